@@ -1,0 +1,63 @@
+# All that a machine with Go, git, make and a C compiler needs to prove and to show Bellwether. Tools and the control
+# plane are built once, into the user's cache directory.
+
+GOLANGCI_LINT_VERSION := v2.15.0
+GOTESTSUM_VERSION     := v1.13.0
+
+CACHE     := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bellwether
+LINT      := $(CACHE)/tools/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
+GOTESTSUM := $(CACHE)/tools/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
+
+# internal/e2e/controlplane is left out: it has no tests, and linting it would mean linting Kubernetes.
+MODULES := . internal/e2e examples/demo
+RESULTS := .results
+DURATION ?= 10m
+
+.PHONY: help test lint fix unit e2e bench soak demo controlplane
+help: ## list the targets
+	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+test: ## lint, unit tests, end-to-end tests: what has to pass
+	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory e2e
+	@echo "== all tests"
+	@$(GOTESTSUM) --format none --raw-command -- cat $(RESULTS)/*.json
+
+lint: $(LINT) ## linters and go mod tidy, in every module
+	@for m in $(MODULES); do echo "== lint $$m"; (cd $$m && go mod tidy -diff && $(LINT) run ./...) || exit 1; done
+
+fix: $(LINT) ## let the linters format and mend what they can
+	@for m in $(MODULES); do (cd $$m && go mod tidy && $(LINT) run --fix ./...) || exit 1; done
+
+# Usage: $(call gotest,<module>,<name of the result>,<flags and packages of go test>)
+gotest = echo "== test $(2) ($(1))" && mkdir -p $(RESULTS) && (out=$$PWD/$(RESULTS)/$(2).json && cd $(1) && \
+	$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --jsonfile $$out -- -race -shuffle=on -timeout 15m $(3))
+
+unit: $(GOTESTSUM) ## unit tests with the race detector (the first run compiles for some minutes)
+	@$(call gotest,.,unit,./...)
+	@$(call gotest,examples/demo,unit-demo,./...)
+
+e2e: $(GOTESTSUM) controlplane ## end-to-end tests on a real control plane
+	@$(call gotest,internal/e2e,e2e,-p 1 ./...)
+
+controlplane: ## build etcd, Kubernetes and KWOK, once
+	@cd internal/e2e && go run ./cmd/prepare
+
+bench: ## benchmarks
+	@go test -run '^$$' -bench . -benchmem ./...
+
+soak: controlplane ## repeat the end-to-end tests for DURATION (10m), and count
+	@cd internal/e2e/leaderelection && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -timeout 0 -v . | grep -E '^ *(---|===|soak|ok|FAIL|panic)|soak:'
+
+demo: ## three daemons, killed, stopped and ended; builds a control plane first
+	@cd examples/demo && go run . $(ARGS)
+
+$(LINT):
+	@echo "building golangci-lint $(GOLANGCI_LINT_VERSION), once: about 2 minutes on 2 cores"
+	@GOBIN=$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+
+$(GOTESTSUM):
+	@echo "building gotestsum $(GOTESTSUM_VERSION), once: some seconds"
+	@GOBIN=$(@D) go install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)

@@ -1,0 +1,19 @@
+// Package bellwether is a toolkit for Kubernetes controllers that run in several replicas. It is empty: each primitive is a
+// package of its own, to be used alone.
+//
+//   - [github.com/bellwether-k8s/bellwether/leaderelection]: one active replica, elected by a Lease. A leader that cannot
+//     renew ends its process before anyone else starts.
+//
+// Programs that put them to use are in examples/. How they are proven is in internal/: e2e runs real processes against a real
+// control plane and breaks both.
+//
+// # Common to all packages
+//
+// New takes a client and a Config by value, whose zero fields have documented defaults, and refuses bad values with one error
+// that names every field, rule and value. Run blocks, and has joined all its goroutines when it returns; it returns nil
+// when its context ended normally. Nothing builds clients, reads flags, or keeps state outside of what New
+// returned. Logs go to a *zap.Logger, to none if it is nil.
+//
+// Whether a record of somebody else has expired is decided by how long it has been seen unchanged on the own monotonic
+// clock. Clocks of two machines are never compared.
+package bellwether

@@ -1,0 +1,92 @@
+// Command leaderelection is a highly available daemon: run as many copies as you like, one of them works.
+//
+//	go run ./examples/leaderelection -kubeconfig ~/.kube/config
+//
+// It exits with 75 when it has lost the leadership, and with 0 on SIGTERM or Ctrl-C, after its work has ended.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/bellwether-k8s/bellwether/leaderelection"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("leaderelection", flag.ExitOnError)
+	kubeconfig := flags.String("kubeconfig", os.Getenv("KUBECONFIG"), "path to a kubeconfig; empty: in-cluster")
+	var election leaderelection.Config
+	flags.StringVar(&election.Namespace, "namespace", "default", "namespace of the Lease")
+	flags.StringVar(&election.Name, "lease-name", "example-daemon", "name of the Lease: one per kind of daemon")
+	flags.DurationVar(&election.LeaseDuration, "lease-duration", 15*time.Second, "how long a leader stays one without renewal")
+	flags.IntVar(&election.MissedRenewals, "missed-renewals", 3, "how many renewals in a row may fail")
+	flags.StringVar(&election.Identity, "identity", "", "unique per process; empty: hostname and random digits")
+	interval := flags.Duration("work-interval", time.Second, "pause between two steps of the work")
+	_ = flags.Parse(args) // exits on errors
+
+	log, err := zap.NewProduction()
+	if err != nil {
+		return err
+	}
+	election.Logger = log
+	config, err := clientConfig(*kubeconfig)
+	if err != nil {
+		return err
+	}
+	// A client of its own for the Lease: renewals must not queue behind the work.
+	leases, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config))
+	if err != nil {
+		return err
+	}
+	elector, err := leaderelection.New(leases, election)
+	if err != nil {
+		return err
+	}
+	return elector.Run(ctx, func(ctx context.Context) error {
+		return work(ctx, elector, *interval, log)
+	})
+}
+
+func clientConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+}
+
+// work is where your daemon goes. It starts from a fresh view of the world, and returns soon after ctx has ended.
+func work(ctx context.Context, elector *leaderelection.Elector, interval time.Duration, log *zap.Logger) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for step := 1; ; step++ {
+		if !elector.IsLeader() { // after every wait, before every act
+			return context.Cause(ctx)
+		}
+		log.Info("working", zap.Int("step", step))
+		select {
+		case <-ctx.Done():
+			log.Info("work has ended")
+			return nil
+		case <-tick.C:
+		}
+	}
+}

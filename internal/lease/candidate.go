@@ -1,0 +1,257 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Config is what the candidate and the holder of one lease have in common.
+type Config struct {
+	Lease          types.NamespacedName
+	Identity       string // unique per process
+	Timing         Timing
+	ReleaseTimeout time.Duration       // how long work may take to return; zero: as long as it likes
+	OnLost         func(*LostError)    // called once for a term that is lost, before Run returns
+	OnHolder       func(holder string) // called with every holder seen, empty for nobody
+	Log            *zap.Logger
+}
+
+// Candidate waits for a lease to become free and takes it. It sends no requests while it watches a record that does not
+// expire. Its methods exclude each other; what it has seen stays known from call to call.
+type Candidate struct {
+	config   Config
+	store    *Store
+	sighting Sighting
+	claim    Claim // of the term that it last tried to begin
+	stamps   Stamps
+
+	blind      int           // how often in a row watching was forbidden
+	blindUntil time.Time     // when to ask again
+	blindFor   time.Duration // the pause before that
+	refusal    *AccessError
+	refusedAt  time.Time // when refusal was seen first
+}
+
+// maxBlindness is how long at most a candidate that may not watch polls before it asks again.
+const maxBlindness = time.Minute
+
+// NewCandidate returns a candidate that has seen nothing yet.
+func NewCandidate(client kubernetes.Interface, c Config) *Candidate {
+	return &Candidate{config: c, store: NewStore(client, c.Lease, c.Log), sighting: NewSighting(c.Timing.Duration)}
+}
+
+// Try reads the record and takes the lease if it is free; otherwise it returns nothing, and Standing says why. A record that has to
+// expire is free only to a candidate that has seen it for that long: Try again.
+func (c *Candidate) Try(ctx context.Context) (*Holder, error) {
+	if err := c.look(ctx); err != nil {
+		return nil, err
+	}
+	h, err := c.take(ctx)
+	if isLostRace(err) {
+		err = nil
+	}
+	return h, err
+}
+
+// Standing is who holds the lease, and for how long the record has to stand unchanged from now until the lease is free. Nobody
+// holds it while a last holder has to be waited out whose work is not known to have ended.
+func (c *Candidate) Standing() (holder string, wait time.Duration) {
+	at, _ := c.sighting.FreeAt()
+	return c.sighting.Record().Holder(), max(0, time.Until(at))
+}
+
+// Wait returns when it has taken the lease, with the error of ctx when that has ended, and with an *AccessError when RBAC
+// has refused the same request for a lease duration.
+func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
+	interval := c.config.Timing.RenewInterval()
+	pause := backoff(c.config.Timing)
+	c.refusal = nil
+	for ctx.Err() == nil {
+		start := time.Now()
+		h, err := c.follow(ctx)
+		if h != nil {
+			return h, nil
+		}
+		if c.refusedForGood(err) {
+			return nil, err
+		}
+		if time.Since(start) >= interval {
+			pause = backoff(c.config.Timing)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause.Step()):
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// follow acts on every version of the record until it has taken the lease. It returns nothing when the situation has to be read
+// afresh: the watch ended, the poll interval is over, or a request failed.
+func (c *Candidate) follow(ctx context.Context) (*Holder, error) {
+	// The watch stands before the record is read, so that no version is missed between the two.
+	events, stop := c.watch(ctx)
+	defer stop()
+	if err := c.look(ctx); err != nil {
+		return nil, err
+	}
+	var poll <-chan time.Time
+	if events == nil {
+		poll = time.After(c.config.Timing.RenewInterval())
+	}
+	for {
+		// A swap that fails shows that the watch is behind: the caller opens a new one.
+		if h, err := c.take(ctx); h != nil || err != nil {
+			return h, err
+		}
+		at, _ := c.sighting.FreeAt()
+		free := time.NewTimer(time.Until(at))
+		select {
+		case <-ctx.Done():
+			free.Stop()
+			return nil, nil
+		case <-poll:
+			free.Stop()
+			return nil, nil
+		case e, ok := <-events:
+			if !ok || !c.receive(e) {
+				free.Stop()
+				return nil, nil
+			}
+		case <-free.C:
+		}
+		free.Stop()
+	}
+}
+
+// watch opens a watch, or returns a nil channel if there is none to be had now.
+func (c *Candidate) watch(ctx context.Context) (<-chan watch.Event, func()) {
+	nothing := func() {}
+	if time.Now().Before(c.blindUntil) {
+		return nil, nothing
+	}
+	interval := c.config.Timing.RenewInterval()
+	w, err := c.store.Watch(ctx, interval)
+	if err == nil {
+		c.blind = 0
+		return w.ResultChan(), w.Stop
+	}
+	if apierrors.IsForbidden(err) {
+		c.blind++
+		switch c.blind {
+		case 1: // an API server that is starting refuses everything for a moment
+			c.blindFor = interval
+		case 2:
+			c.config.Log.Warn("polling instead of watching: succession takes up to a renew interval longer, and idle candidates send requests",
+				zap.Duration("interval", interval), zap.Error(err))
+		}
+		c.blindUntil = time.Now().Add(c.blindFor)
+		c.blindFor = min(2*c.blindFor, maxBlindness)
+	}
+	return nil, nothing
+}
+
+// receive takes in an event; false means that the watch is of no more use.
+func (c *Candidate) receive(e watch.Event) bool {
+	if e.Type == watch.Error {
+		return false
+	}
+	l, ok := e.Object.(*coordinationv1.Lease)
+	if !ok || l.Name != c.config.Lease.Name || e.Type == watch.Bookmark { // fake clientsets do not select by name
+		return true
+	}
+	if e.Type == watch.Deleted {
+		l = nil
+	}
+	c.see(RecordOf(l))
+	return true
+}
+
+// look reads the record.
+func (c *Candidate) look(ctx context.Context) error {
+	r, err := c.store.Get(ctx, c.config.Timing.RenewInterval())
+	if err == nil {
+		c.see(r)
+	}
+	return err
+}
+
+func (c *Candidate) see(r Record) {
+	c.sighting.See(r, time.Now())
+	c.config.OnHolder(r.Holder())
+}
+
+// take begins a term if the lease is free, or if an earlier attempt turns out to have begun one. It returns nothing if the
+// lease is not to be had now, and an error if a write has failed.
+func (c *Candidate) take(ctx context.Context) (*Holder, error) {
+	r, now := c.sighting.Record(), time.Now()
+	if h := c.won(r, now); h != nil {
+		return h, nil
+	}
+	switch at, seen := c.sighting.FreeAt(); {
+	case c.claim.Confirm(r): // but so long ago that no work may begin before a renewal
+		return c.swap(ctx, r.renewed(c.stamps.Next(now)))
+	case seen && !now.Before(at):
+		c.claim = Claim{}
+		return c.swap(ctx, r.acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, c.stamps.Next(now)))
+	default:
+		return nil, nil
+	}
+}
+
+// swap writes l in place of the version seen last. A swap that fails spends the sighting, and is never repeated on it.
+func (c *Candidate) swap(ctx context.Context, l *coordinationv1.Lease) (*Holder, error) {
+	c.claim.Attempt(l, time.Now())
+	r, err := c.store.Write(ctx, c.config.Timing.RenewInterval(), l, c.sighting.Record())
+	if err != nil {
+		c.sighting.Spend()
+		if lookErr := c.look(ctx); lookErr != nil {
+			return nil, err
+		}
+		r = c.sighting.Record()
+	}
+	if h := c.won(r, time.Now()); h != nil {
+		c.config.OnHolder(r.Holder())
+		return h, nil
+	}
+	if err == nil {
+		err = fmt.Errorf("write Lease %s: the API server stored something else", c.config.Lease)
+	}
+	return nil, err
+}
+
+// won returns the holder of the term that our claim began with r, if there is time left to work in it.
+func (c *Candidate) won(r Record, now time.Time) *Holder {
+	if !c.claim.Confirm(r) || !now.Before(c.config.Timing.Deadline(c.claim.sent)) {
+		return nil
+	}
+	h := newHolder(c.config, c.store, &c.stamps, c.claim)
+	c.claim = Claim{}
+	c.sighting.See(r, now) // the next term, should this one be lost, is not before this record has expired
+	return h
+}
+
+// refusedForGood reports whether err is a refusal by RBAC that has lasted for a lease duration. Shorter ones happen while a
+// deployment's roles are still being created, and while an API server starts.
+func (c *Candidate) refusedForGood(err error) bool {
+	var access *AccessError
+	if !errors.As(err, &access) || !apierrors.IsForbidden(access.Err) {
+		c.refusal = nil
+		return false
+	}
+	if c.refusal == nil || c.refusal.Verb != access.Verb {
+		c.refusal, c.refusedAt = access, time.Now()
+	}
+	return time.Since(c.refusedAt) >= c.config.Timing.Duration
+}
+
+func isLostRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }

@@ -1,0 +1,60 @@
+package lease
+
+import (
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Claim is what a process knows about a term of its own: which writes it has sent and when. Whatever is read back from
+// the API server is ours only if it is one of these writes, and counts from the time when exactly that one was sent,
+// not from the time of the answer, of the read, or of the latest attempt: a lost response must not lengthen a term.
+type Claim struct {
+	attempts []attempt
+	record   Record    // the version that stands, as far as we know
+	sent     time.Time // when the write was sent that made it
+}
+
+type attempt struct {
+	spec coordinationv1.LeaseSpec
+	sent time.Time
+}
+
+// Attempt notes, before it is sent, a write of l.
+func (c *Claim) Attempt(l *coordinationv1.Lease, now time.Time) {
+	c.attempts = append(c.attempts, attempt{*l.Spec.DeepCopy(), now})
+}
+
+// Confirm reports whether r was written by this claim, and if so makes it the standing version. A spec that differs in
+// any field is somebody else's, also when it still names us as the holder. Metadata may differ.
+func (c *Claim) Confirm(r Record) bool {
+	if !r.Exists() || c.record.Exists() && c.record.UID() != r.UID() {
+		return false
+	}
+	for _, a := range c.attempts {
+		if apiequality.Semantic.DeepEqual(a.spec, r.lease.Spec) {
+			c.record, c.sent = r, a.sent
+			// The others lost their compare-and-swap against this version, or were overwritten by it: none can
+			// come to stand after it.
+			c.attempts = []attempt{a}
+			return true
+		}
+	}
+	return false
+}
+
+// Stamps gives out the renew times of one process. Each is unique in whole seconds, which is all that client-go's
+// elector sees of a record: after a step back of the wall clock two renewals would look like none.
+type Stamps struct{ last time.Time }
+
+// Next returns the wall time, or a second after the stamp before if that is later.
+func (s *Stamps) Next(wall time.Time) metav1.MicroTime {
+	t := wall.UTC().Truncate(time.Microsecond)
+	if next := s.last.Add(time.Second); t.Before(next) {
+		t = next
+	}
+	s.last = t
+	return metav1.MicroTime{Time: t}
+}

@@ -1,0 +1,76 @@
+package lease
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+)
+
+func TestClaimCountsFromTheAttemptThatStands(t *testing.T) {
+	var c Claim
+	first := taken("a", 15*time.Second)
+	c.Attempt(first, epoch)
+	require.True(t, c.Confirm(RecordOf(first)))
+
+	second := RecordOf(first).renewed(at(3 * time.Second))
+	c.Attempt(second, epoch.Add(3*time.Second))
+	third := RecordOf(first).renewed(at(6 * time.Second))
+	c.Attempt(third, epoch.Add(6*time.Second))
+
+	require.True(t, c.Confirm(RecordOf(first)), "neither has arrived")
+	assert.Equal(t, epoch, c.sent)
+}
+
+func TestClaimOfALateRenewal(t *testing.T) {
+	var c Claim
+	first := taken("a", 15*time.Second)
+	c.Attempt(first, epoch)
+	require.True(t, c.Confirm(RecordOf(first)))
+	second := RecordOf(first).renewed(at(3 * time.Second))
+	c.Attempt(second, epoch.Add(3*time.Second))
+	c.Attempt(RecordOf(first).renewed(at(6*time.Second)), epoch.Add(6*time.Second))
+
+	require.True(t, c.Confirm(version(second, "2", nil)))
+	assert.Equal(t, epoch.Add(3*time.Second), c.sent, "not when the latest was sent, which did not come to stand")
+	assert.False(t, c.Confirm(version(first, "3", nil)), "a version before the standing one came back: not our write")
+}
+
+func TestClaimIsOnlyWhatItWrote(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*coordinationv1.Lease)
+		want   bool
+	}{
+		{"as written", nil, true},
+		{"labelled by somebody", func(l *coordinationv1.Lease) { l.Labels = map[string]string{"a": "b"} }, true},
+		{"other holder", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("b") }, false},
+		{"no holder", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil }, false},
+		{"same identity, other renew time", func(l *coordinationv1.Lease) { l.Spec.RenewTime = ptr.To(at(time.Second)) }, false},
+		{"same identity, other term", func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To(int32(7)) }, false},
+		{"shorter duration", func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ptr.To(int32(1)) }, false},
+		{"given a strategy", func(l *coordinationv1.Lease) { l.Spec.Strategy = ptr.To(coordinationv1.OldestEmulationVersion) }, false},
+		{"created anew with our spec", func(l *coordinationv1.Lease) { l.UID = "other" }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var claim Claim
+			l := taken("a", 15*time.Second)
+			claim.Attempt(l, epoch)
+			require.True(t, claim.Confirm(RecordOf(l)))
+			assert.Equal(t, c.want, claim.Confirm(version(l, "2", c.change)))
+		})
+	}
+	assert.False(t, new(Claim).Confirm(Record{}))
+	assert.False(t, new(Claim).Confirm(RecordOf(taken("a", time.Second))))
+}
+
+func TestStampsAreUniqueInWholeSeconds(t *testing.T) {
+	var s Stamps
+	assert.Equal(t, at(0), s.Next(epoch.Add(999*time.Nanosecond)), "in the precision of the record")
+	assert.Equal(t, at(time.Second), s.Next(epoch.Add(10*time.Millisecond)))
+	assert.Equal(t, at(2*time.Second), s.Next(epoch.Add(-time.Hour)), "the wall clock was set back")
+	assert.Equal(t, at(time.Minute), s.Next(epoch.Add(time.Minute)))
+}

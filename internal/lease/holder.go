@@ -1,0 +1,219 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"go.uber.org/zap"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Holder renews and releases a lease that a [Candidate] has won. Its term runs from then on: unless Run, Renew or Release
+// follow in time, the deadline ends it. Run, Renew and Release exclude each other; the methods of Term may be called
+// at any time.
+type Holder struct {
+	*Term
+	config Config
+	store  *Store
+	stamps *Stamps
+	claim  Claim
+	first  Record // the version that began the term
+	doubt  bool   // the outcome of the last write is unknown until the record has been read
+}
+
+func newHolder(c Config, store *Store, stamps *Stamps, claim Claim) *Holder {
+	return &Holder{
+		Term: newTerm(c, claim.sent), config: c, store: store, stamps: stamps, claim: claim, first: claim.record,
+	}
+}
+
+// Token is the resourceVersion of the write that began the term. It grows from term to term.
+func (h *Holder) Token() string { return h.first.ResourceVersion() }
+
+// UID is that of the Lease object.
+func (h *Holder) UID() types.UID { return h.first.UID() }
+
+// Transitions is how many terms came before this one.
+func (h *Holder) Transitions() int32 { return h.first.Transitions() }
+
+// Run calls work, renews the lease until work has returned, and then releases it. Work's context ends with ctx, or when the
+// term is lost, with the *LostError as its cause. Run returns what work returned, without the error of a context that
+// ended with ctx. If the term is lost it returns the *LostError, after OnLost and work have returned.
+func (h *Holder) Run(ctx context.Context, work func(context.Context) error) error {
+	if ctx.Err() != nil { // ended while the lease was being won
+		return h.Release(ctx)
+	}
+	workCtx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if !h.begin(cancel) {
+		h.expire()
+		return h.finish()
+	}
+	returned := make(chan error, 1)
+	go func() {
+		var err error
+		defer func() { returned <- err }() // also when work ends by runtime.Goexit
+		err = work(workCtx)
+	}()
+
+	err := h.keep(ctx, returned)
+	if errors.As(err, new(*LostError)) {
+		return err
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = nil
+	}
+	if released := h.Release(ctx); errors.As(released, new(*LostError)) {
+		return released
+	} else if released != nil {
+		h.config.Log.Warn("lease not released: a successor has to wait until it expires", zap.Error(released))
+	}
+	return err
+}
+
+// keep renews until work has returned, and returns its error, or the *LostError.
+func (h *Holder) keep(ctx context.Context, returned <-chan error) error {
+	pause := backoff(h.config.Timing)
+	renewal := time.NewTimer(h.untilRenewal())
+	defer renewal.Stop()
+	stopping := ctx.Done()
+	var tooLong <-chan time.Time
+	for {
+		select {
+		case err := <-returned:
+			return err
+		case <-h.told:
+			<-returned
+			return h.loss
+		case <-stopping: // work has been told to stop; renewal goes on until it has
+			stopping = nil
+			if h.config.ReleaseTimeout > 0 {
+				timer := time.NewTimer(h.config.ReleaseTimeout)
+				defer timer.Stop()
+				tooLong = timer.C
+			}
+		case <-tooLong:
+			h.lose(fmt.Errorf("%w (%v)", ErrReleaseTimeout, h.config.ReleaseTimeout), h.config.Identity)
+		case <-renewal.C:
+			if h.Renew(ctx) != nil { // a loss is told, anything else will be tried again
+				renewal.Reset(pause.Step())
+				continue
+			}
+			pause = backoff(h.config.Timing)
+			renewal.Reset(h.untilRenewal())
+		}
+	}
+}
+
+// untilRenewal counts from when the last one was sent, so that a slow API server does not slow the pace.
+func (h *Holder) untilRenewal() time.Duration {
+	return time.Until(h.claim.sent.Add(h.config.Timing.RenewInterval()))
+}
+
+// Renew sends a renewal. If the answer does not tell whether it stands, Renew reads the record. Nil means that the deadline
+// has moved, a *LostError that the term is over, any other error that it goes on until its deadline.
+func (h *Holder) Renew(ctx context.Context) error {
+	if h.Remaining() == 0 {
+		h.expire()
+		return h.finish()
+	}
+	err := h.settle(ctx)
+	if err == nil {
+		err = h.write(ctx, h.claim.record.renewed(h.stamps.Next(time.Now())))
+	}
+	switch {
+	case errors.Is(err, ErrTaken):
+		return h.finish()
+	case err != nil:
+		h.fail(err)
+	}
+	return err
+}
+
+// Release gives the lease up; no work may be running. It takes at most some three renew intervals, also when ctx has ended.
+// If the term was lost before, it returns the *LostError; after any other error the lease is free when it has expired.
+func (h *Holder) Release(ctx context.Context) error {
+	if err := h.finish(); err != nil {
+		return err
+	}
+	pause := backoff(h.config.Timing)
+	giveUp := time.Now().Add(2 * h.config.Timing.RenewInterval())
+	for {
+		err := h.settle(ctx)
+		if err == nil && h.claim.record.Holder() != "" {
+			err = h.write(ctx, h.claim.record.released(h.stamps.Next(time.Now())))
+		}
+		switch {
+		case err == nil:
+			h.config.OnHolder("")
+			return nil
+		case errors.Is(err, ErrTaken): // by a successor, so there is nothing to give up
+			return nil
+		case time.Now().After(giveUp):
+			return fmt.Errorf("release: %w", err)
+		}
+		<-time.After(pause.Step())
+	}
+}
+
+// write sends l in place of the standing version, and reads the record if it has to in order to know the outcome.
+func (h *Holder) write(ctx context.Context, l *coordinationv1.Lease) error {
+	sent := time.Now()
+	h.claim.Attempt(l, sent)
+	r, err := h.store.Write(ctx, h.timeout(), l, h.claim.record)
+	if err == nil && h.claim.Confirm(r) {
+		h.extend(h.claim.sent)
+		return nil
+	}
+	h.doubt = true
+	if settled := h.settle(ctx); settled != nil {
+		return errors.Join(err, settled)
+	}
+	if h.claim.sent.Equal(sent) { // only the answer was lost
+		return nil
+	}
+	return err
+}
+
+// settle reads the record if the outcome of the last write is in doubt. ErrTaken means that the record is not ours, and
+// the term over.
+func (h *Holder) settle(ctx context.Context) error {
+	if !h.doubt {
+		return nil
+	}
+	r, err := h.store.Get(ctx, h.timeout())
+	if err != nil {
+		return err
+	}
+	if !h.claim.Confirm(r) {
+		cause := ErrTaken
+		if !r.Exists() {
+			cause = fmt.Errorf("%w: the Lease was deleted", ErrTaken)
+		}
+		h.config.OnHolder(r.Holder())
+		h.lose(cause, r.Holder())
+		return cause
+	}
+	h.doubt = false
+	h.extend(h.claim.sent)
+	return nil
+}
+
+// timeout is that of one request: no renewal is worth waiting for past the deadline.
+func (h *Holder) timeout() time.Duration {
+	r := h.config.Timing.RenewInterval()
+	if left := h.Remaining(); left > 0 {
+		return min(r, left)
+	}
+	return r // of a release
+}
+
+// backoff paces attempts after a failure, from 100 ms to half a renew interval.
+func backoff(t Timing) wait.Backoff {
+	return wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: math.MaxInt32, Cap: t.RenewInterval() / 2}
+}

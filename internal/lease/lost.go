@@ -1,0 +1,36 @@
+package lease
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ErrLost is what every [LostError] is; the others are why, one of which it wraps.
+var (
+	ErrLost           = errors.New("lease lost")
+	ErrDeadline       = errors.New("not renewed in time")
+	ErrTaken          = errors.New("the record is not ours any more")
+	ErrReleaseTimeout = errors.New("work did not return within ReleaseTimeout")
+)
+
+// LostError says which lease was lost by whom, who holds it now, and when it was last renewed.
+type LostError struct {
+	Lease     types.NamespacedName
+	Identity  string        // who lost it
+	Holder    string        // who holds it now as far as is known; empty for nobody
+	RenewedAt time.Time     // when the last successful renewal was sent
+	Age       time.Duration // how long before the loss that was
+	Err       error         // why: wraps ErrDeadline, ErrTaken or ErrReleaseTimeout
+}
+
+// Error is one line for a log.
+func (e *LostError) Error() string {
+	return fmt.Sprintf("lease %s lost by %q: %v (last known holder %q; last renewed at %s, %v ago)",
+		e.Lease, e.Identity, e.Err, e.Holder, e.RenewedAt.UTC().Format(time.RFC3339), e.Age.Round(time.Millisecond))
+}
+
+// Unwrap returns that it is a loss, and why.
+func (e *LostError) Unwrap() []error { return []error{ErrLost, e.Err} }

@@ -1,0 +1,145 @@
+package lease
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// ReleasedAnnotation marks a record whose holder gave it up after its work had ended. Its value is
+// <holder>/<acquireTime>/<transitions> of the term that ended. An empty holder without it is no release.
+const ReleasedAnnotation = "bellwether.dev/released"
+
+// Record is one version of a lease as the API server stored it. The zero Record is the absence of the object.
+type Record struct {
+	lease *coordinationv1.Lease
+}
+
+// RecordOf wraps a Lease, which must not be changed afterwards; nil stands for absence.
+func RecordOf(l *coordinationv1.Lease) Record { return Record{l} }
+
+// Exists reports whether there is such an object.
+func (r Record) Exists() bool { return r.lease != nil }
+
+// Holder is the identity in the record, empty if nobody holds the lease.
+func (r Record) Holder() string {
+	if r.lease == nil {
+		return ""
+	}
+	return ptr.Deref(r.lease.Spec.HolderIdentity, "")
+}
+
+// Duration is what the record says, or zero where it says nothing usable.
+func (r Record) Duration() time.Duration {
+	if r.lease == nil {
+		return 0
+	}
+	return max(0, time.Duration(ptr.Deref(r.lease.Spec.LeaseDurationSeconds, 0))*time.Second)
+}
+
+// UID is that of the object.
+func (r Record) UID() types.UID {
+	if r.lease == nil {
+		return ""
+	}
+	return r.lease.UID
+}
+
+// ResourceVersion is the version of the object.
+func (r Record) ResourceVersion() string {
+	if r.lease == nil {
+		return ""
+	}
+	return r.lease.ResourceVersion
+}
+
+// Transitions counts the terms before this one.
+func (r Record) Transitions() int32 {
+	if r.lease == nil {
+		return 0
+	}
+	return ptr.Deref(r.lease.Spec.LeaseTransitions, 0)
+}
+
+// Released reports whether the record is the marked end of a term: whoever held it has stopped.
+func (r Record) Released() bool {
+	if r.lease == nil || r.Holder() != "" {
+		return false
+	}
+	holder, ok := strings.CutSuffix(r.lease.Annotations[ReleasedAnnotation], r.termSuffix())
+	return ok && holder != ""
+}
+
+// termSuffix is what a marker of this record's term ends in. The holder stands in front of it, and may contain slashes.
+func (r Record) termSuffix() string {
+	return fmt.Sprintf("/%s/%d", acquireTime(r.lease).UTC().Format(metav1.RFC3339Micro), r.Transitions())
+}
+
+func acquireTime(l *coordinationv1.Lease) time.Time {
+	if l.Spec.AcquireTime == nil {
+		return time.Time{}
+	}
+	return l.Spec.AcquireTime.Time
+}
+
+// sameVersion is equality of UID and resourceVersion. The spec takes part for the sake of client-go's fake clientsets,
+// which leave both empty; on a real server it follows from the other two.
+func (r Record) sameVersion(o Record) bool {
+	if r.lease == nil || o.lease == nil {
+		return r.lease == o.lease
+	}
+	return r.lease.UID == o.lease.UID && r.lease.ResourceVersion == o.lease.ResourceVersion &&
+		apiequality.Semantic.DeepEqual(r.lease.Spec, o.lease.Spec)
+}
+
+// sameTerm reports whether both records were written in one and the same term.
+func (r Record) sameTerm(o Record) bool {
+	if r.lease == nil || o.lease == nil {
+		return false
+	}
+	return r.lease.UID == o.lease.UID && r.Holder() == o.Holder() && r.termSuffix() == o.termSuffix()
+}
+
+// acquired returns the object to write in order to take the lease over from r, at the wall time stamp. Metadata that others put
+// there stays. UID and resourceVersion stay too: they make the write a compare-and-swap, and without the UID a PUT on
+// a Lease that is gone would create it again.
+func (r Record) acquired(name types.NamespacedName, identity string, d time.Duration, stamp metav1.MicroTime) *coordinationv1.Lease {
+	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+	transitions := int32(0)
+	if r.Exists() {
+		l = r.lease.DeepCopy()
+		if t := r.Transitions(); t < math.MaxInt32 { // or the server would refuse every successor
+			transitions = t + 1
+		}
+	}
+	delete(l.Annotations, ReleasedAnnotation)
+	l.Spec.HolderIdentity = ptr.To(identity)
+	l.Spec.LeaseDurationSeconds = ptr.To(int32(d / time.Second))
+	l.Spec.AcquireTime = ptr.To(stamp)
+	l.Spec.RenewTime = ptr.To(stamp)
+	l.Spec.LeaseTransitions = ptr.To(transitions)
+	return l
+}
+
+// renewed returns the object to write in order to renew r.
+func (r Record) renewed(stamp metav1.MicroTime) *coordinationv1.Lease {
+	l := r.lease.DeepCopy()
+	l.Spec.RenewTime = ptr.To(stamp)
+	return l
+}
+
+// released returns the object to write in order to end the term of r.
+func (r Record) released(stamp metav1.MicroTime) *coordinationv1.Lease {
+	l := r.renewed(stamp)
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, ReleasedAnnotation, r.Holder()+r.termSuffix())
+	l.Spec.HolderIdentity = ptr.To("")
+	l.Spec.LeaseDurationSeconds = ptr.To(int32(1)) // what client-go's elector waits
+	return l
+}

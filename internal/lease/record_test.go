@@ -1,0 +1,93 @@
+package lease
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+var (
+	epoch = time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC)
+	name  = types.NamespacedName{Namespace: "ns", Name: "l"}
+)
+
+// at is the stamp of a time after the epoch.
+func at(d time.Duration) metav1.MicroTime { return metav1.MicroTime{Time: epoch.Add(d)} }
+
+// taken is the first version of a term that holder begins at an empty place.
+func taken(holder string, d time.Duration) *coordinationv1.Lease {
+	l := Record{}.acquired(name, holder, d, at(0))
+	l.UID, l.ResourceVersion = "u", "1"
+	return l
+}
+
+// version returns l as stored at another resourceVersion, after a change of its spec or metadata.
+func version(l *coordinationv1.Lease, rv string, change func(*coordinationv1.Lease)) Record {
+	l = l.DeepCopy()
+	l.ResourceVersion = rv
+	if change != nil {
+		change(l)
+	}
+	return RecordOf(l)
+}
+
+func TestAcquiredRecord(t *testing.T) {
+	first := taken("host-a_1", 15*time.Second)
+	assert.Equal(t, coordinationv1.LeaseSpec{
+		HolderIdentity: ptr.To("host-a_1"), LeaseDurationSeconds: ptr.To(int32(15)),
+		AcquireTime: ptr.To(at(0)), RenewTime: ptr.To(at(0)), LeaseTransitions: ptr.To(int32(0)),
+	}, first.Spec)
+
+	first.Labels = map[string]string{"team": "a"}
+	next := RecordOf(first).acquired(name, "b", 10*time.Second, at(time.Minute))
+	assert.Equal(t, int32(1), *next.Spec.LeaseTransitions, "every term has its number")
+	assert.Equal(t, first.Labels, next.Labels, "metadata of others stays")
+	assert.Equal(t, types.UID("u"), next.UID, "or a PUT would create the Lease again after its deletion")
+	assert.Equal(t, "1", next.ResourceVersion, "or the write would not be a compare-and-swap")
+
+	first.Spec.LeaseTransitions = ptr.To(int32(math.MaxInt32))
+	assert.Equal(t, int32(0), *RecordOf(first).acquired(name, "b", time.Second, at(0)).Spec.LeaseTransitions,
+		"the API server refuses negative transitions: an overflow would end all succession")
+}
+
+func TestReleaseNeedsItsMarker(t *testing.T) {
+	held := RecordOf(taken("a/with/slashes", 15*time.Second))
+	released := held.released(at(time.Second))
+	assert.Equal(t, "a/with/slashes/2026-01-02T03:04:05.678901Z/0", released.Annotations[ReleasedAnnotation])
+	assert.Equal(t, int32(1), *released.Spec.LeaseDurationSeconds)
+
+	for _, c := range []struct {
+		name   string
+		change func(*coordinationv1.Lease)
+		want   bool
+	}{
+		{"as released", nil, true},
+		{"other time zone", func(l *coordinationv1.Lease) {
+			l.Spec.AcquireTime = &metav1.MicroTime{Time: l.Spec.AcquireTime.In(time.FixedZone("X", 3600))}
+		}, true},
+		{"held again", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("b") }, false},
+		{"no marker", func(l *coordinationv1.Lease) { l.Annotations = nil }, false},
+		{"marker of a term before", func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To(int32(1)) }, false},
+		{"marker of another acquisition", func(l *coordinationv1.Lease) { l.Spec.AcquireTime = ptr.To(at(time.Hour)) }, false},
+		{"marker of nobody", func(l *coordinationv1.Lease) {
+			l.Annotations[ReleasedAnnotation] = "/2026-01-02T03:04:05.678901Z/0"
+		}, false},
+		{"no acquire time", func(l *coordinationv1.Lease) { l.Spec.AcquireTime = nil }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			assert.Equal(t, c.want, version(released, "2", c.change).Released())
+		})
+	}
+	assert.False(t, Record{}.Released(), "deletion is not release")
+}
+
+func TestNextTermDropsTheMarker(t *testing.T) {
+	released := RecordOf(RecordOf(taken("a", 15*time.Second)).released(at(time.Second)))
+	assert.NotContains(t, released.acquired(name, "b", 15*time.Second, at(time.Minute)).Annotations, ReleasedAnnotation)
+}

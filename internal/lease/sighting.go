@@ -1,0 +1,58 @@
+package lease
+
+import "time"
+
+// Sighting is what a candidate knows about a lease: the version that it received last, since when it has stood unchanged on
+// the candidate's own monotonic clock, and for how long it has to.
+//
+// Every change starts the wait anew, also one to a lower version (a restored etcd) and to absence. So does a swap that
+// failed, whatever the reason: see [Sighting.Spend].
+type Sighting struct {
+	own    time.Duration // the candidate's D, where the record does not say
+	record Record
+	since  time.Time // zero: nothing seen yet, or spent
+	wait   time.Duration
+}
+
+// NewSighting returns the sighting of a candidate that has seen nothing. own is its configured lease duration.
+func NewSighting(own time.Duration) Sighting { return Sighting{own: own} }
+
+// See takes in a version that has arrived at the local time now.
+func (s *Sighting) See(r Record, now time.Time) {
+	if !s.since.IsZero() && s.record.sameVersion(r) {
+		return
+	}
+	d := r.Duration()
+	if d == 0 {
+		d = s.own
+	}
+	switch {
+	case !r.Exists():
+		// Deletion is not release: the holder may live, and be cut off. Whatever wait was due is due from here,
+		// because renewals that we did not see may have come before the deletion. A candidate that never saw
+		// a holder has nothing to wait for.
+	case r.Released():
+		s.wait = 0
+	case r.Holder() == "":
+		// Emptied by somebody who did not mark that work had ended.
+		s.wait = max(s.wait, s.own)
+	case r.sameTerm(s.record):
+		s.wait = max(s.wait, d) // a holder that shortened its duration may not have heard of it
+	default:
+		s.wait = d
+	}
+	s.record, s.since = r, now
+}
+
+// FreeAt is when the lease may be taken by a compare-and-swap on [Sighting.Record]; ok is false before anything was seen.
+func (s *Sighting) FreeAt() (at time.Time, ok bool) {
+	return s.since.Add(s.wait), !s.since.IsZero()
+}
+
+// Spend forgets since when the version has stood, after a swap on it that did not succeed: the version that is read next,
+// even the same, has to be waited out from then. A swap whose outcome is unknown may still be under way, and a version
+// that was found replaced must not be trusted if it comes back.
+func (s *Sighting) Spend() { s.since = time.Time{} }
+
+// Record is the version seen last.
+func (s *Sighting) Record() Record { return s.record }

@@ -1,0 +1,83 @@
+package lease
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// TestSighting is the candidate's rules as a table: what arrives when, and when the lease is free after it. The candidate's own
+// duration is 15 s.
+func TestSighting(t *testing.T) {
+	const s = time.Second
+	held := taken("a", 10*s)
+	renewed := func(rv string, n int) Record {
+		return version(held, rv, func(l *coordinationv1.Lease) { l.Spec.RenewTime = ptr.To(at(time.Duration(n) * s)) })
+	}
+	released := RecordOf(RecordOf(held).released(at(0)))
+	emptied := version(held, "5", func(l *coordinationv1.Lease) {
+		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = ptr.To(""), ptr.To(int32(1))
+	})
+	spent := Record{&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "spend"}}}
+	type seen struct {
+		r  Record
+		at time.Duration
+	}
+	for _, c := range []struct {
+		name string
+		seen []seen
+		free time.Duration
+	}{
+		{"never existed", []seen{{Record{}, 0}}, 0},
+		{"held: after the record's duration, not ours", []seen{{RecordOf(held), 1 * s}}, 11 * s},
+		{"renewed", []seen{{RecordOf(held), 0}, {renewed("2", 3), 3 * s}}, 13 * s},
+		{"the same version again", []seen{{RecordOf(held), 0}, {RecordOf(held), 9 * s}}, 10 * s},
+		{"new metadata is a new version", []seen{{RecordOf(held), 0}, {version(held, "2", nil), 4 * s}}, 14 * s},
+		{"a lower version starts anew", []seen{{renewed("7", 3), 0}, {RecordOf(held), 4 * s}}, 14 * s},
+		{"created anew", []seen{{RecordOf(held), 0}, {version(held, "1", func(l *coordinationv1.Lease) { l.UID = "v" }), 4 * s}}, 14 * s},
+		{"released", []seen{{RecordOf(held), 0}, {released, 4 * s}}, 4 * s},
+		{"released, seen by a newcomer", []seen{{released, 0}}, 0},
+		{"released and held again", []seen{{released, 0}, {version(held, "8", nil), 4 * s}}, 14 * s},
+		{"emptied without marker: the holder's duration", []seen{
+			{version(held, "1", func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ptr.To(int32(60)) }), 0}, {emptied, 4 * s},
+		}, 64 * s},
+		{"emptied without marker, seen by a newcomer: ours", []seen{{emptied, 4 * s}}, 19 * s},
+		{"deleted while held", []seen{{RecordOf(held), 0}, {Record{}, 4 * s}}, 14 * s},
+		{"deleted after it was released", []seen{{RecordOf(held), 0}, {released, 1 * s}, {Record{}, 4 * s}}, 4 * s},
+		{"deleted after it was emptied", []seen{{emptied, 0}, {Record{}, 4 * s}}, 19 * s},
+		{"duration shortened within the term", []seen{{RecordOf(held), 0}, {version(held, "2", func(l *coordinationv1.Lease) {
+			l.Spec.LeaseDurationSeconds = ptr.To(int32(1))
+		}), 4 * s}}, 14 * s},
+		{"duration lengthened within the term", []seen{{RecordOf(held), 0}, {version(held, "2", func(l *coordinationv1.Lease) {
+			l.Spec.LeaseDurationSeconds = ptr.To(int32(20))
+		}), 4 * s}}, 24 * s},
+		{"shorter duration of the next term", []seen{{RecordOf(held), 0}, {version(held, "2", func(l *coordinationv1.Lease) {
+			l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = ptr.To("b"), ptr.To(int32(5))
+		}), 4 * s}}, 9 * s},
+		{"no duration: ours", []seen{{version(held, "2", func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil }), 0}}, 15 * s},
+		{"negative duration: ours", []seen{{version(held, "2", func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ptr.To(int32(-9)) }), 0}}, 15 * s},
+		{"swap failed, same version read again", []seen{{RecordOf(held), 0}, {spent, 10 * s}, {RecordOf(held), 11 * s}}, 21 * s},
+		{"swap failed on a release", []seen{{released, 0}, {spent, 1 * s}, {released, 2 * s}}, 2 * s},
+		{"swap failed, then absent", []seen{{RecordOf(held), 0}, {spent, 10 * s}, {Record{}, 11 * s}}, 21 * s},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			sighting := NewSighting(15 * s)
+			for _, v := range c.seen {
+				if v.r == spent {
+					sighting.Spend()
+					_, ok := sighting.FreeAt()
+					assert.False(t, ok)
+					continue
+				}
+				sighting.See(v.r, epoch.Add(v.at))
+			}
+			free, ok := sighting.FreeAt()
+			assert.True(t, ok)
+			assert.Equal(t, c.free, free.Sub(epoch))
+		})
+	}
+}

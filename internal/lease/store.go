@@ -1,0 +1,123 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+)
+
+// Store reads and writes one Lease. Every request is bounded in time; none is retried here. Not for concurrent use.
+type Store struct {
+	Name   types.NamespacedName
+	client coordinationclient.LeaseInterface
+	log    *zap.Logger
+
+	failing string // the verb whose failure was logged, until it succeeds
+}
+
+// NewStore returns the store of the named Lease.
+func NewStore(client kubernetes.Interface, name types.NamespacedName, log *zap.Logger) *Store {
+	return &Store{Name: name, client: client.CoordinationV1().Leases(name.Namespace), log: log}
+}
+
+// AccessError says which request on which Lease failed.
+type AccessError struct {
+	Verb  string // as RBAC names it
+	Lease types.NamespacedName
+	Err   error
+}
+
+// Error names the verb, the Lease, and what to grant where that is what is missing.
+func (e *AccessError) Error() string {
+	if apierrors.IsForbidden(e.Err) {
+		return fmt.Sprintf("not allowed to %s Lease %s: grant the verb %q on resource leases of API group coordination.k8s.io in namespace %s: %v",
+			e.Verb, e.Lease, e.Verb, e.Lease.Namespace, e.Err)
+	}
+	return fmt.Sprintf("%s Lease %s: %v", e.Verb, e.Lease, e.Err)
+}
+
+// Unwrap returns the API error.
+func (e *AccessError) Unwrap() error { return e.Err }
+
+// Get reads the record from a quorum. An absent Lease is no error.
+func (s *Store) Get(ctx context.Context, timeout time.Duration) (Record, error) {
+	return s.do(ctx, "get", timeout, func(ctx context.Context) (*coordinationv1.Lease, error) {
+		l, err := s.client.Get(ctx, s.Name.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return l, err
+	})
+}
+
+// Write creates l, or updates it if it carries the version that it was read at. An error leaves the outcome unknown until the
+// record has been read again, whatever the error says: a conflict may be with an earlier write of our own.
+func (s *Store) Write(ctx context.Context, timeout time.Duration, l *coordinationv1.Lease, base Record) (Record, error) {
+	if !base.Exists() {
+		return s.do(ctx, "create", timeout, func(ctx context.Context) (*coordinationv1.Lease, error) {
+			return s.client.Create(ctx, l, metav1.CreateOptions{})
+		})
+	}
+	return s.do(ctx, "update", timeout, func(ctx context.Context) (*coordinationv1.Lease, error) {
+		return s.client.Update(ctx, l, metav1.UpdateOptions{})
+	})
+}
+
+// do runs one request. The end of ctx does not cancel it, only the timeout does: an abandoned write may begin a term that nobody
+// knows of. The first failure of a streak is logged, and its end.
+func (s *Store) do(ctx context.Context, verb string, timeout time.Duration, request func(context.Context) (*coordinationv1.Lease, error)) (Record, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	l, err := request(ctx)
+	switch {
+	case err == nil:
+		if s.failing == verb {
+			s.failing = ""
+			s.log.Info("request succeeds again", zap.String("verb", verb))
+		}
+		return Record{l}, nil
+	case !isLostRace(err) && s.failing == "":
+		s.failing = verb
+		s.log.Warn("request failed, will be tried again", zap.Error(&AccessError{verb, s.Name, err}))
+	}
+	return Record{}, &AccessError{verb, s.Name, err}
+}
+
+// Watch streams the versions of the Lease, the present one first. openTimeout bounds the time until the stream stands;
+// cancel ctx or call Stop to end it.
+func (s *Store) Watch(ctx context.Context, openTimeout time.Duration) (watch.Interface, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	slow := time.AfterFunc(openTimeout, cancel)
+	w, err := s.client.Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, s.Name.Name).String()})
+	if err == nil && !slow.Stop() {
+		w.Stop()
+		err = context.DeadlineExceeded
+	}
+	if err != nil {
+		slow.Stop()
+		cancel()
+		return nil, &AccessError{"watch", s.Name, err}
+	}
+	return &stream{w, cancel}, nil
+}
+
+// stream releases the context of a watch together with it.
+type stream struct {
+	watch.Interface
+	cancel context.CancelFunc
+}
+
+func (s *stream) Stop() {
+	s.Interface.Stop()
+	s.cancel()
+}

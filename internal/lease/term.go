@@ -1,0 +1,137 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Term is one period of holding a lease, as every goroutine of the process may see it: valid until its deadline, which
+// renewals move, and over once, either lost or finished.
+//
+// The deadline is enforced by a timer that needs no other goroutine to make progress: a renewal that hangs, or work that
+// ignores its context, cannot hold it up.
+type Term struct {
+	lease    types.NamespacedName
+	identity string
+	timing   Timing
+	onLost   func(*LostError)
+
+	mu      sync.Mutex
+	state   state
+	sent    time.Time               // when the write was sent that stands in the record
+	failing error                   // why the last renewal failed; nil if it did not
+	timer   *time.Timer             // fires at the deadline
+	cancel  context.CancelCauseFunc // ends the context of the work; nil while there is none
+	loss    *LostError              // set with state lost
+	told    chan struct{}           // closed when onLost has returned
+}
+
+type state int
+
+const (
+	held     state = iota
+	lost           // at the deadline, or on evidence
+	finished       // by us: work has returned or never began
+)
+
+func newTerm(c Config, sent time.Time) *Term {
+	t := &Term{lease: c.Lease, identity: c.Identity, timing: c.Timing, onLost: c.OnLost, sent: sent, told: make(chan struct{})}
+	t.mu.Lock() // or the timer could fire before it is stored
+	defer t.mu.Unlock()
+	t.timer = time.AfterFunc(time.Until(c.Timing.Deadline(sent)), t.expire)
+	return t
+}
+
+// Remaining is how long the term lasts if no renewal succeeds; zero once it is over.
+func (t *Term) Remaining() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state != held {
+		return 0
+	}
+	return max(0, time.Until(t.timing.Deadline(t.sent)))
+}
+
+// begin registers how to end the work, and reports whether there is still time for any.
+func (t *Term) begin(cancel context.CancelCauseFunc) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cancel = cancel
+	return t.state == held && time.Until(t.timing.Deadline(t.sent)) > 0
+}
+
+// extend moves the deadline: the write that was sent at sent stands.
+func (t *Term) extend(sent time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state == held {
+		t.sent, t.failing = sent, nil
+		t.timer.Reset(time.Until(t.timing.Deadline(sent)))
+	}
+}
+
+// fail notes why a renewal failed, for the message in case none succeeds.
+func (t *Term) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failing = err
+}
+
+// expire is called by the timer.
+func (t *Term) expire() {
+	t.mu.Lock()
+	if left := time.Until(t.timing.Deadline(t.sent)); left > 0 { // extended as the timer fired
+		t.timer.Reset(left)
+		t.mu.Unlock()
+		return
+	}
+	cause := ErrDeadline
+	if t.failing != nil {
+		cause = fmt.Errorf("%w: %w", ErrDeadline, t.failing)
+	}
+	t.loseAndUnlock(cause, t.identity)
+}
+
+// lose ends the term now. holder is who has the lease instead, as far as is known.
+func (t *Term) lose(cause error, holder string) {
+	t.mu.Lock()
+	t.loseAndUnlock(cause, holder)
+}
+
+func (t *Term) loseAndUnlock(cause error, holder string) {
+	if t.state != held {
+		t.mu.Unlock()
+		return
+	}
+	t.state = lost
+	t.timer.Stop()
+	t.loss = &LostError{
+		Lease: t.lease, Identity: t.identity, Holder: holder, RenewedAt: t.sent, Age: time.Since(t.sent), Err: cause,
+	}
+	cancel := t.cancel
+	t.mu.Unlock()
+
+	if cancel != nil {
+		cancel(t.loss)
+	}
+	t.onLost(t.loss)
+	close(t.told)
+}
+
+// finish ends the term from our side, when no work is running. It returns the loss if that came first.
+func (t *Term) finish() error {
+	t.mu.Lock()
+	if t.state == lost {
+		t.mu.Unlock()
+		<-t.told
+		return t.loss
+	}
+	t.state = finished
+	t.timer.Stop()
+	t.mu.Unlock()
+	return nil
+}

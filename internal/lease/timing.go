@@ -1,0 +1,82 @@
+package lease
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Timing is the clockwork of a lease. A holder renews every RenewInterval, so that MissedRenewals renewals in a row may
+// fail before it has to stop, Margin before anyone else may take over.
+type Timing struct {
+	// Duration (D) is how long a version of the record has to stand unchanged before it may be taken over.
+	// Whole seconds, because that is what the record holds.
+	Duration time.Duration
+	// Margin (M) is how long before the end of D the holder has stopped. It covers the difference in rate between
+	// two machines' clocks.
+	Margin time.Duration
+	// MissedRenewals (n) is how many renewals in a row may fail without loss of the lease.
+	MissedRenewals int
+}
+
+// Defaults for the fields of Timing that are zero. The margin's default is a fifth of the duration.
+const (
+	DefaultDuration       = 15 * time.Second
+	DefaultMissedRenewals = 3
+	minRenewInterval      = time.Second
+)
+
+// WithDefaults returns t with its zero fields set.
+func (t Timing) WithDefaults() Timing {
+	if t.Duration == 0 {
+		t.Duration = DefaultDuration
+	}
+	if t.Margin == 0 {
+		t.Margin = t.Duration / 5
+	}
+	if t.MissedRenewals == 0 {
+		t.MissedRenewals = DefaultMissedRenewals
+	}
+	return t
+}
+
+// Validate returns one error per broken rule; each names the field as the public configs call it, the rule and the value.
+func (t Timing) Validate() []error {
+	var errs []error
+	bad := func(field, rule string, got any) {
+		errs = append(errs, fmt.Errorf("%s: %s (got %v)", field, rule, got))
+	}
+	switch {
+	case t.Duration <= 0:
+		bad("LeaseDuration", "must be positive", t.Duration)
+	case t.Duration%time.Second != 0:
+		bad("LeaseDuration", "must be whole seconds, as the record stores it", t.Duration)
+	case t.Duration > math.MaxInt32*time.Second:
+		bad("LeaseDuration", "must fit in 32 bits of seconds, as the record stores it", t.Duration)
+	}
+	switch {
+	case t.Margin <= 0:
+		bad("Margin", "must be positive", t.Margin)
+	case t.Margin >= t.Duration:
+		bad("Margin", fmt.Sprintf("must be less than LeaseDuration %v", t.Duration), t.Margin)
+	}
+	if t.MissedRenewals < 1 {
+		bad("MissedRenewals", "must be at least 1", t.MissedRenewals)
+	}
+	if len(errs) == 0 && t.RenewInterval() < minRenewInterval {
+		bad("LeaseDuration", fmt.Sprintf(
+			"must leave at least %v between renewals: (LeaseDuration - Margin %v) / (MissedRenewals %d + 1) is %v",
+			minRenewInterval, t.Margin, t.MissedRenewals, t.RenewInterval()), t.Duration)
+	}
+	return errs
+}
+
+// RenewInterval (R) is (D - M) / (n + 1).
+func (t Timing) RenewInterval() time.Duration {
+	return (t.Duration - t.Margin) / time.Duration(t.MissedRenewals+1)
+}
+
+// Deadline is until when a holder may act whose standing version was sent at s: s + D - M.
+func (t Timing) Deadline(sent time.Time) time.Time {
+	return sent.Add(t.Duration - t.Margin)
+}

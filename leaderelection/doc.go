@@ -1,0 +1,76 @@
+// Package leaderelection elects one active process among replicas by a coordination.k8s.io/v1 Lease.
+//
+//	leases, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config))
+//	...
+//	elector, err := leaderelection.New(leases, leaderelection.Config{Namespace: "default", Name: "my-controller"})
+//	...
+//	err = elector.Run(ctx, func(ctx context.Context) error {
+//		return controller.Run(ctx) // only the leader gets here
+//	})
+//
+// Candidates do no work and, while they watch a healthy leader, send no requests. First come, first served: who finds the
+// Lease free has it, the others wait until it is released or expires. Work starts anew with every term, from a fresh
+// view of the world. A leader that cannot renew in time ends its process with [ExitCodeNotLeader] instead of asking its
+// goroutines to stop; restart it.
+//
+// # The arithmetic
+//
+// D is LeaseDuration, M Margin, n MissedRenewals, R the renew interval:
+//
+//	R = (D - M) / (n + 1)      defaults: D = 15 s, M = D/5 = 3 s, n = 3, so R = 3 s
+//
+//	  s        s+R       s+2R      s+3R      s+D-M     s+D
+//	  |---------|---------|---------|---------|---------|
+//	  renewal   missed    missed    missed    leader    a candidate that saw the renewal
+//	  sent                                    has ended as early as possible takes over
+//
+// A leader counts from s, the time just before it sent the renewal that stands in the record, not from the answer. A
+// candidate counts from when it received that version, which is later, and takes over by compare-and-swap on it. Neither
+// compares its clock with a time that somebody else wrote. So the leader has been silent for M when the first successor
+// may start, whatever the latency, however many responses are lost and however wrong the clocks are set; M only has
+// to cover how differently fast two clocks run in D.
+//
+// After a crash the next leader starts D after the last renewal, that is between D - R and D after the crash. After a
+// clean end it starts within milliseconds.
+//
+// # Guaranteed
+//
+//   - Between the end of one leader's term and the start of the next one's that took over by expiry lies at least M.
+//   - A renewal whose answer was lost counts from when it was sent, if it stands in the record; else not at all.
+//   - A leader that learns that its record was changed or deleted by somebody else ends its work's context at once and
+//     calls OnLost. It learns so from its next renewal, R later at most. (Changed metadata is nobody's business.)
+//   - On a clean end the Lease is renewed until the lead function has returned, however long that takes, and then
+//     released with a mark that names the term. Candidates take an empty holder without the mark, and a deleted Lease
+//     that they have seen held, for no release: they wait for D.
+//   - A release never changes a record that is not of the own term.
+//   - The end of the process at the deadline depends on no other goroutine, no request and no log that can be written.
+//
+// # Not guaranteed
+//
+//   - Nothing on the client's side stops a process between the last check and an act. One that is stopped (SIGSTOP, a
+//     paused VM, a suspended laptop, a machine that swaps) acts on what it knew until it is scheduled again, and then
+//     ends within milliseconds. Requests already sent arrive whenever they arrive. Ask [Elector.IsLeader] after every
+//     wait and before every act, and let writes fail on stale resourceVersions.
+//   - The clock is the process' monotonic one. On Linux it stands still while the machine is suspended, so a leader that
+//     is suspended and resumed may believe in its term for the rest of it.
+//   - Deleting the Lease: a candidate that starts afterwards creates it anew at once. Grant "delete" on leases to nobody.
+//   - An OnLost that returns, and work that goes on after its context has ended.
+//   - Records of other electors, such as client-go's on the same Lease: they are respected as if they were ours, but
+//     client-go counts terms differently and takes a deleted or emptied record at once.
+//
+// # RBAC
+//
+// In the namespace of the Lease, on resource leases of API group coordination.k8s.io:
+//
+//	create             until the Lease exists; cannot be restricted to a name
+//	get, update        required; may be restricted by resourceNames
+//	watch              optional, may be restricted by resourceNames; without it candidates poll every R, and say so once
+//
+// A missing verb is an error that names it, at once in the log, and from Run once it has lasted for D: until then the
+// roles may still be on their way.
+//
+// # Tests
+//
+// New takes a kubernetes.Interface, so a fake clientset works, also inside a testing/synctest bubble. Fake clientsets do
+// not detect conflicts: do not let two electors race on one.
+package leaderelection

@@ -1,0 +1,202 @@
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/internal/lease"
+)
+
+// Term is one period of leadership.
+type Term struct {
+	// Identity of the leader.
+	Identity string
+	// LeaseUID is the UID of the Lease object.
+	LeaseUID types.UID
+	// Transitions is spec.leaseTransitions: how many terms this object has seen before.
+	Transitions int32
+	// Token is the resourceVersion of the write that began the term.
+	Token string
+}
+
+// Elector contends for one Lease. Run, TryAcquire, Renew and Release exclude each other; the other methods may be called at
+// any time.
+type Elector struct {
+	config    Config
+	candidate *lease.Candidate
+	busy      sync.Mutex // held by Run and by the single steps
+
+	mu     sync.Mutex
+	holder *lease.Holder // guarded by mu: of the latest term; nil before the first
+	seen   string        // guarded by mu: the holder in the record as last seen
+}
+
+// New returns an elector; it sends no request yet. client should be one of its own, made from [LeaseConfig]. The error joins one
+// error for every rule that config breaks.
+func New(client kubernetes.Interface, config Config) (*Elector, error) {
+	if client == nil {
+		return nil, errors.New("leaderelection: client: must not be nil")
+	}
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	config.Logger = config.Logger.With(zap.Stringer("lease", config.lease()), zap.String("identity", config.Identity))
+	e := &Elector{config: config}
+	e.candidate = lease.NewCandidate(client, lease.Config{
+		Lease:          config.lease(),
+		Identity:       config.Identity,
+		Timing:         config.timing(),
+		ReleaseTimeout: config.ReleaseTimeout,
+		OnLost:         func(err *lease.LostError) { config.OnLost(err) },
+		OnHolder:       e.observe,
+		Log:            config.Logger,
+	})
+	return e, nil
+}
+
+// Run waits until this process is the leader, calls lead, and renews the Lease until lead has returned. Then it releases the
+// Lease and returns what lead returned.
+//
+// lead's context ends with ctx or with the leadership; in that case its cause is an [ErrLost]. When ctx ends, the Lease is
+// kept until lead has returned, so that the successor begins after it. An error of lead that only says that ctx has
+// ended is none: Run returns nil when ctx has ended normally. A release takes at most about three renew intervals; if
+// it fails, the successor waits until the Lease has expired.
+//
+// If leadership is lost and OnLost returns, Run waits for lead to return and contends again; lead is called anew. While it
+// contends, Run gives up only if the API server has refused a request that it cannot do without for a whole
+// LeaseDuration; the error names the verb and the Lease.
+func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) error {
+	if !e.busy.TryLock() {
+		return ErrBusy
+	}
+	defer e.busy.Unlock()
+	for {
+		h := e.current() // from TryAcquire
+		if h == nil {
+			var err error
+			switch h, err = e.candidate.Wait(ctx); {
+			case err == nil:
+				e.begin(h)
+			case ctx.Err() != nil:
+				return nil
+			default:
+				return fmt.Errorf("leaderelection: %w", err)
+			}
+		}
+		err := h.Run(ctx, lead)
+		if !errors.Is(err, ErrLost) {
+			e.config.Logger.Info("stopped leading")
+			return err
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// TryAcquire makes one attempt to become the leader. If the Lease is not free it returns a [HeldError] that names the leader. A
+// dead leader's Lease has to be seen unchanged for as long as it lasts: TryAcquire succeeds when it is called again
+// after HeldError.Wait.
+//
+// The term has begun when TryAcquire returns nil: Run carries it on, or Renew and Release do. If none of them is called in
+// time, leadership is lost as in Run, and the default OnLost ends the process.
+func (e *Elector) TryAcquire(ctx context.Context) (Term, error) {
+	if !e.busy.TryLock() {
+		return Term{}, ErrBusy
+	}
+	defer e.busy.Unlock()
+	h := e.current()
+	if h == nil {
+		var err error
+		if h, err = e.candidate.Try(ctx); err != nil {
+			return Term{}, fmt.Errorf("leaderelection: %w", err)
+		}
+		if h == nil {
+			holder, wait := e.candidate.Standing()
+			return Term{}, &HeldError{Lease: e.config.lease(), Holder: holder, Wait: wait}
+		}
+		e.begin(h)
+	}
+	return Term{Identity: e.config.Identity, LeaseUID: h.UID(), Transitions: h.Transitions(), Token: h.Token()}, nil
+}
+
+// Renew renews the term that TryAcquire began. Nil means that its deadline has moved. After an error that is not an [ErrLost]
+// the term goes on until its deadline.
+func (e *Elector) Renew(ctx context.Context) error {
+	return e.step(ctx, (*lease.Holder).Renew)
+}
+
+// Release ends the term that TryAcquire began. The work that was done under it must have ended.
+func (e *Elector) Release(ctx context.Context) error {
+	return e.step(ctx, (*lease.Holder).Release)
+}
+
+func (e *Elector) step(ctx context.Context, f func(*lease.Holder, context.Context) error) error {
+	if !e.busy.TryLock() {
+		return ErrBusy
+	}
+	defer e.busy.Unlock()
+	h := e.current()
+	if h == nil {
+		return ErrNotLeader
+	}
+	return f(h, ctx)
+}
+
+// IsLeader reports whether this process is the leader now. Without a fence on the server nothing keeps that true until the next
+// statement: a process can be stopped between the two. Ask right before every act, and after every wait.
+func (e *Elector) IsLeader() bool { return e.current() != nil }
+
+// Remaining is for how long this process stays the leader if no further renewal succeeds; zero if it is not the leader.
+func (e *Elector) Remaining() time.Duration {
+	if h := e.current(); h != nil {
+		return h.Remaining()
+	}
+	return 0
+}
+
+// Leader returns the identity of the leader as last seen, for display; ok is false if there is none or none has been seen yet.
+// It may be long gone: Leader never sends a request.
+func (e *Elector) Leader() (identity string, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.seen, e.seen != ""
+}
+
+// current returns the holder of the running term, or nil.
+func (e *Elector) current() *lease.Holder {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.holder == nil || e.holder.Remaining() == 0 {
+		return nil
+	}
+	return e.holder
+}
+
+func (e *Elector) begin(h *lease.Holder) {
+	e.config.Logger.Info("started leading", zap.Int32("transitions", h.Transitions()))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.holder = h
+}
+
+func (e *Elector) observe(holder string) {
+	e.mu.Lock()
+	changed := holder != e.seen
+	e.seen = holder
+	e.mu.Unlock()
+	if changed && holder != "" && holder != e.config.Identity {
+		e.config.Logger.Info("following", zap.String("leader", holder))
+	}
+}

@@ -1,0 +1,85 @@
+package leaderelection_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/bellwether-k8s/bellwether/leaderelection"
+)
+
+// loserEnv makes the test binary a daemon that loses its leadership after a second.
+const loserEnv = "BELLWETHER_TEST_LOSER"
+
+func loseLeadership() {
+	client := fake.NewClientset()
+	config := leaderelection.Config{
+		Namespace: "ns", Name: "l", Identity: "loser", LeaseDuration: 3 * time.Second, MissedRenewals: 1, Margin: time.Second,
+	}
+	blocked := os.Getenv(loserEnv) == "blocked"
+	if blocked {
+		config.Logger = zap.Must(zap.NewProduction())
+	}
+	elector, err := leaderelection.New(client, config)
+	if err != nil {
+		panic(err)
+	}
+	_ = elector.Run(context.Background(), func(context.Context) error {
+		_ = client.CoordinationV1().Leases("ns").Delete(context.Background(), "l", metav1.DeleteOptions{})
+		if blocked {
+			_, _ = os.Stderr.Write(make([]byte, 1<<20)) // more than the pipe holds: blocks for ever
+		}
+		select {} // deaf to its context
+	})
+}
+
+func loser(t *testing.T, logs string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // or a daemon that does not exit would outlive the test
+	t.Cleanup(cancel)
+	c := exec.CommandContext(ctx, self)
+	c.Env = append(os.Environ(), loserEnv+"="+logs)
+	return c
+}
+
+func TestLossEndsTheProcess(t *testing.T) {
+	t.Parallel()
+	c := loser(t, "stderr")
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	err := c.Run()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	assert.Equal(t, leaderelection.ExitCodeNotLeader, exit.ExitCode())
+	assert.Equal(t, 75, leaderelection.ExitCodeNotLeader)
+	for _, part := range []string{`lease ns/l lost by "loser"`, "the Lease was deleted", `last known holder ""`, "last renewed at "} {
+		assert.Contains(t, stderr.String(), part)
+	}
+	assert.Equal(t, 1, strings.Count(stderr.String(), "\n"), "one line")
+}
+
+func TestBlockedLogDoesNotKeepTheProcessAlive(t *testing.T) {
+	t.Parallel()
+	c := loser(t, "blocked")
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	defer func() { _ = read.Close() }() // never read
+	c.Stderr = write
+	require.NoError(t, c.Start())
+	require.NoError(t, write.Close())
+	var exit *exec.ExitError
+	require.ErrorAs(t, c.Wait(), &exit)
+	assert.Equal(t, leaderelection.ExitCodeNotLeader, exit.ExitCode())
+}
