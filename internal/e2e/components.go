@@ -1,0 +1,218 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	readyPoll = 50 * time.Millisecond
+	// readyTimeout is for one question: a connection to an API server that was paused or killed may never answer.
+	readyTimeout = time.Second
+
+	// logTail is how much of a dead process's log goes into an error, in bytes.
+	logTail = 2 << 10
+)
+
+// startServers starts etcd and the API server, which waits for etcd by itself.
+func (c *ControlPlane) startServers() error {
+	var etcd, peer *port
+	for _, p := range []**port{&etcd, &peer, &c.apiPort} {
+		reserved, err := reservePort()
+		if err != nil {
+			return err
+		}
+		*p, c.ports = reserved, append(c.ports, reserved)
+	}
+	etcdURL, peerURL := "http://"+etcd.address(), "http://"+peer.address()
+	if err := os.WriteFile(c.path(auditPolicyFile), []byte(auditPolicy), 0o600); err != nil {
+		return err
+	}
+	var err error
+	c.Etcd, err = c.component("etcd",
+		"--data-dir="+c.path("etcd"),
+		"--unsafe-no-fsync", // a process that is killed loses nothing by it, only a machine does
+		"--socket-reuse-port",
+		"--listen-client-urls="+etcdURL, "--advertise-client-urls="+etcdURL,
+		"--listen-peer-urls="+peerURL, "--initial-advertise-peer-urls="+peerURL,
+		"--initial-cluster=default="+peerURL,
+	)
+	if err != nil {
+		return err
+	}
+	c.APIServer, err = c.component("kube-apiserver",
+		"--etcd-servers="+etcdURL,
+		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.apiPort.number), "--permit-port-sharing",
+		"--tls-cert-file="+c.path(servingCertificate), "--tls-private-key-file="+c.path(servingKey),
+		"--client-ca-file="+c.path(caFile),
+		"--authorization-mode=RBAC",
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file="+c.path(serviceAccountKey),
+		"--service-account-signing-key-file="+c.path(serviceAccountKey),
+		"--service-cluster-ip-range=10.0.0.0/24",
+		"--disable-admission-plugins=ServiceAccount", // Pods start without a controller manager too
+		"--audit-policy-file="+c.path(auditPolicyFile), "--audit-log-path="+c.path(auditLogFile),
+		"--audit-log-maxsize=0", // no rotation: Audit reads one file
+	)
+	return err
+}
+
+// startControllers starts the controller manager and the scheduler if asked for. Each has a name of its own in the
+// audit log, with an administrator's rights: otherwise the controller manager would need one identity per controller.
+func (c *ControlPlane) startControllers(options Options) error {
+	if options.ControllerManager {
+		kubeconfig, err := c.Kubeconfig(c.User("system:kube-controller-manager", "system:masters"))
+		if err != nil {
+			return err
+		}
+		c.ControllerManager, err = c.component("kube-controller-manager",
+			"--kubeconfig="+kubeconfig, "--leader-elect=false", "--secure-port=0",
+			"--service-account-private-key-file="+c.path(serviceAccountKey), "--root-ca-file="+c.path(caFile),
+			"--node-monitor-grace-period=8s", "--node-monitor-period=1s",
+		)
+		if err != nil {
+			return err
+		}
+	}
+	if options.Scheduler {
+		kubeconfig, err := c.Kubeconfig(c.User("system:kube-scheduler", "system:masters"))
+		if err != nil {
+			return err
+		}
+		c.Scheduler, err = c.component("kube-scheduler", "--kubeconfig="+kubeconfig, "--leader-elect=false", "--secure-port=0")
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startNodes creates the nodes with a process each and waits until all are Ready.
+func (c *ControlPlane) startNodes(ctx context.Context, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	stages, err := exec.CommandContext(ctx, c.bin.KWOK, "stages").Output()
+	if err != nil {
+		return fmt.Errorf("print stages of KWOK: %w", err)
+	}
+	stagesFile := c.path("kwok-stages.yaml")
+	if err := os.WriteFile(stagesFile, stages, 0o600); err != nil {
+		return err
+	}
+	kubeconfig, err := c.Kubeconfig(c.User("kwok", "system:masters"))
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
+		if _, err := c.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("create node %s: %w", name, err)
+		}
+		c.nodes[name], err = c.Run(Command{
+			Name: "node-" + name,
+			Path: c.bin.KWOK,
+			Args: []string{
+				"--kubeconfig=" + kubeconfig, "--manage-single-node=" + name, "--node-lease-duration-seconds=8",
+				"--server-address=127.0.0.1:0", "--config=" + stagesFile,
+			},
+			Env: []string{"KWOK_WORKDIR=" + c.Dir}, // nothing from the user's home
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for name, process := range c.nodes {
+		if err := c.await(ctx, process, func(ctx context.Context) error {
+			node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			for _, condition := range node.Status.Conditions {
+				if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+					return nil
+				}
+			}
+			return fmt.Errorf("node %s is not Ready", name)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Ready returns when the API server says it is ready: after a restart of it or of etcd. The error is that of ctx with
+// the last answer, or says that the API server has ended, with the end of its log.
+func (c *ControlPlane) Ready(ctx context.Context) error {
+	admin := c.Admin()
+	tlsConfig, err := rest.TLSConfigFor(admin)
+	if err != nil {
+		return fmt.Errorf("e2e: create client: %w", err)
+	}
+	// A connection per question: one from before a pause or a restart may hang.
+	transport := &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true}
+	return c.await(ctx, c.APIServer, func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, admin.Host+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		response, err := transport.RoundTrip(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			body, _ := io.ReadAll(response.Body)
+			return fmt.Errorf("readyz: %s: %s", response.Status, body)
+		}
+		return nil
+	})
+}
+
+// await polls until check has no error. It gives up when ctx ends, or when one of the processes that check depends on
+// has ended.
+func (c *ControlPlane) await(ctx context.Context, process *Process, check func(context.Context) error) error {
+	last := errors.New("not asked yet")
+	err := wait.PollUntilContextCancel(ctx, readyPoll, true, func(ctx context.Context) (bool, error) {
+		for _, p := range []*Process{c.Etcd, c.APIServer, process} {
+			if isClosed(p.Done()) {
+				return false, fmt.Errorf("e2e: %s: %s; its log ends:\n%s", p.command.Name, p.current().exit, tail(p.log))
+			}
+		}
+		ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+		defer cancel()
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("e2e: wait for %s: %w (last: %w)", process.command.Name, err, last)
+	}
+	return err
+}
+
+func (c *ControlPlane) component(name string, arguments ...string) (*Process, error) {
+	return c.Run(Command{Name: name, Path: c.bin.ControlPlane, Args: append([]string{name}, arguments...)})
+}
+
+func (c *ControlPlane) path(name string) string { return filepath.Join(c.Dir, name) }
+
+// tail is the end of a log file.
+func tail(path string) []byte {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return content[max(0, len(content)-logTail):]
+}

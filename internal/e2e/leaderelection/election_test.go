@@ -1,0 +1,213 @@
+package leaderelection_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/leaderelection"
+)
+
+func TestFirstComeFirstServed(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		m := newTeam(t, shared)
+		m.start("a")
+		assert.Equal(t, "a", m.term(1).replica)
+		m.start("b")
+		m.start("c")
+		m.requireWatching("b")
+		m.requireWatching("c")
+
+		from := time.Now()
+		require.Eventually(t, func() bool { return m.audited("a", from, time.Now())["update 200"] >= 10 }, patience, interval/4)
+		to := time.Now()
+		assert.InDelta(t, 10*interval, to.Sub(from), float64(2*interval), "one renewal per interval")
+		assert.Len(t, m.audited("a", from, to), 1, "and nothing else")
+		assert.Empty(t, m.audited("b", from, to), "an idle candidate sends no requests")
+		assert.Empty(t, m.audited("c", from, to))
+		assert.Len(t, m.journal(), 1, "nor does it work")
+	})
+}
+
+func TestKilledLeaderIsSucceededAfterExpiry(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		m := newTeam(t, shared)
+		leader := m.start("a")
+		m.term(1)
+		m.start("b")
+		m.requireWatching("b")
+		require.NoError(t, leader.Kill())
+		killed := time.Now()
+		next := m.term(2)
+		assert.Equal(t, "b", next.replica)
+		wait := next.first.Sub(killed)
+		t.Logf("the next leader began %v after kill -9", wait)
+		assert.GreaterOrEqual(t, wait, duration-interval-100*time.Millisecond, "the last renewal may have been R ago")
+		assert.LessOrEqual(t, wait, duration+time.Second)
+		m.requireOneLeader()
+	})
+}
+
+func TestEndedLeaderIsSucceededWhenItsWorkHasReturned(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		m := newTeam(t, shared)
+		leader := m.start("a", "-drain", "5s")
+		m.term(1)
+		m.start("b")
+		m.requireWatching("b")
+		require.NoError(t, leader.Terminate())
+		told := time.Now()
+		m.requireExit(leader, 0)
+		next := m.term(2)
+		last := m.term(1)
+		assert.GreaterOrEqual(t, last.end.Sub(told), 5*time.Second-100*time.Millisecond, "work was left its time")
+		t.Logf("the next leader began %v after the last act of the one before", next.first.Sub(last.end))
+		assert.Less(t, next.first.Sub(last.end), time.Second)
+		m.requireOneLeader()
+	})
+}
+
+func TestStoppedLeaderExitsWhenItWakes(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		m := newTeam(t, shared)
+		leader := m.start("a")
+		m.term(1)
+		m.start("b")
+		m.requireWatching("b")
+		require.NoError(t, leader.Pause())
+		stopped := time.Now()
+		next := m.term(2)
+		assert.Equal(t, "b", next.replica)
+		require.NoError(t, leader.Resume())
+		woken := time.Now()
+		exit := m.requireExit(leader, leaderelection.ExitCodeNotLeader)
+		t.Logf("exited %v after it woke", exit.At.Sub(woken))
+		assert.Less(t, exit.At.Sub(woken), 100*time.Millisecond)
+		assert.Contains(t, m.log(leader), "not renewed in time")
+
+		// It can have been stopped between the question whether it leads and the act: that one act is not prevented.
+		acts := 0
+		for _, at := range m.acted("a") {
+			if at.After(stopped.Add(duration)) {
+				acts++
+			}
+		}
+		assert.LessOrEqual(t, acts, 1)
+	})
+}
+
+func TestPartitionedLeaderEndsBeforeItsSuccessorBegins(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		for fault, inject := range map[string]func(*e2e.Proxy){"cut": (*e2e.Proxy).Cut, "black hole": (*e2e.Proxy).BlackHole} {
+			m := newTeam(t, shared)
+			proxy, err := shared.Proxy()
+			require.NoError(t, err)
+			defer proxy.Close()
+			leader := m.startAs(proxy.Config(m.user("a", verbs...)), "a")
+			m.term(1)
+			m.start("b")
+			m.requireWatching("b")
+			inject(proxy)
+			m.requireExit(leader, leaderelection.ExitCodeNotLeader)
+			next := m.term(2)
+			t.Logf("%s: the next leader began %v after the last act of the one before", fault, next.first.Sub(m.term(1).end))
+			assert.GreaterOrEqual(t, next.first.Sub(m.term(1).end), duration-usable-100*time.Millisecond, "M later")
+			m.requireOneLeader()
+		}
+	})
+}
+
+func TestDeletedLeaseEndsTheTerm(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		m := newTeam(t, shared)
+		leader := m.start("a")
+		m.term(1)
+		m.start("b")
+		m.requireWatching("b")
+		require.NoError(t, m.client().CoordinationV1().Leases(m.namespace).Delete(t.Context(), "l", metav1.DeleteOptions{}))
+		deleted := time.Now()
+		exit := m.requireExit(leader, leaderelection.ExitCodeNotLeader)
+		assert.Less(t, exit.At.Sub(deleted), interval+time.Second, "at its next renewal")
+		assert.Contains(t, m.log(leader), "the Lease was deleted")
+		next := m.term(2)
+		assert.GreaterOrEqual(t, next.first.Sub(deleted), duration-100*time.Millisecond, "deletion is not release")
+		assert.Less(t, next.first.Sub(deleted), duration+time.Second)
+		m.requireOneLeader()
+	})
+}
+
+func TestOutageOfTheAPIServer(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		cp := e2e.Start(t, e2e.Options{})
+		m := newTeam(t, cp)
+		m.duration = 15 * time.Second // long enough to restart an API server in it
+		leader := m.start("a")
+		m.term(1)
+		candidate := m.start("b")
+		m.requireWatching("b")
+
+		require.NoError(t, cp.APIServer.Kill())
+		down := time.Now()
+		require.NoError(t, cp.APIServer.Restart())
+		require.NoError(t, cp.Ready(t.Context()))
+		t.Logf("the API server was down for %v", time.Since(down))
+		m.requireRenewal()
+		assert.Len(t, m.journal(), 1, "shorter than the lease: nothing happens")
+		m.requireWatchingSince("b", down)
+
+		require.NoError(t, cp.APIServer.Kill())
+		down = time.Now()
+		exit := m.requireExit(leader, leaderelection.ExitCodeNotLeader)
+		assert.Less(t, exit.At.Sub(down), 12*time.Second+500*time.Millisecond, "longer: D - M after the last renewal")
+		require.NoError(t, cp.APIServer.Restart())
+		assert.Equal(t, "b", m.term(2).replica)
+		m.requireOneLeader()
+		require.NoError(t, candidate.Terminate())
+		m.requireExit(candidate, 0)
+	})
+}
+
+func TestWithoutWatch(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		m := newTeam(t, shared)
+		leader := m.start("a")
+		m.term(1)
+		poller := m.startAs(m.user("b", "create", "get", "update"), "b")
+		require.Eventually(t, func() bool { return m.audited("b", time.Time{}, time.Now())["get 200"] >= 3 }, patience, interval/4)
+		require.NoError(t, leader.Terminate())
+		m.requireExit(leader, 0)
+		next := m.term(2)
+		assert.Less(t, next.first.Sub(m.term(1).end), interval+time.Second)
+		assert.Equal(t, 1, strings.Count(m.log(poller), "polling instead of watching"), "said once")
+		assert.Contains(t, m.log(poller), `grant the verb \"watch\" on resource leases`)
+		m.requireOneLeader()
+	})
+}
+
+func TestWithoutUpdate(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		m := newTeam(t, shared)
+		leader := m.start("a")
+		m.term(1)
+		require.NoError(t, leader.Terminate())
+		m.requireExit(leader, 0) // there is a Lease now, and it is free
+		replica := m.startAs(m.user("b", "create", "get", "watch"), "b")
+		m.requireExit(replica, 1)
+		assert.Contains(t, m.log(replica), "not allowed to update Lease "+m.namespace+`/l: grant the verb "update" on resource leases`)
+		assert.Len(t, m.journal(), 1)
+	})
+}

@@ -1,0 +1,112 @@
+package leaderelection_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+)
+
+// example is where the manifests are that users copy.
+const example = "../../../examples/leaderelection"
+
+// TestManifests deploys the example as its manifests say, then runs its container's command line as the service account of
+// its Pods: what is written there has to be enough.
+func TestManifests(t *testing.T) {
+	t.Parallel()
+	cp := e2e.Start(t, e2e.Options{ControllerManager: true, Scheduler: true, Nodes: []string{"node"}})
+	apply(t, cp, "rbac.yaml")
+	apply(t, cp, "deployment.yaml")
+	client, err := kubernetes.NewForConfig(cp.Admin())
+	require.NoError(t, err)
+	var pods *corev1.PodList
+	require.Eventually(t, func() bool {
+		pods, err = client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=example-daemon", FieldSelector: "status.phase=Running"})
+		return err == nil && len(pods.Items) == 3
+	}, patience, poll, "the Deployment's Pods do not run")
+
+	program, err := cp.Program(t.Context(), "github.com/bellwether-k8s/bellwether/examples/leaderelection", "-race")
+	require.NoError(t, err)
+	working := make(chan string, 1000)
+	start := func(pod corev1.Pod) *e2e.Process {
+		kubeconfig, err := cp.Kubeconfig(cp.User("system:serviceaccount:default:"+pod.Spec.ServiceAccountName, "system:serviceaccounts"))
+		require.NoError(t, err)
+		container := pod.Spec.Containers[0]
+		assert.Equal(t, "metadata.namespace", container.Env[0].ValueFrom.FieldRef.FieldPath)
+		args := []string{"-work-interval=20ms"}
+		for _, arg := range container.Args {
+			args = append(args, strings.ReplaceAll(arg, "$("+container.Env[0].Name+")", pod.Namespace))
+		}
+		p, err := cp.Run(e2e.Command{
+			Name: pod.Name, Path: program, Args: args, Env: []string{"KUBECONFIG=" + kubeconfig, "GORACE=halt_on_error=1 atexit_sleep_ms=0"},
+			OnLine: func(line string) {
+				if strings.Contains(line, `"working"`) {
+					working <- pod.Name
+				}
+			},
+		})
+		require.NoError(t, err)
+		return p
+	}
+	m := &team{t: t, cp: cp}
+	first := start(pods.Items[0])
+	assert.Equal(t, pods.Items[0].Name, <-working)
+	second := start(pods.Items[1])
+	require.NoError(t, first.Terminate())
+	m.requireExit(first, 0)
+	for name := range working {
+		if name == pods.Items[1].Name {
+			break
+		}
+	}
+	require.NoError(t, second.Terminate())
+	m.requireExit(second, 0)
+	for _, p := range []*e2e.Process{first, second} {
+		assert.NotContains(t, m.log(p), "not allowed", "the Role is not enough")
+	}
+}
+
+// apply creates what a manifest of the example says. Fields that the API server does not know are errors.
+func apply(t *testing.T, cp *e2e.ControlPlane, name string) {
+	t.Helper()
+	file, err := os.Open(filepath.Join(example, name))
+	require.NoError(t, err)
+	defer file.Close()
+	groups, err := discovery.NewDiscoveryClientForConfig(cp.Admin())
+	require.NoError(t, err)
+	resources, err := restmapper.GetAPIGroupResources(groups)
+	require.NoError(t, err)
+	mapper := restmapper.NewDiscoveryRESTMapper(resources)
+	client, err := dynamic.NewForConfig(cp.Admin())
+	require.NoError(t, err)
+	documents := yaml.NewYAMLOrJSONDecoder(file, 4096)
+	for {
+		var object unstructured.Unstructured
+		err := documents.Decode(&object)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		require.NoError(t, err)
+		kind := object.GroupVersionKind()
+		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		require.NoError(t, err)
+		_, err = client.Resource(mapping.Resource).Namespace(object.GetNamespace()).
+			Create(t.Context(), &object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+		require.NoError(t, err, "%s: %s %s", name, kind.Kind, object.GetName())
+	}
+}

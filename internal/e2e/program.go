@@ -1,0 +1,56 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Program builds the main package pkg, as seen from the current directory, into the control plane's directory and
+// returns the path of the program. Flags are flags of `go build`, for example -race. Asked for the same package and
+// flags again it returns the first result.
+func (c *ControlPlane) Program(ctx context.Context, pkg string, flags ...string) (string, error) {
+	c.programsMu.Lock()
+	defer c.programsMu.Unlock()
+	key := fmt.Sprintf("%q %q", pkg, flags)
+	if path, ok := c.programs[key]; ok {
+		return path, nil
+	}
+	dir, err := os.MkdirTemp(c.Dir, "program-")
+	if err != nil {
+		return "", fmt.Errorf("e2e: build %s: %w", pkg, err)
+	}
+	arguments := slices.Concat([]string{"build"}, flags, []string{"-o", dir + "/", pkg})
+	if _, err := goCommand(ctx, "", nil, arguments...); err != nil {
+		return "", fmt.Errorf("e2e: build %s: %w", pkg, err)
+	}
+	built, err := os.ReadDir(dir)
+	if err != nil || len(built) != 1 {
+		return "", fmt.Errorf("e2e: build %s: want one program, got %d: %w", pkg, len(built), err)
+	}
+	c.programs[key] = filepath.Join(dir, built[0].Name())
+	return c.programs[key], nil
+}
+
+// goCommand runs go in dir ("" is the current directory) and returns its standard output without surrounding space.
+func goCommand(ctx context.Context, dir string, env []string, arguments ...string) (string, error) {
+	command := exec.CommandContext(ctx, "go", arguments...)
+	command.Dir = dir
+	command.Env = append(os.Environ(), env...)
+	// An interrupted go command ends its compilers; a killed one would leave them running.
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.WaitDelay = 10 * time.Second
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s", arguments[0], errors.Join(err, ctx.Err()), bytes.TrimSpace(stderr.Bytes()))
+	}
+	return strings.TrimSpace(stdout.String()), nil
+}

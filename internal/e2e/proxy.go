@@ -1,0 +1,265 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// Proxy is the network between one client and the API server: a TCP forwarder that can be told to fail. TLS stays
+// end to end. Safe for concurrent use.
+type Proxy struct {
+	target   string
+	listener net.Listener
+	joined   sync.WaitGroup // every goroutine
+
+	mu          sync.Mutex
+	cut         bool
+	delay       time.Duration
+	open        chan struct{} // closed while bytes may pass, replaced by BlackHole
+	connections map[*connection]struct{}
+}
+
+// Proxy returns a new proxy in front of the API server, without faults. It is closed with the control plane.
+func (c *ControlPlane) Proxy() (*Proxy, error) {
+	proxy, err := NewProxy(c.apiPort.address())
+	if err != nil {
+		return nil, err
+	}
+	c.proxiesMu.Lock()
+	defer c.proxiesMu.Unlock()
+	c.proxies = append(c.proxies, proxy)
+	return proxy, nil
+}
+
+// NewProxy returns a proxy on a loopback port in front of target ("host:port"), without faults.
+func NewProxy(target string) (*Proxy, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("e2e: start proxy: %w", err)
+	}
+	p := &Proxy{
+		target:      target,
+		listener:    listener,
+		open:        make(chan struct{}),
+		connections: map[*connection]struct{}{},
+	}
+	close(p.open)
+	p.joined.Go(p.accept)
+	return p, nil
+}
+
+// Address is where the proxy listens: "127.0.0.1:<port>".
+func (p *Proxy) Address() string { return p.listener.Addr().String() }
+
+// Config returns a copy of a client's configuration that goes through the proxy.
+func (p *Proxy) Config(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Host = "https://" + p.Address()
+	return config
+}
+
+// Cut resets all connections, and every new one at once, until Heal.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = true
+	for c := range p.connections {
+		c.reset()
+	}
+}
+
+// Delay holds back by d whatever arrives from now on, each way, without limiting how much is under way. Zero is no
+// delay.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+// BlackHole forwards nothing until Heal, while connections stay open and new ones are accepted: a client notices
+// only by its own timeouts. As on a network that loses packets, what was sent meanwhile arrives after Heal, unless
+// the connection was closed.
+func (p *Proxy) BlackHole() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if isClosed(p.open) {
+		p.open = make(chan struct{})
+	}
+}
+
+// Heal ends all faults. Connections that were reset stay so.
+func (p *Proxy) Heal() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut, p.delay = false, 0
+	if !isClosed(p.open) {
+		close(p.open)
+	}
+}
+
+// Close stops listening, resets all connections and returns when nothing of the proxy runs any more.
+func (p *Proxy) Close() error {
+	err := p.listener.Close()
+	p.Cut()
+	p.joined.Wait()
+	return err
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		p.joined.Go(func() { p.serve(client.(*net.TCPConn)) })
+	}
+}
+
+func (p *Proxy) serve(client *net.TCPConn) {
+	c := &connection{client: client, done: make(chan struct{})}
+	p.mu.Lock()
+	if p.cut {
+		c.reset()
+		p.mu.Unlock()
+		return
+	}
+	p.connections[c] = struct{}{}
+	p.mu.Unlock()
+	defer p.end(c)
+
+	server, err := net.DialTimeout("tcp", p.target, dialTimeout)
+	if err != nil {
+		return // the API server is down: the client sees its connection closed
+	}
+	p.mu.Lock()
+	c.server = server.(*net.TCPConn)
+	if isClosed(c.done) { // cut while dialling
+		_ = server.Close()
+	}
+	p.mu.Unlock()
+	var both sync.WaitGroup
+	both.Go(func() { p.forward(c, c.client, c.server) })
+	both.Go(func() { p.forward(c, c.server, c.client) })
+	both.Wait()
+}
+
+// end closes a connection after what was written to it has been sent.
+func (p *Proxy) end(c *connection) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.connections, c)
+	c.close()
+}
+
+// chunk is what one read returned.
+type chunk struct {
+	data []byte
+	due  time.Time
+}
+
+// dialTimeout bounds how long an API server that is paused with a full backlog can hold up Close.
+const dialTimeout = 3 * time.Second
+
+// maxChunks bounds what is under way in one direction. When it is reached the sender feels it, as on a network.
+const maxChunks = 1024
+
+// forward carries one direction of a connection until it ends. Then the other direction ends too: nobody here uses a
+// connection half-closed.
+func (p *Proxy) forward(c *connection, from, to *net.TCPConn) {
+	underway := make(chan chunk, maxChunks)
+	var reader sync.WaitGroup
+	defer reader.Wait()
+	defer p.end(c)
+	reader.Go(func() {
+		defer close(underway)
+		for {
+			data := make([]byte, 32<<10)
+			n, err := from.Read(data)
+			select {
+			case underway <- chunk{data: data[:n], due: p.due()}:
+			case <-c.done:
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	for next := range underway {
+		if !p.pass(c, next.due) {
+			return
+		}
+		if _, err := to.Write(next.data); err != nil {
+			return
+		}
+	}
+}
+
+func (p *Proxy) due() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Now().Add(p.delay)
+}
+
+// pass returns when something due at that time may be forwarded, false if the connection has ended before.
+func (p *Proxy) pass(c *connection, due time.Time) bool {
+	if wait := time.Until(due); wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-c.done:
+			return false
+		}
+	}
+	p.mu.Lock()
+	open := p.open
+	p.mu.Unlock()
+	select {
+	case <-open:
+		return true
+	case <-c.done:
+		return false
+	}
+}
+
+// connection is one client's connection and ours to the server. Its fields belong to the proxy's mutex.
+type connection struct {
+	client, server *net.TCPConn // server is nil until connected
+	done           chan struct{}
+}
+
+// reset closes both sides abruptly: what is under way is lost. The caller holds the proxy's mutex.
+func (c *connection) reset() {
+	for _, side := range []*net.TCPConn{c.client, c.server} {
+		if side != nil {
+			_ = side.SetLinger(0)
+		}
+	}
+	c.close()
+}
+
+// close closes both sides. The caller holds the proxy's mutex.
+func (c *connection) close() {
+	if isClosed(c.done) {
+		return
+	}
+	close(c.done)
+	_ = c.client.Close()
+	if c.server != nil {
+		_ = c.server.Close()
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
