@@ -215,6 +215,26 @@ func TestDeadlineCountsFromTheLastRenewalSent(t *testing.T) {
 	})
 }
 
+func TestSlowAnswerDoesNotLengthenTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI()
+		r := newReplica(t, a, "a", nil)
+		r.set(&r.lose, func(string) error {
+			time.Sleep(2 * time.Second)
+			return nil
+		})
+		r.start(t)
+		time.Sleep(4 * time.Second) // the read and the creation
+		synctest.Wait()
+		assert.Equal(t, usable-2*time.Second, r.Remaining(), "a term counts from when its first write was sent")
+		time.Sleep(interval3)
+		synctest.Wait()
+		assert.Equal(t, usable-2*time.Second, r.Remaining(), "and from when a renewal was")
+		r.set(&r.lose, nil)
+		assert.NoError(t, r.stop())
+	})
+}
+
 func TestLostAnswerDoesNotLengthenTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI()
@@ -233,8 +253,7 @@ func TestLostAnswerDoesNotLengthenTheTerm(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, time.Until(acquired.Add(interval3+usable)), r.Remaining(),
 			"from when the renewal was sent that stands in the record, not from the read that found it")
-		r.cancel()
-		<-r.result
+		assert.NoError(t, r.stop())
 	})
 }
 
@@ -357,6 +376,29 @@ func TestCandidateWaits(t *testing.T) {
 	}
 }
 
+func TestFailedSwapIsNotRepeatedOnOneVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI()
+		leader, candidate := newReplica(t, a, "leader", nil), newReplica(t, a, "candidate", nil)
+		leader.start(t)
+		candidate.start(t)
+		begin := time.Now()
+		leader.set(&leader.refuse, down)
+		candidate.set(&candidate.refuse, func(verb string) error {
+			if verb == "update" { // may have arrived for all the candidate knows
+				candidate.set(&candidate.refuse, nil)
+				return down(verb)
+			}
+			return nil
+		})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, 2*duration, candidate.last(t).start.Sub(begin).Truncate(time.Second), "the version is waited out again")
+		require.NoError(t, leader.stop())
+		require.NoError(t, candidate.stop())
+	})
+}
+
 func TestReleaseNeverTouchesASuccessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI()
@@ -404,9 +446,9 @@ func TestReleaseTimeout(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		require.Len(t, r.losses(), 1, "OnLost is what ends the process")
-		assert.ErrorContains(t, r.losses()[0], "ReleaseTimeout (30s)")
+		require.ErrorContains(t, r.losses()[0], "ReleaseTimeout (30s)")
 		err := <-r.result
-		assert.ErrorIs(t, err, leaderelection.ErrLost)
+		require.ErrorIs(t, err, leaderelection.ErrLost)
 		assert.Equal(t, time.Minute, time.Since(begin), "not before work has returned")
 		assert.Equal(t, "a", *a.lease(t).Spec.HolderIdentity, "no release: work was running")
 	})
@@ -593,9 +635,8 @@ func TestRevokedRightsAreAnOutage(t *testing.T) {
 		time.Sleep(usable)
 		synctest.Wait()
 		require.Len(t, r.losses(), 1)
-		assert.ErrorContains(t, r.losses()[0], `grant the verb "update"`)
-		r.cancel()
-		<-r.result
+		require.ErrorContains(t, r.losses()[0], `grant the verb "update"`)
+		assert.NoError(t, r.stop())
 	})
 }
 

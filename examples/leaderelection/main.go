@@ -43,7 +43,9 @@ func run(ctx context.Context, args []string) error {
 	interval := flags.Duration("work-interval", time.Second, "pause between two steps of the work")
 	_ = flags.Parse(args) // exits on errors
 
-	log, err := zap.NewProduction()
+	logs := zap.NewProductionConfig()
+	logs.OutputPaths = []string{"stdout"}
+	log, err := logs.Build()
 	if err != nil {
 		return err
 	}

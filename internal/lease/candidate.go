@@ -98,7 +98,7 @@ func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 // follow acts on every version of the record until it has taken the lease. It returns nothing when the situation has to be read
 // afresh: the watch ended, the poll interval is over, or a request failed.
 func (c *Candidate) follow(ctx context.Context) (*Holder, error) {
-	// The watch stands before the record is read, so that no version is missed between the two.
+	// The watch begins with the present version; only the read can tell that there is none.
 	events, stop := c.watch(ctx)
 	defer stop()
 	if err := c.look(ctx); err != nil {

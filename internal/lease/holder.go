@@ -88,7 +88,9 @@ func (h *Holder) keep(ctx context.Context, returned <-chan error) error {
 		case err := <-returned:
 			return err
 		case <-h.told:
-			<-returned
+			if err := <-returned; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrLost) {
+				h.config.Log.Warn("work ended with an error after the lease was lost", zap.Error(err))
+			}
 			return h.loss
 		case <-stopping: // work has been told to stop; renewal goes on until it has
 			stopping = nil

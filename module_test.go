@@ -1,0 +1,24 @@
+package bellwether_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestDirectDependencies keeps the module light: whoever gets one package gets all of these.
+func TestDirectDependencies(t *testing.T) {
+	allowed := []string{
+		"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils",
+		"github.com/cespare/xxhash/v2", "go.uber.org/zap", "golang.org/x/sys",
+		"github.com/stretchr/testify", "go.uber.org/goleak", "pgregory.net/rapid", // tests
+	}
+	out, err := exec.Command("go", "list", "-m", "-f", "{{if not (or .Indirect .Main)}}{{.Path}}{{end}}", "all").Output()
+	require.NoError(t, err)
+	direct := strings.Fields(string(out))
+	assert.NotEmpty(t, direct)
+	assert.Subset(t, allowed, direct)
+}
