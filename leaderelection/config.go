@@ -42,7 +42,7 @@ type Config struct {
 
 	// ReleaseTimeout is how long the lead function may take to return after its context has ended with that of
 	// Run. When it is over OnLost is called and the Lease is not released, because work may be running. A Pod's
-	// terminationGracePeriodSeconds should be longer by at least three renew intervals. Default: no limit.
+	// terminationGracePeriodSeconds should be longer by at least four renew intervals. Default: no limit.
 	ReleaseTimeout time.Duration
 
 	// OnLost is called once when leadership is lost, from whichever goroutine finds out, with an error that says

@@ -70,7 +70,7 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 //
 // lead's context ends with ctx or with the leadership; in that case its cause is an [ErrLost]. When ctx ends, the Lease is
 // kept until lead has returned, so that the successor begins after it. An error of lead that only says that ctx has
-// ended is none: Run returns nil when ctx has ended normally. A release takes at most about three renew intervals; if
+// ended is none: Run returns nil when ctx has ended normally. A release takes at most four renew intervals; if
 // it fails, the successor waits until the Lease has expired.
 //
 // If leadership is lost and OnLost returns, Run waits for lead to return and contends again; lead is called anew. While it

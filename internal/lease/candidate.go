@@ -113,23 +113,26 @@ func (c *Candidate) follow(ctx context.Context) (*Holder, error) {
 		if h, err := c.take(ctx); h != nil || err != nil {
 			return h, err
 		}
-		at, _ := c.sighting.FreeAt()
-		free := time.NewTimer(time.Until(at))
-		select {
-		case <-ctx.Done():
-			free.Stop()
+		if !c.await(ctx, events, poll) {
 			return nil, nil
-		case <-poll:
-			free.Stop()
-			return nil, nil
-		case e, ok := <-events:
-			if !ok || !c.receive(e) {
-				free.Stop()
-				return nil, nil
-			}
-		case <-free.C:
 		}
-		free.Stop()
+	}
+}
+
+// await returns true when the lease may have become free, false when there is nothing more to wait for here.
+func (c *Candidate) await(ctx context.Context, events <-chan watch.Event, poll <-chan time.Time) bool {
+	at, _ := c.sighting.FreeAt()
+	free := time.NewTimer(time.Until(at))
+	defer free.Stop()
+	select {
+	case <-free.C:
+		return true
+	case e, ok := <-events:
+		return ok && c.receive(e)
+	case <-poll:
+		return false
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -51,7 +51,6 @@ func (h *Holder) Run(ctx context.Context, work func(context.Context) error) erro
 	workCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if !h.begin(cancel) {
-		h.expire()
 		return h.finish()
 	}
 	returned := make(chan error, 1)
@@ -121,7 +120,6 @@ func (h *Holder) untilRenewal() time.Duration {
 // has moved, a *LostError that the term is over, any other error that it goes on until its deadline.
 func (h *Holder) Renew(ctx context.Context) error {
 	if h.Remaining() == 0 {
-		h.expire()
 		return h.finish()
 	}
 	err := h.settle(ctx)
@@ -137,7 +135,7 @@ func (h *Holder) Renew(ctx context.Context) error {
 	return err
 }
 
-// Release gives the lease up; no work may be running. It takes at most some three renew intervals, also when ctx has ended.
+// Release gives the lease up; no work may be running. It takes at most four renew intervals, also when ctx has ended.
 // If the term was lost before, it returns the *LostError; after any other error the lease is free when it has expired.
 func (h *Holder) Release(ctx context.Context) error {
 	if err := h.finish(); err != nil {

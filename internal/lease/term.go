@@ -53,7 +53,7 @@ func (t *Term) Remaining() time.Duration {
 	if t.state != held {
 		return 0
 	}
-	return max(0, time.Until(t.timing.Deadline(t.sent)))
+	return max(0, t.left())
 }
 
 // begin registers how to end the work, and reports whether there is still time for any.
@@ -61,7 +61,7 @@ func (t *Term) begin(cancel context.CancelCauseFunc) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.cancel = cancel
-	return t.state == held && time.Until(t.timing.Deadline(t.sent)) > 0
+	return t.state == held && t.left() > 0
 }
 
 // extend moves the deadline: the write that was sent at sent stands.
@@ -84,16 +84,23 @@ func (t *Term) fail(err error) {
 // expire is called by the timer.
 func (t *Term) expire() {
 	t.mu.Lock()
-	if left := time.Until(t.timing.Deadline(t.sent)); left > 0 { // extended as the timer fired
+	if left := t.left(); t.state == held && left > 0 { // extended as the timer fired
 		t.timer.Reset(left)
 		t.mu.Unlock()
 		return
 	}
-	cause := ErrDeadline
+	t.loseAndUnlock(t.overdue(), t.identity)
+}
+
+// left is the time until the deadline. The caller holds mu.
+func (t *Term) left() time.Duration { return time.Until(t.timing.Deadline(t.sent)) }
+
+// overdue is why a term has reached its deadline. The caller holds mu.
+func (t *Term) overdue() error {
 	if t.failing != nil {
-		cause = fmt.Errorf("%w: %w", ErrDeadline, t.failing)
+		return fmt.Errorf("%w: %w", ErrDeadline, t.failing)
 	}
-	t.loseAndUnlock(cause, t.identity)
+	return ErrDeadline
 }
 
 // lose ends the term now. holder is who has the lease instead, as far as is known.
@@ -122,16 +129,19 @@ func (t *Term) loseAndUnlock(cause error, holder string) {
 	close(t.told)
 }
 
-// finish ends the term from our side, when no work is running. It returns the loss if that came first.
+// finish ends the term from our side, when no work is running. It returns the loss if that came first, also if the deadline
+// has passed and the timer has not been scheduled yet, as when a stopped process wakes: work has outlived its term.
 func (t *Term) finish() error {
 	t.mu.Lock()
-	if t.state == lost {
-		t.mu.Unlock()
-		<-t.told
-		return t.loss
+	if t.state == held && t.left() > 0 {
+		t.state = finished
+		t.timer.Stop()
 	}
-	t.state = finished
-	t.timer.Stop()
-	t.mu.Unlock()
-	return nil
+	if t.state == finished {
+		t.mu.Unlock()
+		return nil
+	}
+	t.loseAndUnlock(t.overdue(), t.identity)
+	<-t.told
+	return t.loss
 }
