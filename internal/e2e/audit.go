@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -86,29 +88,51 @@ type auditLine struct {
 	StageTimestamp           time.Time `json:"stageTimestamp"`
 }
 
+// auditLog is what has been read of the log so far: tests that poll must not read it all again each time.
+type auditLog struct {
+	mu     sync.Mutex
+	offset int64
+	events []AuditEvent
+}
+
 // Audit returns the audit log so far, of all runs of the API server, in the order in which requests ended. A client
 // may have its response a moment before the line is there: poll for what must be there, and look for what must not be
 // there after something later has shown up. An API server that was killed may have committed a write of which the
 // log says nothing.
 func (c *ControlPlane) Audit() ([]AuditEvent, error) {
-	content, err := os.ReadFile(filepath.Join(c.Dir, auditLogFile))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // it appears with the first request
+	c.audit.mu.Lock()
+	defer c.audit.mu.Unlock()
+	file, err := os.Open(filepath.Join(c.Dir, auditLogFile))
+	if errors.Is(err, fs.ErrNotExist) { // it appears with the first request
+		return nil, nil
+	}
+	if err != nil {
 		return nil, fmt.Errorf("e2e: read audit log: %w", err)
 	}
-	return parseAudit(content)
+	defer file.Close()
+	if _, err := file.Seek(c.audit.offset, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("e2e: read audit log: %w", err)
+	}
+	content, err := io.ReadAll(file)
+	if err != nil {
+		return nil, fmt.Errorf("e2e: read audit log: %w", err)
+	}
+	content = content[:bytes.LastIndexByte(content, '\n')+1] // the last line may still be being written
+	events, err := parseAudit(content)
+	if err != nil {
+		return nil, err
+	}
+	c.audit.offset += int64(len(content))
+	c.audit.events = append(c.audit.events, events...)
+	return slices.Clip(c.audit.events), nil
 }
 
 func parseAudit(content []byte) ([]AuditEvent, error) {
 	var events []AuditEvent
-	for len(content) > 0 {
-		line, rest, whole := bytes.Cut(content, []byte("\n"))
-		if !whole {
-			break // still being written
-		}
-		content = rest
+	for line := range bytes.Lines(content) {
 		var l auditLine
 		if err := json.Unmarshal(line, &l); err != nil {
-			return nil, fmt.Errorf("e2e: parse audit log, line %d: %w", len(events)+1, err)
+			return nil, fmt.Errorf("e2e: parse audit log, %q: %w", line, err)
 		}
 		events = append(events, AuditEvent{
 			ID: l.AuditID, Stage: l.Stage, Verb: l.Verb,

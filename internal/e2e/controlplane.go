@@ -46,6 +46,8 @@ type ControlPlane struct {
 	apiPort *port
 	ports   []*port // all of them
 
+	audit auditLog
+
 	usersMu sync.Mutex
 	users   map[string]*rest.Config
 

@@ -160,10 +160,8 @@ func (m *team) requireWatching(replica string) { m.requireWatchingSince(replica,
 // requireWatchingSince returns when a replica has opened a watch after a time, and read the record after that.
 func (m *team) requireWatchingSince(replica string, since time.Time) {
 	m.t.Helper()
-	require.Eventually(m.t, func() bool {
-		requests := m.audited(replica, since, time.Now())
-		return requests["watch 200"] > 0 && requests["get 200"] > 0
-	}, patience, poll, "%s does not watch", replica)
+	m.requireAudited(replica, since, "watch 200", 1)
+	m.requireAudited(replica, since, "get 200", 1)
 }
 
 // requireRenewal returns when the record has been renewed once more.
@@ -218,16 +216,28 @@ func (m *team) lease() *coordinationv1.Lease {
 	return l
 }
 
-// audited returns how often each verb was requested by a replica's user in a span of time.
-func (m *team) audited(replica string, from, to time.Time) map[string]int {
+// audited returns when a replica's user made requests since a time, by verb and status: "get 200".
+func (m *team) audited(replica string, since time.Time) map[string][]time.Time {
 	m.t.Helper()
 	events, err := m.cp.Audit()
 	require.NoError(m.t, err)
-	requests := map[string]int{}
+	requests := map[string][]time.Time{}
 	for _, e := range events {
-		if e.User == m.namespace+"-"+replica && e.Received.After(from) && e.Received.Before(to) {
-			requests[fmt.Sprintf("%s %d", e.Verb, e.Code)]++
+		if e.User == m.namespace+"-"+replica && e.Received.After(since) {
+			kind := fmt.Sprintf("%s %d", e.Verb, e.Code)
+			requests[kind] = append(requests[kind], e.Received)
 		}
 	}
 	return requests
+}
+
+// requireAudited waits until a replica has made requests of one kind at least n times since a time, and returns when.
+func (m *team) requireAudited(replica string, since time.Time, kind string, n int) []time.Time {
+	m.t.Helper()
+	var times []time.Time
+	require.Eventually(m.t, func() bool {
+		times = m.audited(replica, since)[kind]
+		return len(times) >= n
+	}, patience, 10*poll, "%s: want %q %d times", replica, kind, n)
+	return times
 }
