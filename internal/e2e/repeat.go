@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"testing"
@@ -30,5 +31,5 @@ func Repeat(t *testing.T, test func(t *testing.T)) {
 			failed++
 		}
 	}
-	t.Logf("soak: %d runs, %d failed", runs, failed)
+	fmt.Printf("soak: %s: %d runs, %d failed\n", t.Name(), runs, failed) // a log would be shown only on failure
 }
