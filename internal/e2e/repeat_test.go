@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -10,11 +11,14 @@ import (
 
 func TestRepeat(t *testing.T) {
 	runs := 0
-	count := func(*testing.T) { runs++ }
+	count := func(*testing.T) {
+		runs++
+		<-time.After(10 * time.Millisecond)
+	}
 	t.Setenv(e2e.SoakEnv, "")
 	e2e.Repeat(t, count)
 	assert.Equal(t, 1, runs)
-	t.Setenv(e2e.SoakEnv, "20ms")
+	t.Setenv(e2e.SoakEnv, "25ms")
 	e2e.Repeat(t, count)
 	assert.Greater(t, runs, 2)
 }

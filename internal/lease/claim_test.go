@@ -10,33 +10,32 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func TestClaimCountsFromTheAttemptThatStands(t *testing.T) {
-	var c Claim
-	first := taken("a", 15*time.Second)
+// renewing is a claim with two renewals under way, sent 3 s and 6 s after the first write, which stands.
+func renewing(t *testing.T) (c Claim, first, second, third *coordinationv1.Lease) {
+	t.Helper()
+	first = taken("a", 15*time.Second)
 	c.Attempt(first, epoch)
 	require.True(t, c.Confirm(RecordOf(first)))
-
-	second := RecordOf(first).renewed(at(3 * time.Second))
+	second = RecordOf(first).renewed(at(3 * time.Second))
 	c.Attempt(second, epoch.Add(3*time.Second))
-	third := RecordOf(first).renewed(at(6 * time.Second))
+	third = RecordOf(first).renewed(at(6 * time.Second))
 	c.Attempt(third, epoch.Add(6*time.Second))
-
-	require.True(t, c.Confirm(RecordOf(first)), "neither has arrived")
-	assert.Equal(t, epoch, c.sent)
+	return c, first, second, third
 }
 
-func TestClaimOfALateRenewal(t *testing.T) {
-	var c Claim
-	first := taken("a", 15*time.Second)
-	c.Attempt(first, epoch)
+func TestClaimCountsFromTheAttemptThatStands(t *testing.T) {
+	c, first, _, _ := renewing(t)
 	require.True(t, c.Confirm(RecordOf(first)))
-	second := RecordOf(first).renewed(at(3 * time.Second))
-	c.Attempt(second, epoch.Add(3*time.Second))
-	c.Attempt(RecordOf(first).renewed(at(6*time.Second)), epoch.Add(6*time.Second))
+	assert.Equal(t, epoch, c.sent, "no renewal has arrived")
 
+	c, first, second, _ := renewing(t)
 	require.True(t, c.Confirm(version(second, "2", nil)))
 	assert.Equal(t, epoch.Add(3*time.Second), c.sent, "not when the latest was sent, which did not come to stand")
 	assert.False(t, c.Confirm(version(first, "3", nil)), "a version before the standing one came back: not our write")
+
+	c, _, _, third := renewing(t)
+	require.True(t, c.Confirm(version(third, "2", nil)))
+	assert.Equal(t, epoch.Add(6*time.Second), c.sent)
 }
 
 func TestClaimIsOnlyWhatItWrote(t *testing.T) {

@@ -154,6 +154,15 @@ func (m *team) acted(replica string) []time.Time {
 	return acts
 }
 
+// requireRunnerUp starts a replica when there is a leader, and returns when it watches it.
+func (m *team) requireRunnerUp(name string) *e2e.Process {
+	m.t.Helper()
+	m.term(1)
+	p := m.start(name)
+	m.requireWatching(name)
+	return p
+}
+
 // requireWatching returns when a replica is a candidate that watches.
 func (m *team) requireWatching(replica string) { m.requireWatchingSince(replica, time.Time{}) }
 
