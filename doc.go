@@ -5,7 +5,8 @@
 //     renew ends its process before anyone else starts.
 //
 // Programs that put them to use are in examples/. How they are proven is in internal/: e2e runs real processes against a real
-// control plane and breaks both.
+// control plane and breaks both; apisim is an API server in memory for tests in virtual time, held to the real one by a
+// table of cases that runs on both.
 //
 // # Common to all packages
 //

@@ -1,0 +1,20 @@
+// Package apisim is a Kubernetes API server in memory, behind an http.RoundTripper, for tests in virtual time: the real client
+// libraries and the real code of all replicas run on it inside one bubble of testing/synctest.
+//
+//	synctest.Test(t, func(t *testing.T) {
+//		server := apisim.NewServer()
+//		a, b := server.Client("a"), server.Client("b")
+//		client, err := kubernetes.NewForConfig(a.Config())
+//		...
+//		b.Inject(apisim.Faults{Latency: time.Second, LoseResponse: apisim.Always}) // until told otherwise
+//	})
+//
+// What it does it does as the real server: the cases of package conformance run on both. It knows resources of any kind
+// (see [Resource]), typed, dynamic and metadata clients; JSON only. It validates metadata, not
+// specs, does not ask whether a namespace exists, sets no defaults, authorizes everybody and collects no garbage.
+//
+// # Inside a bubble
+//
+// Time passes in a bubble only while every goroutine in it is blocked on something of the bubble. So nothing here holds a
+// mutex while it waits, and streams wait on channels and timers. Create server and clients inside the bubble.
+package apisim

@@ -1,0 +1,145 @@
+package apisim
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+func (s *Server) get(t target) (*object, status) {
+	if o := s.data.objects[t.key()]; o != nil {
+		return o, nil
+	}
+	return nil, apierrors.NewNotFound(t.group(), t.name)
+}
+
+// page is what a continue token holds: the version that the whole list is of, and the last object that was listed.
+type page struct {
+	Version   int64
+	Namespace string
+	Name      string
+}
+
+func (s *Server) list(t target, query url.Values) (list, status) {
+	selected, err := selectionOf(t, query)
+	if err != nil {
+		return list{}, err
+	}
+	limit, _ := strconv.Atoi(query.Get("limit"))
+	token := query.Get("continue")
+	from, err := s.from(query)
+	if err != nil {
+		return list{}, err
+	}
+	if query.Get("resourceVersion") == "0" { // as from a cache, which has no pages
+		limit = 0
+	}
+	objects, ok := s.data.at(from.Version)
+	if !ok {
+		return list{}, apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result.")
+	}
+	answer := list{target: t}
+	answer.meta.ResourceVersion = strconv.FormatInt(from.Version, 10)
+	keys := sorted(objects, selected)
+	if token != "" {
+		last := key{namespace: from.Namespace, name: from.Name}
+		keys = slices.DeleteFunc(keys, func(k key) bool { return !last.less(k) })
+	}
+	if limit > 0 && len(keys) > limit {
+		if selected.labels.Empty() && selected.fields.Empty() { // with a selector the server does not know
+			remaining := int64(len(keys) - limit)
+			answer.meta.RemainingItemCount = &remaining
+		}
+		keys = keys[:limit]
+		last := keys[limit-1]
+		raw, encodeErr := json.Marshal(page{from.Version, last.namespace, last.name})
+		if encodeErr != nil {
+			return list{}, apierrors.NewInternalError(encodeErr)
+		}
+		answer.meta.Continue = base64.RawURLEncoding.EncodeToString(raw)
+	}
+	for _, k := range keys {
+		answer.items = append(answer.items, objects[k])
+	}
+	return answer, nil
+}
+
+// from is where a list begins: its version, and with a continue token the last object of the page before.
+func (s *Server) from(query url.Values) (page, status) {
+	now := page{Version: s.data.version}
+	version, err := parseVersion(query)
+	match := metav1.ResourceVersionMatch(query.Get("resourceVersionMatch"))
+	token := query.Get("continue")
+	switch {
+	case err != nil:
+		return now, apierrors.NewBadRequest(fmt.Sprintf("resourceVersion: %v", err))
+	case query.Get("resourceVersion") == "" && match != "":
+		return now, invalidOptions("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
+	case token != "" && version != 0:
+		return now, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
+	case token != "":
+		raw, err := base64.RawURLEncoding.DecodeString(token)
+		if err != nil || json.Unmarshal(raw, &now) != nil {
+			return now, apierrors.NewBadRequest("continue key is not valid: " + token)
+		}
+	case version > now.Version:
+		timeout := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", version, now.Version), 1)
+		timeout.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
+		return now, timeout
+	case match == metav1.ResourceVersionMatchExact:
+		now.Version = version
+	}
+	return now, nil
+}
+
+// list is an answer that has still to be shaped for the client.
+type list struct {
+	target
+	meta  metav1.ListMeta
+	items []*object
+}
+
+func selectionOf(t target, query url.Values) (selection, status) {
+	s := selection{resource: t.group(), namespace: t.namespace}
+	var err error
+	if s.labels, err = labels.Parse(query.Get("labelSelector")); err != nil {
+		return s, apierrors.NewBadRequest(fmt.Sprintf("labelSelector: %v", err))
+	}
+	if s.fields, err = fields.ParseSelector(query.Get("fieldSelector")); err != nil {
+		return s, apierrors.NewBadRequest(fmt.Sprintf("fieldSelector: %v", err))
+	}
+	for _, r := range s.fields.Requirements() {
+		if r.Field != "metadata.name" && r.Field != "metadata.namespace" {
+			return s, apierrors.NewBadRequest(fmt.Sprintf("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", r.Field))
+		}
+	}
+	return s, nil
+}
+
+// sorted returns the keys of the objects selected, in the order of a list.
+func sorted(objects map[key]*object, selected selection) []key {
+	var keys []key
+	for k, o := range objects {
+		if selected.matches(k, o) {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, func(a, b key) int {
+		switch {
+		case a.less(b):
+			return -1
+		case b.less(a):
+			return 1
+		}
+		return 0
+	})
+	return keys
+}

@@ -1,0 +1,199 @@
+package apisim
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Resource is a kind of object that the server knows.
+type Resource struct {
+	schema.GroupVersionResource
+	Kind       string
+	Namespaced bool
+	// CreateOnUpdate lets a PUT create what is not there, as for Leases.
+	CreateOnUpdate bool
+	// RequireVersion refuses a PUT without resourceVersion, as for Leases.
+	RequireVersion bool
+}
+
+// builtin are the resources that every server knows.
+var builtin = []Resource{
+	{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true},
+	{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, Kind: "Namespace"},
+	{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Namespaced: true},
+	{
+		GroupVersionResource: schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
+		Kind:                 "Lease", Namespaced: true, CreateOnUpdate: true, RequireVersion: true,
+	},
+	{GroupVersionResource: schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}, Kind: "ClusterRole", CreateOnUpdate: true},
+}
+
+// Server is the state that its clients share.
+type Server struct {
+	resources []Resource
+
+	mu      sync.Mutex // never held while waiting
+	data    database
+	watches map[*watch]struct{}
+}
+
+// birth is the version of an empty server. Real ones have had a life before the first client comes, and forgotten it.
+const birth = 1000
+
+// NewServer returns an empty server. It knows configmaps, pods, namespaces, leases, clusterroles, and the resources given.
+func NewServer(resources ...Resource) *Server {
+	return &Server{
+		resources: slices.Concat(builtin, resources),
+		data:      database{version: birth, compacted: birth, objects: map[key]*object{}},
+		watches:   map[*watch]struct{}{},
+	}
+}
+
+// Compact forgets the history, as etcd does every five minutes: older watches and pages are answered with 410.
+func (s *Server) Compact() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.data.compacted, s.data.history = s.data.version, nil
+}
+
+// target is what a request is about.
+type target struct {
+	Resource
+	namespace, name string
+}
+
+// target parses a path: /api/v1/… or /apis/<group>/<version>/…, then [namespaces/<namespace>/]<resource>[/<name>].
+func (s *Server) target(path string) (target, bool) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	var group, version string
+	switch {
+	case len(parts) > 2 && parts[0] == "api":
+		version, parts = parts[1], parts[2:]
+	case len(parts) > 3 && parts[0] == "apis":
+		group, version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return target{}, false
+	}
+	var t target
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		t.namespace, parts = parts[1], parts[2:]
+	}
+	if len(parts) > 2 {
+		return target{}, false // a subresource
+	}
+	if len(parts) == 2 {
+		t.name = parts[1]
+	}
+	for _, r := range s.resources {
+		if r.Group == group && r.Version == version && r.Resource == parts[0] {
+			t.Resource = r
+			return t, r.Namespaced || t.namespace == ""
+		}
+	}
+	return target{}, false
+}
+
+func (t target) group() schema.GroupResource { return t.GroupResource() }
+
+func (t target) kind() schema.GroupKind { return schema.GroupKind{Group: t.Group, Kind: t.Kind} }
+
+func (t target) key() key { return key{t.group(), t.namespace, t.name} }
+
+// serve answers one request at once. A watch is answered with its stream as the body.
+func (s *Server) serve(c *Client, r *http.Request, body []byte) *http.Response {
+	t, ok := s.target(r.URL.Path)
+	if !ok {
+		return respond(r, http.StatusNotFound, apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, "", "the server could not find the requested resource", 0, true).Status())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	code, answer, err := http.StatusOK, any(nil), status(nil)
+	query := r.URL.Query()
+	switch {
+	case r.Method == http.MethodGet && query.Get("watch") != "" && query.Get("watch") != "false" && query.Get("watch") != "0":
+		var w *watch
+		if w, err = s.watch(c, t, r); err == nil {
+			return stream(r, w)
+		}
+	case r.Method == http.MethodGet && t.name == "":
+		answer, err = s.list(t, query)
+	case r.Method == http.MethodGet:
+		answer, err = s.get(t)
+	case r.Method == http.MethodPost && t.name == "":
+		code = http.StatusCreated
+		answer, err = s.create(t, body, dryRun(query))
+	case r.Method == http.MethodPut && t.name != "":
+		var created bool
+		if answer, created, err = s.update(t, body, dryRun(query)); created {
+			code = http.StatusCreated
+		}
+	case r.Method == http.MethodPatch && t.name != "":
+		answer, err = s.patch(t, r.Header.Get("Content-Type"), body, dryRun(query))
+	case r.Method == http.MethodDelete && t.name != "":
+		answer, err = s.delete(t, body, dryRun(query))
+	case r.Method == http.MethodDelete:
+		answer, err = s.deleteCollection(t, query, body)
+	default:
+		err = apierrors.NewMethodNotSupported(t.group(), r.Method)
+	}
+	if err != nil {
+		return respond(r, int(err.Status().Code), err.Status())
+	}
+	switch a := answer.(type) {
+	case *object:
+		answer = shape(r, a)
+	case list:
+		answer = a.shape(r)
+	}
+	return respond(r, code, answer)
+}
+
+// shape is how the client wants to have an object: whole, or only its metadata.
+func shape(r *http.Request, o *object) map[string]any {
+	if !wantsMetadata(r) {
+		return o.Object
+	}
+	return map[string]any{"apiVersion": metav1.SchemeGroupVersion.String(), "kind": "PartialObjectMetadata", "metadata": o.Object["metadata"]}
+}
+
+func (l list) shape(r *http.Request) map[string]any {
+	items := []any{}
+	for _, o := range l.items {
+		item := maps.Clone(shape(r, o))
+		if !wantsMetadata(r) { // the items of a list do not repeat what it is a list of
+			delete(item, "apiVersion")
+			delete(item, "kind")
+		}
+		items = append(items, item)
+	}
+	answer := map[string]any{"apiVersion": l.GroupVersion().String(), "kind": l.Kind + "List", "metadata": l.meta, "items": items}
+	if wantsMetadata(r) {
+		answer["apiVersion"], answer["kind"] = metav1.SchemeGroupVersion.String(), "PartialObjectMetadataList"
+	}
+	return answer
+}
+
+func wantsMetadata(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
+}
+
+func respond(r *http.Request, code int, answer any) *http.Response {
+	if s, ok := answer.(metav1.Status); ok {
+		s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		answer = s
+	}
+	body, err := json.Marshal(answer)
+	if err != nil {
+		panic(fmt.Sprintf("apisim: encode %T: %v", answer, err))
+	}
+	return response(r, code, newBytes(body), int64(len(body)))
+}

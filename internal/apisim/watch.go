@@ -1,0 +1,171 @@
+package apisim
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+)
+
+// bookmarkInterval is how often a watch that asked for bookmarks gets one.
+const bookmarkInterval = time.Minute
+
+// watch is one open stream.
+type watch struct {
+	target
+	selection
+	server *Server
+	shape  func(*object) map[string]any
+	body   *streamBody
+	after  int64 // nothing up to this version is sent
+}
+
+// watch opens a stream. It holds what the client has to know at first.
+func (s *Server) watch(c *Client, t target, r *http.Request) (*watch, status) {
+	query := r.URL.Query()
+	if t.name != "" {
+		return nil, apierrors.NewMethodNotSupported(t.group(), "watch")
+	}
+	selected, err := selectionOf(t, query)
+	if err != nil {
+		return nil, err
+	}
+	initial := query.Get("sendInitialEvents") == "true"
+	if err := checkInitial(query); err != nil {
+		return nil, err
+	}
+	w := &watch{target: t, selection: selected, server: s, body: newStream(c)}
+	w.shape = func(o *object) map[string]any { return shape(r, o) }
+
+	version, parseErr := parseVersion(query)
+	if parseErr != nil {
+		return nil, failure(http.StatusInternalServerError, "", parseErr.Error())
+	}
+	switch {
+	case initial || version == 0:
+		for _, k := range sorted(s.data.objects, selected) {
+			w.send(apiwatch.Added, s.data.objects[k])
+		}
+		if initial && query.Get("allowWatchBookmarks") == "true" {
+			w.bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		}
+	default:
+		changes, known := s.data.since(version)
+		if !known {
+			expired := apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version, s.data.compacted)).Status()
+			expired.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+			w.write(apiwatch.Error, expired)
+			w.body.end(nil)
+			return w, nil
+		}
+		for _, change := range changes {
+			w.tell(change)
+		}
+		w.after = version // may be in the future
+	}
+	s.watches[w] = struct{}{}
+	w.keep(r, query)
+	return w, nil
+}
+
+// keep ends the stream when its time is over or its request is, and sends bookmarks until then.
+func (w *watch) keep(r *http.Request, query url.Values) {
+	var timers []*time.Timer
+	if seconds, _ := strconv.Atoi(query.Get("timeoutSeconds")); seconds > 0 {
+		timers = append(timers, time.AfterFunc(time.Duration(seconds)*time.Second, func() { w.body.end(nil) }))
+	}
+	if query.Get("allowWatchBookmarks") == "true" {
+		var bookmarks *time.Timer
+		bookmarks = time.AfterFunc(bookmarkInterval, func() {
+			w.server.mu.Lock()
+			defer w.server.mu.Unlock()
+			w.bookmark(nil)
+			bookmarks.Reset(bookmarkInterval)
+		})
+		timers = append(timers, bookmarks)
+	}
+	go func() {
+		select {
+		case <-r.Context().Done():
+			w.body.end(r.Context().Err())
+		case <-w.body.ended:
+		}
+		w.server.mu.Lock()
+		defer w.server.mu.Unlock()
+		delete(w.server.watches, w)
+		for _, t := range timers {
+			t.Stop()
+		}
+	}()
+}
+
+// checkInitial refuses what the server refuses of sendInitialEvents.
+func checkInitial(query url.Values) status {
+	match, initial := query.Get("resourceVersionMatch"), query.Get("sendInitialEvents")
+	problem := ""
+	switch {
+	case initial == "" && match != "":
+		problem = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+	case initial != "" && match != string(metav1.ResourceVersionMatchNotOlderThan):
+		problem = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+	default:
+		return nil
+	}
+	return invalidOptions("resourceVersionMatch", problem)
+}
+
+func invalidOptions(option, problem string) status {
+	return apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "",
+		field.ErrorList{field.Forbidden(field.NewPath(option), problem)})
+}
+
+// parseVersion reads the resourceVersion of a list or watch: zero if there is none, or if any will do.
+func parseVersion(query url.Values) (int64, error) {
+	if query.Get("resourceVersion") == "" {
+		return 0, nil
+	}
+	return strconv.ParseInt(query.Get("resourceVersion"), 10, 64)
+}
+
+// tell sends what a change is to this watch: an object may enter or leave its selection.
+func (w *watch) tell(c change) {
+	if c.version <= w.after {
+		return
+	}
+	before, after := w.matches(c.key, c.before), w.matches(c.key, c.after)
+	switch {
+	case after && !before:
+		w.send(apiwatch.Added, c.after)
+	case after:
+		w.send(apiwatch.Modified, c.after)
+	case before: // its last state that was selected, at the version of the change
+		gone := c.before.DeepCopy()
+		gone.SetResourceVersion(strconv.FormatInt(c.version, 10))
+		w.send(apiwatch.Deleted, gone)
+	}
+}
+
+func (w *watch) send(kind apiwatch.EventType, o *object) { w.write(kind, w.shape(o)) }
+
+func (w *watch) bookmark(annotations map[string]string) {
+	o := &object{}
+	o.SetGroupVersionKind(w.GroupVersion().WithKind(w.Kind))
+	o.SetResourceVersion(strconv.FormatInt(w.server.data.version, 10))
+	o.SetAnnotations(annotations)
+	w.send(apiwatch.Bookmark, o)
+}
+
+func (w *watch) write(kind apiwatch.EventType, o any) {
+	raw, err := json.Marshal(map[string]any{"type": kind, "object": o})
+	if err != nil {
+		panic(fmt.Sprintf("apisim: encode event: %v", err))
+	}
+	w.body.send(append(raw, '\n'))
+}

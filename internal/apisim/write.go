@@ -1,0 +1,211 @@
+package apisim
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func dryRun(query url.Values) bool { return slices.Contains(query["dryRun"], metav1.DryRunAll) }
+
+// decode reads the object in a body, which has to be the target's.
+func decode(t target, body []byte) (*object, status) {
+	o := &object{}
+	if err := o.UnmarshalJSON(body); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("object does not parse: %v", err))
+	}
+	if k := o.GroupVersionKind(); k != t.GroupVersion().WithKind(t.Kind) {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s", k.Kind, o.GetAPIVersion(), t.Kind))
+	}
+	if ns := o.GetNamespace(); ns != "" && ns != t.namespace {
+		return nil, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	if t.name != "" && o.GetName() != t.name {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", o.GetName(), t.name))
+	}
+	o.SetNamespace(t.namespace)
+	return o, nil
+}
+
+func (s *Server) create(t target, body []byte, dry bool) (*object, status) {
+	o, err := decode(t, body)
+	if err != nil {
+		return nil, err
+	}
+	return s.insert(t, o, dry)
+}
+
+func (s *Server) insert(t target, o *object, dry bool) (*object, status) {
+	if o.GetResourceVersion() != "" {
+		return nil, failure(http.StatusInternalServerError, "", "resourceVersion should not be set on objects to be created")
+	}
+	s.data.created++
+	if o.GetName() == "" && o.GetGenerateName() != "" {
+		o.SetName(fmt.Sprintf("%s%05s", o.GetGenerateName(), strconv.FormatInt(int64(s.data.created), 36)))
+	}
+	t.name = o.GetName()
+	if s.data.objects[t.key()] != nil {
+		return nil, apierrors.NewAlreadyExists(t.group(), t.name)
+	}
+	o.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", s.data.created)))
+	o.SetCreationTimestamp(metav1.Time{Time: time.Now().Truncate(time.Second)})
+	o.SetDeletionTimestamp(nil)
+	o.SetDeletionGracePeriodSeconds(nil)
+	if errs := validation.ValidateObjectMetaAccessor(o, t.Namespaced, validation.NameIsDNSSubdomain, field.NewPath("metadata")); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(t.kind(), t.name, errs)
+	}
+	if dry {
+		return o, nil
+	}
+	return s.store(t, o), nil
+}
+
+func (s *Server) update(t target, body []byte, dry bool) (o *object, created bool, err status) {
+	if o, err = decode(t, body); err != nil {
+		return nil, false, err
+	}
+	old := s.data.objects[t.key()]
+	switch {
+	case old == nil && !t.CreateOnUpdate:
+		return nil, false, apierrors.NewNotFound(t.group(), t.name)
+	case old == nil && o.GetUID() != "":
+		return nil, false, uidConflict(t, o.GetUID(), "")
+	case old == nil:
+		o.SetResourceVersion("")
+		o, err = s.insert(t, o, dry)
+		return o, err == nil, err
+	}
+	o, err = s.replace(t, old, o, dry)
+	return o, false, err
+}
+
+// replace stores o in the place of old, if it is a successor of it.
+func (s *Server) replace(t target, old, o *object, dry bool) (*object, status) {
+	if o.GetUID() != "" && o.GetUID() != old.GetUID() {
+		return nil, uidConflict(t, o.GetUID(), old.GetUID())
+	}
+	if v := o.GetResourceVersion(); v != "" && v != "0" && v != old.GetResourceVersion() {
+		if _, err := strconv.ParseUint(v, 10, 64); err != nil {
+			return nil, failure(http.StatusInternalServerError, "", err.Error())
+		}
+		return nil, apierrors.NewConflict(t.group(), t.name, fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
+	}
+	if v := o.GetResourceVersion(); t.RequireVersion && (v == "" || v == "0") {
+		return nil, apierrors.NewInvalid(t.kind(), t.name, field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "resourceVersion"), v, "must be specified for an update"),
+		})
+	}
+	o.SetUID(old.GetUID())
+	o.SetResourceVersion(old.GetResourceVersion())
+	o.SetCreationTimestamp(old.GetCreationTimestamp())
+	if o.GetDeletionTimestamp() == nil || old.GetDeletionTimestamp() != nil {
+		o.SetDeletionTimestamp(old.GetDeletionTimestamp())
+		o.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
+	}
+	path := field.NewPath("metadata")
+	errs := validation.ValidateObjectMetaAccessorUpdate(o, old, path)
+	errs = append(errs, validation.ValidateObjectMetaAccessor(o, t.Namespaced, validation.NameIsDNSSubdomain, path)...)
+	if len(errs) > 0 {
+		return nil, apierrors.NewInvalid(t.kind(), t.name, errs)
+	}
+	switch {
+	case dry:
+		return o, nil
+	case old.GetDeletionTimestamp() != nil && len(o.GetFinalizers()) == 0:
+		s.store(t, nil)
+		return o, nil
+	case same(old, o):
+		return old, nil
+	}
+	return s.store(t, o), nil
+}
+
+func (s *Server) delete(t target, body []byte, dry bool) (any, status) {
+	old := s.data.objects[t.key()]
+	if old == nil {
+		return nil, apierrors.NewNotFound(t.group(), t.name)
+	}
+	var options metav1.DeleteOptions
+	if len(body) > 0 {
+		if err := json.Unmarshal(body, &options); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	if p := options.Preconditions; p != nil {
+		if p.UID != nil && *p.UID != old.GetUID() {
+			return nil, uidConflict(t, *p.UID, old.GetUID())
+		}
+		if p.ResourceVersion != nil && *p.ResourceVersion != old.GetResourceVersion() {
+			return nil, apierrors.NewConflict(t.group(), t.name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s)", *p.ResourceVersion, old.GetResourceVersion()))
+		}
+	}
+	if dry || slices.Contains(options.DryRun, metav1.DryRunAll) {
+		return success(t, old), nil
+	}
+	finalizers := slices.Clone(old.GetFinalizers())
+	if p := options.PropagationPolicy; p != nil {
+		switch *p { // a collector would act on these
+		case metav1.DeletePropagationForeground:
+			finalizers = append(finalizers, metav1.FinalizerDeleteDependents)
+		case metav1.DeletePropagationOrphan:
+			finalizers = append(finalizers, metav1.FinalizerOrphanDependents)
+		}
+	}
+	if len(finalizers) == 0 {
+		return success(t, s.store(t, nil)), nil
+	}
+	if old.GetDeletionTimestamp() == nil {
+		o := old.DeepCopy()
+		o.SetFinalizers(finalizers)
+		o.SetDeletionTimestamp(&metav1.Time{Time: time.Now().Truncate(time.Second)})
+		o.SetDeletionGracePeriodSeconds(new(int64))
+		old = s.store(t, o)
+	}
+	return old, nil
+}
+
+func (s *Server) deleteCollection(t target, query url.Values, body []byte) (any, status) {
+	selected, err := selectionOf(t, query)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range sorted(s.data.objects, selected) {
+		each := t
+		each.namespace, each.name = k.namespace, k.name
+		if _, err := s.delete(each, body, dryRun(query)); err != nil {
+			return nil, err
+		}
+	}
+	return map[string]any{"apiVersion": t.GroupVersion().String(), "kind": t.Kind + "List", "metadata": map[string]any{}, "items": []any{}}, nil
+}
+
+// store puts o in the place of the target, or deletes it, and tells the watches.
+func (s *Server) store(t target, o *object) *object {
+	stored, c := s.data.put(t.key(), o)
+	for w := range s.watches {
+		w.tell(c)
+	}
+	return stored
+}
+
+func uidConflict(t target, want, got types.UID) status {
+	return apierrors.NewConflict(t.group(), t.name, fmt.Errorf("precondition failed: UID in precondition: %v, UID in object meta: %v", want, got))
+}
+
+// success is the answer to a deletion that has left nothing.
+func success(t target, o *object) metav1.Status {
+	return metav1.Status{
+		Status:  metav1.StatusSuccess,
+		Details: &metav1.StatusDetails{Name: t.name, Group: t.Group, Kind: t.GroupVersionResource.Resource, UID: o.GetUID()},
+	}
+}
