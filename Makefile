@@ -26,7 +26,7 @@ test: ## lint, unit tests, end-to-end tests: what has to pass
 	@$(GOTESTSUM) --format none --raw-command -- cat $(RESULTS)/*.json
 
 lint: $(LINT) ## linters and go mod tidy, in every module
-	@echo "linting; with a cold cache this type-checks Kubernetes' client libraries: some 3 minutes on 2 cores"
+	@echo "linting; with a cold cache this type-checks Kubernetes' client libraries: some 2 minutes on 2 cores"
 	@for m in $(MODULES); do echo "== lint $$m"; (cd $$m && go mod tidy -diff && $(LINT) run ./...) || exit 1; done
 
 fix: $(LINT) ## let the linters format and mend what they can
@@ -37,7 +37,7 @@ gotest = echo "== test $(2) ($(1))" && mkdir -p $(RESULTS) && (out=$$PWD/$(RESUL
 	$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --jsonfile $$out -- -race -shuffle=on -timeout 15m $(3))
 
 unit: $(GOTESTSUM) ## unit tests with the race detector
-	@echo "unit tests; with a cold cache compiling for the race detector takes some 3 minutes on 2 cores"
+	@echo "unit tests; with a cold cache compiling for the race detector takes some 2 minutes on 2 cores"
 	@$(call gotest,.,unit,./...)
 	@$(call gotest,examples/demo,unit-demo,./...)
 

@@ -19,13 +19,14 @@ import (
 )
 
 // Config of an [Elector]. All replicas that contend for one Lease should have the same LeaseDuration, MissedRenewals and
-// Margin; safety does not depend on it, because everyone waits as long as the record of the other says.
+// Margin. Everyone waits as long as the record of the other says, so a roll-out that changes them is safe; only where there is
+// no such record, because somebody emptied or deleted it, does a newcomer wait for a LeaseDuration of its own.
 type Config struct {
 	// Namespace and Name of the Lease. Required. One Lease elects one leader: two kinds of daemon need two names.
 	Namespace, Name string
 
 	// Identity is written into the Lease as its holder. It must be unique per process, also among restarts of one
-	// container. Default: <hostname>_<32 random hexadecimal digits>. At most 253 bytes without control characters.
+	// container: two processes of one identity can take each other's writes for their own, and both lead. Default: <hostname>_<32 random hexadecimal digits>. At most 253 bytes without control characters.
 	Identity string
 
 	// LeaseDuration (D) is how long a candidate waits after the last renewal it saw before it takes over. Whole
@@ -42,7 +43,8 @@ type Config struct {
 
 	// ReleaseTimeout is how long the lead function may take to return after its context has ended with that of
 	// Run. When it is over OnLost is called and the Lease is not released, because work may be running. A Pod's
-	// terminationGracePeriodSeconds should be longer by at least four renew intervals. Default: no limit.
+	// terminationGracePeriodSeconds should be longer by seven renew intervals, in case the API server hangs: three
+	// for a renewal that is under way, four for the release. Default: no limit.
 	ReleaseTimeout time.Duration
 
 	// OnLost is called once when leadership is lost, from whichever goroutine finds out, with an error that says

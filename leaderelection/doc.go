@@ -30,15 +30,16 @@
 // may start, whatever the latency, however many responses are lost and however wrong the clocks are set; M only has
 // to cover how differently fast two clocks run in D.
 //
-// After a crash the next leader starts D after the last renewal, that is between D - R and D after the crash. After a
-// clean end it starts within milliseconds.
+// After a crash the next leader starts D after the last renewal, that is between D - R and D after the crash; after a clean
+// end, within milliseconds. A candidate that may not watch takes up to R longer. A take-over whose outcome it cannot
+// learn costs it another D.
 //
 // # Guaranteed
 //
 //   - Between the end of one leader's term and the start of the next one's that took over by expiry lies at least M.
 //   - A renewal whose answer was lost counts from when it was sent, if it stands in the record; else not at all.
 //   - A leader that learns that its record was changed or deleted by somebody else ends its work's context at once and
-//     calls OnLost. It learns so from its next renewal, R later at most. (Changed metadata is nobody's business.)
+//     calls OnLost. It learns so from its next renewal that is answered. (Changed metadata is nobody's business.)
 //   - On a clean end the Lease is renewed until the lead function has returned, however long that takes, and then
 //     released with a mark that names the term. Candidates take an empty holder without the mark, and a deleted Lease
 //     that they have seen held, for no release: they wait for D.

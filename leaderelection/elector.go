@@ -70,8 +70,8 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 //
 // lead's context ends with ctx or with the leadership; in that case its cause is an [ErrLost]. When ctx ends, the Lease is
 // kept until lead has returned, so that the successor begins after it. An error of lead that only says that ctx has
-// ended is none: Run returns nil when ctx has ended normally. A release takes at most four renew intervals; if
-// it fails, the successor waits until the Lease has expired.
+// ended is none: Run returns nil when ctx has ended normally. A release takes at most four renew intervals, after
+// a renewal that may be under way; if it fails, the successor waits until the Lease has expired.
 //
 // If leadership is lost and OnLost returns, Run waits for lead to return and contends again; lead is called anew. While it
 // contends, Run gives up only if the API server has refused a request that it cannot do without for a whole
@@ -95,7 +95,7 @@ func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 			}
 		}
 		err := h.Run(ctx, lead)
-		if !errors.Is(err, ErrLost) {
+		if !h.Lost() {
 			e.config.Logger.Info("stopped leading")
 			return err
 		}
@@ -109,6 +109,9 @@ func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 // dead leader's Lease has to be seen unchanged for as long as it lasts: TryAcquire succeeds when it is called again
 // after HeldError.Wait.
 //
+// An attempt is up to four requests, each of which may take a renew interval. A write that is under way when ctx ends is
+// waited for, here and in Renew and Release: abandoned, it could begin a term that nobody knows of.
+//
 // The term has begun when TryAcquire returns nil: Run carries it on, or Renew and Release do. If none of them is called in
 // time, leadership is lost as in Run, and the default OnLost ends the process.
 func (e *Elector) TryAcquire(ctx context.Context) (Term, error) {
@@ -116,6 +119,9 @@ func (e *Elector) TryAcquire(ctx context.Context) (Term, error) {
 		return Term{}, ErrBusy
 	}
 	defer e.busy.Unlock()
+	if err := ctx.Err(); err != nil {
+		return Term{}, err
+	}
 	h := e.current()
 	if h == nil {
 		var err error

@@ -269,8 +269,8 @@ func TestFailedRenewalIsTriedAgainUntilTheDeadline(t *testing.T) {
 		synctest.Wait()
 		assert.True(t, r.IsLeader())
 		assert.Empty(t, r.losses())
-		assert.Equal(t, 1, r.logs.FilterMessage("request failed, will be tried again").Len(), "said once")
-		assert.Equal(t, 1, r.logs.FilterMessage("request succeeds again").Len())
+		assert.Equal(t, 2, r.logs.FilterMessage("request failed, will be tried again").Len(), "said once for each verb")
+		assert.Equal(t, 2, r.logs.FilterMessage("request succeeds again").Len())
 		assert.NoError(t, r.stop())
 	})
 }

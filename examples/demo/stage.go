@@ -23,10 +23,11 @@ type stage struct {
 	program string
 	args    []string // common to all daemons
 
-	journal *journal
-	daemons map[string]*e2e.Process
-	start   time.Time
-	results []string
+	journal  *journal
+	daemons  map[string]*e2e.Process // the latest process of each
+	launched int
+	start    time.Time
+	results  []string
 }
 
 // play is the scenario. It returns an error if anything else happens than what is promised.
@@ -69,7 +70,7 @@ func (s *stage) kill(ctx context.Context, leader term) (term, error) {
 		return term{}, err
 	}
 	s.result("kill -9: the next leader acted after %v", next.start.Sub(at))
-	return next, s.relaunch(leader.daemon)
+	return next, s.launch(leader.daemon)
 }
 
 // stop makes the leader miss its deadline without noticing, and wakes it when it has a successor.
@@ -98,7 +99,7 @@ func (s *stage) stop(ctx context.Context, leader term) (term, error) {
 	}
 	s.say(leader.daemon, "%v", exit)
 	s.result("kill -STOP: the next leader acted after %v; the old one exited %v after it woke", next.start.Sub(at), exit.At.Sub(woken))
-	return next, s.relaunch(leader.daemon)
+	return next, s.launch(leader.daemon)
 }
 
 // end asks the leader to end, as a roll-out does.
@@ -136,24 +137,25 @@ func (s *stage) judge() error {
 	return nil
 }
 
-// launch starts a daemon.
+// launch starts a daemon, or starts it again as a kubelet does with a container that has exited. Every process has an identity
+// of its own.
 func (s *stage) launch(name string) error {
-	args := append([]string{"-identity", name, "-lease-duration", leaseDuration.String(), "-work-interval", "20ms"}, s.args...)
+	s.launched++
+	identity := fmt.Sprintf("%s-%d", name, s.launched)
+	args := append([]string{"-identity", identity, "-lease-duration", leaseDuration.String(), "-work-interval", "20ms"}, s.args...)
 	p, err := s.group.Start(e2e.Command{
-		Name: name, Path: s.program, Args: args, OnLine: func(line string) { s.journal.note(name, line) },
+		Name: identity, Path: s.program, Args: args, OnLine: func(line string) { s.journal.note(name, line) },
 	})
 	if err != nil {
 		return err
 	}
+	if s.daemons[name] == nil {
+		s.say(name, "started")
+	} else {
+		s.say(name, "started again")
+	}
 	s.daemons[name] = p
-	s.say(name, "started")
 	return nil
-}
-
-// relaunch does what a kubelet does to a container that has exited.
-func (s *stage) relaunch(name string) error {
-	s.say(name, "started again")
-	return s.daemons[name].Restart()
 }
 
 // successor waits for the next term.

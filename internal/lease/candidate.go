@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -37,8 +36,6 @@ type Candidate struct {
 	blind      int           // how often in a row watching was forbidden
 	blindUntil time.Time     // when to ask again
 	blindFor   time.Duration // the pause before that
-	refusal    *AccessError
-	refusedAt  time.Time // when refusal was seen first
 }
 
 // maxBlindness is how long at most a candidate that may not watch polls before it asks again.
@@ -46,7 +43,7 @@ const maxBlindness = time.Minute
 
 // NewCandidate returns a candidate that has seen nothing yet.
 func NewCandidate(client kubernetes.Interface, c Config) *Candidate {
-	return &Candidate{config: c, store: NewStore(client, c.Lease, c.Log), sighting: NewSighting(c.Timing.Duration)}
+	return &Candidate{config: c, store: NewStore(client, c.Lease, 3*c.Timing.Duration, c.Log), sighting: NewSighting(c.Timing.Duration)}
 }
 
 // Try reads the record and takes the lease if it is free; otherwise it returns nothing, and Standing says why. A record that has to
@@ -56,8 +53,8 @@ func (c *Candidate) Try(ctx context.Context) (*Holder, error) {
 		return nil, err
 	}
 	h, err := c.take(ctx)
-	if isLostRace(err) {
-		err = nil
+	if _, seen := c.sighting.FreeAt(); seen && isLostRace(err) {
+		return nil, nil
 	}
 	return h, err
 }
@@ -74,14 +71,15 @@ func (c *Candidate) Standing() (holder string, wait time.Duration) {
 func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 	interval := c.config.Timing.RenewInterval()
 	pause := backoff(c.config.Timing)
-	c.refusal = nil
+	c.store.Forgive()
 	for ctx.Err() == nil {
 		start := time.Now()
 		h, err := c.follow(ctx)
 		if h != nil {
 			return h, nil
 		}
-		if c.refusedForGood(err) {
+		// Shorter refusals happen while a deployment's roles are being created, and while an API server starts.
+		if c.store.RefusedFor(err) >= c.config.Timing.Duration {
 			return nil, err
 		}
 		if time.Since(start) >= interval {
@@ -204,7 +202,7 @@ func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 	case c.claim.Confirm(r): // but so long ago that no work may begin before a renewal
 		return c.swap(ctx, r.renewed(c.stamps.Next(now)))
 	case seen && !now.Before(at):
-		c.claim = Claim{}
+		c.claim.record = Record{} // an earlier attempt may still arrive
 		return c.swap(ctx, r.acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, c.stamps.Next(now)))
 	default:
 		return nil, nil
@@ -216,8 +214,8 @@ func (c *Candidate) swap(ctx context.Context, l *coordinationv1.Lease) (*Holder,
 	c.claim.Attempt(l, time.Now())
 	r, err := c.store.Write(ctx, c.config.Timing.RenewInterval(), l, c.sighting.Record())
 	if err != nil {
-		c.sighting.Spend()
-		if lookErr := c.look(ctx); lookErr != nil {
+		c.sighting.Spend(isLostRace(err))
+		if lookErr := c.look(context.WithoutCancel(ctx)); lookErr != nil {
 			return nil, err
 		}
 		r = c.sighting.Record()
@@ -241,20 +239,6 @@ func (c *Candidate) won(r Record, now time.Time) *Holder {
 	c.claim = Claim{}
 	c.sighting.See(r, now) // the next term, should this one be lost, is not before this record has expired
 	return h
-}
-
-// refusedForGood reports whether err is a refusal by RBAC that has lasted for a lease duration. Shorter ones happen while a
-// deployment's roles are still being created, and while an API server starts.
-func (c *Candidate) refusedForGood(err error) bool {
-	var access *AccessError
-	if !errors.As(err, &access) || !apierrors.IsForbidden(access.Err) {
-		c.refusal = nil
-		return false
-	}
-	if c.refusal == nil || c.refusal.Verb != access.Verb {
-		c.refusal, c.refusedAt = access, time.Now()
-	}
-	return time.Since(c.refusedAt) >= c.config.Timing.Duration
 }
 
 func isLostRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }

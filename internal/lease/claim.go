@@ -17,6 +17,10 @@ type Claim struct {
 	sent     time.Time // when the write was sent that made it
 }
 
+// maxAttempts bounds what a candidate remembers during an outage. Attempts are at least some hundred milliseconds apart, and no
+// request is under way for minutes.
+const maxAttempts = 1000
+
 type attempt struct {
 	spec coordinationv1.LeaseSpec
 	sent time.Time
@@ -24,6 +28,9 @@ type attempt struct {
 
 // Attempt notes, before it is sent, a write of l.
 func (c *Claim) Attempt(l *coordinationv1.Lease, now time.Time) {
+	if len(c.attempts) == maxAttempts { // the oldest has long arrived or failed
+		c.attempts = c.attempts[1:]
+	}
 	c.attempts = append(c.attempts, attempt{*l.Spec.DeepCopy(), now})
 }
 
@@ -35,10 +42,12 @@ func (c *Claim) Confirm(r Record) bool {
 	}
 	for _, a := range c.attempts {
 		if apiequality.Semantic.DeepEqual(a.spec, r.lease.Spec) {
+			if !c.record.sameVersion(r) {
+				// Every other attempt was a swap on a version that is gone. While a version stands, they may
+				// still be under way.
+				c.attempts = []attempt{a}
+			}
 			c.record, c.sent = r, a.sent
-			// The others lost their compare-and-swap against this version, or were overwritten by it: none can
-			// come to stand after it.
-			c.attempts = []attempt{a}
 			return true
 		}
 	}

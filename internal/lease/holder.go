@@ -22,8 +22,9 @@ type Holder struct {
 	store  *Store
 	stamps *Stamps
 	claim  Claim
-	first  Record // the version that began the term
-	doubt  bool   // the outcome of the last write is unknown until the record has been read
+	first  Record    // the version that began the term
+	giveUp time.Time // of a release
+	doubt  bool      // the outcome of the last write is unknown until the record has been read
 }
 
 func newHolder(c Config, store *Store, stamps *Stamps, claim Claim) *Holder {
@@ -46,7 +47,7 @@ func (h *Holder) Transitions() int32 { return h.first.Transitions() }
 // ended with ctx. If the term is lost it returns the *LostError, after OnLost and work have returned.
 func (h *Holder) Run(ctx context.Context, work func(context.Context) error) error {
 	if ctx.Err() != nil { // ended while the lease was being won
-		return h.Release(ctx)
+		return h.end(ctx, nil)
 	}
 	workCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -60,22 +61,30 @@ func (h *Holder) Run(ctx context.Context, work func(context.Context) error) erro
 		err = work(workCtx)
 	}()
 
-	err := h.keep(ctx, returned)
-	if errors.As(err, new(*LostError)) {
-		return err
-	}
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		err = nil
-	}
-	if released := h.Release(ctx); errors.As(released, new(*LostError)) {
+	return h.end(ctx, h.keep(ctx, returned))
+}
+
+// end releases the lease, work having returned err, and returns what Run does. Whether the term was lost is its own state: work
+// may return the cause of its context, or the loss of another lease.
+func (h *Holder) end(ctx context.Context, err error) error {
+	released := h.Release(ctx)
+	ended := err == nil || ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
+	if h.Lost() {
+		if !ended && !errors.Is(err, context.Canceled) && !errors.Is(err, h.loss) {
+			h.config.Log.Warn("work ended with an error after the lease was lost", zap.Error(err))
+		}
 		return released
-	} else if released != nil {
+	}
+	if released != nil {
 		h.config.Log.Warn("lease not released: a successor has to wait until it expires", zap.Error(released))
+	}
+	if ended {
+		return nil
 	}
 	return err
 }
 
-// keep renews until work has returned, and returns its error, or the *LostError.
+// keep renews until work has returned, and returns its error.
 func (h *Holder) keep(ctx context.Context, returned <-chan error) error {
 	pause := backoff(h.config.Timing)
 	renewal := time.NewTimer(h.untilRenewal())
@@ -86,11 +95,8 @@ func (h *Holder) keep(ctx context.Context, returned <-chan error) error {
 		select {
 		case err := <-returned:
 			return err
-		case <-h.told:
-			if err := <-returned; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrLost) {
-				h.config.Log.Warn("work ended with an error after the lease was lost", zap.Error(err))
-			}
-			return h.loss
+		case <-h.told: // nothing more to renew
+			return <-returned
 		case <-stopping: // work has been told to stop; renewal goes on until it has
 			stopping = nil
 			if h.config.ReleaseTimeout > 0 {
@@ -135,14 +141,14 @@ func (h *Holder) Renew(ctx context.Context) error {
 	return err
 }
 
-// Release gives the lease up; no work may be running. It takes at most four renew intervals, also when ctx has ended.
+// Release gives the lease up; no work may be running. It takes at most four renew intervals, whether or not ctx has ended.
 // If the term was lost before, it returns the *LostError; after any other error the lease is free when it has expired.
 func (h *Holder) Release(ctx context.Context) error {
 	if err := h.finish(); err != nil {
 		return err
 	}
 	pause := backoff(h.config.Timing)
-	giveUp := time.Now().Add(2 * h.config.Timing.RenewInterval())
+	h.giveUp = time.Now().Add(4 * h.config.Timing.RenewInterval())
 	for {
 		err := h.settle(ctx)
 		if err == nil && h.claim.record.Holder() != "" {
@@ -154,10 +160,12 @@ func (h *Holder) Release(ctx context.Context) error {
 			return nil
 		case errors.Is(err, ErrTaken): // by a successor, so there is nothing to give up
 			return nil
-		case time.Now().After(giveUp):
+		}
+		wait := pause.Step()
+		if time.Until(h.giveUp) <= wait {
 			return fmt.Errorf("release: %w", err)
 		}
-		<-time.After(pause.Step())
+		<-time.After(wait)
 	}
 }
 
@@ -186,7 +194,7 @@ func (h *Holder) settle(ctx context.Context) error {
 	if !h.doubt {
 		return nil
 	}
-	r, err := h.store.Get(ctx, h.timeout())
+	r, err := h.store.Get(context.WithoutCancel(ctx), h.timeout())
 	if err != nil {
 		return err
 	}
@@ -210,7 +218,7 @@ func (h *Holder) timeout() time.Duration {
 	if left := h.Remaining(); left > 0 {
 		return min(r, left)
 	}
-	return r // of a release
+	return min(r, time.Until(h.giveUp)) // of a release
 }
 
 // backoff paces attempts after a failure, from 100 ms to half a renew interval.

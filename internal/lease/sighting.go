@@ -35,7 +35,7 @@ func (s *Sighting) See(r Record, now time.Time) {
 		s.wait = 0
 	case r.Holder() == "":
 		// Emptied by somebody who did not mark that work had ended.
-		s.wait = max(s.wait, s.own)
+		s.wait = max(s.wait, s.own, d)
 	case r.sameTerm(s.record):
 		s.wait = max(s.wait, d) // a holder that shortened its duration may not have heard of it
 	default:
@@ -52,7 +52,15 @@ func (s *Sighting) FreeAt() (at time.Time, ok bool) {
 // Spend forgets since when the version has stood, after a swap on it that did not succeed: the version that is read next,
 // even the same, has to be waited out from then. A swap whose outcome is unknown may still be under way, and a version
 // that was found replaced must not be trusted if it comes back.
-func (s *Sighting) Spend() { s.since = time.Time{} }
+//
+// taken says that the swap has failed because somebody else was faster. Then, and after a swap on a release whose outcome is
+// unknown, there may be a holder that we have not seen: if the next thing to be seen is absence, that is a deletion.
+func (s *Sighting) Spend(taken bool) {
+	s.since = time.Time{}
+	if taken || s.record.Released() {
+		s.wait = max(s.wait, s.own)
+	}
+}
 
 // Record is the version seen last.
 func (s *Sighting) Record() Record { return s.record }

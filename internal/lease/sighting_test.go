@@ -22,6 +22,7 @@ func TestSighting(t *testing.T) {
 	emptied := version(held, "5", func(l *coordinationv1.Lease) {
 		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = ptr.To(""), ptr.To(int32(1))
 	})
+	beaten := Record{&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "beaten"}}}
 	spent := Record{&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "spend"}}}
 	type seen struct {
 		r  Record
@@ -62,13 +63,16 @@ func TestSighting(t *testing.T) {
 		{"negative duration: ours", []seen{{version(held, "2", func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ptr.To(int32(-9)) }), 0}}, 15 * s},
 		{"swap failed, same version read again", []seen{{RecordOf(held), 0}, {spent, 10 * s}, {RecordOf(held), 11 * s}}, 21 * s},
 		{"swap failed on a release", []seen{{released, 0}, {spent, 1 * s}, {released, 2 * s}}, 2 * s},
+		{"swap failed on a release, then absent: somebody may have had it", []seen{{released, 0}, {spent, 1 * s}, {Record{}, 2 * s}}, 17 * s},
+		{"creation failed, still absent", []seen{{Record{}, 0}, {spent, 1 * s}, {Record{}, 2 * s}}, 2 * s},
+		{"somebody else created, and it is absent again", []seen{{Record{}, 0}, {beaten, 1 * s}, {Record{}, 2 * s}}, 17 * s},
 		{"swap failed, then absent", []seen{{RecordOf(held), 0}, {spent, 10 * s}, {Record{}, 11 * s}}, 21 * s},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			sighting := NewSighting(15 * s)
 			for _, v := range c.seen {
-				if v.r == spent {
-					sighting.Spend()
+				if v.r == spent || v.r == beaten {
+					sighting.Spend(v.r == beaten)
 					_, ok := sighting.FreeAt()
 					assert.False(t, ok)
 					continue

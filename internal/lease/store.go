@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,12 +23,20 @@ type Store struct {
 	client coordinationclient.LeaseInterface
 	log    *zap.Logger
 
-	failing string // the verb whose failure was logged, until it succeeds
+	failing map[string]bool    // verbs whose failure was logged, until they succeed
+	refused map[string]refusal // verbs that RBAC refuses, until it does not
+	gap     time.Duration      // refusals farther apart do not belong together
 }
 
-// NewStore returns the store of the named Lease.
-func NewStore(client kubernetes.Interface, name types.NamespacedName, log *zap.Logger) *Store {
-	return &Store{Name: name, client: client.CoordinationV1().Leases(name.Namespace), log: log}
+// refusal is a streak of requests that RBAC refused.
+type refusal struct{ first, last time.Time }
+
+// NewStore returns the store of the named Lease. Refusals that are not farther apart than gap count as one that lasts.
+func NewStore(client kubernetes.Interface, name types.NamespacedName, gap time.Duration, log *zap.Logger) *Store {
+	return &Store{
+		Name: name, client: client.CoordinationV1().Leases(name.Namespace), log: log,
+		failing: map[string]bool{}, refused: map[string]refusal{}, gap: gap,
+	}
 }
 
 // AccessError says which request on which Lease failed.
@@ -61,8 +70,10 @@ func (s *Store) Get(ctx context.Context, timeout time.Duration) (Record, error) 
 }
 
 // Write creates l, or updates it if it carries the version that it was read at. An error leaves the outcome unknown until the
-// record has been read again, whatever the error says: a conflict may be with an earlier write of our own.
+// record has been read again, whatever the error says: a conflict may be with an earlier write of our own. The end of
+// ctx does not cancel a write, only the timeout does: an abandoned one may begin a term that nobody knows of.
 func (s *Store) Write(ctx context.Context, timeout time.Duration, l *coordinationv1.Lease, base Record) (Record, error) {
+	ctx = context.WithoutCancel(ctx)
 	if !base.Exists() {
 		return s.do(ctx, "create", timeout, func(ctx context.Context) (*coordinationv1.Lease, error) {
 			return s.client.Create(ctx, l, metav1.CreateOptions{})
@@ -73,25 +84,52 @@ func (s *Store) Write(ctx context.Context, timeout time.Duration, l *coordinatio
 	})
 }
 
-// do runs one request. The end of ctx does not cancel it, only the timeout does: an abandoned write may begin a term that nobody
-// knows of. The first failure of a streak is logged, and its end.
+// do runs one request. The first failure of a verb is logged, and its end.
 func (s *Store) do(ctx context.Context, verb string, timeout time.Duration, request func(context.Context) (*coordinationv1.Lease, error)) (Record, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	l, err := request(ctx)
-	switch {
-	case err == nil:
-		if s.failing == verb {
-			s.failing = ""
+	l, err := request(bounded)
+	s.noteRefusal(verb, apierrors.IsForbidden(err), time.Now())
+	if err == nil {
+		if s.failing[verb] {
+			delete(s.failing, verb)
 			s.log.Info("request succeeds again", zap.String("verb", verb))
 		}
 		return Record{l}, nil
-	case !isLostRace(err) && s.failing == "":
-		s.failing = verb
-		s.log.Warn("request failed, will be tried again", zap.Error(&AccessError{verb, s.Name, err}))
 	}
-	return Record{}, &AccessError{verb, s.Name, err}
+	err = &AccessError{verb, s.Name, err}
+	if !s.failing[verb] && !isLostRace(err) && ctx.Err() == nil {
+		s.failing[verb] = true
+		s.log.Warn("request failed, will be tried again", zap.Error(err))
+	}
+	return Record{}, err
 }
+
+func (s *Store) noteRefusal(verb string, refused bool, now time.Time) {
+	r := s.refused[verb]
+	switch {
+	case !refused:
+		delete(s.refused, verb)
+		return
+	case r.first.IsZero() || now.Sub(r.last) > s.gap:
+		r.first = now
+	}
+	r.last = now
+	s.refused[verb] = r
+}
+
+// RefusedFor is for how long RBAC has refused the verb that err is about; zero if err is about something else.
+func (s *Store) RefusedFor(err error) time.Duration {
+	var access *AccessError
+	if !errors.As(err, &access) || !apierrors.IsForbidden(access.Err) {
+		return 0
+	}
+	r := s.refused[access.Verb]
+	return r.last.Sub(r.first)
+}
+
+// Forgive forgets all refusals.
+func (s *Store) Forgive() { clear(s.refused) }
 
 // Watch streams the versions of the Lease, the present one first. openTimeout bounds the time until the stream stands;
 // cancel ctx or call Stop to end it.

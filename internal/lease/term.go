@@ -56,6 +56,13 @@ func (t *Term) Remaining() time.Duration {
 	return max(0, t.left())
 }
 
+// Lost reports whether the term has been lost. OnLost may still be running.
+func (t *Term) Lost() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.state == lost
+}
+
 // begin registers how to end the work, and reports whether there is still time for any.
 func (t *Term) begin(cancel context.CancelCauseFunc) bool {
 	t.mu.Lock()
@@ -68,7 +75,7 @@ func (t *Term) begin(cancel context.CancelCauseFunc) bool {
 func (t *Term) extend(sent time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.state == held {
+	if t.state == held && t.left() > 0 { // a term that has reached its deadline does not come back
 		t.sent, t.failing = sent, nil
 		t.timer.Reset(time.Until(t.timing.Deadline(sent)))
 	}
