@@ -70,8 +70,8 @@ func TestEndedLeaderIsSucceededWhenItsWorkHasReturned(t *testing.T) {
 	})
 }
 
+// TestStoppedLeaderExitsWhenItWakes is not parallel: it measures milliseconds, and other tests start processes.
 func TestStoppedLeaderExitsWhenItWakes(t *testing.T) {
-	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
 		m := newTeam(t, shared)
 		leader := m.start("a")
