@@ -1,7 +1,6 @@
 package apisim
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -118,7 +117,3 @@ func response(r *http.Request, code int, body io.ReadCloser, length int64) *http
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: body, ContentLength: length, Request: r,
 	}
 }
-
-func stream(r *http.Request, w *watch) *http.Response { return response(r, http.StatusOK, w.body, -1) }
-
-func newBytes(b []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(b)) }

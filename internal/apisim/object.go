@@ -1,6 +1,7 @@
 package apisim
 
 import (
+	"maps"
 	"reflect"
 	"strconv"
 
@@ -85,10 +86,7 @@ func (d *database) at(version int64) (map[key]*object, bool) {
 	if version < d.compacted {
 		return nil, false
 	}
-	objects := make(map[key]*object, len(d.objects))
-	for k, o := range d.objects {
-		objects[k] = o
-	}
+	objects := maps.Clone(d.objects)
 	for i := len(d.history) - 1; i >= 0 && d.history[i].version > version; i-- {
 		if c := d.history[i]; c.before == nil {
 			delete(objects, c.key)
@@ -124,6 +122,12 @@ func same(a, b *object) bool {
 
 // status is an error to answer with.
 type status = *apierrors.StatusError
+
+// onTheWire is a status as clients recognise it.
+func onTheWire(s metav1.Status) metav1.Status {
+	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	return s
+}
 
 // failure is an error without details. The server's own faults have no reason.
 func failure(code int, reason metav1.StatusReason, message string) status {

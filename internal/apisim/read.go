@@ -34,7 +34,6 @@ func (s *Server) list(t target, query url.Values) (list, status) {
 		return list{}, err
 	}
 	limit, _ := strconv.Atoi(query.Get("limit"))
-	token := query.Get("continue")
 	from, err := s.from(query)
 	if err != nil {
 		return list{}, err
@@ -49,7 +48,7 @@ func (s *Server) list(t target, query url.Values) (list, status) {
 	answer := list{target: t}
 	answer.meta.ResourceVersion = strconv.FormatInt(from.Version, 10)
 	keys := sorted(objects, selected)
-	if token != "" {
+	if query.Get("continue") != "" {
 		last := key{namespace: from.Namespace, name: from.Name}
 		keys = slices.DeleteFunc(keys, func(k key) bool { return !last.less(k) })
 	}

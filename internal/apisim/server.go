@@ -1,8 +1,10 @@
 package apisim
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -122,7 +124,7 @@ func (s *Server) serve(c *Client, r *http.Request, body []byte) *http.Response {
 	case r.Method == http.MethodGet && query.Get("watch") != "" && query.Get("watch") != "false" && query.Get("watch") != "0":
 		var w *watch
 		if w, err = s.watch(c, t, r); err == nil {
-			return stream(r, w)
+			return response(r, code, w.body, -1)
 		}
 	case r.Method == http.MethodGet && t.name == "":
 		answer, err = s.list(t, query)
@@ -188,12 +190,11 @@ func wantsMetadata(r *http.Request) bool {
 
 func respond(r *http.Request, code int, answer any) *http.Response {
 	if s, ok := answer.(metav1.Status); ok {
-		s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-		answer = s
+		answer = onTheWire(s)
 	}
 	body, err := json.Marshal(answer)
 	if err != nil {
 		panic(fmt.Sprintf("apisim: encode %T: %v", answer, err))
 	}
-	return response(r, code, newBytes(body), int64(len(body)))
+	return response(r, code, io.NopCloser(bytes.NewReader(body)), int64(len(body)))
 }

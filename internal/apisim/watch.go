@@ -59,9 +59,8 @@ func (s *Server) watch(c *Client, t target, r *http.Request) (*watch, status) {
 	default:
 		changes, known := s.data.since(version)
 		if !known {
-			expired := apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version, s.data.compacted)).Status()
-			expired.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-			w.write(apiwatch.Error, expired)
+			expired := apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version, s.data.compacted))
+			w.write(apiwatch.Error, onTheWire(expired.Status()))
 			w.body.end(nil)
 			return w, nil
 		}
