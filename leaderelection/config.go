@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
@@ -57,7 +58,13 @@ type Config struct {
 
 	// Logger gets transitions at Info, failing requests at Warn, once each. Nil: no logs.
 	Logger *zap.Logger
+
+	// Clock is for simulations that give every replica a time of its own. Nil: the system's.
+	Clock Clock
 }
+
+// Clock is the time of one process.
+type Clock = clock.Clock
 
 // withDefaults returns c with its zero fields set.
 func (c Config) withDefaults() (Config, error) {
@@ -77,6 +84,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
+	}
+	if c.Clock == nil {
+		c.Clock = clock.System()
 	}
 	return c, nil
 }

@@ -60,6 +60,7 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 		ReleaseTimeout: config.ReleaseTimeout,
 		OnLost:         func(err *lease.LostError) { config.OnLost(err) },
 		OnHolder:       e.observe,
+		Clock:          config.Clock,
 		Log:            config.Logger,
 	})
 	return e, nil

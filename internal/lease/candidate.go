@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
 // Config is what the candidate and the holder of one lease have in common.
@@ -21,6 +23,7 @@ type Config struct {
 	ReleaseTimeout time.Duration       // how long work may take to return; zero: as long as it likes
 	OnLost         func(*LostError)    // called once for a term that is lost, before Run returns
 	OnHolder       func(holder string) // called with every holder seen, empty for nobody
+	Clock          clock.Clock
 	Log            *zap.Logger
 }
 
@@ -34,8 +37,8 @@ type Candidate struct {
 	stamps   Stamps
 
 	blind      int           // how often in a row watching was forbidden
-	blindUntil time.Time     // when to ask again
-	blindFor   time.Duration // the pause before that
+	blindSince clock.Reading // when it was last refused
+	blindFor   time.Duration // how long to wait from then, before asking again
 }
 
 // maxBlindness is how long at most a candidate that may not watch polls before it asks again.
@@ -43,7 +46,7 @@ const maxBlindness = time.Minute
 
 // NewCandidate returns a candidate that has seen nothing yet.
 func NewCandidate(client kubernetes.Interface, c Config) *Candidate {
-	return &Candidate{config: c, store: NewStore(client, c.Lease, 3*c.Timing.Duration, c.Log), sighting: NewSighting(c.Timing.Duration)}
+	return &Candidate{config: c, store: NewStore(client, c, 3*c.Timing.Duration), sighting: NewSighting(c.Timing.Duration)}
 }
 
 // Try reads the record and takes the lease if it is free; otherwise it returns nothing, and Standing says why. A record that has to
@@ -53,7 +56,7 @@ func (c *Candidate) Try(ctx context.Context) (*Holder, error) {
 		return nil, err
 	}
 	h, err := c.take(ctx)
-	if _, seen := c.sighting.FreeAt(); seen && isLostRace(err) {
+	if _, seen := c.sighting.FreeIn(c.config.Clock.Now()); seen && isLostRace(err) {
 		return nil, nil
 	}
 	return h, err
@@ -62,8 +65,8 @@ func (c *Candidate) Try(ctx context.Context) (*Holder, error) {
 // Standing is who holds the lease, and for how long the record has to stand unchanged from now until the lease is free. Nobody
 // holds it while a last holder has to be waited out whose work is not known to have ended.
 func (c *Candidate) Standing() (holder string, wait time.Duration) {
-	at, _ := c.sighting.FreeAt()
-	return c.sighting.Record().Holder(), max(0, time.Until(at))
+	wait, _ = c.sighting.FreeIn(c.config.Clock.Now())
+	return c.sighting.Record().Holder(), max(0, wait)
 }
 
 // Wait returns when it has taken the lease, with the error of ctx when that has ended, and with an *AccessError when RBAC
@@ -73,7 +76,7 @@ func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 	pause := backoff(c.config.Timing)
 	c.store.Forgive()
 	for ctx.Err() == nil {
-		start := time.Now()
+		start := c.config.Clock.Now()
 		h, err := c.follow(ctx)
 		if h != nil {
 			return h, nil
@@ -82,13 +85,15 @@ func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 		if c.store.RefusedFor(err) >= c.config.Timing.Duration {
 			return nil, err
 		}
-		if time.Since(start) >= interval {
+		if c.config.Clock.Now().SinceAtLeast(start) >= interval {
 			pause = backoff(c.config.Timing)
 		}
+		again := c.config.Clock.NewTimer(pause.Step())
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause.Step()):
+		case <-again.C():
 		}
+		again.Stop()
 	}
 	return nil, ctx.Err()
 }
@@ -104,7 +109,9 @@ func (c *Candidate) follow(ctx context.Context) (*Holder, error) {
 	}
 	var poll <-chan time.Time
 	if events == nil {
-		poll = time.After(c.config.Timing.RenewInterval())
+		timer := c.config.Clock.NewTimer(c.config.Timing.RenewInterval())
+		defer timer.Stop()
+		poll = timer.C()
 	}
 	for {
 		// A swap that fails shows that the watch is behind: the caller opens a new one.
@@ -119,11 +126,11 @@ func (c *Candidate) follow(ctx context.Context) (*Holder, error) {
 
 // await returns true when the lease may have become free, false when there is nothing more to wait for here.
 func (c *Candidate) await(ctx context.Context, events <-chan watch.Event, poll <-chan time.Time) bool {
-	at, _ := c.sighting.FreeAt()
-	free := time.NewTimer(time.Until(at))
+	wait, _ := c.sighting.FreeIn(c.config.Clock.Now())
+	free := c.config.Clock.NewTimer(wait)
 	defer free.Stop()
 	select {
-	case <-free.C:
+	case <-free.C():
 		return true
 	case e, ok := <-events:
 		return ok && c.receive(e)
@@ -137,26 +144,23 @@ func (c *Candidate) await(ctx context.Context, events <-chan watch.Event, poll <
 // watch opens a watch, or returns a nil channel if there is none to be had now.
 func (c *Candidate) watch(ctx context.Context) (<-chan watch.Event, func()) {
 	nothing := func() {}
-	if time.Now().Before(c.blindUntil) {
+	if c.blind > 0 && c.config.Clock.Now().SinceAtLeast(c.blindSince) < c.blindFor {
 		return nil, nothing
 	}
 	interval := c.config.Timing.RenewInterval()
 	w, err := c.store.Watch(ctx, interval)
 	if err == nil {
-		c.blind = 0
+		c.blind, c.blindFor = 0, 0
 		return w.ResultChan(), w.Stop
 	}
 	if apierrors.IsForbidden(err) {
 		c.blind++
-		switch c.blind {
-		case 1: // an API server that is starting refuses everything for a moment
-			c.blindFor = interval
-		case 2:
+		c.blindSince = c.config.Clock.Now()
+		c.blindFor = min(max(2*c.blindFor, interval), maxBlindness)
+		if c.blind == 2 { // an API server that is starting refuses everything for a moment
 			c.config.Log.Warn("polling instead of watching: succession takes up to a renew interval longer, and idle candidates send requests",
 				zap.Duration("interval", interval), zap.Error(err))
 		}
-		c.blindUntil = time.Now().Add(c.blindFor)
-		c.blindFor = min(2*c.blindFor, maxBlindness)
 	}
 	return nil, nothing
 }
@@ -187,23 +191,23 @@ func (c *Candidate) look(ctx context.Context) error {
 }
 
 func (c *Candidate) see(r Record) {
-	c.sighting.See(r, time.Now())
+	c.sighting.See(r, c.config.Clock.Now())
 	c.config.OnHolder(r.Holder())
 }
 
 // take begins a term if the lease is free, or if an earlier attempt turns out to have begun one. It returns nothing if the
 // lease is not to be had now, and an error if a write has failed.
 func (c *Candidate) take(ctx context.Context) (*Holder, error) {
-	r, now := c.sighting.Record(), time.Now()
+	r, now := c.sighting.Record(), c.config.Clock.Now()
 	if h := c.won(r, now); h != nil {
 		return h, nil
 	}
-	switch at, seen := c.sighting.FreeAt(); {
+	switch wait, seen := c.sighting.FreeIn(now); {
 	case c.claim.Confirm(r): // but so long ago that no work may begin before a renewal
-		return c.swap(ctx, r.renewed(c.stamps.Next(now)))
-	case seen && !now.Before(at):
+		return c.swap(ctx, r.renewed(c.stamps.Next(now.Wall)))
+	case seen && wait <= 0:
 		c.claim.record = Record{} // an earlier attempt may still arrive
-		return c.swap(ctx, r.acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, c.stamps.Next(now)))
+		return c.swap(ctx, r.acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, c.stamps.Next(now.Wall)))
 	default:
 		return nil, nil
 	}
@@ -211,7 +215,7 @@ func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 
 // swap writes l in place of the version seen last. A swap that fails spends the sighting, and is never repeated on it.
 func (c *Candidate) swap(ctx context.Context, l *coordinationv1.Lease) (*Holder, error) {
-	c.claim.Attempt(l, time.Now())
+	c.claim.Attempt(l, c.config.Clock.Now())
 	r, err := c.store.Write(ctx, c.config.Timing.RenewInterval(), l, c.sighting.Record())
 	if err != nil {
 		c.sighting.Spend(isLostRace(err))
@@ -220,7 +224,7 @@ func (c *Candidate) swap(ctx context.Context, l *coordinationv1.Lease) (*Holder,
 		}
 		r = c.sighting.Record()
 	}
-	if h := c.won(r, time.Now()); h != nil {
+	if h := c.won(r, c.config.Clock.Now()); h != nil {
 		c.config.OnHolder(r.Holder())
 		return h, nil
 	}
@@ -231,8 +235,8 @@ func (c *Candidate) swap(ctx context.Context, l *coordinationv1.Lease) (*Holder,
 }
 
 // won returns the holder of the term that our claim began with r, if there is time left to work in it.
-func (c *Candidate) won(r Record, now time.Time) *Holder {
-	if !c.claim.Confirm(r) || !now.Before(c.config.Timing.Deadline(c.claim.sent)) {
+func (c *Candidate) won(r Record, now clock.Reading) *Holder {
+	if !c.claim.Confirm(r) || c.config.Timing.Left(c.claim.sent, now) <= 0 {
 		return nil
 	}
 	h := newHolder(c.config, c.store, &c.stamps, c.claim)

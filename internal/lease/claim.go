@@ -6,6 +6,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
 // Claim is what a process knows about a term of its own: which writes it has sent and when. Whatever is read back from
@@ -13,8 +15,8 @@ import (
 // not from the time of the answer, of the read, or of the latest attempt: a lost response must not lengthen a term.
 type Claim struct {
 	attempts []attempt
-	record   Record    // the version that stands, as far as we know
-	sent     time.Time // when the write was sent that made it
+	record   Record        // the version that stands, as far as we know
+	sent     clock.Reading // when the write was sent that made it
 }
 
 // maxAttempts bounds what a candidate remembers during an outage. Attempts are at least some hundred milliseconds apart, and no
@@ -23,11 +25,11 @@ const maxAttempts = 1000
 
 type attempt struct {
 	spec coordinationv1.LeaseSpec
-	sent time.Time
+	sent clock.Reading
 }
 
 // Attempt notes, before it is sent, a write of l.
-func (c *Claim) Attempt(l *coordinationv1.Lease, now time.Time) {
+func (c *Claim) Attempt(l *coordinationv1.Lease, now clock.Reading) {
 	if len(c.attempts) == maxAttempts { // the oldest has long arrived or failed
 		c.attempts = c.attempts[1:]
 	}

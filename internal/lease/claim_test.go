@@ -14,28 +14,28 @@ import (
 func renewing(t *testing.T) (c Claim, first, second, third *coordinationv1.Lease) {
 	t.Helper()
 	first = taken("a", 15*time.Second)
-	c.Attempt(first, epoch)
+	c.Attempt(first, reading(0))
 	require.True(t, c.Confirm(RecordOf(first)))
 	second = RecordOf(first).renewed(at(3 * time.Second))
-	c.Attempt(second, epoch.Add(3*time.Second))
+	c.Attempt(second, reading(3*time.Second))
 	third = RecordOf(first).renewed(at(6 * time.Second))
-	c.Attempt(third, epoch.Add(6*time.Second))
+	c.Attempt(third, reading(6*time.Second))
 	return c, first, second, third
 }
 
 func TestClaimCountsFromTheAttemptThatStands(t *testing.T) {
 	c, first, _, _ := renewing(t)
 	require.True(t, c.Confirm(RecordOf(first)))
-	assert.Equal(t, epoch, c.sent, "no renewal has arrived")
+	assert.Equal(t, reading(0), c.sent, "no renewal has arrived")
 
 	c, first, second, _ := renewing(t)
 	require.True(t, c.Confirm(version(second, "2", nil)))
-	assert.Equal(t, epoch.Add(3*time.Second), c.sent, "not when the latest was sent, which did not come to stand")
+	assert.Equal(t, reading(3*time.Second), c.sent, "not when the latest was sent, which did not come to stand")
 	assert.False(t, c.Confirm(version(first, "3", nil)), "a version before the standing one came back: not our write")
 
 	c, _, _, third := renewing(t)
 	require.True(t, c.Confirm(version(third, "2", nil)))
-	assert.Equal(t, epoch.Add(6*time.Second), c.sent)
+	assert.Equal(t, reading(6*time.Second), c.sent)
 }
 
 func TestClaimIsOnlyWhatItWrote(t *testing.T) {
@@ -57,7 +57,7 @@ func TestClaimIsOnlyWhatItWrote(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var claim Claim
 			l := taken("a", 15*time.Second)
-			claim.Attempt(l, epoch)
+			claim.Attempt(l, reading(0))
 			require.True(t, claim.Confirm(RecordOf(l)))
 			assert.Equal(t, c.want, claim.Confirm(version(l, "2", c.change)))
 		})

@@ -11,6 +11,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
 // Holder renews and releases a lease that a [Candidate] has won. Its term runs from then on: unless Run, Renew or Release
@@ -18,13 +20,13 @@ import (
 // at any time.
 type Holder struct {
 	*Term
-	config Config
-	store  *Store
-	stamps *Stamps
-	claim  Claim
-	first  Record    // the version that began the term
-	giveUp time.Time // of a release
-	doubt  bool      // the outcome of the last write is unknown until the record has been read
+	config      Config
+	store       *Store
+	stamps      *Stamps
+	claim       Claim
+	first       Record // the version that began the term
+	releaseFrom clock.Reading
+	doubt       bool // the outcome of the last write is unknown until the record has been read
 }
 
 func newHolder(c Config, store *Store, stamps *Stamps, claim Claim) *Holder {
@@ -87,7 +89,7 @@ func (h *Holder) end(ctx context.Context, err error) error {
 // keep renews until work has returned, and returns its error.
 func (h *Holder) keep(ctx context.Context, returned <-chan error) error {
 	pause := backoff(h.config.Timing)
-	renewal := time.NewTimer(h.untilRenewal())
+	renewal := h.config.Clock.NewTimer(h.untilRenewal())
 	defer renewal.Stop()
 	stopping := ctx.Done()
 	var tooLong <-chan time.Time
@@ -100,13 +102,13 @@ func (h *Holder) keep(ctx context.Context, returned <-chan error) error {
 		case <-stopping: // work has been told to stop; renewal goes on until it has
 			stopping = nil
 			if h.config.ReleaseTimeout > 0 {
-				timer := time.NewTimer(h.config.ReleaseTimeout)
+				timer := h.config.Clock.NewTimer(h.config.ReleaseTimeout)
 				defer timer.Stop()
-				tooLong = timer.C
+				tooLong = timer.C()
 			}
 		case <-tooLong:
 			h.lose(fmt.Errorf("%w (%v)", ErrReleaseTimeout, h.config.ReleaseTimeout), h.config.Identity)
-		case <-renewal.C:
+		case <-renewal.C():
 			if h.Renew(ctx) != nil { // a loss is told, anything else will be tried again
 				renewal.Reset(pause.Step())
 				continue
@@ -119,7 +121,7 @@ func (h *Holder) keep(ctx context.Context, returned <-chan error) error {
 
 // untilRenewal counts from when the last one was sent, so that a slow API server does not slow the pace.
 func (h *Holder) untilRenewal() time.Duration {
-	return time.Until(h.claim.sent.Add(h.config.Timing.RenewInterval()))
+	return h.config.Timing.RenewInterval() - h.config.Clock.Now().SinceAtMost(h.claim.sent)
 }
 
 // Renew sends a renewal. If the answer does not tell whether it stands, Renew reads the record. Nil means that the deadline
@@ -130,7 +132,7 @@ func (h *Holder) Renew(ctx context.Context) error {
 	}
 	err := h.settle(ctx)
 	if err == nil {
-		err = h.write(ctx, h.claim.record.renewed(h.stamps.Next(time.Now())))
+		err = h.write(ctx, h.claim.record.renewed(h.stamps.Next(h.config.Clock.Now().Wall)))
 	}
 	switch {
 	case errors.Is(err, ErrTaken):
@@ -148,11 +150,11 @@ func (h *Holder) Release(ctx context.Context) error {
 		return err
 	}
 	pause := backoff(h.config.Timing)
-	h.giveUp = time.Now().Add(4 * h.config.Timing.RenewInterval())
+	h.releaseFrom = h.config.Clock.Now()
 	for {
 		err := h.settle(ctx)
 		if err == nil && h.claim.record.Holder() != "" {
-			err = h.write(ctx, h.claim.record.released(h.stamps.Next(time.Now())))
+			err = h.write(ctx, h.claim.record.released(h.stamps.Next(h.config.Clock.Now().Wall)))
 		}
 		switch {
 		case err == nil:
@@ -162,16 +164,17 @@ func (h *Holder) Release(ctx context.Context) error {
 			return nil
 		}
 		wait := pause.Step()
-		if time.Until(h.giveUp) <= wait {
+		if h.releaseTime() <= wait {
 			return fmt.Errorf("release: %w", err)
 		}
-		<-time.After(wait)
+		timer := h.config.Clock.NewTimer(wait)
+		<-timer.C()
 	}
 }
 
 // write sends l in place of the standing version, and reads the record if it has to in order to know the outcome.
 func (h *Holder) write(ctx context.Context, l *coordinationv1.Lease) error {
-	sent := time.Now()
+	sent := h.config.Clock.Now()
 	h.claim.Attempt(l, sent)
 	r, err := h.store.Write(ctx, h.timeout(), l, h.claim.record)
 	if err == nil && h.claim.Confirm(r) {
@@ -182,7 +185,7 @@ func (h *Holder) write(ctx context.Context, l *coordinationv1.Lease) error {
 	if settled := h.settle(ctx); settled != nil {
 		return errors.Join(err, settled)
 	}
-	if h.claim.sent.Equal(sent) { // only the answer was lost
+	if h.claim.sent == sent { // only the answer was lost
 		return nil
 	}
 	return err
@@ -218,7 +221,12 @@ func (h *Holder) timeout() time.Duration {
 	if left := h.Remaining(); left > 0 {
 		return min(r, left)
 	}
-	return min(r, time.Until(h.giveUp)) // of a release
+	return min(r, h.releaseTime())
+}
+
+// releaseTime is how long a release may still take.
+func (h *Holder) releaseTime() time.Duration {
+	return 4*h.config.Timing.RenewInterval() - h.config.Clock.Now().SinceAtMost(h.releaseFrom)
 }
 
 // backoff paces attempts after a failure, from 100 ms to half a renew interval.

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
 var (
@@ -19,6 +21,9 @@ var (
 
 // at is the stamp of a time after the epoch.
 func at(d time.Duration) metav1.MicroTime { return metav1.MicroTime{Time: epoch.Add(d)} }
+
+// reading is that of a clock so long after the epoch.
+func reading(d time.Duration) clock.Reading { return clock.Reading{Wall: epoch.Add(d), Monotonic: d} }
 
 // taken is the first version of a term that holder begins at an empty place.
 func taken(holder string, d time.Duration) *coordinationv1.Lease {

@@ -1,16 +1,21 @@
 package lease
 
-import "time"
+import (
+	"time"
 
-// Sighting is what a candidate knows about a lease: the version that it received last, since when it has stood unchanged on
-// the candidate's own monotonic clock, and for how long it has to.
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+)
+
+// Sighting is what a candidate knows about a lease: the version that it received last, since when it has stood unchanged by
+// the candidate's own clock, and for how long it has to.
 //
 // Every change starts the wait anew, also one to a lower version (a restored etcd) and to absence. So does a swap that
 // failed, whatever the reason: see [Sighting.Spend].
 type Sighting struct {
 	own    time.Duration // the candidate's D, where the record does not say
 	record Record
-	since  time.Time // zero: nothing seen yet, or spent
+	since  clock.Reading
+	seen   bool // false before anything was seen, and when spent
 	wait   time.Duration
 }
 
@@ -18,8 +23,8 @@ type Sighting struct {
 func NewSighting(own time.Duration) Sighting { return Sighting{own: own} }
 
 // See takes in a version that has arrived at the local time now.
-func (s *Sighting) See(r Record, now time.Time) {
-	if !s.since.IsZero() && s.record.sameVersion(r) {
+func (s *Sighting) See(r Record, now clock.Reading) {
+	if s.seen && s.record.sameVersion(r) {
 		return
 	}
 	d := r.Duration()
@@ -41,12 +46,13 @@ func (s *Sighting) See(r Record, now time.Time) {
 	default:
 		s.wait = d
 	}
-	s.record, s.since = r, now
+	s.record, s.since, s.seen = r, now, true
 }
 
-// FreeAt is when the lease may be taken by a compare-and-swap on [Sighting.Record]; ok is false before anything was seen.
-func (s *Sighting) FreeAt() (at time.Time, ok bool) {
-	return s.since.Add(s.wait), !s.since.IsZero()
+// FreeIn is after how long the lease may be taken by a compare-and-swap on [Sighting.Record], at once if not positive; ok is false
+// before anything was seen. Only time that has surely passed counts.
+func (s *Sighting) FreeIn(now clock.Reading) (wait time.Duration, ok bool) {
+	return s.wait - now.SinceAtLeast(s.since), s.seen
 }
 
 // Spend forgets since when the version has stood, after a swap on it that did not succeed: the version that is read next,
@@ -56,7 +62,7 @@ func (s *Sighting) FreeAt() (at time.Time, ok bool) {
 // taken says that the swap has failed because somebody else was faster. Then, and after a swap on a release whose outcome is
 // unknown, there may be a holder that we have not seen: if the next thing to be seen is absence, that is a deletion.
 func (s *Sighting) Spend(taken bool) {
-	s.since = time.Time{}
+	s.seen = false
 	if taken || s.record.Released() {
 		s.wait = max(s.wait, s.own)
 	}

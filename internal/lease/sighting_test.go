@@ -73,15 +73,15 @@ func TestSighting(t *testing.T) {
 			for _, v := range c.seen {
 				if v.r == spent || v.r == beaten {
 					sighting.Spend(v.r == beaten)
-					_, ok := sighting.FreeAt()
+					_, ok := sighting.FreeIn(reading(v.at))
 					assert.False(t, ok)
 					continue
 				}
-				sighting.See(v.r, epoch.Add(v.at))
+				sighting.See(v.r, reading(v.at))
 			}
-			free, ok := sighting.FreeAt()
+			free, ok := sighting.FreeIn(reading(0))
 			assert.True(t, ok)
-			assert.Equal(t, c.free, free.Sub(epoch))
+			assert.Equal(t, c.free, free)
 		})
 	}
 }

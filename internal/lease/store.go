@@ -15,12 +15,15 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
 // Store reads and writes one Lease. Every request is bounded in time; none is retried here. Not for concurrent use.
 type Store struct {
 	Name   types.NamespacedName
 	client coordinationclient.LeaseInterface
+	clock  clock.Clock
 	log    *zap.Logger
 
 	failing map[string]bool    // verbs whose failure was logged, until they succeed
@@ -29,12 +32,12 @@ type Store struct {
 }
 
 // refusal is a streak of requests that RBAC refused.
-type refusal struct{ first, last time.Time }
+type refusal struct{ first, last clock.Reading }
 
-// NewStore returns the store of the named Lease. Refusals that are not farther apart than gap count as one that lasts.
-func NewStore(client kubernetes.Interface, name types.NamespacedName, gap time.Duration, log *zap.Logger) *Store {
+// NewStore returns the store of a Lease. Refusals that are not farther apart than gap count as one that lasts.
+func NewStore(client kubernetes.Interface, c Config, gap time.Duration) *Store {
 	return &Store{
-		Name: name, client: client.CoordinationV1().Leases(name.Namespace), log: log,
+		Name: c.Lease, client: client.CoordinationV1().Leases(c.Lease.Namespace), clock: c.Clock, log: c.Log,
 		failing: map[string]bool{}, refused: map[string]refusal{}, gap: gap,
 	}
 }
@@ -86,16 +89,19 @@ func (s *Store) Write(ctx context.Context, timeout time.Duration, l *coordinatio
 
 // do runs one request. The first failure of a verb is logged, and its end.
 func (s *Store) do(ctx context.Context, verb string, timeout time.Duration, request func(context.Context) (*coordinationv1.Lease, error)) (Record, error) {
-	bounded, cancel := context.WithTimeout(ctx, timeout)
+	bounded, cancel := clock.WithTimeout(ctx, s.clock, timeout)
 	defer cancel()
 	l, err := request(bounded)
-	s.noteRefusal(verb, apierrors.IsForbidden(err), time.Now())
+	s.noteRefusal(verb, apierrors.IsForbidden(err), s.clock.Now())
 	if err == nil {
 		if s.failing[verb] {
 			delete(s.failing, verb)
 			s.log.Info("request succeeds again", zap.String("verb", verb))
 		}
 		return Record{l}, nil
+	}
+	if bounded.Err() != nil { // which says more than that a context was cancelled
+		err = context.Cause(bounded)
 	}
 	err = &AccessError{verb, s.Name, err}
 	if !s.failing[verb] && !isLostRace(err) && ctx.Err() == nil {
@@ -105,13 +111,13 @@ func (s *Store) do(ctx context.Context, verb string, timeout time.Duration, requ
 	return Record{}, err
 }
 
-func (s *Store) noteRefusal(verb string, refused bool, now time.Time) {
-	r := s.refused[verb]
+func (s *Store) noteRefusal(verb string, refused bool, now clock.Reading) {
+	r, known := s.refused[verb]
 	switch {
 	case !refused:
 		delete(s.refused, verb)
 		return
-	case r.first.IsZero() || now.Sub(r.last) > s.gap:
+	case !known || now.SinceAtLeast(r.last) > s.gap:
 		r.first = now
 	}
 	r.last = now
@@ -125,7 +131,7 @@ func (s *Store) RefusedFor(err error) time.Duration {
 		return 0
 	}
 	r := s.refused[access.Verb]
-	return r.last.Sub(r.first)
+	return r.last.SinceAtLeast(r.first)
 }
 
 // Forgive forgets all refusals.
@@ -135,7 +141,7 @@ func (s *Store) Forgive() { clear(s.refused) }
 // cancel ctx or call Stop to end it.
 func (s *Store) Watch(ctx context.Context, openTimeout time.Duration) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	slow := time.AfterFunc(openTimeout, cancel)
+	slow := s.clock.AfterFunc(openTimeout, cancel)
 	w, err := s.client.Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, s.Name.Name).String()})
 	if err == nil && !slow.Stop() {
 		w.Stop()

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
 // Term is one period of holding a lease, as every goroutine of the process may see it: valid until its deadline, which
@@ -18,13 +20,14 @@ type Term struct {
 	lease    types.NamespacedName
 	identity string
 	timing   Timing
+	clock    clock.Clock
 	onLost   func(*LostError)
 
 	mu      sync.Mutex
 	state   state
-	sent    time.Time               // when the write was sent that stands in the record
+	sent    clock.Reading           // when the write was sent that stands in the record
 	failing error                   // why the last renewal failed; nil if it did not
-	timer   *time.Timer             // fires at the deadline
+	timer   clock.Timer             // fires at the deadline
 	cancel  context.CancelCauseFunc // ends the context of the work; nil while there is none
 	loss    *LostError              // set with state lost
 	told    chan struct{}           // closed when onLost has returned
@@ -38,22 +41,32 @@ const (
 	finished       // by us: work has returned or never began
 )
 
-func newTerm(c Config, sent time.Time) *Term {
-	t := &Term{lease: c.Lease, identity: c.Identity, timing: c.Timing, onLost: c.OnLost, sent: sent, told: make(chan struct{})}
+func newTerm(c Config, sent clock.Reading) *Term {
+	t := &Term{
+		lease: c.Lease, identity: c.Identity, timing: c.Timing, clock: c.Clock, onLost: c.OnLost, sent: sent, told: make(chan struct{}),
+	}
+	now := t.clock.Now()
 	t.mu.Lock() // or the timer could fire before it is stored
 	defer t.mu.Unlock()
-	t.timer = time.AfterFunc(time.Until(c.Timing.Deadline(sent)), t.expire)
+	t.timer = t.clock.AfterFunc(t.untilCheck(now), t.expire)
 	return t
 }
 
+// checkInterval is how often at least the deadline is checked: a timer does not count the time that a machine is suspended.
+const checkInterval = time.Second
+
+// untilCheck is when to check the deadline. The caller holds mu.
+func (t *Term) untilCheck(now clock.Reading) time.Duration { return min(t.left(now), checkInterval) }
+
 // Remaining is how long the term lasts if no renewal succeeds; zero once it is over.
 func (t *Term) Remaining() time.Duration {
+	now := t.clock.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.state != held {
 		return 0
 	}
-	return max(0, t.left())
+	return max(0, t.left(now))
 }
 
 // Lost reports whether the term has been lost. OnLost may still be running.
@@ -65,19 +78,21 @@ func (t *Term) Lost() bool {
 
 // begin registers how to end the work, and reports whether there is still time for any.
 func (t *Term) begin(cancel context.CancelCauseFunc) bool {
+	now := t.clock.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.cancel = cancel
-	return t.state == held && t.left() > 0
+	return t.state == held && t.left(now) > 0
 }
 
 // extend moves the deadline: the write that was sent at sent stands.
-func (t *Term) extend(sent time.Time) {
+func (t *Term) extend(sent clock.Reading) {
+	now := t.clock.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.state == held && t.left() > 0 { // a term that has reached its deadline does not come back
+	if t.state == held && t.left(now) > 0 { // a term that has reached its deadline does not come back
 		t.sent, t.failing = sent, nil
-		t.timer.Reset(time.Until(t.timing.Deadline(sent)))
+		t.timer.Reset(t.untilCheck(now))
 	}
 }
 
@@ -90,17 +105,18 @@ func (t *Term) fail(err error) {
 
 // expire is called by the timer.
 func (t *Term) expire() {
+	now := t.clock.Now()
 	t.mu.Lock()
-	if left := t.left(); t.state == held && left > 0 { // extended as the timer fired
-		t.timer.Reset(left)
+	if t.state == held && t.left(now) > 0 {
+		t.timer.Reset(t.untilCheck(now))
 		t.mu.Unlock()
 		return
 	}
-	t.loseAndUnlock(t.overdue(), t.identity)
+	t.loseAndUnlock(t.overdue(), t.identity, now)
 }
 
 // left is the time until the deadline. The caller holds mu.
-func (t *Term) left() time.Duration { return time.Until(t.timing.Deadline(t.sent)) }
+func (t *Term) left(now clock.Reading) time.Duration { return t.timing.Left(t.sent, now) }
 
 // overdue is why a term has reached its deadline. The caller holds mu.
 func (t *Term) overdue() error {
@@ -112,11 +128,12 @@ func (t *Term) overdue() error {
 
 // lose ends the term now. holder is who has the lease instead, as far as is known.
 func (t *Term) lose(cause error, holder string) {
+	now := t.clock.Now()
 	t.mu.Lock()
-	t.loseAndUnlock(cause, holder)
+	t.loseAndUnlock(cause, holder, now)
 }
 
-func (t *Term) loseAndUnlock(cause error, holder string) {
+func (t *Term) loseAndUnlock(cause error, holder string, now clock.Reading) {
 	if t.state != held {
 		t.mu.Unlock()
 		return
@@ -124,7 +141,7 @@ func (t *Term) loseAndUnlock(cause error, holder string) {
 	t.state = lost
 	t.timer.Stop()
 	t.loss = &LostError{
-		Lease: t.lease, Identity: t.identity, Holder: holder, RenewedAt: t.sent, Age: time.Since(t.sent), Err: cause,
+		Lease: t.lease, Identity: t.identity, Holder: holder, RenewedAt: t.sent.Wall, Age: now.SinceAtMost(t.sent), Err: cause,
 	}
 	cancel := t.cancel
 	t.mu.Unlock()
@@ -139,8 +156,9 @@ func (t *Term) loseAndUnlock(cause error, holder string) {
 // finish ends the term from our side, when no work is running. It returns the loss if that came first, also if the deadline
 // has passed and the timer has not been scheduled yet, as when a stopped process wakes: work has outlived its term.
 func (t *Term) finish() error {
+	now := t.clock.Now()
 	t.mu.Lock()
-	if t.state == held && t.left() > 0 {
+	if t.state == held && t.left(now) > 0 {
 		t.state = finished
 		t.timer.Stop()
 	}
@@ -148,7 +166,7 @@ func (t *Term) finish() error {
 		t.mu.Unlock()
 		return nil
 	}
-	t.loseAndUnlock(t.overdue(), t.identity)
+	t.loseAndUnlock(t.overdue(), t.identity, now)
 	<-t.told
 	return t.loss
 }

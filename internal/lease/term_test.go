@@ -7,13 +7,17 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
 func TestWorkThatOutlivesItsTermHasLostIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var losses []*LostError
-		timing := Timing{}.WithDefaults()
-		term := newTerm(Config{Lease: name, Identity: "a", Timing: timing, OnLost: func(err *LostError) { losses = append(losses, err) }}, time.Now())
+		timing, system := Timing{}.WithDefaults(), clock.System()
+		term := newTerm(Config{
+			Lease: name, Identity: "a", Timing: timing, Clock: system, OnLost: func(err *LostError) { losses = append(losses, err) },
+		}, system.Now())
 		term.timer.Stop() // not scheduled yet: the process has just been woken, and work was faster
 		time.Sleep(timing.Duration - timing.Margin)
 		assert.False(t, term.begin(nil), "too late to begin work")
@@ -29,13 +33,13 @@ func TestWorkThatOutlivesItsTermHasLostIt(t *testing.T) {
 
 func TestFinishedTermCannotBeLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		timing := Timing{}.WithDefaults()
-		term := newTerm(Config{Timing: timing, OnLost: func(*LostError) { t.Error("lost") }}, time.Now())
+		timing, system := Timing{}.WithDefaults(), clock.System()
+		term := newTerm(Config{Timing: timing, Clock: system, OnLost: func(*LostError) { t.Error("lost") }}, system.Now())
 		require.NoError(t, term.finish())
 		assert.Zero(t, term.Remaining())
 		time.Sleep(timing.Duration)
 		term.lose(ErrTaken, "b")
-		term.extend(time.Now())
+		term.extend(system.Now())
 		assert.NoError(t, term.finish())
 		assert.Zero(t, term.Remaining())
 	})

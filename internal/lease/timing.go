@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
 // Timing is the clockwork of a lease. A holder renews every RenewInterval, so that MissedRenewals renewals in a row may
@@ -76,7 +78,8 @@ func (t Timing) RenewInterval() time.Duration {
 	return (t.Duration - t.Margin) / time.Duration(t.MissedRenewals+1)
 }
 
-// Deadline is until when a holder may act whose standing version was sent at s: s + D - M.
-func (t Timing) Deadline(sent time.Time) time.Time {
-	return sent.Add(t.Duration - t.Margin)
+// Left is for how long a holder may still act whose standing version was sent at s: until s + D - M. Time that may have passed
+// counts as if it had.
+func (t Timing) Left(sent, now clock.Reading) time.Duration {
+	return t.Duration - t.Margin - now.SinceAtMost(sent)
 }
