@@ -12,6 +12,9 @@ type streamBody struct {
 	client *Client
 	ended  chan struct{} // closed by end
 
+	abandon   sync.Once
+	abandoned chan struct{} // closed when the client has hung up
+
 	mu     sync.Mutex
 	chunks []chunk
 	err    error         // what the reader gets after the last chunk; nil while the stream is open
@@ -24,7 +27,7 @@ type chunk struct {
 }
 
 func newStream(c *Client) *streamBody {
-	return &streamBody{client: c, ended: make(chan struct{}), news: make(chan struct{}, 1)}
+	return &streamBody{client: c, ended: make(chan struct{}), abandoned: make(chan struct{}), news: make(chan struct{}, 1)}
 }
 
 func (b *streamBody) send(data []byte) {
@@ -62,6 +65,14 @@ func (b *streamBody) wake() {
 // Read implements io.Reader.
 func (b *streamBody) Read(p []byte) (int, error) {
 	for {
+		b.client.awaitResume()
+		if silenced := b.client.silenced(); silenced != nil && !b.isAbandoned() {
+			select {
+			case <-silenced:
+			case <-b.abandoned:
+			}
+			continue
+		}
 		b.mu.Lock()
 		var wait time.Duration
 		if len(b.chunks) > 0 {
@@ -90,8 +101,23 @@ func (b *streamBody) Read(p []byte) (int, error) {
 	}
 }
 
-// Close implements io.Closer: the client hangs up.
+// Close implements io.Closer.
 func (b *streamBody) Close() error {
-	b.end(nil)
+	b.hangUp(nil)
 	return nil
+}
+
+// hangUp ends the stream from the client's side.
+func (b *streamBody) hangUp(err error) {
+	b.abandon.Do(func() { close(b.abandoned) })
+	b.end(err)
+}
+
+func (b *streamBody) isAbandoned() bool {
+	select {
+	case <-b.abandoned:
+		return true
+	default:
+		return false
+	}
 }

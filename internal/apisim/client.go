@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 )
 
@@ -19,13 +20,17 @@ type Client struct {
 	name   string
 	server *Server
 
-	mu     sync.Mutex
-	faults Faults
+	mu      sync.Mutex
+	faults  Faults
+	paused  bool
+	severed bool
+	changed chan struct{} // closed and replaced when one of the above changes
 }
 
 // Faults of a connection. They hold for what is sent while they are set.
 type Faults struct {
-	// Latency is the time a request takes to the server, and again its answer back.
+	// Latency is the time a request takes to the server, and again its answer back. What was sent arrives, also when
+	// its sender has given up meanwhile.
 	Latency time.Duration
 	// WatchLag is how late events arrive.
 	WatchLag time.Duration
@@ -35,13 +40,19 @@ type Faults struct {
 	LoseResponse func(*http.Request) bool
 	// Refuse answers requests with a connection error at once.
 	Refuse func(*http.Request) bool
+	// Throttle answers requests with 429 and the advice to try again after a second.
+	Throttle func(*http.Request) bool
+	// Silent makes open watches say nothing: events wait until it is over.
+	Silent bool
 }
 
 // Always is a fault of every request.
 func Always(*http.Request) bool { return true }
 
 // Client returns a connection without faults.
-func (s *Server) Client(name string) *Client { return &Client{name: name, server: s} }
+func (s *Server) Client(name string) *Client {
+	return &Client{name: name, server: s, changed: make(chan struct{})}
+}
 
 // Config returns a configuration for any client library. Client-side throttling is off.
 func (c *Client) Config() *rest.Config {
@@ -52,19 +63,56 @@ func (c *Client) Config() *rest.Config {
 }
 
 // Inject replaces the faults of the connection.
-func (c *Client) Inject(f Faults) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.faults = f
+func (c *Client) Inject(f Faults) { c.change(func() { c.faults = f }) }
+
+// Pause stops the replica, as far as it can be seen from here: it sends nothing more and takes nothing in. What it has sent arrives.
+func (c *Client) Pause() { c.change(func() { c.paused = true }) }
+
+// Resume ends a pause.
+func (c *Client) Resume() { c.change(func() { c.paused = false }) }
+
+// Sever cuts the connection for good: every request fails at once, and every watch ends.
+func (c *Client) Sever() {
+	c.change(func() { c.severed = true })
+	c.server.hangUp(func(w *watch) bool { return w.body.client == c })
 }
 
-func (c *Client) current() Faults {
+func (c *Client) change(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.faults
+	f()
+	close(c.changed)
+	c.changed = make(chan struct{})
 }
 
-func (c *Client) lag() time.Duration { return c.current().WatchLag }
+// silenced returns nil, or a channel that is closed when open watches may speak again.
+func (c *Client) silenced() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.faults.Silent {
+		return c.changed
+	}
+	return nil
+}
+
+// awaitResume returns when the replica is not paused.
+func (c *Client) awaitResume() {
+	for {
+		c.mu.Lock()
+		paused, changed := c.paused, c.changed
+		c.mu.Unlock()
+		if !paused {
+			return
+		}
+		<-changed
+	}
+}
+
+func (c *Client) lag() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.faults.WatchLag
+}
 
 // RoundTrip implements http.RoundTripper.
 func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -73,42 +121,57 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 		body, _ = io.ReadAll(r.Body)
 		_ = r.Body.Close()
 	}
-	f := c.current()
-	switch {
-	case f.Refuse != nil && f.Refuse(r):
+	c.awaitResume()
+	defer c.awaitResume()
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	f, severed := c.faults, c.severed
+	c.mu.Unlock()
+	if severed || f.Refuse != nil && f.Refuse(r) {
 		return nil, &url.Error{Op: r.Method, URL: r.URL.String(), Err: errConnection}
-	case f.LoseRequest != nil && f.LoseRequest(r):
-		<-r.Context().Done()
+	}
+	lost, unanswered := f.LoseRequest != nil && f.LoseRequest(r), f.LoseResponse != nil && f.LoseResponse(r)
+	answers := make(chan *http.Response, 1)
+	after(f.Latency, func() {
+		if lost {
+			return
+		}
+		answer := c.answer(f, r, body)
+		after(f.Latency, func() {
+			if !unanswered {
+				answers <- answer
+			}
+		})
+	})
+	select {
+	case answer := <-answers:
+		return answer, nil
+	case <-r.Context().Done(): // which also ends the stream of a watch
 		return nil, r.Context().Err()
 	}
-	if err := wait(r, f.Latency); err != nil {
-		return nil, err
-	}
-	answer := c.server.serve(c, r, body)
-	if f.LoseResponse != nil && f.LoseResponse(r) {
-		_ = answer.Body.Close()
-		<-r.Context().Done()
-		return nil, r.Context().Err()
-	}
-	if err := wait(r, f.Latency); err != nil {
-		_ = answer.Body.Close()
-		return nil, err
-	}
-	return answer, nil
 }
 
-func wait(r *http.Request, d time.Duration) error {
+func (c *Client) answer(f Faults, r *http.Request, body []byte) *http.Response {
+	if f.Throttle != nil && f.Throttle(r) {
+		return throttled(r)
+	}
+	return c.server.serve(c, r, body)
+}
+
+func after(d time.Duration, f func()) {
 	if d == 0 {
-		return r.Context().Err()
+		f()
+		return
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-r.Context().Done():
-		return r.Context().Err()
-	}
+	time.AfterFunc(d, f)
+}
+
+func throttled(r *http.Request) *http.Response {
+	answer := respond(r, http.StatusTooManyRequests, apierrors.NewTooManyRequests("throttled", 1).Status())
+	answer.Header.Set("Retry-After", "1")
+	return answer
 }
 
 func response(r *http.Request, code int, body io.ReadCloser, length int64) *http.Response {

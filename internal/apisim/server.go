@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,9 +44,14 @@ var builtin = []Resource{
 type Server struct {
 	resources []Resource
 
+	start time.Time
+	order *order
+
 	mu      sync.Mutex // never held while waiting
 	data    database
+	behind  int64 // how many changes ago a watch begins that asks for any version
 	watches map[*watch]struct{}
+	trace   []Served
 }
 
 // birth is the version of an empty server. Real ones have had a life before the first client comes, and forgotten it.
@@ -54,6 +60,7 @@ const birth = 1000
 // NewServer returns an empty server. It knows configmaps, pods, namespaces, leases, clusterroles, and the resources given.
 func NewServer(resources ...Resource) *Server {
 	return &Server{
+		start:     time.Now(),
 		resources: slices.Concat(builtin, resources),
 		data:      database{version: birth, compacted: birth, objects: map[key]*object{}},
 		watches:   map[*watch]struct{}{},
@@ -110,14 +117,34 @@ func (t target) kind() schema.GroupKind { return schema.GroupKind{Group: t.Group
 
 func (t target) key() key { return key{t.group(), t.namespace, t.name} }
 
-// serve answers one request at once. A watch is answered with its stream as the body.
+// Restart breaks all watches, and lets those that come then and ask for any version begin so many changes ago, until it is called
+// again: a server that has just started knows the past before it knows the present.
+func (s *Server) Restart(behind int64) {
+	s.mu.Lock()
+	s.behind = behind
+	s.mu.Unlock()
+	s.hangUp(func(*watch) bool { return true })
+}
+
+// serve answers a request when it is its turn, and notes it.
 func (s *Server) serve(c *Client, r *http.Request, body []byte) *http.Response {
+	request := served(c, r)
+	done := s.order.turn(request)
+	defer done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answer := s.handle(c, r, body)
+	request.At, request.Code = time.Since(s.start), answer.StatusCode
+	s.trace = append(s.trace, request)
+	return answer
+}
+
+// handle answers a request. A watch is answered with its stream as the body. The caller holds mu.
+func (s *Server) handle(c *Client, r *http.Request, body []byte) *http.Response {
 	t, ok := s.target(r.URL.Path)
 	if !ok {
 		return respond(r, http.StatusNotFound, apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, "", "the server could not find the requested resource", 0, true).Status())
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	code, answer, err := http.StatusOK, any(nil), status(nil)
 	query := r.URL.Query()
 	switch {

@@ -50,8 +50,17 @@ func (s *Server) watch(c *Client, t target, r *http.Request) (*watch, status) {
 	}
 	switch {
 	case initial || version == 0:
-		for _, k := range sorted(s.data.objects, selected) {
-			w.send(apiwatch.Added, s.data.objects[k])
+		begin := s.data.version
+		if query.Get("resourceVersion") == "0" || !initial { // any version will do
+			begin = max(begin-s.behind, s.data.compacted)
+		}
+		objects, _ := s.data.at(begin)
+		for _, k := range sorted(objects, selected) {
+			w.send(apiwatch.Added, objects[k])
+		}
+		later, _ := s.data.since(begin)
+		for _, change := range later {
+			w.tell(change)
 		}
 		if initial && query.Get("allowWatchBookmarks") == "true" {
 			w.bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
@@ -74,6 +83,17 @@ func (s *Server) watch(c *Client, t target, r *http.Request) (*watch, status) {
 	return w, nil
 }
 
+// hangUp breaks open streams.
+func (s *Server) hangUp(which func(*watch) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for w := range s.watches {
+		if which(w) {
+			w.body.end(errConnection)
+		}
+	}
+}
+
 // keep ends the stream when its time is over or its request is, and sends bookmarks until then.
 func (w *watch) keep(r *http.Request, query url.Values) {
 	var timers []*time.Timer
@@ -93,7 +113,7 @@ func (w *watch) keep(r *http.Request, query url.Values) {
 	go func() {
 		select {
 		case <-r.Context().Done():
-			w.body.end(r.Context().Err())
+			w.body.hangUp(r.Context().Err())
 		case <-w.body.ended:
 		}
 		w.server.mu.Lock()

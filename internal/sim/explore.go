@@ -1,0 +1,119 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+)
+
+// ReplayVariable names the environment variable with the file of a schedule for [Explore] to run instead of its own.
+const ReplayVariable = "BELLWETHER_SIM_REPLAY"
+
+// Count is what [Explore] has done.
+type Count struct {
+	Schedules, Begun, Requests int
+	Took                       time.Duration
+}
+
+// String is one line.
+func (c Count) String() string {
+	return fmt.Sprintf("%d schedules in %v (%.0f per minute), %d terms of work, %d requests",
+		c.Schedules, c.Took.Round(time.Millisecond), float64(c.Schedules)/c.Took.Minutes(), c.Begun, c.Requests)
+}
+
+// Explore runs schedules in parallel, from the given seed on, as long as more says so, and stops at the first violation, which
+// it returns.
+func Explore(t *testing.T, s Scenario, workers int, seed uint64, more func(done int) bool) (Count, *Result) {
+	t.Helper()
+	var (
+		begin      = time.Now()
+		next       atomic.Uint64
+		mu         sync.Mutex
+		count      Count
+		violation  *Result
+		unfinished = func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return violation == nil && more(count.Schedules)
+		}
+	)
+	next.Store(seed)
+	t.Run("schedules", func(t *testing.T) {
+		for worker := range workers {
+			t.Run(strconv.Itoa(worker), func(t *testing.T) {
+				t.Parallel()
+				for unfinished() {
+					r := Run(t, s, next.Add(1)-1, nil)
+					mu.Lock()
+					count.Schedules++
+					count.Begun += r.Begun
+					count.Requests += len(r.Trace)
+					if r.Violation != "" && violation == nil {
+						violation = &r
+					}
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	count.Took = time.Since(begin)
+	return count, violation
+}
+
+// recorded is a schedule in a file.
+type recorded struct {
+	Seed  uint64
+	Trace []apisim.Served
+}
+
+// Report is a violation for a reader: the plan and the requests up to then. It also names a file for [Replay], which it has written.
+func (r Result) Report() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: %s\n\nwhat went wrong:\n%s\nrequests:\n", r.Seed, r.Violation, r.Plan.until(r.At))
+	for _, request := range r.Trace {
+		fmt.Fprintln(&b, request)
+	}
+	file, err := r.Record("")
+	if err != nil {
+		fmt.Fprintf(&b, "\nnot recorded: %v\n", err)
+	} else {
+		fmt.Fprintf(&b, "\nrun it again: %s=%s\n", ReplayVariable, file)
+	}
+	return b.String()
+}
+
+// Record writes a file for [Replay] into a directory, that of temporary files if empty.
+func (r Result) Record(directory string) (name string, err error) {
+	f, err := os.CreateTemp(directory, "bellwether-sim-*.json")
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if closeErr := f.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	return f.Name(), json.NewEncoder(f).Encode(recorded{r.Seed, r.Trace})
+}
+
+// Replay runs the schedule in a file that Report has written.
+func Replay(t *testing.T, s Scenario, file string) (Result, error) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return Result{}, err
+	}
+	var r recorded
+	if err := json.Unmarshal(data, &r); err != nil {
+		return Result{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return Run(t, s, r.Seed, r.Trace), nil
+}

@@ -1,0 +1,138 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+)
+
+// Process is one incarnation of a replica.
+type Process struct {
+	// Name is unique among all incarnations of all replicas.
+	Name string
+	// Clock is its time. Whatever runs in the process waits by it.
+	Clock *Clock
+
+	connection *apisim.Client
+	world      *World
+	cancel     context.CancelFunc
+
+	mu     sync.Mutex
+	paused bool
+	dead   bool
+	how    Pause     // the last one
+	woken  time.Time // when that ended
+	ending bool      // told to end
+	drain  time.Duration
+}
+
+// Drain is how long its work takes to stop when it is told to.
+func (p *Process) Drain() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.drain
+}
+
+// Config returns the configuration for the process' clients.
+func (p *Process) Config() *rest.Config { return p.connection.Config() }
+
+// Exit ends the process from within. It does not return: the goroutine that has called it ends when the schedule is over.
+func (p *Process) Exit() {
+	p.world.kill(p, exitRestart)
+	<-p.world.over
+	runtime.Goexit()
+}
+
+// pause stops the process. It goes on after d, if it is still alive.
+func (p *Process) pause(how Pause, d time.Duration) {
+	p.set(func() {
+		if p.dead || p.paused {
+			return
+		}
+		p.paused, p.how = true, how
+		p.Clock.stop(how)
+		p.connection.Pause()
+		time.AfterFunc(d, p.resume)
+	})
+}
+
+func (p *Process) resume() {
+	p.set(func() {
+		if !p.dead && p.paused {
+			p.paused, p.woken = false, time.Now()
+			p.Clock.resume()
+			p.connection.Resume()
+		}
+	})
+	p.deliverTermination()
+}
+
+// die is SIGKILL.
+func (p *Process) die() {
+	p.set(func() {
+		p.dead = true
+		p.Clock.stop(Stop)
+		p.connection.Pause()
+	})
+}
+
+// terminate is SIGTERM: a stopped process gets it when it goes on. Its work takes so long to stop.
+func (p *Process) terminate(drain time.Duration) {
+	p.set(func() { p.ending, p.drain = true, drain })
+	p.deliverTermination()
+}
+
+func (p *Process) deliverTermination() {
+	deliver := false
+	p.set(func() { deliver = p.ending && !p.paused && !p.dead })
+	if deliver {
+		p.cancel()
+	}
+}
+
+// bury lets what is left of a dead process, or of one at the end of the schedule, run to its end without the world.
+func (p *Process) bury() {
+	p.set(func() { p.dead = true })
+	p.connection.Sever()
+	p.Clock.resume()
+	p.connection.Resume()
+	p.cancel()
+}
+
+func (p *Process) set(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+}
+
+// acting reports whether the process could do something now: a stopped one cannot, and one that was woken in this instant cannot
+// be blamed for not having noticed.
+func (p *Process) acting() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.dead && !p.paused && !p.woken.Equal(time.Now())
+}
+
+// working is acting for one whose timers have to notice first: they stand still with the machine.
+func (p *Process) working() bool {
+	p.mu.Lock()
+	unaware := p.how != Stop && time.Since(p.woken) <= p.world.scenario.Unaware
+	p.mu.Unlock()
+	return p.acting() && !unaware
+}
+
+func (p *Process) alive() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.dead
+}
+
+func processName(replica, incarnation int) string {
+	return fmt.Sprint(replicaName(replica), incarnation)
+}

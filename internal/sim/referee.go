@@ -1,0 +1,98 @@
+package sim
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// referee sees to it that nobody works on what somebody else works on.
+type referee struct {
+	start time.Time
+
+	mu        sync.Mutex
+	working   map[string]map[*Process]int // by what they work on: how many times each has begun
+	begun     int
+	violation string        // the first
+	at        time.Duration // when that was
+	violated  chan struct{} // closed with the first violation
+}
+
+func newReferee() *referee {
+	return &referee{start: time.Now(), working: map[string]map[*Process]int{}, violated: make(chan struct{})}
+}
+
+// Begin says that the process works on key alone from now on.
+func (p *Process) Begin(key string) { p.world.referee.note(p, key, "begins to work on", 1) }
+
+// Act says that the process does something to key that only who works on it may do.
+func (p *Process) Act(key string) { p.world.referee.note(p, key, "acts on", 0) }
+
+// End says that the process has stopped what Begin began.
+func (p *Process) End(key string) { p.world.referee.note(p, key, "", -1) }
+
+// Fail reports a violation that the process has seen itself.
+func (p *Process) Fail(format string, args ...any) {
+	if r := p.world.referee; p.acting() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.fail(p.Name + " " + fmt.Sprintf(format, args...))
+	}
+}
+
+func (r *referee) note(p *Process, key, deed string, change int) {
+	if !p.alive() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.working[key] == nil {
+		r.working[key] = map[*Process]int{}
+	}
+	r.working[key][p] += change
+	if change > 0 {
+		r.begun++
+	}
+	if deed == "" || !p.acting() {
+		return
+	}
+	for other, n := range r.working[key] {
+		if other != p && n > 0 && other.working() {
+			r.fail(fmt.Sprintf("%s %s %s while %s works on it", p.Name, deed, key, other.Name))
+		}
+	}
+}
+
+// fail notes the first violation. The caller holds mu.
+func (r *referee) fail(what string) {
+	if r.violation == "" {
+		r.at = time.Since(r.start)
+		r.violation = fmt.Sprintf("%v: %s", r.at, what)
+		close(r.violated)
+	}
+}
+
+// works reports whether a process works on anything.
+func (r *referee) works(p *Process) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, working := range r.working {
+		if working[p] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// workers are the living processes that work on key.
+func (r *referee) workers(key string) []*Process {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var workers []*Process
+	for p, n := range r.working[key] {
+		if n > 0 && p.alive() {
+			workers = append(workers, p)
+		}
+	}
+	return workers
+}

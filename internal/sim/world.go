@@ -1,0 +1,318 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+)
+
+// Scenario is a program, and what may happen to it.
+type Scenario struct {
+	// MinReplicas and MaxReplicas of the program.
+	MinReplicas, MaxReplicas int
+	// Main is the program. It returns when ctx has ended, and is started again after it has returned before.
+	Main func(ctx context.Context, p *Process)
+	// RateError is by which part the clocks of two replicas may be faster or slower than true.
+	RateError float64
+	// Unaware is how long after a suspension, by true time, work may go on that does not look at the clock.
+	Unaware time.Duration
+	// Duration is how long things go wrong, Quiet how long they do not afterwards.
+	Duration, Quiet time.Duration
+	// Check says what is wrong after Quiet. Optional.
+	Check func(w *World) error
+	// Interfere does something that others do to the objects of the program, such as deleting them. Optional.
+	Interfere func(w *World, r *rand.Rand)
+	// Resources of the server, besides those that every one has.
+	Resources []apisim.Resource
+}
+
+// Result is what came of a schedule.
+type Result struct {
+	Seed      uint64
+	Plan      Plan
+	Violation string        // empty: none
+	At        time.Duration // of the violation
+	Trace     []apisim.Served
+	Begun     int // how often a process has begun to work
+}
+
+// exitRestart is how long after its own end a process is started again.
+const exitRestart = time.Second
+
+// World is one schedule as it runs.
+type World struct {
+	Server   *apisim.Server
+	scenario Scenario
+	plan     Plan
+	referee  *referee
+	ctx      context.Context //nolint:containedctx // of all that runs in the schedule, which is what a World is
+	running  sync.WaitGroup  // the Main of every process
+	over     chan struct{}   // closed at the end
+
+	mu           sync.Mutex
+	current      []*Process // by replica
+	incarnations []int      // by replica
+	graves       []*Process
+	conditions   map[*Fault]bool // that hold now
+	trace        []apisim.Served // until the end
+}
+
+// Run runs the schedule of a seed. With a trace, the server serves requests in that order.
+func Run(t *testing.T, s Scenario, seed uint64, trace []apisim.Served) Result {
+	t.Helper()
+	result := Play(t, s, newPlan(s, seed), trace)
+	result.Seed = seed
+	return result
+}
+
+// Play runs a schedule in a bubble of its own.
+func Play(t *testing.T, s Scenario, plan Plan, trace []apisim.Served) Result {
+	t.Helper()
+	result := Result{Plan: plan}
+	plan.Faults = slices.Clone(plan.Faults) // a fault of the worker becomes that of a replica
+	synctest.Test(t, func(t *testing.T) {
+		w := &World{
+			Server: apisim.NewServer(s.Resources...), scenario: s, plan: plan, referee: newReferee(), ctx: t.Context(),
+			over: make(chan struct{}), current: make([]*Process, len(result.Plan.Replicas)),
+			incarnations: make([]int, len(result.Plan.Replicas)), conditions: map[*Fault]bool{},
+		}
+		if trace != nil {
+			w.Server.Replay(trace)
+		}
+		w.play()
+		w.end()
+		result.Violation, result.At, result.Begun = w.referee.violation, w.referee.at, w.referee.begun
+		result.Trace = w.trace
+	})
+	return result
+}
+
+// Working returns the living processes that work on key.
+func (w *World) Working(key string) []*Process { return w.referee.workers(key) }
+
+// play runs the schedule until it is over or a rule is violated.
+func (w *World) play() {
+	for i, r := range w.plan.Replicas {
+		time.AfterFunc(r.Start, func() { w.start(i) })
+	}
+	for i := range w.plan.Faults {
+		if f := &w.plan.Faults[i]; w.wait(f.At) {
+			w.inflict(f)
+		}
+	}
+	if !w.wait(w.scenario.Duration) {
+		return
+	}
+	w.mend()
+	if w.wait(w.scenario.Duration+w.scenario.Quiet) && w.scenario.Check != nil {
+		if err := w.scenario.Check(w); err != nil {
+			w.referee.mu.Lock()
+			defer w.referee.mu.Unlock()
+			w.referee.fail("at the end: " + err.Error())
+		}
+	}
+}
+
+// mend ends pauses that last longer than planned, because they began later. All other faults are over.
+func (w *World) mend() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.current {
+		if p != nil {
+			p.Clock.afterReadings(0, nil)
+			p.resume()
+		}
+	}
+}
+
+// wait returns true at a time of the schedule, false if it has failed by then.
+func (w *World) wait(at time.Duration) bool {
+	timer := time.NewTimer(time.Until(w.referee.start.Add(at)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-w.referee.violated:
+		return false
+	}
+}
+
+// end buries every process and waits for what is left of them.
+func (w *World) end() {
+	w.mu.Lock()
+	close(w.over)
+	w.trace = w.Server.Trace()
+	processes := append(w.graves, w.current...)
+	w.mu.Unlock()
+	for _, p := range processes {
+		if p != nil {
+			p.bury()
+		}
+	}
+	w.running.Wait()
+}
+
+func (w *World) isOver() bool {
+	select {
+	case <-w.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// start starts a replica that does not run.
+func (w *World) start(replica int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.isOver() || w.current[replica] != nil {
+		return
+	}
+	w.incarnations[replica]++
+	name, own := processName(replica, w.incarnations[replica]), w.plan.Replicas[replica]
+	p := &Process{Name: name, Clock: newClock(own.Offset, own.Rate), connection: w.Server.Client(name), world: w}
+	w.current[replica] = p
+	p.connection.Inject(w.faults(replica))
+	var ctx context.Context
+	ctx, p.cancel = context.WithCancel(w.ctx)
+	w.running.Go(func() {
+		w.scenario.Main(ctx, p)
+		w.kill(p, exitRestart)
+	})
+}
+
+// kill ends a process and starts its replica again later.
+func (w *World) kill(p *Process, restart time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for replica, current := range w.current {
+		if current != p || w.isOver() {
+			continue
+		}
+		p.die()
+		w.current[replica] = nil
+		w.graves = append(w.graves, p)
+		time.AfterFunc(restart, func() { w.start(replica) })
+	}
+}
+
+// inflict lets a fault begin, and sees to its end.
+func (w *World) inflict(f *Fault) {
+	w.mu.Lock()
+	if f.Replica == Worker {
+		f.Replica = max(0, slices.IndexFunc(w.current, w.referee.works))
+	}
+	p := w.current[f.Replica]
+	w.mu.Unlock()
+	switch f.Kind {
+	case Restart:
+		w.Server.Restart(int64(f.Count))
+		time.AfterFunc(f.For, func() { w.Server.Restart(0) })
+	case Compaction:
+		w.Server.Compact()
+	case Interference:
+		w.scenario.Interfere(w, rand.New(rand.NewPCG(uint64(f.Count), 1)))
+	case Pausing, PausingNow, ClockStep, Kill, Terminate:
+		if p != nil {
+			w.afflict(p, f)
+		}
+	default:
+		w.hold(f, true)
+		time.AfterFunc(f.For, func() { w.hold(f, false) })
+	}
+}
+
+// afflict does to a process what a fault is.
+func (w *World) afflict(p *Process, f *Fault) {
+	switch f.Kind {
+	case Pausing:
+		p.pause(Pause(f.Count), f.For)
+	case PausingNow:
+		p.Clock.afterReadings(f.Count, func() { p.pause(Pause(f.Amount), f.For) })
+	case ClockStep:
+		p.Clock.step(f.Amount)
+	case Kill:
+		w.kill(p, f.For)
+	case Terminate:
+		p.terminate(f.Amount)
+		time.AfterFunc(f.For, func() { w.kill(p, exitRestart) })
+	}
+}
+
+// hold notes whether a fault of connections holds.
+func (w *World) hold(f *Fault, holds bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if holds {
+		w.conditions[f] = true
+	} else {
+		delete(w.conditions, f)
+	}
+	for replica, p := range w.current {
+		if p != nil && (f.ofServer() || f.Replica == replica) {
+			p.connection.Inject(w.faults(replica))
+		}
+	}
+}
+
+// faults are those of a replica's connection that hold now. The caller holds mu.
+func (w *World) faults(replica int) apisim.Faults {
+	faults := apisim.Faults{Latency: w.plan.Replicas[replica].Latency}
+	for f := range w.conditions {
+		if !f.ofServer() && f.Replica != replica {
+			continue
+		}
+		switch f.Kind {
+		case Latency:
+			faults.Latency = max(faults.Latency, f.Amount)
+		case WatchLag:
+			faults.WatchLag = max(faults.WatchLag, f.Amount)
+		case Partition, Outage:
+			faults.LoseRequest, faults.LoseResponse, faults.Silent = apisim.Always, apisim.Always, true
+		case LostRequests:
+			faults.LoseRequest = either(faults.LoseRequest, isWrite)
+		case LostResponses:
+			faults.LoseResponse = either(faults.LoseResponse, isWrite)
+		case Refused:
+			faults.Refuse = apisim.Always
+		case Throttled:
+			faults.Throttle = apisim.Always
+		}
+	}
+	return faults
+}
+
+func isWrite(r *http.Request) bool { return r.Method != http.MethodGet }
+
+func either(a, b func(*http.Request) bool) func(*http.Request) bool {
+	if a == nil {
+		return b
+	}
+	return a
+}
+
+// errNobody and errSeveral are what ExactlyOne finds.
+var (
+	errNobody  = errors.New("nobody works")
+	errSeveral = errors.New("several work")
+)
+
+// ExactlyOne says whether one process works on key. It is a Check.
+func (w *World) ExactlyOne(key string) error {
+	switch len(w.Working(key)) {
+	case 0:
+		return errNobody
+	case 1:
+		return nil
+	default:
+		return errSeveral
+	}
+}
