@@ -1,6 +1,8 @@
 package apisim_test
 
 import (
+	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -13,12 +15,17 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	for _, c := range conformance.Cases() {
+	for _, c := range slices.Concat(conformance.Cases(), conformance.CollectorCases(), conformance.CompactionCases()) {
 		t.Run(c.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := apisim.NewServer()
 				clients, err := conformance.NewClients(server.Client("test").Config(), "conformance")
 				require.NoError(t, err)
+				clients.Collect = server.Collect
+				clients.Compact = func(context.Context) error {
+					server.Compact()
+					return nil
+				}
 				_, err = clients.Typed.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: clients.Namespace}}, metav1.CreateOptions{})
 				require.NoError(t, err)
 				c.Run(t, clients)

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -95,28 +94,5 @@ func TestBookmarksComeEveryMinute(t *testing.T) {
 			assert.Equal(t, created.ResourceVersion, e.Object.(*corev1.ConfigMap).ResourceVersion, "also of what is not selected")
 			assert.Equal(t, time.Duration(n+1)*time.Minute, time.Since(begin))
 		}
-	})
-}
-
-func TestCompactedHistoryIsGone(t *testing.T) {
-	inBubble(t, func(t *testing.T, server *apisim.Server, _ *apisim.Client, configMaps corev1client.ConfigMapInterface) {
-		for _, name := range []string{"a", "b", "c"} {
-			_, err := configMaps.Create(t.Context(), named(name), metav1.CreateOptions{})
-			require.NoError(t, err)
-		}
-		first, err := configMaps.List(t.Context(), metav1.ListOptions{Limit: 1})
-		require.NoError(t, err)
-		_, err = configMaps.Create(t.Context(), named("d"), metav1.CreateOptions{})
-		require.NoError(t, err)
-		server.Compact()
-
-		_, err = configMaps.List(t.Context(), metav1.ListOptions{Limit: 1, Continue: first.Continue})
-		assert.True(t, apierrors.IsResourceExpired(err), "%v", err)
-		events, err := configMaps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: first.ResourceVersion})
-		require.NoError(t, err)
-		defer events.Stop()
-		e := <-events.ResultChan()
-		assert.Equal(t, watch.Error, e.Type)
-		assert.True(t, apierrors.IsResourceExpired(apierrors.FromObject(e.Object)), "%v", e.Object)
 	})
 }

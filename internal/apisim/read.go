@@ -21,11 +21,19 @@ func (s *Server) get(t target) (*object, status) {
 	return nil, apierrors.NewNotFound(t.group(), t.name)
 }
 
-// page is what a continue token holds: the version that the whole list is of, and the last object that was listed.
+// page is what a continue token holds: the version that the whole list is of, and the last object that was listed. With
+// version latest the rest is of whatever is then.
 type page struct {
 	Version   int64
 	Namespace string
 	Name      string
+}
+
+const latest = -1
+
+func (p page) token() string {
+	raw, _ := json.Marshal(p) // never fails
+	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
 func (s *Server) list(t target, query url.Values) (list, status) {
@@ -43,30 +51,33 @@ func (s *Server) list(t target, query url.Values) (list, status) {
 	}
 	objects, ok := s.data.at(from.Version)
 	if !ok {
-		return list{}, apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result.")
+		expired := apierrors.NewResourceExpired(fmt.Sprintf("the state at resourceVersion %d is forgotten", from.Version))
+		if query.Get("continue") != "" {
+			expired.ErrStatus.Continue = page{latest, from.Namespace, from.Name}.token()
+		}
+		return list{}, expired
 	}
 	answer := list{target: t}
 	answer.meta.ResourceVersion = strconv.FormatInt(from.Version, 10)
-	keys := sorted(objects, selected)
+	all := selected
+	all.labels = labels.Everything()
+	keys := sorted(objects, all)
+	last := key{namespace: from.Namespace, name: from.Name}
 	if query.Get("continue") != "" {
-		last := key{namespace: from.Namespace, name: from.Name}
 		keys = slices.DeleteFunc(keys, func(k key) bool { return !last.less(k) })
 	}
-	if limit > 0 && len(keys) > limit {
-		if selected.labels.Empty() && selected.fields.Empty() { // with a selector the server does not know
-			remaining := int64(len(keys) - limit)
-			answer.meta.RemainingItemCount = &remaining
+	for i, k := range keys {
+		if limit > 0 && len(answer.items) == limit { // whether what comes is selected, the server does not look
+			answer.meta.Continue = page{from.Version, last.namespace, last.name}.token()
+			if selected.labels.Empty() && selected.fields.Empty() {
+				remaining := int64(len(keys) - i)
+				answer.meta.RemainingItemCount = &remaining
+			}
+			break
 		}
-		keys = keys[:limit]
-		last := keys[limit-1]
-		raw, encodeErr := json.Marshal(page{from.Version, last.namespace, last.name})
-		if encodeErr != nil {
-			return list{}, apierrors.NewInternalError(encodeErr)
+		if last = k; selected.matches(k, objects[k]) {
+			answer.items = append(answer.items, objects[k])
 		}
-		answer.meta.Continue = base64.RawURLEncoding.EncodeToString(raw)
-	}
-	for _, k := range keys {
-		answer.items = append(answer.items, objects[k])
 	}
 	return answer, nil
 }
@@ -88,6 +99,9 @@ func (s *Server) from(query url.Values) (page, status) {
 		raw, err := base64.RawURLEncoding.DecodeString(token)
 		if err != nil || json.Unmarshal(raw, &now) != nil {
 			return now, apierrors.NewBadRequest("continue key is not valid: " + token)
+		}
+		if now.Version == latest {
+			now.Version = s.data.version
 		}
 	case version > now.Version:
 		timeout := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", version, now.Version), 1)

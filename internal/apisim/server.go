@@ -67,7 +67,8 @@ func NewServer(resources ...Resource) *Server {
 	}
 }
 
-// Compact forgets the history, as etcd does every five minutes: older watches and pages are answered with 410.
+// Compact forgets the history, as a real API server has when it starts after a compaction of etcd (which happens every
+// five minutes): watches and pages of the past are answered with 410.
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -152,26 +153,37 @@ func (s *Server) delete(t target, body []byte, dry bool) (any, status) {
 	if dry || slices.Contains(options.DryRun, metav1.DryRunAll) {
 		return success(t, old), nil
 	}
-	finalizers := slices.Clone(old.GetFinalizers())
-	if p := options.PropagationPolicy; p != nil {
-		switch *p { // a collector would act on these
-		case metav1.DeletePropagationForeground:
-			finalizers = append(finalizers, metav1.FinalizerDeleteDependents)
-		case metav1.DeletePropagationOrphan:
-			finalizers = append(finalizers, metav1.FinalizerOrphanDependents)
-		}
+	o := old.DeepCopy()
+	if p := options.PropagationPolicy; p != nil { // the latest policy counts, also when the deletion has begun
+		setPolicy(o, *p)
 	}
-	if len(finalizers) == 0 {
+	if len(o.GetFinalizers()) == 0 {
 		return success(t, s.store(t, nil)), nil
 	}
 	if old.GetDeletionTimestamp() == nil {
-		o := old.DeepCopy()
-		o.SetFinalizers(finalizers)
 		o.SetDeletionTimestamp(&metav1.Time{Time: time.Now().Truncate(time.Second)})
 		o.SetDeletionGracePeriodSeconds(new(int64))
-		old = s.store(t, o)
 	}
-	return old, nil
+	if same(old, o) {
+		return old, nil
+	}
+	return s.store(t, o), nil
+}
+
+// setPolicy sets the finalizers by which the collector knows how to deal with dependents.
+func setPolicy(o *object, policy metav1.DeletionPropagation) {
+	finalizers := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool {
+		return f == metav1.FinalizerDeleteDependents || f == metav1.FinalizerOrphanDependents
+	})
+	switch policy {
+	case metav1.DeletePropagationForeground:
+		finalizers = append(finalizers, metav1.FinalizerDeleteDependents)
+	case metav1.DeletePropagationOrphan:
+		finalizers = append(finalizers, metav1.FinalizerOrphanDependents)
+	}
+	if !sets.New(finalizers...).Equal(sets.New(o.GetFinalizers()...)) {
+		o.SetFinalizers(finalizers)
+	}
 }
 
 func (s *Server) deleteCollection(t target, query url.Values, body []byte) (any, status) {

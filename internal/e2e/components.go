@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,15 +30,15 @@ const (
 
 // startServers starts etcd and the API server, which waits for etcd by itself.
 func (c *ControlPlane) startServers() error {
-	var etcd, peer *port
-	for _, p := range []**port{&etcd, &peer, &c.apiPort} {
+	var peer *port
+	for _, p := range []**port{&c.etcdPort, &peer, &c.apiPort} {
 		reserved, err := reservePort()
 		if err != nil {
 			return err
 		}
 		*p, c.ports = reserved, append(c.ports, reserved)
 	}
-	etcdURL, peerURL := "http://"+etcd.address(), "http://"+peer.address()
+	etcdURL, peerURL := "http://"+c.etcdPort.address(), "http://"+peer.address()
 	if err := os.WriteFile(c.path(auditPolicyFile), []byte(auditPolicy), 0o600); err != nil {
 		return err
 	}
@@ -179,6 +181,49 @@ func (c *ControlPlane) Ready(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// Compact makes etcd forget every state but the current one, as the API server has it do every five minutes. What the
+// API server has seen itself it still serves, lists and watches of the past, until it is restarted.
+func (c *ControlPlane) Compact(ctx context.Context) error {
+	var now struct {
+		Header struct {
+			Revision string `json:"revision"`
+		} `json:"header"`
+	}
+	// A write, not a read: etcd refuses to compact twice to the same revision.
+	if err := c.askEtcd(ctx, "put", map[string]any{"key": []byte("compacted")}, &now); err != nil {
+		return fmt.Errorf("e2e: compact: advance the revision: %w", err)
+	}
+	if err := c.askEtcd(ctx, "compaction", map[string]any{"revision": now.Header.Revision}, &struct{}{}); err != nil {
+		return fmt.Errorf("e2e: compact: %w", err)
+	}
+	return nil
+}
+
+// askEtcd calls a method of etcd's KV service as JSON.
+func (c *ControlPlane) askEtcd(ctx context.Context, method string, question, answer any) error {
+	body, err := json.Marshal(question)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.etcdPort.address()+"/v3/kv/"+method, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	response, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", response.Status, content)
+	}
+	return json.Unmarshal(content, answer)
 }
 
 // await polls until check has no error. It gives up when ctx ends, or when one of the processes that check depends on

@@ -38,13 +38,14 @@ type ControlPlane struct {
 	// Dir holds everything the control plane writes: <process>.log, audit.log, etcd's data. Close removes it.
 	Dir string
 
-	group   *Group
-	bin     Bin
-	pki     *pki
-	client  kubernetes.Interface
-	nodes   map[string]*Process
-	apiPort *port
-	ports   []*port // all of them
+	group    *Group
+	bin      Bin
+	pki      *pki
+	client   kubernetes.Interface
+	nodes    map[string]*Process
+	etcdPort *port
+	apiPort  *port
+	ports    []*port // all of them
 
 	audit auditLog
 

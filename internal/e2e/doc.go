@@ -9,7 +9,8 @@
 //
 //   - every [Process], of the control plane or started with [ControlPlane.Run]: paused (SIGSTOP), killed, ended,
 //     restarted. etcd and the API server come back on their old ports with their old data;
-//   - every client's connection to the API server: a [Proxy] per client cuts, delays or swallows its traffic.
+//   - every client's connection to the API server: a [Proxy] per client cuts, delays or swallows its traffic;
+//   - what the servers remember of the past: [ControlPlane.Compact].
 //
 // What tells right from wrong: users are client certificates minted on demand with no rights until granted
 // ([ControlPlane.User], [ControlPlane.Grant]), and the API server's audit log ([ControlPlane.Audit]) says which

@@ -1,21 +1,25 @@
-// Package conformance says what clients may expect of a Kubernetes API server, as a table of cases.
+// Package conformance says what clients may expect of a Kubernetes API server, as tables of cases.
 //
-// The table has two subjects: a real kube-apiserver, which is right by definition, and the simulation in
+// The tables have two subjects: a real kube-apiserver, which is right by definition, and the simulation in
 // internal/apisim, which is right as long as it passes the same cases. So no case knows which of the two it talks to,
 // and each runs as well inside a bubble of testing/synctest as outside.
 //
-// What a subject needs: the resources configmaps, leases, namespaces and clusterroles, a namespace for the cases to
-// work in, and a history that no longer reaches back to resourceVersion 1. What it must not have is a controller: the
-// cases are about the API server alone, and find what they have left behind as they have left it.
+// What a subject needs: the resources configmaps, leases, namespaces and clusterroles, and a namespace for the cases to
+// work in. There are three tables, which differ in what else:
 //
-// Cases are independent of each other: run them in any order, at the same time, and again under another test's name.
-// They leave their objects behind.
+//   - [Cases] are about the API server alone, and find what they have left behind as they have left it: no controllers.
+//   - [CollectorCases] are about the garbage collector. Other controllers do no harm.
+//   - [CompactionCases] make the server forget. They run one by one, and nothing beside them.
 //
-// Not covered: discovery, admission, authorization, server-side apply, subresources, and how long the server keeps
-// history.
+// Cases are independent of each other: run them in any order, those of the first two tables at the same time, and again
+// under another test's name. They leave their objects behind.
+//
+// Not covered: discovery, admission, authorization, server-side apply, subresources, how long the server keeps history
+// and how soon garbage is collected.
 package conformance
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -42,6 +46,10 @@ type Clients struct {
 	Metadata metadata.Interface
 	// Namespace is where the cases work. It exists.
 	Namespace string
+	// Collect lets the collector finish. Nil: it comes by itself, in its own time.
+	Collect func()
+	// Compact makes the server forget the past, caches included. Only CompactionCases need it.
+	Compact func(context.Context) error
 }
 
 // NewClients returns clients that speak JSON. The configuration's rate limits are kept: without any, client-go's
@@ -66,7 +74,7 @@ func NewClients(config *rest.Config, namespace string) (*Clients, error) {
 	return c, nil
 }
 
-// Cases returns the table.
+// Cases returns the table of what the API server does.
 func Cases() []Case {
 	return slices.Concat(
 		createCases(), getCases(), updateCases(), deleteCases(), patchCases(), listCases(), selectorCases(), watchCases(),

@@ -107,6 +107,27 @@ func deleteCases() []Case {
 				c.gone(t, object.Name)
 			}
 		}},
+		{"delete: the latest policy counts", func(t *testing.T, c *Clients) {
+			object := c.createHeld(t, "")
+			for _, step := range []struct {
+				policy     metav1.DeletionPropagation
+				finalizers []string
+			}{
+				{metav1.DeletePropagationForeground, []string{"example.com/held", metav1.FinalizerDeleteDependents}},
+				{metav1.DeletePropagationOrphan, []string{"example.com/held", metav1.FinalizerOrphanDependents}},
+				{metav1.DeletePropagationBackground, []string{"example.com/held"}},
+				{metav1.DeletePropagationForeground, []string{"example.com/held", metav1.FinalizerDeleteDependents}},
+			} {
+				c.removeBy(t, object, step.policy)
+				assert.Equal(t, step.finalizers, c.get(t, object.Name).Finalizers, "%s", step.policy)
+			}
+			_, err := c.patch(t, object.Name, types.MergePatchType, `{"metadata":{"finalizers":["foregroundDeletion"]}}`)
+			require.NoError(t, err)
+			c.remove(t, object.Name) // does not say
+			c.get(t, object.Name)
+			c.removeBy(t, object, metav1.DeletePropagationBackground)
+			c.gone(t, object.Name)
+		}},
 		{"delete: a collection by labels", func(t *testing.T, c *Clients) {
 			for _, suffix := range []string{"-one", "-two"} {
 				c.createConfigMap(t, suffix, labels{"fate": "doomed"})

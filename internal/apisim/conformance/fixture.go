@@ -215,16 +215,19 @@ type event struct {
 	metav1.Object
 }
 
-// raw returns the next event.
+// raw returns the next event, except bookmarks that mark nothing: those come when the server likes.
 func (s *stream) raw() watch.Event {
 	s.t.Helper()
-	select {
-	case e, ok := <-s.events:
-		require.True(s.t, ok, "the stream has ended")
-		return e
-	case <-time.After(patience):
-		require.Fail(s.t, "no event")
-		return watch.Event{}
+	for deadline := time.After(patience); ; {
+		select {
+		case e, ok := <-s.events:
+			require.True(s.t, ok, "the stream has ended")
+			if object, err := meta.Accessor(e.Object); e.Type != watch.Bookmark || err != nil || len(object.GetAnnotations()) > 0 {
+				return e
+			}
+		case <-deadline:
+			require.Fail(s.t, "no event")
+		}
 	}
 }
 

@@ -172,9 +172,26 @@ func listCases() []Case {
 			}
 		}},
 		{"list: a page that is exactly full is the last", func(t *testing.T, c *Clients) {
-			c.five(t)
-			list := c.list(t, metav1.ListOptions{Limit: 5})
-			assert.Len(t, list.Items, 5)
+			configMaps := c.Typed.CoreV1().ConfigMaps(c.otherNamespace(t))
+			for _, suffix := range []string{"-a", "-b"} {
+				_, err := configMaps.Create(t.Context(), newConfigMap(t, suffix, nil), metav1.CreateOptions{})
+				require.NoError(t, err)
+			}
+			list, err := configMaps.List(t.Context(), metav1.ListOptions{Limit: 2})
+			require.NoError(t, err)
+			assert.Len(t, list.Items, 2)
+			assert.Empty(t, list.Continue)
+		}},
+		{"list: after a full page of a selection there may be an empty one", func(t *testing.T, c *Clients) {
+			for suffix, color := range map[string]string{"-a": "red", "-b": "red", "-c": "blue"} {
+				c.createConfigMap(t, suffix, labels{"color": color})
+			}
+			red := ofCase(t) + ",color=red"
+			list := c.list(t, metav1.ListOptions{LabelSelector: red, Limit: 2})
+			assert.Equal(t, []string{"-a", "-b"}, suffixes(t, list.Items))
+			require.NotEmpty(t, list.Continue)
+			list = c.list(t, metav1.ListOptions{LabelSelector: red, Limit: 2, Continue: list.Continue})
+			assert.Empty(t, list.Items)
 			assert.Empty(t, list.Continue)
 		}},
 		{"list: pages of a selection do not say how much remains", func(t *testing.T, c *Clients) {

@@ -357,16 +357,6 @@ func watchCases() []Case {
 			_, err := c.configMaps().Watch(t.Context(), metav1.ListOptions{ResourceVersion: "malformed"})
 			refused(t, err, 500, metav1.StatusReasonUnknown)
 		}},
-		{"watch: from before the history begins is an event that says expired, and the end", func(t *testing.T, c *Clients) {
-			events := follow(t, c.configMaps(), metav1.ListOptions{ResourceVersion: "1"})
-			e := events.raw()
-			assert.EqualValues(t, "ERROR", e.Type)
-			status, ok := e.Object.(*metav1.Status)
-			require.True(t, ok, "%T", e.Object)
-			assert.Equal(t, metav1.StatusReasonExpired, status.Reason, "%v", status)
-			assert.Equal(t, int32(410), status.Code)
-			events.ends()
-		}},
 		{"watch: from the future waits for it in silence", func(t *testing.T, c *Clients) {
 			events := follow(t, c.configMaps(), metav1.ListOptions{ResourceVersion: c.now(t) + "000000", LabelSelector: ofCase(t), TimeoutSeconds: &second})
 			c.createConfigMap(t, "", nil)

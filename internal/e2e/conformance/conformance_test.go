@@ -1,9 +1,10 @@
-// Package conformance_test runs the conformance table on a real control plane.
+// Package conformance_test runs the conformance tables on a real control plane.
 package conformance_test
 
 import (
+	"context"
+	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,16 +16,41 @@ import (
 func TestRealServerConforms(t *testing.T) {
 	t.Parallel()
 	cp := e2e.Start(t, e2e.Options{})
-	// An API server caches the history since its start: a new one does not know the beginning.
-	require.NoError(t, cp.APIServer.Restart())
-	require.NoError(t, cp.Ready(t.Context()))
+	clients := clientsFor(t, cp)
+	t.Run("together", func(t *testing.T) { runParallel(t, clients, conformance.Cases()) })
+
+	clients.Compact = func(ctx context.Context) error {
+		if err := cp.Compact(ctx); err != nil {
+			return err
+		}
+		// An API server caches the history since its start.
+		if err := cp.APIServer.Restart(); err != nil {
+			return err
+		}
+		return cp.Ready(ctx)
+	}
+	for _, c := range conformance.CompactionCases() {
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, clients) })
+	}
+}
+
+func TestRealCollectorConforms(t *testing.T) {
+	t.Parallel()
+	clients := clientsFor(t, e2e.Start(t, e2e.Options{ControllerManager: true}))
+	runParallel(t, clients, conformance.CollectorCases())
+}
+
+func clientsFor(t *testing.T, cp *e2e.ControlPlane) *conformance.Clients {
+	t.Helper()
 	namespace, err := cp.Namespace(t.Context(), "conformance")
 	require.NoError(t, err)
 	clients, err := conformance.NewClients(cp.Admin(), namespace)
 	require.NoError(t, err)
-	start := time.Now()
-	t.Cleanup(func() { t.Logf("%d cases in %s", len(conformance.Cases()), time.Since(start).Round(time.Millisecond)) })
-	for _, c := range conformance.Cases() {
+	return clients
+}
+
+func runParallel(t *testing.T, clients *conformance.Clients, cases []conformance.Case) {
+	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			c.Run(t, clients)
@@ -35,7 +61,7 @@ func TestRealServerConforms(t *testing.T) {
 func TestCasesHaveNamesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for _, c := range conformance.Cases() {
+	for _, c := range slices.Concat(conformance.Cases(), conformance.CollectorCases(), conformance.CompactionCases()) {
 		assert.False(t, seen[c.Name], "%s", c.Name)
 		seen[c.Name] = true
 	}
