@@ -59,6 +59,12 @@
 //   - Records of other electors, such as client-go's on the same Lease: they are respected as if they were ours, but
 //     client-go counts terms differently and takes a deleted or emptied record at once.
 //
+// # Fence on the server
+//
+// [AdmissionPolicy] builds a ValidatingAdmissionPolicy by which the API server denies the writes of every replica but the
+// leader. For writes to Kubernetes that narrows the first gap above to the time by which the server's own watch of the
+// Lease lags, usually milliseconds. It takes an admin to install it, and identities of [PodIdentity].
+//
 // # RBAC
 //
 // In the namespace of the Lease, on resource leases of API group coordination.k8s.io:

@@ -40,6 +40,7 @@ func run(ctx context.Context, args []string) error {
 	flags.DurationVar(&election.LeaseDuration, "lease-duration", 15*time.Second, "how long a leader stays one without renewal")
 	flags.IntVar(&election.MissedRenewals, "missed-renewals", 3, "how many renewals in a row may fail")
 	flags.StringVar(&election.Identity, "identity", "", "unique per process; empty: hostname and random digits")
+	fenced := flags.Bool("fenced", false, "use an identity that fence.yaml knows; needs the token of a Pod")
 	interval := flags.Duration("work-interval", time.Second, "pause between two steps of the work")
 	_ = flags.Parse(args) // exits on errors
 
@@ -58,6 +59,11 @@ func run(ctx context.Context, args []string) error {
 	leases, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config))
 	if err != nil {
 		return err
+	}
+	if *fenced {
+		if election.Identity, err = leaderelection.PodIdentity(ctx, leases); err != nil {
+			return err
+		}
 	}
 	elector, err := leaderelection.New(leases, election)
 	if err != nil {

@@ -33,6 +33,7 @@ func TestControlPlane(t *testing.T) {
 		"a user may do what was granted, no more":    userMayDoWhatWasGranted,
 		"a grant may cover the cluster":              grantMayCoverTheCluster,
 		"a service account is a user":                serviceAccountIsAUser,
+		"a token is bound to a Pod":                  tokenIsBoundToAPod,
 		"a kubeconfig file is as good":               kubeconfigIsAsGood,
 		"the audit log tells users apart":            auditTellsUsersApart,
 		"the audit log shows a watch while it lasts": auditShowsAWatch,

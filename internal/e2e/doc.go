@@ -13,8 +13,8 @@
 //   - what the servers remember of the past: [ControlPlane.Compact].
 //
 // What tells right from wrong: users are client certificates minted on demand with no rights until granted
-// ([ControlPlane.User], [ControlPlane.Grant]), and the API server's audit log ([ControlPlane.Audit]) says which
-// user did what.
+// ([ControlPlane.User], [ControlPlane.Grant]) or Pods with tokens ([ControlPlane.ServiceAccount]), and the API
+// server's audit log ([ControlPlane.Audit]) says which user did what.
 //
 //	func TestCreates(t *testing.T) {
 //		cp := e2e.Start(t, e2e.Options{})

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -52,6 +53,29 @@ func (c *ControlPlane) User(name string, groups ...string) *rest.Config {
 		c.users[key] = config
 	}
 	return rest.CopyConfig(config)
+}
+
+// ServiceAccount returns the configuration of a client with a token of this service account, as the kubelet mounts
+// it: bound to the Pod, which has to exist and to run as that account; with pod nil, bound to none. Clients are not
+// throttled.
+func (c *ControlPlane) ServiceAccount(ctx context.Context, namespace, name string, pod *corev1.Pod) (*rest.Config, error) {
+	request := &authenticationv1.TokenRequest{}
+	if pod != nil {
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{
+			APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID,
+		}
+	}
+	token, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("e2e: create token of service account %s/%s: %w", namespace, name, err)
+	}
+	return &rest.Config{
+		Host:            "https://" + c.apiPort.address(),
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.pki.ca},
+		BearerToken:     token.Status.Token,
+		QPS:             -1,
+		UserAgent:       "e2e/" + name,
+	}, nil
 }
 
 // Grant allows the user what the rules say, in the namespace by a Role and a RoleBinding, or with namespace "" in

@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,6 +64,33 @@ func serviceAccountIsAUser(t *testing.T, cp *e2e.ControlPlane) {
 		_, err := client.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{})
 		assert.NoError(c, err)
 	}, patience, poll)
+}
+
+func tokenIsBoundToAPod(t *testing.T, cp *e2e.ControlPlane) {
+	namespace, err := cp.Namespace(t.Context(), "token")
+	require.NoError(t, err)
+	admin := clientFor(t, cp.Admin())
+	meta := metav1.ObjectMeta{Name: "daemon"}
+	_, err = admin.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	pod, err := admin.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: meta,
+		Spec:       corev1.PodSpec{ServiceAccountName: "daemon", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	for _, bound := range []*corev1.Pod{pod, nil} {
+		config, err := cp.ServiceAccount(t.Context(), namespace, "daemon", bound)
+		require.NoError(t, err)
+		me, err := clientFor(t, config).AuthenticationV1().SelfSubjectReviews().
+			Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, "system:serviceaccount:"+namespace+":daemon", me.Status.UserInfo.Username)
+		var uid authenticationv1.ExtraValue
+		if bound != nil {
+			uid = authenticationv1.ExtraValue{string(bound.UID)}
+		}
+		assert.Equal(t, uid, me.Status.UserInfo.Extra["authentication.kubernetes.io/pod-uid"])
+	}
 }
 
 func kubeconfigIsAsGood(t *testing.T, cp *e2e.ControlPlane) {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -25,12 +26,13 @@ import (
 // example is where the manifests are that users copy.
 const example = "../../../examples/leaderelection"
 
-// TestManifests deploys the example as its manifests say, then runs its container's command line as the service account of
-// its Pods: what is written there has to be enough.
+// TestManifests deploys the example as its manifests say, then runs its container's command line with the tokens of its
+// Pods: what is written there has to be enough.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	cp := e2e.Start(t, e2e.Options{ControllerManager: true, Scheduler: true, Nodes: []string{"node"}})
 	apply(t, cp, "rbac.yaml")
+	apply(t, cp, "fence.yaml")
 	apply(t, cp, "deployment.yaml")
 	client, err := kubernetes.NewForConfig(cp.Admin())
 	require.NoError(t, err)
@@ -44,7 +46,9 @@ func TestManifests(t *testing.T) {
 	require.NoError(t, err)
 	working := make(chan string, 1000)
 	start := func(pod corev1.Pod) *e2e.Process {
-		kubeconfig, err := cp.Kubeconfig(cp.User("system:serviceaccount:default:"+pod.Spec.ServiceAccountName, "system:serviceaccounts"))
+		config, err := cp.ServiceAccount(t.Context(), pod.Namespace, pod.Spec.ServiceAccountName, &pod)
+		require.NoError(t, err)
+		kubeconfig, err := cp.Kubeconfig(config)
 		require.NoError(t, err)
 		container := pod.Spec.Containers[0]
 		assert.Equal(t, "metadata.namespace", container.Env[0].ValueFrom.FieldRef.FieldPath)
@@ -67,6 +71,7 @@ func TestManifests(t *testing.T) {
 	first := start(pods.Items[0])
 	assert.Equal(t, pods.Items[0].Name, <-working)
 	second := start(pods.Items[1])
+	requireFenced(t, cp, pods.Items[0], pods.Items[1])
 	require.NoError(t, first.Terminate())
 	m.requireExit(first, 0)
 	for name := range working {
@@ -79,6 +84,26 @@ func TestManifests(t *testing.T) {
 	for _, p := range []*e2e.Process{first, second} {
 		assert.NotContains(t, m.log(p), "not allowed", "the Role is not enough")
 	}
+}
+
+// requireFenced waits until the leader's Pod may write what the other one may not.
+func requireFenced(t *testing.T, cp *e2e.ControlPlane, leader, other corev1.Pod) {
+	t.Helper()
+	require.NoError(t, cp.Grant(t.Context(), "system:serviceaccount:default:"+leader.Spec.ServiceAccountName, "default",
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}}))
+	write := func(pod corev1.Pod) error {
+		config, err := cp.ServiceAccount(t.Context(), pod.Namespace, pod.Spec.ServiceAccountName, &pod)
+		require.NoError(t, err)
+		client, err := kubernetes.NewForConfig(config)
+		require.NoError(t, err)
+		_, err = client.CoreV1().ConfigMaps("default").
+			Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "work-"}}, metav1.CreateOptions{})
+		return err
+	}
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.ErrorContains(c, write(other), "Pod "+string(other.UID)+" is not the leader")
+	}, patience, 10*poll)
+	require.NoError(t, write(leader))
 }
 
 // apply creates what a manifest of the example says. Fields that the API server does not know are errors.
