@@ -5,10 +5,13 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
 func TestMain(m *testing.M) {
 	if os.Getenv(loserEnv) != "" {
+		leaderelection.ReexecIfPID1()
 		loseLeadership()
 		os.Exit(1) // not reached
 	}

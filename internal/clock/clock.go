@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/bellwether-k8s/bellwether/internal/boottime"
 )
 
 // Clock reads the time and waits. Timers count as Monotonic of a [Reading] does. A caller holds no lock of its own while it calls
@@ -58,10 +60,10 @@ type system struct {
 	origin time.Time
 }
 
-// Now reads the suspensions first: a process that is stopped between the two gets a reading of before or after, never one
-// in which the stop is missing from both.
+// Now reads the suspensions first: the reading of a process that is stopped between the two is then of before or after the
+// stop.
 func (s system) Now() Reading {
-	suspended := suspended()
+	suspended := boottime.Suspended()
 	now := time.Now()
 	return Reading{Wall: now.Round(0), Monotonic: now.Sub(s.origin), Suspended: suspended}
 }

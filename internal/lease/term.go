@@ -45,18 +45,17 @@ func newTerm(c Config, sent clock.Reading) *Term {
 	t := &Term{
 		lease: c.Lease, identity: c.Identity, timing: c.Timing, clock: c.Clock, onLost: c.OnLost, sent: sent, told: make(chan struct{}),
 	}
-	now := t.clock.Now()
 	t.mu.Lock() // or the timer could fire before it is stored
 	defer t.mu.Unlock()
-	t.timer = t.clock.AfterFunc(t.untilCheck(now), t.expire)
+	t.timer = t.clock.AfterFunc(0, t.expire)
 	return t
 }
 
 // checkInterval is how often at least the deadline is checked: a timer does not count the time that a machine is suspended.
 const checkInterval = time.Second
 
-// untilCheck is when to check the deadline. The caller holds mu.
-func (t *Term) untilCheck(now clock.Reading) time.Duration { return min(t.left(now), checkInterval) }
+// promptly is how long a goroutine that runs may take from a look at the clock to the start of a timer.
+const promptly = 10 * time.Millisecond
 
 // Remaining is how long the term lasts if no renewal succeeds; zero once it is over.
 func (t *Term) Remaining() time.Duration {
@@ -92,7 +91,6 @@ func (t *Term) extend(sent clock.Reading) {
 	defer t.mu.Unlock()
 	if t.state == held && t.left(now) > 0 { // a term that has reached its deadline does not come back
 		t.sent, t.failing = sent, nil
-		t.timer.Reset(t.untilCheck(now))
 	}
 }
 
@@ -103,16 +101,23 @@ func (t *Term) fail(err error) {
 	t.failing = err
 }
 
-// expire is called by the timer.
+// expire is called by the timer. It ends the term at its deadline, and otherwise sees to it that it is called again by then. That
+// does not depend on when the process was last stopped: if it was since the look at the clock, the timer is late.
 func (t *Term) expire() {
-	now := t.clock.Now()
-	t.mu.Lock()
-	if t.state == held && t.left(now) > 0 {
-		t.timer.Reset(t.untilCheck(now))
+	for {
+		now := t.clock.Now()
+		t.mu.Lock()
+		left := t.left(now)
+		if t.state != held || left <= 0 {
+			t.loseAndUnlock(t.overdue(), t.identity, now)
+			return
+		}
+		t.timer.Reset(min(left, checkInterval))
 		t.mu.Unlock()
-		return
+		if t.clock.Now().SinceAtMost(now) < promptly {
+			return
+		}
 	}
-	t.loseAndUnlock(t.overdue(), t.identity, now)
 }
 
 // left is the time until the deadline. The caller holds mu.
@@ -149,8 +154,8 @@ func (t *Term) loseAndUnlock(cause error, holder string, now clock.Reading) {
 	if cancel != nil {
 		cancel(t.loss)
 	}
+	defer close(t.told) // also if onLost ends its goroutine
 	t.onLost(t.loss)
-	close(t.told)
 }
 
 // finish ends the term from our side, when no work is running. It returns the loss if that came first, also if the deadline

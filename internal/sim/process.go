@@ -26,9 +26,10 @@ type Process struct {
 	mu     sync.Mutex
 	paused bool
 	dead   bool
-	how    Pause     // the last one
-	woken  time.Time // when that ended
-	ending bool      // told to end
+	woken  time.Time     // when the last pause ended
+	aware  time.Time     // from when its timers must have noticed that pause
+	notice time.Duration // how long they need after this one
+	ending bool          // told to end
 	drain  time.Duration
 }
 
@@ -55,7 +56,10 @@ func (p *Process) pause(how Pause, d time.Duration) {
 		if p.dead || p.paused {
 			return
 		}
-		p.paused, p.how = true, how
+		p.paused, p.notice = true, time.Until(p.aware)
+		if how != Stop {
+			p.notice = p.world.scenario.Unaware
+		}
 		p.Clock.stop(how)
 		p.connection.Pause()
 		time.AfterFunc(d, p.resume)
@@ -65,7 +69,7 @@ func (p *Process) pause(how Pause, d time.Duration) {
 func (p *Process) resume() {
 	p.set(func() {
 		if !p.dead && p.paused {
-			p.paused, p.woken = false, time.Now()
+			p.paused, p.woken, p.aware = false, time.Now(), time.Now().Add(p.notice)
 			p.Clock.resume()
 			p.connection.Resume()
 		}
@@ -122,9 +126,9 @@ func (p *Process) acting() bool {
 // working is acting for one whose timers have to notice first: they stand still with the machine.
 func (p *Process) working() bool {
 	p.mu.Lock()
-	unaware := p.how != Stop && time.Since(p.woken) <= p.world.scenario.Unaware
+	aware := time.Now().After(p.aware)
 	p.mu.Unlock()
-	return p.acting() && !unaware
+	return aware && p.acting()
 }
 
 func (p *Process) alive() bool {
