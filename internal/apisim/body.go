@@ -66,7 +66,14 @@ func (b *streamBody) wake() {
 func (b *streamBody) Read(p []byte) (int, error) {
 	for {
 		b.client.awaitResume()
-		if silenced := b.client.silenced(); silenced != nil && !b.isAbandoned() {
+		select {
+		case <-b.abandoned:
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return 0, b.err
+		default:
+		}
+		if silenced := b.client.silenced(); silenced != nil {
 			select {
 			case <-silenced:
 			case <-b.abandoned:
@@ -109,15 +116,6 @@ func (b *streamBody) Close() error {
 
 // hangUp ends the stream from the client's side.
 func (b *streamBody) hangUp(err error) {
-	b.abandon.Do(func() { close(b.abandoned) })
 	b.end(err)
-}
-
-func (b *streamBody) isAbandoned() bool {
-	select {
-	case <-b.abandoned:
-		return true
-	default:
-		return false
-	}
+	b.abandon.Do(func() { close(b.abandoned) })
 }

@@ -52,6 +52,22 @@ type Server struct {
 	behind  int64 // how many changes ago a watch begins that asks for any version
 	watches map[*watch]struct{}
 	trace   []Served
+	encoded encoded
+}
+
+// encoded is the object that was sent last. Most changes are sent to several watches.
+type encoded struct {
+	object   *object
+	metadata bool
+	raw      []byte
+}
+
+// encode returns what is sent of an object to watches. The caller holds mu.
+func (s *Server) encode(o *object, metadata bool) []byte {
+	if s.encoded.object != o || s.encoded.metadata != metadata {
+		s.encoded = encoded{o, metadata, marshal(shape(o, metadata))}
+	}
+	return s.encoded.raw
 }
 
 // birth is the version of an empty server. Real ones have had a life before the first client comes, and forgotten it.
@@ -180,7 +196,7 @@ func (s *Server) handle(c *Client, r *http.Request, body []byte) *http.Response 
 	}
 	switch a := answer.(type) {
 	case *object:
-		answer = shape(r, a)
+		answer = shape(a, wantsMetadata(r))
 	case list:
 		answer = a.shape(r)
 	}
@@ -188,8 +204,8 @@ func (s *Server) handle(c *Client, r *http.Request, body []byte) *http.Response 
 }
 
 // shape is how the client wants to have an object: whole, or only its metadata.
-func shape(r *http.Request, o *object) map[string]any {
-	if !wantsMetadata(r) {
+func shape(o *object, metadata bool) map[string]any {
+	if !metadata {
 		return o.Object
 	}
 	return map[string]any{"apiVersion": metav1.SchemeGroupVersion.String(), "kind": "PartialObjectMetadata", "metadata": o.Object["metadata"]}
@@ -198,7 +214,7 @@ func shape(r *http.Request, o *object) map[string]any {
 func (l list) shape(r *http.Request) map[string]any {
 	items := []any{}
 	for _, o := range l.items {
-		item := maps.Clone(shape(r, o))
+		item := maps.Clone(shape(o, wantsMetadata(r)))
 		if !wantsMetadata(r) { // the items of a list do not repeat what it is a list of
 			delete(item, "apiVersion")
 			delete(item, "kind")
@@ -220,9 +236,14 @@ func respond(r *http.Request, code int, answer any) *http.Response {
 	if s, ok := answer.(metav1.Status); ok {
 		answer = onTheWire(s)
 	}
-	body, err := json.Marshal(answer)
-	if err != nil {
-		panic(fmt.Sprintf("apisim: encode %T: %v", answer, err))
-	}
+	body := marshal(answer)
 	return response(r, code, io.NopCloser(bytes.NewReader(body)), int64(len(body)))
+}
+
+func marshal(v any) []byte {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("apisim: encode %T: %v", v, err))
+	}
+	return raw
 }

@@ -48,11 +48,12 @@ func (s *Server) Replay(trace []Served) {
 // order lets requests through in the order of a script. A nil order lets everything through.
 type order struct {
 	mu      sync.Mutex
-	script  []Served
+	script  []Served      // what has still to come
+	waiting []Served      // for their turn, or being served
 	changed chan struct{} // closed and replaced when the script gets shorter
 }
 
-// patience is how long a request waits for its turn, before those that should have come first are given up.
+// patience is how long a request waits for its turn, before those that should have come first and have not are given up.
 const patience = 500 * time.Millisecond
 
 // turn waits until it is the request's turn. Call done when it has been served.
@@ -60,35 +61,51 @@ func (o *order) turn(request Served) (done func()) {
 	if o == nil {
 		return func() {}
 	}
-	late := time.NewTimer(patience)
-	defer late.Stop()
+	o.mu.Lock()
+	o.waiting = append(o.waiting, request)
+	o.mu.Unlock()
 	for {
 		o.mu.Lock()
 		at, changed := slices.IndexFunc(o.script, request.same), o.changed
 		o.mu.Unlock()
-		switch at {
-		case -1: // never came in the other run
-			return func() {}
-		case 0:
-			return func() { o.drop(request, 1) }
+		if at <= 0 { // its turn, or not in the script
+			return func() { o.served(request) }
 		}
+		late := time.NewTimer(patience)
 		select {
 		case <-changed:
 		case <-late.C:
-			o.drop(request, 0)
+			o.skip()
 		}
+		late.Stop()
 	}
 }
 
-// drop removes everything before the first such request from the script, and so many of what follows.
-func (o *order) drop(request Served, n int) {
+func (o *order) served(request Served) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if at := slices.IndexFunc(o.script, request.same); at >= 0 {
-		o.script = o.script[at+n:]
-		close(o.changed)
-		o.changed = make(chan struct{})
+	at := slices.IndexFunc(o.waiting, request.same)
+	o.waiting = slices.Delete(o.waiting, at, at+1)
+	if len(o.script) > 0 && request.same(o.script[0]) {
+		o.shorten(1)
 	}
+}
+
+// skip gives up what should have come before the first that waits.
+func (o *order) skip() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	first := slices.IndexFunc(o.script, func(s Served) bool { return slices.ContainsFunc(o.waiting, s.same) })
+	if first > 0 {
+		o.shorten(first)
+	}
+}
+
+// shorten removes the beginning of the script. The caller holds mu.
+func (o *order) shorten(n int) {
+	o.script = o.script[n:]
+	close(o.changed)
+	o.changed = make(chan struct{})
 }
 
 func served(c *Client, r *http.Request) Served {

@@ -21,10 +21,10 @@ const bookmarkInterval = time.Minute
 type watch struct {
 	target
 	selection
-	server *Server
-	shape  func(*object) map[string]any
-	body   *streamBody
-	after  int64 // nothing up to this version is sent
+	server   *Server
+	metadata bool // only that of objects is sent
+	body     *streamBody
+	after    int64 // nothing up to this version is sent
 }
 
 // watch opens a stream. It holds what the client has to know at first.
@@ -41,8 +41,7 @@ func (s *Server) watch(c *Client, t target, r *http.Request) (*watch, status) {
 	if err := checkInitial(query); err != nil {
 		return nil, err
 	}
-	w := &watch{target: t, selection: selected, server: s, body: newStream(c)}
-	w.shape = func(o *object) map[string]any { return shape(r, o) }
+	w := &watch{target: t, selection: selected, server: s, metadata: wantsMetadata(r), body: newStream(c)}
 
 	version, parseErr := parseVersion(query)
 	if parseErr != nil {
@@ -171,7 +170,9 @@ func (w *watch) tell(c change) {
 	}
 }
 
-func (w *watch) send(kind apiwatch.EventType, o *object) { w.write(kind, w.shape(o)) }
+func (w *watch) send(kind apiwatch.EventType, o *object) {
+	w.write(kind, json.RawMessage(w.server.encode(o, w.metadata)))
+}
 
 func (w *watch) bookmark(annotations map[string]string) {
 	o := &object{}
@@ -182,9 +183,5 @@ func (w *watch) bookmark(annotations map[string]string) {
 }
 
 func (w *watch) write(kind apiwatch.EventType, o any) {
-	raw, err := json.Marshal(map[string]any{"type": kind, "object": o})
-	if err != nil {
-		panic(fmt.Sprintf("apisim: encode event: %v", err))
-	}
-	w.body.send(append(raw, '\n'))
+	w.body.send(append(marshal(map[string]any{"type": kind, "object": o}), '\n'))
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -185,8 +186,8 @@ func (t *timer) Stop() bool {
 
 // arm sets the alarm. The caller holds the clock's mutex.
 func (t *timer) arm() {
-	left := time.Duration(float64(t.due-t.clock.read().Monotonic) / t.clock.rate)
-	t.alarm = time.AfterFunc(max(0, left)+1, t.fire) // rounded up
+	left := float64(t.due-t.clock.read().Monotonic) / t.clock.rate
+	t.alarm = time.AfterFunc(time.Duration(math.Ceil(left)), t.fire)
 }
 
 func (t *timer) fire() {

@@ -1,0 +1,127 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// working is a scenario in which every replica works, on something of its own unless it is to collide.
+func working(collide bool) Scenario {
+	return Scenario{
+		MinReplicas: 2, MaxReplicas: 2, Duration: time.Minute, Quiet: time.Second, Unaware: time.Second,
+		Main: func(ctx context.Context, p *Process) {
+			key := p.Name[:1]
+			if collide {
+				key = "common"
+			}
+			p.Begin(key)
+			defer p.End(key)
+			for ctx.Err() == nil {
+				timer := p.Clock.NewTimer(time.Second)
+				select {
+				case <-timer.C():
+					p.Act(key)
+				case <-ctx.Done():
+				}
+			}
+		},
+	}
+}
+
+// two are replicas of which the second starts later.
+func two(faults ...Fault) Plan {
+	return Plan{Replicas: []Replica{{Rate: 1}, {Rate: 1, Start: 10 * time.Second}}, Faults: faults}
+}
+
+func TestReferee(t *testing.T) {
+	const s, ms = time.Second, time.Millisecond
+	for _, c := range []struct {
+		name   string
+		faults []Fault
+		want   string
+	}{
+		{"two at once", nil, "10s: b1 begins to work on common while a1 works on it"},
+		{"the first is stopped meanwhile", []Fault{{Kind: Pausing, At: 5500 * ms, For: 25 * s}}, "31s: b1 acts on common while a1"},
+		{"the first is suspended and needs a second to notice", []Fault{{Kind: Pausing, At: 5500 * ms, For: 25 * s, Count: int(Suspend)}}, "31s: a1 acts on common"},
+		{"the first is dead", []Fault{{Kind: Kill, At: 5500 * ms, For: 15 * s}}, "20.5s: a2 begins to work on common while b1 works on it"},
+		{"the first has ended", []Fault{{Kind: Terminate, At: 5500 * ms, For: 15 * s}}, "10s: b1 begins to work on common while a2 works on it"},
+		{"a stopped process that is told to end does so when it goes on", []Fault{
+			{Kind: Pausing, At: 5500 * ms, For: 20 * s}, {Kind: Terminate, At: 6 * s, For: 50 * s},
+		}, "26.5s: a2 begins"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := Play(t, working(true), two(c.faults...), nil)
+			assert.True(t, strings.HasPrefix(r.Violation, c.want), "%s", r.Violation)
+		})
+	}
+	assert.Empty(t, Play(t, working(false), two(), nil).Violation)
+}
+
+func TestCheckAndFailAreViolations(t *testing.T) {
+	s := working(false)
+	s.Check = func(w *World) error {
+		assert.NoError(t, w.ExactlyOne("a"))
+		assert.Equal(t, errNobody, w.ExactlyOne("c"))
+		return errors.New("wrong")
+	}
+	r := Play(t, s, two(), nil)
+	assert.Equal(t, "1m1s: at the end: wrong", r.Violation)
+	assert.Equal(t, 61*time.Second, r.At)
+	assert.Equal(t, 2, r.Begun)
+
+	s.Main = func(_ context.Context, p *Process) {
+		p.Fail("is %s", "wrong")
+		p.Exit()
+	}
+	assert.Equal(t, "0s: a1 is wrong", Play(t, s, two(), nil).Violation)
+}
+
+func TestExitedProcessIsStartedAgain(t *testing.T) {
+	s := working(false)
+	var started []string
+	s.Main = func(_ context.Context, p *Process) {
+		started = append(started, p.Name)
+		p.Exit()
+		t.Error("goes on after its end")
+	}
+	s.Duration = 2500 * time.Millisecond
+	s.Quiet = 0
+	Play(t, s, Plan{Replicas: []Replica{{Rate: 1}}}, nil)
+	assert.Equal(t, []string{"a1", "a2", "a3"}, started)
+}
+
+func TestPlanFollowsFromTheSeed(t *testing.T) {
+	s := Scenario{MinReplicas: 2, MaxReplicas: 5, Duration: 10 * time.Minute, RateError: 0.1}
+	again := newPlan(s, 7)
+	assert.Equal(t, newPlan(s, 7), again)
+	assert.NotEqual(t, newPlan(s, 7), newPlan(s, 8))
+	drawn := map[Kind]int{}
+	for seed := range uint64(200) {
+		p := newPlan(s, seed)
+		assert.GreaterOrEqual(t, len(p.Replicas), 2)
+		assert.LessOrEqual(t, len(p.Replicas), 5)
+		for _, f := range p.Faults {
+			drawn[f.Kind]++
+			require.LessOrEqual(t, f.At+f.For, s.Duration)
+		}
+	}
+	assert.Zero(t, drawn[Interference], "the scenario has none")
+	assert.Len(t, drawn, len(kinds)-1)
+	s.Interfere = func(*World, *rand.Rand) {}
+	for seed := range uint64(200) {
+		for _, f := range newPlan(s, seed).Faults {
+			drawn[f.Kind]++
+		}
+	}
+	assert.Positive(t, drawn[Interference])
+}
