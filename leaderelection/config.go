@@ -45,7 +45,8 @@ type Config struct {
 	// ReleaseTimeout is how long the lead function may take to return after its context has ended with that of
 	// Run. When it is over OnLost is called and the Lease is not released, because work may be running. A Pod's
 	// terminationGracePeriodSeconds should be longer by seven renew intervals, in case the API server hangs: three
-	// for a renewal that is under way, four for the release. Default: no limit.
+	// for a renewal that is under way, four for the release; and by Margin with a guard, for its requests. Default: no
+	// limit.
 	ReleaseTimeout time.Duration
 
 	// OnLost is called once when leadership is lost, from whichever goroutine finds out, with an error that says
@@ -55,6 +56,9 @@ type Config struct {
 	// An OnLost that returns has taken over the responsibility that work stops before the lease expires, Margin
 	// after the deadline; Run then waits for the lead function and contends again.
 	OnLost func(error)
+
+	// Guard is about the transports that [Elector.WrapTransport] returns. Its zero value is the strictest.
+	Guard GuardConfig
 
 	// Logger gets transitions at Info, failing requests at Warn, once each. Nil: no logs.
 	Logger *zap.Logger

@@ -34,6 +34,17 @@
 // end, within milliseconds. A candidate that may not watch takes up to R longer. A take-over whose outcome it cannot
 // learn costs it another D.
 //
+// # The guard
+//
+// [Elector.WrapTransport] makes a client refuse to write unless this process is the leader, and ends its requests with the
+// term, so that no controller has to ask before every act:
+//
+//	guarded := rest.CopyConfig(config)
+//	guarded.Wrap(elector.WrapTransport)
+//	manager, err := ctrl.NewManager(guarded, ...)
+//
+// It works on the client's side, like everything here.
+//
 // # Guaranteed
 //
 //   - Between the end of one leader's term and the start of the next one's that took over by expiry lies at least M.
@@ -43,15 +54,16 @@
 //   - On a clean end the Lease is renewed until the lead function has returned, however long that takes, and then
 //     released with a mark that names the term. Candidates take an empty holder without the mark, and a deleted Lease
 //     that they have seen held, for no release: they wait for D.
-//   - A release never changes a record that is not of the own term.
+//   - A release never changes a record that is not of the own term. It comes after the answers to the guarded requests that were
+//     sent in the term, or, for those that have none, at least M later (at the deadline, if that is earlier).
 //   - The end of the process at the deadline depends on no other goroutine, no request and no log that can be written.
 //
 // # Not guaranteed
 //
 //   - Nothing on the client's side stops a process between the last check and an act. One that is stopped (SIGSTOP, a
 //     paused VM, a suspended laptop, a machine that swaps) acts on what it knew until it is scheduled again, and then
-//     ends within milliseconds. Requests already sent arrive whenever they arrive. Ask [Elector.IsLeader] after every
-//     wait and before every act, and let writes fail on stale resourceVersions.
+//     ends within milliseconds. Requests already sent arrive whenever they arrive, and the guard cannot call them back. Use
+//     it, or ask [Elector.IsLeader] after every wait and before every act, and let writes fail on stale resourceVersions.
 //   - The clock is the process' monotonic one. On Linux it stands still while the machine is suspended, so a leader that
 //     is suspended and resumed may believe in its term for the rest of it.
 //   - Deleting the Lease: a candidate that starts afterwards creates it anew at once. Grant "delete" on leases to nobody.

@@ -31,6 +31,7 @@ type Term struct {
 type Elector struct {
 	config    Config
 	candidate *lease.Candidate
+	guard     *lease.Guard
 	busy      sync.Mutex // held by Run and by the single steps
 
 	mu     sync.Mutex
@@ -52,7 +53,7 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 		return nil, err
 	}
 	config.Logger = config.Logger.With(zap.Stringer("lease", config.lease()), zap.String("identity", config.Identity))
-	e := &Elector{config: config}
+	e := &Elector{config: config, guard: lease.NewGuard(config.lease(), ErrNotLeader, lease.GuardConfig(config.Guard))}
 	e.candidate = lease.NewCandidate(client, lease.Config{
 		Lease:          config.lease(),
 		Identity:       config.Identity,
@@ -60,6 +61,7 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 		ReleaseTimeout: config.ReleaseTimeout,
 		OnLost:         func(err *lease.LostError) { config.OnLost(err) },
 		OnHolder:       e.observe,
+		Guard:          e.guard,
 		Clock:          config.Clock,
 		Log:            config.Logger,
 	})
@@ -72,7 +74,8 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 // lead's context ends with ctx or with the leadership; in that case its cause is an [ErrLost]. When ctx ends, the Lease is
 // kept until lead has returned, so that the successor begins after it. An error of lead that only says that ctx has
 // ended is none: Run returns nil when ctx has ended normally. A release takes at most four renew intervals, after
-// a renewal that may be under way; if it fails, the successor waits until the Lease has expired.
+// a renewal that may be under way, and after up to Margin for guarded requests without an answer; if it fails, the successor
+// waits until the Lease has expired.
 //
 // If leadership is lost and OnLost returns, Run waits for lead to return and contends again; lead is called anew. While it
 // contends, Run gives up only if the API server has refused a request that it cannot do without for a whole
@@ -95,7 +98,7 @@ func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 				return fmt.Errorf("leaderelection: %w", err)
 			}
 		}
-		err := h.Run(ctx, lead)
+		err := h.Run(ctx, func(ctx context.Context) error { return lead(context.WithValue(ctx, termKey{}, e.term(h))) })
 		if !h.Lost() {
 			e.config.Logger.Info("stopped leading")
 			return err
@@ -135,7 +138,7 @@ func (e *Elector) TryAcquire(ctx context.Context) (Term, error) {
 		}
 		e.begin(h)
 	}
-	return Term{Identity: e.config.Identity, LeaseUID: h.UID(), Transitions: h.Transitions(), Token: h.Token()}, nil
+	return e.term(h), nil
 }
 
 // Renew renews the term that TryAcquire began. Nil means that its deadline has moved. After an error that is not an [ErrLost]
@@ -144,7 +147,8 @@ func (e *Elector) Renew(ctx context.Context) error {
 	return e.step(ctx, (*lease.Holder).Renew)
 }
 
-// Release ends the term that TryAcquire began. The work that was done under it must have ended.
+// Release ends the term that TryAcquire began. The work that was done under it must have ended; guarded requests are waited for as
+// in Run.
 func (e *Elector) Release(ctx context.Context) error {
 	return e.step(ctx, (*lease.Holder).Release)
 }
@@ -189,6 +193,10 @@ func (e *Elector) current() *lease.Holder {
 		return nil
 	}
 	return e.holder
+}
+
+func (e *Elector) term(h *lease.Holder) Term {
+	return Term{Identity: e.config.Identity, LeaseUID: h.UID(), Transitions: h.Transitions(), Token: h.Token()}
 }
 
 func (e *Elector) begin(h *lease.Holder) {

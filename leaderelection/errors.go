@@ -18,8 +18,13 @@ var (
 	// lost, why, who holds it now and when it was last renewed.
 	ErrLost = lease.ErrLost
 
-	// ErrNotLeader is returned by Renew and Release of an elector that holds no term.
+	// ErrNotLeader is returned by Renew and Release of an elector that holds no term. It is also what every error of a
+	// guarded request is ([Elector.WrapTransport]): alone, the request was not sent; together with ErrOutcomeUnknown, it was.
 	ErrNotLeader = errors.New("leaderelection: not the leader")
+
+	// ErrOutcomeUnknown is what the error of a guarded request is, beside ErrNotLeader, that was under way when the
+	// leadership ended: it may have been carried out, or may still be. Whoever leads next finds out by reading.
+	ErrOutcomeUnknown = lease.ErrOutcomeUnknown
 
 	// ErrBusy is returned by a method of an [Elector] that excludes another one which is still running.
 	ErrBusy = errors.New("leaderelection: Run, TryAcquire, Renew or Release of this elector is already running")

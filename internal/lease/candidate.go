@@ -23,6 +23,7 @@ type Config struct {
 	ReleaseTimeout time.Duration       // how long work may take to return; zero: as long as it likes
 	OnLost         func(*LostError)    // called once for a term that is lost, before Run returns
 	OnHolder       func(holder string) // called with every holder seen, empty for nobody
+	Guard          *Guard              // told of every term; one guard serves one candidate
 	Clock          clock.Clock
 	Log            *zap.Logger
 }

@@ -17,5 +17,6 @@
 // # Layout
 //
 // Pure values that decide, each tested in tables: [Timing], [Record], [Claim] (what a term of ours wrote),
-// [Sighting] (what a candidate saw). The shell that acts: [Candidate] and [Holder] over a [Store].
+// [Sighting] (what a candidate saw). The shell that acts: [Candidate] and [Holder] over a [Store], and the [Guard] of what is
+// sent under a [Term].
 package lease

@@ -30,9 +30,11 @@ type Holder struct {
 }
 
 func newHolder(c Config, store *Store, stamps *Stamps, claim Claim) *Holder {
-	return &Holder{
+	h := &Holder{
 		Term: newTerm(c, claim.sent), config: c, store: store, stamps: stamps, claim: claim, first: claim.record,
 	}
+	c.Guard.term.Store(h.Term)
+	return h
 }
 
 // Token is the resourceVersion of the write that began the term. It grows from term to term.
@@ -51,7 +53,7 @@ func (h *Holder) Run(ctx context.Context, work func(context.Context) error) erro
 	if ctx.Err() != nil { // ended while the lease was being won
 		return h.end(ctx, nil)
 	}
-	workCtx, cancel := context.WithCancelCause(ctx)
+	workCtx, cancel := context.WithCancelCause(context.WithValue(ctx, termKey{h.config.Guard}, h.Term))
 	defer cancel(nil)
 	if !h.begin(cancel) {
 		return h.finish()
@@ -143,12 +145,14 @@ func (h *Holder) Renew(ctx context.Context) error {
 	return err
 }
 
-// Release gives the lease up; no work may be running. It takes at most four renew intervals, whether or not ctx has ended.
+// Release gives the lease up; no work may be running. It waits for requests under the guard, see drain, and takes at most four
+// renew intervals after that, whether or not ctx has ended.
 // If the term was lost before, it returns the *LostError; after any other error the lease is free when it has expired.
 func (h *Holder) Release(ctx context.Context) error {
 	if err := h.finish(); err != nil {
 		return err
 	}
+	h.drain()
 	pause := backoff(h.config.Timing)
 	h.releaseFrom = h.config.Clock.Now()
 	for {
@@ -169,6 +173,30 @@ func (h *Holder) Release(ctx context.Context) error {
 		}
 		timer := h.config.Clock.NewTimer(wait)
 		<-timer.C()
+	}
+}
+
+// drain waits until the requests under the guard cannot be carried out any more, but not longer than Margin and not past the
+// deadline, and cuts off what is left: a successor may begin as soon as the lease is released. A request that failed without an
+// answer, as when work's context ended, may be carried out for as long as one that is waited for.
+func (h *Holder) drain() {
+	margin := h.config.Timing.Margin
+	limit := h.config.Clock.NewTimer(min(margin, h.config.Timing.Left(h.claim.sent, h.config.Clock.Now())))
+	defer limit.Stop()
+	select {
+	case <-h.answered():
+		if at, ok := h.abandonedAt(); ok {
+			rest := h.config.Clock.NewTimer(margin - h.config.Clock.Now().SinceAtLeast(at))
+			defer rest.Stop()
+			select {
+			case <-rest.C():
+			case <-limit.C():
+			}
+		}
+	case <-limit.C():
+	}
+	if n := h.cut(); n > 0 {
+		h.config.Log.Warn("requests had no answer when the lease was released: their outcome is unknown", zap.Int("requests", n))
 	}
 }
 

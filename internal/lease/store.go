@@ -89,7 +89,7 @@ func (s *Store) Write(ctx context.Context, timeout time.Duration, l *coordinatio
 
 // do runs one request. The first failure of a verb is logged, and its end.
 func (s *Store) do(ctx context.Context, verb string, timeout time.Duration, request func(context.Context) (*coordinationv1.Lease, error)) (Record, error) {
-	bounded, cancel := clock.WithTimeout(ctx, s.clock, timeout)
+	bounded, cancel := clock.WithTimeout(own(ctx), s.clock, timeout)
 	defer cancel()
 	l, err := request(bounded)
 	s.noteRefusal(verb, apierrors.IsForbidden(err), s.clock.Now())
@@ -140,7 +140,7 @@ func (s *Store) Forgive() { clear(s.refused) }
 // Watch streams the versions of the Lease, the present one first. openTimeout bounds the time until the stream stands;
 // cancel ctx or call Stop to end it.
 func (s *Store) Watch(ctx context.Context, openTimeout time.Duration) (watch.Interface, error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(own(ctx))
 	slow := s.clock.AfterFunc(openTimeout, cancel)
 	w, err := s.client.Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, s.Name.Name).String()})
 	if err == nil && !slow.Stop() {

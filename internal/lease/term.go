@@ -31,6 +31,11 @@ type Term struct {
 	cancel  context.CancelCauseFunc // ends the context of the work; nil while there is none
 	loss    *LostError              // set with state lost
 	told    chan struct{}           // closed when onLost has returned
+
+	flights    map[*flight]struct{} // requests under the guard
+	unanswered int                  // how many of them have no answer yet
+	quiet      chan struct{}        // closed when there are none; nil until somebody waits for that
+	abandoned  *clock.Reading       // when the last of them failed without an answer; nil if none did
 }
 
 type state int
@@ -151,6 +156,7 @@ func (t *Term) loseAndUnlock(cause error, holder string, now clock.Reading) {
 	cancel := t.cancel
 	t.mu.Unlock()
 
+	t.cut()
 	if cancel != nil {
 		cancel(t.loss)
 	}

@@ -1,0 +1,127 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+)
+
+// flight is a request under a guard, from before it is sent until its body has been read or closed.
+type flight struct {
+	term   *Term
+	cancel context.CancelFunc // of the request's context
+	conn   io.Closer          // guarded by term.mu: a connection that the request was upgraded to; nil if there is none
+}
+
+// begin lets the request go if the term is held, and returns how long that will last if no renewal succeeds.
+func (f *flight) begin() (left time.Duration, ok bool) {
+	t := f.term
+	now := t.clock.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	left = t.left(now)
+	if t.state != held || left <= 0 {
+		return 0, false
+	}
+	if t.flights == nil {
+		t.flights = map[*flight]struct{}{}
+	}
+	t.flights[f] = struct{}{}
+	t.unanswered++
+	return left, true
+}
+
+// answer notes that the request has been answered, or has failed with err: then it may still be carried out.
+func (f *flight) answer(err error) {
+	t := f.term
+	var now clock.Reading
+	abandoned := err != nil && !neverSent(err)
+	if abandoned {
+		now = t.clock.Now()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if abandoned {
+		t.abandoned = &now
+	}
+	t.unanswered--
+	if t.unanswered == 0 && t.quiet != nil {
+		close(t.quiet)
+	}
+}
+
+// neverSent reports whether there was no connection to send a request on.
+func neverSent(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// hold keeps the flight, which nobody will end, until the term is over: then conn is closed. It reports false if it is over already.
+func (f *flight) hold(conn io.Closer) bool {
+	f.term.mu.Lock()
+	defer f.term.mu.Unlock()
+	if _, flying := f.term.flights[f]; !flying {
+		return false
+	}
+	f.conn = conn
+	return true
+}
+
+// end releases what the flight holds. It may be called again.
+func (f *flight) end() {
+	f.term.mu.Lock()
+	delete(f.term.flights, f)
+	f.term.mu.Unlock()
+	f.cancel()
+}
+
+// abandonedAt is when the last request failed without an answer, if one did.
+func (t *Term) abandonedAt() (at clock.Reading, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.abandoned == nil {
+		return at, false
+	}
+	return *t.abandoned, true
+}
+
+// over reports whether the term has ended, on either side.
+func (t *Term) over() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.state != held
+}
+
+// answered returns a channel that is closed when every request under the guard has been answered. The term is over, so no more of
+// them begin.
+func (t *Term) answered() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.quiet == nil {
+		t.quiet = make(chan struct{})
+		if t.unanswered == 0 {
+			close(t.quiet)
+		}
+	}
+	return t.quiet
+}
+
+// cut ends what is under way under the guard of a term that is over, and returns how many requests had no answer.
+func (t *Term) cut() (unanswered int) {
+	t.mu.Lock()
+	flights := t.flights
+	t.flights = nil
+	unanswered = t.unanswered
+	t.mu.Unlock()
+	for f := range flights {
+		f.cancel()
+		if f.conn != nil {
+			go func() { _ = f.conn.Close() }() // TLS may take five seconds to say goodbye
+		}
+	}
+	return unanswered
+}

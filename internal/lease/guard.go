@@ -1,0 +1,180 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// ErrOutcomeUnknown is what the error of a request is that was under way when the term ended.
+var ErrOutcomeUnknown = errors.New("the request was sent, and its outcome is unknown")
+
+// GuardConfig is what users may change about a guard.
+type GuardConfig struct {
+	// Allow reports whether a request may pass, whoever holds the lease, that the guard would hold back.
+	Allow func(*http.Request) bool
+	// NoServerTimeout leaves out the query parameter by which the API server gives up at the end of the term.
+	NoServerTimeout bool
+}
+
+// Guard lets requests that change something pass only while a term of its lease is held, and cuts them off when it ends.
+//
+// Its errors are made to be final: client-go tries reads again whose error is a timeout or looks like a connection that
+// broke, and a proxied or an upgraded request is a read to it. So they wrap no error of anybody else, nor quote its text.
+type Guard struct {
+	config GuardConfig
+	term   atomic.Pointer[Term] // the latest; nil before the first
+
+	notHeld, earlier, cut error
+}
+
+// NewGuard returns the guard of a lease. Every error of it is a notHeld.
+func NewGuard(lease types.NamespacedName, notHeld error, c GuardConfig) *Guard {
+	return &Guard{
+		config:  c,
+		notHeld: fmt.Errorf("%w (lease %s): the request was not sent", notHeld, lease),
+		earlier: fmt.Errorf("%w (lease %s): the request belongs to an earlier term, and was not sent", notHeld, lease),
+		cut:     fmt.Errorf("%w any more (lease %s): %w", notHeld, lease, ErrOutcomeUnknown),
+	}
+}
+
+// termKey is the key of the *Term that a context names. Terms of other leases in the same context are none of the guard's business.
+type termKey struct{ guard *Guard }
+
+// ownKey marks the contexts of a Store's requests. They pass every guard: they are what its term depends on, and a path would
+// not tell them from somebody else's write of the same Lease.
+type ownKey struct{}
+
+func own(ctx context.Context) context.Context { return context.WithValue(ctx, ownKey{}, true) }
+
+// Wrap returns a transport that sends through base what the guard lets pass.
+func (g *Guard) Wrap(base http.RoundTripper) http.RoundTripper { return &transport{g, base} }
+
+type transport struct {
+	guard *Guard
+	base  http.RoundTripper
+}
+
+var _ utilnet.RoundTripperWrapper = (*transport)(nil)
+
+// WrappedRoundTripper is how client-go finds the TLS configuration and the idle connections.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.base }
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	g := t.guard
+	class := classify(r)
+	if class == harmless || r.Context().Value(ownKey{}) != nil || g.config.Allow != nil && g.config.Allow(r) {
+		return t.base.RoundTrip(r)
+	}
+	term := g.term.Load()
+	if named, ok := r.Context().Value(termKey{g}).(*Term); ok && named != term {
+		return refuse(r, g.earlier)
+	}
+	if term == nil {
+		return refuse(r, g.notHeld)
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	f := &flight{term: term, cancel: cancel}
+	left, ok := f.begin()
+	if !ok {
+		cancel()
+		return refuse(r, g.notHeld)
+	}
+	r = r.WithContext(ctx) // a copy
+	if class == bounded && !g.config.NoServerTimeout {
+		boundOnServer(r, left)
+	}
+	resp, err := t.base.RoundTrip(r)
+	f.answer(err)
+	switch {
+	case err != nil:
+		f.end()
+		return nil, g.explain(err, term)
+	case resp.StatusCode == http.StatusSwitchingProtocols:
+		// Whoever asked for it needs the body as it is, which is the connection. client-go's own upgraders have
+		// none: they keep the connection to themselves, and close it with the context that they are given.
+		conn, ok := resp.Body.(io.ReadWriteCloser)
+		if !ok {
+			f.end()
+		} else if !f.hold(conn) {
+			_ = conn.Close()
+			return nil, g.cut
+		}
+	case resp.Body == nil || resp.Body == http.NoBody:
+		f.end()
+	default:
+		resp.Body = &guardedBody{resp.Body, f, g}
+	}
+	return resp, nil
+}
+
+// refuse does what every RoundTripper has to that returns an error.
+func refuse(r *http.Request, err error) (*http.Response, error) {
+	if r.Body != nil {
+		_ = r.Body.Close()
+	}
+	return nil, err
+}
+
+// explain returns the error of a request that was sent. Why it failed does not matter if the term is over: that is why nobody may
+// try it again.
+func (g *Guard) explain(err error, t *Term) error {
+	switch {
+	case !t.over():
+		return err
+	case neverSent(err):
+		return g.notHeld
+	}
+	return g.cut
+}
+
+// guardedBody ends the flight when it has been read or closed: until then a cut of the request cuts the body off.
+type guardedBody struct {
+	io.ReadCloser
+	flight *flight
+	guard  *Guard
+}
+
+func (b *guardedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.flight.end()
+		if err != io.EOF { //nolint:errorlint // a wrapped one is no end, but a failure
+			err = b.guard.explain(err, b.flight.term)
+		}
+	}
+	return n, err
+}
+
+func (b *guardedBody) Close() error {
+	err := b.ReadCloser.Close() // first, or the connection would be lost with the context
+	b.flight.end()
+	return err
+}
+
+// boundOnServer makes the API server give up when the term ends as far as is known now: what a client has given up may be committed
+// seconds later otherwise. A shorter timeout of the caller stays, and so does one that the server will refuse. r is a copy, but its
+// URL is not.
+func boundOnServer(r *http.Request, left time.Duration) {
+	query := r.URL.Query()
+	if value := query.Get("timeout"); value != "" {
+		if d, err := time.ParseDuration(value); err != nil || 0 < d && d <= left {
+			return
+		}
+	}
+	if short := left.Truncate(time.Millisecond); short > 0 { // zero would be no timeout
+		left = short
+	}
+	query.Set("timeout", left.String())
+	u := *r.URL
+	u.RawQuery = query.Encode()
+	r.URL = &u
+}
