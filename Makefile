@@ -13,7 +13,7 @@ MODULES := . internal/e2e examples/demo
 RESULTS := .results
 DURATION ?= 10m
 
-.PHONY: help test lint fix unit e2e bench soak demo controlplane
+.PHONY: help test lint fix unit simulate e2e bench soak demo controlplane
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -21,6 +21,7 @@ test: ## lint, unit tests, end-to-end tests: what has to pass
 	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory simulate
 	@$(MAKE) --no-print-directory e2e
 	@echo "== all tests"
 	@$(GOTESTSUM) --format none --raw-command -- cat $(RESULTS)/*.json
@@ -34,15 +35,18 @@ fix: $(LINT) ## let the linters format and mend what they can
 
 # Usage: $(call gotest,<module>,<name of the result>,<flags and packages of go test>)
 gotest = echo "== test $(2) ($(1))" && mkdir -p $(RESULTS) && (out=$$PWD/$(RESULTS)/$(2).json && cd $(1) && \
-	$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --jsonfile $$out -- -race -shuffle=on -timeout 15m $(3))
+	$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --jsonfile $$out -- -shuffle=on -timeout 15m $(3))
 
 unit: $(GOTESTSUM) ## unit tests with the race detector
 	@echo "unit tests; with a cold cache compiling for the race detector takes some 2 minutes on 2 cores"
-	@$(call gotest,.,unit,./...)
-	@$(call gotest,examples/demo,unit-demo,./...)
+	@$(call gotest,.,unit,-race ./...)
+	@$(call gotest,examples/demo,unit-demo,-race ./...)
+
+simulate: $(GOTESTSUM) ## all replicas under faults in virtual time, without the race detector: ten times as many schedules
+	@$(call gotest,.,simulate,-p 1 -run '^TestSimulated' ./leaderelection ./internal/sim)
 
 e2e: $(GOTESTSUM) controlplane ## end-to-end tests on a real control plane
-	@$(call gotest,internal/e2e,e2e,-p 1 -parallel 6 ./...)
+	@$(call gotest,internal/e2e,e2e,-race -p 1 -parallel 6 ./...)
 
 controlplane: ## build etcd, Kubernetes and KWOK, once
 	@cd internal/e2e && go run ./cmd/prepare
@@ -50,7 +54,8 @@ controlplane: ## build etcd, Kubernetes and KWOK, once
 bench: ## benchmarks
 	@go test -run '^$$' -bench . -benchmem ./...
 
-soak: controlplane ## repeat the end-to-end tests for DURATION (10m), and count
+soak: controlplane ## repeat simulations, then end-to-end tests, for DURATION (10m) each, and count
+	@BELLWETHER_SOAK=$(DURATION) go test -count=1 -timeout 0 -run '^TestSimulated' ./leaderelection
 	@cd internal/e2e/leaderelection && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -parallel 10 -timeout 0
 
 demo: ## three daemons, killed, stopped and ended; builds a control plane first

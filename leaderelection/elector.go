@@ -188,11 +188,12 @@ func (e *Elector) Leader() (identity string, ok bool) {
 // current returns the holder of the running term, or nil.
 func (e *Elector) current() *lease.Holder {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.holder == nil || e.holder.Remaining() == 0 {
+	h := e.holder
+	e.mu.Unlock()
+	if h == nil || h.Remaining() == 0 {
 		return nil
 	}
-	return e.holder
+	return h
 }
 
 func (e *Elector) term(h *lease.Holder) Term {

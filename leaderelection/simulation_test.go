@@ -3,14 +3,10 @@ package leaderelection_test
 import (
 	"context"
 	"math/rand/v2"
-	"os"
-	"runtime"
 	"strconv"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -79,25 +75,4 @@ func meddle(w *sim.World, r *rand.Rand) {
 	_, _ = client.Patch(context.Background(), "l", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 }
 
-// TestSimulatedElections is the proof of mutual exclusion. For as long as BELLWETHER_SOAK says, it runs schedules that no run
-// before has seen; else a fixed number of fixed ones.
-func TestSimulatedElections(t *testing.T) {
-	if file := os.Getenv(sim.ReplayVariable); file != "" {
-		r, err := sim.Replay(t, election(), file)
-		require.NoError(t, err)
-		assert.Empty(t, r.Violation)
-		return
-	}
-	seed, more := uint64(0), func(done int) bool { return done < 200 }
-	if soak := os.Getenv("BELLWETHER_SOAK"); soak != "" {
-		d, err := time.ParseDuration(soak)
-		require.NoError(t, err)
-		end := time.Now().Add(d)
-		seed, more = rand.Uint64(), func(int) bool { return time.Now().Before(end) }
-	}
-	count, violation := sim.Explore(t, election(), runtime.GOMAXPROCS(0), seed, more)
-	t.Log(count)
-	if violation != nil {
-		t.Error(violation.Report())
-	}
-}
+func TestSimulatedElections(t *testing.T) { sim.Prove(t, election(), sim.Schedules(t, 2000)) }

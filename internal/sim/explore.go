@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,7 +15,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
 
-// ReplayVariable names the environment variable with the file of a schedule for [Explore] to run instead of its own.
+// ReplayVariable names the environment variable with the file of a schedule for [Prove] to run instead of its own.
 const ReplayVariable = "BELLWETHER_SIM_REPLAY"
 
 // Count is what [Explore] has done.
@@ -29,9 +30,31 @@ func (c Count) String() string {
 		c.Schedules, c.Took.Round(time.Millisecond), float64(c.Schedules)/c.Took.Minutes(), c.Begun, c.Requests)
 }
 
-// Explore runs schedules in parallel, from the given seed on, as long as more says so, and stops at the first violation, which
-// it returns.
-func Explore(t *testing.T, s Scenario, workers int, seed uint64, more func(done int) bool) (Count, *Result) {
+// Prove runs schedules and fails the test with a report of the first violation. With [ReplayVariable] it runs that one alone.
+func Prove(t *testing.T, s Scenario, b Budget) {
+	t.Helper()
+	if file := os.Getenv(ReplayVariable); file != "" {
+		r, err := Replay(t, s, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Violation != "" {
+			t.Error(r.Violation)
+		}
+		return
+	}
+	count, violation := Explore(t, s, b)
+	if os.Getenv(SoakVariable) != "" {
+		fmt.Printf("soak: %s: %s\n", t.Name(), count) // a log would be shown only on failure
+	}
+	t.Log(count)
+	if violation != nil {
+		t.Error(violation.Report())
+	}
+}
+
+// Explore runs schedules, several at a time, and stops at the first violation, which it returns.
+func Explore(t *testing.T, s Scenario, b Budget) (Count, *Result) {
 	t.Helper()
 	var (
 		begin      = time.Now()
@@ -42,12 +65,12 @@ func Explore(t *testing.T, s Scenario, workers int, seed uint64, more func(done 
 		unfinished = func() bool {
 			mu.Lock()
 			defer mu.Unlock()
-			return violation == nil && more(count.Schedules)
+			return violation == nil && b.more(count.Schedules)
 		}
 	)
-	next.Store(seed)
+	next.Store(b.seed)
 	t.Run("schedules", func(t *testing.T) {
-		for worker := range workers {
+		for worker := range runtime.GOMAXPROCS(0) {
 			t.Run(strconv.Itoa(worker), func(t *testing.T) {
 				t.Parallel()
 				for unfinished() {

@@ -19,18 +19,10 @@ func toyScenario(fromResponse bool) sim.Scenario {
 	}
 }
 
-func upTo(n int) func(int) bool { return func(done int) bool { return done < n } }
-
-func TestToyIsRight(t *testing.T) {
-	count, violation := sim.Explore(t, toyScenario(false), 2, 0, upTo(200))
-	t.Log(count)
-	if violation != nil {
-		t.Error(violation.Report())
-	}
-}
+func TestSimulatedToy(t *testing.T) { sim.Prove(t, toyScenario(false), sim.Schedules(t, 200)) }
 
 func TestPlantedFaultIsFoundAndReplayed(t *testing.T) {
-	count, violation := sim.Explore(t, toyScenario(true), 2, 0, upTo(200))
+	count, violation := sim.Explore(t, toyScenario(true), sim.First(200))
 	require.NotNil(t, violation, "not found in %v", count)
 	t.Logf("found by %v: %s", count, violation.Violation)
 	file, err := violation.Record(t.TempDir())

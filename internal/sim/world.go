@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -47,6 +48,9 @@ type Result struct {
 // exitRestart is how long after its own end a process is started again.
 const exitRestart = time.Second
 
+// hang is how long a schedule may take in real time.
+const hang = 2 * time.Minute
+
 // World is one schedule as it runs.
 type World struct {
 	Server   *apisim.Server
@@ -77,6 +81,9 @@ func Run(t *testing.T, s Scenario, seed uint64, trace []apisim.Served) Result {
 func Play(t *testing.T, s Scenario, plan Plan, trace []apisim.Served) Result {
 	t.Helper()
 	result := Result{Plan: plan}
+	// In real time: in the bubble, it stands still.
+	watchdog := time.AfterFunc(hang, func() { panic(fmt.Sprintf("sim: for %v a goroutine waits for a lock, in\n%s", hang, plan)) })
+	defer watchdog.Stop()
 	plan.Faults = slices.Clone(plan.Faults) // a fault of the worker becomes that of a replica
 	synctest.Test(t, func(t *testing.T) {
 		w := &World{
