@@ -49,6 +49,18 @@ type Config struct {
 	// limit.
 	ReleaseTimeout time.Duration
 
+	// KernelDeadline has the kernel end this process with SIGKILL half a Margin after the deadline, for when it cannot do so
+	// itself: stopped (SIGSTOP), starved of CPU, or woken from a suspension. An OnLost that returns has until then for
+	// the lead function to return; after TryAcquire, until Release. Linux only, and not as PID 1 of a pid namespace,
+	// which a container's first process is unless its Pod has shareProcessNamespace: New then returns an error that names
+	// the ways out, such as [ReexecIfPID1]. Where the system has no such timer or forbids it, the error is errors.ErrUnsupported.
+	KernelDeadline bool
+
+	// TrustForeignRelease takes a record for released that another elector, such as client-go's, has emptied. It
+	// makes a migration's hand-over faster by a LeaseDuration, but those electors empty the record before their work
+	// has stopped.
+	TrustForeignRelease bool
+
 	// OnLost is called once when leadership is lost, from whichever goroutine finds out, with an error that says
 	// which Lease, who holds it now and when it was last renewed ([ErrLost]). At that time the lead function's
 	// context has ended, but the function may still be running, so the default ends the process: it writes the error

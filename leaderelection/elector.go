@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/bellwether-k8s/bellwether/internal/killtimer"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
@@ -52,17 +53,25 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
+	var killer lease.KillTimer
+	if config.KernelDeadline {
+		if killer, err = killtimer.New(); err != nil {
+			return nil, fmt.Errorf("leaderelection: KernelDeadline: %w", err)
+		}
+	}
 	config.Logger = config.Logger.With(zap.Stringer("lease", config.lease()), zap.String("identity", config.Identity))
 	e := &Elector{config: config, guard: lease.NewGuard(config.lease(), ErrNotLeader, lease.GuardConfig(config.Guard))}
 	e.candidate = lease.NewCandidate(client, lease.Config{
 		Lease:          config.lease(),
 		Identity:       config.Identity,
 		Timing:         config.timing(),
+		TrustForeign:   config.TrustForeignRelease,
 		ReleaseTimeout: config.ReleaseTimeout,
 		OnLost:         func(err *lease.LostError) { config.OnLost(err) },
 		OnHolder:       e.observe,
 		Guard:          e.guard,
 		Clock:          config.Clock,
+		KillTimer:      killer,
 		Log:            config.Logger,
 	})
 	return e, nil

@@ -148,7 +148,7 @@ func TestRequestBudgets(t *testing.T) {
 		leader, idle := newReplica(t, a, "leader", nil), newReplica(t, a, "idle", nil)
 		leader.start(t)
 		idle.start(t)
-		assert.Equal(t, map[string]int{"watch": 1, "get": 1, "create": 1}, leader.counted())
+		assert.Equal(t, map[string]int{"watch": 2, "get": 1, "create": 1}, leader.counted(), "one watch as a candidate, one as the leader")
 		assert.Equal(t, map[string]int{"watch": 1, "get": 1}, idle.counted())
 
 		time.Sleep(10 * time.Minute)
@@ -159,7 +159,7 @@ func TestRequestBudgets(t *testing.T) {
 		require.NoError(t, leader.stop())
 		synctest.Wait()
 		assert.Equal(t, map[string]int{"update": 1}, leader.counted(), "the release")
-		assert.Equal(t, map[string]int{"update": 1}, idle.counted(), "the take-over")
+		assert.Equal(t, map[string]int{"update": 1, "watch": 1}, idle.counted(), "the take-over")
 		require.NoError(t, idle.stop())
 	})
 }
@@ -307,12 +307,11 @@ func TestLeaderStopsWhenItsRecordChanges(t *testing.T) {
 				r.start(t)
 				time.Sleep(interval3 / 2)
 				c.change(t, a)
-				time.Sleep(interval3/2 + 10*time.Millisecond) // the next renewal finds out
 				synctest.Wait()
 				assert.Equal(t, c.lost, !r.IsLeader())
 				assert.Equal(t, c.lost, len(r.losses()) == 1)
 				if c.lost {
-					assert.Equal(t, interval3, r.last(t).end.Sub(r.last(t).start), "at once")
+					assert.Equal(t, interval3/2, r.last(t).end.Sub(r.last(t).start), "at once")
 				} else {
 					time.Sleep(time.Minute)
 					assert.True(t, r.IsLeader())
@@ -322,6 +321,21 @@ func TestLeaderStopsWhenItsRecordChanges(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestLeaderThatMayNotWatchLearnsFromItsRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI()
+		r := newReplica(t, a, "a", nil)
+		r.set(&r.refuse, forbid("watch"))
+		r.start(t)
+		time.Sleep(interval3 / 2)
+		a.edit(t, func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("thief") })
+		time.Sleep(interval3)
+		synctest.Wait()
+		assert.Equal(t, interval3, r.last(t).end.Sub(r.last(t).start))
+		require.NoError(t, r.stop())
+	})
 }
 
 func TestCandidateWaits(t *testing.T) {
@@ -403,8 +417,9 @@ func TestReleaseNeverTouchesASuccessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI()
 		r := newReplica(t, a, "old", nil)
+		r.set(&r.refuse, forbid("watch"))
 		r.start(t)
-		// Cut off, with the successor in place before the renewal that would find it.
+		// Nothing tells of the successor before the release.
 		a.edit(t, func(l *coordinationv1.Lease) {
 			l.Spec.HolderIdentity, l.Spec.LeaseTransitions = ptr.To("new"), ptr.To(int32(1))
 		})
@@ -700,4 +715,33 @@ func TestForgottenTermEndsAtItsDeadline(t *testing.T) {
 		assert.NoError(t, err, "a candidate that has seen the record stand for D")
 		require.NoError(t, other.Release(t.Context()))
 	})
+}
+
+func TestCoordinatedLease(t *testing.T) {
+	for name, coordinate := range map[string]func(*coordinationv1.Lease){
+		"strategy":         func(l *coordinationv1.Lease) { l.Spec.Strategy = ptr.To(coordinationv1.OldestEmulationVersion) },
+		"preferred holder": func(l *coordinationv1.Lease) { l.Spec.PreferredHolder = ptr.To("b") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPI()
+				leader, candidate := newReplica(t, a, "a", nil), newReplica(t, a, "b", nil)
+				leader.start(t)
+				candidate.start(t)
+				time.Sleep(time.Second)
+				a.edit(t, coordinate)
+				synctest.Wait()
+				want := a.lease(t)
+				require.Len(t, leader.losses(), 1)
+				require.ErrorIs(t, leader.losses()[0], leaderelection.ErrCoordinated)
+				for _, r := range []*replica{leader, candidate} {
+					assert.ErrorIs(t, <-r.result, leaderelection.ErrCoordinated)
+				}
+				_, err := candidate.TryAcquire(t.Context())
+				assert.ErrorIs(t, err, leaderelection.ErrCoordinated)
+				time.Sleep(time.Minute)
+				assert.Equal(t, want, a.lease(t), "never written")
+			})
+		})
+	}
 }

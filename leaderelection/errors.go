@@ -18,6 +18,10 @@ var (
 	// lost, why, who holds it now and when it was last renewed.
 	ErrLost = lease.ErrLost
 
+	// ErrCoordinated is returned by Run and TryAcquire for a Lease whose spec has a strategy or a preferredHolder: Kubernetes'
+	// coordinated leader election decides who holds it. It is never written.
+	ErrCoordinated = lease.ErrCoordinated
+
 	// ErrNotLeader is returned by Renew and Release of an elector that holds no term. It is also what every error of a
 	// guarded request is ([Elector.WrapTransport]): alone, the request was not sent; together with ErrOutcomeUnknown, it was.
 	ErrNotLeader = errors.New("leaderelection: not the leader")

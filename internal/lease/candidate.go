@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,11 +21,13 @@ type Config struct {
 	Lease          types.NamespacedName
 	Identity       string // unique per process
 	Timing         Timing
+	TrustForeign   bool                // take an empty record of another elector for released
 	ReleaseTimeout time.Duration       // how long work may take to return; zero: as long as it likes
 	OnLost         func(*LostError)    // called once for a term that is lost, before Run returns
 	OnHolder       func(holder string) // called with every holder seen, empty for nobody
 	Guard          *Guard              // told of every term; one guard serves one candidate
 	Clock          clock.Clock
+	KillTimer      KillTimer // kills the process at the deadline if nothing else does; nil: none
 	Log            *zap.Logger
 }
 
@@ -47,7 +50,7 @@ const maxBlindness = time.Minute
 
 // NewCandidate returns a candidate that has seen nothing yet.
 func NewCandidate(client kubernetes.Interface, c Config) *Candidate {
-	return &Candidate{config: c, store: NewStore(client, c, 3*c.Timing.Duration), sighting: NewSighting(c.Timing.Duration)}
+	return &Candidate{config: c, store: NewStore(client, c, 3*c.Timing.Duration), sighting: NewSighting(c.Timing.Duration, c.TrustForeign)}
 }
 
 // Try reads the record and takes the lease if it is free; otherwise it returns nothing, and Standing says why. A record that has to
@@ -70,8 +73,8 @@ func (c *Candidate) Standing() (holder string, wait time.Duration) {
 	return c.sighting.Record().Holder(), max(0, wait)
 }
 
-// Wait returns when it has taken the lease, with the error of ctx when that has ended, and with an *AccessError when RBAC
-// has refused the same request for a lease duration.
+// Wait returns when it has taken the lease, with the error of ctx when that has ended, with ErrCoordinated, and with an *AccessError
+// when RBAC has refused the same request for a lease duration.
 func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 	interval := c.config.Timing.RenewInterval()
 	pause := backoff(c.config.Timing)
@@ -81,6 +84,9 @@ func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 		h, err := c.follow(ctx)
 		if h != nil {
 			return h, nil
+		}
+		if errors.Is(err, ErrCoordinated) {
+			return nil, err
 		}
 		// Shorter refusals happen while a deployment's roles are being created, and while an API server starts.
 		if c.store.RefusedFor(err) >= c.config.Timing.Duration {
@@ -149,7 +155,7 @@ func (c *Candidate) watch(ctx context.Context) (<-chan watch.Event, func()) {
 		return nil, nothing
 	}
 	interval := c.config.Timing.RenewInterval()
-	w, err := c.store.Watch(ctx, interval)
+	w, err := c.store.Watch(ctx, "", interval)
 	if err == nil {
 		c.blind, c.blindFor = 0, 0
 		return w.ResultChan(), w.Stop
@@ -171,14 +177,12 @@ func (c *Candidate) receive(e watch.Event) bool {
 	if e.Type == watch.Error {
 		return false
 	}
-	l, ok := e.Object.(*coordinationv1.Lease)
-	if !ok || l.Name != c.config.Lease.Name || e.Type == watch.Bookmark { // fake clientsets do not select by name
-		return true
+	if r, ok := c.store.recordOf(e); ok {
+		if e.Type == watch.Deleted {
+			r = Record{}
+		}
+		c.see(r)
 	}
-	if e.Type == watch.Deleted {
-		l = nil
-	}
-	c.see(RecordOf(l))
 	return true
 }
 
@@ -200,6 +204,9 @@ func (c *Candidate) see(r Record) {
 // lease is not to be had now, and an error if a write has failed.
 func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 	r, now := c.sighting.Record(), c.config.Clock.Now()
+	if r.Coordinated() {
+		return nil, fmt.Errorf("lease %s: %w", c.config.Lease, ErrCoordinated)
+	}
 	if h := c.won(r, now); h != nil {
 		return h, nil
 	}

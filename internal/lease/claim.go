@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -34,6 +35,12 @@ func (c *Claim) Attempt(l *coordinationv1.Lease, now clock.Reading) {
 		c.attempts = c.attempts[1:]
 	}
 	c.attempts = append(c.attempts, attempt{*l.Spec.DeepCopy(), now})
+}
+
+// Wrote reports whether r is one of the versions that Confirm would take.
+func (c *Claim) Wrote(r Record) bool {
+	return r.Exists() && c.record.UID() == r.UID() &&
+		slices.ContainsFunc(c.attempts, func(a attempt) bool { return apiequality.Semantic.DeepEqual(a.spec, r.lease.Spec) })
 }
 
 // Confirm reports whether r was written by this claim, and if so makes it the standing version. A spec that differs in

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -23,8 +24,10 @@ type Holder struct {
 	config      Config
 	store       *Store
 	stamps      *Stamps
+	claims      sync.Mutex // held to change claim, and to read it outside of Run, Renew and Release
 	claim       Claim
-	first       Record // the version that began the term
+	suspect     chan struct{} // capacity 1: the record has to be read
+	first       Record        // the version that began the term
 	releaseFrom clock.Reading
 	doubt       bool // the outcome of the last write is unknown until the record has been read
 }
@@ -32,6 +35,7 @@ type Holder struct {
 func newHolder(c Config, store *Store, stamps *Stamps, claim Claim) *Holder {
 	h := &Holder{
 		Term: newTerm(c, claim.sent), config: c, store: store, stamps: stamps, claim: claim, first: claim.record,
+		suspect: make(chan struct{}, 1),
 	}
 	c.Guard.term.Store(h.Term)
 	return h
@@ -56,6 +60,7 @@ func (h *Holder) Run(ctx context.Context, work func(context.Context) error) erro
 	workCtx, cancel := context.WithCancelCause(context.WithValue(ctx, termKey{h.config.Guard}, h.Term))
 	defer cancel(nil)
 	if !h.begin(cancel) {
+		defer h.disarmKillTimer()
 		return h.finish()
 	}
 	returned := make(chan error, 1)
@@ -90,6 +95,11 @@ func (h *Holder) end(ctx context.Context, err error) error {
 
 // keep renews until work has returned, and returns its error.
 func (h *Holder) keep(ctx context.Context, returned <-chan error) error {
+	watchCtx, stop := context.WithCancel(context.WithoutCancel(ctx)) // work may need its time after the end of ctx
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer stop()
+	watching.Go(func() { h.lookOut(watchCtx) })
 	pause := backoff(h.config.Timing)
 	renewal := h.config.Clock.NewTimer(h.untilRenewal())
 	defer renewal.Stop()
@@ -110,6 +120,9 @@ func (h *Holder) keep(ctx context.Context, returned <-chan error) error {
 			}
 		case <-tooLong:
 			h.lose(fmt.Errorf("%w (%v)", ErrReleaseTimeout, h.config.ReleaseTimeout), h.config.Identity)
+		case <-h.suspect:
+			h.doubt = true
+			_ = h.settle(ctx) // a loss is told, and doubt remains until the next renewal
 		case <-renewal.C():
 			if h.Renew(ctx) != nil { // a loss is told, anything else will be tried again
 				renewal.Reset(pause.Step())
@@ -149,7 +162,9 @@ func (h *Holder) Renew(ctx context.Context) error {
 // renew intervals after that, whether or not ctx has ended.
 // If the term was lost before, it returns the *LostError; after any other error the lease is free when it has expired.
 func (h *Holder) Release(ctx context.Context) error {
-	if err := h.finish(); err != nil {
+	err := h.finish()
+	h.disarmKillTimer()
+	if err != nil {
 		return err
 	}
 	h.drain()
@@ -203,9 +218,9 @@ func (h *Holder) drain() {
 // write sends l in place of the standing version, and reads the record if it has to in order to know the outcome.
 func (h *Holder) write(ctx context.Context, l *coordinationv1.Lease) error {
 	sent := h.config.Clock.Now()
-	h.claim.Attempt(l, sent)
+	h.attempt(l, sent)
 	r, err := h.store.Write(ctx, h.timeout(), l, h.claim.record)
-	if err == nil && h.claim.Confirm(r) {
+	if err == nil && h.confirm(r) {
 		h.extend(h.claim.sent)
 		return nil
 	}
@@ -219,6 +234,18 @@ func (h *Holder) write(ctx context.Context, l *coordinationv1.Lease) error {
 	return err
 }
 
+func (h *Holder) attempt(l *coordinationv1.Lease, now clock.Reading) {
+	h.claims.Lock()
+	defer h.claims.Unlock()
+	h.claim.Attempt(l, now)
+}
+
+func (h *Holder) confirm(r Record) bool {
+	h.claims.Lock()
+	defer h.claims.Unlock()
+	return h.claim.Confirm(r)
+}
+
 // settle reads the record if the outcome of the last write is in doubt. ErrTaken means that the record is not ours, and
 // the term over.
 func (h *Holder) settle(ctx context.Context) error {
@@ -229,14 +256,8 @@ func (h *Holder) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !h.claim.Confirm(r) {
-		cause := ErrTaken
-		if !r.Exists() {
-			cause = fmt.Errorf("%w: the Lease was deleted", ErrTaken)
-		}
-		h.config.OnHolder(r.Holder())
-		h.lose(cause, r.Holder())
-		return cause
+	if !h.confirm(r) {
+		return h.dispossess(r)
 	}
 	h.doubt = false
 	h.extend(h.claim.sent)

@@ -12,7 +12,9 @@ import (
 var (
 	ErrLost           = errors.New("lease lost")
 	ErrDeadline       = errors.New("not renewed in time")
+	ErrCoordinated    = errors.New("the Lease belongs to Kubernetes' coordinated leader election (its spec has a strategy or a preferredHolder)")
 	ErrTaken          = errors.New("the record is not ours any more")
+	ErrKillTimer      = errors.New("the kernel's timer could not be set")
 	ErrReleaseTimeout = errors.New("work did not return within ReleaseTimeout")
 )
 
@@ -23,7 +25,7 @@ type LostError struct {
 	Holder    string        // who holds it now as far as is known; empty for nobody
 	RenewedAt time.Time     // when the last successful renewal was sent
 	Age       time.Duration // how long before the loss that was
-	Err       error         // why: wraps ErrDeadline, ErrTaken or ErrReleaseTimeout
+	Err       error         // why: wraps ErrDeadline, ErrTaken, ErrReleaseTimeout or ErrKillTimer
 }
 
 // Error is one line for a log.

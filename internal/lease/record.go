@@ -17,6 +17,10 @@ import (
 // <holder>/<acquireTime>/<transitions> of the term that ended. An empty holder without it is no release.
 const ReleasedAnnotation = "bellwether.dev/released"
 
+// TermAnnotation says that a record was written by this package's rules: its value is that of ReleasedAnnotation for the term
+// that the spec is of. client-go's elector leaves annotations alone, so one of another term says nothing.
+const TermAnnotation = "bellwether.dev/term"
+
 // Record is one version of a lease as the API server stored it. The zero Record is the absence of the object.
 type Record struct {
 	lease *coordinationv1.Lease
@@ -73,7 +77,27 @@ func (r Record) Released() bool {
 	if r.lease == nil || r.Holder() != "" {
 		return false
 	}
-	holder, ok := strings.CutSuffix(r.lease.Annotations[ReleasedAnnotation], r.termSuffix())
+	return r.markedBy(ReleasedAnnotation)
+}
+
+// Ours reports whether the holder in the record keeps the rules of this package, as far as the record says.
+func (r Record) Ours() bool {
+	return r.lease != nil && r.lease.Annotations[TermAnnotation] == r.Holder()+r.termSuffix()
+}
+
+// Emptied reports whether the holder is missing from a record of ours, which nobody has released.
+func (r Record) Emptied() bool {
+	return r.lease != nil && r.Holder() == "" && r.markedBy(TermAnnotation)
+}
+
+// Coordinated reports whether Kubernetes' coordinated leader election decides who holds the lease.
+func (r Record) Coordinated() bool {
+	return r.lease != nil && (r.lease.Spec.Strategy != nil || r.lease.Spec.PreferredHolder != nil)
+}
+
+// markedBy reports whether an annotation names this record's term, whoever held it.
+func (r Record) markedBy(annotation string) bool {
+	holder, ok := strings.CutSuffix(r.lease.Annotations[annotation], r.termSuffix())
 	return ok && holder != ""
 }
 
@@ -125,6 +149,7 @@ func (r Record) acquired(name types.NamespacedName, identity string, d time.Dura
 	l.Spec.AcquireTime = ptr.To(stamp)
 	l.Spec.RenewTime = ptr.To(stamp)
 	l.Spec.LeaseTransitions = ptr.To(transitions)
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, TermAnnotation, identity+Record{l}.termSuffix())
 	return l
 }
 
@@ -138,6 +163,7 @@ func (r Record) renewed(stamp metav1.MicroTime) *coordinationv1.Lease {
 // released returns the object to write in order to end the term of r.
 func (r Record) released(stamp metav1.MicroTime) *coordinationv1.Lease {
 	l := r.renewed(stamp)
+	delete(l.Annotations, TermAnnotation)
 	metav1.SetMetaDataAnnotation(&l.ObjectMeta, ReleasedAnnotation, r.Holder()+r.termSuffix())
 	l.Spec.HolderIdentity = ptr.To("")
 	l.Spec.LeaseDurationSeconds = ptr.To(int32(1)) // what client-go's elector waits

@@ -49,6 +49,8 @@ func TestAcquiredRecord(t *testing.T) {
 		AcquireTime: ptr.To(at(0)), RenewTime: ptr.To(at(0)), LeaseTransitions: ptr.To(int32(0)),
 	}, first.Spec)
 
+	assert.Equal(t, "host-a_1/2026-01-02T03:04:05.678901Z/0", first.Annotations[TermAnnotation])
+
 	first.Labels = map[string]string{"team": "a"}
 	next := RecordOf(first).acquired(name, "b", 10*time.Second, at(time.Minute))
 	assert.Equal(t, int32(1), *next.Spec.LeaseTransitions, "every term has its number")
@@ -95,4 +97,27 @@ func TestReleaseNeedsItsMarker(t *testing.T) {
 func TestNextTermDropsTheMarker(t *testing.T) {
 	released := RecordOf(RecordOf(taken("a", 15*time.Second)).released(at(time.Second)))
 	assert.NotContains(t, released.acquired(name, "b", 15*time.Second, at(time.Minute)).Annotations, ReleasedAnnotation)
+}
+
+func TestRecordsOfOurs(t *testing.T) {
+	held := taken("a/b", 15*time.Second)
+	for _, c := range []struct {
+		name   string
+		change func(*coordinationv1.Lease)
+		ours   bool
+	}{
+		{"as acquired", nil, true},
+		{"renewed", func(l *coordinationv1.Lease) { l.Spec.RenewTime = ptr.To(at(time.Hour)) }, true},
+		{"taken over by another elector, which leaves annotations alone", func(l *coordinationv1.Lease) {
+			l.Spec.HolderIdentity, l.Spec.AcquireTime, l.Spec.LeaseTransitions = ptr.To("b"), ptr.To(at(time.Hour)), ptr.To(int32(1))
+		}, false},
+		{"another holder in the same term", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("b") }, false},
+		{"no annotation", func(l *coordinationv1.Lease) { l.Annotations = nil }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			assert.Equal(t, c.ours, version(held, "2", c.change).Ours())
+		})
+	}
+	assert.False(t, Record{}.Ours())
+	assert.NotContains(t, RecordOf(held).released(at(0)).Annotations, TermAnnotation)
 }

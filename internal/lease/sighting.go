@@ -12,15 +12,23 @@ import (
 // Every change starts the wait anew, also one to a lower version (a restored etcd) and to absence. So does a swap that
 // failed, whatever the reason: see [Sighting.Spend].
 type Sighting struct {
-	own    time.Duration // the candidate's D, where the record does not say
+	own          time.Duration // the candidate's D, where the record does not say
+	trustForeign bool          // take an empty record of another elector for released
+
 	record Record
 	since  clock.Reading
-	seen   bool // false before anything was seen, and when spent
+	seen   bool          // false before anything was seen, and when spent
+	term   time.Duration // D of the term seen last; zero: there was none, or it was released
 	wait   time.Duration
 }
 
 // NewSighting returns the sighting of a candidate that has seen nothing. own is its configured lease duration.
-func NewSighting(own time.Duration) Sighting { return Sighting{own: own} }
+func NewSighting(own time.Duration, trustForeignRelease bool) Sighting {
+	return Sighting{own: own, trustForeign: trustForeignRelease}
+}
+
+// minForeignPatience is what a record of another elector has to stand for at least, beyond its duration.
+const minForeignPatience = 5 * time.Second
 
 // See takes in a version that has arrived at the local time now.
 func (s *Sighting) See(r Record, now clock.Reading) {
@@ -36,15 +44,22 @@ func (s *Sighting) See(r Record, now clock.Reading) {
 		// Deletion is not release: the holder may live, and be cut off. Whatever wait was due is due from here,
 		// because renewals that we did not see may have come before the deletion. A candidate that never saw
 		// a holder has nothing to wait for.
-	case r.Released():
-		s.wait = 0
+	case r.Released(), r.Holder() == "" && s.trustForeign && !r.Emptied():
+		s.term, s.wait = 0, 0
 	case r.Holder() == "":
-		// Emptied by somebody who did not mark that work had ended.
-		s.wait = max(s.wait, s.own, d)
-	case r.sameTerm(s.record):
-		s.wait = max(s.wait, d) // a holder that shortened its duration may not have heard of it
+		// Emptied by somebody who did not mark that work had ended. client-go's elector empties it first.
+		s.term = max(s.term, s.own, d)
+		s.wait = s.term
 	default:
-		s.wait = d
+		if r.sameTerm(s.record) { // a holder that shortened its duration may not have heard of it
+			d = max(s.term, d)
+		}
+		s.term, s.wait = d, d
+		if !r.Ours() {
+			// client-go's elector counts its term from the answer to a renewal, and gives up between
+			// renewals only: after a slow answer it outlives its record.
+			s.wait += max(d/3, minForeignPatience)
+		}
 	}
 	s.record, s.since, s.seen = r, now, true
 }
@@ -63,7 +78,8 @@ func (s *Sighting) FreeIn(now clock.Reading) (wait time.Duration, ok bool) {
 // unknown, there may be a holder that we have not seen: if the next thing to be seen is absence, that is a deletion.
 func (s *Sighting) Spend(taken bool) {
 	s.seen = false
-	if taken || s.record.Released() {
+	if taken || s.record.Exists() && s.wait == 0 {
+		s.term = max(s.term, s.own)
 		s.wait = max(s.wait, s.own)
 	}
 }

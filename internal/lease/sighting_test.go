@@ -24,6 +24,14 @@ func TestSighting(t *testing.T) {
 	})
 	beaten := Record{&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "beaten"}}}
 	spent := Record{&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "spend"}}}
+	foreign := func(seconds int32) Record {
+		return version(held, "3", func(l *coordinationv1.Lease) { l.Annotations, l.Spec.LeaseDurationSeconds = nil, &seconds })
+	}
+	emptiedByOther := version(held, "5", func(l *coordinationv1.Lease) {
+		l.Annotations, l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = nil, ptr.To(""), ptr.To(int32(1))
+		l.Spec.AcquireTime = ptr.To(at(7 * s))
+	})
+	next := RecordOf(held).acquired(name, "b", 5*s, at(4*s))
 	type seen struct {
 		r  Record
 		at time.Duration
@@ -56,9 +64,14 @@ func TestSighting(t *testing.T) {
 		{"duration lengthened within the term", []seen{{RecordOf(held), 0}, {version(held, "2", func(l *coordinationv1.Lease) {
 			l.Spec.LeaseDurationSeconds = ptr.To(int32(20))
 		}), 4 * s}}, 24 * s},
-		{"shorter duration of the next term", []seen{{RecordOf(held), 0}, {version(held, "2", func(l *coordinationv1.Lease) {
-			l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = ptr.To("b"), ptr.To(int32(5))
-		}), 4 * s}}, 9 * s},
+		{"shorter duration of the next term", []seen{{RecordOf(held), 0}, {RecordOf(next), 4 * s}}, 9 * s},
+		{"of another elector: a third more, at least 5 s", []seen{{foreign(10), 1 * s}}, 16 * s},
+		{"of another elector, long", []seen{{foreign(60), 1 * s}}, 81 * s},
+		{"another elector's after ours, with our mark of the term before", []seen{{RecordOf(held), 0}, {version(held, "2", func(l *coordinationv1.Lease) {
+			l.Spec.HolderIdentity, l.Spec.LeaseTransitions = ptr.To("b"), ptr.To(int32(1))
+		}), 4 * s}}, 19 * s},
+		{"emptied by another elector: one duration", []seen{{foreign(20), 0}, {emptiedByOther, 4 * s}}, 24 * s},
+		{"emptied by another elector, then absent", []seen{{foreign(20), 0}, {emptiedByOther, 4 * s}, {Record{}, 5 * s}}, 25 * s},
 		{"no duration: ours", []seen{{version(held, "2", func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil }), 0}}, 15 * s},
 		{"negative duration: ours", []seen{{version(held, "2", func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ptr.To(int32(-9)) }), 0}}, 15 * s},
 		{"swap failed, same version read again", []seen{{RecordOf(held), 0}, {spent, 10 * s}, {RecordOf(held), 11 * s}}, 21 * s},
@@ -69,7 +82,7 @@ func TestSighting(t *testing.T) {
 		{"swap failed, then absent", []seen{{RecordOf(held), 0}, {spent, 10 * s}, {Record{}, 11 * s}}, 21 * s},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			sighting := NewSighting(15 * s)
+			sighting := NewSighting(15*s, false)
 			for _, v := range c.seen {
 				if v.r == spent || v.r == beaten {
 					sighting.Spend(v.r == beaten)
@@ -82,6 +95,30 @@ func TestSighting(t *testing.T) {
 			free, ok := sighting.FreeIn(reading(0))
 			assert.True(t, ok)
 			assert.Equal(t, c.free, free)
+		})
+	}
+}
+
+func TestTrustInForeignReleases(t *testing.T) {
+	const s = time.Second
+	ours := taken("a", 10*s)
+	empty := func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil }
+	for _, c := range []struct {
+		name  string
+		r     Record
+		trust bool
+		wait  time.Duration
+	}{
+		{"another elector's", version(ours, "2", func(l *coordinationv1.Lease) { empty(l); l.Annotations = nil }), true, 0},
+		{"another elector's, after a term of ours", version(ours, "2", func(l *coordinationv1.Lease) { empty(l); l.Spec.AcquireTime = ptr.To(at(s)) }), true, 0},
+		{"ours, emptied by somebody", version(ours, "2", empty), true, 15 * s},
+		{"another elector's, not trusted", version(ours, "2", func(l *coordinationv1.Lease) { empty(l); l.Annotations = nil }), false, 15 * s},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			sighting := NewSighting(15*s, c.trust)
+			sighting.See(c.r, reading(0))
+			wait, _ := sighting.FreeIn(reading(0))
+			assert.Equal(t, c.wait, wait)
 		})
 	}
 }

@@ -137,12 +137,14 @@ func (s *Store) RefusedFor(err error) time.Duration {
 // Forgive forgets all refusals.
 func (s *Store) Forgive() { clear(s.refused) }
 
-// Watch streams the versions of the Lease, the present one first. openTimeout bounds the time until the stream stands;
+// Watch streams the versions of the Lease after the given resourceVersion; if that is empty, the present one first. openTimeout bounds the time until the stream stands;
 // cancel ctx or call Stop to end it.
-func (s *Store) Watch(ctx context.Context, openTimeout time.Duration) (watch.Interface, error) {
+func (s *Store) Watch(ctx context.Context, after string, openTimeout time.Duration) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(own(ctx))
 	slow := s.clock.AfterFunc(openTimeout, cancel)
-	w, err := s.client.Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, s.Name.Name).String()})
+	w, err := s.client.Watch(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, s.Name.Name).String(), ResourceVersion: after,
+	})
 	if err == nil && !slow.Stop() {
 		w.Stop()
 		err = context.DeadlineExceeded
@@ -153,6 +155,15 @@ func (s *Store) Watch(ctx context.Context, openTimeout time.Duration) (watch.Int
 		return nil, &AccessError{"watch", s.Name, err}
 	}
 	return &stream{w, cancel}, nil
+}
+
+// recordOf returns the version in an event; ok is false if there is none. The last one of a deleted Lease is returned as well.
+func (s *Store) recordOf(e watch.Event) (r Record, ok bool) {
+	l, ok := e.Object.(*coordinationv1.Lease)
+	if !ok || l.Name != s.Name.Name || e.Type == watch.Bookmark { // fake clientsets do not select by name
+		return Record{}, false
+	}
+	return Record{l}, true
 }
 
 // stream releases the context of a watch together with it.

@@ -22,6 +22,7 @@ type Term struct {
 	timing   Timing
 	clock    clock.Clock
 	onLost   func(*LostError)
+	kill     KillTimer // nil: none
 
 	mu      sync.Mutex
 	state   state
@@ -48,11 +49,13 @@ const (
 
 func newTerm(c Config, sent clock.Reading) *Term {
 	t := &Term{
-		lease: c.Lease, identity: c.Identity, timing: c.Timing, clock: c.Clock, onLost: c.OnLost, sent: sent, told: make(chan struct{}),
+		lease: c.Lease, identity: c.Identity, timing: c.Timing, clock: c.Clock, onLost: c.OnLost,
+		kill: c.KillTimer, sent: sent, told: make(chan struct{}),
 	}
 	t.mu.Lock() // or the timer could fire before it is stored
-	defer t.mu.Unlock()
 	t.timer = t.clock.AfterFunc(0, t.expire)
+	t.mu.Unlock()
+	t.armKillTimer()
 	return t
 }
 
@@ -93,9 +96,13 @@ func (t *Term) begin(cancel context.CancelCauseFunc) bool {
 func (t *Term) extend(sent clock.Reading) {
 	now := t.clock.Now()
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.state == held && t.left(now) > 0 { // a term that has reached its deadline does not come back
+	extended := t.state == held && t.left(now) > 0 // a term that has reached its deadline does not come back
+	if extended {
 		t.sent, t.failing = sent, nil
+	}
+	t.mu.Unlock()
+	if extended {
+		t.armKillTimer()
 	}
 }
 

@@ -1,0 +1,38 @@
+package lease
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/bellwether-k8s/bellwether/internal/boottime"
+)
+
+// KillTimer kills this process at a time of boottime.Now, whatever the process is doing then: that of package killtimer does. It is
+// for what the term's own timer cannot end, a process that is stopped or starved.
+type KillTimer interface {
+	SetAt(boot time.Duration) error
+	Stop() error
+}
+
+// armKillTimer sets the kill timer to half a margin after the deadline. Only the goroutine that renews calls it, so that no earlier
+// deadline replaces a later one.
+func (t *Term) armKillTimer() {
+	if t.kill == nil {
+		return
+	}
+	boot := boottime.Now() // first: who is stopped before the next line has less time, not more
+	now := t.clock.Now()
+	t.mu.Lock()
+	at := boot + t.left(now) + t.timing.Margin/2
+	t.mu.Unlock()
+	if err := t.kill.SetAt(at); err != nil { // the earlier deadline stands, or there is none
+		t.lose(fmt.Errorf("%w: %w", ErrKillTimer, err), t.identity)
+	}
+}
+
+// disarmKillTimer is for when no work of the term is running any more.
+func (t *Term) disarmKillTimer() {
+	if t.kill != nil {
+		_ = t.kill.Stop() // what is not disarmed kills the process: nothing unsafe
+	}
+}

@@ -1,0 +1,108 @@
+package lease
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// lookOut watches the record of the term until ctx has ended, and ends the term as soon as the API server shows that the record is
+// somebody else's: a renewal would show it up to a renew interval later. Where watching is not allowed, nothing else does.
+func (h *Holder) lookOut(ctx context.Context) {
+	pause := backoff(h.config.Timing)
+	for ctx.Err() == nil {
+		delay := pause.Step()
+		switch useful, err := h.follow(ctx); {
+		case useful:
+			pause = backoff(h.config.Timing)
+		case apierrors.IsForbidden(err): // the candidate has said so
+			delay = maxBlindness
+		}
+		timer := h.config.Clock.NewTimer(delay)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// follow reads one watch to its end, and reports whether it said anything of use.
+func (h *Holder) follow(ctx context.Context) (useful bool, err error) {
+	w, err := h.store.Watch(ctx, h.standing().ResourceVersion(), h.config.Timing.RenewInterval())
+	if err != nil {
+		return false, err
+	}
+	defer w.Stop()
+	for {
+		select {
+		case e, ok := <-w.ResultChan():
+			if !ok || e.Type == watch.Error {
+				return useful, nil
+			}
+			r, ok := h.store.recordOf(e)
+			if !ok {
+				continue
+			}
+			useful = true
+			h.judge(r, e.Type == watch.Deleted)
+		case <-ctx.Done():
+			return useful, nil
+		}
+	}
+}
+
+// judge ends the term if an event proves that it is over. Events come late, and the first may be from before the term: only a version
+// above the own one proves anything. A lower one is left to the next renewal, as in a cluster that was restored from a backup.
+func (h *Holder) judge(r Record, deleted bool) {
+	h.claims.Lock()
+	ours, standing := !deleted && h.claim.Wrote(r), h.claim.record
+	h.claims.Unlock()
+	if ours {
+		return
+	}
+	switch order, known := r.compareVersion(standing); {
+	case !known:
+		select {
+		case h.suspect <- struct{}{}: // ask
+		default:
+		}
+	case deleted && order >= 0: // fake clientsets give a deletion no version of its own
+		_ = h.dispossess(Record{})
+	case order > 0:
+		_ = h.dispossess(r)
+	}
+}
+
+// dispossess ends the term, because r stands.
+func (h *Holder) dispossess(r Record) error {
+	cause := ErrTaken
+	switch {
+	case !r.Exists():
+		cause = fmt.Errorf("%w: the Lease was deleted", ErrTaken)
+	case r.Coordinated():
+		cause = fmt.Errorf("%w: %w", ErrTaken, ErrCoordinated)
+	}
+	h.config.OnHolder(r.Holder())
+	h.lose(cause, r.Holder())
+	return cause
+}
+
+// standing is the version that stands as far as is known, for any goroutine.
+func (h *Holder) standing() Record {
+	h.claims.Lock()
+	defer h.claims.Unlock()
+	return h.claim.record
+}
+
+// compareVersion compares resourceVersions, which API servers count up; known is false for those of anything else, such as fake
+// clientsets.
+func (r Record) compareVersion(o Record) (order int, known bool) {
+	a, errA := strconv.ParseUint(r.ResourceVersion(), 10, 64)
+	b, errB := strconv.ParseUint(o.ResourceVersion(), 10, 64)
+	return cmp.Compare(a, b), errA == nil && errB == nil
+}
