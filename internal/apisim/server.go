@@ -143,6 +143,13 @@ func (s *Server) Restart(behind int64) {
 	s.hangUp(func(*watch) bool { return true })
 }
 
+// Restarted reports whether watches still begin in the past.
+func (s *Server) Restarted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.behind > 0
+}
+
 // serve answers a request when it is its turn, and notes it.
 func (s *Server) serve(c *Client, r *http.Request, body []byte) *http.Response {
 	request := served(c, r)

@@ -87,9 +87,12 @@ func newPlan(s Scenario, seed uint64) Plan {
 			p.Replicas[i].Rate = 1 + s.RateError*float64(2*r.IntN(2)-1)
 		}
 	}
-	possible := slices.Clone(kinds)
+	possible := slices.Clone(s.Kinds)
+	if possible == nil {
+		possible = slices.Clone(kinds)
+	}
 	r.Shuffle(len(possible), func(i, j int) { possible[i], possible[j] = possible[j], possible[i] })
-	possible = possible[:1+r.IntN(8)]
+	possible = possible[:1+r.IntN(min(8, len(possible)))]
 	aim := r.IntN(3) > 0 // at who works: the others are well, and take over
 	every := float64(between(r, 5*time.Second, 40*time.Second))
 	var f Fault

@@ -40,6 +40,9 @@ func (p *Process) Drain() time.Duration {
 	return p.drain
 }
 
+// World is the schedule that the process runs in.
+func (p *Process) World() *World { return p.world }
+
 // Config returns the configuration for the process' clients.
 func (p *Process) Config() *rest.Config { return p.connection.Config() }
 

@@ -25,6 +25,8 @@ type Scenario struct {
 	RateError float64
 	// Unaware is how long after a suspension, by true time, work may go on that does not look at the clock.
 	Unaware time.Duration
+	// Kinds of faults that may happen. Nil: all.
+	Kinds []Kind
 	// Duration is how long things go wrong, Quiet how long they do not afterwards.
 	Duration, Quiet time.Duration
 	// Check says what is wrong after Quiet. Optional.
@@ -53,7 +55,10 @@ const hang = 2 * time.Minute
 
 // World is one schedule as it runs.
 type World struct {
-	Server   *apisim.Server
+	Server *apisim.Server
+	// State is for the scenario, which has one for each schedule.
+	State sync.Map
+
 	scenario Scenario
 	plan     Plan
 	referee  *referee
@@ -102,8 +107,18 @@ func Play(t *testing.T, s Scenario, plan Plan, trace []apisim.Served) Result {
 	return result
 }
 
+// Replicas is how many there are, running or not.
+func (w *World) Replicas() int { return len(w.plan.Replicas) }
+
 // Working returns the living processes that work on key.
 func (w *World) Working(key string) []*Process { return w.referee.workers(key) }
+
+// Calm reports whether nothing is wrong at present but clocks.
+func (w *World) Calm() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.conditions) == 0 && !w.Server.Restarted() && !slices.ContainsFunc(w.current, func(p *Process) bool { return p != nil && !p.acting() })
+}
 
 // play runs the schedule until it is over or a rule is violated.
 func (w *World) play() {

@@ -1,0 +1,117 @@
+//go:build !race
+
+package leaderelection_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// mutations are what may happen to somebody who does not know why a line is there. Each has to be caught by a schedule of the named
+// simulation.
+var mutations = []struct {
+	name       string
+	file       string // in internal/lease
+	old, new   string
+	simulation string
+}{
+	{
+		"the term counts from the answer", "holder.go",
+		"		h.extend(h.claim.sent)\n		return nil\n	}\n	h.doubt = true",
+		"		h.claim.sent = h.config.Clock.Now()\n		h.extend(h.claim.sent)\n		return nil\n	}\n	h.doubt = true",
+		"Elections",
+	},
+	{
+		"the term counts from the re-read", "holder.go",
+		"	h.doubt = false\n	h.extend(h.claim.sent)",
+		"	h.doubt = false\n	h.claim.sent = h.config.Clock.Now()\n	h.extend(h.claim.sent)",
+		"Elections",
+	},
+	{
+		"there is no margin", "timing.go",
+		"return t.Duration - t.Margin - now.SinceAtMost(sent)", "return t.Duration - now.SinceAtMost(sent)",
+		"Elections",
+	},
+	{
+		"suspension does not count", "timing.go",
+		"now.SinceAtMost(sent)", "now.SinceAtLeast(sent)",
+		"Elections",
+	},
+	{
+		"the lease is released before work has ended", "holder.go",
+		"			stopping = nil\n", "			return nil\n",
+		"Elections",
+	},
+	{
+		"an unmarked release is trusted", "sighting.go",
+		"case r.Released(), ", "case r.Holder() == \"\", ",
+		"Elections",
+	},
+	{
+		"deletion is taken for release", "sighting.go",
+		"	case !r.Exists():\n", "	case !r.Exists():\n		s.wait = 0\n",
+		"Deletions",
+	},
+	{
+		"loss is ignored until the deadline", "lookout.go",
+		"	h.lose(cause, r.Holder())\n	return cause\n", "	_ = cause\n	return nil\n",
+		"Elections",
+	},
+	{
+		"an event older than the own write is believed", "lookout.go",
+		"	case order > 0:\n", "	default:\n",
+		"Elections",
+	},
+	{
+		"renewals do not start the wait anew", "sighting.go",
+		"	s.record, s.since, s.seen = r, now, true\n",
+		"	if !s.seen {\n		s.since = now\n	}\n	s.record, s.seen = r, true\n",
+		"Elections",
+	},
+	{
+		"whoever has an identity has the lease", "claim.go",
+		"if apiequality.Semantic.DeepEqual(a.spec, r.lease.Spec) {", "if *a.spec.HolderIdentity == r.Holder() {",
+		"Elections",
+	},
+}
+
+func TestSimulatedMutationsAreCaught(t *testing.T) {
+	const module = ".."
+	for _, m := range mutations {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			path, err := filepath.Abs(filepath.Join(module, "internal", "lease", m.file))
+			require.NoError(t, err)
+			source, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.Equal(t, 1, strings.Count(string(source), m.old), "what is to be changed is there once")
+
+			directory := t.TempDir()
+			mutant, overlay, binary := filepath.Join(directory, m.file), filepath.Join(directory, "overlay.json"), filepath.Join(directory, "test")
+			require.NoError(t, os.WriteFile(mutant, []byte(strings.Replace(string(source), m.old, m.new, 1)), 0o600))
+			replace, err := json.Marshal(map[string]any{"Replace": map[string]string{path: mutant}})
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(overlay, replace, 0o600))
+			out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay, "-o", binary, ".").CombinedOutput()
+			require.NoError(t, err, "%s", out)
+
+			begin := time.Now()
+			out, err = exec.CommandContext(t.Context(), binary, "-test.run", "^TestSimulated"+m.simulation+"$", "-test.timeout", "3m").CombinedOutput()
+			var failed *exec.ExitError
+			require.ErrorAs(t, err, &failed, "not caught by:\n%s", out)
+			_, found, ok := strings.Cut(string(out), "seed ")
+			require.True(t, ok, "%s", out)
+			found, _, _ = strings.Cut(found, "\n")
+			t.Logf("caught in %v, seed %s", time.Since(begin).Round(time.Millisecond), found)
+			assert.NotContains(t, string(out), "panic")
+		})
+	}
+}
