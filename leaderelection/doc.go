@@ -24,7 +24,8 @@
 //	  renewal   missed    missed    missed    leader    a candidate that saw the renewal
 //	  sent                                    has ended as early as possible takes over
 //
-// A leader counts from s, the time just before it sent the renewal that stands in the record, not from the answer. A
+// A leader counts from s, the time just before it sent the renewal that stands in the record, not from the answer, and counts
+// whatever time may have passed: also while the machine was suspended, and what the wall clock was set forward. A
 // candidate counts from when it received that version, which is later, and takes over by compare-and-swap on it. Neither
 // compares its clock with a time that somebody else wrote. So the leader has been silent for M when the first successor
 // may start, whatever the latency, however many responses are lost and however wrong the clocks are set; M only has
@@ -50,13 +51,15 @@
 //   - Between the end of one leader's term and the start of the next one's that took over by expiry lies at least M.
 //   - A renewal whose answer was lost counts from when it was sent, if it stands in the record; else not at all.
 //   - A leader that learns that its record was changed or deleted by somebody else ends its work's context at once and
-//     calls OnLost. It learns so from its next renewal that is answered. (Changed metadata is nobody's business.)
+//     calls OnLost. It learns so from a watch of its own, also while a renewal hangs, and from its next renewal at the
+//     latest. (Changed metadata is nobody's business.)
 //   - On a clean end the Lease is renewed until the lead function has returned, however long that takes, and then
 //     released with a mark that names the term. Candidates take an empty holder without the mark, and a deleted Lease
 //     that they have seen held, for no release: they wait for D.
 //   - A release never changes a record that is not of the own term. It comes after the answers to the guarded requests that were
 //     sent in the term, or, for those that have none, at least M later (at the deadline, if that is earlier).
-//   - The end of the process at the deadline depends on no other goroutine, no request and no log that can be written.
+//   - The end of the process at the deadline depends on no other goroutine, no request and no log that can be written; with
+//     KernelDeadline it does not depend on the process.
 //
 // # Not guaranteed
 //
@@ -64,8 +67,11 @@
 //     paused VM, a suspended laptop, a machine that swaps) acts on what it knew until it is scheduled again, and then
 //     ends within milliseconds. Requests already sent arrive whenever they arrive, and the guard cannot call them back. Use
 //     it, or ask [Elector.IsLeader] after every wait and before every act, and let writes fail on stale resourceVersions.
-//   - The clock is the process' monotonic one. On Linux it stands still while the machine is suspended, so a leader that
-//     is suspended and resumed may believe in its term for the rest of it.
+//   - After a suspension IsLeader and the guard know at once what time it is, the lead function's context within a second.
+//     A virtual machine that was paused, or restored from a snapshot, knows only when its wall clock has been set.
+//   - With KernelDeadline a process that cannot end itself is dead at s+D-M/2. That is no fence either: what it has sent arrives.
+//   - A restore of etcd from a backup forgets renewals that were acknowledged. The leader learns so from its next
+//     renewal, but a candidate that was cut off may take over before.
 //   - Deleting the Lease: a candidate that starts afterwards creates it anew at once. Grant "delete" on leases to nobody.
 //   - An OnLost that returns, and work that goes on after its context has ended.
 //   - Records of other electors, such as client-go's on the same Lease: they are respected as if they were ours, but
@@ -83,7 +89,8 @@
 //
 //	create             until the Lease exists; cannot be restricted to a name
 //	get, update        required; may be restricted by resourceNames
-//	watch              optional, may be restricted by resourceNames; without it candidates poll every R, and say so once
+//	watch              optional, may be restricted by resourceNames; without it candidates poll every R, and say so once,
+//	                   and leaders learn of a loss from their next renewal
 //
 // A missing verb is an error that names it, at once in the log, and from Run once it has lasted for D: until then the
 // roles may still be on their way.
