@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -131,12 +130,11 @@ func newPlan(s Scenario, seed uint64) Plan {
 		p.Faults = append(p.Faults, f)
 	}
 	for i, f := range p.Faults {
-		if f.Kind == ClockStep && f.Amount < 0 {
-			p.thaw(f.Replica)
-		}
 		p.Faults[i].For = min(f.For, s.Duration-f.At)
 	}
-	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	if slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == ClockStep && f.Amount < 0 }) {
+		p.thaw()
+	}
 	return p
 }
 
@@ -153,11 +151,10 @@ func between(r *rand.Rand, low, high time.Duration) time.Duration {
 	return time.Duration(float64(low) * math.Pow(float64(high)/float64(low), r.Float64()))
 }
 
-// thaw lets no virtual machine be frozen whose wall clock is set back: nothing can tell it how long it was.
-func (p *Plan) thaw(replica int) {
+// thaw lets no virtual machine be frozen: where wall clocks are set back too, nothing can tell it for how long it was.
+func (p *Plan) thaw() {
 	for i := range p.Faults {
 		switch f := &p.Faults[i]; {
-		case f.Replica != replica:
 		case f.Kind == Pausing && Pause(f.Count) == Freeze:
 			f.Count = int(Suspend)
 		case f.Kind == PausingNow && Pause(f.Amount) == Freeze:
