@@ -19,7 +19,7 @@ func toyScenario(fromResponse bool) sim.Scenario {
 	}
 }
 
-func TestSimulatedToy(t *testing.T) { sim.Prove(t, toyScenario(false), sim.Schedules(t, 200)) }
+func TestSimulatedToy(t *testing.T) { sim.Prove(t, toyScenario(false), sim.Schedules(t, 60)) }
 
 func TestPlantedFaultIsFoundAndReplayed(t *testing.T) {
 	count, violation := sim.Explore(t, toyScenario(true), sim.First(200))
