@@ -222,14 +222,17 @@ func (h *Holder) write(ctx context.Context, l *coordinationv1.Lease) error {
 	r, err := h.store.Write(ctx, h.timeout(), l, h.claim.record)
 	if err == nil && h.confirm(r) {
 		h.extend(h.claim.sent)
-		return nil
+	} else {
+		h.doubt = true
+		if settled := h.settle(ctx); settled != nil {
+			return errors.Join(err, settled)
+		}
 	}
-	h.doubt = true
-	if settled := h.settle(ctx); settled != nil {
-		return errors.Join(err, settled)
-	}
-	if h.claim.sent == sent { // only the answer was lost
+	switch {
+	case h.claim.sent == sent: // at most the answer was lost
 		return nil
+	case err == nil: // or the next write would follow at once, and a lease that is not released pass for released
+		return fmt.Errorf("write Lease %s: the API server stored something else", h.config.Lease)
 	}
 	return err
 }
