@@ -60,7 +60,7 @@ func (h *Holder) Run(ctx context.Context, work func(context.Context) error) erro
 	workCtx, cancel := context.WithCancelCause(context.WithValue(ctx, termKey{h.config.Guard}, h.Term))
 	defer cancel(nil)
 	if !h.begin(cancel) {
-		defer h.disarmKillTimer()
+		defer h.DisarmKillTimer()
 		return h.finish()
 	}
 	returned := make(chan error, 1)
@@ -163,11 +163,11 @@ func (h *Holder) Renew(ctx context.Context) error {
 // If the term was lost before, it returns the *LostError; after any other error the lease is free when it has expired.
 func (h *Holder) Release(ctx context.Context) error {
 	if err := h.finish(); err != nil {
-		h.disarmKillTimer()
+		h.DisarmKillTimer()
 		return err
 	}
 	h.drain()
-	h.disarmKillTimer() // not before, or a process that is stopped meanwhile could go on sending when it is woken
+	h.DisarmKillTimer() // not before, or a process that is stopped meanwhile could go on sending when it is woken
 	pause := backoff(h.config.Timing)
 	h.releaseFrom = h.config.Clock.Now()
 	for {

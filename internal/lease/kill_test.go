@@ -44,7 +44,7 @@ func TestKillTimerFollowsTheDeadline(t *testing.T) {
 		assert.Zero(t, k.stopped, "work may be running")
 		term.extend(system.Now())
 		assert.Len(t, k.at, 2, "a term that is lost does not come back")
-		term.disarmKillTimer()
+		term.DisarmKillTimer()
 		assert.Equal(t, 1, k.stopped)
 	})
 }
