@@ -54,9 +54,9 @@ func whileDraining(t *testing.T, test func(s *sleeper, k *killer, released <-cha
 
 func TestKillTimerStaysArmedWhileRequestsAreUnderWay(t *testing.T) {
 	whileDraining(t, func(_ *sleeper, k *killer, released <-chan error) {
-		assert.Zero(t, k.stopped, "stopped now, it could send the rest of the request when it is woken")
+		assert.Zero(t, k.stopped.Load(), "stopped now, it could send the rest of the request when it is woken")
 		require.NoError(t, <-released)
-		assert.Equal(t, 1, k.stopped)
+		assert.EqualValues(t, 1, k.stopped.Load())
 	})
 }
 
