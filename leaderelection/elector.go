@@ -153,25 +153,33 @@ func (e *Elector) TryAcquire(ctx context.Context) (Term, error) {
 // Renew renews the term that TryAcquire began. Nil means that its deadline has moved. After an error that is not an [ErrLost]
 // the term goes on until its deadline.
 func (e *Elector) Renew(ctx context.Context) error {
-	return e.step(ctx, (*lease.Holder).Renew)
-}
-
-// Release ends the term that TryAcquire began. The work that was done under it must have ended; guarded requests are waited for as
-// in Run.
-func (e *Elector) Release(ctx context.Context) error {
-	return e.step(ctx, (*lease.Holder).Release)
-}
-
-func (e *Elector) step(ctx context.Context, f func(*lease.Holder, context.Context) error) error {
 	if !e.busy.TryLock() {
 		return ErrBusy
 	}
 	defer e.busy.Unlock()
-	h := e.current()
-	if h == nil {
-		return ErrNotLeader
+	if h := e.current(); h != nil {
+		return h.Renew(ctx)
 	}
-	return f(h, ctx)
+	return ErrNotLeader
+}
+
+// Release ends the term that TryAcquire began. The work that was done under it must have ended; guarded requests are waited for as
+// in Run.
+//
+// After a loss, Release says just that the work has ended: it returns ErrNotLeader, and the KernelDeadline does not end the
+// process any more.
+func (e *Elector) Release(ctx context.Context) error {
+	if !e.busy.TryLock() {
+		return ErrBusy
+	}
+	defer e.busy.Unlock()
+	if h := e.current(); h != nil {
+		return h.Release(ctx)
+	}
+	if h := e.latest(); h != nil {
+		h.DisarmKillTimer()
+	}
+	return ErrNotLeader
 }
 
 // IsLeader reports whether this process is the leader now. Without a fence on the server nothing keeps that true until the next
@@ -196,13 +204,18 @@ func (e *Elector) Leader() (identity string, ok bool) {
 
 // current returns the holder of the running term, or nil.
 func (e *Elector) current() *lease.Holder {
-	e.mu.Lock()
-	h := e.holder
-	e.mu.Unlock()
+	h := e.latest()
 	if h == nil || h.Remaining() == 0 {
 		return nil
 	}
 	return h
+}
+
+// latest returns the holder of the latest term, also if it is over, or nil.
+func (e *Elector) latest() *lease.Holder {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.holder
 }
 
 func (e *Elector) term(h *lease.Holder) Term {

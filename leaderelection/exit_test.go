@@ -3,6 +3,7 @@ package leaderelection_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
@@ -22,6 +23,9 @@ import (
 const loserEnv = "BELLWETHER_TEST_LOSER"
 
 func loseLeadership() {
+	if os.Getenv(loserEnv) == "released" {
+		releaseLate()
+	}
 	client := fake.NewClientset()
 	config := leaderelection.Config{
 		Namespace: "ns", Name: "l", Identity: "loser", LeaseDuration: 3 * time.Second, MissedRenewals: 1, Margin: time.Second,
@@ -41,6 +45,28 @@ func loseLeadership() {
 		}
 		select {} // deaf to its context
 	})
+}
+
+// releaseLate is a daemon that releases after its term was lost, and goes on.
+func releaseLate() {
+	client := fake.NewClientset()
+	lost := make(chan error, 1)
+	elector, err := leaderelection.New(client, leaderelection.Config{
+		Namespace: "ns", Name: "l", LeaseDuration: 3 * time.Second, MissedRenewals: 1, Margin: time.Second, KernelDeadline: true,
+		OnLost: func(err error) { lost <- err },
+	})
+	if err != nil {
+		panic(err)
+	}
+	if _, err := elector.TryAcquire(context.Background()); err != nil {
+		panic(err)
+	}
+	<-lost
+	if err := elector.Release(context.Background()); !errors.Is(err, leaderelection.ErrNotLeader) {
+		panic(err)
+	}
+	<-time.After(2 * time.Second)
+	os.Exit(0)
 }
 
 func loser(t *testing.T, logs string) *exec.Cmd {

@@ -30,8 +30,8 @@ type GuardConfig struct {
 // A guarded request is sent only within a term; if its context is derived from that of the lead function ([TermFrom]), only
 // within that one. When the term is lost the request is cancelled, and fails with ErrNotLeader and [ErrOutcomeUnknown] if it
 // had no answer. When the term ends with the lead function, new requests are refused, and the Lease is released when those under
-// way have been answered, or after Margin; one that was given up when its context ended counts as under way. client-go tries
-// none of them again. Writes to the Kubernetes API carry the query parameter timeout=<rest of the term>, so that the API
+// way have been answered, or after Margin; one that was given up when its context ended, or answered with a server's error such
+// as 504, counts as under way. client-go tries none of them again. Writes to the Kubernetes API carry the query parameter timeout=<rest of the term>, so that the API
 // server gives up too; a shorter timeout of the caller stays.
 //
 // An upgraded connection is closed with the term if it is the response's body. client-go's SPDY and WebSocket executors keep

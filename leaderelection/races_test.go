@@ -255,3 +255,54 @@ func TestCauseOfTheContextIsNoError(t *testing.T) {
 		}))
 	})
 }
+
+// TestWriteThatIsAnsweredAndDroppedIsAFailure is about an API server, or something before it, that says yes and keeps what was stored,
+// as a webhook does that resets the spec. The leader must neither write in a loop nor believe that it has renewed or released.
+func TestWriteThatIsAnsweredAndDroppedIsAFailure(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		answer func(stored *coordinationv1.Lease) *coordinationv1.Lease
+	}{
+		{"with what is stored", func(stored *coordinationv1.Lease) *coordinationv1.Lease { return stored }},
+		{"with nothing", func(*coordinationv1.Lease) *coordinationv1.Lease { return &coordinationv1.Lease{} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPI()
+				r := newReplica(t, a, "a", nil)
+				writes := 0
+				r.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+					writes++
+					time.Sleep(time.Millisecond)
+					return true, c.answer(a.lease(t)), nil
+				})
+				_, err := r.TryAcquire(t.Context())
+				require.NoError(t, err)
+				time.Sleep(time.Second)
+				require.ErrorContains(t, r.Renew(t.Context()), "stored something else")
+				assert.Less(t, r.Remaining(), usable-time.Second)
+				r.start(t)
+				time.Sleep(usable)
+				synctest.Wait()
+				require.Len(t, r.losses(), 1)
+				assert.ErrorContains(t, r.losses()[0], "stored something else")
+				assert.Less(t, writes, 20, "in %v", usable)
+				assert.NoError(t, r.stop())
+
+				_, err = r.TryAcquire(t.Context())
+				require.ErrorIs(t, err, leaderelection.ErrHeld)
+			})
+		})
+	}
+}
+
+func TestReleaseThatIsDroppedIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI()
+		r := newReplica(t, a, "a", nil)
+		r.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, a.lease(t), nil })
+		_, err := r.TryAcquire(t.Context())
+		require.NoError(t, err)
+		assert.ErrorContains(t, r.Release(t.Context()), "stored something else")
+	})
+}

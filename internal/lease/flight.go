@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
@@ -35,11 +36,12 @@ func (f *flight) begin() (left time.Duration, ok bool) {
 	return left, true
 }
 
-// answer notes that the request has been answered, or has failed with err: then it may still be carried out.
-func (f *flight) answer(err error) {
+// answer notes that the request has been answered, or has failed with err: then it may still be carried out. So may one that an API
+// server, or a proxy before it, has given up waiting for: a write that etcd had not committed when its time was over.
+func (f *flight) answer(resp *http.Response, err error) {
 	t := f.term
 	var now clock.Reading
-	abandoned := err != nil && !neverSent(err)
+	abandoned := err != nil && !neverSent(err) || err == nil && resp.StatusCode >= http.StatusInternalServerError
 	if abandoned {
 		now = t.clock.Now()
 	}

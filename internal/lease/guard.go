@@ -93,7 +93,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		boundOnServer(r, left)
 	}
 	resp, err := t.base.RoundTrip(r)
-	f.answer(err)
+	f.answer(resp, err)
 	switch {
 	case err != nil:
 		f.end()

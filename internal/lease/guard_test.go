@@ -292,6 +292,21 @@ func TestErrorsOfTheTransportPassWhileTheTermIsHeld(t *testing.T) {
 	})
 }
 
+func TestAnswerThatTheServerGaveUpLeavesTheOutcomeUnknown(t *testing.T) {
+	for code, abandoned := range map[int]bool{
+		http.StatusCreated: false, http.StatusConflict: false, http.StatusTooManyRequests: false,
+		http.StatusInternalServerError: true, http.StatusBadGateway: true, http.StatusGatewayTimeout: true,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGuardian(answer(code, http.NoBody), GuardConfig{})
+			require.NoError(t, g.do(t.Context(), http.MethodPost, pods))
+			_, ok := g.term.abandonedAt()
+			assert.Equal(t, abandoned, ok, code)
+			require.NoError(t, g.term.finish())
+		})
+	}
+}
+
 // endless is a body that has no end of its own.
 type endless struct {
 	ctx    context.Context //nolint:containedctx // a transport's body ends with the context of its request

@@ -60,7 +60,7 @@ func (h *Holder) Run(ctx context.Context, work func(context.Context) error) erro
 	workCtx, cancel := context.WithCancelCause(context.WithValue(ctx, termKey{h.config.Guard}, h.Term))
 	defer cancel(nil)
 	if !h.begin(cancel) {
-		defer h.disarmKillTimer()
+		defer h.DisarmKillTimer()
 		return h.finish()
 	}
 	returned := make(chan error, 1)
@@ -162,12 +162,12 @@ func (h *Holder) Renew(ctx context.Context) error {
 // renew intervals after that, whether or not ctx has ended.
 // If the term was lost before, it returns the *LostError; after any other error the lease is free when it has expired.
 func (h *Holder) Release(ctx context.Context) error {
-	err := h.finish()
-	h.disarmKillTimer()
-	if err != nil {
+	if err := h.finish(); err != nil {
+		h.DisarmKillTimer()
 		return err
 	}
 	h.drain()
+	h.DisarmKillTimer() // not before, or a process that is stopped meanwhile could go on sending when it is woken
 	pause := backoff(h.config.Timing)
 	h.releaseFrom = h.config.Clock.Now()
 	for {
@@ -195,20 +195,33 @@ func (h *Holder) Release(ctx context.Context) error {
 // deadline, and cuts off what is left: a successor may begin as soon as the lease is released. A request that failed without an
 // answer, as when work's context ended, may be carried out for as long as one that is waited for.
 func (h *Holder) drain() {
-	margin := h.config.Timing.Margin
-	limit := h.config.Clock.NewTimer(min(margin, h.config.Timing.Left(h.claim.sent, h.config.Clock.Now())))
-	defer limit.Stop()
-	select {
-	case <-h.answered():
-		if at, ok := h.abandonedAt(); ok {
-			rest := h.config.Clock.NewTimer(margin - h.config.Clock.Now().SinceAtLeast(at))
-			defer rest.Stop()
-			select {
-			case <-rest.C():
-			case <-limit.C():
-			}
+	c, margin := h.config.Clock, h.config.Timing.Margin
+	begin, quiet := c.Now(), h.answered()
+	for {
+		now := c.Now()
+		rest := margin - now.SinceAtLeast(begin)
+		select {
+		case <-quiet:
+			quiet = nil
+		default:
 		}
-	case <-limit.C():
+		if quiet == nil {
+			at, ok := h.abandonedAt()
+			if !ok {
+				break
+			}
+			rest = min(rest, margin-now.SinceAtLeast(at))
+		}
+		if rest = min(rest, h.config.Timing.Left(h.claim.sent, now)); rest <= 0 {
+			break
+		}
+		timer := c.NewTimer(min(rest, checkInterval)) // the deadline may come sooner than a timer counts
+		select {
+		case <-quiet:
+			quiet = nil
+		case <-timer.C():
+		}
+		timer.Stop()
 	}
 	if n := h.cut(); n > 0 {
 		h.config.Log.Warn("requests had no answer when the lease was released: their outcome is unknown", zap.Int("requests", n))
@@ -222,14 +235,17 @@ func (h *Holder) write(ctx context.Context, l *coordinationv1.Lease) error {
 	r, err := h.store.Write(ctx, h.timeout(), l, h.claim.record)
 	if err == nil && h.confirm(r) {
 		h.extend(h.claim.sent)
-		return nil
+	} else {
+		h.doubt = true
+		if settled := h.settle(ctx); settled != nil {
+			return errors.Join(err, settled)
+		}
 	}
-	h.doubt = true
-	if settled := h.settle(ctx); settled != nil {
-		return errors.Join(err, settled)
-	}
-	if h.claim.sent == sent { // only the answer was lost
+	switch {
+	case h.claim.sent == sent: // at most the answer was lost
 		return nil
+	case err == nil: // or the next write would follow at once, and a lease that is not released pass for released
+		return fmt.Errorf("write Lease %s: the API server stored something else", h.config.Lease)
 	}
 	return err
 }

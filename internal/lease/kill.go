@@ -30,8 +30,8 @@ func (t *Term) armKillTimer() {
 	}
 }
 
-// disarmKillTimer is for when no work of the term is running any more.
-func (t *Term) disarmKillTimer() {
+// DisarmKillTimer is for when no work of the term is running any more.
+func (t *Term) DisarmKillTimer() {
 	if t.kill != nil {
 		_ = t.kill.Stop() // what is not disarmed kills the process: nothing unsafe
 	}

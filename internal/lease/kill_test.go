@@ -2,6 +2,7 @@ package lease
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +17,7 @@ import (
 // killer notes what it is told, as the time from now.
 type killer struct {
 	at      []time.Duration
-	stopped int
+	stopped atomic.Int32
 	err     error
 }
 
@@ -25,7 +26,7 @@ func (k *killer) SetAt(boot time.Duration) error {
 	return k.err
 }
 
-func (k *killer) Stop() error { k.stopped++; return nil }
+func (k *killer) Stop() error { k.stopped.Add(1); return nil }
 
 func TestKillTimerFollowsTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -41,11 +42,11 @@ func TestKillTimerFollowsTheDeadline(t *testing.T) {
 		assert.InDelta(t, 12.5, k.at[1].Seconds(), 1, "not from the answer")
 		time.Sleep(timing.Duration)
 		require.True(t, term.Lost())
-		assert.Zero(t, k.stopped, "work may be running")
+		assert.Zero(t, k.stopped.Load(), "work may be running")
 		term.extend(system.Now())
 		assert.Len(t, k.at, 2, "a term that is lost does not come back")
-		term.disarmKillTimer()
-		assert.Equal(t, 1, k.stopped)
+		term.DisarmKillTimer()
+		assert.EqualValues(t, 1, k.stopped.Load())
 	})
 }
 
