@@ -14,6 +14,7 @@ var (
 	ErrDeadline       = errors.New("not renewed in time")
 	ErrTaken          = errors.New("the record is not ours any more")
 	ErrReleaseTimeout = errors.New("work did not return within ReleaseTimeout")
+	ErrUnhealthy      = errors.New("the work is not healthy") // together with ErrDeadline
 )
 
 // LostError says which lease was lost by whom, who holds it now, and when it was last renewed.
