@@ -1,11 +1,15 @@
 package leaderelection
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -69,6 +73,33 @@ type Config struct {
 	// after the deadline; Run then waits for the lead function and contends again.
 	OnLost func(error)
 
+	// Healthy says whether the work is alive: while it returns an error, no renewal is sent. Work that is dead then loses the
+	// Lease at its deadline as it would by missed renewals, with an error that is an [ErrUnhealthy]; renewals go on if it
+	// recovers in time. Nil: it is.
+	//
+	// It is called before each renewal while the lead function runs: every renew interval, and while it or the renewal
+	// fails again after 100 ms, then less and less often, up to half a renew interval. Each call comes from a goroutine of
+	// its own, one at a time. ctx is derived from that of the lead function and ends after half a renew interval (earlier
+	// if the deadline is near); what is said later counts as an error, and as long as a call has not returned there is no
+	// other. Neither the deadline nor Run waits for a call that does not return. Answer quickly: the renewal waits.
+	//
+	// It is not called while a candidate, which has no work yet that could be healthy; nor once the context of Run has
+	// ended, because work that stops may well say that it is not at work, and has ReleaseTimeout for its limit. Renew, called
+	// by itself, asks too, with a context derived from its own.
+	Healthy func(ctx context.Context) error
+
+	// Address is where this process can be reached while it is the leader, as host:port with an IP address or a DNS name.
+	// It is written into the Lease's annotation bellwether.dev/address with the write that begins a term, and goes
+	// with the release or with the next leader of this package. Clients of the daemon find the leader by it, and replicas
+	// by [Elector.LeaderAddress]: ask who answers, because it may be long gone. Default: none.
+	Address string
+
+	// Hooks are told what happens, for metrics and dashboards.
+	Hooks Hooks
+
+	// Events records on the Lease who became leader and who stopped to be it, and why. Nil: no Events.
+	Events EventRecorder
+
 	// Guard is about the transports that [Elector.WrapTransport] returns. Its zero value is the strictest.
 	Guard GuardConfig
 
@@ -118,6 +149,7 @@ func (c Config) validate() error {
 	check("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
 	check("Name", c.Name, validation.IsDNS1123Subdomain(c.Name))
 	check("Identity", c.Identity, identityProblems(c.Identity))
+	check("Address", c.Address, addressProblems(c.Address))
 	errs = append(errs, c.timing().Validate()...)
 	if c.ReleaseTimeout < 0 {
 		errs = append(errs, fmt.Errorf("ReleaseTimeout: must not be negative (got %v)", c.ReleaseTimeout))
@@ -138,6 +170,30 @@ func identityProblems(identity string) []string {
 	}
 	if strings.ContainsFunc(identity, unicode.IsControl) {
 		problems = append(problems, "must not contain control characters such as newlines")
+	}
+	return problems
+}
+
+func addressProblems(address string) []string {
+	if address == "" {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return []string{"must be host:port, with an IPv6 address in brackets"}
+	}
+	var problems []string
+	ip, err := netip.ParseAddr(host)
+	switch {
+	case err != nil && len(validation.IsDNS1123Subdomain(host)) > 0:
+		problems = append(problems, "must have an IP address or a DNS name before its port")
+	case ip.Zone() != "":
+		problems = append(problems, "must have no zone, which means something on one host only")
+	case ip.IsValid() && ip.IsUnspecified():
+		problems = append(problems, "must be what others can connect to")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		problems = append(problems, "must have a port from 1 to 65535")
 	}
 	return problems
 }

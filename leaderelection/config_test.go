@@ -37,6 +37,14 @@ func TestBadConfig(t *testing.T) {
 		{"margin that leaves no time", func(c *leaderelection.Config) { c.Margin = 12 * time.Second }, []string{"LeaseDuration: ", "Margin 12s", "(got 15s)"}},
 		{"negative missed renewals", func(c *leaderelection.Config) { c.MissedRenewals = -3 }, []string{"MissedRenewals: ", "at least 1", "-3"}},
 		{"too many missed renewals", func(c *leaderelection.Config) { c.MissedRenewals = 12 }, []string{"LeaseDuration: ", "MissedRenewals 12", "(got 15s)"}},
+		{"address without port", func(c *leaderelection.Config) { c.Address = "host" }, []string{"Address: ", "host:port", `"host"`}},
+		{"address without host", func(c *leaderelection.Config) { c.Address = ":80" }, []string{"Address: ", "IP address or a DNS name", `":80"`}},
+		{"address of no host", func(c *leaderelection.Config) { c.Address = "0.0.0.0:80" }, []string{"Address: ", "can connect to", `"0.0.0.0:80"`}},
+		{"address with a zone", func(c *leaderelection.Config) { c.Address = "[fe80::1%eth0]:80" }, []string{"Address: ", "zone", "eth0"}},
+		{"address with a bad host", func(c *leaderelection.Config) { c.Address = "a b:80" }, []string{"Address: ", "IP address or a DNS name", `"a b:80"`}},
+		{"address with port 0", func(c *leaderelection.Config) { c.Address = "host:0" }, []string{"Address: ", "port", "1 to 65535", `"host:0"`}},
+		{"address with a port too high", func(c *leaderelection.Config) { c.Address = "host:65536" }, []string{"Address: ", "1 to 65535", `"host:65536"`}},
+		{"address with a named port", func(c *leaderelection.Config) { c.Address = "host:http" }, []string{"Address: ", "1 to 65535", `"host:http"`}},
 		{"negative release timeout", func(c *leaderelection.Config) { c.ReleaseTimeout = -time.Minute }, []string{"ReleaseTimeout: ", "negative", "-1m0s"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -50,6 +58,13 @@ func TestBadConfig(t *testing.T) {
 			}
 			assert.Empty(t, client.Actions())
 		})
+	}
+}
+
+func TestGoodAddresses(t *testing.T) {
+	for _, address := range []string{"10.0.0.1:1", "[2001:db8::1]:65535", "a-0.daemon.default.svc:8443", "host:80"} {
+		_, err := leaderelection.New(fake.NewClientset(), leaderelection.Config{Namespace: "ns", Name: "l", Address: address})
+		assert.NoError(t, err)
 	}
 }
 

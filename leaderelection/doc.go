@@ -46,6 +46,19 @@
 //
 // It works on the client's side, like everything here.
 //
+// # Health
+//
+// [Config].Healthy is asked before each renewal: a process whose work is dead, but whose renewals go on, would keep everybody
+// else from working. [Elector.Check] is for the liveness probe of the process. It finds fault with work that goes on without a
+// term, not with candidates or leaders that cannot reach the API server.
+//
+// # Who leads
+//
+// [Elector.Leader] and [Elector.LeaderAddress] know it from the record as last seen; clients of the daemon read the Lease,
+// which has the leader's [Config].Address in the annotation bellwether.dev/address. [Hooks] tell programs of changes,
+// [Config].Events people: who became leader, who stopped and why stands where kubectl describe shows the Lease. The Event of
+// a loss may not be sent any more, since the process exits.
+//
 // # Guaranteed
 //
 //   - Between the end of one leader's term and the start of the next one's that took over by expiry lies at least M.
@@ -91,6 +104,9 @@
 //	get, update        required; may be restricted by resourceNames
 //	watch              optional, may be restricted by resourceNames; without it candidates poll every R, and say so once,
 //	                   and leaders learn of a loss from their next renewal
+//
+// With [Config].Events, the recorder's client needs create and patch on resource events of API group events.k8s.io in that namespace
+// (of the group "" if the recorder is one of k8s.io/client-go/tools/record).
 //
 // A missing verb is an error that names it, at once in the log, and from Run once it has lasted for D: until then the
 // roles may still be on their way.

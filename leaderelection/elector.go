@@ -35,9 +35,12 @@ type Elector struct {
 	guard     *lease.Guard
 	busy      sync.Mutex // held by Run and by the single steps
 
-	mu     sync.Mutex
-	holder *lease.Holder // guarded by mu: of the latest term; nil before the first
-	seen   string        // guarded by mu: the holder in the record as last seen
+	mu      sync.Mutex
+	holder  *lease.Holder // guarded by mu: of the latest term; nil before the first
+	running *lease.Holder // guarded by mu: the one that Run is busy with; nil if there is none
+	seen    lease.Record  // guarded by mu: the record as last seen
+	report  report        // guarded by mu
+	events  events
 }
 
 // New returns an elector; it sends no request yet. client should be one of its own, made from [LeaseConfig]. The error joins one
@@ -60,15 +63,22 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 		}
 	}
 	config.Logger = config.Logger.With(zap.Stringer("lease", config.lease()), zap.String("identity", config.Identity))
-	e := &Elector{config: config, guard: lease.NewGuard(config.lease(), ErrNotLeader, lease.GuardConfig(config.Guard))}
+	e := &Elector{
+		config: config, guard: lease.NewGuard(config.lease(), ErrNotLeader, lease.GuardConfig(config.Guard)),
+		events: events{recorder: config.Events, lease: config.lease()},
+	}
 	e.candidate = lease.NewCandidate(client, lease.Config{
 		Lease:          config.lease(),
 		Identity:       config.Identity,
 		Timing:         config.timing(),
 		TrustForeign:   config.TrustForeignRelease,
 		ReleaseTimeout: config.ReleaseTimeout,
-		OnLost:         func(err *lease.LostError) { config.OnLost(err) },
+		OnLost:         e.lose,
 		OnHolder:       e.observe,
+		OnFinish:       e.finish,
+		OnRenewal:      e.renewed,
+		Address:        config.Address,
+		Health:         lease.NewHealth(config.Healthy),
 		Guard:          e.guard,
 		Clock:          config.Clock,
 		KillTimer:      killer,
@@ -95,7 +105,7 @@ func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 	}
 	defer e.busy.Unlock()
 	for {
-		h := e.current() // from TryAcquire
+		h := e.carried() // from TryAcquire
 		if h == nil {
 			var err error
 			switch h, err = e.candidate.Wait(ctx); {
@@ -107,7 +117,9 @@ func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 				return fmt.Errorf("leaderelection: %w", err)
 			}
 		}
-		err := h.Run(ctx, func(ctx context.Context) error { return lead(context.WithValue(ctx, termKey{}, e.term(h))) })
+		e.setRunning(h)
+		err := h.Run(context.WithValue(ctx, termKey{}, e.term(h)), lead)
+		e.setRunning(nil)
 		if !h.Lost() {
 			e.config.Logger.Info("stopped leading")
 			return err
@@ -135,7 +147,7 @@ func (e *Elector) TryAcquire(ctx context.Context) (Term, error) {
 	if err := ctx.Err(); err != nil {
 		return Term{}, err
 	}
-	h := e.current()
+	h := e.carried()
 	if h == nil {
 		var err error
 		if h, err = e.candidate.Try(ctx); err != nil {
@@ -199,7 +211,15 @@ func (e *Elector) Remaining() time.Duration {
 func (e *Elector) Leader() (identity string, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.seen, e.seen != ""
+	return e.seen.Holder(), e.seen.Holder() != ""
+}
+
+// LeaderAddress returns what the leader has set as its Config.Address, with the same reservations as Leader; ok is false if there
+// is no leader or it has set none.
+func (e *Elector) LeaderAddress() (address string, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.seen.Address(), e.seen.Address() != ""
 }
 
 // current returns the holder of the running term, or nil.
@@ -222,19 +242,44 @@ func (e *Elector) term(h *lease.Holder) Term {
 	return Term{Identity: e.config.Identity, LeaseUID: h.UID(), Transitions: h.Transitions(), Token: h.Token()}
 }
 
+// carried is current for the methods that may begin a term. They begin none before the one is over that has reached its deadline,
+// should its timer be late.
+func (e *Elector) carried() *lease.Holder {
+	h := e.current()
+	if h == nil {
+		e.mu.Lock()
+		last := e.holder
+		e.mu.Unlock()
+		if last != nil {
+			last.Expire()
+		}
+	}
+	return h
+}
+
 func (e *Elector) begin(h *lease.Holder) {
 	e.config.Logger.Info("started leading", zap.Int32("transitions", h.Transitions()))
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.holder = h
+	e.mu.Unlock()
+	e.reportStart(h)
 }
 
-func (e *Elector) observe(holder string) {
+func (e *Elector) setRunning(h *lease.Holder) {
 	e.mu.Lock()
-	changed := holder != e.seen
-	e.seen = holder
+	defer e.mu.Unlock()
+	e.running = h
+}
+
+func (e *Elector) observe(r lease.Record) {
+	holder := r.Holder()
+	e.mu.Lock()
+	changed := holder != e.seen.Holder()
+	e.seen = r
+	tell := e.newLeader(holder)
 	e.mu.Unlock()
 	if changed && holder != "" && holder != e.config.Identity {
 		e.config.Logger.Info("following", zap.String("leader", holder))
 	}
+	tell()
 }

@@ -26,8 +26,13 @@ var (
 	// guarded request is ([Elector.WrapTransport]): alone, the request was not sent; together with ErrOutcomeUnknown, it was.
 	ErrNotLeader = errors.New("leaderelection: not the leader")
 
+	// ErrUnhealthy is what, beside ErrLost, the error of a loss is that came about because [Config].Healthy failed. It wraps
+	// what that said last.
+	ErrUnhealthy = lease.ErrUnhealthy
+
 	// ErrOutcomeUnknown is what the error of a guarded request is, beside ErrNotLeader, that was under way when the
-	// leadership ended: it may have been carried out, or may still be. Whoever leads next finds out by reading.
+	// leadership ended: it may have been carried out, or may still be. Whoever leads next finds out by reading. It is
+	// also what the error of a renewal is of which nobody could tell yet whether it stands.
 	ErrOutcomeUnknown = lease.ErrOutcomeUnknown
 
 	// ErrBusy is returned by a method of an [Elector] that excludes another one which is still running.

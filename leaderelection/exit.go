@@ -12,26 +12,33 @@ import (
 // the process should start it again.
 const ExitCodeNotLeader = 75
 
-// lastWords is how long the message may take to be written. A full pipe must not keep a deposed leader alive.
+// lastWords is how long what is to be said at the end may take. A full pipe must not keep a deposed leader alive.
 const lastWords = 50 * time.Millisecond
+
+// say calls words, and returns when they have been said or have taken too long.
+func say(words func()) {
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		words()
+	}()
+	select {
+	case <-said:
+	case <-time.After(lastWords):
+	}
+}
 
 // exit returns the default OnLost. It chases no goroutine: the end of the process ends them all at once.
 func exit(logger *zap.Logger) func(error) {
 	return func(err error) {
-		written := make(chan struct{})
-		go func() {
-			defer close(written)
+		say(func() {
 			if logger == nil {
 				fmt.Fprintln(os.Stderr, err)
 				return
 			}
 			logger.Error("not the leader any more: ending the process", zap.Error(err), zap.Int("exitCode", ExitCodeNotLeader))
 			_ = logger.Sync() // fails on terminals
-		}()
-		select {
-		case <-written:
-		case <-time.After(lastWords):
-		}
+		})
 		os.Exit(ExitCodeNotLeader)
 	}
 }

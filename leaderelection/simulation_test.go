@@ -44,7 +44,7 @@ func election(onLost func(*sim.Process), interfere func(*sim.World, *rand.Rand))
 	return sim.Scenario{
 		MinReplicas: 2, MaxReplicas: 5, RateError: 0.1, Unaware: 1200 * time.Millisecond,
 		Duration: 8 * time.Minute, Quiet: 2 * time.Minute,
-		Main:      func(ctx context.Context, p *sim.Process) { runReplica(ctx, p, onLost) },
+		Main:      func(ctx context.Context, p *sim.Process) { runReplica(ctx, p, nil, onLost) },
 		Check:     func(w *sim.World) error { return w.ExactlyOne("l") },
 		Interfere: interfere,
 	}
@@ -54,8 +54,62 @@ func leasesOf(w *sim.World) coordinationclient.LeaseInterface {
 	return coordinationclient.NewForConfigOrDie(w.Server.Client("somebody").Config()).Leases("ns")
 }
 
+// sickElection is one in which work is not healthy now and then, as long as things go wrong.
+func sickElection() sim.Scenario {
+	s := election(nil, meddle)
+	begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // of the time in a bubble
+	s.Main = func(main context.Context, p *sim.Process) {
+		runReplica(main, p, func(ctx context.Context) error {
+			if time.Since(begin) < s.Duration {
+				return sicken(main, ctx, p)
+			}
+			return nil
+		}, (*sim.Process).Exit)
+	}
+	return s
+}
+
+// sicken is Healthy, by the clock, which is another in every schedule: it fails, or hangs and may be deaf to all but the end of main.
+func sicken(main, ctx context.Context, p *sim.Process) error {
+	const phase = 10 * time.Second
+	switch now := p.Clock.Now().Wall; rand.New(rand.NewPCG(uint64(now.UnixNano()/int64(phase)), 0)).IntN(8) {
+	case 0, 1:
+		return errSick
+	case 2:
+		<-ctx.Done()
+	case 3:
+		hang := p.Clock.NewTimer(2 * phase)
+		defer hang.Stop()
+		select {
+		case <-main.Done():
+		case <-hang.C():
+		}
+	}
+	return nil
+}
+
+// referee sees to it that the hooks tell of one term after the other.
+func referee(p *sim.Process) leaderelection.Hooks {
+	leading := ""
+	return leaderelection.Hooks{
+		OnStartedLeading: func(term leaderelection.Term) {
+			if leading != "" {
+				p.Fail("told of the start of %v during %v", term, leading)
+			}
+			leading = term.Token
+		},
+		OnStoppedLeading: func(term leaderelection.Term, _ error) {
+			if leading != term.Token {
+				p.Fail("told of the end of %v during %v", term, leading)
+			}
+			leading = ""
+		},
+		OnRenewal: func(time.Duration, error) { leading += "" }, // the race detector would see it beside the others
+	}
+}
+
 // runReplica is a program with an elector.
-func runReplica(ctx context.Context, p *sim.Process, onLost func(*sim.Process)) {
+func runReplica(ctx context.Context, p *sim.Process, healthy func(context.Context) error, onLost func(*sim.Process)) {
 	w := p.World()
 	elector, err := leaderelection.New(kubernetes.NewForConfigOrDie(p.Config()), leaderelection.Config{
 		Namespace: "ns", Name: "l", Identity: p.Name, Clock: p.Clock,
@@ -65,6 +119,7 @@ func runReplica(ctx context.Context, p *sim.Process, onLost func(*sim.Process)) 
 			}
 			onLost(p)
 		},
+		Healthy: healthy, Hooks: referee(p),
 	})
 	if err != nil {
 		panic(err)

@@ -24,11 +24,16 @@ type Config struct {
 	TrustForeign   bool                // take an empty record of another elector for released
 	ReleaseTimeout time.Duration       // how long work may take to return; zero: as long as it likes
 	OnLost         func(*LostError)    // called once for a term that is lost, before Run returns
-	OnHolder       func(holder string) // called with every holder seen, empty for nobody
+	OnHolder       func(holder Record) // called with every version seen, also those that nobody holds
 	Guard          *Guard              // told of every term; one guard serves one candidate
 	Clock          clock.Clock
 	KillTimer      KillTimer // kills the process at the deadline if nothing else does; nil: none
 	Log            *zap.Logger
+
+	Address   string  // where the holder can be reached, for the record; empty: nowhere
+	Health    *Health // of the work; one serves one candidate
+	OnFinish  func()  // called once for a term that ends in good standing, before the release
+	OnRenewal func(latency time.Duration, err error)
 }
 
 // Candidate waits for a lease to become free and takes it. It sends no requests while it watches a record that does not
@@ -197,7 +202,7 @@ func (c *Candidate) look(ctx context.Context) error {
 
 func (c *Candidate) see(r Record) {
 	c.sighting.See(r, c.config.Clock.Now())
-	c.config.OnHolder(r.Holder())
+	c.config.OnHolder(r)
 }
 
 // take begins a term if the lease is free, or if an earlier attempt turns out to have begun one. It returns nothing if the
@@ -215,7 +220,8 @@ func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 		return c.swap(ctx, r.renewed(c.stamps.Next(now.Wall)))
 	case seen && wait <= 0:
 		c.claim.record = Record{} // an earlier attempt may still arrive
-		return c.swap(ctx, r.acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, c.stamps.Next(now.Wall)))
+		l := r.acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, c.stamps.Next(now.Wall))
+		return c.swap(ctx, withAddress(l, c.config.Address))
 	default:
 		return nil, nil
 	}
@@ -233,7 +239,7 @@ func (c *Candidate) swap(ctx context.Context, l *coordinationv1.Lease) (*Holder,
 		r = c.sighting.Record()
 	}
 	if h := c.won(r, c.config.Clock.Now()); h != nil {
-		c.config.OnHolder(r.Holder())
+		c.config.OnHolder(r)
 		return h, nil
 	}
 	if err == nil {

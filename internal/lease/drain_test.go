@@ -36,7 +36,7 @@ func whileDraining(t *testing.T, test func(s *sleeper, k *killer, released <-cha
 		guard := NewGuard(name, errNotHeld, GuardConfig{})
 		h, err := NewCandidate(fake.NewSimpleClientset(), Config{
 			Lease: name, Identity: "a", Timing: Timing{}.WithDefaults(), Guard: guard, Clock: s, KillTimer: k, Log: zap.NewNop(),
-			OnLost: func(*LostError) {}, OnHolder: func(string) {},
+			OnLost: func(*LostError) {}, OnHolder: func(Record) {}, OnFinish: func() {},
 		}).Try(t.Context())
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())

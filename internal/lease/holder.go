@@ -64,13 +64,15 @@ func (h *Holder) Run(ctx context.Context, work func(context.Context) error) erro
 		return h.finish()
 	}
 	returned := make(chan error, 1)
+	running, stopped := context.WithCancel(workCtx)
 	go func() {
+		defer stopped()
 		var err error
 		defer func() { returned <- err }() // also when work ends by runtime.Goexit
 		err = work(workCtx)
 	}()
 
-	return h.end(ctx, h.keep(ctx, returned))
+	return h.end(ctx, h.keep(ctx, running, returned))
 }
 
 // end releases the lease, work having returned err, and returns what Run does. Whether the term was lost is its own state: work
@@ -93,8 +95,8 @@ func (h *Holder) end(ctx context.Context, err error) error {
 	return err
 }
 
-// keep renews until work has returned, and returns its error.
-func (h *Holder) keep(ctx context.Context, returned <-chan error) error {
+// keep renews until work has returned, and returns its error. running ends when work is told to stop, or has returned.
+func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error {
 	watchCtx, stop := context.WithCancel(context.WithoutCancel(ctx)) // work may need its time after the end of ctx
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -124,7 +126,7 @@ func (h *Holder) keep(ctx context.Context, returned <-chan error) error {
 			h.doubt = true
 			_ = h.settle(ctx) // a loss is told, and doubt remains until the next renewal
 		case <-renewal.C():
-			if h.Renew(ctx) != nil { // a loss is told, anything else will be tried again
+			if h.Renew(running) != nil { // a loss is told, anything else will be tried again
 				renewal.Reset(pause.Step())
 				continue
 			}
@@ -139,9 +141,8 @@ func (h *Holder) untilRenewal() time.Duration {
 	return h.config.Timing.RenewInterval() - h.config.Clock.Now().SinceAtMost(h.claim.sent)
 }
 
-// Renew sends a renewal. If the answer does not tell whether it stands, Renew reads the record. Nil means that the deadline
-// has moved, a *LostError that the term is over, any other error that it goes on until its deadline.
-func (h *Holder) Renew(ctx context.Context) error {
+// renew sends a renewal. If the answer does not tell whether it stands, it reads the record.
+func (h *Holder) renew(ctx context.Context) error {
 	if h.Remaining() == 0 {
 		return h.finish()
 	}
@@ -166,6 +167,7 @@ func (h *Holder) Release(ctx context.Context) error {
 		h.DisarmKillTimer()
 		return err
 	}
+	h.config.OnFinish()
 	h.drain()
 	h.DisarmKillTimer() // not before, or a process that is stopped meanwhile could go on sending when it is woken
 	pause := backoff(h.config.Timing)
@@ -177,7 +179,7 @@ func (h *Holder) Release(ctx context.Context) error {
 		}
 		switch {
 		case err == nil:
-			h.config.OnHolder("")
+			h.config.OnHolder(h.claim.record)
 			return nil
 		case errors.Is(err, ErrTaken): // by a successor, so there is nothing to give up
 			return nil

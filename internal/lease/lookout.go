@@ -87,8 +87,8 @@ func (h *Holder) dispossess(r Record) error {
 	case r.Coordinated():
 		cause = fmt.Errorf("%w: %w", ErrTaken, ErrCoordinated)
 	}
-	h.config.OnHolder(r.Holder())
-	h.lose(cause, r.Holder())
+	h.lose(cause, r.Holder()) // before it is told who has it, which may take time
+	h.config.OnHolder(r)
 	return cause
 }
 

@@ -16,6 +16,7 @@ var (
 	ErrTaken          = errors.New("the record is not ours any more")
 	ErrKillTimer      = errors.New("the kernel's timer could not be set")
 	ErrReleaseTimeout = errors.New("work did not return within ReleaseTimeout")
+	ErrUnhealthy      = errors.New("the work is not healthy") // together with ErrDeadline
 )
 
 // LostError says which lease was lost by whom, who holds it now, and when it was last renewed.

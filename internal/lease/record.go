@@ -165,6 +165,7 @@ func (r Record) released(stamp metav1.MicroTime) *coordinationv1.Lease {
 	l := r.renewed(stamp)
 	delete(l.Annotations, TermAnnotation)
 	metav1.SetMetaDataAnnotation(&l.ObjectMeta, ReleasedAnnotation, r.Holder()+r.termSuffix())
+	delete(l.Annotations, AddressAnnotation)
 	l.Spec.HolderIdentity = ptr.To("")
 	l.Spec.LeaseDurationSeconds = ptr.To(int32(1)) // what client-go's elector waits
 	return l

@@ -83,6 +83,16 @@ func (t *Term) Lost() bool {
 	return t.state == lost
 }
 
+// Ended reports whether the term is over, and by which loss if it is lost.
+func (t *Term) Ended() (loss *LostError, ended bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.loss, t.state != held
+}
+
+// Expire ends the term if it has reached its deadline, should the timer be late.
+func (t *Term) Expire() { t.expire() }
+
 // begin registers how to end the work, and reports whether there is still time for any.
 func (t *Term) begin(cancel context.CancelCauseFunc) bool {
 	now := t.clock.Now()

@@ -1,0 +1,12 @@
+package leaderelection
+
+import (
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/bellwether-k8s/bellwether/internal/lease"
+)
+
+// Observe is what the lease code calls with a record that names such a holder.
+func (e *Elector) Observe(holder string) {
+	e.observe(lease.RecordOf(&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}))
+}
