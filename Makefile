@@ -51,8 +51,11 @@ e2e: $(GOTESTSUM) controlplane ## end-to-end tests on a real control plane
 controlplane: ## build etcd, Kubernetes and KWOK, once
 	@cd internal/e2e && go run ./cmd/prepare
 
-bench: ## benchmarks
+bench: controlplane ## benchmarks against floors and client-go's elector, for benchstat
+	@echo "== bench in memory, against floors: some seconds"
 	@go test -run '^$$' -bench . -benchmem ./...
+	@echo "== bench on a real control plane, against client-go's elector: some 5 minutes of waiting; leave the machine alone"
+	@cd internal/e2e && go test -run '^$$' -bench . -benchtime 1x -timeout 15m ./leaderelection
 
 soak: controlplane ## repeat simulations, then end-to-end tests, for DURATION (10m) each, and count
 	@BELLWETHER_SOAK=$(DURATION) go test -count=1 -timeout 0 -run '^TestSimulated' ./leaderelection
