@@ -19,7 +19,8 @@ type Proxy struct {
 	mu          sync.Mutex
 	cut         bool
 	delay       time.Duration
-	open        chan struct{} // closed while bytes may pass, replaced by BlackHole
+	healed      chan struct{} // what a black hole waits for: closed by Heal; nil without one
+	swallowing  bool          // new connections too
 	connections map[*connection]struct{}
 }
 
@@ -44,10 +45,8 @@ func NewProxy(target string) (*Proxy, error) {
 	p := &Proxy{
 		target:      target,
 		listener:    listener,
-		open:        make(chan struct{}),
 		connections: map[*connection]struct{}{},
 	}
-	close(p.open)
 	p.joined.Go(p.accept)
 	return p, nil
 }
@@ -86,8 +85,24 @@ func (p *Proxy) Delay(d time.Duration) {
 func (p *Proxy) BlackHole() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if isClosed(p.open) {
-		p.open = make(chan struct{})
+	p.swallowing = true
+	p.swallow()
+}
+
+// BlackHoleConnections is BlackHole for the connections that there are, as when a NAT has forgotten them. New ones work.
+func (p *Proxy) BlackHoleConnections() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.swallow()
+}
+
+// swallow makes black holes of all connections. The caller holds the mutex.
+func (p *Proxy) swallow() {
+	if p.healed == nil {
+		p.healed = make(chan struct{})
+	}
+	for c := range p.connections {
+		c.healed = p.healed
 	}
 }
 
@@ -95,9 +110,10 @@ func (p *Proxy) BlackHole() {
 func (p *Proxy) Heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cut, p.delay = false, 0
-	if !isClosed(p.open) {
-		close(p.open)
+	p.cut, p.delay, p.swallowing = false, 0, false
+	if p.healed != nil {
+		close(p.healed)
+		p.healed = nil
 	}
 }
 
@@ -126,6 +142,9 @@ func (p *Proxy) serve(client *net.TCPConn) {
 		c.reset()
 		p.mu.Unlock()
 		return
+	}
+	if p.swallowing {
+		c.healed = p.healed
 	}
 	p.connections[c] = struct{}{}
 	p.mu.Unlock()
@@ -217,10 +236,13 @@ func (p *Proxy) pass(c *connection, due time.Time) bool {
 		}
 	}
 	p.mu.Lock()
-	open := p.open
+	healed := c.healed
 	p.mu.Unlock()
+	if healed == nil {
+		return true
+	}
 	select {
-	case <-open:
+	case <-healed:
 		return true
 	case <-c.done:
 		return false
@@ -229,7 +251,8 @@ func (p *Proxy) pass(c *connection, due time.Time) bool {
 
 // connection is one client's connection and ours to the server. Its fields belong to the proxy's mutex.
 type connection struct {
-	client, server *net.TCPConn // server is nil until connected
+	client, server *net.TCPConn  // server is nil until connected
+	healed         chan struct{} // of the latest black hole it was in; nil if none
 	done           chan struct{}
 }
 

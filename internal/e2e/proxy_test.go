@@ -91,6 +91,25 @@ func TestBlackHoleKeepsConnectionsAndWhatTheySent(t *testing.T) {
 	}
 }
 
+func TestBlackHoleOfConnectionsLetsNewOnesPass(t *testing.T) {
+	t.Parallel()
+	proxy, conn := proxied(t)
+	require.NoError(t, echo(conn, patience))
+	proxy.BlackHoleConnections()
+	require.ErrorIs(t, echo(conn, 100*time.Millisecond), os.ErrDeadlineExceeded)
+	fresh := dial(t, proxy)
+	require.NoError(t, echo(fresh, patience))
+	proxy.BlackHoleConnections()
+	require.ErrorIs(t, echo(fresh, 100*time.Millisecond), os.ErrDeadlineExceeded)
+	proxy.Heal()
+	require.NoError(t, echo(dial(t, proxy), patience))
+	for _, c := range []net.Conn{conn, fresh} {
+		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+		_, err := io.ReadFull(c, make([]byte, 1))
+		require.NoError(t, err, "what was sent into the black hole")
+	}
+}
+
 func TestDelayedProxyDelaysEachWayAndKeepsOrder(t *testing.T) {
 	t.Parallel()
 	proxy, conn := proxied(t)

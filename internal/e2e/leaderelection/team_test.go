@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -76,21 +77,27 @@ func (m *team) start(name string, args ...string) *e2e.Process {
 // startAs starts a replica with the client configuration given, built with the race detector.
 func (m *team) startAs(config *rest.Config, name string, args ...string) *e2e.Process {
 	m.t.Helper()
+	p, err := m.cp.Run(m.command(config, name, args...))
+	require.NoError(m.t, err)
+	m.t.Cleanup(func() { _ = p.Kill() })
+	return p
+}
+
+// command is how to start a replica.
+func (m *team) command(config *rest.Config, name string, args ...string) e2e.Command {
+	m.t.Helper()
 	program, err := shared.Program(m.t.Context(), "./replica", "-race")
 	require.NoError(m.t, err)
 	kubeconfig, err := m.cp.Kubeconfig(config)
 	require.NoError(m.t, err)
-	p, err := m.cp.Run(e2e.Command{
+	return e2e.Command{
 		Name: m.namespace + "-" + name,
 		Path: program,
 		Args: append([]string{"-kubeconfig", kubeconfig, "-namespace", m.namespace, "-identity", name, "-lease-duration", m.duration.String()}, args...),
 		// The race detector otherwise waits a second before it lets a process exit.
 		Env:    []string{"GORACE=halt_on_error=1 atexit_sleep_ms=0"},
 		OnLine: func(line string) { m.note(name, line) },
-	})
-	require.NoError(m.t, err)
-	m.t.Cleanup(func() { _ = p.Kill() })
-	return p
+	}
 }
 
 func (m *team) note(replica, line string) {
@@ -180,13 +187,20 @@ func (m *team) requireRenewal() {
 	require.Eventually(m.t, func() bool { return m.lease().ResourceVersion != before }, patience, interval/4, "no renewal")
 }
 
-// requireExit waits for the end of a replica.
-func (m *team) requireExit(p *e2e.Process, code int) e2e.Exit {
+// requireEnd waits for the end of a replica.
+func (m *team) requireEnd(p *e2e.Process) e2e.Exit {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), patience)
 	defer cancel()
 	exit, err := p.Wait(ctx)
 	require.NoError(m.t, err)
+	return exit
+}
+
+// requireExit waits for a replica to exit.
+func (m *team) requireExit(p *e2e.Process, code int) e2e.Exit {
+	m.t.Helper()
+	exit := m.requireEnd(p)
 	require.Equal(m.t, strconv.Itoa(code), strconv.Itoa(exit.Code), "%s: %s", exit, m.log(p))
 	return exit
 }
@@ -202,6 +216,12 @@ func (m *team) requireOneLeader() {
 				a.replica, a.first, a.end, b.replica, b.first, b.end)
 		}
 	}
+}
+
+// requireLog waits until a replica has said something.
+func (m *team) requireLog(p *e2e.Process, text string) {
+	m.t.Helper()
+	require.Eventually(m.t, func() bool { return strings.Contains(m.log(p), text) }, patience, poll, "never said %q", text)
 }
 
 func (m *team) log(p *e2e.Process) string {

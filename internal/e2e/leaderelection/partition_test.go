@@ -1,0 +1,74 @@
+package leaderelection_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+)
+
+// TestHealedLeaderLeavesItsSuccessorsRecordAlone lets a partitioned leader end when it can reach the API server again,
+// and somebody else has the Lease.
+func TestHealedLeaderLeavesItsSuccessorsRecordAlone(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		inject func(*e2e.Proxy)
+		args   []string
+		end    func(*e2e.Process) error // of the leader, when the partition is there
+		after  func(*e2e.Process) error // and when it is healed
+		code   int
+	}{
+		// Its work ends long after it has lost the Lease.
+		"lost": {inject: (*e2e.Proxy).Cut, args: []string{"-stay"}, after: (*e2e.Process).Terminate, code: 1},
+		// Its work ends before the deadline, and it tries to release for four intervals from then, in the middle of
+		// which the successor begins.
+		"releasing": {
+			inject: (*e2e.Proxy).BlackHole, args: []string{"-drain", (usable - 2*interval).String()}, end: (*e2e.Process).Terminate,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e2e.Repeat(t, func(t *testing.T) {
+				m := newTeam(t, shared)
+				proxy, err := shared.Proxy()
+				require.NoError(t, err)
+				defer proxy.Close()
+				leader := m.startAs(proxy.Config(m.user("a", verbs...)), "a", test.args...)
+				m.requireRunnerUp("b")
+				test.inject(proxy)
+				if test.end != nil {
+					require.NoError(t, test.end(leader))
+				}
+				assert.Equal(t, "b", m.term(2).replica)
+				proxy.Heal()
+				healed := time.Now()
+				if test.after != nil {
+					require.NoError(t, test.after(leader))
+				}
+				m.requireExit(leader, test.code)
+				m.requireAudited("b", time.Now(), "update 200", 2) // all that the other one did is in the log before
+				t.Logf("requests of the old leader since the partition was healed: %v", m.audited("a", healed))
+				assert.Empty(t, m.writesAfterSuccession("a", "b"))
+				assert.Equal(t, "b", *m.lease().Spec.HolderIdentity)
+				m.requireOneLeader()
+			})
+		})
+	}
+}
+
+// writesAfterSuccession returns the writes of the one that the API server accepted after the first of the other, to the Lease.
+func (m *team) writesAfterSuccession(one, other string) []e2e.AuditEvent {
+	m.t.Helper()
+	events, err := m.cp.Audit()
+	require.NoError(m.t, err)
+	by := func(e e2e.AuditEvent, name string) bool {
+		return e.User == m.namespace+"-"+name && e.Resource == "leases" && e.Write() && e.Code < 300
+	}
+	first := slices.IndexFunc(events, func(e e2e.AuditEvent) bool { return by(e, other) })
+	require.GreaterOrEqual(m.t, first, 0)
+	return slices.DeleteFunc(slices.Clone(events[first:]), func(e e2e.AuditEvent) bool { return !by(e, one) })
+}

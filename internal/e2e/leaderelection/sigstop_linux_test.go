@@ -1,0 +1,201 @@
+package leaderelection_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+)
+
+const (
+	writers = 8 // of each replica
+	trials  = 5 // of each kind per run
+)
+
+// TestWritesOfAStoppedLeader stops leaders while they write, until a successor has written, and counts what the API
+// server takes from them afterwards. It is not parallel: its writers take all the CPU that there is.
+func TestWritesOfAStoppedLeader(t *testing.T) {
+	var mu sync.Mutex
+	var stale []int // per trial with the guard alone
+	e2e.Repeat(t, func(t *testing.T) {
+		cp := e2e.Start(t, e2e.Options{}) // of its own: other tests read all of the audit log
+		t.Run("trials", func(t *testing.T) {
+			for n := range trials {
+				t.Run(fmt.Sprintf("kernel deadline %d", n), func(t *testing.T) {
+					t.Parallel()
+					stopWithKernelDeadline(t, cp)
+				})
+				t.Run(fmt.Sprintf("guard alone %d", n), func(t *testing.T) {
+					t.Parallel()
+					count := stopWithGuardAlone(t, cp)
+					mu.Lock()
+					defer mu.Unlock()
+					stale = append(stale, count)
+				})
+			}
+		})
+	})
+	total := 0
+	for _, count := range stale {
+		total += count
+	}
+	report := fmt.Sprintf("guard alone: %d stale writes of %d writers in %d trials: %v", total, writers, len(stale), stale)
+	t.Log(report)
+	if os.Getenv(e2e.SoakEnv) != "" {
+		fmt.Println("soak:", report) // a log would be shown only on failure
+	}
+}
+
+// stopWithKernelDeadline proves that a stopped leader is dead before its successor begins, so that nothing is left to write.
+func stopWithKernelDeadline(t *testing.T, cp *e2e.ControlPlane) {
+	m := newTeam(t, cp)
+	l := newLedger(m)
+	leader := l.start("a", "-kernel-deadline")
+	l.requireWrite("a")
+	candidate := l.start("b", "-kernel-deadline")
+	m.requireWatching("b")
+	require.NoError(t, leader.Pause())
+	stopped := time.Now()
+
+	l.requireWrite("b")
+	next := m.term(2)
+	exit := m.requireEnd(leader)
+	assert.Equal(t, syscall.SIGKILL, exit.Signal, "%s: %s", exit, m.log(leader))
+	t.Logf("dead %v after it was stopped, %v before the successor's first act", exit.At.Sub(stopped), next.first.Sub(exit.At))
+	assert.True(t, exit.At.Before(next.first), "still there when its successor began")
+	assert.ErrorIs(t, leader.Resume(), os.ErrProcessDone)
+	m.requireOneLeader()
+
+	require.NoError(t, candidate.Terminate())
+	m.requireExit(candidate, 0)
+	assert.Zero(t, l.stale("a", "b"))
+}
+
+// stopWithGuardAlone returns how many writes the API server took from a leader after its successor's first. When it is
+// resumed nothing but the guard stops its writers: the process goes on, and they ignore the end of their context.
+func stopWithGuardAlone(t *testing.T, cp *e2e.ControlPlane) int {
+	m := newTeam(t, cp)
+	l := newLedger(m)
+	leader := l.start("a", "-stay")
+	l.requireWrite("a")
+	candidate := l.start("b")
+	m.requireWatching("b")
+	require.NoError(t, leader.Pause())
+	l.requireWrite("b")
+	require.NoError(t, leader.Resume())
+	m.requireLog(leader, "staying") // all of its writers have been refused
+	require.NoError(t, leader.Terminate())
+	m.requireExit(leader, 1)
+	require.NoError(t, candidate.Terminate())
+	m.requireExit(candidate, 0)
+	assert.Equal(t, []string{"a", "b"}, m.journal())
+
+	stale := l.stale("a", "b")
+	// A writer has one request under way. It may be between the guard and the connection when it is stopped; the next
+	// one finds the term over.
+	assert.LessOrEqual(t, stale, writers)
+	return stale
+}
+
+// ledger says whose writes the API server has accepted, in the order in which it did: that of the resourceVersions.
+type ledger struct {
+	*team
+	client kubernetes.Interface
+
+	mu      sync.Mutex
+	entries []string // the writers' identities
+}
+
+// newLedger creates what the replicas write to: one object per writer, the same for every replica, so that a stale write
+// overwrites the successor's.
+func newLedger(m *team) *ledger {
+	m.t.Helper()
+	l := &ledger{team: m, client: m.client()}
+	objects := l.client.CoreV1().ConfigMaps(m.namespace)
+	for n := range writers {
+		_, err := objects.Create(m.t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("work-%d", n)}}, metav1.CreateOptions{})
+		require.NoError(m.t, err)
+	}
+	list, err := objects.List(m.t.Context(), metav1.ListOptions{})
+	require.NoError(m.t, err)
+	var reading sync.WaitGroup
+	reading.Go(func() { l.read(list.ResourceVersion) })
+	m.t.Cleanup(reading.Wait) // the test's context has ended
+	return l
+}
+
+// read reads all versions after this one, by several watches: a busy API server ends those whose reader is slow.
+func (l *ledger) read(version string) {
+	ctx := l.t.Context()
+	for ctx.Err() == nil {
+		w, err := l.client.CoreV1().ConfigMaps(l.namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: version})
+		if err != nil {
+			assert.ErrorIs(l.t, err, context.Canceled)
+			return
+		}
+		for e := range w.ResultChan() {
+			object, ok := e.Object.(*corev1.ConfigMap)
+			if !ok {
+				assert.Error(l.t, ctx.Err(), "%v", e.Object)
+				return
+			}
+			version = object.ResourceVersion
+			l.mu.Lock()
+			l.entries = append(l.entries, object.Data["by"])
+			l.mu.Unlock()
+		}
+	}
+}
+
+// start starts a replica with writers.
+func (l *ledger) start(name string, args ...string) *e2e.Process {
+	l.t.Helper()
+	config := l.user(name, verbs...)
+	require.NoError(l.t, l.cp.Grant(l.t.Context(), l.namespace+"-"+name, l.namespace,
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"patch"}}))
+	return l.startAs(config, name, append([]string{"-writers", fmt.Sprint(writers)}, args...)...)
+}
+
+// requireWrite waits for a write.
+func (l *ledger) requireWrite(by string) {
+	l.t.Helper()
+	require.Eventually(l.t, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return slices.Contains(l.entries, by)
+	}, patience, poll, "%s does not write", by)
+}
+
+// stale returns how many writes of the one are after the first of the other.
+func (l *ledger) stale(one, other string) int {
+	l.t.Helper()
+	const mark = "referee" // all entries before it are there when it is
+	_, err := l.client.CoreV1().ConfigMaps(l.namespace).Patch(l.t.Context(), "work-0", types.MergePatchType,
+		fmt.Appendf(nil, `{"data":{"by":%q}}`, mark), metav1.PatchOptions{})
+	require.NoError(l.t, err)
+	l.requireWrite(mark)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	count := 0
+	for _, by := range l.entries[slices.Index(l.entries, other):] {
+		if by == one {
+			count++
+		}
+	}
+	return count
+}
