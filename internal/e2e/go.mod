@@ -12,7 +12,10 @@ require (
 	k8s.io/client-go v0.36.6
 )
 
-require go.uber.org/multierr v1.10.0 // indirect
+require (
+	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
+	go.uber.org/multierr v1.10.0 // indirect
+)
 
 require (
 	github.com/bellwether-k8s/bellwether v0.0.0

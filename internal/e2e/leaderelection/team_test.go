@@ -73,10 +73,16 @@ func (m *team) start(name string, args ...string) *e2e.Process {
 	return m.startAs(m.user(name, verbs...), name, args...)
 }
 
-// startAs starts a replica with the client configuration given, built with the race detector.
+// startAs starts a replica with the client configuration given.
 func (m *team) startAs(config *rest.Config, name string, args ...string) *e2e.Process {
 	m.t.Helper()
-	program, err := shared.Program(m.t.Context(), "./replica", "-race")
+	return m.run("./replica", config, name, args...)
+}
+
+// run starts a program that takes the flags of a replica, built with the race detector.
+func (m *team) run(pkg string, config *rest.Config, name string, args ...string) *e2e.Process {
+	m.t.Helper()
+	program, err := shared.Program(m.t.Context(), pkg, "-race")
 	require.NoError(m.t, err)
 	kubeconfig, err := m.cp.Kubeconfig(config)
 	require.NoError(m.t, err)
