@@ -62,7 +62,7 @@ type Config struct {
 
 	// TrustForeignRelease takes a record for released that another elector, such as client-go's, has emptied. It
 	// makes a migration's hand-over faster by a LeaseDuration, but those electors empty the record before their work
-	// has stopped.
+	// has stopped, unless their program sees to that. A record of ours that another one has emptied is no such release.
 	TrustForeignRelease bool
 
 	// OnLost is called once when leadership is lost, from whichever goroutine finds out, with an error that says

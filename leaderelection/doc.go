@@ -87,8 +87,34 @@
 //     renewal, but a candidate that was cut off may take over before.
 //   - Deleting the Lease: a candidate that starts afterwards creates it anew at once. Grant "delete" on leases to nobody.
 //   - An OnLost that returns, and work that goes on after its context has ended.
-//   - Records of other electors, such as client-go's on the same Lease: they are respected as if they were ours, but
-//     client-go counts terms differently and takes a deleted or emptied record at once.
+//   - What other electors on the same Lease do: see Mixed fleets.
+//
+// # Mixed fleets
+//
+// Replicas with client-go's elector may contend for the same Lease, as in a migration. What is guaranteed of ours holds
+// against them as far as it is ours to keep: a term of ours is over before a client-go candidate may take over by expiry; a
+// release of ours, which such a candidate takes at once, comes after the work; and a record that is not marked as ours is
+// left alone for longer:
+//
+//   - for D + max(D/3, 5 s) without a change, D being what that record says: 20 s at the default;
+//   - for D after it was emptied, unless TrustForeignRelease is set. A leader of client-go's that was deposed may empty the
+//     record of its successor: a record of ours that somebody has emptied is never trusted.
+//
+// client-go's elector does not guarantee that only one leads, and we cannot in its place:
+//
+//   - Its leader counts from the answer to a renewal, and its work's context ends only after the attempt to release. With
+//     ReleaseOnCancel and its defaults, work may go on for 22 s after that answer if the network says nothing (RetryPeriod
+//     and twice RenewDeadline; a request timeout on its client shortens the last part), and the answer may have taken its
+//     time. The patience above makes up for most of that, not for all.
+//   - It releases when its context ends, whether or not work has ended. One D is our wait for such work.
+//   - It takes a record that somebody has emptied or deleted at once, also one of ours whose leader works.
+//   - It takes a record with its own identity for its own.
+//
+// To migrate, roll replicas over as usual, with the same LeaseDuration and identities that are unique per process; either
+// direction works, with a pause of D where one of ours succeeds a client-go leader. Have the old program end its work
+// before it cancels its elector's context, and leave TrustForeignRelease off unless it does. Revoke "delete" on leases
+// first; of the verbs below, client-go's elector does not need "watch". A fleet has all the guarantees of this package when
+// the last client-go replica is gone.
 //
 // # Fence on the server
 //

@@ -153,6 +153,10 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
+// CancelRequest is for clients with a timeout of their own, such as that of a rest.Config. The request's context ends then too, and
+// that is enough, but client-go complains of transports without it.
+func (c *Client) CancelRequest(*http.Request) {}
+
 func (c *Client) answer(f Faults, r *http.Request, body []byte) *http.Response {
 	if f.Throttle != nil && f.Throttle(r) {
 		return throttled(r)

@@ -269,3 +269,26 @@ func TestReplayKeepsTheOrder(t *testing.T) {
 	}
 	assert.Equal(t, trace, again, "what does not come is skipped")
 }
+
+func TestObservedChanges(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *apisim.Server, connection *apisim.Client, configMaps corev1client.ConfigMapInterface) {
+		var seen []string
+		server.Observe(func(c apisim.Change) {
+			seen = append(seen, fmt.Sprint(c.Client, " ", c.Before != nil, " ", c.After != nil))
+		})
+		created, err := configMaps.Create(t.Context(), named("x"), metav1.CreateOptions{})
+		require.NoError(t, err)
+		_, err = configMaps.Create(t.Context(), named("x"), metav1.CreateOptions{})
+		require.True(t, apierrors.IsAlreadyExists(err))
+		created.Data = map[string]string{"a": "b"}
+		_, err = configMaps.Update(t.Context(), created, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		connection.Inject(apisim.Faults{LoseRequest: apisim.Always})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.Error(t, configMaps.Delete(ctx, "x", metav1.DeleteOptions{}))
+		connection.Inject(apisim.Faults{})
+		require.NoError(t, configMaps.Delete(t.Context(), "x", metav1.DeleteOptions{}))
+		assert.Equal(t, []string{"a false true", "a true true", "a true false"}, seen)
+	})
+}

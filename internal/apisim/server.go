@@ -14,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -52,6 +53,7 @@ type Server struct {
 	behind  int64 // how many changes ago a watch begins that asks for any version
 	watches map[*watch]struct{}
 	trace   []Served
+	observe func(Change) // nil: nobody does
 	encoded encoded
 }
 
@@ -81,6 +83,19 @@ func NewServer(resources ...Resource) *Server {
 		data:      database{version: birth, compacted: birth, objects: map[key]*object{}},
 		watches:   map[*watch]struct{}{},
 	}
+}
+
+// Change is what a client has done to an object.
+type Change struct {
+	Client        string
+	Before, After *unstructured.Unstructured // nil: the object does not exist; not to be changed
+}
+
+// Observe has f called with every change, when it is made and in order. f must not use the server, nor any of its clients.
+func (s *Server) Observe(f func(Change)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.observe = f
 }
 
 // Compact forgets the history, as a real API server has when it starts after a compaction of etcd (which happens every
@@ -157,7 +172,14 @@ func (s *Server) serve(c *Client, r *http.Request, body []byte) *http.Response {
 	defer done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	before := s.data.version
 	answer := s.handle(c, r, body)
+	if s.observe != nil {
+		changes, _ := s.data.since(before)
+		for _, change := range changes {
+			s.observe(Change{c.name, change.before, change.after})
+		}
+	}
 	request.At, request.Code = time.Since(s.start), answer.StatusCode
 	s.trace = append(s.trace, request)
 	return answer

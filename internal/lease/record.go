@@ -85,9 +85,13 @@ func (r Record) Ours() bool {
 	return r.lease != nil && r.lease.Annotations[TermAnnotation] == r.Holder()+r.termSuffix()
 }
 
-// Emptied reports whether the holder is missing from a record of ours, which nobody has released.
+// Emptied reports whether the holder is missing from a record of ours, which nobody has released. The acquire time does not count:
+// client-go's elector, deposed by one of ours, empties the record of its successor if it can, and writes a time of its own.
 func (r Record) Emptied() bool {
-	return r.lease != nil && r.Holder() == "" && r.markedBy(TermAnnotation)
+	if r.lease == nil || r.Holder() != "" {
+		return false
+	}
+	return strings.HasSuffix(r.lease.Annotations[TermAnnotation], fmt.Sprintf("/%d", r.Transitions()))
 }
 
 // Coordinated reports whether Kubernetes' coordinated leader election decides who holds the lease.

@@ -110,7 +110,14 @@ func TestTrustInForeignReleases(t *testing.T) {
 		wait  time.Duration
 	}{
 		{"another elector's", version(ours, "2", func(l *coordinationv1.Lease) { empty(l); l.Annotations = nil }), true, 0},
-		{"another elector's, after a term of ours", version(ours, "2", func(l *coordinationv1.Lease) { empty(l); l.Spec.AcquireTime = ptr.To(at(s)) }), true, 0},
+		{"another elector's, after a term of ours", version(ours, "2", func(l *coordinationv1.Lease) {
+			empty(l)
+			l.Spec.AcquireTime, l.Spec.LeaseTransitions = ptr.To(at(s)), ptr.To(int32(1))
+		}), true, 0},
+		{"ours, emptied by another elector that was deposed", version(ours, "2", func(l *coordinationv1.Lease) {
+			empty(l)
+			l.Spec.AcquireTime = ptr.To(at(s))
+		}), true, 15 * s},
 		{"ours, emptied by somebody", version(ours, "2", empty), true, 15 * s},
 		{"another elector's, not trusted", version(ours, "2", func(l *coordinationv1.Lease) { empty(l); l.Annotations = nil }), false, 15 * s},
 	} {

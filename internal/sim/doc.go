@@ -17,6 +17,7 @@
 //
 // A process that works on something says so ([Process.Begin], [Process.End]); one that does something that only the worker may,
 // because it has just asked whether it is, says that too ([Process.Act]). Two at once are a violation, unless one of
-// them cannot do anything: it is dead, or stopped, or was woken in this very instant. What a process does between its look
+// them cannot do anything: it is dead, or stopped, or was woken in this very instant. A scenario in which that does not tell who is to
+// blame has a [Rule] of its own, which may excuse an overlap (it is counted) and condemn a deed that meets nobody. What a process does between its look
 // at the clock and the next statement is therefore not judged; only a fence on the server could keep it from being stopped there.
 package sim

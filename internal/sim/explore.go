@@ -3,8 +3,10 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,12 +24,17 @@ const ReplayVariable = "BELLWETHER_SIM_REPLAY"
 type Count struct {
 	Schedules, Begun, Requests int
 	Took                       time.Duration
+	Excused                    map[string]int // overlaps, by excuse
 }
 
 // String is one line.
 func (c Count) String() string {
-	return fmt.Sprintf("%d schedules in %v (%.0f per minute), %d terms of work, %d requests",
+	line := fmt.Sprintf("%d schedules in %v (%.0f per minute), %d terms of work, %d requests",
 		c.Schedules, c.Took.Round(time.Millisecond), float64(c.Schedules)/c.Took.Minutes(), c.Begun, c.Requests)
+	for _, excuse := range slices.Sorted(maps.Keys(c.Excused)) {
+		line += fmt.Sprintf("; %d overlaps excused: %s", c.Excused[excuse], excuse)
+	}
+	return line
 }
 
 // Prove runs schedules and fails the test with a report of the first violation. With [ReplayVariable] it runs that one alone.
@@ -60,7 +67,7 @@ func Explore(t *testing.T, s Scenario, b Budget) (Count, *Result) {
 		begin      = time.Now()
 		next       atomic.Uint64
 		mu         sync.Mutex
-		count      Count
+		count      = Count{Excused: map[string]int{}}
 		violation  *Result
 		unfinished = func() bool {
 			mu.Lock()
@@ -79,6 +86,9 @@ func Explore(t *testing.T, s Scenario, b Budget) (Count, *Result) {
 					count.Schedules++
 					count.Begun += r.Begun
 					count.Requests += len(r.Trace)
+					for excuse, n := range r.Excused {
+						count.Excused[excuse] += n
+					}
 					if r.Violation != "" && violation == nil {
 						violation = &r
 					}

@@ -12,14 +12,35 @@ type referee struct {
 
 	mu        sync.Mutex
 	working   map[string]map[*Process]int // by what they work on: how many times each has begun
+	rule      Rule
 	begun     int
-	violation string        // the first
-	at        time.Duration // when that was
-	violated  chan struct{} // closed with the first violation
+	excused   map[string]int
+	known     map[overlap]bool // that have been excused, and counted
+	violation string           // the first
+	at        time.Duration    // when that was
+	violated  chan struct{}    // closed with the first violation
+}
+
+// overlap is one that has an excuse, from either side.
+type overlap struct{ p, other, excuse string }
+
+// Rule says what is wrong when p begins to work or acts, and other works too; or else why that is excused, if it is. It is
+// first asked without another (nil), about p alone, and must not use the server.
+type Rule func(p, other *Process) (violation, excuse string)
+
+// alone is the rule that nobody works while another does.
+func alone(_, other *Process) (violation, excuse string) {
+	if other == nil {
+		return "", ""
+	}
+	return "overlap", ""
 }
 
 func newReferee() *referee {
-	return &referee{start: time.Now(), working: map[string]map[*Process]int{}, violated: make(chan struct{})}
+	return &referee{
+		start: time.Now(), working: map[string]map[*Process]int{}, rule: alone, excused: map[string]int{},
+		known: map[overlap]bool{}, violated: make(chan struct{}),
+	}
 }
 
 // Begin says that the process works on key alone from now on.
@@ -56,10 +77,29 @@ func (r *referee) note(p *Process, key, deed string, change int) {
 	if deed == "" || !p.acting() {
 		return
 	}
+	if violation, _ := r.rule(p, nil); violation != "" {
+		r.fail(fmt.Sprintf("%s %s %s: %s", p.Name, deed, key, violation))
+	}
 	for other, n := range r.working[key] {
-		if other != p && n > 0 && other.working() {
-			r.fail(fmt.Sprintf("%s %s %s while %s works on it", p.Name, deed, key, other.Name))
+		if other == p || n == 0 || !other.working() {
+			continue
 		}
+		violation, excuse := r.rule(p, other)
+		switch {
+		case violation != "":
+			r.fail(fmt.Sprintf("%s %s %s while %s works on it: %s", p.Name, deed, key, other.Name, violation))
+		case excuse != "":
+			r.excuse(p, other, excuse)
+		}
+	}
+}
+
+// excuse counts an overlap once, however often either side acts. The caller holds mu.
+func (r *referee) excuse(p, other *Process, excuse string) {
+	o := overlap{p.Name, other.Name, excuse}
+	if !r.known[o] {
+		r.known[o], r.known[overlap{o.other, o.p, excuse}] = true, true
+		r.excused[excuse]++
 	}
 }
 

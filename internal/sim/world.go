@@ -33,6 +33,10 @@ type Scenario struct {
 	Check func(w *World) error
 	// Interfere does something that others do to the objects of the program, such as deleting them. Optional.
 	Interfere func(w *World, r *rand.Rand)
+	// Immune says what cannot happen to a process, such as a pause where it goes by real time instead of [Process.Clock]. Optional.
+	Immune func(p *Process, k Kind) bool
+	// Rule makes the rule of a schedule. Optional: otherwise an overlap is a violation, and nothing else is.
+	Rule func(w *World) Rule
 	// Resources of the server, besides those that every one has.
 	Resources []apisim.Resource
 }
@@ -44,7 +48,8 @@ type Result struct {
 	Violation string        // empty: none
 	At        time.Duration // of the violation
 	Trace     []apisim.Served
-	Begun     int // how often a process has begun to work
+	Begun     int            // how often a process has begun to work
+	Excused   map[string]int // overlaps that the rule excuses: of how many pairs of processes, by excuse
 }
 
 // exitRestart is how long after its own end a process is started again.
@@ -99,9 +104,13 @@ func Play(t *testing.T, s Scenario, plan Plan, trace []apisim.Served) Result {
 		if trace != nil {
 			w.Server.Replay(trace)
 		}
+		if s.Rule != nil {
+			w.referee.rule = s.Rule(w)
+		}
 		w.play()
 		w.end()
 		result.Violation, result.At, result.Begun = w.referee.violation, w.referee.at, w.referee.begun
+		result.Excused = w.referee.excused
 		result.Trace = w.trace
 	})
 	return result
@@ -243,7 +252,7 @@ func (w *World) inflict(f *Fault) {
 	case Interference:
 		w.scenario.Interfere(w, rand.New(rand.NewPCG(uint64(f.Count), 1)))
 	case Pausing, PausingNow, ClockStep, Kill, Terminate:
-		if p != nil {
+		if p != nil && (w.scenario.Immune == nil || !w.scenario.Immune(p, f.Kind)) {
 			w.afflict(p, f)
 		}
 	default:

@@ -67,6 +67,39 @@ func TestReferee(t *testing.T) {
 	assert.Empty(t, Play(t, working(false), two(), nil).Violation)
 }
 
+func TestRule(t *testing.T) {
+	s := working(true)
+	verdict := func(violation, excuse string, of func(p, other *Process) bool) {
+		s.Rule = func(*World) Rule {
+			return func(p, other *Process) (string, string) {
+				if of(p, other) {
+					return violation, excuse
+				}
+				return "", ""
+			}
+		}
+	}
+	verdict("", "old", func(_, other *Process) bool { return other != nil })
+	r := Play(t, s, two(Fault{Kind: Kill, At: 20 * time.Second, For: time.Second}), nil)
+	assert.Empty(t, r.Violation)
+	assert.Equal(t, map[string]int{"old": 2}, r.Excused, "a1 with b1, and a2 with b1, however often they act")
+
+	verdict("bad", "", func(_, other *Process) bool { return other != nil })
+	assert.Equal(t, "10s: b1 begins to work on common while a1 works on it: bad", Play(t, s, two(), nil).Violation)
+	verdict("bad", "", func(p, other *Process) bool { return p.Name == "b1" && other == nil })
+	assert.Equal(t, "10s: b1 begins to work on common: bad", Play(t, s, two(), nil).Violation)
+}
+
+func TestImmunity(t *testing.T) {
+	s := working(false)
+	s.Immune = func(p *Process, k Kind) bool { return p.Name == "a1" && k == Kill }
+	kill := func(replica int) Fault {
+		return Fault{Kind: Kill, At: 20 * time.Second, For: time.Second, Replica: replica}
+	}
+	assert.Equal(t, 2, Play(t, s, two(kill(0)), nil).Begun)
+	assert.Equal(t, 3, Play(t, s, two(kill(1)), nil).Begun)
+}
+
 func TestCheckAndFailAreViolations(t *testing.T) {
 	s := working(false)
 	s.Check = func(w *World) error {

@@ -52,7 +52,7 @@ func TestKernelDeadlineInAContainer(t *testing.T) {
 func (m *team) startAsPID1(name string, args ...string) *testchild.Child {
 	m.t.Helper()
 	c := testchild.New(m.t, "")
-	command := m.command(m.user(name, verbs...), name, args...)
+	command := m.command("./replica", m.user(name, verbs...), name, args...)
 	c.Path, c.Args, c.Env = command.Path, append([]string{command.Path}, command.Args...), append(os.Environ(), command.Env...)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return c.StartAsPID1()

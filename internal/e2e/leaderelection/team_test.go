@@ -74,19 +74,25 @@ func (m *team) start(name string, args ...string) *e2e.Process {
 	return m.startAs(m.user(name, verbs...), name, args...)
 }
 
-// startAs starts a replica with the client configuration given, built with the race detector.
+// startAs starts a replica with the client configuration given.
 func (m *team) startAs(config *rest.Config, name string, args ...string) *e2e.Process {
 	m.t.Helper()
-	p, err := m.cp.Run(m.command(config, name, args...))
+	return m.run("./replica", config, name, args...)
+}
+
+// run starts a program that takes the flags of a replica.
+func (m *team) run(pkg string, config *rest.Config, name string, args ...string) *e2e.Process {
+	m.t.Helper()
+	p, err := m.cp.Run(m.command(pkg, config, name, args...))
 	require.NoError(m.t, err)
 	m.t.Cleanup(func() { _ = p.Kill() })
 	return p
 }
 
-// command is how to start a replica.
-func (m *team) command(config *rest.Config, name string, args ...string) e2e.Command {
+// command is how to start such a program, built with the race detector.
+func (m *team) command(pkg string, config *rest.Config, name string, args ...string) e2e.Command {
 	m.t.Helper()
-	program, err := shared.Program(m.t.Context(), "./replica", "-race")
+	program, err := shared.Program(m.t.Context(), pkg, "-race")
 	require.NoError(m.t, err)
 	kubeconfig, err := m.cp.Kubeconfig(config)
 	require.NoError(m.t, err)

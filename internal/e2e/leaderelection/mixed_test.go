@@ -1,0 +1,173 @@
+package leaderelection_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/leaderelection"
+)
+
+// foreignPatience is how long one of ours leaves the record of client-go's elector alone: D + max(D/3, 5 s).
+const foreignPatience = 2 * duration
+
+// startForeign starts a replica with client-go's elector, whose name begins with an f.
+func (m *team) startForeign(name string, args ...string) *e2e.Process {
+	m.t.Helper()
+	return m.run("./foreign", m.user(name, verbs...), name, args...)
+}
+
+// requireForeignRunnerUp starts one when there is a leader, and returns when it has seen that.
+func (m *team) requireForeignRunnerUp(name string, args ...string) *e2e.Process {
+	m.t.Helper()
+	m.term(1)
+	p := m.startForeign(name, args...)
+	m.requireAudited(name, time.Time{}, "get 200", 1)
+	return p
+}
+
+func isForeign(replica string) bool { return strings.HasPrefix(replica, "f") }
+
+// lastWrite is when a replica's last write before a time was answered, as the API server's audit log says.
+func (m *team) lastWrite(replica string, before time.Time) time.Time {
+	m.t.Helper()
+	events, err := m.cp.Audit()
+	require.NoError(m.t, err)
+	var last time.Time
+	for _, e := range events {
+		if e.User == m.namespace+"-"+replica && e.Write() && e.Code < 300 && e.At.Before(before) && e.At.After(last) {
+			last = e.At
+		}
+	}
+	return last
+}
+
+// requireNoOverlapByOurs is the referee's verdict on a mixed team. Of two terms that overlap, the later must not have begun
+// before the record of the earlier had stood for D; if it waited, the earlier must have ended. Whoever broke that has to be
+// client-go's. It returns how many overlaps there were.
+func (m *team) requireNoOverlapByOurs() (foreign int) {
+	m.t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, a := range m.terms {
+		for _, b := range m.terms[i+1:] {
+			if !a.first.Before(b.end) || !b.first.Before(a.end) {
+				continue
+			}
+			culprit := a // goes on
+			if b.first.Sub(m.lastWrite(a.replica, b.first)) < duration {
+				culprit = b // began too early
+				if isForeign(a.replica) && isForeign(b.replica) {
+					culprit = a // has released too early, or b has not waited
+				}
+			}
+			assert.True(m.t, isForeign(culprit.replica), "two leaders by a fault of %s: %s acted from %s to %s, %s from %s to %s",
+				culprit.replica, a.replica, a.first, a.end, b.replica, b.first, b.end)
+			foreign++
+		}
+	}
+	m.t.Logf("overlaps in %d terms: %d of client-go's own", len(m.terms), foreign)
+	return foreign
+}
+
+func TestMixedTeamSurvivesKills(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		m := newTeam(t, shared)
+		foreign := m.startForeign("f1")
+		ours := m.requireRunnerUp("a")
+		m.requireForeignRenewal("f1")
+		require.NoError(t, foreign.Kill())
+		next := m.term(2)
+		assert.Equal(t, "a", next.replica)
+		waited := next.first.Sub(m.lastWrite("f1", next.first))
+		t.Logf("ours began %v after the last write of client-go's", waited)
+		assert.GreaterOrEqual(t, waited, foreignPatience-100*time.Millisecond)
+		assert.Less(t, waited, foreignPatience+time.Second)
+
+		m.requireForeignRunnerUp("f2")
+		require.NoError(t, ours.Kill())
+		last := m.term(3)
+		assert.Equal(t, "f2", last.replica)
+		waited = last.first.Sub(m.lastWrite("a", last.first))
+		t.Logf("client-go's began %v after the last write of ours", waited)
+		assert.GreaterOrEqual(t, waited, duration-100*time.Millisecond)
+		assert.Zero(t, m.requireNoOverlapByOurs())
+	})
+}
+
+func TestMixedTeamSurvivesPartitions(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		m := newTeam(t, shared)
+		proxies := map[string]*e2e.Proxy{}
+		for _, replica := range []string{"f1", "a"} {
+			proxy, err := shared.Proxy()
+			require.NoError(t, err)
+			defer proxy.Close()
+			proxies[replica] = proxy
+		}
+		foreign := m.run("./foreign", proxies["f1"].Config(m.user("f1", verbs...)), "f1")
+		m.term(1)
+		ours := m.startAs(proxies["a"].Config(m.user("a", verbs...)), "a")
+		m.requireWatching("a")
+		m.requireForeignRenewal("f1")
+		proxies["f1"].BlackHole()
+		m.requireExit(foreign, 1)
+		next := m.term(2)
+		assert.Equal(t, "a", next.replica)
+		t.Logf("ours began %v after the last act of client-go's", next.first.Sub(m.term(1).end))
+
+		m.requireForeignRunnerUp("f2")
+		m.requireRenewal()
+		proxies["a"].BlackHole()
+		m.requireExit(ours, leaderelection.ExitCodeNotLeader)
+		last := m.term(3)
+		assert.Equal(t, "f2", last.replica)
+		silence := last.first.Sub(m.term(2).end)
+		t.Logf("client-go's began %v after the last act of ours", silence)
+		assert.GreaterOrEqual(t, silence, duration-usable-100*time.Millisecond, "M later")
+		m.requireNoOverlapByOurs()
+	})
+}
+
+func TestMixedTeamIsRolledOverAndBack(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		m := newTeam(t, shared)
+		const drain = 2500 * time.Millisecond // half of D: as long as work may take after client-go's has released
+		f1 := m.startForeign("f1", "-drain", drain.String())
+		f2 := m.requireForeignRunnerUp("f2", "-drain", drain.String())
+
+		// A client-go candidate is not held up by work that goes on, and begins. Ours waits for a D from the release.
+		require.NoError(t, f1.Terminate())
+		m.requireExit(f1, 0)
+		assert.Equal(t, "f2", m.term(2).replica)
+		a := m.start("a", "-drain", drain.String())
+		m.requireWatching("a")
+		require.NoError(t, f2.Terminate())
+		m.requireExit(f2, 0)
+		third := m.term(3)
+		assert.Equal(t, "a", third.replica)
+		t.Logf("ours began %v after client-go's work had ended, and that had been told to", third.first.Sub(m.term(2).end))
+		assert.GreaterOrEqual(t, third.first.Sub(m.term(2).end), duration-drain-500*time.Millisecond)
+
+		m.requireForeignRunnerUp("f3", "-drain", drain.String())
+		require.NoError(t, a.Terminate())
+		m.requireExit(a, 0)
+		fourth := m.term(4)
+		assert.Equal(t, "f3", fourth.replica)
+		assert.False(t, fourth.first.Before(m.term(3).end), "ours releases after its work")
+		assert.Equal(t, 1, m.requireNoOverlapByOurs(), "f2 began while f1 stopped")
+	})
+}
+
+// requireForeignRenewal returns when a leader of client-go's has renewed.
+func (m *team) requireForeignRenewal(replica string) {
+	m.t.Helper()
+	m.requireAudited(replica, time.Time{}, "update 200", 1)
+}
