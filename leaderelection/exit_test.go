@@ -50,10 +50,10 @@ func loseLeadership() {
 // releaseLate is a daemon that releases after its term was lost, and goes on.
 func releaseLate() {
 	client := fake.NewClientset()
-	lost := make(chan error, 1)
+	lost := make(chan struct{})
 	elector, err := leaderelection.New(client, leaderelection.Config{
 		Namespace: "ns", Name: "l", LeaseDuration: 3 * time.Second, MissedRenewals: 1, Margin: time.Second, KernelDeadline: true,
-		OnLost: func(err error) { lost <- err },
+		OnLost: func(error) { close(lost) },
 	})
 	if err != nil {
 		panic(err)

@@ -25,8 +25,8 @@ var mutations = []struct {
 }{
 	{
 		"the term counts from the answer", "holder.go",
-		"		h.extend(h.claim.sent)\n		return nil\n	}\n	h.doubt = true",
-		"		h.claim.sent = h.config.Clock.Now()\n		h.extend(h.claim.sent)\n		return nil\n	}\n	h.doubt = true",
+		"		h.extend(h.claim.sent)\n	} else {\n",
+		"		h.claim.sent = h.config.Clock.Now()\n		h.extend(h.claim.sent)\n	} else {\n",
 		"Elections",
 	},
 	{
@@ -62,7 +62,7 @@ var mutations = []struct {
 	},
 	{
 		"loss is ignored until the deadline", "lookout.go",
-		"	h.lose(cause, r.Holder())\n	return cause\n", "	_ = cause\n	return nil\n",
+		"	h.lose(cause, r.Holder()) //", "	if cause != nil {\n		return nil\n	}\n	//",
 		"Elections",
 	},
 	{
