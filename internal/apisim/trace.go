@@ -75,7 +75,7 @@ func (o *order) turn(request Served) (done func()) {
 		select {
 		case <-changed:
 		case <-late.C:
-			o.skip()
+			o.skip(changed)
 		}
 		late.Stop()
 	}
@@ -91,10 +91,14 @@ func (o *order) served(request Served) {
 	}
 }
 
-// skip gives up what should have come before the first that waits.
-func (o *order) skip() {
+// skip gives up what should have come before the first that waits, unless the script has changed since the caller began to wait:
+// then what is next may be just about to come.
+func (o *order) skip(since <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if since != o.changed {
+		return
+	}
 	first := slices.IndexFunc(o.script, func(s Served) bool { return slices.ContainsFunc(o.waiting, s.same) })
 	if first > 0 {
 		o.shorten(first)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"testing"
@@ -92,7 +93,10 @@ func Play(t *testing.T, s Scenario, plan Plan, trace []apisim.Served) Result {
 	t.Helper()
 	result := Result{Plan: plan}
 	// In real time: in the bubble, it stands still.
-	watchdog := time.AfterFunc(hang, func() { panic(fmt.Sprintf("sim: for %v a goroutine waits for a lock, in\n%s", hang, plan)) })
+	watchdog := time.AfterFunc(hang, func() {
+		debug.SetTraceback("all")
+		panic(fmt.Sprintf("sim: %s takes more than %v: a goroutine waits for a lock, or runs in circles, in\n%s", t.Name(), hang, result.Plan))
+	})
 	defer watchdog.Stop()
 	plan.Faults = slices.Clone(plan.Faults) // a fault of the worker becomes that of a replica
 	synctest.Test(t, func(t *testing.T) {
