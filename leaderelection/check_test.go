@@ -78,9 +78,12 @@ func TestCheckOfLostTerms(t *testing.T) {
 func TestCheckOfALeaderThatHasNotNoticedItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReplica(t, newAPI(), "a", func(c *leaderelection.Config) { c.Clock = deaf{clock.System()} })
+		r.set(&r.refuse, forbid("watch")) // fake clientsets serve one request at a time
 		r.start(t)
 		r.set(&r.refuse, func(verb string) error {
-			time.Sleep(time.Minute) // a request that no timer ends
+			if verb == "update" {
+				time.Sleep(40 * time.Second) // a request that no timer ends
+			}
 			return down(verb)
 		})
 		time.Sleep(usable + interval3)
