@@ -24,12 +24,6 @@ var mutations = []struct {
 	simulation string
 }{
 	{
-		"the term counts from the answer", "holder.go",
-		"		h.extend(h.claim.sent)\n	} else {\n",
-		"		h.claim.sent = h.config.Clock.Now()\n		h.extend(h.claim.sent)\n	} else {\n",
-		"Elections",
-	},
-	{
 		"the term counts from the re-read", "holder.go",
 		"	h.doubt = false\n	h.extend(h.claim.sent)",
 		"	h.doubt = false\n	h.claim.sent = h.config.Clock.Now()\n	h.extend(h.claim.sent)",
