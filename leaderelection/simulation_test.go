@@ -243,3 +243,19 @@ func TestSimulatedSlowAnswers(t *testing.T) {
 		}
 	}
 }
+
+// TestSimulatedHandovers ends leaders whose work takes five seconds to stop.
+func TestSimulatedHandovers(t *testing.T) {
+	const handovers, every = 100, 20 * time.Second
+	s := election((*sim.Process).Exit, nil)
+	s.Duration = handovers * every
+	plan := sim.Plan{Replicas: []sim.Replica{{Rate: 1}, {Rate: 1}, {Rate: 1}}}
+	for i := range handovers {
+		plan.Faults = append(plan.Faults, sim.Fault{
+			Kind: sim.Terminate, At: time.Duration(i)*every + every/2, For: every / 2, Replica: sim.Worker, Amount: 5 * time.Second,
+		})
+	}
+	r := sim.Play(t, s, plan, nil)
+	require.Empty(t, r.Violation)
+	require.Equal(t, handovers+1, r.Begun)
+}
