@@ -58,6 +58,7 @@ func (f *flight) answer(resp *http.Response, err error) {
 	t.unanswered--
 	if t.unanswered == 0 && t.quiet != nil {
 		close(t.quiet)
+		t.quiet = nil
 	}
 }
 
@@ -86,14 +87,15 @@ func (f *flight) end() {
 	f.cancel()
 }
 
-// abandonedAt is when the last request failed without an answer, if one did.
-func (t *Term) abandonedAt() (at clock.Reading, ok bool) {
+// abandonedFor is for how long a request that failed without an answer may still be carried out, which it may for margin; zero if
+// there is none.
+func (t *Term) abandonedFor(now clock.Reading, margin time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.abandoned == nil {
-		return at, false
+		return 0
 	}
-	return *t.abandoned, true
+	return margin - now.SinceAtLeast(*t.abandoned)
 }
 
 // over reports whether the term has ended, on either side.
@@ -103,16 +105,13 @@ func (t *Term) over() bool {
 	return t.state != held
 }
 
-// answered returns a channel that is closed when every request under the guard has been answered. The term is over, so no more of
-// them begin.
+// answered returns a channel that is closed when every request under the guard has been answered; nil if all have been. The term is
+// over, so no more of them begin.
 func (t *Term) answered() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.quiet == nil {
+	if t.unanswered > 0 && t.quiet == nil {
 		t.quiet = make(chan struct{})
-		if t.unanswered == 0 {
-			close(t.quiet)
-		}
 	}
 	return t.quiet
 }
