@@ -130,7 +130,7 @@ func (c Config) withDefaults() (Config, error) {
 	t := c.timing().WithDefaults()
 	c.LeaseDuration, c.Margin, c.MissedRenewals = t.Duration, t.Margin, t.MissedRenewals
 	if c.OnLost == nil {
-		c.OnLost = exit(c.Logger)
+		c.OnLost = lease.Exit(c.Logger, "not the leader any more")
 	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()

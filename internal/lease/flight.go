@@ -16,6 +16,9 @@ type flight struct {
 	term   *Term
 	cancel context.CancelFunc // of the request's context
 	conn   io.Closer          // guarded by term.mu: a connection that the request was upgraded to; nil if there is none
+	scope  *Scope             // that it belongs to; nil: none
+	sent   clock.Reading
+	bound  time.Duration // how long the API server tries at most
 }
 
 // begin lets the request go if the term is held, and returns how long that will last if no renewal succeeds.
@@ -25,9 +28,10 @@ func (f *flight) begin() (left time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	left = t.left(now)
-	if t.state != held || left <= 0 {
+	if t.state != held || left <= 0 || !f.scope.begin() {
 		return 0, false
 	}
+	f.sent = now
 	if t.flights == nil {
 		t.flights = map[*flight]struct{}{}
 	}
@@ -42,6 +46,7 @@ func (f *flight) answer(resp *http.Response, err error) {
 	t := f.term
 	var now clock.Reading
 	abandoned := err != nil && !neverSent(err) || err == nil && resp.StatusCode >= http.StatusInternalServerError
+	f.scope.answer(f, abandoned)
 	if abandoned {
 		now = t.clock.Now()
 	}
@@ -114,10 +119,13 @@ func (t *Term) answered() <-chan struct{} {
 // cut ends what is under way under the guard of a term that is over, and returns how many requests had no answer.
 func (t *Term) cut() (unanswered int) {
 	t.mu.Lock()
-	flights := t.flights
-	t.flights = nil
+	flights, scopes := t.flights, t.scopes
+	t.flights, t.scopes = nil, nil
 	unanswered = t.unanswered
 	t.mu.Unlock()
+	for s := range scopes {
+		s.cancel(t.cause())
+	}
 	for f := range flights {
 		f.cancel()
 		if f.conn != nil {

@@ -41,6 +41,12 @@ func newHolder(c Config, store *Store, stamps *Stamps, claim Claim) *Holder {
 	return h
 }
 
+// First is the version of the record that began the term.
+func (h *Holder) First() Record { return h.first }
+
+// altered says why r is not of the term any more, although its spec may be.
+func (h *Holder) altered(r Record) error { return h.config.Variant.altered(h.first, r) }
+
 // Token is the resourceVersion of the write that began the term. It grows from term to term.
 func (h *Holder) Token() string { return h.first.ResourceVersion() }
 
@@ -52,7 +58,8 @@ func (h *Holder) Transitions() int32 { return h.first.Transitions() }
 
 // Run calls work, renews the lease until work has returned, and then releases it. Work's context ends with ctx, or when the
 // term is lost, with the *LostError as its cause. Run returns what work returned, without the error of a context that
-// ended with ctx. If the term is lost it returns the *LostError, after OnLost and work have returned.
+// ended with ctx. If the term is lost it returns the *LostError, after OnLost and work have returned. An error of work that is an
+// ErrUnfinished is a loss.
 func (h *Holder) Run(ctx context.Context, work func(context.Context) error) error {
 	if ctx.Err() != nil { // ended while the lease was being won
 		return h.end(ctx, nil)
@@ -78,6 +85,9 @@ func (h *Holder) Run(ctx context.Context, work func(context.Context) error) erro
 // end releases the lease, work having returned err, and returns what Run does. Whether the term was lost is its own state: work
 // may return the cause of its context, or the loss of another lease.
 func (h *Holder) end(ctx context.Context, err error) error {
+	if errors.Is(err, ErrUnfinished) {
+		h.lose(err, h.config.Identity)
+	}
 	released := h.Release(ctx)
 	ended := err == nil || ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
 	if h.Lost() {
@@ -231,7 +241,7 @@ func (h *Holder) drain() bool {
 func (h *Holder) write(ctx context.Context, l *coordinationv1.Lease) error {
 	sent := h.config.Clock.Now()
 	h.attempt(l, sent)
-	r, err := h.store.Write(ctx, h.timeout(), l, h.claim.record)
+	r, err := h.store.Write(ctx, h.timeout(), h.config.Variant.dress(l, h.first), h.claim.record)
 	if err == nil && h.confirm(r) {
 		h.extend(h.claim.sent)
 	} else {
@@ -258,7 +268,7 @@ func (h *Holder) attempt(l *coordinationv1.Lease, now clock.Reading) {
 func (h *Holder) confirm(r Record) bool {
 	h.claims.Lock()
 	defer h.claims.Unlock()
-	return h.claim.Confirm(r)
+	return h.altered(r) == nil && h.claim.Confirm(r)
 }
 
 // settle reads the record if the outcome of the last write is in doubt. ErrTaken means that the record is not ours, and
