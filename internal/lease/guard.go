@@ -31,6 +31,7 @@ type GuardConfig struct {
 type Guard struct {
 	config GuardConfig
 	term   atomic.Pointer[Term] // the latest; nil before the first
+	wraps  atomic.Bool
 
 	notHeld, earlier, cut error
 }
@@ -55,7 +56,13 @@ type ownKey struct{}
 func own(ctx context.Context) context.Context { return context.WithValue(ctx, ownKey{}, true) }
 
 // Wrap returns a transport that sends through base what the guard lets pass.
-func (g *Guard) Wrap(base http.RoundTripper) http.RoundTripper { return &transport{g, base} }
+func (g *Guard) Wrap(base http.RoundTripper) http.RoundTripper {
+	g.wraps.Store(true)
+	return &transport{g, base}
+}
+
+// Installed reports whether Wrap was ever called.
+func (g *Guard) Installed() bool { return g.wraps.Load() }
 
 type transport struct {
 	guard *Guard
