@@ -10,9 +10,9 @@ const (
 	unproven             // not known before the sharder has taken its Lease, which takes time
 )
 
-// claim is what is known of a claimant.
+// claim is what is known of a tenant that may be at work.
 type claim struct {
-	claimant
+	tenant
 	life
 	// current says that the shard is a member in this epoch: it can be asked.
 	current bool
@@ -22,7 +22,7 @@ type claim struct {
 type situation struct {
 	root
 	// target is the root's owner on the ring, in its present epoch.
-	target claimant
+	target tenant
 	// owner is whether the owner in the root's record may be at work.
 	owner life
 	// claims are those in the Left of the root's record; without a valid record, of those who owned the root under any membership
@@ -48,7 +48,7 @@ const (
 // decision is what is to be done about a root.
 type decision struct {
 	verb  verb
-	about claimant // whose life has to be known first; for hold and reread
+	about tenant // whose life has to be known first; for hold and reread
 
 	// What the root shall be, where something is written: the label of its shard, whether it carries the drain label, and its record; nil:
 	// the one that it has.
@@ -74,7 +74,7 @@ func decide(s situation) decision {
 	if !s.recorded || s.record.State == free {
 		return s.next() // whatever the label
 	}
-	r, owner := s.record, s.record.claimant()
+	r, owner := s.record, s.record.tenant()
 	switch s.owner {
 	case unread:
 		return decision{verb: reread, about: owner}
@@ -102,19 +102,19 @@ func decide(s situation) decision {
 // next is the decision for a root on which nobody is at work but, perhaps, those with a claim. They are asked one after another: who is
 // asked becomes the owner of a drained root, and acknowledges without ever having worked on it.
 func (s situation) next() decision {
-	var ask []claimant
+	var ask []tenant
 	for _, c := range s.claims {
-		if c.claimant == s.target {
+		if c.tenant == s.target {
 			continue
 		}
 		switch {
 		case c.life == over:
 		case c.life == unread:
-			return decision{verb: reread, about: c.claimant}
+			return decision{verb: reread, about: c.tenant}
 		case !c.current:
-			return decision{verb: hold, about: c.claimant}
+			return decision{verb: hold, about: c.tenant}
 		default:
-			ask = append(ask, c.claimant)
+			ask = append(ask, c.tenant)
 		}
 	}
 	if len(ask) == 0 {
@@ -125,6 +125,6 @@ func (s situation) next() decision {
 	return decision{verb: probe, label: ask[0].Shard, drain: true, record: s.owned(ask[0], left)}
 }
 
-func (s situation) owned(by claimant, left []claimant) *record {
+func (s situation) owned(by tenant, left []tenant) *record {
 	return &record{UID: s.uid, Shard: by.Shard, LeaseUID: by.LeaseUID, Epoch: by.Epoch, State: owned, Left: left}
 }

@@ -1,7 +1,6 @@
 package sharder
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,11 +9,11 @@ import (
 )
 
 var (
-	inA  = claimant{"a", "lease-a", 1}
-	inB  = claimant{"b", "lease-b", 1}
-	inC  = claimant{"c", "lease-c", 1}
-	inA2 = claimant{"a", "lease-a", 2}       // a, after its epoch has ended
-	inAx = claimant{"a", "other-lease-a", 1} // a, after somebody has deleted its Lease
+	inA  = tenant{"a", "lease-a", 1}
+	inB  = tenant{"b", "lease-b", 1}
+	inC  = tenant{"c", "lease-c", 1}
+	inA2 = tenant{"a", "lease-a", 2}       // a, after its epoch has ended
+	inAx = tenant{"a", "other-lease-a", 1} // a, after somebody has deleted its Lease
 )
 
 // rootWith is a root in the given state; record is nil if it has no valid one.
@@ -26,11 +25,11 @@ func rootWith(label string, drained bool, r *record) root {
 	return o
 }
 
-func recordWith(st state, by claimant, left ...claimant) *record {
+func recordWith(st state, by tenant, left ...tenant) *record {
 	return &record{UID: "u", Shard: by.Shard, LeaseUID: by.LeaseUID, Epoch: by.Epoch, State: st, Left: left}
 }
 
-func liveClaim(c claimant) claim { return claim{c, live, true} }
+func liveClaim(c tenant) claim { return claim{c, live, true} }
 
 // The rule for one root. The first rule that matches counts; t is the owner on the ring.
 func TestDecision(t *testing.T) {
@@ -40,12 +39,14 @@ func TestDecision(t *testing.T) {
 		drain  bool
 		record *record
 		owner  life // of the record's epoch
-		target claimant
+		target tenant
 		claims []claim
 		want   decision
 	}
-	given := func(to claimant) decision { return decision{verb: assign, label: to.Shard, record: recordWith(owned, to)} }
-	probed := func(by claimant, left ...claimant) decision {
+	given := func(to tenant) decision {
+		return decision{verb: assign, label: to.Shard, record: recordWith(owned, to)}
+	}
+	probed := func(by tenant, left ...tenant) decision {
 		return decision{verb: probe, label: by.Shard, drain: true, record: recordWith(owned, by, left...)}
 	}
 	for rule, rows := range map[string][]row{
@@ -126,9 +127,9 @@ func TestPlacedIsWithItsOwnerAndInNobodyElsesHands(t *testing.T) {
 // What must hold of any situation, also of those that no rule-abiding history leads to.
 func TestNoDecisionTakesARootFromWhoMayBeAtWork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		someone := rapid.SampledFrom([]claimant{inA, inA2, inAx, inB, inC})
+		someone := rapid.SampledFrom([]tenant{inA, inA2, inAx, inB, inC})
 		lives := rapid.SampledFrom([]life{live, over, unread, unproven})
-		s := situation{target: rapid.SampledFrom([]claimant{inA, inB, inC}).Draw(t, "target"), owner: lives.Draw(t, "owner")}
+		s := situation{target: rapid.SampledFrom([]tenant{inA, inB, inC}).Draw(t, "target"), owner: lives.Draw(t, "owner")}
 		for _, c := range rapid.SliceOfNDistinct(someone, 0, 4, rapid.ID).Draw(t, "claims") {
 			l := lives.Draw(t, "life")
 			s.claims = append(s.claims, claim{c, l, l == live && rapid.Bool().Draw(t, "current")})
@@ -137,17 +138,17 @@ func TestNoDecisionTakesARootFromWhoMayBeAtWork(t *testing.T) {
 		if st := rapid.SampledFrom([]state{"", owned, free}).Draw(t, "state"); st != "" {
 			s.recorded, s.record = true, *recordWith(st, someone.Draw(t, "recorded"))
 			for _, c := range s.claims {
-				s.record.Left = append(s.record.Left, c.claimant)
+				s.record.Left = append(s.record.Left, c.tenant)
 			}
 		}
 		d := decide(s)
 		require.NotEmpty(t, d.verb)
-		atWork := func(c claimant) bool { // may be, for all that is known
-			if s.recorded && s.record.State == owned && s.record.claimant() == c {
+		atWork := func(c tenant) bool { // may be, for all that is known
+			if s.recorded && s.record.State == owned && s.record.tenant() == c {
 				return s.owner != over
 			}
 			for _, k := range s.claims {
-				if k.claimant == c {
+				if k.tenant == c {
 					return k.life != over
 				}
 			}
@@ -158,16 +159,16 @@ func TestNoDecisionTakesARootFromWhoMayBeAtWork(t *testing.T) {
 		}
 		require.True(t, !s.recorded || s.record.State == free || s.owner == over, "the record of one who may be at work was replaced")
 		for _, c := range s.claims {
-			asked := d.record.claimant() == c.claimant
+			asked := d.record.tenant() == c.tenant
 			for _, l := range d.record.Left {
-				asked = asked || l == c.claimant
+				asked = asked || l == c.tenant
 			}
-			require.True(t, asked || !atWork(c.claimant), fmt.Sprintf("%v was forgotten by %+v", c.claimant, d.record))
+			require.True(t, asked || !atWork(c.tenant), "%v was forgotten by %+v", c.tenant, d.record)
 		}
 		if !d.drain {
-			require.Equal(t, s.target, d.record.claimant())
+			require.Equal(t, s.target, d.record.tenant())
 			for _, c := range s.claims {
-				require.True(t, c.claimant == s.target || !atWork(c.claimant), "assigned while %v may be at work", c.claimant)
+				require.True(t, c.tenant == s.target || !atWork(c.tenant), "assigned while %v may be at work", c.tenant)
 			}
 		}
 	})

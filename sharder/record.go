@@ -18,7 +18,7 @@ type record struct {
 	Epoch    int64     `json:"epoch"`
 	State    state     `json:"state"`
 	// Left are those that have still to say that they do not work on the object, before another shard may.
-	Left []claimant `json:"left,omitempty"`
+	Left []tenant `json:"left,omitempty"`
 	// ChildFloor is, for each resource of children, the version that a cache must have reached before work may begin.
 	ChildFloor map[string]string `json:"childFloor,omitempty"`
 }
@@ -31,18 +31,18 @@ const (
 	free  state = "free"  // the shard has said that it is not, and will not be
 )
 
-// claimant is a shard, in one of its lives, that may be at work on an object without a record that says so.
-type claimant struct {
+// tenant is a shard, in one of its lives, that may be at work on an object without a record that says so.
+type tenant struct {
 	Shard    string    `json:"shard"`
 	LeaseUID types.UID `json:"leaseUID"`
 	Epoch    int64     `json:"epoch"`
 }
 
-// claimant returns the owner.
-func (r record) claimant() claimant { return claimant{r.Shard, r.LeaseUID, r.Epoch} }
+// tenant returns the owner.
+func (r record) tenant() tenant { return tenant{r.Shard, r.LeaseUID, r.Epoch} }
 
 // problem says what is wrong, if something is.
-func (c claimant) problem() string {
+func (c tenant) problem() string {
 	if problems := shardProblems(c.Shard); len(problems) > 0 {
 		return fmt.Sprintf("shard: %s (got %q)", problems[0], c.Shard)
 	}
@@ -67,7 +67,7 @@ func parseRecord(value string) (record, error) {
 	if err := json.Unmarshal([]byte(value), &r); err != nil {
 		return record{}, fmt.Errorf("owner record: %w", err)
 	}
-	if problem := r.claimant().problem(); problem != "" {
+	if problem := r.tenant().problem(); problem != "" {
 		return record{}, fmt.Errorf("owner record: %s", problem)
 	}
 	if r.State != owned && r.State != free {
