@@ -3,6 +3,7 @@ package sharder
 import (
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -33,6 +34,9 @@ type names struct{ shard, drain, owner string }
 func namesOf(ring string) names {
 	return names{shard: ShardLabel(ring), drain: DrainLabel(ring), owner: OwnerAnnotation(ring)}
 }
+
+// shardOf returns the value of the shard label, empty if there is none.
+func (n names) shardOf(o metav1.Object) string { return o.GetLabels()[n.shard] }
 
 // ringProblems returns the rules that the name of a ring breaks. It is part of the names of labels and of a ConfigMap, and the
 // value of a label.

@@ -17,8 +17,8 @@ type record struct {
 	LeaseUID types.UID `json:"leaseUID"`
 	Epoch    int64     `json:"epoch"`
 	State    state     `json:"state"`
-	// Left are the shards that have still to say that they do not work on the object, before another may.
-	Left []string `json:"left,omitempty"`
+	// Left are those that have still to say that they do not work on the object, before another shard may.
+	Left []tenant `json:"left,omitempty"`
 	// ChildFloor is, for each resource of children, the version that a cache must have reached before work may begin.
 	ChildFloor map[string]string `json:"childFloor,omitempty"`
 }
@@ -30,6 +30,27 @@ const (
 	owned state = "owned" // the shard may be at work
 	free  state = "free"  // the shard has said that it is not, and will not be
 )
+
+// tenant is a shard, in one of its lives, that may be at work on an object without a record that says so.
+type tenant struct {
+	Shard    string    `json:"shard"`
+	LeaseUID types.UID `json:"leaseUID"`
+	Epoch    int64     `json:"epoch"`
+}
+
+// tenant returns the owner.
+func (r record) tenant() tenant { return tenant{r.Shard, r.LeaseUID, r.Epoch} }
+
+// problem says what is wrong, if something is.
+func (c tenant) problem() string {
+	if problems := shardProblems(c.Shard); len(problems) > 0 {
+		return fmt.Sprintf("shard: %s (got %q)", problems[0], c.Shard)
+	}
+	if c.Epoch < 1 {
+		return fmt.Sprintf("epoch: must be positive (got %d)", c.Epoch)
+	}
+	return ""
+}
 
 // encode returns the value of the annotation.
 func (r record) encode() string {
@@ -46,18 +67,15 @@ func parseRecord(value string) (record, error) {
 	if err := json.Unmarshal([]byte(value), &r); err != nil {
 		return record{}, fmt.Errorf("owner record: %w", err)
 	}
-	if problems := shardProblems(r.Shard); len(problems) > 0 {
-		return record{}, fmt.Errorf("owner record: shard: %s (got %q)", problems[0], r.Shard)
-	}
-	if r.Epoch < 1 {
-		return record{}, fmt.Errorf("owner record: epoch: must be positive (got %d)", r.Epoch)
+	if problem := r.tenant().problem(); problem != "" {
+		return record{}, fmt.Errorf("owner record: %s", problem)
 	}
 	if r.State != owned && r.State != free {
 		return record{}, fmt.Errorf("owner record: state: must be %q or %q (got %q)", owned, free, r.State)
 	}
-	for _, shard := range r.Left {
-		if problems := shardProblems(shard); len(problems) > 0 {
-			return record{}, fmt.Errorf("owner record: left: %s (got %q)", problems[0], shard)
+	for _, c := range r.Left {
+		if problem := c.problem(); problem != "" {
+			return record{}, fmt.Errorf("owner record: left: %s", problem)
 		}
 	}
 	return r, nil
@@ -72,9 +90,6 @@ func (n names) recordOf(o metav1.Object) (r record, ok bool) {
 	r, err := parseRecord(value)
 	return r, err == nil && r.UID == o.GetUID()
 }
-
-// shardOf returns the value of the shard label, empty if there is none.
-func (n names) shardOf(o metav1.Object) string { return o.GetLabels()[n.shard] }
 
 // draining reports whether the object carries the drain label.
 func (n names) draining(o metav1.Object) bool {

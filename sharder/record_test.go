@@ -11,7 +11,7 @@ import (
 func TestRecordsSurviveTheirEncoding(t *testing.T) {
 	for _, r := range []record{
 		{UID: "u", Shard: "a", LeaseUID: "l", Epoch: 1, State: owned},
-		{UID: "u", Shard: "a", LeaseUID: "l", Epoch: 7, State: free, Left: []string{"b", "c"}},
+		{UID: "u", Shard: "a", LeaseUID: "l", Epoch: 7, State: free, Left: []tenant{{"b", "m", 1}, {"c", "n", 2}}},
 		{UID: "u", Shard: "a", LeaseUID: "l", Epoch: 1, State: owned, ChildFloor: map[string]string{"apps/v1/deployments": "12"}},
 	} {
 		again, err := parseRecord(r.encode())
@@ -23,10 +23,10 @@ func TestRecordsSurviveTheirEncoding(t *testing.T) {
 // The format is a contract between replicas of different versions.
 func TestRecordFormatStands(t *testing.T) {
 	r := record{
-		UID: "u", Shard: "a", LeaseUID: "l", Epoch: 7, State: free, Left: []string{"b", "c"},
+		UID: "u", Shard: "a", LeaseUID: "l", Epoch: 7, State: free, Left: []tenant{{"b", "m", 1}, {"c", "n", 2}},
 		ChildFloor: map[string]string{"apps/v1/deployments": "12"},
 	}
-	assert.JSONEq(t, `{"uid":"u","shard":"a","leaseUID":"l","epoch":7,"state":"free","left":["b","c"],"childFloor":{"apps/v1/deployments":"12"}}`, r.encode())
+	assert.JSONEq(t, `{"uid":"u","shard":"a","leaseUID":"l","epoch":7,"state":"free","left":[{"shard":"b","leaseUID":"m","epoch":1},{"shard":"c","leaseUID":"n","epoch":2}],"childFloor":{"apps/v1/deployments":"12"}}`, r.encode())
 }
 
 func TestMalformedRecordsAreNone(t *testing.T) {
@@ -41,7 +41,7 @@ func TestMalformedRecordsAreNone(t *testing.T) {
 		`{"uid":"u","shard":"a","leaseUID":"l","epoch":99999999999999999999,"state":"owned"}`,
 		`{"uid":"u","shard":"a","leaseUID":"l","epoch":1,"state":"other"}`,
 		`{"uid":"u","shard":"a","leaseUID":"l","epoch":1}`,
-		`{"uid":"u","shard":"a","leaseUID":"l","epoch":1,"state":"owned","left":[""]}`,
+		`{"uid":"u","shard":"a","leaseUID":"l","epoch":1,"state":"owned","left":[{}]}`,
 		`{"uid":"u","shard":"a","leaseUID":"l","epoch":1,"state":"owned"} x`,
 	} {
 		_, err := parseRecord(value)
@@ -73,7 +73,7 @@ func TestAnyDrainLabelIsADrain(t *testing.T) {
 }
 
 func FuzzParseRecord(f *testing.F) {
-	f.Add(record{UID: "u", Shard: "a", LeaseUID: "l", Epoch: 7, State: free, Left: []string{"b"}}.encode())
+	f.Add(record{UID: "u", Shard: "a", LeaseUID: "l", Epoch: 7, State: free, Left: []tenant{{"b", "m", 1}}}.encode())
 	f.Fuzz(func(t *testing.T, value string) {
 		r, err := parseRecord(value)
 		if err != nil {

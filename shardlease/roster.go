@@ -16,7 +16,9 @@ import (
 type Reading = clock.Reading
 
 // Selector selects the leases of a ring.
-func Selector(ring string) labels.Selector { return labels.SelectorFromSet(labels.Set{RingLabel: ring}) }
+func Selector(ring string) labels.Selector {
+	return labels.SelectorFromSet(labels.Set{RingLabel: ring})
+}
 
 // RosterConfig of a [Roster]. All sharders of a ring should have the same.
 type RosterConfig struct {

@@ -29,6 +29,9 @@ type Record struct {
 // RecordOf wraps a Lease, which must not be changed afterwards; nil stands for absence.
 func RecordOf(l *coordinationv1.Lease) Record { return Record{l} }
 
+// Lease is the object, which must not be changed; nil for absence.
+func (r Record) Lease() *coordinationv1.Lease { return r.lease }
+
 // Exists reports whether there is such an object.
 func (r Record) Exists() bool { return r.lease != nil }
 

@@ -14,6 +14,7 @@ import (
 type Sighting struct {
 	own          time.Duration // the candidate's D, where the record does not say
 	trustForeign bool          // take an empty record of another elector for released
+	reclaim      func(Record) bool
 
 	record Record
 	since  clock.Reading
@@ -24,7 +25,7 @@ type Sighting struct {
 
 // NewSighting returns the sighting of a candidate that has seen nothing. own is its configured lease duration.
 func NewSighting(own time.Duration, trustForeignRelease bool) Sighting {
-	return Sighting{own: own, trustForeign: trustForeignRelease}
+	return Sighting{own: own, trustForeign: trustForeignRelease, reclaim: Variant{}.reclaim}
 }
 
 // minForeignPatience is what a record of another elector has to stand for at least, beyond its duration.
@@ -44,7 +45,7 @@ func (s *Sighting) See(r Record, now clock.Reading) {
 		// Deletion is not release: the holder may live, and be cut off. Whatever wait was due is due from here,
 		// because renewals that we did not see may have come before the deletion. A candidate that never saw
 		// a holder has nothing to wait for.
-	case r.Released(), r.Holder() == "" && s.trustForeign && !r.Emptied():
+	case r.Released(), s.reclaim(r), r.Holder() == "" && s.trustForeign && !r.Emptied():
 		s.term, s.wait = 0, 0
 	case r.Holder() == "":
 		// Emptied by somebody who did not mark that work had ended. client-go's elector empties it first.

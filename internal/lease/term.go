@@ -33,6 +33,7 @@ type Term struct {
 	loss    *LostError              // set with state lost
 	told    chan struct{}           // closed when onLost has returned
 
+	scopes     map[*Scope]struct{}  // pieces of work; nil also after the end
 	flights    map[*flight]struct{} // requests under the guard
 	unanswered int                  // how many of them have no answer yet
 	quiet      chan struct{}        // closed when there are none; nil until somebody waits for that

@@ -11,8 +11,8 @@ type Variant struct {
 	// Dress completes a write that takes a lease over from prior or, where prior is the version that began the term, renews or
 	// releases it. It changes nothing but metadata.
 	Dress func(l *coordinationv1.Lease, prior Record)
-	// Altered reports whether r, whose spec is still that of a term, is not of the term any more that began with first.
-	Altered func(first, r Record) bool
+	// Altered says why r, whose spec may still be that of a term, is not of the term any more that began with first.
+	Altered func(first, r Record) error
 }
 
 func (v Variant) unfit(r Record) error {
@@ -24,8 +24,11 @@ func (v Variant) unfit(r Record) error {
 
 func (v Variant) reclaim(r Record) bool { return v.Reclaim != nil && r.Exists() && v.Reclaim(r) }
 
-func (v Variant) altered(first, r Record) bool {
-	return v.Altered != nil && r.Exists() && v.Altered(first, r)
+func (v Variant) altered(first, r Record) error {
+	if v.Altered == nil || !r.Exists() {
+		return nil
+	}
+	return v.Altered(first, r)
 }
 
 func (v Variant) dress(l *coordinationv1.Lease, prior Record) *coordinationv1.Lease {
@@ -34,3 +37,16 @@ func (v Variant) dress(l *coordinationv1.Lease, prior Record) *coordinationv1.Le
 	}
 	return l
 }
+
+// unfit says why a record must be left alone for good, whoever holds it.
+func (c Config) unfit(r Record) error {
+	if r.Coordinated() {
+		return ErrCoordinated
+	}
+	return c.Variant.unfit(r)
+}
+
+// unfitError is why a candidate gives up.
+type unfitError struct{ error }
+
+func (e unfitError) Unwrap() error { return e.error }
