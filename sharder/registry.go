@@ -7,53 +7,21 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// ref is where to find a root. An object that is created anew under its name is another.
-type ref struct {
-	resource  schema.GroupVersionResource
-	namespace string
-	name      string
-	uid       types.UID
-}
-
-// String is for messages.
-func (r ref) String() string {
-	name := r.name
-	if r.namespace != "" {
-		name = r.namespace + "/" + name
-	}
-	return r.resource.Resource + " " + name
-}
-
-// phase is how far the acknowledgement of a drain has come.
-type phase int
-
-const (
-	// open roots are not being acknowledged.
-	open phase = iota
-	// closing roots are not worked on any more, as soon as what is in flight has ended. Nothing has been sent.
-	closing
-	// unsure roots may have been acknowledged. Only a live read can tell.
-	unsure
-	// hidden roots were acknowledged, at no version that is known: client-go's fakes have none. A cache has to show it.
-	hidden
-)
-
 // piece is one piece of work on a root, from its admission until nothing of it can happen any more.
 type piece struct {
-	ref    ref
+	at     address
 	term   *shardlease.Term
-	scope  interface{ Open() bool }
+	scope  interface{ Open() bool } // a shardlease.Scope, which asks a clock: not under the lock
 	cancel context.CancelCauseFunc
 }
 
-// root is what a process has to remember of a root: nothing, of most.
-type root struct {
-	ref   ref
+// entry is what a process has to remember of a root: nothing, of most.
+type entry struct {
+	at    address
 	phase phase
 	// since when it is closing.
 	since time.Time
@@ -72,11 +40,11 @@ type root struct {
 // no work is admitted between the look at a root and the mark that no more may be.
 type registry struct {
 	mu     sync.Mutex
-	roots  map[types.UID]*root
+	roots  map[address]*entry
 	works  int              // in flight
 	closed *shardlease.Term // in which no work may begin any more
 	idle   chan struct{}    // closed when no work is in flight; nil unless somebody waits for that
-	late   []*piece         // of root.ended, in the order in which they ended
+	late   []*piece         // of entry.ended, in the order in which they ended
 }
 
 // admit lets p begin, or says why not. look is called with the registry locked: a copy that was looked up before might have been
@@ -85,7 +53,7 @@ func (r *registry) admit(p *piece, look func() sight) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := admission{closed: r.closed == p.term}
-	if known := r.roots[p.ref.uid]; known != nil {
+	if known := r.roots[p.at]; known != nil {
 		a.phase, a.floor = known.phase, known.floor
 		for other := range known.atWork {
 			a.outlived = a.outlived || other.term != p.term
@@ -93,9 +61,9 @@ func (r *registry) admit(p *piece, look func() sight) error {
 	}
 	a.sight = look()
 	if err := a.refusal(); err != nil {
-		return fmt.Errorf("%w (%s)", err, p.ref)
+		return fmt.Errorf("%w (%s)", err, p.at)
 	}
-	e := r.entry(p.ref)
+	e := r.entryOf(p.at)
 	if e.atWork == nil {
 		e.atWork = map[*piece]struct{}{}
 	}
@@ -109,7 +77,7 @@ func (r *registry) admit(p *piece, look func() sight) error {
 func (r *registry) leave(p *piece, open bool) (awaited bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.roots[p.ref.uid]
+	e := r.roots[p.at]
 	delete(e.atWork, p)
 	r.works--
 	if r.works == 0 && r.idle != nil {
@@ -135,13 +103,13 @@ func (r *registry) forgetEnded() {
 		}
 		p := r.late[0]
 		r.mu.Unlock()
-		if p.scope.Open() { // asks a clock, so not under the lock
+		if p.scope.Open() {
 			return
 		}
 		r.mu.Lock()
 		if len(r.late) > 0 && r.late[0] == p {
 			r.late = r.late[1:]
-			if e := r.roots[p.ref.uid]; e != nil {
+			if e := r.roots[p.at]; e != nil {
 				e.drop(p)
 				r.tidy(e)
 			}
@@ -151,10 +119,10 @@ func (r *registry) forgetEnded() {
 }
 
 // pending reports whether a request of ended work on a root may still be carried out.
-func (r *registry) pending(uid types.UID) bool {
+func (r *registry) pending(at address) bool {
 	r.mu.Lock()
 	var ended []*piece
-	if e := r.roots[uid]; e != nil {
+	if e := r.roots[at]; e != nil {
 		ended = append(ended, e.ended...)
 	}
 	r.mu.Unlock()
@@ -167,30 +135,30 @@ func (r *registry) pending(uid types.UID) bool {
 }
 
 // get returns a copy of what is known of a root.
-func (r *registry) get(uid types.UID) root {
+func (r *registry) get(at address) entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e := r.roots[uid]; e != nil {
+	if e := r.roots[at]; e != nil {
 		known := *e
 		known.atWork, known.ended = nil, nil
 		return known
 	}
-	return root{}
+	return entry{}
 }
 
 // knows reports whether there is anything about a root that a change of it may bear on.
-func (r *registry) knows(uid types.UID) bool {
+func (r *registry) knows(at address) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.roots[uid]
+	e := r.roots[at]
 	return e != nil && (e.phase != open || e.floor != "")
 }
 
 // begin reports whether the caller may settle a root. If not, somebody does, and will look at it once more.
-func (r *registry) begin(at ref) bool {
+func (r *registry) begin(at address) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.entry(at)
+	e := r.entryOf(at)
 	if e.busy {
 		e.again = true
 		return false
@@ -200,44 +168,44 @@ func (r *registry) begin(at ref) bool {
 }
 
 // finish is called by who was let begin. It reports whether the root has to be looked at once more.
-func (r *registry) finish(uid types.UID) (again bool) {
+func (r *registry) finish(at address) (again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.roots[uid]
+	e := r.roots[at]
 	e.busy = false
 	r.tidy(e)
 	return e.again
 }
 
 // mark closes a root: from now on no work on it is admitted.
-func (r *registry) mark(uid types.UID, now time.Time) {
+func (r *registry) mark(at address, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.roots[uid]
+	e := r.roots[at]
 	e.phase, e.since = closing, now
 }
 
 // inFlight is how much work on a root has not returned.
-func (r *registry) inFlight(uid types.UID) int {
+func (r *registry) inFlight(at address) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.roots[uid].atWork)
+	return len(r.roots[at].atWork)
 }
 
 // cut tells the work on a root to end.
-func (r *registry) cut(uid types.UID, cause error) {
+func (r *registry) cut(at address, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for p := range r.roots[uid].atWork {
+	for p := range r.roots[at].atWork {
 		p.cancel(cause)
 	}
 }
 
 // advance moves a root that the caller settles to a phase, and raises its floor unless that is empty.
-func (r *registry) advance(uid types.UID, to phase, floor string) {
+func (r *registry) advance(at address, to phase, floor string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.roots[uid]
+	e := r.roots[at]
 	e.phase = to
 	if floor != "" && reaches(floor, e.floor) {
 		e.floor = floor
@@ -245,25 +213,25 @@ func (r *registry) advance(uid types.UID, to phase, floor string) {
 }
 
 // forget drops the floor of a root, if it is still this one.
-func (r *registry) forget(uid types.UID, floor string) {
+func (r *registry) forget(at address, floor string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e := r.roots[uid]; e.floor == floor {
+	if e := r.roots[at]; e.floor == floor {
 		e.floor = ""
 	}
 }
 
 // unsettled returns the roots of a resource that somebody has to settle.
-func (r *registry) unsettled(resource schema.GroupVersionResource) []ref {
+func (r *registry) unsettled(resource schema.GroupVersionResource) []address {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var refs []ref
+	var found []address
 	for _, e := range r.roots {
-		if e.ref.resource == resource && (e.phase != open || e.floor != "") {
-			refs = append(refs, e.ref)
+		if e.at.resource == resource && (e.phase != open || e.floor != "") {
+			found = append(found, e.at)
 		}
 	}
-	return refs
+	return found
 }
 
 // close lets no more work begin in a term.
@@ -293,27 +261,27 @@ func (r *registry) await(ctx context.Context) error {
 	}
 }
 
-// entry of a root. The caller holds mu.
-func (r *registry) entry(at ref) *root {
-	e := r.roots[at.uid]
+// entryOf returns the entry of a root, a new one if there is none. The caller holds mu.
+func (r *registry) entryOf(at address) *entry {
+	e := r.roots[at]
 	if e == nil {
 		if r.roots == nil {
-			r.roots = map[types.UID]*root{}
+			r.roots = map[address]*entry{}
 		}
-		e = &root{ref: at}
-		r.roots[at.uid] = e
+		e = &entry{at: at}
+		r.roots[at] = e
 	}
 	return e
 }
 
 // tidy removes the entry of a root of which there is nothing to remember. The caller holds mu.
-func (r *registry) tidy(e *root) {
+func (r *registry) tidy(e *entry) {
 	if e.phase == open && e.floor == "" && len(e.atWork) == 0 && len(e.ended) == 0 && !e.busy {
-		delete(r.roots, e.ref.uid)
+		delete(r.roots, e.at)
 	}
 }
 
-func (e *root) drop(p *piece) {
+func (e *entry) drop(p *piece) {
 	for i, other := range e.ended {
 		if other == p {
 			e.ended = append(e.ended[:i], e.ended[i+1:]...)

@@ -1,12 +1,8 @@
 package sharder
 
-import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/bellwether-k8s/bellwether/shardlease"
-)
-
-// standing is what one version of a root says to one shard.
+// standing is what one version of a root, an object with a record of its own, says to one shard.
 type standing int
 
 const (
@@ -23,23 +19,22 @@ const (
 	stray
 )
 
-// claimant is a shard in one epoch.
+// claimant is a shard, in its present life, that looks at the objects of its ring.
 type claimant struct {
-	names names
-	shard string
-	epoch shardlease.Epoch
+	names  names
+	tenant tenant
 }
 
 // standing of a version of a root. The record decides; the label makes visible.
 func (c claimant) standing(root metav1.Object) standing {
-	if c.names.shardOf(root) != c.shard {
+	if c.names.shardOf(root) != c.tenant.Shard {
 		return elsewhere
 	}
 	r, ok := c.names.recordOf(root)
 	switch {
-	case !ok, r.Shard != c.shard, r.State != owned:
+	case !ok, r.Shard != c.tenant.Shard, r.State != owned:
 		return stray
-	case r.LeaseUID != c.epoch.LeaseUID, r.Epoch != c.epoch.Number:
+	case r.tenant() != c.tenant:
 		return outdated
 	case c.names.draining(root):
 		return drained

@@ -5,13 +5,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 func TestStandingOfARoot(t *testing.T) {
 	n := namesOf("r")
-	me := claimant{names: n, shard: "a", epoch: shardlease.Epoch{LeaseUID: "l", Number: 3}}
+	me := claimant{names: n, tenant: tenant{Shard: "a", LeaseUID: "l", Epoch: 3}}
 	mine := record{UID: "u", Shard: "a", LeaseUID: "l", Epoch: 3, State: owned}
 	but := func(change func(*record)) string {
 		r := mine
@@ -24,7 +22,7 @@ func TestStandingOfARoot(t *testing.T) {
 	}{
 		"mine":                         {"a", "", mine.encode(), assigned},
 		"mine, drained":                {"a", "true", mine.encode(), drained},
-		"mine, still to be probed":     {"a", "true", but(func(r *record) { r.Left = []string{"b"} }), drained},
+		"mine, still to be probed":     {"a", "true", but(func(r *record) { r.Left = []tenant{{Shard: "b", LeaseUID: "m", Epoch: 1}} }), drained},
 		"another shard's":              {"b", "", but(func(r *record) { r.Shard = "b" }), elsewhere},
 		"unassigned":                   {"", "", "", elsewhere},
 		"label removed":                {"", "", mine.encode(), elsewhere},
