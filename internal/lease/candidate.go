@@ -30,10 +30,11 @@ type Config struct {
 	KillTimer      KillTimer // kills the process at the deadline if nothing else does; nil: none
 	Log            *zap.Logger
 
-	Variant   Variant // what this kind of lease does beyond what all do
-	Address   string  // where the holder can be reached, for the record; empty: nowhere
-	Health    *Health // of the work; one serves one candidate
-	OnFinish  func()  // called once for a term that ends in good standing, before the release
+	Variant   Variant                            // what this kind of lease does beyond what all do
+	OnWait    func(r Record, wait time.Duration) // called by Wait with what it waits for; nil: nobody asks
+	Address   string                             // where the holder can be reached, for the record; empty: nowhere
+	Health    *Health                            // of the work; one serves one candidate
+	OnFinish  func()                             // called once for a term that ends in good standing, before the release
 	OnRenewal func(latency time.Duration, err error)
 }
 
@@ -132,6 +133,10 @@ func (c *Candidate) follow(ctx context.Context) (*Holder, error) {
 		// A swap that fails shows that the watch is behind: the caller opens a new one.
 		if h, err := c.take(ctx); h != nil || err != nil {
 			return h, err
+		}
+		if c.config.OnWait != nil {
+			_, wait := c.Standing()
+			c.config.OnWait(c.sighting.Record(), wait)
 		}
 		if !c.await(ctx, events, poll) {
 			return nil, nil

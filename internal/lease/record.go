@@ -130,8 +130,13 @@ func (r Record) sameVersion(o Record) bool {
 		apiequality.Semantic.DeepEqual(r.lease.Spec, o.lease.Spec)
 }
 
-// sameTerm reports whether both records were written in one and the same term.
-func (r Record) sameTerm(o Record) bool {
+// SameRenewal reports whether both records say the same renew time.
+func (r Record) SameRenewal(o Record) bool {
+	return r.lease != nil && o.lease != nil && r.lease.Spec.RenewTime.Equal(o.lease.Spec.RenewTime)
+}
+
+// SameTerm reports whether both records were written in one and the same term.
+func (r Record) SameTerm(o Record) bool {
 	if r.lease == nil || o.lease == nil {
 		return false
 	}
