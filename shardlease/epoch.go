@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
@@ -64,4 +65,8 @@ func nextNumber(prior lease.Record, shard string) (int64, error) {
 		return e.Number, nil
 	}
 	return e.Number + 1, nil
+}
+
+func setEpoch(l *coordinationv1.Lease, number int64) {
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, EpochAnnotation, strconv.FormatInt(number, 10))
 }

@@ -2,7 +2,6 @@ package shardlease
 
 import (
 	"fmt"
-	"strconv"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,7 +34,7 @@ func (c Config) dress(l *coordinationv1.Lease, prior lease.Record) {
 		metav1.SetMetaDataLabel(&l.ObjectMeta, key, value)
 	}
 	metav1.SetMetaDataLabel(&l.ObjectMeta, RingLabel, c.Ring)
-	metav1.SetMetaDataAnnotation(&l.ObjectMeta, EpochAnnotation, strconv.FormatInt(number, 10))
+	setEpoch(l, number)
 	delete(l.Annotations, IncarnationAnnotation)
 	if c.Incarnation != "" {
 		metav1.SetMetaDataAnnotation(&l.ObjectMeta, IncarnationAnnotation, c.Incarnation)

@@ -228,7 +228,7 @@ func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 		return c.swap(ctx, r.renewed(c.stamps.Next(now.Wall)))
 	case seen && wait <= 0:
 		c.claim.record = Record{} // an earlier attempt may still arrive
-		l := r.acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, c.stamps.Next(now.Wall))
+		l := r.Acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, c.stamps.Next(now.Wall))
 		return c.swap(ctx, c.config.Variant.dress(withAddress(l, c.config.Address), r))
 	default:
 		return nil, nil
