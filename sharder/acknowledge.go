@@ -2,7 +2,6 @@ package sharder
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -26,18 +25,18 @@ const (
 	floorPoll = 5 * time.Second
 )
 
-// fieldManager is the name under which a shard's patches stand in managedFields.
-const fieldManager = "bellwether-shard"
+// shardManager is who the API server notes as the writer of a shard's patches.
+const shardManager = "bellwether-shard"
 
 // settle takes the steps that a root needs now. It returns after how long to look again, zero if something will tell. After an error
 // the caller looks again later.
 func (s *Shard) settle(ctx context.Context, term *shardlease.Term, at address) (again time.Duration, err error) {
 	for {
-		known := s.registry.get(at)
+		known := s.custody.get(at)
 		root := s.newest(term, at)
 		h := handover{phase: known.phase, floor: known.floor}
 		if known.phase == closing {
-			h.atWork, h.pending = s.registry.inFlight(at) > 0, s.registry.pending(at)
+			h.atWork, h.pending = s.custody.inFlight(at) > 0, s.custody.pending(at)
 			h.overdue = time.Since(known.since) >= s.config.AckGrace
 		}
 		if root != nil {
@@ -51,12 +50,12 @@ func (s *Shard) settle(ctx context.Context, term *shardlease.Term, at address) (
 			case !s.passed(term, at, known.floor):
 				return floorPoll, nil
 			}
-			s.registry.forget(at, known.floor)
+			s.custody.forget(at, known.floor)
 			return 0, nil
 		case shut:
-			s.registry.mark(at, time.Now())
+			s.custody.mark(at, time.Now())
 		case reopen, settled:
-			s.registry.advance(at, open, "")
+			s.custody.advance(at, open, "")
 		case awaitWork:
 			if h.atWork { // its end will tell
 				return max(time.Millisecond, s.config.AckGrace-time.Since(known.since)), nil
@@ -64,7 +63,7 @@ func (s *Shard) settle(ctx context.Context, term *shardlease.Term, at address) (
 			return requestPoll, nil
 		case cutWork:
 			s.config.Logger.Warn("work takes too long on an object that is to be another shard's: its context ends", zap.Stringer("object", at))
-			s.registry.cut(at, ErrDrained)
+			s.custody.cut(at, ErrDrained)
 			return 0, nil // its end will tell
 		case sendAck:
 			err = s.acknowledge(ctx, at, root)
@@ -82,18 +81,18 @@ func (s *Shard) settle(ctx context.Context, term *shardlease.Term, at address) (
 // acknowledge says that nothing of this process works on a root, nor will. The root is closed, and stays so until the outcome is
 // known.
 func (s *Shard) acknowledge(ctx context.Context, at address, root metav1.Object) error {
-	s.registry.advance(at, unsure, "")
+	s.custody.advance(at, unsure, "")
 	r, _ := s.names.recordOf(root)
 	r.State = free
-	answer, err := s.patch(ctx, at, preconditioned(root, s.unlabelled(), map[string]any{s.names.owner: r.encode()}))
-	s.config.Hooks.drained(at, time.Since(s.registry.get(at).since), err)
+	answer, err := s.unlabel(ctx, at, root, &r)
+	s.config.Hooks.drained(at, time.Since(s.custody.get(at).since), err)
 	switch {
 	case err != nil:
 		return fmt.Errorf("sharder: acknowledge the drain of %s: %w", at, err)
 	case answer.GetResourceVersion() == "":
-		s.registry.advance(at, hidden, "")
+		s.custody.advance(at, hidden, "")
 	default:
-		s.registry.advance(at, open, answer.GetResourceVersion())
+		s.custody.advance(at, open, answer.GetResourceVersion())
 	}
 	return nil
 }
@@ -121,12 +120,12 @@ func (s *Shard) review(ctx context.Context, term *shardlease.Term, at address) e
 	}
 	switch {
 	case now == drained:
-		s.registry.advance(at, unsure, version)
+		s.custody.advance(at, unsure, version)
 		return s.acknowledge(ctx, at, root)
 	case now == elsewhere && version == "":
-		s.registry.advance(at, hidden, "")
+		s.custody.advance(at, hidden, "")
 	default:
-		s.registry.advance(at, open, version)
+		s.custody.advance(at, open, version)
 	}
 	return nil
 }
@@ -134,7 +133,7 @@ func (s *Shard) review(ctx context.Context, term *shardlease.Term, at address) e
 // bounce removes the label of a root that this shard has no claim to. Its record stays: it says whose the root is. The sharder sees
 // the object now, and decides.
 func (s *Shard) bounce(ctx context.Context, at address, root metav1.Object) error {
-	_, err := s.patch(ctx, at, preconditioned(root, s.unlabelled(), nil))
+	_, err := s.unlabel(ctx, at, root, nil)
 	s.config.Hooks.bounced(at, err)
 	if err != nil {
 		return fmt.Errorf("sharder: send %s back to the sharder: %w", at, err)
@@ -143,32 +142,9 @@ func (s *Shard) bounce(ctx context.Context, at address, root metav1.Object) erro
 	return nil
 }
 
-// unlabelled are the labels of a root that is no shard's. Null removes.
-func (s *Shard) unlabelled() map[string]any {
-	return map[string]any{s.names.shard: nil, s.names.drain: nil}
-}
-
-func (s *Shard) patch(ctx context.Context, at address, patch []byte) (*metav1.PartialObjectMetadata, error) {
+// unlabel makes a root no shard's, if it is still of this version: nothing is undone that was decided meanwhile.
+func (s *Shard) unlabel(ctx context.Context, at address, root metav1.Object, r *record) (*metav1.PartialObjectMetadata, error) {
+	patch := s.names.mergePatch(root.GetUID(), root.GetResourceVersion(), "", false, r)
 	return s.metadata.Resource(at.resource).Namespace(at.namespace).
-		Patch(ctx, at.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-}
-
-// preconditioned is a merge patch that is carried out on this version of this object only: nothing is undone that was decided
-// meanwhile. client-go's fakes have neither UIDs nor versions.
-func preconditioned(o metav1.Object, labels, annotations map[string]any) []byte {
-	metadata := map[string]any{"labels": labels}
-	if uid := o.GetUID(); uid != "" {
-		metadata["uid"] = uid
-	}
-	if version := o.GetResourceVersion(); version != "" {
-		metadata["resourceVersion"] = version
-	}
-	if annotations != nil {
-		metadata["annotations"] = annotations
-	}
-	raw, err := json.Marshal(map[string]any{"metadata": metadata})
-	if err != nil { // impossible for these values
-		panic(fmt.Sprintf("sharder: encode a patch: %v", err))
-	}
-	return raw
+		Patch(ctx, at.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: shardManager})
 }

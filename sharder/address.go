@@ -30,3 +30,7 @@ func addressOf(resource schema.GroupVersionResource, o metav1.Object) address {
 
 // of reports whether an object of the resource is the one at this address.
 func (a address) of(o metav1.Object) bool { return addressOf(a.resource, o) == a }
+
+func (a address) ref() ObjectRef {
+	return ObjectRef{GVR: a.resource, Namespace: a.namespace, Name: a.name}
+}

@@ -14,15 +14,15 @@ const (
 type claim struct {
 	tenant
 	life
-	// current says that the shard is a member in this epoch: it can be asked.
+	// current says that the shard holds its Lease in this epoch, or did until recently: it can be given objects, and be asked.
 	current bool
 }
 
 // situation is all that the decision for one root depends on.
 type situation struct {
 	root
-	// target is the root's owner on the ring, in its present epoch.
-	target tenant
+	// target is the root's owner on the ring.
+	target claim
 	// owner is whether the owner in the root's record may be at work.
 	owner life
 	// claims are those in the Left of the root's record; without a valid record, of those who owned the root under any membership
@@ -83,11 +83,11 @@ func decide(s situation) decision {
 	case over:
 		return s.next() // to the same shard, in its next life, too
 	}
-	asked := r.Shard != s.target.Shard || len(r.Left) > 0
+	asked := r.Shard != s.target.tenant.Shard || len(r.Left) > 0
 	switch {
 	case s.label != r.Shard: // a user's edit is no reason to hand the root over: its shard may be at work
 		return decision{verb: restore, label: r.Shard, drain: asked}
-	case r.Shard == s.target.Shard && owner != s.target: // another process of that name holds the Lease now: this one ends
+	case r.Shard == s.target.tenant.Shard && owner != s.target.tenant: // another process of that name holds the Lease now: this one ends
 		return decision{verb: hold, about: owner}
 	case asked && !s.drain:
 		return decision{verb: drain, label: r.Shard, drain: true}
@@ -104,7 +104,7 @@ func decide(s situation) decision {
 func (s situation) next() decision {
 	var ask []tenant
 	for _, c := range s.claims {
-		if c.tenant == s.target {
+		if c.tenant == s.target.tenant {
 			continue
 		}
 		switch {
@@ -117,11 +117,15 @@ func (s situation) next() decision {
 			ask = append(ask, c.tenant)
 		}
 	}
-	if len(ask) == 0 {
-		return decision{verb: assign, label: s.target.Shard, record: s.owned(s.target, nil)}
+	target := s.target.tenant
+	switch {
+	case len(ask) == 0 && !s.target.current: // another membership, or its next epoch, is about to come
+		return decision{verb: hold, about: target}
+	case len(ask) == 0:
+		return decision{verb: assign, label: target.Shard, record: s.owned(target, nil)}
 	}
 	// The target may have worked on the root too: it has to be asked, should the ring change meanwhile.
-	left := append(ask[1:len(ask):len(ask)], s.target)
+	left := append(ask[1:len(ask):len(ask)], target)
 	return decision{verb: probe, label: ask[0].Shard, drain: true, record: s.owned(ask[0], left)}
 }
 

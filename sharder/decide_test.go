@@ -105,10 +105,17 @@ func TestDecision(t *testing.T) {
 	} {
 		for _, r := range rows {
 			t.Run(rule+"/"+r.name, func(t *testing.T) {
-				s := situation{root: rootWith(r.label, r.drain, r.record), target: r.target, owner: r.owner, claims: r.claims}
+				s := situation{root: rootWith(r.label, r.drain, r.record), target: liveClaim(r.target), owner: r.owner, claims: r.claims}
 				assert.Equal(t, r.want, decide(s))
 			})
 		}
+	}
+}
+
+func TestNothingIsAssignedToAShardThatCannotTakeIt(t *testing.T) {
+	for _, o := range []root{rootWith("", false, nil), rootWith("", false, recordWith(free, inB)), rootWith("b", false, recordWith(owned, inB))} {
+		s := situation{root: o, target: claim{inA, live, false}, owner: over}
+		assert.Equal(t, decision{verb: hold, about: inA}, decide(s))
 	}
 }
 
@@ -129,7 +136,8 @@ func TestNoDecisionTakesARootFromWhoMayBeAtWork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		someone := rapid.SampledFrom([]tenant{inA, inA2, inAx, inB, inC})
 		lives := rapid.SampledFrom([]life{live, over, unread, unproven})
-		s := situation{target: rapid.SampledFrom([]tenant{inA, inB, inC}).Draw(t, "target"), owner: lives.Draw(t, "owner")}
+		target := rapid.SampledFrom([]tenant{inA, inB, inC}).Draw(t, "target")
+		s := situation{target: claim{target, live, rapid.Bool().Draw(t, "current")}, owner: lives.Draw(t, "owner")}
 		for _, c := range rapid.SliceOfNDistinct(someone, 0, 4, rapid.ID).Draw(t, "claims") {
 			l := lives.Draw(t, "life")
 			s.claims = append(s.claims, claim{c, l, l == live && rapid.Bool().Draw(t, "current")})
@@ -166,9 +174,9 @@ func TestNoDecisionTakesARootFromWhoMayBeAtWork(t *testing.T) {
 			require.True(t, asked || !atWork(c.tenant), "%v was forgotten by %+v", c.tenant, d.record)
 		}
 		if !d.drain {
-			require.Equal(t, s.target, d.record.tenant())
+			require.Equal(t, target, d.record.tenant())
 			for _, c := range s.claims {
-				require.True(t, c.tenant == s.target || !atWork(c.tenant), "assigned while %v may be at work", c.tenant)
+				require.True(t, c.tenant == target || !atWork(c.tenant), "assigned while %v may be at work", c.tenant)
 			}
 		}
 	})

@@ -43,16 +43,16 @@ func (s *Shard) Do(ctx context.Context, obj Object, work func(ctx context.Contex
 	defer cancel(nil)
 	ctx, scope := term.Scope(ctx)
 	p := &piece{at: at, term: term, scope: scope, cancel: cancel}
-	if err := s.registry.admit(p, func() sight { return s.look(term, at, obj) }); err != nil {
+	if err := s.custody.admit(p, func() sight { return s.look(term, at, obj) }); err != nil {
 		scope.End()
 		return s.refused(at, err)
 	}
 	defer func() { // also if work panics
 		scope.End()
-		if s.registry.leave(p, scope.Open()) {
+		if s.custody.leave(p, scope.Open()) {
 			s.poke(at)
 		}
-		s.registry.forgetEnded()
+		s.custody.forgetEnded()
 	}()
 	if err := term.Err(); err != nil { // the last question: the process may have been stopped at any of those before
 		return s.refused(at, fmt.Errorf("%w: %w", ErrNotMine, err))
@@ -60,7 +60,7 @@ func (s *Shard) Do(ctx context.Context, obj Object, work func(ctx context.Contex
 	return work(ctx)
 }
 
-// admissible answers the questions for which neither the registry nor a cache has to be asked.
+// admissible answers the questions for which neither the custody nor a cache has to be asked.
 func (s *Shard) admissible(ctx context.Context, obj Object) (address, error) {
 	if !s.config.Unguarded && !s.lease.Guarded() {
 		return address{}, ErrUnguarded

@@ -27,24 +27,24 @@ type handover struct {
 	version  string
 }
 
-// step is what has to be done.
-type step string
+// chore is what has to be done.
+type chore string
 
 const (
-	stayPut   step = "stay put"   // nothing, until something changes
-	shut      step = "shut"       // let no more work begin
-	reopen    step = "reopen"     // it is not wanted any more
-	awaitWork step = "await work" // until it has ended, and its requests cannot be carried out any more
-	cutWork   step = "cut work"   // tell work to end that takes too long
-	sendAck   step = "send"       // tell the sharder
-	readLive  step = "read"       // only that tells what has become of an acknowledgement
-	settled   step = "settled"    // a cache has shown what was sent
-	sendBack  step = "send back"  // to the sharder, who cannot see it
+	stayPut   chore = "stay put"   // nothing, until something changes
+	shut      chore = "shut"       // let no more work begin
+	reopen    chore = "reopen"     // it is not wanted any more
+	awaitWork chore = "await work" // until it has ended, and its requests cannot be carried out any more
+	cutWork   chore = "cut work"   // tell work to end that takes too long
+	sendAck   chore = "send"       // tell the sharder
+	readLive  chore = "read"       // only that tells what has become of an acknowledgement
+	settled   chore = "settled"    // a cache has shown what was sent
+	sendBack  chore = "send back"  // to the sharder, who cannot see it
 )
 
 // next decides. A copy from before the last acknowledgement decides nothing. Whether a copy is the present version need not be known:
 // if it is not, the API server refuses what is sent.
-func (h handover) next() step {
+func (h handover) next() chore {
 	current := reaches(h.version, h.floor)
 	switch h.phase {
 	case unsure:

@@ -9,7 +9,7 @@ import (
 func TestAnObjectIsHandedOverWhenNothingOfItIsInFlight(t *testing.T) {
 	for name, test := range map[string]struct {
 		handover
-		want step
+		want chore
 	}{
 		"mine":                      {handover{standing: assigned, version: "5"}, stayPut},
 		"somebody else's":           {handover{standing: elsewhere}, stayPut},

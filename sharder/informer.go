@@ -79,7 +79,7 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	}
 	i.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[address](50*time.Millisecond, 30*time.Second))
 	i.shard.caches.add(i)
-	for _, at := range i.shard.registry.unsettled(i.resource) { // left behind by an informer that has stopped
+	for _, at := range i.shard.custody.unsettled(i.resource) { // left behind by an informer that has stopped
 		i.queue.Add(at)
 	}
 	var workers sync.WaitGroup
@@ -115,7 +115,7 @@ func (i *informer) consider(obj any) {
 	case drained, stray:
 		i.queue.Add(at)
 	default:
-		if i.shard.registry.knows(at) {
+		if i.shard.custody.knows(at) {
 			i.queue.Add(at)
 		}
 	}
@@ -127,7 +127,7 @@ func (i *informer) considerGone(obj any) {
 		obj = gone.Obj
 	}
 	if o, ok := obj.(metav1.Object); ok {
-		if at := addressOf(i.resource, o); i.shard.registry.knows(at) {
+		if at := addressOf(i.resource, o); i.shard.custody.knows(at) {
 			i.queue.Add(at)
 		}
 	}
@@ -141,11 +141,11 @@ func (i *informer) settleNext(ctx context.Context) bool {
 	}
 	defer i.queue.Done(at)
 	term := i.began()
-	if term == nil || !i.shard.registry.begin(at) {
+	if term == nil || !i.shard.custody.begin(at) {
 		return true
 	}
 	again, err := i.shard.settle(ctx, term, at)
-	if i.shard.registry.finish(at) {
+	if i.shard.custody.finish(at) {
 		i.shard.poke(at)
 	}
 	if err != nil {

@@ -3,289 +3,312 @@ package sharder
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"go.uber.org/zap"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// piece is one piece of work on a root, from its admission until nothing of it can happen any more.
-type piece struct {
-	at     address
-	term   *shardlease.Term
-	scope  interface{ Open() bool } // a shardlease.Scope, which asks a clock: not under the lock
-	cancel context.CancelCauseFunc
-}
-
-// entry is what a process has to remember of a root: nothing, of most.
-type entry struct {
-	at    address
-	phase phase
-	// since when it is closing.
-	since time.Time
-	// floor is the version that a copy must have reached before work may begin: it was this shard's before the acknowledgement too.
-	// Empty: none.
-	floor string
-	// atWork is what is in flight.
-	atWork map[*piece]struct{}
-	// ended is work that has returned, some of whose requests may still be carried out.
-	ended []*piece
-	// busy says that somebody settles the root, and again that this somebody has to look at it once more.
-	busy, again bool
-}
-
-// registry is what a process knows of the roots that it works on, lets go of, or has let go of. All controllers of the process share it:
-// no work is admitted between the look at a root and the mark that no more may be.
+// registry knows the shards of the ring, by their Leases.
 type registry struct {
+	client          coordinationclient.LeaseInterface
+	namespace, ring string
+	clock           clock.Clock
+	log             *zap.Logger
+
+	// changed is told, without waiting, that something has changed that decisions may depend on.
+	changed func()
+	// due is told, without waiting, that an acquisition may be due.
+	due chan struct{}
+
 	mu     sync.Mutex
-	roots  map[address]*entry
-	works  int              // in flight
-	closed *shardlease.Term // in which no work may begin any more
-	idle   chan struct{}    // closed when no work is in flight; nil unless somebody waits for that
-	late   []*piece         // of entry.ended, in the order in which they ended
+	roster *shardlease.Roster
+	last   map[string]tenant   // members, in the life in which they held their Lease last
+	asked  map[string]struct{} // shards that records or the history name, and about which nothing could be decided
+	flaps  flaps
 }
 
-// admit lets p begin, or says why not. look is called with the registry locked: a copy that was looked up before might have been
-// acknowledged, and its floor forgotten, in between.
-func (r *registry) admit(p *piece, look func() sight) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	a := admission{closed: r.closed == p.term}
-	if known := r.roots[p.at]; known != nil {
-		a.phase, a.floor = known.phase, known.floor
-		for other := range known.atWork {
-			a.outlived = a.outlived || other.term != p.term
+// maxAsked bounds how many shards without a Lease are remembered: records could name any number.
+const maxAsked = 1000
+
+// readTimeout bounds a request about one Lease.
+const readTimeout = 10 * time.Second
+
+// list reads all Leases of the ring.
+func (g *registry) list(ctx context.Context) (version string, err error) {
+	options := metav1.ListOptions{LabelSelector: shardlease.Selector(g.ring).String(), Limit: 500}
+	var leases []*coordinationv1.Lease
+	for {
+		page, err := g.client.List(ctx, options)
+		if err != nil {
+			return "", g.failed("list", err)
+		}
+		for i := range page.Items {
+			leases = append(leases, &page.Items[i])
+		}
+		if version == "" {
+			version = page.ResourceVersion
+		}
+		if page.Continue == "" {
+			break
+		}
+		options.Continue = page.Continue
+	}
+	now := g.clock.Now()
+	g.mu.Lock()
+	changed := g.roster.List(leases, now)
+	g.mu.Unlock()
+	if len(changed) > 0 {
+		g.tell()
+	}
+	return version, nil
+}
+
+// failed names the request, and what to grant where that is what is missing.
+func (g *registry) failed(verb string, err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("not allowed to %s the shards' Leases: grant the verb %q on resource leases of API group coordination.k8s.io in namespace %s: %w",
+			verb, verb, g.namespace, err)
+	}
+	return fmt.Errorf("%s the shards' Leases in namespace %s: %w", verb, g.namespace, err)
+}
+
+func (g *registry) tell() {
+	g.changed()
+	select {
+	case g.due <- struct{}{}:
+	default:
+	}
+}
+
+// run follows the Leases until ctx has ended, from a version on that was listed. Where watching is not allowed, it lists again and
+// again.
+func (g *registry) run(ctx context.Context, version string) {
+	pause, failing := minPause, false
+	for ctx.Err() == nil {
+		next, err := g.follow(ctx, version)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			version, pause, failing = next, minPause, false
+			continue
+		}
+		if !failing && !apierrors.IsResourceExpired(err) {
+			failing = true
+			g.log.Warn("watching the shards' Leases failed, they are listed again and again until it succeeds", zap.Error(err))
+		}
+		if !sleep(ctx, pause) {
+			return
+		}
+		pause = min(2*pause, 2*time.Second)
+		if version, err = g.list(ctx); err != nil {
+			version = "" // which is not a version: the watch would begin anywhere
 		}
 	}
-	a.sight = look()
-	if err := a.refusal(); err != nil {
-		return fmt.Errorf("%w (%s)", err, p.at)
+}
+
+// follow reads one watch to its end.
+func (g *registry) follow(ctx context.Context, version string) (string, error) {
+	if version == "" {
+		var err error
+		if version, err = g.list(ctx); err != nil {
+			return "", err
+		}
 	}
-	e := r.entryOf(p.at)
-	if e.atWork == nil {
-		e.atWork = map[*piece]struct{}{}
+	w, err := g.client.Watch(ctx, metav1.ListOptions{
+		LabelSelector: shardlease.Selector(g.ring).String(), ResourceVersion: version, AllowWatchBookmarks: true,
+	})
+	if err != nil {
+		return "", g.failed("watch", err)
 	}
-	e.atWork[p] = struct{}{}
-	r.works++
+	defer w.Stop()
+	began := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return version, nil
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				if time.Since(began) < time.Second {
+					return "", fmt.Errorf("watch the shards' Leases in namespace %s: the server ended it at once", g.namespace)
+				}
+				return version, nil
+			}
+			if e.Type == watch.Error {
+				return "", g.failed("watch", apierrors.FromObject(e.Object))
+			}
+			l, ok := e.Object.(*coordinationv1.Lease)
+			if !ok {
+				return "", fmt.Errorf("watch the shards' Leases: got a %T", e.Object)
+			}
+			version = l.ResourceVersion
+			if e.Type != watch.Bookmark && l.Labels[shardlease.RingLabel] == g.ring { // fake clientsets tell everything
+				g.see(l, e.Type == watch.Deleted)
+			}
+		}
+	}
+}
+
+// see takes in a version of a Lease.
+func (g *registry) see(l *coordinationv1.Lease, deleted bool) {
+	now := g.clock.Now()
+	g.mu.Lock()
+	var changed bool
+	if deleted {
+		changed = g.roster.Miss(l.Name, now)
+	} else {
+		changed = g.roster.See(l, now)
+	}
+	g.mu.Unlock()
+	if changed {
+		g.tell()
+	}
+}
+
+// reread reads the Lease of a tenant, after an object that names it was read.
+func (g *registry) reread(ctx context.Context, t tenant) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	l, err := g.client.Get(ctx, t.Shard, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		l = nil
+	case err != nil:
+		return g.failed("get", err)
+	}
+	now := g.clock.Now()
+	g.mu.Lock()
+	changed := g.roster.Read(t.Shard, t.epoch(), l, now)
+	g.mu.Unlock()
+	if changed {
+		g.tell()
+	}
 	return nil
 }
 
-// leave notes that p has returned, and reports whether somebody waits for that. open says that a request of it may still be carried
-// out.
-func (r *registry) leave(p *piece, open bool) (awaited bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.roots[p.at]
-	delete(e.atWork, p)
-	r.works--
-	if r.works == 0 && r.idle != nil {
-		close(r.idle)
-		r.idle = nil
+// ask notes that nothing can be decided before it is known whether a tenant may be at work.
+func (g *registry) ask(t tenant) {
+	g.mu.Lock()
+	_, known := g.asked[t.Shard]
+	if !known && len(g.asked) < maxAsked {
+		g.asked[t.Shard] = struct{}{}
 	}
-	if open {
-		e.ended = append(e.ended, p)
-		r.late = append(r.late, p)
-	}
-	r.tidy(e)
-	return e.phase == closing && len(e.atWork) == 0
-}
-
-// forgetEnded drops the oldest pieces of ended work whose requests are over. It keeps the registry from growing with every request that
-// nobody answers; a root that is acknowledged is looked at for itself.
-func (r *registry) forgetEnded() {
-	for {
-		r.mu.Lock()
-		if len(r.late) == 0 {
-			r.mu.Unlock()
-			return
-		}
-		p := r.late[0]
-		r.mu.Unlock()
-		if p.scope.Open() {
-			return
-		}
-		r.mu.Lock()
-		if len(r.late) > 0 && r.late[0] == p {
-			r.late = r.late[1:]
-			if e := r.roots[p.at]; e != nil {
-				e.drop(p)
-				r.tidy(e)
-			}
-		}
-		r.mu.Unlock()
+	g.mu.Unlock()
+	if !known {
+		g.tell()
 	}
 }
 
-// pending reports whether a request of ended work on a root may still be carried out.
-func (r *registry) pending(at address) bool {
-	r.mu.Lock()
-	var ended []*piece
-	if e := r.roots[at]; e != nil {
-		ended = append(ended, e.ended...)
-	}
-	r.mu.Unlock()
-	for _, p := range ended {
-		if p.scope.Open() {
-			return true
+// epoch is that of a tenant, as package shardlease calls it.
+func (t tenant) epoch() shardlease.Epoch {
+	return shardlease.Epoch{LeaseUID: t.LeaseUID, Number: t.Epoch}
+}
+
+// membership returns the shards among which objects are to be distributed now, and after how long that may be others although no Lease
+// changes; zero: never.
+func (g *registry) membership() (membership, time.Duration) {
+	now := g.clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	present := map[string]tenant{}
+	for _, name := range g.roster.Members(now) {
+		if e, ok := g.roster.Epoch(name, now); ok {
+			present[name] = tenant{name, e.LeaseUID, e.Number}
+		} else if t, ok := g.last[name]; ok { // its Lease was deleted, or emptied by somebody: it may be back any moment
+			present[name] = t
 		}
 	}
-	return false
-}
-
-// get returns a copy of what is known of a root.
-func (r *registry) get(at address) entry {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e := r.roots[at]; e != nil {
-		known := *e
-		known.atWork, known.ended = nil, nil
-		return known
-	}
-	return entry{}
-}
-
-// knows reports whether there is anything about a root that a change of it may bear on.
-func (r *registry) knows(at address) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.roots[at]
-	return e != nil && (e.phase != open || e.floor != "")
-}
-
-// begin reports whether the caller may settle a root. If not, somebody does, and will look at it once more.
-func (r *registry) begin(at address) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.entryOf(at)
-	if e.busy {
-		e.again = true
-		return false
-	}
-	e.busy, e.again = true, false
-	return true
-}
-
-// finish is called by who was let begin. It reports whether the root has to be looked at once more.
-func (r *registry) finish(at address) (again bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.roots[at]
-	e.busy = false
-	r.tidy(e)
-	return e.again
-}
-
-// mark closes a root: from now on no work on it is admitted.
-func (r *registry) mark(at address, now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.roots[at]
-	e.phase, e.since = closing, now
-}
-
-// inFlight is how much work on a root has not returned.
-func (r *registry) inFlight(at address) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.roots[at].atWork)
-}
-
-// cut tells the work on a root to end.
-func (r *registry) cut(at address, cause error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for p := range r.roots[at].atWork {
-		p.cancel(cause)
-	}
-}
-
-// advance moves a root that the caller settles to a phase, and raises its floor unless that is empty.
-func (r *registry) advance(at address, to phase, floor string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.roots[at]
-	e.phase = to
-	if floor != "" && reaches(floor, e.floor) {
-		e.floor = floor
-	}
-}
-
-// forget drops the floor of a root, if it is still this one.
-func (r *registry) forget(at address, floor string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e := r.roots[at]; e.floor == floor {
-		e.floor = ""
-	}
-}
-
-// unsettled returns the roots of a resource that somebody has to settle.
-func (r *registry) unsettled(resource schema.GroupVersionResource) []address {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var found []address
-	for _, e := range r.roots {
-		if e.at.resource == resource && (e.phase != open || e.floor != "") {
-			found = append(found, e.at)
+	for name := range g.last {
+		if _, ok := present[name]; !ok {
+			g.flaps.depart(name, now.Monotonic)
 		}
 	}
-	return found
-}
-
-// close lets no more work begin in a term.
-func (r *registry) close(term *shardlease.Term) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.closed = term
-}
-
-// await returns when no work is in flight, or ctx has ended.
-func (r *registry) await(ctx context.Context) error {
-	r.mu.Lock()
-	works := r.works
-	if works > 0 && r.idle == nil {
-		r.idle = make(chan struct{})
-	}
-	idle := r.idle
-	r.mu.Unlock()
-	if works == 0 {
-		return nil
-	}
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("sharder: work is still in flight: %w", context.Cause(ctx))
-	}
-}
-
-// entryOf returns the entry of a root, a new one if there is none. The caller holds mu.
-func (r *registry) entryOf(at address) *entry {
-	e := r.roots[at]
-	if e == nil {
-		if r.roots == nil {
-			r.roots = map[address]*entry{}
-		}
-		e = &entry{at: at}
-		r.roots[at] = e
-	}
-	return e
-}
-
-// tidy removes the entry of a root of which there is nothing to remember. The caller holds mu.
-func (r *registry) tidy(e *entry) {
-	if e.phase == open && e.floor == "" && len(e.atWork) == 0 && len(e.ended) == 0 && !e.busy {
-		delete(r.roots, e.at)
-	}
-}
-
-func (e *entry) drop(p *piece) {
-	for i, other := range e.ended {
-		if other == p {
-			e.ended = append(e.ended[:i], e.ended[i+1:]...)
-			return
+	g.last = present
+	var members []tenant
+	wait, _ := g.roster.Next(now)
+	for name, t := range present {
+		delay := g.flaps.wait(name, now.Monotonic)
+		if delay == 0 {
+			members = append(members, t)
+		} else if wait == 0 || delay < wait {
+			wait = delay
 		}
 	}
+	return newMembership(members...), wait
+}
+
+// judge returns the situation of a root under a plan.
+func (g *registry) judge(o root, p *plan) situation {
+	now := g.clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := situation{root: o, target: g.claim(p.target(o.hash), now)}
+	switch {
+	case !o.recorded:
+		for _, t := range p.owners(o.hash) {
+			s.claims = append(s.claims, g.claim(t, now))
+		}
+	case o.record.State == owned:
+		s.owner = g.claim(o.record.tenant(), now).life
+		fallthrough
+	default:
+		for _, t := range o.record.Left {
+			s.claims = append(s.claims, g.claim(t, now))
+		}
+	}
+	return s
+}
+
+// claim is what is known of a tenant. The caller holds mu.
+func (g *registry) claim(t tenant, now clock.Reading) claim {
+	c := claim{tenant: t}
+	switch g.roster.Verdict(t.Shard, t.epoch(), now) {
+	case shardlease.Over:
+		c.life = over
+	case shardlease.Unread:
+		c.life = unread
+	case shardlease.Unproven:
+		c.life = unproven
+	}
+	e, ok := g.roster.Epoch(t.Shard, now)
+	c.current = ok && e == t.epoch()
+	return c
+}
+
+// known returns the names of all shards with a Lease, or about which somebody has asked.
+func (g *registry) known() []string {
+	now := g.clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	names := g.roster.Shards(now)
+	for name := range g.asked {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// tenants returns all shards in their present lives, for when the ring's history was lost.
+func (g *registry) tenants() []tenant {
+	now := g.clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var all []tenant
+	for _, name := range g.roster.Shards(now) {
+		if e, ok := g.roster.Epoch(name, now); ok {
+			all = append(all, tenant{name, e.LeaseUID, e.Number})
+		}
+	}
+	return all
 }

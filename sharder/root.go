@@ -1,6 +1,7 @@
 package sharder
 
 import (
+	"github.com/cespare/xxhash/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -16,23 +17,22 @@ type root struct {
 	ref
 	uid      types.UID
 	version  string // resourceVersion
-	label    string // of the shard; empty: none, or one that says nothing
+	label    string // of the shard; empty: none
 	drain    bool
 	record   record
-	recorded bool // record is valid
-	key      string
-	asOf     int64 // tick at which it had been received, to compare with that of a lease
+	recorded bool   // record is valid
+	hash     uint64 // of the key
 }
 
-// rootOf condenses a version of an object.
-func (n names) rootOf(index int, r resource, o metav1.Object, asOf int64) root {
+// rootOf condenses a version of an object of a resource, which is the index-th.
+func (n names) rootOf(index int, r resource, o metav1.Object) root {
 	v := root{
 		ref: ref{resource: index, namespace: o.GetNamespace(), name: o.GetName()},
 		uid: o.GetUID(), version: o.GetResourceVersion(),
-		drain: n.draining(o), asOf: asOf,
-		key: string(r.Key(nil, r.kind, o)),
+		label: n.shardOf(o), drain: n.draining(o),
 	}
-	v.label = o.GetLabels()[n.shard]
 	v.record, v.recorded = n.recordOf(o)
+	var buffer [256]byte
+	v.hash = xxhash.Sum64(r.Key(buffer[:0], r.kind, o))
 	return v
 }

@@ -45,31 +45,31 @@ type ShardConfig struct {
 }
 
 // ShardHooks are functions that a [Shard] calls when something happens; each may be nil. They are called synchronously, from several
-// goroutines, and name an object as "configmaps default/a".
+// goroutines, and have to return quickly.
 type ShardHooks struct {
 	// OnDrained is told of each attempt to let go of an object, and how long after it was asked for that was. err is nil if it succeeded.
-	OnDrained func(object string, took time.Duration, err error)
+	OnDrained func(object ObjectRef, took time.Duration, err error)
 	// OnBounced is told of each attempt to send back an object that carries the label of this shard by mistake.
-	OnBounced func(object string, err error)
+	OnBounced func(object ObjectRef, err error)
 	// OnRefused is told why Do does not call work: an [ErrNotMine] or an [ErrNotYet].
-	OnRefused func(object string, err error)
+	OnRefused func(object ObjectRef, err error)
 }
 
 func (h ShardHooks) drained(at address, took time.Duration, err error) {
 	if h.OnDrained != nil {
-		h.OnDrained(at.String(), took, err)
+		h.OnDrained(at.ref(), took, err)
 	}
 }
 
 func (h ShardHooks) bounced(at address, err error) {
 	if h.OnBounced != nil {
-		h.OnBounced(at.String(), err)
+		h.OnBounced(at.ref(), err)
 	}
 }
 
 func (h ShardHooks) refused(at address, err error) {
 	if h.OnRefused != nil {
-		h.OnRefused(at.String(), err)
+		h.OnRefused(at.ref(), err)
 	}
 }
 
@@ -84,7 +84,7 @@ type Shard struct {
 	config   ShardConfig
 	names    names
 	kinds    map[schema.GroupKind]schema.GroupVersionResource
-	registry registry
+	custody  custody
 	caches   caches
 }
 
@@ -154,9 +154,9 @@ func (s *Shard) Selector() labels.Selector {
 
 // end is called before the lease is released: no more work begins, and what is in flight is waited for.
 func (s *Shard) end(ctx context.Context) error {
-	term, _ := s.lease.Term() // it may be over
-	s.registry.close(term)
-	return s.registry.await(ctx)
+	term, _ := shardlease.TermFrom(ctx)
+	s.custody.close(term)
+	return s.custody.await(ctx)
 }
 
 // claimant is this shard in a term.

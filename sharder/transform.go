@@ -15,21 +15,21 @@ func (n names) preserve(transform cache.TransformFunc) cache.TransformFunc {
 			return transform(obj)
 		}
 		uid, version := before.GetUID(), before.GetResourceVersion()
-		labels := some(before.GetLabels(), n.shard, n.drain)
-		annotations := some(before.GetAnnotations(), n.owner)
+		labels := entries(before.GetLabels(), n.shard, n.drain)
+		annotations := entries(before.GetAnnotations(), n.owner)
 		obj, err := transform(obj)
 		if after, ok := obj.(metav1.Object); ok && err == nil {
 			after.SetUID(uid)
 			after.SetResourceVersion(version)
-			after.SetLabels(with(after.GetLabels(), labels))
-			after.SetAnnotations(with(after.GetAnnotations(), annotations))
+			after.SetLabels(restored(after.GetLabels(), labels))
+			after.SetAnnotations(restored(after.GetAnnotations(), annotations))
 		}
 		return obj, err
 	}
 }
 
-// some returns those entries of a map that have the given keys.
-func some(all map[string]string, keys ...string) map[string]string {
+// entries returns those entries of a map that have the given keys.
+func entries(all map[string]string, keys ...string) map[string]string {
 	found := map[string]string{}
 	for _, key := range keys {
 		if value, ok := all[key]; ok {
@@ -39,8 +39,8 @@ func some(all map[string]string, keys ...string) map[string]string {
 	return found
 }
 
-// with returns all entries of two maps; it changes neither.
-func with(all, kept map[string]string) map[string]string {
+// restored returns a map with the kept entries put back; it changes neither.
+func restored(all, kept map[string]string) map[string]string {
 	if len(kept) == 0 {
 		return all
 	}

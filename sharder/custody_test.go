@@ -32,7 +32,7 @@ func work(term *shardlease.Term) *piece {
 }
 
 func TestNothingIsRememberedOfWorkThatIsOver(t *testing.T) {
-	var r registry
+	var r custody
 	p, q := work(present), work(present)
 	require.NoError(t, r.admit(p, showMine))
 	require.NoError(t, r.admit(q, showMine), "several controllers may work on an object at a time")
@@ -46,7 +46,7 @@ func TestNothingIsRememberedOfWorkThatIsOver(t *testing.T) {
 }
 
 func TestNoWorkBeginsOnARootThatIsClosed(t *testing.T) {
-	var r registry
+	var r custody
 	p := work(present)
 	require.NoError(t, r.admit(p, showMine))
 	require.True(t, r.begin(here))
@@ -68,7 +68,7 @@ func TestNoWorkBeginsOnARootThatIsClosed(t *testing.T) {
 }
 
 func TestTheEndOfWorkIsToldOnlyIfNoneIsLeft(t *testing.T) {
-	var r registry
+	var r custody
 	p, q := work(present), work(present)
 	require.NoError(t, r.admit(p, showMine))
 	require.NoError(t, r.admit(q, showMine))
@@ -79,7 +79,7 @@ func TestTheEndOfWorkIsToldOnlyIfNoneIsLeft(t *testing.T) {
 }
 
 func TestAFloorOnlyRises(t *testing.T) {
-	var r registry
+	var r custody
 	require.True(t, r.begin(here))
 	for _, floor := range []string{"9", "", "8"} {
 		r.advance(here, open, floor)
@@ -94,7 +94,7 @@ func TestAFloorOnlyRises(t *testing.T) {
 }
 
 func TestWorkWithOpenRequestsIsRememberedUntilTheyAreOver(t *testing.T) {
-	var r registry
+	var r custody
 	p, q := work(present), work(present)
 	first, second := &requests{open: true}, &requests{open: true}
 	p.scope, q.scope = first, second
@@ -117,7 +117,7 @@ func TestWorkWithOpenRequestsIsRememberedUntilTheyAreOver(t *testing.T) {
 }
 
 func TestNoWorkBeginsBesideThatOfAnEarlierTerm(t *testing.T) {
-	var r registry
+	var r custody
 	p := work(earlier)
 	require.NoError(t, r.admit(p, showMine))
 	assert.ErrorIs(t, r.admit(work(present), showMine), ErrNotYet)
@@ -126,7 +126,7 @@ func TestNoWorkBeginsBesideThatOfAnEarlierTerm(t *testing.T) {
 }
 
 func TestARootIsSettledByOneAtATime(t *testing.T) {
-	var r registry
+	var r custody
 	require.True(t, r.begin(here))
 	assert.False(t, r.begin(here))
 	assert.True(t, r.finish(here), "somebody else has asked for it")
@@ -136,7 +136,7 @@ func TestARootIsSettledByOneAtATime(t *testing.T) {
 }
 
 func TestWorkOnADrainedRootIsTold(t *testing.T) {
-	var r registry
+	var r custody
 	ctx, cancel := context.WithCancelCause(t.Context())
 	p := work(present)
 	p.cancel = cancel
@@ -147,7 +147,7 @@ func TestWorkOnADrainedRootIsTold(t *testing.T) {
 
 func TestTheEndOfATermWaitsForWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var r registry
+		var r custody
 		assert.NoError(t, r.await(t.Context()), "there is none")
 
 		p := work(present)
