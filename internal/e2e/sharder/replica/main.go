@@ -58,7 +58,7 @@ func main() {
 }
 
 func parse() options {
-	log := zap.Must(zap.NewDevelopment())
+	log := zap.Must(zap.NewDevelopment(zap.AddStacktrace(zap.ErrorLevel)))
 	var o options
 	var namespace string
 	var duration time.Duration
@@ -87,7 +87,7 @@ func parse() options {
 	flag.DurationVar(&o.sharder.OverdueAfter, "overdue-after", 0, "of the sharder")
 	flag.DurationVar(&o.shard.AckGrace, "ack-grace", 0, "of the shard")
 	flag.DurationVar(&o.work.takes, "work", 0, "how long work on an object takes")
-	flag.DurationVar(&o.work.pace, "pace", 100*time.Millisecond, "pause between two pieces of work on one object")
+	flag.DurationVar(&o.work.pace, "pace", 250*time.Millisecond, "pause between two pieces of work on one object")
 	flag.BoolVar(&o.work.stubborn, "stubborn", false, "work takes its time, whatever becomes of its context")
 	flag.BoolVar(&o.work.writes, "write", false, "work changes the object")
 	flag.IntVar(&o.work.controllers, "controllers", 1, "how many work on each object")
