@@ -317,7 +317,17 @@ func (f *fleet) requireExit(p *e2e.Process, code int) e2e.Exit {
 // requireLog waits until a replica has said something to its operator.
 func (f *fleet) requireLog(p *e2e.Process, text string) {
 	f.t.Helper()
-	f.eventually(func() bool { return strings.Contains(f.log(p), text) }, "never said %q", text)
+	f.eventually(func() bool {
+		var ended bool
+		select {
+		case <-p.Done():
+			ended = true
+		default:
+		}
+		said := strings.Contains(f.log(p), text)
+		require.False(f.t, ended && !said, "ended, and never said %q: %s", text, f.log(p))
+		return said
+	}, "never said %q", text)
 }
 
 // log returns what a replica has said to its operator.

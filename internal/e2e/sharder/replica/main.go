@@ -76,7 +76,7 @@ func parse() options {
 		return err
 	})
 	flag.StringVar(&o.kubeconfig, "kubeconfig", "", "path")
-	flag.Float64Var(&o.qps, "qps", -1, "rate limit of the sharder's clients")
+	flag.Float64Var(&o.qps, "qps", -1, "rate limit of the sharder's clients; 0: client-go's default")
 	flag.StringVar(&o.lease.Identity, "identity", "", "of this replica")
 	flag.StringVar(&o.lease.Incarnation, "incarnation", "", "UID of the Pod")
 	flag.BoolVar(&o.lease.KernelDeadline, "kernel-deadline", false, "die by the kernel's timer")
