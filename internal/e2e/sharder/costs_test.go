@@ -15,27 +15,24 @@ import (
 // audited returns the fleet's requests so far, by the audit log, since the n-th. All that had been answered before the call are among them.
 func (f *fleet) audited(since int) []e2e.AuditEvent {
 	f.t.Helper()
-	f.mu.Lock()
 	f.markers++
 	marker := fmt.Sprintf("marker-%d", f.markers)
-	f.mu.Unlock()
 	_, err := f.client.CoreV1().ConfigMaps(f.namespace).Get(f.t.Context(), marker, metav1.GetOptions{})
 	require.True(f.t, apierrors.IsNotFound(err), err)
-	var all []e2e.AuditEvent
+	marked := false
 	f.eventually(func() bool {
 		events, err := f.cp.Audit()
 		require.NoError(f.t, err)
-		all = all[:0]
-		marked := false
-		for _, e := range events {
+		for _, e := range events[f.read:] {
 			marked = marked || e.Namespace == f.namespace && e.Name == marker
 			if strings.HasPrefix(e.User, f.namespace+"-") {
-				all = append(all, e)
+				f.requests = append(f.requests, e)
 			}
 		}
+		f.read = len(events)
 		return marked
 	}, "the audit log does not show %s", marker)
-	return all[since:]
+	return f.requests[since:]
 }
 
 // mark is how many requests the fleet has made so far.
@@ -90,7 +87,7 @@ func (f *fleet) requireCosts(since int, objects []object, each cost) {
 	assert.Equal(f.t, want, f.costs(since))
 }
 
-// acquisitions returns how often a sharder has written the lease of a shard since the n-th request.
+// leaseWrites returns how often a sharder has written the lease of a shard since the n-th request.
 func (f *fleet) leaseWrites(since int, shard string) (writes []e2e.AuditEvent) {
 	f.t.Helper()
 	for _, e := range f.audited(since) {

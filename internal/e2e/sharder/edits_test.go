@@ -133,7 +133,7 @@ func (f *fleet) requireRepaired(all []object, members ...string) {
 func TestEditsWhileTheRingIsUnsettled(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
+		f := newFleetOf(t, brief)
 		f.create(many)
 		f.start("a", "-scan-interval=1s", "-write", "-work=50ms", "-stubborn", "-pace=100ms")
 		b := f.start("b", "-without-sharder", "-work=1h", "-stubborn")

@@ -23,10 +23,10 @@ func TestStoppedShardWithAKernelDeadline(t *testing.T) {
 	}
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
+		f := newFleetOf(t, brief)
 		f.create(many)
 		f.start("a", "-write")
-		b := f.start("b", "-without-sharder", "-kernel-deadline", "-write", "-work=10ms", "-stubborn", "-pace=10ms")
+		b := f.start("b", "-without-sharder", "-kernel-deadline", "-write", "-work=10ms", "-stubborn", "-pace=50ms")
 		f.requireSettled("a", "b")
 		all := f.list()
 		f.requireWorkedOn(all, "a", "b")
@@ -47,10 +47,10 @@ func TestStoppedShardWithAKernelDeadline(t *testing.T) {
 func TestStoppedShardExitsWhenItWakes(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
+		f := newFleetOf(t, brief)
 		f.create(many)
 		f.start("a")
-		b := f.start("b", "-without-sharder", "-work=10ms", "-stubborn", "-pace=10ms")
+		b := f.start("b", "-without-sharder", "-work=10ms", "-stubborn", "-pace=50ms")
 		f.requireSettled("a", "b")
 		all := f.list()
 		f.requireWorkedOn(all, "a", "b")
@@ -80,7 +80,7 @@ func TestShardThatIsCutOff(t *testing.T) {
 			t.Run(name+", a "+role, func(t *testing.T) {
 				t.Parallel()
 				e2e.Repeat(t, func(t *testing.T) {
-					f := newFleet(t)
+					f := newFleetOf(t, brief)
 					f.create(many)
 					proxy, err := shared.Proxy()
 					require.NoError(t, err)

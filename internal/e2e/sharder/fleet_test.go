@@ -23,13 +23,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-// The timing of all leases: D = 5 s, so M = 1 s and R = 1 s.
 const (
-	duration = 5 * time.Second
-	interval = time.Second
+	// lasting is the D of leases that are to outlast a busy machine, and brief the D of those that are to expire.
+	lasting = 15 * time.Second
+	brief   = 5 * time.Second
 
 	patience = 2 * time.Minute // for what has no bound of its own
-	poll     = 20 * time.Millisecond
+	poll     = 50 * time.Millisecond
 
 	ringName = "r" // of the replicas
 )
@@ -58,6 +58,7 @@ type fleet struct {
 	t         *testing.T
 	cp        *e2e.ControlPlane
 	namespace string
+	duration  time.Duration // of leases: D
 	kinds     []kind
 	client    kubernetes.Interface
 	dynamic   dynamic.Interface
@@ -68,6 +69,8 @@ type fleet struct {
 	processes map[string]*e2e.Process
 	rights    map[string]bool // users that have theirs
 	markers   int
+	requests  []e2e.AuditEvent // of the replicas, as far as the audit log was read
+	read      int              // lines of the audit log
 }
 
 // line is what a replica has said.
@@ -79,6 +82,12 @@ type line struct {
 // newFleet returns a fleet without replicas, for objects of these kinds; none: ConfigMaps.
 func newFleet(t *testing.T, kinds ...kind) *fleet {
 	t.Helper()
+	return newFleetOf(t, lasting, kinds...)
+}
+
+// newFleetOf returns one whose leases last for so long.
+func newFleetOf(t *testing.T, duration time.Duration, kinds ...kind) *fleet {
+	t.Helper()
 	if len(kinds) == 0 {
 		kinds = []kind{configMaps}
 	}
@@ -89,7 +98,7 @@ func newFleet(t *testing.T, kinds ...kind) *fleet {
 	objects, err := dynamic.NewForConfig(shared.Admin())
 	require.NoError(t, err)
 	f := &fleet{
-		t: t, cp: shared, namespace: namespace, kinds: kinds, client: client, dynamic: objects,
+		t: t, cp: shared, namespace: namespace, duration: duration, kinds: kinds, client: client, dynamic: objects,
 		processes: map[string]*e2e.Process{}, rights: map[string]bool{},
 	}
 	f.referee = newReferee(f)
@@ -156,7 +165,7 @@ func (f *fleet) command(config *rest.Config, name string, args ...string) e2e.Co
 	f.t.Helper()
 	kubeconfig, err := f.cp.Kubeconfig(config)
 	require.NoError(f.t, err)
-	all := []string{"-kubeconfig", kubeconfig, "-namespace", f.namespace, "-identity", name, "-lease-duration", duration.String()}
+	all := []string{"-kubeconfig", kubeconfig, "-namespace", f.namespace, "-identity", name, "-lease-duration", f.duration.String()}
 	for _, k := range f.kinds {
 		all = append(all, k.flag())
 	}

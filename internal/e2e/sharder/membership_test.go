@@ -14,9 +14,9 @@ import (
 )
 
 // grown returns a fleet of three that is settled, with objects. a is the sharder.
-func grown(t *testing.T, args ...string) (f *fleet, a, b, c *e2e.Process) {
+func grown(t *testing.T, duration time.Duration, args ...string) (f *fleet, a, b, c *e2e.Process) {
 	t.Helper()
-	f = newFleet(t)
+	f = newFleetOf(t, duration)
 	f.create(many)
 	a = f.start("a", args...)
 	f.requireSettled("a")
@@ -50,7 +50,7 @@ func TestReleasedShardsObjectsGoToOthersAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e2e.Repeat(t, func(t *testing.T) {
-				f, a, b, _ := grown(t, "-write")
+				f, a, b, _ := grown(t, lasting, "-write")
 				ends, rest := b, []string{"a", "c"}
 				if leader {
 					ends, rest = a, []string{"b", "c"}
@@ -72,7 +72,7 @@ func TestReleasedShardsObjectsGoToOthersAtOnce(t *testing.T) {
 func TestDeadShardsObjectsGoToOthersUntilItIsBack(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f, _, b, _ := grown(t, "-write")
+		f, _, b, _ := grown(t, brief, "-write")
 		all, abc := f.list(), []string{"a", "b", "c"}
 		before := f.mark()
 		renewed := f.lease("b").Spec.RenewTime.Time
@@ -82,7 +82,7 @@ func TestDeadShardsObjectsGoToOthersUntilItIsBack(t *testing.T) {
 		f.requireCosts(before, ownedBy(all, "b", abc...), cost{sharder: 1})
 		taken := f.leaseWrites(0, "b")
 		require.Len(t, taken, 1, "the lease is acquired exactly once")
-		assert.GreaterOrEqual(t, taken[0].At.Sub(renewed), 2*duration, "not before it has stood for 2D")
+		assert.GreaterOrEqual(t, taken[0].At.Sub(renewed), 2*f.duration, "not before it has stood for 2D")
 		assert.Equal(t, shardlease.Sharder, *f.lease("b").Spec.HolderIdentity)
 		f.requireExclusion()
 
@@ -99,7 +99,7 @@ func TestDeadShardsObjectsGoToOthersUntilItIsBack(t *testing.T) {
 func TestDeathOfTheShardersReplica(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f, a, _, _ := grown(t)
+		f, a, _, _ := grown(t, brief)
 		all := f.list()
 		before := f.mark()
 		require.NoError(t, a.Kill())
@@ -151,7 +151,7 @@ func TestRestartedContainerKeepsItsObjects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e2e.Repeat(t, func(t *testing.T) {
-				f := newFleet(t)
+				f := newFleetOf(t, brief)
 				f.create(many)
 				f.start("a")
 				b := f.start("b", append(test.args, "-without-sharder", "-write")...)
@@ -182,7 +182,7 @@ func TestRestartedContainerKeepsItsObjects(t *testing.T) {
 func TestDeletedLeaseOfALiveShard(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
+		f := newFleetOf(t, brief)
 		f.create(many)
 		f.start("a")
 		b := f.start("b", "-without-sharder", "-write")
@@ -198,7 +198,7 @@ func TestDeletedLeaseOfALiveShard(t *testing.T) {
 		taken := f.leaseWrites(before, "b")
 		require.Len(t, taken, 1)
 		assert.Equal(t, "create", taken[0].Verb)
-		assert.GreaterOrEqual(t, taken[0].At.Sub(deleted), 2*duration-100*time.Millisecond, "not dead before 2D")
+		assert.GreaterOrEqual(t, taken[0].At.Sub(deleted), 2*f.duration-100*time.Millisecond, "not dead before 2D")
 		f.requireExclusion()
 	})
 }

@@ -14,7 +14,7 @@ import (
 func TestShardThatDiesWhileItIsDrained(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
+		f := newFleetOf(t, brief)
 		f.create(many)
 		f.start("a", "-overdue-after=1s")
 		b := f.start("b", "-without-sharder", "-work=1h", "-stubborn")
@@ -85,7 +85,7 @@ func TestSharderThatChangesInTheMiddleOfARebalance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e2e.Repeat(t, func(t *testing.T) {
-				f := newFleet(t)
+				f := newFleetOf(t, brief)
 				f.create(many)
 				proxy, err := shared.Proxy()
 				require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestSharderThatChangesInTheMiddleOfARebalance(t *testing.T) {
 				f.requireWorkedOn(all, "a", "b", "c")
 				f.requireCosts(before, share, cost{sharder: 2, shard: 1})
 				for _, e := range f.audited(before) {
-					if e.Write() && e.UserAgent == "sharder/s1" && e.Received.After(ended.Add(duration)) {
+					if e.Write() && e.UserAgent == "sharder/s1" && e.Received.After(ended.Add(f.duration)) {
 						assert.Fail(t, "a deposed sharder writes", "%+v", e)
 					}
 				}

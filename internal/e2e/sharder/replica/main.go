@@ -89,7 +89,7 @@ func parse() options {
 	flag.DurationVar(&o.work.takes, "work", 0, "how long work on an object takes")
 	flag.DurationVar(&o.work.pace, "pace", 250*time.Millisecond, "pause between two pieces of work on one object")
 	flag.BoolVar(&o.work.stubborn, "stubborn", false, "work takes its time, whatever becomes of its context")
-	flag.BoolVar(&o.work.writes, "write", false, "work changes the object")
+	flag.BoolVar(&o.work.writes, "write", false, "some of the work changes its object")
 	flag.IntVar(&o.work.controllers, "controllers", 1, "how many work on each object")
 	flag.BoolVar(&o.leaseOnly, "lease-only", false, "hold the shard lease, and do nothing for it")
 	flag.BoolVar(&o.withoutShard, "without-shard", false, "be a sharder only")

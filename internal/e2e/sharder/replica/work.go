@@ -37,7 +37,11 @@ type worker struct {
 	client    dynamic.Interface
 	mapper    meta.RESTMapper
 	resources []sharder.Resource
+	turns     <-chan time.Time // to write
 }
+
+// writePace is how often a process writes at most: more than a few of them would keep the API server from anything else.
+const writePace = 100 * time.Millisecond
 
 // run works until ctx has ended, and returns when nothing is at work any more.
 func (w *worker) run(ctx context.Context) error {
@@ -45,6 +49,11 @@ func (w *worker) run(ctx context.Context) error {
 	defer all.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if w.writes {
+		turns := time.NewTicker(writePace)
+		defer turns.Stop()
+		w.turns = turns.C
+	}
 	for _, r := range w.resources {
 		informer, err := w.informer(r)
 		if err != nil {
@@ -143,7 +152,9 @@ func (w *worker) visit(ctx context.Context, r sharder.Resource, obj *unstructure
 			return nil
 		case <-time.After(w.takes):
 		}
-		if !w.writes {
+		select {
+		case <-w.turns: // nil for those that do not write
+		default:
 			return nil
 		}
 		// Without a resourceVersion: the API server takes it, whoever the object belongs to by now.
