@@ -55,14 +55,15 @@ func (k kind) flag() string {
 
 // fleet is the replicas of one ring, as processes, in a namespace of their own; and the referee, who has seen everything that they did.
 type fleet struct {
-	t         *testing.T
+	t         testing.TB
 	cp        *e2e.ControlPlane
 	namespace string
 	duration  time.Duration // of leases: D
 	kinds     []kind
 	client    kubernetes.Interface
 	dynamic   dynamic.Interface
-	referee   *referee
+	referee   *referee // nil: there is none
+	build     []string // flags of go build
 
 	mu        sync.Mutex
 	lines     []line
@@ -86,7 +87,16 @@ func newFleet(t *testing.T, kinds ...kind) *fleet {
 }
 
 // newFleetOf returns one whose leases last for so long.
-func newFleetOf(t *testing.T, duration time.Duration, kinds ...kind) *fleet {
+func newFleetOf(t testing.TB, duration time.Duration, kinds ...kind) *fleet {
+	t.Helper()
+	f := newCrowd(t, duration, kinds...)
+	f.build = []string{"-race"}
+	f.referee = newReferee(f)
+	return f
+}
+
+// newCrowd returns a fleet that nobody watches, whose replicas are built as users build them: for measuring.
+func newCrowd(t testing.TB, duration time.Duration, kinds ...kind) *fleet {
 	t.Helper()
 	if len(kinds) == 0 {
 		kinds = []kind{configMaps}
@@ -97,12 +107,10 @@ func newFleetOf(t *testing.T, duration time.Duration, kinds ...kind) *fleet {
 	require.NoError(t, err)
 	objects, err := dynamic.NewForConfig(shared.Admin())
 	require.NoError(t, err)
-	f := &fleet{
+	return &fleet{
 		t: t, cp: shared, namespace: namespace, duration: duration, kinds: kinds, client: client, dynamic: objects,
 		processes: map[string]*e2e.Process{}, rights: map[string]bool{},
 	}
-	f.referee = newReferee(f)
-	return f
 }
 
 // rules is what the documentation of the packages says that a replica needs: in the namespace, and in the cluster.
@@ -145,11 +153,11 @@ func (f *fleet) start(name string, args ...string) *e2e.Process {
 	return f.startAs(f.user(name), name, args...)
 }
 
-// startAs starts a replica with the client configuration given, built with the race detector.
+// startAs starts a replica with the client configuration given.
 func (f *fleet) startAs(config *rest.Config, name string, args ...string) *e2e.Process {
 	f.t.Helper()
 	command := f.command(config, name, args...)
-	program, err := f.cp.Program(f.t.Context(), "./replica", "-race")
+	program, err := f.cp.Program(f.t.Context(), "./replica", f.build...)
 	require.NoError(f.t, err)
 	command.Path = program
 	p, err := f.cp.Run(command)
@@ -185,10 +193,8 @@ func (f *fleet) note(replica, text string) {
 		return
 	}
 	switch words[0] {
-	case "begin", "end", "start":
+	case "begin", "end":
 		f.referee.note(replica, words)
-	}
-	if words[0] == "begin" || words[0] == "end" || words[0] == "scan" {
 		return
 	}
 	f.mu.Lock()

@@ -22,7 +22,7 @@ import (
 // referee judges by two accounts that know nothing of each other: when the replicas say that they worked on an object, and all versions of the
 // objects, in the order in which the API server has accepted them.
 type referee struct {
-	t *testing.T
+	t testing.TB
 
 	mu       sync.Mutex
 	work     []*piece
