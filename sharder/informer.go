@@ -79,9 +79,6 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	}
 	i.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[address](50*time.Millisecond, 30*time.Second))
 	i.shard.caches.add(i)
-	for _, at := range i.shard.custody.unsettled(i.resource) { // left behind by an informer that has stopped
-		i.queue.Add(at)
-	}
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	defer i.queue.ShutDown()
@@ -175,9 +172,15 @@ func (i *informer) begin() {
 		}
 	}
 	i.mu.Unlock()
-	if first && err != nil {
+	switch {
+	case !first:
+	case err != nil:
 		i.shard.config.Logger.Warn("an informer was started while the shard lease is not held: no work will be done on its objects",
 			zap.String("resource", i.resource.GroupResource().String()), zap.Error(err))
+	default:
+		for _, at := range i.shard.custody.unsettled(i.resource) { // left behind by an informer that has stopped
+			i.queue.Add(at)
+		}
 	}
 }
 

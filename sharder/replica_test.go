@@ -89,16 +89,19 @@ type replica struct {
 	shard    *Shard
 	informer cache.SharedIndexInformer
 	running  sync.WaitGroup
+	stop     func() // the informer that was started last
 
 	mu   sync.Mutex
 	told []string // guarded by mu: what the hooks were told
 }
 
-func (w *territory) replica(config ShardConfig) *replica {
+func (w *territory) replica(config ShardConfig) *replica { return w.replicaWith(nil, config) }
+
+func (w *territory) replicaWith(clock shardlease.Clock, config ShardConfig) *replica {
 	r := &replica{territory: w, conn: w.server.Client("a")}
 	leases, err := kubernetes.NewForConfig(w.server.Client("a-lease").Config())
 	require.NoError(w.t, err)
-	r.lease, err = shardlease.New(leases, shardlease.Config{Namespace: "default", Ring: "r", Identity: "a", OnLost: func(error) {}})
+	r.lease, err = shardlease.New(leases, shardlease.Config{Namespace: "default", Ring: "r", Identity: "a", OnLost: func(error) {}, Clock: clock})
 	require.NoError(w.t, err)
 	client, err := metadata.NewForConfig(r.guarded())
 	require.NoError(w.t, err)
@@ -154,7 +157,9 @@ func (r *replica) client() kubernetes.Interface {
 // start runs one more informer, and returns when it has synced.
 func (r *replica) start() cache.SharedIndexInformer {
 	informer := r.shard.NewInformer(listWatch(r.client()), &corev1.ConfigMap{}, 0, cache.Indexers{})
-	r.running.Go(func() { informer.RunWithContext(r.ctx) })
+	ctx, stop := context.WithCancel(r.ctx)
+	r.stop = stop
+	r.running.Go(func() { informer.RunWithContext(ctx) })
 	require.True(r.t, cache.WaitForCacheSync(r.ctx.Done(), informer.HasSynced))
 	return informer
 }
