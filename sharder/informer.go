@@ -47,6 +47,21 @@ func (s *Shard) NewInformer(lw cache.ListerWatcher, example runtime.Object, resy
 	return i
 }
 
+// ListerWatcher returns what an informer needs of a typed client, such as client.CoreV1().ConfigMaps(""); client is the clientset that
+// this is of, which tells whether it is a fake.
+func ListerWatcher[List runtime.Object](resource interface {
+	List(context.Context, metav1.ListOptions) (List, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}, client any,
+) cache.ListerWatcher {
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return resource.List(ctx, o)
+		},
+		WatchFuncWithContext: resource.Watch,
+	}, client)
+}
+
 // informer of a resource of the ring, with the workers that settle its objects.
 type informer struct {
 	cache.SharedIndexInformer
