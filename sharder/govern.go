@@ -250,14 +250,14 @@ func (e *session) scan(ctx context.Context) (*tally, error) {
 // not ended.
 func (e *session) inspect(ctx context.Context, v root, t *tally) bool {
 	d := decide(e.registry.judge(v, e.plan.Load()))
-	switch {
-	case d.verb == keep:
+	switch d.verb {
+	case keep:
 		t.count(v.label, true)
 		return ctx.Err() == nil
-	case d.verb == await:
+	case await:
 		t.count(v.label, false)
 		return ctx.Err() == nil
-	case d.verb == hold:
+	case hold:
 		t.count(v.label, false)
 		e.registry.ask(d.about)
 		return ctx.Err() == nil
