@@ -104,7 +104,9 @@ func TestSimulatedMutationsAreCaught(t *testing.T) {
 			require.NoError(t, err, "%s", out)
 
 			begin := time.Now()
-			out, err = exec.CommandContext(t.Context(), binary, "-test.run", "^TestSimulated"+m.simulation+"$", "-test.timeout", "3m").CombinedOutput()
+			run := exec.CommandContext(t.Context(), binary, "-test.run", "^TestSimulated"+m.simulation+"$", "-test.timeout", "3m")
+			run.Env = append(os.Environ(), "TMPDIR="+directory) // for the trace that it leaves
+			out, err = run.CombinedOutput()
 			var failed *exec.ExitError
 			require.ErrorAs(t, err, &failed, "not caught by:\n%s", out)
 			schedule := regexp.MustCompile(`(seed|trial) \d+`).FindString(string(out))
