@@ -81,6 +81,7 @@ func runReplica(ctx context.Context, p *sim.Process) {
 		Namespace: "ns", Name: "sharder", Identity: p.Name, Clock: p.Clock, OnLost: func(error) {},
 	}))
 	own, sharders := p.Config(), p.Config()
+	own.Timeout = 20 * time.Second // or a controller waits for a lost answer for ever
 	own.Wrap(lease.WrapTransport)
 	sharders.Wrap(elector.WrapTransport)
 	shard := must(sharder.NewShard(metadata.NewForConfigOrDie(own), mapper(), lease, sharder.ShardConfig{Resources: configMaps}))
