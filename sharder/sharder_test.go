@@ -168,7 +168,9 @@ func TestASharderThatTakesOverInTheMiddleOfARebalanceFinishesIt(t *testing.T) {
 		defer w.sharder(c)()
 		time.Sleep(30 * time.Second)
 		w.requirePlaced(60, "a", "b", "c")
-		assert.Equal(t, w.owners()["c"], patched["drain"]+w.patched()["drain"], "nothing is drained twice")
+		drained := patched["drain"] + w.patched()["drain"]
+		assert.LessOrEqual(t, drained, w.owners()["c"], "nothing is drained twice")
+		assert.GreaterOrEqual(t, drained, w.owners()["c"]-c.Concurrency, "the answers that the first did not wait for")
 		assert.Contains(t, w.told(), "settled [a b c]")
 	})
 }
