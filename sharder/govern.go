@@ -179,7 +179,7 @@ func forget(c <-chan struct{}) {
 	}
 }
 
-// quiet waits until nothing is going on, if busy is set and something is; otherwise for unrest, or for news.
+// quiet waits for unrest, or for news; if busy is set, not longer than until nothing is going on.
 func (e *session) quiet(ctx context.Context, busy bool, unrest time.Duration, news <-chan struct{}) {
 	timer := time.NewTimer(unrest)
 	defer timer.Stop()
@@ -196,6 +196,8 @@ func (e *session) quiet(ctx context.Context, busy bool, unrest time.Duration, ne
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+			return
+		case <-news:
 			return
 		case <-e.progress:
 		}

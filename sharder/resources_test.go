@@ -41,7 +41,7 @@ func TestBadResourcesAreRefused(t *testing.T) {
 		"Resources[0].GVR: must have a version":          {{}},
 		"Resources[1].GVR: must have a version":          {{GVR: configMaps}, {GVR: schema.GroupVersionResource{Resource: "x"}}},
 		"Resources[1].GVR: must not occur twice":         {{GVR: widgets}, {GVR: other}},
-		"Resources[0].Selector: must not mention":        {{GVR: configMaps, Selector: selectorOf(t, "!" + ShardLabel("r"))}},
+		"Resources[0].Selector: must not mention":        {{GVR: configMaps, Selector: selectorOf(t, "!"+ShardLabel("r"))}},
 		"Resources[0].Selector: must be able":            {{GVR: configMaps, Selector: labels.Nothing()}},
 		"Resources[0].Namespaces: must not occur twice":  {{GVR: configMaps, Namespaces: []string{"a", "a"}}},
 		"Resources[0].Namespaces: must not contain dots": {{GVR: configMaps, Namespaces: []string{"a.b"}}},

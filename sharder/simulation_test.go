@@ -88,6 +88,7 @@ func runReplica(ctx context.Context, p *sim.Process) {
 	s := must(sharder.New(kubernetes.NewForConfigOrDie(sharders), metadata.NewForConfigOrDie(sharders), mapper(), sharder.Config{
 		Ring: simulatedRing, Namespace: "ns", Resources: configMaps, ScanInterval: scanInterval, GCPeriod: time.Minute, Clock: p.Clock,
 	}))
+	p.World().State.Store(identity(p), s)
 	err := lease.Run(ctx, func(ctx context.Context) error {
 		var sharding sync.WaitGroup
 		defer sharding.Wait()
@@ -235,22 +236,40 @@ func create(client coreclient.ConfigMapInterface, r *rand.Rand, from *corev1.Con
 	_, _ = client.Create(context.Background(), o, metav1.CreateOptions{})
 }
 
+// explain is what the sharder says about an object.
+func explain(w *sim.World, name string) string {
+	for _, shard := range []string{"a", "b", "c"} {
+		v, ok := w.State.Load(shard)
+		if !ok {
+			continue
+		}
+		s := v.(*sharder.Sharder)
+		if status, running := s.Status(); running {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			e, err := s.Explain(ctx, sharder.ObjectRef{GVR: configMaps[0].GVR, Namespace: "ns", Name: name})
+			return fmt.Sprintf("%s is the sharder (%+v), which says: %+v, %v", shard, status, e, err)
+		}
+	}
+	return "there is no sharder"
+}
+
 // everyObjectHasOneOwner is what holds when nothing has been wrong for long.
 func everyObjectHasOneOwner(w *sim.World) error {
 	list, err := objectsOf(w).List(context.Background(), metav1.ListOptions{LabelSelector: "user"})
 	if err != nil {
 		return err
 	}
+	var problems []error
 	for _, o := range list.Items {
 		last, _ := w.State.Load(string(o.UID))
 		by, _ := last.(worked)
 		shard := o.Labels[sharder.ShardLabel(simulatedRing)]
 		_, drained := o.Labels[sharder.DrainLabel(simulatedRing)]
 		if shard == "" || drained || by.identity != shard || time.Since(by.at) > 2*resync {
-			return fmt.Errorf("object %s (%s) is not looked after: labels %v, record %s, last worked on by %q %v ago", o.Name, o.UID, o.Labels,
-				o.Annotations[sharder.OwnerAnnotation(simulatedRing)], by.identity, time.Since(by.at))
+			problems = append(problems, fmt.Errorf("object %s (%s) is not looked after: labels %v, record %s, last worked on by %q %v ago: %s", o.Name, o.UID, o.Labels,
+				o.Annotations[sharder.OwnerAnnotation(simulatedRing)], by.identity, time.Since(by.at), explain(w, o.Name)))
 		}
 	}
-	return nil
+	return errors.Join(problems...)
 }
-

@@ -41,7 +41,9 @@ type sink struct {
 func (s source) pages(ctx context.Context, found func(*metav1.PartialObjectMetadata) bool) (version string, err error) {
 	options := metav1.ListOptions{LabelSelector: s.selector.String(), Limit: s.limit}
 	for {
-		page, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadataList, error) { return s.client.List(ctx, options) })
+		page, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
+			return s.client.List(ctx, options)
+		})
 		switch {
 		case apierrors.IsResourceExpired(err) && options.Continue != "" && continueOf(err) != "":
 			options.Continue = continueOf(err)
