@@ -22,6 +22,7 @@ func testMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	m.Add(configMaps.GroupVersion().WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	m.Add(nodes.GroupVersion().WithKind("Node"), meta.RESTScopeRoot)
+	m.Add(configMaps.GroupVersion().WithKind("Namespace"), meta.RESTScopeRoot)
 	m.Add(widgets.GroupVersion().WithKind("Widget"), meta.RESTScopeNamespace)
 	return m
 }
