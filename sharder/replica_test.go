@@ -3,7 +3,6 @@ package sharder
 import (
 	"context"
 	"maps"
-	"net/http"
 	"slices"
 	"sync"
 	"testing"
