@@ -209,7 +209,9 @@ func (r *replica) do(o *corev1.ConfigMap) error {
 }
 
 // known is what the shard remembers of an object.
-func (r *replica) known(o *corev1.ConfigMap) entry { return r.shard.custody.get(addressOf(configMaps, o)) }
+func (r *replica) known(o *corev1.ConfigMap) entry {
+	return r.shard.custody.get(addressOf(configMaps, o))
+}
 
 // remembered are the objects the shard remembers anything of.
 func (r *replica) remembered() []address {

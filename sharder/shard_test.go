@@ -311,7 +311,7 @@ func TestAnAcknowledgementWaitsForRequestsOfUnknownOutcome(t *testing.T) {
 			time.Sleep(time.Minute)
 			w.create("y")
 			assert.NoError(t, r.do(r.assign("y")))
-						assert.Empty(t, r.remembered())
+			assert.Empty(t, r.remembered())
 		}))
 	})
 }
