@@ -37,7 +37,7 @@ func NewBounded(r *Ring, keys []string, epsilon float64) (*Bounded, error) {
 	room := r.capacities(len(sorted), epsilon)
 	var excess []hashedKey
 	for _, k := range sorted {
-		owner := memberOf(r.table.slots[r.table.seek(k.hash)])
+		owner := memberOf(r.table.owner(k.hash))
 		if room[owner] == 0 {
 			excess = append(excess, k)
 			continue
