@@ -180,7 +180,8 @@ func TestPropertyBoundedLoads(t *testing.T) {
 				diverted[key] = was
 			}
 		}
-		least := 0.0 // that must be diverted
+		last := map[string]uint64{} // the greatest hash of a key that was kept
+		least := 0.0                // that must be diverted
 		for name, n := range onRing {
 			least += max(0, float64(n)-bound(name))
 		}
@@ -189,7 +190,14 @@ func TestPropertyBoundedLoads(t *testing.T) {
 		for name, n := range assigned {
 			require.LessOrEqual(t, float64(n), bound(name), "of %q", name)
 		}
+		for _, key := range keys {
+			was, _ := r.Owner(key)
+			if _, gone := diverted[key]; !gone {
+				last[was] = max(last[was], xxhash.Sum64String(key))
+			}
+		}
 		for key, was := range diverted {
+			require.Greater(t, xxhash.Sum64String(key), last[was], "a key with a greater hash was kept")
 			require.InDelta(t, bound(was), float64(assigned[was]), 0, "is full")
 			is, _ := bounded.Owner(key)
 			for _, name := range r.Owners(nil, key, len(members)) {

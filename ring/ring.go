@@ -27,7 +27,7 @@ func New(members []string, opts ...Option) (*Ring, error) {
 	}
 	sorted := slices.Clone(members)
 	slices.Sort(sorted)
-	sorted = slices.Clip(slices.Compact(sorted))
+	sorted = slices.Compact(sorted)
 	if err := errors.Join(checkMembers(members, sorted), o.check(sorted)); err != nil {
 		return nil, err
 	}
