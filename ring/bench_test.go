@@ -109,6 +109,7 @@ func BenchmarkReaders(b *testing.B) {
 				hashTwo.add(hashAll)
 				stop()
 			}
+			reportAllocations(b, len(benchKeys()), own)
 			b.ReportMetric(two.median()/float64(len(benchKeys())), "ns/op")
 			b.ReportMetric(two.median()/one.median(), "x-one")
 			b.ReportMetric(hashTwo.median()/hashOne.median(), "xxhash-x-one")
@@ -232,12 +233,6 @@ func hashAll() {
 // first function per operation, of which it does n.
 func medians(b *testing.B, n int, functions ...func()) []float64 {
 	b.Helper()
-	var before, after runtime.MemStats
-	functions[0]() // the first time may differ
-	runtime.ReadMemStats(&before)
-	functions[0]()
-	runtime.ReadMemStats(&after)
-
 	all := make([]times, len(functions))
 	for b.Loop() {
 		for i, f := range functions {
@@ -249,9 +244,19 @@ func medians(b *testing.B, n int, functions ...func()) []float64 {
 		medians[i] = all[i].median()
 	}
 	b.ReportMetric(medians[0]/float64(n), "ns/op")
+	reportAllocations(b, n, functions[0])
+	return medians
+}
+
+// reportAllocations reports those of f per operation, after the loop, which forgets what was reported before. What -benchmem counts would be of all that is compared.
+func reportAllocations(b *testing.B, n int, f func()) {
+	b.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
 	b.ReportMetric(float64((after.Mallocs-before.Mallocs)/uint64(n)), "allocs/op")
 	b.ReportMetric(float64((after.TotalAlloc-before.TotalAlloc)/uint64(n)), "B/op")
-	return medians
 }
 
 type times []time.Duration
