@@ -183,7 +183,7 @@ type benchSize struct{ members, tokens int }
 
 func (s benchSize) String() string { return fmt.Sprintf("%dx%d", s.members, s.tokens) }
 
-var benchSizes = []benchSize{{10, 100}, {100, 100}, {100, ring.DefaultTokens}, {1000, 100}, {1000, ring.DefaultTokens}}
+var benchSizes = []benchSize{{10, 100}, {10, ring.DefaultTokens}, {100, 100}, {100, ring.DefaultTokens}, {1000, 100}, {1000, ring.DefaultTokens}}
 
 // benchKeys are some 2.5 MB: lookups meet a ring that other things have displaced from the caches.
 var benchKeys = sync.OnceValue(func() []string {
