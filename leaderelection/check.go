@@ -3,8 +3,6 @@ package leaderelection
 import (
 	"fmt"
 	"net/http"
-
-	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
 // Check is a health check with the signature of controller-runtime's healthz.Checker. It answers at once, sends no
@@ -21,15 +19,11 @@ func (e *Elector) Check(*http.Request) error {
 	e.mu.Lock()
 	h := e.running
 	e.mu.Unlock()
-	if h == nil || h.Remaining() > 0 {
+	if h == nil {
 		return nil
 	}
-	switch loss, ended := h.Ended(); {
-	case loss != nil:
-		return fmt.Errorf("leaderelection: work goes on after the end of its term: %w", loss)
-	case ended: // and is being released
-		return nil
+	if err := h.Overstay(); err != nil {
+		return fmt.Errorf("leaderelection: %w", err)
 	}
-	return fmt.Errorf("leaderelection: work goes on after the end of its term: lease %s: %w",
-		e.config.lease(), lease.ErrDeadline)
+	return nil
 }

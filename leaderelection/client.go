@@ -1,6 +1,10 @@
 package leaderelection
 
-import "k8s.io/client-go/rest"
+import (
+	"k8s.io/client-go/rest"
+
+	"github.com/bellwether-k8s/bellwether/internal/lease"
+)
 
 // LeaseConfig returns a copy of config for the client of an [Elector]: with a connection and without a rate limit of its own.
 //
@@ -8,10 +12,4 @@ import "k8s.io/client-go/rest"
 // stall with it when the connection dies without a word; and the limiter of a busy client delays them. Over HTTP/1.1 a
 // request that has timed out takes its connection with it, and the next one dials anew. No limit is needed: an elector
 // paces itself. A custom config.Transport or Dial is kept and has to give the same on its own.
-func LeaseConfig(config *rest.Config) *rest.Config {
-	c := rest.CopyConfig(config)
-	c.NextProtos = []string{"http/1.1"}
-	c.RateLimiter, c.QPS, c.Burst = nil, -1, 0
-	c.Timeout = 0 // would cut watches; each request has a timeout of its own
-	return c
-}
+func LeaseConfig(config *rest.Config) *rest.Config { return lease.ClientConfig(config) }

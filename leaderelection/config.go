@@ -31,7 +31,9 @@ type Config struct {
 	Namespace, Name string
 
 	// Identity is written into the Lease as its holder. It must be unique per process, also among restarts of one
-	// container: two processes of one identity can take each other's writes for their own, and both lead. Default: <hostname>_<32 random hexadecimal digits>. At most 253 bytes without control characters.
+	// container: two processes of one identity can take each other's writes for their own, and both lead. At most 253 bytes
+	// without control characters. Default: <hostname>_<32 random hexadecimal digits>. [PodIdentity] makes one from which
+	// the API server can tell the leader's Pod, as an [AdmissionPolicy] needs.
 	Identity string
 
 	// LeaseDuration (D) is how long a candidate waits after the last renewal it saw before it takes over. Whole
@@ -58,6 +60,7 @@ type Config struct {
 	// the lead function to return; after TryAcquire, until Release. Linux only, and not as PID 1 of a pid namespace,
 	// which a container's first process is unless its Pod has shareProcessNamespace: New then returns an error that names
 	// the ways out, such as [ReexecIfPID1]. Where the system has no such timer or forbids it, the error is errors.ErrUnsupported.
+	// An elector keeps its kernel timer until the process ends.
 	KernelDeadline bool
 
 	// TrustForeignRelease takes a record for released that another elector, such as client-go's, has emptied. It
@@ -127,7 +130,7 @@ func (c Config) withDefaults() (Config, error) {
 	t := c.timing().WithDefaults()
 	c.LeaseDuration, c.Margin, c.MissedRenewals = t.Duration, t.Margin, t.MissedRenewals
 	if c.OnLost == nil {
-		c.OnLost = exit(c.Logger)
+		c.OnLost = lease.Exit(c.Logger, "not the leader any more")
 	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()

@@ -70,7 +70,7 @@
 //     released with a mark that names the term. Candidates take an empty holder without the mark, and a deleted Lease
 //     that they have seen held, for no release: they wait for D.
 //   - A release never changes a record that is not of the own term. It comes after the answers to the guarded requests that were
-//     sent in the term, or, for those that have none, at least M later (at the deadline, if that is earlier).
+//     sent in the term, or, for those that have none, at least M later. If the deadline is earlier, nothing is released.
 //   - The end of the process at the deadline depends on no other goroutine, no request and no log that can be written; with
 //     KernelDeadline it does not depend on the process.
 //

@@ -93,8 +93,8 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 // lead's context ends with ctx or with the leadership; in that case its cause is an [ErrLost]. When ctx ends, the Lease is
 // kept until lead has returned, so that the successor begins after it. An error of lead that only says that ctx has
 // ended is none: Run returns nil when ctx has ended normally. A release takes at most four renew intervals, after
-// a renewal that may be under way, and after up to Margin for guarded requests without an answer; if it fails, the successor
-// waits until the Lease has expired.
+// a renewal that may be under way, and after up to Margin for guarded requests without an answer. If it fails, or if such a
+// request may still be carried out at the deadline, the successor waits until the Lease has expired.
 //
 // If leadership is lost and OnLost returns, Run waits for lead to return and contends again; lead is called anew. While it
 // contends, Run gives up only if the API server has refused a request that it cannot do without for a whole

@@ -107,7 +107,7 @@ func (e *Elector) stopped() (tell func()) {
 		if hook != nil {
 			hook(term, err)
 		}
-		say(func() { <-recorded })
+		lease.Say(func() { <-recorded })
 	})
 }
 
@@ -121,7 +121,7 @@ func (e *Elector) finish() {
 // lose is told of a loss. No hook may keep a lost term from ending.
 func (e *Elector) lose(err *lease.LostError) {
 	if tell := e.stopped(); tell != nil {
-		say(tell)
+		lease.Say(tell)
 	}
 	e.config.OnLost(err)
 }

@@ -146,7 +146,9 @@ func (l *ledger) note(c apisim.Change) {
 	old, holder := holderOf(before), holderOf(after)
 	switch holder {
 	case "":
-		l.released = old != "" && old == c.Client && !isForeign(old)
+		if old != "" { // what has been released stays so, whatever is done to an empty holder
+			l.released = old == c.Client && !isForeign(old)
+		}
 		if t := l.terms[old]; t != nil && old == c.Client {
 			t.released = true
 		}

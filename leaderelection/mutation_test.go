@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,11 @@ var mutations = []struct {
 		"	h.doubt = false\n	h.extend(h.claim.sent)",
 		"	h.doubt = false\n	h.claim.sent = h.config.Clock.Now()\n	h.extend(h.claim.sent)",
 		"Elections",
+	},
+	{
+		"the term counts from the answer", "holder.go",
+		"		h.extend(h.claim.sent)\n	} else {", "		h.claim.sent = h.config.Clock.Now()\n		h.extend(h.claim.sent)\n	} else {",
+		"SlowAnswers",
 	},
 	{
 		"there is no margin", "timing.go",
@@ -98,13 +104,14 @@ func TestSimulatedMutationsAreCaught(t *testing.T) {
 			require.NoError(t, err, "%s", out)
 
 			begin := time.Now()
-			out, err = exec.CommandContext(t.Context(), binary, "-test.run", "^TestSimulated"+m.simulation+"$", "-test.timeout", "3m").CombinedOutput()
+			run := exec.CommandContext(t.Context(), binary, "-test.run", "^TestSimulated"+m.simulation+"$", "-test.timeout", "3m")
+			run.Env = append(os.Environ(), "TMPDIR="+directory) // for the trace that it leaves
+			out, err = run.CombinedOutput()
 			var failed *exec.ExitError
 			require.ErrorAs(t, err, &failed, "not caught by:\n%s", out)
-			_, found, ok := strings.Cut(string(out), "seed ")
-			require.True(t, ok, "%s", out)
-			found, _, _ = strings.Cut(found, "\n")
-			t.Logf("caught in %v, seed %s", time.Since(begin).Round(time.Millisecond), found)
+			schedule := regexp.MustCompile(`(seed|trial) \d+`).FindString(string(out))
+			require.NotEmpty(t, schedule, "%s", out)
+			t.Logf("caught in %v by %s", time.Since(begin).Round(time.Millisecond), schedule)
 			assert.NotContains(t, string(out), "panic")
 		})
 	}

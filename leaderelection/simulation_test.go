@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -224,12 +224,12 @@ func holder(w *sim.World) string {
 	return ptr.Deref(l.Spec.HolderIdentity, "")
 }
 
-// TestSlowAnswersMakeNoSecondLeader answers a leader's renewals late, and then no more. An elector that counts from the answer
-// outlives its record.
-func TestSlowAnswersMakeNoSecondLeader(t *testing.T) {
+// TestSimulatedSlowAnswers answers a leader's renewals late, in time for it or too late, and then no more. An elector that counts
+// from the answer outlives its record.
+func TestSimulatedSlowAnswers(t *testing.T) {
 	s := election((*sim.Process).Exit, nil)
 	s.Duration = 80 * time.Second
-	for _, delay := range []time.Duration{4900 * time.Millisecond, 9500 * time.Millisecond} {
+	for _, delay := range []time.Duration{2800 * time.Millisecond, 4900 * time.Millisecond, 9500 * time.Millisecond} {
 		for trial := range 30 {
 			r := sim.Play(t, s, sim.Plan{
 				Replicas: []sim.Replica{{Rate: 0.9}, {Rate: 1.1, Start: time.Second}},
@@ -238,8 +238,24 @@ func TestSlowAnswersMakeNoSecondLeader(t *testing.T) {
 					{Kind: sim.Partition, At: 22*time.Second + time.Duration(trial)*300*time.Millisecond, For: 40 * time.Second},
 				},
 			}, nil)
-			assert.Empty(t, r.Violation, "%v, trial %d", delay, trial)
-			assert.Equal(t, 2, r.Begun, "the other has taken over")
+			require.Empty(t, r.Violation, "answers after %v, trial %d", delay, trial)
+			require.Equal(t, 2, r.Begun, "the other has taken over")
 		}
 	}
+}
+
+// TestSimulatedHandovers ends leaders whose work takes five seconds to stop.
+func TestSimulatedHandovers(t *testing.T) {
+	const handovers, every = 100, 20 * time.Second
+	s := election((*sim.Process).Exit, nil)
+	s.Duration = handovers * every
+	plan := sim.Plan{Replicas: []sim.Replica{{Rate: 1}, {Rate: 1}, {Rate: 1}}}
+	for i := range handovers {
+		plan.Faults = append(plan.Faults, sim.Fault{
+			Kind: sim.Terminate, At: time.Duration(i)*every + every/2, For: every / 2, Replica: sim.Worker, Amount: 5 * time.Second,
+		})
+	}
+	r := sim.Play(t, s, plan, nil)
+	require.Empty(t, r.Violation)
+	require.Equal(t, handovers+1, r.Begun)
 }

@@ -23,26 +23,26 @@ import (
 )
 
 func main() {
+	leaderelection.ReexecIfPID1() // or -kernel-deadline would be refused in a container
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet("leaderelection", flag.ExitOnError)
-	kubeconfig := flags.String("kubeconfig", os.Getenv("KUBECONFIG"), "path to a kubeconfig; empty: in-cluster")
+func run(ctx context.Context) error {
+	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "path to a kubeconfig; empty: in-cluster")
 	var election leaderelection.Config
-	flags.StringVar(&election.Namespace, "namespace", "default", "namespace of the Lease")
-	flags.StringVar(&election.Name, "lease-name", "example-daemon", "name of the Lease: one per kind of daemon")
-	flags.DurationVar(&election.LeaseDuration, "lease-duration", 15*time.Second, "how long a leader stays one without renewal")
-	flags.IntVar(&election.MissedRenewals, "missed-renewals", 3, "how many renewals in a row may fail")
-	flags.StringVar(&election.Identity, "identity", "", "unique per process; empty: hostname and random digits")
-	fenced := flags.Bool("fenced", false, "use an identity that fence.yaml knows; needs the token of a Pod")
-	interval := flags.Duration("work-interval", time.Second, "pause between two steps of the work")
-	_ = flags.Parse(args) // exits on errors
+	flag.StringVar(&election.Namespace, "namespace", "default", "namespace of the Lease")
+	flag.StringVar(&election.Name, "lease-name", "example-daemon", "name of the Lease: one per kind of daemon")
+	flag.DurationVar(&election.LeaseDuration, "lease-duration", 15*time.Second, "how long a leader stays one without renewal")
+	flag.BoolVar(&election.KernelDeadline, "kernel-deadline", false, "have the kernel kill a leader that is stopped past its deadline")
+	flag.StringVar(&election.Identity, "identity", "", "unique per process; empty: hostname and random digits")
+	fenced := flag.Bool("fenced", false, "use an identity that fence.yaml knows; needs the token of a Pod")
+	interval := flag.Duration("work-interval", time.Second, "pause between two steps of the work")
+	flag.Parse()
 
 	logs := zap.NewProductionConfig()
 	logs.OutputPaths = []string{"stdout"}

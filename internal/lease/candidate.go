@@ -30,9 +30,11 @@ type Config struct {
 	KillTimer      KillTimer // kills the process at the deadline if nothing else does; nil: none
 	Log            *zap.Logger
 
-	Address   string  // where the holder can be reached, for the record; empty: nowhere
-	Health    *Health // of the work; one serves one candidate
-	OnFinish  func()  // called once for a term that ends in good standing, before the release
+	Variant   Variant                            // what this kind of lease does beyond what all do
+	OnWait    func(r Record, wait time.Duration) // called by Wait with what it waits for; nil: nobody asks
+	Address   string                             // where the holder can be reached, for the record; empty: nowhere
+	Health    *Health                            // of the work; one serves one candidate
+	OnFinish  func()                             // called once for a term that ends in good standing, before the release
 	OnRenewal func(latency time.Duration, err error)
 }
 
@@ -55,7 +57,9 @@ const maxBlindness = time.Minute
 
 // NewCandidate returns a candidate that has seen nothing yet.
 func NewCandidate(client kubernetes.Interface, c Config) *Candidate {
-	return &Candidate{config: c, store: NewStore(client, c, 3*c.Timing.Duration), sighting: NewSighting(c.Timing.Duration, c.TrustForeign)}
+	sighting := NewSighting(c.Timing.Duration, c.TrustForeign)
+	sighting.reclaim = c.Variant.reclaim
+	return &Candidate{config: c, store: NewStore(client, c, 3*c.Timing.Duration), sighting: sighting}
 }
 
 // Try reads the record and takes the lease if it is free; otherwise it returns nothing, and Standing says why. A record that has to
@@ -78,7 +82,7 @@ func (c *Candidate) Standing() (holder string, wait time.Duration) {
 	return c.sighting.Record().Holder(), max(0, wait)
 }
 
-// Wait returns when it has taken the lease, with the error of ctx when that has ended, with ErrCoordinated, and with an *AccessError
+// Wait returns when it has taken the lease, with the error of ctx when that has ended, with why the record is unfit (ErrCoordinated is one reason), and with an *AccessError
 // when RBAC has refused the same request for a lease duration.
 func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 	interval := c.config.Timing.RenewInterval()
@@ -90,7 +94,7 @@ func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 		if h != nil {
 			return h, nil
 		}
-		if errors.Is(err, ErrCoordinated) {
+		if errors.As(err, new(unfitError)) {
 			return nil, err
 		}
 		// Shorter refusals happen while a deployment's roles are being created, and while an API server starts.
@@ -129,6 +133,10 @@ func (c *Candidate) follow(ctx context.Context) (*Holder, error) {
 		// A swap that fails shows that the watch is behind: the caller opens a new one.
 		if h, err := c.take(ctx); h != nil || err != nil {
 			return h, err
+		}
+		if c.config.OnWait != nil {
+			_, wait := c.Standing()
+			c.config.OnWait(c.sighting.Record(), wait)
 		}
 		if !c.await(ctx, events, poll) {
 			return nil, nil
@@ -209,8 +217,8 @@ func (c *Candidate) see(r Record) {
 // lease is not to be had now, and an error if a write has failed.
 func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 	r, now := c.sighting.Record(), c.config.Clock.Now()
-	if r.Coordinated() {
-		return nil, fmt.Errorf("lease %s: %w", c.config.Lease, ErrCoordinated)
+	if err := c.config.unfit(r); err != nil {
+		return nil, unfitError{fmt.Errorf("lease %s: %w", c.config.Lease, err)}
 	}
 	if h := c.won(r, now); h != nil {
 		return h, nil
@@ -220,8 +228,8 @@ func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 		return c.swap(ctx, r.renewed(c.stamps.Next(now.Wall)))
 	case seen && wait <= 0:
 		c.claim.record = Record{} // an earlier attempt may still arrive
-		l := r.acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, c.stamps.Next(now.Wall))
-		return c.swap(ctx, withAddress(l, c.config.Address))
+		l := r.Acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, c.stamps.Next(now.Wall))
+		return c.swap(ctx, c.config.Variant.dress(withAddress(l, c.config.Address), r))
 	default:
 		return nil, nil
 	}

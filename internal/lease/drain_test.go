@@ -64,7 +64,7 @@ func TestSuspendedReleaseCutsRequestsSoonAfterItsDeadline(t *testing.T) {
 	whileDraining(t, func(s *sleeper, _ *killer, released <-chan error) {
 		begin := time.Now()
 		s.suspended.Add(int64(time.Minute))
-		require.NoError(t, <-released)
+		require.ErrorIs(t, <-released, errNotDrained)
 		assert.LessOrEqual(t, time.Since(begin), checkInterval, "a successor may have begun")
 	})
 }

@@ -16,6 +16,8 @@ type flight struct {
 	term   *Term
 	cancel context.CancelFunc // of the request's context
 	conn   io.Closer          // guarded by term.mu: a connection that the request was upgraded to; nil if there is none
+	scope  *Scope             // that it belongs to; nil: none
+	bound  time.Duration      // how long the API server tries at most, from when it has received the request
 }
 
 // begin lets the request go if the term is held, and returns how long that will last if no renewal succeeds.
@@ -25,7 +27,7 @@ func (f *flight) begin() (left time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	left = t.left(now)
-	if t.state != held || left <= 0 {
+	if t.state != held || left <= 0 || !f.scope.begin() {
 		return 0, false
 	}
 	if t.flights == nil {
@@ -45,6 +47,7 @@ func (f *flight) answer(resp *http.Response, err error) {
 	if abandoned {
 		now = t.clock.Now()
 	}
+	f.scope.answer(f, abandoned, now)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if abandoned {
@@ -53,6 +56,7 @@ func (f *flight) answer(resp *http.Response, err error) {
 	t.unanswered--
 	if t.unanswered == 0 && t.quiet != nil {
 		close(t.quiet)
+		t.quiet = nil
 	}
 }
 
@@ -81,14 +85,15 @@ func (f *flight) end() {
 	f.cancel()
 }
 
-// abandonedAt is when the last request failed without an answer, if one did.
-func (t *Term) abandonedAt() (at clock.Reading, ok bool) {
+// abandonedFor is for how long a request that failed without an answer may still be carried out, which it may for margin; zero if
+// there is none.
+func (t *Term) abandonedFor(now clock.Reading, margin time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.abandoned == nil {
-		return at, false
+		return 0
 	}
-	return *t.abandoned, true
+	return margin - now.SinceAtLeast(*t.abandoned)
 }
 
 // over reports whether the term has ended, on either side.
@@ -98,16 +103,13 @@ func (t *Term) over() bool {
 	return t.state != held
 }
 
-// answered returns a channel that is closed when every request under the guard has been answered. The term is over, so no more of
-// them begin.
+// answered returns a channel that is closed when every request under the guard has been answered; nil if all have been. The term is
+// over, so no more of them begin.
 func (t *Term) answered() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.quiet == nil {
+	if t.unanswered > 0 && t.quiet == nil {
 		t.quiet = make(chan struct{})
-		if t.unanswered == 0 {
-			close(t.quiet)
-		}
 	}
 	return t.quiet
 }
@@ -115,10 +117,13 @@ func (t *Term) answered() <-chan struct{} {
 // cut ends what is under way under the guard of a term that is over, and returns how many requests had no answer.
 func (t *Term) cut() (unanswered int) {
 	t.mu.Lock()
-	flights := t.flights
-	t.flights = nil
+	flights, scopes := t.flights, t.scopes
+	t.flights, t.scopes = nil, nil
 	unanswered = t.unanswered
 	t.mu.Unlock()
+	for s := range scopes {
+		s.cancel(t.cause())
+	}
 	for f := range flights {
 		f.cancel()
 		if f.conn != nil {

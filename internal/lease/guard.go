@@ -31,8 +31,9 @@ type GuardConfig struct {
 type Guard struct {
 	config GuardConfig
 	term   atomic.Pointer[Term] // the latest; nil before the first
+	wraps  atomic.Bool
 
-	notHeld, earlier, cut error
+	notHeld, earlier, ended, cut error
 }
 
 // NewGuard returns the guard of a lease. Every error of it is a notHeld.
@@ -41,6 +42,7 @@ func NewGuard(lease types.NamespacedName, notHeld error, c GuardConfig) *Guard {
 		config:  c,
 		notHeld: fmt.Errorf("%w (lease %s): the request was not sent", notHeld, lease),
 		earlier: fmt.Errorf("%w (lease %s): the request belongs to an earlier term, and was not sent", notHeld, lease),
+		ended:   fmt.Errorf("%w (lease %s): the request belongs to work that has ended, and was not sent", notHeld, lease),
 		cut:     fmt.Errorf("%w any more (lease %s): %w", notHeld, lease, ErrOutcomeUnknown),
 	}
 }
@@ -55,7 +57,13 @@ type ownKey struct{}
 func own(ctx context.Context) context.Context { return context.WithValue(ctx, ownKey{}, true) }
 
 // Wrap returns a transport that sends through base what the guard lets pass.
-func (g *Guard) Wrap(base http.RoundTripper) http.RoundTripper { return &transport{g, base} }
+func (g *Guard) Wrap(base http.RoundTripper) http.RoundTripper {
+	g.wraps.Store(true)
+	return &transport{g, base}
+}
+
+// Installed reports whether Wrap was ever called.
+func (g *Guard) Installed() bool { return g.wraps.Load() }
 
 type transport struct {
 	guard *Guard
@@ -82,15 +90,19 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return refuse(r, g.notHeld)
 	}
 	ctx, cancel := context.WithCancel(r.Context())
-	f := &flight{term: term, cancel: cancel}
+	scope, _ := ctx.Value(scopeKey{g}).(*Scope)
+	f := &flight{term: term, cancel: cancel, scope: scope, bound: serverPatience}
 	left, ok := f.begin()
 	if !ok {
 		cancel()
+		if scope.over() {
+			return refuse(r, g.ended)
+		}
 		return refuse(r, g.notHeld)
 	}
 	r = r.WithContext(ctx) // a copy
 	if class == bounded && !g.config.NoServerTimeout {
-		boundOnServer(r, left)
+		f.bound = boundOnServer(r, left)
 	}
 	resp, err := t.base.RoundTrip(r)
 	f.answer(resp, err)
@@ -162,12 +174,12 @@ func (b *guardedBody) Close() error {
 
 // boundOnServer makes the API server give up when the term ends as far as is known now: what a client has given up may be committed
 // seconds later otherwise. A shorter timeout of the caller stays, and so does one that the server will refuse. r is a copy, but its
-// URL is not.
-func boundOnServer(r *http.Request, left time.Duration) {
+// URL is not. It returns when the API server gives up, after the arrival of the request.
+func boundOnServer(r *http.Request, left time.Duration) time.Duration {
 	query := r.URL.Query()
 	if value := query.Get("timeout"); value != "" {
 		if d, err := time.ParseDuration(value); err != nil || 0 < d && d <= left {
-			return
+			return d
 		}
 	}
 	if short := left.Truncate(time.Millisecond); short > 0 { // zero would be no timeout
@@ -177,4 +189,5 @@ func boundOnServer(r *http.Request, left time.Duration) {
 	u := *r.URL
 	u.RawQuery = query.Encode()
 	r.URL = &u
+	return left
 }

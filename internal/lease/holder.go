@@ -41,6 +41,12 @@ func newHolder(c Config, store *Store, stamps *Stamps, claim Claim) *Holder {
 	return h
 }
 
+// First is the version of the record that began the term.
+func (h *Holder) First() Record { return h.first }
+
+// altered says why r is not of the term any more, although its spec may be.
+func (h *Holder) altered(r Record) error { return h.config.Variant.altered(h.first, r) }
+
 // Token is the resourceVersion of the write that began the term. It grows from term to term.
 func (h *Holder) Token() string { return h.first.ResourceVersion() }
 
@@ -160,7 +166,8 @@ func (h *Holder) renew(ctx context.Context) error {
 }
 
 // Release gives the lease up; no work may be running. It waits for requests under the guard, see drain, and takes at most four
-// renew intervals after that, whether or not ctx has ended.
+// renew intervals after that, whether or not ctx has ended. If the deadline comes while such a request may still be carried out,
+// nothing is released.
 // If the term was lost before, it returns the *LostError; after any other error the lease is free when it has expired.
 func (h *Holder) Release(ctx context.Context) error {
 	if err := h.finish(); err != nil {
@@ -168,8 +175,11 @@ func (h *Holder) Release(ctx context.Context) error {
 		return err
 	}
 	h.config.OnFinish()
-	h.drain()
+	drained := h.drain()
 	h.DisarmKillTimer() // not before, or a process that is stopped meanwhile could go on sending when it is woken
+	if !drained {
+		return errNotDrained
+	}
 	pause := backoff(h.config.Timing)
 	h.releaseFrom = h.config.Clock.Now()
 	for {
@@ -193,40 +203,33 @@ func (h *Holder) Release(ctx context.Context) error {
 	}
 }
 
-// drain waits until the requests under the guard cannot be carried out any more, but not longer than Margin and not past the
-// deadline, and cuts off what is left: a successor may begin as soon as the lease is released. A request that failed without an
-// answer, as when work's context ended, may be carried out for as long as one that is waited for.
-func (h *Holder) drain() {
-	c, margin := h.config.Clock, h.config.Timing.Margin
-	begin, quiet := c.Now(), h.answered()
+var errNotDrained = errors.New("at the deadline a guarded request could still have been carried out")
+
+// drain waits until the requests under the guard cannot be carried out any more, and cuts off what has no answer after Margin: a
+// successor may begin as soon as the lease is released. A request that failed without an answer, as when work's context
+// ended, may be carried out for as long as one that is waited for. drain reports false if the deadline came first.
+func (h *Holder) drain() bool {
+	c, timing := h.config.Clock, h.config.Timing
+	begin, unanswered := c.Now(), h.answered()
 	for {
 		now := c.Now()
-		rest := margin - now.SinceAtLeast(begin)
-		select {
-		case <-quiet:
-			quiet = nil
-		default:
+		rest, left := timing.Margin-now.SinceAtLeast(begin), timing.Left(h.claim.sent, now)
+		if unanswered == nil {
+			rest = min(rest, h.abandonedFor(now, timing.Margin))
 		}
-		if quiet == nil {
-			at, ok := h.abandonedAt()
-			if !ok {
-				break
+		if rest <= 0 || left <= 0 {
+			if n := h.cut(); n > 0 {
+				h.config.Log.Warn("requests had no answer when the term ended: their outcome is unknown", zap.Int("requests", n))
 			}
-			rest = min(rest, margin-now.SinceAtLeast(at))
+			return rest <= 0
 		}
-		if rest = min(rest, h.config.Timing.Left(h.claim.sent, now)); rest <= 0 {
-			break
-		}
-		timer := c.NewTimer(min(rest, checkInterval)) // the deadline may come sooner than a timer counts
+		timer := c.NewTimer(min(rest, left, checkInterval)) // the deadline may come sooner than a timer counts
 		select {
-		case <-quiet:
-			quiet = nil
+		case <-unanswered:
+			unanswered = nil
 		case <-timer.C():
 		}
 		timer.Stop()
-	}
-	if n := h.cut(); n > 0 {
-		h.config.Log.Warn("requests had no answer when the lease was released: their outcome is unknown", zap.Int("requests", n))
 	}
 }
 
@@ -234,7 +237,7 @@ func (h *Holder) drain() {
 func (h *Holder) write(ctx context.Context, l *coordinationv1.Lease) error {
 	sent := h.config.Clock.Now()
 	h.attempt(l, sent)
-	r, err := h.store.Write(ctx, h.timeout(), l, h.claim.record)
+	r, err := h.store.Write(ctx, h.timeout(), h.config.Variant.dress(l, h.first), h.claim.record)
 	if err == nil && h.confirm(r) {
 		h.extend(h.claim.sent)
 	} else {
@@ -261,7 +264,7 @@ func (h *Holder) attempt(l *coordinationv1.Lease, now clock.Reading) {
 func (h *Holder) confirm(r Record) bool {
 	h.claims.Lock()
 	defer h.claims.Unlock()
-	return h.claim.Confirm(r)
+	return h.altered(r) == nil && h.claim.Confirm(r)
 }
 
 // settle reads the record if the outcome of the last write is in doubt. ErrTaken means that the record is not ours, and

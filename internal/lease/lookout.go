@@ -3,6 +3,7 @@ package lease
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -60,7 +61,7 @@ func (h *Holder) follow(ctx context.Context) (useful bool, err error) {
 // above the own one proves anything. A lower one is left to the next renewal, as in a cluster that was restored from a backup.
 func (h *Holder) judge(r Record, deleted bool) {
 	h.claims.Lock()
-	ours, standing := !deleted && h.claim.Wrote(r), h.claim.record
+	ours, standing := !deleted && h.claim.Wrote(r) && h.altered(r) == nil, h.claim.record
 	h.claims.Unlock()
 	if ours {
 		return
@@ -84,8 +85,10 @@ func (h *Holder) dispossess(r Record) error {
 	switch {
 	case !r.Exists():
 		cause = fmt.Errorf("%w: the Lease was deleted", ErrTaken)
-	case r.Coordinated():
-		cause = fmt.Errorf("%w: %w", ErrTaken, ErrCoordinated)
+	default:
+		if err := errors.Join(h.altered(r), h.config.unfit(r)); err != nil {
+			cause = fmt.Errorf("%w: %w", ErrTaken, err)
+		}
 	}
 	h.lose(cause, r.Holder()) // before it is told who has it, which may take time
 	h.config.OnHolder(r)

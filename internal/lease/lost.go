@@ -17,6 +17,7 @@ var (
 	ErrKillTimer      = errors.New("the kernel's timer could not be set")
 	ErrReleaseTimeout = errors.New("work did not return within ReleaseTimeout")
 	ErrUnhealthy      = errors.New("the work is not healthy") // together with ErrDeadline
+	ErrUnfinished     = errors.New("the work may not have ended")
 )
 
 // LostError says which lease was lost by whom, who holds it now, and when it was last renewed.

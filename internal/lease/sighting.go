@@ -14,6 +14,7 @@ import (
 type Sighting struct {
 	own          time.Duration // the candidate's D, where the record does not say
 	trustForeign bool          // take an empty record of another elector for released
+	reclaim      func(Record) bool
 
 	record Record
 	since  clock.Reading
@@ -24,7 +25,7 @@ type Sighting struct {
 
 // NewSighting returns the sighting of a candidate that has seen nothing. own is its configured lease duration.
 func NewSighting(own time.Duration, trustForeignRelease bool) Sighting {
-	return Sighting{own: own, trustForeign: trustForeignRelease}
+	return Sighting{own: own, trustForeign: trustForeignRelease, reclaim: Variant{}.reclaim}
 }
 
 // minForeignPatience is what a record of another elector has to stand for at least, beyond its duration.
@@ -44,6 +45,9 @@ func (s *Sighting) See(r Record, now clock.Reading) {
 		// Deletion is not release: the holder may live, and be cut off. Whatever wait was due is due from here,
 		// because renewals that we did not see may have come before the deletion. A candidate that never saw
 		// a holder has nothing to wait for.
+		s.wait = max(s.wait, s.term)
+	case s.reclaim(r): // its holder has ended, but perhaps others came after it, whom we did not see
+		s.term, s.wait = d, 0
 	case r.Released(), r.Holder() == "" && s.trustForeign && !r.Emptied():
 		s.term, s.wait = 0, 0
 	case r.Holder() == "":
@@ -51,7 +55,7 @@ func (s *Sighting) See(r Record, now clock.Reading) {
 		s.term = max(s.term, s.own, d)
 		s.wait = s.term
 	default:
-		if r.sameTerm(s.record) { // a holder that shortened its duration may not have heard of it
+		if r.SameTerm(s.record) { // a holder that shortened its duration may not have heard of it
 			d = max(s.term, d)
 		}
 		s.term, s.wait = d, d

@@ -31,7 +31,7 @@ func TestSighting(t *testing.T) {
 		l.Annotations, l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = nil, ptr.To(""), ptr.To(int32(1))
 		l.Spec.AcquireTime = ptr.To(at(7 * s))
 	})
-	next := RecordOf(held).acquired(name, "b", 5*s, at(4*s))
+	next := RecordOf(held).Acquired(name, "b", 5*s, at(4*s))
 	type seen struct {
 		r  Record
 		at time.Duration
@@ -128,4 +128,20 @@ func TestTrustInForeignReleases(t *testing.T) {
 			assert.Equal(t, c.wait, wait)
 		})
 	}
+}
+
+func TestReclaimedRecordsNeedNotBeWaitedOut(t *testing.T) {
+	const s = time.Second
+	mine, others := taken("a", 10*s), version(taken("b", 10*s), "9", nil)
+	sighting := NewSighting(15*s, false)
+	sighting.reclaim = Variant{Reclaim: func(r Record) bool { return r.Holder() == "a" }}.reclaim
+	wait := func(r Record, now time.Duration) time.Duration {
+		sighting.See(r, reading(now))
+		wait, _ := sighting.FreeIn(reading(now))
+		return wait
+	}
+	assert.Zero(t, wait(RecordOf(mine), 0))
+	assert.Equal(t, 10*s, wait(others, 1*s))
+	assert.Zero(t, wait(RecordOf(mine), 2*s))
+	assert.Equal(t, 10*s, wait(Record{}, 3*s), "deleted: others may have had it meanwhile, and may have it still")
 }

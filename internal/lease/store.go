@@ -19,7 +19,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// Store reads and writes one Lease. Every request is bounded in time; none is retried here. Not for concurrent use.
+// Store reads and writes one Lease. Every request is bounded in time; none is retried here. Not for concurrent use, but for a
+// Watch beside the others.
 type Store struct {
 	Name   types.NamespacedName
 	client coordinationclient.LeaseInterface

@@ -33,6 +33,7 @@ type Term struct {
 	loss    *LostError              // set with state lost
 	told    chan struct{}           // closed when onLost has returned
 
+	scopes     map[*Scope]struct{}  // pieces of work; nil also after the end
 	flights    map[*flight]struct{} // requests under the guard
 	unanswered int                  // how many of them have no answer yet
 	quiet      chan struct{}        // closed when there are none; nil until somebody waits for that
@@ -122,6 +123,9 @@ func (t *Term) fail(err error) {
 	defer t.mu.Unlock()
 	t.failing = err
 }
+
+// Forfeit ends the term as lost: its work may not have ended, so the lease must not be released.
+func (t *Term) Forfeit(cause error) { t.lose(cause, t.identity) }
 
 // expire is called by the timer. It ends the term at its deadline, and otherwise sees to it that it is called again by then. That
 // does not depend on when the process was last stopped: if it was since the look at the clock, the timer is late.

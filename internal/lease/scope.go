@@ -1,0 +1,165 @@
+package lease
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+)
+
+// Scope is a piece of work under a term: its context ends with the term, and it knows which of the guarded requests that were sent with
+// that context may still be carried out.
+type Scope struct {
+	term   *Term
+	cancel context.CancelCauseFunc
+
+	mu        sync.Mutex
+	ended     bool
+	flying    int           // requests without an answer
+	abandoned []abandoned   // those that failed without one
+	landed    chan struct{} // closed when flying is zero; nil unless somebody waits for that
+}
+
+// abandoned is a request of which nobody knows whether it was carried out, or will be. It had arrived when it failed, if ever: that it
+// was sent may be long before, where connections are slow.
+type abandoned struct {
+	failed clock.Reading
+	bound  time.Duration // how long the API server tries
+}
+
+// serverPatience is for how long an API server tries to carry out a request that does not say for how long: its default.
+const serverPatience = time.Minute
+
+// scopeKey is the key of the *Scope in a context, for one guard.
+type scopeKey struct{ guard *Guard }
+
+// Scope begins a piece of work. The context that it returns ends with ctx, with the term, and with End.
+func (h *Holder) Scope(ctx context.Context) (context.Context, *Scope) {
+	t, guard := h.Term, h.config.Guard
+	ctx, cancel := context.WithCancelCause(ctx)
+	s := &Scope{term: t, cancel: cancel}
+	t.mu.Lock()
+	held := t.state == held
+	if held {
+		if t.scopes == nil {
+			t.scopes = map[*Scope]struct{}{}
+		}
+		t.scopes[s] = struct{}{}
+	}
+	t.mu.Unlock()
+	if !held {
+		cancel(t.cause())
+	}
+	return context.WithValue(context.WithValue(ctx, termKey{guard}, t), scopeKey{guard}, s), s
+}
+
+// cause is that of contexts which end because the term is over.
+func (t *Term) cause() error {
+	if loss, _ := t.Ended(); loss != nil {
+		return loss
+	}
+	return nil // that is context.Canceled
+}
+
+// begin counts a request, unless the scope has ended. Nil counts nothing.
+func (s *Scope) begin() bool {
+	if s == nil {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	s.flying++
+	return true
+}
+
+// over reports whether the scope has ended.
+func (s *Scope) over() bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
+}
+
+// answer notes that a request has been answered, or that it has failed now and may still be carried out.
+func (s *Scope) answer(f *flight, unknown bool, now clock.Reading) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if unknown {
+		s.abandoned = append(s.abandoned, abandoned{now, f.bound})
+	}
+	s.flying--
+	if s.flying == 0 && s.landed != nil {
+		close(s.landed)
+		s.landed = nil
+	}
+}
+
+// End ends the context of the scope, and refuses further requests of it. It may be called again.
+func (s *Scope) End() {
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	s.term.mu.Lock()
+	delete(s.term.scopes, s)
+	s.term.mu.Unlock()
+	s.cancel(nil)
+}
+
+// Open reports whether a request of the scope may still be carried out: it has no answer, or it was abandoned, and a margin has not
+// passed since the API server has given it up.
+func (s *Scope) Open() bool {
+	wait, landed := s.rest()
+	return wait > 0 || landed != nil
+}
+
+// Settle ends the scope and waits until it is not open any more. It returns the error of ctx if that ends before.
+func (s *Scope) Settle(ctx context.Context) error {
+	s.End()
+	for {
+		wait, landed := s.rest()
+		if wait <= 0 && landed == nil {
+			return nil
+		}
+		var given <-chan time.Time
+		if landed == nil {
+			timer := s.term.clock.NewTimer(wait)
+			defer timer.Stop()
+			given = timer.C()
+		}
+		select {
+		case <-landed:
+		case <-given:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// rest is how long the abandoned requests may still be carried out, and what is closed when all have an answer; nil if they have.
+func (s *Scope) rest() (wait time.Duration, landed <-chan struct{}) {
+	now := s.term.clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := func(a abandoned) time.Duration { return a.bound + s.term.timing.Margin - now.SinceAtLeast(a.failed) }
+	s.abandoned = slices.DeleteFunc(s.abandoned, func(a abandoned) bool { return left(a) <= 0 })
+	for _, a := range s.abandoned {
+		wait = max(wait, left(a))
+	}
+	if s.flying > 0 {
+		if s.landed == nil {
+			s.landed = make(chan struct{})
+		}
+		landed = s.landed
+	}
+	return wait, landed
+}

@@ -1,0 +1,208 @@
+package shardlease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/lease"
+)
+
+// Config of a [Lease]. All shards of a ring, and its sharders, should have the same LeaseDuration, MissedRenewals and Margin. Everyone
+// waits as long as the record of the other says, so a roll-out that changes them is safe; only where there is no such record, because
+// somebody emptied or deleted it, does a sharder wait for what it is configured with.
+type Config struct {
+	// Namespace of the Lease. Required. All leases of a ring are in one namespace.
+	Namespace string
+
+	// Ring is the name of the ring, a DNS-1123 label. Required. Two rings of one process need two identities, or two namespaces.
+	Ring string
+
+	// Identity is the name of the shard, of its Lease and of the Lease's holder, and the value of its objects' label. It stays the same
+	// over restarts, and belongs to one process at a time: a second one waits until the first has released the lease or has not renewed
+	// it for LeaseDuration. A DNS-1123 subdomain of at most 63 characters. Default: the hostname, which is a Pod's name (if
+	// that is not longer than 63 characters).
+	Identity string
+
+	// Incarnation is the UID of this Pod, as from the downward API. With it a container that was restarted takes the lease back at once, on
+	// Linux: otherwise it waits until it has expired. It must be the Pod's, or at least something that no process on another
+	// machine, or in another network namespace, can have. Default: none.
+	Incarnation string
+
+	// LeaseDuration (D) is how long a lease has to stand unrenewed before it has expired; after 2D the sharder may take it. Whole
+	// seconds, at most [MaxLeaseDuration]. Default: 15 s.
+	LeaseDuration time.Duration
+
+	// MissedRenewals (n) is how many renewals in a row may fail before the lease is lost. Default: 3.
+	MissedRenewals int
+
+	// Margin (M) is how long before the end of LeaseDuration a shard that cannot renew has stopped. It has to leave at least a
+	// second between renewals: (D - M) / (n + 1) >= 1 s. Default: a fifth of LeaseDuration.
+	Margin time.Duration
+
+	// ReleaseTimeout is how long work, and what [Lease.Await] was given, may take to end after the context of Run has. When it is over
+	// OnLost is called and the lease is not released. A Pod's terminationGracePeriodSeconds should be longer by seven
+	// renew intervals and a Margin. Default: no limit.
+	ReleaseTimeout time.Duration
+
+	// KernelDeadline has the kernel end this process with SIGKILL half a Margin after the deadline, for when it cannot do so itself:
+	// stopped (SIGSTOP), starved of CPU, or woken from a suspension. Only with it does a shard that is stopped not act on after another
+	// has taken its objects, up to the last instruction. Linux only, and not as PID 1 of a pid namespace: New then returns an
+	// error that names the ways out, such as [ReexecIfPID1]. Where the system has no such timer or forbids it, the error is
+	// errors.ErrUnsupported.
+	KernelDeadline bool
+
+	// Labels for the Lease, besides its own.
+	Labels map[string]string
+
+	// OnLost is called once when the lease is lost, from whichever goroutine finds out, with an error that says which Lease, who holds
+	// it now and when it was last renewed ([ErrLost]). At that time work's context has ended, but work may still be running, so the
+	// default ends the process: it writes the error to Logger (to standard error if there is none) and exits with
+	// [ExitCodeNotHeld], also if writing blocks. An OnLost that returns has taken over the responsibility that all work stops
+	// before the lease expires, Margin after the deadline; Run then waits for work and acquires the lease anew.
+	OnLost func(error)
+
+	// Healthy says whether the work is alive: while it returns an error, no renewal is sent, so that dead work loses the lease at
+	// its deadline ([ErrUnhealthy]). It is called before each renewal, by the rules of package leaderelection: answer quickly. Nil: it is.
+	Healthy func(ctx context.Context) error
+
+	// Hooks are told what happens, for metrics.
+	Hooks Hooks
+
+	// Guard is about the transports that [Lease.WrapTransport] returns. Its zero value is the strictest.
+	Guard GuardConfig
+
+	// Logger gets transitions at Info, failing requests at Warn, once each. Nil: no logs.
+	Logger *zap.Logger
+
+	// Clock is for simulations that give every shard a time of its own. Nil: the system's.
+	Clock Clock
+}
+
+// MaxLeaseDuration is the longest LeaseDuration. A lease that says more is [Malformed], so that none can keep a shard's objects from the others
+// for good.
+const MaxLeaseDuration = time.Hour
+
+// Clock is the time of one process.
+type Clock = clock.Clock
+
+// withDefaults returns c with its zero fields set.
+func (c Config) withDefaults() (Config, error) {
+	if c.Identity == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return c, fmt.Errorf("shardlease: Identity: no hostname to be the default: %w", err)
+		}
+		c.Identity = host
+	}
+	t := c.timing().WithDefaults()
+	c.LeaseDuration, c.Margin, c.MissedRenewals = t.Duration, t.Margin, t.MissedRenewals
+	c.Labels = maps.Clone(c.Labels)
+	if c.OnLost == nil {
+		c.OnLost = lease.Exit(c.Logger, "the shard lease is lost")
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	if c.Clock == nil {
+		c.Clock = clock.System()
+	}
+	return c, nil
+}
+
+// validate returns all rules that c breaks, once its defaults are set.
+func (c Config) validate() error {
+	var errs []error
+	check := func(field, value string, problems []string) {
+		for _, problem := range problems {
+			errs = append(errs, fmt.Errorf("%s: %s (got %q)", field, problem, value))
+		}
+	}
+	check("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
+	check("Ring", c.Ring, validation.IsDNS1123Label(c.Ring))
+	check("Identity", c.Identity, identityProblems(c.Identity))
+	check("Incarnation", c.Incarnation, incarnationProblems(c.Incarnation))
+	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
+		check("Labels", key, labelKeyProblems(key))
+		check(fmt.Sprintf("Labels[%q]", key), c.Labels[key], validation.IsValidLabelValue(c.Labels[key]))
+	}
+	errs = append(errs, c.timing().Validate()...)
+	if c.LeaseDuration > MaxLeaseDuration {
+		errs = append(errs, fmt.Errorf("LeaseDuration: must be at most %v (got %v)", MaxLeaseDuration, c.LeaseDuration))
+	}
+	if c.ReleaseTimeout < 0 {
+		errs = append(errs, fmt.Errorf("ReleaseTimeout: must not be negative (got %v)", c.ReleaseTimeout))
+	}
+	for i, err := range errs {
+		errs[i] = fmt.Errorf("shardlease: %w", err)
+	}
+	return errors.Join(errs...)
+}
+
+// identityProblems says why a shard cannot have a name: it is that of a Lease, and the value of a label.
+func identityProblems(identity string) []string {
+	problems := validation.IsDNS1123Subdomain(identity)
+	if len(identity) > validation.LabelValueMaxLength {
+		problems = append(problems, "must be a label value: "+validation.MaxLenError(validation.LabelValueMaxLength))
+	}
+	return problems
+}
+
+func incarnationProblems(incarnation string) []string {
+	var problems []string
+	if len(incarnation) > validation.DNS1123SubdomainMaxLength {
+		problems = append(problems, validation.MaxLenError(validation.DNS1123SubdomainMaxLength))
+	}
+	if !utf8.ValidString(incarnation) || strings.ContainsFunc(incarnation, unicode.IsControl) {
+		problems = append(problems, "must be valid UTF-8 without control characters")
+	}
+	return problems
+}
+
+func labelKeyProblems(key string) []string {
+	problems := validation.IsQualifiedName(key)
+	if key == RingLabel {
+		problems = append(problems, "must not be the ring's own label")
+	}
+	return problems
+}
+
+// checkRate says that the client's rate limit would let the lease expire, or warns that it has one.
+func (c Config) checkRate(client kubernetes.Interface) error {
+	api := client.CoordinationV1().RESTClient()
+	if api == nil || api.GetRateLimiter() == nil {
+		return nil
+	}
+	qps, interval := api.GetRateLimiter().QPS(), c.timing().RenewInterval()
+	switch {
+	case qps <= 0: // no limit
+	case float64(qps)*interval.Seconds() < 2:
+		return fmt.Errorf("shardlease: client: must be allowed at least two requests in each renew interval of %v (got a limit of %v per second): make it from LeaseConfig",
+			interval, qps)
+	default:
+		c.Logger.Warn("the client of the shard lease has a rate limit: if it is used for anything else, renewals wait behind that; make it from LeaseConfig",
+			zap.Float32("qps", qps))
+	}
+	return nil
+}
+
+func (c Config) timing() lease.Timing {
+	return lease.Timing{Duration: c.LeaseDuration, Margin: c.Margin, MissedRenewals: c.MissedRenewals}
+}
+
+func (c Config) lease() types.NamespacedName {
+	return types.NamespacedName{Namespace: c.Namespace, Name: c.Identity}
+}
