@@ -2,11 +2,23 @@ package shardlease
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
 // Config of a [Lease]. All shards of a ring, and its sharders, should have the same LeaseDuration, MissedRenewals and Margin. Everyone
@@ -86,3 +98,111 @@ const MaxLeaseDuration = time.Hour
 
 // Clock is the time of one process.
 type Clock = clock.Clock
+
+// withDefaults returns c with its zero fields set.
+func (c Config) withDefaults() (Config, error) {
+	if c.Identity == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return c, fmt.Errorf("shardlease: Identity: no hostname to be the default: %w", err)
+		}
+		c.Identity = host
+	}
+	t := c.timing().WithDefaults()
+	c.LeaseDuration, c.Margin, c.MissedRenewals = t.Duration, t.Margin, t.MissedRenewals
+	c.Labels = maps.Clone(c.Labels)
+	if c.OnLost == nil {
+		c.OnLost = lease.Exit(c.Logger, "the shard lease is lost")
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	if c.Clock == nil {
+		c.Clock = clock.System()
+	}
+	return c, nil
+}
+
+// validate returns all rules that c breaks, once its defaults are set.
+func (c Config) validate() error {
+	var errs []error
+	check := func(field, value string, problems []string) {
+		for _, problem := range problems {
+			errs = append(errs, fmt.Errorf("%s: %s (got %q)", field, problem, value))
+		}
+	}
+	check("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
+	check("Ring", c.Ring, validation.IsDNS1123Label(c.Ring))
+	check("Identity", c.Identity, identityProblems(c.Identity))
+	check("Incarnation", c.Incarnation, incarnationProblems(c.Incarnation))
+	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
+		check("Labels", key, labelKeyProblems(key))
+		check(fmt.Sprintf("Labels[%q]", key), c.Labels[key], validation.IsValidLabelValue(c.Labels[key]))
+	}
+	errs = append(errs, c.timing().Validate()...)
+	if c.LeaseDuration > MaxLeaseDuration {
+		errs = append(errs, fmt.Errorf("LeaseDuration: must be at most %v (got %v)", MaxLeaseDuration, c.LeaseDuration))
+	}
+	if c.ReleaseTimeout < 0 {
+		errs = append(errs, fmt.Errorf("ReleaseTimeout: must not be negative (got %v)", c.ReleaseTimeout))
+	}
+	for i, err := range errs {
+		errs[i] = fmt.Errorf("shardlease: %w", err)
+	}
+	return errors.Join(errs...)
+}
+
+// identityProblems says why a shard cannot have a name: it is that of a Lease, and the value of a label.
+func identityProblems(identity string) []string {
+	problems := validation.IsDNS1123Subdomain(identity)
+	if len(identity) > validation.LabelValueMaxLength {
+		problems = append(problems, "must be a label value: "+validation.MaxLenError(validation.LabelValueMaxLength))
+	}
+	return problems
+}
+
+func incarnationProblems(incarnation string) []string {
+	var problems []string
+	if len(incarnation) > validation.DNS1123SubdomainMaxLength {
+		problems = append(problems, validation.MaxLenError(validation.DNS1123SubdomainMaxLength))
+	}
+	if !utf8.ValidString(incarnation) || strings.ContainsFunc(incarnation, unicode.IsControl) {
+		problems = append(problems, "must be valid UTF-8 without control characters")
+	}
+	return problems
+}
+
+func labelKeyProblems(key string) []string {
+	problems := validation.IsQualifiedName(key)
+	if key == RingLabel {
+		problems = append(problems, "must not be the ring's own label")
+	}
+	return problems
+}
+
+// checkRate says that the client's rate limit would let the lease expire, or warns that it has one.
+func (c Config) checkRate(client kubernetes.Interface) error {
+	api := client.CoordinationV1().RESTClient()
+	if api == nil || api.GetRateLimiter() == nil {
+		return nil
+	}
+	qps, interval := float64(api.GetRateLimiter().QPS()), c.timing().RenewInterval()
+	switch {
+	case qps <= 0: // no limit
+	case qps*interval.Seconds() < 2:
+		return fmt.Errorf("shardlease: client: must be allowed at least two requests in each renew interval of %v (got a limit of %g per second): make it from LeaseConfig",
+			interval, qps)
+	default:
+		c.Logger.Warn("the client of the shard lease has a rate limit: if it is used for anything else, renewals wait behind that; make it from LeaseConfig",
+			zap.Float64("qps", qps))
+	}
+	return nil
+}
+
+func (c Config) timing() lease.Timing {
+	return lease.Timing{Duration: c.LeaseDuration, Margin: c.Margin, MissedRenewals: c.MissedRenewals}
+}
+
+func (c Config) lease() types.NamespacedName {
+	return types.NamespacedName{Namespace: c.Namespace, Name: c.Identity}
+}

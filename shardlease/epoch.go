@@ -6,8 +6,10 @@ import (
 	"strconv"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
+
+	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
 const (
@@ -36,7 +38,7 @@ type Epoch struct {
 // String is for messages.
 func (e Epoch) String() string { return fmt.Sprintf("%s/%d", e.LeaseUID, e.Number) }
 
-// EpochOf returns the epoch in a shard's Lease. The error says that there is none.
+// EpochOf returns the epoch in a shard's Lease. The error says why there is none.
 func EpochOf(l *coordinationv1.Lease) (Epoch, error) {
 	value, ok := l.Annotations[EpochAnnotation]
 	if !ok {
@@ -49,21 +51,22 @@ func EpochOf(l *coordinationv1.Lease) (Epoch, error) {
 	return Epoch{l.UID, n}, nil
 }
 
-// nextNumber is the number of the epoch that begins when a shard takes its lease over from prior; nil: it creates the lease. It is greater if
-// and only if the shard creates the lease, or nobody held it, or the sharder did: then its objects may have gone to others.
-// Otherwise the holder was the shard itself.
-func nextNumber(prior *coordinationv1.Lease) (int64, error) {
-	if prior == nil {
+// nextNumber is that of the epoch which begins when a shard takes its lease over from prior. It stays the same only if the shard itself
+// stands in prior: then the lease was neither released nor taken, and no object has gone to others. The sharder writes it as it was.
+func nextNumber(prior lease.Record, shard string) (int64, error) {
+	if !prior.Exists() {
 		return 1, nil
 	}
-	e, err := EpochOf(prior)
+	e, err := EpochOf(prior.Lease())
 	if err != nil {
 		return 0, err
 	}
-	switch ptr.Deref(prior.Spec.HolderIdentity, "") {
-	case "", Sharder:
-		return e.Number + 1, nil
-	default:
+	if prior.Holder() == shard && prior.Ours() {
 		return e.Number, nil
 	}
+	return e.Number + 1, nil
+}
+
+func setEpoch(l *coordinationv1.Lease, number int64) {
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, EpochAnnotation, strconv.FormatInt(number, 10))
 }

@@ -8,24 +8,37 @@ type Hooks struct {
 	// OnHeld is told of a term before work is called.
 	OnHeld func(Epoch)
 
-	// OnReleased is told of a term after work has ended, and after the attempt to release the lease.
+	// OnReleased is told of a term that was not lost, after work has ended and after the attempt to release the lease.
 	OnReleased func(Epoch)
 
-	// OnWaiting is told who holds the lease, for each holder once, when Run has to wait for it to be released or to expire.
+	// OnWaiting is told who holds the lease, once for each holder, when Run has to wait for it to be released or to expire, and once
+	// more when that holder turns out to be alive.
 	OnWaiting func(Standing)
 
 	// OnRenewal is told how an attempt to renew ended, and how long its requests took. err is nil if the deadline has moved.
 	OnRenewal func(latency time.Duration, err error)
 }
 
-// Standing is who holds the lease of a shard that waits for it.
-type Standing struct {
-	// Holder is the shard's own identity (another process, or an earlier one), or [Sharder], or somebody else's.
-	Holder string
-	// Incarnation of the holder, empty if it gave none.
-	Incarnation string
-	// Alive says that the holder was seen to renew: if it is of the shard's own identity, two processes have one identity.
-	Alive bool
-	// Wait is for how long the record has to stand unchanged from now until it may be taken.
-	Wait time.Duration
+func (h Hooks) held(e Epoch) {
+	if h.OnHeld != nil {
+		h.OnHeld(e)
+	}
+}
+
+func (h Hooks) released(e Epoch) {
+	if h.OnReleased != nil {
+		h.OnReleased(e)
+	}
+}
+
+func (h Hooks) waiting(s Standing) {
+	if h.OnWaiting != nil {
+		h.OnWaiting(s)
+	}
+}
+
+func (h Hooks) renewed(latency time.Duration, err error) {
+	if h.OnRenewal != nil {
+		h.OnRenewal(latency, err)
+	}
 }

@@ -1,15 +1,18 @@
 package shardlease
 
 import (
-	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
 // Reading is one look at the clocks of this process: [Clock].Now.
@@ -37,63 +40,157 @@ type RosterConfig struct {
 // A Roster is not for concurrent use. Leases that it is given must not be changed afterwards.
 type Roster struct {
 	config RosterConfig
+	shards map[string]*sighting
 }
 
-// NewRoster returns a roster that has seen nothing.
-func NewRoster(c RosterConfig) (*Roster, error) { return &Roster{config: c}, nil }
+// NewRoster returns a roster that has seen nothing. The error joins one error for every rule that c breaks.
+func NewRoster(c RosterConfig) (*Roster, error) {
+	if c.LeaseDuration == 0 {
+		c.LeaseDuration = lease.DefaultDuration
+	}
+	if c.CollectAfter == 0 {
+		c.CollectAfter = time.Hour
+	}
+	var errs []error
+	for _, problem := range validation.IsDNS1123Label(c.Namespace) {
+		errs = append(errs, fmt.Errorf("shardlease: Namespace: %s (got %q)", problem, c.Namespace))
+	}
+	for _, problem := range validation.IsDNS1123Label(c.Ring) {
+		errs = append(errs, fmt.Errorf("shardlease: Ring: %s (got %q)", problem, c.Ring))
+	}
+	if c.LeaseDuration < minLeaseDuration || c.LeaseDuration > MaxLeaseDuration || c.LeaseDuration%time.Second != 0 {
+		errs = append(errs, fmt.Errorf("shardlease: LeaseDuration: must be whole seconds, from %v to %v (got %v)",
+			minLeaseDuration, MaxLeaseDuration, c.LeaseDuration))
+	}
+	if c.CollectAfter < 0 {
+		errs = append(errs, fmt.Errorf("shardlease: CollectAfter: must not be negative (got %v)", c.CollectAfter))
+	}
+	return &Roster{config: c, shards: map[string]*sighting{}}, errors.Join(errs...)
+}
 
 // List takes in a consistent list of the ring's leases (resourceVersion "", all pages): a shard that is not in it has no lease. It
-// returns the shards of which something has changed that verdicts depend on: their objects have to be looked at.
-func (r *Roster) List(leases []*coordinationv1.Lease, now Reading) (changed []string) { return nil }
+// returns, sorted, the shards of which something has changed that verdicts depend on: their objects have to be looked at.
+func (r *Roster) List(leases []*coordinationv1.Lease, now Reading) (changed []string) {
+	listed := map[string]bool{}
+	for _, l := range leases {
+		listed[l.Name] = true
+		if r.See(l, now) {
+			changed = append(changed, l.Name)
+		}
+	}
+	for shard := range r.shards {
+		if !listed[shard] && r.Miss(shard, now) {
+			changed = append(changed, shard)
+		}
+	}
+	slices.Sort(changed)
+	return changed
+}
 
 // See takes in a version from a watch (ADDED, MODIFIED), or the answer to a write. It reports whether something has changed that verdicts
-// depend on.
-func (r *Roster) See(l *coordinationv1.Lease, now Reading) (changed bool) { return false }
+// depend on. Leases of others are ignored.
+func (r *Roster) See(l *coordinationv1.Lease, now Reading) (changed bool) {
+	if r.shards[l.Name] == nil && l.Labels[RingLabel] != r.config.Ring {
+		return false // fake clientsets do not select
+	}
+	return r.shard(l.Name, now).see(l, now)
+}
 
 // Miss takes in the DELETED event of a shard's lease, which a watch with [Selector] also tells when only the label was removed.
-func (r *Roster) Miss(shard string, now Reading) (changed bool) { return false }
+func (r *Roster) Miss(shard string, now Reading) (changed bool) {
+	s := r.shards[shard]
+	if s == nil {
+		return false
+	}
+	changed = s.see(nil, now)
+	if s.state(now) == Gone && s.age(now) > r.config.CollectAfter && s.next(now, 0) == 0 {
+		delete(r.shards, shard) // what it knew can be read again
+	}
+	return changed
+}
 
 // Read takes in what a consistent read of a shard's lease returned (nil: NotFound) that was sent after an object was read whose record
-// names e.
+// names e: the answer to [Unread].
 func (r *Roster) Read(shard string, e Epoch, l *coordinationv1.Lease, now Reading) (changed bool) {
-	return false
+	s := r.shard(shard, now)
+	changed = s.see(l, now)
+	s.miss(e.LeaseUID, now)
+	return changed
+}
+
+func (r *Roster) shard(name string, now Reading) *sighting {
+	s := r.shards[name]
+	if s == nil {
+		s = newSighting(name, r.config.Ring, r.config.LeaseDuration, now)
+		r.shards[name] = s
+	}
+	return s
 }
 
 // Shards returns the names of all shards that are not [Gone], sorted.
-func (r *Roster) Shards(now Reading) []string { return nil }
+func (r *Roster) Shards(now Reading) []string {
+	return r.named(func(shard string) bool { return r.State(shard, now) != Gone })
+}
 
 // Members returns the names of the shards that take part in the ring, sorted.
-func (r *Roster) Members(now Reading) []string { return nil }
+func (r *Roster) Members(now Reading) []string {
+	return r.named(func(shard string) bool { return r.State(shard, now).Member() })
+}
+
+func (r *Roster) named(ok func(shard string) bool) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(r.shards)), func(shard string) bool { return !ok(shard) })
+}
 
 // State of a shard.
-func (r *Roster) State(shard string, now Reading) State { return Gone }
+func (r *Roster) State(shard string, now Reading) State {
+	s := r.shards[shard]
+	if s == nil {
+		return Gone
+	}
+	state := s.state(now)
+	if state == Dead && s.age(now) >= r.config.CollectAfter {
+		return Orphaned
+	}
+	return state
+}
 
 // Problem says why a shard's lease is [Malformed]; nil if it is not.
-func (r *Roster) Problem(shard string) error { return nil }
+func (r *Roster) Problem(shard string) error {
+	s := r.shards[shard]
+	if s == nil {
+		return nil
+	}
+	if err := s.problem(); err != nil {
+		return fmt.Errorf("lease %s/%s: %w", r.config.Namespace, shard, err)
+	}
+	return nil
+}
 
-// Epoch is that of a shard to which objects can be assigned now: a member that was seen holding its lease. It may have expired.
-func (r *Roster) Epoch(shard string, now Reading) (e Epoch, ok bool) { return Epoch{}, false }
+// Epoch is that of a shard to which objects can be assigned: a member that was seen to hold its lease, though that may have expired.
+func (r *Roster) Epoch(shard string, now Reading) (e Epoch, ok bool) {
+	s := r.shards[shard]
+	if s == nil || s.lease == nil || !s.state(now).Member() || s.abandoned() {
+		return Epoch{}, false
+	}
+	e, err := EpochOf(s.lease)
+	return e, err == nil
+}
 
 // Verdict on the epoch e of a shard. Only [Over] allows to act without that shard.
-func (r *Roster) Verdict(shard string, e Epoch, now Reading) Verdict { return Live }
+func (r *Roster) Verdict(shard string, e Epoch, now Reading) Verdict {
+	s := r.shards[shard]
+	if s == nil {
+		return Unread
+	}
+	return s.verdict(e, now)
+}
 
 // Next is after how long the state of a shard, or a verdict, changes unless its lease does; ok is false if that never happens.
-func (r *Roster) Next(now Reading) (wait time.Duration, ok bool) { return 0, false }
-
-// Acquisition returns the write by which the sharder takes the lease of a shard that is [Uncertain], or whose epoch is [Unproven]; ok is
-// false if it must not be taken. It is good for one [Acquire]: after any error the lease has to be read anew.
-func (r *Roster) Acquisition(shard string, now Reading) (l *coordinationv1.Lease, ok bool) {
-	return nil, false
-}
-
-// Acquire sends an acquisition. It succeeds exactly once for each version that was seen; give what it returns to See. After a conflict
-// the shard has come back, or another sharder was faster.
-func Acquire(ctx context.Context, client kubernetes.Interface, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
-	return nil, nil
-}
-
-// Collection returns the preconditions with which the lease of an [Orphaned] shard may be deleted, once no object carries its label; ok
-// is false if it must not be. The check for objects has to come after this call.
-func (r *Roster) Collection(shard string, now Reading) (o metav1.DeleteOptions, ok bool) {
-	return metav1.DeleteOptions{}, false
+func (r *Roster) Next(now Reading) (wait time.Duration, ok bool) {
+	for _, s := range r.shards {
+		if next := s.next(now, r.config.CollectAfter); next > 0 && (!ok || next < wait) {
+			wait, ok = next, true
+		}
+	}
+	return wait, ok
 }

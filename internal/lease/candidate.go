@@ -30,10 +30,11 @@ type Config struct {
 	KillTimer      KillTimer // kills the process at the deadline if nothing else does; nil: none
 	Log            *zap.Logger
 
-	Variant   Variant // what this kind of lease does beyond what all do
-	Address   string  // where the holder can be reached, for the record; empty: nowhere
-	Health    *Health // of the work; one serves one candidate
-	OnFinish  func()  // called once for a term that ends in good standing, before the release
+	Variant   Variant                            // what this kind of lease does beyond what all do
+	OnWait    func(r Record, wait time.Duration) // called by Wait with what it waits for; nil: nobody asks
+	Address   string                             // where the holder can be reached, for the record; empty: nowhere
+	Health    *Health                            // of the work; one serves one candidate
+	OnFinish  func()                             // called once for a term that ends in good standing, before the release
 	OnRenewal func(latency time.Duration, err error)
 }
 
@@ -133,6 +134,10 @@ func (c *Candidate) follow(ctx context.Context) (*Holder, error) {
 		if h, err := c.take(ctx); h != nil || err != nil {
 			return h, err
 		}
+		if c.config.OnWait != nil {
+			_, wait := c.Standing()
+			c.config.OnWait(c.sighting.Record(), wait)
+		}
 		if !c.await(ctx, events, poll) {
 			return nil, nil
 		}
@@ -223,7 +228,7 @@ func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 		return c.swap(ctx, r.renewed(c.stamps.Next(now.Wall)))
 	case seen && wait <= 0:
 		c.claim.record = Record{} // an earlier attempt may still arrive
-		l := r.acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, c.stamps.Next(now.Wall))
+		l := r.Acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, c.stamps.Next(now.Wall))
 		return c.swap(ctx, c.config.Variant.dress(withAddress(l, c.config.Address), r))
 	default:
 		return nil, nil

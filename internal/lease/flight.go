@@ -17,8 +17,7 @@ type flight struct {
 	cancel context.CancelFunc // of the request's context
 	conn   io.Closer          // guarded by term.mu: a connection that the request was upgraded to; nil if there is none
 	scope  *Scope             // that it belongs to; nil: none
-	sent   clock.Reading
-	bound  time.Duration // how long the API server tries at most
+	bound  time.Duration      // how long the API server tries at most, from when it has received the request
 }
 
 // begin lets the request go if the term is held, and returns how long that will last if no renewal succeeds.
@@ -31,7 +30,6 @@ func (f *flight) begin() (left time.Duration, ok bool) {
 	if t.state != held || left <= 0 || !f.scope.begin() {
 		return 0, false
 	}
-	f.sent = now
 	if t.flights == nil {
 		t.flights = map[*flight]struct{}{}
 	}
@@ -46,10 +44,10 @@ func (f *flight) answer(resp *http.Response, err error) {
 	t := f.term
 	var now clock.Reading
 	abandoned := err != nil && !neverSent(err) || err == nil && resp.StatusCode >= http.StatusInternalServerError
-	f.scope.answer(f, abandoned)
 	if abandoned {
 		now = t.clock.Now()
 	}
+	f.scope.answer(f, abandoned, now)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if abandoned {

@@ -58,8 +58,7 @@ func (h *Holder) Transitions() int32 { return h.first.Transitions() }
 
 // Run calls work, renews the lease until work has returned, and then releases it. Work's context ends with ctx, or when the
 // term is lost, with the *LostError as its cause. Run returns what work returned, without the error of a context that
-// ended with ctx. If the term is lost it returns the *LostError, after OnLost and work have returned. An error of work that is an
-// ErrUnfinished is a loss.
+// ended with ctx. If the term is lost it returns the *LostError, after OnLost and work have returned.
 func (h *Holder) Run(ctx context.Context, work func(context.Context) error) error {
 	if ctx.Err() != nil { // ended while the lease was being won
 		return h.end(ctx, nil)
@@ -85,9 +84,6 @@ func (h *Holder) Run(ctx context.Context, work func(context.Context) error) erro
 // end releases the lease, work having returned err, and returns what Run does. Whether the term was lost is its own state: work
 // may return the cause of its context, or the loss of another lease.
 func (h *Holder) end(ctx context.Context, err error) error {
-	if errors.Is(err, ErrUnfinished) {
-		h.lose(err, h.config.Identity)
-	}
 	released := h.Release(ctx)
 	ended := err == nil || ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
 	if h.Lost() {

@@ -130,18 +130,23 @@ func (r Record) sameVersion(o Record) bool {
 		apiequality.Semantic.DeepEqual(r.lease.Spec, o.lease.Spec)
 }
 
-// sameTerm reports whether both records were written in one and the same term.
-func (r Record) sameTerm(o Record) bool {
+// SameRenewal reports whether both records say the same renew time.
+func (r Record) SameRenewal(o Record) bool {
+	return r.lease != nil && o.lease != nil && r.lease.Spec.RenewTime.Equal(o.lease.Spec.RenewTime)
+}
+
+// SameTerm reports whether both records were written in one and the same term.
+func (r Record) SameTerm(o Record) bool {
 	if r.lease == nil || o.lease == nil {
 		return false
 	}
 	return r.lease.UID == o.lease.UID && r.Holder() == o.Holder() && r.termSuffix() == o.termSuffix()
 }
 
-// acquired returns the object to write in order to take the lease over from r, at the wall time stamp. Metadata that others put
+// Acquired returns the object to write in order to take the lease over from r, at the wall time stamp. Metadata that others put
 // there stays. UID and resourceVersion stay too: they make the write a compare-and-swap, and without the UID a PUT on
 // a Lease that is gone would create it again.
-func (r Record) acquired(name types.NamespacedName, identity string, d time.Duration, stamp metav1.MicroTime) *coordinationv1.Lease {
+func (r Record) Acquired(name types.NamespacedName, identity string, d time.Duration, stamp metav1.MicroTime) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
 	transitions := int32(0)
 	if r.Exists() {

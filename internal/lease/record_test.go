@@ -27,7 +27,7 @@ func reading(d time.Duration) clock.Reading { return clock.Reading{Wall: epoch.A
 
 // taken is the first version of a term that holder begins at an empty place.
 func taken(holder string, d time.Duration) *coordinationv1.Lease {
-	l := Record{}.acquired(name, holder, d, at(0))
+	l := Record{}.Acquired(name, holder, d, at(0))
 	l.UID, l.ResourceVersion = "u", "1"
 	return l
 }
@@ -52,14 +52,14 @@ func TestAcquiredRecord(t *testing.T) {
 	assert.Equal(t, "host-a_1/2026-01-02T03:04:05.678901Z/0", first.Annotations[TermAnnotation])
 
 	first.Labels = map[string]string{"team": "a"}
-	next := RecordOf(first).acquired(name, "b", 10*time.Second, at(time.Minute))
+	next := RecordOf(first).Acquired(name, "b", 10*time.Second, at(time.Minute))
 	assert.Equal(t, int32(1), *next.Spec.LeaseTransitions, "every term has its number")
 	assert.Equal(t, first.Labels, next.Labels, "metadata of others stays")
 	assert.Equal(t, types.UID("u"), next.UID, "or a PUT would create the Lease again after its deletion")
 	assert.Equal(t, "1", next.ResourceVersion, "or the write would not be a compare-and-swap")
 
 	first.Spec.LeaseTransitions = ptr.To(int32(math.MaxInt32))
-	assert.Equal(t, int32(0), *RecordOf(first).acquired(name, "b", time.Second, at(0)).Spec.LeaseTransitions,
+	assert.Equal(t, int32(0), *RecordOf(first).Acquired(name, "b", time.Second, at(0)).Spec.LeaseTransitions,
 		"the API server refuses negative transitions: an overflow would end all succession")
 }
 
@@ -96,7 +96,7 @@ func TestReleaseNeedsItsMarker(t *testing.T) {
 
 func TestNextTermDropsTheMarker(t *testing.T) {
 	released := RecordOf(RecordOf(taken("a", 15*time.Second)).released(at(time.Second)))
-	assert.NotContains(t, released.acquired(name, "b", 15*time.Second, at(time.Minute)).Annotations, ReleasedAnnotation)
+	assert.NotContains(t, released.Acquired(name, "b", 15*time.Second, at(time.Minute)).Annotations, ReleasedAnnotation)
 }
 
 func TestRecordsOfOurs(t *testing.T) {

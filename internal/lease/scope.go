@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
 // Scope is a piece of work under a term: its context ends with the term, and it knows which of the guarded requests that were sent with
@@ -16,8 +18,15 @@ type Scope struct {
 	mu        sync.Mutex
 	ended     bool
 	flying    int           // requests without an answer
-	abandoned []*flight     // those that failed without one
+	abandoned []abandoned   // those that failed without one
 	landed    chan struct{} // closed when flying is zero; nil unless somebody waits for that
+}
+
+// abandoned is a request of which nobody knows whether it was carried out, or will be. It had arrived when it failed, if ever: that it
+// was sent may be long before, where connections are slow.
+type abandoned struct {
+	failed clock.Reading
+	bound  time.Duration // how long the API server tries
 }
 
 // serverPatience is for how long an API server tries to carry out a request that does not say for how long: its default.
@@ -78,15 +87,15 @@ func (s *Scope) over() bool {
 	return s.ended
 }
 
-// answer notes that a request has been answered, or abandoned.
-func (s *Scope) answer(f *flight, abandoned bool) {
+// answer notes that a request has been answered, or that it has failed now and may still be carried out.
+func (s *Scope) answer(f *flight, unknown bool, now clock.Reading) {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if abandoned {
-		s.abandoned = append(s.abandoned, f)
+	if unknown {
+		s.abandoned = append(s.abandoned, abandoned{now, f.bound})
 	}
 	s.flying--
 	if s.flying == 0 && s.landed != nil {
@@ -141,10 +150,10 @@ func (s *Scope) rest() (wait time.Duration, landed <-chan struct{}) {
 	now := s.term.clock.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	left := func(f *flight) time.Duration { return f.bound + s.term.timing.Margin - now.SinceAtLeast(f.sent) }
-	s.abandoned = slices.DeleteFunc(s.abandoned, func(f *flight) bool { return left(f) <= 0 })
-	for _, f := range s.abandoned {
-		wait = max(wait, left(f))
+	left := func(a abandoned) time.Duration { return a.bound + s.term.timing.Margin - now.SinceAtLeast(a.failed) }
+	s.abandoned = slices.DeleteFunc(s.abandoned, func(a abandoned) bool { return left(a) <= 0 })
+	for _, a := range s.abandoned {
+		wait = max(wait, left(a))
 	}
 	if s.flying > 0 {
 		if s.landed == nil {

@@ -52,7 +52,7 @@ func (s *Sighting) See(r Record, now clock.Reading) {
 		s.term = max(s.term, s.own, d)
 		s.wait = s.term
 	default:
-		if r.sameTerm(s.record) { // a holder that shortened its duration may not have heard of it
+		if r.SameTerm(s.record) { // a holder that shortened its duration may not have heard of it
 			d = max(s.term, d)
 		}
 		s.term, s.wait = d, d

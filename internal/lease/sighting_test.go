@@ -31,7 +31,7 @@ func TestSighting(t *testing.T) {
 		l.Annotations, l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = nil, ptr.To(""), ptr.To(int32(1))
 		l.Spec.AcquireTime = ptr.To(at(7 * s))
 	})
-	next := RecordOf(held).acquired(name, "b", 5*s, at(4*s))
+	next := RecordOf(held).Acquired(name, "b", 5*s, at(4*s))
 	type seen struct {
 		r  Record
 		at time.Duration

@@ -124,6 +124,9 @@ func (t *Term) fail(err error) {
 	t.failing = err
 }
 
+// Forfeit ends the term as lost: its work may not have ended, so the lease must not be released.
+func (t *Term) Forfeit(cause error) { t.lose(cause, t.identity) }
+
 // expire is called by the timer. It ends the term at its deadline, and otherwise sees to it that it is called again by then. That
 // does not depend on when the process was last stopped: if it was since the look at the clock, the timer is late.
 func (t *Term) expire() {

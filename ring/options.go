@@ -1,0 +1,104 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+const (
+	// DefaultTokens is the number of tokens per member without [WithTokens]. With it the busiest of 10 members has 8 % more
+	// than the average, that of 100 members 15 % (medians over many sets of names).
+	DefaultTokens = 320
+
+	// MaxMembers is the greatest number of members: what fits into 16 bits, less one.
+	MaxMembers = 1<<memberBits - 1
+
+	// MaxTokens is the greatest number of tokens per member at weight 1, and MaxWeight the greatest weight.
+	MaxTokens = 1 << 16
+	MaxWeight = 1 << 16
+
+	// MaxTotalTokens is the greatest number of tokens in a ring, which are 448 MiB.
+	MaxTotalTokens = 1 << 25
+)
+
+// Option changes how [New] places members. Replicas that are to agree on owners must use the same options.
+type Option func(*options)
+
+type options struct {
+	tokens  int
+	weights map[string]int
+}
+
+// WithTokens sets how many tokens a member of weight 1 has, from 1 to [MaxTokens]. Default: [DefaultTokens].
+//
+// More tokens share the keys out more evenly, in proportion to the square root of their number, and cost 14 bytes and some
+// 20 ns each when a ring is built. Any change moves keys between all members.
+func WithTokens(perMember int) Option {
+	return func(o *options) { o.tokens = perMember }
+}
+
+// WithWeights gives members weights from 1 to [MaxWeight]: one of weight 3 has three times the tokens, and so owns about
+// three times as many keys. Members that are not in weights have weight 1. Names that are no members are ignored, so that
+// weights may be fixed where membership is not. A change of one weight moves keys only to or from its member.
+func WithWeights(weights map[string]int) Option {
+	weights = maps.Clone(weights)
+	return func(o *options) { o.weights = weights }
+}
+
+func checkMembers(members, distinct []string) error {
+	var errs []error
+	if i := slices.Index(members, ""); i >= 0 {
+		errs = append(errs, fmt.Errorf(`ring: members[%d]: must not be empty (got "")`, i))
+	}
+	if len(distinct) > MaxMembers {
+		errs = append(errs, fmt.Errorf("ring: members: must be at most %d different names (got %d)", MaxMembers, len(distinct)))
+	}
+	return errors.Join(errs...)
+}
+
+func (o *options) check(members []string) error {
+	var errs []error
+	if o.tokens < 1 || o.tokens > MaxTokens {
+		errs = append(errs, fmt.Errorf("ring: Tokens: must be from 1 to %d (got %d)", MaxTokens, o.tokens))
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.weights)) {
+		if name == "" {
+			errs = append(errs, errors.New(`ring: Weights: must not name the empty member (got "")`))
+		}
+		if w := o.weights[name]; w < 1 || w > MaxWeight {
+			errs = append(errs, fmt.Errorf("ring: Weights[%q]: must be from 1 to %d (got %d)", name, MaxWeight, w))
+		}
+	}
+	if errs != nil {
+		return errors.Join(errs...) // a sum of wrong numbers means nothing
+	}
+	var total int64
+	for _, name := range members {
+		total += int64(o.tokens) * int64(o.weight(name))
+	}
+	if total > MaxTotalTokens {
+		return fmt.Errorf("ring: Tokens: must be at most %d for all members together (got %d, of %d members)", MaxTotalTokens, total, len(members))
+	}
+	return nil
+}
+
+func (o *options) weight(member string) int {
+	if w, ok := o.weights[member]; ok {
+		return w
+	}
+	return 1
+}
+
+// weightsOf returns the weights of members in their order, and nil if all are 1.
+func (o *options) weightsOf(members []string) []int {
+	if len(o.weights) == 0 {
+		return nil
+	}
+	weights := make([]int, len(members))
+	for i, name := range members {
+		weights[i] = o.weight(name)
+	}
+	return weights
+}

@@ -1,0 +1,150 @@
+package sharder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// ErrDrained is the cause of the context of work that has not ended within [ShardConfig].AckGrace although another shard is to have the
+// object.
+var ErrDrained = errors.New("sharder: the object is to be another shard's")
+
+const (
+	// requestPoll is how often is asked whether a request that was given up can still be carried out: nobody tells.
+	requestPoll = 250 * time.Millisecond
+	// floorPoll is how often is asked whether all caches have passed a floor: the event that says so of a root may have come before.
+	floorPoll = 5 * time.Second
+)
+
+// shardManager is who the API server notes as the writer of a shard's patches.
+const shardManager = "bellwether-shard"
+
+// settle takes the steps that a root needs now. It returns after how long to look again, zero if something will tell. After an error
+// the caller looks again later.
+func (s *Shard) settle(ctx context.Context, term *shardlease.Term, at address) (again time.Duration, err error) {
+	for {
+		known := s.custody.get(at)
+		root := s.newest(term, at)
+		h := handover{phase: known.phase, floor: known.floor}
+		if known.phase == closing {
+			h.atWork, h.pending = s.custody.inFlight(at) > 0, s.custody.pending(at)
+			h.overdue = time.Since(known.since) >= s.config.AckGrace
+		}
+		if root != nil {
+			h.standing, h.version = s.claimant(term).standing(root), root.GetResourceVersion()
+		}
+		switch h.next() {
+		case stayPut:
+			switch {
+			case known.floor == "":
+				return 0, nil
+			case !s.passed(term, at, known.floor):
+				return floorPoll, nil
+			}
+			s.custody.forget(at, known.floor)
+			return 0, nil
+		case shut:
+			s.custody.mark(at, time.Now())
+		case reopen, settled:
+			s.custody.advance(at, open, "")
+		case awaitWork:
+			if h.atWork { // its end will tell
+				return max(time.Millisecond, s.config.AckGrace-time.Since(known.since)), nil
+			}
+			return requestPoll, nil
+		case cutWork:
+			s.config.Logger.Warn("work takes too long on an object that is to be another shard's: its context ends", zap.Stringer("object", at))
+			s.custody.cut(at, ErrDrained)
+			return 0, nil // its end will tell
+		case sendAck:
+			err = s.acknowledge(ctx, at, root)
+		case readLive:
+			err = s.review(ctx, term, at)
+		case sendBack:
+			return 0, s.bounce(ctx, at, root)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// acknowledge says that nothing of this process works on a root, nor will. The root is closed, and stays so until the outcome is
+// known.
+func (s *Shard) acknowledge(ctx context.Context, at address, root metav1.Object) error {
+	s.custody.advance(at, unsure, "")
+	r, _ := s.names.recordOf(root)
+	r.State = free
+	answer, err := s.unlabel(ctx, at, root, &r)
+	s.config.Hooks.drained(at, time.Since(s.custody.get(at).since), err)
+	switch {
+	case err != nil:
+		return fmt.Errorf("sharder: acknowledge the drain of %s: %w", at, err)
+	case answer.GetResourceVersion() == "":
+		s.custody.advance(at, hidden, "")
+	default:
+		s.custody.advance(at, open, answer.GetResourceVersion())
+	}
+	return nil
+}
+
+// review finds out by a consistent read what an acknowledgement has come to, and sends it once more if it has not been carried out. Work
+// begins on no version below what was read. On that one it begins only if it is not drained; but what was sent can be carried out
+// on no other version than a drained one.
+func (s *Shard) review(ctx context.Context, term *shardlease.Term, at address) error {
+	// A list rather than a get, because it has a version also if the object is gone.
+	list, err := s.metadata.Resource(at.resource).Namespace(at.namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, at.name).String(),
+	})
+	if err != nil {
+		return fmt.Errorf("sharder: read %s, whose acknowledgement has an unknown outcome: %w", at, err)
+	}
+	var root *metav1.PartialObjectMetadata
+	for i := range list.Items { // client-go's fakes do not select by name
+		if o := &list.Items[i]; at.of(o) {
+			root = o
+		}
+	}
+	version, now := list.GetResourceVersion(), elsewhere // gone, and perhaps another shard's before: no copy is good
+	if root != nil {
+		version, now = root.GetResourceVersion(), s.claimant(term).standing(root)
+	}
+	switch {
+	case now == drained:
+		s.custody.advance(at, unsure, version)
+		return s.acknowledge(ctx, at, root)
+	case now == elsewhere && version == "":
+		s.custody.advance(at, hidden, "")
+	default:
+		s.custody.advance(at, open, version)
+	}
+	return nil
+}
+
+// bounce removes the label of a root that this shard has no claim to. Its record stays: it says whose the root is. The sharder sees
+// the object now, and decides.
+func (s *Shard) bounce(ctx context.Context, at address, root metav1.Object) error {
+	_, err := s.unlabel(ctx, at, root, nil)
+	s.config.Hooks.bounced(at, err)
+	if err != nil {
+		return fmt.Errorf("sharder: send %s back to the sharder: %w", at, err)
+	}
+	s.config.Logger.Info("removed the shard label of an object whose record does not name this shard", zap.Stringer("object", at))
+	return nil
+}
+
+// unlabel makes a root no shard's, if it is still of this version: nothing is undone that was decided meanwhile.
+func (s *Shard) unlabel(ctx context.Context, at address, root metav1.Object, r *record) (*metav1.PartialObjectMetadata, error) {
+	patch := s.names.mergePatch(root.GetUID(), root.GetResourceVersion(), "", false, r)
+	return s.metadata.Resource(at.resource).Namespace(at.namespace).
+		Patch(ctx, at.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: shardManager})
+}

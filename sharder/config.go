@@ -1,0 +1,136 @@
+package sharder
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/ring"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// Config of a [Sharder]. All replicas must have the same Ring, Namespace, Resources, TokensPerShard and Weights: sharders that disagree move
+// objects to and fro whenever another of them leads. Nothing unsafe comes of it.
+type Config struct {
+	// Ring is the name of the ring: a DNS-1123 subdomain of at most 63 characters, unique in the cluster among rings that have resources
+	// in common. Required.
+	Ring string
+
+	// Namespace of the shards' Leases and of the ring's history. Required.
+	Namespace string
+
+	// Resources whose objects are distributed. Required. A resource that is taken out keeps its labels and records.
+	Resources []Resource
+
+	// TokensPerShard is how many places each shard has on the ring: more of them share objects out more evenly. A change moves
+	// objects between all shards. Default: [ring.DefaultTokens].
+	TokensPerShard int
+
+	// Concurrency is how many objects are worked on at a time. Default: 16.
+	Concurrency int
+
+	// MaxDrains is how many objects may be between two living shards at a time, worked on by nobody. Default: 500.
+	MaxDrains int
+
+	// PageSize is how many objects are listed at a time; so many are held in memory, per resource and namespace. Default: 500.
+	PageSize int
+
+	// ScanInterval is how often all objects are looked at, page by page, for what no watch tells: the edits of users that a shard
+	// does not undo itself, and what a sharder that lost its leadership has left undone. At least a second. Default: 5 min.
+	ScanInterval time.Duration
+
+	// LeaseDuration (D) should be that of the shards' Leases. It is what the sharder waits where no Lease says how long, and
+	// what it writes into a Lease that it takes: for so long its shard cannot come back. Whole seconds. Default: 15 s.
+	LeaseDuration time.Duration
+
+	// GCPeriod is for how long the Lease of a dead shard stays. Default: 1 h.
+	GCPeriod time.Duration
+
+	// OverdueAfter is how long a shard may take to let go of an object before that is reported. Default: 1 min.
+	OverdueAfter time.Duration
+
+	// WatchAll has the sharder watch all objects instead of only those that are with no shard: the edits of users are then
+	// repaired at once instead of by the next scan. It costs an event for each change of any object, but no more memory.
+	WatchAll bool
+
+	// Hooks are told what happens.
+	Hooks Hooks
+
+	// Logger gets transitions at Info, failing requests and what an operator should know at Warn. Nil: no logs.
+	Logger *zap.Logger
+
+	// Clock is for simulations that give every replica a time of its own. Nil: the system's.
+	Clock Clock
+}
+
+// Clock is the time of one process.
+type Clock = clock.Clock
+
+func (c Config) withDefaults() Config {
+	setDefault(&c.TokensPerShard, ring.DefaultTokens)
+	setDefault(&c.Concurrency, 16)
+	setDefault(&c.MaxDrains, 500)
+	setDefault(&c.PageSize, 500)
+	setDefault(&c.ScanInterval, 5*time.Minute)
+	setDefault(&c.LeaseDuration, 15*time.Second)
+	setDefault(&c.GCPeriod, time.Hour)
+	setDefault(&c.OverdueAfter, time.Minute)
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	if c.Clock == nil {
+		c.Clock = clock.System()
+	}
+	return c
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// validate returns all rules that c breaks, once its defaults are set.
+func (c Config) validate() error {
+	var errs []error
+	bad := func(field, rule string, got any) {
+		errs = append(errs, fmt.Errorf("sharder: %s: %s (got %v)", field, rule, got))
+	}
+	for _, problem := range ringProblems(c.Ring) {
+		bad("Ring", problem, fmt.Sprintf("%q", c.Ring))
+	}
+	for _, problem := range validation.IsDNS1123Label(c.Namespace) {
+		bad("Namespace", problem, fmt.Sprintf("%q", c.Namespace))
+	}
+	errs = append(errs, validateResources(c.Resources, namesOf(c.Ring))...)
+	within := func(field string, got, least, most int) {
+		if got < least || got > most {
+			bad(field, fmt.Sprintf("must be from %d to %d", least, most), got)
+		}
+	}
+	within("TokensPerShard", c.TokensPerShard, 1, ring.MaxTokens)
+	within("Concurrency", c.Concurrency, 1, 10_000)
+	within("MaxDrains", c.MaxDrains, 1, math.MaxInt32)
+	within("PageSize", c.PageSize, 1, 10_000)
+	atLeast := func(field string, got, least time.Duration) {
+		if got < least {
+			bad(field, fmt.Sprintf("must be at least %v", least), got)
+		}
+	}
+	atLeast("ScanInterval", c.ScanInterval, time.Second)
+	atLeast("GCPeriod", c.GCPeriod, 0)
+	atLeast("OverdueAfter", c.OverdueAfter, 0)
+	switch {
+	case c.LeaseDuration < time.Second || c.LeaseDuration > shardlease.MaxLeaseDuration:
+		bad("LeaseDuration", fmt.Sprintf("must be from 1s to %v", shardlease.MaxLeaseDuration), c.LeaseDuration)
+	case c.LeaseDuration%time.Second != 0:
+		bad("LeaseDuration", "must be whole seconds, as the record stores it", c.LeaseDuration)
+	}
+	return errors.Join(errs...)
+}

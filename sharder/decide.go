@@ -1,0 +1,134 @@
+package sharder
+
+// life is whether a shard may be at work in an epoch, as far as the sharder can know.
+type life int
+
+const (
+	live     life = iota // it may be
+	over                 // it is not, and never will be
+	unread               // not known before its Lease has been read again, after the object
+	unproven             // not known before the sharder has taken its Lease, which takes time
+)
+
+// claim is what is known of a tenant that may be at work.
+type claim struct {
+	tenant
+	life
+	// current says that the shard holds its Lease in this epoch, or did until recently: it can be given objects, and be asked.
+	current bool
+}
+
+// situation is all that the decision for one root depends on.
+type situation struct {
+	root
+	// target is the root's owner on the ring.
+	target claim
+	// owner is whether the owner in the root's record may be at work.
+	owner life
+	// claims are those in the Left of the root's record; without a valid record, of those who owned the root under any membership
+	// since the ring was settled last.
+	claims []claim
+}
+
+// verb is what is to be done about a root.
+type verb string
+
+const (
+	keep     verb = "keep"     // nothing: it is where it belongs
+	await    verb = "await"    // nothing: its shard has been asked to let go, and will
+	hold     verb = "hold"     // nothing yet: whether a shard is at work is not known
+	reread   verb = "reread"   // nothing yet: a Lease has to be read first
+	assign   verb = "assign"   // give it to its owner on the ring
+	restore  verb = "restore"  // make its label what its record says
+	drain    verb = "drain"    // ask its shard to let go
+	withdraw verb = "withdraw" // tell its shard to go on
+	probe    verb = "probe"    // ask a shard that may be at work to say that it is not
+)
+
+// decision is what is to be done about a root.
+type decision struct {
+	verb  verb
+	about tenant // whose life has to be known first; for hold and reread
+
+	// What the root shall be, where something is written: the label of its shard, whether it carries the drain label, and its record; nil:
+	// the one that it has.
+	label  string
+	drain  bool
+	record *record
+}
+
+// writes reports whether there is something to write.
+func (d decision) writes() bool {
+	switch d.verb {
+	case assign, restore, drain, withdraw, probe:
+		return true
+	}
+	return false
+}
+
+// placed reports whether the root, once the decision has been carried out, is with its owner on the ring and in nobody else's hands.
+func (d decision) placed() bool { return d.verb == keep || d.writes() && !d.drain }
+
+// decide is the rule of the protocol for one root.
+func decide(s situation) decision {
+	if !s.recorded || s.record.State == free {
+		return s.next() // whatever the label
+	}
+	r, owner := s.record, s.record.tenant()
+	switch s.owner {
+	case unread:
+		return decision{verb: reread, about: owner}
+	case unproven:
+		return decision{verb: hold, about: owner}
+	case over:
+		return s.next() // to the same shard, in its next life, too
+	}
+	asked := r.Shard != s.target.tenant.Shard || len(r.Left) > 0
+	switch {
+	case s.label != r.Shard: // a user's edit is no reason to hand the root over: its shard may be at work
+		return decision{verb: restore, label: r.Shard, drain: asked}
+	case r.Shard == s.target.tenant.Shard && owner != s.target.tenant: // another process of that name holds the Lease now: this one ends
+		return decision{verb: hold, about: owner}
+	case asked && !s.drain:
+		return decision{verb: drain, label: r.Shard, drain: true}
+	case asked: // also if the target is the same shard again, but others are left to ask
+		return decision{verb: await}
+	case s.drain:
+		return decision{verb: withdraw, label: r.Shard}
+	}
+	return decision{verb: keep}
+}
+
+// next is the decision for a root on which nobody is at work but, perhaps, those with a claim. They are asked one after another: who is
+// asked becomes the owner of a drained root, and acknowledges without ever having worked on it.
+func (s situation) next() decision {
+	var ask []tenant
+	for _, c := range s.claims {
+		if c.tenant == s.target.tenant {
+			continue
+		}
+		switch {
+		case c.life == over:
+		case c.life == unread:
+			return decision{verb: reread, about: c.tenant}
+		case !c.current:
+			return decision{verb: hold, about: c.tenant}
+		default:
+			ask = append(ask, c.tenant)
+		}
+	}
+	target := s.target.tenant
+	switch {
+	case len(ask) == 0 && !s.target.current: // another membership, or its next epoch, is about to come
+		return decision{verb: hold, about: target}
+	case len(ask) == 0:
+		return decision{verb: assign, label: target.Shard, record: s.owned(target, nil)}
+	}
+	// The target may have worked on the root too: it has to be asked, should the ring change meanwhile.
+	left := append(ask[1:len(ask):len(ask)], target)
+	return decision{verb: probe, label: ask[0].Shard, drain: true, record: s.owned(ask[0], left)}
+}
+
+func (s situation) owned(by tenant, left []tenant) *record {
+	return &record{UID: s.uid, Shard: by.Shard, LeaseUID: by.LeaseUID, Epoch: by.Epoch, State: owned, Left: left}
+}

@@ -1,0 +1,183 @@
+package sharder
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+var (
+	inA  = tenant{"a", "lease-a", 1}
+	inB  = tenant{"b", "lease-b", 1}
+	inC  = tenant{"c", "lease-c", 1}
+	inA2 = tenant{"a", "lease-a", 2}       // a, after its epoch has ended
+	inAx = tenant{"a", "other-lease-a", 1} // a, after somebody has deleted its Lease
+)
+
+// rootWith is a root in the given state; record is nil if it has no valid one.
+func rootWith(label string, drained bool, r *record) root {
+	o := root{uid: "u", label: label, drain: drained}
+	if r != nil {
+		o.record, o.recorded = *r, true
+	}
+	return o
+}
+
+func recordWith(st state, by tenant, left ...tenant) *record {
+	return &record{UID: "u", Shard: by.Shard, LeaseUID: by.LeaseUID, Epoch: by.Epoch, State: st, Left: left}
+}
+
+func liveClaim(c tenant) claim { return claim{c, live, true} }
+
+// The rule for one root. The first rule that matches counts; t is the owner on the ring.
+func TestDecision(t *testing.T) {
+	type row struct {
+		name   string
+		label  string
+		drain  bool
+		record *record
+		owner  life // of the record's epoch
+		target tenant
+		claims []claim
+		want   decision
+	}
+	given := func(to tenant) decision {
+		return decision{verb: assign, label: to.Shard, record: recordWith(owned, to)}
+	}
+	probed := func(by tenant, left ...tenant) decision {
+		return decision{verb: probe, label: by.Shard, drain: true, record: recordWith(owned, by, left...)}
+	}
+	for rule, rows := range map[string][]row{
+		"1: owned, epoch over": {
+			{"assign t directly", "a", false, recordWith(owned, inA), over, inB, nil, given(inB)},
+			{"drained: assign nulls it", "a", true, recordWith(owned, inA), over, inB, nil, given(inB)},
+			{"t is the same shard: stamp again", "a", false, recordWith(owned, inA), over, inA2, nil, given(inA2)},
+			{"whatever the label", "c", true, recordWith(owned, inA), over, inB, nil, given(inB)},
+			{"somebody left: as free", "a", true, recordWith(owned, inA, inC, inB), over, inB, []claim{liveClaim(inC), liveClaim(inB)}, probed(inC, inB)},
+			{"those left are over too", "a", true, recordWith(owned, inA, inC, inB), over, inB, []claim{{inC, over, false}, liveClaim(inB)}, given(inB)},
+			{"not yet known: read the Lease", "a", false, recordWith(owned, inA2), unread, inB, nil, decision{verb: reread, about: inA2}},
+			{"not yet proven: wait", "a", false, recordWith(owned, inA), unproven, inB, nil, decision{verb: hold, about: inA}},
+		},
+		"2: owned, live, label differs from the record: restore it, never hand over": {
+			{"label removed", "", false, recordWith(owned, inA), live, inA, nil, decision{verb: restore, label: "a"}},
+			{"label of another live shard", "b", false, recordWith(owned, inA), live, inA, nil, decision{verb: restore, label: "a"}},
+			{"label of a shard that does not exist", "x", false, recordWith(owned, inA), live, inA, nil, decision{verb: restore, label: "a"}},
+			{"label of t: as well", "b", false, recordWith(owned, inA), live, inB, nil, decision{verb: restore, label: "a", drain: true}},
+			{"with drain if somebody is left", "", false, recordWith(owned, inA, inB), live, inA, []claim{liveClaim(inB)}, decision{verb: restore, label: "a", drain: true}},
+			{"without, if t is the shard", "", true, recordWith(owned, inA), live, inA, nil, decision{verb: restore, label: "a"}},
+		},
+		"3: owned, live, somebody left: keep drained, never withdraw": {
+			{"drained", "a", true, recordWith(owned, inA, inB), live, inB, []claim{liveClaim(inB)}, decision{verb: await}},
+			{"drained, t is the shard", "a", true, recordWith(owned, inA, inB), live, inA, []claim{liveClaim(inB)}, decision{verb: await}},
+			{"drain removed", "a", false, recordWith(owned, inA, inB), live, inA, []claim{liveClaim(inB)}, decision{verb: drain, label: "a", drain: true}},
+		},
+		"4: owned, live": {
+			{"t differs: drain", "a", false, recordWith(owned, inA), live, inB, nil, decision{verb: drain, label: "a", drain: true}},
+			{"drained already", "a", true, recordWith(owned, inA), live, inB, nil, decision{verb: await}},
+			{"t is the same again: withdraw", "a", true, recordWith(owned, inA), live, inA, nil, decision{verb: withdraw, label: "a"}},
+			{"nothing to do", "a", false, recordWith(owned, inA), live, inA, nil, decision{verb: keep}},
+			{"t is another process of the same name: it waits", "a", false, recordWith(owned, inA), live, inAx, nil, decision{verb: hold, about: inA}},
+		},
+		"5: free": {
+			{"assign t", "", false, recordWith(free, inA), live, inB, nil, given(inB)},
+			{"back to the same shard", "", false, recordWith(free, inA), live, inA, nil, given(inA)},
+			{"a user's label and drain do not count", "c", true, recordWith(free, inA), live, inB, nil, given(inB)},
+			{"the life of who let go does not matter", "", false, recordWith(free, inA), unproven, inB, nil, given(inB)},
+			{"probe who is left", "", false, recordWith(free, inA, inC, inB), live, inB, []claim{liveClaim(inC), liveClaim(inB)}, probed(inC, inB)},
+			{"only t is left", "", false, recordWith(free, inA, inB), live, inB, []claim{liveClaim(inB)}, given(inB)},
+			{"t was left, and is another now", "", false, recordWith(free, inA, inB), live, inC, []claim{liveClaim(inB)}, probed(inB, inC)},
+			{"who is left may be at work, but cannot be asked", "", false, recordWith(free, inA, inC), live, inB, []claim{{inC, live, false}}, decision{verb: hold, about: inC}},
+			{"an earlier process of t's name is left", "", false, recordWith(free, inB, inA), live, inAx, []claim{{inA, live, false}}, decision{verb: hold, about: inA}},
+			{"an earlier epoch of t is left", "", false, recordWith(free, inB, inA), live, inA2, []claim{{inA, over, false}}, given(inA2)},
+		},
+		"6: no valid record, whatever the label: those who owned it since the ring was settled": {
+			{"only t: one patch", "", false, nil, live, inB, []claim{liveClaim(inB)}, given(inB)},
+			{"nobody", "", false, nil, live, inB, nil, given(inB)},
+			{"labelled by a user", "a", true, nil, live, inB, []claim{liveClaim(inB)}, given(inB)},
+			{"others: probe them in turn, then t", "", false, nil, live, inB, []claim{liveClaim(inA), liveClaim(inB), liveClaim(inC)}, probed(inA, inC, inB)},
+			{"others that are over", "", false, nil, live, inB, []claim{{inA, over, false}, liveClaim(inB)}, given(inB)},
+			{"others not proven", "", false, nil, live, inB, []claim{{inA, unproven, false}, liveClaim(inC)}, decision{verb: hold, about: inA}},
+			{"others not read", "", false, nil, live, inB, []claim{{inA, unread, false}}, decision{verb: reread, about: inA}},
+			{"t in an epoch that is over", "", false, nil, live, inA2, []claim{{inA, over, false}}, given(inA2)},
+		},
+	} {
+		for _, r := range rows {
+			t.Run(rule+"/"+r.name, func(t *testing.T) {
+				s := situation{root: rootWith(r.label, r.drain, r.record), target: liveClaim(r.target), owner: r.owner, claims: r.claims}
+				assert.Equal(t, r.want, decide(s))
+			})
+		}
+	}
+}
+
+func TestNothingIsAssignedToAShardThatCannotTakeIt(t *testing.T) {
+	for _, o := range []root{rootWith("", false, nil), rootWith("", false, recordWith(free, inB)), rootWith("b", false, recordWith(owned, inB))} {
+		s := situation{root: o, target: claim{inA, live, false}, owner: over}
+		assert.Equal(t, decision{verb: hold, about: inA}, decide(s))
+	}
+}
+
+func TestPlacedIsWithItsOwnerAndInNobodyElsesHands(t *testing.T) {
+	for verb, want := range map[verb]bool{
+		keep: true, assign: true, withdraw: true, restore: true,
+		await: false, hold: false, reread: false,
+	} {
+		assert.Equal(t, want, decision{verb: verb}.placed(), verb)
+	}
+	for _, verb := range []verb{drain, probe, restore} {
+		assert.False(t, decision{verb: verb, drain: true}.placed(), verb)
+	}
+}
+
+// What must hold of any situation, also of those that no rule-abiding history leads to.
+func TestNoDecisionTakesARootFromWhoMayBeAtWork(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		someone := rapid.SampledFrom([]tenant{inA, inA2, inAx, inB, inC})
+		lives := rapid.SampledFrom([]life{live, over, unread, unproven})
+		target := rapid.SampledFrom([]tenant{inA, inB, inC}).Draw(t, "target")
+		s := situation{target: claim{target, live, rapid.Bool().Draw(t, "current")}, owner: lives.Draw(t, "owner")}
+		for _, c := range rapid.SliceOfNDistinct(someone, 0, 4, rapid.ID).Draw(t, "claims") {
+			l := lives.Draw(t, "life")
+			s.claims = append(s.claims, claim{c, l, l == live && rapid.Bool().Draw(t, "current")})
+		}
+		s.root = rootWith(rapid.SampledFrom([]string{"", "a", "b", "x"}).Draw(t, "label"), rapid.Bool().Draw(t, "drain"), nil)
+		if st := rapid.SampledFrom([]state{"", owned, free}).Draw(t, "state"); st != "" {
+			s.recorded, s.record = true, *recordWith(st, someone.Draw(t, "recorded"))
+			for _, c := range s.claims {
+				s.record.Left = append(s.record.Left, c.tenant)
+			}
+		}
+		d := decide(s)
+		require.NotEmpty(t, d.verb)
+		atWork := func(c tenant) bool { // may be, for all that is known
+			if s.recorded && s.record.State == owned && s.record.tenant() == c {
+				return s.owner != over
+			}
+			for _, k := range s.claims {
+				if k.tenant == c {
+					return k.life != over
+				}
+			}
+			return false
+		}
+		if d.record == nil {
+			return
+		}
+		require.True(t, !s.recorded || s.record.State == free || s.owner == over, "the record of one who may be at work was replaced")
+		for _, c := range s.claims {
+			asked := d.record.tenant() == c.tenant
+			for _, l := range d.record.Left {
+				asked = asked || l == c.tenant
+			}
+			require.True(t, asked || !atWork(c.tenant), "%v was forgotten by %+v", c.tenant, d.record)
+		}
+		if !d.drain {
+			require.Equal(t, target, d.record.tenant())
+			for _, c := range s.claims {
+				require.True(t, c.tenant == target || !atWork(c.tenant), "assigned while %v may be at work", c.tenant)
+			}
+		}
+	})
+}

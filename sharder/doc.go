@@ -1,0 +1,2 @@
+// Package sharder distributes the objects of a controller over its replicas.
+package sharder

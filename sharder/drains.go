@@ -1,0 +1,133 @@
+package sharder
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// drains are the objects whose shards have been asked to let go, and slots for those that are about to be. What is drained is
+// worked on by nobody for a while, and is held in memory: so there is a limit.
+type drains struct {
+	limit int
+
+	mu      sync.Mutex
+	changed *sync.Cond // of mu: there are fewer, or a context has ended
+	open    map[ref]*drainage
+}
+
+// drainage is one object that is drained, or about to be.
+type drainage struct {
+	since    time.Time
+	shard    string
+	seen     bool // with the drain label
+	patching bool // a patch that sets it is under way
+	reported bool // as overdue
+}
+
+func newDrains(limit int) *drains {
+	d := &drains{limit: limit, open: map[ref]*drainage{}}
+	d.changed = sync.NewCond(&d.mu)
+	return d
+}
+
+// reserve takes a slot for an object. It waits for one if wait is set. It reports whether there is one.
+func (d *drains) reserve(ctx context.Context, r ref, shard string, now time.Time, wait bool) bool {
+	defer context.AfterFunc(ctx, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.changed.Broadcast()
+	})()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for ctx.Err() == nil {
+		if _, ok := d.open[r]; ok {
+			return true
+		}
+		if len(d.open) < d.limit {
+			d.open[r] = &drainage{since: now, shard: shard, patching: true}
+			return true
+		}
+		if !wait {
+			return false
+		}
+		d.changed.Wait()
+	}
+	return false
+}
+
+// patched says how a patch for which there was a slot has ended: whether it has certainly set the label.
+func (d *drains) patched(r ref, done bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	o, ok := d.open[r]
+	if !ok { // acknowledged already
+		return
+	}
+	o.patching = false
+	if !done && !o.seen {
+		d.remove(r)
+	}
+}
+
+// see takes in an object that carries the drain label, also one too many.
+func (d *drains) see(r ref, shard string, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	o, ok := d.open[r]
+	if !ok {
+		o = &drainage{since: now}
+		d.open[r] = o
+	}
+	if o.shard != shard { // a probe goes from one to the next
+		o.shard, o.since, o.reported = shard, now, false
+	}
+	o.seen = true
+}
+
+// gone takes in that an object does not carry the label any more.
+func (d *drains) gone(r ref) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, ok := d.open[r]; ok {
+		d.remove(r)
+	}
+}
+
+// relist takes in a list of all objects of a resource and namespace (empty: all) that carry the label.
+func (d *drains) relist(resource int, namespace string, listed map[ref]bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for r, o := range d.open {
+		if r.resource == resource && (namespace == "" || r.namespace == namespace) && !listed[r] && !o.patching {
+			d.remove(r)
+		}
+	}
+}
+
+// remove frees a slot. The caller holds mu.
+func (d *drains) remove(r ref) {
+	delete(d.open, r)
+	d.changed.Broadcast()
+}
+
+// len is how many slots are taken.
+func (d *drains) len() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.open)
+}
+
+// overdue returns, once each, the objects that were drained before a time and still are.
+func (d *drains) overdue(before time.Time) map[ref]drainage {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	late := map[ref]drainage{}
+	for r, o := range d.open {
+		if o.seen && !o.reported && o.since.Before(before) {
+			o.reported = true
+			late[r] = *o
+		}
+	}
+	return late
+}

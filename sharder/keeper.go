@@ -1,0 +1,173 @@
+package sharder
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// keeper takes the Leases of shards that have not renewed them for long enough, which proves them dead, and deletes those that have been
+// dead for long.
+type keeper struct {
+	*registry
+	kube     kubernetes.Interface
+	duration time.Duration // D
+	hooks    Hooks
+
+	// empty reports whether no object carries the label of a shard, after a consistent list of each resource.
+	empty func(ctx context.Context, shard string) (bool, error)
+	// named reports whether the ring's history names a shard.
+	named func(shard string) bool
+
+	storm   bool
+	stormed clock.Reading // when it began
+}
+
+const (
+	minKeeping = 100 * time.Millisecond // between two rounds
+	maxKeeping = 5 * time.Second        // after a failure, too
+)
+
+// run acts when something is due, until ctx has ended.
+func (k *keeper) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait := k.round(ctx)
+		timer := k.clock.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C():
+		case <-k.due:
+		}
+		timer.Stop()
+		if !sleep(ctx, minKeeping) {
+			return
+		}
+	}
+}
+
+// round does what is due, and returns when to come again although no Lease changes.
+func (k *keeper) round(ctx context.Context) time.Duration {
+	calm, wait := k.calm()
+	for _, shard := range k.known() {
+		if ctx.Err() != nil {
+			return 0
+		}
+		if calm && !k.take(ctx, shard) || !k.collect(ctx, shard) {
+			wait = min(wait, maxKeeping)
+		}
+	}
+	return wait
+}
+
+// calm reports whether Leases may be taken. When at least half of three or more shards expire together, it is more likely that the API
+// server or the network has failed than that they have: then one more D has to pass.
+func (k *keeper) calm() (calm bool, wait time.Duration) {
+	now := k.clock.Now()
+	k.mu.Lock()
+	members := k.roster.Members(now)
+	var expired []string
+	for _, name := range members {
+		if s := k.roster.State(name, now); s == shardlease.Expired || s == shardlease.Uncertain {
+			expired = append(expired, name)
+		}
+	}
+	wait, ok := k.roster.Next(now)
+	k.mu.Unlock()
+	if !ok {
+		wait = time.Hour
+	}
+	switch storm := len(members) >= 3 && 2*len(expired) >= len(members); {
+	case !storm:
+		k.storm = false
+		return true, wait
+	case !k.storm:
+		k.storm, k.stormed = true, now
+		k.log.Warn("at least half of the shards have expired together: waiting one lease duration longer before taking their Leases",
+			zap.Strings("shards", expired), zap.Duration("leaseDuration", k.duration))
+		if k.hooks.OnStorm != nil {
+			k.hooks.OnStorm(expired)
+		}
+	}
+	// They expire together at D, and could be taken at 2D.
+	left := 2*k.duration - now.SinceAtLeast(k.stormed)
+	if left <= 0 {
+		return true, wait
+	}
+	return false, min(wait, left)
+}
+
+// take acquires the Lease of a shard if that is due. It reports false if it has to be tried again soon.
+func (k *keeper) take(ctx context.Context, shard string) bool {
+	now := k.clock.Now()
+	k.mu.Lock()
+	l, ok := k.roster.Acquisition(shard, now)
+	k.mu.Unlock()
+	if !ok {
+		return true
+	}
+	bounded, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	taken, err := shardlease.Acquire(bounded, k.kube, l)
+	switch {
+	case err == nil:
+		k.see(taken, false)
+		k.log.Info("took the Lease of a shard that does not renew it", zap.String("shard", shard))
+		if k.hooks.OnTaken != nil {
+			k.hooks.OnTaken(shard)
+		}
+		return true
+	case ctx.Err() != nil:
+		return true
+	case apierrors.IsForbidden(err):
+		k.log.Warn("cannot take the Lease of a dead shard, whose objects stay with it", zap.String("shard", shard), zap.Error(k.failed("create and update", err)))
+	default: // it came back, or another sharder was faster, or the outcome is unknown
+		k.log.Info("the Lease of a shard was not taken", zap.String("shard", shard), zap.Error(err))
+	}
+	if err := k.reread(ctx, tenant{Shard: shard}); err != nil && ctx.Err() == nil {
+		k.log.Warn("request failed, will be tried again", zap.Error(err))
+	}
+	return false
+}
+
+// collect deletes the Lease of a shard that has been dead for long, and that nothing refers to any more. It reports false if
+// it has to be tried again soon.
+func (k *keeper) collect(ctx context.Context, shard string) bool {
+	now := k.clock.Now()
+	k.mu.Lock()
+	options, ok := k.roster.Collection(shard, now)
+	k.mu.Unlock()
+	if !ok || k.named(shard) {
+		return true
+	}
+	switch empty, err := k.empty(ctx, shard); {
+	case err != nil:
+		return false
+	case !empty: // a scan finds out what holds it
+		return false
+	}
+	bounded, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	if err := k.client.Delete(bounded, shard, options); err != nil {
+		return apierrors.IsNotFound(err) || apierrors.IsConflict(err)
+	}
+	k.log.Info("deleted the Lease of a shard that has been dead for long", zap.String("shard", shard))
+	if k.hooks.OnCollected != nil {
+		k.hooks.OnCollected(shard)
+	}
+	return true
+}
+
+// history reports whether a history names a shard.
+func (h history) names(shard string) bool {
+	return slices.ContainsFunc(h, func(m membership) bool {
+		_, ok := m.member(shard)
+		return ok
+	})
+}

@@ -1,0 +1,32 @@
+package sharder
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+func TestNamesOfARingAreLabels(t *testing.T) {
+	for _, ring := range []string{"r", "checksum", "my.ring-2", strings.Repeat("a", 63)} {
+		assert.Empty(t, ringProblems(ring), ring)
+		for _, name := range []string{ShardLabel(ring), DrainLabel(ring), OwnerAnnotation(ring)} {
+			assert.Empty(t, validation.IsQualifiedName(name), name)
+		}
+		assert.Empty(t, validation.IsValidLabelValue(ring))
+	}
+}
+
+func TestIllegalNamesOfRingsAreRefused(t *testing.T) {
+	for _, ring := range []string{"", "a/b", "Upper", "-a", "a_b", "a b", "ä", strings.Repeat("a", 64)} {
+		assert.NotEmpty(t, ringProblems(ring), ring)
+	}
+}
+
+func TestShardIdentitiesAreLabelValues(t *testing.T) {
+	assert.Empty(t, shardProblems("controller-0"))
+	for _, shard := range []string{"", "a/b", "a b", "-a", strings.Repeat("a", 64)} {
+		assert.NotEmpty(t, shardProblems(shard), shard)
+	}
+}

@@ -1,0 +1,137 @@
+package sharder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// HistoryName is the name of the ConfigMap, in the namespace of the leases, that holds the ring's history: the memberships under which
+// objects may have been assigned. Who deletes or edits it takes from the sharder what it needs to know who may be at work on
+// an object whose labels and record were lost.
+func HistoryName(ring string) string { return ring + ".ring.bellwether.dev" }
+
+// historyKey is the key of the history in the ConfigMap's data.
+const historyKey = "memberships"
+
+// ledger keeps the ring's history where the next sharder finds it. It is for one goroutine.
+type ledger struct {
+	kube            kubernetes.Interface
+	namespace, ring string
+
+	stored *corev1.ConfigMap // as last seen; nil: there is none
+	stands history           // what that says
+	known  history           // that, and whatever else may be true
+}
+
+// load reads the history. It returns errNoHistory if there is none, or none that can be read.
+func (l *ledger) load(ctx context.Context) error {
+	h, problem, err := l.read(ctx)
+	switch {
+	case err != nil:
+		return err
+	case problem != nil:
+		return fmt.Errorf("%w: ConfigMap %s/%s: %w", errNoHistory, l.namespace, HistoryName(l.ring), problem)
+	case h == nil:
+		return errNoHistory
+	}
+	l.known = h
+	return nil
+}
+
+var errNoHistory = errors.New("no ring history")
+
+func (l *ledger) read(ctx context.Context) (h history, problem, err error) {
+	l.stored, l.stands = nil, nil
+	m, err := l.kube.CoreV1().ConfigMaps(l.namespace).Get(ctx, HistoryName(l.ring), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil, nil
+	case err != nil:
+		return nil, nil, l.failed("get", err)
+	}
+	l.stored = m
+	l.stands, problem = parseHistory(m.Data[historyKey])
+	return l.stands, problem, nil
+}
+
+// failed names the request, and what to grant where that is what is missing.
+func (l *ledger) failed(verb string, err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("not allowed to %s ConfigMap %s/%s, the ring's history: grant the verb %q on resource configmaps in namespace %s: %w",
+			verb, l.namespace, HistoryName(l.ring), verb, l.namespace, err)
+	}
+	return fmt.Errorf("%s ConfigMap %s/%s, the ring's history: %w", verb, l.namespace, HistoryName(l.ring), err)
+}
+
+// assume sets a history that nobody has stored yet.
+func (l *ledger) assume(h history) { l.known = h }
+
+// begin stores that m is the membership now; on success objects may be assigned under it. It is a compare-and-swap, and it writes also if the
+// history has m already, unless as the last: an earlier sharder's attempt to shrink the history must fail from here on.
+func (l *ledger) begin(ctx context.Context, m membership) error {
+	for {
+		if n := len(l.stands); n > 0 && slices.Equal(l.stands[n-1], m) && l.stands.contains(l.known) {
+			return nil
+		}
+		err := l.write(ctx, l.known.with(m))
+		if err == nil {
+			return nil
+		}
+		if refreshErr := l.refresh(ctx); refreshErr != nil {
+			return refreshErr
+		}
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+}
+
+// settle stores that all objects are with their owners under m, the membership that was begun last. If somebody else has written
+// meanwhile it fails, and the scan that proved it has to be made anew.
+func (l *ledger) settle(ctx context.Context, m membership) error {
+	err := l.write(ctx, history{m})
+	if err != nil {
+		_ = l.refresh(ctx) // or the next attempt, which will be after another scan, would fail too
+	}
+	return err
+}
+
+// refresh reads what is stored. What was known stays known: more memberships are always safe.
+func (l *ledger) refresh(ctx context.Context) error {
+	h, _, err := l.read(ctx)
+	if err != nil {
+		return err
+	}
+	l.known = l.known.union(h)
+	return nil
+}
+
+func (l *ledger) write(ctx context.Context, h history) error {
+	maps := l.kube.CoreV1().ConfigMaps(l.namespace)
+	next := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: HistoryName(l.ring)}}
+	if l.stored != nil {
+		next = l.stored.DeepCopy()
+	}
+	metav1.SetMetaDataLabel(&next.ObjectMeta, shardlease.RingLabel, l.ring)
+	next.Data = map[string]string{historyKey: h.encode()}
+	var err error
+	if l.stored == nil {
+		next, err = maps.Create(ctx, next, metav1.CreateOptions{FieldManager: fieldManager})
+		if err != nil {
+			return l.failed("create", err)
+		}
+	} else if next, err = maps.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager}); err != nil {
+		return l.failed("update", err)
+	}
+	l.stored, l.stands, l.known = next, h, h
+	return nil
+}

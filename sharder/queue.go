@@ -1,0 +1,207 @@
+package sharder
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+)
+
+// queue holds the roots that wait for a worker, each once, however often it was offered. It is bounded: who offers waits.
+type queue struct {
+	capacity int
+
+	mu      sync.Mutex
+	changed *sync.Cond // of mu: something is ready, or there is room, or a context has ended
+	items   map[ref]*item
+	ready   []*item // in order
+	delayed delays
+}
+
+// item is one object in a queue.
+type item struct {
+	ref
+	latest   *root // nil: it has to be read
+	scan     *tally // that waits for the outcome; nil: none does
+	slot     bool  // it may be drained
+	failures int
+
+	queued bool // it is in ready
+	taken  bool // a worker has it
+	again  bool // it was offered meanwhile
+	due    time.Time
+	index  int // in delayed; -1: it is not there
+}
+
+func newQueue(capacity int) *queue {
+	q := &queue{capacity: capacity, items: map[ref]*item{}}
+	q.changed = sync.NewCond(&q.mu)
+	return q
+}
+
+// watch wakes whoever waits when ctx ends. Call the function that it returns before the queue goes.
+func (q *queue) watch(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.changed.Broadcast()
+	})
+}
+
+// offer puts a version of an object into the queue; the latest offered counts. It waits for room, and reports whether ctx has not ended
+// before. If scan is not nil, it is told once how the object turned out.
+func (q *queue) offer(ctx context.Context, o root, scan *tally, slot bool) bool {
+	defer q.watch(ctx)()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for ctx.Err() == nil {
+		i, known := q.items[o.ref]
+		if !known && len(q.items) >= q.capacity {
+			q.changed.Wait()
+			continue
+		}
+		if !known {
+			i = &item{ref: o.ref, index: -1}
+			q.items[o.ref] = i
+		}
+		i.latest, i.slot = &o, i.slot || slot
+		if scan != nil && i.scan != scan {
+			i.scan = scan
+			scan.expect()
+		}
+		q.enqueue(i)
+		return true
+	}
+	return false
+}
+
+// enqueue makes an item ready, or notes that it has to be looked at again. The caller holds mu.
+func (q *queue) enqueue(i *item) {
+	switch {
+	case i.taken:
+		i.again = true
+	case !i.queued:
+		if i.index >= 0 {
+			heap.Remove(&q.delayed, i.index)
+		}
+		i.queued = true
+		q.ready = append(q.ready, i)
+		q.changed.Broadcast()
+	}
+}
+
+// take waits for an item, which is the caller's until done or retry. It returns nil when ctx has ended. watch has to be in
+// force for ctx.
+func (q *queue) take(ctx context.Context) *item {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for ctx.Err() == nil {
+		if len(q.ready) > 0 {
+			i := q.ready[0]
+			q.ready[0] = nil
+			q.ready = q.ready[1:]
+			i.queued, i.taken = false, true
+			return i
+		}
+		q.changed.Wait()
+	}
+	return nil
+}
+
+// done ends the work on an item; placed is how it turned out.
+func (q *queue) done(i *item, placed bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i.end(placed)
+	if i.again {
+		i.again, i.failures = false, 0
+		q.enqueue(i)
+		return
+	}
+	delete(q.items, i.ref)
+	q.changed.Broadcast()
+}
+
+const (
+	minBackoff = 20 * time.Millisecond
+	maxBackoff = 30 * time.Second
+)
+
+// retry has an item read and worked on again, the later the more often that has happened. It reports false, and forgets the item, if
+// so many items wait for that already that others would have no room.
+func (q *queue) retry(i *item, now time.Time) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i.end(false)
+	i.latest = nil
+	i.failures++
+	switch {
+	case i.again: // which brings a version that may be newer than the failure, or not: read it
+		i.again = false
+	case len(q.delayed) >= q.capacity/2:
+		delete(q.items, i.ref)
+		q.changed.Broadcast()
+		return false
+	}
+	i.due = now.Add(min(minBackoff<<min(i.failures-1, 20), maxBackoff))
+	heap.Push(&q.delayed, i)
+	q.changed.Broadcast()
+	return true
+}
+
+// end gives the item back, and tells the scan that waits for it.
+func (i *item) end(placed bool) {
+	i.taken, i.slot = false, false
+	if i.scan != nil {
+		i.scan.outcome(placed)
+		i.scan = nil
+	}
+}
+
+// next makes ready what is due, and returns when the next item is; ok is false if there is none.
+func (q *queue) next(now time.Time) (due time.Time, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.delayed) > 0 {
+		i := q.delayed[0]
+		if i.due.After(now) {
+			return i.due, true
+		}
+		q.enqueue(i)
+	}
+	return time.Time{}, false
+}
+
+// len is how many objects are waiting or being worked on.
+func (q *queue) len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.items)
+}
+
+// delays is a heap of items, the next due first.
+type delays []*item
+
+func (d delays) Len() int           { return len(d) }
+func (d delays) Less(i, j int) bool { return d[i].due.Before(d[j].due) }
+func (d delays) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].index, d[j].index = i, j
+}
+
+// Push is for package heap.
+func (d *delays) Push(x any) {
+	i := x.(*item)
+	i.index = len(*d)
+	*d = append(*d, i)
+}
+
+// Pop is for package heap.
+func (d *delays) Pop() any {
+	old := *d
+	i := old[len(old)-1]
+	old[len(old)-1] = nil
+	*d = old[:len(old)-1]
+	i.index = -1
+	return i
+}

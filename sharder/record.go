@@ -1,0 +1,98 @@
+package sharder
+
+import (
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// record says who may work on an object. It is the value of the owner annotation; the labels follow from it, not it from them.
+type record struct {
+	// UID is that of the object the record was written for: a record that was copied to another object is none.
+	UID types.UID `json:"uid"`
+	// Shard is the identity of the owner, and LeaseUID and Epoch are the life of that shard in which it may work.
+	Shard    string    `json:"shard"`
+	LeaseUID types.UID `json:"leaseUID"`
+	Epoch    int64     `json:"epoch"`
+	State    state     `json:"state"`
+	// Left are those that have still to say that they do not work on the object, before another shard may.
+	Left []tenant `json:"left,omitempty"`
+	// ChildFloor is, for each resource of children, the version that a cache must have reached before work may begin.
+	ChildFloor map[string]string `json:"childFloor,omitempty"`
+}
+
+// state of an owner record.
+type state string
+
+const (
+	owned state = "owned" // the shard may be at work
+	free  state = "free"  // the shard has said that it is not, and will not be
+)
+
+// tenant is a shard, in one of its lives, that may be at work on an object without a record that says so.
+type tenant struct {
+	Shard    string    `json:"shard"`
+	LeaseUID types.UID `json:"leaseUID"`
+	Epoch    int64     `json:"epoch"`
+}
+
+// tenant returns the owner.
+func (r record) tenant() tenant { return tenant{r.Shard, r.LeaseUID, r.Epoch} }
+
+// problem says what is wrong, if something is.
+func (c tenant) problem() string {
+	if problems := shardProblems(c.Shard); len(problems) > 0 {
+		return fmt.Sprintf("shard: %s (got %q)", problems[0], c.Shard)
+	}
+	if c.Epoch < 1 {
+		return fmt.Sprintf("epoch: must be positive (got %d)", c.Epoch)
+	}
+	return ""
+}
+
+// encode returns the value of the annotation.
+func (r record) encode() string {
+	raw, err := json.Marshal(r)
+	if err != nil { // impossible for these fields
+		panic(fmt.Sprintf("sharder: encode an owner record: %v", err))
+	}
+	return string(raw)
+}
+
+// parseRecord reads the value of an annotation. What it returns is well-formed, but may be another object's.
+func parseRecord(value string) (record, error) {
+	var r record
+	if err := json.Unmarshal([]byte(value), &r); err != nil {
+		return record{}, fmt.Errorf("owner record: %w", err)
+	}
+	if problem := r.tenant().problem(); problem != "" {
+		return record{}, fmt.Errorf("owner record: %s", problem)
+	}
+	if r.State != owned && r.State != free {
+		return record{}, fmt.Errorf("owner record: state: must be %q or %q (got %q)", owned, free, r.State)
+	}
+	for _, c := range r.Left {
+		if problem := c.problem(); problem != "" {
+			return record{}, fmt.Errorf("owner record: left: %s", problem)
+		}
+	}
+	return r, nil
+}
+
+// recordOf returns the valid record of an object: one that parses and was written for it. Otherwise ok is false.
+func (n names) recordOf(o metav1.Object) (r record, ok bool) {
+	value, ok := o.GetAnnotations()[n.owner]
+	if !ok {
+		return record{}, false
+	}
+	r, err := parseRecord(value)
+	return r, err == nil && r.UID == o.GetUID()
+}
+
+// draining reports whether the object carries the drain label.
+func (n names) draining(o metav1.Object) bool {
+	_, ok := o.GetLabels()[n.drain]
+	return ok
+}

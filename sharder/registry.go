@@ -1,0 +1,314 @@
+package sharder
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// registry knows the shards of the ring, by their Leases.
+type registry struct {
+	client          coordinationclient.LeaseInterface
+	namespace, ring string
+	clock           clock.Clock
+	log             *zap.Logger
+
+	// changed is told, without waiting, that something has changed that decisions may depend on.
+	changed func()
+	// due is told, without waiting, that an acquisition may be due.
+	due chan struct{}
+
+	mu     sync.Mutex
+	roster *shardlease.Roster
+	last   map[string]tenant   // members, in the life in which they held their Lease last
+	asked  map[string]struct{} // shards that records or the history name, and about which nothing could be decided
+	flaps  flaps
+}
+
+// maxAsked bounds how many shards without a Lease are remembered: records could name any number.
+const maxAsked = 1000
+
+// readTimeout bounds a request about one Lease.
+const readTimeout = 10 * time.Second
+
+// list reads all Leases of the ring.
+func (g *registry) list(ctx context.Context) (version string, err error) {
+	options := metav1.ListOptions{LabelSelector: shardlease.Selector(g.ring).String(), Limit: 500}
+	var leases []*coordinationv1.Lease
+	for {
+		page, err := g.client.List(ctx, options)
+		if err != nil {
+			return "", g.failed("list", err)
+		}
+		for i := range page.Items {
+			leases = append(leases, &page.Items[i])
+		}
+		if version == "" {
+			version = page.ResourceVersion
+		}
+		if page.Continue == "" {
+			break
+		}
+		options.Continue = page.Continue
+	}
+	now := g.clock.Now()
+	g.mu.Lock()
+	changed := g.roster.List(leases, now)
+	g.mu.Unlock()
+	if len(changed) > 0 {
+		g.tell()
+	}
+	return version, nil
+}
+
+// failed names the request, and what to grant where that is what is missing.
+func (g *registry) failed(verb string, err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("not allowed to %s the shards' Leases: grant the verb %q on resource leases of API group coordination.k8s.io in namespace %s: %w",
+			verb, verb, g.namespace, err)
+	}
+	return fmt.Errorf("%s the shards' Leases in namespace %s: %w", verb, g.namespace, err)
+}
+
+func (g *registry) tell() {
+	g.changed()
+	select {
+	case g.due <- struct{}{}:
+	default:
+	}
+}
+
+// run follows the Leases until ctx has ended, from a version on that was listed. Where watching is not allowed, it lists again and
+// again.
+func (g *registry) run(ctx context.Context, version string) {
+	pause, failing := minPause, false
+	for ctx.Err() == nil {
+		next, err := g.follow(ctx, version)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			version, pause, failing = next, minPause, false
+			continue
+		}
+		if !failing && !apierrors.IsResourceExpired(err) {
+			failing = true
+			g.log.Warn("watching the shards' Leases failed, they are listed again and again until it succeeds", zap.Error(err))
+		}
+		if !sleep(ctx, pause) {
+			return
+		}
+		pause = min(2*pause, 2*time.Second)
+		if version, err = g.list(ctx); err != nil {
+			version = "" // which is not a version: the watch would begin anywhere
+		}
+	}
+}
+
+// follow reads one watch to its end.
+func (g *registry) follow(ctx context.Context, version string) (string, error) {
+	if version == "" {
+		var err error
+		if version, err = g.list(ctx); err != nil {
+			return "", err
+		}
+	}
+	w, err := g.client.Watch(ctx, metav1.ListOptions{
+		LabelSelector: shardlease.Selector(g.ring).String(), ResourceVersion: version, AllowWatchBookmarks: true,
+	})
+	if err != nil {
+		return "", g.failed("watch", err)
+	}
+	defer w.Stop()
+	began := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return version, nil
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				if time.Since(began) < time.Second {
+					return "", fmt.Errorf("watch the shards' Leases in namespace %s: the server ended it at once", g.namespace)
+				}
+				return version, nil
+			}
+			if e.Type == watch.Error {
+				return "", g.failed("watch", apierrors.FromObject(e.Object))
+			}
+			l, ok := e.Object.(*coordinationv1.Lease)
+			if !ok {
+				return "", fmt.Errorf("watch the shards' Leases: got a %T", e.Object)
+			}
+			version = l.ResourceVersion
+			if e.Type != watch.Bookmark && l.Labels[shardlease.RingLabel] == g.ring { // fake clientsets tell everything
+				g.see(l, e.Type == watch.Deleted)
+			}
+		}
+	}
+}
+
+// see takes in a version of a Lease.
+func (g *registry) see(l *coordinationv1.Lease, deleted bool) {
+	now := g.clock.Now()
+	g.mu.Lock()
+	var changed bool
+	if deleted {
+		changed = g.roster.Miss(l.Name, now)
+	} else {
+		changed = g.roster.See(l, now)
+	}
+	g.mu.Unlock()
+	if changed {
+		g.tell()
+	}
+}
+
+// reread reads the Lease of a tenant, after an object that names it was read.
+func (g *registry) reread(ctx context.Context, t tenant) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	l, err := g.client.Get(ctx, t.Shard, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		l = nil
+	case err != nil:
+		return g.failed("get", err)
+	}
+	now := g.clock.Now()
+	g.mu.Lock()
+	changed := g.roster.Read(t.Shard, t.epoch(), l, now)
+	g.mu.Unlock()
+	if changed {
+		g.tell()
+	}
+	return nil
+}
+
+// ask notes that nothing can be decided before it is known whether a tenant may be at work.
+func (g *registry) ask(t tenant) {
+	g.mu.Lock()
+	_, known := g.asked[t.Shard]
+	if !known && len(g.asked) < maxAsked {
+		g.asked[t.Shard] = struct{}{}
+	}
+	g.mu.Unlock()
+	if !known {
+		g.tell()
+	}
+}
+
+// epoch is that of a tenant, as package shardlease calls it.
+func (t tenant) epoch() shardlease.Epoch {
+	return shardlease.Epoch{LeaseUID: t.LeaseUID, Number: t.Epoch}
+}
+
+// membership returns the shards among which objects are to be distributed now, and after how long that may be others although no Lease
+// changes; zero: never.
+func (g *registry) membership() (membership, time.Duration) {
+	now := g.clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	present := map[string]tenant{}
+	for _, name := range g.roster.Members(now) {
+		if e, ok := g.roster.Epoch(name, now); ok {
+			present[name] = tenant{name, e.LeaseUID, e.Number}
+		} else if t, ok := g.last[name]; ok { // its Lease was deleted, or emptied by somebody: it may be back any moment
+			present[name] = t
+		}
+	}
+	for name := range g.last {
+		if _, ok := present[name]; !ok {
+			g.flaps.depart(name, now.Monotonic)
+		}
+	}
+	g.last = present
+	var members []tenant
+	wait, _ := g.roster.Next(now)
+	for name, t := range present {
+		delay := g.flaps.wait(name, now.Monotonic)
+		if delay == 0 {
+			members = append(members, t)
+		} else if wait == 0 || delay < wait {
+			wait = delay
+		}
+	}
+	return newMembership(members...), wait
+}
+
+// judge returns the situation of a root under a plan.
+func (g *registry) judge(o root, p *plan) situation {
+	now := g.clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := situation{root: o, target: g.claim(p.target(o.hash), now)}
+	switch {
+	case !o.recorded:
+		for _, t := range p.owners(o.hash) {
+			s.claims = append(s.claims, g.claim(t, now))
+		}
+	case o.record.State == owned:
+		s.owner = g.claim(o.record.tenant(), now).life
+		fallthrough
+	default:
+		for _, t := range o.record.Left {
+			s.claims = append(s.claims, g.claim(t, now))
+		}
+	}
+	return s
+}
+
+// claim is what is known of a tenant. The caller holds mu.
+func (g *registry) claim(t tenant, now clock.Reading) claim {
+	c := claim{tenant: t}
+	switch g.roster.Verdict(t.Shard, t.epoch(), now) {
+	case shardlease.Over:
+		c.life = over
+	case shardlease.Unread:
+		c.life = unread
+	case shardlease.Unproven:
+		c.life = unproven
+	}
+	e, ok := g.roster.Epoch(t.Shard, now)
+	c.current = ok && e == t.epoch()
+	return c
+}
+
+// known returns the names of all shards with a Lease, or about which somebody has asked.
+func (g *registry) known() []string {
+	now := g.clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	names := g.roster.Shards(now)
+	for name := range g.asked {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// tenants returns all shards in their present lives, for when the ring's history was lost.
+func (g *registry) tenants() []tenant {
+	now := g.clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var all []tenant
+	for _, name := range g.roster.Shards(now) {
+		if e, ok := g.roster.Epoch(name, now); ok {
+			all = append(all, tenant{name, e.LeaseUID, e.Number})
+		}
+	}
+	return all
+}

@@ -1,0 +1,70 @@
+package sharder
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var (
+	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	nodes      = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	widgets    = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+)
+
+// testMapper knows ConfigMaps, Nodes and Widgets.
+func testMapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	m.Add(configMaps.GroupVersion().WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	m.Add(nodes.GroupVersion().WithKind("Node"), meta.RESTScopeRoot)
+	m.Add(widgets.GroupVersion().WithKind("Widget"), meta.RESTScopeNamespace)
+	return m
+}
+
+func TestBadResourcesAreRefused(t *testing.T) {
+	selector := func(s string) labels.Selector {
+		parsed, err := labels.Parse(s)
+		require.NoError(t, err)
+		return parsed
+	}
+	other := widgets
+	other.Version = "v2"
+	for want, resources := range map[string][]Resource{
+		"Resources: must name at least one":              nil,
+		"Resources[0].GVR: must have a version":          {{}},
+		"Resources[1].GVR: must have a version":          {{GVR: configMaps}, {GVR: schema.GroupVersionResource{Resource: "x"}}},
+		"Resources[1].GVR: must not occur twice":         {{GVR: widgets}, {GVR: other}},
+		"Resources[0].Selector: must not mention":        {{GVR: configMaps, Selector: selector("!" + ShardLabel("r"))}},
+		"Resources[0].Selector: must be able":            {{GVR: configMaps, Selector: labels.Nothing()}},
+		"Resources[0].Namespaces: must not occur twice":  {{GVR: configMaps, Namespaces: []string{"a", "a"}}},
+		"Resources[0].Namespaces: must not contain dots": {{GVR: configMaps, Namespaces: []string{"a.b"}}},
+	} {
+		assert.ErrorContains(t, errors.Join(validateResources(resources, namesOf("r"))...), want)
+	}
+	assert.Empty(t, validateResources([]Resource{{GVR: configMaps, Selector: selector("a=b"), Namespaces: []string{"a", "b"}}, {GVR: widgets}}, namesOf("r")))
+	assert.Empty(t, validateResources([]Resource{{GVR: configMaps, Selector: selector(ShardLabel("other"))}}, namesOf("r")))
+}
+
+func TestResourcesAreLookedUp(t *testing.T) {
+	resolved, err := resolve(testMapper(), []Resource{{GVR: configMaps, Namespaces: []string{"a", "b"}}, {GVR: nodes}})
+	require.NoError(t, err)
+	assert.Equal(t, schema.GroupKind{Kind: "ConfigMap"}, resolved[0].kind)
+	assert.True(t, resolved[0].namespaced)
+	assert.Equal(t, []string{"a", "b"}, resolved[0].namespaces())
+	assert.False(t, resolved[1].namespaced)
+	assert.Equal(t, []string{""}, resolved[1].namespaces())
+	assert.True(t, resolved[1].Selector.Empty())
+	assert.NotNil(t, resolved[1].Key)
+}
+
+func TestResourcesThatTheServerDoesNotHaveAreNamed(t *testing.T) {
+	absent := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}
+	_, err := resolve(testMapper(), []Resource{{GVR: configMaps}, {GVR: absent}, {GVR: nodes, Namespaces: []string{"a"}}})
+	assert.ErrorContains(t, err, "Resources[1].GVR: must be served by the API server: example.com/v1, Resource=gadgets is not, is its CustomResourceDefinition installed?")
+	assert.ErrorContains(t, err, "Resources[2].Namespaces: must be empty, because nodes is cluster-scoped")
+}

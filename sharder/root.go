@@ -1,0 +1,38 @@
+package sharder
+
+import (
+	"github.com/cespare/xxhash/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ref names an object of the ring.
+type ref struct {
+	resource        int // index of the resource
+	namespace, name string
+}
+
+// root is what a decision needs of one version of an object. It is small, so that many can wait for their turn.
+type root struct {
+	ref
+	uid      types.UID
+	version  string // resourceVersion
+	label    string // of the shard; empty: none
+	drain    bool
+	record   record
+	recorded bool   // record is valid
+	hash     uint64 // of the key
+}
+
+// rootOf condenses a version of an object of a resource, which is the index-th.
+func (n names) rootOf(index int, r resource, o metav1.Object) root {
+	v := root{
+		ref: ref{resource: index, namespace: o.GetNamespace(), name: o.GetName()},
+		uid: o.GetUID(), version: o.GetResourceVersion(),
+		label: n.shardOf(o), drain: n.draining(o),
+	}
+	v.record, v.recorded = n.recordOf(o)
+	var buffer [256]byte
+	v.hash = xxhash.Sum64(r.Key(buffer[:0], r.kind, o))
+	return v
+}

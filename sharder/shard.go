@@ -1,0 +1,192 @@
+package sharder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
+
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// ShardConfig of a [Shard].
+type ShardConfig struct {
+	// Resources of the ring: the same ones that its sharder has. Required. This process has to run an informer of each
+	// ([Shard.NewInformer]): what it does not watch, it does not let go of.
+	Resources []Resource
+
+	// Scheme knows the kinds of typed objects. Default: client-go's, which knows those of Kubernetes itself.
+	Scheme *runtime.Scheme
+
+	// AckGrace is how long work may go on, undisturbed, on an object that another shard is to have. After that its context ends, and the
+	// shard waits for work to return. Default: 10 s.
+	AckGrace time.Duration
+
+	// Concurrency is how many objects of one informer are let go of at a time. Default: 8.
+	Concurrency int
+
+	// Unguarded allows work although no client is guarded by the lease. For work that changes nothing through the Kubernetes API, and for
+	// tests with client-go's fakes: whatever else it does after the lease was lost, nobody stops.
+	Unguarded bool
+
+	// Hooks are told what happens, for metrics.
+	Hooks ShardHooks
+
+	// Logger gets objects that are sent back at Info, failing requests at Warn. Nil: no logs.
+	Logger *zap.Logger
+}
+
+// ShardHooks are functions that a [Shard] calls when something happens; each may be nil. They are called synchronously, from several
+// goroutines, and have to return quickly.
+type ShardHooks struct {
+	// OnDrained is told of each attempt to let go of an object, and how long after it was asked for that was. err is nil if it succeeded.
+	OnDrained func(object ObjectRef, took time.Duration, err error)
+	// OnBounced is told of each attempt to send back an object that carries the label of this shard by mistake.
+	OnBounced func(object ObjectRef, err error)
+	// OnRefused is told why Do does not call work: an [ErrNotMine] or an [ErrNotYet].
+	OnRefused func(object ObjectRef, err error)
+}
+
+func (h ShardHooks) drained(at address, took time.Duration, err error) {
+	if h.OnDrained != nil {
+		h.OnDrained(at.ref(), took, err)
+	}
+}
+
+func (h ShardHooks) bounced(at address, err error) {
+	if h.OnBounced != nil {
+		h.OnBounced(at.ref(), err)
+	}
+}
+
+func (h ShardHooks) refused(at address, err error) {
+	if h.OnRefused != nil {
+		h.OnRefused(at.ref(), err)
+	}
+}
+
+// Shard is this process's part of a ring: which objects are its own, when it may work on them, and how it lets go of them. All
+// controllers of the process share one.
+//
+// Its methods may be called at any time, from any goroutine. It needs to be allowed to list, watch and patch each
+// resource.
+type Shard struct {
+	metadata metadata.Interface
+	lease    *shardlease.Lease
+	config   ShardConfig
+	names    names
+	kinds    map[schema.GroupKind]schema.GroupVersionResource
+	custody  custody
+	caches   caches
+}
+
+// NewShard returns the shard that a lease is the heartbeat of. It asks the API server, by way of mapper, for the kinds of the resources.
+// client has to be guarded by the lease. One lease has one shard. The error joins one error for every rule that config breaks.
+func NewShard(client metadata.Interface, mapper meta.RESTMapper, lease *shardlease.Lease, config ShardConfig) (*Shard, error) {
+	var errs []error
+	for _, required := range []struct {
+		name    string
+		missing bool
+	}{{"client", client == nil}, {"mapper", mapper == nil}, {"lease", lease == nil}} {
+		if required.missing {
+			errs = append(errs, fmt.Errorf("sharder: %s: must not be nil", required.name))
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	config = config.withDefaults()
+	s := &Shard{metadata: client, lease: lease, config: config, names: namesOf(lease.Ring()), kinds: map[schema.GroupKind]schema.GroupVersionResource{}}
+	if err := errors.Join(config.validate(s.names)...); err != nil {
+		return nil, err
+	}
+	resources, err := resolve(mapper, config.Resources)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range resources {
+		s.kinds[r.kind] = r.GVR
+	}
+	lease.Await(s.end)
+	return s, nil
+}
+
+func (c ShardConfig) withDefaults() ShardConfig {
+	if c.Scheme == nil {
+		c.Scheme = scheme.Scheme
+	}
+	if c.AckGrace == 0 {
+		c.AckGrace = 10 * time.Second
+	}
+	if c.Concurrency == 0 {
+		c.Concurrency = 8
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	return c
+}
+
+func (c ShardConfig) validate(n names) []error {
+	errs := validateResources(c.Resources, n)
+	if c.AckGrace < 0 {
+		errs = append(errs, fmt.Errorf("sharder: AckGrace: must be positive (got %v)", c.AckGrace))
+	}
+	if c.Concurrency < 0 {
+		errs = append(errs, fmt.Errorf("sharder: Concurrency: must be positive (got %d)", c.Concurrency))
+	}
+	return errs
+}
+
+// Selector selects the objects that carry the label of this shard: those that it may work on, with few exceptions. It is for lists
+// and watches, and for the label selectors of a controller-runtime cache.
+func (s *Shard) Selector() labels.Selector {
+	return labels.SelectorFromSet(labels.Set{s.names.shard: s.lease.Identity()})
+}
+
+// end is called before the lease is released: no more work begins, and what is in flight is waited for.
+func (s *Shard) end(ctx context.Context) error {
+	term, _ := shardlease.TermFrom(ctx)
+	s.custody.close(term)
+	return s.custody.await(ctx)
+}
+
+// claimant is this shard in a term.
+func (s *Shard) claimant(term *shardlease.Term) claimant {
+	e := term.Epoch()
+	return claimant{names: s.names, tenant: tenant{Shard: s.lease.Identity(), LeaseUID: e.LeaseUID, Epoch: e.Number}}
+}
+
+// resourceOf returns the resource of an object.
+func (s *Shard) resourceOf(o runtime.Object) (schema.GroupVersionResource, error) {
+	kind := o.GetObjectKind().GroupVersionKind().GroupKind()
+	if kind.Kind == "" { // as that of typed objects which client-go has decoded
+		kinds, _, err := s.config.Scheme.ObjectKinds(o)
+		if err != nil {
+			return schema.GroupVersionResource{}, fmt.Errorf("sharder: the kind of a %T is unknown; is it in ShardConfig.Scheme? %w", o, err)
+		}
+		kind = kinds[0].GroupKind()
+	}
+	resource, ok := s.kinds[kind]
+	if !ok {
+		return schema.GroupVersionResource{}, fmt.Errorf("sharder: objects of kind %s are not in ShardConfig.Resources", kind)
+	}
+	return resource, nil
+}
+
+// poke has a root looked at that something has happened to.
+func (s *Shard) poke(at address) {
+	if term, err := s.lease.Term(); err == nil {
+		for _, i := range s.caches.begun(term, at.resource) {
+			i.queue.Add(at)
+		}
+	}
+}

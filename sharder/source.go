@@ -1,0 +1,179 @@
+package sharder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+)
+
+// source lists and watches the metadata of some of the objects of one resource, in one namespace or in all. It holds one page.
+type source struct {
+	client    metadata.ResourceInterface
+	resource  resource
+	namespace string
+	selector  labels.Selector
+	limit     int64
+	log       *zap.Logger
+}
+
+// sink takes in what a source finds.
+type sink struct {
+	// found is told of each object that is selected, and of each of its changes. It returns false to end.
+	found func(*metav1.PartialObjectMetadata) bool
+	// left is told of objects that are not selected any more, or deleted; nil: nobody is.
+	left func(*metav1.PartialObjectMetadata)
+	// listed is told after found was told of all objects of a list; nil: nobody is.
+	listed func()
+}
+
+// pages lists all objects that are selected, page by page from the storage, and returns the version that the list began with. What is
+// listed was read after pages was called, also where the server had to begin anew in the middle because the list took so long.
+func (s source) pages(ctx context.Context, found func(*metav1.PartialObjectMetadata) bool) (version string, err error) {
+	options := metav1.ListOptions{LabelSelector: s.selector.String(), Limit: s.limit}
+	for {
+		page, err := s.client.List(ctx, options)
+		switch {
+		case apierrors.IsResourceExpired(err) && options.Continue != "" && continueOf(err) != "":
+			options.Continue = continueOf(err)
+			continue
+		case err != nil:
+			return "", fmt.Errorf("list %s: %w", s.resource.GVR.GroupResource(), err)
+		}
+		if version == "" {
+			version = page.ResourceVersion
+		}
+		for i := range page.Items {
+			if s.selects(&page.Items[i]) && !found(&page.Items[i]) {
+				return "", context.Canceled
+			}
+		}
+		if page.Continue == "" {
+			return version, nil
+		}
+		options.Continue = page.Continue
+	}
+}
+
+// continueOf is the token with which a list that took too long can go on from the present state.
+func continueOf(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return ""
+	}
+	return status.Status().Continue
+}
+
+// selects checks what the server has been asked for: fake clientsets do not.
+func (s source) selects(o metav1.Object) bool {
+	return s.selector.Matches(labels.Set(o.GetLabels())) && (s.namespace == "" || o.GetNamespace() == s.namespace)
+}
+
+const (
+	minPause = 100 * time.Millisecond
+	maxPause = 15 * time.Second
+)
+
+// run lists and watches until ctx has ended. What fails is tried again, after longer and longer pauses.
+func (s source) run(ctx context.Context, to sink) {
+	pause, failing := minPause, false
+	for ctx.Err() == nil {
+		useful, err := s.follow(ctx, to)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case useful:
+			pause, failing = minPause, false
+		}
+		if err != nil && !failing && !apierrors.IsResourceExpired(err) {
+			failing = true
+			s.log.Warn("watch failed, will be tried again", zap.Error(err))
+		}
+		if !sleep(ctx, pause) {
+			return
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// follow lists once, and then watches for as long as the server lets it. It reports whether it came as far as watching.
+func (s source) follow(ctx context.Context, to sink) (useful bool, err error) {
+	version, err := s.pages(ctx, to.found)
+	if err != nil {
+		return false, err
+	}
+	if to.listed != nil {
+		to.listed()
+	}
+	for {
+		w, err := s.client.Watch(ctx, metav1.ListOptions{
+			LabelSelector: s.selector.String(), ResourceVersion: version, AllowWatchBookmarks: true,
+		})
+		if err != nil {
+			return useful, fmt.Errorf("watch %s: %w", s.resource.GVR.GroupResource(), err)
+		}
+		began := time.Now()
+		next, err := s.drink(ctx, w, version, to)
+		w.Stop()
+		switch {
+		case err != nil:
+			return true, err
+		case ctx.Err() != nil:
+			return true, nil
+		case next == version && time.Since(began) < time.Second: // a server that ends watches at once
+			return useful, nil
+		}
+		version, useful = next, true
+	}
+}
+
+// drink reads one watch to its end, and returns the version up to which it has told everything.
+func (s source) drink(ctx context.Context, w watch.Interface, version string, to sink) (string, error) {
+	for {
+		select {
+		case <-ctx.Done():
+			return version, nil
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				return version, nil
+			}
+			if e.Type == watch.Error {
+				return version, fmt.Errorf("watch %s: %w", s.resource.GVR.GroupResource(), apierrors.FromObject(e.Object))
+			}
+			o, ok := e.Object.(*metav1.PartialObjectMetadata)
+			if !ok {
+				return version, fmt.Errorf("watch %s: got a %T instead of metadata", s.resource.GVR.GroupResource(), e.Object)
+			}
+			selected := e.Type != watch.Bookmark && s.selects(o)
+			switch {
+			case e.Type == watch.Bookmark:
+			case e.Type != watch.Deleted && selected:
+				if !to.found(o) {
+					return version, nil
+				}
+			case to.left != nil: // fake clientsets tell everything
+				to.left(o)
+			}
+			version = o.ResourceVersion
+		}
+	}
+}
+
+// sleep waits, and reports whether ctx has not ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

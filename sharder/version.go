@@ -1,0 +1,18 @@
+package sharder
+
+import "k8s.io/apimachinery/pkg/util/resourceversion"
+
+// compareVersions compares two resource versions of one resource. known is false if either is none: client-go's fakes do not set any.
+func compareVersions(a, b string) (order int, known bool) {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return order, err == nil
+}
+
+// reaches reports whether a version is at least floor. Where that cannot be said, it does not; an empty floor is none.
+func reaches(version, floor string) bool {
+	if floor == "" {
+		return true
+	}
+	order, known := compareVersions(version, floor)
+	return known && order >= 0
+}

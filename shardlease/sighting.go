@@ -1,0 +1,258 @@
+package shardlease
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/internal/lease"
+)
+
+// minLeaseDuration is the shortest D that a shard can have: two renew intervals of a second, and a margin, in whole seconds.
+const minLeaseDuration = 3 * time.Second
+
+// sighting is what a sharder knows about the lease of one shard.
+type sighting struct {
+	shard string
+	ring  string
+	own   time.Duration // the sharder's D, where the lease does not say
+
+	lease    *coordinationv1.Lease // as last seen; nil: there is none
+	since    Reading               // from when on nothing of it has changed that matters
+	patience time.Duration         // D: what has to be waited for
+	mourned  bool                  // there is no lease, and the shard was no member any more before that
+	absent   map[types.UID]absence // leases of this name that are gone
+}
+
+// absence is what is known of a lease that is gone.
+type absence struct {
+	since Reading       // when that was first seen
+	wait  time.Duration // how long from then a term may last
+	over  int64         // epochs up to this number were over even before; negative: none
+}
+
+func newSighting(shard, ring string, own time.Duration, now Reading) *sighting {
+	return &sighting{shard: shard, ring: ring, own: own, since: now, patience: own, mourned: true, absent: map[types.UID]absence{}}
+}
+
+// see takes in a version of the lease, nil for none, that has arrived now. It reports whether verdicts may be others than before.
+func (s *sighting) see(l *coordinationv1.Lease, now Reading) (changed bool) {
+	before := s.mark()
+	old := s.lease
+	if l == nil && old == nil || l != nil && old != nil && sameClaim(old, l) {
+		s.lease = l // metadata, or a later resourceVersion
+		return false
+	}
+	if old != nil && (l == nil || l.UID != old.UID) {
+		a := s.absence(now)
+		if e, err := EpochOf(old); err == nil && s.givenUp() {
+			a.over = e.Number
+		}
+		s.absent[old.UID] = a
+	}
+	if l == nil {
+		s.mourned = !s.state(now).Member()
+	} else {
+		s.mourned = false
+		delete(s.absent, l.UID) // the label was removed, and has come back
+	}
+	s.patience = s.newPatience(l)
+	s.lease, s.since = l, now
+	return s.mark() != before
+}
+
+// absence begins now, for a lease of which nothing is known but that somebody may have held it.
+func (s *sighting) absence(now Reading) absence { return absence{now, 2 * max(s.patience, s.own), -1} }
+
+// newPatience is the D of a version. A version that nobody of ours has written may have ended a term that was longer than it says.
+func (s *sighting) newPatience(l *coordinationv1.Lease) time.Duration {
+	r := lease.RecordOf(l)
+	d := r.Duration()
+	switch {
+	case r.Holder() != s.shard || s.problemOf(l) != nil:
+		return max(s.patience, s.own)
+	case r.SameTerm(lease.RecordOf(s.lease)):
+		return max(s.patience, d)
+	}
+	return d
+}
+
+// sameClaim reports whether two versions say the same about who holds the lease.
+func sameClaim(a, b *coordinationv1.Lease) bool {
+	for _, key := range []string{EpochAnnotation, lease.TermAnnotation, lease.ReleasedAnnotation} {
+		if a.Annotations[key] != b.Annotations[key] {
+			return false
+		}
+	}
+	return a.UID == b.UID && a.Labels[RingLabel] == b.Labels[RingLabel] && apiequality.Semantic.DeepEqual(a.Spec, b.Spec)
+}
+
+// mark is what verdicts depend on, besides the time.
+type mark struct {
+	uid     types.UID
+	number  int64
+	exists  bool
+	givenUp bool
+}
+
+func (s *sighting) mark() mark {
+	if s.lease == nil {
+		return mark{}
+	}
+	e, err := EpochOf(s.lease)
+	if err != nil {
+		e.Number = -1
+	}
+	return mark{s.lease.UID, e.Number, true, s.givenUp()}
+}
+
+// age is for how long nothing has changed.
+func (s *sighting) age(now Reading) time.Duration { return now.SinceAtLeast(s.since) }
+
+// givenUp reports whether the epoch in the lease is over: released with the mark of its term, or taken by a sharder that has marked it.
+func (s *sighting) givenUp() bool {
+	r := lease.RecordOf(s.lease)
+	return r.Released() || r.Holder() == Sharder && r.Ours()
+}
+
+// abandoned reports whether nobody holds the lease, and nobody has said that work had ended. Its shard has stopped after D.
+func (s *sighting) abandoned() bool {
+	holder := lease.RecordOf(s.lease).Holder()
+	return (holder == "" || holder == Sharder) && !s.givenUp()
+}
+
+// state is that of the shard, without the collection period.
+func (s *sighting) state(now Reading) State {
+	age := s.age(now)
+	switch {
+	case s.lease == nil && s.mourned:
+		return Gone
+	case s.lease == nil || s.problem() == nil && s.abandoned():
+		if age < 2*s.patience {
+			return Expired
+		}
+		return Uncertain
+	case s.problem() != nil:
+		return Malformed
+	case s.givenUp():
+		return Dead
+	case age < s.patience:
+		return Ready
+	case age < 2*s.patience:
+		return Expired
+	}
+	return Uncertain
+}
+
+func (s *sighting) problem() error { return s.problemOf(s.lease) }
+
+// problemOf says why a lease is malformed. A label that is missing is not one: the shard puts it back.
+func (s *sighting) problemOf(l *coordinationv1.Lease) error {
+	if l == nil {
+		return nil
+	}
+	var errs []error
+	if ring, ok := l.Labels[RingLabel]; ok && ring != s.ring {
+		errs = append(errs, fmt.Errorf("label %s is %q, not %q", RingLabel, ring, s.ring))
+	}
+	for _, problem := range identityProblems(l.Name) {
+		errs = append(errs, fmt.Errorf("name: %s (got %q)", problem, l.Name))
+	}
+	if _, err := EpochOf(l); err != nil {
+		errs = append(errs, err)
+	}
+	r := lease.RecordOf(l)
+	if r.Coordinated() {
+		errs = append(errs, lease.ErrCoordinated)
+	}
+	switch r.Holder() {
+	case "", Sharder:
+	case s.shard:
+		if !r.Ours() {
+			errs = append(errs, fmt.Errorf("annotation %s does not name the term in spec: not written by a shard", lease.TermAnnotation))
+		}
+		if d := r.Duration(); d < minLeaseDuration || d > MaxLeaseDuration {
+			errs = append(errs, fmt.Errorf("spec.leaseDurationSeconds must be from %v to %v (got %v)", minLeaseDuration, MaxLeaseDuration, d))
+		}
+	default:
+		errs = append(errs, fmt.Errorf("spec.holderIdentity must be the name of the Lease (got %q)", r.Holder()))
+	}
+	return errors.Join(errs...)
+}
+
+// verdict on an epoch of the shard.
+func (s *sighting) verdict(e Epoch, now Reading) Verdict {
+	if s.lease != nil && s.lease.UID == e.LeaseUID {
+		present, err := EpochOf(s.lease)
+		switch {
+		case err != nil: // for a person to mend
+			return Live
+		case present.Number < e.Number:
+			return Unread
+		case present.Number > e.Number, s.givenUp(), s.abandoned() && s.age(now) >= 2*s.patience:
+			return Over
+		}
+		return Live
+	}
+	a, known := s.absent[e.LeaseUID]
+	switch {
+	case !known:
+		return Unread
+	case e.Number <= a.over:
+		return Over
+	case now.SinceAtLeast(a.since) < a.wait:
+		return Live
+	case s.lease == nil:
+		return Unproven
+	}
+	return Over
+}
+
+// miss notes that a consistent read, sent after an object was read that names a lease, did not find that lease: it is gone for good, because no
+// other has its UID.
+func (s *sighting) miss(uid types.UID, now Reading) {
+	if s.lease != nil && s.lease.UID == uid {
+		return
+	}
+	if _, known := s.absent[uid]; !known {
+		s.absent[uid] = s.absence(now)
+	}
+}
+
+// acquirable reports whether the sharder may take the lease.
+func (s *sighting) acquirable(now Reading) bool {
+	switch s.state(now) {
+	case Uncertain:
+		return true
+	case Gone:
+		return s.age(now) >= 2*s.patience
+	case Malformed: // or nobody would ever have its objects. Whoever has held it has stopped
+		ring, labelled := s.lease.Labels[RingLabel]
+		_, err := EpochOf(s.lease)
+		return err == nil && (!labelled || ring == s.ring) && !lease.RecordOf(s.lease).Coordinated() && s.age(now) >= 2*s.patience
+	}
+	return false
+}
+
+// next is after how long something changes by itself; zero if nothing does.
+func (s *sighting) next(now Reading, collectAfter time.Duration) time.Duration {
+	var soonest time.Duration
+	at := func(since Reading, after time.Duration) {
+		if wait := after - now.SinceAtLeast(since); wait > 0 && (soonest == 0 || wait < soonest) {
+			soonest = wait
+		}
+	}
+	at(s.since, s.patience)
+	at(s.since, 2*s.patience)
+	if s.lease != nil && s.givenUp() {
+		at(s.since, collectAfter)
+	}
+	for _, a := range s.absent {
+		at(a.since, a.wait)
+	}
+	return soonest
+}

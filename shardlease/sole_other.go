@@ -1,0 +1,7 @@
+//go:build !linux
+
+package shardlease
+
+import "errors"
+
+func occupy(string) (release func(), err error) { return nil, errors.ErrUnsupported }
