@@ -14,10 +14,10 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// Config of a [Sharder]. All replicas must have the same Ring, Namespace, Resources, TokensPerShard and Weights: sharders that disagree move
+// Config of a [Sharder]. All replicas must have the same Ring, Namespace, Resources and TokensPerShard: sharders that disagree move
 // objects to and fro whenever another of them leads. Nothing unsafe comes of it.
 type Config struct {
-	// Ring is the name of the ring: a DNS-1123 subdomain of at most 63 characters, unique in the cluster among rings that have resources
+	// Ring is the name of the ring: a DNS-1123 label, unique in the cluster among rings that have resources
 	// in common. Required.
 	Ring string
 

@@ -33,13 +33,9 @@ func newDrains(limit int) *drains {
 
 // reserve takes a slot for an object. It waits for one if wait is set. It reports whether there is one.
 func (d *drains) reserve(ctx context.Context, r ref, shard string, now time.Time, wait bool) bool {
-	defer context.AfterFunc(ctx, func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.changed.Broadcast()
-	})()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	watched := false
 	for ctx.Err() == nil {
 		if _, ok := d.open[r]; ok {
 			return true
@@ -50,6 +46,14 @@ func (d *drains) reserve(ctx context.Context, r ref, shard string, now time.Time
 		}
 		if !wait {
 			return false
+		}
+		if !watched {
+			watched = true
+			defer context.AfterFunc(ctx, func() {
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				d.changed.Broadcast()
+			})()
 		}
 		d.changed.Wait()
 	}

@@ -65,6 +65,9 @@ func (h history) contains(other history) bool {
 	return true
 }
 
+// isJust reports whether the history is that of a ring settled under m.
+func (h history) isJust(m membership) bool { return len(h) == 1 && slices.Equal(h[0], m) }
+
 // step is how one membership differs from the one before.
 type step struct {
 	Join  []tenant `json:"join,omitempty"` // or come back in another life

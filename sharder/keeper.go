@@ -19,6 +19,7 @@ type keeper struct {
 	*registry
 	kube     kubernetes.Interface
 	duration time.Duration // D
+	patience time.Duration // before a Lease that could not be deleted is tried again
 	hooks    Hooks
 
 	// empty reports whether no object carries the label of a shard, after a consistent list of each resource.
@@ -59,8 +60,11 @@ func (k *keeper) round(ctx context.Context) time.Duration {
 		if ctx.Err() != nil {
 			return 0
 		}
-		if calm && !k.take(ctx, shard) || !k.collect(ctx, shard) {
+		if calm && !k.take(ctx, shard) {
 			wait = min(wait, maxKeeping)
+		}
+		if !k.collect(ctx, shard) {
+			wait = min(wait, k.patience)
 		}
 	}
 	return wait
@@ -107,14 +111,14 @@ func (k *keeper) calm() (calm bool, wait time.Duration) {
 func (k *keeper) take(ctx context.Context, shard string) bool {
 	now := k.clock.Now()
 	k.mu.Lock()
-	l, ok := k.roster.Acquisition(shard, now)
+	acquisition, ok := k.roster.Acquisition(shard, now)
 	k.mu.Unlock()
 	if !ok {
 		return true
 	}
 	bounded, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	taken, err := shardlease.Acquire(bounded, k.kube, l)
+	taken, err := shardlease.Acquire(bounded, k.kube, acquisition)
 	switch {
 	case err == nil:
 		k.see(taken, false)
@@ -126,22 +130,22 @@ func (k *keeper) take(ctx context.Context, shard string) bool {
 	case ctx.Err() != nil:
 		return true
 	case apierrors.IsForbidden(err):
-		k.log.Warn("cannot take the Lease of a dead shard, whose objects stay with it", zap.String("shard", shard), zap.Error(k.failed("create and update", err)))
+		k.log.Warn("cannot take the Lease of a dead shard, whose objects stay with it", zap.String("shard", shard), zap.Error(err))
 	default: // it came back, or another sharder was faster, or the outcome is unknown
 		k.log.Info("the Lease of a shard was not taken", zap.String("shard", shard), zap.Error(err))
 	}
-	if err := k.reread(ctx, tenant{Shard: shard}); err != nil && ctx.Err() == nil {
+	if err := k.look(ctx, shard); err != nil && ctx.Err() == nil {
 		k.log.Warn("request failed, will be tried again", zap.Error(err))
 	}
 	return false
 }
 
 // collect deletes the Lease of a shard that has been dead for long, and that nothing refers to any more. It reports false if
-// it has to be tried again soon.
+// that has to be tried again.
 func (k *keeper) collect(ctx context.Context, shard string) bool {
 	now := k.clock.Now()
 	k.mu.Lock()
-	options, ok := k.roster.Collection(shard, now)
+	collection, ok := k.roster.Collection(shard, now)
 	k.mu.Unlock()
 	if !ok || k.named(shard) {
 		return true
@@ -149,13 +153,17 @@ func (k *keeper) collect(ctx context.Context, shard string) bool {
 	switch empty, err := k.empty(ctx, shard); {
 	case err != nil:
 		return false
-	case !empty: // a scan finds out what holds it
+	case !empty: // objects that are not selected any more stay with it
 		return false
 	}
 	bounded, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	if err := k.client.Delete(bounded, shard, options); err != nil {
-		return apierrors.IsNotFound(err) || apierrors.IsConflict(err)
+	switch err := shardlease.Collect(bounded, k.kube, collection); {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // the watch tells
+		return true
+	case err != nil:
+		k.log.Warn("the Lease of a dead shard was not deleted, will be tried again", zap.Error(err))
+		return false
 	}
 	k.log.Info("deleted the Lease of a shard that has been dead for long", zap.String("shard", shard))
 	if k.hooks.OnCollected != nil {

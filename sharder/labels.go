@@ -1,8 +1,6 @@
 package sharder
 
 import (
-	"fmt"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -44,11 +42,7 @@ func ringProblems(ring string) []string {
 	if ring == "" {
 		return []string{"must be set"}
 	}
-	problems := validation.IsDNS1123Subdomain(ring)
-	if len(ring) > validation.LabelValueMaxLength {
-		problems = append(problems, fmt.Sprintf("must be no more than %d characters, to be part of a label", validation.LabelValueMaxLength))
-	}
-	return problems
+	return validation.IsDNS1123Label(ring)
 }
 
 // shardProblems returns the rules that the identity of a shard breaks, as the value of a label.

@@ -9,7 +9,7 @@ import (
 )
 
 func TestNamesOfARingAreLabels(t *testing.T) {
-	for _, ring := range []string{"r", "checksum", "my.ring-2", strings.Repeat("a", 63)} {
+	for _, ring := range []string{"r", "checksum", "my-ring-2", strings.Repeat("a", 63)} {
 		assert.Empty(t, ringProblems(ring), ring)
 		for _, name := range []string{ShardLabel(ring), DrainLabel(ring), OwnerAnnotation(ring)} {
 			assert.Empty(t, validation.IsQualifiedName(name), name)
@@ -19,7 +19,7 @@ func TestNamesOfARingAreLabels(t *testing.T) {
 }
 
 func TestIllegalNamesOfRingsAreRefused(t *testing.T) {
-	for _, ring := range []string{"", "a/b", "Upper", "-a", "a_b", "a b", "ä", strings.Repeat("a", 64)} {
+	for _, ring := range []string{"", "a/b", "a.b", "Upper", "-a", "a_b", "a b", "ä", strings.Repeat("a", 64)} {
 		assert.NotEmpty(t, ringProblems(ring), ring)
 	}
 }

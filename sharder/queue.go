@@ -10,6 +10,7 @@ import (
 // queue holds the roots that wait for a worker, each once, however often it was offered. It is bounded: who offers waits.
 type queue struct {
 	capacity int
+	later    chan struct{} // something has been delayed
 
 	mu      sync.Mutex
 	changed *sync.Cond // of mu: something is ready, or there is room, or a context has ended
@@ -21,9 +22,9 @@ type queue struct {
 // item is one object in a queue.
 type item struct {
 	ref
-	latest   *root // nil: it has to be read
+	latest   *root  // nil: it has to be read
 	scan     *tally // that waits for the outcome; nil: none does
-	slot     bool  // it may be drained
+	slot     bool   // it may be drained
 	failures int
 
 	queued bool // it is in ready
@@ -34,7 +35,7 @@ type item struct {
 }
 
 func newQueue(capacity int) *queue {
-	q := &queue{capacity: capacity, items: map[ref]*item{}}
+	q := &queue{capacity: capacity, items: map[ref]*item{}, later: make(chan struct{}, 1)}
 	q.changed = sync.NewCond(&q.mu)
 	return q
 }
@@ -51,12 +52,16 @@ func (q *queue) watch(ctx context.Context) (stop func() bool) {
 // offer puts a version of an object into the queue; the latest offered counts. It waits for room, and reports whether ctx has not ended
 // before. If scan is not nil, it is told once how the object turned out.
 func (q *queue) offer(ctx context.Context, o root, scan *tally, slot bool) bool {
-	defer q.watch(ctx)()
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	watched := false
 	for ctx.Err() == nil {
 		i, known := q.items[o.ref]
 		if !known && len(q.items) >= q.capacity {
+			if !watched {
+				watched = true
+				defer q.watch(ctx)()
+			}
 			q.changed.Wait()
 			continue
 		}
@@ -90,9 +95,9 @@ func (q *queue) enqueue(i *item) {
 	}
 }
 
-// take waits for an item, which is the caller's until done or retry. It returns nil when ctx has ended. watch has to be in
-// force for ctx.
-func (q *queue) take(ctx context.Context) *item {
+// take waits for an item, which is the caller's until done or retry, and returns what is known of the object, and whether there is a slot
+// for it. It returns nil when ctx has ended. watch has to be in force for ctx.
+func (q *queue) take(ctx context.Context) (i *item, latest *root, slot bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for ctx.Err() == nil {
@@ -101,11 +106,11 @@ func (q *queue) take(ctx context.Context) *item {
 			q.ready[0] = nil
 			q.ready = q.ready[1:]
 			i.queued, i.taken = false, true
-			return i
+			return i, i.latest, i.slot
 		}
 		q.changed.Wait()
 	}
-	return nil
+	return nil, nil, false
 }
 
 // done ends the work on an item; placed is how it turned out.
@@ -145,7 +150,7 @@ func (q *queue) retry(i *item, now time.Time) bool {
 	}
 	i.due = now.Add(min(minBackoff<<min(i.failures-1, 20), maxBackoff))
 	heap.Push(&q.delayed, i)
-	q.changed.Broadcast()
+	poke(q.later)
 	return true
 }
 

@@ -175,16 +175,39 @@ func (g *registry) see(l *coordinationv1.Lease, deleted bool) {
 	}
 }
 
-// reread reads the Lease of a tenant, after an object that names it was read.
-func (g *registry) reread(ctx context.Context, t tenant) error {
+// get reads the Lease of a shard; nil: there is none.
+func (g *registry) get(ctx context.Context, shard string) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	l, err := g.client.Get(ctx, t.Shard, metav1.GetOptions{})
+	l, err := g.client.Get(ctx, shard, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		l = nil
+		return nil, nil
 	case err != nil:
-		return g.failed("get", err)
+		return nil, g.failed("get", err)
+	}
+	return l, nil
+}
+
+// look reads the Lease of a shard, whatever the watch may tell.
+func (g *registry) look(ctx context.Context, shard string) error {
+	l, err := g.get(ctx, shard)
+	if err != nil {
+		return err
+	}
+	if l == nil {
+		g.see(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: shard}}, true)
+	} else {
+		g.see(l, false)
+	}
+	return nil
+}
+
+// reread reads the Lease of a tenant, after an object that names it was read.
+func (g *registry) reread(ctx context.Context, t tenant) error {
+	l, err := g.get(ctx, t.Shard)
+	if err != nil {
+		return err
 	}
 	now := g.clock.Now()
 	g.mu.Lock()

@@ -26,6 +26,8 @@ type source struct {
 
 // sink takes in what a source finds.
 type sink struct {
+	// listing is told before a list begins; nil: nobody is.
+	listing func()
 	// found is told of each object that is selected, and of each of its changes. It returns false to end.
 	found func(*metav1.PartialObjectMetadata) bool
 	// left is told of objects that are not selected any more, or deleted; nil: nobody is.
@@ -105,6 +107,9 @@ func (s source) run(ctx context.Context, to sink) {
 
 // follow lists once, and then watches for as long as the server lets it. It reports whether it came as far as watching.
 func (s source) follow(ctx context.Context, to sink) (useful bool, err error) {
+	if to.listing != nil {
+		to.listing()
+	}
 	version, err := s.pages(ctx, to.found)
 	if err != nil {
 		return false, err

@@ -19,7 +19,7 @@ type tally struct {
 
 func newTally() *tally { return &tally{finished: make(chan struct{}), shards: map[string]int{}} }
 
-// count takes in an object that needs no worker.
+// count takes in an object, and whether it is where it belongs already.
 func (t *tally) count(shard string, placed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -32,11 +32,10 @@ func (t *tally) count(shard string, placed bool) {
 	}
 }
 
-// expect takes in an object that a worker deals with.
+// expect takes in that a worker deals with an object that has been counted.
 func (t *tally) expect() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.objects++
 	t.changed++
 	t.pending++
 }

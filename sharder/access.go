@@ -1,0 +1,66 @@
+package sharder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// nobody is the name of an object that does not exist: what a server says about it shows what is allowed.
+const nobody = "bellwether-checks-its-access"
+
+// checkAccess tries each request that a sharder cannot do without, on objects that do not exist, and returns what the server refuses. Whoever
+// may not read or change the objects would otherwise wait for ever for something to do.
+func (e *session) checkAccess(ctx context.Context) error {
+	var errs []error
+	for i, r := range e.resources {
+		for _, namespace := range r.namespaces() {
+			errs = append(errs, e.checkResource(ctx, i, namespace))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (e *session) checkResource(ctx context.Context, index int, namespace string) error {
+	all := e.client(index, namespace)
+	each := all
+	if namespace == "" && e.resources[index].namespaced {
+		each = e.client(index, e.config.Namespace) // a request about one object names its namespace
+	}
+	var errs []error
+	check := func(verb string, err error) bool {
+		switch {
+		case err == nil, ctx.Err() != nil:
+			return true
+		case apierrors.IsForbidden(err):
+			gr, where := e.resources[index].GVR.GroupResource(), "in all namespaces"
+			if namespace != "" {
+				where = "in namespace " + namespace
+			} else if !e.resources[index].namespaced {
+				where = "by a ClusterRole"
+			}
+			errs = append(errs, fmt.Errorf("not allowed to %s %s: grant the verb %q on resource %s of API group %q %s: %w", verb, gr, verb, gr.Resource, gr.Group, where, err))
+			return false
+		}
+		return true // whatever it is may pass
+	}
+	list, err := all.List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil && apierrors.IsNotFound(err) {
+		return fmt.Errorf("the API server does not have %s: is its CustomResourceDefinition installed? %w", e.resources[index].GVR.String(), err)
+	}
+	if check("list", err) && err == nil {
+		w, err := all.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+		if check("watch", err) && err == nil {
+			w.Stop()
+		}
+	}
+	_, err = each.Get(ctx, nobody, metav1.GetOptions{})
+	check("get", err)
+	_, err = each.Patch(ctx, nobody, types.MergePatchType, []byte(`{}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+	check("patch", err)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,284 @@
+package sharder
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/ring"
+)
+
+// govern follows the membership until ctx has ended: one reign after another.
+func (e *session) govern(ctx context.Context) {
+	pause := minPause
+	for ctx.Err() == nil {
+		m, wait := e.registry.membership()
+		if len(m) == 0 {
+			if e.plan.Swap(nil) != nil {
+				e.config.Logger.Warn("there is no shard left: objects wait for one")
+				e.announce(nil)
+			}
+			e.await(ctx, wait)
+			continue
+		}
+		p, err := e.adopt(ctx, m)
+		if err != nil {
+			if ctx.Err() == nil {
+				e.config.Logger.Warn("a new membership could not be stored, will be tried again", zap.Error(err))
+			}
+			sleep(ctx, pause)
+			pause = min(2*pause, maxPause)
+			continue
+		}
+		pause = minPause
+		e.reign(ctx, p)
+	}
+}
+
+// await waits until the registry has changed, or for some time; zero: for ever.
+func (e *session) await(ctx context.Context, wait time.Duration) {
+	if wait <= 0 {
+		wait = time.Hour
+	}
+	timer := e.config.Clock.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C():
+	case <-e.changed:
+	}
+}
+
+// adopt makes a plan for a membership, once the ring's history says that there is one.
+func (e *session) adopt(ctx context.Context, m membership) (*plan, error) {
+	if err := e.ledger.begin(ctx, m); err != nil {
+		return nil, err
+	}
+	p, err := e.replan(m)
+	if err != nil {
+		return nil, err
+	}
+	e.settled.Store(false)
+	e.config.Logger.Info("objects are distributed among other shards", zap.Strings("members", m.names()))
+	e.announce(m.names())
+	return p, nil
+}
+
+// replan makes a plan for a membership by all that is known of those before.
+func (e *session) replan(m membership) (*plan, error) {
+	h := e.ledger.known.with(m)
+	p, err := newPlan(h, ring.WithTokens(e.config.TokensPerShard))
+	if err != nil {
+		return nil, err
+	}
+	e.history.Store(&h)
+	e.plan.Store(p)
+	return p, nil
+}
+
+func (e *session) announce(members []string) {
+	if e.config.Hooks.OnMembership != nil {
+		e.config.Hooks.OnMembership(members)
+	}
+}
+
+// reign distributes objects by a plan until there is another membership.
+func (e *session) reign(ctx context.Context, p *plan) {
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	var listed sync.WaitGroup
+	for i, r := range e.resources {
+		selector := r.Selector
+		if !e.config.WatchAll {
+			selector = p.strays(e.names, r.Selector)
+		}
+		for _, src := range e.sources(i, selector) {
+			listed.Add(1)
+			once := sync.OnceFunc(listed.Done)
+			all.Go(func() {
+				defer once()
+				src.run(ctx, sink{
+					found: func(o *metav1.PartialObjectMetadata) bool {
+						v, ok := e.rootOf(i, o)
+						return !ok || e.consider(ctx, v)
+					},
+					listed: once,
+				})
+			})
+		}
+	}
+	news := make(chan struct{}, 1)
+	all.Go(func() {
+		listed.Wait()
+		e.settle(ctx, p, news)
+	})
+	for ctx.Err() == nil {
+		m, wait := e.registry.membership()
+		if !slices.Equal(m, p.members) {
+			return
+		}
+		poke(news)
+		e.await(ctx, wait)
+	}
+}
+
+const (
+	minUnrest = time.Second
+	maxUnrest = time.Minute
+)
+
+// settle scans all objects: at once, again as long as some of them are not where they belong, and then every ScanInterval. news
+// says that what scans depend on may have changed.
+func (e *session) settle(ctx context.Context, p *plan, news <-chan struct{}) {
+	unrest := minUnrest
+	busy := true // with what the lists of a new plan have found
+	for {
+		e.quiet(ctx, busy, unrest, news)
+		if ctx.Err() != nil {
+			return
+		}
+		forget(e.unsettle)
+		t, err := e.scan(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			e.config.Logger.Warn("a scan of all objects failed, will be tried again", zap.Error(err))
+		}
+		if err == nil && t.placed == t.objects {
+			unrest = minUnrest
+			e.concluded(ctx, p)
+			if !e.content(ctx) {
+				return
+			}
+			busy = false
+			continue
+		}
+		e.settled.Store(false)
+		// While there is progress, the next scan comes when what this one has begun is done.
+		busy = err == nil && (t.changed > 0 || e.drains.len() > 0)
+		if t != nil && t.changed > 0 {
+			unrest = minUnrest
+		} else {
+			unrest = min(2*unrest, max(maxUnrest, e.config.ScanInterval))
+		}
+	}
+}
+
+// forget takes back what a channel has been told by poke.
+func forget(c <-chan struct{}) {
+	select {
+	case <-c:
+	default:
+	}
+}
+
+// quiet waits until nothing is going on, if busy is set and something is; otherwise for unrest, or for news.
+func (e *session) quiet(ctx context.Context, busy bool, unrest time.Duration, news <-chan struct{}) {
+	timer := time.NewTimer(unrest)
+	defer timer.Stop()
+	if !busy {
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-news:
+		}
+		return
+	}
+	for e.queue.len() > 0 || e.drains.len() > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-e.progress:
+		}
+	}
+}
+
+// content waits for ScanInterval, or until something is known to be wrong. It reports whether ctx has not ended.
+func (e *session) content(ctx context.Context) bool {
+	timer := time.NewTimer(e.config.ScanInterval)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+	case <-e.unsettle:
+	}
+	return true
+}
+
+// scan looks at all objects, page by page, and waits until what it has found has been dealt with.
+func (e *session) scan(ctx context.Context) (*tally, error) {
+	began := time.Now()
+	t := newTally()
+	for i := range e.resources {
+		for _, src := range e.sources(i, e.resources[i].Selector) {
+			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
+				v, ok := e.rootOf(i, o)
+				return !ok || e.inspect(ctx, v, t)
+			})
+			if err != nil {
+				return t, err
+			}
+		}
+	}
+	if err := t.wait(ctx); err != nil {
+		return t, err
+	}
+	if e.config.Hooks.OnScan != nil {
+		e.config.Hooks.OnScan(Scan{Objects: t.objects, Placed: t.placed, Shards: t.shards, Took: time.Since(began)})
+	}
+	return t, nil
+}
+
+// inspect is what a scan does about one object. It waits for a slot if the object is to be drained. It reports whether ctx has
+// not ended.
+func (e *session) inspect(ctx context.Context, v root, t *tally) bool {
+	d := decide(e.registry.judge(v, e.plan.Load()))
+	switch {
+	case d.verb == keep:
+		t.count(v.label, true)
+		return ctx.Err() == nil
+	case d.verb == await:
+		t.count(v.label, false)
+		return ctx.Err() == nil
+	case d.verb == hold:
+		t.count(v.label, false)
+		e.registry.ask(d.about)
+		return ctx.Err() == nil
+	}
+	slot := d.drain && !v.drain
+	if slot && !e.drains.reserve(ctx, v.ref, d.label, time.Now(), true) {
+		return false
+	}
+	t.count(v.label, false)
+	return e.queue.offer(ctx, v, t, slot)
+}
+
+// concluded notes that all objects were found where they belong, and shrinks the ring's history.
+func (e *session) concluded(ctx context.Context, p *plan) {
+	if !e.ledger.stands.isJust(p.members) {
+		err := e.ledger.settle(ctx, p.members)
+		_, _ = e.replan(p.members) // by what is known now, which after a failure may be more
+		if err != nil {
+			if ctx.Err() == nil {
+				e.config.Logger.Warn("the ring's history could not be shrunk, will be tried after the next scan", zap.Error(err))
+			}
+			return
+		}
+	}
+	if !e.settled.Swap(true) {
+		e.config.Logger.Info("all objects are with their owners", zap.Strings("members", p.members.names()))
+		if e.config.Hooks.OnSettled != nil {
+			e.config.Hooks.OnSettled(p.members.names())
+		}
+	}
+}

@@ -1,0 +1,298 @@
+package sharder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/metadata"
+
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// session is one run of a sharder: what it knows ends with it, and the next one begins with what the API server says.
+type session struct {
+	*Sharder
+	resources []resource
+	registry  *registry
+	keeper    *keeper
+	queue     *queue
+	drains    *drains
+	version   string // of the list of Leases that the registry began with
+
+	ledger  *ledger // of the goroutine that governs, and of the one that settles under it
+	history atomic.Pointer[history]
+	plan    atomic.Pointer[plan] // nil while there are no members
+
+	changed  chan struct{} // the registry has changed
+	unsettle chan struct{} // something is not where it belongs, and nobody is about to do something about it
+	progress chan struct{} // less is waiting or draining than before
+	settled  atomic.Bool
+
+	throttle throttle
+	notes    sync.Mutex
+	noted    time.Time // guarded by notes: when a failure was logged last
+}
+
+// open finds out what a session needs to begin.
+func (s *Sharder) open(ctx context.Context) (*session, error) {
+	resources, err := resolve(s.mapper, s.config.Resources)
+	if err != nil {
+		return nil, err
+	}
+	c := s.config
+	roster, err := shardlease.NewRoster(shardlease.RosterConfig{
+		Namespace: c.Namespace, Ring: c.Ring, LeaseDuration: c.LeaseDuration, CollectAfter: c.GCPeriod,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sharder: %w", err)
+	}
+	e := &session{
+		Sharder: s, resources: resources,
+		queue: newQueue(4 * max(c.PageSize, c.Concurrency)), drains: newDrains(c.MaxDrains),
+		changed: make(chan struct{}, 1), unsettle: make(chan struct{}, 1), progress: make(chan struct{}, 1),
+		throttle: throttle{hook: c.Hooks.OnThrottled, log: c.Logger},
+		ledger:   &ledger{kube: s.kube, namespace: c.Namespace, ring: c.Ring},
+	}
+	e.history.Store(&history{})
+	e.registry = &registry{
+		client: s.kube.CoordinationV1().Leases(c.Namespace), namespace: c.Namespace, ring: c.Ring, clock: c.Clock, log: c.Logger,
+		changed: func() { poke(e.changed) }, due: make(chan struct{}, 1), roster: roster, asked: map[string]struct{}{},
+	}
+	e.keeper = &keeper{
+		registry: e.registry, kube: s.kube, duration: c.LeaseDuration, patience: c.ScanInterval, hooks: c.Hooks, empty: e.empty,
+		named: func(shard string) bool { return e.history.Load().names(shard) },
+	}
+	s.warnOfLimit()
+	if err := e.checkAccess(ctx); err != nil {
+		return nil, fmt.Errorf("sharder: %w", err)
+	}
+	if e.version, err = e.registry.list(ctx); err != nil {
+		return nil, fmt.Errorf("sharder: %w", err)
+	}
+	if err := e.recall(ctx); err != nil {
+		return nil, fmt.Errorf("sharder: %w", err)
+	}
+	return e, nil
+}
+
+// recall finds out under which memberships objects may have been assigned.
+func (e *session) recall(ctx context.Context) error {
+	err := e.ledger.load(ctx)
+	if err == nil || !errors.Is(err, errNoHistory) {
+		return err
+	}
+	touched, scanErr := e.touched(ctx)
+	if scanErr != nil {
+		return scanErr
+	}
+	if !touched { // a new ring
+		return nil
+	}
+	// Whoever lives may be at work on any object whose record was lost too.
+	var h history
+	for _, t := range e.registry.tenants() {
+		h = h.with(membership{t})
+	}
+	e.ledger.assume(h)
+	e.config.Logger.Warn("the ring's history is gone, though there are objects with owners: objects without a record are taken from every shard in turn", zap.Error(err))
+	return nil
+}
+
+// touched reports whether any object carries a label or a record of the ring.
+func (e *session) touched(ctx context.Context) (bool, error) {
+	touched := false
+	for i := range e.resources {
+		for _, src := range e.sources(i, e.resources[i].Selector) {
+			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
+				_, recorded := o.GetAnnotations()[e.names.owner]
+				_, labelled := o.GetLabels()[e.names.shard]
+				touched = touched || recorded || labelled
+				return !touched
+			})
+			if touched {
+				return true, nil
+			}
+			if err != nil {
+				return false, err
+			}
+		}
+	}
+	return false, nil
+}
+
+// poke tells a channel of capacity 1 something, unless it has been told already.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// run works until ctx has ended.
+func (e *session) run(ctx context.Context) {
+	defer e.queue.watch(ctx)()
+	var all sync.WaitGroup
+	all.Go(func() { e.registry.run(ctx, e.version) })
+	all.Go(func() { e.keeper.run(ctx) })
+	all.Go(func() { e.pump(ctx) })
+	all.Go(func() { e.reportOverdue(ctx) })
+	for range e.config.Concurrency {
+		all.Go(func() { e.work(ctx) })
+	}
+	for i := range e.resources {
+		for _, src := range e.sources(i, with(e.resources[i].Selector, e.names.drain, selection.Exists)) {
+			all.Go(func() { e.watchDrains(ctx, i, src) })
+		}
+	}
+	e.govern(ctx)
+	all.Wait()
+}
+
+// sources of the objects of a resource, one for each namespace.
+func (e *session) sources(index int, selector labels.Selector) []source {
+	var all []source
+	r := e.resources[index]
+	for _, namespace := range r.namespaces() {
+		all = append(all, source{
+			client: e.client(index, namespace), resource: r, namespace: namespace, selector: selector,
+			limit: int64(e.config.PageSize), log: e.config.Logger,
+		})
+	}
+	return all
+}
+
+func (e *session) client(index int, namespace string) metadata.ResourceInterface {
+	client := e.meta.Resource(e.resources[index].GVR)
+	if namespace == "" {
+		return client
+	}
+	return client.Namespace(namespace)
+}
+
+// pump makes ready what waits for another attempt.
+func (e *session) pump(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait := time.Hour
+		if due, ok := e.queue.next(time.Now()); ok {
+			wait = time.Until(due)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-e.queue.later:
+		}
+		timer.Stop()
+	}
+}
+
+// rootOf condenses an object; ok is false if it is none of the ring's business.
+func (e *session) rootOf(index int, o *metav1.PartialObjectMetadata) (v root, ok bool) {
+	r := e.resources[index]
+	if o.Name == HistoryName(e.config.Ring) && o.Namespace == e.config.Namespace && r.kind.Group == "" && r.kind.Kind == "ConfigMap" {
+		return root{}, false
+	}
+	return e.names.rootOf(index, r, o), true
+}
+
+// watchDrains keeps count of the objects that carry the drain label, and has them looked at.
+func (e *session) watchDrains(ctx context.Context, index int, src source) {
+	var listed map[ref]bool // during a list
+	src.run(ctx, sink{
+		listing: func() { listed = map[ref]bool{} },
+		found: func(o *metav1.PartialObjectMetadata) bool {
+			v, ok := e.rootOf(index, o)
+			if !ok {
+				return true
+			}
+			if listed != nil {
+				listed[v.ref] = true
+			}
+			e.drains.see(v.ref, v.label, time.Now())
+			return e.consider(ctx, v)
+		},
+		left: func(o *metav1.PartialObjectMetadata) {
+			e.drains.gone(ref{index, o.Namespace, o.Name})
+			poke(e.progress)
+		},
+		listed: func() {
+			e.drains.relist(index, src.namespace, listed)
+			listed = nil
+			poke(e.progress)
+		},
+	})
+}
+
+// consider has a worker deal with an object if that has to be. It reports whether ctx has not ended.
+func (e *session) consider(ctx context.Context, v root) bool {
+	p := e.plan.Load()
+	if p == nil {
+		return ctx.Err() == nil // the lists that come with a plan will find it
+	}
+	switch d := decide(e.registry.judge(v, p)); d.verb {
+	case keep, await:
+		return ctx.Err() == nil
+	case hold:
+		e.hold(d)
+		return ctx.Err() == nil
+	}
+	return e.queue.offer(ctx, v, nil, false)
+}
+
+// hold notes that an object has to be looked at again when more is known.
+func (e *session) hold(d decision) {
+	e.registry.ask(d.about)
+	poke(e.unsettle)
+}
+
+// reportOverdue reports objects that shards do not let go of.
+func (e *session) reportOverdue(ctx context.Context) {
+	for sleep(ctx, max(e.config.OverdueAfter/4, time.Second)) {
+		for r, o := range e.drains.overdue(time.Now().Add(-e.config.OverdueAfter)) {
+			object := e.objectRef(r)
+			e.config.Logger.Warn("a shard does not let go of an object", zap.String("shard", o.shard), zap.Time("since", o.since),
+				zap.Stringer("resource", object.GVR.GroupResource()), zap.String("namespace", r.namespace), zap.String("name", r.name))
+			if e.config.Hooks.OnOverdue != nil {
+				e.config.Hooks.OnOverdue(Overdue{object, o.shard, o.since})
+			}
+		}
+	}
+}
+
+func (e *session) objectRef(r ref) ObjectRef {
+	return ObjectRef{GVR: e.resources[r.resource].GVR, Namespace: r.namespace, Name: r.name}
+}
+
+// empty reports whether no object carries the label of a shard.
+func (e *session) empty(ctx context.Context, shard string) (bool, error) {
+	for i := range e.resources {
+		// Whatever the resource's selector: an object that is not selected any more is still the shard's.
+		for _, src := range e.sources(i, with(labels.Everything(), e.names.shard, selection.Equals, shard)) {
+			found := false
+			src.limit = 1
+			if _, err := src.pages(ctx, func(*metav1.PartialObjectMetadata) bool { found = true; return false }); err != nil && !found {
+				return false, err
+			}
+			if found {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
+
+func (e *session) status() Status {
+	status := Status{Settled: e.settled.Load(), Draining: e.drains.len(), Waiting: e.queue.len()}
+	if p := e.plan.Load(); p != nil {
+		status.Members = p.members.names()
+	}
+	return status
+}

@@ -1,0 +1,97 @@
+package sharder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+)
+
+// Sharder distributes the objects of a ring over its shards. Only one of all replicas may run it at a time: call Run under leader
+// election.
+type Sharder struct {
+	kube   kubernetes.Interface
+	meta   metadata.Interface
+	mapper meta.RESTMapper
+	config Config
+	names  names
+	busy   sync.Mutex // held by Run
+
+	mu      sync.Mutex
+	session *session // guarded by mu: the one that Run is busy with; nil if there is none
+}
+
+// ErrBusy is returned by Run while another Run of the same Sharder has not returned.
+var ErrBusy = errors.New("sharder: Run of this sharder is already running")
+
+// New returns a sharder; it sends no request yet. kube is for the shards' Leases and the ring's history, meta for the objects; mapper
+// says what they are. Both clients should be guarded by the elector under which Run is called, and have no rate limit (QPS: -1),
+// or one that fits the number of objects. The error joins one error for every rule that config breaks.
+func New(kube kubernetes.Interface, meta metadata.Interface, mapper meta.RESTMapper, config Config) (*Sharder, error) {
+	config = config.withDefaults()
+	var errs []error
+	for name, missing := range map[string]bool{"kube": kube == nil, "meta": meta == nil, "mapper": mapper == nil} {
+		if missing {
+			errs = append(errs, fmt.Errorf("sharder: %s: must not be nil", name))
+		}
+	}
+	if err := errors.Join(append(errs, config.validate())...); err != nil {
+		return nil, err
+	}
+	config.Logger = config.Logger.With(zap.String("ring", config.Ring))
+	return &Sharder{kube: kube, meta: meta, mapper: mapper, config: config, names: namesOf(config.Ring)}, nil
+}
+
+// Run distributes objects until ctx has ended, and returns nil then. When it returns, nothing that it has begun goes on, except for
+// requests that have been sent. It returns an error at once if the API server does not have a resource, or if it refuses a request that the
+// sharder cannot do without; the error says what to grant. Afterwards it goes on whatever happens, and tries again what has failed.
+func (s *Sharder) Run(ctx context.Context) error {
+	if !s.busy.TryLock() {
+		return ErrBusy
+	}
+	defer s.busy.Unlock()
+	session, err := s.open(ctx)
+	if err == nil {
+		s.set(session)
+		defer s.set(nil)
+		session.run(ctx)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (s *Sharder) set(session *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.session = session
+}
+
+// Status is what a running sharder is busy with.
+type Status struct {
+	// Members are the shards among which objects are distributed, sorted.
+	Members []string
+	// Settled says that every object was found with its owner under the present membership.
+	Settled bool
+	// Draining is how many objects are being taken from living shards.
+	Draining int
+	// Waiting is how many objects wait for the sharder to do something about them.
+	Waiting int
+}
+
+// Status returns what the sharder is busy with; ok is false if it is not running.
+func (s *Sharder) Status() (status Status, ok bool) {
+	s.mu.Lock()
+	session := s.session
+	s.mu.Unlock()
+	if session == nil {
+		return Status{}, false
+	}
+	return session.status(), true
+}

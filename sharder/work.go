@@ -1,0 +1,174 @@
+package sharder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// work deals with one object after another until ctx has ended.
+func (e *session) work(ctx context.Context) {
+	for {
+		i, o, slot := e.queue.take(ctx)
+		if i == nil {
+			return
+		}
+		placed, err := e.deal(ctx, i.ref, o, slot)
+		switch {
+		case ctx.Err() != nil:
+			e.queue.done(i, false)
+			return
+		case err == nil:
+			e.queue.done(i, placed)
+		default:
+			e.note(i.ref, err)
+			if !e.queue.retry(i, time.Now()) {
+				poke(e.unsettle) // a scan will find it
+			}
+		}
+		poke(e.progress)
+	}
+}
+
+// attempts is how often an object is decided on anew without a pause, when others change it meanwhile.
+const attempts = 5
+
+var errContended = errors.New("others change it again and again")
+
+// deal does what has to be done about an object, and reports whether it is where it belongs then. After an error it has to be read
+// and dealt with again. o is what is known of it; nil: nothing. reserved says that it may be drained.
+func (e *session) deal(ctx context.Context, r ref, o *root, reserved bool) (placed bool, err error) {
+	drained := false
+	defer func() {
+		if reserved {
+			e.drains.patched(r, drained)
+		}
+	}()
+	var read tenant
+	contended := errContended
+	for range attempts {
+		if o == nil {
+			if o, err = e.read(ctx, r); err != nil {
+				return false, err
+			}
+			if o == nil { // deleted, or not to be distributed any more
+				return true, nil
+			}
+		}
+		p := e.plan.Load()
+		if p == nil {
+			return false, nil
+		}
+		d := decide(e.registry.judge(*o, p))
+		switch {
+		case d.verb == keep:
+			return true, nil
+		case d.verb == await:
+			return false, nil
+		case d.verb == reread && d.about != read:
+			read = d.about
+			if err := e.registry.reread(ctx, d.about); err != nil {
+				return false, err
+			}
+			continue
+		case d.verb == reread: // nobody has ever had this epoch: the record was forged, or etcd restored
+			e.log(r).Warn("the record of an object names an epoch of its shard that has never been", zap.String("shard", d.about.Shard), zap.Int64("epoch", d.about.Epoch))
+			fallthrough
+		case d.verb == hold:
+			e.hold(d)
+			return false, nil
+		}
+		if d.drain && !o.drain && !reserved {
+			if !e.drains.reserve(ctx, r, d.label, time.Now(), false) {
+				poke(e.unsettle) // a scan waits until there is a slot
+				return false, nil
+			}
+			reserved = true
+		}
+		switch err := e.patch(ctx, *o, d); {
+		case err == nil:
+			drained = d.drain
+			return d.placed(), nil
+		case apierrors.IsNotFound(err):
+			return true, nil
+		case apierrors.IsConflict(err), apierrors.IsInvalid(err): // it has changed, or is another of the same name
+			o, contended = nil, fmt.Errorf("%w: %w", errContended, err)
+		default: // the outcome may be unknown
+			return false, err
+		}
+	}
+	return false, contended
+}
+
+// read returns the object as it is now; nil: there is none that is to be distributed.
+func (e *session) read(ctx context.Context, r ref) (*root, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	o, err := e.client(r.resource, r.namespace).Get(ctx, r.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, e.failed("get", r, err)
+	}
+	v, ok := e.rootOf(r.resource, o)
+	if !ok || !e.resources[r.resource].Selector.Matches(labels.Set(o.Labels)) {
+		return nil, nil
+	}
+	return &v, nil
+}
+
+// requestTimeout bounds a request about one object.
+const requestTimeout = 30 * time.Second
+
+// patch carries out a decision, if the object is still what was decided on.
+func (e *session) patch(ctx context.Context, o root, d decision) error {
+	patch := e.names.mergePatch(o.uid, o.version, d.label, d.drain, d.record)
+	began := time.Now()
+	bounded, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, err := e.client(o.resource, o.namespace).Patch(e.throttle.watch(bounded), o.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	if e.config.Hooks.OnPatch != nil && ctx.Err() == nil {
+		e.config.Hooks.OnPatch(Patch{Object: e.objectRef(o.ref), Verb: string(d.verb), Shard: d.label, Latency: time.Since(began), Err: err})
+	}
+	if err != nil {
+		return e.failed("patch", o.ref, err)
+	}
+	return nil
+}
+
+// failed names the request, and what to grant where that is what is missing.
+func (e *session) failed(verb string, r ref, err error) error {
+	gr := e.resources[r.resource].GVR.GroupResource()
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("not allowed to %s %s: grant the verb %q on resource %s of API group %q: %w", verb, gr, verb, gr.Resource, gr.Group, err)
+	}
+	return fmt.Errorf("%s %s %s/%s: %w", verb, gr, r.namespace, r.name, err)
+}
+
+func (e *session) log(r ref) *zap.Logger {
+	return e.config.Logger.With(zap.Stringer("resource", e.resources[r.resource].GVR.GroupResource()), zap.String("namespace", r.namespace), zap.String("name", r.name))
+}
+
+// note logs a failure, of which there may be thousands: one in a while.
+func (e *session) note(r ref, err error) {
+	e.notes.Lock()
+	quiet := time.Since(e.noted) < noteInterval
+	if !quiet {
+		e.noted = time.Now()
+	}
+	e.notes.Unlock()
+	if !quiet {
+		e.log(r).Warn("an object could not be dealt with, as perhaps others: it will be tried again", zap.Error(err))
+	}
+}
+
+// noteInterval is how often failures are logged at most.
+const noteInterval = 10 * time.Second
