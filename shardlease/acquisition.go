@@ -35,6 +35,9 @@ func (r *Roster) Acquisition(shard string, now Reading) (a Acquisition, ok bool)
 	return Acquisition{l, s.lease == nil}, true
 }
 
+// Lease is what will be written. It must not be changed.
+func (a Acquisition) Lease() *coordinationv1.Lease { return a.lease }
+
 // Acquire sends an acquisition, and returns the lease as it is then: give it to [Roster.See]. It succeeds at most once for each version. After
 // any error the lease has to be read ([Roster.Read], or See) before it is asked for another acquisition: the shard may have come
 // back, another sharder may have been faster, or this write may have succeeded and its answer been lost.

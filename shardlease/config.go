@@ -186,15 +186,15 @@ func (c Config) checkRate(client kubernetes.Interface) error {
 	if api == nil || api.GetRateLimiter() == nil {
 		return nil
 	}
-	qps, interval := float64(api.GetRateLimiter().QPS()), c.timing().RenewInterval()
+	qps, interval := api.GetRateLimiter().QPS(), c.timing().RenewInterval()
 	switch {
 	case qps <= 0: // no limit
-	case qps*interval.Seconds() < 2:
-		return fmt.Errorf("shardlease: client: must be allowed at least two requests in each renew interval of %v (got a limit of %g per second): make it from LeaseConfig",
+	case float64(qps)*interval.Seconds() < 2:
+		return fmt.Errorf("shardlease: client: must be allowed at least two requests in each renew interval of %v (got a limit of %v per second): make it from LeaseConfig",
 			interval, qps)
 	default:
 		c.Logger.Warn("the client of the shard lease has a rate limit: if it is used for anything else, renewals wait behind that; make it from LeaseConfig",
-			zap.Float64("qps", qps))
+			zap.Float32("qps", qps))
 	}
 	return nil
 }
