@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -155,8 +156,9 @@ func TestASharderThatTakesOverInTheMiddleOfARebalanceFinishesIt(t *testing.T) {
 		c := w.config()
 		c.MaxDrains, c.Concurrency = 2, 1
 		stop, _ := w.settledWith(60, c, "a", "b")
+		w.connection.Inject(apisim.Faults{Latency: 20 * time.Millisecond})
 		w.shard("c")
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(time.Second)
 		stop()
 		patched := w.patched()
 		require.Positive(t, patched["drain"])
@@ -166,7 +168,9 @@ func TestASharderThatTakesOverInTheMiddleOfARebalanceFinishesIt(t *testing.T) {
 		defer w.sharder(c)()
 		time.Sleep(30 * time.Second)
 		w.requirePlaced(60, "a", "b", "c")
-		assert.Equal(t, w.owners()["c"], patched["drain"]+w.patched()["drain"], "nothing is drained twice")
+		drained := patched["drain"] + w.patched()["drain"]
+		assert.LessOrEqual(t, drained, w.owners()["c"], "nothing is drained twice")
+		assert.GreaterOrEqual(t, drained, w.owners()["c"]-c.Concurrency, "the answers that the first did not wait for")
 		assert.Contains(t, w.told(), "settled [a b c]")
 	})
 }
@@ -200,10 +204,12 @@ func TestDrainsAreLimited(t *testing.T) {
 
 func TestADeadShardsLeaseIsDeletedInTheEnd(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(10, w.config(), "a", "b")
+		c := w.config()
+		c.GCPeriod = 10 * time.Minute
+		stop, shards := w.settledWith(10, c, "a", "b")
 		defer stop()
 		shards[1].release()
-		time.Sleep(59 * time.Minute)
+		time.Sleep(9 * time.Minute)
 		_, err := w.kube.CoordinationV1().Leases(testNamespace).Get(t.Context(), "b", metav1.GetOptions{})
 		require.NoError(t, err)
 		time.Sleep(2 * time.Minute)
@@ -214,7 +220,7 @@ func TestADeadShardsLeaseIsDeletedInTheEnd(t *testing.T) {
 func TestALeaseIsKeptWhileAnObjectCarriesItsLabel(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
-		c.Resources[0].Selector = selectorOf(t, "sharded=true")
+		c.Resources[0].Selector, c.GCPeriod, c.ScanInterval = selectorOf(t, "sharded=true"), time.Minute, time.Minute
 		stop := w.sharder(c)
 		defer stop()
 		w.shard("a")
@@ -223,10 +229,10 @@ func TestALeaseIsKeptWhileAnObjectCarriesItsLabel(t *testing.T) {
 		w.edit("o-000", `{"metadata":{"labels":{"`+w.names.shard+`":"b"}}}`)
 		time.Sleep(time.Second)
 		b.release()
-		time.Sleep(3 * time.Hour)
+		time.Sleep(5 * time.Minute)
 		assert.NotContains(t, w.told(), "collected b")
 		w.edit("o-000", `{"metadata":{"labels":{"`+w.names.shard+`":null}}}`)
-		time.Sleep(time.Hour)
+		time.Sleep(2 * time.Minute)
 		assert.Contains(t, w.told(), "collected b")
 	})
 }
@@ -287,7 +293,7 @@ func TestEditsOfUsersAreRepaired(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				inWorld(t, func(t *testing.T, w *world) {
 					c := w.config()
-					c.WatchAll = all
+					c.WatchAll, c.ScanInterval = all, time.Minute
 					stop, _ := w.settledWith(20, c, "a", "b")
 					defer stop()
 					before := w.owners()
@@ -295,7 +301,7 @@ func TestEditsOfUsersAreRepaired(t *testing.T) {
 					if all {
 						time.Sleep(5 * time.Second)
 					} else {
-						time.Sleep(c.withDefaults().ScanInterval + 5*time.Second)
+						time.Sleep(c.ScanInterval + 5*time.Second)
 					}
 					w.requirePlaced(20, "a", "b")
 					assert.Equal(t, before, w.owners(), "it is back where it was")

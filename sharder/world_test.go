@@ -36,6 +36,8 @@ type world struct {
 	meta   metadata.Interface
 	names  names
 
+	connection *apisim.Client // of the latest sharder
+
 	running []func()
 
 	mu      sync.Mutex
@@ -53,7 +55,7 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, server: apisim.NewServer(apisim.Resource{GroupVersionResource: widgets, Kind: "Widget", Namespaced: true}), names: namesOf(testRing), patches: map[string]int{}}
-		w.kube, w.meta = w.clients("user")
+		w.kube, w.meta = w.clients(w.server.Client("user"))
 		defer w.end()
 		f(t, w)
 	})
@@ -66,8 +68,8 @@ func (w *world) end() {
 	}
 }
 
-func (w *world) clients(name string) (kubernetes.Interface, metadata.Interface) {
-	config := w.server.Client(name).Config()
+func (w *world) clients(connection *apisim.Client) (kubernetes.Interface, metadata.Interface) {
+	config := connection.Config()
 	kube, err := kubernetes.NewForConfig(config)
 	require.NoError(w.t, err)
 	meta, err := metadata.NewForConfig(config)
@@ -131,7 +133,8 @@ func (w *world) patched() map[string]int {
 
 // sharder runs a sharder until the function that it returns is called.
 func (w *world) sharder(c Config) (stop func()) {
-	kube, meta := w.clients("sharder")
+	w.connection = w.server.Client("sharder")
+	kube, meta := w.clients(w.connection)
 	s, err := New(kube, meta, testMapper(), c)
 	require.NoError(w.t, err)
 	return w.begin(func(ctx context.Context) { assert.NoError(w.t, s.Run(ctx)) })
@@ -163,11 +166,8 @@ type shard struct {
 // shard begins one.
 func (w *world) shard(name string) *shard {
 	s := &shard{connection: w.server.Client(name)}
-	kube, err := kubernetes.NewForConfig(s.connection.Config())
-	require.NoError(w.t, err)
+	kube, meta := w.clients(s.connection)
 	lease, err := shardlease.New(kube, shardlease.Config{Namespace: testNamespace, Ring: testRing, Identity: name, OnLost: func(error) {}})
-	require.NoError(w.t, err)
-	meta, err := metadata.NewForConfig(s.connection.Config())
 	require.NoError(w.t, err)
 	s.release = w.begin(func(ctx context.Context) {
 		_ = lease.Run(ctx, func(ctx context.Context) error {
