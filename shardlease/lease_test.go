@@ -152,6 +152,22 @@ func TestRestartedContainerTakesItsLeaseBackAtOnce(t *testing.T) {
 	}
 }
 
+// TestOnlyTheSoleProcessOfAPodSaysWhichPod is about two containers of one Pod. The one that came first has the name; if the other outlives it and
+// holds the lease, nobody may take that for left behind.
+func TestOnlyTheSoleProcessOfAPodSaysWhichPod(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		s := newShard(c, func(config *shardlease.Config) { config.Incarnation = "pod-1" })
+		s.SetOccupy(func(string) (func(), error) { return nil, syscall.EADDRINUSE })
+		s.start(c)
+		assert.NotContains(t, c.lease().Annotations, shardlease.IncarnationAnnotation)
+		other := newShard(c, func(config *shardlease.Config) { config.Incarnation = "pod-1" }).start(c)
+		time.Sleep(time.Minute)
+		assert.Empty(t, other.epochs())
+		assert.NoError(t, other.stop())
+		assert.NoError(t, s.stop())
+	})
+}
+
 func TestLeaseIsTakenBackOnlyFromTheOwnPod(t *testing.T) {
 	for name, patch := range map[string]string{
 		"the sharder has it":  `{"spec":{"holderIdentity":"bellwether.dev/sharder"}}`,
