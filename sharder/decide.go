@@ -83,11 +83,11 @@ func decide(s situation) decision {
 	case over:
 		return s.next() // to the same shard, in its next life, too
 	}
-	asked := r.Shard != s.target.tenant.Shard || len(r.Left) > 0
+	asked := r.Shard != s.target.Shard || len(r.Left) > 0
 	switch {
 	case s.label != r.Shard: // a user's edit is no reason to hand the root over: its shard may be at work
 		return decision{verb: restore, label: r.Shard, drain: asked}
-	case r.Shard == s.target.tenant.Shard && owner != s.target.tenant: // another process of that name holds the Lease now: this one ends
+	case r.Shard == s.target.Shard && owner != s.target.tenant: // another process of that name holds the Lease now: this one ends
 		return decision{verb: hold, about: owner}
 	case asked && !s.drain:
 		return decision{verb: drain, label: r.Shard, drain: true}

@@ -12,7 +12,7 @@ import (
 // The format is a contract between replicas of different versions.
 func TestHistoryFormatStands(t *testing.T) {
 	h := history{newMembership(inB, inA), newMembership(inA2, inB), newMembership(inA2)}
-	assert.Equal(t, `[{"join":[{"shard":"a","leaseUID":"lease-a","epoch":1},{"shard":"b","leaseUID":"lease-b","epoch":1}]},`+
+	assert.JSONEq(t, `[{"join":[{"shard":"a","leaseUID":"lease-a","epoch":1},{"shard":"b","leaseUID":"lease-b","epoch":1}]},`+
 		`{"join":[{"shard":"a","leaseUID":"lease-a","epoch":2}]},{"leave":["b"]}]`, h.encode())
 	again, err := parseHistory(h.encode())
 	require.NoError(t, err)

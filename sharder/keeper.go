@@ -121,11 +121,11 @@ func (k *keeper) take(ctx context.Context, shard string) bool {
 	taken, err := shardlease.Acquire(bounded, k.kube, acquisition)
 	switch {
 	case err == nil:
-		k.see(taken, false)
 		k.log.Info("took the Lease of a shard that does not renew it", zap.String("shard", shard))
 		if k.hooks.OnTaken != nil {
 			k.hooks.OnTaken(shard)
 		}
+		k.see(taken, false)
 		return true
 	case ctx.Err() != nil:
 		return true

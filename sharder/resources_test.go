@@ -22,6 +22,7 @@ func testMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	m.Add(configMaps.GroupVersion().WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	m.Add(nodes.GroupVersion().WithKind("Node"), meta.RESTScopeRoot)
+	m.Add(configMaps.GroupVersion().WithKind("Namespace"), meta.RESTScopeRoot)
 	m.Add(widgets.GroupVersion().WithKind("Widget"), meta.RESTScopeNamespace)
 	return m
 }
@@ -41,7 +42,7 @@ func TestBadResourcesAreRefused(t *testing.T) {
 		"Resources[0].GVR: must have a version":          {{}},
 		"Resources[1].GVR: must have a version":          {{GVR: configMaps}, {GVR: schema.GroupVersionResource{Resource: "x"}}},
 		"Resources[1].GVR: must not occur twice":         {{GVR: widgets}, {GVR: other}},
-		"Resources[0].Selector: must not mention":        {{GVR: configMaps, Selector: selectorOf(t, "!" + ShardLabel("r"))}},
+		"Resources[0].Selector: must not mention":        {{GVR: configMaps, Selector: selectorOf(t, "!"+ShardLabel("r"))}},
 		"Resources[0].Selector: must be able":            {{GVR: configMaps, Selector: labels.Nothing()}},
 		"Resources[0].Namespaces: must not occur twice":  {{GVR: configMaps, Namespaces: []string{"a", "a"}}},
 		"Resources[0].Namespaces: must not contain dots": {{GVR: configMaps, Namespaces: []string{"a.b"}}},

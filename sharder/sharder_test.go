@@ -1,13 +1,21 @@
 package sharder
 
 import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/shardlease"
@@ -376,5 +384,238 @@ func TestADeletedLeaseProvesNothingForTwiceItsDuration(t *testing.T) {
 		l, err := w.kube.CoordinationV1().Leases(testNamespace).Get(t.Context(), "b", metav1.GetOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, shardlease.Sharder, *l.Spec.HolderIdentity)
+	})
+}
+
+func TestCustomAndClusterScopedResourcesAndNamespaces(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+		c := w.config()
+		c.Resources = []Resource{{GVR: namespaces}, {GVR: widgets, Namespaces: []string{"x", "y"}, Key: NamespaceKey, Selector: selectorOf(t, "sharded=true")}}
+		stop := w.sharder(c)
+		defer stop()
+		w.shard("a")
+		w.shard("b")
+		for i := range 10 {
+			_, err := w.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "n"}}, metav1.CreateOptions{})
+			require.NoError(t, err)
+			for _, ns := range []string{"x", "y", "z"} {
+				w.createWidget(ns, fmt.Sprintf("w%d", i), map[string]any{"sharded": "true"})
+				w.createWidget(ns, fmt.Sprintf("v%d", i), nil)
+			}
+		}
+		time.Sleep(20 * time.Second)
+		count := func(gvr schema.GroupVersionResource) map[string]int {
+			list, err := w.meta.Resource(gvr).List(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err)
+			count := map[string]int{}
+			for _, o := range list.Items {
+				count[o.Namespace+":"+w.names.shardOf(&o)]++
+			}
+			return count
+		}
+		of := count(namespaces)
+		assert.Equal(t, 10, of[":a"]+of[":b"])
+		of = count(widgets)
+		assert.Equal(t, 10, of["x:a"]+of["x:b"])
+		assert.Contains(t, []int{0, 10}, of["x:a"], "objects of one namespace are together")
+		assert.Contains(t, []int{0, 10}, of["y:a"])
+		assert.Equal(t, 10, of["x:"], "not selected")
+		assert.Equal(t, 20, of["z:"], "another namespace")
+	})
+}
+
+func (w *world) createWidget(namespace, name string, labels map[string]any) {
+	w.t.Helper()
+	client, err := dynamic.NewForConfig(w.server.Client("user").Config())
+	require.NoError(w.t, err)
+	_, err = client.Resource(widgets).Namespace(namespace).Create(w.t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": widgets.GroupVersion().String(), "kind": "Widget", "metadata": map[string]any{"name": name, "labels": labels},
+	}}, metav1.CreateOptions{})
+	require.NoError(w.t, err)
+}
+
+// What others change between a decision and its patch makes the patch fail: the object alone is read and decided on anew.
+func TestAConflictIsDecidedAnew(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, _ := w.settledWith(5, w.config(), "a")
+		defer stop()
+		w.connection.Inject(apisim.Faults{WatchLag: 500 * time.Millisecond})
+		from := len(w.server.Trace())
+		w.create(1, "new")
+		w.edit("new-000", `{"data":{"x":"y"}}`)
+		time.Sleep(2 * time.Second)
+		w.requirePlaced(6, "a")
+		assert.Equal(t, map[string]int{"assign": 1}, w.patched())
+		var requests []string
+		for _, r := range w.server.Trace()[from:] {
+			if r.Client == "sharder" {
+				requests = append(requests, fmt.Sprint(r.Method, " ", r.Code))
+			}
+		}
+		require.GreaterOrEqual(t, len(requests), 3)
+		assert.Equal(t, []string{"PATCH 409", "GET 200", "PATCH 200"}, requests[:3])
+		assert.Zero(t, w.requests(from)["LIST configmaps"])
+	})
+}
+
+func TestAFailingPatchIsTriedAgain(t *testing.T) {
+	for name, fault := range map[string]apisim.Faults{
+		"request lost":  {LoseRequest: isPatch},
+		"response lost": {LoseResponse: isPatch},
+		"refused":       {Refuse: isPatch},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(_ *testing.T, w *world) {
+				stop, _ := w.settledWith(5, w.config(), "a")
+				defer stop()
+				w.connection.Inject(fault)
+				w.create(20, "new")
+				time.Sleep(time.Minute)
+				w.connection.Inject(apisim.Faults{})
+				time.Sleep(time.Minute)
+				w.requirePlaced(25, "a")
+			})
+		})
+	}
+}
+
+func isPatch(r *http.Request) bool { return r.Method == http.MethodPatch }
+
+// requests counts what the sharder has sent since the trace had so many entries: "LIST configmaps" and so on.
+func (w *world) requests(from int) map[string]int {
+	count := map[string]int{}
+	for _, r := range w.server.Trace()[from:] {
+		if r.Client != "sharder" {
+			continue
+		}
+		verb, path := r.Method, strings.Split(r.Path, "/")
+		resource := path[len(path)-1]
+		switch {
+		case strings.Contains(r.Query, "watch=true"):
+			verb = "WATCH"
+		case r.Method == http.MethodGet && (resource == "configmaps" || resource == "leases"):
+			verb = "LIST"
+		default:
+			resource = path[len(path)-2]
+		}
+		count[verb+" "+resource]++
+	}
+	return count
+}
+
+func TestRequestsAreBounded(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.PageSize, c.ScanInterval = 10, time.Hour
+		stop, shards := w.settledWith(95, c, "a", "b", "c")
+		defer stop()
+		const pages = 10 // the ring's history is a ConfigMap too
+
+		from := len(w.server.Trace())
+		time.Sleep(10 * time.Minute)
+		quiet := w.requests(from)
+		assert.Zero(t, quiet["LIST configmaps"]+quiet["PATCH configmaps"]+quiet["GET configmaps"], "%v", quiet)
+
+		from = len(w.server.Trace())
+		w.shard("d")
+		time.Sleep(time.Minute)
+		moved := w.owners()["d"]
+		joined := w.requests(from)
+		assert.Equal(t, 2*moved, joined["PATCH configmaps"], "and as many of the shards")
+		assert.LessOrEqual(t, joined["LIST configmaps"], 2*pages+1, "two scans, and the list of a watch")
+		assert.Equal(t, 2, joined["PUT configmaps"], "the ring's history")
+
+		from = len(w.server.Trace())
+		moved = w.owners()["b"]
+		shards[1].release()
+		time.Sleep(time.Minute)
+		left := w.requests(from)
+		assert.Equal(t, moved, left["PATCH configmaps"])
+		assert.LessOrEqual(t, left["LIST configmaps"], pages+(moved+9)/10+1, "its objects, and a scan")
+		assert.Equal(t, 2, left["PUT configmaps"])
+	})
+}
+
+func TestASettledSharderHoldsNoObject(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var s *Sharder
+		c := w.config()
+		w.connection = w.server.Client("sharder")
+		kube, meta := w.clients(w.connection)
+		s, err := New(kube, meta, testMapper(), c)
+		require.NoError(t, err)
+		defer w.begin(func(ctx context.Context) { _ = s.Run(ctx) })()
+		w.shard("a")
+		w.create(300, "o")
+		time.Sleep(time.Minute)
+		status, ok := s.Status()
+		require.True(t, ok)
+		assert.Equal(t, Status{Members: []string{"a"}, Settled: true}, status)
+		s.mu.Lock()
+		e := s.session
+		s.mu.Unlock()
+		assert.Empty(t, e.queue.items)
+		assert.Empty(t, e.queue.delayed)
+		assert.Empty(t, e.drains.open)
+	})
+}
+
+func TestAStoppedSharderWritesNothingMore(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.Concurrency = 1
+		stop, _ := w.settledWith(5, c, "a")
+		w.connection.Inject(apisim.Faults{Latency: 100 * time.Millisecond})
+		w.create(100, "new")
+		time.Sleep(time.Second)
+		began := time.Now()
+		stop()
+		assert.Zero(t, time.Since(began), "it does not wait for answers")
+		time.Sleep(100 * time.Millisecond) // what was sent arrives
+		before := w.owners()["-"]
+		require.Positive(t, before)
+		time.Sleep(time.Minute)
+		assert.Equal(t, before, w.owners()["-"])
+	})
+}
+
+func TestExplainAndPlanSayWhatWouldHappen(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(30, w.config(), "a", "b")
+		stop()
+		kube, meta := w.clients(w.server.Client("user"))
+		s, err := New(kube, meta, testMapper(), testConfig())
+		require.NoError(t, err)
+		object := ObjectRef{GVR: configMaps, Namespace: "default", Name: "o-000"}
+		x, err := s.Explain(t.Context(), object)
+		require.NoError(t, err)
+		assert.Equal(t, "keep", x.Verb)
+		assert.Equal(t, x.Target, x.Owner)
+		assert.Equal(t, x.Target, x.Label)
+
+		w.edit("o-000", `{"metadata":{"labels":{"`+w.names.shard+`":"x"}}}`)
+		x, err = s.Explain(t.Context(), object)
+		require.NoError(t, err)
+		assert.Equal(t, "restore", x.Verb)
+		assert.Contains(t, x.Why, "its record says that shard")
+
+		f, err := s.Plan(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []string{"a", "b"}, f.Members)
+		assert.Equal(t, 30, f.Objects)
+		require.Len(t, f.Moves, 3)
+		assert.Equal(t, "x", f.Moves[2].From)
+
+		for _, s := range shards {
+			s.release()
+		}
+		_, err = s.Plan(t.Context())
+		assert.ErrorContains(t, err, "there is no shard")
+		x, err = s.Explain(t.Context(), object)
+		require.NoError(t, err)
+		assert.Equal(t, "there is no shard", x.Why)
+		_, err = s.Explain(t.Context(), ObjectRef{GVR: widgets})
+		assert.ErrorContains(t, err, "is not in the ring")
 	})
 }
