@@ -30,7 +30,7 @@ import (
 // or three of them in two Pods, and a sharder, all of which are killed, stopped, suspended and told to end, on clocks and
 // connections that cannot be trusted, while somebody edits the Lease. A process ends when it loses its lease.
 func TestSimulatedShard(t *testing.T) {
-	sim.Prove(t, shardScenario((*sim.Process).Exit, meddle), sim.Schedules(t, 120))
+	sim.Prove(t, shardScenario((*sim.Process).Exit, meddle), sim.Schedules(t, 60))
 }
 
 // TestSimulatedDeletions is the same while somebody deletes the Lease. Nobody starts anew: a process that has not seen a holder may create
@@ -41,7 +41,7 @@ func TestSimulatedDeletions(t *testing.T) {
 		sim.Pausing, sim.PausingNow, sim.Latency, sim.WatchLag, sim.Partition, sim.LostRequests, sim.LostResponses, sim.Refused,
 		sim.Throttled, sim.ClockStep, sim.Restart, sim.Compaction, sim.Interference,
 	}
-	sim.Prove(t, s, sim.Schedules(t, 80))
+	sim.Prove(t, s, sim.Schedules(t, 40))
 }
 
 // key of what the processes work on.
