@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"flag"
 	"time"
 
 	"go.uber.org/zap"
@@ -36,8 +37,16 @@ type checksums struct {
 	namespace string
 	workers   int
 	resync    time.Duration
+	takes     time.Duration
 	journal   bool
 	log       *zap.Logger
+}
+
+func (c *checksums) addFlags() {
+	flag.IntVar(&c.workers, "workers", 4, "how many ConfigMaps to work on at a time")
+	flag.DurationVar(&c.resync, "resync", 0, "how often to look at every ConfigMap; 0: when it changes")
+	flag.DurationVar(&c.takes, "work-takes", 0, "how long to pretend that a checksum takes")
+	flag.BoolVar(&c.journal, "journal", false, "log when work on each ConfigMap begins and ends")
 }
 
 // run works on the ConfigMaps of this shard until ctx has ended.
@@ -55,6 +64,11 @@ func (c *checksums) reconcile(ctx context.Context, m *corev1.ConfigMap) error {
 		defer log.Info("work has ended")
 	}
 	sum := checksum(m.Data)
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(c.takes):
+	}
 	if m.Annotations[checksumAnnotation] == sum {
 		return nil
 	}

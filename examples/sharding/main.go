@@ -44,9 +44,7 @@ func run(ctx context.Context) error {
 	flag.DurationVar(&own.ReleaseTimeout, "release-timeout", 20*time.Second, "how long work may take to end")
 	health := flag.String("health-address", "", "address for /livez and /readyz; empty: none")
 	var work checksums
-	flag.IntVar(&work.workers, "workers", 4, "how many ConfigMaps to work on at a time")
-	flag.DurationVar(&work.resync, "resync", 0, "how often to look at every ConfigMap; 0: when it changes")
-	flag.BoolVar(&work.journal, "journal", false, "log when work on each ConfigMap begins and ends")
+	work.addFlags()
 	flag.Parse()
 
 	log, err := newLogger()
