@@ -14,9 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -89,16 +87,19 @@ type replica struct {
 	shard    *Shard
 	informer cache.SharedIndexInformer
 	running  sync.WaitGroup
+	stop     func() // the informer that was started last
 
 	mu   sync.Mutex
 	told []string // guarded by mu: what the hooks were told
 }
 
-func (w *territory) replica(config ShardConfig) *replica {
+func (w *territory) replica(config ShardConfig) *replica { return w.replicaWith(nil, config) }
+
+func (w *territory) replicaWith(clock shardlease.Clock, config ShardConfig) *replica {
 	r := &replica{territory: w, conn: w.server.Client("a")}
 	leases, err := kubernetes.NewForConfig(w.server.Client("a-lease").Config())
 	require.NoError(w.t, err)
-	r.lease, err = shardlease.New(leases, shardlease.Config{Namespace: "default", Ring: "r", Identity: "a", OnLost: func(error) {}})
+	r.lease, err = shardlease.New(leases, shardlease.Config{Namespace: "default", Ring: "r", Identity: "a", OnLost: func(error) {}, Clock: clock})
 	require.NoError(w.t, err)
 	client, err := metadata.NewForConfig(r.guarded())
 	require.NoError(w.t, err)
@@ -154,7 +155,9 @@ func (r *replica) client() kubernetes.Interface {
 // start runs one more informer, and returns when it has synced.
 func (r *replica) start() cache.SharedIndexInformer {
 	informer := r.shard.NewInformer(listWatch(r.client()), &corev1.ConfigMap{}, 0, cache.Indexers{})
-	r.running.Go(func() { informer.RunWithContext(r.ctx) })
+	ctx, stop := context.WithCancel(r.ctx)
+	r.stop = stop
+	r.running.Go(func() { informer.RunWithContext(ctx) })
 	require.True(r.t, cache.WaitForCacheSync(r.ctx.Done(), informer.HasSynced))
 	return informer
 }
@@ -170,14 +173,7 @@ func (r *replica) lagging(by time.Duration) cache.SharedIndexInformer {
 }
 
 func listWatch(client kubernetes.Interface) cache.ListerWatcher {
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return client.CoreV1().ConfigMaps("").List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return client.CoreV1().ConfigMaps("").Watch(ctx, o)
-		},
-	}, client)
+	return ListerWatcher(client.CoreV1().ConfigMaps(""), client)
 }
 
 // owned is a record that names this replica.
@@ -210,7 +206,9 @@ func (r *replica) do(o *corev1.ConfigMap) error {
 }
 
 // known is what the shard remembers of an object.
-func (r *replica) known(o *corev1.ConfigMap) entry { return r.shard.custody.get(addressOf(configMaps, o)) }
+func (r *replica) known(o *corev1.ConfigMap) entry {
+	return r.shard.custody.get(addressOf(configMaps, o))
+}
 
 // remembered are the objects the shard remembers anything of.
 func (r *replica) remembered() []address {

@@ -93,9 +93,11 @@ func labelled(ring string) change {
 func unlabelled(l *coordinationv1.Lease) { l.Labels = nil }
 func uid(u types.UID) change             { return func(l *coordinationv1.Lease) { l.UID = u } }
 func held(by string) change              { return func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = &by } }
+
 func lasting(seconds int32) change {
 	return func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = &seconds }
 }
+
 func named(name string) change {
 	return func(l *coordinationv1.Lease) { l.Name = name; held(name)(l); term("bellwether.dev/term")(l) }
 }

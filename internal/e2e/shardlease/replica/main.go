@@ -35,6 +35,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&shard.Identity, "identity", "", "of this shard")
 	flag.StringVar(&shard.Incarnation, "incarnation", "", "of this shard's Pod")
 	flag.DurationVar(&shard.LeaseDuration, "lease-duration", 0, "D")
+	flag.BoolVar(&shard.KernelDeadline, "kernel-deadline", false, "die by the kernel's timer")
 	flag.Parse()
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	if err != nil {
