@@ -3,7 +3,6 @@ package sharder
 import (
 	"context"
 	"maps"
-	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -263,5 +262,3 @@ func (r *replica) hooks() []string {
 	r.told = nil
 	return told
 }
-
-func isPatch(q *http.Request) bool { return q.Method == http.MethodPatch }

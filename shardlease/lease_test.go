@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -275,6 +276,22 @@ func TestShardStopsWhenItsLeaseIsNotItsOwnAnyMore(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestShardThatCannotWatchLearnsOfANewEpochFromItsNextRenewal(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		s := newShard(c, nil)
+		s.client.Inject(apisim.Faults{WatchLag: time.Hour})
+		s.start(c)
+		c.within(time.Minute, func() bool { return len(s.epochs()) > 0 })
+		c.patch(`{"metadata":{"annotations":{"ring.bellwether.dev/epoch":"7"}}}`)
+		time.Sleep(interval + time.Second)
+		require.NotEmpty(t, s.losses())
+		assert.ErrorContains(t, s.losses()[0], "annotation ring.bellwether.dev/epoch was changed from 1 to 7")
+		time.Sleep(2 * duration)
+		assert.Equal(t, []int64{1, 7}, s.epochs(), "as the sharder may have seen it")
+		assert.NoError(t, s.stop())
+	})
 }
 
 // remake replaces the lease by one that looks the same.

@@ -54,12 +54,7 @@ func (s *sighting) see(l *coordinationv1.Lease, now Reading) (changed bool) {
 		}
 		s.absent[old.UID] = a
 	}
-	if l == nil {
-		s.mourned = !s.state(now).Member()
-	} else {
-		s.mourned = false
-		delete(s.absent, l.UID) // the label was removed, and has come back
-	}
+	s.mourned = l == nil && !s.state(now).Member()
 	s.patience = s.newPatience(l)
 	s.lease, s.since = l, now
 	return s.mark() != before
