@@ -61,8 +61,8 @@ soak: controlplane ## repeat simulations, then end-to-end tests, for DURATION (1
 	@BELLWETHER_SOAK=$(DURATION) go test -count=1 -timeout 0 -run '^TestSimulated' ./leaderelection ./shardlease
 	@cd internal/e2e/leaderelection && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -parallel 10 -timeout 0
 
-demo: ## three daemons, killed, stopped and ended; builds a control plane first
-	@cd examples/demo && go run . $(ARGS)
+demo: ## election and sharding under blows; CHAPTER=sharding plays only that; builds a control plane first
+	@cd examples/demo && go run . $(if $(CHAPTER),-chapter $(CHAPTER)) $(ARGS)
 
 $(LINT):
 	@echo "building golangci-lint $(GOLANGCI_LINT_VERSION), once: about 2 minutes on 2 cores"
