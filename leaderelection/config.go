@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -143,24 +142,14 @@ func (c Config) withDefaults() (Config, error) {
 
 // validate returns all rules that c breaks, once its defaults are set.
 func (c Config) validate() error {
-	var errs []error
-	check := func(field, value string, problems []string) {
-		for _, problem := range problems {
-			errs = append(errs, fmt.Errorf("%s: %s (got %q)", field, problem, value))
-		}
-	}
-	check("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
-	check("Name", c.Name, validation.IsDNS1123Subdomain(c.Name))
-	check("Identity", c.Identity, identityProblems(c.Identity))
-	check("Address", c.Address, addressProblems(c.Address))
-	errs = append(errs, c.timing().Validate()...)
-	if c.ReleaseTimeout < 0 {
-		errs = append(errs, fmt.Errorf("ReleaseTimeout: must not be negative (got %v)", c.ReleaseTimeout))
-	}
-	for i, err := range errs {
-		errs[i] = fmt.Errorf("leaderelection: %w", err)
-	}
-	return errors.Join(errs...)
+	review := lease.Review{Package: "leaderelection"}
+	review.Value("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
+	review.Value("Name", c.Name, validation.IsDNS1123Subdomain(c.Name))
+	review.Value("Identity", c.Identity, identityProblems(c.Identity))
+	review.Value("Address", c.Address, addressProblems(c.Address))
+	review.Add(c.timing().Validate()...)
+	review.NotNegative("ReleaseTimeout", c.ReleaseTimeout)
+	return review.Err()
 }
 
 func identityProblems(identity string) []string {

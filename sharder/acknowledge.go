@@ -23,6 +23,8 @@ const (
 	requestPoll = 250 * time.Millisecond
 	// floorPoll is how often is asked whether all caches have passed a floor: the event that says so of a root may have come before.
 	floorPoll = 5 * time.Second
+	// settleTimeout bounds each request about an object that is handed over.
+	settleTimeout = 10 * time.Second
 )
 
 // shardManager is who the API server notes as the writer of a shard's patches.
@@ -97,13 +99,17 @@ func (s *Shard) acknowledge(ctx context.Context, at address, root metav1.Object)
 	return nil
 }
 
-// review finds out by a consistent read what an acknowledgement has come to, and sends it once more if it has not been carried out. Work
+// review finds out by a consistent read what an acknowledgement has come to; if it has not been carried out, all is decided anew. Work
 // begins on no version below what was read. On that one it begins only if it is not drained; but what was sent can be carried out
 // on no other version than a drained one.
 func (s *Shard) review(ctx context.Context, term *shardlease.Term, at address) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
 	// A list rather than a get, because it has a version also if the object is gone.
-	list, err := s.metadata.Resource(at.resource).Namespace(at.namespace).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, at.name).String(),
+	list, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
+		return s.metadata.Resource(at.resource).Namespace(at.namespace).List(ctx, metav1.ListOptions{
+			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, at.name).String(),
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("sharder: read %s, whose acknowledgement has an unknown outcome: %w", at, err)
@@ -118,13 +124,9 @@ func (s *Shard) review(ctx context.Context, term *shardlease.Term, at address) e
 	if root != nil {
 		version, now = root.GetResourceVersion(), s.claimant(term).standing(root)
 	}
-	switch {
-	case now == drained:
-		s.custody.advance(at, unsure, version)
-		return s.acknowledge(ctx, at, root)
-	case now == elsewhere && version == "":
+	if now == elsewhere && version == "" {
 		s.custody.advance(at, hidden, "")
-	default:
+	} else {
 		s.custody.advance(at, open, version)
 	}
 	return nil
@@ -144,7 +146,11 @@ func (s *Shard) bounce(ctx context.Context, at address, root metav1.Object) erro
 
 // unlabel makes a root no shard's, if it is still of this version: nothing is undone that was decided meanwhile.
 func (s *Shard) unlabel(ctx context.Context, at address, root metav1.Object, r *record) (*metav1.PartialObjectMetadata, error) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
 	patch := s.names.mergePatch(root.GetUID(), root.GetResourceVersion(), "", false, r)
-	return s.metadata.Resource(at.resource).Namespace(at.namespace).
-		Patch(ctx, at.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: shardManager})
+	return bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
+		return s.metadata.Resource(at.resource).Namespace(at.namespace).
+			Patch(ctx, at.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: shardManager})
+	})
 }

@@ -68,6 +68,9 @@ type Config struct {
 	Clock Clock
 }
 
+// minLeaseDuration is the shortest that a shard can have.
+const minLeaseDuration = 3 * time.Second
+
 // Clock is the time of one process.
 type Clock = clock.Clock
 
@@ -127,8 +130,8 @@ func (c Config) validate() error {
 	atLeast("GCPeriod", c.GCPeriod, 0)
 	atLeast("OverdueAfter", c.OverdueAfter, 0)
 	switch {
-	case c.LeaseDuration < time.Second || c.LeaseDuration > shardlease.MaxLeaseDuration:
-		bad("LeaseDuration", fmt.Sprintf("must be from 1s to %v", shardlease.MaxLeaseDuration), c.LeaseDuration)
+	case c.LeaseDuration < minLeaseDuration || c.LeaseDuration > shardlease.MaxLeaseDuration:
+		bad("LeaseDuration", fmt.Sprintf("must be from %v to %v", minLeaseDuration, shardlease.MaxLeaseDuration), c.LeaseDuration)
 	case c.LeaseDuration%time.Second != 0:
 		bad("LeaseDuration", "must be whole seconds, as the record stores it", c.LeaseDuration)
 	}

@@ -83,11 +83,11 @@ func decide(s situation) decision {
 	case over:
 		return s.next() // to the same shard, in its next life, too
 	}
-	asked := r.Shard != s.target.tenant.Shard || len(r.Left) > 0
+	asked := r.Shard != s.target.Shard || len(r.Left) > 0
 	switch {
 	case s.label != r.Shard: // a user's edit is no reason to hand the root over: its shard may be at work
 		return decision{verb: restore, label: r.Shard, drain: asked}
-	case r.Shard == s.target.tenant.Shard && owner != s.target.tenant: // another process of that name holds the Lease now: this one ends
+	case r.Shard == s.target.Shard && owner != s.target.tenant: // another process of that name holds the Lease now: this one ends
 		return decision{verb: hold, about: owner}
 	case asked && !s.drain:
 		return decision{verb: drain, label: r.Shard, drain: true}
@@ -102,15 +102,15 @@ func decide(s situation) decision {
 // next is the decision for a root on which nobody is at work but, perhaps, those with a claim. They are asked one after another: who is
 // asked becomes the owner of a drained root, and acknowledges without ever having worked on it.
 func (s situation) next() decision {
+	for _, c := range s.claims {
+		if c.life == unread && c.tenant != s.target.tenant { // first, so that they are waited for together
+			return decision{verb: reread, about: c.tenant}
+		}
+	}
 	var ask []tenant
 	for _, c := range s.claims {
-		if c.tenant == s.target.tenant {
-			continue
-		}
 		switch {
-		case c.life == over:
-		case c.life == unread:
-			return decision{verb: reread, about: c.tenant}
+		case c.tenant == s.target.tenant || c.life == over:
 		case !c.current:
 			return decision{verb: hold, about: c.tenant}
 		default:

@@ -179,11 +179,11 @@ func forget(c <-chan struct{}) {
 	}
 }
 
-// quiet waits until nothing is going on, if busy is set and something is; otherwise for unrest, or for news.
+// quiet waits for news or for unrest: if busy is set, until there has been no progress for so long, or nothing is going on any more.
 func (e *session) quiet(ctx context.Context, busy bool, unrest time.Duration, news <-chan struct{}) {
-	timer := time.NewTimer(unrest)
-	defer timer.Stop()
 	if !busy {
+		timer := time.NewTimer(unrest)
+		defer timer.Stop()
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
@@ -191,14 +191,21 @@ func (e *session) quiet(ctx context.Context, busy bool, unrest time.Duration, ne
 		}
 		return
 	}
+	limit := time.NewTimer(maxUnrest) // objects may be created all the time
+	defer limit.Stop()
 	for e.queue.len() > 0 || e.drains.len() > 0 {
+		timer := time.NewTimer(unrest)
 		select {
 		case <-ctx.Done():
-			return
 		case <-timer.C:
-			return
+		case <-limit.C:
+		case <-news:
 		case <-e.progress:
+			timer.Stop()
+			continue
 		}
+		timer.Stop()
+		return
 	}
 }
 
@@ -243,24 +250,39 @@ func (e *session) scan(ctx context.Context) (*tally, error) {
 // not ended.
 func (e *session) inspect(ctx context.Context, v root, t *tally) bool {
 	d := decide(e.registry.judge(v, e.plan.Load()))
-	switch {
-	case d.verb == keep:
+	switch d.verb {
+	case keep:
 		t.count(v.label, true)
 		return ctx.Err() == nil
-	case d.verb == await:
+	case await:
 		t.count(v.label, false)
 		return ctx.Err() == nil
-	case d.verb == hold:
+	case hold:
 		t.count(v.label, false)
 		e.registry.ask(d.about)
 		return ctx.Err() == nil
 	}
+	t.count(v.label, false)
 	slot := d.drain && !v.drain
-	if slot && !e.drains.reserve(ctx, v.ref, d.label, time.Now(), true) {
+	if slot && !e.reserve(ctx, v, d, t) {
+		return ctx.Err() == nil
+	}
+	if !e.queue.offer(ctx, v, t, slot) {
+		if slot {
+			e.drains.patched(v.ref, false)
+		}
 		return false
 	}
-	t.count(v.label, false)
-	return e.queue.offer(ctx, v, t, slot)
+	return true
+}
+
+// reserve waits until a root may be drained. A scan that has waited for long without success waits no more: there are other objects.
+func (e *session) reserve(ctx context.Context, v root, d decision, t *tally) bool {
+	ctx, cancel := context.WithTimeout(ctx, e.config.OverdueAfter)
+	defer cancel()
+	ok := e.drains.reserve(ctx, v.ref, d.label, time.Now(), !t.impatient)
+	t.impatient = !ok
+	return ok
 }
 
 // concluded notes that all objects were found where they belong, and shrinks the ring's history.

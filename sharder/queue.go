@@ -106,7 +106,8 @@ func (q *queue) take(ctx context.Context) (i *item, latest *root, slot bool) {
 			q.ready[0] = nil
 			q.ready = q.ready[1:]
 			i.queued, i.taken = false, true
-			return i, i.latest, i.slot
+			slot, i.slot = i.slot, false // one that comes while the item is taken is for the next time
+			return i, i.latest, slot
 		}
 		q.changed.Wait()
 	}
@@ -156,7 +157,7 @@ func (q *queue) retry(i *item, now time.Time) bool {
 
 // end gives the item back, and tells the scan that waits for it.
 func (i *item) end(placed bool) {
-	i.taken, i.slot = false, false
+	i.taken = false
 	if i.scan != nil {
 		i.scan.outcome(placed)
 		i.scan = nil

@@ -22,16 +22,19 @@ func testMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	m.Add(configMaps.GroupVersion().WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	m.Add(nodes.GroupVersion().WithKind("Node"), meta.RESTScopeRoot)
+	m.Add(configMaps.GroupVersion().WithKind("Namespace"), meta.RESTScopeRoot)
 	m.Add(widgets.GroupVersion().WithKind("Widget"), meta.RESTScopeNamespace)
 	return m
 }
 
+func selectorOf(t *testing.T, s string) labels.Selector {
+	t.Helper()
+	parsed, err := labels.Parse(s)
+	require.NoError(t, err)
+	return parsed
+}
+
 func TestBadResourcesAreRefused(t *testing.T) {
-	selector := func(s string) labels.Selector {
-		parsed, err := labels.Parse(s)
-		require.NoError(t, err)
-		return parsed
-	}
 	other := widgets
 	other.Version = "v2"
 	for want, resources := range map[string][]Resource{
@@ -39,15 +42,15 @@ func TestBadResourcesAreRefused(t *testing.T) {
 		"Resources[0].GVR: must have a version":          {{}},
 		"Resources[1].GVR: must have a version":          {{GVR: configMaps}, {GVR: schema.GroupVersionResource{Resource: "x"}}},
 		"Resources[1].GVR: must not occur twice":         {{GVR: widgets}, {GVR: other}},
-		"Resources[0].Selector: must not mention":        {{GVR: configMaps, Selector: selector("!" + ShardLabel("r"))}},
+		"Resources[0].Selector: must not mention":        {{GVR: configMaps, Selector: selectorOf(t, "!"+ShardLabel("r"))}},
 		"Resources[0].Selector: must be able":            {{GVR: configMaps, Selector: labels.Nothing()}},
 		"Resources[0].Namespaces: must not occur twice":  {{GVR: configMaps, Namespaces: []string{"a", "a"}}},
 		"Resources[0].Namespaces: must not contain dots": {{GVR: configMaps, Namespaces: []string{"a.b"}}},
 	} {
 		assert.ErrorContains(t, errors.Join(validateResources(resources, namesOf("r"))...), want)
 	}
-	assert.Empty(t, validateResources([]Resource{{GVR: configMaps, Selector: selector("a=b"), Namespaces: []string{"a", "b"}}, {GVR: widgets}}, namesOf("r")))
-	assert.Empty(t, validateResources([]Resource{{GVR: configMaps, Selector: selector(ShardLabel("other"))}}, namesOf("r")))
+	assert.Empty(t, validateResources([]Resource{{GVR: configMaps, Selector: selectorOf(t, "a=b"), Namespaces: []string{"a", "b"}}, {GVR: widgets}}, namesOf("r")))
+	assert.Empty(t, validateResources([]Resource{{GVR: configMaps, Selector: selectorOf(t, ShardLabel("other"))}}, namesOf("r")))
 }
 
 func TestResourcesAreLookedUp(t *testing.T) {

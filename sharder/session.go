@@ -43,6 +43,25 @@ type session struct {
 
 // open finds out what a session needs to begin.
 func (s *Sharder) open(ctx context.Context) (*session, error) {
+	e, err := s.newSession()
+	if err != nil {
+		return nil, err
+	}
+	s.warnOfLimit()
+	if err := e.checkAccess(ctx); err != nil {
+		return nil, fmt.Errorf("sharder: %w", err)
+	}
+	if e.version, err = e.registry.list(ctx); err != nil {
+		return nil, fmt.Errorf("sharder: %w", err)
+	}
+	if err := e.recall(ctx); err != nil {
+		return nil, fmt.Errorf("sharder: %w", err)
+	}
+	return e, nil
+}
+
+// newSession returns a session that knows nothing but what the API server's resources are.
+func (s *Sharder) newSession() (*session, error) {
 	resources, err := resolve(s.mapper, s.config.Resources)
 	if err != nil {
 		return nil, err
@@ -69,16 +88,6 @@ func (s *Sharder) open(ctx context.Context) (*session, error) {
 	e.keeper = &keeper{
 		registry: e.registry, kube: s.kube, duration: c.LeaseDuration, patience: c.ScanInterval, hooks: c.Hooks, empty: e.empty,
 		named: func(shard string) bool { return e.history.Load().names(shard) },
-	}
-	s.warnOfLimit()
-	if err := e.checkAccess(ctx); err != nil {
-		return nil, fmt.Errorf("sharder: %w", err)
-	}
-	if e.version, err = e.registry.list(ctx); err != nil {
-		return nil, fmt.Errorf("sharder: %w", err)
-	}
-	if err := e.recall(ctx); err != nil {
-		return nil, fmt.Errorf("sharder: %w", err)
 	}
 	return e, nil
 }

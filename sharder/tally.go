@@ -7,6 +7,8 @@ import (
 
 // tally is what a scan of all objects has found.
 type tally struct {
+	impatient bool // of the goroutine that scans: it has waited for a drain to end, in vain
+
 	mu       sync.Mutex
 	finished chan struct{} // closed when nothing is pending any more, once closing is set
 	closing  bool

@@ -2,7 +2,6 @@ package shardlease
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -125,31 +124,21 @@ func (c Config) withDefaults() (Config, error) {
 
 // validate returns all rules that c breaks, once its defaults are set.
 func (c Config) validate() error {
-	var errs []error
-	check := func(field, value string, problems []string) {
-		for _, problem := range problems {
-			errs = append(errs, fmt.Errorf("%s: %s (got %q)", field, problem, value))
-		}
-	}
-	check("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
-	check("Ring", c.Ring, validation.IsDNS1123Label(c.Ring))
-	check("Identity", c.Identity, identityProblems(c.Identity))
-	check("Incarnation", c.Incarnation, incarnationProblems(c.Incarnation))
+	review := lease.Review{Package: "shardlease"}
+	review.Value("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
+	review.Value("Ring", c.Ring, validation.IsDNS1123Label(c.Ring))
+	review.Value("Identity", c.Identity, identityProblems(c.Identity))
+	review.Value("Incarnation", c.Incarnation, incarnationProblems(c.Incarnation))
 	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
-		check("Labels", key, labelKeyProblems(key))
-		check(fmt.Sprintf("Labels[%q]", key), c.Labels[key], validation.IsValidLabelValue(c.Labels[key]))
+		review.Value("Labels", key, labelKeyProblems(key))
+		review.Value(fmt.Sprintf("Labels[%q]", key), c.Labels[key], validation.IsValidLabelValue(c.Labels[key]))
 	}
-	errs = append(errs, c.timing().Validate()...)
+	review.Add(c.timing().Validate()...)
 	if c.LeaseDuration > MaxLeaseDuration {
-		errs = append(errs, fmt.Errorf("LeaseDuration: must be at most %v (got %v)", MaxLeaseDuration, c.LeaseDuration))
+		review.Add(fmt.Errorf("LeaseDuration: must be at most %v (got %v)", MaxLeaseDuration, c.LeaseDuration))
 	}
-	if c.ReleaseTimeout < 0 {
-		errs = append(errs, fmt.Errorf("ReleaseTimeout: must not be negative (got %v)", c.ReleaseTimeout))
-	}
-	for i, err := range errs {
-		errs[i] = fmt.Errorf("shardlease: %w", err)
-	}
-	return errors.Join(errs...)
+	review.NotNegative("ReleaseTimeout", c.ReleaseTimeout)
+	return review.Err()
 }
 
 // identityProblems says why a shard cannot have a name: it is that of a Lease, and the value of a label.

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"go.uber.org/zap"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/killtimer"
@@ -67,8 +68,8 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 		Log:            config.Logger,
 		Variant: lease.Variant{
 			Unfit:   config.unfit,
-			Reclaim: func(r lease.Record) bool { return l.release != nil && config.reclaims(r) },
-			Dress:   config.dress,
+			Reclaim: func(r lease.Record) bool { return config.reclaims(r, l.incarnation()) },
+			Dress:   func(o *coordinationv1.Lease, prior lease.Record) { config.dress(o, prior, l.incarnation()) },
 			Altered: altered,
 		},
 	})
@@ -231,6 +232,15 @@ func (l *Lease) claimName() {
 		return
 	}
 	l.release = release
+}
+
+// incarnation is that of this process while it is the only one of its name, empty otherwise: who writes it into a record can be relied on
+// to have ended when somebody else has the name.
+func (l *Lease) incarnation() string {
+	if l.release == nil {
+		return ""
+	}
+	return l.config.Incarnation
 }
 
 // yieldName takes back claimName. Whatever work there was has ended.

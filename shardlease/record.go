@@ -22,13 +22,14 @@ func (c Config) unfit(r lease.Record) error {
 	return nil // the label will be put back
 }
 
-// reclaims reports whether a record is of an earlier process of this Pod. That has ended if this process is the only one of its name.
-func (c Config) reclaims(r lease.Record) bool {
-	return c.Incarnation != "" && r.Holder() == c.Identity && r.Ours() && r.Lease().Annotations[IncarnationAnnotation] == c.Incarnation
+// reclaims reports whether a record is of an earlier process of this Pod that has ended. incarnation is empty unless this process is the
+// only one of its name now, as that one was.
+func (c Config) reclaims(r lease.Record, incarnation string) bool {
+	return incarnation != "" && r.Holder() == c.Identity && r.Ours() && r.Lease().Annotations[IncarnationAnnotation] == incarnation
 }
 
 // dress writes what a record says beyond holder and times. Who removes it from a lease that is held sees it come back.
-func (c Config) dress(l *coordinationv1.Lease, prior lease.Record) {
+func (c Config) dress(l *coordinationv1.Lease, prior lease.Record, incarnation string) {
 	number, _ := nextNumber(prior, c.Identity) // where there is none, prior is unfit
 	for key, value := range c.Labels {
 		metav1.SetMetaDataLabel(&l.ObjectMeta, key, value)
@@ -36,8 +37,8 @@ func (c Config) dress(l *coordinationv1.Lease, prior lease.Record) {
 	metav1.SetMetaDataLabel(&l.ObjectMeta, RingLabel, c.Ring)
 	setEpoch(l, number)
 	delete(l.Annotations, IncarnationAnnotation)
-	if c.Incarnation != "" {
-		metav1.SetMetaDataAnnotation(&l.ObjectMeta, IncarnationAnnotation, c.Incarnation)
+	if incarnation != "" {
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, IncarnationAnnotation, incarnation)
 	}
 }
 

@@ -1,7 +1,6 @@
 package shardlease
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -51,21 +50,18 @@ func NewRoster(c RosterConfig) (*Roster, error) {
 	if c.CollectAfter == 0 {
 		c.CollectAfter = time.Hour
 	}
-	var errs []error
-	for _, problem := range validation.IsDNS1123Label(c.Namespace) {
-		errs = append(errs, fmt.Errorf("shardlease: Namespace: %s (got %q)", problem, c.Namespace))
-	}
-	for _, problem := range validation.IsDNS1123Label(c.Ring) {
-		errs = append(errs, fmt.Errorf("shardlease: Ring: %s (got %q)", problem, c.Ring))
-	}
+	review := lease.Review{Package: "shardlease"}
+	review.Value("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
+	review.Value("Ring", c.Ring, validation.IsDNS1123Label(c.Ring))
 	if c.LeaseDuration < minLeaseDuration || c.LeaseDuration > MaxLeaseDuration || c.LeaseDuration%time.Second != 0 {
-		errs = append(errs, fmt.Errorf("shardlease: LeaseDuration: must be whole seconds, from %v to %v (got %v)",
+		review.Add(fmt.Errorf("LeaseDuration: must be whole seconds, from %v to %v (got %v)",
 			minLeaseDuration, MaxLeaseDuration, c.LeaseDuration))
 	}
-	if c.CollectAfter < 0 {
-		errs = append(errs, fmt.Errorf("shardlease: CollectAfter: must not be negative (got %v)", c.CollectAfter))
+	review.NotNegative("CollectAfter", c.CollectAfter)
+	if err := review.Err(); err != nil {
+		return nil, err
 	}
-	return &Roster{config: c, shards: map[string]*sighting{}}, errors.Join(errs...)
+	return &Roster{config: c, shards: map[string]*sighting{}}, nil
 }
 
 // List takes in a consistent list of the ring's leases (resourceVersion "", all pages): a shard that is not in it has no lease. It

@@ -41,15 +41,15 @@ func (h *Holder) Scope(ctx context.Context) (context.Context, *Scope) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &Scope{term: t, cancel: cancel}
 	t.mu.Lock()
-	held := t.state == held
-	if held {
+	over := t.state != held
+	if !over {
 		if t.scopes == nil {
 			t.scopes = map[*Scope]struct{}{}
 		}
 		t.scopes[s] = struct{}{}
 	}
 	t.mu.Unlock()
-	if !held {
+	if over {
 		cancel(t.cause())
 	}
 	return context.WithValue(context.WithValue(ctx, termKey{guard}, t), scopeKey{guard}, s), s

@@ -45,7 +45,10 @@ func (s *Sighting) See(r Record, now clock.Reading) {
 		// Deletion is not release: the holder may live, and be cut off. Whatever wait was due is due from here,
 		// because renewals that we did not see may have come before the deletion. A candidate that never saw
 		// a holder has nothing to wait for.
-	case r.Released(), s.reclaim(r), r.Holder() == "" && s.trustForeign && !r.Emptied():
+		s.wait = max(s.wait, s.term)
+	case s.reclaim(r): // its holder has ended, but perhaps others came after it, whom we did not see
+		s.term, s.wait = d, 0
+	case r.Released(), r.Holder() == "" && s.trustForeign && !r.Emptied():
 		s.term, s.wait = 0, 0
 	case r.Holder() == "":
 		// Emptied by somebody who did not mark that work had ended. client-go's elector empties it first.

@@ -129,3 +129,19 @@ func TestTrustInForeignReleases(t *testing.T) {
 		})
 	}
 }
+
+func TestReclaimedRecordsNeedNotBeWaitedOut(t *testing.T) {
+	const s = time.Second
+	mine, others := taken("a", 10*s), version(taken("b", 10*s), "9", nil)
+	sighting := NewSighting(15*s, false)
+	sighting.reclaim = Variant{Reclaim: func(r Record) bool { return r.Holder() == "a" }}.reclaim
+	wait := func(r Record, now time.Duration) time.Duration {
+		sighting.See(r, reading(now))
+		wait, _ := sighting.FreeIn(reading(now))
+		return wait
+	}
+	assert.Zero(t, wait(RecordOf(mine), 0))
+	assert.Equal(t, 10*s, wait(others, 1*s))
+	assert.Zero(t, wait(RecordOf(mine), 2*s))
+	assert.Equal(t, 10*s, wait(Record{}, 3*s), "deleted: others may have had it meanwhile, and may have it still")
+}

@@ -134,7 +134,8 @@ func (p *Process) working() bool {
 	return aware && p.acting()
 }
 
-func (p *Process) alive() bool {
+// Alive reports whether the process has not ended: a stopped one has not.
+func (p *Process) Alive() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.dead

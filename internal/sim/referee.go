@@ -62,7 +62,7 @@ func (p *Process) Fail(format string, args ...any) {
 }
 
 func (r *referee) note(p *Process, key, deed string, change int) {
-	if !p.alive() {
+	if !p.Alive() {
 		return
 	}
 	r.mu.Lock()
@@ -130,7 +130,7 @@ func (r *referee) workers(key string) []*Process {
 	defer r.mu.Unlock()
 	var workers []*Process
 	for p, n := range r.working[key] {
-		if n > 0 && p.alive() {
+		if n > 0 && p.Alive() {
 			workers = append(workers, p)
 		}
 	}

@@ -1,0 +1,25 @@
+package shardlease_test
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestStoppedShardIsDeadBeforeItsLeaseHasExpired(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	shard := c.start("a", "-kernel-deadline")
+	c.requireTerm(1)
+	c.start("b")
+	require.NoError(t, shard.Pause())
+	<-shard.Done()
+	assert.Equal(t, 1, c.count(), "nobody works yet")
+	exit, err := shard.Wait(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, syscall.SIGKILL, exit.Signal)
+	assert.Equal(t, "b", c.requireTerm(2).process)
+	c.requireOneAtATime()
+}

@@ -1,0 +1,121 @@
+package sharder
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func fakes(t *testing.T) (*fake.Clientset, *metadatafake.FakeMetadataClient) {
+	t.Helper()
+	scheme := metadatafake.NewTestScheme()
+	require.NoError(t, metav1.AddMetaToScheme(scheme))
+	return fake.NewSimpleClientset(), metadatafake.NewSimpleMetadataClient(scheme)
+}
+
+func forbidden(action clienttesting.Action) (bool, runtime.Object, error) {
+	return true, nil, apierrors.NewForbidden(action.GetResource().GroupResource(), "", nil)
+}
+
+func testConfig() Config {
+	return Config{Ring: testRing, Namespace: testNamespace, Resources: []Resource{{GVR: configMaps}}}
+}
+
+func TestMissingPermissionsOnTheObjectsAreErrorsAtStart(t *testing.T) {
+	for _, verb := range []string{"list", "get", "patch"} {
+		kube, meta := fakes(t)
+		meta.PrependReactor(verb, "configmaps", forbidden)
+		s, err := New(kube, meta, testMapper(), testConfig())
+		require.NoError(t, err)
+		assert.ErrorContains(t, s.Run(t.Context()), `sharder: not allowed to `+verb+` configmaps: grant the verb "`+verb+`" on resource configmaps of API group "" in all namespaces`)
+	}
+	kube, meta := fakes(t)
+	meta.PrependWatchReactor("configmaps", func(clienttesting.Action) (bool, watch.Interface, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil)
+	})
+	c := testConfig()
+	c.Resources[0].Namespaces = []string{"default"}
+	s, err := New(kube, meta, testMapper(), c)
+	require.NoError(t, err)
+	assert.ErrorContains(t, s.Run(t.Context()), `grant the verb "watch" on resource configmaps of API group "" in namespace default`)
+}
+
+func TestMissingPermissionsOnLeasesAndHistoryAreErrorsAtStart(t *testing.T) {
+	for resource, want := range map[string]string{
+		"leases":     `sharder: not allowed to list the shards' Leases: grant the verb "list" on resource leases of API group coordination.k8s.io in namespace ns`,
+		"configmaps": `sharder: not allowed to get ConfigMap ns/r.ring.bellwether.dev, the ring's history: grant the verb "get" on resource configmaps in namespace ns`,
+	} {
+		kube, meta := fakes(t)
+		kube.PrependReactor("*", resource, forbidden)
+		s, err := New(kube, meta, testMapper(), testConfig())
+		require.NoError(t, err)
+		assert.ErrorContains(t, s.Run(t.Context()), want)
+	}
+}
+
+func TestResourcesThatAreNotInstalledAreErrorsAtStart(t *testing.T) {
+	kube, meta := fakes(t)
+	c := testConfig()
+	c.Resources = []Resource{{GVR: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}}}
+	s, err := New(kube, meta, testMapper(), c)
+	require.NoError(t, err)
+	assert.ErrorContains(t, s.Run(t.Context()), "is its CustomResourceDefinition installed?")
+
+	c.Resources[0].GVR = widgets // which the mapper has heard of, but the server has not
+	meta.PrependReactor("list", "widgets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewNotFound(widgets.GroupResource(), "")
+	})
+	s, err = New(kube, meta, testMapper(), c)
+	require.NoError(t, err)
+	assert.ErrorContains(t, s.Run(t.Context()), "the API server does not have example.com/v1, Resource=widgets: is its CustomResourceDefinition installed?")
+}
+
+func TestAClientWithALowRateLimitIsReported(t *testing.T) {
+	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://localhost"})
+	require.NoError(t, err)
+	_, meta := fakes(t)
+	core, logs := observer.New(zap.WarnLevel)
+	c := testConfig()
+	c.Logger = zap.New(core)
+	s, err := New(kube, meta, testMapper(), c)
+	require.NoError(t, err)
+	s.warnOfLimit()
+	require.Equal(t, 1, logs.Len())
+	assert.InDelta(t, 5, logs.All()[0].ContextMap()["qps"], 0)
+
+	kube, err = kubernetes.NewForConfig(&rest.Config{Host: "http://localhost", QPS: -1})
+	require.NoError(t, err)
+	s.kube = kube
+	s.warnOfLimit()
+	assert.Equal(t, 1, logs.Len())
+}
+
+func TestRunEndsWithItsContextOnFakes(t *testing.T) {
+	kube, meta := fakes(t)
+	_, err := kube.CoordinationV1().Leases(testNamespace).Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	s, err := New(kube, meta, testMapper(), testConfig())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.Run(ctx) }()
+	cancel()
+	assert.NoError(t, <-ended)
+	_, ok := s.Status()
+	assert.False(t, ok)
+}

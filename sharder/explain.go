@@ -1,0 +1,183 @@
+package sharder
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/bellwether-k8s/bellwether/ring"
+)
+
+// Explanation is where an object is, where it belongs, and what a sharder does about it.
+type Explanation struct {
+	Object ObjectRef
+	// Label is the shard whose label the object carries; empty: none.
+	Label string
+	// Draining says that it carries the drain label.
+	Draining bool
+	// Owner is the shard in its record, and Free that this one has let go of it; empty: there is no valid record.
+	Owner string
+	Free  bool
+	// Left are the shards that have still to say that they do not work on it.
+	Left []string
+	// Target is the shard that it belongs to on the ring.
+	Target string
+	// Verb is what has to be done about it: keep, await, hold, reread, assign, drain, withdraw, restore or probe.
+	Verb string
+	// Why says so in words.
+	Why string
+}
+
+// Explain says why an object is where it is. It changes nothing, and works whether or not this sharder runs; if it does not, it knows
+// of no shard's death that is not in its Lease.
+func (s *Sharder) Explain(ctx context.Context, object ObjectRef) (Explanation, error) {
+	e, p, err := s.observe(ctx)
+	if err != nil {
+		return Explanation{}, err
+	}
+	index := slices.IndexFunc(e.resources, func(r resource) bool { return r.GVR.GroupResource() == object.GVR.GroupResource() })
+	if index < 0 {
+		return Explanation{}, fmt.Errorf("sharder: Resource %s is not in the ring", object.GVR.GroupResource())
+	}
+	o, err := e.client(index, object.Namespace).Get(ctx, object.Name, metav1.GetOptions{})
+	if err != nil {
+		return Explanation{}, fmt.Errorf("sharder: %w", e.failed("get", ref{index, object.Namespace, object.Name}, err))
+	}
+	v, ok := e.rootOf(index, o)
+	x := Explanation{Object: object, Label: v.label, Draining: v.drain}
+	if v.recorded {
+		x.Owner, x.Free = v.record.Shard, v.record.State == free
+		for _, t := range v.record.Left {
+			x.Left = append(x.Left, t.Shard)
+		}
+	}
+	if !ok || !e.resources[index].Selector.Matches(labels.Set(o.Labels)) {
+		x.Verb, x.Why = string(keep), "it is not selected by the ring"
+		return x, nil
+	}
+	if p == nil {
+		x.Verb, x.Why = string(hold), "there is no shard"
+		return x, nil
+	}
+	d := decide(e.registry.judge(v, p))
+	if d.verb == reread {
+		if err := e.registry.reread(ctx, d.about); err != nil {
+			return Explanation{}, fmt.Errorf("sharder: %w", err)
+		}
+		d = decide(e.registry.judge(v, p))
+	}
+	x.Target, x.Verb, x.Why = p.target(v.hash).Shard, string(d.verb), d.why()
+	return x, nil
+}
+
+// why says in words what is to be done.
+func (d decision) why() string {
+	switch d.verb {
+	case keep:
+		return "it is with its owner on the ring"
+	case await:
+		return "its shard has been asked to let go of it, and has not yet"
+	case hold:
+		return fmt.Sprintf("whether shard %q is at work is not known yet, or it cannot take objects", d.about.Shard)
+	case reread:
+		return fmt.Sprintf("its record names an epoch of shard %q that has never been", d.about.Shard)
+	case assign:
+		return fmt.Sprintf("nobody works on it, and it belongs to shard %q", d.label)
+	case restore:
+		return fmt.Sprintf("its record says that shard %q may work on it, and its label does not", d.label)
+	case drain:
+		return fmt.Sprintf("it belongs to another shard than %q", d.label)
+	case withdraw:
+		return fmt.Sprintf("it belongs to shard %q again, or somebody else has set the drain label", d.label)
+	case probe:
+		return fmt.Sprintf("it has no record that says so, but shard %q may work on it, and is asked", d.label)
+	}
+	return ""
+}
+
+// Forecast is what a sharder would do.
+type Forecast struct {
+	// Members are the shards among which objects are distributed, sorted.
+	Members []string
+	// Objects is how many there are.
+	Objects int
+	// Moves are where objects are now, by their label, and where they would go, sorted. Those that stay are in it too, with equal
+	// ends; From is empty for those that are with no shard.
+	Moves []Move
+}
+
+// Move is how many objects go from one shard to another.
+type Move struct {
+	From, To string
+	Objects  int
+}
+
+// Plan looks at all objects, page by page, and says which of them a sharder would move with the shards that there are now. It changes nothing,
+// and works whether or not this sharder runs. Without any shard it returns an error.
+func (s *Sharder) Plan(ctx context.Context) (Forecast, error) {
+	e, p, err := s.observe(ctx)
+	if err != nil {
+		return Forecast{}, err
+	}
+	if p == nil {
+		return Forecast{}, errors.New("sharder: there is no shard")
+	}
+	f := Forecast{Members: p.members.names()}
+	moves := map[Move]int{}
+	for i := range e.resources {
+		for _, src := range e.sources(i, e.resources[i].Selector) {
+			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
+				if v, ok := e.rootOf(i, o); ok {
+					f.Objects++
+					moves[Move{From: v.label, To: p.target(v.hash).Shard}]++
+				}
+				return ctx.Err() == nil
+			})
+			if err != nil {
+				return Forecast{}, fmt.Errorf("sharder: %w", err)
+			}
+		}
+	}
+	for m, n := range moves {
+		m.Objects = n
+		f.Moves = append(f.Moves, m)
+	}
+	slices.SortFunc(f.Moves, func(a, b Move) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
+	return f, nil
+}
+
+// observe returns what is known, by the running session if there is one, and otherwise by what the API server says. The plan is nil if
+// there are no members.
+func (s *Sharder) observe(ctx context.Context) (*session, *plan, error) {
+	s.mu.Lock()
+	running := s.session
+	s.mu.Unlock()
+	if running != nil {
+		return running, running.plan.Load(), nil
+	}
+	e, err := s.newSession()
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := e.registry.list(ctx); err != nil {
+		return nil, nil, fmt.Errorf("sharder: %w", err)
+	}
+	m, _ := e.registry.membership()
+	if len(m) == 0 {
+		return e, nil, nil
+	}
+	if err := e.ledger.load(ctx); err != nil && !errors.Is(err, errNoHistory) && !apierrors.IsForbidden(err) {
+		return nil, nil, fmt.Errorf("sharder: %w", err)
+	}
+	p, err := newPlan(e.ledger.known.with(m), ring.WithTokens(s.config.TokensPerShard))
+	if err != nil {
+		return nil, nil, fmt.Errorf("sharder: %w", err)
+	}
+	return e, p, nil
+}

@@ -1,0 +1,115 @@
+package sharder
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+)
+
+func ledgersOn(t *testing.T, n int) []*ledger {
+	t.Helper()
+	server := apisim.NewServer()
+	var all []*ledger
+	for range n {
+		kube, err := kubernetes.NewForConfig(server.Client("l").Config())
+		require.NoError(t, err)
+		all = append(all, &ledger{kube: kube, namespace: testNamespace, ring: testRing})
+	}
+	return all
+}
+
+var onlyA, onlyB, both = newMembership(inA), newMembership(inB), newMembership(inA, inB)
+
+func TestTheHistoryIsFoundByTheNextSharder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := ledgersOn(t, 2)
+		require.ErrorIs(t, l[0].load(t.Context()), errNoHistory)
+		require.NoError(t, l[0].begin(t.Context(), onlyA))
+		require.NoError(t, l[0].begin(t.Context(), both))
+		require.NoError(t, l[1].load(t.Context()))
+		assert.Equal(t, history{onlyA, both}, l[1].known)
+		require.NoError(t, l[1].settle(t.Context(), both))
+		require.NoError(t, l[0].load(t.Context()))
+		assert.Equal(t, history{both}, l[0].known)
+	})
+}
+
+func TestBeginningTheSameMembershipAgainWritesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := ledgersOn(t, 1)[0]
+		require.NoError(t, l.begin(t.Context(), onlyA))
+		version := l.stored.ResourceVersion
+		require.NoError(t, l.load(t.Context()))
+		require.NoError(t, l.begin(t.Context(), onlyA))
+		assert.Equal(t, version, l.stored.ResourceVersion)
+	})
+}
+
+// A sharder that was deposed has proved that the ring is settled under a membership that is not the present one any more.
+func TestADeposedSharderCannotShrinkTheHistoryOfItsSuccessor(t *testing.T) {
+	for name, successor := range map[string]membership{"a new membership": onlyB, "one that was there before": onlyA} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := ledgersOn(t, 2)
+				require.NoError(t, l[0].begin(t.Context(), onlyA))
+				require.NoError(t, l[0].begin(t.Context(), both))
+				require.NoError(t, l[1].load(t.Context()))
+				require.NoError(t, l[1].begin(t.Context(), successor))
+				require.Error(t, l[0].settle(t.Context(), both))
+				require.NoError(t, l[1].load(t.Context()))
+				assert.True(t, l[1].known.contains(history{onlyA, both, successor}))
+			})
+		})
+	}
+}
+
+func TestTwoShardersForgetNothingOfEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := ledgersOn(t, 2)
+		require.NoError(t, l[0].begin(t.Context(), onlyA))
+		require.NoError(t, l[1].load(t.Context()))
+		require.NoError(t, l[0].begin(t.Context(), both))
+		require.NoError(t, l[1].begin(t.Context(), onlyB), "after a conflict")
+		assert.True(t, l[1].known.contains(history{onlyA, both, onlyB}))
+	})
+}
+
+func TestAHistoryThatWasDeletedIsWrittenAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := ledgersOn(t, 1)[0]
+		require.NoError(t, l.begin(t.Context(), onlyA))
+		require.NoError(t, l.kube.CoreV1().ConfigMaps(testNamespace).Delete(t.Context(), HistoryName(testRing), metav1.DeleteOptions{}))
+		require.NoError(t, l.begin(t.Context(), both))
+		require.NoError(t, l.load(t.Context()))
+		assert.Equal(t, history{onlyA, both}, l.known)
+	})
+}
+
+func TestAHistoryThatCannotBeReadIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := ledgersOn(t, 1)[0]
+		_, err := l.kube.CoreV1().ConfigMaps(testNamespace).Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: HistoryName(testRing)}, Data: map[string]string{historyKey: "x"},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		err = l.load(t.Context())
+		require.ErrorIs(t, err, errNoHistory)
+		assert.ErrorContains(t, err, "ConfigMap ns/r.ring.bellwether.dev: ring history:")
+		require.NoError(t, l.begin(t.Context(), onlyA), "in its place")
+		require.NoError(t, l.load(t.Context()))
+	})
+}
+
+func TestAnErrorOfTheHistorySaysWhatToGrant(t *testing.T) {
+	l := &ledger{namespace: testNamespace, ring: testRing}
+	err := l.failed("update", apierrors.NewForbidden(corev1.Resource("configmaps"), HistoryName(testRing), nil))
+	assert.ErrorContains(t, err, `grant the verb "update" on resource configmaps in namespace ns`)
+}

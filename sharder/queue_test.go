@@ -1,0 +1,141 @@
+package sharder
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func object(i int, version string) root {
+	return root{ref: ref{name: strconv.Itoa(i)}, version: version}
+}
+
+func TestAQueueHoldsTheLatestVersionOfEachObjectOnce(t *testing.T) {
+	q := newQueue(10)
+	defer q.watch(t.Context())()
+	for _, version := range []string{"1", "2"} {
+		require.True(t, q.offer(t.Context(), object(1, version), nil, false))
+	}
+	assert.Equal(t, 1, q.len())
+	i, o, _ := q.take(t.Context())
+	assert.Equal(t, "2", o.version)
+
+	require.True(t, q.offer(t.Context(), object(1, "3"), nil, false), "while it is being worked on")
+	q.done(i, true)
+	i, o, _ = q.take(t.Context())
+	assert.Equal(t, "3", o.version)
+	q.done(i, true)
+	assert.Zero(t, q.len())
+}
+
+func TestWhoOffersWaitsForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(2)
+		defer q.watch(t.Context())()
+		require.True(t, q.offer(t.Context(), object(1, ""), nil, false))
+		require.True(t, q.offer(t.Context(), object(2, ""), nil, false))
+		require.True(t, q.offer(t.Context(), object(2, "1"), nil, false), "is in the queue already")
+		offered := make(chan bool)
+		go func() { offered <- q.offer(t.Context(), object(3, ""), nil, false) }()
+		synctest.Wait()
+		assert.Empty(t, offered)
+		i, _, _ := q.take(t.Context())
+		q.done(i, true)
+		assert.True(t, <-offered)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { offered <- q.offer(ctx, object(4, ""), nil, false) }()
+		synctest.Wait()
+		cancel()
+		assert.False(t, <-offered)
+	})
+}
+
+func TestWhoTakesWaitsUntilTheContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(2)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer q.watch(ctx)()
+		ended := make(chan struct{})
+		go func() {
+			i, _, _ := q.take(ctx)
+			assert.Nil(t, i)
+			close(ended)
+		}()
+		synctest.Wait()
+		cancel()
+		<-ended
+	})
+}
+
+func TestRetriesComeLaterAndLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(4)
+		defer q.watch(t.Context())()
+		q.offer(t.Context(), object(1, "1"), nil, false)
+		last := time.Duration(0)
+		for range 20 {
+			i, _, _ := q.take(t.Context())
+			began := time.Now()
+			require.True(t, q.retry(i, began))
+			due, ok := q.next(began)
+			require.True(t, ok)
+			wait := due.Sub(began)
+			assert.GreaterOrEqual(t, wait, last)
+			last = wait
+			time.Sleep(wait)
+			_, ok = q.next(time.Now())
+			require.False(t, ok)
+		}
+		assert.Equal(t, maxBackoff, last)
+		_, o, _ := q.take(t.Context())
+		assert.Nil(t, o, "it has to be read")
+	})
+}
+
+func TestFailuresLeaveRoomForOthers(t *testing.T) {
+	q := newQueue(4)
+	defer q.watch(t.Context())()
+	kept := 0
+	for n := range 4 {
+		q.offer(t.Context(), object(n, ""), nil, false)
+		i, _, _ := q.take(t.Context())
+		if q.retry(i, time.Now()) {
+			kept++
+		}
+	}
+	assert.Equal(t, 2, kept)
+	assert.Equal(t, 2, q.len())
+}
+
+func TestAScanIsToldHowItsObjectsTurnedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(4)
+		defer q.watch(t.Context())()
+		scan := newTally()
+		for n := range 3 {
+			scan.count("", false)
+			q.offer(t.Context(), object(n, ""), scan, false)
+		}
+		finished := make(chan error)
+		go func() { finished <- scan.wait(t.Context()) }()
+		for n := range 3 {
+			synctest.Wait()
+			assert.Empty(t, finished)
+			i, _, _ := q.take(t.Context())
+			if n == 1 {
+				q.retry(i, time.Now())
+			} else {
+				q.done(i, true)
+			}
+		}
+		require.NoError(t, <-finished)
+		assert.Equal(t, 3, scan.objects)
+		assert.Equal(t, 2, scan.placed)
+	})
+}

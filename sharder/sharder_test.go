@@ -1,0 +1,620 @@
+package sharder
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+func TestObjectsAreAssignedToTheOnlyShard(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.create(20, "early")
+		stop := w.sharder(w.config())
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]int{"-": 20}, w.owners(), "there is no shard yet")
+		assert.Empty(t, w.patched())
+
+		a := w.shard("a")
+		time.Sleep(5 * time.Second)
+		w.requirePlaced(20, "a")
+		assert.Equal(t, map[string]int{"assign": 20}, w.patched(), "one patch each")
+		assert.Equal(t, []string{"members [a]", "settled [a]"}, w.told())
+
+		w.create(5, "late")
+		time.Sleep(100 * time.Millisecond)
+		w.requirePlaced(25, "a")
+		assert.Equal(t, map[string]int{"assign": 5}, w.patched())
+		a.release()
+		stop()
+	})
+}
+
+// settledWith begins a ring of shards with n objects, and a sharder.
+func (w *world) settledWith(n int, c Config, names ...string) (stop func(), shards []*shard) {
+	w.t.Helper()
+	for _, name := range names {
+		shards = append(shards, w.shard(name))
+	}
+	time.Sleep(time.Second)
+	stop = w.sharder(c)
+	time.Sleep(time.Second)
+	w.create(n, "o")
+	time.Sleep(20 * time.Second)
+	w.requirePlaced(n, names...)
+	require.Equal(w.t, map[string]int{"assign": n}, w.patched())
+	w.told()
+	return stop, shards
+}
+
+func TestAJoiningShardGetsItsPartByDrains(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(60, w.config(), "a", "b")
+		defer stop()
+		before := w.owners()
+		shards = append(shards, w.shard("c"))
+		time.Sleep(30 * time.Second)
+		after := w.owners()
+		w.requirePlaced(60, "a", "b", "c")
+		moved := after["c"]
+		assert.Equal(t, map[string]int{"a": before["a"] - after["a"], "b": before["b"] - after["b"]}, map[string]int{"a": int(shards[0].acks.Load()), "b": int(shards[1].acks.Load())})
+		assert.Equal(t, map[string]int{"drain": moved, "assign": moved}, w.patched(), "and as many acknowledgements")
+		assert.Equal(t, []string{"members [a b c]", "settled [a b c]"}, w.told())
+		for _, s := range shards {
+			s.release()
+		}
+	})
+}
+
+func TestAReleasedShardsObjectsMoveAtOnceWithoutDrain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(60, w.config(), "a", "b", "c")
+		defer stop()
+		moved := w.owners()["b"]
+		shards[1].release()
+		time.Sleep(time.Second)
+		w.requirePlaced(60, "a", "c")
+		assert.Equal(t, map[string]int{"assign": moved}, w.patched())
+	})
+}
+
+func TestADeadShardsLeaseIsTakenOnceAndItsObjectsMove(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(60, w.config(), "a", "b", "c")
+		defer stop()
+		moved := w.owners()["b"]
+		shards[1].kill()
+		time.Sleep(26 * time.Second) // at most 30 s after its last renewal
+		assert.Empty(t, w.patched())
+		assert.Empty(t, w.told())
+		time.Sleep(10 * time.Second)
+		w.requirePlaced(60, "a", "c")
+		assert.Equal(t, map[string]int{"assign": moved}, w.patched())
+		assert.Equal(t, []string{"taken b", "members [a c]", "settled [a c]"}, w.told())
+
+		// It comes back, in its next epoch.
+		w.shard("b")
+		time.Sleep(time.Minute)
+		w.requirePlaced(60, "a", "b", "c")
+		assert.Equal(t, map[string]int{"drain": moved, "assign": moved}, w.patched())
+	})
+}
+
+func TestARestartWithinTheGraceMovesNothing(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(60, w.config(), "a", "b", "c")
+		defer stop()
+		shards[1].kill()
+		w.shard("b") // waits for D
+		time.Sleep(time.Minute)
+		w.requirePlaced(60, "a", "b", "c")
+		assert.Empty(t, w.patched())
+		assert.Empty(t, w.told())
+	})
+}
+
+func TestAReleaseAndReturnThatNobodyHasSeenSeparatelyIsSeen(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(60, w.config(), "a", "b", "c")
+		stop()
+		moved := w.owners()["-"] + w.owners()["b"]
+		shards[1].release()
+		w.shard("b")
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, moved, w.owners()["-"], "records of an epoch that is over")
+		defer w.sharder(w.config())()
+		time.Sleep(30 * time.Second)
+		w.requirePlaced(60, "a", "b", "c")
+		assert.Equal(t, map[string]int{"assign": moved}, w.patched())
+	})
+}
+
+func TestAShardThatDiesWhileItIsDrainedLosesItsObjectsWithoutAcknowledgement(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(60, w.config(), "a", "b")
+		defer stop()
+		stubborn(true, shards[0])
+		w.shard("c")
+		time.Sleep(20 * time.Second)
+		draining := w.owners()["-"]
+		require.Positive(t, draining)
+		shards[0].kill()
+		time.Sleep(time.Minute)
+		w.requirePlaced(60, "b", "c")
+		assert.Zero(t, shards[0].acks.Load())
+	})
+}
+
+func TestASharderThatTakesOverInTheMiddleOfARebalanceFinishesIt(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.MaxDrains, c.Concurrency = 2, 1
+		stop, _ := w.settledWith(60, c, "a", "b")
+		w.connection.Inject(apisim.Faults{Latency: 20 * time.Millisecond})
+		w.shard("c")
+		time.Sleep(time.Second)
+		stop()
+		patched := w.patched()
+		require.Positive(t, patched["drain"])
+		time.Sleep(time.Second)
+		require.Less(t, w.owners()["c"], 15)
+		assert.Empty(t, w.patched(), "after Run has returned nothing is written")
+		defer w.sharder(c)()
+		time.Sleep(30 * time.Second)
+		w.requirePlaced(60, "a", "b", "c")
+		drained := patched["drain"] + w.patched()["drain"]
+		assert.LessOrEqual(t, drained, w.owners()["c"], "nothing is drained twice")
+		assert.GreaterOrEqual(t, drained, w.owners()["c"]-c.Concurrency, "the answers that the first did not wait for")
+		assert.Contains(t, w.told(), "settled [a b c]")
+	})
+}
+
+func TestDrainsAreLimited(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.MaxDrains = 3
+		stop, shards := w.settledWith(60, c, "a", "b")
+		defer stop()
+		stubborn(true, shards...)
+		w.shard("c")
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, 3, w.owners()["-"])
+		told := w.told()
+		assert.Equal(t, "members [a b c]", told[0])
+		assert.Len(t, told, 4, "three are overdue: %v", told)
+
+		assigned := w.owners()["a"]
+		w.create(20, "new") // nobody waits for those that are stuck
+		time.Sleep(2 * time.Second)
+		assert.Greater(t, w.owners()["a"], assigned)
+		assert.Equal(t, 3, w.draining())
+
+		stubborn(false, shards...)
+		time.Sleep(2 * time.Minute)
+		w.requirePlaced(80, "a", "b", "c")
+		assert.Contains(t, w.told(), "settled [a b c]")
+	})
+}
+
+func TestADeadShardsLeaseIsDeletedInTheEnd(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.GCPeriod = 10 * time.Minute
+		stop, shards := w.settledWith(10, c, "a", "b")
+		defer stop()
+		shards[1].release()
+		time.Sleep(9 * time.Minute)
+		_, err := w.kube.CoordinationV1().Leases(testNamespace).Get(t.Context(), "b", metav1.GetOptions{})
+		require.NoError(t, err)
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, []string{"members [a]", "settled [a]", "collected b"}, w.told())
+	})
+}
+
+func TestALeaseIsKeptWhileAnObjectCarriesItsLabel(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.Resources[0].Selector, c.GCPeriod, c.ScanInterval = selectorOf(t, "sharded=true"), time.Minute, time.Minute
+		stop := w.sharder(c)
+		defer stop()
+		w.shard("a")
+		b := w.shard("b")
+		w.create(1, "o")
+		w.edit("o-000", `{"metadata":{"labels":{"`+w.names.shard+`":"b"}}}`)
+		time.Sleep(time.Second)
+		b.release()
+		time.Sleep(5 * time.Minute)
+		assert.NotContains(t, w.told(), "collected b")
+		w.edit("o-000", `{"metadata":{"labels":{"`+w.names.shard+`":null}}}`)
+		time.Sleep(2 * time.Minute)
+		assert.Contains(t, w.told(), "collected b")
+	})
+}
+
+func TestWhenHalfOfTheShardsExpireTogetherTheyGetMoreTime(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(30, w.config(), "a", "b", "c")
+		defer stop()
+		shards[1].kill()
+		shards[2].kill()
+		time.Sleep(40 * time.Second)
+		assert.Equal(t, []string{"storm [b c]"}, w.told())
+		time.Sleep(10 * time.Second)
+		w.requirePlaced(30, "a")
+		assert.Subset(t, w.told(), []string{"taken b", "taken c", "settled [a]"})
+	})
+}
+
+// stubborn makes shards hold on to their objects, or let go of them.
+func stubborn(hold bool, shards ...*shard) {
+	for _, s := range shards {
+		s.stubborn.Store(hold)
+	}
+}
+
+// draining is how many objects are drained.
+func (w *world) draining() (n int) {
+	for _, o := range w.objects() {
+		if w.names.draining(&o) {
+			n++
+		}
+	}
+	return n
+}
+
+// edit patches an object as a user does.
+func (w *world) edit(name, patch string) {
+	w.t.Helper()
+	_, err := w.kube.CoreV1().ConfigMaps("default").Patch(w.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	require.NoError(w.t, err)
+}
+
+func TestEditsOfUsersAreRepaired(t *testing.T) {
+	const object = "o-007"
+	n := namesOf(testRing)
+	for name, edit := range map[string]string{
+		"label removed":                        `{"labels":{"` + n.shard + `":null}}`,
+		"label set to a shard that is unknown": `{"labels":{"` + n.shard + `":"x"}}`,
+		"label set to a":                       `{"labels":{"` + n.shard + `":"a"}}`,
+		"label set to b":                       `{"labels":{"` + n.shard + `":"b"}}`,
+		"drain label set":                      `{"labels":{"` + n.drain + `":""}}`,
+		"record removed":                       `{"annotations":{"` + n.owner + `":null}}`,
+		"record garbled":                       `{"annotations":{"` + n.owner + `":"x"}}`,
+		"everything removed":                   `{"labels":null,"annotations":null}`,
+		"record of an epoch that never was":    `{"annotations":{"` + n.owner + `":null},"labels":{"` + n.shard + `":"b","` + n.drain + `":"x"}}`,
+	} {
+		for _, all := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				inWorld(t, func(t *testing.T, w *world) {
+					c := w.config()
+					c.WatchAll, c.ScanInterval = all, time.Minute
+					stop, _ := w.settledWith(20, c, "a", "b")
+					defer stop()
+					before := w.owners()
+					w.edit(object, `{"metadata":`+edit+`}`)
+					if all {
+						time.Sleep(5 * time.Second)
+					} else {
+						time.Sleep(c.ScanInterval + 5*time.Second)
+					}
+					w.requirePlaced(20, "a", "b")
+					assert.Equal(t, before, w.owners(), "it is back where it was")
+					patched := 0
+					for _, count := range w.patched() {
+						patched += count
+					}
+					assert.LessOrEqual(t, patched, 1)
+				})
+			})
+		}
+	}
+}
+
+// Somebody strips an object while two shards may have worked on it: each of them is asked.
+func TestABlankObjectIsProbedWhileTheRingIsUnsettled(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(60, w.config(), "a", "b")
+		defer stop()
+		stubborn(true, shards...) // so that the ring stays unsettled
+		w.shard("c")
+		time.Sleep(5 * time.Second)
+		var moving string
+		for _, o := range w.objects() {
+			if w.names.draining(&o) {
+				moving = o.Name
+				break
+			}
+		}
+		require.NotEmpty(t, moving)
+		w.patched()
+		w.edit(moving, `{"metadata":{"labels":null,"annotations":null}}`)
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]int{"probe": 1}, w.patched())
+		o, err := w.kube.CoreV1().ConfigMaps("default").Get(t.Context(), moving, metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.Contains(t, []string{"a", "b"}, w.names.shardOf(o))
+		assert.True(t, w.names.draining(o))
+
+		stubborn(false, shards...)
+		time.Sleep(time.Minute)
+		w.requirePlaced(60, "a", "b", "c")
+	})
+}
+
+func TestWithoutItsHistoryASharderAsksEveryShard(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(20, w.config(), "a", "b")
+		stop()
+		require.NoError(t, w.kube.CoreV1().ConfigMaps(testNamespace).Delete(t.Context(), HistoryName(testRing), metav1.DeleteOptions{}))
+		w.edit("o-000", `{"metadata":{"labels":null,"annotations":null}}`)
+		defer w.sharder(w.config())()
+		time.Sleep(30 * time.Second)
+		w.requirePlaced(20, "a", "b")
+		assert.Equal(t, map[string]int{"probe": 1, "assign": 1}, w.patched())
+		assert.EqualValues(t, 1, shards[0].acks.Load()+shards[1].acks.Load())
+	})
+}
+
+func TestADeletedLeaseProvesNothingForTwiceItsDuration(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(40, w.config(), "a", "b")
+		defer stop()
+		moved := w.owners()["b"]
+		shards[1].kill()
+		require.NoError(t, w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
+		time.Sleep(29 * time.Second)
+		assert.Empty(t, w.patched())
+		time.Sleep(10 * time.Second)
+		w.requirePlaced(40, "a")
+		assert.Equal(t, map[string]int{"assign": moved}, w.patched())
+		l, err := w.kube.CoordinationV1().Leases(testNamespace).Get(t.Context(), "b", metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, shardlease.Sharder, *l.Spec.HolderIdentity)
+	})
+}
+
+func TestCustomAndClusterScopedResourcesAndNamespaces(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+		c := w.config()
+		c.Resources = []Resource{{GVR: namespaces}, {GVR: widgets, Namespaces: []string{"x", "y"}, Key: NamespaceKey, Selector: selectorOf(t, "sharded=true")}}
+		stop := w.sharder(c)
+		defer stop()
+		w.shard("a")
+		w.shard("b")
+		for i := range 10 {
+			_, err := w.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "n"}}, metav1.CreateOptions{})
+			require.NoError(t, err)
+			for _, ns := range []string{"x", "y", "z"} {
+				w.createWidget(ns, fmt.Sprintf("w%d", i), map[string]any{"sharded": "true"})
+				w.createWidget(ns, fmt.Sprintf("v%d", i), nil)
+			}
+		}
+		time.Sleep(20 * time.Second)
+		count := func(gvr schema.GroupVersionResource) map[string]int {
+			list, err := w.meta.Resource(gvr).List(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err)
+			count := map[string]int{}
+			for _, o := range list.Items {
+				count[o.Namespace+":"+w.names.shardOf(&o)]++
+			}
+			return count
+		}
+		of := count(namespaces)
+		assert.Equal(t, 10, of[":a"]+of[":b"])
+		of = count(widgets)
+		assert.Equal(t, 10, of["x:a"]+of["x:b"])
+		assert.Contains(t, []int{0, 10}, of["x:a"], "objects of one namespace are together")
+		assert.Contains(t, []int{0, 10}, of["y:a"])
+		assert.Equal(t, 10, of["x:"], "not selected")
+		assert.Equal(t, 20, of["z:"], "another namespace")
+	})
+}
+
+func (w *world) createWidget(namespace, name string, labels map[string]any) {
+	w.t.Helper()
+	client, err := dynamic.NewForConfig(w.server.Client("user").Config())
+	require.NoError(w.t, err)
+	_, err = client.Resource(widgets).Namespace(namespace).Create(w.t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": widgets.GroupVersion().String(), "kind": "Widget", "metadata": map[string]any{"name": name, "labels": labels},
+	}}, metav1.CreateOptions{})
+	require.NoError(w.t, err)
+}
+
+// What others change between a decision and its patch makes the patch fail: the object alone is read and decided on anew.
+func TestAConflictIsDecidedAnew(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, _ := w.settledWith(5, w.config(), "a")
+		defer stop()
+		w.connection.Inject(apisim.Faults{Latency: 100 * time.Millisecond})
+		from := len(w.server.Trace())
+		w.create(1, "new")
+		time.Sleep(50 * time.Millisecond) // the patch is on its way
+		w.edit("new-000", `{"data":{"x":"y"}}`)
+		time.Sleep(2 * time.Second)
+		w.requirePlaced(6, "a")
+		assert.Equal(t, map[string]int{"assign": 1}, w.patched())
+		var requests []string
+		for _, r := range w.server.Trace()[from:] {
+			if r.Client == "sharder" {
+				requests = append(requests, fmt.Sprint(r.Method, " ", r.Code))
+			}
+		}
+		require.GreaterOrEqual(t, len(requests), 3)
+		assert.Equal(t, []string{"PATCH 409", "GET 200", "PATCH 200"}, requests[:3])
+		assert.Zero(t, w.requests(from)["LIST configmaps"])
+	})
+}
+
+func TestAFailingPatchIsTriedAgain(t *testing.T) {
+	for name, fault := range map[string]apisim.Faults{
+		"request lost":  {LoseRequest: isPatch},
+		"response lost": {LoseResponse: isPatch},
+		"refused":       {Refuse: isPatch},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(_ *testing.T, w *world) {
+				stop, _ := w.settledWith(5, w.config(), "a")
+				defer stop()
+				w.connection.Inject(fault)
+				w.create(20, "new")
+				time.Sleep(time.Minute)
+				w.connection.Inject(apisim.Faults{})
+				time.Sleep(time.Minute)
+				w.requirePlaced(25, "a")
+			})
+		})
+	}
+}
+
+// requests counts what the sharder has sent since the trace had so many entries: "LIST configmaps" and so on.
+func (w *world) requests(from int) map[string]int {
+	count := map[string]int{}
+	for _, r := range w.server.Trace()[from:] {
+		if r.Client != "sharder" {
+			continue
+		}
+		verb, path := r.Method, strings.Split(r.Path, "/")
+		resource := path[len(path)-1]
+		switch {
+		case strings.Contains(r.Query, "watch=true"):
+			verb = "WATCH"
+		case r.Method == http.MethodGet && (resource == "configmaps" || resource == "leases"):
+			verb = "LIST"
+		default:
+			resource = path[len(path)-2]
+		}
+		count[verb+" "+resource]++
+	}
+	return count
+}
+
+func TestRequestsAreBounded(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.PageSize, c.ScanInterval = 10, time.Hour
+		stop, shards := w.settledWith(95, c, "a", "b", "c")
+		defer stop()
+		const pages = 10 // the ring's history is a ConfigMap too
+
+		from := len(w.server.Trace())
+		time.Sleep(10 * time.Minute)
+		quiet := w.requests(from)
+		assert.Zero(t, quiet["LIST configmaps"]+quiet["PATCH configmaps"]+quiet["GET configmaps"], "%v", quiet)
+
+		from = len(w.server.Trace())
+		w.shard("d")
+		time.Sleep(time.Minute)
+		moved := w.owners()["d"]
+		joined := w.requests(from)
+		assert.Equal(t, 2*moved, joined["PATCH configmaps"], "and as many of the shards")
+		assert.LessOrEqual(t, joined["LIST configmaps"], 2*pages+1, "two scans, and the list of a watch")
+		assert.Equal(t, 2, joined["PUT configmaps"], "the ring's history")
+
+		from = len(w.server.Trace())
+		moved = w.owners()["b"]
+		shards[1].release()
+		time.Sleep(time.Minute)
+		left := w.requests(from)
+		assert.Equal(t, moved, left["PATCH configmaps"])
+		assert.LessOrEqual(t, left["LIST configmaps"], pages+(moved+9)/10+1, "its objects, and a scan")
+		assert.Equal(t, 2, left["PUT configmaps"])
+	})
+}
+
+func TestASettledSharderHoldsNoObject(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var s *Sharder
+		c := w.config()
+		w.connection = w.server.Client("sharder")
+		kube, meta := w.clients(w.connection)
+		s, err := New(kube, meta, testMapper(), c)
+		require.NoError(t, err)
+		defer w.begin(func(ctx context.Context) { _ = s.Run(ctx) })()
+		w.shard("a")
+		w.create(300, "o")
+		time.Sleep(time.Minute)
+		status, ok := s.Status()
+		require.True(t, ok)
+		assert.Equal(t, Status{Members: []string{"a"}, Settled: true}, status)
+		s.mu.Lock()
+		e := s.session
+		s.mu.Unlock()
+		assert.Empty(t, e.queue.items)
+		assert.Empty(t, e.queue.delayed)
+		assert.Empty(t, e.drains.open)
+	})
+}
+
+func TestAStoppedSharderWritesNothingMore(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.Concurrency = 1
+		stop, _ := w.settledWith(5, c, "a")
+		w.connection.Inject(apisim.Faults{Latency: 100 * time.Millisecond})
+		w.create(100, "new")
+		time.Sleep(time.Second)
+		began := time.Now()
+		stop()
+		assert.Zero(t, time.Since(began), "it does not wait for answers")
+		time.Sleep(100 * time.Millisecond) // what was sent arrives
+		before := w.owners()["-"]
+		require.Positive(t, before)
+		time.Sleep(time.Minute)
+		assert.Equal(t, before, w.owners()["-"])
+	})
+}
+
+func TestExplainAndPlanSayWhatWouldHappen(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(30, w.config(), "a", "b")
+		stop()
+		kube, meta := w.clients(w.server.Client("user"))
+		s, err := New(kube, meta, testMapper(), testConfig())
+		require.NoError(t, err)
+		object := ObjectRef{GVR: configMaps, Namespace: "default", Name: "o-000"}
+		x, err := s.Explain(t.Context(), object)
+		require.NoError(t, err)
+		assert.Equal(t, "keep", x.Verb)
+		assert.Equal(t, x.Target, x.Owner)
+		assert.Equal(t, x.Target, x.Label)
+
+		w.edit("o-000", `{"metadata":{"labels":{"`+w.names.shard+`":"x"}}}`)
+		x, err = s.Explain(t.Context(), object)
+		require.NoError(t, err)
+		assert.Equal(t, "restore", x.Verb)
+		assert.Contains(t, x.Why, "its record says that shard")
+
+		f, err := s.Plan(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []string{"a", "b"}, f.Members)
+		assert.Equal(t, 30, f.Objects)
+		require.Len(t, f.Moves, 3)
+		assert.Equal(t, "x", f.Moves[2].From)
+
+		for _, s := range shards {
+			s.release()
+		}
+		_, err = s.Plan(t.Context())
+		assert.ErrorContains(t, err, "there is no shard")
+		x, err = s.Explain(t.Context(), object)
+		require.NoError(t, err)
+		assert.Equal(t, "there is no shard", x.Why)
+		_, err = s.Explain(t.Context(), ObjectRef{GVR: widgets})
+		assert.ErrorContains(t, err, "is not in the ring")
+	})
+}

@@ -1,0 +1,259 @@
+package sharder
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// world is an API server with shards and sharders, in a bubble. Its shards do nothing but hold their Lease and let go of what
+// they are asked to.
+type world struct {
+	t      *testing.T
+	server *apisim.Server
+	kube   kubernetes.Interface
+	meta   metadata.Interface
+	names  names
+
+	connection *apisim.Client // of the latest sharder
+
+	running []func()
+
+	mu      sync.Mutex
+	history []string // what the hooks told
+	patches map[string]int
+	scans   []Scan
+}
+
+const (
+	testRing      = "r"
+	testNamespace = "ns"
+)
+
+func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, server: apisim.NewServer(apisim.Resource{GroupVersionResource: widgets, Kind: "Widget", Namespaced: true}), names: namesOf(testRing), patches: map[string]int{}}
+		w.kube, w.meta = w.clients(w.server.Client("user"))
+		defer w.end()
+		f(t, w)
+	})
+}
+
+// end stops whatever runs.
+func (w *world) end() {
+	for _, stop := range w.running {
+		stop()
+	}
+}
+
+func (w *world) clients(connection *apisim.Client) (kubernetes.Interface, metadata.Interface) {
+	config := connection.Config()
+	kube, err := kubernetes.NewForConfig(config)
+	require.NoError(w.t, err)
+	meta, err := metadata.NewForConfig(config)
+	require.NoError(w.t, err)
+	return kube, meta
+}
+
+// config is that of the sharders.
+func (w *world) config() Config {
+	note := func(format string, args ...any) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.history = append(w.history, fmt.Sprintf(format, args...))
+	}
+	return Config{
+		Ring: testRing, Namespace: testNamespace, Resources: []Resource{{GVR: configMaps}}, Logger: w.log(),
+		Hooks: Hooks{
+			OnMembership: func(members []string) { note("members %v", members) },
+			OnSettled:    func(members []string) { note("settled %v", members) },
+			OnTaken:      func(shard string) { note("taken %s", shard) },
+			OnCollected:  func(shard string) { note("collected %s", shard) },
+			OnStorm:      func(shards []string) { note("storm %v", shards) },
+			OnOverdue:    func(o Overdue) { note("overdue %s at %s", o.Object.Name, o.Shard) },
+			OnPatch: func(p Patch) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if p.Err == nil {
+					w.patches[p.Verb]++
+				}
+			},
+			OnScan: func(s Scan) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.scans = append(w.scans, s)
+			},
+		},
+	}
+}
+
+func (w *world) log() *zap.Logger {
+	return zaptest.NewLogger(w.t, zaptest.Level(zap.InfoLevel))
+}
+
+// told returns what the hooks have told since it was called last.
+func (w *world) told() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	told := w.history
+	w.history = nil
+	return told
+}
+
+// patched returns how many patches of each kind the sharders have made since it was called last.
+func (w *world) patched() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	patched := w.patches
+	w.patches = map[string]int{}
+	return patched
+}
+
+// sharder runs a sharder until the function that it returns is called.
+func (w *world) sharder(c Config) (stop func()) {
+	w.connection = w.server.Client("sharder")
+	kube, meta := w.clients(w.connection)
+	s, err := New(kube, meta, testMapper(), c)
+	require.NoError(w.t, err)
+	return w.begin(func(ctx context.Context) { assert.NoError(w.t, s.Run(ctx)) })
+}
+
+func (w *world) begin(run func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		run(ctx)
+	}()
+	stop = func() {
+		cancel()
+		<-ended
+	}
+	w.running = append(w.running, stop)
+	return stop
+}
+
+// shard is one in a world.
+type shard struct {
+	connection *apisim.Client
+	release    func()
+	stubborn   atomic.Bool // it does not let go of anything
+	acks       atomic.Int32
+}
+
+// shard begins one.
+func (w *world) shard(name string) *shard {
+	s := &shard{connection: w.server.Client(name)}
+	kube, meta := w.clients(s.connection)
+	lease, err := shardlease.New(kube, shardlease.Config{Namespace: testNamespace, Ring: testRing, Identity: name, OnLost: func(error) {}})
+	require.NoError(w.t, err)
+	s.release = w.begin(func(ctx context.Context) {
+		_ = lease.Run(ctx, func(ctx context.Context) error {
+			term, err := lease.Term()
+			if err != nil {
+				return err
+			}
+			w.acknowledge(ctx, s, name, meta, term.Epoch())
+			return nil
+		})
+	})
+	return s
+}
+
+// acknowledge lets go of what is drained, until ctx has ended.
+func (w *world) acknowledge(ctx context.Context, s *shard, name string, meta metadata.Interface, epoch shardlease.Epoch) {
+	drained := selectorOf(w.t, w.names.drain+","+w.names.shard+"="+name)
+	src := source{client: meta.Resource(configMaps), selector: drained, limit: 500, log: zap.NewNop(), resource: resource{Resource: Resource{GVR: configMaps}}}
+	src.run(ctx, sink{found: func(o *metav1.PartialObjectMetadata) bool {
+		r, ok := w.names.recordOf(o)
+		for s.stubborn.Load() && sleep(ctx, time.Second) {
+		}
+		if ok && r.State == owned && r.tenant() == (tenant{name, epoch.LeaseUID, epoch.Number}) {
+			r.State = free
+			_, err := meta.Resource(configMaps).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType,
+				w.names.mergePatch(o.UID, o.ResourceVersion, "", false, &r), metav1.PatchOptions{})
+			if err == nil {
+				s.acks.Add(1)
+			}
+		}
+		return ctx.Err() == nil
+	}})
+}
+
+// kill cuts a shard off for good.
+func (s *shard) kill() {
+	s.connection.Sever()
+}
+
+// create makes objects.
+func (w *world) create(n int, prefix string) {
+	for i := range n {
+		_, err := w.kube.CoreV1().ConfigMaps("default").Create(w.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%03d", prefix, i)}}, metav1.CreateOptions{})
+		require.NoError(w.t, err)
+	}
+}
+
+func (w *world) objects() []metav1.PartialObjectMetadata {
+	list, err := w.meta.Resource(configMaps).Namespace("default").List(w.t.Context(), metav1.ListOptions{})
+	require.NoError(w.t, err)
+	return list.Items
+}
+
+// owners returns how many objects each shard has; whatever is not with a member of the ring by label and valid record counts
+// as "-".
+func (w *world) owners() map[string]int {
+	count := map[string]int{}
+	for _, o := range w.objects() {
+		r, ok := w.names.recordOf(&o)
+		var l *coordinationv1.Lease
+		if ok {
+			var err error
+			if l, err = w.kube.CoordinationV1().Leases(testNamespace).Get(w.t.Context(), r.Shard, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+				l, err = nil, nil
+			}
+			require.NoError(w.t, err)
+		}
+		owner := "-"
+		if ok && r.State == owned && w.names.shardOf(&o) == r.Shard && !w.names.draining(&o) && l != nil {
+			if e, err := shardlease.EpochOf(l); err == nil && (tenant{r.Shard, e.LeaseUID, e.Number}) == r.tenant() {
+				owner = r.Shard
+			}
+		}
+		count[owner]++
+	}
+	return count
+}
+
+// requirePlaced fails unless n objects are with the given shards, each of which has some, and each where the ring wants it.
+func (w *world) requirePlaced(n int, shards ...string) {
+	w.t.Helper()
+	owners := w.owners()
+	require.ElementsMatch(w.t, shards, slices.Collect(maps.Keys(owners)), "%v", owners)
+	total := 0
+	for _, count := range owners {
+		total += count
+	}
+	require.Equal(w.t, n, total)
+}
