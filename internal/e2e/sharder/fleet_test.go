@@ -294,15 +294,6 @@ func (f *fleet) requireSettled(members ...string) {
 	f.requirePlaced(members...)
 }
 
-// leader returns the name of the replica that is the sharder.
-func (f *fleet) leader() string {
-	l, err := f.client.CoordinationV1().Leases(f.namespace).Get(f.t.Context(), "sharder", metav1.GetOptions{})
-	if err != nil || l.Spec.HolderIdentity == nil {
-		return ""
-	}
-	return *l.Spec.HolderIdentity
-}
-
 // lease returns the lease of a shard.
 func (f *fleet) lease(shard string) *coordinationv1.Lease {
 	f.t.Helper()
