@@ -99,7 +99,7 @@ func (s *Shard) acknowledge(ctx context.Context, at address, root metav1.Object)
 	return nil
 }
 
-// review finds out by a consistent read what an acknowledgement has come to, and sends it once more if it has not been carried out. Work
+// review finds out by a consistent read what an acknowledgement has come to; if it has not been carried out, all is decided anew. Work
 // begins on no version below what was read. On that one it begins only if it is not drained; but what was sent can be carried out
 // on no other version than a drained one.
 func (s *Shard) review(ctx context.Context, term *shardlease.Term, at address) error {
@@ -124,13 +124,9 @@ func (s *Shard) review(ctx context.Context, term *shardlease.Term, at address) e
 	if root != nil {
 		version, now = root.GetResourceVersion(), s.claimant(term).standing(root)
 	}
-	switch {
-	case now == drained:
-		s.custody.advance(at, unsure, version)
-		return s.acknowledge(ctx, at, root)
-	case now == elsewhere && version == "":
+	if now == elsewhere && version == "" {
 		s.custody.advance(at, hidden, "")
-	default:
+	} else {
 		s.custody.advance(at, open, version)
 	}
 	return nil

@@ -1,2 +1,109 @@
-// Package sharder distributes the objects of a controller over its replicas.
+// Package sharder distributes the objects of a Kubernetes controller over its replicas, so that each of them works on its own part: it
+// makes a controller scale out, with the guarantee that no two replicas work on one object at a time.
+//
+// All replicas are equal. Each is a shard: it holds a Lease of its own as its heartbeat (package shardlease), and lists, watches and works on
+// the objects that carry its label. One of them, elected, is also the sharder: it follows the Leases, gives each object to a shard by
+// consistent hashing (package ring), and moves objects when shards come and go. Everything is in labels and annotations on
+// the objects: there is no webhook, no custom resource, no database, and objects go on being worked on while no sharder runs.
+//
+// In main, with error handling left out:
+//
+//	resources := []sharder.Resource{{GVR: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}}}
+//	lease, _ := shardlease.New(leaseClient, shardlease.Config{Namespace: ns, Ring: "checksum"})
+//	config.Wrap(lease.WrapTransport) // clients made from config write only while the lease is held
+//	shard, _ := sharder.NewShard(metadata, mapper, lease, sharder.ShardConfig{Resources: resources})
+//	elector, _ := leaderelection.New(leaseClient, leaderelection.Config{Namespace: ns, Name: "checksum-sharder", OnLost: func(error) {}})
+//	s, _ := sharder.New(kube, sharderMetadata, mapper, sharder.Config{Namespace: ns, Ring: "checksum", Resources: resources})
+//
+//	lease.Run(ctx, func(ctx context.Context) error {
+//		go elector.Run(ctx, s.Run) // and wait for it before returning
+//		return controller(ctx, shard)
+//	})
+//
+// The sharder's clients are guarded by the elector ([leaderelection.Elector.WrapTransport]), not by the lease, and have no rate limit: QPS -1 in
+// the rest.Config. The default of client-go is 5 requests per second; a sharder that is held back by its client says so.
+//
+// # Protocol
+//
+// An object of a ring called <ring> carries
+//
+//   - the label shard.bellwether.dev/<ring>: the shard that sees it,
+//   - the label drain.bellwether.dev/<ring>, if that shard is to let go of it,
+//   - the annotation owner.bellwether.dev/<ring>: the record of its owner. It names the object's UID, the shard, the Lease and the epoch of
+//     the shard, and says whether the shard owns the object or has let go of it.
+//
+// The record decides who may work, the label who sees it. An epoch is a period in which a shard's claims are good: it ends when the shard
+// releases its Lease, or when the sharder takes the Lease after the shard has not renewed it for twice its duration. A shard that
+// restarts within that time goes on in its epoch, and nothing moves.
+//
+//	a new object               the sharder sets label and record
+//	a shard joins              drain; the shard ends its work, removes both labels and marks the record free; the sharder assigns
+//	a shard releases its Lease the sharder assigns its objects to others at once
+//	a shard dies               after two lease durations the sharder takes its Lease, once; then as above
+//	a user edits labels        the sharder makes them again what the record says
+//	a user removes everything  who may be at work on the object is asked, one after another; see below
+//
+// Every patch names the UID and the version of the object that it was decided on, so a decision on a stale object is refused by the
+// server and made anew: for that object alone, by reading it.
+//
+// Objects without a record are new, or stripped of it by a full replacement. The sharder keeps the memberships since the ring was
+// settled last, when a scan found every object in its place, in a ConfigMap ([HistoryName]), written before anything is assigned under a
+// new one. Under a settled ring such an object has one possible owner and is simply assigned. Otherwise every other shard that may
+// have owned it becomes its owner in name, drained, and has to let go first.
+//
+// # Guarantees
+//
+//   - No two processes execute [Shard.Do] for one object at a time: whatever the latency, the clocks, the order of events, restarts,
+//     partitions, changes of the sharder, lost responses, and edits of labels and annotations, but for those named below.
+//   - Every object is given to a living shard when faults have ended.
+//   - The sharder holds no objects in memory but those that it is busy with: its memory does not depend on how many are assigned.
+//   - A sharder that has lost its election writes nothing that does harm: what it had already sent either comes first, or is refused.
+//
+// # Not guaranteed
+//
+//   - A record that is forged or replayed, such as that of an exported manifest put back over the same object; hand-edited epochs or
+//     holders of Leases; the ring's history deleted while objects are without records. Let nobody else write those.
+//   - A restore of etcd from a backup: restart all replicas.
+//   - A request that is already at the server outlives the Do that sent it.
+//   - An object that ceases to be selected by Resource.Selector stays with its shard, and is nobody's business until it is selected again. If
+//     its record is removed in the same write by which it is selected again, two shards may work on it for a moment.
+//   - A process that is stopped or starved acts on what it knew until it is scheduled: see KernelDeadline of package shardlease.
+//   - An object on its way between two living shards is worked on by nobody: usually for milliseconds, for as long as its work in
+//     the old shard takes ([Hooks].OnOverdue tells).
+//
+// # Costs
+//
+//	new object                               1 patch
+//	move between living shards               3 patches
+//	release or death of a shard              1 patch for each of its objects
+//	restart within two lease durations       0
+//	edit repaired                            1 patch, 2 if the shard sends the object back
+//	object without a record, unsettled ring  1 patch, and 2 for each living shard that may have owned it
+//	change of membership                     2 writes of the history
+//	join                                     2 lists of all objects, in pages
+//	release or death                         1 list of the moved objects and one of all, in pages
+//	steady state                             1 list of all objects, in pages, every ScanInterval
+//
+// The sharder watches, with metadata only, the objects that are with no member (label selector "notin"), and those that are drained.
+// With so many shards that a URL cannot name them (4 KB) it watches those without a label, and the scan finds the others.
+// [Config].WatchAll has it watch everything.
+//
+// # RBAC
+//
+// For the sharder, on each resource, cluster-wide or in each namespace:
+//
+//	get, list, watch, patch
+//
+// In the namespace of the Leases:
+//
+//	leases (coordination.k8s.io): get, list, watch, create, update, delete (delete only of Leases that have been dead for long)
+//	configmaps: create; get, update (may be restricted to the name of the history)
+//
+// besides what leader election needs. For a shard, on each resource: get, list, watch, patch, and what its work needs; and for its
+// Lease see package shardlease. What is missing is an error of [Sharder.Run] at start that says what to grant.
+//
+// # Tests
+//
+// New takes interfaces, so client-go's fake clientsets work; see the example. They do not detect conflicts, and do not select: that is
+// checked again on this side.
 package sharder

@@ -47,6 +47,21 @@ func (s *Shard) NewInformer(lw cache.ListerWatcher, example runtime.Object, resy
 	return i
 }
 
+// ListerWatcher returns what an informer needs of a typed client, such as client.CoreV1().ConfigMaps(""); client is the clientset that
+// this is of, which tells whether it is a fake.
+func ListerWatcher[List runtime.Object](resource interface {
+	List(context.Context, metav1.ListOptions) (List, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}, client any,
+) cache.ListerWatcher {
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return resource.List(ctx, o)
+		},
+		WatchFuncWithContext: resource.Watch,
+	}, client)
+}
+
 // informer of a resource of the ring, with the workers that settle its objects.
 type informer struct {
 	cache.SharedIndexInformer
@@ -79,9 +94,6 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	}
 	i.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[address](50*time.Millisecond, 30*time.Second))
 	i.shard.caches.add(i)
-	for _, at := range i.shard.custody.unsettled(i.resource) { // left behind by an informer that has stopped
-		i.queue.Add(at)
-	}
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	defer i.queue.ShutDown()
@@ -175,9 +187,15 @@ func (i *informer) begin() {
 		}
 	}
 	i.mu.Unlock()
-	if first && err != nil {
+	switch {
+	case !first:
+	case err != nil:
 		i.shard.config.Logger.Warn("an informer was started while the shard lease is not held: no work will be done on its objects",
 			zap.String("resource", i.resource.GroupResource().String()), zap.Error(err))
+	default:
+		for _, at := range i.shard.custody.unsettled(i.resource) { // left behind by an informer that has stopped
+			i.queue.Add(at)
+		}
 	}
 }
 

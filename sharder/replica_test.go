@@ -13,9 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -88,16 +86,23 @@ type replica struct {
 	shard    *Shard
 	informer cache.SharedIndexInformer
 	running  sync.WaitGroup
+	stop     func() // the informer that was started last
 
 	mu   sync.Mutex
 	told []string // guarded by mu: what the hooks were told
 }
 
-func (w *territory) replica(config ShardConfig) *replica {
-	r := &replica{territory: w, conn: w.server.Client("a")}
-	leases, err := kubernetes.NewForConfig(w.server.Client("a-lease").Config())
+func (w *territory) replica(config ShardConfig) *replica { return w.replicaWith(nil, config) }
+
+func (w *territory) replicaWith(clock shardlease.Clock, config ShardConfig) *replica {
+	return w.replicaOf("a", clock, config)
+}
+
+func (w *territory) replicaOf(identity string, clock shardlease.Clock, config ShardConfig) *replica {
+	r := &replica{territory: w, conn: w.server.Client(identity)}
+	leases, err := kubernetes.NewForConfig(w.server.Client(identity + "-lease").Config())
 	require.NoError(w.t, err)
-	r.lease, err = shardlease.New(leases, shardlease.Config{Namespace: "default", Ring: "r", Identity: "a", OnLost: func(error) {}})
+	r.lease, err = shardlease.New(leases, shardlease.Config{Namespace: "default", Ring: "r", Identity: identity, OnLost: func(error) {}, Clock: clock})
 	require.NoError(w.t, err)
 	client, err := metadata.NewForConfig(r.guarded())
 	require.NoError(w.t, err)
@@ -153,7 +158,9 @@ func (r *replica) client() kubernetes.Interface {
 // start runs one more informer, and returns when it has synced.
 func (r *replica) start() cache.SharedIndexInformer {
 	informer := r.shard.NewInformer(listWatch(r.client()), &corev1.ConfigMap{}, 0, cache.Indexers{})
-	r.running.Go(func() { informer.RunWithContext(r.ctx) })
+	ctx, stop := context.WithCancel(r.ctx)
+	r.stop = stop
+	r.running.Go(func() { informer.RunWithContext(ctx) })
 	require.True(r.t, cache.WaitForCacheSync(r.ctx.Done(), informer.HasSynced))
 	return informer
 }
@@ -169,22 +176,21 @@ func (r *replica) lagging(by time.Duration) cache.SharedIndexInformer {
 }
 
 func listWatch(client kubernetes.Interface) cache.ListerWatcher {
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return client.CoreV1().ConfigMaps("").List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return client.CoreV1().ConfigMaps("").Watch(ctx, o)
-		},
-	}, client)
+	return ListerWatcher(client.CoreV1().ConfigMaps(""), client)
 }
 
 // owned is a record that names this replica.
 func (r *replica) owned(o metav1.Object, left ...tenant) *record {
+	rec := r.ownedBy("a", o)
+	rec.Left = left
+	return rec
+}
+
+func (r *replica) ownedBy(identity string, o metav1.Object) *record {
 	term, err := r.lease.Term()
 	require.NoError(r.t, err)
 	e := term.Epoch()
-	return &record{UID: o.GetUID(), Shard: "a", LeaseUID: e.LeaseUID, Epoch: e.Number, State: owned, Left: left}
+	return &record{UID: o.GetUID(), Shard: identity, LeaseUID: e.LeaseUID, Epoch: e.Number, State: owned}
 }
 
 // assign gives an object to this replica. Caches that do not lag have seen it when assign returns.

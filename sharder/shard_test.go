@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -62,7 +64,6 @@ func TestADrainIsAcknowledgedWhenNoWorkIsLeft(t *testing.T) {
 			w.acknowledged("x")
 			assert.Equal(t, []string{"drain x"}, r.hooks())
 			assert.ErrorIs(t, r.do(o), ErrNotMine)
-			time.Sleep(time.Minute)
 			assert.Empty(t, r.remembered(), "all caches have passed the floor")
 
 			again := r.assign("x") // and back
@@ -359,6 +360,70 @@ func TestWorkEndsWithTheLease(t *testing.T) {
 			r.ctx = context.WithoutCancel(r.ctx)
 			assert.ErrorIs(t, r.do(o), ErrNotMine)
 		}), shardlease.ErrLost)
+	})
+}
+
+// jump is a clock of a process that is stopped for a while.
+type jump struct {
+	shardlease.Clock
+	ahead *atomic.Int64
+}
+
+func (j jump) Now() clock.Reading {
+	now := j.Clock.Now()
+	now.Monotonic += time.Duration(j.ahead.Load())
+	now.Wall = now.Wall.Add(time.Duration(j.ahead.Load()))
+	return now
+}
+
+// looked is an object that tells when it is looked at.
+type looked struct {
+	*corev1.ConfigMap
+	at func()
+}
+
+func (l looked) GetResourceVersion() string {
+	l.at()
+	return l.ConfigMap.GetResourceVersion()
+}
+
+func TestAProcessThatWasStoppedWhileItAskedDoesNotWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTerritory(t)
+		clock := jump{clock.System(), new(atomic.Int64)}
+		assert.ErrorIs(t, w.replicaWith(clock, ShardConfig{}).run(func(r *replica) {
+			w.create("x")
+			o := r.assign("x")
+			o.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+			assert.ErrorIs(t, r.shard.Do(r.ctx, looked{o, func() { clock.ahead.Store(int64(time.Minute)) }}, func(context.Context) error {
+				assert.Fail(t, "the lease was lost before")
+				return nil
+			}), ErrNotMine)
+			assert.Empty(t, r.remembered())
+		}), shardlease.ErrLost)
+	})
+}
+
+// An informer ends while an acknowledgement is in doubt. The next one sees to it.
+func TestDoubtsOutliveAnInformer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTerritory(t)
+		assert.NoError(t, w.within(func(r *replica) {
+			w.create("x")
+			o := r.assign("x")
+			ctx := r.ctx
+			r.conn.Inject(apisim.Faults{LoseResponse: isPatch})
+			w.set("x", "a", true, nil)
+			synctest.Wait()
+			r.stop()
+			r.running.Wait()
+			r.ctx = ctx
+			assert.Equal(t, unsure, r.known(o).phase)
+			r.conn.Inject(apisim.Faults{})
+			r.start()
+			synctest.Wait()
+			assert.Equal(t, open, r.known(o).phase)
+		}))
 	})
 }
 

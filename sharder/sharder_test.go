@@ -440,9 +440,10 @@ func TestAConflictIsDecidedAnew(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, _ := w.settledWith(5, w.config(), "a")
 		defer stop()
-		w.connection.Inject(apisim.Faults{WatchLag: 500 * time.Millisecond})
+		w.connection.Inject(apisim.Faults{Latency: 100 * time.Millisecond})
 		from := len(w.server.Trace())
 		w.create(1, "new")
+		time.Sleep(50 * time.Millisecond) // the patch is on its way
 		w.edit("new-000", `{"data":{"x":"y"}}`)
 		time.Sleep(2 * time.Second)
 		w.requirePlaced(6, "a")
@@ -479,8 +480,6 @@ func TestAFailingPatchIsTriedAgain(t *testing.T) {
 		})
 	}
 }
-
-func isPatch(r *http.Request) bool { return r.Method == http.MethodPatch }
 
 // requests counts what the sharder has sent since the trace had so many entries: "LIST configmaps" and so on.
 func (w *world) requests(from int) map[string]int {

@@ -1,0 +1,188 @@
+package sharder
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// referee sees every change on the server, and complains when an object is given to a shard while another may be at work on it.
+type referee struct {
+	names   names
+	owners  map[types.UID]tenant    // who may be at work
+	past    map[types.UID]int64     // epochs of a Lease that are over
+	gone    map[types.UID]time.Time // Leases that were deleted
+	foul    []string
+	handles int // how often an object was given to a shard
+}
+
+func (r *referee) over(t tenant) bool {
+	if r.past[t.LeaseUID] >= t.Epoch {
+		return true
+	}
+	since, gone := r.gone[t.LeaseUID]
+	return gone && time.Since(since) >= 15*time.Second
+}
+
+// lease notes which epochs are over.
+func (r *referee) lease(l *coordinationv1.Lease) {
+	e, _ := shardlease.EpochOf(l)
+	if record := lease.RecordOf(l); !record.Released() && record.Holder() != shardlease.Sharder {
+		e.Number--
+	}
+	r.past[l.UID] = max(r.past[l.UID], e.Number)
+}
+
+func (r *referee) see(c apisim.Change) {
+	o := c.After
+	if o == nil {
+		o = c.Before
+	}
+	switch o.GetKind() {
+	case "Lease":
+		if c.After == nil {
+			r.gone[c.Before.GetUID()] = time.Now()
+			return
+		}
+		l := &coordinationv1.Lease{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(c.After.Object, l); err != nil {
+			panic(err)
+		}
+		r.lease(l)
+	case "ConfigMap":
+		if c.After != nil {
+			r.judge(c.Client, c.After)
+		}
+	}
+}
+
+func (r *referee) judge(client string, o *unstructured.Unstructured) {
+	rec, ok := r.names.recordOf(o)
+	if !ok {
+		return
+	}
+	now := rec.tenant()
+	before, known := r.owners[o.GetUID()]
+	switch {
+	case rec.State == free:
+		if known && before == now && client == now.Shard {
+			delete(r.owners, o.GetUID())
+		}
+	case r.names.draining(o) || r.names.shardOf(o) != now.Shard:
+	case known && before != now && !r.over(before):
+		r.foul = append(r.foul, fmt.Sprintf("%v %s: %v has %s, and %v may be at work", time.Now().Format(time.TimeOnly), client, now, o.GetName(), before))
+	default:
+		r.handles++
+		r.owners[o.GetUID()] = now
+	}
+}
+
+// Shards come, go, and hold on; users edit; Leases are deleted; the sharder is slow and restarts. In the end every object is where it belongs.
+func TestNobodyIsGivenWhatAnotherMayBeAtWorkOn(t *testing.T) {
+	const schedules = 12
+	for seed := range uint64(schedules) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) { chaos(t, w, rand.New(rand.NewPCG(seed, 0))) })
+		})
+	}
+}
+
+func chaos(t *testing.T, w *world, random *rand.Rand) {
+	r := &referee{names: w.names, owners: map[types.UID]tenant{}, past: map[types.UID]int64{}, gone: map[types.UID]time.Time{}}
+	w.server.Observe(r.see)
+	c := w.config()
+	c.ScanInterval, c.MaxDrains, c.PageSize, c.GCPeriod = 30*time.Second, 4, 5, 2*time.Minute
+	note := func(format string, args ...any) { // shown if the schedule fails
+		t.Logf("%v %s", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+	}
+	shards := map[string]*shard{}
+	stop := func() {}
+	w.create(12, "o")
+	pause := func() { time.Sleep(time.Duration(random.Int64N(int64(20 * time.Second)))) }
+	for range 25 {
+		name := string(rune('a' + random.IntN(3)))
+		s := shards[name]
+		switch random.IntN(10) {
+		case 0, 1:
+			if s == nil {
+				note("shard %s starts", name)
+				shards[name] = w.shard(name)
+			}
+		case 2:
+			if s != nil {
+				note("shard %s releases", name)
+				stubborn(false, s)
+				s.release()
+				delete(shards, name)
+			}
+		case 3:
+			if s != nil {
+				note("shard %s dies", name)
+				s.kill()
+				delete(shards, name)
+			}
+		case 4:
+			if s != nil {
+				note("shard %s stubborn", name)
+				stubborn(random.IntN(2) == 0, s)
+			}
+		case 5:
+			note("sharder restarts")
+			stop()
+			stop = w.sharder(c)
+		case 6:
+			note("sharder is slow")
+			if w.connection != nil {
+				w.connection.Inject(apisim.Faults{Latency: time.Duration(random.IntN(300)) * time.Millisecond, WatchLag: time.Duration(random.IntN(3000)) * time.Millisecond})
+			}
+		case 7, 8:
+			object := fmt.Sprintf("o-%03d", random.IntN(12))
+			edits := []string{
+				`{"labels":null,"annotations":null}`, `{"labels":{"` + w.names.shard + `":null}}`, `{"labels":{"` + w.names.shard + `":"` + name + `"}}`,
+				`{"labels":{"` + w.names.shard + `":"x"}}`, `{"labels":{"` + w.names.drain + `":"x"}}`, `{"labels":{"` + w.names.drain + `":null}}`,
+				`{"annotations":{"` + w.names.owner + `":null}}`, `{"labels":{"` + w.names.shard + `":"` + name + `","` + w.names.drain + `":null},"annotations":{"` + w.names.owner + `":null}}`,
+			}
+			edit := edits[random.IntN(len(edits))]
+			note("edit %s %s", object, edit)
+			w.edit(object, `{"metadata":`+edit+`}`)
+		case 9:
+			if random.IntN(3) == 0 {
+				note("Lease of %s deleted", name)
+				_ = w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), name, metav1.DeleteOptions{})
+			}
+		}
+		if random.IntN(3) > 0 {
+			pause()
+		}
+	}
+	stop()
+	defer w.sharder(c)()
+	for _, s := range shards {
+		stubborn(false, s)
+	}
+	if len(shards) == 0 {
+		w.shard("a")
+	}
+	time.Sleep(5 * time.Minute)
+	assert.Empty(t, r.foul)
+	require.Zero(t, w.owners()["-"], "%v", w.owners())
+	m, err := w.kube.CoreV1().ConfigMaps(testNamespace).Get(t.Context(), HistoryName(testRing), metav1.GetOptions{})
+	require.NoError(t, err)
+	h, err := parseHistory(m.Data[historyKey])
+	require.NoError(t, err)
+	assert.Len(t, h, 1, "settled")
+	require.Positive(t, r.handles)
+}

@@ -1,0 +1,79 @@
+package sharder
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// client-go's fakes know no versions, no UIDs, no preconditions, and no selectors of watches.
+func TestObjectsAreHandedOverOnFakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		scheme := metadatafake.NewTestScheme()
+		require.NoError(t, metav1.AddMetaToScheme(scheme))
+		client := metadatafake.NewSimpleMetadataClient(scheme)
+		lease, err := shardlease.New(fake.NewSimpleClientset(), shardlease.Config{Namespace: "default", Ring: "r", Identity: "a"})
+		require.NoError(t, err)
+		shard, err := NewShard(client, testMapper(), lease, ShardConfig{Resources: []Resource{{GVR: configMaps}}, Unguarded: true})
+		require.NoError(t, err)
+		n := namesOf("r")
+		objects := client.Resource(configMaps).Namespace("default").(metadatafake.MetadataClient)
+		patch := func(shard string, drained bool, r *record) *metav1.PartialObjectMetadata {
+			o, err := objects.Patch(t.Context(), "x", types.MergePatchType, n.mergePatch("", "", shard, drained, r), metav1.PatchOptions{})
+			require.NoError(t, err)
+			time.Sleep(time.Second)
+			return o
+		}
+		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}}
+		o.SetGroupVersionKind(configMaps.GroupVersion().WithKind("ConfigMap"))
+		_, err = objects.CreateFake(o, metav1.CreateOptions{})
+		require.NoError(t, err)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		assert.NoError(t, lease.Run(ctx, func(ctx context.Context) error {
+			informer := shard.NewInformer(ListerWatcher(client.Resource(configMaps), client), o, 0, cache.Indexers{})
+			stopped := make(chan struct{})
+			go func() {
+				defer close(stopped)
+				informer.RunWithContext(ctx)
+			}()
+			time.Sleep(time.Second)
+			do := func(o *metav1.PartialObjectMetadata) error {
+				return shard.Do(ctx, o, func(context.Context) error { return nil })
+			}
+			assert.ErrorIs(t, do(o), ErrNotMine)
+			term, err := lease.Term()
+			require.NoError(t, err)
+			mine := &record{Shard: "a", LeaseUID: term.Epoch().LeaseUID, Epoch: term.Epoch().Number, State: owned}
+			for range 2 {
+				assert.NoError(t, do(patch("a", false, mine)))
+				drained := patch("a", true, nil)
+				assert.ErrorIs(t, do(drained), ErrNotMine)
+				after, err := objects.Get(ctx, "x", metav1.GetOptions{})
+				require.NoError(t, err)
+				assert.Empty(t, after.Labels)
+				r, _ := n.recordOf(after)
+				assert.Equal(t, free, r.State)
+				assert.Empty(t, shard.custody.unsettled(configMaps))
+			}
+			patch("a", false, nil) // the record is free: a stray
+			after, err := objects.Get(ctx, "x", metav1.GetOptions{})
+			require.NoError(t, err)
+			assert.Empty(t, after.Labels)
+			cancel()
+			<-stopped
+			return nil
+		}))
+	})
+}

@@ -1,0 +1,45 @@
+// Package shardertest is for the tests of sharded controllers that run on client-go's fakes, where no sharder is.
+package shardertest
+
+import (
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// Assign writes into obj, which has still to be created or updated, what the sharder would: that it belongs to the shard of a lease,
+// which has to be held. On a cluster that is for the sharder alone to do: two shards would work on the object.
+func Assign(lease *shardlease.Lease, obj metav1.Object) error {
+	term, err := lease.Term()
+	if err != nil {
+		return fmt.Errorf("shardertest: %w", err)
+	}
+	record, err := json.Marshal(struct {
+		UID      types.UID `json:"uid"`
+		Shard    string    `json:"shard"`
+		LeaseUID types.UID `json:"leaseUID"`
+		Epoch    int64     `json:"epoch"`
+		State    string    `json:"state"`
+	}{obj.GetUID(), lease.Identity(), term.Epoch().LeaseUID, term.Epoch().Number, "owned"})
+	if err != nil {
+		return fmt.Errorf("shardertest: %w", err)
+	}
+	obj.SetLabels(with(obj.GetLabels(), sharder.ShardLabel(lease.Ring()), lease.Identity()))
+	obj.SetAnnotations(with(obj.GetAnnotations(), sharder.OwnerAnnotation(lease.Ring()), string(record)))
+	return nil
+}
+
+func with(all map[string]string, key, value string) map[string]string {
+	changed := map[string]string{key: value}
+	for k, v := range all {
+		if k != key {
+			changed[k] = v
+		}
+	}
+	return changed
+}
