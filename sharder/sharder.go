@@ -48,8 +48,9 @@ func New(kube kubernetes.Interface, meta metadata.Interface, mapper meta.RESTMap
 }
 
 // Run distributes objects until ctx has ended, and returns nil then. When it returns, nothing that it has begun goes on, except for
-// requests that have been sent. It returns an error at once if the API server does not have a resource, or if it refuses a request that the
-// sharder cannot do without; the error says what to grant. Afterwards it goes on whatever happens, and tries again what has failed.
+// requests that have been sent. It returns an error at once if the API server does not have a resource, or if it refuses to let the sharder
+// see or change something that it cannot do without; the error says what to grant. Later it does so only if it may not store the
+// ring's history for a whole LeaseDuration. Whatever else fails it tries again.
 func (s *Sharder) Run(ctx context.Context) error {
 	if !s.busy.TryLock() {
 		return ErrBusy
@@ -59,7 +60,7 @@ func (s *Sharder) Run(ctx context.Context) error {
 	if err == nil {
 		s.set(session)
 		defer s.set(nil)
-		session.run(ctx)
+		err = session.run(ctx)
 	}
 	if ctx.Err() != nil {
 		return nil
