@@ -3,6 +3,8 @@ package sharder
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,6 +21,9 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 func fakes(t *testing.T) (*fake.Clientset, *metadatafake.FakeMetadataClient) {
@@ -66,6 +71,43 @@ func TestMissingPermissionsOnLeasesAndHistoryAreErrorsAtStart(t *testing.T) {
 		require.NoError(t, err)
 		assert.ErrorContains(t, s.Run(t.Context()), want)
 	}
+}
+
+func TestAHistoryThatMayNotBeWrittenEndsTheSharder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kube, meta := fakes(t)
+		kube.PrependReactor("create", "configmaps", forbidden)
+		s, err := New(kube, meta, testMapper(), testConfig())
+		require.NoError(t, err)
+		lease, err := shardlease.New(kube, shardlease.Config{Namespace: testNamespace, Ring: testRing, Identity: "a"})
+		require.NoError(t, err)
+		ctx, release := context.WithCancel(t.Context())
+		released := make(chan error)
+		go func() {
+			released <- lease.Run(ctx, func(ctx context.Context) error {
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		began := time.Now()
+		assert.ErrorContains(t, s.Run(t.Context()), `sharder: not allowed to create ConfigMap ns/r.ring.bellwether.dev, the ring's history: grant the verb "create" on resource configmaps in namespace ns`)
+		release()
+		assert.NoError(t, <-released)
+		assert.GreaterOrEqual(t, time.Since(began), 15*time.Second, "roles may still be on their way")
+	})
+}
+
+func TestASharderWaitsForTheAPIServer(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.shard("a")
+		w.create(3, "o")
+		defer w.sharder(w.config())()
+		w.connection.Inject(apisim.Faults{Refuse: apisim.Always})
+		time.Sleep(time.Minute)
+		w.connection.Inject(apisim.Faults{})
+		time.Sleep(time.Minute)
+		w.requirePlaced(3, "a")
+	})
 }
 
 func TestResourcesThatAreNotInstalledAreErrorsAtStart(t *testing.T) {

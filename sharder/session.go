@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -41,23 +43,48 @@ type session struct {
 	noted    time.Time // guarded by notes: when a failure was logged last
 }
 
-// open finds out what a session needs to begin.
+// open finds out what a session needs to begin. It tries again until it has, unless trying again would not help.
 func (s *Sharder) open(ctx context.Context) (*session, error) {
-	e, err := s.newSession()
-	if err != nil {
-		return nil, err
-	}
 	s.warnOfLimit()
-	if err := e.checkAccess(ctx); err != nil {
-		return nil, fmt.Errorf("sharder: %w", err)
+	pause := minPause
+	for {
+		e, err := s.newSession()
+		if err == nil {
+			err = e.learn(ctx)
+		}
+		if err == nil {
+			return e, nil
+		}
+		if final(err) {
+			return nil, err
+		}
+		if ctx.Err() == nil {
+			s.config.Logger.Warn("the sharder cannot begin, will try again", zap.Error(err))
+		}
+		if !sleep(ctx, pause) {
+			return nil, err
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// final reports whether an error says something that lasts until an admin changes it.
+func final(err error) bool {
+	return meta.IsNoMatchError(err) || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || errors.Is(err, errScope)
+}
+
+// learn asks the API server for what a session begins with.
+func (e *session) learn(ctx context.Context) (err error) {
+	if err = e.checkAccess(ctx); err != nil {
+		return fmt.Errorf("sharder: %w", err)
 	}
 	if e.version, err = e.registry.list(ctx); err != nil {
-		return nil, fmt.Errorf("sharder: %w", err)
+		return fmt.Errorf("sharder: %w", err)
 	}
-	if err := e.recall(ctx); err != nil {
-		return nil, fmt.Errorf("sharder: %w", err)
+	if err = e.recall(ctx); err != nil {
+		return fmt.Errorf("sharder: %w", err)
 	}
-	return e, nil
+	return nil
 }
 
 // newSession returns a session that knows nothing but what the API server's resources are.
@@ -145,10 +172,13 @@ func poke(c chan struct{}) {
 	}
 }
 
-// run works until ctx has ended.
-func (e *session) run(ctx context.Context) {
-	defer e.queue.watch(ctx)()
+// run works until ctx has ended, or until it is known that it cannot.
+func (e *session) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer e.queue.watch(ctx)() // until the last worker has ended
 	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
 	all.Go(func() { e.registry.run(ctx, e.version) })
 	all.Go(func() { e.keeper.run(ctx) })
 	all.Go(func() { e.pump(ctx) })
@@ -156,13 +186,19 @@ func (e *session) run(ctx context.Context) {
 	for range e.config.Concurrency {
 		all.Go(func() { e.work(ctx) })
 	}
+	var counted sync.WaitGroup // the drains that there are already
 	for i := range e.resources {
 		for _, src := range e.sources(i, with(e.resources[i].Selector, e.names.drain, selection.Exists)) {
-			all.Go(func() { e.watchDrains(ctx, i, src) })
+			counted.Add(1)
+			once := sync.OnceFunc(counted.Done)
+			all.Go(func() {
+				defer once()
+				e.watchDrains(ctx, i, src, once)
+			})
 		}
 	}
-	e.govern(ctx)
-	all.Wait()
+	counted.Wait()
+	return e.govern(ctx)
 }
 
 // sources of the objects of a resource, one for each namespace.
@@ -212,8 +248,9 @@ func (e *session) rootOf(index int, o *metav1.PartialObjectMetadata) (v root, ok
 	return e.names.rootOf(index, r, o), true
 }
 
-// watchDrains keeps count of the objects that carry the drain label, and has them looked at.
-func (e *session) watchDrains(ctx context.Context, index int, src source) {
+// watchDrains keeps count of the objects that carry the drain label, and has them looked at. counted is called when those that there were
+// have been counted.
+func (e *session) watchDrains(ctx context.Context, index int, src source, counted func()) {
 	var listed map[ref]bool // during a list
 	src.run(ctx, sink{
 		listing: func() { listed = map[ref]bool{} },
@@ -235,6 +272,7 @@ func (e *session) watchDrains(ctx context.Context, index int, src source) {
 		listed: func() {
 			e.drains.relist(index, src.namespace, listed)
 			listed = nil
+			counted()
 			poke(e.progress)
 		},
 	})
