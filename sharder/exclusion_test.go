@@ -69,15 +69,19 @@ func contend(t *testing.T, seed uint64) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	shards := map[string]*replica{}
+	shards, fast, slows := map[string]*replica{}, map[string]*apisim.Client{}, map[string]*apisim.Client{}
 	for _, identity := range []string{"a", "b"} {
 		r := c.replicaOf(identity, nil, ShardConfig{AckGrace: 2 * time.Second})
-		shards[identity] = r
+		slow := c.server.Client(identity + "-slow")
+		shards[identity], fast[identity], slows[identity] = r, r.conn, slow
 		running.Go(func() {
 			assert.NoError(t, r.lease.Run(ctx, func(ctx context.Context) error {
 				r.ctx = ctx
 				client := r.client()
-				for range 2 {
+				for i := range 2 {
+					if i == 1 {
+						r.conn = slow
+					}
 					informer := r.start()
 					for range 2 {
 						r.running.Go(func() { c.labour(r, identity, client.CoreV1().ConfigMaps("default"), informer) })
@@ -90,9 +94,10 @@ func contend(t *testing.T, seed uint64) {
 	}
 	time.Sleep(time.Second)
 	faults := func() {
-		for _, r := range shards {
+		for shard := range shards {
 			odds := 2 + c.number(8)
-			r.conn.Inject(apisim.Faults{
+			slows[shard].Inject(apisim.Faults{WatchLag: time.Duration(c.number(30000)) * time.Millisecond})
+			fast[shard].Inject(apisim.Faults{
 				Latency:      time.Duration(c.number(1000)) * time.Millisecond,
 				WatchLag:     time.Duration(c.number(5000)) * time.Millisecond,
 				LoseResponse: func(q *http.Request) bool { return q.Method != http.MethodGet && c.chance(odds) },
@@ -107,8 +112,9 @@ func contend(t *testing.T, seed uint64) {
 		c.move(objects[c.number(len(objects))], shards)
 		time.Sleep(time.Duration(c.number(300)) * time.Millisecond)
 	}
-	for _, r := range shards {
-		r.conn.Inject(apisim.Faults{})
+	for shard := range shards {
+		fast[shard].Inject(apisim.Faults{})
+		slows[shard].Inject(apisim.Faults{})
 	}
 	for range 100 { // until every object is with somebody, and is not wanted by another
 		for _, name := range objects {
