@@ -52,7 +52,7 @@ controlplane: ## build etcd, Kubernetes and KWOK, once
 	@cd internal/e2e && go run ./cmd/prepare
 
 bench: controlplane ## benchmarks against floors and client-go's elector, for benchstat
-	@echo "== bench in memory, against floors: some seconds"
+	@echo "== bench in memory, against floors and peers: about a minute"
 	@go test -run '^$$' -bench . -benchmem ./...
 	@echo "== bench on a real control plane, against client-go's elector: some 5 minutes of waiting; leave the machine alone"
 	@cd internal/e2e && go test -run '^$$' -bench . -benchtime 1x -timeout 15m ./leaderelection

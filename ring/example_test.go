@@ -61,8 +61,9 @@ func ExampleRing_OwnerBytes() {
 		fmt.Println(name, owner)
 	}
 	// Output:
-	// web operator-2
-	// db operator-1
+	// web operator-1
+	// api operator-2
+	// cache operator-1
 }
 
 func ExampleMoves() {

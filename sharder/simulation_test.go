@@ -10,12 +10,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -26,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder"
@@ -37,6 +40,52 @@ import (
 // edits the objects.
 func TestSimulatedShards(t *testing.T) {
 	sim.Prove(t, sharding(), sim.Schedules(t, 100))
+}
+
+// TestSimulatedWrites is the same for what arrives at the server: no write of a shard's work, however late, finds an object that another
+// shard may work on, or that its own has let go of. The work writes without any precondition, so processes are not paused:
+// what one sends that is stopped between its last check and the sending, nothing on the client's side can keep back.
+func TestSimulatedWrites(t *testing.T) {
+	s := sharding()
+	s.Kinds = []sim.Kind{
+		sim.Latency, sim.WatchLag, sim.Partition, sim.LostRequests, sim.LostResponses, sim.Refused, sim.Throttled, sim.ClockStep,
+		sim.Kill, sim.Terminate, sim.Outage, sim.Restart, sim.Compaction, sim.Interference,
+	}
+	s.Rule = noForeignWrites
+	sim.Prove(t, s, sim.Schedules(t, 100))
+}
+
+// noForeignWrites is the rule that nobody works while another does, and that no write of work comes too late.
+func noForeignWrites(w *sim.World) sim.Rule {
+	var late atomic.Pointer[string]
+	w.Server.Observe(func(c apisim.Change) {
+		if c.Before == nil || c.After == nil || by(c.Before) == by(c.After) {
+			return
+		}
+		var r struct {
+			UID          types.UID
+			Shard, State string
+		}
+		_ = json.Unmarshal([]byte(c.Before.GetAnnotations()[sharder.OwnerAnnotation(simulatedRing)]), &r)
+		if r.UID == c.Before.GetUID() && (r.Shard != identity(c.Client) || r.State != "owned") {
+			late.Store(new(fmt.Sprintf("%s writes to %s, whose record says %+v", c.Client, r.UID, r)))
+		}
+	})
+	return func(_, other *sim.Process) (violation, excuse string) {
+		if wrong := late.Load(); wrong != nil {
+			return *wrong, ""
+		}
+		if other != nil {
+			return "overlap", ""
+		}
+		return "", ""
+	}
+}
+
+// by is what the work on an object has written.
+func by(o *unstructured.Unstructured) string {
+	value, _, _ := unstructured.NestedString(o.Object, "data", "by")
+	return value
 }
 
 const (
@@ -54,7 +103,7 @@ func sharding() sim.Scenario {
 }
 
 // identity is the name that all incarnations of a replica share.
-func identity(p *sim.Process) string { return strings.TrimRight(p.Name, "0123456789") }
+func identity(process string) string { return strings.TrimRight(process, "0123456789") }
 
 var configMaps = []sharder.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}}
 
@@ -75,7 +124,7 @@ func must[T any](value T, err error) T {
 func runReplica(ctx context.Context, p *sim.Process) {
 	leases := kubernetes.NewForConfigOrDie(p.Config())
 	lease := must(shardlease.New(leases, shardlease.Config{
-		Namespace: "ns", Ring: simulatedRing, Identity: identity(p), Clock: p.Clock, OnLost: func(error) { p.Exit() },
+		Namespace: "ns", Ring: simulatedRing, Identity: identity(p.Name), Clock: p.Clock, OnLost: func(error) { p.Exit() },
 	}))
 	elector := must(leaderelection.New(leases, leaderelection.Config{
 		Namespace: "ns", Name: "sharder", Identity: p.Name, Clock: p.Clock, OnLost: func(error) {},
@@ -88,7 +137,7 @@ func runReplica(ctx context.Context, p *sim.Process) {
 	s := must(sharder.New(kubernetes.NewForConfigOrDie(sharders), metadata.NewForConfigOrDie(sharders), mapper(), sharder.Config{
 		Ring: simulatedRing, Namespace: "ns", Resources: configMaps, ScanInterval: scanInterval, GCPeriod: time.Minute, Clock: p.Clock,
 	}))
-	p.World().State.Store(identity(p), s)
+	p.World().State.Store(identity(p.Name), s)
 	err := lease.Run(ctx, func(ctx context.Context) error {
 		var sharding sync.WaitGroup
 		defer sharding.Wait()
@@ -167,8 +216,10 @@ func work(ctx context.Context, p *sim.Process, client coreclient.ConfigMapInterf
 			p.Act(key)
 		}
 	}
-	p.World().State.Store(key, worked{identity(p), time.Now()})
+	p.World().State.Store(key, worked{identity(p.Name), time.Now()})
 	if now%3 == 0 {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // what is given up may still be carried out
+		defer cancel()
 		_, err := client.Patch(ctx, o.Name, types.MergePatchType, []byte(`{"data":{"by":"`+p.Name+strconv.FormatInt(now, 10)+`"}}`), metav1.PatchOptions{})
 		return err
 	}
