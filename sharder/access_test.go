@@ -98,7 +98,7 @@ func TestAHistoryThatMayNotBeWrittenEndsTheSharder(t *testing.T) {
 }
 
 func TestASharderWaitsForTheAPIServer(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(_ *testing.T, w *world) {
 		w.shard("a")
 		w.create(3, "o")
 		defer w.sharder(w.config())()
