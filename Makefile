@@ -52,7 +52,7 @@ controlplane: ## build etcd, Kubernetes and KWOK, once
 	@cd internal/e2e && go run ./cmd/prepare
 
 bench: controlplane ## benchmarks against floors and client-go's elector, for benchstat
-	@echo "== bench in memory, against floors: some seconds"
+	@echo "== bench in memory, against floors and peers: about a minute"
 	@go test -run '^$$' -bench . -benchmem ./...
 	@echo "== bench on a real control plane, against client-go's elector: some 5 minutes of waiting; leave the machine alone"
 	@cd internal/e2e && go test -run '^$$' -bench . -benchtime 1x -timeout 15m ./leaderelection
@@ -61,8 +61,8 @@ soak: controlplane ## repeat simulations, then end-to-end tests, for DURATION (1
 	@BELLWETHER_SOAK=$(DURATION) go test -count=1 -timeout 0 -run '^TestSimulated' ./leaderelection ./shardlease
 	@cd internal/e2e/leaderelection && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -parallel 10 -timeout 0
 
-demo: ## three daemons, killed, stopped and ended; builds a control plane first
-	@cd examples/demo && go run . $(ARGS)
+demo: ## election and sharding under blows; CHAPTER=sharding plays only that; builds a control plane first
+	@cd examples/demo && go run . $(if $(CHAPTER),-chapter $(CHAPTER)) $(ARGS)
 
 $(LINT):
 	@echo "building golangci-lint $(GOLANGCI_LINT_VERSION), once: about 2 minutes on 2 cores"

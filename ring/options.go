@@ -15,8 +15,10 @@ const (
 	// MaxMembers is the greatest number of members: what fits into 16 bits, less one.
 	MaxMembers = 1<<memberBits - 1
 
-	// MaxTokens is the greatest number of tokens per member at weight 1, and MaxWeight the greatest weight.
+	// MaxTokens is the greatest number of tokens per member of weight 1.
 	MaxTokens = 1 << 16
+
+	// MaxWeight is the greatest weight of a member.
 	MaxWeight = 1 << 16
 
 	// MaxTotalTokens is the greatest number of tokens in a ring, which are 448 MiB.

@@ -1,6 +1,11 @@
 package ring
 
-import "github.com/cespare/xxhash/v2"
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+)
 
 // Owners appends to dst the owner of key and those who would own it next, in their order, until there are n different
 // members or no more. Each of them becomes the owner if all before it leave. It returns dst unchanged if n is not positive
@@ -10,37 +15,62 @@ func (r *Ring) Owners(dst []string, key string, n int) []string {
 	if n <= 0 {
 		return dst
 	}
-	i := r.table.seek(xxhash.Sum64String(key))
-	if n > few {
-		return r.ownersMany(dst, i, n)
+	first := r.table.seek(xxhash.Sum64String(key))
+	if n <= window {
+		return r.fewOwners(dst, first, n)
 	}
-	var met [few]uint16
-	for k := 0; ; i = r.table.after(i) {
-		member := uint16(memberOf(r.table.slots[i]))
-		if contains(met[:k], member) {
+	return r.manyOwners(dst, first, n)
+}
+
+// window is how many slots fewOwners looks at together: few enough for two words, and usually enough for three members.
+const window = 2 * 64 / memberBits
+
+// fewOwners searches the first slots without a branch for each: which of them have a member that was not met cannot be
+// predicted.
+func (r *Ring) fewOwners(dst []string, i, n int) []string {
+	met := len(dst)
+	if i+window <= len(r.table.slots) {
+		w := (*[window]uint64)(r.table.slots[i:])
+		const mask = 1<<memberBits - 1
+		even := w[0]&mask | w[2]&mask<<16 | w[4]&mask<<32 | w[6]<<48
+		odd := w[1]&mask | w[3]&mask<<16 | w[5]&mask<<32 | w[7]<<48
+		fresh := uint64(highs | highs>>1) // a bit for each slot, in their order, whose member was not met
+		for j := uint(0); fresh != 0; {
+			member := w[j%window] & mask
+			dst = append(dst, r.members[member])
+			if n--; n == 0 {
+				return dst
+			}
+			fresh &= differing(odd, member) | differing(even, member)>>1
+			bit := uint(bits.TrailingZeros64(fresh))
+			j = bit/memberBits*2 + bit%2
+		}
+		i += window - 1
+	}
+	for ; ; i = r.table.after(i) {
+		name := r.members[memberOf(r.table.slots[i])]
+		if slices.Contains(dst[met:], name) {
 			continue
 		}
-		dst = append(dst, r.members[member])
-		met[k] = member
-		if k++; k == n {
+		dst = append(dst, name)
+		if n--; n == 0 {
 			return dst
 		}
 	}
 }
 
-// few is up to how many members a search among those already met is faster than a set of them.
-const few = 8
+const (
+	ones  = 0x0001_0001_0001_0001
+	highs = ones << (memberBits - 1)
+)
 
-func contains(met []uint16, member uint16) bool {
-	for _, m := range met {
-		if m == member {
-			return true
-		}
-	}
-	return false
+// differing sets the highest bit of each part of a word, of memberBits each, that is not member.
+func differing(word, member uint64) uint64 {
+	d := word ^ member*ones
+	return (d&^highs + (highs - ones) | d) & highs
 }
 
-func (r *Ring) ownersMany(dst []string, i, n int) []string {
+func (r *Ring) manyOwners(dst []string, i, n int) []string {
 	var met [(MaxMembers + 1) / 64]uint64 // on the stack: 8 KiB
 	for ; ; i = r.table.after(i) {
 		member := memberOf(r.table.slots[i])
@@ -54,12 +84,4 @@ func (r *Ring) ownersMany(dst []string, i, n int) []string {
 			return dst
 		}
 	}
-}
-
-// after returns the index of the slot that follows i on the circle.
-func (t *table) after(i int) int {
-	if i++; i < len(t.slots) {
-		return i
-	}
-	return 0
 }

@@ -150,8 +150,17 @@ func TestOwnersAppends(t *testing.T) {
 		assert.Equal(t, "x", got[0])
 		assert.Len(t, got, 1+c.want)
 	}
-	// What is in dst is not taken for a successor that was met.
-	assert.Equal(t, append([]string{"a", "b", "c"}, r.Owners(nil, "key", 3)...), r.Owners([]string{"a", "b", "c"}, "key", 3))
+}
+
+func TestOwnersTakesNothingInDstForASuccessor(t *testing.T) {
+	members := names("m", 12)
+	r := newRing(t, members)
+	for i := range 100 {
+		for _, n := range []int{3, 8, 12} {
+			want := slices.Concat(members, r.Owners(nil, key(i), n))
+			require.Equal(t, want, r.Owners(slices.Clone(members), key(i), n))
+		}
+	}
 }
 
 // The successors are who would own the key if those before them left.

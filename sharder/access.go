@@ -26,6 +26,8 @@ func (e *session) checkAccess(ctx context.Context) error {
 }
 
 func (e *session) checkResource(ctx context.Context, index int, namespace string) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	all := e.client(index, namespace)
 	each := all
 	if namespace == "" && e.resources[index].namespaced {

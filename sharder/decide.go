@@ -102,15 +102,15 @@ func decide(s situation) decision {
 // next is the decision for a root on which nobody is at work but, perhaps, those with a claim. They are asked one after another: who is
 // asked becomes the owner of a drained root, and acknowledges without ever having worked on it.
 func (s situation) next() decision {
+	for _, c := range s.claims {
+		if c.life == unread && c.tenant != s.target.tenant { // first, so that they are waited for together
+			return decision{verb: reread, about: c.tenant}
+		}
+	}
 	var ask []tenant
 	for _, c := range s.claims {
-		if c.tenant == s.target.tenant {
-			continue
-		}
 		switch {
-		case c.life == over:
-		case c.life == unread:
-			return decision{verb: reread, about: c.tenant}
+		case c.tenant == s.target.tenant || c.life == over:
 		case !c.current:
 			return decision{verb: hold, about: c.tenant}
 		default:

@@ -116,9 +116,9 @@ func (k *keeper) take(ctx context.Context, shard string) bool {
 	if !ok {
 		return true
 	}
-	bounded, cancel := context.WithTimeout(ctx, readTimeout)
+	short, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	taken, err := shardlease.Acquire(bounded, k.kube, acquisition)
+	taken, err := shardlease.Acquire(short, k.kube, acquisition)
 	switch {
 	case err == nil:
 		k.log.Info("took the Lease of a shard that does not renew it", zap.String("shard", shard))
@@ -156,9 +156,9 @@ func (k *keeper) collect(ctx context.Context, shard string) bool {
 	case !empty: // objects that are not selected any more stay with it
 		return false
 	}
-	bounded, cancel := context.WithTimeout(ctx, readTimeout)
+	short, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	switch err := shardlease.Collect(bounded, k.kube, collection); {
+	switch err := shardlease.Collect(short, k.kube, collection); {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // the watch tells
 		return true
 	case err != nil:

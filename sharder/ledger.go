@@ -51,7 +51,9 @@ var errNoHistory = errors.New("no ring history")
 
 func (l *ledger) read(ctx context.Context) (h history, problem, err error) {
 	l.stored, l.stands = nil, nil
-	m, err := l.kube.CoreV1().ConfigMaps(l.namespace).Get(ctx, HistoryName(l.ring), metav1.GetOptions{})
+	m, err := bounded(ctx, func(ctx context.Context) (*corev1.ConfigMap, error) {
+		return l.kube.CoreV1().ConfigMaps(l.namespace).Get(ctx, HistoryName(l.ring), metav1.GetOptions{})
+	})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil, nil
@@ -123,14 +125,16 @@ func (l *ledger) write(ctx context.Context, h history) error {
 	}
 	metav1.SetMetaDataLabel(&next.ObjectMeta, shardlease.RingLabel, l.ring)
 	next.Data = map[string]string{historyKey: h.encode()}
-	var err error
-	if l.stored == nil {
-		next, err = maps.Create(ctx, next, metav1.CreateOptions{FieldManager: fieldManager})
-		if err != nil {
-			return l.failed("create", err)
+	verb := "update"
+	next, err := bounded(ctx, func(ctx context.Context) (*corev1.ConfigMap, error) {
+		if l.stored == nil {
+			verb = "create"
+			return maps.Create(ctx, next, metav1.CreateOptions{FieldManager: fieldManager})
 		}
-	} else if next, err = maps.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager}); err != nil {
-		return l.failed("update", err)
+		return maps.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
+	})
+	if err != nil {
+		return l.failed(verb, err)
 	}
 	l.stored, l.stands, l.known = next, h, h
 	return nil

@@ -49,7 +49,7 @@ func (g *registry) list(ctx context.Context) (version string, err error) {
 	options := metav1.ListOptions{LabelSelector: shardlease.Selector(g.ring).String(), Limit: 500}
 	var leases []*coordinationv1.Lease
 	for {
-		page, err := g.client.List(ctx, options)
+		page, err := bounded(ctx, func(ctx context.Context) (*coordinationv1.LeaseList, error) { return g.client.List(ctx, options) })
 		if err != nil {
 			return "", g.failed("list", err)
 		}
@@ -126,8 +126,10 @@ func (g *registry) follow(ctx context.Context, version string) (string, error) {
 			return "", err
 		}
 	}
-	w, err := g.client.Watch(ctx, metav1.ListOptions{
-		LabelSelector: shardlease.Selector(g.ring).String(), ResourceVersion: version, AllowWatchBookmarks: true, TimeoutSeconds: ptr.To(watchSeconds),
+	w, err := opened(ctx, func(ctx context.Context) (watch.Interface, error) {
+		return g.client.Watch(ctx, metav1.ListOptions{
+			LabelSelector: shardlease.Selector(g.ring).String(), ResourceVersion: version, AllowWatchBookmarks: true, TimeoutSeconds: ptr.To(watchSeconds),
+		})
 	})
 	if err != nil {
 		return "", g.failed("watch", err)

@@ -3,7 +3,6 @@ package sharder
 import (
 	"context"
 	"maps"
-	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -96,10 +95,14 @@ type replica struct {
 func (w *territory) replica(config ShardConfig) *replica { return w.replicaWith(nil, config) }
 
 func (w *territory) replicaWith(clock shardlease.Clock, config ShardConfig) *replica {
-	r := &replica{territory: w, conn: w.server.Client("a")}
-	leases, err := kubernetes.NewForConfig(w.server.Client("a-lease").Config())
+	return w.replicaOf("a", clock, config)
+}
+
+func (w *territory) replicaOf(identity string, clock shardlease.Clock, config ShardConfig) *replica {
+	r := &replica{territory: w, conn: w.server.Client(identity)}
+	leases, err := kubernetes.NewForConfig(w.server.Client(identity + "-lease").Config())
 	require.NoError(w.t, err)
-	r.lease, err = shardlease.New(leases, shardlease.Config{Namespace: "default", Ring: "r", Identity: "a", OnLost: func(error) {}, Clock: clock})
+	r.lease, err = shardlease.New(leases, shardlease.Config{Namespace: "default", Ring: "r", Identity: identity, OnLost: func(error) {}, Clock: clock})
 	require.NoError(w.t, err)
 	client, err := metadata.NewForConfig(r.guarded())
 	require.NoError(w.t, err)
@@ -178,10 +181,16 @@ func listWatch(client kubernetes.Interface) cache.ListerWatcher {
 
 // owned is a record that names this replica.
 func (r *replica) owned(o metav1.Object, left ...tenant) *record {
+	rec := r.ownedBy("a", o)
+	rec.Left = left
+	return rec
+}
+
+func (r *replica) ownedBy(identity string, o metav1.Object) *record {
 	term, err := r.lease.Term()
 	require.NoError(r.t, err)
 	e := term.Epoch()
-	return &record{UID: o.GetUID(), Shard: "a", LeaseUID: e.LeaseUID, Epoch: e.Number, State: owned, Left: left}
+	return &record{UID: o.GetUID(), Shard: identity, LeaseUID: e.LeaseUID, Epoch: e.Number, State: owned}
 }
 
 // assign gives an object to this replica. Caches that do not lag have seen it when assign returns.
@@ -253,5 +262,3 @@ func (r *replica) hooks() []string {
 	r.told = nil
 	return told
 }
-
-func isPatch(q *http.Request) bool { return q.Method == http.MethodPatch }

@@ -42,7 +42,9 @@ type sink struct {
 func (s source) pages(ctx context.Context, found func(*metav1.PartialObjectMetadata) bool) (version string, err error) {
 	options := metav1.ListOptions{LabelSelector: s.selector.String(), Limit: s.limit}
 	for {
-		page, err := s.client.List(ctx, options)
+		page, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
+			return s.client.List(ctx, options)
+		})
 		switch {
 		case apierrors.IsResourceExpired(err) && options.Continue != "" && continueOf(err) != "":
 			options.Continue = continueOf(err)
@@ -119,8 +121,10 @@ func (s source) follow(ctx context.Context, to sink) (useful bool, err error) {
 		to.listed()
 	}
 	for {
-		w, err := s.client.Watch(ctx, metav1.ListOptions{
-			LabelSelector: s.selector.String(), ResourceVersion: version, AllowWatchBookmarks: true, TimeoutSeconds: ptr.To(watchSeconds),
+		w, err := opened(ctx, func(ctx context.Context) (watch.Interface, error) {
+			return s.client.Watch(ctx, metav1.ListOptions{
+				LabelSelector: s.selector.String(), ResourceVersion: version, AllowWatchBookmarks: true, TimeoutSeconds: ptr.To(watchSeconds),
+			})
 		})
 		if err != nil {
 			return useful, fmt.Errorf("watch %s: %w", s.resource.GVR.GroupResource(), err)

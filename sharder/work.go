@@ -109,9 +109,9 @@ func (e *session) deal(ctx context.Context, r ref, o *root, reserved bool) (plac
 
 // read returns the object as it is now; nil: there is none that is to be distributed.
 func (e *session) read(ctx context.Context, r ref) (*root, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	o, err := e.client(r.resource, r.namespace).Get(ctx, r.name, metav1.GetOptions{})
+	o, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
+		return e.client(r.resource, r.namespace).Get(ctx, r.name, metav1.GetOptions{})
+	})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
@@ -125,16 +125,13 @@ func (e *session) read(ctx context.Context, r ref) (*root, error) {
 	return &v, nil
 }
 
-// requestTimeout bounds a request about one object.
-const requestTimeout = 30 * time.Second
-
 // patch carries out a decision, if the object is still what was decided on.
 func (e *session) patch(ctx context.Context, o root, d decision) error {
 	patch := e.names.mergePatch(o.uid, o.version, d.label, d.drain, d.record)
 	began := time.Now()
-	bounded, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	_, err := e.client(o.resource, o.namespace).Patch(e.throttle.watch(bounded), o.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	_, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
+		return e.client(o.resource, o.namespace).Patch(e.throttle.watch(ctx), o.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	})
 	if e.config.Hooks.OnPatch != nil && ctx.Err() == nil {
 		e.config.Hooks.OnPatch(Patch{Object: e.objectRef(o.ref), Verb: string(d.verb), Shard: d.label, Latency: time.Since(began), Err: err})
 	}

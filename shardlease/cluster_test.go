@@ -125,8 +125,7 @@ func (s *shard) stop() error {
 // die is SIGKILL: nothing is released.
 func (s *shard) die() {
 	s.client.Sever()
-	s.cancel()
-	<-s.result
+	_ = s.stop()
 }
 
 // epochs are those of the terms so far.

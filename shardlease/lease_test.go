@@ -12,8 +12,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -270,11 +272,26 @@ func TestShardStopsWhenItsLeaseIsNotItsOwnAnyMore(t *testing.T) {
 				close(stay)
 				synctest.Wait()
 				assert.NoError(t, s.Check(nil))
-				s.cancel()
-				<-s.result
+				_ = s.stop()
 			})
 		})
 	}
+}
+
+func TestShardThatCannotWatchLearnsOfANewEpochFromItsNextRenewal(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		s := newShard(c, nil)
+		s.client.Inject(apisim.Faults{WatchLag: time.Hour})
+		s.start(c)
+		c.within(time.Minute, func() bool { return len(s.epochs()) > 0 })
+		c.patch(`{"metadata":{"annotations":{"ring.bellwether.dev/epoch":"7"}}}`)
+		time.Sleep(interval + time.Second)
+		require.NotEmpty(t, s.losses())
+		assert.ErrorContains(t, s.losses()[0], "annotation ring.bellwether.dev/epoch was changed from 1 to 7")
+		time.Sleep(2 * duration)
+		assert.Equal(t, []int64{1, 7}, s.epochs(), "as the sharder may have seen it")
+		assert.NoError(t, s.stop())
+	})
 }
 
 // remake replaces the lease by one that looks the same.
@@ -469,5 +486,26 @@ func TestGuardIsKnownToBeInstalled(t *testing.T) {
 		assert.True(t, s.Guarded())
 		err = c.clientOf(config).CoordinationV1().Leases("ns").Delete(c.Context(), "x", metav1.DeleteOptions{})
 		assert.ErrorIs(t, err, shardlease.ErrNotHeld)
+	})
+}
+
+func TestLeaseIsCollectedAsItWasSeen(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		require.NoError(t, newShard(c, nil).start(c).stop())
+		r := newRoster(t)
+		r.see(c.lease())
+		time.Sleep(collect)
+		collection, ok := r.Collection("a", r.now())
+		require.True(t, ok)
+		next := newShard(c, nil).start(c)
+		err := shardlease.Collect(c.Context(), c.client(), collection)
+		require.True(t, apierrors.IsConflict(err), "%v", err)
+		assert.ErrorContains(t, err, "delete Lease ns/a")
+		require.NoError(t, next.stop())
+		r.see(c.lease())
+		time.Sleep(collect)
+		collection, _ = r.Collection("a", r.now())
+		require.NoError(t, shardlease.Collect(c.Context(), c.client(), collection))
+		assert.Nil(t, c.lease())
 	})
 }

@@ -110,8 +110,8 @@ func released(l *coordinationv1.Lease) {
 	held("")(l)
 }
 
-// taken is what a sharder leaves behind.
-func taken(l *coordinationv1.Lease) {
+// takenOver is what a sharder leaves behind.
+func takenOver(l *coordinationv1.Lease) {
 	held(shardlease.Sharder)(l)
 	term("bellwether.dev/term")(l)
 }
@@ -139,7 +139,7 @@ func TestStates(t *testing.T) {
 		{"held for a minute", record(lasting(60)), []step{{0, ready}, {60 * s, expired}, {120 * s, uncertain}}, ""},
 		{"label missing", record(unlabelled), living, ""},
 		{"released", record(released), ended, ""},
-		{"taken by a sharder", record(taken), ended, ""},
+		{"taken by a sharder", record(takenOver), ended, ""},
 		{"emptied", record(held("")), missed, ""},
 		{"emptied, with an older mark", record(released, func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To(int32(3)) }), missed, ""},
 		{"taken in the sharder's name", record(held(shardlease.Sharder)), missed, ""},
@@ -234,7 +234,7 @@ func TestVerdicts(t *testing.T) {
 		{"an earlier epoch", saw(record()), "u/4", 0, unread},
 		{"an earlier epoch, for long", saw(record()), "u/4", 1000 * time.Hour, unread},
 		{"released", saw(record(released)), "u/3", 0, over},
-		{"taken by a sharder", saw(record(taken)), "u/3", 0, over},
+		{"taken by a sharder", saw(record(takenOver)), "u/3", 0, over},
 		{"emptied just now", saw(record(held(""))), "u/3", 30*s - 1, live},
 		{"emptied", saw(record(held(""))), "u/3", 30 * s, over},
 		{"in the sharder's name, just now", saw(record(held(shardlease.Sharder))), "u/3", 30*s - 1, live},
@@ -245,8 +245,9 @@ func TestVerdicts(t *testing.T) {
 		{"deleted just now", missed(record()), "u/3", 30*s - 1, live},
 		{"deleted, and not proven", missed(record()), "u/3", 30 * s, unproven},
 		{"released, then deleted", missed(record(released)), "u/3", 0, over},
-		{"taken, then deleted", missed(record(taken)), "u/2", 0, over},
+		{"taken, then deleted", missed(record(takenOver)), "u/2", 0, over},
 		{"released, returned unseen, then deleted", missed(record(released)), "u/4", 30*s - 1, live},
+		{"a later epoch, then deleted", missed(record()), "u/2", 0, over},
 		{"remade just now", saw(record(), record(uid("v"))), "u/3", 30*s - 1, live},
 		{"remade", saw(record(), record(uid("v"))), "u/3", 30 * s, over},
 		{"remade, with a lower number", saw(record(), record(uid("v"), number("1"))), "u/3", 30 * s, over},

@@ -49,17 +49,15 @@ func (s *sighting) see(l *coordinationv1.Lease, now Reading) (changed bool) {
 	}
 	if old != nil && (l == nil || l.UID != old.UID) {
 		a := s.absence(now)
-		if e, err := EpochOf(old); err == nil && s.givenUp() {
-			a.over = e.Number
+		if e, err := EpochOf(old); err == nil {
+			a.over = e.Number - 1
+			if s.givenUp() {
+				a.over = e.Number
+			}
 		}
 		s.absent[old.UID] = a
 	}
-	if l == nil {
-		s.mourned = !s.state(now).Member()
-	} else {
-		s.mourned = false
-		delete(s.absent, l.UID) // the label was removed, and has come back
-	}
+	s.mourned = l == nil && !s.state(now).Member()
 	s.patience = s.newPatience(l)
 	s.lease, s.since = l, now
 	return s.mark() != before

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,30 +27,63 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// TestSimulatedShard is the proof that processes of one identity never work at once, nor in an epoch that a sharder takes for over: two
-// or three of them in two Pods, and a sharder, all of which are killed, stopped, suspended and told to end, on clocks and
+// TestSimulatedShard is the proof that processes of one identity never work at once, nor in an epoch that a sharder takes for over: one
+// to three of them in two Pods, and a sharder, all of which are killed, stopped, suspended and told to end, on clocks and
 // connections that cannot be trusted, while somebody edits the Lease. A process ends when it loses its lease.
 func TestSimulatedShard(t *testing.T) {
-	sim.Prove(t, shardScenario((*sim.Process).Exit, meddle), sim.Schedules(t, 60))
+	writes := &counts{n: map[string]int{}}
+	sim.Prove(t, shardScenario((*sim.Process).Exit, meddle, writes), sim.Schedules(t, 60))
+	writes.requireAll(t, kept, bumped, taken)
+}
+
+// What may happen to a lease.
+const (
+	created = "created"
+	kept    = "taken over in the same epoch"
+	bumped  = "taken over in the next epoch"
+	taken   = "taken by the sharder"
+)
+
+// counts is how often things have happened, in all schedules.
+type counts struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (c *counts) add(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n[what]++
+}
+
+// requireAll fails if something has never happened. With the race detector, there are too few schedules to be sure that it does.
+func (c *counts) requireAll(t *testing.T, kinds ...string) {
+	t.Helper()
+	t.Log(c.n)
+	for _, kind := range kinds {
+		assert.True(t, c.n[kind] > 0 || c.n[created] < 30, "in no schedule was a lease %s", kind)
+	}
 }
 
 // TestSimulatedDeletions is the same while somebody deletes the Lease. Nobody starts anew: a process that has not seen a holder may create
 // the Lease at once. So a process goes on after the loss of its lease.
 func TestSimulatedDeletions(t *testing.T) {
-	s := shardScenario(func(*sim.Process) {}, deleteLease)
+	writes := &counts{n: map[string]int{}}
+	s := shardScenario(func(*sim.Process) {}, deleteLease, writes)
 	s.Kinds = []sim.Kind{
 		sim.Pausing, sim.PausingNow, sim.Latency, sim.WatchLag, sim.Partition, sim.LostRequests, sim.LostResponses, sim.Refused,
 		sim.Throttled, sim.ClockStep, sim.Restart, sim.Compaction, sim.Interference,
 	}
 	sim.Prove(t, s, sim.Schedules(t, 40))
+	writes.requireAll(t, kept, taken)
 }
 
 // key of what the processes work on.
 const key = "s"
 
-func shardScenario(onLost func(*sim.Process), interfere func(*sim.World, *rand.Rand)) sim.Scenario {
+func shardScenario(onLost func(*sim.Process), interfere func(*sim.World, *rand.Rand), writes *counts) sim.Scenario {
 	return sim.Scenario{
-		MinReplicas: 3, MaxReplicas: 4, RateError: 0.1, Unaware: 1200 * time.Millisecond,
+		MinReplicas: 2, MaxReplicas: 4, RateError: 0.1, Unaware: 1200 * time.Millisecond,
 		Duration: 8 * time.Minute, Quiet: 2 * time.Minute,
 		Main: func(ctx context.Context, p *sim.Process) {
 			if isSharder(p) {
@@ -61,7 +95,7 @@ func shardScenario(onLost func(*sim.Process), interfere func(*sim.World, *rand.R
 		Check:     func(w *sim.World) error { return w.ExactlyOne(key) },
 		Interfere: interfere,
 		Rule: func(w *sim.World) sim.Rule {
-			book := &epochBook{numbers: map[types.UID]int64{}}
+			book := &epochBook{numbers: map[types.UID]int64{}, writes: writes}
 			w.Server.Observe(book.note)
 			return book.rule
 		},
@@ -224,6 +258,7 @@ type epochBook struct {
 	mu      sync.Mutex
 	numbers map[types.UID]int64
 	wrong   string
+	writes  *counts
 }
 
 func (b *epochBook) rule(_, other *sim.Process) (violation, excuse string) {
@@ -249,14 +284,18 @@ func (b *epochBook) note(c apisim.Change) {
 	want := last
 	switch {
 	case c.Client[0] == 'a':
+		b.writes.add(taken)
 		if after.Holder() != shardlease.Sharder {
 			err = errors.New("not in the sharder's name")
 		}
 	case after.SameTerm(before), after.Released(): // renewed, or released
 	case !known:
+		b.writes.add(created)
 		want = 1
 	case before.Holder() == key && before.Ours(): // neither released nor taken
+		b.writes.add(kept)
 	default:
+		b.writes.add(bumped)
 		want = last + 1
 	}
 	if b.wrong == "" && (err != nil || e.Number != want) {

@@ -1,8 +1,13 @@
-// Command demo shows what Bellwether is for: three copies of examples/leaderelection as processes on a real Kubernetes API, of
-// which one works; it kills, stops and ends the leader, and reports how long succession took and whether two ever led.
+// Command demo shows what Bellwether is for, with processes on a real Kubernetes API, in chapters:
+//
+//   - election: three copies of examples/leaderelection, of which one works. The leader is killed, stopped and ended.
+//   - sharding: three copies of examples/sharding share 1,000 objects out among them; a fourth joins, one is killed, one ends.
+//
+// Each reports how long it took the others to carry on, and whether two processes ever did the same work at once.
 //
 //	go run .                                 # starts a control plane of its own
-//	go run . -kubeconfig ~/.kube/config      # uses yours: one Lease in the namespace given
+//	go run . -chapter sharding               # one chapter
+//	go run . -kubeconfig ~/.kube/config      # uses yours: Leases and ConfigMaps in the namespace given
 package main
 
 import (
@@ -11,28 +16,57 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
+// chapter is a scenario with the processes of one program. It returns an error if anything else happens than what is promised.
+type chapter struct {
+	name, program string
+	play          func(ctx context.Context, s *stage) error
+}
+
+var chapters = []chapter{
+	{"election", "leaderelection", playElection},
+	{"sharding", "sharding", playSharding},
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	kubeconfig := flag.String("kubeconfig", "", "path to the kubeconfig of a cluster to use; empty: start a control plane")
-	namespace := flag.String("namespace", "default", "namespace of the Lease")
+	namespace := flag.String("namespace", "default", "namespace of all objects")
+	name := flag.String("chapter", "", "which chapter to play: "+names()+"; empty: all")
 	flag.Parse()
-	if err := run(ctx, *kubeconfig, *namespace); err != nil {
+	selected := chapters
+	if *name != "" {
+		selected = slices.DeleteFunc(slices.Clone(chapters), func(c chapter) bool { return c.name != *name })
+	}
+	if len(selected) == 0 || flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "demo: chapter: must be one of %s (got %q)\n", names(), *name+strings.Join(flag.Args(), " "))
+		os.Exit(2)
+	}
+	if err := run(ctx, *kubeconfig, *namespace, selected); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, kubeconfig, namespace string) (err error) {
+func names() string {
+	var all []string
+	for _, c := range chapters {
+		all = append(all, c.name)
+	}
+	return strings.Join(all, ", ")
+}
+
+func run(ctx context.Context, kubeconfig, namespace string, chapters []chapter) (failed error) {
 	if kubeconfig == "" {
 		fmt.Println("Starting a control plane: etcd and kube-apiserver on loopback ports.")
 		start := time.Now()
@@ -40,7 +74,7 @@ func run(ctx context.Context, kubeconfig, namespace string) (err error) {
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, cp.Close()) }()
+		defer func() { failed = errors.Join(failed, cp.Close()) }()
 		if kubeconfig, err = cp.Kubeconfig(cp.Admin()); err != nil {
 			return err
 		}
@@ -51,26 +85,33 @@ func run(ctx context.Context, kubeconfig, namespace string) (err error) {
 		return err
 	}
 	defer func() {
-		if err == nil {
-			err = os.RemoveAll(dir)
+		if failed == nil {
+			failed = os.RemoveAll(dir)
 		} else {
-			fmt.Fprintln(os.Stderr, "demo: logs of the daemons:", dir)
+			fmt.Fprintln(os.Stderr, "demo: logs of the processes:", dir)
 		}
 	}()
-	fmt.Println("Building examples/leaderelection.")
-	daemon := filepath.Join(dir, "daemon")
-	build := exec.CommandContext(ctx, "go", "build", "-o", daemon, "github.com/bellwether-k8s/bellwether/examples/leaderelection")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
+	for _, c := range chapters {
+		if err := perform(ctx, c, &stage{kubeconfig: kubeconfig, namespace: namespace}, filepath.Join(dir, c.name)); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
 	}
-	group, err := e2e.NewGroup(dir)
-	if err != nil {
+	return nil
+}
+
+// perform plays a chapter. The logs of its processes are in dir.
+func perform(ctx context.Context, c chapter, s *stage, dir string) (err error) {
+	fmt.Printf("\n== %s\n", c.name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, group.Close()) }()
-	s := &stage{
-		group: group, program: daemon, journal: newJournal(), daemons: map[string]*e2e.Process{},
-		args: []string{"-kubeconfig", kubeconfig, "-namespace", namespace, "-lease-name", "bellwether-demo"},
+	if s.program, err = build(ctx, dir, c.program); err != nil {
+		return err
 	}
-	return s.play(ctx)
+	if s.group, err = e2e.NewGroup(dir); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.group.Close()) }()
+	s.start = time.Now()
+	return c.play(ctx, s)
 }

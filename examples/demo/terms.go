@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// journal is what the daemons say they did, by their own clocks, which are one: all run on this machine.
-type journal struct {
+// terms is what the daemons say they did, by their own clocks, which are one: all run on this machine.
+type terms struct {
 	begun chan term // each term's first act
 
-	mu    sync.Mutex
-	terms []*term          // guarded by mu: in the order in which they began
-	last  map[string]*term // guarded by mu: by daemon
+	mu   sync.Mutex
+	all  []*term          // guarded by mu: in the order in which they began
+	last map[string]*term // guarded by mu: by daemon
 }
 
 // term is one stretch of work of one daemon.
@@ -23,12 +23,12 @@ type term struct {
 	acts       int
 }
 
-func newJournal() *journal {
-	return &journal{begun: make(chan term, 100), last: map[string]*term{}}
+func newTerms() *terms {
+	return &terms{begun: make(chan term, 100), last: map[string]*term{}}
 }
 
 // note takes in a line of a daemon's log.
-func (j *journal) note(daemon, line string) {
+func (t *terms) note(daemon, line string) {
 	var entry struct {
 		Message string  `json:"msg"`
 		Seconds float64 `json:"ts"`
@@ -38,33 +38,33 @@ func (j *journal) note(daemon, line string) {
 		return
 	}
 	at := time.UnixMicro(int64(entry.Seconds * 1e6))
-	j.mu.Lock()
-	defer j.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if entry.Step == 1 {
-		t := &term{daemon: daemon, start: at}
-		j.terms = append(j.terms, t)
-		j.last[daemon] = t
-		j.begun <- *t
+		first := &term{daemon: daemon, start: at}
+		t.all = append(t.all, first)
+		t.last[daemon] = first
+		t.begun <- *first
 	}
-	if t := j.last[daemon]; t != nil {
-		t.end = at
-		t.acts++
+	if last := t.last[daemon]; last != nil {
+		last.end = at
+		last.acts++
 	}
 }
 
 // verdict says whether two daemons ever worked at the same time, and out of how many acts in how many terms.
-func (j *journal) verdict() (overlap string, acts, terms int) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for i, a := range j.terms {
+func (t *terms) verdict() (overlap string, acts, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, a := range t.all {
 		acts += a.acts
-		for _, b := range j.terms[i+1:] {
+		for _, b := range t.all[i+1:] {
 			if !a.start.After(b.end) && !b.start.After(a.end) {
 				overlap = fmt.Sprintf("%s worked until %s, %s from %s on", a.daemon, a.end.Format(clock), b.daemon, b.start.Format(clock))
 			}
 		}
 	}
-	return overlap, acts, len(j.terms)
+	return overlap, acts, len(t.all)
 }
 
 const clock = "15:04:05.000000"

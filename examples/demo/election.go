@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/leaderelection"
+)
+
+// election is a chapter: three copies of examples/leaderelection, of which one works.
+type election struct {
+	*stage
+	terms    *terms
+	daemons  map[string]*e2e.Process // the latest process of each
+	launched int
+}
+
+func playElection(ctx context.Context, s *stage) error {
+	e := &election{stage: s, terms: newTerms(), daemons: map[string]*e2e.Process{}}
+	return e.play(ctx)
+}
+
+// play is the scenario. It returns an error if anything else happens than what is promised.
+func (e *election) play(ctx context.Context) error {
+	fmt.Printf("Three daemons contend for a Lease of %v. The leader acts every 20 ms, asking each time whether it still leads.\n\n", leaseDuration)
+	if err := e.launch("a"); err != nil {
+		return err
+	}
+	leader, err := e.successor(ctx, "leads: first come, first served")
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(e.launch("b"), e.launch("c")); err != nil {
+		return err
+	}
+	for _, blow := range []func(context.Context, term) (term, error){e.kill, e.stop, e.end} {
+		if err := sleep(ctx, calm); err != nil {
+			return err
+		}
+		if leader, err = blow(ctx, leader); err != nil {
+			return err
+		}
+	}
+	if err := sleep(ctx, calm); err != nil {
+		return err
+	}
+	return e.judge()
+}
+
+// kill ends the leader without a word. Its successor has to wait until the lease has expired.
+func (e *election) kill(ctx context.Context, leader term) (term, error) {
+	e.say(leader.daemon, "kill -9")
+	if err := e.daemons[leader.daemon].Kill(); err != nil {
+		return term{}, err
+	}
+	at := time.Now()
+	next, err := e.successor(ctx, "leads: the record has not changed for a lease duration")
+	if err != nil {
+		return term{}, err
+	}
+	e.result("kill -9: the next leader acted after %v", next.start.Sub(at))
+	return next, e.launch(leader.daemon)
+}
+
+// stop makes the leader miss its deadline without noticing, and wakes it when it has a successor.
+func (e *election) stop(ctx context.Context, leader term) (term, error) {
+	p := e.daemons[leader.daemon]
+	e.say(leader.daemon, "kill -STOP: for this process time stands still")
+	if err := p.Pause(); err != nil {
+		return term{}, err
+	}
+	at := time.Now()
+	next, err := e.successor(ctx, "leads")
+	if err != nil {
+		return term{}, err
+	}
+	if err := sleep(ctx, calm/2); err != nil {
+		return term{}, err
+	}
+	e.say(leader.daemon, "kill -CONT: it wakes, and believes that it leads")
+	if err := p.Resume(); err != nil {
+		return term{}, err
+	}
+	woken := time.Now()
+	exit, err := e.exited(ctx, p, leaderelection.ExitCodeNotLeader)
+	if err != nil {
+		return term{}, err
+	}
+	e.say(leader.daemon, "%v", exit)
+	e.result("kill -STOP: the next leader acted after %v; the old one exited %v after it woke", next.start.Sub(at), exit.At.Sub(woken))
+	return next, e.launch(leader.daemon)
+}
+
+// end asks the leader to end, as a roll-out does.
+func (e *election) end(ctx context.Context, leader term) (term, error) {
+	p := e.daemons[leader.daemon]
+	e.say(leader.daemon, "kill -TERM: it ends its work, then releases the lease")
+	if err := p.Terminate(); err != nil {
+		return term{}, err
+	}
+	at := time.Now()
+	next, err := e.successor(ctx, "leads")
+	if err != nil {
+		return term{}, err
+	}
+	exit, err := e.exited(ctx, p, 0)
+	if err != nil {
+		return term{}, err
+	}
+	e.say(leader.daemon, "%v", exit)
+	e.result("kill -TERM: the next leader acted after %v", next.start.Sub(at))
+	return next, nil
+}
+
+// judge ends the daemons and compares all their acts.
+func (e *election) judge() error {
+	if err := e.group.Close(); err != nil {
+		return err
+	}
+	e.sum()
+	overlap, acts, terms := e.terms.verdict()
+	if overlap != "" {
+		return fmt.Errorf("two daemons led at once: %s", overlap)
+	}
+	fmt.Printf("Two leaders at once: never (%d acts in %d terms compared).\n", acts, terms)
+	return nil
+}
+
+// launch starts a daemon, or starts it again as a kubelet does with a container that has exited. Every process has an identity
+// of its own.
+func (e *election) launch(name string) error {
+	e.launched++
+	identity := fmt.Sprintf("%s-%d", name, e.launched)
+	p, err := e.run(identity, func(line string) { e.terms.note(name, line) },
+		"-identity", identity, "-lease-name", "bellwether-demo", "-work-interval", "20ms")
+	if err != nil {
+		return err
+	}
+	if e.daemons[name] == nil {
+		e.say(name, "started")
+	} else {
+		e.say(name, "started again")
+	}
+	e.daemons[name] = p
+	return nil
+}
+
+// successor waits for the next term.
+func (e *election) successor(ctx context.Context, comment string) (term, error) {
+	select {
+	case t := <-e.terms.begun:
+		e.say(t.daemon, "%s", comment)
+		return t, nil
+	case <-ctx.Done():
+		return term{}, ctx.Err()
+	case <-time.After(patience):
+		return term{}, fmt.Errorf("no leader within %v", patience)
+	}
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// pieces is what the shards say they did, by their own clocks, which are one: all run on this machine.
+type pieces struct {
+	mu    sync.Mutex
+	all   map[string][]*piece  // guarded by mu: by object, in the order of their news
+	open  map[[2]string]*piece // guarded by mu: those that have begun, by shard and object
+	count int                  // guarded by mu
+	chief string               // guarded by mu: whose sharder was the last to begin
+}
+
+// piece is one stretch of work of a shard on an object.
+type piece struct {
+	shard      string
+	start, end time.Time // end is zero until it has ended
+}
+
+func newPieces() *pieces {
+	return &pieces{all: map[string][]*piece{}, open: map[[2]string]*piece{}}
+}
+
+// note takes in a line of a shard's log.
+func (p *pieces) note(shard, line string) {
+	var entry struct {
+		Message string  `json:"msg"`
+		Seconds float64 `json:"ts"`
+		Object  string  `json:"object"`
+	}
+	if json.Unmarshal([]byte(line), &entry) != nil {
+		return
+	}
+	at := time.UnixMicro(int64(entry.Seconds * 1e6))
+	key := [2]string{shard, entry.Object}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch entry.Message {
+	case "work begins":
+		begun := &piece{shard: shard, start: at}
+		p.all[entry.Object] = append(p.all[entry.Object], begun)
+		p.open[key] = begun
+		p.count++
+	case "work has ended":
+		if begun := p.open[key]; begun != nil {
+			begun.end = at
+			delete(p.open, key)
+		}
+	case "started leading":
+		p.chief = shard
+	}
+}
+
+// exited ends what a shard had not ended when its process was gone.
+func (p *pieces) exited(shard string, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, begun := range p.open {
+		if key[0] == shard {
+			begun.end = at
+			delete(p.open, key)
+		}
+	}
+}
+
+// sharder is the shard whose sharder was the last to begin.
+func (p *pieces) sharder() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.chief
+}
+
+// verdict says whether any object was ever worked on by two shards at the same time, and out of how many pieces. All shards must have
+// exited.
+func (p *pieces) verdict() (overlap string, count int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for object, all := range p.all {
+		slices.SortFunc(all, func(a, b *piece) int { return a.start.Compare(b.start) })
+		latest := all[0] // the one to end last, of those before
+		for _, next := range all[1:] {
+			if !next.start.After(latest.end) {
+				overlap = fmt.Sprintf("%s worked on %s until %s, %s from %s on",
+					latest.shard, object, latest.end.Format(clock), next.shard, next.start.Format(clock))
+			}
+			if next.end.After(latest.end) {
+				latest = next
+			}
+		}
+	}
+	return overlap, p.count
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func worked(p *pieces, shard, object string, from, until float64) {
+	p.note(shard, fmt.Sprintf(`{"ts":%f,"msg":"work begins","object":%q}`, from, object))
+	if until > 0 {
+		p.note(shard, fmt.Sprintf(`{"ts":%f,"msg":"work has ended","object":%q}`, until, object))
+	}
+}
+
+func TestVerdictOnPieces(t *testing.T) {
+	p := newPieces()
+	p.note("a", `{"ts":1,"msg":"started leading"}`)
+	worked(p, "a", "x", 1, 2)
+	worked(p, "b", "y", 1, 2)
+	worked(p, "b", "x", 2.5, 3)
+	worked(p, "b", "y", 4, 0)
+	p.note("b", "not JSON")
+	p.note("b", `{"ts":9,"msg":"work has ended","object":"never begun"}`)
+	p.exited("b", time.Unix(5, 0))
+	worked(p, "a", "y", 5.1, 6)
+	overlap, n := p.verdict()
+	assert.Empty(t, overlap)
+	assert.Equal(t, 5, n)
+	assert.Equal(t, "a", p.sharder())
+}
+
+func TestOverlapsAreFound(t *testing.T) {
+	for name, overlap := range map[string]func(*pieces){
+		"at the end": func(p *pieces) { worked(p, "b", "x", 2.9, 5) },
+		"inside":     func(p *pieces) { worked(p, "b", "x", 2, 2.1) },
+		"told later": func(p *pieces) { worked(p, "b", "x", 0.5, 1) },
+		"of an early one, by a short one": func(p *pieces) {
+			worked(p, "a", "x", 10, 20)
+			worked(p, "a", "z", 11, 12)
+			worked(p, "b", "x", 15, 16)
+		},
+		"of one that was cut off": func(p *pieces) {
+			worked(p, "a", "x", 30, 0)
+			p.exited("a", time.Unix(40, 0))
+			worked(p, "b", "x", 39.9, 41)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPieces()
+			worked(p, "a", "x", 1, 3)
+			overlap(p)
+			found, _ := p.verdict()
+			assert.Contains(t, found, "worked on x until")
+		})
+	}
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+)
+
+const (
+	demoRing    = "bellwether-demo"
+	objectCount = 1000
+)
+
+// cast are all the shards there ever are.
+var cast = []string{"a", "b", "c", "d"}
+
+// sharding is a chapter: copies of examples/sharding, which share the ConfigMaps out among them.
+type sharding struct {
+	*stage
+	objects *objects
+	census  *census
+	pieces  *pieces
+	shards  map[string]*e2e.Process
+	living  []string // sorted
+}
+
+func playSharding(ctx context.Context, s *stage) (err error) {
+	o, err := newObjects(s, demoRing, objectCount)
+	if err != nil {
+		return err
+	}
+	if err := o.remove(ctx); err != nil { // what an earlier demo has left behind
+		return err
+	}
+	defer func() { err = errors.Join(err, o.remove(context.WithoutCancel(ctx))) }()
+	d := &sharding{stage: s, objects: o, census: newCensus(demoRing), pieces: newPieces(), shards: map[string]*e2e.Process{}}
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() { o.watch(ctx, d.census) })
+	return d.play(ctx)
+}
+
+// play is the scenario. It returns an error if anything else happens than what is promised.
+func (d *sharding) play(ctx context.Context) error {
+	fmt.Printf(`Three shards put the checksum of each of %d ConfigMaps into an annotation.
+Somebody edits 20 ConfigMaps per second, and each shard looks at all of its own
+every 2 s. Its Lease expires after %v; the shard is dead after twice that.
+
+`, objectCount, leaseDuration)
+	if err := d.objects.create(ctx); err != nil {
+		return err
+	}
+	d.start = time.Now()
+	editing, stop := context.WithCancel(ctx)
+	var editors sync.WaitGroup
+	var edits error
+	editors.Go(func() { edits = d.objects.edit(editing, 50*time.Millisecond) })
+	endEdits := func() error {
+		stop()
+		editors.Wait()
+		return edits
+	}
+	defer func() { _ = endEdits() }()
+	for _, act := range []func(context.Context) error{d.begin, d.join, d.kill, d.end} {
+		if err := errors.Join(act(ctx), sleep(ctx, calm)); err != nil {
+			return err
+		}
+	}
+	if err := endEdits(); err != nil {
+		return err
+	}
+	return d.judge(ctx)
+}
+
+// begin starts the first three shards.
+func (d *sharding) begin(ctx context.Context) error {
+	return d.step(ctx, "start", func() error {
+		return errors.Join(d.launch("a"), d.launch("b"), d.launch("c"))
+	})
+}
+
+// join scales to four.
+func (d *sharding) join(ctx context.Context) error {
+	if err := d.step(ctx, "join", func() error { return d.launch("d") }); err != nil {
+		return err
+	}
+	d.result("join: no object was without a shard for longer than %v", d.census.since().unattended)
+	return nil
+}
+
+// kill ends the shard whose process is also the sharder, so that both need a successor.
+func (d *sharding) kill(ctx context.Context) error {
+	victim := d.pieces.sharder()
+	return d.step(ctx, "kill -9", func() error {
+		d.say(victim, "kill -9: it is the sharder, too, so that another becomes it (%v)", leaseDuration)
+		d.say(victim, "         and then waits whether it comes back (%v)", 2*leaseDuration)
+		d.leave(victim)
+		return d.shards[victim].Kill()
+	})
+}
+
+// end asks a shard to end, as a roll-out does.
+func (d *sharding) end(ctx context.Context) error {
+	leaving := d.living[0]
+	p := d.shards[leaving]
+	if err := d.step(ctx, "kill -TERM", func() error {
+		d.say(leaving, "kill -TERM: it ends its work, then releases its lease")
+		d.leave(leaving)
+		return p.Terminate()
+	}); err != nil {
+		return err
+	}
+	exit, err := d.exited(ctx, p, 0)
+	if err != nil {
+		return err
+	}
+	d.say(leaving, "%v", exit)
+	return nil
+}
+
+// step does something to the shards, and waits until every object is with the one that it belongs to then, with a right checksum.
+func (d *sharding) step(ctx context.Context, name string, act func() error) error {
+	d.census.mark()
+	fmt.Println(header(cast))
+	d.row()
+	at := time.Now()
+	if err := act(); err != nil {
+		return err
+	}
+	if err := d.await(ctx, func() (bool, error) { return d.census.placed(objectCount, d.living) }); err != nil {
+		return err
+	}
+	m := d.census.since()
+	d.row()
+	d.result(fmt.Sprintf("%s: %d objects have moved: the first", name, m.objects)+" after %v, the last after %v", m.first.Sub(at), m.last.Sub(at))
+	d.say(" ", "%s", d.results[len(d.results)-1])
+	return nil
+}
+
+// await waits until something is true, and prints the table once in a while.
+func (d *sharding) await(ctx context.Context, reached func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	rows := time.NewTicker(time.Second)
+	defer rows.Stop()
+	for {
+		if done, err := reached(); done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			d.row()
+			return fmt.Errorf("the objects are not where they belong after %v", patience)
+		case <-d.census.news:
+		case <-rows.C:
+			d.row()
+		}
+	}
+}
+
+// judge ends the shards and compares all their work.
+func (d *sharding) judge(ctx context.Context) error {
+	if err := d.await(ctx, func() (bool, error) { return d.census.right() == objectCount, nil }); err != nil {
+		return err
+	}
+	if placed, err := d.census.placed(objectCount, d.living); err != nil || !placed {
+		return errors.Join(err, errors.New("an object is not with a living shard"))
+	}
+	d.row()
+	if err := d.group.Close(); err != nil {
+		return err
+	}
+	for name, p := range d.shards {
+		exit, err := p.Wait(ctx)
+		if err != nil {
+			return err
+		}
+		d.pieces.exited(name, exit.At)
+	}
+	d.sum()
+	fmt.Printf("%d of %d objects have a right checksum, and are with a living shard: %s.\n",
+		d.census.right(), objectCount, strings.Join(d.living, " or "))
+	overlap, n := d.pieces.verdict()
+	if overlap != "" {
+		return fmt.Errorf("two shards worked on one object at once: %s", overlap)
+	}
+	fmt.Printf("Two shards at once on one object: never (%d pieces of work compared).\n", n)
+	return nil
+}
+
+func (d *sharding) launch(name string) error {
+	p, err := d.run(name, func(line string) { d.pieces.note(name, line) },
+		"-identity", name, "-ring", demoRing, "-resync", "2s", "-work-takes", "5ms", "-journal")
+	if err != nil {
+		return err
+	}
+	d.shards[name] = p
+	d.living = append(d.living, name)
+	d.say(name, "started")
+	return nil
+}
+
+// leave is told before a shard ends.
+func (d *sharding) leave(name string) {
+	d.living = slices.DeleteFunc(d.living, func(s string) bool { return s == name })
+}
+
+// row prints the table's next line.
+func (d *sharding) row() { fmt.Println(d.census.row(cast, time.Since(d.start))) }

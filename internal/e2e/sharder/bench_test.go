@@ -1,0 +1,236 @@
+package sharder_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// Each benchmark is one experiment, whatever b.N is, and reports what it timed itself. BENCHMARKS.md says what the figures mean.
+
+// concurrency is the sharder's default.
+const concurrency = 16
+
+// assigner gives the objects of a fleet to shard a until ctx has ended, and tells when each of them was given.
+type assigner struct {
+	name string
+	run  func(ctx context.Context, f *fleet, assigned func(name string))
+}
+
+var (
+	// bare is the least that anybody can do: a label.
+	bare = assigner{"bare", func(ctx context.Context, f *fleet, assigned func(string)) {
+		loop(ctx, f, assigned, func(*metav1.PartialObjectMetadata) []byte {
+			return fmt.Appendf(nil, `{"metadata":{"labels":{%q:"a"}}}`, shardLabel)
+		})
+	}}
+	// bareRecord writes as much as the sharder, and as carefully.
+	bareRecord = assigner{"bare-record", func(ctx context.Context, f *fleet, assigned func(string)) {
+		loop(ctx, f, assigned, func(o *metav1.PartialObjectMetadata) []byte {
+			record := fmt.Sprintf(`{"uid":%q,"shard":"a","leaseUID":"00000000-0000-0000-0000-000000000000","epoch":1,"state":"owned"}`, o.UID)
+			return fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"labels":{%q:"a",%q:null},"annotations":{%q:%q}}}`,
+				o.UID, o.ResourceVersion, shardLabel, drainLabel, ownerAnnotation, record)
+		})
+	}}
+	ours = assigner{"bellwether", runOurs}
+)
+
+// loop lists and watches the objects without the label, and patches them.
+func loop(ctx context.Context, f *fleet, assigned func(string), patch func(*metav1.PartialObjectMetadata) []byte) {
+	client, err := metadata.NewForConfig(shared.Admin())
+	require.NoError(f.t, err)
+	objects := client.Resource(configMaps.Resource).Namespace(f.namespace)
+	work := make(chan *metav1.PartialObjectMetadata)
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	defer close(work)
+	for range concurrency {
+		workers.Go(func() {
+			for o := range work {
+				if _, err := objects.Patch(ctx, o.Name, types.MergePatchType, patch(o), metav1.PatchOptions{}); err == nil {
+					assigned(o.Name)
+				} else if ctx.Err() == nil {
+					f.t.Error(err)
+				}
+			}
+		})
+	}
+	options := metav1.ListOptions{LabelSelector: "!" + shardLabel, Limit: 500}
+	var version string
+	for {
+		page, err := objects.List(ctx, options)
+		require.NoError(f.t, err)
+		if version == "" {
+			version = page.ResourceVersion
+		}
+		for i := range page.Items {
+			work <- &page.Items[i]
+		}
+		if options.Continue = page.Continue; page.Continue == "" {
+			break
+		}
+	}
+	w, err := objects.Watch(ctx, metav1.ListOptions{LabelSelector: options.LabelSelector, ResourceVersion: version})
+	require.NoError(f.t, err)
+	defer w.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				return // too slow a reader: the experiment will not end
+			}
+			if o, ok := e.Object.(*metav1.PartialObjectMetadata); ok && e.Type == watch.Added {
+				work <- o
+			}
+		}
+	}
+}
+
+// runOurs runs a sharder, with its defaults and clients without limits.
+func runOurs(ctx context.Context, f *fleet, assigned func(string)) {
+	kube, err := kubernetes.NewForConfig(shared.Admin())
+	require.NoError(f.t, err)
+	objects, err := metadata.NewForConfig(shared.Admin())
+	require.NoError(f.t, err)
+	discoverer, err := discovery.NewDiscoveryClientForConfig(shared.Admin())
+	require.NoError(f.t, err)
+	s, err := sharder.New(kube, objects, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer)), sharder.Config{
+		Ring: ringName, Namespace: f.namespace,
+		Resources: []sharder.Resource{{GVR: configMaps.Resource, Namespaces: []string{f.namespace}}},
+		Hooks: sharder.Hooks{OnPatch: func(p sharder.Patch) {
+			if p.Err == nil {
+				assigned(p.Object.Name)
+			}
+		}},
+	})
+	require.NoError(f.t, err)
+	require.NoError(f.t, s.Run(ctx))
+}
+
+// holdLease is the shard, which does nothing with what it is given.
+func holdLease(b *testing.B, f *fleet) {
+	b.Helper()
+	client, err := kubernetes.NewForConfig(shardlease.LeaseConfig(shared.Admin()))
+	require.NoError(b, err)
+	held := make(chan struct{})
+	lease, err := shardlease.New(client, shardlease.Config{
+		Namespace: f.namespace, Ring: ringName, Identity: "a",
+		Hooks:  shardlease.Hooks{OnHeld: func(shardlease.Epoch) { close(held) }},
+		OnLost: func(err error) { b.Error(err) },
+	})
+	require.NoError(b, err)
+	ctx, cancel := context.WithCancel(b.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		_ = lease.Run(ctx, func(ctx context.Context) error { // a loss has failed the benchmark
+			<-ctx.Done()
+			return nil
+		})
+	})
+	b.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	<-held
+}
+
+// BenchmarkSharderAssignment is how fast 10,000 objects are assigned that were there before the sharder, from its start until the last
+// patch, beside loops that do nothing but list and patch.
+func BenchmarkSharderAssignment(b *testing.B) {
+	const objects = 10_000
+	rates := map[string][]float64{}
+	measure := func(a assigner) {
+		f := newCrowd(b, lasting)
+		f.create(objects)
+		holdLease(b, f)
+		ctx, cancel := context.WithCancel(b.Context())
+		done := make(chan time.Time, 1)
+		var mu sync.Mutex
+		seen := map[string]bool{}
+		began := time.Now()
+		var running sync.WaitGroup
+		running.Go(func() {
+			a.run(ctx, f, func(name string) {
+				mu.Lock()
+				defer mu.Unlock()
+				if seen[name] = true; len(seen) == objects {
+					select {
+					case done <- time.Now():
+					default:
+					}
+				}
+			})
+		})
+		took := (<-done).Sub(began)
+		cancel()
+		running.Wait()
+		rates[a.name] = append(rates[a.name], objects/took.Seconds())
+	}
+	for _, a := range []assigner{bare, bareRecord, ours, ours, bareRecord, bare} { // what changes meanwhile hits all alike
+		measure(a)
+	}
+	mean := func(a assigner) float64 { return (rates[a.name][0] + rates[a.name][1]) / 2 }
+	for _, a := range []assigner{bare, bareRecord, ours} {
+		b.ReportMetric(mean(a), a.name+"-objects/s")
+	}
+	b.ReportMetric(mean(ours)/mean(bare), "x-bare")
+	b.ReportMetric(mean(ours)/mean(bareRecord), "x-bare-record")
+	b.ReportMetric(0, "ns/op") // leaves it out
+}
+
+// BenchmarkSharderLatency is the time from when the creation of an object is sent until the answer to the patch that assigns it.
+func BenchmarkSharderLatency(b *testing.B) {
+	const objects = 1_000
+	for _, a := range []assigner{bare, ours} {
+		b.Run(a.name, func(b *testing.B) {
+			f := newCrowd(b, lasting)
+			holdLease(b, f)
+			ctx, cancel := context.WithCancel(b.Context())
+			assigned := make(chan string, objects+1)
+			var running sync.WaitGroup
+			running.Go(func() { a.run(ctx, f, func(name string) { assigned <- name }) })
+			var took []time.Duration
+			for n := range objects + 1 {
+				sent := time.Now()
+				o, err := f.client.CoreV1().ConfigMaps(f.namespace).
+					Create(b.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "o-"}}, metav1.CreateOptions{})
+				require.NoError(b, err)
+				require.Equal(b, o.Name, <-assigned)
+				if n > 0 { // the first waits for the start
+					took = append(took, time.Since(sent))
+				}
+			}
+			cancel()
+			running.Wait()
+			slices.Sort(took)
+			b.ReportMetric(1e3*quantile(took, 0.5).Seconds(), "p50-ms")
+			b.ReportMetric(1e3*quantile(took, 0.99).Seconds(), "p99-ms")
+			b.ReportMetric(0, "ns/op") // leaves it out
+		})
+	}
+}
+
+// quantile returns the smallest value that is not exceeded by this fraction of all.
+func quantile(sorted []time.Duration, fraction float64) time.Duration {
+	return sorted[max(1, int(math.Ceil(fraction*float64(len(sorted)))))-1]
+}

@@ -1,0 +1,99 @@
+package sharder_test
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+)
+
+// audited returns the fleet's requests so far, by the audit log, since the n-th. All that had been answered before the call are among them.
+func (f *fleet) audited(since int) []e2e.AuditEvent {
+	f.t.Helper()
+	f.markers++
+	marker := fmt.Sprintf("marker-%d", f.markers)
+	_, err := f.client.CoreV1().ConfigMaps(f.namespace).Get(f.t.Context(), marker, metav1.GetOptions{})
+	require.True(f.t, apierrors.IsNotFound(err), err)
+	marked := false
+	f.eventually(func() bool {
+		events, err := f.cp.Audit()
+		require.NoError(f.t, err)
+		for _, e := range events[f.read:] {
+			marked = marked || e.Namespace == f.namespace && e.Name == marker
+			if strings.HasPrefix(e.User, f.namespace+"-") {
+				f.requests = append(f.requests, e)
+			}
+		}
+		f.read = len(events)
+		return marked
+	}, "the audit log does not show %s", marker)
+	return f.requests[since:]
+}
+
+// mark is how many requests the fleet has made so far.
+func (f *fleet) mark() int {
+	f.t.Helper()
+	return len(f.audited(0))
+}
+
+// part says which part of a replica has made a request: sharder, shard, work, lease or elector.
+func part(e e2e.AuditEvent) string {
+	name, _, _ := strings.Cut(e.UserAgent, "/")
+	return name
+}
+
+// cost is how often the parts of all replicas have changed one object.
+type cost struct{ sharder, shard int }
+
+func (c cost) String() string {
+	return fmt.Sprintf("%d by the sharder, %d by shards", c.sharder, c.shard)
+}
+
+// costs returns what each object has cost since the n-th request, by name.
+func (f *fleet) costs(since int) map[string]cost {
+	f.t.Helper()
+	costs := map[string]cost{}
+	for _, e := range f.audited(since) {
+		if e.Verb != "patch" || e.Code != 200 {
+			continue
+		}
+		c := costs[e.Name]
+		switch part(e) {
+		case "sharder":
+			c.sharder++
+		case "shard":
+			c.shard++
+		default:
+			continue
+		}
+		costs[e.Name] = c
+	}
+	return costs
+}
+
+// requireCosts asserts what changing the labels and records of objects has cost since the n-th request: that much for each of these
+// objects, and nothing for any other.
+func (f *fleet) requireCosts(since int, objects []object, each cost) {
+	f.t.Helper()
+	want := map[string]cost{}
+	for _, o := range objects {
+		want[o.GetName()] = each
+	}
+	assert.Equal(f.t, want, f.costs(since))
+}
+
+// leaseWrites returns how often a sharder has written the lease of a shard since the n-th request.
+func (f *fleet) leaseWrites(since int, shard string) (writes []e2e.AuditEvent) {
+	f.t.Helper()
+	for _, e := range f.audited(since) {
+		if part(e) == "sharder" && e.Resource == "leases" && e.Name == shard && e.Write() && e.Code < 300 {
+			writes = append(writes, e)
+		}
+	}
+	return writes
+}

@@ -1,0 +1,182 @@
+package sharder_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/sharder"
+)
+
+// The names of what the protocol writes on objects.
+var (
+	shardLabel      = sharder.ShardLabel(ringName)
+	drainLabel      = sharder.DrainLabel(ringName)
+	ownerAnnotation = sharder.OwnerAnnotation(ringName)
+)
+
+// edits are what users do to an object, and how often shards may have to write it so that the sharder, by one patch, can repair that.
+var edits = []struct {
+	name   string
+	do     func(f *fleet, o object, other string)
+	bounce int
+}{
+	{"label removed", func(f *fleet, o object, _ string) {
+		f.edit(o, `{"metadata":{"labels":{%q:null}}}`, shardLabel)
+	}, 0},
+	{"label of another shard", func(f *fleet, o object, other string) {
+		f.edit(o, `{"metadata":{"labels":{%q:%q}}}`, shardLabel, other)
+	}, 1},
+	{"label of no shard", func(f *fleet, o object, _ string) {
+		f.edit(o, `{"metadata":{"labels":{%q:"nobody"}}}`, shardLabel)
+	}, 0},
+	{"record removed", func(f *fleet, o object, _ string) {
+		f.edit(o, `{"metadata":{"annotations":{%q:null}}}`, ownerAnnotation)
+	}, 1},
+	{"replaced", func(f *fleet, o object, _ string) { f.strip(o) }, 0},
+	{"drain label set", func(f *fleet, o object, _ string) {
+		f.edit(o, `{"metadata":{"labels":{%q:"user"}}}`, drainLabel)
+	}, 1},
+}
+
+// strip replaces an object by its manifest, as kubectl replace does: without anything that the protocol has written.
+func (f *fleet) strip(o object) {
+	f.t.Helper()
+	manifest := &unstructured.Unstructured{}
+	manifest.SetGroupVersionKind(o.GroupVersionKind())
+	manifest.SetName(o.GetName())
+	manifest.SetLabels(map[string]string{"test": f.namespace})
+	_, err := f.objects(o.kind).Update(f.t.Context(), manifest, metav1.UpdateOptions{})
+	require.NoError(f.t, err)
+}
+
+func TestEditsAreRepaired(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{"by watches of strays": nil, "by a watch of all": {"-watch-all"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e2e.Repeat(t, func(t *testing.T) {
+				f := newFleet(t)
+				f.create(many)
+				args := append(args, "-scan-interval=1s", "-write", "-work=50ms", "-stubborn", "-pace=100ms")
+				f.start("a", args...)
+				f.start("b", args...)
+				f.requireSettled("a", "b")
+				all := f.list()
+				f.requireWorkedOn(all, "a", "b")
+				before := f.mark()
+
+				edited := map[string]string{}
+				mine, others := ownedBy(all, "a", "a", "b"), ownedBy(all, "b", "a", "b")
+				require.Greater(t, min(len(mine), len(others)), len(edits))
+				for i, edit := range edits {
+					edit.do(f, mine[i], "b")
+					edit.do(f, others[i], "a")
+					edited[mine[i].GetName()], edited[others[i].GetName()] = edit.name, edit.name
+				}
+				clone := f.clone(mine[len(edits)])
+				f.requireRepaired(append(all, clone), "a", "b")
+				f.requireWorkedOn(append(all, clone), "a", "b")
+
+				costs := f.costs(before)
+				for _, edit := range edits {
+					for name, cost := range costs {
+						if edited[name] != edit.name {
+							continue
+						}
+						assert.Equal(t, 1, cost.sharder, "%s: %v", edit.name, cost)
+						assert.LessOrEqual(t, cost.shard, edit.bounce, "%s: %v", edit.name, cost)
+					}
+				}
+				assert.Equal(t, 1, costs[clone.GetName()].sharder, "%v", costs[clone.GetName()])
+				assert.LessOrEqual(t, costs[clone.GetName()].shard, 1, "%v", costs[clone.GetName()])
+				assert.Len(t, costs, len(edited)+1, "every edit was noticed, and nothing else changed")
+				f.requireExclusion()
+			})
+		})
+	}
+}
+
+// clone creates an object with all labels and annotations of another, as controllers do that know no better.
+func (f *fleet) clone(o object) object {
+	f.t.Helper()
+	now := f.get(o)
+	c := &unstructured.Unstructured{}
+	c.SetGroupVersionKind(now.GroupVersionKind())
+	c.SetGenerateName("clone-")
+	c.SetLabels(now.GetLabels())
+	annotations := now.GetAnnotations()
+	delete(annotations, "by")
+	c.SetAnnotations(annotations)
+	created, err := f.objects(o.kind).Create(f.t.Context(), c, metav1.CreateOptions{})
+	require.NoError(f.t, err)
+	return object{o.kind, created}
+}
+
+// requireRepaired waits until every one of these objects is where the ring says.
+func (f *fleet) requireRepaired(all []object, members ...string) {
+	f.t.Helper()
+	for _, o := range all {
+		var problem string
+		f.eventually(func() bool {
+			problem = f.get(o).misplaced(members...)
+			return problem == ""
+		}, "not repaired: %s", o.GetName())
+	}
+}
+
+// TestEditsWhileTheRingIsUnsettled removes what the protocol knows of objects that others may be at work on. b never lets go of anything.
+func TestEditsWhileTheRingIsUnsettled(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		f := newFleetOf(t, brief)
+		f.create(many)
+		f.start("a", "-scan-interval=1s", "-write", "-work=50ms", "-stubborn", "-pace=100ms")
+		b := f.start("b", "-without-sharder", "-work=1h", "-stubborn")
+		f.requireSettled("a", "b")
+		all := f.list()
+		f.requireWorkedOn(all, "a", "b")
+		f.start("c", "-without-sharder", "-write", "-work=50ms", "-stubborn", "-pace=100ms")
+		ab, abc := []string{"a", "b"}, []string{"a", "b", "c"}
+		kept := ownedBy(ownedBy(all, "a", ab...), "a", abc...)
+		went := ownedBy(ownedBy(all, "a", ab...), "c", abc...)
+		stuck := ownedBy(ownedBy(all, "b", ab...), "c", abc...)
+		require.NotEmpty(t, kept)
+		require.NotEmpty(t, went)
+		require.GreaterOrEqual(t, len(stuck), 2)
+		isAskedOf := func(o object, shard string) func() bool {
+			return func() bool { v := versionOf(f.get(o)); return v.drained && v.shard == shard && v.owner.Shard == shard }
+		}
+		f.requireRepaired(went, abc...)
+		f.requireWorkedOn(went, abc...)
+		for _, o := range stuck {
+			f.eventually(isAskedOf(o, "b"), "%s: not drained", o.GetName())
+		}
+
+		before := f.mark()
+		f.strip(kept[0])
+		f.strip(went[0])
+		f.strip(stuck[0])
+		f.edit(stuck[1], `{"metadata":{"labels":{%q:null}}}`, drainLabel)
+		f.requireRepaired([]object{kept[0], went[0]}, abc...)
+		f.eventually(isAskedOf(stuck[0], "b"), "a shard that may be at work was not asked")
+		f.eventually(isAskedOf(stuck[1], "b"), "not drained again")
+		costs := f.costs(before)
+		assert.Equal(t, cost{sharder: 1}, costs[kept[0].GetName()], "no other candidate")
+		assert.Equal(t, cost{sharder: 2, shard: 1}, costs[went[0].GetName()], "a may be at work on it")
+		assert.Equal(t, cost{sharder: 1}, costs[stuck[0].GetName()], "b is")
+		assert.Equal(t, cost{sharder: 1}, costs[stuck[1].GetName()])
+		for _, o := range stuck {
+			assert.Equal(t, []string{"b"}, f.referee.workers(o.GetUID()), "only b works on it")
+		}
+
+		require.NoError(t, b.Kill())
+		f.requireSettled("a", "c")
+		f.requireWorkedOn(all, "a", "c")
+		f.requireExclusion()
+	})
+}

@@ -1,0 +1,372 @@
+package sharder_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+)
+
+const (
+	// lasting is the D of leases that are to outlast a busy machine, and brief the D of those that are to expire.
+	lasting = 15 * time.Second
+	brief   = 5 * time.Second
+
+	patience = 2 * time.Minute // for what has no bound of its own
+	poll     = 50 * time.Millisecond
+
+	ringName = "r" // of the replicas
+)
+
+// configMaps are what most tests distribute.
+var configMaps = kind{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", namespaced: true}
+
+// kind is a kind of objects.
+type kind struct {
+	Resource   schema.GroupVersionResource
+	Kind       string
+	namespaced bool
+}
+
+// flag is what a replica has to be told to distribute such objects.
+func (k kind) flag() string {
+	gvr := strings.TrimPrefix(k.Resource.Group+"/"+k.Resource.Version+"/"+k.Resource.Resource, "/")
+	if k.namespaced {
+		return "-resource=" + gvr
+	}
+	return "-cluster-resource=" + gvr
+}
+
+// fleet is the replicas of one ring, as processes, in a namespace of their own; and the referee, who has seen everything that they did.
+type fleet struct {
+	t         testing.TB
+	cp        *e2e.ControlPlane
+	namespace string
+	duration  time.Duration // of leases: D
+	kinds     []kind
+	client    kubernetes.Interface
+	dynamic   dynamic.Interface
+	referee   *referee // nil: there is none
+	build     []string // flags of go build
+
+	mu        sync.Mutex
+	lines     []line
+	processes map[string]*e2e.Process
+	rights    map[string]bool // users that have theirs
+	markers   int
+	requests  []e2e.AuditEvent // of the replicas, as far as the audit log was read
+	read      int              // lines of the audit log
+}
+
+// line is what a replica has said.
+type line struct {
+	replica string
+	words   []string
+}
+
+// newFleet returns a fleet without replicas, for objects of these kinds; none: ConfigMaps.
+func newFleet(t *testing.T, kinds ...kind) *fleet {
+	t.Helper()
+	return newFleetOf(t, lasting, kinds...)
+}
+
+// newFleetOf returns one whose leases last for so long.
+func newFleetOf(t testing.TB, duration time.Duration, kinds ...kind) *fleet {
+	t.Helper()
+	f := newCrowd(t, duration, kinds...)
+	f.build = []string{"-race"}
+	f.referee = newReferee(f)
+	return f
+}
+
+// newCrowd returns a fleet that nobody watches, whose replicas are built as users build them: for measuring.
+func newCrowd(t testing.TB, duration time.Duration, kinds ...kind) *fleet {
+	t.Helper()
+	if len(kinds) == 0 {
+		kinds = []kind{configMaps}
+	}
+	namespace, err := shared.Namespace(t.Context(), "fleet")
+	require.NoError(t, err)
+	client, err := kubernetes.NewForConfig(shared.Admin())
+	require.NoError(t, err)
+	objects, err := dynamic.NewForConfig(shared.Admin())
+	require.NoError(t, err)
+	return &fleet{
+		t: t, cp: shared, namespace: namespace, duration: duration, kinds: kinds, client: client, dynamic: objects,
+		processes: map[string]*e2e.Process{}, rights: map[string]bool{},
+	}
+}
+
+// rules is what the documentation of the packages says that a replica needs: in the namespace, and in the cluster.
+func (f *fleet) rules() (namespace, cluster []rbacv1.PolicyRule) {
+	namespace = []rbacv1.PolicyRule{
+		{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"create", "get", "list", "watch", "update", "delete"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "get", "update"}},
+	}
+	for _, k := range f.kinds {
+		rule := rbacv1.PolicyRule{
+			APIGroups: []string{k.Resource.Group}, Resources: []string{k.Resource.Resource}, Verbs: []string{"list", "watch", "get", "patch"},
+		}
+		if k.namespaced {
+			namespace = append(namespace, rule)
+		} else {
+			cluster = append(cluster, rule)
+		}
+	}
+	return namespace, cluster
+}
+
+// user returns the configuration of a replica's own user, with all rights that it needs.
+func (f *fleet) user(name string) *rest.Config {
+	f.t.Helper()
+	user := f.namespace + "-" + name
+	if !f.rights[user] {
+		f.rights[user] = true
+		namespace, cluster := f.rules()
+		require.NoError(f.t, f.cp.Grant(f.t.Context(), user, f.namespace, namespace...))
+		if len(cluster) > 0 {
+			require.NoError(f.t, f.cp.Grant(f.t.Context(), user, "", cluster...))
+		}
+	}
+	return f.cp.User(user)
+}
+
+// start starts a replica.
+func (f *fleet) start(name string, args ...string) *e2e.Process {
+	f.t.Helper()
+	return f.startAs(f.user(name), name, args...)
+}
+
+// startAs starts a replica with the client configuration given.
+func (f *fleet) startAs(config *rest.Config, name string, args ...string) *e2e.Process {
+	f.t.Helper()
+	command := f.command(config, name, args...)
+	program, err := f.cp.Program(f.t.Context(), "./replica", f.build...)
+	require.NoError(f.t, err)
+	command.Path = program
+	p, err := f.cp.Run(command)
+	require.NoError(f.t, err)
+	f.t.Cleanup(func() { _ = p.Kill() })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.processes[name] = p
+	return p
+}
+
+func (f *fleet) command(config *rest.Config, name string, args ...string) e2e.Command {
+	f.t.Helper()
+	kubeconfig, err := f.cp.Kubeconfig(config)
+	require.NoError(f.t, err)
+	all := []string{"-kubeconfig", kubeconfig, "-namespace", f.namespace, "-identity", name, "-lease-duration", f.duration.String()}
+	for _, k := range f.kinds {
+		all = append(all, k.flag())
+	}
+	return e2e.Command{
+		Name: f.namespace + "-" + name,
+		Args: append(all, args...),
+		// The race detector otherwise waits a second before it lets a process exit.
+		Env:    []string{"GORACE=halt_on_error=1 atexit_sleep_ms=0"},
+		OnLine: func(text string) { f.note(name, text) },
+	}
+}
+
+// note takes in what a replica says.
+func (f *fleet) note(replica, text string) {
+	words := strings.Fields(text)
+	if len(words) == 0 {
+		return
+	}
+	switch words[0] {
+	case "begin", "end":
+		f.referee.note(replica, words)
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lines = append(f.lines, line{replica, words})
+}
+
+// restart kills a replica, if it still runs, and starts it again.
+func (f *fleet) restart(p *e2e.Process) {
+	f.t.Helper()
+	require.NoError(f.t, p.Kill())
+	f.referee.died(f.nameOf(p), f.requireEnd(p).At)
+	require.NoError(f.t, p.Restart())
+}
+
+func (f *fleet) nameOf(p *e2e.Process) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name, q := range f.processes {
+		if p == q {
+			return name
+		}
+	}
+	f.t.Fatal("not a replica of the fleet")
+	return ""
+}
+
+// said returns how often a replica has said something; the empty name stands for any.
+func (f *fleet) said(replica string, words ...string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for _, l := range f.lines {
+		if (replica == "" || l.replica == replica) && len(l.words) >= len(words) && slices.Equal(l.words[:len(words)], words) {
+			n++
+		}
+	}
+	return n
+}
+
+// eventually waits for something that has no bound of its own.
+func (f *fleet) eventually(condition func() bool, message string, args ...any) {
+	f.t.Helper()
+	if !waitFor(f.t.Context(), condition) {
+		require.Fail(f.t, fmt.Sprintf(message, args...), f.logs())
+	}
+}
+
+// waitFor reports whether something came about within the patience of a test. It looks again only after it has looked.
+func waitFor(ctx context.Context, condition func() bool) bool {
+	deadline := time.Now().Add(patience)
+	for !condition() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(poll):
+		}
+		if time.Now().After(deadline) {
+			return condition()
+		}
+	}
+	return true
+}
+
+// requireSaid waits until a replica has said something once more than n times.
+func (f *fleet) requireSaid(replica string, n int, words ...string) {
+	f.t.Helper()
+	f.eventually(func() bool { return f.said(replica, words...) > n }, "%s: never said %q %d times", replica, words, n+1)
+}
+
+// requireHeld waits until replicas hold their shard leases.
+func (f *fleet) requireHeld(names ...string) {
+	f.t.Helper()
+	for _, name := range names {
+		f.requireSaid(name, 0, "held")
+	}
+}
+
+// requireSettled waits until the sharder has distributed everything among these shards, and knows it.
+func (f *fleet) requireSettled(members ...string) {
+	f.t.Helper()
+	slices.Sort(members)
+	want := strings.Join(members, ",")
+	f.eventually(func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, l := range slices.Backward(f.lines) {
+			switch l.words[0] {
+			case "settled":
+				return len(l.words) > 1 && l.words[1] == want
+			case "members", "sharder":
+				return false
+			}
+		}
+		return false
+	}, "the ring is not settled with %s", want)
+	f.requirePlaced(members...)
+}
+
+// leader returns the name of the replica that is the sharder.
+func (f *fleet) leader() string {
+	l, err := f.client.CoordinationV1().Leases(f.namespace).Get(f.t.Context(), "sharder", metav1.GetOptions{})
+	if err != nil || l.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *l.Spec.HolderIdentity
+}
+
+// lease returns the lease of a shard.
+func (f *fleet) lease(shard string) *coordinationv1.Lease {
+	f.t.Helper()
+	l, err := f.client.CoordinationV1().Leases(f.namespace).Get(f.t.Context(), shard, metav1.GetOptions{})
+	require.NoError(f.t, err)
+	return l
+}
+
+// requireEnd waits for the end of a replica.
+func (f *fleet) requireEnd(p *e2e.Process) e2e.Exit {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	defer cancel()
+	exit, err := p.Wait(ctx)
+	require.NoError(f.t, err)
+	return exit
+}
+
+// requireExit waits for a replica to exit.
+func (f *fleet) requireExit(p *e2e.Process, code int) e2e.Exit {
+	f.t.Helper()
+	exit := f.requireEnd(p)
+	require.Equal(f.t, strconv.Itoa(code), strconv.Itoa(exit.Code), "%s: %s", exit, f.log(p))
+	return exit
+}
+
+// requireLog waits until a replica has said something to its operator.
+func (f *fleet) requireLog(p *e2e.Process, text string) {
+	f.t.Helper()
+	f.eventually(func() bool {
+		var ended bool
+		select {
+		case <-p.Done():
+			ended = true
+		default:
+		}
+		said := strings.Contains(f.log(p), text)
+		require.False(f.t, ended && !said, "ended, and never said %q: %s", text, f.log(p))
+		return said
+	}, "never said %q", text)
+}
+
+// log returns what a replica has said to its operator.
+func (f *fleet) log(p *e2e.Process) string {
+	f.t.Helper()
+	text, err := os.ReadFile(p.Log())
+	require.NoError(f.t, err)
+	var lines []string
+	for l := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(l, "begin ") && !strings.HasPrefix(l, "end ") {
+			lines = append(lines, l)
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+// logs returns the ends of what all replicas have said, for a failure.
+func (f *fleet) logs() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all strings.Builder
+	for name, p := range f.processes {
+		text := f.log(p)
+		fmt.Fprintf(&all, "--- %s:\n%s\n", name, text[max(0, len(text)-3000):])
+	}
+	return all.String()
+}

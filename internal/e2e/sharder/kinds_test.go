@@ -1,0 +1,97 @@
+package sharder_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+)
+
+// customGroup is the API group of the custom resources that install installs.
+const customGroup = "e2e.bellwether.dev"
+
+var (
+	ingressClasses = kind{Resource: schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingressclasses"}, Kind: "IngressClass"}
+	widgets        = kind{Resource: schema.GroupVersionResource{Group: customGroup, Version: "v1", Resource: "widgets"}, Kind: "Widget", namespaced: true}
+	planets        = kind{Resource: schema.GroupVersionResource{Group: customGroup, Version: "v1", Resource: "planets"}, Kind: "Planet"}
+)
+
+func TestAllKindsOfObjects(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		install(t, widgets, planets)
+		f := newFleet(t, configMaps, ingressClasses, widgets, planets)
+		t.Cleanup(func() { f.remove(ingressClasses, planets) })
+		f.create(many / 4)
+		f.start("a", "-write")
+		f.requireSettled("a")
+		before := f.mark()
+		f.start("b", "-write")
+		f.requireSettled("a", "b")
+		all := f.list()
+		require.Len(t, all, many)
+		f.requireWorkedOn(all, "a", "b")
+		f.requireCosts(before, ownedBy(all, "b", "a", "b"), cost{sharder: 2, shard: 1})
+
+		edited := map[string]object{}
+		for _, o := range all {
+			edited[o.kind.Kind] = o
+		}
+		require.Len(t, edited, len(f.kinds))
+		for _, o := range edited {
+			f.edit(o, `{"metadata":{"labels":{%q:null}}}`, shardLabel)
+		}
+		f.requireRepaired(all, "a", "b")
+		f.requireExclusion()
+	})
+}
+
+// install creates a CustomResourceDefinition for each kind, unless it is there, and returns when they are served.
+func install(t *testing.T, kinds ...kind) {
+	t.Helper()
+	client, err := dynamic.NewForConfig(shared.Admin())
+	require.NoError(t, err)
+	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	for _, k := range kinds {
+		scope := "Cluster"
+		if k.namespaced {
+			scope = "Namespaced"
+		}
+		definition := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "apiextensions.k8s.io/v1",
+			"kind":       "CustomResourceDefinition",
+			"metadata":   map[string]any{"name": k.Resource.Resource + "." + k.Resource.Group},
+			"spec": map[string]any{
+				"group": k.Resource.Group,
+				"scope": scope,
+				"names": map[string]any{"plural": k.Resource.Resource, "kind": k.Kind},
+				"versions": []any{map[string]any{
+					"name": k.Resource.Version, "served": true, "storage": true,
+					"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
+				}},
+			},
+		}}
+		if _, err := definitions.Create(t.Context(), definition, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+			require.NoError(t, err)
+		}
+		require.True(t, waitFor(t.Context(), func() bool {
+			_, err := client.Resource(k.Resource).List(t.Context(), metav1.ListOptions{})
+			return err == nil
+		}), "%s are not served", k.Resource)
+	}
+}
+
+// remove deletes the objects of kinds that do not go with the namespace.
+func (f *fleet) remove(kinds ...kind) {
+	for _, k := range kinds {
+		err := f.objects(k).DeleteCollection(context.Background(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "test=" + f.namespace})
+		require.NoError(f.t, err)
+	}
+}

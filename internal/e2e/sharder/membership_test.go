@@ -1,0 +1,204 @@
+package sharder_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// grown returns a fleet of three that is settled, with objects. a is the sharder.
+func grown(t *testing.T, duration time.Duration, args ...string) (f *fleet, a, b, c *e2e.Process) {
+	t.Helper()
+	f = newFleetOf(t, duration)
+	f.create(many)
+	a = f.start("a", args...)
+	f.requireSettled("a")
+	b, c = f.start("b", args...), f.start("c", args...)
+	f.requireSettled("a", "b", "c")
+	return f, a, b, c
+}
+
+func TestNewShardGetsItsShareDrainedByTheOthers(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.create(many)
+		f.start("a", "-write", "-work=100ms", "-controllers=2")
+		f.start("b", "-write", "-work=100ms", "-controllers=2")
+		f.requireSettled("a", "b")
+		before := f.mark()
+		f.start("c", "-write", "-work=100ms", "-controllers=2")
+		f.requireSettled("a", "b", "c")
+		all := f.list()
+		share := moved(all, []string{"a", "b"}, []string{"a", "b", "c"})
+		f.requireWorkedOn(all, "a", "b", "c")
+		f.requireCosts(before, share, cost{sharder: 2, shard: 1})
+		f.requireExclusion()
+	})
+}
+
+func TestReleasedShardsObjectsGoToOthersAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, leader := range map[string]bool{"a shard": false, "the sharder": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e2e.Repeat(t, func(t *testing.T) {
+				f, a, b, _ := grown(t, lasting, "-write")
+				ends, rest := b, []string{"a", "c"}
+				if leader {
+					ends, rest = a, []string{"b", "c"}
+				}
+				before := f.mark()
+				require.NoError(t, ends.Terminate())
+				f.requireExit(ends, 0)
+				f.requireSettled(rest...)
+				all := f.list()
+				f.requireWorkedOn(all, rest...)
+				f.requireCosts(before, moved(all, []string{"a", "b", "c"}, rest), cost{sharder: 1})
+				assert.Empty(t, f.leaseWrites(0, f.nameOf(ends)), "a release needs no proof of death")
+				f.requireExclusion()
+			})
+		})
+	}
+}
+
+func TestDeadShardsObjectsGoToOthersUntilItIsBack(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		f, _, b, _ := grown(t, brief, "-write")
+		all, abc := f.list(), []string{"a", "b", "c"}
+		before := f.mark()
+		renewed := f.lease("b").Spec.RenewTime.Time
+		require.NoError(t, b.Kill())
+		f.requireSettled("a", "c")
+		f.requireWorkedOn(all, "a", "c")
+		f.requireCosts(before, ownedBy(all, "b", abc...), cost{sharder: 1})
+		taken := f.leaseWrites(0, "b")
+		require.Len(t, taken, 1, "the lease is acquired exactly once")
+		assert.GreaterOrEqual(t, taken[0].At.Sub(renewed), 2*f.duration, "not before it has stood for 2D")
+		assert.Equal(t, shardlease.Sharder, *f.lease("b").Spec.HolderIdentity)
+		f.requireExclusion()
+
+		before = f.mark()
+		f.restart(b)
+		f.requireSettled(abc...)
+		f.requireWorkedOn(all, abc...)
+		f.requireCosts(before, ownedBy(all, "b", abc...), cost{sharder: 2, shard: 1})
+		assert.Len(t, f.leaseWrites(0, "b"), 1, "and then left alone")
+		f.requireExclusion()
+	})
+}
+
+func TestDeathOfTheShardersReplica(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		f, a, _, _ := grown(t, brief)
+		all := f.list()
+		before := f.mark()
+		require.NoError(t, a.Kill())
+		f.requireSettled("b", "c")
+		f.requireWorkedOn(all, "b", "c")
+		f.requireCosts(before, ownedBy(all, "a", "a", "b", "c"), cost{sharder: 1})
+		assert.Len(t, f.leaseWrites(0, "a"), 1, "the lease is acquired exactly once")
+		f.requireExclusion()
+	})
+}
+
+func TestLeasesOfDeadShardsAreCollected(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.create(many)
+		f.start("a", "-gc-period=1s", "-scan-interval=2s")
+		b := f.start("b", "-without-sharder")
+		f.requireSettled("a", "b")
+		old := f.lease("b")
+		require.NoError(t, b.Terminate())
+		f.requireExit(b, 0)
+		f.requireSaid("a", 0, "collected", "b")
+		_, err := f.client.CoordinationV1().Leases(f.namespace).Get(t.Context(), "b", metav1.GetOptions{})
+		assert.True(t, apierrors.IsNotFound(err), "%v", err)
+		f.requirePlaced("a")
+
+		before := f.mark()
+		f.restart(b)
+		f.requireSettled("a", "b")
+		all := f.list()
+		f.requireWorkedOn(all, "a", "b")
+		assert.NotEqual(t, old.UID, f.lease("b").UID)
+		f.requireCosts(before, ownedBy(all, "b", "a", "b"), cost{sharder: 2, shard: 1})
+		assert.Len(t, f.leaseWrites(0, "b"), 1, "the collection")
+		f.requireExclusion()
+	})
+}
+
+func TestRestartedContainerKeepsItsObjects(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args  []string
+		waits int
+	}{
+		"at once, where its Pod is known":    {args: []string{"-incarnation=the-uid-of-a-pod"}},
+		"when its lease has expired, if not": {waits: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e2e.Repeat(t, func(t *testing.T) {
+				f := newFleetOf(t, brief)
+				f.create(many)
+				f.start("a")
+				b := f.start("b", append(test.args, "-without-sharder", "-write")...)
+				f.requireSettled("a", "b")
+				f.requireWorkedOn(f.list(), "a", "b")
+				before, term := f.mark(), f.lease("b")
+				f.restart(b)
+				restarted := time.Now()
+				f.requireSaid("b", 1, "held")
+				f.eventually(func() bool {
+					for _, p := range f.referee.pieces("b") {
+						if p.begin.After(restarted) {
+							return true
+						}
+					}
+					return false
+				}, "b does not work")
+				assert.Equal(t, test.waits, f.said("b", "waiting"))
+				assert.Equal(t, term.Annotations[shardlease.EpochAnnotation], f.lease("b").Annotations[shardlease.EpochAnnotation])
+				f.requirePlaced("a", "b")
+				f.requireCosts(before, nil, cost{})
+				f.requireExclusion()
+			})
+		})
+	}
+}
+
+func TestDeletedLeaseOfALiveShard(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		f := newFleetOf(t, brief)
+		f.create(many)
+		f.start("a")
+		b := f.start("b", "-without-sharder", "-write")
+		f.requireSettled("a", "b")
+		before := f.mark()
+		require.NoError(t, f.client.CoordinationV1().Leases(f.namespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
+		deleted := time.Now()
+		f.requireExit(b, shardlease.ExitCodeNotHeld)
+		f.requireSettled("a")
+		all := f.list()
+		f.requireWorkedOn(all, "a")
+		f.requireCosts(before, ownedBy(all, "b", "a", "b"), cost{sharder: 1})
+		taken := f.leaseWrites(before, "b")
+		require.Len(t, taken, 1)
+		assert.Equal(t, "create", taken[0].Verb)
+		assert.GreaterOrEqual(t, taken[0].At.Sub(deleted), 2*f.duration-100*time.Millisecond, "not dead before 2D")
+		f.requireExclusion()
+	})
+}

@@ -1,0 +1,76 @@
+package sharder_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+)
+
+// BenchmarkSharderMemory is what the process of a sharder takes when it has been started over so many objects, which are assigned already, and
+// has looked at all of them several times.
+func BenchmarkSharderMemory(b *testing.B) {
+	const scans = 3
+	f := newCrowd(b, lasting)
+	sharder := f.start("sharder", "-without-shard", "-scan-interval=1s")
+	f.start("a", "-lease-only")
+	f.start("b", "-lease-only")
+	objects := 0
+	for _, n := range []int{1_000, 10_000, 50_000} {
+		b.Run(fmt.Sprintf("%d-objects", n), func(b *testing.B) {
+			f.create(n - objects)
+			objects = n
+			all := []string{"scan", strconv.Itoa(n), strconv.Itoa(n)}
+			f.requireSaid("sharder", f.said("sharder", all...), all...)
+			require.NoError(b, sharder.Restart())
+			f.requireSaid("sharder", f.said("sharder", all...)+scans-1, all...)
+			heap := f.heap("sharder", sharder)
+			b.ReportMetric(heap/1e6, "heap-MB")
+			b.ReportMetric(residentMB(b, sharder, "VmRSS"), "rss-MB")
+			b.ReportMetric(residentMB(b, sharder, "VmHWM"), "peak-rss-MB")
+			b.ReportMetric(0, "ns/op") // leaves it out
+		})
+	}
+}
+
+// heap returns the bytes on the heap of a replica that it can still reach.
+func (f *fleet) heap(name string, p *e2e.Process) float64 {
+	f.t.Helper()
+	n := f.said(name, "heap")
+	require.NoError(f.t, syscall.Kill(p.Pid(), syscall.SIGUSR1))
+	f.requireSaid(name, n, "heap")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var heap float64
+	for _, l := range f.lines {
+		if l.replica == name && l.words[0] == "heap" {
+			bytes, err := strconv.ParseFloat(l.words[1], 64)
+			require.NoError(f.t, err)
+			heap = bytes
+		}
+	}
+	return heap
+}
+
+// residentMB reads a field of a process's status. Linux only.
+func residentMB(b *testing.B, p *e2e.Process, field string) float64 {
+	b.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
+	require.NoError(b, err)
+	for line := range bytes.Lines(status) {
+		if value, ok := strings.CutPrefix(string(line), field+":"); ok {
+			kB, err := strconv.ParseFloat(strings.Fields(value)[0], 64)
+			require.NoError(b, err)
+			return kB * 1024 / 1e6
+		}
+	}
+	b.Fatalf("no %s", field)
+	return 0
+}

@@ -1,0 +1,82 @@
+package sharder_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+var (
+	// secrets are what nobody has a right to.
+	secrets = kind{Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Kind: "Secret", namespaced: true}
+	// comets are what nobody has installed.
+	comets = kind{Resource: schema.GroupVersionResource{Group: customGroup, Version: "v1", Resource: "comets"}, Kind: "Comet", namespaced: true}
+)
+
+// TestMistakesAreNamedAtStart starts replicas that cannot work: they end, and say why.
+func TestMistakesAreNamedAtStart(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		kind kind
+		args []string
+		code int // 1, unless the shard lease was held
+		want []string
+	}{
+		"no rights, sharder": {
+			kind: secrets, args: []string{"-without-shard"},
+			want: []string{"sharder: ", `not allowed to list secrets: grant the verb "list" on resource secrets of API group "" in namespace `, `grant the verb "get"`, `grant the verb "patch"`},
+		},
+		"no rights, replica": {
+			kind: secrets, code: shardlease.ExitCodeNotHeld,
+			want: []string{"sharder: not allowed to list secrets: grant the verb"},
+		},
+		"no such resource, sharder": {
+			kind: comets, args: []string{"-without-shard"},
+			want: []string{"comets", "is its CustomResourceDefinition installed?"},
+		},
+		"no such resource, shard": {
+			kind: comets, args: []string{"-without-sharder"},
+			want: []string{"comets", "is its CustomResourceDefinition installed?"},
+		},
+		"identity too long": {
+			kind: configMaps, args: []string{"-identity=" + strings.Repeat("x", 64)},
+			want: []string{"shardlease: Identity: ", "63", strings.Repeat("x", 64)},
+		},
+		"identity that no label can have": {
+			kind: configMaps, args: []string{"-identity=a_shard."},
+			want: []string{"shardlease: Identity: ", "a_shard."},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e2e.Repeat(t, func(t *testing.T) {
+				f := newFleet(t, configMaps)
+				config := f.user("a") // has no right to any other kind
+				f.kinds = []kind{test.kind}
+				p := f.startAs(config, "a", test.args...)
+				f.requireExit(p, max(1, test.code))
+				for _, text := range test.want {
+					assert.Contains(t, f.log(p), text)
+				}
+			})
+		})
+	}
+}
+
+func TestSharderWithARateLimitSaysSo(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.create(many)
+		p := f.start("sharder", "-without-shard", "-qps=0")
+		f.requireLog(p, "the client is limited to few requests per second: each object takes at least one; raise QPS and Burst of its rest.Config, or set QPS to -1")
+		f.start("a", "-without-sharder")
+		f.requireLog(p, "the client holds the sharder's requests back: raise QPS and Burst of its rest.Config, or set QPS to -1")
+		f.requireSettled("a")
+	})
+}

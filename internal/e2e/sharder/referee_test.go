@@ -1,0 +1,254 @@
+package sharder_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+
+	"github.com/bellwether-k8s/bellwether/sharder"
+)
+
+// referee judges by two accounts that know nothing of each other: when the replicas say that they worked on an object, and all versions of the
+// objects, in the order in which the API server has accepted them.
+type referee struct {
+	t testing.TB
+
+	mu       sync.Mutex
+	work     []*piece
+	open     map[string]*piece // by replica and number
+	objects  map[types.UID]*history
+	breaches []string
+}
+
+// piece is one piece of work. Times are the replica's; all replicas share one machine and clock.
+type piece struct {
+	replica    string
+	object     types.UID
+	begin, end time.Time // end is zero while it goes on
+}
+
+// history is what has become of an object.
+type history struct {
+	name     string
+	versions []version
+	owner    owner // by the last valid record
+}
+
+// version is what the protocol and the work have written on one version of an object.
+type version struct {
+	shard   string // label
+	drained bool
+	owner   owner
+	valid   bool   // owner
+	by      string // the piece of work that wrote last
+}
+
+// owner is the part of an owner record that the referee reads.
+type owner struct {
+	UID   types.UID `json:"uid"`
+	Shard string    `json:"shard"`
+	Epoch int64     `json:"epoch"`
+	State string    `json:"state"`
+}
+
+// newReferee returns a referee who sees everything that happens from now on.
+func newReferee(f *fleet) *referee {
+	f.t.Helper()
+	r := &referee{t: f.t, open: map[string]*piece{}, objects: map[types.UID]*history{}}
+	client, err := metadata.NewForConfig(shared.Admin())
+	require.NoError(f.t, err)
+	var reading sync.WaitGroup
+	for _, k := range f.kinds {
+		objects := metadata.ResourceInterface(client.Resource(k.Resource))
+		options := metav1.ListOptions{LabelSelector: "test=" + f.namespace}
+		if k.namespaced {
+			objects, options = client.Resource(k.Resource).Namespace(f.namespace), metav1.ListOptions{}
+		}
+		list, err := objects.List(f.t.Context(), options)
+		require.NoError(f.t, err)
+		options.ResourceVersion = list.ResourceVersion
+		reading.Go(func() { r.read(objects, options) })
+	}
+	f.t.Cleanup(reading.Wait) // the test's context has ended
+	return r
+}
+
+// read reads all versions after that of options, by several watches: a busy API server ends those whose reader is slow.
+func (r *referee) read(objects metadata.ResourceInterface, options metav1.ListOptions) {
+	ctx := r.t.Context()
+	for ctx.Err() == nil {
+		w, err := objects.Watch(ctx, options)
+		if err != nil {
+			assert.ErrorIs(r.t, err, context.Canceled)
+			return
+		}
+		for e := range w.ResultChan() {
+			object, ok := e.Object.(*metav1.PartialObjectMetadata)
+			if !ok {
+				assert.Error(r.t, ctx.Err(), "%v", e.Object)
+				return
+			}
+			options.ResourceVersion = object.ResourceVersion
+			r.see(object)
+		}
+	}
+}
+
+// see takes in a version of an object. Whoever has written it at work must have been its owner by the version before, or, where a user has
+// removed the record, by the last one that had it.
+func (r *referee) see(o *metav1.PartialObjectMetadata) {
+	v := versionOf(o)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.objects[o.UID]
+	if h == nil {
+		h = &history{name: o.Name}
+		r.objects[o.UID] = h
+	} else if before := h.versions[len(h.versions)-1]; v.by != before.by && v.by != "" {
+		writer, _, _ := strings.Cut(v.by, "/")
+		if h.owner.Shard != writer || h.owner.State != "owned" {
+			r.breaches = append(r.breaches, o.Name+": "+writer+" wrote while it was "+h.owner.State+" by "+h.owner.Shard)
+		}
+	}
+	h.versions = append(h.versions, v)
+	if v.valid {
+		h.owner = v.owner
+	}
+}
+
+func versionOf(o metav1.Object) version {
+	labels, annotations := o.GetLabels(), o.GetAnnotations()
+	v := version{shard: labels[sharder.ShardLabel(ringName)], by: annotations["by"]}
+	_, v.drained = labels[sharder.DrainLabel(ringName)]
+	v.valid = json.Unmarshal([]byte(annotations[sharder.OwnerAnnotation(ringName)]), &v.owner) == nil && v.owner.UID == o.GetUID()
+	return v
+}
+
+// note takes in what a replica says of its work.
+func (r *referee) note(replica string, words []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case words[0] == "begin" && len(words) == 4:
+		p := &piece{replica: replica, object: types.UID(words[3]), begin: parseTime(words[2])}
+		r.work = append(r.work, p)
+		r.open[replica+" "+words[1]] = p
+	case words[0] == "end" && len(words) == 3:
+		if p := r.open[replica+" "+words[1]]; p != nil {
+			p.end = parseTime(words[2])
+			delete(r.open, replica+" "+words[1])
+		}
+	}
+}
+
+func parseTime(nanoseconds string) time.Time {
+	n, err := strconv.ParseInt(nanoseconds, 10, 64)
+	if err != nil {
+		return time.Time{} // is a breach in any case: it overlaps with everything
+	}
+	return time.Unix(0, n)
+}
+
+// died ends what a replica was at when its process ended.
+func (r *referee) died(replica string, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, p := range r.open {
+		if p.replica == replica {
+			p.end = at
+			delete(r.open, key)
+		}
+	}
+}
+
+// workers returns the replicas that have worked on an object, in the order in which they began.
+func (r *referee) workers(object types.UID) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []string
+	for _, p := range r.work {
+		if p.object == object {
+			all = append(all, p.replica)
+		}
+	}
+	return slices.Compact(all)
+}
+
+// pieces returns the work of a replica; the empty name stands for all.
+func (r *referee) pieces(replica string) []piece {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []piece
+	for _, p := range r.work {
+		if replica == "" || p.replica == replica {
+			all = append(all, *p)
+		}
+	}
+	return all
+}
+
+// versions returns what has become of an object.
+func (r *referee) versions(object types.UID) []version {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.objects[object]; h != nil {
+		return slices.Clone(h.versions)
+	}
+	return nil
+}
+
+// requireExclusion is the verdict: no two replicas were at work on one object at the same time, and nobody wrote on what was not its own.
+func (f *fleet) requireExclusion() {
+	f.t.Helper()
+	r := f.referee
+	f.mu.Lock()
+	for name, p := range f.processes {
+		select {
+		case <-p.Done():
+			exit, err := p.Wait(f.t.Context())
+			require.NoError(f.t, err)
+			r.died(name, exit.At)
+		default:
+		}
+	}
+	f.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	byObject := map[types.UID][]piece{}
+	for _, p := range r.work {
+		q := *p
+		if q.end.IsZero() {
+			q.end = now
+		}
+		byObject[p.object] = append(byObject[p.object], q)
+	}
+	for object, pieces := range byObject {
+		slices.SortFunc(pieces, func(a, b piece) int { return a.begin.Compare(b.begin) })
+		last := map[string]piece{} // of each replica, the one that ends last
+		for _, p := range pieces {
+			for other, q := range last {
+				if other != p.replica && p.begin.Before(q.end) {
+					assert.Fail(f.t, "two shards at work on one object", "%s: %s from %s to %s, %s from %s to %s",
+						object, other, q.begin, q.end, p.replica, p.begin, p.end)
+				}
+			}
+			if p.end.After(last[p.replica].end) {
+				last[p.replica] = p
+			}
+		}
+	}
+	assert.NotEmpty(f.t, byObject, "nobody has worked on anything")
+	assert.Empty(f.t, r.breaches)
+}

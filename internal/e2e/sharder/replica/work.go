@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+type workOptions struct {
+	identity         string
+	takes, pace      time.Duration
+	stubborn, writes bool
+	controllers      int
+}
+
+// worker is the controllers of one process.
+type worker struct {
+	workOptions
+	shard     *sharder.Shard
+	client    dynamic.Interface
+	mapper    meta.RESTMapper
+	resources []sharder.Resource
+	turns     <-chan time.Time // to write
+}
+
+// writePace is how often a process writes at most: more than a few of them would keep the API server from anything else.
+const writePace = 100 * time.Millisecond
+
+// run works until ctx has ended, and returns when nothing is at work any more.
+func (w *worker) run(ctx context.Context) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if w.writes {
+		turns := time.NewTicker(writePace)
+		defer turns.Stop()
+		w.turns = turns.C
+	}
+	for _, r := range w.resources {
+		informer, err := w.informer(r)
+		if err != nil {
+			return err
+		}
+		all.Go(func() { informer.RunWithContext(ctx) })
+		for range w.controllers {
+			all.Go(func() { w.control(ctx, r, informer.GetStore()) })
+		}
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (w *worker) informer(r sharder.Resource) (cache.SharedIndexInformer, error) {
+	kind, err := w.mapper.KindFor(r.GVR)
+	if err != nil {
+		return nil, err
+	}
+	example := &unstructured.Unstructured{}
+	example.SetGroupVersionKind(kind)
+	selector := w.shard.Selector()
+	if r.Selector != nil {
+		requirements, _ := r.Selector.Requirements()
+		selector = selector.Add(requirements...)
+	}
+	client := w.objects(r)
+	return w.shard.NewInformer(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return client.List(ctx, selected(o, selector))
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return client.Watch(ctx, selected(o, selector))
+		},
+	}, example, 0, cache.Indexers{}), nil
+}
+
+func selected(o metav1.ListOptions, selector labels.Selector) metav1.ListOptions {
+	o.LabelSelector = selector.String()
+	return o
+}
+
+func (w *worker) objects(r sharder.Resource) dynamic.ResourceInterface {
+	if len(r.Namespaces) == 0 {
+		return w.client.Resource(r.GVR)
+	}
+	return w.client.Resource(r.GVR).Namespace(r.Namespaces[0])
+}
+
+// control works on each object of a store as long as that is there: one piece of work at a time.
+func (w *worker) control(ctx context.Context, r sharder.Resource, store cache.Store) {
+	var visits sync.WaitGroup
+	defer visits.Wait()
+	pace := time.NewTicker(w.pace)
+	defer pace.Stop()
+	var mu sync.Mutex
+	busy := map[types.UID]bool{}
+	for ctx.Err() == nil {
+		for _, item := range store.List() {
+			obj := item.(*unstructured.Unstructured)
+			mu.Lock()
+			idle := !busy[obj.GetUID()]
+			busy[obj.GetUID()] = true
+			mu.Unlock()
+			if !idle {
+				continue
+			}
+			visits.Go(func() {
+				w.visit(ctx, r, obj)
+				mu.Lock()
+				defer mu.Unlock()
+				delete(busy, obj.GetUID())
+			})
+		}
+		select {
+		case <-ctx.Done():
+		case <-pace.C:
+		}
+	}
+}
+
+// pieces numbers the work of this process.
+var pieces atomic.Int64
+
+func (w *worker) visit(ctx context.Context, r sharder.Resource, obj *unstructured.Unstructured) {
+	err := w.shard.Do(ctx, obj, func(ctx context.Context) error {
+		piece := pieces.Add(1)
+		say("begin", piece, time.Now().UnixNano(), obj.GetUID())
+		defer func() { say("end", piece, time.Now().UnixNano()) }()
+		interrupted := ctx.Done()
+		if w.stubborn {
+			interrupted = nil
+		}
+		select {
+		case <-interrupted:
+			return nil
+		case <-time.After(w.takes):
+		}
+		select {
+		case <-w.turns: // nil for those that do not write
+		default:
+			return nil
+		}
+		// Without a resourceVersion: the API server takes it, whoever the object belongs to by now.
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"by":"%s/%d"}}}`, w.identity, piece)
+		_, err := w.objects(r).Patch(ctx, obj.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	})
+	switch {
+	case err == nil, errors.Is(err, sharder.ErrNotMine), errors.Is(err, sharder.ErrNotYet), errors.Is(err, shardlease.ErrNotHeld), ctx.Err() != nil:
+	default:
+		fmt.Fprintln(os.Stderr, err)
+	}
+}

@@ -1,0 +1,142 @@
+package ring
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// table holds the tokens in their order, each at its home or shortly behind it, so that a lookup reads one place in memory
+// and not log2 of them.
+//
+// The home of a token is its place if all tokens were equally far apart in the first span slots. Where it is taken, tokens
+// move on, and stay sorted. A slot that no token needs holds a copy of the next token, so a lookup that starts at the home
+// of a hash meets the successor in the first slots. The last slots, whose position no hash exceeds, hold the member of
+// the first token: there the circle closes.
+type table struct {
+	span  uint64
+	slots []uint64 // a position in the high bits, the number of a member in the low 16
+}
+
+const (
+	memberBits   = 16
+	lastPosition = 1<<(64-memberBits) - 1
+
+	// vacant is greater than every token: MaxMembers keeps its member from being one.
+	vacant = ^uint64(0)
+
+	// stride is how many slots a lookup compares at once. With 7 slots for 4 tokens, 14 bytes each, it rarely needs more.
+	stride = 4
+)
+
+func memberOf(slot uint64) int       { return int(slot & (1<<memberBits - 1)) }
+func positionOf(slot uint64) uint64  { return slot >> memberBits }
+func firstAt(position uint64) uint64 { return position << memberBits } // not greater than any token there
+
+// home returns the place of a slot in the span if all were equally far apart.
+func (t *table) home(slot uint64) uint64 {
+	i, _ := bits.Mul64(slot, t.span)
+	return i
+}
+
+func newTable(members []string, tokens func(member int) int) table {
+	total := 0
+	for m := range members {
+		total += tokens(m)
+	}
+	if total == 0 {
+		return table{}
+	}
+	span := total * 7 / 4
+	const slack = 16 // for tokens that the last homes have no room for; usually enough
+	t := table{span: uint64(span), slots: make([]uint64, span+slack, span+slack+stride)}
+	for i := range t.slots {
+		t.slots[i] = vacant
+	}
+	for m, name := range members {
+		s := newStream(name)
+		for range tokens(m) {
+			t.insert(firstAt(s.next()) | uint64(m))
+		}
+	}
+	t.close()
+	return t
+}
+
+// insert puts a token before the first greater one behind its home. Whatever the order of insertions, the table is the same.
+func (t *table) insert(token uint64) {
+	for i := t.home(token); token != vacant; i++ {
+		if i == uint64(len(t.slots)) {
+			t.slots = append(t.slots, vacant)
+		}
+		if token < t.slots[i] {
+			token, t.slots[i] = t.slots[i], token
+		}
+	}
+}
+
+// close adds the end, and fills vacant slots with their successors.
+func (t *table) close() {
+	first := t.slots[slices.IndexFunc(t.slots, func(slot uint64) bool { return slot != vacant })]
+	next := firstAt(lastPosition) | uint64(memberOf(first))
+	for range stride {
+		t.slots = append(t.slots, vacant)
+	}
+	for i, slot := range slices.Backward(t.slots) {
+		if slot == vacant {
+			t.slots[i] = next
+		} else {
+			next = slot
+		}
+	}
+}
+
+// owner returns the first slot whose position is not before that of hash, and vacant if there are no tokens.
+func (t *table) owner(hash uint64) uint64 {
+	want := firstAt(positionOf(hash))
+	for i := t.home(want); i+stride <= uint64(len(t.slots)); i += stride {
+		s := t.slots[i : i+stride]
+		// Slots are sorted, so the last assignment is of the first slot. As long as the values are loaded before they are
+		// compared, these are conditional moves: which of the slots it is cannot be predicted, and a branch for each would
+		// make the lookup half as fast again.
+		found, s2, s1, s0 := s[3], s[2], s[1], s[0]
+		if s2 >= want {
+			found = s2
+		}
+		if s1 >= want {
+			found = s1
+		}
+		if s0 >= want {
+			found = s0
+		}
+		if found >= want {
+			return found
+		}
+	}
+	return vacant
+}
+
+// seek returns the index of the slot that owner returns. There must be tokens.
+func (t *table) seek(hash uint64) int {
+	want := firstAt(positionOf(hash))
+	i := t.home(want)
+	for {
+		s := t.slots[i : i+stride]
+		_, b0 := bits.Sub64(s[0], want, 0)
+		_, b1 := bits.Sub64(s[1], want, 0)
+		_, b2 := bits.Sub64(s[2], want, 0)
+		_, b3 := bits.Sub64(s[3], want, 0)
+		less := b0 + b1 + b2 + b3
+		i += less
+		if less < stride {
+			return int(i)
+		}
+	}
+}
+
+// after returns the index of the slot that follows i on the circle.
+func (t *table) after(i int) int {
+	if i++; i < len(t.slots) {
+		return i
+	}
+	return 0
+}

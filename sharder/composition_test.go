@@ -1,0 +1,140 @@
+package sharder
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// poll is the elector of a single voter. It tells when it has given the leadership up.
+type poll struct{ over func() }
+
+func (p poll) Run(ctx context.Context, lead func(context.Context) error) error {
+	err := lead(ctx)
+	if p.over != nil {
+		p.over()
+	}
+	return err
+}
+
+// alone is a replica that is always the leader. What happens to it is told by events.
+func (w *world) alone(e Elector) (r Replica, events chan string) {
+	w.t.Helper()
+	events = make(chan string, 10)
+	kube, meta := w.clients(w.server.Client("a"))
+	lease, err := shardlease.New(kube, shardlease.Config{
+		Namespace: testNamespace, Ring: testRing, Identity: "a",
+		OnLost: func(error) { events <- "lost" },
+		Hooks:  shardlease.Hooks{OnReleased: func(shardlease.Epoch) { events <- "released" }},
+	})
+	require.NoError(w.t, err)
+	s, err := New(kube, meta, testMapper(), w.config())
+	require.NoError(w.t, err)
+	return Replica{Lease: lease, Elector: e, Sharder: s}, events
+}
+
+func TestAReplicaEndsItsWorkThenTheSharderThenItsLease(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var r Replica
+		var events chan string
+		r, events = w.alone(poll{over: func() { events <- "leadership given up" }})
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- r.Run(ctx, func(ctx context.Context) error {
+				<-ctx.Done()
+				w.create(3, "late")
+				time.Sleep(time.Second)
+				w.requirePlaced(3, "a") // the sharder is still at work
+				events <- "work has ended"
+				return ctx.Err()
+			})
+		}()
+		time.Sleep(time.Second)
+		end()
+		require.NoError(t, <-ended)
+		assert.Equal(t, "work has ended", <-events)
+		assert.Equal(t, "leadership given up", <-events)
+		assert.Equal(t, "released", <-events)
+		assert.Empty(t, events)
+	})
+}
+
+func TestAReplicaWhoseSharderFailsEndsAndReleasesItsLease(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		failure := errors.New("not allowed")
+		r, events := w.alone(refusal{failure})
+		err := r.Run(t.Context(), func(ctx context.Context) error {
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), failure)
+			return ctx.Err()
+		})
+		require.ErrorIs(t, err, failure)
+		assert.NotErrorIs(t, err, shardlease.ErrLost)
+		assert.Equal(t, "released", <-events)
+		assert.Empty(t, events)
+	})
+}
+
+// refusal is an elector that cannot elect anybody.
+type refusal struct{ err error }
+
+func (r refusal) Run(context.Context, func(context.Context) error) error { return r.err }
+
+func TestAReplicaWhoseWorkFailsEndsItsSharderAndKeepsItsLease(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		r, events := w.alone(poll{})
+		failure := errors.New("no cache")
+		err := r.Run(t.Context(), func(context.Context) error { return failure })
+		require.ErrorIs(t, err, failure)
+		require.ErrorIs(t, err, shardlease.ErrUnfinished, "some of it may still be running")
+		assert.Equal(t, "lost", <-events)
+		_, runs := r.Sharder.Status()
+		assert.False(t, runs)
+		assert.Equal(t, "a", w.holder("a"))
+	})
+}
+
+func TestAReplicaThatLosesItsLeaseWorksAnew(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		r, events := w.alone(poll{})
+		ctx, end := context.WithCancel(t.Context())
+		terms := 0
+		assert.NoError(t, r.Run(ctx, func(ctx context.Context) error {
+			terms++
+			if terms == 2 {
+				time.Sleep(time.Second)
+				_, runs := r.Sharder.Status()
+				assert.True(t, runs)
+				end()
+				return nil
+			}
+			require.NoError(t, w.kube.CoordinationV1().Leases(testNamespace).Delete(ctx, "a", metav1.DeleteOptions{}))
+			<-ctx.Done()
+			return ctx.Err()
+		}))
+		assert.Equal(t, "lost", <-events)
+		assert.Equal(t, "released", <-events)
+		assert.Equal(t, 2, terms)
+	})
+}
+
+func TestAReplicaIsWhole(t *testing.T) {
+	err := Replica{}.Run(t.Context(), func(context.Context) error { return nil })
+	assert.EqualError(t, err, "sharder: Replica: Lease, Elector and Sharder must not be nil")
+}
+
+// holder of a shard's lease.
+func (w *world) holder(shard string) string {
+	lease, err := w.kube.CoordinationV1().Leases(testNamespace).Get(w.t.Context(), shard, metav1.GetOptions{})
+	require.NoError(w.t, err)
+	return ptr.Deref(lease.Spec.HolderIdentity, "")
+}

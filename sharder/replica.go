@@ -1,0 +1,67 @@
+package sharder
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// Replica is one of several equal processes that are a sharded controller: each is a shard, and one of them the sharder, too.
+// All fields are required.
+type Replica struct {
+	// Lease is the heartbeat of the shard. If it is lost the process ends, as is the lease's default.
+	Lease *shardlease.Lease
+	// Elector says whose sharder runs. It has an OnLost that returns, and no KernelDeadline: who is not the leader any more stops to be
+	// the sharder, but works on as a shard.
+	Elector Elector
+	// Sharder runs while this process is the leader. Its clients are guarded by Elector, not by Lease.
+	Sharder *Sharder
+}
+
+// Elector elects the one replica whose sharder runs: an *Elector of package leaderelection does.
+type Elector interface {
+	Run(ctx context.Context, lead func(ctx context.Context) error) error
+}
+
+// Run acquires the lease, then calls work and runs the sharder whenever it is elected. When ctx ends, or work returns, first the work
+// ends, then the sharder, which gives up the leadership, and then the lease is released; until work has ended objects are
+// distributed as ever.
+//
+// Run returns what [shardlease.Lease.Run] does, with which work has to comply: it returns nil only if nothing of it goes on. If the sharder
+// cannot run, because the API server refuses what it needs, work's context ends, and Run returns the sharder's error, too.
+func (r Replica) Run(ctx context.Context, work func(ctx context.Context) error) error {
+	if r.Lease == nil || r.Elector == nil || r.Sharder == nil {
+		return errors.New("sharder: Replica: Lease, Elector and Sharder must not be nil")
+	}
+	var failure error // of the sharder, in the latest term
+	err := r.Lease.Run(ctx, func(ctx context.Context) error {
+		failure = nil
+		working, endWork := context.WithCancelCause(ctx)
+		defer endWork(nil)
+		sharding, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the work ends first
+		var beside sync.WaitGroup
+		endSharder := func() {
+			cancel()
+			beside.Wait()
+		}
+		defer endSharder() // also if work does not return
+		beside.Go(func() {
+			failure = r.Elector.Run(sharding, r.Sharder.Run)
+			endWork(failure)
+		})
+		err := work(working)
+		endSharder()
+		if ctx.Err() == nil && isEndOf(working, err) {
+			return nil // the sharder's failure is none of the work
+		}
+		return err
+	})
+	return errors.Join(err, failure)
+}
+
+// isEndOf reports whether err is the error of ctx, which has ended, and nothing more, by which the lease knows that work has ended.
+func isEndOf(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (err == ctx.Err() || err == context.Cause(ctx)) //nolint:errorlint // one that wraps it may be of somebody in a hurry
+}

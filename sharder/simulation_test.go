@@ -1,0 +1,326 @@
+package sharder_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/sim"
+	"github.com/bellwether-k8s/bellwether/leaderelection"
+	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// TestSimulatedShards is the proof that no object is worked on by two shards, and that each finds one in the end: whole replicas,
+// each with a shard lease, a controller, and a sharder under election, while processes and connections fail and somebody
+// edits the objects.
+func TestSimulatedShards(t *testing.T) {
+	sim.Prove(t, sharding(), sim.Schedules(t, 100))
+}
+
+// TestSimulatedWrites is the same for what arrives at the server: no write of a shard's work, however late, finds an object that another
+// shard may work on, or that its own has let go of. The work writes without any precondition, so processes are not paused:
+// what one sends that is stopped between its last check and the sending, nothing on the client's side can keep back.
+func TestSimulatedWrites(t *testing.T) {
+	s := sharding()
+	s.Kinds = []sim.Kind{
+		sim.Latency, sim.WatchLag, sim.Partition, sim.LostRequests, sim.LostResponses, sim.Refused, sim.Throttled, sim.ClockStep,
+		sim.Kill, sim.Terminate, sim.Outage, sim.Restart, sim.Compaction, sim.Interference,
+	}
+	s.Rule = noForeignWrites
+	sim.Prove(t, s, sim.Schedules(t, 100))
+}
+
+// noForeignWrites is the rule that nobody works while another does, and that no write of work comes too late.
+func noForeignWrites(w *sim.World) sim.Rule {
+	var late atomic.Pointer[string]
+	w.Server.Observe(func(c apisim.Change) {
+		if c.Before == nil || c.After == nil || by(c.Before) == by(c.After) {
+			return
+		}
+		var r struct {
+			UID          types.UID
+			Shard, State string
+		}
+		_ = json.Unmarshal([]byte(c.Before.GetAnnotations()[sharder.OwnerAnnotation(simulatedRing)]), &r)
+		if r.UID == c.Before.GetUID() && (r.Shard != identity(c.Client) || r.State != "owned") {
+			late.Store(new(fmt.Sprintf("%s writes to %s, whose record says %+v", c.Client, r.UID, r)))
+		}
+	})
+	return func(_, other *sim.Process) (violation, excuse string) {
+		if wrong := late.Load(); wrong != nil {
+			return *wrong, ""
+		}
+		if other != nil {
+			return "overlap", ""
+		}
+		return "", ""
+	}
+}
+
+// by is what the work on an object has written.
+func by(o *unstructured.Unstructured) string {
+	value, _, _ := unstructured.NestedString(o.Object, "data", "by")
+	return value
+}
+
+const (
+	simulatedRing = "r"
+	scanInterval  = 20 * time.Second
+	resync        = 15 * time.Second // how often a controller works on each of its objects
+)
+
+func sharding() sim.Scenario {
+	return sim.Scenario{
+		MinReplicas: 2, MaxReplicas: 3, RateError: 0.1, Unaware: 1200 * time.Millisecond,
+		Duration: 5 * time.Minute, Quiet: 2*time.Minute + scanInterval,
+		Main: runReplica, Interfere: meddle, Check: everyObjectHasOneOwner,
+	}
+}
+
+// identity is the name that all incarnations of a replica share.
+func identity(process string) string { return strings.TrimRight(process, "0123456789") }
+
+var configMaps = []sharder.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}}
+
+func mapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	m.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	return m
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+// runReplica is a program of which every replica is equal.
+func runReplica(ctx context.Context, p *sim.Process) {
+	leases := kubernetes.NewForConfigOrDie(p.Config())
+	lease := must(shardlease.New(leases, shardlease.Config{
+		Namespace: "ns", Ring: simulatedRing, Identity: identity(p.Name), Clock: p.Clock, OnLost: func(error) { p.Exit() },
+	}))
+	elector := must(leaderelection.New(leases, leaderelection.Config{
+		Namespace: "ns", Name: "sharder", Identity: p.Name, Clock: p.Clock, OnLost: func(error) {},
+	}))
+	own, sharders := p.Config(), p.Config()
+	own.Timeout = 20 * time.Second // or a controller waits for a lost answer for ever
+	own.Wrap(lease.WrapTransport)
+	sharders.Wrap(elector.WrapTransport)
+	shard := must(sharder.NewShard(metadata.NewForConfigOrDie(own), mapper(), lease, sharder.ShardConfig{Resources: configMaps}))
+	s := must(sharder.New(kubernetes.NewForConfigOrDie(sharders), metadata.NewForConfigOrDie(sharders), mapper(), sharder.Config{
+		Ring: simulatedRing, Namespace: "ns", Resources: configMaps, ScanInterval: scanInterval, GCPeriod: time.Minute, Clock: p.Clock,
+	}))
+	p.World().State.Store(identity(p.Name), s)
+	err := lease.Run(ctx, func(ctx context.Context) error {
+		var sharding sync.WaitGroup
+		defer sharding.Wait()
+		sharding.Go(func() {
+			if err := elector.Run(ctx, s.Run); err != nil && ctx.Err() == nil {
+				p.Fail("sharder: %v", err)
+			}
+		})
+		control(ctx, p, shard, own)
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
+		p.Fail("lease: %v", err)
+	}
+}
+
+// control is a controller, from before its informer begins until its last worker has returned.
+func control(ctx context.Context, p *sim.Process, shard *sharder.Shard, config *rest.Config) {
+	client := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("ns")
+	informer := shard.NewInformer(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return client.Watch(ctx, o)
+		},
+	}, &corev1.ConfigMap{}, resync, cache.Indexers{})
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+	add := func(o any) { queue.Add(must(cache.DeletionHandlingMetaNamespaceKeyFunc(o))) }
+	must(informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, o any) { add(o) }, DeleteFunc: add}))
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { informer.RunWithContext(ctx) })
+	for range 2 {
+		running.Go(func() {
+			for {
+				key, over := queue.Get()
+				if over {
+					return
+				}
+				if o, exists, _ := informer.GetStore().GetByKey(key); exists {
+					err := shard.Do(ctx, o.(*corev1.ConfigMap), func(ctx context.Context) error {
+						return work(ctx, p, client, o.(*corev1.ConfigMap))
+					})
+					if errors.Is(err, sharder.ErrNotYet) {
+						queue.AddAfter(key, time.Second)
+					}
+				}
+				queue.Done(key)
+			}
+		})
+	}
+	<-ctx.Done()
+	queue.ShutDown()
+}
+
+// work takes a while, acts as long as it may, and writes in the end. Work on every third object does not heed the end of its context.
+func work(ctx context.Context, p *sim.Process, client coreclient.ConfigMapInterface, o *corev1.ConfigMap) error {
+	key := string(o.UID)
+	p.Begin(key)
+	defer p.End(key)
+	now := p.Clock.Now().Wall.UnixNano()
+	done := ctx.Done()
+	if o.UID[len(o.UID)-1]%3 == 0 {
+		done = nil
+	}
+	term, _ := shardlease.TermFrom(ctx)
+	for range now % 7 {
+		tick := p.Clock.NewTimer(500 * time.Millisecond)
+		select {
+		case <-done:
+			tick.Stop()
+			return context.Cause(ctx)
+		case <-tick.C():
+			if term.Err() != nil {
+				return term.Err()
+			}
+			p.Act(key)
+		}
+	}
+	p.World().State.Store(key, worked{identity(p.Name), time.Now()})
+	if now%3 == 0 {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // what is given up may still be carried out
+		defer cancel()
+		_, err := client.Patch(ctx, o.Name, types.MergePatchType, []byte(`{"data":{"by":"`+p.Name+strconv.FormatInt(now, 10)+`"}}`), metav1.PatchOptions{})
+		return err
+	}
+	return nil
+}
+
+// worked is who worked on an object last, and when.
+type worked struct {
+	identity string
+	at       time.Time
+}
+
+func objectsOf(w *sim.World) coreclient.ConfigMapInterface {
+	return kubernetes.NewForConfigOrDie(w.Server.Client("somebody").Config()).CoreV1().ConfigMaps("ns")
+}
+
+// meddle does what users do: they create and delete objects, and edit what they should not. It keeps some eight objects.
+func meddle(w *sim.World, r *rand.Rand) {
+	ctx, client := context.Background(), objectsOf(w)
+	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: "user"})
+	if err != nil {
+		return
+	}
+	for i := len(list.Items); i < 8; i++ {
+		create(client, r, nil)
+	}
+	if len(list.Items) == 0 {
+		return
+	}
+	o := &list.Items[r.IntN(len(list.Items))]
+	patch := func(labels, annotations map[string]any) {
+		p := must(json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels, "annotations": annotations}}))
+		_, _ = client.Patch(ctx, o.Name, types.MergePatchType, p, metav1.PatchOptions{})
+	}
+	shard, drain, owner := sharder.ShardLabel(simulatedRing), sharder.DrainLabel(simulatedRing), sharder.OwnerAnnotation(simulatedRing)
+	switch r.IntN(9) {
+	case 0:
+		patch(map[string]any{shard: nil}, nil)
+	case 1:
+		patch(map[string]any{shard: string(rune('a' + r.IntN(4)))}, nil) // the last of them is nobody
+	case 2:
+		patch(map[string]any{drain: nil}, nil)
+	case 3:
+		patch(map[string]any{drain: "yes"}, nil)
+	case 4:
+		patch(nil, map[string]any{owner: nil})
+	case 5:
+		patch(map[string]any{shard: nil, drain: nil}, map[string]any{owner: nil}) // as kubectl replace does
+	case 6:
+		create(client, r, o)
+	case 7:
+		_ = client.Delete(ctx, o.Name, metav1.DeleteOptions{})
+	case 8:
+		name := string(rune('a' + r.IntN(3)))
+		_ = kubernetes.NewForConfigOrDie(w.Server.Client("somebody").Config()).CoordinationV1().Leases("ns").Delete(ctx, name, metav1.DeleteOptions{})
+	}
+}
+
+// create creates an object, if it is to be a copy of another with all that somebody has written on that.
+func create(client coreclient.ConfigMapInterface, r *rand.Rand, from *corev1.ConfigMap) {
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("o", r.Uint64()), Labels: map[string]string{"user": ""}}}
+	if from != nil {
+		o.Labels, o.Annotations = maps.Clone(from.Labels), maps.Clone(from.Annotations)
+	}
+	_, _ = client.Create(context.Background(), o, metav1.CreateOptions{})
+}
+
+// explain is what the sharder says about an object.
+func explain(w *sim.World, name string) string {
+	for _, shard := range []string{"a", "b", "c"} {
+		v, ok := w.State.Load(shard)
+		if !ok {
+			continue
+		}
+		s := v.(*sharder.Sharder)
+		if status, running := s.Status(); running {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			e, err := s.Explain(ctx, sharder.ObjectRef{GVR: configMaps[0].GVR, Namespace: "ns", Name: name})
+			return fmt.Sprintf("%s is the sharder (%+v), which says: %+v, %v", shard, status, e, err)
+		}
+	}
+	return "there is no sharder"
+}
+
+// everyObjectHasOneOwner is what holds when nothing has been wrong for long.
+func everyObjectHasOneOwner(w *sim.World) error {
+	list, err := objectsOf(w).List(context.Background(), metav1.ListOptions{LabelSelector: "user"})
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, o := range list.Items {
+		last, _ := w.State.Load(string(o.UID))
+		by, _ := last.(worked)
+		shard := o.Labels[sharder.ShardLabel(simulatedRing)]
+		_, drained := o.Labels[sharder.DrainLabel(simulatedRing)]
+		if shard == "" || drained || by.identity != shard || time.Since(by.at) > 2*resync {
+			problems = append(problems, fmt.Errorf("object %s (%s) is not looked after: labels %v, record %s, last worked on by %q %v ago: %s", o.Name, o.UID, o.Labels,
+				o.Annotations[sharder.OwnerAnnotation(simulatedRing)], by.identity, time.Since(by.at), explain(w, o.Name)))
+		}
+	}
+	return errors.Join(problems...)
+}
