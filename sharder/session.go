@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -43,48 +41,23 @@ type session struct {
 	noted    time.Time // guarded by notes: when a failure was logged last
 }
 
-// open finds out what a session needs to begin. It tries again until it has, unless trying again would not help.
+// open finds out what a session needs to begin.
 func (s *Sharder) open(ctx context.Context) (*session, error) {
-	s.warnOfLimit()
-	pause := minPause
-	for {
-		e, err := s.newSession()
-		if err == nil {
-			err = e.learn(ctx)
-		}
-		if err == nil {
-			return e, nil
-		}
-		if final(err) {
-			return nil, err
-		}
-		if ctx.Err() == nil {
-			s.config.Logger.Warn("the sharder cannot begin, will try again", zap.Error(err))
-		}
-		if !sleep(ctx, pause) {
-			return nil, err
-		}
-		pause = min(2*pause, maxPause)
+	e, err := s.newSession()
+	if err != nil {
+		return nil, err
 	}
-}
-
-// final reports whether an error says something that lasts until an admin changes it.
-func final(err error) bool {
-	return meta.IsNoMatchError(err) || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || errors.Is(err, errScope)
-}
-
-// learn asks the API server for what a session begins with.
-func (e *session) learn(ctx context.Context) (err error) {
-	if err = e.checkAccess(ctx); err != nil {
-		return fmt.Errorf("sharder: %w", err)
+	s.warnOfLimit()
+	if err := e.checkAccess(ctx); err != nil {
+		return nil, fmt.Errorf("sharder: %w", err)
 	}
 	if e.version, err = e.registry.list(ctx); err != nil {
-		return fmt.Errorf("sharder: %w", err)
+		return nil, fmt.Errorf("sharder: %w", err)
 	}
-	if err = e.recall(ctx); err != nil {
-		return fmt.Errorf("sharder: %w", err)
+	if err := e.recall(ctx); err != nil {
+		return nil, fmt.Errorf("sharder: %w", err)
 	}
-	return nil
+	return e, nil
 }
 
 // newSession returns a session that knows nothing but what the API server's resources are.

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -48,24 +49,57 @@ func New(kube kubernetes.Interface, meta metadata.Interface, mapper meta.RESTMap
 }
 
 // Run distributes objects until ctx has ended, and returns nil then. When it returns, nothing that it has begun goes on, except for
-// requests that have been sent. It returns an error at once if the API server does not have a resource, or if it refuses to let the sharder
-// see or change something that it cannot do without; the error says what to grant. Later it does so only if it may not store the
-// ring's history for a whole LeaseDuration. Whatever else fails it tries again.
+// requests that have been sent. It returns an error if, when it begins, the API server does not have a resource or refuses a request that the
+// sharder cannot do without, and that has lasted for LeaseDuration: until then the roles may be on their way. The error says what to
+// grant, and so does the log at once. So it is later if it may not store the ring's history. Whatever else fails is tried again until
+// ctx has ended.
 func (s *Sharder) Run(ctx context.Context) error {
 	if !s.busy.TryLock() {
 		return ErrBusy
 	}
 	defer s.busy.Unlock()
-	session, err := s.open(ctx)
-	if err == nil {
-		s.set(session)
-		defer s.set(nil)
-		err = session.run(ctx)
+	session, err := s.begin(ctx)
+	if session == nil {
+		return err
 	}
-	if ctx.Err() != nil {
-		return nil
+	s.set(session)
+	defer s.set(nil)
+	if err := session.run(ctx); ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
+}
+
+// begin opens a session. It returns none when ctx has ended, and an error if the API server has refused for too long what a session needs.
+func (s *Sharder) begin(ctx context.Context) (*session, error) {
+	pause, said, refused := minPause, "", s.config.Clock.Now()
+	for {
+		session, err := s.open(ctx)
+		now := s.config.Clock.Now()
+		switch {
+		case ctx.Err() != nil:
+			return nil, nil
+		case err == nil:
+			return session, nil
+		case !isRefusal(err):
+			refused = now
+		case now.SinceAtLeast(refused) >= s.config.LeaseDuration:
+			return nil, err
+		}
+		if err.Error() != said {
+			said = err.Error()
+			s.config.Logger.Warn("the sharder cannot begin yet, will be tried again", zap.Error(err))
+		}
+		if !sleep(ctx, pause) {
+			return nil, nil
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// isRefusal reports whether an error is one that nothing but somebody's action will mend.
+func isRefusal(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || errors.Is(err, errScope)
 }
 
 func (s *Sharder) set(session *session) {
