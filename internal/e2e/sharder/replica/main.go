@@ -87,7 +87,7 @@ func parse() options {
 	flag.DurationVar(&o.sharder.OverdueAfter, "overdue-after", 0, "of the sharder")
 	flag.DurationVar(&o.shard.AckGrace, "ack-grace", 0, "of the shard")
 	flag.DurationVar(&o.work.takes, "work", 0, "how long work on an object takes")
-	flag.DurationVar(&o.work.pace, "pace", 250*time.Millisecond, "pause between two pieces of work on one object")
+	flag.DurationVar(&o.work.pace, "pace", 250*time.Millisecond, "pause between two pieces of work on one object, on average")
 	flag.BoolVar(&o.work.stubborn, "stubborn", false, "work takes its time, whatever becomes of its context")
 	flag.BoolVar(&o.work.writes, "write", false, "some of the work changes its object")
 	flag.IntVar(&o.work.controllers, "controllers", 1, "how many work on each object")
