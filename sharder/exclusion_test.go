@@ -43,6 +43,9 @@ type contest struct {
 	works  map[string]int            // how much work was done on an object
 }
 
+// connections of a shard: one for its own business and a cache, one for a cache that lags far behind, and one for work.
+type connections struct{ own, slow, hands *apisim.Client }
+
 func (c *contest) chance(n int) bool { return c.number(n) == 0 }
 
 func (c *contest) number(n int) int {
@@ -69,15 +72,19 @@ func contend(t *testing.T, seed uint64) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	shards, fast, slows := map[string]*replica{}, map[string]*apisim.Client{}, map[string]*apisim.Client{}
+	shards, conns := map[string]*replica{}, map[string]connections{}
 	for _, identity := range []string{"a", "b"} {
 		r := c.replicaOf(identity, nil, ShardConfig{AckGrace: 2 * time.Second})
-		slow := c.server.Client(identity + "-slow")
-		shards[identity], fast[identity], slows[identity] = r, r.conn, slow
+		slow, hands := c.server.Client(identity+"-slow"), c.server.Client(identity) // whose writes come late
+		conns[identity] = connections{r.conn, slow, hands}
+		shards[identity] = r
 		running.Go(func() {
 			assert.NoError(t, r.lease.Run(ctx, func(ctx context.Context) error {
 				r.ctx = ctx
+				own := r.conn
+				r.conn = hands
 				client := r.client()
+				r.conn = own
 				for i := range 2 {
 					if i == 1 {
 						r.conn = slow
@@ -94,15 +101,13 @@ func contend(t *testing.T, seed uint64) {
 	}
 	time.Sleep(time.Second)
 	faults := func() {
-		for shard := range shards {
+		upTo := func(d time.Duration) time.Duration { return time.Duration(c.number(int(d))) }
+		for _, shard := range []string{"a", "b"} {
 			odds := 2 + c.number(8)
-			slows[shard].Inject(apisim.Faults{WatchLag: time.Duration(c.number(30000)) * time.Millisecond})
-			fast[shard].Inject(apisim.Faults{
-				Latency:      time.Duration(c.number(1000)) * time.Millisecond,
-				WatchLag:     time.Duration(c.number(5000)) * time.Millisecond,
-				LoseResponse: func(q *http.Request) bool { return q.Method != http.MethodGet && c.chance(odds) },
-				LoseRequest:  func(q *http.Request) bool { return q.Method != http.MethodGet && c.chance(odds) },
-			})
+			lose := func(q *http.Request) bool { return q.Method != http.MethodGet && c.chance(odds) }
+			conns[shard].own.Inject(apisim.Faults{Latency: upTo(time.Second), WatchLag: upTo(5 * time.Second), LoseResponse: lose, LoseRequest: lose})
+			conns[shard].slow.Inject(apisim.Faults{WatchLag: upTo(30 * time.Second)})
+			conns[shard].hands.Inject(apisim.Faults{Latency: upTo(2500 * time.Millisecond), LoseResponse: lose})
 		}
 	}
 	for range 600 { // for a minute and more
@@ -112,9 +117,10 @@ func contend(t *testing.T, seed uint64) {
 		c.move(objects[c.number(len(objects))], shards)
 		time.Sleep(time.Duration(c.number(300)) * time.Millisecond)
 	}
-	for shard := range shards {
-		fast[shard].Inject(apisim.Faults{})
-		slows[shard].Inject(apisim.Faults{})
+	for _, shard := range conns {
+		for _, conn := range []*apisim.Client{shard.own, shard.slow, shard.hands} {
+			conn.Inject(apisim.Faults{})
+		}
 	}
 	for range 100 { // until every object is with somebody, and is not wanted by another
 		for _, name := range objects {
@@ -148,9 +154,9 @@ func (c *contest) labour(r *replica, shard string, objects corev1client.ConfigMa
 			_ = r.shard.Do(r.ctx, o, func(ctx context.Context) error {
 				c.begin(o.Name, shard)
 				defer c.end(o.Name, shard)
-				pause(ctx, time.Duration(c.number(500))*time.Millisecond)
+				pause(ctx, time.Duration(c.number(1+c.number(4000)))*time.Millisecond)
 				if c.chance(3) {
-					ctx, cancel := context.WithTimeout(ctx, 400*time.Millisecond)
+					ctx, cancel := context.WithTimeout(ctx, time.Duration(c.number(1500))*time.Millisecond)
 					defer cancel()
 					// Without a precondition: that it comes too late would be seen.
 					_, _ = objects.Patch(ctx, o.Name, types.MergePatchType, fmt.Appendf(nil, `{"data":{"by":"%s %d"}}`, shard, c.number(1000000)), metav1.PatchOptions{})

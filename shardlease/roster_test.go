@@ -247,6 +247,7 @@ func TestVerdicts(t *testing.T) {
 		{"released, then deleted", missed(record(released)), "u/3", 0, over},
 		{"taken, then deleted", missed(record(takenOver)), "u/2", 0, over},
 		{"released, returned unseen, then deleted", missed(record(released)), "u/4", 30*s - 1, live},
+		{"a later epoch, then deleted", missed(record()), "u/2", 0, over},
 		{"remade just now", saw(record(), record(uid("v"))), "u/3", 30*s - 1, live},
 		{"remade", saw(record(), record(uid("v"))), "u/3", 30 * s, over},
 		{"remade, with a lower number", saw(record(), record(uid("v"), number("1"))), "u/3", 30 * s, over},

@@ -49,8 +49,11 @@ func (s *sighting) see(l *coordinationv1.Lease, now Reading) (changed bool) {
 	}
 	if old != nil && (l == nil || l.UID != old.UID) {
 		a := s.absence(now)
-		if e, err := EpochOf(old); err == nil && s.givenUp() {
-			a.over = e.Number
+		if e, err := EpochOf(old); err == nil {
+			a.over = e.Number - 1
+			if s.givenUp() {
+				a.over = e.Number
+			}
 		}
 		s.absent[old.UID] = a
 	}
