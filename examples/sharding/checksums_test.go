@@ -22,7 +22,7 @@ import (
 
 func TestChecksumsAreOfWhatIsThisShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewSimpleClientset() //nolint:staticcheck // the other one is a hundred times slower in a bubble
+		client := fake.NewSimpleClientset() // the other one is a hundred times slower in a bubble
 		lease, err := shardlease.New(client, shardlease.Config{Namespace: "default", Ring: "checksums", Identity: "a"})
 		require.NoError(t, err)
 		mapper := meta.NewDefaultRESTMapper(nil)
