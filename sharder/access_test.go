@@ -3,6 +3,8 @@ package sharder
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,6 +21,9 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 func fakes(t *testing.T) (*fake.Clientset, *metadatafake.FakeMetadataClient) {
@@ -37,52 +42,95 @@ func testConfig() Config {
 }
 
 func TestMissingPermissionsOnTheObjectsAreErrorsAtStart(t *testing.T) {
-	for _, verb := range []string{"list", "get", "patch"} {
+	synctest.Test(t, func(t *testing.T) {
+		for _, verb := range []string{"list", "get", "patch"} {
+			kube, meta := fakes(t)
+			meta.PrependReactor(verb, "configmaps", forbidden)
+			s, err := New(kube, meta, testMapper(), testConfig())
+			require.NoError(t, err)
+			assert.ErrorContains(t, s.Run(t.Context()), `sharder: not allowed to `+verb+` configmaps: grant the verb "`+verb+`" on resource configmaps of API group "" in all namespaces`)
+		}
 		kube, meta := fakes(t)
-		meta.PrependReactor(verb, "configmaps", forbidden)
-		s, err := New(kube, meta, testMapper(), testConfig())
+		meta.PrependWatchReactor("configmaps", func(clienttesting.Action) (bool, watch.Interface, error) {
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil)
+		})
+		c := testConfig()
+		c.Resources[0].Namespaces = []string{"default"}
+		s, err := New(kube, meta, testMapper(), c)
 		require.NoError(t, err)
-		assert.ErrorContains(t, s.Run(t.Context()), `sharder: not allowed to `+verb+` configmaps: grant the verb "`+verb+`" on resource configmaps of API group "" in all namespaces`)
-	}
-	kube, meta := fakes(t)
-	meta.PrependWatchReactor("configmaps", func(clienttesting.Action) (bool, watch.Interface, error) {
-		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil)
+		assert.ErrorContains(t, s.Run(t.Context()), `grant the verb "watch" on resource configmaps of API group "" in namespace default`)
 	})
-	c := testConfig()
-	c.Resources[0].Namespaces = []string{"default"}
-	s, err := New(kube, meta, testMapper(), c)
-	require.NoError(t, err)
-	assert.ErrorContains(t, s.Run(t.Context()), `grant the verb "watch" on resource configmaps of API group "" in namespace default`)
 }
 
 func TestMissingPermissionsOnLeasesAndHistoryAreErrorsAtStart(t *testing.T) {
-	for resource, want := range map[string]string{
-		"leases":     `sharder: not allowed to list the shards' Leases: grant the verb "list" on resource leases of API group coordination.k8s.io in namespace ns`,
-		"configmaps": `sharder: not allowed to get ConfigMap ns/r.ring.bellwether.dev, the ring's history: grant the verb "get" on resource configmaps in namespace ns`,
-	} {
+	synctest.Test(t, func(t *testing.T) {
+		for resource, want := range map[string]string{
+			"leases":     `sharder: not allowed to list the shards' Leases: grant the verb "list" on resource leases of API group coordination.k8s.io in namespace ns`,
+			"configmaps": `sharder: not allowed to get ConfigMap ns/r.ring.bellwether.dev, the ring's history: grant the verb "get" on resource configmaps in namespace ns`,
+		} {
+			kube, meta := fakes(t)
+			kube.PrependReactor("*", resource, forbidden)
+			s, err := New(kube, meta, testMapper(), testConfig())
+			require.NoError(t, err)
+			assert.ErrorContains(t, s.Run(t.Context()), want)
+		}
+	})
+}
+
+func TestAHistoryThatMayNotBeWrittenEndsTheSharder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		kube, meta := fakes(t)
-		kube.PrependReactor("*", resource, forbidden)
+		kube.PrependReactor("create", "configmaps", forbidden)
 		s, err := New(kube, meta, testMapper(), testConfig())
 		require.NoError(t, err)
-		assert.ErrorContains(t, s.Run(t.Context()), want)
-	}
+		lease, err := shardlease.New(kube, shardlease.Config{Namespace: testNamespace, Ring: testRing, Identity: "a"})
+		require.NoError(t, err)
+		ctx, release := context.WithCancel(t.Context())
+		released := make(chan error)
+		go func() {
+			released <- lease.Run(ctx, func(ctx context.Context) error {
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		began := time.Now()
+		assert.ErrorContains(t, s.Run(t.Context()), `sharder: not allowed to create ConfigMap ns/r.ring.bellwether.dev, the ring's history: grant the verb "create" on resource configmaps in namespace ns`)
+		release()
+		assert.NoError(t, <-released)
+		assert.GreaterOrEqual(t, time.Since(began), 15*time.Second, "roles may still be on their way")
+	})
+}
+
+func TestASharderWaitsForTheAPIServer(t *testing.T) {
+	inWorld(t, func(_ *testing.T, w *world) {
+		w.shard("a")
+		w.create(3, "o")
+		defer w.sharder(w.config())()
+		w.connection.Inject(apisim.Faults{Refuse: apisim.Always})
+		time.Sleep(time.Minute)
+		w.connection.Inject(apisim.Faults{})
+		time.Sleep(time.Minute)
+		w.requirePlaced(3, "a")
+	})
 }
 
 func TestResourcesThatAreNotInstalledAreErrorsAtStart(t *testing.T) {
-	kube, meta := fakes(t)
-	c := testConfig()
-	c.Resources = []Resource{{GVR: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}}}
-	s, err := New(kube, meta, testMapper(), c)
-	require.NoError(t, err)
-	assert.ErrorContains(t, s.Run(t.Context()), "is its CustomResourceDefinition installed?")
+	synctest.Test(t, func(t *testing.T) {
+		kube, meta := fakes(t)
+		c := testConfig()
+		c.Resources = []Resource{{GVR: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}}}
+		s, err := New(kube, meta, testMapper(), c)
+		require.NoError(t, err)
+		assert.ErrorContains(t, s.Run(t.Context()), "is its CustomResourceDefinition installed?")
 
-	c.Resources[0].GVR = widgets // which the mapper has heard of, but the server has not
-	meta.PrependReactor("list", "widgets", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewNotFound(widgets.GroupResource(), "")
+		c.Resources[0].GVR = widgets // which the mapper has heard of, but the server has not
+		meta.PrependReactor("list", "widgets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewNotFound(widgets.GroupResource(), "")
+		})
+		s, err = New(kube, meta, testMapper(), c)
+		require.NoError(t, err)
+		assert.ErrorContains(t, s.Run(t.Context()), "the API server does not have example.com/v1, Resource=widgets: is its CustomResourceDefinition installed?")
 	})
-	s, err = New(kube, meta, testMapper(), c)
-	require.NoError(t, err)
-	assert.ErrorContains(t, s.Run(t.Context()), "the API server does not have example.com/v1, Resource=widgets: is its CustomResourceDefinition installed?")
 }
 
 func TestAClientWithALowRateLimitIsReported(t *testing.T) {

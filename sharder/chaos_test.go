@@ -92,7 +92,7 @@ func (r *referee) judge(client string, o *unstructured.Unstructured) {
 
 // Shards come, go, and hold on; users edit; Leases are deleted; the sharder is slow and restarts. In the end every object is where it belongs.
 func TestNobodyIsGivenWhatAnotherMayBeAtWorkOn(t *testing.T) {
-	const schedules = 12
+	const schedules = 8
 	for seed := range uint64(schedules) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) { chaos(t, w, rand.New(rand.NewPCG(seed, 0))) })

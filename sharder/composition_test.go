@@ -71,7 +71,7 @@ func TestAReplicaEndsItsWorkThenTheSharderThenItsLease(t *testing.T) {
 func TestAReplicaWhoseSharderFailsEndsAndReleasesItsLease(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		failure := errors.New("not allowed")
-		r, events := w.alone(refusal{failure})
+		r, events := w.alone(hungElection{failure})
 		err := r.Run(t.Context(), func(ctx context.Context) error {
 			<-ctx.Done()
 			assert.ErrorIs(t, context.Cause(ctx), failure)
@@ -84,10 +84,10 @@ func TestAReplicaWhoseSharderFailsEndsAndReleasesItsLease(t *testing.T) {
 	})
 }
 
-// refusal is an elector that cannot elect anybody.
-type refusal struct{ err error }
+// hungElection is an elector that cannot elect anybody.
+type hungElection struct{ err error }
 
-func (r refusal) Run(context.Context, func(context.Context) error) error { return r.err }
+func (r hungElection) Run(context.Context, func(context.Context) error) error { return r.err }
 
 func TestAReplicaWhoseWorkFailsEndsItsSharderAndKeepsItsLease(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -2,19 +2,22 @@ package sharder
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/ring"
 )
 
-// govern follows the membership until ctx has ended: one reign after another.
-func (e *session) govern(ctx context.Context) {
+// govern follows the membership until ctx has ended: one reign after another. It returns an error if it may not do what it has to.
+func (e *session) govern(ctx context.Context) error {
 	pause := minPause
+	var refused time.Time // since when
 	for ctx.Err() == nil {
 		m, wait := e.registry.membership()
 		if len(m) == 0 {
@@ -26,17 +29,26 @@ func (e *session) govern(ctx context.Context) {
 			continue
 		}
 		p, err := e.adopt(ctx, m)
-		if err != nil {
-			if ctx.Err() == nil {
-				e.config.Logger.Warn("a new membership could not be stored, will be tried again", zap.Error(err))
-			}
-			sleep(ctx, pause)
-			pause = min(2*pause, maxPause)
+		if err == nil {
+			pause, refused = minPause, time.Time{}
+			e.reign(ctx, p)
 			continue
 		}
-		pause = minPause
-		e.reign(ctx, p)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case !apierrors.IsForbidden(err):
+			refused = time.Time{}
+		case refused.IsZero():
+			refused = time.Now()
+		case time.Since(refused) >= e.config.LeaseDuration:
+			return fmt.Errorf("sharder: %w", err)
+		}
+		e.config.Logger.Warn("a new membership could not be stored, will be tried again", zap.Error(err))
+		sleep(ctx, pause)
+		pause = min(2*pause, maxPause)
 	}
+	return nil
 }
 
 // await waits until the registry has changed, or for some time; zero: for ever.
@@ -179,7 +191,8 @@ func forget(c <-chan struct{}) {
 	}
 }
 
-// quiet waits for news or for unrest: if busy is set, until there has been no progress for so long, or nothing is going on any more.
+// quiet waits until nothing is going on any more, or there has been no progress for as long as unrest, if busy is set; otherwise for
+// unrest, or for news.
 func (e *session) quiet(ctx context.Context, busy bool, unrest time.Duration, news <-chan struct{}) {
 	if !busy {
 		timer := time.NewTimer(unrest)
@@ -199,7 +212,6 @@ func (e *session) quiet(ctx context.Context, busy bool, unrest time.Duration, ne
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-limit.C:
-		case <-news:
 		case <-e.progress:
 			timer.Stop()
 			continue

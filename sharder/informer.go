@@ -36,7 +36,7 @@ import (
 func (s *Shard) NewInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	resource, err := s.resourceOf(example)
 	if err != nil {
-		s.config.Logger.Debug("an informer is not about objects of the ring", zap.Error(err))
+		s.config.Logger.Info("an informer is not about objects of the ring", zap.Error(err))
 		return cache.NewSharedIndexInformer(lw, example, resync, indexers)
 	}
 	i := &informer{shard: s, resource: resource}

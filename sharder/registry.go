@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/shardlease"
@@ -127,7 +128,7 @@ func (g *registry) follow(ctx context.Context, version string) (string, error) {
 	}
 	w, err := opened(ctx, func(ctx context.Context) (watch.Interface, error) {
 		return g.client.Watch(ctx, metav1.ListOptions{
-			LabelSelector: shardlease.Selector(g.ring).String(), ResourceVersion: version, AllowWatchBookmarks: true,
+			LabelSelector: shardlease.Selector(g.ring).String(), ResourceVersion: version, AllowWatchBookmarks: true, TimeoutSeconds: ptr.To(watchSeconds),
 		})
 	})
 	if err != nil {

@@ -101,7 +101,7 @@ func resolve(mapper meta.RESTMapper, resources []Resource) ([]resource, error) {
 		}
 		namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace
 		if !namespaced && len(r.Namespaces) > 0 {
-			errs = append(errs, fmt.Errorf("sharder: Resources[%d].Namespaces: must be empty, because %s is cluster-scoped (got %q)", i, r.GVR.GroupResource(), r.Namespaces))
+			errs = append(errs, fmt.Errorf("sharder: Resources[%d].Namespaces: %w: %s is (got %q)", i, errScope, r.GVR.GroupResource(), r.Namespaces))
 			continue
 		}
 		if r.Selector == nil {
@@ -114,6 +114,8 @@ func resolve(mapper meta.RESTMapper, resources []Resource) ([]resource, error) {
 	}
 	return resolved, errors.Join(errs...)
 }
+
+var errScope = errors.New("must be empty for a cluster-scoped resource")
 
 func mappingError(i int, r Resource, err error) error {
 	if meta.IsNoMatchError(err) {

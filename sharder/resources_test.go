@@ -69,5 +69,5 @@ func TestResourcesThatTheServerDoesNotHaveAreNamed(t *testing.T) {
 	absent := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}
 	_, err := resolve(testMapper(), []Resource{{GVR: configMaps}, {GVR: absent}, {GVR: nodes, Namespaces: []string{"a"}}})
 	assert.ErrorContains(t, err, "Resources[1].GVR: must be served by the API server: example.com/v1, Resource=gadgets is not, is its CustomResourceDefinition installed?")
-	assert.ErrorContains(t, err, "Resources[2].Namespaces: must be empty, because nodes is cluster-scoped")
+	assert.ErrorContains(t, err, "Resources[2].Namespaces: must be empty for a cluster-scoped resource: nodes is")
 }

@@ -145,10 +145,13 @@ func poke(c chan struct{}) {
 	}
 }
 
-// run works until ctx has ended.
-func (e *session) run(ctx context.Context) {
-	defer e.queue.watch(ctx)()
+// run works until ctx has ended, or until it is known that it cannot.
+func (e *session) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer e.queue.watch(ctx)() // until the last worker has ended
 	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
 	all.Go(func() { e.registry.run(ctx, e.version) })
 	all.Go(func() { e.keeper.run(ctx) })
 	all.Go(func() { e.pump(ctx) })
@@ -156,13 +159,19 @@ func (e *session) run(ctx context.Context) {
 	for range e.config.Concurrency {
 		all.Go(func() { e.work(ctx) })
 	}
+	var counted sync.WaitGroup // the drains that there are already
 	for i := range e.resources {
 		for _, src := range e.sources(i, with(e.resources[i].Selector, e.names.drain, selection.Exists)) {
-			all.Go(func() { e.watchDrains(ctx, i, src) })
+			counted.Add(1)
+			once := sync.OnceFunc(counted.Done)
+			all.Go(func() {
+				defer once()
+				e.watchDrains(ctx, i, src, once)
+			})
 		}
 	}
-	e.govern(ctx)
-	all.Wait()
+	counted.Wait()
+	return e.govern(ctx)
 }
 
 // sources of the objects of a resource, one for each namespace.
@@ -212,8 +221,9 @@ func (e *session) rootOf(index int, o *metav1.PartialObjectMetadata) (v root, ok
 	return e.names.rootOf(index, r, o), true
 }
 
-// watchDrains keeps count of the objects that carry the drain label, and has them looked at.
-func (e *session) watchDrains(ctx context.Context, index int, src source) {
+// watchDrains keeps count of the objects that carry the drain label, and has them looked at. counted is called when those that there were
+// have been counted.
+func (e *session) watchDrains(ctx context.Context, index int, src source, counted func()) {
 	var listed map[ref]bool // during a list
 	src.run(ctx, sink{
 		listing: func() { listed = map[ref]bool{} },
@@ -235,6 +245,7 @@ func (e *session) watchDrains(ctx context.Context, index int, src source) {
 		listed: func() {
 			e.drains.relist(index, src.namespace, listed)
 			listed = nil
+			counted()
 			poke(e.progress)
 		},
 	})

@@ -74,10 +74,35 @@ func (h ShardHooks) refused(at address, err error) {
 }
 
 // Shard is this process's part of a ring: which objects are its own, when it may work on them, and how it lets go of them. All
-// controllers of the process share one.
+// controllers of the process share one. Its methods may be called at any time, from any goroutine. Its client needs to be allowed to
+// list, watch and patch each resource.
 //
-// Its methods may be called at any time, from any goroutine. It needs to be allowed to list, watch and patch each
-// resource.
+// # How a process is composed
+//
+// The lease is outermost. Within its work function, informers and controllers are started, and have ended when it returns: what has not
+// keeps the lease from being released.
+//
+//   - When the lease is lost the process ends: that is the default of OnLost of package shardlease. When only the sharder's election is
+//     lost, only the sharder stops: its elector has an OnLost that returns, and its clients are guarded by the elector.
+//   - At the end of the process, work ends first, then the sharder, and then both leases are released. Objects are then with others at
+//     once; without a release that takes twice the duration of the lease. So a Pod's terminationGracePeriodSeconds should be
+//     longer than the longest work and ReleaseTimeout of package shardlease.
+//   - A replica that waits for its lease runs no work function, so probes have to be answered outside of it, from the health checks of
+//     lease and elector.
+//
+// # In controller-runtime
+//
+// Call lease.Run(ctx, mgr.Start), with the manager's configuration guarded by the lease ([shardlease.Lease.WrapTransport]), and these options:
+//
+//	Cache: cache.Options{
+//		NewInformer: shard.NewInformer,
+//		ByObject:    map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: shard.Selector()}},
+//	},
+//	GracefulShutdownTimeout: ptr.To(time.Duration(-1)),
+//
+// Without the last one a manager gives up on workers after 30 s, and returns an error while they are at work: the lease is then not released, and
+// the process ends. Reconcilers are wrapped with [Guarded]. A manager answers probes only while Start runs. Controllers that
+// are not sharded belong into a second manager, under the elector beside the sharder, without NewInformer.
 type Shard struct {
 	metadata metadata.Interface
 	lease    *shardlease.Lease

@@ -51,7 +51,8 @@ func New(kube kubernetes.Interface, meta metadata.Interface, mapper meta.RESTMap
 // Run distributes objects until ctx has ended, and returns nil then. When it returns, nothing that it has begun goes on, except for
 // requests that have been sent. It returns an error if, when it begins, the API server does not have a resource or refuses a request that the
 // sharder cannot do without, and that has lasted for LeaseDuration: until then the roles may be on their way. The error says what to
-// grant, and so does the log at once. Whatever else fails is tried again until ctx has ended.
+// grant, and so does the log at once. So it is later if it may not store the ring's history. Whatever else fails is tried again until
+// ctx has ended.
 func (s *Sharder) Run(ctx context.Context) error {
 	if !s.busy.TryLock() {
 		return ErrBusy
@@ -63,7 +64,9 @@ func (s *Sharder) Run(ctx context.Context) error {
 	}
 	s.set(session)
 	defer s.set(nil)
-	session.run(ctx)
+	if err := session.run(ctx); ctx.Err() == nil {
+		return err
+	}
 	return nil
 }
 
@@ -78,7 +81,7 @@ func (s *Sharder) begin(ctx context.Context) (*session, error) {
 			return nil, nil
 		case err == nil:
 			return session, nil
-		case !refusal(err):
+		case !isRefusal(err):
 			refused = now
 		case now.SinceAtLeast(refused) >= s.config.LeaseDuration:
 			return nil, err
@@ -94,9 +97,9 @@ func (s *Sharder) begin(ctx context.Context) (*session, error) {
 	}
 }
 
-// refusal reports whether an error is one that nothing but somebody's action will mend.
-func refusal(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
+// isRefusal reports whether an error is one that nothing but somebody's action will mend.
+func isRefusal(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || errors.Is(err, errScope)
 }
 
 func (s *Sharder) set(session *session) {

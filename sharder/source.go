@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
+	"k8s.io/utils/ptr"
 )
 
 // source lists and watches the metadata of some of the objects of one resource, in one namespace or in all. It holds one page.
@@ -122,7 +123,7 @@ func (s source) follow(ctx context.Context, to sink) (useful bool, err error) {
 	for {
 		w, err := opened(ctx, func(ctx context.Context) (watch.Interface, error) {
 			return s.client.Watch(ctx, metav1.ListOptions{
-				LabelSelector: s.selector.String(), ResourceVersion: version, AllowWatchBookmarks: true,
+				LabelSelector: s.selector.String(), ResourceVersion: version, AllowWatchBookmarks: true, TimeoutSeconds: ptr.To(watchSeconds),
 			})
 		})
 		if err != nil {
@@ -174,6 +175,9 @@ func (s source) drink(ctx context.Context, w watch.Interface, version string, to
 		}
 	}
 }
+
+// watchSeconds is after how many seconds a watch ends and goes on as another: a connection that has died may tell nothing for ever.
+const watchSeconds int64 = 300
 
 // sleep waits, and reports whether ctx has not ended.
 func sleep(ctx context.Context, d time.Duration) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -257,3 +258,5 @@ func (w *world) requirePlaced(n int, shards ...string) {
 	}
 	require.Equal(w.t, n, total)
 }
+
+func isPatch(r *http.Request) bool { return r.Method == http.MethodPatch }

@@ -112,7 +112,11 @@ func (d *sharding) end(ctx context.Context) error {
 	leaving := d.living[0]
 	p := d.shards[leaving]
 	if err := d.step(ctx, "kill -TERM", func() error {
-		d.say(leaving, "kill -TERM: it ends its work, then releases its lease")
+		also := ""
+		if leaving == d.pieces.sharder() {
+			also = "stops being the sharder, "
+		}
+		d.say(leaving, "kill -TERM: it ends its work, %sreleases its lease", also)
 		d.leave(leaving)
 		return p.Terminate()
 	}); err != nil {
