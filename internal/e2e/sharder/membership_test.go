@@ -206,3 +206,26 @@ func TestDeletedLeaseOfALiveShard(t *testing.T) {
 		f.requireExclusion()
 	})
 }
+
+func TestTwoReplicasOfOneIdentity(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.create(many)
+		f.start("sharder", "-without-shard")
+		first := f.start("a", "-without-sharder", "-write")
+		f.requireSettled("a")
+		f.requireWorkedOn(f.list(), "a")
+		before := f.mark()
+		second := f.start("a-again", "-without-sharder", "-write", "-identity=a")
+		f.requireLog(second, "another process of the same identity holds the lease: only one of them works")
+		assert.Empty(t, f.referee.pieces("a-again"))
+		require.NoError(t, first.Terminate())
+		f.requireExit(first, 0)
+		f.requireHeld("a-again")
+		f.eventually(func() bool { return len(f.referee.pieces("a-again")) > 0 }, "the second one does not work")
+		f.requireSettled("a")
+		f.requireCosts(before, f.list(), cost{sharder: 1})
+		f.requireExclusion()
+	})
+}
