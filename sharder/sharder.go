@@ -81,7 +81,7 @@ func (s *Sharder) begin(ctx context.Context) (*session, error) {
 			return nil, nil
 		case err == nil:
 			return session, nil
-		case !refusal(err):
+		case !isRefusal(err):
 			refused = now
 		case now.SinceAtLeast(refused) >= s.config.LeaseDuration:
 			return nil, err
@@ -97,8 +97,8 @@ func (s *Sharder) begin(ctx context.Context) (*session, error) {
 	}
 }
 
-// refusal reports whether an error is one that nothing but somebody's action will mend.
-func refusal(err error) bool {
+// isRefusal reports whether an error is one that nothing but somebody's action will mend.
+func isRefusal(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || errors.Is(err, errScope)
 }
 
