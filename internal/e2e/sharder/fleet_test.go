@@ -28,8 +28,7 @@ const (
 	lasting = 15 * time.Second
 	brief   = 5 * time.Second
 
-	patience = 2 * time.Minute // for what has no bound of its own
-	poll     = 50 * time.Millisecond
+	poll = 50 * time.Millisecond
 
 	ringName = "r" // of the replicas
 )
@@ -59,6 +58,7 @@ type fleet struct {
 	cp        *e2e.ControlPlane
 	namespace string
 	duration  time.Duration // of leases: D
+	patience  time.Duration // for what has no bound of its own
 	kinds     []kind
 	client    kubernetes.Interface
 	dynamic   dynamic.Interface
@@ -90,7 +90,7 @@ func newFleet(t *testing.T, kinds ...kind) *fleet {
 func newFleetOf(t testing.TB, duration time.Duration, kinds ...kind) *fleet {
 	t.Helper()
 	f := newCrowd(t, duration, kinds...)
-	f.build = []string{"-race"}
+	f.build, f.patience = []string{"-race"}, 2*time.Minute
 	f.referee = newReferee(f)
 	return f
 }
@@ -108,7 +108,7 @@ func newCrowd(t testing.TB, duration time.Duration, kinds ...kind) *fleet {
 	objects, err := dynamic.NewForConfig(shared.Admin())
 	require.NoError(t, err)
 	return &fleet{
-		t: t, cp: shared, namespace: namespace, duration: duration, kinds: kinds, client: client, dynamic: objects,
+		t: t, cp: shared, namespace: namespace, duration: duration, patience: 10 * time.Minute, kinds: kinds, client: client, dynamic: objects,
 		processes: map[string]*e2e.Process{}, rights: map[string]bool{},
 	}
 }
@@ -238,13 +238,13 @@ func (f *fleet) said(replica string, words ...string) int {
 // eventually waits for something that has no bound of its own.
 func (f *fleet) eventually(condition func() bool, message string, args ...any) {
 	f.t.Helper()
-	if !waitFor(f.t.Context(), condition) {
+	if !waitFor(f.t.Context(), f.patience, condition) {
 		require.Fail(f.t, fmt.Sprintf(message, args...), f.logs())
 	}
 }
 
-// waitFor reports whether something came about within the patience of a test. It looks again only after it has looked.
-func waitFor(ctx context.Context, condition func() bool) bool {
+// waitFor reports whether something came about in time. It looks again only after it has looked.
+func waitFor(ctx context.Context, patience time.Duration, condition func() bool) bool {
 	deadline := time.Now().Add(patience)
 	for !condition() {
 		select {
@@ -294,15 +294,6 @@ func (f *fleet) requireSettled(members ...string) {
 	f.requirePlaced(members...)
 }
 
-// leader returns the name of the replica that is the sharder.
-func (f *fleet) leader() string {
-	l, err := f.client.CoordinationV1().Leases(f.namespace).Get(f.t.Context(), "sharder", metav1.GetOptions{})
-	if err != nil || l.Spec.HolderIdentity == nil {
-		return ""
-	}
-	return *l.Spec.HolderIdentity
-}
-
 // lease returns the lease of a shard.
 func (f *fleet) lease(shard string) *coordinationv1.Lease {
 	f.t.Helper()
@@ -314,7 +305,7 @@ func (f *fleet) lease(shard string) *coordinationv1.Lease {
 // requireEnd waits for the end of a replica.
 func (f *fleet) requireEnd(p *e2e.Process) e2e.Exit {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(f.t.Context(), f.patience)
 	defer cancel()
 	exit, err := p.Wait(ctx)
 	require.NoError(f.t, err)

@@ -22,6 +22,7 @@ func BenchmarkSharderMemory(b *testing.B) {
 	sharder := f.start("sharder", "-without-shard", "-scan-interval=1s")
 	f.start("a", "-lease-only")
 	f.start("b", "-lease-only")
+	f.requireSettled("a", "b") // who would not let go of anything
 	objects := 0
 	for _, n := range []int{1_000, 10_000, 50_000} {
 		b.Run(fmt.Sprintf("%d-objects", n), func(b *testing.B) {
