@@ -1,0 +1,59 @@
+package sharder
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// What a controller pays for not being alone: Do with work that does nothing, on one of 10,000 objects.
+func BenchmarkDo(b *testing.B) {
+	scheme := metadatafake.NewTestScheme()
+	require.NoError(b, metav1.AddMetaToScheme(scheme))
+	client := metadatafake.NewSimpleMetadataClient(scheme)
+	lease, err := shardlease.New(fake.NewSimpleClientset(), shardlease.Config{Namespace: "default", Ring: "r", Identity: "a"})
+	require.NoError(b, err)
+	shard, err := NewShard(client, testMapper(), lease, ShardConfig{Resources: []Resource{{GVR: configMaps}}, Unguarded: true})
+	require.NoError(b, err)
+	ctx, cancel := context.WithCancel(b.Context())
+	require.NoError(b, lease.Run(ctx, func(ctx context.Context) error {
+		term, err := lease.Term()
+		require.NoError(b, err)
+		var last *metav1.PartialObjectMetadata
+		for i := range 10000 {
+			uid := types.UID(fmt.Sprint(i))
+			r := record{UID: uid, Shard: "a", LeaseUID: term.Epoch().LeaseUID, Epoch: term.Epoch().Number, State: owned}
+			last = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "default", Name: fmt.Sprint(i), UID: uid,
+				Labels: map[string]string{shard.names.shard: "a"}, Annotations: map[string]string{shard.names.owner: r.encode()},
+			}}
+			last.SetGroupVersionKind(configMaps.GroupVersion().WithKind("ConfigMap"))
+			require.NoError(b, client.Tracker().Add(last))
+		}
+		informer := shard.NewInformer(ListerWatcher(client.Resource(configMaps), client), last, 0, cache.Indexers{})
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			informer.RunWithContext(ctx)
+		}()
+		require.True(b, cache.WaitForCacheSync(ctx.Done(), informer.HasSynced))
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := shard.Do(ctx, last, func(context.Context) error { return nil }); err != nil {
+				b.Fatal(err)
+			}
+		}
+		cancel()
+		<-stopped
+		return nil
+	}))
+}
