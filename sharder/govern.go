@@ -135,8 +135,8 @@ func (e *session) reign(ctx context.Context, p *plan) {
 		if !slices.Equal(m, p.members) {
 			return
 		}
-		poke(news)
 		e.await(ctx, wait)
+		poke(news)
 	}
 }
 
