@@ -142,7 +142,6 @@ func say(words ...any) {
 }
 
 func run(ctx context.Context, o options) error {
-	say("start", time.Now().UnixNano())
 	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
 	if err != nil {
 		return err
@@ -261,8 +260,7 @@ type announced struct{ *leaderelection.Elector }
 // Run implements sharder.Elector.
 func (a announced) Run(ctx context.Context, lead func(context.Context) error) error {
 	return a.Elector.Run(ctx, func(ctx context.Context) error {
-		say("sharder", time.Now().UnixNano())
-		defer func() { say("sharder-ended", time.Now().UnixNano()) }()
+		say("sharder")
 		return lead(ctx)
 	})
 }

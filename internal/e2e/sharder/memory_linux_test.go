@@ -60,7 +60,7 @@ func (f *fleet) heap(name string, p *e2e.Process) float64 {
 	return heap
 }
 
-// residentMB reads a field of a process's status. Linux only.
+// residentMB reads a field of a process's status.
 func residentMB(b *testing.B, p *e2e.Process, field string) float64 {
 	b.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
