@@ -135,8 +135,8 @@ func (e *session) reign(ctx context.Context, p *plan) {
 		if !slices.Equal(m, p.members) {
 			return
 		}
-		poke(news)
 		e.await(ctx, wait)
+		poke(news)
 	}
 }
 
@@ -155,7 +155,8 @@ func (e *session) settle(ctx context.Context, p *plan, news <-chan struct{}) {
 		if ctx.Err() != nil {
 			return
 		}
-		forget(e.unsettle)
+		forget(e.unsettle) // what is known by now, this scan will see
+		forget(news)
 		t, err := e.scan(ctx)
 		if ctx.Err() != nil {
 			return
