@@ -15,10 +15,8 @@
 //	elector, _ := leaderelection.New(leaseClient, leaderelection.Config{Namespace: ns, Name: "checksum-sharder", OnLost: func(error) {}})
 //	s, _ := sharder.New(kube, sharderMetadata, mapper, sharder.Config{Namespace: ns, Ring: "checksum", Resources: resources})
 //
-//	lease.Run(ctx, func(ctx context.Context) error {
-//		go elector.Run(ctx, s.Run) // and wait for it before returning
-//		return controller(ctx, shard)
-//	})
+//	replica := sharder.Replica{Lease: lease, Elector: elector, Sharder: s}
+//	replica.Run(ctx, func(ctx context.Context) error { return controller(ctx, shard) })
 //
 // The sharder's clients are guarded by the elector ([leaderelection.Elector.WrapTransport]), not by the lease, and have no rate limit: QPS -1 in
 // the rest.Config. The default of client-go is 5 requests per second; a sharder that is held back by its client says so.
