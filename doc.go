@@ -3,6 +3,10 @@
 //
 //   - [github.com/bellwether-k8s/bellwether/leaderelection]: one active replica, elected by a Lease. A leader that cannot
 //     renew ends its process before anyone else starts.
+//   - [github.com/bellwether-k8s/bellwether/sharder]: several active replicas, each on its own part of the objects, which it
+//     assigns by labels.
+//   - [github.com/bellwether-k8s/bellwether/shardlease]: the heartbeat of such a replica.
+//   - [github.com/bellwether-k8s/bellwether/ring]: consistent hashing, by which it is decided who gets what.
 //
 // Programs that put them to use are in examples/. How they are proven is in internal/: e2e runs real processes against a real
 // control plane and breaks both; apisim is an API server in memory for tests in virtual time, held to the real one by a

@@ -25,7 +25,7 @@ import (
 // told to end, on clocks and connections that cannot be trusted, while somebody edits the Lease. A process ends when it loses
 // its leadership.
 func TestSimulatedElections(t *testing.T) {
-	sim.Prove(t, election((*sim.Process).Exit, meddle), sim.Schedules(t, 800))
+	sim.Prove(t, election((*sim.Process).Exit, meddle(byRenewal)), sim.Schedules(t, 800))
 }
 
 // TestSimulatedDeletions is the same while somebody deletes the Lease. Nobody starts anew: a candidate that has not seen a holder
@@ -61,7 +61,7 @@ func leasesOf(w *sim.World) coordinationclient.LeaseInterface {
 
 // sickElection is one in which work is not healthy now and then, as long as things go wrong.
 func sickElection() sim.Scenario {
-	s := election(nil, meddle)
+	s := election(nil, meddle(byDeadline))
 	begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // of the time in a bubble
 	s.Main = func(main context.Context, p *sim.Process) {
 		runReplica(main, p, func(ctx context.Context) error {
@@ -162,17 +162,27 @@ func lead(ctx context.Context, p *sim.Process, elector *leaderelection.Elector) 
 	}
 }
 
-// meddle does what people do to a Lease who should not, other than deleting it.
-func meddle(w *sim.World, r *rand.Rand) {
-	if r.IntN(3) > 0 {
-		patchLease(w, harmless(r))
-		return
-	}
-	leaders := w.Working("l")
-	if patchLease(w, `{"spec":{"holderIdentity":"thief"}}`) && len(leaders) == 1 {
-		mustNotice(w, leaders[0], 45)
+// meddle does what people do to a Lease who should not, other than deleting it. A leader must notice a theft within so many tenths of a
+// second.
+func meddle(patience int) func(w *sim.World, r *rand.Rand) {
+	return func(w *sim.World, r *rand.Rand) {
+		if r.IntN(3) > 0 {
+			patchLease(w, harmless(r))
+			return
+		}
+		leaders := w.Working("l")
+		if patchLease(w, `{"spec":{"holderIdentity":"thief"}}`) && len(leaders) == 1 {
+			mustNotice(w, leaders[0], patience)
+		}
 	}
 }
+
+// A watch may still be late with what was said while it lagged. The next renewal, after 3 s by a slow clock, is not; and if work is too
+// sick for renewals, the deadline is not, after 12 s.
+const (
+	byRenewal  = 45
+	byDeadline = 140
+)
 
 // harmless is an edit that takes the Lease from nobody: of a label, or of the holder, which is nobody then.
 func harmless(r *rand.Rand) string {
@@ -187,8 +197,7 @@ func patchLease(w *sim.World, patch string) (done bool) {
 	return err == nil
 }
 
-// mustNotice fails if a leader works on for so many tenths of a second after its record was taken, while nothing else is wrong. A
-// watch may still be late with what was said while it lagged: the next renewal, after 3 s by a slow clock, is not.
+// mustNotice fails if a leader works on for so many tenths of a second after its record was taken, while nothing else is wrong.
 func mustNotice(w *sim.World, leader *sim.Process, patience int) {
 	switch {
 	case !w.Calm() || !slices.Contains(w.Working("l"), leader):

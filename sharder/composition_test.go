@@ -69,25 +69,40 @@ func TestAReplicaEndsItsWorkThenTheSharderThenItsLease(t *testing.T) {
 }
 
 func TestAReplicaWhoseSharderFailsEndsAndReleasesItsLease(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		failure := errors.New("not allowed")
-		r, events := w.alone(refusal{failure})
-		err := r.Run(t.Context(), func(ctx context.Context) error {
-			<-ctx.Done()
-			assert.ErrorIs(t, context.Cause(ctx), failure)
-			return ctx.Err()
+	failure := errors.New("not allowed")
+	for name, c := range map[string]struct {
+		elector Elector
+		late    bool // the process is told to end before the work has
+		want    string
+	}{
+		"an error":              {hungElection{failure}, false, "not allowed"},
+		"an error at the end":   {hungElection{failure}, true, "not allowed"},
+		"an election that ends": {hungElection{}, false, "sharder: the election has ended without a reason"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				r, events := w.alone(c.elector)
+				ctx, end := context.WithCancel(t.Context())
+				defer end()
+				err := r.Run(ctx, func(ctx context.Context) error {
+					<-ctx.Done()
+					if c.late {
+						end()
+					}
+					return context.Cause(ctx)
+				})
+				require.EqualError(t, err, c.want)
+				assert.Equal(t, "released", <-events)
+				assert.Empty(t, events)
+			})
 		})
-		require.ErrorIs(t, err, failure)
-		assert.NotErrorIs(t, err, shardlease.ErrLost)
-		assert.Equal(t, "released", <-events)
-		assert.Empty(t, events)
-	})
+	}
 }
 
-// refusal is an elector that cannot elect anybody.
-type refusal struct{ err error }
+// hungElection is an elector that cannot elect anybody.
+type hungElection struct{ err error }
 
-func (r refusal) Run(context.Context, func(context.Context) error) error { return r.err }
+func (r hungElection) Run(context.Context, func(context.Context) error) error { return r.err }
 
 func TestAReplicaWhoseWorkFailsEndsItsSharderAndKeepsItsLease(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

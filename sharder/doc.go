@@ -15,8 +15,11 @@
 //	elector, _ := leaderelection.New(leaseClient, leaderelection.Config{Namespace: ns, Name: "checksum-sharder", OnLost: func(error) {}})
 //	s, _ := sharder.New(kube, sharderMetadata, mapper, sharder.Config{Namespace: ns, Ring: "checksum", Resources: resources})
 //
-//	replica := sharder.Replica{Lease: lease, Elector: elector, Sharder: s}
-//	replica.Run(ctx, func(ctx context.Context) error { return controller(ctx, shard) })
+//	sharder.Replica{Lease: lease, Elector: elector, Sharder: s}.Run(ctx, func(ctx context.Context) error {
+//		return controller(ctx, shard) // for example by [Reconcile]
+//	})
+//
+// [Replica] ends the work, the sharder and the lease in this order. examples/sharding is the whole program.
 //
 // The sharder's clients are guarded by the elector ([leaderelection.Elector.WrapTransport]), not by the lease, and have no rate limit: QPS -1 in
 // the rest.Config. The default of client-go is 5 requests per second; a sharder that is held back by its client says so.

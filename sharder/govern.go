@@ -192,7 +192,8 @@ func forget(c <-chan struct{}) {
 	}
 }
 
-// quiet waits for news or for unrest: if busy is set, until there has been no progress for so long, or nothing is going on any more.
+// quiet waits until nothing is going on any more, or there has been no progress for as long as unrest, if busy is set; otherwise for
+// unrest, or for news.
 func (e *session) quiet(ctx context.Context, busy bool, unrest time.Duration, news <-chan struct{}) {
 	if !busy {
 		timer := time.NewTimer(unrest)
@@ -212,7 +213,6 @@ func (e *session) quiet(ctx context.Context, busy bool, unrest time.Duration, ne
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-limit.C:
-		case <-news:
 		case <-e.progress:
 			timer.Stop()
 			continue

@@ -15,7 +15,8 @@ type queue struct {
 	mu      sync.Mutex
 	changed *sync.Cond // of mu: something is ready, or there is room, or a context has ended
 	items   map[ref]*item
-	ready   []*item // in order
+	urgent  []*item // ready, in order: what nobody may be working on, which would otherwise wait until all drains have begun
+	ready   []*item // after those, in order: what is to be drained
 	delayed delays
 }
 
@@ -27,7 +28,7 @@ type item struct {
 	slot     bool   // it may be drained
 	failures int
 
-	queued bool // it is in ready
+	queued bool // it is in urgent or ready
 	taken  bool // a worker has it
 	again  bool // it was offered meanwhile
 	due    time.Time
@@ -90,7 +91,11 @@ func (q *queue) enqueue(i *item) {
 			heap.Remove(&q.delayed, i.index)
 		}
 		i.queued = true
-		q.ready = append(q.ready, i)
+		if i.slot {
+			q.ready = append(q.ready, i)
+		} else {
+			q.urgent = append(q.urgent, i)
+		}
 		q.changed.Broadcast()
 	}
 }
@@ -101,10 +106,14 @@ func (q *queue) take(ctx context.Context) (i *item, latest *root, slot bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for ctx.Err() == nil {
-		if len(q.ready) > 0 {
-			i := q.ready[0]
-			q.ready[0] = nil
-			q.ready = q.ready[1:]
+		from := &q.urgent
+		if len(*from) == 0 {
+			from = &q.ready
+		}
+		if len(*from) > 0 {
+			i := (*from)[0]
+			(*from)[0] = nil
+			*from = (*from)[1:]
 			i.queued, i.taken = false, true
 			slot, i.slot = i.slot, false // one that comes while the item is taken is for the next time
 			return i, i.latest, slot

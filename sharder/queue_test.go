@@ -33,6 +33,21 @@ func TestAQueueHoldsTheLatestVersionOfEachObjectOnce(t *testing.T) {
 	assert.Zero(t, q.len())
 }
 
+func TestWhatNobodyWorksOnComesBeforeWhatIsToBeDrained(t *testing.T) {
+	q := newQueue(10)
+	defer q.watch(t.Context())()
+	for n, slot := range []bool{true, false, true, false} {
+		require.True(t, q.offer(t.Context(), object(n, ""), nil, slot))
+	}
+	var order []string
+	for range 4 {
+		i, _, _ := q.take(t.Context())
+		order = append(order, i.name)
+		q.done(i, true)
+	}
+	assert.Equal(t, []string{"1", "3", "0", "2"}, order)
+}
+
 func TestWhoOffersWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(2)

@@ -49,12 +49,15 @@ func (r Replica) Run(ctx context.Context, work func(ctx context.Context) error) 
 		defer endSharder() // also if work does not return
 		beside.Go(func() {
 			failure = r.Elector.Run(sharding, r.Sharder.Run)
+			if failure == nil && sharding.Err() == nil {
+				failure = errors.New("sharder: the election has ended without a reason")
+			}
 			endWork(failure)
 		})
 		err := work(working)
 		endSharder()
-		if ctx.Err() == nil && isEndOf(working, err) {
-			return nil // the sharder's failure is none of the work
+		if isEndOf(working, err) {
+			return nil // it has ended, be it because the sharder has failed
 		}
 		return err
 	})

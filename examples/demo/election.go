@@ -25,7 +25,10 @@ func playElection(ctx context.Context, s *stage) error {
 
 // play is the scenario. It returns an error if anything else happens than what is promised.
 func (e *election) play(ctx context.Context) error {
-	fmt.Printf("Three daemons contend for a Lease of %v. The leader acts every 20 ms, asking each time whether it still leads.\n\n", leaseDuration)
+	fmt.Printf(`Three daemons contend for a Lease of %v. The leader acts every 20 ms, asking
+each time whether it still leads.
+
+`, leaseDuration)
 	if err := e.launch("a"); err != nil {
 		return err
 	}

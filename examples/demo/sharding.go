@@ -112,7 +112,11 @@ func (d *sharding) end(ctx context.Context) error {
 	leaving := d.living[0]
 	p := d.shards[leaving]
 	if err := d.step(ctx, "kill -TERM", func() error {
-		d.say(leaving, "kill -TERM: it ends its work, then releases its lease")
+		also := ""
+		if leaving == d.pieces.sharder() {
+			also = "then the sharder, "
+		}
+		d.say(leaving, "kill -TERM: it ends its work, %sthen its lease", also)
 		d.leave(leaving)
 		return p.Terminate()
 	}); err != nil {
@@ -140,8 +144,8 @@ func (d *sharding) step(ctx context.Context, name string, act func() error) erro
 	}
 	m := d.census.since()
 	d.row()
-	d.result(fmt.Sprintf("%s: %d objects have moved: the first", name, m.objects)+" after %v, the last after %v", m.first.Sub(at), m.last.Sub(at))
-	d.say(" ", "%s", d.results[len(d.results)-1])
+	d.result(fmt.Sprintf("%s: %d objects moved", name, m.objects)+", the first after %v, the last after %v", m.first.Sub(at), m.last.Sub(at))
+	fmt.Println(d.results[len(d.results)-1])
 	return nil
 }
 

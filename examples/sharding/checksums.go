@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -51,7 +50,7 @@ func (c *checksums) addFlags() {
 
 // run works on the ConfigMaps of this shard until ctx has ended.
 func (c *checksums) run(ctx context.Context) error {
-	source := cache.NewListWatchFromClient(c.client.CoreV1().RESTClient(), "configmaps", c.namespace, fields.Everything())
+	source := sharder.ListerWatcher(c.client.CoreV1().ConfigMaps(c.namespace), c.client)
 	informer := c.shard.NewInformer(source, &corev1.ConfigMap{}, c.resync, cache.Indexers{})
 	return sharder.Reconcile(ctx, c.shard, informer, c.workers, c.reconcile)
 }

@@ -1,15 +1,11 @@
 package main
 
 import (
-	"fmt"
-
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/transport"
 
@@ -21,26 +17,31 @@ type clients struct {
 	config *rest.Config
 	// leases is for the shard's lease and the election: nothing else may hold their renewals up.
 	leases kubernetes.Interface
-	// mapper tells resources from kinds.
+	// mapper tells the kinds of resources: in a program that does not know them, one of package restmapper, by discovery.
 	mapper meta.RESTMapper
 }
 
 func newClients(kubeconfig string) (*clients, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	config, err := clientConfig(kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+		return nil, err
 	}
 	config.QPS = -1 // or client-go would allow the sharder, and the work, 5 requests per second
 	leases, err := kubernetes.NewForConfig(shardlease.LeaseConfig(config))
 	if err != nil {
 		return nil, err
 	}
-	resources, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(resources))
+	// What is known beforehand need not be asked for: a replica that starts while the API server is down waits instead of failing.
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	return &clients{config: config, leases: leases, mapper: mapper}, nil
+}
+
+func clientConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.BuildConfigFromFlags("", kubeconfig)
 }
 
 // guarded returns clients that write only while the guard lets them.

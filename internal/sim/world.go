@@ -193,7 +193,7 @@ func (w *World) end() {
 		}
 	}
 	w.running.Wait()
-	time.Sleep(time.Minute) // what a process has left behind that has ended from within: its work may take its time to stop
+	time.Sleep(time.Minute) //nolint:forbidigo // in the bubble: work that outlives the end of its process may take its time to stop
 }
 
 func (w *World) isOver() bool {

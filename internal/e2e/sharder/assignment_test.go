@@ -1,6 +1,10 @@
 package sharder_test
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -37,5 +41,30 @@ func TestObjectsWaitForAShard(t *testing.T) {
 		f.requireWorkedOn(f.list(), "a")
 		f.requireCosts(0, f.list(), cost{sharder: 1})
 		f.requireExclusion()
+	})
+}
+
+func TestSettledRingCostsItsScansOnly(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.create(many)
+		f.start("sharder", "-without-shard", "-scan-interval=1s")
+		f.start("a", "-without-sharder")
+		f.requireSettled("a")
+		all := []string{"scan", strconv.Itoa(many), strconv.Itoa(many)}
+		f.requireSaid("sharder", f.said("sharder", all...), all...)
+		before, scans := f.mark(), f.said("sharder", all...)
+		f.requireSaid("sharder", scans+3, all...)
+		requests := map[string]int{}
+		for _, e := range f.audited(before) {
+			if part(e) == "sharder" || part(e) == "shard" {
+				requests[fmt.Sprintf("%s %s %s", part(e), e.Verb, e.Resource)]++
+			}
+		}
+		delete(requests, "sharder watch configmaps") // that the API server has ended
+		t.Logf("%d scans: %v", f.said("sharder", all...)-scans, requests)
+		assert.Equal(t, []string{"sharder list configmaps"}, slices.Collect(maps.Keys(requests)))
+		assert.InDelta(t, f.said("sharder", all...)-scans, requests["sharder list configmaps"], 1, "a page each")
 	})
 }

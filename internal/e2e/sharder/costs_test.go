@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/sharder"
 )
 
 // audited returns the fleet's requests so far, by the audit log, since the n-th. All that had been answered before the call are among them.
@@ -96,4 +97,22 @@ func (f *fleet) leaseWrites(since int, shard string) (writes []e2e.AuditEvent) {
 		}
 	}
 	return writes
+}
+
+// requireOneChange asserts what the sharders have written since the n-th request besides leases and the objects: the ring's history twice, when
+// the membership changed and when that was settled.
+func (f *fleet) requireOneChange(since int) {
+	f.t.Helper()
+	writes, lists := 0, 0
+	for _, e := range f.audited(since) {
+		switch {
+		case part(e) != "sharder" || e.Code >= 300:
+		case e.Name == sharder.HistoryName(ringName) && e.Write():
+			writes++
+		case e.Resource == "configmaps" && e.Verb == "list":
+			lists++
+		}
+	}
+	assert.Equal(f.t, 2, writes, "writes of the ring's history")
+	f.t.Logf("%d lists of objects", lists)
 }

@@ -2,9 +2,6 @@ package sharder_test
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,8 +25,7 @@ const (
 	lasting = 15 * time.Second
 	brief   = 5 * time.Second
 
-	patience = 2 * time.Minute // for what has no bound of its own
-	poll     = 50 * time.Millisecond
+	poll = 50 * time.Millisecond
 
 	ringName = "r" // of the replicas
 )
@@ -59,6 +55,7 @@ type fleet struct {
 	cp        *e2e.ControlPlane
 	namespace string
 	duration  time.Duration // of leases: D
+	patience  time.Duration // for what has no bound of its own
 	kinds     []kind
 	client    kubernetes.Interface
 	dynamic   dynamic.Interface
@@ -74,12 +71,6 @@ type fleet struct {
 	read      int              // lines of the audit log
 }
 
-// line is what a replica has said.
-type line struct {
-	replica string
-	words   []string
-}
-
 // newFleet returns a fleet without replicas, for objects of these kinds; none: ConfigMaps.
 func newFleet(t *testing.T, kinds ...kind) *fleet {
 	t.Helper()
@@ -90,7 +81,7 @@ func newFleet(t *testing.T, kinds ...kind) *fleet {
 func newFleetOf(t testing.TB, duration time.Duration, kinds ...kind) *fleet {
 	t.Helper()
 	f := newCrowd(t, duration, kinds...)
-	f.build = []string{"-race"}
+	f.build, f.patience = []string{"-race"}, 2*time.Minute
 	f.referee = newReferee(f)
 	return f
 }
@@ -108,7 +99,7 @@ func newCrowd(t testing.TB, duration time.Duration, kinds ...kind) *fleet {
 	objects, err := dynamic.NewForConfig(shared.Admin())
 	require.NoError(t, err)
 	return &fleet{
-		t: t, cp: shared, namespace: namespace, duration: duration, kinds: kinds, client: client, dynamic: objects,
+		t: t, cp: shared, namespace: namespace, duration: duration, patience: 10 * time.Minute, kinds: kinds, client: client, dynamic: objects,
 		processes: map[string]*e2e.Process{}, rights: map[string]bool{},
 	}
 }
@@ -186,22 +177,6 @@ func (f *fleet) command(config *rest.Config, name string, args ...string) e2e.Co
 	}
 }
 
-// note takes in what a replica says.
-func (f *fleet) note(replica, text string) {
-	words := strings.Fields(text)
-	if len(words) == 0 {
-		return
-	}
-	switch words[0] {
-	case "begin", "end":
-		f.referee.note(replica, words)
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.lines = append(f.lines, line{replica, words})
-}
-
 // restart kills a replica, if it still runs, and starts it again.
 func (f *fleet) restart(p *e2e.Process) {
 	f.t.Helper()
@@ -222,87 +197,6 @@ func (f *fleet) nameOf(p *e2e.Process) string {
 	return ""
 }
 
-// said returns how often a replica has said something; the empty name stands for any.
-func (f *fleet) said(replica string, words ...string) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	n := 0
-	for _, l := range f.lines {
-		if (replica == "" || l.replica == replica) && len(l.words) >= len(words) && slices.Equal(l.words[:len(words)], words) {
-			n++
-		}
-	}
-	return n
-}
-
-// eventually waits for something that has no bound of its own.
-func (f *fleet) eventually(condition func() bool, message string, args ...any) {
-	f.t.Helper()
-	if !waitFor(f.t.Context(), condition) {
-		require.Fail(f.t, fmt.Sprintf(message, args...), f.logs())
-	}
-}
-
-// waitFor reports whether something came about within the patience of a test. It looks again only after it has looked.
-func waitFor(ctx context.Context, condition func() bool) bool {
-	deadline := time.Now().Add(patience)
-	for !condition() {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(poll):
-		}
-		if time.Now().After(deadline) {
-			return condition()
-		}
-	}
-	return true
-}
-
-// requireSaid waits until a replica has said something once more than n times.
-func (f *fleet) requireSaid(replica string, n int, words ...string) {
-	f.t.Helper()
-	f.eventually(func() bool { return f.said(replica, words...) > n }, "%s: never said %q %d times", replica, words, n+1)
-}
-
-// requireHeld waits until replicas hold their shard leases.
-func (f *fleet) requireHeld(names ...string) {
-	f.t.Helper()
-	for _, name := range names {
-		f.requireSaid(name, 0, "held")
-	}
-}
-
-// requireSettled waits until the sharder has distributed everything among these shards, and knows it.
-func (f *fleet) requireSettled(members ...string) {
-	f.t.Helper()
-	slices.Sort(members)
-	want := strings.Join(members, ",")
-	f.eventually(func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		for _, l := range slices.Backward(f.lines) {
-			switch l.words[0] {
-			case "settled":
-				return len(l.words) > 1 && l.words[1] == want
-			case "members", "sharder":
-				return false
-			}
-		}
-		return false
-	}, "the ring is not settled with %s", want)
-	f.requirePlaced(members...)
-}
-
-// leader returns the name of the replica that is the sharder.
-func (f *fleet) leader() string {
-	l, err := f.client.CoordinationV1().Leases(f.namespace).Get(f.t.Context(), "sharder", metav1.GetOptions{})
-	if err != nil || l.Spec.HolderIdentity == nil {
-		return ""
-	}
-	return *l.Spec.HolderIdentity
-}
-
 // lease returns the lease of a shard.
 func (f *fleet) lease(shard string) *coordinationv1.Lease {
 	f.t.Helper()
@@ -314,7 +208,7 @@ func (f *fleet) lease(shard string) *coordinationv1.Lease {
 // requireEnd waits for the end of a replica.
 func (f *fleet) requireEnd(p *e2e.Process) e2e.Exit {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(f.t.Context(), f.patience)
 	defer cancel()
 	exit, err := p.Wait(ctx)
 	require.NoError(f.t, err)
@@ -327,46 +221,4 @@ func (f *fleet) requireExit(p *e2e.Process, code int) e2e.Exit {
 	exit := f.requireEnd(p)
 	require.Equal(f.t, strconv.Itoa(code), strconv.Itoa(exit.Code), "%s: %s", exit, f.log(p))
 	return exit
-}
-
-// requireLog waits until a replica has said something to its operator.
-func (f *fleet) requireLog(p *e2e.Process, text string) {
-	f.t.Helper()
-	f.eventually(func() bool {
-		var ended bool
-		select {
-		case <-p.Done():
-			ended = true
-		default:
-		}
-		said := strings.Contains(f.log(p), text)
-		require.False(f.t, ended && !said, "ended, and never said %q: %s", text, f.log(p))
-		return said
-	}, "never said %q", text)
-}
-
-// log returns what a replica has said to its operator.
-func (f *fleet) log(p *e2e.Process) string {
-	f.t.Helper()
-	text, err := os.ReadFile(p.Log())
-	require.NoError(f.t, err)
-	var lines []string
-	for l := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(l, "begin ") && !strings.HasPrefix(l, "end ") {
-			lines = append(lines, l)
-		}
-	}
-	return strings.Join(lines, "")
-}
-
-// logs returns the ends of what all replicas have said, for a failure.
-func (f *fleet) logs() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var all strings.Builder
-	for name, p := range f.processes {
-		text := f.log(p)
-		fmt.Fprintf(&all, "--- %s:\n%s\n", name, text[max(0, len(text)-3000):])
-	}
-	return all.String()
 }

@@ -3,6 +3,7 @@ package sharder_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -81,7 +82,7 @@ func install(t *testing.T, kinds ...kind) {
 		if _, err := definitions.Create(t.Context(), definition, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 			require.NoError(t, err)
 		}
-		require.True(t, waitFor(t.Context(), func() bool {
+		require.True(t, waitFor(t.Context(), time.Minute, func() bool {
 			_, err := client.Resource(k.Resource).List(t.Context(), metav1.ListOptions{})
 			return err == nil
 		}), "%s are not served", k.Resource)

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
-	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 var (
@@ -24,7 +23,6 @@ func TestMistakesAreNamedAtStart(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind kind
 		args []string
-		code int // 1, unless the shard lease was held
 		want []string
 	}{
 		"no rights, sharder": {
@@ -32,7 +30,7 @@ func TestMistakesAreNamedAtStart(t *testing.T) {
 			want: []string{"sharder: ", `not allowed to list secrets: grant the verb "list" on resource secrets of API group "" in namespace `, `grant the verb "get"`, `grant the verb "patch"`},
 		},
 		"no rights, replica": {
-			kind: secrets, code: shardlease.ExitCodeNotHeld,
+			kind: secrets,
 			want: []string{"sharder: not allowed to list secrets: grant the verb"},
 		},
 		"no such resource, sharder": {
@@ -55,11 +53,11 @@ func TestMistakesAreNamedAtStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e2e.Repeat(t, func(t *testing.T) {
-				f := newFleet(t, configMaps)
+				f := newFleetOf(t, brief, configMaps)
 				config := f.user("a") // has no right to any other kind
 				f.kinds = []kind{test.kind}
 				p := f.startAs(config, "a", test.args...)
-				f.requireExit(p, max(1, test.code))
+				f.requireExit(p, 1)
 				for _, text := range test.want {
 					assert.Contains(t, f.log(p), text)
 				}

@@ -62,6 +62,25 @@ func TestShardThatDiesWhileItIsDrained(t *testing.T) {
 	})
 }
 
+// TestWorkThatKeepsAnObjectTooLong moves objects although work on them would take an hour: its context ends, and it obeys.
+func TestWorkThatKeepsAnObjectTooLong(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.create(many)
+		f.start("a", "-work=1h", "-ack-grace=500ms")
+		f.requireSettled("a")
+		all := f.list()
+		f.requireWorkedOn(all, "a")
+		before := f.mark()
+		f.start("b", "-work=1h")
+		f.requireSettled("a", "b")
+		f.requireWorkedOn(all, "a", "b")
+		f.requireCosts(before, ownedBy(all, "b", "a", "b"), cost{sharder: 2, shard: 1})
+		f.requireExclusion()
+	})
+}
+
 // TestSharderThatChangesInTheMiddleOfARebalance has a second sharder finish what the first has begun, at no more than the cost of
 // doing it once.
 func TestSharderThatChangesInTheMiddleOfARebalance(t *testing.T) {

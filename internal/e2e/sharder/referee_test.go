@@ -3,6 +3,7 @@ package sharder_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -223,9 +224,14 @@ func (f *fleet) requireExclusion() {
 		}
 	}
 	f.mu.Unlock()
+	assert.NotEmpty(f.t, r.pieces(""), "nobody has worked on anything")
+	assert.Empty(f.t, r.verdict(time.Now()))
+}
+
+// verdict returns all breaches. What nobody has ended goes on now.
+func (r *referee) verdict(now time.Time) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
 	byObject := map[types.UID][]piece{}
 	for _, p := range r.work {
 		q := *p
@@ -234,14 +240,15 @@ func (f *fleet) requireExclusion() {
 		}
 		byObject[p.object] = append(byObject[p.object], q)
 	}
+	breaches := slices.Clone(r.breaches)
 	for object, pieces := range byObject {
 		slices.SortFunc(pieces, func(a, b piece) int { return a.begin.Compare(b.begin) })
 		last := map[string]piece{} // of each replica, the one that ends last
 		for _, p := range pieces {
 			for other, q := range last {
 				if other != p.replica && p.begin.Before(q.end) {
-					assert.Fail(f.t, "two shards at work on one object", "%s: %s from %s to %s, %s from %s to %s",
-						object, other, q.begin, q.end, p.replica, p.begin, p.end)
+					breaches = append(breaches, fmt.Sprintf("two shards at work on %s: %s from %s to %s, %s from %s to %s",
+						object, other, q.begin, q.end, p.replica, p.begin, p.end))
 				}
 			}
 			if p.end.After(last[p.replica].end) {
@@ -249,6 +256,46 @@ func (f *fleet) requireExclusion() {
 			}
 		}
 	}
-	assert.NotEmpty(f.t, byObject, "nobody has worked on anything")
-	assert.Empty(f.t, r.breaches)
+	return breaches
+}
+
+func TestRefereeSeesBreaches(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1000, 0)
+	at := func(seconds int) string {
+		return strconv.FormatInt(start.Add(time.Duration(seconds)*time.Second).UnixNano(), 10)
+	}
+	game := func(says ...string) *referee {
+		r := &referee{t: t, open: map[string]*piece{}, objects: map[types.UID]*history{}}
+		for _, said := range says {
+			replica, words, _ := strings.Cut(said, ": ")
+			r.note(replica, strings.Fields(words))
+		}
+		return r
+	}
+	now := start.Add(10 * time.Second)
+	assert.Empty(t, game("a: begin 1 "+at(0)+" x", "a: begin 2 "+at(1)+" x", "a: end 1 "+at(2), "a: end 2 "+at(2), "b: begin 1 "+at(3)+" x").verdict(now))
+	assert.Empty(t, game("a: begin 1 "+at(0)+" x", "b: begin 1 "+at(0)+" y").verdict(now), "two objects")
+	assert.Len(t, game("a: begin 1 "+at(0)+" x", "a: begin 2 "+at(1)+" x", "a: end 2 "+at(2), "b: begin 1 "+at(3)+" x").verdict(now), 1, "the first goes on")
+	dead := game("a: begin 1 "+at(0)+" x", "b: begin 1 "+at(3)+" x")
+	dead.died("a", start.Add(2*time.Second))
+	assert.Empty(t, dead.verdict(now), "dead before")
+	dead = game("a: begin 1 "+at(0)+" x", "b: begin 1 "+at(3)+" x")
+	dead.died("a", start.Add(4*time.Second))
+	assert.Len(t, dead.verdict(now), 1, "dead after")
+
+	written := func(by, owner, state string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "o", UID: "x", Annotations: map[string]string{
+			"by": by, ownerAnnotation: fmt.Sprintf(`{"uid":"x","shard":%q,"leaseUID":"l","epoch":1,"state":%q}`, owner, state),
+		}}}
+	}
+	writes := game()
+	writes.see(written("", "a", "owned"))
+	writes.see(written("a/1", "a", "owned"))
+	writes.see(written("a/1", "a", "free"))
+	writes.see(written("a/1", "b", "owned"))
+	writes.see(written("b/1", "b", "owned"))
+	assert.Empty(t, writes.verdict(now))
+	writes.see(written("a/2", "b", "owned"))
+	assert.Equal(t, []string{"o: a wrote while it was owned by b"}, writes.verdict(now))
 }

@@ -87,7 +87,7 @@ func parse() options {
 	flag.DurationVar(&o.sharder.OverdueAfter, "overdue-after", 0, "of the sharder")
 	flag.DurationVar(&o.shard.AckGrace, "ack-grace", 0, "of the shard")
 	flag.DurationVar(&o.work.takes, "work", 0, "how long work on an object takes")
-	flag.DurationVar(&o.work.pace, "pace", 250*time.Millisecond, "pause between two pieces of work on one object")
+	flag.DurationVar(&o.work.pace, "pace", 250*time.Millisecond, "pause between two pieces of work on one object, on average")
 	flag.BoolVar(&o.work.stubborn, "stubborn", false, "work takes its time, whatever becomes of its context")
 	flag.BoolVar(&o.work.writes, "write", false, "some of the work changes its object")
 	flag.IntVar(&o.work.controllers, "controllers", 1, "how many work on each object")
@@ -142,7 +142,6 @@ func say(words ...any) {
 }
 
 func run(ctx context.Context, o options) error {
-	say("start", time.Now().UnixNano())
 	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
 	if err != nil {
 		return err
@@ -157,14 +156,10 @@ func run(ctx context.Context, o options) error {
 		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer)),
 	}
 	go r.reportMemory(ctx)
-	if o.withoutShard {
-		return r.runSharder(ctx)
-	}
-	return r.runShard(ctx)
+	return r.run(ctx)
 }
 
-// replica is the composition: the sharder runs beside the work, under the shard's lease. When the process ends, so does the work first,
-// then the sharder, and then the lease is released.
+// replica is what the parts of this process are made from.
 type replica struct {
 	options
 	config *rest.Config
@@ -178,24 +173,19 @@ func (r *replica) client(part string) *rest.Config {
 	return config
 }
 
-func (r *replica) runShard(ctx context.Context) error {
+func (r *replica) run(ctx context.Context) error {
+	elector, s, err := r.newSharder()
+	if err != nil {
+		return err
+	}
+	if r.withoutShard {
+		return elector.Run(ctx, s.Run)
+	}
 	leases, err := kubernetes.NewForConfig(shardlease.LeaseConfig(r.client("lease")))
 	if err != nil {
 		return err
 	}
 	lease, err := shardlease.New(leases, r.lease)
-	if err != nil {
-		return err
-	}
-	config := r.client("shard")
-	config.Wrap(lease.WrapTransport)
-	objects, err := metadata.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	config = r.client("work")
-	config.Wrap(lease.WrapTransport)
-	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return err
 	}
@@ -205,35 +195,40 @@ func (r *replica) runShard(ctx context.Context) error {
 			return nil
 		})
 	}
-	shard, err := sharder.NewShard(objects, r.mapper, lease, r.shard)
+	work, err := r.newWorker(lease)
 	if err != nil {
 		return err
 	}
-	work := worker{workOptions: r.work, shard: shard, client: client, mapper: r.mapper, resources: r.shard.Resources}
-	return lease.Run(ctx, func(ctx context.Context) error {
-		if r.withoutSharder {
-			return work.run(ctx)
-		}
-		working, endWork := context.WithCancel(ctx)
-		defer endWork()
-		sharding, endSharder := context.WithCancel(context.WithoutCancel(ctx))
-		defer endSharder()
-		failed := make(chan error, 1)
-		go func() {
-			defer endWork()
-			failed <- r.runSharder(sharding)
-		}()
-		err := work.run(working)
-		endSharder()
-		return errors.Join(err, <-failed)
-	})
+	if r.withoutSharder {
+		return lease.Run(ctx, work.run)
+	}
+	return sharder.Replica{Lease: lease, Elector: elector, Sharder: s}.Run(ctx, work.run)
 }
 
-// runSharder is a sharder whenever this process is the leader. If it loses the leadership, only the sharder ends.
-func (r *replica) runSharder(ctx context.Context) error {
+func (r *replica) newWorker(lease *shardlease.Lease) (*worker, error) {
+	config := r.client("shard")
+	config.Wrap(lease.WrapTransport)
+	objects, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	config = r.client("work")
+	config.Wrap(lease.WrapTransport)
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	shard, err := sharder.NewShard(objects, r.mapper, lease, r.shard)
+	if err != nil {
+		return nil, err
+	}
+	return &worker{workOptions: r.work, shard: shard, client: client, mapper: r.mapper, resources: r.shard.Resources}, nil
+}
+
+func (r *replica) newSharder() (sharder.Elector, *sharder.Sharder, error) {
 	candidate, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(r.client("elector")))
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	elector, err := leaderelection.New(candidate, leaderelection.Config{
 		Namespace: r.sharder.Namespace, Name: "sharder", Identity: r.lease.Identity,
@@ -242,27 +237,31 @@ func (r *replica) runSharder(ctx context.Context) error {
 		Logger:        r.sharder.Logger,
 	})
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	config := r.client("sharder")
 	config.QPS = float32(r.qps)
 	config.Wrap(elector.WrapTransport)
 	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	objects, err := metadata.NewForConfig(config)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	s, err := sharder.New(kube, objects, r.mapper, r.sharder)
-	if err != nil {
-		return err
-	}
-	return elector.Run(ctx, func(ctx context.Context) error {
-		say("sharder", time.Now().UnixNano())
-		defer func() { say("sharder-ended", time.Now().UnixNano()) }()
-		return s.Run(ctx)
+	return announced{elector}, s, err
+}
+
+// announced is an elector that says when it leads.
+type announced struct{ *leaderelection.Elector }
+
+// Run implements sharder.Elector.
+func (a announced) Run(ctx context.Context, lead func(context.Context) error) error {
+	return a.Elector.Run(ctx, func(ctx context.Context) error {
+		say("sharder")
+		return lead(ctx)
 	})
 }
 

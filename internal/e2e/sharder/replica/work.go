@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -103,34 +104,37 @@ func (w *worker) objects(r sharder.Resource) dynamic.ResourceInterface {
 	return w.client.Resource(r.GVR).Namespace(r.Namespaces[0])
 }
 
-// control works on each object of a store as long as that is there: one piece of work at a time.
+// look is how often a controller looks for what there is to do.
+const look = 20 * time.Millisecond
+
+// control works on each object of a store as soon as that is there, and again after pauses of random length as long as it is: one piece of
+// work at a time.
 func (w *worker) control(ctx context.Context, r sharder.Resource, store cache.Store) {
 	var visits sync.WaitGroup
 	defer visits.Wait()
-	pace := time.NewTicker(w.pace)
-	defer pace.Stop()
+	ticks := time.NewTicker(look)
+	defer ticks.Stop()
 	var mu sync.Mutex
-	busy := map[types.UID]bool{}
+	rests := map[types.UID]time.Time{} // until when; zero: somebody is at work
 	for ctx.Err() == nil {
 		for _, item := range store.List() {
 			obj := item.(*unstructured.Unstructured)
 			mu.Lock()
-			idle := !busy[obj.GetUID()]
-			busy[obj.GetUID()] = true
-			mu.Unlock()
-			if !idle {
-				continue
+			until, known := rests[obj.GetUID()]
+			if due := !known || !until.IsZero() && time.Now().After(until); due {
+				rests[obj.GetUID()] = time.Time{}
+				visits.Go(func() {
+					w.visit(ctx, r, obj)
+					mu.Lock()
+					defer mu.Unlock()
+					rests[obj.GetUID()] = time.Now().Add(rand.N(2 * w.pace))
+				})
 			}
-			visits.Go(func() {
-				w.visit(ctx, r, obj)
-				mu.Lock()
-				defer mu.Unlock()
-				delete(busy, obj.GetUID())
-			})
+			mu.Unlock()
 		}
 		select {
 		case <-ctx.Done():
-		case <-pace.C:
+		case <-ticks.C:
 		}
 	}
 }

@@ -2,7 +2,6 @@ package sharder_test
 
 import (
 	"os"
-	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -18,9 +17,6 @@ import (
 // TestStoppedShardWithAKernelDeadline proves that a shard which is stopped at work is dead before others begin, so that nothing is left
 // to write.
 func TestStoppedShardWithAKernelDeadline(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("the kernel's deadline is for Linux only")
-	}
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
 		f := newFleetOf(t, brief)
@@ -70,62 +66,5 @@ func TestStoppedShardExitsWhenItWakes(t *testing.T) {
 			assert.Equal(t, 1, n, "%s: work goes on", o)
 		}
 		t.Logf("%d pieces of work were stopped right before they began", len(late))
-	})
-}
-
-func TestShardThatIsCutOff(t *testing.T) {
-	t.Parallel()
-	for name, inject := range map[string]func(*e2e.Proxy){"cut": (*e2e.Proxy).Cut, "black hole": (*e2e.Proxy).BlackHole} {
-		for role, args := range map[string][]string{"shard": {"-without-sharder"}, "sharder": nil} {
-			t.Run(name+", a "+role, func(t *testing.T) {
-				t.Parallel()
-				e2e.Repeat(t, func(t *testing.T) {
-					f := newFleetOf(t, brief)
-					f.create(many)
-					proxy, err := shared.Proxy()
-					require.NoError(t, err)
-					defer proxy.Close()
-					b := f.startAs(proxy.Config(f.user("b")), "b", append(args, "-write")...)
-					if role == "sharder" {
-						f.requireSaid("b", 0, "sharder")
-					}
-					f.start("a", "-write")
-					f.requireSettled("a", "b")
-					all := f.list()
-					f.requireWorkedOn(all, "a", "b")
-					before := f.mark()
-					inject(proxy)
-					f.requireExit(b, shardlease.ExitCodeNotHeld)
-					f.requireSettled("a")
-					f.requireWorkedOn(all, "a")
-					f.requireCosts(before, ownedBy(all, "b", "a", "b"), cost{sharder: 1})
-					assert.Len(t, f.leaseWrites(before, "b"), 1)
-					f.requireExclusion()
-				})
-			})
-		}
-	}
-}
-
-func TestTwoReplicasOfOneIdentity(t *testing.T) {
-	t.Parallel()
-	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
-		f.create(many)
-		f.start("sharder", "-without-shard")
-		first := f.start("a", "-without-sharder", "-write")
-		f.requireSettled("a")
-		f.requireWorkedOn(f.list(), "a")
-		before := f.mark()
-		second := f.start("a-again", "-without-sharder", "-write", "-identity=a")
-		f.requireLog(second, "another process of the same identity holds the lease: only one of them works")
-		assert.Empty(t, f.referee.pieces("a-again"))
-		require.NoError(t, first.Terminate())
-		f.requireExit(first, 0)
-		f.requireHeld("a-again")
-		f.eventually(func() bool { return len(f.referee.pieces("a-again")) > 0 }, "the second one does not work")
-		f.requireSettled("a")
-		f.requireCosts(before, f.list(), cost{sharder: 1})
-		f.requireExclusion()
 	})
 }

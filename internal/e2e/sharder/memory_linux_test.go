@@ -22,6 +22,7 @@ func BenchmarkSharderMemory(b *testing.B) {
 	sharder := f.start("sharder", "-without-shard", "-scan-interval=1s")
 	f.start("a", "-lease-only")
 	f.start("b", "-lease-only")
+	f.requireSettled("a", "b") // who would not let go of anything
 	objects := 0
 	for _, n := range []int{1_000, 10_000, 50_000} {
 		b.Run(fmt.Sprintf("%d-objects", n), func(b *testing.B) {
@@ -59,7 +60,7 @@ func (f *fleet) heap(name string, p *e2e.Process) float64 {
 	return heap
 }
 
-// residentMB reads a field of a process's status. Linux only.
+// residentMB reads a field of a process's status.
 func residentMB(b *testing.B, p *e2e.Process, field string) float64 {
 	b.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))

@@ -1,0 +1,45 @@
+package sharder_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+func TestShardThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	for name, inject := range map[string]func(*e2e.Proxy){"cut": (*e2e.Proxy).Cut, "black hole": (*e2e.Proxy).BlackHole} {
+		for role, args := range map[string][]string{"shard": {"-without-sharder"}, "sharder": nil} {
+			t.Run(name+", a "+role, func(t *testing.T) {
+				t.Parallel()
+				e2e.Repeat(t, func(t *testing.T) {
+					f := newFleetOf(t, brief)
+					f.create(many)
+					proxy, err := shared.Proxy()
+					require.NoError(t, err)
+					defer proxy.Close()
+					b := f.startAs(proxy.Config(f.user("b")), "b", append(args, "-write")...)
+					if role == "sharder" {
+						f.requireSaid("b", 0, "sharder")
+					}
+					f.start("a", "-write")
+					f.requireSettled("a", "b")
+					all := f.list()
+					f.requireWorkedOn(all, "a", "b")
+					before := f.mark()
+					inject(proxy)
+					f.requireExit(b, shardlease.ExitCodeNotHeld)
+					f.requireSettled("a")
+					f.requireWorkedOn(all, "a")
+					f.requireCosts(before, ownedBy(all, "b", "a", "b"), cost{sharder: 1})
+					assert.Len(t, f.leaseWrites(before, "b"), 1)
+					f.requireExclusion()
+				})
+			})
+		}
+	}
+}
