@@ -301,7 +301,7 @@ func TestEditsOfUsersAreRepaired(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				inWorld(t, func(t *testing.T, w *world) {
 					c := w.config()
-					c.WatchAll, c.ScanInterval = all, time.Minute
+					c.WatchAll, c.ScanInterval = all, 20*time.Second
 					stop, _ := w.settledWith(20, c, "a", "b")
 					defer stop()
 					before := w.owners()
@@ -512,7 +512,7 @@ func TestRequestsAreBounded(t *testing.T) {
 		const pages = 10 // the ring's history is a ConfigMap too
 
 		from := len(w.server.Trace())
-		time.Sleep(10 * time.Minute)
+		time.Sleep(6 * time.Minute)
 		quiet := w.requests(from)
 		assert.Zero(t, quiet["LIST configmaps"]+quiet["PATCH configmaps"]+quiet["GET configmaps"], "%v", quiet)
 
