@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -161,8 +162,12 @@ func (i *informer) settleNext(ctx context.Context) bool {
 		i.shard.poke(at)
 	}
 	if err != nil {
+		level := zap.WarnLevel
+		if apierrors.IsConflict(err) { // somebody has changed the object meanwhile, and the cache does not show it yet
+			level = zap.DebugLevel
+		}
 		if ctx.Err() == nil {
-			i.shard.config.Logger.Warn("an object could not be handed over; trying again", zap.Error(err), zap.Int("failures", i.queue.NumRequeues(at)+1))
+			i.shard.config.Logger.Log(level, "an object could not be handed over; trying again", zap.Error(err), zap.Int("failures", i.queue.NumRequeues(at)+1))
 		}
 		i.queue.AddRateLimited(at)
 		return true
