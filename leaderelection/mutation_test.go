@@ -57,7 +57,7 @@ var mutations = []struct {
 	},
 	{
 		"deletion is taken for release", "sighting.go",
-		"	case !r.Exists():\n", "	case !r.Exists():\n		s.wait = 0\n",
+		"		s.wait = max(s.wait, s.term)\n", "		s.wait = 0\n",
 		"Deletions",
 	},
 	{
