@@ -84,7 +84,7 @@ func (h *Holder) healthy(ctx context.Context) error {
 // over, any other error that it goes on until its deadline.
 func (h *Holder) Renew(ctx context.Context) error {
 	if h.Remaining() == 0 {
-		return h.finish()
+		return h.conclude()
 	}
 	err, latency := h.healthy(ctx), time.Duration(0)
 	if err == nil {

@@ -67,7 +67,7 @@ func (h *Holder) Run(ctx context.Context, work func(context.Context) error) erro
 	defer cancel(nil)
 	if !h.begin(cancel) {
 		defer h.DisarmKillTimer()
-		return h.finish()
+		return h.conclude()
 	}
 	returned := make(chan error, 1)
 	running, stopped := context.WithCancel(workCtx)
@@ -150,7 +150,7 @@ func (h *Holder) untilRenewal() time.Duration {
 // renew sends a renewal. If the answer does not tell whether it stands, it reads the record.
 func (h *Holder) renew(ctx context.Context) error {
 	if h.Remaining() == 0 {
-		return h.finish()
+		return h.conclude()
 	}
 	err := h.settle(ctx)
 	if err == nil {
@@ -158,7 +158,7 @@ func (h *Holder) renew(ctx context.Context) error {
 	}
 	switch {
 	case errors.Is(err, ErrTaken):
-		return h.finish()
+		return h.conclude()
 	case err != nil:
 		h.fail(err)
 	}

@@ -185,6 +185,20 @@ func (t *Term) loseAndUnlock(cause error, holder string, now clock.Reading) {
 	t.onLost(t.loss)
 }
 
+// conclude returns the loss of a term that was seen to have reached its deadline, or to be over. It is lost even if the deadline seems to
+// be ahead again, because the wall clock has been set back since. Nil: it was finished by us.
+func (t *Term) conclude() error {
+	now := t.clock.Now()
+	t.mu.Lock()
+	if t.state == finished {
+		t.mu.Unlock()
+		return nil
+	}
+	t.loseAndUnlock(t.overdue(), t.identity, now)
+	<-t.told
+	return t.loss
+}
+
 // finish ends the term from our side, when no work is running. It returns the loss if that came first, also if the deadline
 // has passed and the timer has not been scheduled yet, as when a stopped process wakes: work has outlived its term.
 func (t *Term) finish() error {

@@ -44,3 +44,31 @@ func TestFinishedTermCannotBeLost(t *testing.T) {
 		assert.Zero(t, term.Remaining())
 	})
 }
+
+// stepper is a clock whose wall time can be set.
+type stepper struct {
+	clock.Clock
+	offset time.Duration
+}
+
+func (s *stepper) Now() clock.Reading {
+	r := s.Clock.Now()
+	r.Wall = r.Wall.Add(s.offset)
+	return r
+}
+
+func TestTermThatWasSeenAtItsDeadlineIsLostWhateverTheWallClockSaysThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var losses []*LostError
+		s := &stepper{Clock: clock.System()}
+		term := newTerm(Config{
+			Lease: name, Identity: "a", Timing: Timing{}.WithDefaults(), Clock: s, OnLost: func(err *LostError) { losses = append(losses, err) },
+		}, s.Now())
+		s.offset = time.Hour
+		require.Zero(t, term.Remaining())
+		s.offset = 0
+		require.ErrorIs(t, term.conclude(), ErrDeadline)
+		assert.True(t, term.Lost(), "or work would go on without a term, and nobody would renew")
+		assert.Len(t, losses, 1)
+	})
+}
