@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,12 +49,12 @@ func TestFinishedTermCannotBeLost(t *testing.T) {
 // stepper is a clock whose wall time can be set.
 type stepper struct {
 	clock.Clock
-	offset time.Duration
+	offset atomic.Int64
 }
 
 func (s *stepper) Now() clock.Reading {
 	r := s.Clock.Now()
-	r.Wall = r.Wall.Add(s.offset)
+	r.Wall = r.Wall.Add(time.Duration(s.offset.Load()))
 	return r
 }
 
@@ -64,9 +65,10 @@ func TestTermThatWasSeenAtItsDeadlineIsLostWhateverTheWallClockSaysThen(t *testi
 		term := newTerm(Config{
 			Lease: name, Identity: "a", Timing: Timing{}.WithDefaults(), Clock: s, OnLost: func(err *LostError) { losses = append(losses, err) },
 		}, s.Now())
-		s.offset = time.Hour
+		synctest.Wait() // until its timer waits
+		s.offset.Store(int64(time.Hour))
 		require.Zero(t, term.Remaining())
-		s.offset = 0
+		s.offset.Store(0)
 		require.ErrorIs(t, term.conclude(), ErrDeadline)
 		assert.True(t, term.Lost(), "or work would go on without a term, and nobody would renew")
 		assert.Len(t, losses, 1)
