@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -572,6 +573,7 @@ func TestAStoppedSharderWritesNothingMore(t *testing.T) {
 		stop()
 		assert.Zero(t, time.Since(began), "it does not wait for answers")
 		time.Sleep(100 * time.Millisecond) // what was sent arrives
+		synctest.Wait()                    // also what does so in this instant
 		before := w.owners()["-"]
 		require.Positive(t, before)
 		time.Sleep(time.Minute)
