@@ -106,10 +106,8 @@ func (s *Shard) review(ctx context.Context, term *shardlease.Term, at address) e
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	// A list rather than a get, because it has a version also if the object is gone.
-	list, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
-		return s.metadata.Resource(at.resource).Namespace(at.namespace).List(ctx, metav1.ListOptions{
-			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, at.name).String(),
-		})
+	list, err := s.metadata.Resource(at.resource).Namespace(at.namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, at.name).String(),
 	})
 	if err != nil {
 		return fmt.Errorf("sharder: read %s, whose acknowledgement has an unknown outcome: %w", at, err)
@@ -149,8 +147,6 @@ func (s *Shard) unlabel(ctx context.Context, at address, root metav1.Object, r *
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	patch := s.names.mergePatch(root.GetUID(), root.GetResourceVersion(), "", false, r)
-	return bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-		return s.metadata.Resource(at.resource).Namespace(at.namespace).
-			Patch(ctx, at.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: shardManager})
-	})
+	return s.metadata.Resource(at.resource).Namespace(at.namespace).
+		Patch(ctx, at.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: shardManager})
 }

@@ -208,11 +208,6 @@ func (t *Term) finish() error {
 		t.state = finished
 		t.timer.Stop()
 	}
-	if t.state == finished {
-		t.mu.Unlock()
-		return nil
-	}
-	t.loseAndUnlock(t.overdue(), t.identity, now)
-	<-t.told
-	return t.loss
+	t.mu.Unlock()
+	return t.conclude()
 }
