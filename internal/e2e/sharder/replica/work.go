@@ -76,11 +76,7 @@ func (w *worker) informer(r sharder.Resource) (cache.SharedIndexInformer, error)
 	}
 	example := &unstructured.Unstructured{}
 	example.SetGroupVersionKind(kind)
-	selector := w.shard.Selector()
-	if r.Selector != nil {
-		requirements, _ := r.Selector.Requirements()
-		selector = selector.Add(requirements...)
-	}
+	selector := w.shard.Selector(r.Selector)
 	client := w.objects(r)
 	return w.shard.NewInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
