@@ -72,7 +72,7 @@ func manifest[T any](t *testing.T, file, kind string) T {
 	t.Helper()
 	f, err := os.Open(filepath.Join("..", file))
 	require.NoError(t, err)
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	for decoder := yaml.NewYAMLOrJSONDecoder(f, 4096); ; {
 		var raw json.RawMessage
 		if err := decoder.Decode(&raw); errors.Is(err, io.EOF) {
