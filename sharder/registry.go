@@ -319,14 +319,6 @@ func (g *registry) lifeOf(t tenant) life {
 	return g.claim(t, now).life
 }
 
-// living returns the names of the shards that live, or may.
-func (g *registry) living() []string {
-	now := g.clock.Now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.roster.Members(now)
-}
-
 // known returns the names of all shards with a Lease, or about which somebody has asked.
 func (g *registry) known() []string {
 	now := g.clock.Now()

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,15 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// StripLabels ends a ring: it waits until no shard lives, and then removes the ring's labels and records from all objects of the Resources,
-// selected or not. When it returns nil, no shard works on any of them, nor ever will in its present life: whoever calls it may work
-// on all of them. Like Run it is to be called under the election, so that no sharder gives objects to shards meanwhile, or later while its
-// caller works; and like Run it needs a living shard's absence proved: it takes the Leases of shards that have not released
-// them, which lasts twice their duration.
+// StripLabels ends a ring: it waits until no shard that may work on any object lives, and then removes the ring's labels and records from
+// all objects of the Resources, selected or not. When it returns nil, no shard works on any of them, nor will one before a sharder runs again:
+// whoever calls it may work on all. Like Run it has to be called under the election, so that no sharder runs meanwhile, nor while
+// its caller works. See Migration in the package's documentation.
 //
-// A living shard is waited for, for as long as ctx lasts, and named in the log. The error is that of ctx, or says what the API server refuses. What
-// has been removed by then stays so, and the next call goes on. The Leases of the ended shards and the ring's history stay: they are
-// harmless, and carry the label that [shardlease.Selector] selects.
+// A living shard is named in the log, and waited for as long as ctx lasts. One that has not released its Lease has to prove dead, as under Run: its
+// Lease is taken when it has not been renewed for twice its duration. The error is that of ctx, or says what the API server
+// refuses. What has been removed by then stays removed, and the next call goes on. The Leases of the ended shards and the ring's
+// history stay, which does no harm; [shardlease.Selector] selects both.
 func (s *Sharder) StripLabels(ctx context.Context) error {
 	if !s.busy.TryLock() {
 		return ErrBusy
@@ -38,7 +37,8 @@ func (s *Sharder) StripLabels(ctx context.Context) error {
 	return e.strip(ctx)
 }
 
-// strip waits for the end of all shards, strips all objects, and begins anew until nothing is left of either.
+// strip waits for the end of all shards that the ring's history names, strips all objects, and begins anew until nothing is left to wait for
+// or to strip.
 func (e *session) strip(ctx context.Context) error {
 	e.history.Store(&e.ledger.known)
 	background, cancel := context.WithCancel(ctx)
@@ -50,7 +50,7 @@ func (e *session) strip(ctx context.Context) error {
 
 	said, pause := "", minPause
 	for ctx.Err() == nil {
-		living, wait, err := e.living(ctx)
+		living, err := e.living(ctx)
 		if err == nil && len(living) == 0 {
 			var left int
 			if living, left, err = e.stripAll(ctx); err == nil && len(living) == 0 && left == 0 {
@@ -66,6 +66,7 @@ func (e *session) strip(ctx context.Context) error {
 			e.config.Logger.Warn("waiting for shards to end before the ring's labels are removed", zap.Strings("shards", living))
 		}
 		if len(living) > 0 {
+			_, wait := e.registry.membership()
 			e.await(ctx, wait)
 			pause = minPause
 			continue
@@ -76,22 +77,20 @@ func (e *session) strip(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// living returns who may be at work by the Leases and the ring's history, and after how long that may be others although no Lease changes.
-func (e *session) living(ctx context.Context) (shards []string, wait time.Duration, err error) {
-	shards = e.registry.living()
+// living returns the shards that may be at work on objects without a record, by the ring's history.
+func (e *session) living(ctx context.Context) (shards []string, err error) {
 	for _, m := range e.ledger.known {
 		for _, t := range m {
 			ended, err := e.ended(ctx, t)
 			if err != nil {
-				return nil, 0, err
+				return nil, err
 			}
 			if !ended && !slices.Contains(shards, t.Shard) {
 				shards = append(shards, t.Shard)
 			}
 		}
 	}
-	_, wait = e.registry.membership()
-	return shards, wait, nil
+	return shards, nil
 }
 
 // ended reports whether a tenant does not work any more, nor ever will. If not, its Lease is taken when that is due.
