@@ -32,15 +32,15 @@ func parentageOf(o metav1.Object) (p parentage, ok bool) {
 	return parentage{schema.GroupKind{Group: group.Group, Kind: owner.Kind}, *owner}, err == nil
 }
 
-// rootOf returns where the root of a child is, and what it is. An error says why the child has none.
-func (s *Shard) rootOf(child kin, o metav1.Object) (kin, address, error) {
+// rootOf returns what the root of an object of a resource of children is, and where. An error says why the child has none.
+func (s *Shard) rootOf(child schema.GroupVersionResource, o metav1.Object) (kin, address, error) {
 	p, ok := parentageOf(o)
 	if !ok {
 		return kin{}, address{}, fmt.Errorf("no controller owner reference says whose child it is")
 	}
 	root, ok := s.kinds[p.kind]
-	if !ok || !slices.Contains(root.children, child.resource) {
-		return kin{}, address{}, fmt.Errorf("it is controlled by a %s, of whose resource %s are not among the Children", p.kind, child.resource.GroupResource())
+	if !ok || !slices.Contains(root.children, child) {
+		return kin{}, address{}, fmt.Errorf("it is controlled by a %s, of whose resource %s are not among the Children", p.kind, child.GroupResource())
 	}
 	at := address{resource: root.resource, name: p.Name, uid: p.UID}
 	if root.namespaced {
@@ -60,9 +60,9 @@ func (s *Shard) Stamp(child Object) error {
 		return err
 	}
 	if !k.child {
-		return fmt.Errorf("sharder: stamp a %s: they are not children of anything in ShardConfig.Resources", k.resource.GroupResource())
+		return fmt.Errorf("sharder: stamp %s: they are not children of anything in ShardConfig.Resources", addressOf(k.resource, child))
 	}
-	_, at, err := s.rootOf(k, child)
+	_, at, err := s.rootOf(k.resource, child)
 	if err == nil && at.uid == "" {
 		err = fmt.Errorf("its controller owner reference has no UID")
 	}

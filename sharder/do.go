@@ -90,7 +90,7 @@ func (s *Shard) admissible(ctx context.Context, obj Object) (errand, error) {
 	q := errand{at: addressOf(k.resource, obj), children: k.children, own: obj}
 	if k.child {
 		q.child = q.at
-		root, at, err := s.rootOf(k, obj)
+		root, at, err := s.rootOf(k.resource, obj)
 		if err != nil {
 			return errand{}, s.refused(q.child, fmt.Errorf("%w: %w (%s)", ErrNotMine, err, q.child))
 		}

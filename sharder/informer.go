@@ -95,6 +95,11 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	}
 	if i.child {
 		defer i.shard.caches.remove(i)
+		var sweeping sync.WaitGroup
+		defer sweeping.Wait()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		sweeping.Go(func() { i.sweep(ctx) })
 		i.SharedIndexInformer.RunWithContext(ctx)
 		return
 	}
