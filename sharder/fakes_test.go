@@ -101,6 +101,6 @@ func TestWorkWithoutACacheIsRefusedAndSaidOnce(t *testing.T) {
 			}
 			return nil
 		}))
-		assert.Len(t, logs.FilterMessage("work is refused, and will be").All(), 1)
+		assert.Len(t, logs.FilterMessage("work is refused, and stays so if no such cache comes").All(), 1)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"flag"
 	"time"
 
@@ -81,7 +82,7 @@ func (d *digests) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result, e
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name + "-digest"}}
 	_, err := controllerutil.CreateOrUpdate(ctx, d.client, secret, func() error {
 		secret.Data = map[string][]byte{digestKey: []byte(sum)}
-		return controllerutil.SetControllerReference(&m, secret, d.client.Scheme())
+		return errors.Join(controllerutil.SetControllerReference(&m, secret, d.client.Scheme()), d.shard.Stamp(secret))
 	})
 	return ctrl.Result{}, err
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
@@ -29,7 +30,7 @@ func TestDigestsAreOfWhatIsThisShards(t *testing.T) {
 		mapper := meta.NewDefaultRESTMapper(nil)
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
-		lease, shard, err := shardertest.NewShard(objects, mapper, sharder.Resource{GVR: configMaps})
+		lease, shard, err := shardertest.NewShard(objects, mapper, sharder.Resource{GVR: configMaps, Children: []schema.GroupVersionResource{secrets}})
 		require.NoError(t, err)
 		work := digests{client: fake.NewClientBuilder().WithObjectTracker(objects.Tracker()).WithRESTMapper(mapper).Build(), shard: shard}
 		informer := shard.NewInformer(sharder.ListerWatcher(objects.CoreV1().ConfigMaps(""), objects), &corev1.ConfigMap{}, 0, cache.Indexers{})
@@ -52,6 +53,9 @@ func TestDigestsAreOfWhatIsThisShards(t *testing.T) {
 				var s corev1.Secret
 				err = work.client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Name + "-digest"}, &s)
 				require.NoError(t, client.IgnoreNotFound(err))
+				if err == nil {
+					assert.Equal(t, lease.Identity(), s.Labels[sharder.ShardLabel(lease.Ring())], "a child is stamped")
+				}
 				return string(s.Data[digestKey])
 			}
 			assert.Empty(t, digestOf(nobodys))

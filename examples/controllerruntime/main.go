@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-logr/zapr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,7 +59,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.Resources = []sharder.Resource{{GVR: configMaps, Selector: wanted, Namespaces: []string{c.Lease.Namespace}}}
+	c.Resources = []sharder.Resource{{GVR: configMaps, Selector: wanted, Namespaces: []string{c.Lease.Namespace}, Children: []schema.GroupVersionResource{secrets}}}
 	r, err := replica.New(config, c)
 	if err != nil {
 		return err
@@ -72,7 +73,10 @@ func run(ctx context.Context) error {
 	// The manager of what is sharded. Its cache shows this shard's objects; its clients write only while the shard lease is held.
 	options := managerOptions(c.Lease.Namespace, *metrics)
 	options.Cache.NewInformer = r.Shard.NewInformer
-	options.Cache.ByObject = map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: r.Shard.Selector(wanted)}}
+	options.Cache.ByObject = map[client.Object]cache.ByObject{
+		&corev1.ConfigMap{}: {Label: r.Shard.Selector(wanted)},
+		&corev1.Secret{}:    {Label: r.Shard.Selector()},
+	}
 	mgr, err := ctrl.NewManager(r.Mine, options)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
@@ -18,7 +19,10 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/shardertest"
 )
 
-var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
+var (
+	configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
+	secrets    = corev1.SchemeGroupVersion.WithResource("secrets")
+)
 
 // keys is a sharded controller as a user writes it: every ConfigMap gets a Secret.
 type keys struct {
@@ -35,6 +39,9 @@ func (k *keys) reconcile(ctx context.Context, m *corev1.ConfigMap) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: m.Name, OwnerReferences: []metav1.OwnerReference{
 		*metav1.NewControllerRef(m, corev1.SchemeGroupVersion.WithKind("ConfigMap")),
 	}}}
+	if err := k.shard.Stamp(secret); err != nil {
+		return err
+	}
 	_, err := k.client.CoreV1().Secrets(m.Namespace).Create(ctx, secret, metav1.CreateOptions{})
 	return err
 }
@@ -47,7 +54,7 @@ func TestKeysAreMadeForWhatIsThisShards(t *testing.T) {
 		mapper := meta.NewDefaultRESTMapper(nil)
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
-		lease, shard, err := shardertest.NewShard(client, mapper, sharder.Resource{GVR: configMaps})
+		lease, shard, err := shardertest.NewShard(client, mapper, sharder.Resource{GVR: configMaps, Children: []schema.GroupVersionResource{secrets}})
 		require.NoError(t, err)
 
 		ctx, end := context.WithCancel(t.Context())
@@ -68,6 +75,7 @@ func TestKeysAreMadeForWhatIsThisShards(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, made.Items, 1)
 			assert.Equal(t, "mine", made.Items[0].Name)
+			assert.Equal(t, lease.Identity(), made.Items[0].Labels[sharder.ShardLabel(lease.Ring())])
 
 			// The sharder wants it back: the shard lets go of it, and does not work on it any more.
 			shardertest.Drain(lease, mine)

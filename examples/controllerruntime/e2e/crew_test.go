@@ -223,7 +223,8 @@ func (c *crew) requireFamilies(replicas ...string) {
 		for _, m := range parents {
 			shard, child := m.Labels[sharder.ShardLabel(ring)], children[m.Name+"-digest"]
 			_, drained := m.Labels[sharder.DrainLabel(ring)]
-			if !slices.Contains(replicas, shard) || drained || string(child.Data["sha256"]) != digest(m.Data) {
+			if !slices.Contains(replicas, shard) || drained || child.Labels[sharder.ShardLabel(ring)] != shard ||
+				string(child.Data["sha256"]) != digest(m.Data) {
 				return false
 			}
 			busy[shard] = true
