@@ -19,8 +19,10 @@ func TestFamiliesMoveWhenReplicasComeAndGo(t *testing.T) {
 	a := c.start("a")
 	c.requireFamilies("a")
 	c.requireCensus(families)
+	assert.Zero(t, c.moves(), "children are stamped when they are created")
 	b := c.start("b")
 	c.requireFamilies("a", "b")
+	assert.NotZero(t, c.moves(), "and move with their parents")
 	c.change(map[string]string{"of": "two"})
 	c.requireFamilies("a", "b")
 
