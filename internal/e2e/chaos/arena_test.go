@@ -37,8 +37,14 @@ type plan struct {
 	replicas, objects int
 	// lasts is for how long things go wrong.
 	lasts time.Duration
+	// rest is how long a replica is left alone at most between two faults.
+	rest time.Duration
 	// rate is how many things users do per second; a quarter of that are edits of labels.
 	rate int
+	// faults of replicas.
+	faults []fault
+	// slowness is how many times longer than usual work takes.
+	slowness float64
 	// servers says that the control plane suffers, too.
 	servers bool
 	// build is flags for the build of the replicas.
@@ -48,6 +54,7 @@ type plan struct {
 // arena is a control plane, the replicas, the users and the judge.
 type arena struct {
 	t         testing.TB
+	plan      plan
 	seed      uint64
 	cp        *e2e.ControlPlane
 	client    kubernetes.Interface // of an administrator
@@ -73,7 +80,7 @@ type log struct {
 // newArena returns one in which nothing happens yet.
 func newArena(t testing.TB, p plan, seed uint64) *arena {
 	t.Helper()
-	a := &arena{t: t, seed: seed, judge: newJudge(), kubeconfigs: map[string]string{}, happened: map[string]int{}}
+	a := &arena{t: t, plan: p, seed: seed, judge: newJudge(), kubeconfigs: map[string]string{}, happened: map[string]int{}}
 	a.random = a.randomness(0)
 	a.cp = e2e.Start(t, e2e.Options{AuditPolicy: auditPolicy})
 	var err error
@@ -197,20 +204,20 @@ func (a *arena) requireReady(ctx context.Context) {
 }
 
 // torment has everything go wrong until ctx has ended, and heals it then.
-func (a *arena) torment(ctx context.Context, p plan) {
+func (a *arena) torment(ctx context.Context) {
 	var all sync.WaitGroup
-	shared := newDeck(a.randomness(200), faults())
+	shared := newDeck(a.randomness(200), a.plan.faults)
 	for _, r := range a.replicas {
 		all.Go(func() { r.suffer(ctx, shared) })
 	}
-	if p.servers {
+	if a.plan.servers {
 		all.Go(func() { a.sufferServers(ctx) })
 	}
 	const hands = 4
 	for i := range hands {
-		all.Go(func() { a.users.carryOn(ctx, a.randomness(uint64(300+i)), max(1, p.rate/hands)) })
+		all.Go(func() { a.users.carryOn(ctx, a.randomness(uint64(300+i)), max(1, a.plan.rate/hands)) })
 	}
-	all.Go(func() { a.users.meddle(ctx, a.randomness(400), max(1, p.rate/4)) })
+	all.Go(func() { a.users.meddle(ctx, a.randomness(400), max(1, a.plan.rate/4)) })
 	all.Wait()
 }
 

@@ -35,13 +35,16 @@ func TestBrokenBuildsAreCaught(t *testing.T) {
 	for name, b := range breakings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := newArena(t, plan{replicas: 3, objects: 100, build: []string{"-overlay=" + b.overlay(t)}}, seed(t))
+			a := newArena(t, plan{
+				replicas: 3, objects: 100, rest: 10 * time.Second, rate: 120, faults: []fault{renaming}, slowness: 3,
+				build: []string{"-overlay=" + b.overlay(t)},
+			}, seed(t))
 			stopReading := a.read()
 			began := time.Now()
 			for _, r := range a.replicas {
 				r.start(newName)
 			}
-			a.users.populate(t.Context(), 100)
+			a.users.populate(t.Context(), a.plan.objects)
 			ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 			defer cancel()
 			go func() {
@@ -51,17 +54,22 @@ func TestBrokenBuildsAreCaught(t *testing.T) {
 				case <-ctx.Done():
 				}
 			}()
-			a.torment(ctx, plan{rate: 80})
-			for _, r := range a.replicas {
-				assert.NoError(t, r.process.Kill())
-				r.watched.Wait()
-			}
+			a.torment(ctx)
+			a.kill()
 			stopReading()
 			breaches, err := a.judge.conclude()
 			require.NoError(t, err)
 			require.NotEmpty(t, breaches, "not caught: %s", a.report())
 			t.Logf("caught after %v: %s", time.Since(began).Round(100*time.Millisecond), breaches[0])
 		})
+	}
+}
+
+// kill ends all replicas.
+func (a *arena) kill() {
+	for _, r := range a.replicas {
+		assert.NoError(a.t, r.process.Kill())
+		r.watched.Wait()
 	}
 }
 

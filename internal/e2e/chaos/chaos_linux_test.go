@@ -33,11 +33,12 @@ func seed(t *testing.T) uint64 {
 // TestChaos has everything go wrong at once that may, for a while; and then everything has to be in order.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	p := plan{replicas: 4, objects: 2000, lasts: 40 * time.Second, rate: 40, servers: true}
+	p := plan{replicas: 4, objects: 2000, lasts: 40 * time.Second, rest: 5 * time.Second, rate: 40, faults: faults(), servers: true, slowness: 1}
 	if soak := os.Getenv(e2e.SoakEnv); soak != "" {
 		var err error
 		p.lasts, err = time.ParseDuration(soak)
 		require.NoError(t, err)
+		p.rest = 15 * time.Second
 	}
 	began := time.Now()
 	a := newArena(t, p, seed(t))
@@ -60,7 +61,7 @@ func TestChaos(t *testing.T) {
 			say("\n%s", a.report())
 		}
 	}()
-	a.torment(ctx, p)
+	a.torment(ctx)
 	say("order again after %v", a.assertOrder(t.Context(), settling).Round(time.Millisecond))
 	a.end()
 	stopReading()

@@ -25,6 +25,9 @@ const (
 	endPatience = 30 * time.Second
 )
 
+// renaming is what a Deployment does.
+var renaming = fault{"SIGTERM, then a new name", func(_ context.Context, r *replica) { r.terminate(newName) }}
+
 // faults of replicas.
 func faults() []fault {
 	connection := func(name string, inject func(*e2e.Proxy)) []fault {
@@ -66,7 +69,12 @@ func faults() []fault {
 			}
 		}},
 		{"SIGTERM, then the same name", func(_ context.Context, r *replica) { r.terminate(newPod) }},
-		{"SIGTERM, then a new name", func(_ context.Context, r *replica) { r.terminate(newName) }},
+		{"kill -9, and a new name at once", func(_ context.Context, r *replica) {
+			assert.NoError(r.a.t, r.process.Kill())
+			r.watched.Wait()
+			r.start(newName)
+		}},
+		renaming,
 	}
 	all = append(all, connection("connections cut", (*e2e.Proxy).Cut)...)
 	all = append(all, connection("black hole", (*e2e.Proxy).BlackHole)...)

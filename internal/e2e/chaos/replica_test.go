@@ -72,6 +72,7 @@ func (r *replica) start(how revival) {
 			"-kubeconfig", r.a.kubeconfig(r.proxy, name), "-work-kubeconfig", r.a.kubeconfig(r.proxy, name+workUser, workGroup),
 			"-journal", path, "-lease-duration", leaseDuration.String(), "-kernel-deadline",
 			"-scan-interval", scanInterval.String(), "-gc-period", gcPeriod.String(),
+			"-slowness", fmt.Sprint(r.a.plan.slowness),
 		},
 	})
 	if !assert.NoError(r.a.t, err) {
@@ -152,7 +153,7 @@ func (r *replica) suffer(ctx context.Context, deck *deck[fault]) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(between(r.random, time.Second, 5*time.Second)):
+		case <-time.After(between(r.random, r.a.plan.rest/5, r.a.plan.rest)):
 			f := deck.draw()
 			r.a.count(f.name)
 			f.happen(ctx, r)

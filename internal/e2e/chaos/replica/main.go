@@ -55,6 +55,7 @@ func parse() options {
 	flag.BoolVar(&o.lease.KernelDeadline, "kernel-deadline", false, "die by the kernel's timer")
 	flag.DurationVar(&o.scanInterval, "scan-interval", 0, "of the sharder")
 	flag.DurationVar(&o.gcPeriod, "gc-period", 0, "of the sharder")
+	flag.Float64Var(&o.work.slowness, "slowness", 1, "how many times longer than usual work takes")
 	flag.Parse()
 	return o
 }

@@ -45,6 +45,7 @@ type work struct {
 	journal   *journal
 	namespace string
 	identity  string
+	slowness  float64
 }
 
 func (w *work) run(ctx context.Context) error {
@@ -56,7 +57,7 @@ func (w *work) run(ctx context.Context) error {
 func (w *work) reconcile(ctx context.Context, m *corev1.ConfigMap) error {
 	piece, end := w.journal.begin(m.UID)
 	defer end()
-	if err := toil(ctx); err != nil {
+	if err := w.toil(ctx); err != nil {
 		return err
 	}
 	sum := checksum(m.Data)
@@ -92,7 +93,7 @@ func (w *work) signature(ctx context.Context, piece int64) (string, error) {
 }
 
 // toil takes a while: mostly not long, and sometimes whatever becomes of ctx, as work does that waits for something else.
-func toil(ctx context.Context) error {
+func (w *work) toil(ctx context.Context) error {
 	takes := rand.N(20 * time.Millisecond)
 	switch rand.IntN(20) {
 	case 0:
@@ -107,7 +108,7 @@ func toil(ctx context.Context) error {
 	select {
 	case <-interrupted:
 		return context.Cause(ctx)
-	case <-time.After(takes):
+	case <-time.After(time.Duration(float64(takes) * w.slowness)):
 		return nil
 	}
 }
