@@ -47,7 +47,9 @@ func TestDecision(t *testing.T) {
 		return decision{verb: assign, label: to.Shard, record: recordWith(owned, to)}
 	}
 	probed := func(by tenant, left ...tenant) decision {
-		return decision{verb: probe, label: by.Shard, drain: true, record: recordWith(owned, by, left...)}
+		r := recordWith(owned, by, left...)
+		r.Probed = true
+		return decision{verb: probe, label: by.Shard, drain: true, record: r}
 	}
 	for rule, rows := range map[string][]row{
 		"1: owned, epoch over": {
