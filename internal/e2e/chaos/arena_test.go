@@ -90,7 +90,7 @@ func newArena(t testing.TB, p plan, seed uint64) *arena {
 	require.NoError(t, err)
 	a.program, err = a.cp.Program(t.Context(), "./replica", p.build...)
 	require.NoError(t, err)
-	a.users = &users{a: a, objects: a.client.CoreV1().ConfigMaps(a.namespace), random: a.randomness(100)}
+	a.users = &users{a: a, objects: a.client.CoreV1().ConfigMaps(a.namespace), secrets: a.client.CoreV1().Secrets(a.namespace), random: a.randomness(100)}
 	for i := range p.replicas {
 		a.replicas = append(a.replicas, a.newReplica(i))
 	}
@@ -218,6 +218,7 @@ func (a *arena) torment(ctx context.Context) {
 		all.Go(func() { a.users.carryOn(ctx, a.randomness(uint64(300+i)), max(1, a.plan.rate/hands)) })
 	}
 	all.Go(func() { a.users.meddle(ctx, a.randomness(400), max(1, a.plan.rate/4)) })
+	all.Go(func() { a.users.collect(ctx) })
 	all.Wait()
 }
 

@@ -6,12 +6,14 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
@@ -41,6 +43,29 @@ func disorder(m *corev1.ConfigMap, alive map[string]bool, leases map[string]*coo
 	return ""
 }
 
+// childDisorder is what is wrong with the children of an object that is in order; empty: nothing. There is one if the object is to have one, with the
+// same shard and checksum.
+func childDisorder(m *corev1.ConfigMap, children []corev1.Secret) string {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(m.Name))
+	want := 0
+	if hash.Sum32()%6 < 2 {
+		want = 1
+	}
+	if len(children) != want {
+		return fmt.Sprintf("%d children, want %d", len(children), want)
+	}
+	for _, c := range children {
+		switch {
+		case c.Labels[shardLabel] != m.Labels[shardLabel]:
+			return fmt.Sprintf("with %s, and its child with %q", m.Labels[shardLabel], c.Labels[shardLabel])
+		case c.Annotations[sumAnnotation] != m.Annotations[sumAnnotation]:
+			return "wrong checksum of its child; its shard is " + m.Labels[shardLabel]
+		}
+	}
+	return ""
+}
+
 func checksum(data map[string]string) string {
 	encoded, err := json.Marshal(data)
 	if err != nil {
@@ -51,7 +76,7 @@ func checksum(data map[string]string) string {
 }
 
 // disorders returns what is wrong with which objects, and how many objects there are.
-func (a *arena) disorders(ctx context.Context) (wrong []string, objects int, err error) {
+func (a *arena) disorders(ctx context.Context) (wrong map[types.UID]string, objects int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	list, err := a.client.CoordinationV1().Leases(a.namespace).List(ctx, metav1.ListOptions{LabelSelector: shardlease.Selector(ringName).String()})
@@ -66,10 +91,24 @@ func (a *arena) disorders(ctx context.Context) (wrong []string, objects int, err
 	if err != nil {
 		return nil, 0, err
 	}
-	alive := a.alive()
+	below, err := a.users.secrets.List(ctx, metav1.ListOptions{LabelSelector: parentLabel})
+	if err != nil {
+		return nil, 0, err
+	}
+	children := map[types.UID][]corev1.Secret{}
+	for _, c := range below.Items {
+		parent := types.UID(c.Labels[parentLabel])
+		children[parent] = append(children[parent], c)
+	}
+	alive, wrong := a.alive(), map[types.UID]string{}
 	for i := range all.Items {
-		if problem := disorder(&all.Items[i], alive, leases); problem != "" {
-			wrong = append(wrong, all.Items[i].Name+": "+problem)
+		m := &all.Items[i]
+		problem := disorder(m, alive, leases)
+		if problem == "" {
+			problem = childDisorder(m, children[m.UID])
+		}
+		if problem != "" {
+			wrong[m.UID] = m.Name + ": " + problem
 		}
 	}
 	return wrong, len(all.Items), nil
@@ -85,7 +124,12 @@ func (a *arena) assertOrder(ctx context.Context, within time.Duration) time.Dura
 			return took
 		}
 		if took > within || ctx.Err() != nil {
-			assert.Fail(a.t, "not in order", "after %v: %v; %d of %d objects: %q", took, err, len(wrong), objects, wrong[:min(len(wrong), 20)])
+			for uid, problem := range wrong {
+				a.judge.mu.Lock()
+				a.judge.breached(uid, "not in order: "+problem)
+				a.judge.mu.Unlock()
+			}
+			assert.Fail(a.t, "not in order", "after %v: %v; %d of %d objects", took, err, len(wrong), objects)
 			return took
 		}
 		pause(ctx, 250*time.Millisecond)

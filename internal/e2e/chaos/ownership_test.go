@@ -194,6 +194,8 @@ func (w *ownership) judgeSigned(revision int64, o, family *object, before carrie
 	epoch, _ := strconv.ParseInt(parts[2], 10, 64)
 	if !family.owner.is(parts[0]) || family.owner.LeaseUID != types.UID(parts[1]) || family.owner.Epoch != epoch {
 		w.breached(o.family, fmt.Sprintf("%s wrote version %d of %s, which was %s", by, revision, o.name, family.owner))
+	} else if o != family && len(o.versions) == 1 && o.now.shard != parts[0] {
+		w.breached(o.family, fmt.Sprintf("%s created %s with the label %q", by, o.name, o.now.shard))
 	} else if o == family && (!before.owner.is(parts[0]) || before.shard != parts[0]) {
 		w.edited++
 	}
@@ -251,8 +253,13 @@ func TestOwnership(t *testing.T) {
 		return s
 	}
 	child := func(o *metav1.ObjectMeta) {
+		o.Labels[shardLabel] = "a"
 		o.OwnerReferences = []metav1.OwnerReference{{UID: "x", Controller: new(bool)}}
 		*o.OwnerReferences[0].Controller = true
+	}
+	unstamped := func(o *metav1.ObjectMeta) {
+		child(o)
+		delete(o.Labels, shardLabel)
 	}
 	for name, test := range map[string]struct {
 		steps            []step
@@ -269,6 +276,7 @@ func TestOwnership(t *testing.T) {
 		"only the audit":  {steps: []step{version("x", "a owned", "", nil), audited(version("x", "a owned", "", nil), "b")}, breaches: 1},
 		"a copied record": {steps: []step{version("x", "a owned", "", func(o *metav1.ObjectMeta) { o.UID = "y" }), version("y", "", "a/l/1/1/1", nil)}, breaches: 1},
 		"a child":         {steps: []step{version("x", "a owned", "", nil), audited(version("c", "", "a/l/1/1/1", child), "a")}},
+		"not stamped":     {steps: []step{version("x", "a owned", "", nil), version("c", "", "a/l/1/1/1", unstamped)}, breaches: 1},
 		"another's child": {steps: []step{version("x", "b owned", "", nil), audited(version("c", "", "a/l/1/1/1", child), "a")}, breaches: 2},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"time"
 
@@ -14,19 +15,34 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// wantedLabel is on all objects that are distributed.
-const wantedLabel = "chaos.bellwether.dev/checksum"
+const (
+	// wantedLabel is on all objects that are distributed.
+	wantedLabel = "chaos.bellwether.dev/checksum"
+	// parentLabel is on children, and has the UID of the parent.
+	parentLabel = "chaos.bellwether.dev/parent"
+)
 
 // users change objects all the time, and know nothing of shards; or enough to do harm.
 type users struct {
 	a       *arena
 	objects typedcorev1.ConfigMapInterface
+	secrets typedcorev1.SecretInterface // children
 
 	mu     sync.Mutex
 	random *rand.Rand
 	names  []string
 	serial int
+	gone   []gone
 }
+
+// gone is an object that was deleted, whose children are to follow, as the garbage collector would have it.
+type gone struct {
+	uid   types.UID
+	since time.Time
+}
+
+// collectAfter is when nobody is at work any more on what was deleted.
+const collectAfter = 20 * time.Second
 
 // blank is a new object: half of them are named by the API server.
 func (u *users) blank() *corev1.ConfigMap {
@@ -74,7 +90,69 @@ func (u *users) drop(ctx context.Context) error {
 	u.names[i] = u.names[len(u.names)-1]
 	u.names = u.names[:len(u.names)-1]
 	u.mu.Unlock()
-	return u.objects.Delete(ctx, name, metav1.DeleteOptions{})
+	return u.remove(ctx, name)
+}
+
+func (u *users) remove(ctx context.Context, name string) error {
+	m, err := u.objects.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	u.mu.Lock()
+	u.gone = append(u.gone, gone{m.UID, time.Now()})
+	u.mu.Unlock()
+	return u.objects.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(m.UID))})
+}
+
+// recreate deletes an object and creates another of its name.
+func (u *users) recreate(ctx context.Context) error {
+	m := u.blank()
+	m.Name, m.GenerateName = u.provoke(ctx), ""
+	if err := u.remove(ctx, m.Name); err != nil {
+		return err
+	}
+	_, err := u.objects.Create(ctx, m, metav1.CreateOptions{})
+	return err
+}
+
+// collect deletes the children of what was deleted a while ago, until ctx has ended. An object that is still there, because its deletion has
+// failed, keeps them.
+func (u *users) collect(ctx context.Context) {
+	for pause(ctx, time.Second) {
+		u.mu.Lock()
+		var due []gone
+		for len(u.gone) > 0 && time.Since(u.gone[0].since) > collectAfter {
+			due, u.gone = append(due, u.gone[0]), u.gone[1:]
+		}
+		u.mu.Unlock()
+		for _, g := range due {
+			u.a.judge.mu.Lock()
+			o := u.a.judge.ownership.objects[g.uid]
+			deleted := o == nil || !o.deleted.IsZero()
+			u.a.judge.mu.Unlock()
+			if deleted {
+				_ = u.secrets.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: parentLabel + "=" + string(g.uid)})
+			}
+		}
+	}
+}
+
+// editChild changes the shard label of a child.
+func (u *users) editChild(name string, value func() string) func(context.Context) {
+	return u.counted(name, func(ctx context.Context) error {
+		name := u.provoke(ctx)
+		m, err := u.objects.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		children, err := u.secrets.List(ctx, metav1.ListOptions{LabelSelector: parentLabel + "=" + string(m.UID)})
+		if err != nil || len(children.Items) == 0 {
+			return err
+		}
+		_, err = u.secrets.Patch(ctx, children.Items[0].Name, types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, shardLabel, value()), metav1.PatchOptions{})
+		return err
+	})
 }
 
 func (u *users) update(ctx context.Context) error { return u.change(ctx, u.pick()) }
@@ -143,6 +221,8 @@ func (u *users) edits() []func(context.Context) {
 		u.counted("replaced by its manifest", u.replace),
 		u.counted("cloned with its labels", u.clone),
 		u.undrain(),
+		u.editChild("child's label removed", func() string { return "null" }),
+		u.editChild("child's label of another shard", func() string { return strconv.Quote(u.a.someShard()) }),
 	}
 }
 
@@ -190,7 +270,7 @@ func (u *users) populate(ctx context.Context, n int) {
 func (u *users) carryOn(ctx context.Context, random *rand.Rand, rate int) {
 	things := newDeck(random, []func(context.Context){
 		u.counted("created", u.create), u.counted("deleted", u.drop),
-		u.counted("created", u.create), u.counted("deleted", u.drop),
+		u.counted("created anew", u.recreate),
 		u.counted("updated", u.update), u.counted("updated", u.update), u.counted("updated", u.update), u.counted("updated", u.update),
 	})
 	for pause(ctx, between(random, 0, 2*time.Second/time.Duration(rate))) {

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -91,7 +92,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	resources := []sharder.Resource{{GVR: configMaps, Selector: wanted, Namespaces: []string{o.lease.Namespace}}}
+	resources := []sharder.Resource{{GVR: configMaps, Selector: wanted, Namespaces: []string{o.lease.Namespace}, Children: []schema.GroupVersionResource{secrets}}}
 	shard, err := sharder.NewShard(objects, mapper, lease, sharder.ShardConfig{Resources: resources, Logger: log, AckGrace: time.Second})
 	if err != nil {
 		return err

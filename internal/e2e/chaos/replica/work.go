@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +34,8 @@ const (
 	sumAnnotation = "chaos.bellwether.dev/sha256"
 	// byAnnotation names the piece of work that has written last: <shard>/<UID of its Lease>/<epoch>/<process>/<piece>.
 	byAnnotation = "chaos.bellwether.dev/by"
+	// madeAnnotation names the piece of work that has created a child.
+	madeAnnotation = "chaos.bellwether.dev/made"
 
 	workers = 16
 	resync  = 15 * time.Second // work goes on also where nobody changes anything
@@ -46,12 +49,24 @@ type work struct {
 	namespace string
 	identity  string
 	slowness  float64
+	children  *children // from run on
 }
 
 func (w *work) run(ctx context.Context) error {
-	source := sharder.ListerWatcher(w.client.CoreV1().ConfigMaps(w.namespace), w.client)
-	informer := w.shard.NewInformer(source, &corev1.ConfigMap{}, resync, cache.Indexers{})
-	return sharder.Reconcile(ctx, w.shard, informer, workers, w.reconcile)
+	core := w.client.CoreV1()
+	roots := w.shard.NewInformer(sharder.ListerWatcher(core.ConfigMaps(w.namespace), w.client), &corev1.ConfigMap{}, resync, cache.Indexers{})
+	below := w.shard.NewInformer(sharder.ListerWatcher(core.Secrets(w.namespace), w.client), &corev1.Secret{}, 2*resync, cache.Indexers{parentIndex: byParent})
+	w.children = &children{cache: below.GetIndexer(), expected: map[types.UID]expectation{}}
+	var both sync.WaitGroup
+	defer both.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	both.Go(func() {
+		if err := sharder.Reconcile(ctx, w.shard, below, workers, w.tend); err != nil {
+			panic(err) // of too few workers
+		}
+	})
+	return sharder.Reconcile(ctx, w.shard, roots, workers, w.reconcile)
 }
 
 func (w *work) reconcile(ctx context.Context, m *corev1.ConfigMap) error {
@@ -61,22 +76,33 @@ func (w *work) reconcile(ctx context.Context, m *corev1.ConfigMap) error {
 		return err
 	}
 	sum := checksum(m.Data)
+	if err := w.ensure(ctx, m, sum, piece); err != nil {
+		return ignoreGone(err)
+	}
 	if m.Annotations[sumAnnotation] == sum && rand.IntN(4) > 0 {
 		return nil
 	}
-	by, err := w.signature(ctx, piece)
-	if err != nil {
-		return err
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		// Not of a version: the API server takes it, whoever the object belongs to by now.
-		"uid": m.UID, "annotations": map[string]string{sumAnnotation: sum, byAnnotation: by},
-	}})
+	patch, err := w.patch(ctx, m.UID, map[string]string{sumAnnotation: sum}, piece)
 	if err != nil {
 		return err
 	}
 	_, err = w.client.CoreV1().ConfigMaps(m.Namespace).Patch(ctx, m.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "chaos"})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // deleted, and perhaps created again
+	return ignoreGone(err)
+}
+
+// patch of annotations, and of the signature. It is not of a version: the API server takes it, whoever the object belongs to by now.
+func (w *work) patch(ctx context.Context, object types.UID, annotations map[string]string, piece int64) ([]byte, error) {
+	by, err := w.signature(ctx, piece)
+	if err != nil {
+		return nil, err
+	}
+	annotations[byAnnotation] = by
+	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": object, "annotations": annotations}})
+}
+
+// ignoreGone drops errors that say that an object is gone, or is another of the same name.
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
 	return err
