@@ -33,7 +33,7 @@ func seed(t *testing.T) uint64 {
 // TestChaos has everything go wrong at once that may, for a while; and then everything has to be in order.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	p := plan{replicas: 4, objects: 2000, lasts: 40 * time.Second, rest: 5 * time.Second, rate: 40, faults: faults(), servers: true, slowness: 1}
+	p := plan{replicas: 4, objects: 2000, lasts: 35 * time.Second, rest: 5 * time.Second, rate: 40, faults: faults(), servers: true, slowness: 1}
 	if soak := os.Getenv(e2e.SoakEnv); soak != "" {
 		var err error
 		p.lasts, err = time.ParseDuration(soak)

@@ -137,7 +137,8 @@ func (u *users) collect(ctx context.Context) {
 	}
 }
 
-// editChild changes the shard label of a child.
+// editChild changes the shard label of a child that has a name of its own: whoever cannot see one that the API server has named any more
+// creates another.
 func (u *users) editChild(name string, value func() string) func(context.Context) {
 	return u.counted(name, func(ctx context.Context) error {
 		name := u.provoke(ctx)
@@ -146,7 +147,7 @@ func (u *users) editChild(name string, value func() string) func(context.Context
 			return err
 		}
 		children, err := u.secrets.List(ctx, metav1.ListOptions{LabelSelector: parentLabel + "=" + string(m.UID)})
-		if err != nil || len(children.Items) == 0 {
+		if err != nil || len(children.Items) == 0 || children.Items[0].GenerateName != "" {
 			return err
 		}
 		_, err = u.secrets.Patch(ctx, children.Items[0].Name, types.MergePatchType,
@@ -237,7 +238,7 @@ func (u *users) undrain() func(context.Context) {
 	})
 }
 
-// counted has what a user does counted if it succeeds: while the API server is down nothing does.
+// counted has what a user tries counted, unless it fails: while the API server is down everything does.
 func (u *users) counted(name string, do func(context.Context) error) func(context.Context) {
 	return func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

@@ -49,13 +49,15 @@ type work struct {
 	namespace string
 	identity  string
 	slowness  float64
-	children  *children // from run on
+	roots     cache.Store // from run on
+	children  *children   // from run on
 }
 
 func (w *work) run(ctx context.Context) error {
 	core := w.client.CoreV1()
 	roots := w.shard.NewInformer(sharder.ListerWatcher(core.ConfigMaps(w.namespace), w.client), &corev1.ConfigMap{}, resync, cache.Indexers{})
 	below := w.shard.NewInformer(sharder.ListerWatcher(core.Secrets(w.namespace), w.client), &corev1.Secret{}, 2*resync, cache.Indexers{parentIndex: byParent})
+	w.roots = roots.GetStore()
 	w.children = &children{cache: below.GetIndexer(), expected: map[types.UID]expectation{}}
 	var both sync.WaitGroup
 	defer both.Wait()
