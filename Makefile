@@ -15,7 +15,7 @@ COMPATIBLE := v0.24.1_v0.37.2 v0.25.2_v0.37.2
 RESULTS := .results
 DURATION ?= 10m
 
-.PHONY: help test lint fix unit compat simulate e2e bench soak demo controlplane
+.PHONY: help test lint fix unit compat simulate e2e bench soak chaos demo controlplane
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -73,10 +73,14 @@ bench: controlplane ## benchmarks against floors and client-go's elector, for be
 	@echo "== bench on a real control plane, against client-go's elector and bare loops: some 10 minutes; leave the machine alone"
 	@cd internal/e2e && go test -run '^$$' -bench . -benchtime 1x -timeout 15m -p 1 ./leaderelection ./sharder
 
-soak: controlplane ## repeat simulations, then end-to-end tests, for DURATION (10m) each, and count
+soak: controlplane ## repeat simulations, then end-to-end tests, for DURATION (10m) each, and count; then chaos for as long
 	@BELLWETHER_SOAK=$(DURATION) go test -count=1 -timeout 0 -run '^TestSimulated' ./leaderelection ./shardlease ./sharder
 	@cd internal/e2e/leaderelection && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -parallel 10 -timeout 0
 	@cd internal/e2e/sharder && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -parallel 6 -timeout 0
+	@$(MAKE) --no-print-directory chaos
+
+chaos: controlplane ## four shards on a real control plane while everything goes wrong for DURATION (10m), and two referees
+	@cd internal/e2e/chaos && BELLWETHER_SOAK=$(DURATION) go test -count=1 -run '^TestChaos$$' -v -timeout 0
 
 demo: ## election and sharding under blows; CHAPTER=sharding plays only that; builds a control plane first
 	@cd examples/demo && go run . $(if $(CHAPTER),-chapter $(CHAPTER)) $(ARGS)

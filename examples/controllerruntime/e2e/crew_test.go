@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -268,7 +269,7 @@ func (c *crew) moves() (n int) {
 	events, err := shared.Audit()
 	require.NoError(c.t, err)
 	for _, e := range events {
-		if e.Namespace == c.namespace && e.Resource == "secrets" && e.Verb == "patch" {
+		if e.Namespace == c.namespace && e.Resource == "secrets" && e.Verb == "patch" && e.Code == http.StatusOK {
 			n++
 		}
 	}
