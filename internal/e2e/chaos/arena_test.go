@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -27,8 +28,6 @@ const (
 	// settling is how long everything may take to be in order after the last fault.
 	settling = 3*leaseDuration + scanInterval + 30*time.Second
 
-	serverFaultMin, serverFaultMax = 8 * time.Second, 20 * time.Second
-
 	exitLost = shardlease.ExitCodeNotHeld
 )
 
@@ -39,14 +38,14 @@ type plan struct {
 	lasts time.Duration
 	// rest is how long a replica is left alone at most between two faults.
 	rest time.Duration
+	// serverRest is that of the control plane, which suffers nothing if it is zero.
+	serverRest time.Duration
 	// rate is how many things users do per second; a quarter of that are edits of labels.
 	rate int
 	// faults of replicas.
 	faults []fault
 	// slowness is how many times longer than usual work takes.
 	slowness float64
-	// servers says that the control plane suffers, too.
-	servers bool
 	// build is flags for the build of the replicas.
 	build []string
 }
@@ -165,6 +164,23 @@ func (a *arena) retireLogs(age time.Duration) {
 	})
 }
 
+// saidOf returns what the logs of replicas say of an object, as far as they are there.
+func (a *arena) saidOf(object string) string {
+	var said strings.Builder
+	paths, err := filepath.Glob(filepath.Join(a.cp.Dir, "s*-*-*.log"))
+	assert.NoError(a.t, err)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		assert.NoError(a.t, err)
+		for line := range strings.Lines(string(text)) {
+			if object != "" && strings.Contains(line, object) {
+				fmt.Fprintf(&said, "    %s: %s", filepath.Base(path), line)
+			}
+		}
+	}
+	return said.String()
+}
+
 // breached says whether a referee has seen a violation.
 func (a *arena) breached() bool {
 	select {
@@ -210,7 +226,7 @@ func (a *arena) torment(ctx context.Context) {
 	for _, r := range a.replicas {
 		all.Go(func() { r.suffer(ctx, shared) })
 	}
-	if a.plan.servers {
+	if a.plan.serverRest > 0 {
 		all.Go(func() { a.sufferServers(ctx) })
 	}
 	const hands = 4

@@ -60,7 +60,7 @@ func TestBrokenBuildsAreCaught(t *testing.T) {
 			breaches, err := a.judge.conclude()
 			require.NoError(t, err)
 			require.NotEmpty(t, breaches, "not caught: %s", a.report())
-			t.Logf("caught after %v: %s", time.Since(began).Round(100*time.Millisecond), breaches[0])
+			t.Logf("caught after %v: %s", time.Since(began).Round(100*time.Millisecond), breaches[0].text)
 		})
 	}
 }

@@ -33,12 +33,12 @@ func seed(t *testing.T) uint64 {
 // TestChaos has everything go wrong at once that may, for a while; and then everything has to be in order.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	p := plan{replicas: 4, objects: 2000, lasts: 35 * time.Second, rest: 5 * time.Second, rate: 40, faults: faults(), servers: true, slowness: 1}
+	p := plan{replicas: 4, objects: 2000, lasts: 35 * time.Second, rest: 8 * time.Second, serverRest: 20 * time.Second, rate: 40, faults: faults(), slowness: 1}
 	if soak := os.Getenv(e2e.SoakEnv); soak != "" {
 		var err error
 		p.lasts, err = time.ParseDuration(soak)
 		require.NoError(t, err)
-		p.rest = 15 * time.Second
+		p.rest, p.serverRest = 40*time.Second, time.Minute // a sharder has to lead for a while before it takes the Leases of dead shards
 	}
 	began := time.Now()
 	a := newArena(t, p, seed(t))
@@ -69,7 +69,7 @@ func TestChaos(t *testing.T) {
 	say("\n%s", a.report())
 	require.NoError(t, err)
 	for _, breach := range breaches {
-		assert.Fail(t, "violation", breach)
+		assert.Fail(t, "violation", "%s  logs:\n%s", breach.text, a.saidOf(breach.object))
 	}
 	a.requireJudged()
 }

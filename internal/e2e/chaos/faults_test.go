@@ -117,7 +117,7 @@ func (a *arena) serverFaults() []func(context.Context) {
 // sufferServers lets one fault after another happen to the control plane, until ctx has ended, and has it ready then.
 func (a *arena) sufferServers(ctx context.Context) {
 	deck := newDeck(a.random, a.serverFaults())
-	for pause(ctx, between(a.random, serverFaultMin, serverFaultMax)) {
+	for pause(ctx, between(a.random, a.plan.serverRest/3, a.plan.serverRest)) {
 		deck.draw()(ctx)
 		a.requireReady(ctx)
 	}
