@@ -103,6 +103,31 @@
 // besides what leader election needs. For a shard, on each resource: get, list, watch, patch, and what its work needs; and for its
 // Lease see package shardlease. What is missing is an error of [Sharder.Run] at start that says what to grant.
 //
+// # Migration
+//
+// A controller of which one elected replica works on all objects becomes sharded in two releases, each rolled out as usual. In the first
+// one, still one replica works on all objects. It is elected by package leaderelection, on the same Lease as before, and makes sure that
+// there is no ring, or not any more:
+//
+//	elector.Run(ctx, func(ctx context.Context) error {
+//		if err := s.StripLabels(ctx); err != nil {
+//			return err
+//		}
+//		return controller(ctx)
+//	})
+//
+// In the second one all replicas are shards, and the sharder is elected on that Lease.
+//
+// While replicas of both releases run, the leader is either a sharder, or a replica of the first release that waits for the shards to end: so no
+// two work on one object, whoever is elected in whatever order. Meanwhile, objects that are with a shard are worked on, and others
+// are not. The way back is the same one: the first release ends the ring, and from it any release before it can be rolled out.
+//
+// A replica from before the first release knows nothing of shards. If one of them is elected while there are any, both work: so the first
+// release has to be rolled out to all replicas before the second.
+//
+// To leave nothing behind when a controller is uninstalled, let a program call StripLabels under the election when all replicas have ended, and
+// then delete the Leases and the ConfigMap with the label ring.bellwether.dev/name=<ring>.
+//
 // # Tests
 //
 // New takes interfaces, so client-go's fake clientsets work; see the example. They do not detect conflicts, and do not select: that is

@@ -14,9 +14,9 @@ import (
 )
 
 // StripLabels ends a ring: it waits until no shard that may work on any object lives, and then removes the ring's labels and records from
-// all objects of the Resources, selected or not. When it returns nil, no shard works on any of them, nor will one before a sharder runs again:
-// whoever calls it may work on all. Like Run it has to be called under the election, so that no sharder runs meanwhile, nor while
-// its caller works. See Migration in the package's documentation.
+// all objects of the Resources, selected or not, and from their children. When it returns nil, no shard works on any of them, nor will
+// one before a sharder runs again: whoever calls it may work on all. Like Run it has to be called under the election, so that no sharder
+// runs meanwhile, nor while its caller works. See Migration in the package's documentation.
 //
 // A living shard is named in the log, and waited for as long as ctx lasts. One that has not released its Lease has to prove dead, as under Run: its
 // Lease is taken when it has not been renewed for twice its duration. The error is that of ctx, or says what the API server
@@ -108,14 +108,17 @@ func (e *session) ended(ctx context.Context, t tenant) (bool, error) {
 	return life == over, nil
 }
 
-// stripAll strips all objects whose records name nobody who may be at work. It returns the shards that others name, and how
+// stripAll strips all objects whose records name nobody who may be at work, and then the children. It returns the shards that others name, and how
 // many objects could not be stripped.
 func (e *session) stripAll(ctx context.Context) (living []string, left int, err error) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	var mu sync.Mutex
 	slots := make(chan struct{}, e.config.Concurrency)
-	for i := range e.resources {
+	for i := range e.kin.all {
+		if i == len(e.resources) && len(living) > 0 { // whose children follow
+			break
+		}
 		for _, src := range e.sources(i, labels.Everything()) {
 			var failure error
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {

@@ -11,7 +11,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
@@ -170,6 +172,37 @@ func TestStripLabelsStripsObjectsThatAreNotSelectedAnyMore(t *testing.T) {
 		result, _ := w.strip(c, nil)
 		require.NoError(t, <-result)
 		assert.Zero(t, w.marked())
+	})
+}
+
+func TestStripLabelsKeepsChildrenWithTheirRoots(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.create(1, "o")
+		root := w.objects()[0]
+		r := record{UID: root.UID, Shard: "z", LeaseUID: "gone", Epoch: 3, State: owned}
+		_, err := w.meta.Resource(configMaps).Namespace(root.Namespace).Patch(t.Context(), root.Name, types.MergePatchType,
+			w.names.mergePatch(root.UID, root.ResourceVersion, "z", false, &r), metav1.PatchOptions{})
+		require.NoError(t, err)
+		pods := w.kube.CoreV1().Pods(root.Namespace)
+		_, err = pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: "child", Labels: map[string]string{w.names.shard: "z"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: root.Name, UID: root.UID, Controller: new(true)}},
+		}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		labelled := func() bool {
+			child, err := pods.Get(t.Context(), "child", metav1.GetOptions{})
+			require.NoError(t, err)
+			return w.names.shardOf(child) != ""
+		}
+		c := w.config()
+		c.Resources[0].Children = []schema.GroupVersionResource{{Version: "v1", Resource: "pods"}}
+		result, _ := w.strip(c, nil)
+		time.Sleep(29 * time.Second)
+		requirePending(t, result)
+		assert.True(t, labelled(), "somebody may be at work on its root")
+		time.Sleep(10 * time.Second)
+		require.NoError(t, <-result)
+		assert.False(t, labelled())
 	})
 }
 
