@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
@@ -117,8 +120,13 @@ func (a *arena) read() (stop func()) {
 		}
 	})
 	return func() {
-		cancel()
-		a.reading.Wait()
+		defer a.reading.Wait()
+		defer cancel()
+		marker, err := a.users.objects.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "marker-"}}, metav1.CreateOptions{})
+		require.NoError(a.t, err)
+		last, err := strconv.ParseInt(marker.ResourceVersion, 10, 64)
+		require.NoError(a.t, err)
+		require.Eventually(a.t, func() bool { return a.judge.latest() >= last }, time.Minute, 50*time.Millisecond, "the versions are not read to the end")
 		a.judge.digest(a.cp)
 	}
 }
@@ -202,15 +210,17 @@ func (a *arena) alive() map[string]bool {
 	return alive
 }
 
-// someShard returns the name of one that runs, or did.
-func (a *arena) someShard() string {
-	names := slices.Sorted(maps.Keys(a.alive()))
-	if len(names) == 0 {
-		return "s0-0"
+// keep has all replicas running, without faults, until stop is called.
+func (a *arena) keep() (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(a.t.Context()))
+	var keeping sync.WaitGroup
+	for _, r := range a.replicas {
+		keeping.Go(func() { r.keep(ctx) })
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return names[rand.IntN(len(names))]
+	return func() {
+		cancel()
+		keeping.Wait()
+	}
 }
 
 func (a *arena) requireReady(ctx context.Context) {
@@ -219,8 +229,17 @@ func (a *arena) requireReady(ctx context.Context) {
 	assert.NoError(a.t, a.cp.Ready(ctx))
 }
 
-// torment has everything go wrong until ctx has ended, and heals it then.
-func (a *arena) torment(ctx context.Context) {
+// torment has everything go wrong for a while, or until a referee sees a violation, and heals it then.
+func (a *arena) torment(lasts time.Duration) {
+	ctx, cancel := context.WithTimeout(a.t.Context(), lasts)
+	defer cancel()
+	go func() {
+		select {
+		case <-a.judge.breach:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	var all sync.WaitGroup
 	shared := newDeck(a.randomness(200), a.plan.faults)
 	for _, r := range a.replicas {

@@ -1,7 +1,6 @@
 package chaos_test
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -45,16 +44,7 @@ func TestBrokenBuildsAreCaught(t *testing.T) {
 				r.start(newName)
 			}
 			a.users.populate(t.Context(), a.plan.objects)
-			ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
-			defer cancel()
-			go func() {
-				select {
-				case <-a.judge.breach:
-					cancel()
-				case <-ctx.Done():
-				}
-			}()
-			a.torment(ctx)
+			a.torment(40 * time.Second)
 			a.kill()
 			stopReading()
 			breaches, err := a.judge.conclude()

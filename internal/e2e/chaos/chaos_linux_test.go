@@ -1,7 +1,6 @@
 package chaos_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -54,15 +53,15 @@ func TestChaos(t *testing.T) {
 	a.assertOrder(t.Context(), time.Minute)
 	say("they are in order; things go wrong for %v", p.lasts)
 
-	ctx, cancel := context.WithTimeout(t.Context(), p.lasts)
-	defer cancel()
 	go func() {
-		for pause(ctx, time.Minute) {
+		for pause(t.Context(), time.Minute) {
 			say("\n%s", a.report())
 		}
 	}()
-	a.torment(ctx)
+	a.torment(p.lasts)
+	stopKeeping := a.keep()
 	say("order again after %v", a.assertOrder(t.Context(), settling).Round(time.Millisecond))
+	stopKeeping()
 	a.end()
 	stopReading()
 	breaches, err := a.judge.conclude()
@@ -93,4 +92,5 @@ func (a *arena) requireJudged() {
 	require.Greater(a.t, j.ownership.signed, len(a.users.names), "writes")
 	require.Greater(a.t, j.ownership.audited*100, j.ownership.signed*95, "writes in the audit log, in percent of all")
 	require.Positive(a.t, j.moves)
+	require.Empty(a.t, j.ownership.waiting, "audited, and never stored")
 }

@@ -83,11 +83,8 @@ func faults() []fault {
 
 // terminate has a process end in good order, and starts another.
 func (r *replica) terminate(how revival) {
-	if r.process.Terminate() == nil {
-		r.terminated = true
-		if !r.awaitEnd(endPatience) {
-			r.a.count("SIGTERM, then killed because it took too long")
-		}
+	if r.process.Terminate() == nil && !r.awaitEnd(endPatience) {
+		r.a.count("SIGTERM, then killed because it took too long")
 	}
 	r.watched.Wait()
 	r.start(how)

@@ -100,6 +100,20 @@ func (j *judge) breached(family types.UID, what string) {
 	j.breaches = append(j.breaches, breach{name, text.String()})
 }
 
+// complain notes a breach that is not about an object.
+func (j *judge) complain(what string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.breached("", what)
+}
+
+// latest is the version up to which all was seen.
+func (j *judge) latest() int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.ownership.latest
+}
+
 // follow adds the journal of a process that is about to start.
 func (j *judge) follow(process, shard, path string) {
 	j.mu.Lock()
