@@ -160,6 +160,11 @@ func TestWorkWaitsForTheCachesOfChildren(t *testing.T) {
 		moved := r.bear(root, "p", "a")
 		other := r.bear(root, "q", "b")
 		rec := r.owned(root)
+		rec.ChildFloor = map[string]string{"elephants": "77"}
+		r.set("x", "a", false, rec)
+		synctest.Wait()
+		assert.ErrorContains(t, r.do(r.cached("x")), "a cache of pods, children of it, does not show yet", "the record does not know of them")
+
 		rec.ChildFloor = map[string]string{"pods": moved.ResourceVersion, "elephants": "77"}
 		r.set("x", "a", false, rec)
 		synctest.Wait()

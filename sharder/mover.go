@@ -149,7 +149,11 @@ func (e *session) settleRoot(ctx context.Context, m *move, listed error) {
 		err = errReplanned
 	default:
 		r := *m.decision.record
-		r.ChildFloor = m.floor
+		r.ChildFloor = map[string]string{}
+		for _, i := range e.kin.children[m.root.resource] {
+			name := e.kin.all[i].GVR.GroupResource().String()
+			r.ChildFloor[name] = m.floor[name]
+		}
 		m.decision.record = &r
 		err = e.patch(ctx, m.root, m.decision)
 	}
