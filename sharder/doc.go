@@ -19,7 +19,8 @@
 //		return controller(ctx, shard) // for example by [Reconcile]
 //	})
 //
-// [Replica] ends the work, the sharder and the lease in this order. examples/sharding is the whole program.
+// [Replica] ends the work, the sharder and the lease in this order. Package replica makes all of this from one client configuration;
+// examples/sharding is a whole program, and examples/controllerruntime one made with controller-runtime.
 //
 // The sharder's clients are guarded by the elector ([leaderelection.Elector.WrapTransport]), not by the lease, and have no rate limit: QPS -1 in
 // the rest.Config. The default of client-go is 5 requests per second; a sharder that is held back by its client says so.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -260,6 +261,19 @@ func (c *crew) counters() (names []string) {
 		}
 	}
 	return slices.Compact(names)
+}
+
+// moves returns how many children were moved, by whomever: created by their parents' shards they are where they belong.
+func (c *crew) moves() (n int) {
+	c.t.Helper()
+	events, err := shared.Audit()
+	require.NoError(c.t, err)
+	for _, e := range events {
+		if e.Namespace == c.namespace && e.Resource == "secrets" && e.Verb == "patch" && e.Code == http.StatusOK {
+			n++
+		}
+	}
+	return n
 }
 
 // requireExclusion is the verdict: no two replicas were at work on one parent at the same time.
