@@ -69,6 +69,8 @@
 //   - A request that is already at the server outlives the Do that sent it.
 //   - An object that ceases to be selected by Resource.Selector stays with its shard, and is nobody's business until it is selected again. If
 //     its record is removed in the same write by which it is selected again, two shards may work on it for a moment.
+//   - A child whose label somebody removes or changes is not in the caches of its root's shard until the sharder has put it there again. Work
+//     that creates what it does not find there should ask the API server first, or give a child a name that follows from its root's.
 //   - A process that is stopped or starved acts on what it knew until it is scheduled: see KernelDeadline of package shardlease.
 //   - An object on its way between two living shards is worked on by nobody: usually for milliseconds, for as long as its work in
 //     the old shard takes ([Hooks].OnOverdue tells).
