@@ -63,11 +63,7 @@ func (s *Shard) Stamp(child Object) error {
 	if !k.child {
 		return fmt.Errorf("sharder: stamp %s: they are not children of anything in ShardConfig.Resources", addressOf(k.resource, child))
 	}
-	_, at, err := s.rootOf(k.resource, child)
-	if err == nil && at.uid == "" {
-		err = fmt.Errorf("its controller owner reference has no UID")
-	}
-	if err != nil {
+	if _, _, err := s.rootOf(k.resource, child); err != nil {
 		return fmt.Errorf("sharder: stamp %s: %w", addressOf(k.resource, child), err)
 	}
 	labels := child.GetLabels()

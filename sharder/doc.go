@@ -82,8 +82,9 @@
 //
 // # Guarantees
 //
-//   - No two processes execute [Shard.Do] for one object at a time, nor for objects of one family, a root and its children: whatever the latency, the clocks, the order of events, restarts,
-//     partitions, changes of the sharder, lost responses, and edits of labels and annotations, but for those named below.
+//   - No two processes execute [Shard.Do] for one object at a time, nor for objects of one family, a root and its children: whatever the
+//     latency, the clocks, the order of events, restarts, partitions, changes of the sharder, lost responses, and edits of labels and
+//     annotations, but for those named below.
 //   - Every object is given to a living shard when faults have ended.
 //   - The sharder holds no objects in memory but those that it is busy with: its memory does not depend on how many are assigned.
 //   - A sharder that has lost its election writes nothing that does harm: what it had already sent either comes first, or is refused.
@@ -99,6 +100,7 @@
 //   - A child that was not stamped is invisible to the shard that has created it until the sharder comes by, also for longer if no sharder
 //     runs. Deterministic names keep such a child from being created twice.
 //   - That a child was deleted by the shard before may be seen late, as in every cache. What it has created is seen.
+//   - A root waits for its next shard for as long as one of its children cannot be patched, which the log of the sharder says.
 //   - A child with whose controller owner reference something is wrong is nobody's, and so is one whose root is gone: it is left to the
 //     garbage collector.
 //   - A process that is stopped or starved acts on what it knew until it is scheduled: see KernelDeadline of package shardlease.
@@ -122,8 +124,7 @@
 //	                                         children 1 list of those that are with no member, which are none
 //
 // The sharder watches, with metadata only, the objects that are with no member (label selector "notin"), those that are drained, and children
-// without a label.
-// With so many shards that a URL cannot name them (4 KB) it watches those without a label, and the scan finds the others.
+// without a label. With so many shards that a URL cannot name them (4 KB) it watches those without a label, and the scan finds the others.
 // [Config].WatchAll has it watch everything.
 //
 // # RBAC
@@ -137,8 +138,8 @@
 //	leases (coordination.k8s.io): get, list, watch, create, update, delete (delete only of Leases that have been dead for long)
 //	configmaps: create; get, update (may be restricted to the name of the history)
 //
-// besides what leader election needs. For a shard, on each resource, of children too: get, list, watch, patch, and what its work needs; and for its
-// Lease see package shardlease. What is missing is an error of [Sharder.Run] at start that says what to grant.
+// besides what leader election needs. For a shard, on each resource, of children too: get, list, watch, patch, and what its work needs; and
+// for its Lease see package shardlease. What is missing is an error of [Sharder.Run] at start that says what to grant.
 //
 // # Tests
 //
