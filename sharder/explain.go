@@ -141,7 +141,7 @@ func (d decision) why() string {
 type Forecast struct {
 	// Members are the shards among which objects are distributed, sorted.
 	Members []string
-	// Objects is how many there are.
+	// Objects is how many there are. Children do not count: they go with their roots.
 	Objects int
 	// Moves are where objects are now, by their label, and where they would go, sorted. Those that stay are in it too, with equal
 	// ends; From is empty for those that are with no shard.
