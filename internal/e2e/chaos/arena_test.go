@@ -6,7 +6,9 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
@@ -27,8 +31,6 @@ const (
 	// settling is how long everything may take to be in order after the last fault.
 	settling = 3*leaseDuration + scanInterval + 30*time.Second
 
-	serverFaultMin, serverFaultMax = 8 * time.Second, 20 * time.Second
-
 	exitLost = shardlease.ExitCodeNotHeld
 )
 
@@ -39,14 +41,14 @@ type plan struct {
 	lasts time.Duration
 	// rest is how long a replica is left alone at most between two faults.
 	rest time.Duration
+	// serverRest is that of the control plane, which suffers nothing if it is zero.
+	serverRest time.Duration
 	// rate is how many things users do per second; a quarter of that are edits of labels.
 	rate int
 	// faults of replicas.
 	faults []fault
 	// slowness is how many times longer than usual work takes.
 	slowness float64
-	// servers says that the control plane suffers, too.
-	servers bool
 	// build is flags for the build of the replicas.
 	build []string
 }
@@ -118,8 +120,13 @@ func (a *arena) read() (stop func()) {
 		}
 	})
 	return func() {
-		cancel()
-		a.reading.Wait()
+		defer a.reading.Wait()
+		defer cancel()
+		marker, err := a.users.objects.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "marker-"}}, metav1.CreateOptions{})
+		require.NoError(a.t, err)
+		last, err := strconv.ParseInt(marker.ResourceVersion, 10, 64)
+		require.NoError(a.t, err)
+		require.Eventually(a.t, func() bool { return a.judge.latest() >= last }, time.Minute, 50*time.Millisecond, "the versions are not read to the end")
 		a.judge.digest(a.cp)
 	}
 }
@@ -165,6 +172,23 @@ func (a *arena) retireLogs(age time.Duration) {
 	})
 }
 
+// saidOf returns what the logs of replicas say of an object, as far as they are there.
+func (a *arena) saidOf(object string) string {
+	var said strings.Builder
+	paths, err := filepath.Glob(filepath.Join(a.cp.Dir, "s*-*-*.log"))
+	assert.NoError(a.t, err)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		assert.NoError(a.t, err)
+		for line := range strings.Lines(string(text)) {
+			if object != "" && strings.Contains(line, object) {
+				fmt.Fprintf(&said, "    %s: %s", filepath.Base(path), line)
+			}
+		}
+	}
+	return said.String()
+}
+
 // breached says whether a referee has seen a violation.
 func (a *arena) breached() bool {
 	select {
@@ -186,15 +210,17 @@ func (a *arena) alive() map[string]bool {
 	return alive
 }
 
-// someShard returns the name of one that runs, or did.
-func (a *arena) someShard() string {
-	names := slices.Sorted(maps.Keys(a.alive()))
-	if len(names) == 0 {
-		return "s0-0"
+// keep has all replicas running, without faults, until stop is called.
+func (a *arena) keep() (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(a.t.Context()))
+	var keeping sync.WaitGroup
+	for _, r := range a.replicas {
+		keeping.Go(func() { r.keep(ctx) })
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return names[rand.IntN(len(names))]
+	return func() {
+		cancel()
+		keeping.Wait()
+	}
 }
 
 func (a *arena) requireReady(ctx context.Context) {
@@ -203,14 +229,23 @@ func (a *arena) requireReady(ctx context.Context) {
 	assert.NoError(a.t, a.cp.Ready(ctx))
 }
 
-// torment has everything go wrong until ctx has ended, and heals it then.
-func (a *arena) torment(ctx context.Context) {
+// torment has everything go wrong for a while, or until a referee sees a violation, and heals it then.
+func (a *arena) torment(lasts time.Duration) {
+	ctx, cancel := context.WithTimeout(a.t.Context(), lasts)
+	defer cancel()
+	go func() {
+		select {
+		case <-a.judge.breach:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	var all sync.WaitGroup
 	shared := newDeck(a.randomness(200), a.plan.faults)
 	for _, r := range a.replicas {
 		all.Go(func() { r.suffer(ctx, shared) })
 	}
-	if a.plan.servers {
+	if a.plan.serverRest > 0 {
 		all.Go(func() { a.sufferServers(ctx) })
 	}
 	const hands = 4

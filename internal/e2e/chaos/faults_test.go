@@ -83,11 +83,8 @@ func faults() []fault {
 
 // terminate has a process end in good order, and starts another.
 func (r *replica) terminate(how revival) {
-	if r.process.Terminate() == nil {
-		r.terminated = true
-		if !r.awaitEnd(endPatience) {
-			r.a.count("SIGTERM, then killed because it took too long")
-		}
+	if r.process.Terminate() == nil && !r.awaitEnd(endPatience) {
+		r.a.count("SIGTERM, then killed because it took too long")
 	}
 	r.watched.Wait()
 	r.start(how)
@@ -117,7 +114,7 @@ func (a *arena) serverFaults() []func(context.Context) {
 // sufferServers lets one fault after another happen to the control plane, until ctx has ended, and has it ready then.
 func (a *arena) sufferServers(ctx context.Context) {
 	deck := newDeck(a.random, a.serverFaults())
-	for pause(ctx, between(a.random, serverFaultMin, serverFaultMax)) {
+	for pause(ctx, between(a.random, a.plan.serverRest/3, a.plan.serverRest)) {
 		deck.draw()(ctx)
 		a.requireReady(ctx)
 	}

@@ -26,9 +26,15 @@ type judge struct {
 	journals  []*journal
 	moves     int
 	written   int // versions, by whomever
-	breaches  []string
+	breaches  []breach
 	read      error // what kept it from reading
 	breach    chan struct{}
+}
+
+// breach is a promise that was not kept.
+type breach struct {
+	object string // name
+	text   string
 }
 
 // journal is what one process says of its work.
@@ -77,6 +83,10 @@ func (j *judge) breached(family types.UID, what string) {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s\n", what)
+	name := ""
+	if root := j.ownership.objects[family]; root != nil {
+		name = root.name
+	}
 	for _, o := range j.ownership.objects {
 		if family != "" && o.family == family {
 			fmt.Fprintf(&text, "  %s, %s:\n    %s\n", o.name, o.uid, strings.Join(o.versions, "\n    "))
@@ -87,7 +97,21 @@ func (j *judge) breached(family types.UID, what string) {
 	for _, p := range pieces[max(0, len(pieces)-40):] {
 		fmt.Fprintf(&text, "    %v\n", p)
 	}
-	j.breaches = append(j.breaches, text.String())
+	j.breaches = append(j.breaches, breach{name, text.String()})
+}
+
+// complain notes a breach that is not about an object.
+func (j *judge) complain(what string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.breached("", what)
+}
+
+// latest is the version up to which all was seen.
+func (j *judge) latest() int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.ownership.latest
 }
 
 // follow adds the journal of a process that is about to start.
@@ -206,7 +230,7 @@ func (j *judge) forget() {
 }
 
 // conclude ends what is still going on, and returns all breaches.
-func (j *judge) conclude() ([]string, error) {
+func (j *judge) conclude() ([]breach, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, n := range j.journals {

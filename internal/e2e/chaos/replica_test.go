@@ -27,7 +27,6 @@ type replica struct {
 
 	generation, pod, run int // so many names, Pods, and processes there were
 	process              *e2e.Process
-	terminated           bool // process was asked to end
 	watched              sync.WaitGroup
 
 	mu   sync.Mutex
@@ -78,7 +77,7 @@ func (r *replica) start(how revival) {
 	if !assert.NoError(r.a.t, err) {
 		return
 	}
-	r.process, r.terminated = p, false
+	r.process = p
 	r.alive(name)
 	r.watched.Go(func() { r.watch(process, p) })
 }
@@ -98,7 +97,7 @@ func (r *replica) watch(name string, p *e2e.Process) {
 	r.a.judge.ended(name, at, why)
 	if exit.Code != 0 && exit.Code != exitLost && exit.Signal != syscall.SIGKILL {
 		log, _ := os.ReadFile(p.Log())
-		assert.Fail(r.a.t, "a replica failed", "%s: %s: %s", name, exit, log[max(0, len(log)-3000):])
+		r.a.judge.complain(fmt.Sprintf("%s failed: %s: %s", name, exit, log[max(0, len(log)-3000):]))
 	}
 	r.a.count("ended: " + exit.String())
 	r.a.retire(p.Log())
@@ -130,18 +129,21 @@ func (r *replica) awaitEnd(patience time.Duration) bool {
 	return err == nil
 }
 
-// heal ends all that was done to a replica, and has it running.
+// heal ends all that was done to a replica.
 func (r *replica) heal() {
 	r.proxy.Heal()
 	_ = r.process.Resume()
-	select {
-	case <-r.process.Done():
-		r.watched.Wait()
-		r.start(samePod)
-	default:
-		if r.terminated {
-			r.awaitEnd(endPatience)
-			r.start(newName)
+}
+
+// keep has a replica running until ctx has ended.
+func (r *replica) keep(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.process.Done():
+			r.watched.Wait()
+			r.start(samePod)
 		}
 	}
 }

@@ -3,7 +3,9 @@ package chaos_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -73,6 +75,17 @@ func (u *users) add(ctx context.Context, m *corev1.ConfigMap) error {
 		u.names = append(u.names, m.Name)
 	}
 	return err
+}
+
+// someShard returns the name of one that runs.
+func (u *users) someShard() string {
+	names := slices.Sorted(maps.Keys(u.a.alive()))
+	if len(names) == 0 {
+		return "nobody"
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return names[u.random.IntN(len(names))]
 }
 
 // pick returns the name of some object.
@@ -208,22 +221,22 @@ func (u *users) edits() []func(context.Context) {
 	}
 	return []func(context.Context){
 		metadata("shard label removed", func() string { return fmt.Sprintf(`{"labels":{%q:null}}`, shardLabel) }),
-		metadata("label of another shard", func() string { return fmt.Sprintf(`{"labels":{%q:%q}}`, shardLabel, u.a.someShard()) }),
+		metadata("label of another shard", func() string { return fmt.Sprintf(`{"labels":{%q:%q}}`, shardLabel, u.someShard()) }),
 		metadata("label of another shard, without drain", func() string {
-			return fmt.Sprintf(`{"labels":{%q:%q,%q:null}}`, shardLabel, u.a.someShard(), drainLabel)
+			return fmt.Sprintf(`{"labels":{%q:%q,%q:null}}`, shardLabel, u.someShard(), drainLabel)
 		}),
 		metadata("label of no shard", func() string { return fmt.Sprintf(`{"labels":{%q:"nobody"}}`, shardLabel) }),
 		metadata("drain label set", func() string { return fmt.Sprintf(`{"labels":{%q:"user"}}`, drainLabel) }),
 		metadata("drain label removed", func() string { return fmt.Sprintf(`{"labels":{%q:null}}`, drainLabel) }),
 		metadata("record removed", func() string { return fmt.Sprintf(`{"annotations":{%q:null}}`, ownerAnnotation) }),
 		metadata("record and label replaced", func() string {
-			return fmt.Sprintf(`{"labels":{%q:%q},"annotations":{%q:null}}`, shardLabel, u.a.someShard(), ownerAnnotation)
+			return fmt.Sprintf(`{"labels":{%q:%q},"annotations":{%q:null}}`, shardLabel, u.someShard(), ownerAnnotation)
 		}),
 		u.counted("replaced by its manifest", u.replace),
 		u.counted("cloned with its labels", u.clone),
 		u.undrain(),
 		u.editChild("child's label removed", func() string { return "null" }),
-		u.editChild("child's label of another shard", func() string { return strconv.Quote(u.a.someShard()) }),
+		u.editChild("child's label of another shard", func() string { return strconv.Quote(u.someShard()) }),
 	}
 }
 

@@ -16,13 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/transport"
 
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/replica"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -71,70 +69,35 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	mapper := meta.NewDefaultRESTMapper(nil) // a replica may start while the API server is down
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+	r, err := replica.New(config, replica.Config{
+		Lease: o.lease,
+		Resources: []sharder.Resource{{
+			GVR: configMaps, Selector: wanted, Namespaces: []string{o.lease.Namespace}, Children: []schema.GroupVersionResource{secrets},
+		}},
+		Shard:    sharder.ShardConfig{AckGrace: time.Second},
+		Sharder:  sharder.Config{ScanInterval: o.scanInterval, GCPeriod: o.gcPeriod},
+		Election: leaderelection.Config{Identity: fmt.Sprintf("%s-%d", o.lease.Identity, os.Getpid())},
+		Mapper:   mapper,
+	})
+	if err != nil {
+		return err
+	}
 	workConfig, err := clientcmd.BuildConfigFromFlags("", o.workKubeconfig)
 	if err != nil {
 		return err
 	}
-	config.QPS, workConfig.QPS = -1, -1
-	leases, err := kubernetes.NewForConfig(shardlease.LeaseConfig(config))
-	if err != nil {
-		return err
-	}
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
-
-	lease, err := shardlease.New(leases, o.lease)
-	if err != nil {
-		return err
-	}
-	_, objects, err := guarded(config, lease.WrapTransport)
-	if err != nil {
-		return err
-	}
-	resources := []sharder.Resource{{GVR: configMaps, Selector: wanted, Namespaces: []string{o.lease.Namespace}, Children: []schema.GroupVersionResource{secrets}}}
-	shard, err := sharder.NewShard(objects, mapper, lease, sharder.ShardConfig{Resources: resources, Logger: log, AckGrace: time.Second})
-	if err != nil {
-		return err
-	}
-	elector, err := leaderelection.New(leases, leaderelection.Config{
-		Namespace: o.lease.Namespace, Name: o.lease.Ring + "-sharder", Identity: fmt.Sprintf("%s-%d", o.lease.Identity, os.Getpid()),
-		LeaseDuration: o.lease.LeaseDuration, Logger: log,
-		OnLost: func(err error) { log.Warn("not the sharder any more", zap.Error(err)) },
-	})
-	if err != nil {
-		return err
-	}
-	kube, all, err := guarded(config, elector.WrapTransport)
-	if err != nil {
-		return err
-	}
-	s, err := sharder.New(kube, all, mapper, sharder.Config{
-		Ring: o.lease.Ring, Namespace: o.lease.Namespace, Resources: resources, LeaseDuration: o.lease.LeaseDuration, Logger: log,
-		ScanInterval: o.scanInterval, GCPeriod: o.gcPeriod,
-	})
-	if err != nil {
-		return err
-	}
+	workConfig.QPS = -1
+	workConfig.Wrap(r.Lease.WrapTransport)
 	w := &o.work
-	if w.client, _, err = guarded(workConfig, lease.WrapTransport); err != nil {
+	if w.client, err = kubernetes.NewForConfig(workConfig); err != nil {
 		return err
 	}
 	if w.journal, err = newJournal(o.journal); err != nil {
 		return err
 	}
-	w.shard, w.namespace, w.identity = shard, o.lease.Namespace, o.lease.Identity
-	return sharder.Replica{Lease: lease, Elector: elector, Sharder: s}.Run(ctx, w.run)
-}
-
-// guarded returns clients that write only while the guard lets them.
-func guarded(config *rest.Config, guard transport.WrapperFunc) (kubernetes.Interface, metadata.Interface, error) {
-	config = rest.CopyConfig(config)
-	config.Wrap(guard)
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, nil, err
-	}
-	objects, err := metadata.NewForConfig(config)
-	return kube, objects, err
+	w.shard, w.namespace, w.identity = r.Shard, o.lease.Namespace, o.lease.Identity
+	return r.Run(ctx, w.run, nil)
 }
