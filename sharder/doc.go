@@ -171,6 +171,7 @@
 //
 // # Tests
 //
-// New takes interfaces, so client-go's fake clientsets work; see the example. They do not detect conflicts, and do not select: that is
+// New takes interfaces, so client-go's fake clientsets work; see the example. Package shardertest makes a shard on one of them, and has a
+// test of a reconciler as a user would write it. The fakes do not detect conflicts, and do not select: that is
 // checked again on this side.
 package sharder
