@@ -228,7 +228,7 @@ func TestChildrenOfAnotherShardsRootAreSentBack(t *testing.T) {
 		assert.Empty(t, r.hooks(), "a root may be on its way")
 		time.Sleep(2 * sweepInterval)
 		assert.Equal(t, []string{"bounce theirs"}, r.hooks())
-		assert.Empty(t, r.pod("theirs").Labels)
+		assert.Equal(t, map[string]string{r.names.shard: "a", r.names.drain: drainValue}, r.pod("theirs").Labels, "its root may be about to come")
 		for _, name := range []string{"mine", "blank", "moving", "gone"} {
 			assert.Equal(t, "a", r.pod(name).Labels[r.names.shard], name)
 		}

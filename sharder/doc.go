@@ -61,11 +61,11 @@
 //
 //	a new child            carries the label already ([Shard.Stamp]), or the sharder sets that of its root's shard
 //	a root is handed over  when nobody works on it any more, its children are given to the next shard first, and then the root
-//	a user edits a label   a child without a shard is found by the sharder at once, one of a shard that is gone by the next scan, and
-//	                       one that is with another shard than its root by that shard, within half a minute
+//	a user edits a label   a child without a shard is found by the sharder at once, one of a shard that is gone by the next scan, and one that
+//	                       is with another shard than its root by that shard, which marks it with the drain label within half a minute
 //
 // A root's record says which version of its children the shard's caches have to show before work on the family begins: a shard sees all
-// that the one before it has created. Children that the same shard has created it sees as soon as its caches show them, as ever.
+// that the one before it has created, and all that were there before the ring was. Children that the same shard has created it sees as soon as its caches show them, as ever.
 // Where the shard of a root was lost together with its record, or a sharder has ended in the middle of a move, the children of any shard are
 // listed instead of those of one.
 //
@@ -112,7 +112,7 @@
 //
 // # Costs
 //
-//	new object                               1 patch
+//	new object                               1 patch; with Children, a share in 1 list of those that are with no member, for each resource
 //	new child                                0 if it was stamped; otherwise 1 patch, and 1 read of its root
 //	move between living shards               3 patches, and 1 for each child
 //	release or death of a shard              1 patch for each of its objects, and 1 for each of their children
@@ -124,10 +124,10 @@
 //	release or death                         1 list of the moved objects and one of all, in pages
 //	batch of moved roots                     for each resource of children, 1 list of those of one shard, in pages
 //	steady state                             1 list of all objects, in pages, every ScanInterval, and for each resource of
-//	                                         children 1 list of those that are with no member, which are none
+//	                                         children 2 lists of those that are with no member, or marked, which are none
 //
 // The sharder watches, with metadata only, the objects that are with no member (label selector "notin"), those that are drained, and children
-// without a label. With so many shards that a URL cannot name them (4 KB) it watches those without a label, and the scan finds the others.
+// without a label or marked. With so many shards that a URL cannot name them (4 KB) it watches those without a label, and the scan finds the others.
 // [Config].WatchAll has it watch everything.
 //
 // # RBAC

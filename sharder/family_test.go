@@ -2,6 +2,7 @@ package sharder
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -149,6 +150,49 @@ func TestChildrenGetTheShardOfTheirRoot(t *testing.T) {
 		assert.Empty(t, w.patched(), "of no root of the ring")
 		for _, s := range shards {
 			s.release()
+		}
+	})
+}
+
+// A shard marks a child that it takes for another's, and may be wrong: the sharder knows.
+func TestMarkedChildrenGoWhereTheirRootIs(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
+		defer stop()
+		mark := func(root metav1.Object, shard string) {
+			pod := w.bearOne(root, shard)
+			_, err := w.meta.Resource(pods).Namespace("default").Patch(t.Context(), pod.Name, types.MergePatchType,
+				w.names.mergePatch(pod.UID, pod.ResourceVersion, shard, true, nil), metav1.PatchOptions{})
+			require.NoError(t, err)
+		}
+		for _, o := range w.objects() {
+			mark(&o, "a")
+		}
+		time.Sleep(time.Second)
+		w.requireFamilies(1)
+		for _, of := range w.children() {
+			assert.False(t, w.names.draining(&of[0]))
+		}
+		assert.Equal(t, map[string]int{"follow": 20}, w.patched())
+
+		// b is silent, and a was given some of its children already, but not their roots.
+		shards[1].kill()
+		roots := w.rootsOf("b")
+		for _, o := range w.objects() {
+			if slices.Contains(roots, o.Name) {
+				mark(&o, "a")
+			}
+		}
+		time.Sleep(16 * time.Second) // it may be back
+		assert.Empty(t, slices.DeleteFunc(slices.Collect(maps.Keys(w.patched())), func(verb string) bool { return verb == "follow" }))
+		time.Sleep(time.Minute)
+		w.requirePlaced(20, "a")
+		w.requireFloors(roots)
+		for _, of := range w.children() {
+			for _, c := range of {
+				assert.Equal(t, "a", w.names.shardOf(&c))
+				assert.False(t, w.names.draining(&c))
+			}
 		}
 	})
 }

@@ -104,7 +104,7 @@ func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func
 func (e *session) bring(ctx context.Context, m *move, c child) {
 	resource, contended := e.kin.all[c.resource].GVR.GroupResource().String(), errContended
 	for range attempts {
-		if c.label == m.decision.label {
+		if c.label == m.decision.label && !c.drain {
 			m.reach(resource, c.version)
 			return
 		}
