@@ -165,7 +165,56 @@ func TestChildrenOfANewRootWaitForIt(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		w.requirePlaced(10, "a")
 		w.requireFamilies(1)
+		w.requireFloors(w.rootsOf("a"))
 		assert.Equal(t, map[string]int{"assign": 10, "follow": 10}, w.patched())
+	})
+}
+
+// A controller that creates children begins to be sharded: its shards have to see what there is, or would create it again.
+func TestChildrenOfARootThatIsSelectedLaterComeWithIt(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.familyConfig()
+		c.Resources[0].Selector = selectorOf(t, "sharded=true")
+		w.shard("a")
+		time.Sleep(time.Second)
+		stop := w.sharder(c)
+		defer stop()
+		w.create(10, "o")
+		w.bear(2, false)
+		time.Sleep(20 * time.Minute) // the ring is settled
+		assert.Empty(t, w.patched())
+		for _, o := range w.objects() {
+			_, err := w.meta.Resource(configMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name, types.MergePatchType,
+				[]byte(`{"metadata":{"labels":{"sharded":"true"}}}`), metav1.PatchOptions{})
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Second)
+		w.requirePlaced(10, "a")
+		w.requireFamilies(2)
+		w.requireFloors(w.rootsOf("a"))
+		assert.Equal(t, map[string]int{"assign": 10, "follow": 20}, w.patched())
+	})
+}
+
+func TestChildrenOfAResourceThatIsNewInTheRingAreGathered(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(20, w.config(), "a", "b")
+		w.bear(2, false)
+		root := w.objects()[0]
+		w.bearOne(&root, "elsewhere")
+		require.NoError(t, w.kube.CoreV1().Pods("default").Delete(t.Context(), w.bearOne(&root, "").Name, metav1.DeleteOptions{}))
+		before := w.owners()
+		stop()
+		stop = w.sharder(w.familyConfig())
+		defer stop()
+		time.Sleep(time.Minute)
+		assert.Equal(t, map[string]int{"gather": 20, "follow": 41}, w.patched())
+		assert.Equal(t, before, w.owners())
+		w.requireFloors(w.rootsOf("a"))
+		w.requireFloors(w.rootsOf("b"))
+		for _, s := range shards {
+			s.release()
+		}
 	})
 }
 

@@ -17,20 +17,27 @@ const (
 	sweepInterval = 10 * time.Second
 	// maxSuspects is how many of them are asked about in one sweep, each by a request.
 	maxSuspects = 100
+	// trust is for how long an answer is good.
+	trust = time.Minute
 )
+
+// suspicion is that a child carries the label of this shard by mistake.
+type suspicion struct {
+	version string // of the child
+	due     time.Time
+}
 
 // sweep sends back to the sharder, until ctx has ended, the children of a cache that carry the label of this shard by mistake. What looks
 // like one twice in a row, and is not merely on its way with its root, is asked about.
 func (i *informer) sweep(ctx context.Context) {
-	suspects := map[address]string{} // at this version
+	suspects := map[address]suspicion{}
 	for sleep(ctx, sweepInterval) {
 		term := i.began()
 		if term == nil || !i.HasSynced() {
 			continue
 		}
-		before := suspects
-		suspects = map[address]string{}
-		asked := 0
+		before, now, asked := suspects, time.Now(), 0
+		suspects = map[address]suspicion{}
 		for _, item := range i.GetStore().List() {
 			o, ok := item.(metav1.Object)
 			if !ok {
@@ -41,11 +48,17 @@ func (i *informer) sweep(ctx context.Context) {
 				continue
 			}
 			at := addressOf(i.resource, o)
-			suspects[at] = o.GetResourceVersion()
-			if before[at] != o.GetResourceVersion() || asked == maxSuspects {
+			known, ok := before[at]
+			if !ok || known.version != o.GetResourceVersion() {
+				suspects[at] = suspicion{o.GetResourceVersion(), now}
+				continue
+			}
+			suspects[at] = known
+			if known.due.After(now) || asked == maxSuspects {
 				continue
 			}
 			asked++
+			suspects[at] = suspicion{known.version, now.Add(trust)}
 			if err := i.shard.disown(ctx, at, o, root); err != nil && ctx.Err() == nil {
 				i.shard.config.Logger.Warn("a child of another shard's object could not be sent back; trying again", zap.Error(err))
 			}
