@@ -26,7 +26,7 @@ func TestFamiliesMoveWhenReplicasComeAndGo(t *testing.T) {
 	c.change(map[string]string{"of": "two"})
 	c.requireFamilies("a", "b")
 
-	require.NoError(t, b.Kill())
+	c.kill("b")
 	c.requireFamilies("a")
 	require.NoError(t, b.Restart())
 	c.start("c")
