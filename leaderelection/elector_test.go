@@ -717,10 +717,16 @@ func TestForgottenTermEndsAtItsDeadline(t *testing.T) {
 	})
 }
 
-func TestCoordinatedLease(t *testing.T) {
-	for name, coordinate := range map[string]func(*coordinationv1.Lease){
-		"strategy":         func(l *coordinationv1.Lease) { l.Spec.Strategy = ptr.To(coordinationv1.OldestEmulationVersion) },
-		"preferred holder": func(l *coordinationv1.Lease) { l.Spec.PreferredHolder = ptr.To("b") },
+func TestForeignLease(t *testing.T) {
+	for name, c := range map[string]struct {
+		claim func(*coordinationv1.Lease)
+		want  error
+	}{
+		"strategy": {
+			func(l *coordinationv1.Lease) { l.Spec.Strategy = ptr.To(coordinationv1.OldestEmulationVersion) }, leaderelection.ErrCoordinated,
+		},
+		"preferred holder": {func(l *coordinationv1.Lease) { l.Spec.PreferredHolder = ptr.To("b") }, leaderelection.ErrCoordinated},
+		"lock for life":    {func(l *coordinationv1.Lease) { l.Labels = map[string]string{"bellwether.dev/lock": "life"} }, leaderelection.ErrForLife},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -729,16 +735,16 @@ func TestCoordinatedLease(t *testing.T) {
 				leader.start(t)
 				candidate.start(t)
 				time.Sleep(time.Second)
-				a.edit(t, coordinate)
+				a.edit(t, c.claim)
 				synctest.Wait()
 				want := a.lease(t)
 				require.Len(t, leader.losses(), 1)
-				require.ErrorIs(t, leader.losses()[0], leaderelection.ErrCoordinated)
+				require.ErrorIs(t, leader.losses()[0], c.want)
 				for _, r := range []*replica{leader, candidate} {
-					assert.ErrorIs(t, <-r.result, leaderelection.ErrCoordinated)
+					assert.ErrorIs(t, <-r.result, c.want)
 				}
 				_, err := candidate.TryAcquire(t.Context())
-				assert.ErrorIs(t, err, leaderelection.ErrCoordinated)
+				assert.ErrorIs(t, err, c.want)
 				time.Sleep(time.Minute)
 				assert.Equal(t, want, a.lease(t), "never written")
 			})
