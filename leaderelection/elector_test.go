@@ -717,16 +717,10 @@ func TestForgottenTermEndsAtItsDeadline(t *testing.T) {
 	})
 }
 
-func TestForeignLease(t *testing.T) {
-	for name, c := range map[string]struct {
-		claim func(*coordinationv1.Lease)
-		want  error
-	}{
-		"strategy": {
-			func(l *coordinationv1.Lease) { l.Spec.Strategy = ptr.To(coordinationv1.OldestEmulationVersion) }, leaderelection.ErrCoordinated,
-		},
-		"preferred holder": {func(l *coordinationv1.Lease) { l.Spec.PreferredHolder = ptr.To("b") }, leaderelection.ErrCoordinated},
-		"lock for life":    {func(l *coordinationv1.Lease) { l.Labels = map[string]string{"bellwether.dev/lock": "life"} }, leaderelection.ErrForLife},
+func TestCoordinatedLease(t *testing.T) {
+	for name, coordinate := range map[string]func(*coordinationv1.Lease){
+		"strategy":         func(l *coordinationv1.Lease) { l.Spec.Strategy = ptr.To(coordinationv1.OldestEmulationVersion) },
+		"preferred holder": func(l *coordinationv1.Lease) { l.Spec.PreferredHolder = ptr.To("b") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -735,19 +729,35 @@ func TestForeignLease(t *testing.T) {
 				leader.start(t)
 				candidate.start(t)
 				time.Sleep(time.Second)
-				a.edit(t, c.claim)
+				a.edit(t, coordinate)
 				synctest.Wait()
 				want := a.lease(t)
 				require.Len(t, leader.losses(), 1)
-				require.ErrorIs(t, leader.losses()[0], c.want)
+				require.ErrorIs(t, leader.losses()[0], leaderelection.ErrCoordinated)
 				for _, r := range []*replica{leader, candidate} {
-					assert.ErrorIs(t, <-r.result, c.want)
+					assert.ErrorIs(t, <-r.result, leaderelection.ErrCoordinated)
 				}
 				_, err := candidate.TryAcquire(t.Context())
-				assert.ErrorIs(t, err, c.want)
+				assert.ErrorIs(t, err, leaderelection.ErrCoordinated)
 				time.Sleep(time.Minute)
 				assert.Equal(t, want, a.lease(t), "never written")
 			})
 		})
 	}
+}
+
+func TestLockForLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI()
+		lock, err := a.client().CoordinationV1().Leases("ns").Create(t.Context(), &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: "l", Labels: map[string]string{"bellwether.dev/lock": "life"}},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		candidate := newReplica(t, a, "a", nil)
+		candidate.start(t)
+		assert.ErrorIs(t, <-candidate.result, leaderelection.ErrForLife)
+		_, err = candidate.TryAcquire(t.Context())
+		assert.ErrorIs(t, err, leaderelection.ErrForLife)
+		assert.Equal(t, lock, a.lease(t), "never written")
+	})
 }
