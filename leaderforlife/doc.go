@@ -1,0 +1,2 @@
+// Package leaderforlife elects
+package leaderforlife
