@@ -209,7 +209,7 @@ func TestCandidateThatGivesUpCleansUp(t *testing.T) {
 func TestGivingUpIsBounded(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.process(w.pod("a"))
-		a.filter(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+		a.filter(func(_ http.RoundTripper, r *http.Request) (*http.Response, error) {
 			if isA(r, "configmaps", "create") {
 				a.connection.Inject(apisim.Faults{LoseRequest: apisim.Always})
 			}

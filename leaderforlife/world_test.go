@@ -323,9 +323,13 @@ func (p *process) forbid(resource string, verbs ...string) {
 func answer(r *http.Request, err *apierrors.StatusError) *http.Response {
 	status := err.Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	body, _ := json.Marshal(status) // never fails
+	return respond(r, int(status.Code), status)
+}
+
+func respond(r *http.Request, code int, object any) *http.Response {
+	body, _ := json.Marshal(object) // never fails
 	return &http.Response{
-		StatusCode: int(status.Code), Status: http.StatusText(int(status.Code)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), Request: r,
 	}
 }
