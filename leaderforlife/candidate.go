@@ -121,8 +121,12 @@ func (c *candidate) hopeless(err error) bool {
 	return c.once || !errors.As(err, &access)
 }
 
-// note logs an error that will be tried again, unless it is the same as before, or nobody's fault.
+// note logs an error that will be tried again, unless it is the same as before, or nobody's fault. What is refused may be optional, and has
+// words of its own.
 func (c *candidate) note(err error) {
+	if apierrors.IsForbidden(err) && c.refusedFor(err) < refusalPatience {
+		return
+	}
 	if text := err.Error(); text != c.failed && !isLostRace(err) {
 		c.failed = text
 		c.config.log.Warn("request failed, will be tried again", zap.Error(err))
