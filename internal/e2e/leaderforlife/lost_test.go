@@ -1,22 +1,24 @@
 package leaderforlife_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 )
 
-// A leader on a node that is lost is not succeeded before somebody says that the machine is off.
+// A leader on a node that is lost is not succeeded before somebody says that the machine is off. It is not parallel: it
+// measures milliseconds.
 func TestLostNode(t *testing.T) {
-	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
 		c := newCrew(t)
 		require.NoError(t, shared.Grant(t.Context(), "system:serviceaccount:"+c.namespace+":default", "",
@@ -36,7 +38,7 @@ func TestLostNode(t *testing.T) {
 		c.requireWaiting(ignorant, "its Pod is to end by")
 
 		proof := time.Now()
-		c.taint(`{"key":"node.kubernetes.io/out-of-service","value":"nodeshutdown","effect":"NoExecute"}`)
+		c.editTaints(func(taints []corev1.Taint) []corev1.Taint { return append(taints, outOfService) })
 		c.requireLead(b)
 		since, _ := b.leads()
 		t.Logf("led %v after the taint", since.Sub(proof))
@@ -45,13 +47,24 @@ func TestLostNode(t *testing.T) {
 		assert.False(t, leads)
 
 		require.NoError(t, shared.Node(lostNode).Resume())
-		c.taint(`{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute","$patch":"delete"}`)
+		c.editTaints(func(taints []corev1.Taint) []corev1.Taint {
+			return slices.DeleteFunc(taints, func(t corev1.Taint) bool { return t.Key == outOfService.Key })
+		})
 	})
 }
 
-// taint changes a taint of the node that is lost.
-func (c *crew) taint(taint string) {
+var outOfService = corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
+
+// editTaints changes the taints of the node that is lost, as the node controller does too.
+func (c *crew) editTaints(edit func([]corev1.Taint) []corev1.Taint) {
 	c.t.Helper()
-	_, err := c.client.CoreV1().Nodes().Patch(c.t.Context(), lostNode, types.StrategicMergePatchType, []byte(`{"spec":{"taints":[`+taint+`]}}`), metav1.PatchOptions{})
-	require.NoError(c.t, err)
+	require.NoError(c.t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		node, err := c.client.CoreV1().Nodes().Get(c.t.Context(), lostNode, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		node.Spec.Taints = edit(node.Spec.Taints)
+		_, err = c.client.CoreV1().Nodes().Update(c.t.Context(), node, metav1.UpdateOptions{})
+		return err
+	}))
 }

@@ -14,8 +14,8 @@ import (
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 )
 
+// TestDeletedLeaderIsSucceeded is not parallel: it measures milliseconds.
 func TestDeletedLeaderIsSucceeded(t *testing.T) {
-	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
 		c := newCrew(t)
 		a := c.candidate(c.pod("a", goodNode))
@@ -143,8 +143,8 @@ func TestForegroundDeletionDoesNotMakeTwoLeaders(t *testing.T) {
 	}
 }
 
+// TestEndedLeaderIsSucceededThoughItsPodIsStillThere is not parallel: it measures milliseconds.
 func TestEndedLeaderIsSucceededThoughItsPodIsStillThere(t *testing.T) {
-	t.Parallel()
 	for name, status := range map[string]corev1.PodStatus{
 		"evicted":       over(corev1.PodFailed, "Evicted"),
 		"Succeeded":     over(corev1.PodSucceeded, ""),
@@ -153,7 +153,6 @@ func TestEndedLeaderIsSucceededThoughItsPodIsStillThere(t *testing.T) {
 		"preempted":     over(corev1.PodFailed, "Preempting"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			e2e.Repeat(t, func(t *testing.T) {
 				c := newCrew(t)
 				a := c.candidate(c.pod("a", handNode))
