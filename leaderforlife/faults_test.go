@@ -2,7 +2,9 @@ package leaderforlife_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -309,4 +311,68 @@ func TestWithoutWatchVerb(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whoever has seen the lock of a candidate that gave up does not wait for the end of its Pod.
+func TestLockThatWasGivenUpIsForgotten(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.process(w.pod("a"))
+		a.filter(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+			if !isA(r, "configmaps", "create") {
+				return nil, nil
+			}
+			response, err := next.RoundTrip(r)
+			time.Sleep(time.Second) // the answer is on its way
+			return response, err
+		})
+		a.start(w)
+		time.Sleep(time.Second / 2)
+		b := w.start(w.pod("b"))
+		synctest.Wait()
+		require.Contains(t, b.why(), "a: its Pod runs")
+		a.cancel()
+		require.ErrorIs(t, <-a.result, context.Canceled)
+		time.Sleep(time.Second)
+		assert.Equal(t, []string{"b"}, w.leaders())
+	})
+}
+
+// Two preconditions are more than one: versions are forgotten when a cluster is restored, UIDs say nothing of what has changed since.
+func TestWritesCarryTheirPreconditions(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		first := w.start(w.pod("a"))
+		require.Equal(t, []string{"a"}, w.leaders())
+		lock := w.lock()
+		first.exit()
+		w.setStatus("a", over(corev1.PodSucceeded, ""))
+		var deletions, patches atomic.Int32
+		b := w.process(w.pod("b"))
+		b.filter(func(_ http.RoundTripper, r *http.Request) (*http.Response, error) {
+			if r.Method != http.MethodDelete && r.Method != http.MethodPatch {
+				return nil, nil
+			}
+			body, err := r.GetBody()
+			assert.NoError(t, err)
+			content, err := io.ReadAll(body)
+			assert.NoError(t, err)
+			var sent struct {
+				Preconditions metav1.Preconditions
+				Metadata      metav1.ObjectMeta
+			}
+			assert.NoError(t, json.Unmarshal(content, &sent))
+			if r.Method == http.MethodDelete {
+				deletions.Add(1)
+				assert.Equal(t, metav1.Preconditions{UID: &lock.UID, ResourceVersion: &lock.ResourceVersion}, sent.Preconditions)
+				return nil, nil
+			}
+			patches.Add(1)
+			assert.Equal(t, b.pod.UID, sent.Metadata.UID)
+			assert.NotEmpty(t, sent.Metadata.ResourceVersion)
+			return nil, nil
+		})
+		b.start(w)
+		require.Equal(t, []string{"b"}, w.leaders())
+		assert.Equal(t, int32(1), deletions.Load())
+		assert.Equal(t, int32(2), patches.Load(), "one asks whether it may")
+	})
 }
