@@ -20,7 +20,8 @@ import (
 // WithStrict, and the same namespace.
 type Option func(*config)
 
-// WithClient sets the client. Default: one made from the in-cluster configuration, or from [WithConfig].
+// WithClient sets the client. Default: one made from the in-cluster configuration, or from [WithConfig], without a rate limit: that of
+// client-go (QPS 5) would make a succession take seconds.
 func WithClient(client kubernetes.Interface) Option { return func(c *config) { c.client = client } }
 
 // WithConfig sets what the client is made from; it is copied. Default: rest.InClusterConfig.
@@ -153,7 +154,9 @@ func (c *config) connect() error {
 			return fmt.Errorf("leaderforlife: no client: %w: outside of a Pod, set it by WithConfig or WithClient", err)
 		}
 	}
-	if c.client, err = kubernetes.NewForConfig(rest.CopyConfig(c.rest)); err != nil {
+	own := rest.CopyConfig(c.rest)
+	own.RateLimiter, own.QPS, own.Burst = nil, -1, 0 // a candidate paces itself; client-go's default would hold up a succession for seconds
+	if c.client, err = kubernetes.NewForConfig(own); err != nil {
 		return fmt.Errorf("leaderforlife: WithConfig: make a client: %w", err)
 	}
 	return nil
