@@ -75,7 +75,7 @@
 // In the namespace of the Pods. The Role that is needed at least:
 //
 //	configmaps                 create          cannot be restricted to a name
-//	configmaps                 get             may be restricted by resourceNames to the lock, as all below
+//	configmaps                 get             here and below, resourceNames may restrict it to the lock
 //	pods                       get
 //
 // Without more, foreground deletion can make two leaders (a candidate that has seen the lock still waits for its owner), a leader
@@ -97,8 +97,8 @@
 // # Coming from operator-lib
 //
 // leader.Become(ctx, "lock") of github.com/operator-framework/operator-lib/leader compiles with the import changed, and takes locks that
-// it has made. Its options are WithPollInterval and others here; the environment variable POD_NAME is not needed any more, because the token says
-// which Pod it is. Extend the Role as above: operator-lib needed delete on pods, which nothing here does.
+// it has made. WithClient takes a clientset of client-go instead of a client of controller-runtime. The environment variable POD_NAME is not
+// needed any more, because the token says which Pod it is. Change the Role to that above; delete on pods is not needed any more, either.
 //
 // What differs: a lock belongs to the Pod with the UID in it, where operator-lib goes by the name, and lets a Pod that was made again
 // under the name of a living one lead. Pods that have ended are succeeded whatever the reason, where it waits for ever on all but some.
