@@ -17,7 +17,7 @@ const nobody = "bellwether-checks-its-access"
 // may not read or change the objects would otherwise wait for ever for something to do.
 func (e *session) checkAccess(ctx context.Context) error {
 	var errs []error
-	for i, r := range e.resources {
+	for i, r := range e.kin.all {
 		for _, namespace := range r.namespaces() {
 			errs = append(errs, e.checkResource(ctx, i, namespace))
 		}
@@ -30,7 +30,7 @@ func (e *session) checkResource(ctx context.Context, index int, namespace string
 	defer cancel()
 	all := e.client(index, namespace)
 	each := all
-	if namespace == "" && e.resources[index].namespaced {
+	if namespace == "" && e.kin.all[index].namespaced {
 		each = e.client(index, e.config.Namespace) // a request about one object names its namespace
 	}
 	var errs []error
@@ -39,10 +39,10 @@ func (e *session) checkResource(ctx context.Context, index int, namespace string
 		case err == nil, ctx.Err() != nil:
 			return true
 		case apierrors.IsForbidden(err):
-			gr, where := e.resources[index].GVR.GroupResource(), "in all namespaces"
+			gr, where := e.kin.all[index].GVR.GroupResource(), "in all namespaces"
 			if namespace != "" {
 				where = "in namespace " + namespace
-			} else if !e.resources[index].namespaced {
+			} else if !e.kin.all[index].namespaced {
 				where = "by a ClusterRole"
 			}
 			errs = append(errs, fmt.Errorf("not allowed to %s %s: grant the verb %q on resource %s of API group %q %s: %w", verb, gr, verb, gr.Resource, gr.Group, where, err))
@@ -52,7 +52,7 @@ func (e *session) checkResource(ctx context.Context, index int, namespace string
 	}
 	list, err := all.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil && apierrors.IsNotFound(err) {
-		return fmt.Errorf("the API server does not have %s: is its CustomResourceDefinition installed? %w", e.resources[index].GVR.String(), err)
+		return fmt.Errorf("the API server does not have %s: is its CustomResourceDefinition installed? %w", e.kin.all[index].GVR.String(), err)
 	}
 	if check("list", err) && err == nil {
 		w, err := all.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})

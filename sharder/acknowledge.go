@@ -103,24 +103,13 @@ func (s *Shard) acknowledge(ctx context.Context, at address, root metav1.Object)
 // begins on no version below what was read. On that one it begins only if it is not drained; but what was sent can be carried out
 // on no other version than a drained one.
 func (s *Shard) review(ctx context.Context, term *shardlease.Term, at address) error {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
-	defer cancel()
-	// A list rather than a get, because it has a version also if the object is gone.
-	list, err := s.metadata.Resource(at.resource).Namespace(at.namespace).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, at.name).String(),
-	})
+	root, version, err := s.live(ctx, at)
 	if err != nil {
 		return fmt.Errorf("sharder: read %s, whose acknowledgement has an unknown outcome: %w", at, err)
 	}
-	var root *metav1.PartialObjectMetadata
-	for i := range list.Items { // client-go's fakes do not select by name
-		if o := &list.Items[i]; at.of(o) {
-			root = o
-		}
-	}
-	version, now := list.GetResourceVersion(), elsewhere // gone, and perhaps another shard's before: no copy is good
+	now := elsewhere // gone, and perhaps another shard's before: no copy is good
 	if root != nil {
-		version, now = root.GetResourceVersion(), s.claimant(term).standing(root)
+		now = s.claimant(term).standing(root)
 	}
 	if now == elsewhere && version == "" {
 		s.custody.advance(at, hidden, "")
@@ -130,7 +119,26 @@ func (s *Shard) review(ctx context.Context, term *shardlease.Term, at address) e
 	return nil
 }
 
-// bounce removes the label of a root that this shard has no claim to. Its record stays: it says whose the root is. The sharder sees
+// live reads a root consistently; it is nil if there is none. The version is that of the root, or one at which there was none.
+func (s *Shard) live(ctx context.Context, at address) (root *metav1.PartialObjectMetadata, version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	// A list rather than a get, because it has a version also if the object is gone.
+	list, err := s.metadata.Resource(at.resource).Namespace(at.namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, at.name).String(),
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	for i := range list.Items { // client-go's fakes do not select by name
+		if o := &list.Items[i]; at.of(o) {
+			return o, o.GetResourceVersion(), nil
+		}
+	}
+	return nil, list.GetResourceVersion(), nil
+}
+
+// bounce removes the label of an object that this shard has no claim to. Its record stays: it says whose the root is. The sharder sees
 // the object now, and decides.
 func (s *Shard) bounce(ctx context.Context, at address, root metav1.Object) error {
 	_, err := s.unlabel(ctx, at, root, nil)
@@ -138,7 +146,7 @@ func (s *Shard) bounce(ctx context.Context, at address, root metav1.Object) erro
 	if err != nil {
 		return fmt.Errorf("sharder: send %s back to the sharder: %w", at, err)
 	}
-	s.config.Logger.Info("removed the shard label of an object whose record does not name this shard", zap.Stringer("object", at))
+	s.config.Logger.Info("removed the shard label of an object that is not this shard's", zap.Stringer("object", at))
 	return nil
 }
 

@@ -20,6 +20,9 @@ var (
 	ErrUnguarded = errors.New("sharder: the shard lease guards no client")
 )
 
+// errNoCache is the ErrNotYet of which nothing will come unless somebody mends the program.
+var errNoCache = fmt.Errorf("%w: no cache of its resource is one of Shard.NewInformer (in controller-runtime: cache.Options.NewInformer) that began after the shard lease was acquired", ErrNotYet)
+
 // sight is what the caches show of a root.
 type sight struct {
 	// started says that a cache began with a consistent list in this term. What others show may be older than the term.
@@ -34,6 +37,10 @@ type sight struct {
 	stale bool
 	// found says that there is a copy.
 	found bool
+	// child says that work is to be done on a child of the root, of which the rest tells nothing but stale.
+	child bool
+	// behind names a resource of children of which a cache does not show yet what another shard may have written; empty: none.
+	behind string
 }
 
 // admission is the question whether work on a root may begin, with what the answer follows from.
@@ -57,15 +64,19 @@ func (a admission) refusal() error {
 	case a.outlived:
 		return fmt.Errorf("%w: work of an earlier term has not ended", ErrNotYet)
 	case !a.sight.started:
-		return fmt.Errorf("%w: no cache of its resource began after the shard lease was acquired", ErrNotYet)
+		return errNoCache
 	case !a.sight.found && !a.sight.complete:
 		return fmt.Errorf("%w: the cache does not show it yet", ErrNotYet)
+	case a.sight.standing != assigned && a.sight.child && !a.sight.complete: // should the root be assigned again, nothing tells of the child
+		return fmt.Errorf("%w: it waits for its root", ErrNotYet)
 	case a.sight.standing != assigned:
 		return ErrNotMine
 	case !reaches(a.sight.version, a.floor):
 		return fmt.Errorf("%w: the cache is from before it was handed over", ErrNotYet)
 	case a.sight.stale:
 		return fmt.Errorf("%w: the copy is older than the cache's", ErrNotYet)
+	case a.sight.behind != "":
+		return fmt.Errorf("%w: a cache of %s, children of it, does not show yet what another shard may have written", ErrNotYet, a.sight.behind)
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// caches are the informers of a shard that are running.
+// caches are the informers of a shard that are running, and those of children that are about to be.
 type caches struct {
 	mu      sync.RWMutex
 	running map[schema.GroupVersionResource][]*informer
@@ -59,28 +59,69 @@ func (s *Shard) newest(term *shardlease.Term, at address) (newest metav1.Object)
 	return newest
 }
 
-// look returns what the caches and own, the copy that work is to be done on, show of a root.
-func (s *Shard) look(term *shardlease.Term, at address, own metav1.Object) sight {
-	begun := s.caches.begun(term, at.resource)
-	seen := sight{started: len(begun) > 0, complete: true, stale: true}
-	newest := own
-	for _, i := range begun {
+// look returns what the caches show of a root, and of the copy that work is to be done on.
+func (s *Shard) look(term *shardlease.Term, q errand) sight {
+	begun := s.caches.begun(term, q.at.resource)
+	seen := sight{started: len(begun) > 0, complete: true}
+	var newest metav1.Object
+	if q.ofChild() {
+		seen.child = true
+		seen.complete = s.names.shardOf(q.own) != s.lease.Identity() // the caches will show its root some day, or not show it any more
+		_, seen.stale = view(s.caches.begun(term, q.child.resource), q.child, q.own)
+		newest = s.newest(term, q.at)
+		seen.found = newest != nil
+	} else {
+		for _, i := range begun {
+			seen.complete = seen.complete && (i.copyOf(q.at) != nil || i.shows(q.own.GetResourceVersion()))
+		}
+		newest, seen.stale = view(begun, q.at, q.own)
+		seen.found = newest != nil
+		if seen.found && newer(q.own, newest) {
+			newest = q.own
+		}
+	}
+	if !seen.found {
+		return seen
+	}
+	seen.standing, seen.version = s.claimant(term).standing(newest), newest.GetResourceVersion()
+	if seen.standing == assigned && len(q.children) > 0 {
+		r, _ := s.names.recordOf(newest)
+		seen.behind = s.caches.behind(term, q.children, r)
+	}
+	return seen
+}
+
+// view returns the newest copy of an object that caches show, nil if none does, and whether own is older than all of theirs.
+func view(caches []*informer, at address, own metav1.Object) (newest metav1.Object, stale bool) {
+	stale = true
+	for _, i := range caches {
 		o := i.copyOf(at)
 		if o == nil {
-			seen.complete = seen.complete && i.shows(own.GetResourceVersion())
 			continue
 		}
-		seen.found = true
-		seen.stale = seen.stale && newer(o, own)
-		if !newer(newest, o) {
+		stale = stale && newer(o, own)
+		if newest == nil || newer(o, newest) {
 			newest = o
 		}
 	}
-	seen.stale = seen.stale && seen.found
-	if seen.found {
-		seen.standing, seen.version = s.claimant(term).standing(newest), newest.GetResourceVersion()
+	return newest, stale && newest != nil
+}
+
+// behind returns a resource of children of which a running cache does not show yet what it has to, so that work may begin on a root with
+// this record; empty: there is none. What has no cache is not behind: one that is started during work begins with a list from after
+// the admission.
+func (c *caches) behind(term *shardlease.Term, children []schema.GroupVersionResource, r record) string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, resource := range children {
+		name := resource.GroupResource().String()
+		for _, i := range c.running[resource] {
+			if i.began() != term || !i.complete(r.ChildFloor[name]) {
+				return name
+			}
+		}
 	}
-	return seen
+	return ""
 }
 
 // passed reports whether every cache that work in this term looks at has reached a version.

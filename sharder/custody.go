@@ -154,6 +154,13 @@ func (r *custody) knows(at address) bool {
 	return e != nil && (e.phase != open || e.floor != "")
 }
 
+// has reports whether there is anything to remember of a root.
+func (r *custody) has(at address) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.roots[at] != nil
+}
+
 // begin reports whether the caller may settle a root. If not, somebody does, and will look at it once more.
 func (r *custody) begin(at address) bool {
 	r.mu.Lock()

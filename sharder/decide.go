@@ -1,5 +1,7 @@
 package sharder
 
+import "slices"
+
 // life is whether a shard may be at work in an epoch, as far as the sharder can know.
 type life int
 
@@ -43,6 +45,7 @@ const (
 	drain    verb = "drain"    // ask its shard to let go
 	withdraw verb = "withdraw" // tell its shard to go on
 	probe    verb = "probe"    // ask a shard that may be at work to say that it is not
+	follow   verb = "follow"   // of a child: give it to the shard of its root
 )
 
 // decision is what is to be done about a root.
@@ -126,7 +129,33 @@ func (s situation) next() decision {
 	}
 	// The target may have worked on the root too: it has to be asked, should the ring change meanwhile.
 	left := append(ask[1:len(ask):len(ask)], target)
-	return decision{verb: probe, label: ask[0].Shard, drain: true, record: s.owned(ask[0], left)}
+	record := s.owned(ask[0], left)
+	record.Probed = !s.recorded || s.record.Probed
+	return decision{verb: probe, label: ask[0].Shard, drain: true, record: record}
+}
+
+// origin is with which shard the children of a root are that is to be assigned.
+type origin struct {
+	// home says that they are with the target, to which alone the root has been assigned: it is new, or has been stripped.
+	home bool
+	// shard is the one that they may be with, if it is the only one, besides those that are none of the ring's; empty: any.
+	shard string
+}
+
+// origin of the children, by what is known of the root.
+func (s situation) origin() origin {
+	switch {
+	case !s.recorded:
+		return origin{home: !slices.ContainsFunc(s.claims, func(c claim) bool { return c.tenant != s.target.tenant })}
+	case s.record.Probed:
+		return origin{}
+	}
+	return origin{shard: s.record.Shard}
+}
+
+// leader is the shard whose label the children of a root are to carry; ok is false if that is to be seen when it is assigned.
+func (s situation) leader() (shard string, ok bool) {
+	return s.record.Shard, s.recorded && s.record.State == owned && s.owner == live
 }
 
 func (s situation) owned(by tenant, left []tenant) *record {

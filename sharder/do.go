@@ -2,10 +2,13 @@ package sharder
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Object is any object of the Kubernetes API. controller-runtime's client.Object is one.
@@ -15,7 +18,7 @@ type Object interface {
 }
 
 // Do calls work if this shard may work on obj, and returns what work returns. No other process executes Do for the same object at that
-// time, whatever happens to the two. Otherwise it returns, and nothing has been done:
+// time, nor for its root or another child of that, whatever happens to the two. Otherwise it returns, and nothing has been done:
 //
 //   - an [ErrNotMine] if obj is not this shard's, or gone: drop it;
 //   - an [ErrNotYet] if it may be so soon: try again later, because no event need follow;
@@ -25,16 +28,20 @@ type Object interface {
 // ErrNotYet. Several controllers of a process may work on one object at a time; the shard lets go of it when all of them have
 // returned.
 //
+// For a child, the shard of its root may work on it, and so work on a child is work on its root. Work begins only when all running caches
+// of children show what the shard from which the root came has created.
+//
 // work's context is derived from ctx. It also ends, with an ErrLost of package shardlease as its cause, when the lease is
 // lost, and with [ErrDrained] when another shard is to have the object and [ShardConfig].AckGrace is over. It has to be the context of
 // every request of work that changes something: of such a request without an answer, a shard knows that it must not let go
 // of the object yet. Work that leaves a goroutine behind when it returns is not protected: requests with work's context fail from
 // then on, others are sent.
 func (s *Shard) Do(ctx context.Context, obj Object, work func(ctx context.Context) error) error {
-	at, err := s.admissible(ctx, obj)
+	q, err := s.admissible(ctx, obj)
 	if err != nil {
 		return err
 	}
+	at := q.at
 	term, err := s.lease.Term()
 	if err != nil {
 		return s.refused(at, fmt.Errorf("%w: %w", ErrNotMine, err))
@@ -43,7 +50,7 @@ func (s *Shard) Do(ctx context.Context, obj Object, work func(ctx context.Contex
 	defer cancel(nil)
 	ctx, scope := term.Scope(ctx)
 	p := &piece{at: at, term: term, scope: scope, cancel: cancel}
-	if err := s.custody.admit(p, func() sight { return s.look(term, at, obj) }); err != nil {
+	if err := s.custody.admit(p, func() sight { return s.look(term, q) }); err != nil {
 		scope.End()
 		return s.refused(at, err)
 	}
@@ -60,23 +67,49 @@ func (s *Shard) Do(ctx context.Context, obj Object, work func(ctx context.Contex
 	return work(ctx)
 }
 
+// errand is what Do is asked for.
+type errand struct {
+	// at is the root that decides, and children are the resources of its children.
+	at       address
+	children []schema.GroupVersionResource
+	// own is the copy that work is to be done on: of the root, or of a child of it, which is at child then.
+	own   metav1.Object
+	child address
+}
+
+// ofChild reports whether own is a child.
+func (q errand) ofChild() bool { return q.child != address{} }
+
 // admissible answers the questions for which neither the custody nor a cache has to be asked.
-func (s *Shard) admissible(ctx context.Context, obj Object) (address, error) {
+func (s *Shard) admissible(ctx context.Context, obj Object) (errand, error) {
 	if !s.config.Unguarded && !s.lease.Guarded() {
-		return address{}, ErrUnguarded
+		return errand{}, ErrUnguarded
 	}
-	resource, err := s.resourceOf(obj)
+	k, err := s.kinOf(obj)
 	if err != nil {
-		return address{}, err
+		return errand{}, err
 	}
-	at := addressOf(resource, obj)
+	q := errand{at: addressOf(k.resource, obj), children: k.children, own: obj}
+	if k.child {
+		q.child = q.at
+		root, at, err := s.rootOf(k.resource, obj)
+		if err != nil {
+			return errand{}, s.refused(q.child, fmt.Errorf("%w: %w (%s)", ErrNotMine, err, q.child))
+		}
+		q.at, q.children = at, root.children
+	}
 	if ctx.Err() != nil {
-		return address{}, s.refused(at, fmt.Errorf("%w: %w", ErrNotMine, context.Cause(ctx)))
+		return errand{}, s.refused(q.at, fmt.Errorf("%w: %w", ErrNotMine, context.Cause(ctx)))
 	}
-	return at, nil
+	return q, nil
 }
 
 func (s *Shard) refused(at address, err error) error {
 	s.config.Hooks.refused(at, err)
+	if errors.Is(err, errNoCache) {
+		if _, said := s.cacheless.LoadOrStore(at.resource, true); !said {
+			s.config.Logger.Warn("work is refused, and stays so if no such cache comes", zap.Stringer("object", at), zap.Error(err))
+		}
+	}
 	return err
 }

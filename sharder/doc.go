@@ -19,7 +19,8 @@
 //		return controller(ctx, shard) // for example by [Reconcile]
 //	})
 //
-// [Replica] ends the work, the sharder and the lease in this order. examples/sharding is the whole program.
+// [Replica] ends the work, the sharder and the lease in this order. Package replica makes all of this from one client configuration;
+// examples/sharding is a whole program, and examples/controllerruntime one made with controller-runtime.
 //
 // The sharder's clients are guarded by the elector ([leaderelection.Elector.WrapTransport]), not by the lease, and have no rate limit: QPS -1 in
 // the rest.Config. The default of client-go is 5 requests per second; a sharder that is held back by its client says so.
@@ -102,6 +103,31 @@
 //
 // besides what leader election needs. For a shard, on each resource: get, list, watch, patch, and what its work needs; and for its
 // Lease see package shardlease. What is missing is an error of [Sharder.Run] at start that says what to grant.
+//
+// # Migration
+//
+// A controller of which one elected replica works on all objects becomes sharded in two releases, each rolled out as usual. In the first
+// one, still one replica works on all objects. It is elected by package leaderelection, on the same Lease as before, and makes sure that
+// there is no ring, or not any more:
+//
+//	elector.Run(ctx, func(ctx context.Context) error {
+//		if err := s.StripLabels(ctx); err != nil {
+//			return err
+//		}
+//		return controller(ctx)
+//	})
+//
+// In the second one all replicas are shards, and the sharder is elected on that Lease.
+//
+// While replicas of both releases run, the leader is either a sharder, or a replica of the first release that waits for the shards to end: so no
+// two work on one object, whoever is elected in whatever order. Meanwhile, objects that are with a shard are worked on, and others
+// are not. The way back is the same one: the first release ends the ring, and from it any release before it can be rolled out.
+//
+// A replica from before the first release knows nothing of shards. If one of them is elected while there are any, both work: so the first
+// release has to be rolled out to all replicas before the second.
+//
+// To leave nothing behind when a controller is uninstalled, let a program call StripLabels under the election when all replicas have ended, and
+// then delete the Leases and the ConfigMap with the label ring.bellwether.dev/name=<ring>.
 //
 // # Tests
 //

@@ -17,6 +17,8 @@ import (
 // Explanation is where an object is, where it belongs, and what a sharder does about it.
 type Explanation struct {
 	Object ObjectRef
+	// Root is the object itself, or for a child its root: what follows is about that, but for Label, Verb and Why.
+	Root ObjectRef
 	// Label is the shard whose label the object carries; empty: none.
 	Label string
 	// Draining says that it carries the drain label.
@@ -28,7 +30,8 @@ type Explanation struct {
 	Left []string
 	// Target is the shard that it belongs to on the ring.
 	Target string
-	// Verb is what has to be done about it: keep, await, hold, reread, assign, drain, withdraw, restore or probe.
+	// Verb is what has to be done about it: keep, await, hold, reread, assign, drain, withdraw, restore or probe; for a child
+	// keep, follow or hold.
 	Verb string
 	// Why says so in words.
 	Why string
@@ -41,16 +44,47 @@ func (s *Sharder) Explain(ctx context.Context, object ObjectRef) (Explanation, e
 	if err != nil {
 		return Explanation{}, err
 	}
-	index := slices.IndexFunc(e.resources, func(r resource) bool { return r.GVR.GroupResource() == object.GVR.GroupResource() })
+	index := slices.IndexFunc(e.kin.all, func(r resource) bool { return r.GVR.GroupResource() == object.GVR.GroupResource() })
 	if index < 0 {
 		return Explanation{}, fmt.Errorf("sharder: Resource %s is not in the ring", object.GVR.GroupResource())
 	}
-	o, err := e.client(index, object.Namespace).Get(ctx, object.Name, metav1.GetOptions{})
+	at := ref{index, object.Namespace, object.Name}
+	o, err := e.client(index, at.namespace).Get(ctx, at.name, metav1.GetOptions{})
 	if err != nil {
-		return Explanation{}, fmt.Errorf("sharder: %w", e.failed("get", ref{index, object.Namespace, object.Name}, err))
+		return Explanation{}, fmt.Errorf("sharder: %w", e.failed("get", at, err))
 	}
+	if index < len(e.resources) {
+		return e.explain(ctx, p, at, o)
+	}
+	c, ok := e.childOf(index, o)
+	if !ok {
+		return Explanation{Object: object, Label: e.names.shardOf(o), Verb: string(keep), Why: "no object of the ring controls it"}, nil
+	}
+	root, err := e.client(c.root.resource, c.root.namespace).Get(ctx, c.root.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && root.UID != c.rootUID:
+		return Explanation{Object: object, Root: e.objectRef(c.root), Label: c.label, Verb: string(keep), Why: "the object that controls it is gone"}, nil
+	case err != nil:
+		return Explanation{}, fmt.Errorf("sharder: %w", e.failed("get", c.root, err))
+	}
+	x, err := e.explain(ctx, p, c.root, root)
+	x.Object, x.Label = object, c.label
+	switch {
+	case x.Owner == "" || x.Free:
+		x.Verb, x.Why = string(hold), "its root is with no shard: "+x.Why
+	case x.Owner == c.label:
+		x.Verb, x.Why = string(keep), "it is with its root: "+x.Why
+	default:
+		x.Verb, x.Why = string(follow), fmt.Sprintf("its root is with shard %q: %s", x.Owner, x.Why)
+	}
+	return x, err
+}
+
+// explain says why a root is where it is.
+func (e *session) explain(ctx context.Context, p *plan, at ref, o *metav1.PartialObjectMetadata) (Explanation, error) {
+	index := at.resource
 	v, ok := e.rootOf(index, o)
-	x := Explanation{Object: object, Label: v.label, Draining: v.drain}
+	x := Explanation{Object: e.objectRef(at), Root: e.objectRef(at), Label: v.label, Draining: v.drain}
 	if v.recorded {
 		x.Owner, x.Free = v.record.Shard, v.record.State == free
 		for _, t := range v.record.Left {

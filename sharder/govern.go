@@ -157,6 +157,7 @@ func (e *session) settle(ctx context.Context, p *plan, news <-chan struct{}) {
 		}
 		forget(e.unsettle) // what is known by now, this scan will see
 		forget(news)
+		halfway := e.moves.halfway.Load()
 		t, err := e.scan(ctx)
 		if ctx.Err() != nil {
 			return
@@ -164,8 +165,15 @@ func (e *session) settle(ctx context.Context, p *plan, news <-chan struct{}) {
 		if err != nil {
 			e.config.Logger.Warn("a scan of all objects failed, will be tried again", zap.Error(err))
 		}
+		if err == nil && (t.placed == t.objects || t.changed == 0) { // or children are on their way with their roots
+			err = e.gather(ctx, p)
+			if err != nil && ctx.Err() == nil {
+				e.config.Logger.Warn("a scan of children failed, will be tried again", zap.Error(err))
+			}
+		}
 		if err == nil && t.placed == t.objects {
 			unrest = minUnrest
+			e.moves.mended.Store(halfway)
 			e.concluded(ctx, p)
 			if !e.content(ctx) {
 				return

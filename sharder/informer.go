@@ -28,6 +28,9 @@ import (
 // function of the lease. While it runs, the informer also lets go of objects that the sharder wants for other shards, and sends
 // those back that carry the shard's label by mistake; each resource of the ring has to have one for that.
 //
+// While an informer of children exists, before it runs too, no work begins on their roots that it would show too old a state for: make
+// none that is not run. One per namespace may keep work waiting for a bookmark, which the API server sends once a minute.
+//
 // Its first list is consistent: it asks the API server for the present state, by pages, not for what some cache of the server holds. If
 // lw asks for no labels, the informer asks for those of [Shard.Selector]. What a transform removes of the ring's labels and
 // annotation, and of UID and resourceVersion, is kept. client-go's feature gate AtomicFIFO should be on, as it is by default: without
@@ -35,16 +38,19 @@ import (
 //
 // That an object is not in the cache of a shard means that it was deleted or that it is another shard's now.
 func (s *Shard) NewInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
-	resource, err := s.resourceOf(example)
+	k, err := s.kinOf(example)
 	if err != nil {
 		s.config.Logger.Info("an informer is not about objects of the ring", zap.Error(err))
 		return cache.NewSharedIndexInformer(lw, example, resync, indexers)
 	}
-	i := &informer{shard: s, resource: resource}
+	i := &informer{shard: s, resource: k.resource, child: k.child}
 	i.SharedIndexInformer = cache.NewSharedIndexInformer(&consistent{
 		ListerWatcherWithContext: cache.ToListerWatcherWithContext(lw), informer: i,
 		withoutWatchList: watchlist.DoesClientNotSupportWatchListSemantics(lw),
 	}, example, resync, indexers)
+	if i.child { // now, or work could begin before the cache does
+		s.caches.add(i)
+	}
 	return i
 }
 
@@ -68,6 +74,7 @@ type informer struct {
 	cache.SharedIndexInformer
 	shard    *Shard
 	resource schema.GroupVersionResource
+	child    bool // its objects are children
 	started  atomic.Bool
 	queue    workqueue.TypedRateLimitingInterface[address] // set before the informer is in shard.caches, and not changed after
 
@@ -84,6 +91,16 @@ func (i *informer) Run(stop <-chan struct{}) { i.RunWithContext(wait.ContextForC
 func (i *informer) RunWithContext(ctx context.Context) {
 	if !i.started.CompareAndSwap(false, true) {
 		i.SharedIndexInformer.RunWithContext(ctx) // which complains
+		return
+	}
+	if i.child {
+		defer i.shard.caches.remove(i)
+		var sweeping sync.WaitGroup
+		defer sweeping.Wait()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		sweeping.Go(func() { i.sweep(ctx) })
+		i.SharedIndexInformer.RunWithContext(ctx)
 		return
 	}
 	if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -112,6 +129,9 @@ func (i *informer) RunWithContext(ctx context.Context) {
 func (i *informer) SetTransform(transform cache.TransformFunc) error {
 	if transform == nil {
 		return i.SharedIndexInformer.SetTransform(nil)
+	}
+	if i.child {
+		transform = preserveOwner(transform)
 	}
 	return i.SharedIndexInformer.SetTransform(i.shard.names.preserve(transform))
 }
@@ -238,6 +258,11 @@ func (i *informer) shows(version string) bool {
 		return i.HasSynced()
 	}
 	return reaches(i.progress(), version)
+}
+
+// complete reports whether the cache shows all objects, as they were at a version or later. An empty version is that of the first list.
+func (i *informer) complete(version string) bool {
+	return i.HasSynced() && (version == "" || i.shows(version))
 }
 
 // consistent is the lister and watcher of an informer. A reflector begins with a list from whatever some cache of the API server

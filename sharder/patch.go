@@ -21,6 +21,19 @@ func (n names) mergePatch(uid types.UID, version, shard string, drained bool, r 
 	if drained {
 		labels[n.drain] = drainValue
 	}
+	var annotations map[string]any
+	if r != nil {
+		annotations = map[string]any{n.owner: r.encode()}
+	}
+	return encodePatch(uid, version, labels, annotations)
+}
+
+// stripPatch returns the patch that removes everything of the ring from an object of that UID and version.
+func (n names) stripPatch(uid types.UID, version string) []byte {
+	return encodePatch(uid, version, map[string]any{n.shard: nil, n.drain: nil}, map[string]any{n.owner: nil})
+}
+
+func encodePatch(uid types.UID, version string, labels, annotations map[string]any) []byte {
 	metadata := map[string]any{"labels": labels}
 	if uid != "" { // client-go's fakes have neither
 		metadata["uid"] = uid
@@ -28,8 +41,8 @@ func (n names) mergePatch(uid types.UID, version, shard string, drained bool, r 
 	if version != "" {
 		metadata["resourceVersion"] = version
 	}
-	if r != nil {
-		metadata["annotations"] = map[string]string{n.owner: r.encode()}
+	if annotations != nil {
+		metadata["annotations"] = annotations
 	}
 	raw, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil { // impossible for these fields

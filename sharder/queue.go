@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// queue holds the roots that wait for a worker, each once, however often it was offered. It is bounded: who offers waits.
+// queue holds the objects that wait for a worker, each once, however often it was offered. It is bounded: who offers waits.
 type queue struct {
 	capacity int
 	later    chan struct{} // something has been delayed
@@ -20,12 +20,15 @@ type queue struct {
 	delayed delays
 }
 
+// subject is one version of an object that may have to be dealt with: a root or a child.
+type subject interface{ at() ref }
+
 // item is one object in a queue.
 type item struct {
 	ref
-	latest   *root  // nil: it has to be read
-	scan     *tally // that waits for the outcome; nil: none does
-	slot     bool   // it may be drained
+	latest   subject // nil: it has to be read
+	scan     *tally  // that waits for the outcome; nil: none does
+	slot     bool    // it may be drained
 	failures int
 
 	queued bool // it is in urgent or ready
@@ -52,12 +55,12 @@ func (q *queue) watch(ctx context.Context) (stop func() bool) {
 
 // offer puts a version of an object into the queue; the latest offered counts. It waits for room, and reports whether ctx has not ended
 // before. If scan is not nil, it is told once how the object turned out.
-func (q *queue) offer(ctx context.Context, o root, scan *tally, slot bool) bool {
+func (q *queue) offer(ctx context.Context, o subject, scan *tally, slot bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	watched := false
 	for ctx.Err() == nil {
-		i, known := q.items[o.ref]
+		i, known := q.items[o.at()]
 		if !known && len(q.items) >= q.capacity {
 			if !watched {
 				watched = true
@@ -67,10 +70,10 @@ func (q *queue) offer(ctx context.Context, o root, scan *tally, slot bool) bool 
 			continue
 		}
 		if !known {
-			i = &item{ref: o.ref, index: -1}
-			q.items[o.ref] = i
+			i = &item{ref: o.at(), index: -1}
+			q.items[o.at()] = i
 		}
-		i.latest, i.slot = &o, i.slot || slot
+		i.latest, i.slot = o, i.slot || slot
 		if scan != nil && i.scan != scan {
 			i.scan = scan
 			scan.expect()
@@ -102,7 +105,7 @@ func (q *queue) enqueue(i *item) {
 
 // take waits for an item, which is the caller's until done or retry, and returns what is known of the object, and whether there is a slot
 // for it. It returns nil when ctx has ended. watch has to be in force for ctx.
-func (q *queue) take(ctx context.Context) (i *item, latest *root, slot bool) {
+func (q *queue) take(ctx context.Context) (i *item, latest subject, slot bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for ctx.Err() == nil {

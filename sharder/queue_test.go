@@ -23,12 +23,12 @@ func TestAQueueHoldsTheLatestVersionOfEachObjectOnce(t *testing.T) {
 	}
 	assert.Equal(t, 1, q.len())
 	i, o, _ := q.take(t.Context())
-	assert.Equal(t, "2", o.version)
+	assert.Equal(t, "2", o.(root).version)
 
 	require.True(t, q.offer(t.Context(), object(1, "3"), nil, false), "while it is being worked on")
 	q.done(i, true)
 	i, o, _ = q.take(t.Context())
-	assert.Equal(t, "3", o.version)
+	assert.Equal(t, "3", o.(root).version)
 	q.done(i, true)
 	assert.Zero(t, q.len())
 }

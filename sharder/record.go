@@ -19,7 +19,10 @@ type record struct {
 	State    state     `json:"state"`
 	// Left are those that have still to say that they do not work on the object, before another shard may.
 	Left []tenant `json:"left,omitempty"`
+	// Probed says that there was a time without a record: others than Shard may have worked on the object since the last assignment.
+	Probed bool `json:"probed,omitempty"`
 	// ChildFloor is, for each resource of children, the version that a cache must have reached before work may begin.
+	// The keys are group resources, such as "replicasets.apps".
 	ChildFloor map[string]string `json:"childFloor,omitempty"`
 }
 

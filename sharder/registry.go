@@ -311,6 +311,14 @@ func (g *registry) claim(t tenant, now clock.Reading) claim {
 	return c
 }
 
+// lifeOf is whether a tenant may be at work.
+func (g *registry) lifeOf(t tenant) life {
+	now := g.clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.claim(t, now).life
+}
+
 // known returns the names of all shards with a Lease, or about which somebody has asked.
 func (g *registry) known() []string {
 	now := g.clock.Now()

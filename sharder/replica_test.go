@@ -114,7 +114,9 @@ func (w *territory) replicaOf(identity string, clock shardlease.Clock, config Sh
 		}
 		r.told = append(r.told, what+" "+o.Name)
 	}
-	config.Resources = []Resource{{GVR: configMaps}}
+	if config.Resources == nil {
+		config.Resources = []Resource{{GVR: configMaps}}
+	}
 	config.Hooks = ShardHooks{
 		OnDrained: func(o ObjectRef, _ time.Duration, err error) { tell("drain", o, err) },
 		OnBounced: func(o ObjectRef, err error) { tell("bounce", o, err) },

@@ -3,6 +3,7 @@ package sharder
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
@@ -23,6 +24,11 @@ type Resource struct {
 	Namespaces []string
 	// Key is what an object's place on the ring follows from. Nil: [ObjectKey].
 	Key KeyFunc
+	// Children are the resources of objects that these ones control, and that a shard's caches show by its label, for example the Pods of
+	// ReplicaSets. A child, which names its root in its controller owner reference, is always with its root's shard. A resource may
+	// be that of children of several of the ring's resources, but not one of those, too. Where Namespaces are given, children are
+	// looked for there. Default: none.
+	Children []schema.GroupVersionResource
 }
 
 // resource is a [Resource] with its defaults, and what the API server says about it.
@@ -30,6 +36,7 @@ type resource struct {
 	Resource
 	kind       schema.GroupKind
 	namespaced bool
+	children   []resource // which have no children, and are children themselves
 }
 
 // namespaces to list and to watch, one by one; the empty one stands for all.
@@ -47,6 +54,7 @@ func validateResources(resources []Resource, n names) []error {
 	}
 	var errs []error
 	seen := map[schema.GroupResource]bool{}
+	versions := map[schema.GroupResource]string{} // of children
 	for i, r := range resources {
 		bad := func(field, rule string, got any) {
 			errs = append(errs, fmt.Errorf("sharder: Resources[%d].%s: %s (got %v)", i, field, rule, got))
@@ -80,6 +88,21 @@ func validateResources(resources []Resource, n names) []error {
 			}
 			twice[ns] = true
 		}
+		for k, child := range r.Children {
+			gr := child.GroupResource()
+			switch version, known := versions[gr]; {
+			case child.Version == "" || child.Resource == "":
+				bad("Children", "must have a version and a resource, which is the plural in lower case", fmt.Sprintf("%q", child.String()))
+			case slices.ContainsFunc(r.Children[:k], func(other schema.GroupVersionResource) bool { return other.GroupResource() == gr }):
+				bad("Children", "must not occur twice", gr)
+			case slices.ContainsFunc(resources, func(other Resource) bool { return other.GVR.GroupResource() == gr }):
+				bad("Children", "must not be a resource of the ring itself, whose objects have places of their own", gr)
+			case known && version != child.Version:
+				bad("Children", "must be of the same version in all Resources", child)
+			default:
+				versions[gr] = child.Version
+			}
+		}
 	}
 	return errs
 }
@@ -89,17 +112,11 @@ func resolve(mapper meta.RESTMapper, resources []Resource) ([]resource, error) {
 	var errs []error
 	resolved := make([]resource, 0, len(resources))
 	for i, r := range resources {
-		kind, err := mapper.KindFor(r.GVR)
+		kind, namespaced, err := lookUp(mapper, r.GVR)
 		if err != nil {
-			errs = append(errs, mappingError(i, r, err))
+			errs = append(errs, mappingError(i, "GVR", r.GVR, err))
 			continue
 		}
-		mapping, err := mapper.RESTMapping(kind.GroupKind(), r.GVR.Version)
-		if err != nil {
-			errs = append(errs, mappingError(i, r, err))
-			continue
-		}
-		namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace
 		if !namespaced && len(r.Namespaces) > 0 {
 			errs = append(errs, fmt.Errorf("sharder: Resources[%d].Namespaces: %w: %s is (got %q)", i, errScope, r.GVR.GroupResource(), r.Namespaces))
 			continue
@@ -110,16 +127,46 @@ func resolve(mapper meta.RESTMapper, resources []Resource) ([]resource, error) {
 		if r.Key == nil {
 			r.Key = ObjectKey
 		}
-		resolved = append(resolved, resource{Resource: r, kind: kind.GroupKind(), namespaced: namespaced})
+		root := resource{Resource: r, kind: kind, namespaced: namespaced}
+		for _, gvr := range r.Children {
+			kind, inNamespaces, err := lookUp(mapper, gvr)
+			switch {
+			case err != nil:
+				errs = append(errs, mappingError(i, "Children", gvr, err))
+			case namespaced && !inNamespaces:
+				errs = append(errs, fmt.Errorf("sharder: Resources[%d].Children: %w: %s have none, %s have", i, errDescent, gvr.GroupResource(), r.GVR.GroupResource()))
+			default:
+				root.children = append(root.children, resource{
+					Resource: Resource{GVR: gvr, Selector: labels.Everything(), Namespaces: r.Namespaces}, kind: kind, namespaced: inNamespaces,
+				})
+			}
+		}
+		resolved = append(resolved, root)
 	}
 	return resolved, errors.Join(errs...)
 }
 
-var errScope = errors.New("must be empty for a cluster-scoped resource")
-
-func mappingError(i int, r Resource, err error) error {
-	if meta.IsNoMatchError(err) {
-		return fmt.Errorf("sharder: Resources[%d].GVR: must be served by the API server: %s is not, is its CustomResourceDefinition installed? %w", i, r.GVR.String(), err)
+// lookUp asks the API server, by way of mapper, for the kind of a resource, and whether its objects are in namespaces.
+func lookUp(mapper meta.RESTMapper, gvr schema.GroupVersionResource) (kind schema.GroupKind, namespaced bool, err error) {
+	found, err := mapper.KindFor(gvr)
+	if err != nil {
+		return schema.GroupKind{}, false, err
 	}
-	return fmt.Errorf("sharder: Resources[%d].GVR: ask for %s: %w", i, r.GVR.String(), err)
+	mapping, err := mapper.RESTMapping(found.GroupKind(), gvr.Version)
+	if err != nil {
+		return schema.GroupKind{}, false, err
+	}
+	return found.GroupKind(), mapping.Scope.Name() == meta.RESTScopeNameNamespace, nil
+}
+
+var (
+	errScope   = errors.New("must be empty for a cluster-scoped resource")
+	errDescent = errors.New("must be in namespaces, as the objects that control them are")
+)
+
+func mappingError(i int, field string, gvr schema.GroupVersionResource, err error) error {
+	if meta.IsNoMatchError(err) {
+		return fmt.Errorf("sharder: Resources[%d].%s: must be served by the API server: %s is not, is its CustomResourceDefinition installed? %w", i, field, gvr.String(), err)
+	}
+	return fmt.Errorf("sharder: Resources[%d].%s: ask for %s: %w", i, field, gvr.String(), err)
 }

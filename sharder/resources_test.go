@@ -13,14 +13,16 @@ import (
 
 var (
 	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	pods       = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	nodes      = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	widgets    = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 )
 
-// testMapper knows ConfigMaps, Nodes and Widgets.
+// testMapper knows ConfigMaps, Pods, Nodes, Namespaces and Widgets.
 func testMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	m.Add(configMaps.GroupVersion().WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	m.Add(pods.GroupVersion().WithKind("Pod"), meta.RESTScopeNamespace)
 	m.Add(nodes.GroupVersion().WithKind("Node"), meta.RESTScopeRoot)
 	m.Add(configMaps.GroupVersion().WithKind("Namespace"), meta.RESTScopeRoot)
 	m.Add(widgets.GroupVersion().WithKind("Widget"), meta.RESTScopeNamespace)
@@ -46,6 +48,10 @@ func TestBadResourcesAreRefused(t *testing.T) {
 		"Resources[0].Selector: must be able":            {{GVR: configMaps, Selector: labels.Nothing()}},
 		"Resources[0].Namespaces: must not occur twice":  {{GVR: configMaps, Namespaces: []string{"a", "a"}}},
 		"Resources[0].Namespaces: must not contain dots": {{GVR: configMaps, Namespaces: []string{"a.b"}}},
+		"Resources[0].Children: must have a version":     {{GVR: configMaps, Children: []schema.GroupVersionResource{{Resource: "pods"}}}},
+		"Resources[0].Children: must not occur twice":    {{GVR: configMaps, Children: []schema.GroupVersionResource{widgets, other}}},
+		"Resources[0].Children: must not be a resource":  {{GVR: configMaps, Children: []schema.GroupVersionResource{other}}, {GVR: widgets}},
+		"Resources[1].Children: must be of the same":     {{GVR: configMaps, Children: []schema.GroupVersionResource{widgets}}, {GVR: nodes, Children: []schema.GroupVersionResource{other}}},
 	} {
 		assert.ErrorContains(t, errors.Join(validateResources(resources, namesOf("r"))...), want)
 	}
@@ -63,6 +69,23 @@ func TestResourcesAreLookedUp(t *testing.T) {
 	assert.Equal(t, []string{""}, resolved[1].namespaces())
 	assert.True(t, resolved[1].Selector.Empty())
 	assert.NotNil(t, resolved[1].Key)
+}
+
+func TestChildrenAreLookedUp(t *testing.T) {
+	children := []schema.GroupVersionResource{pods}
+	resolved, err := resolve(testMapper(), []Resource{{GVR: configMaps, Namespaces: []string{"a"}, Children: children}, {GVR: nodes, Children: children}})
+	require.NoError(t, err)
+	for i, namespaces := range [][]string{{"a"}, {""}} {
+		child := resolved[i].children[0]
+		assert.Equal(t, schema.GroupKind{Kind: "Pod"}, child.kind)
+		assert.True(t, child.namespaced)
+		assert.Equal(t, namespaces, child.namespaces())
+	}
+	_, err = resolve(testMapper(), []Resource{{GVR: configMaps, Children: []schema.GroupVersionResource{nodes}}})
+	assert.ErrorContains(t, err, "Resources[0].Children: must be in namespaces, as the objects that control them are: nodes have none, configmaps have")
+	absent := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}
+	_, err = resolve(testMapper(), []Resource{{GVR: configMaps, Children: []schema.GroupVersionResource{absent}}})
+	assert.ErrorContains(t, err, "Resources[0].Children: must be served by the API server: example.com/v1, Resource=gadgets is not")
 }
 
 func TestResourcesThatTheServerDoesNotHaveAreNamed(t *testing.T) {

@@ -12,6 +12,8 @@ type ref struct {
 	namespace, name string
 }
 
+func (r ref) at() ref { return r }
+
 // root is what a decision needs of one version of an object. It is small, so that many can wait for their turn.
 type root struct {
 	ref

@@ -20,10 +20,12 @@ import (
 // session is one run of a sharder: what it knows ends with it, and the next one begins with what the API server says.
 type session struct {
 	*Sharder
-	resources []resource
+	resources []resource // of roots
+	kin       kindred
 	registry  *registry
 	keeper    *keeper
 	queue     *queue
+	moves     *moves
 	drains    *drains
 	version   string // of the list of Leases that the registry began with
 
@@ -74,7 +76,7 @@ func (s *Sharder) newSession() (*session, error) {
 		return nil, fmt.Errorf("sharder: %w", err)
 	}
 	e := &session{
-		Sharder: s, resources: resources,
+		Sharder: s, resources: resources, kin: kindredOf(resources), moves: newMoves(),
 		queue: newQueue(4 * max(c.PageSize, c.Concurrency)), drains: newDrains(c.MaxDrains),
 		changed: make(chan struct{}, 1), unsettle: make(chan struct{}, 1), progress: make(chan struct{}, 1),
 		throttle: throttle{hook: c.Hooks.OnThrottled, log: c.Logger},
@@ -156,6 +158,7 @@ func (e *session) run(ctx context.Context) error {
 	all.Go(func() { e.keeper.run(ctx) })
 	all.Go(func() { e.pump(ctx) })
 	all.Go(func() { e.reportOverdue(ctx) })
+	all.Go(func() { e.moveFamilies(ctx) })
 	for range e.config.Concurrency {
 		all.Go(func() { e.work(ctx) })
 	}
@@ -170,6 +173,13 @@ func (e *session) run(ctx context.Context) error {
 			})
 		}
 	}
+	for i := len(e.resources); i < len(e.kin.all); i++ {
+		for _, src := range e.sources(i, with(labels.Everything(), e.names.shard, selection.DoesNotExist)) {
+			all.Go(func() {
+				src.run(ctx, sink{found: func(o *metav1.PartialObjectMetadata) bool { return e.adoptChild(ctx, i, o) }})
+			})
+		}
+	}
 	counted.Wait()
 	return e.govern(ctx)
 }
@@ -177,7 +187,7 @@ func (e *session) run(ctx context.Context) error {
 // sources of the objects of a resource, one for each namespace.
 func (e *session) sources(index int, selector labels.Selector) []source {
 	var all []source
-	r := e.resources[index]
+	r := e.kin.all[index]
 	for _, namespace := range r.namespaces() {
 		all = append(all, source{
 			client: e.client(index, namespace), resource: r, namespace: namespace, selector: selector,
@@ -188,7 +198,7 @@ func (e *session) sources(index int, selector labels.Selector) []source {
 }
 
 func (e *session) client(index int, namespace string) metadata.ResourceInterface {
-	client := e.meta.Resource(e.resources[index].GVR)
+	client := e.meta.Resource(e.kin.all[index].GVR)
 	if namespace == "" {
 		return client
 	}
@@ -288,17 +298,22 @@ func (e *session) reportOverdue(ctx context.Context) {
 }
 
 func (e *session) objectRef(r ref) ObjectRef {
-	return ObjectRef{GVR: e.resources[r.resource].GVR, Namespace: r.namespace, Name: r.name}
+	return ObjectRef{GVR: e.kin.all[r.resource].GVR, Namespace: r.namespace, Name: r.name}
 }
 
 // empty reports whether no object carries the label of a shard.
 func (e *session) empty(ctx context.Context, shard string) (bool, error) {
-	for i := range e.resources {
+	for i := range e.kin.all {
 		// Whatever the resource's selector: an object that is not selected any more is still the shard's.
 		for _, src := range e.sources(i, with(labels.Everything(), e.names.shard, selection.Equals, shard)) {
 			found := false
-			src.limit = 1
-			if _, err := src.pages(ctx, func(*metav1.PartialObjectMetadata) bool { found = true; return false }); err != nil && !found {
+			ours := func(*metav1.PartialObjectMetadata) bool { return true }
+			if i < len(e.resources) {
+				src.limit = 1
+			} else { // what has no root keeps its label for ever
+				ours = func(o *metav1.PartialObjectMetadata) bool { _, ok := e.kin.childOf(i, o); return ok }
+			}
+			if _, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool { found = ours(o); return !found }); err != nil && !found {
 				return false, err
 			}
 			if found {

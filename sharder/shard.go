@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -20,7 +21,8 @@ import (
 // ShardConfig of a [Shard].
 type ShardConfig struct {
 	// Resources of the ring: the same ones that its sharder has. Required. This process has to run an informer of each
-	// ([Shard.NewInformer]): what it does not watch, it does not let go of.
+	// ([Shard.NewInformer]): what it does not watch, it does not let go of. Of Children it needs informers only where its work reads
+	// them from a cache.
 	Resources []Resource
 
 	// Scheme knows the kinds of typed objects. Default: client-go's, which knows those of Kubernetes itself.
@@ -92,6 +94,8 @@ func (h ShardHooks) refused(at address, err error) {
 //
 // # In controller-runtime
 //
+// examples/controllerruntime is a whole operator, and says how to make one of yours, with what package replica makes. What it comes to:
+//
 // Call lease.Run(ctx, mgr.Start), with the manager's configuration guarded by the lease ([shardlease.Lease.WrapTransport]), and these options:
 //
 //	Cache: cache.Options{
@@ -108,9 +112,11 @@ type Shard struct {
 	lease    *shardlease.Lease
 	config   ShardConfig
 	names    names
-	kinds    map[schema.GroupKind]schema.GroupVersionResource
+	kinds    map[schema.GroupKind]kin
 	custody  custody
 	caches   caches
+	// cacheless are the resources of which was said that no cache is one of NewInformer.
+	cacheless sync.Map
 }
 
 // NewShard returns the shard that a lease is the heartbeat of. It asks the API server, by way of mapper, for the kinds of the resources.
@@ -129,7 +135,7 @@ func NewShard(client metadata.Interface, mapper meta.RESTMapper, lease *shardlea
 		return nil, errors.Join(errs...)
 	}
 	config = config.withDefaults()
-	s := &Shard{metadata: client, lease: lease, config: config, names: namesOf(lease.Ring()), kinds: map[schema.GroupKind]schema.GroupVersionResource{}}
+	s := &Shard{metadata: client, lease: lease, config: config, names: namesOf(lease.Ring()), kinds: map[schema.GroupKind]kin{}}
 	if err := errors.Join(config.validate(s.names)...); err != nil {
 		return nil, err
 	}
@@ -138,7 +144,12 @@ func NewShard(client metadata.Interface, mapper meta.RESTMapper, lease *shardlea
 		return nil, err
 	}
 	for _, r := range resources {
-		s.kinds[r.kind] = r.GVR
+		k := kin{resource: r.GVR, namespaced: r.namespaced}
+		for _, child := range r.children {
+			s.kinds[child.kind] = kin{resource: child.GVR, namespaced: child.namespaced, child: true}
+			k.children = append(k.children, child.GVR)
+		}
+		s.kinds[r.kind] = k
 	}
 	lease.Await(s.end)
 	return s, nil
@@ -171,10 +182,22 @@ func (c ShardConfig) validate(n names) []error {
 	return errs
 }
 
-// Selector selects the objects that carry the label of this shard: those that it may work on, with few exceptions. It is for lists
-// and watches, and for the label selectors of a controller-runtime cache.
-func (s *Shard) Selector() labels.Selector {
-	return labels.SelectorFromSet(labels.Set{s.names.shard: s.lease.Identity()})
+// Selector selects the objects that carry the label of this shard: those that it may work on, with few exceptions. Of these it selects
+// those that all of the others select, too; for a Resource with a Selector, that. It is for lists and watches, and for the label
+// selectors of a controller-runtime cache.
+func (s *Shard) Selector(others ...labels.Selector) labels.Selector {
+	selector := labels.SelectorFromSet(labels.Set{s.names.shard: s.lease.Identity()})
+	for _, other := range others {
+		if other == nil { // all
+			continue
+		}
+		requirements, selectable := other.Requirements()
+		if !selectable {
+			return labels.Nothing()
+		}
+		selector = selector.Add(requirements...)
+	}
+	return selector
 }
 
 // end is called before the lease is released: no more work begins, and what is in flight is waited for.
@@ -190,21 +213,21 @@ func (s *Shard) claimant(term *shardlease.Term) claimant {
 	return claimant{names: s.names, tenant: tenant{Shard: s.lease.Identity(), LeaseUID: e.LeaseUID, Epoch: e.Number}}
 }
 
-// resourceOf returns the resource of an object.
-func (s *Shard) resourceOf(o runtime.Object) (schema.GroupVersionResource, error) {
+// kinOf returns what the objects of a kind are in the ring.
+func (s *Shard) kinOf(o runtime.Object) (kin, error) {
 	kind := o.GetObjectKind().GroupVersionKind().GroupKind()
 	if kind.Kind == "" { // as that of typed objects which client-go has decoded
 		kinds, _, err := s.config.Scheme.ObjectKinds(o)
 		if err != nil {
-			return schema.GroupVersionResource{}, fmt.Errorf("sharder: the kind of a %T is unknown; is it in ShardConfig.Scheme? %w", o, err)
+			return kin{}, fmt.Errorf("sharder: the kind of a %T is unknown; is it in ShardConfig.Scheme? %w", o, err)
 		}
 		kind = kinds[0].GroupKind()
 	}
-	resource, ok := s.kinds[kind]
+	k, ok := s.kinds[kind]
 	if !ok {
-		return schema.GroupVersionResource{}, fmt.Errorf("sharder: objects of kind %s are not in ShardConfig.Resources", kind)
+		return kin{}, fmt.Errorf("sharder: objects of kind %s are not in ShardConfig.Resources", kind)
 	}
-	return resource, nil
+	return k, nil
 }
 
 // poke has a root looked at that something has happened to.

@@ -99,7 +99,7 @@ func (s *Sharder) begin(ctx context.Context) (*session, error) {
 
 // isRefusal reports whether an error is one that nothing but somebody's action will mend.
 func isRefusal(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || errors.Is(err, errScope)
+	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || errors.Is(err, errScope) || errors.Is(err, errDescent)
 }
 
 func (s *Sharder) set(session *session) {

@@ -28,6 +28,22 @@ func (n names) preserve(transform cache.TransformFunc) cache.TransformFunc {
 	}
 }
 
+// preserveOwner returns a transform that leaves alone what a shard has to know of a child besides.
+func preserveOwner(transform cache.TransformFunc) cache.TransformFunc {
+	return func(obj any) (any, error) {
+		before, ok := obj.(metav1.Object)
+		if !ok {
+			return transform(obj)
+		}
+		owner := metav1.GetControllerOf(before)
+		obj, err := transform(obj)
+		if after, ok := obj.(metav1.Object); ok && err == nil && owner != nil && metav1.GetControllerOfNoCopy(after) == nil {
+			after.SetOwnerReferences(append(after.GetOwnerReferences(), *owner))
+		}
+		return obj, err
+	}
+}
+
 // entries returns those entries of a map that have the given keys.
 func entries(all map[string]string, keys ...string) map[string]string {
 	found := map[string]string{}

@@ -20,21 +20,46 @@ func (e *session) work(ctx context.Context) {
 		if i == nil {
 			return
 		}
-		placed, err := e.deal(ctx, i.ref, o, slot)
-		switch {
-		case ctx.Err() != nil:
-			e.queue.done(i, false)
-			return
-		case err == nil:
-			e.queue.done(i, placed)
-		default:
-			e.note(i.ref, err)
-			if !e.queue.retry(i, time.Now()) {
-				poke(e.unsettle) // a scan will find it
-			}
+		var placed bool
+		var err error
+		if i.resource < len(e.resources) {
+			placed, err = e.deal(ctx, i, versionOf[root](o), slot)
+		} else {
+			placed, err = true, e.lead(ctx, i.ref, versionOf[child](o))
 		}
-		poke(e.progress)
+		if !errors.Is(err, errMoving) {
+			e.finish(ctx, i, placed, err)
+		}
 	}
+}
+
+// finish ends the work on an object.
+func (e *session) finish(ctx context.Context, i *item, placed bool, err error) {
+	switch {
+	case ctx.Err() != nil:
+		e.queue.done(i, false)
+		return
+	case err == nil:
+		e.queue.done(i, placed)
+	case errors.Is(err, errRootless):
+		e.queue.retry(i, time.Now()) // or a scan will find it
+	default:
+		if !errors.Is(err, errReplanned) {
+			e.note(i.ref, err)
+		}
+		if !e.queue.retry(i, time.Now()) {
+			poke(e.unsettle) // a scan will find it
+		}
+	}
+	poke(e.progress)
+}
+
+// versionOf returns a version of a root or of a child; nil: none is known.
+func versionOf[T subject](o subject) *T {
+	if v, ok := o.(T); ok {
+		return &v
+	}
+	return nil
 }
 
 // attempts is how often an object is decided on anew without a pause, when others change it meanwhile.
@@ -42,10 +67,11 @@ const attempts = 5
 
 var errContended = errors.New("others change it again and again")
 
-// deal does what has to be done about an object, and reports whether it is where it belongs then. After an error it has to be read
-// and dealt with again. o is what is known of it; nil: nothing. reserved says that it may be drained.
-func (e *session) deal(ctx context.Context, r ref, o *root, reserved bool) (placed bool, err error) {
-	drained := false
+// deal does what has to be done about a root, and reports whether it is where it belongs then. After an error it has to be read
+// and dealt with again, but after errMoving somebody else finishes the item. o is what is known of the root; nil: nothing. reserved
+// says that it may be drained.
+func (e *session) deal(ctx context.Context, i *item, o *root, reserved bool) (placed bool, err error) {
+	r, drained := i.ref, false
 	defer func() {
 		if reserved {
 			e.drains.patched(r, drained)
@@ -66,7 +92,8 @@ func (e *session) deal(ctx context.Context, r ref, o *root, reserved bool) (plac
 		if p == nil {
 			return false, nil
 		}
-		d := decide(e.registry.judge(*o, p))
+		s := e.registry.judge(*o, p)
+		d := decide(s)
 		switch {
 		case d.verb == keep:
 			return true, nil
@@ -92,6 +119,10 @@ func (e *session) deal(ctx context.Context, r ref, o *root, reserved bool) (plac
 			}
 			reserved = true
 		}
+		if from := s.origin(); d.verb == assign && len(e.kin.children[r.resource]) > 0 && !from.home {
+			e.moves.add(&move{item: i, root: *o, decision: d, origin: from, plan: p})
+			return false, errMoving
+		}
 		switch err := e.patch(ctx, *o, d); {
 		case err == nil:
 			drained = d.drain
@@ -107,8 +138,8 @@ func (e *session) deal(ctx context.Context, r ref, o *root, reserved bool) (plac
 	return false, contended
 }
 
-// read returns the object as it is now; nil: there is none that is to be distributed.
-func (e *session) read(ctx context.Context, r ref) (*root, error) {
+// get reads an object; nil: there is none.
+func (e *session) get(ctx context.Context, r ref) (*metav1.PartialObjectMetadata, error) {
 	o, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
 		return e.client(r.resource, r.namespace).Get(ctx, r.name, metav1.GetOptions{})
 	})
@@ -118,6 +149,15 @@ func (e *session) read(ctx context.Context, r ref) (*root, error) {
 	case err != nil:
 		return nil, e.failed("get", r, err)
 	}
+	return o, nil
+}
+
+// read returns the root as it is now; nil: there is none that is to be distributed.
+func (e *session) read(ctx context.Context, r ref) (*root, error) {
+	o, err := e.get(ctx, r)
+	if o == nil {
+		return nil, err
+	}
 	v, ok := e.rootOf(r.resource, o)
 	if !ok || !e.resources[r.resource].Selector.Matches(labels.Set(o.Labels)) {
 		return nil, nil
@@ -125,25 +165,30 @@ func (e *session) read(ctx context.Context, r ref) (*root, error) {
 	return &v, nil
 }
 
-// patch carries out a decision, if the object is still what was decided on.
+// patch carries out a decision, if the root is still what was decided on.
 func (e *session) patch(ctx context.Context, o root, d decision) error {
-	patch := e.names.mergePatch(o.uid, o.version, d.label, d.drain, d.record)
+	_, err := e.send(ctx, o.ref, d.verb, d.label, e.names.mergePatch(o.uid, o.version, d.label, d.drain, d.record))
+	return err
+}
+
+// send sends a patch that gives an object the label of a shard, and returns the version that comes of it.
+func (e *session) send(ctx context.Context, r ref, v verb, shard string, patch []byte) (version string, err error) {
 	began := time.Now()
-	_, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-		return e.client(o.resource, o.namespace).Patch(e.throttle.watch(ctx), o.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	o, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
+		return e.client(r.resource, r.namespace).Patch(e.throttle.watch(ctx), r.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	})
 	if e.config.Hooks.OnPatch != nil && ctx.Err() == nil {
-		e.config.Hooks.OnPatch(Patch{Object: e.objectRef(o.ref), Verb: string(d.verb), Shard: d.label, Latency: time.Since(began), Err: err})
+		e.config.Hooks.OnPatch(Patch{Object: e.objectRef(r), Verb: string(v), Shard: shard, Latency: time.Since(began), Err: err})
 	}
 	if err != nil {
-		return e.failed("patch", o.ref, err)
+		return "", e.failed("patch", r, err)
 	}
-	return nil
+	return o.ResourceVersion, nil
 }
 
 // failed names the request, and what to grant where that is what is missing.
 func (e *session) failed(verb string, r ref, err error) error {
-	gr := e.resources[r.resource].GVR.GroupResource()
+	gr := e.kin.all[r.resource].GVR.GroupResource()
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("not allowed to %s %s: grant the verb %q on resource %s of API group %q: %w", verb, gr, verb, gr.Resource, gr.Group, err)
 	}
@@ -151,7 +196,7 @@ func (e *session) failed(verb string, r ref, err error) error {
 }
 
 func (e *session) log(r ref) *zap.Logger {
-	return e.config.Logger.With(zap.Stringer("resource", e.resources[r.resource].GVR.GroupResource()), zap.String("namespace", r.namespace), zap.String("name", r.name))
+	return e.config.Logger.With(zap.Stringer("resource", e.kin.all[r.resource].GVR.GroupResource()), zap.String("namespace", r.namespace), zap.String("name", r.name))
 }
 
 // note logs a failure, of which there may be thousands: one in a while.

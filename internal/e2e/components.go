@@ -29,7 +29,7 @@ const (
 )
 
 // startServers starts etcd and the API server, which waits for etcd by itself.
-func (c *ControlPlane) startServers() error {
+func (c *ControlPlane) startServers(options Options) error {
 	var peer *port
 	for _, p := range []**port{&c.etcdPort, &peer, &c.apiPort} {
 		reserved, err := reservePort()
@@ -39,7 +39,7 @@ func (c *ControlPlane) startServers() error {
 		*p, c.ports = reserved, append(c.ports, reserved)
 	}
 	etcdURL, peerURL := "http://"+c.etcdPort.address(), "http://"+peer.address()
-	if err := os.WriteFile(c.path(auditPolicyFile), []byte(auditPolicy), 0o600); err != nil {
+	if err := os.WriteFile(c.path(auditPolicyFile), []byte(options.AuditPolicy), 0o600); err != nil {
 		return err
 	}
 	var err error

@@ -34,6 +34,11 @@ func Assign(lease *shardlease.Lease, obj metav1.Object) error {
 	return nil
 }
 
+// Drain writes into obj, which was assigned to a shard, what the sharder would that wants it for another one: the shard is to let go of it.
+func Drain(lease *shardlease.Lease, obj metav1.Object) {
+	obj.SetLabels(with(obj.GetLabels(), sharder.DrainLabel(lease.Ring()), "true"))
+}
+
 func with(all map[string]string, key, value string) map[string]string {
 	changed := map[string]string{key: value}
 	for k, v := range all {

@@ -46,6 +46,7 @@ type options struct {
 	work       workOptions
 
 	leaseOnly, withoutShard, withoutSharder bool
+	plain, bridge                           bool
 }
 
 func main() {
@@ -94,6 +95,8 @@ func parse() options {
 	flag.BoolVar(&o.leaseOnly, "lease-only", false, "hold the shard lease, and do nothing for it")
 	flag.BoolVar(&o.withoutShard, "without-shard", false, "be a sharder only")
 	flag.BoolVar(&o.withoutSharder, "without-sharder", false, "be a shard only")
+	flag.BoolVar(&o.plain, "plain", false, "be no shard, but one of several replicas of which client-go's elector lets one work, on all objects")
+	flag.BoolVar(&o.bridge, "bridge", false, "the same, with this project's elector, and not before the ring has ended")
 	flag.Parse()
 	for i, r := range resources {
 		if len(r.Namespaces) > 0 {
@@ -174,12 +177,19 @@ func (r *replica) client(part string) *rest.Config {
 }
 
 func (r *replica) run(ctx context.Context) error {
-	elector, s, err := r.newSharder()
+	say("started")
+	if r.plain {
+		return r.runPlain(ctx)
+	}
+	if r.bridge {
+		return r.runBridge(ctx)
+	}
+	elector, s, err := r.newSharder(func(err error) { fmt.Fprintln(os.Stderr, err) })
 	if err != nil {
 		return err
 	}
 	if r.withoutShard {
-		return elector.Run(ctx, s.Run)
+		return announced{elector}.Run(ctx, s.Run)
 	}
 	leases, err := kubernetes.NewForConfig(shardlease.LeaseConfig(r.client("lease")))
 	if err != nil {
@@ -202,7 +212,7 @@ func (r *replica) run(ctx context.Context) error {
 	if r.withoutSharder {
 		return lease.Run(ctx, work.run)
 	}
-	return sharder.Replica{Lease: lease, Elector: elector, Sharder: s}.Run(ctx, work.run)
+	return sharder.Replica{Lease: lease, Elector: announced{elector}, Sharder: s}.Run(ctx, work.run)
 }
 
 func (r *replica) newWorker(lease *shardlease.Lease) (*worker, error) {
@@ -225,15 +235,15 @@ func (r *replica) newWorker(lease *shardlease.Lease) (*worker, error) {
 	return &worker{workOptions: r.work, shard: shard, client: client, mapper: r.mapper, resources: r.shard.Resources}, nil
 }
 
-func (r *replica) newSharder() (sharder.Elector, *sharder.Sharder, error) {
+func (r *replica) newSharder(onLost func(error)) (*leaderelection.Elector, *sharder.Sharder, error) {
 	candidate, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(r.client("elector")))
 	if err != nil {
 		return nil, nil, err
 	}
 	elector, err := leaderelection.New(candidate, leaderelection.Config{
-		Namespace: r.sharder.Namespace, Name: "sharder", Identity: r.lease.Identity,
+		Namespace: r.sharder.Namespace, Name: electionName, Identity: r.lease.Identity,
 		LeaseDuration: r.sharder.LeaseDuration,
-		OnLost:        func(err error) { fmt.Fprintln(os.Stderr, err) },
+		OnLost:        onLost,
 		Logger:        r.sharder.Logger,
 	})
 	if err != nil {
@@ -251,7 +261,7 @@ func (r *replica) newSharder() (sharder.Elector, *sharder.Sharder, error) {
 		return nil, nil, err
 	}
 	s, err := sharder.New(kube, objects, r.mapper, r.sharder)
-	return announced{elector}, s, err
+	return elector, s, err
 }
 
 // announced is an elector that says when it leads.

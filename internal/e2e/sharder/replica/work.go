@@ -34,7 +34,7 @@ type workOptions struct {
 // worker is the controllers of one process.
 type worker struct {
 	workOptions
-	shard     *sharder.Shard
+	shard     *sharder.Shard // nil: one that works on all objects
 	client    dynamic.Interface
 	mapper    meta.RESTMapper
 	resources []sharder.Resource
@@ -76,13 +76,19 @@ func (w *worker) informer(r sharder.Resource) (cache.SharedIndexInformer, error)
 	}
 	example := &unstructured.Unstructured{}
 	example.SetGroupVersionKind(kind)
-	selector := w.shard.Selector()
+	selector := labels.Everything()
 	if r.Selector != nil {
-		requirements, _ := r.Selector.Requirements()
-		selector = selector.Add(requirements...)
+		selector = r.Selector
+	}
+	if w.shard != nil {
+		selector = w.shard.Selector(selector)
 	}
 	client := w.objects(r)
-	return w.shard.NewInformer(&cache.ListWatch{
+	newInformer := cache.NewSharedIndexInformer
+	if w.shard != nil {
+		newInformer = w.shard.NewInformer
+	}
+	return newInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return client.List(ctx, selected(o, selector))
 		},
@@ -142,8 +148,16 @@ func (w *worker) control(ctx context.Context, r sharder.Resource, store cache.St
 // pieces numbers the work of this process.
 var pieces atomic.Int64
 
+// do calls work if it may be done.
+func (w *worker) do(ctx context.Context, obj *unstructured.Unstructured, work func(ctx context.Context) error) error {
+	if w.shard == nil {
+		return work(ctx)
+	}
+	return w.shard.Do(ctx, obj, work)
+}
+
 func (w *worker) visit(ctx context.Context, r sharder.Resource, obj *unstructured.Unstructured) {
-	err := w.shard.Do(ctx, obj, func(ctx context.Context) error {
+	err := w.do(ctx, obj, func(ctx context.Context) error {
 		piece := pieces.Add(1)
 		say("begin", piece, time.Now().UnixNano(), obj.GetUID())
 		defer func() { say("end", piece, time.Now().UnixNano()) }()

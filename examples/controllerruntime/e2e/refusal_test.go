@@ -1,0 +1,97 @@
+package e2e_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/replica"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// What is easily forgotten is refused, with a reason, and the reconciler not called.
+func TestAManagerThatIsNotWiredWorksOnNothing(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		config  func(r *replica.Replica) *rest.Config
+		options func(r *replica.Replica, o *ctrl.Options)
+		want    error
+		says    string
+	}{
+		"clients without the guard": {
+			config:  func(*replica.Replica) *rest.Config { return shared.Admin() },
+			options: func(r *replica.Replica, o *ctrl.Options) { o.Cache.NewInformer = r.Shard.NewInformer },
+			want:    sharder.ErrUnguarded,
+		},
+		"a cache of other informers": {
+			config:  func(r *replica.Replica) *rest.Config { return r.Mine },
+			options: func(*replica.Replica, *ctrl.Options) {},
+			want:    sharder.ErrNotYet, says: "cache.Options.NewInformer",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCrew(t)
+			c.create(1)
+			refused := make(chan error, 100)
+			r, err := replica.New(shared.Admin(), replica.Config{
+				Lease:     shardlease.Config{Namespace: c.namespace, Ring: ring, Identity: "a", LeaseDuration: duration},
+				Resources: []sharder.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespaces: []string{c.namespace}}},
+			})
+			require.NoError(t, err)
+			options := ctrl.Options{
+				Cache:                   cache.Options{DefaultNamespaces: map[string]cache.Config{c.namespace: {}}},
+				Metrics:                 server.Options{BindAddress: "0"},
+				GracefulShutdownTimeout: ptr.To(time.Duration(-1)),
+				Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
+			}
+			test.options(r, &options)
+			mgr, err := ctrl.NewManager(test.config(r), options)
+			require.NoError(t, err)
+			get := func(ctx context.Context, q ctrl.Request) (*corev1.ConfigMap, error) {
+				m := &corev1.ConfigMap{}
+				return m, mgr.GetClient().Get(ctx, q.NamespacedName, m)
+			}
+			guarded := sharder.Guarded(r.Shard, get, func(context.Context, ctrl.Request) (struct{}, error) {
+				assert.Fail(t, "the reconciler was called")
+				return struct{}{}, nil
+			})
+			require.NoError(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
+				func(ctx context.Context, q ctrl.Request) (ctrl.Result, error) {
+					_, err := guarded(ctx, q)
+					if err != nil {
+						select {
+						case refused <- err:
+						default:
+						}
+					}
+					return ctrl.Result{}, nil
+				})))
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() { ended <- r.Run(ctx, mgr.Start, nil) }()
+			select {
+			case err := <-refused:
+				assert.ErrorIs(t, err, test.want)
+				assert.ErrorContains(t, err, test.says)
+			case err := <-ended:
+				require.FailNow(t, "ended", "%v", err)
+			}
+			cancel()
+			assert.NoError(t, <-ended)
+		})
+	}
+}

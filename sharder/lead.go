@@ -1,0 +1,135 @@
+package sharder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+)
+
+// errRootless says that the root of a child has no owner now. It will, and may then take the child along or not.
+var errRootless = errors.New("its root is with no shard yet")
+
+// childOf condenses a child; ok is false if it is none of the ring's business.
+func (e *session) childOf(index int, o *metav1.PartialObjectMetadata) (c child, ok bool) {
+	c, ok = e.kin.childOf(index, o)
+	c.label = e.names.shardOf(o)
+	return c, ok
+}
+
+// adoptChild has a worker deal with a child. It reports whether ctx has not ended.
+func (e *session) adoptChild(ctx context.Context, index int, o *metav1.PartialObjectMetadata) bool {
+	if c, ok := e.childOf(index, o); ok {
+		return e.queue.offer(ctx, c, nil, false)
+	}
+	return ctx.Err() == nil
+}
+
+// gather looks for children that are with none of the members, though their roots are with one: they were created in the name of a
+// shard that is gone, or in vain has a worker dealt with them. One that is with another member than its root is found by that one itself.
+func (e *session) gather(ctx context.Context, p *plan) error {
+	for i := len(e.resources); i < len(e.kin.all); i++ {
+		for _, src := range e.sources(i, p.children(e.names, "")) {
+			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
+				if _, member := p.members.member(e.names.shardOf(o)); member { // the selector would have been too long
+					return ctx.Err() == nil
+				}
+				return e.adoptChild(ctx, i, o)
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// children selects the children that may be moved, if they are with one of the members besides those that are with none; empty: none.
+func (p *plan) children(n names, source string) labels.Selector {
+	others := slices.DeleteFunc(p.members.names(), func(name string) bool { return name == source })
+	if len(others) == 0 {
+		return labels.Everything()
+	}
+	if s := with(labels.Everything(), n.shard, selection.NotIn, others...); len(s.String()) <= maxSelector {
+		return s
+	}
+	return labels.Everything()
+}
+
+// lead gives a child that was found without the label of a member that of its root's shard. c is what is known of it; nil: nothing.
+//
+// While the root has no owner, or one that may be dead, nothing is done: whoever assigns it lists its children before, and has to know of
+// those that may have been created by the last owner. The root is read after the child was. So if it has an owner then, and the child
+// is the same when the patch comes, whoever has meanwhile moved the root has not listed its children yet, or will notice.
+func (e *session) lead(ctx context.Context, r ref, c *child) error {
+	contended := errContended
+	for range attempts {
+		if c == nil {
+			o, err := e.get(ctx, r)
+			if o == nil {
+				return err
+			}
+			v, ok := e.childOf(r.resource, o)
+			if !ok {
+				return nil
+			}
+			c = &v
+		}
+		shard, err := e.leaderOf(ctx, *c)
+		if err != nil || shard == "" || shard == c.label {
+			return err
+		}
+		p := e.plan.Load()
+		if p == nil {
+			return errRootless
+		}
+		if _, member := p.members.member(c.label); member { // it may know better
+			return nil
+		}
+		_, err = e.send(ctx, c.ref, follow, shard, e.names.mergePatch(c.uid, c.version, shard, false, nil))
+		switch {
+		case err == nil, apierrors.IsNotFound(err):
+			return nil
+		case apierrors.IsConflict(err), apierrors.IsInvalid(err):
+			c, contended = nil, fmt.Errorf("%w: %w", errContended, err)
+		default:
+			return err
+		}
+	}
+	return contended
+}
+
+// leaderOf reads the root of a child, and returns the shard that it is with; empty: there is no such root.
+func (e *session) leaderOf(ctx context.Context, c child) (shard string, err error) {
+	o, err := e.get(ctx, c.root)
+	if o == nil || o.UID != c.rootUID {
+		return "", err
+	}
+	v, ok := e.rootOf(c.root.resource, o)
+	if !ok {
+		return "", nil
+	}
+	p := e.plan.Load()
+	if p == nil {
+		return "", errRootless
+	}
+	s := e.registry.judge(v, p)
+	if s.recorded && s.owner == unread {
+		if err := e.registry.reread(ctx, v.record.tenant()); err != nil {
+			return "", err
+		}
+		s = e.registry.judge(v, p)
+	}
+	if shard, ok = s.leader(); ok {
+		return shard, nil
+	}
+	if !s.recorded && !e.resources[c.root.resource].Selector.Matches(labels.Set(o.Labels)) { // nor will it be
+		return "", nil
+	}
+	return "", errRootless
+}

@@ -1,0 +1,167 @@
+package sharder
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// moveFamilies moves families, a batch after the other, until ctx has ended.
+func (e *session) moveFamilies(ctx context.Context) {
+	for {
+		all := e.moves.take(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		p := e.plan.Load()
+		current := make([]*move, 0, len(all))
+		for _, m := range all {
+			if m.plan == p {
+				current = append(current, m)
+			} else {
+				e.finish(ctx, m.item, false, errReplanned)
+			}
+		}
+		if len(current) == 0 {
+			continue
+		}
+		for _, b := range batches(current, e.moves.inDoubt()) {
+			e.moveBatch(ctx, p, b)
+		}
+	}
+}
+
+// moveBatch gives the children of a batch of roots to the shards that the roots are to be with, and then the roots. Only a page of children is in
+// memory at a time.
+func (e *session) moveBatch(ctx context.Context, p *plan, b batch) {
+	hands := make(chan struct{}, e.config.Concurrency)
+	var busy sync.WaitGroup
+	begin := func(job func()) {
+		hands <- struct{}{}
+		busy.Go(func() {
+			defer func() { <-hands }()
+			job()
+		})
+	}
+	roots := map[types.UID]*move{}
+	for _, m := range b.moves {
+		roots[m.root.uid] = m
+	}
+	err := e.listChildren(ctx, p, b, func(c child) {
+		if m := roots[c.rootUID]; m != nil && m.root.ref == c.root {
+			begin(func() { e.bring(ctx, m, c) })
+		}
+	})
+	busy.Wait()
+	for _, m := range b.moves {
+		begin(func() { e.settleRoot(ctx, m, err) })
+	}
+	busy.Wait()
+}
+
+// listChildren tells found of the children among which are all those of a batch of roots.
+func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func(child)) error {
+	namespaces := map[int][]string{} // of the roots, by the resources of their children
+	for _, m := range b.moves {
+		for _, i := range e.kin.children[m.root.resource] {
+			if !slices.Contains(namespaces[i], m.root.namespace) {
+				namespaces[i] = append(namespaces[i], m.root.namespace)
+			}
+		}
+	}
+	selector := labels.Everything()
+	if !b.any {
+		selector = p.children(e.names, b.source)
+	}
+	for i := len(e.resources); i < len(e.kin.all); i++ {
+		for _, src := range e.sources(i, selector) {
+			switch of := namespaces[i]; {
+			case len(of) == 0, src.namespace != "" && !slices.Contains(of, src.namespace):
+				continue
+			case len(of) == 1: // the empty one stands for all
+				src.namespace, src.client = of[0], e.client(i, of[0])
+			}
+			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
+				if c, ok := e.childOf(i, o); ok {
+					found(c)
+				}
+				return ctx.Err() == nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// bring gives a child to the shard that its root is to be with.
+func (e *session) bring(ctx context.Context, m *move, c child) {
+	resource, contended := e.kin.all[c.resource].GVR.GroupResource().String(), errContended
+	for range attempts {
+		if c.label == m.decision.label {
+			m.reach(resource, c.version)
+			return
+		}
+		version, err := e.send(ctx, c.ref, follow, m.decision.label, e.names.mergePatch(c.uid, c.version, m.decision.label, false, nil))
+		switch {
+		case err == nil:
+			m.reach(resource, version)
+			return
+		case apierrors.IsNotFound(err):
+			return
+		case !apierrors.IsConflict(err) && !apierrors.IsInvalid(err):
+			m.fail(err)
+			return
+		}
+		contended = fmt.Errorf("%w: %w", errContended, err)
+		o, err := e.get(ctx, c.ref)
+		if err != nil {
+			m.fail(err)
+			return
+		}
+		if o == nil {
+			return
+		}
+		now, ok := e.childOf(c.resource, o)
+		if !ok || now.rootUID != c.rootUID {
+			return
+		}
+		c = now
+	}
+	m.fail(contended)
+}
+
+// settleRoot assigns a root whose children are where they are to be. listed is why they are not, if they could not be listed.
+func (e *session) settleRoot(ctx context.Context, m *move, listed error) {
+	err := listed
+	switch {
+	case err != nil:
+	case m.err != nil:
+		err = m.err
+	case e.plan.Load() != m.plan:
+		err = errReplanned
+	default:
+		r := *m.decision.record
+		r.ChildFloor = m.floor
+		m.decision.record = &r
+		err = e.patch(ctx, m.root, m.decision)
+	}
+	if apierrors.IsNotFound(err) {
+		e.finish(ctx, m.item, true, nil)
+		return
+	}
+	if err != nil {
+		e.moves.halfway.Add(1)
+	}
+	if apierrors.IsConflict(err) || apierrors.IsInvalid(err) { // it has changed, or is another of the same name: nothing to log
+		err = errReplanned
+	}
+	e.finish(ctx, m.item, m.decision.placed(), err)
+}

@@ -1,0 +1,196 @@
+package sharder
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// StripLabels ends a ring: it waits until no shard that may work on any object lives, and then removes the ring's labels and records from
+// all objects of the Resources, selected or not, and from their children. When it returns nil, no shard works on any of them, nor will
+// one before a sharder runs again: whoever calls it may work on all. Like Run it has to be called under the election, so that no sharder
+// runs meanwhile, nor while its caller works. See Migration in the package's documentation.
+//
+// A living shard is named in the log, and waited for as long as ctx lasts. One that has not released its Lease has to prove dead, as under Run: its
+// Lease is taken when it has not been renewed for twice its duration. The error is that of ctx, or says what the API server
+// refuses. What has been removed by then stays removed, and the next call goes on. The Leases of the ended shards and the ring's
+// history stay, which does no harm; [shardlease.Selector] selects both.
+func (s *Sharder) StripLabels(ctx context.Context) error {
+	if !s.busy.TryLock() {
+		return ErrBusy
+	}
+	defer s.busy.Unlock()
+	e, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	if e == nil {
+		return ctx.Err()
+	}
+	return e.strip(ctx)
+}
+
+// strip waits for the end of all shards that the ring's history names, strips all objects, and begins anew until nothing is left to wait for
+// or to strip.
+func (e *session) strip(ctx context.Context) error {
+	e.history.Store(&e.ledger.known)
+	background, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	all.Go(func() { e.registry.run(background, e.version) })
+	all.Go(func() { e.keeper.run(background) })
+
+	said, pause := "", minPause
+	for ctx.Err() == nil {
+		living, err := e.living(ctx)
+		if err == nil && len(living) == 0 {
+			var left int
+			if living, left, err = e.stripAll(ctx); err == nil && len(living) == 0 && left == 0 {
+				return nil
+			}
+		}
+		switch now := strings.Join(living, ", "); {
+		case ctx.Err() != nil:
+		case err != nil:
+			e.config.Logger.Warn("the ring's labels are not removed yet, will be tried again", zap.Error(err))
+		case now != said:
+			said = now
+			e.config.Logger.Warn("waiting for shards to end before the ring's labels are removed", zap.Strings("shards", living))
+		}
+		if len(living) > 0 {
+			_, wait := e.registry.membership()
+			e.await(ctx, wait)
+			pause = minPause
+			continue
+		}
+		sleep(ctx, pause)
+		pause = min(2*pause, maxPause)
+	}
+	return ctx.Err()
+}
+
+// living returns the shards that may be at work on objects without a record, by the ring's history.
+func (e *session) living(ctx context.Context) (shards []string, err error) {
+	for _, m := range e.ledger.known {
+		for _, t := range m {
+			ended, err := e.ended(ctx, t)
+			if err != nil {
+				return nil, err
+			}
+			if !ended && !slices.Contains(shards, t.Shard) {
+				shards = append(shards, t.Shard)
+			}
+		}
+	}
+	return shards, nil
+}
+
+// ended reports whether a tenant does not work any more, nor ever will. If not, its Lease is taken when that is due.
+func (e *session) ended(ctx context.Context, t tenant) (bool, error) {
+	life := e.registry.lifeOf(t)
+	if life == unread {
+		if err := e.registry.reread(ctx, t); err != nil {
+			return false, err
+		}
+		life = e.registry.lifeOf(t)
+	}
+	if life != over {
+		e.registry.ask(t)
+	}
+	return life == over, nil
+}
+
+// stripAll strips all objects whose records name nobody who may be at work, and then the children. It returns the shards that others name, and how
+// many objects could not be stripped.
+func (e *session) stripAll(ctx context.Context) (living []string, left int, err error) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	var mu sync.Mutex
+	slots := make(chan struct{}, e.config.Concurrency)
+	for i := range e.kin.all {
+		if i == len(e.resources) && len(living) > 0 { // whose children follow
+			break
+		}
+		for _, src := range e.sources(i, labels.Everything()) {
+			var failure error
+			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
+				if !e.names.marks(o) {
+					return true
+				}
+				for _, t := range e.names.tenants(o) {
+					var ended bool
+					if ended, failure = e.ended(ctx, t); failure != nil {
+						return false
+					}
+					if !ended {
+						if !slices.Contains(living, t.Shard) {
+							living = append(living, t.Shard)
+						}
+						return true
+					}
+				}
+				slots <- struct{}{}
+				all.Go(func() {
+					defer func() { <-slots }()
+					if err := e.stripOne(ctx, i, o); err != nil && ctx.Err() == nil {
+						e.note(ref{i, o.Namespace, o.Name}, err)
+						mu.Lock()
+						defer mu.Unlock()
+						left++
+					}
+				})
+				return true
+			})
+			if failure != nil {
+				err = failure
+			}
+			if err != nil {
+				return nil, 0, err
+			}
+		}
+	}
+	all.Wait()
+	return living, left, nil
+}
+
+// stripOne strips an object, unless it has changed: then it has to be looked at again.
+func (e *session) stripOne(ctx context.Context, index int, o *metav1.PartialObjectMetadata) error {
+	patch := e.names.stripPatch(o.UID, o.ResourceVersion)
+	_, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
+		return e.client(index, o.Namespace).Patch(e.throttle.watch(ctx), o.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return e.failed("patch", ref{index, o.Namespace, o.Name}, err)
+	}
+	return nil
+}
+
+// marks reports whether an object carries anything of the ring.
+func (n names) marks(o metav1.Object) bool {
+	_, labelled := o.GetLabels()[n.shard]
+	_, recorded := o.GetAnnotations()[n.owner]
+	return labelled || recorded || n.draining(o)
+}
+
+// tenants returns those who may be at work on an object by its record.
+func (n names) tenants(o metav1.Object) []tenant {
+	r, ok := n.recordOf(o)
+	switch {
+	case !ok:
+		return nil
+	case r.State == free:
+		return r.Left
+	}
+	return append([]tenant{r.tenant()}, r.Left...)
+}

@@ -1,0 +1,83 @@
+package sharder
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+const (
+	// sweepInterval is how often a shard looks for children in its caches whose root is not its own. No event tells of them: the versions
+	// of a child and of its root cannot be compared, and either may change last.
+	sweepInterval = 10 * time.Second
+	// maxSuspects is how many of them are asked about in one sweep, each by a request.
+	maxSuspects = 100
+)
+
+// sweep sends back to the sharder, until ctx has ended, the children of a cache that carry the label of this shard by mistake. What looks
+// like one twice in a row, and is not merely on its way with its root, is asked about.
+func (i *informer) sweep(ctx context.Context) {
+	suspects := map[address]string{} // at this version
+	for sleep(ctx, sweepInterval) {
+		term := i.began()
+		if term == nil || !i.HasSynced() {
+			continue
+		}
+		before := suspects
+		suspects = map[address]string{}
+		asked := 0
+		for _, item := range i.GetStore().List() {
+			o, ok := item.(metav1.Object)
+			if !ok {
+				continue
+			}
+			_, root, err := i.shard.rootOf(i.resource, o)
+			if err != nil || i.shard.minds(term, root) {
+				continue
+			}
+			at := addressOf(i.resource, o)
+			suspects[at] = o.GetResourceVersion()
+			if before[at] != o.GetResourceVersion() || asked == maxSuspects {
+				continue
+			}
+			asked++
+			if err := i.shard.disown(ctx, at, o, root); err != nil && ctx.Err() == nil {
+				i.shard.config.Logger.Warn("a child of another shard's object could not be sent back; trying again", zap.Error(err))
+			}
+		}
+	}
+}
+
+// minds reports whether a root is this shard's as far as it knows, or is being handed over.
+func (s *Shard) minds(term *shardlease.Term, root address) bool {
+	if s.custody.has(root) {
+		return true
+	}
+	o := s.newest(term, root)
+	if o == nil {
+		return false
+	}
+	standing := s.claimant(term).standing(o)
+	return standing != elsewhere && standing != stray
+}
+
+// disown removes the label of a child whose root is another shard's. Where that is on its way its children are, too; and where it is
+// gone they are left to the garbage collector.
+func (s *Shard) disown(ctx context.Context, at address, child metav1.Object, root address) error {
+	o, _, err := s.live(ctx, root)
+	if err != nil {
+		return fmt.Errorf("sharder: read %s, the root of %s: %w", root, at, err)
+	}
+	if o == nil {
+		return nil
+	}
+	if r, ok := s.names.recordOf(o); !ok || r.State != owned || r.Shard == s.lease.Identity() || s.custody.has(root) {
+		return nil
+	}
+	return s.bounce(ctx, at, child)
+}
