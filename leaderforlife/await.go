@@ -35,7 +35,10 @@ func (c *candidate) await(ctx context.Context, v view, waiting []Waiting) error 
 				return nil
 			}
 			v.ownerOver, v.waiting = c.judgeAll()
-			_, waiting := v.next(abilities)
+			next, waiting := v.next(abilities)
+			if next != toWait {
+				return nil
+			}
 			c.tell(waiting)
 		case <-poll:
 			return nil

@@ -146,7 +146,7 @@ func (c *candidate) occupy(ctx context.Context) bool {
 			c.release = release
 			return true
 		case !errors.Is(err, sole.ErrOccupied):
-			c.config.log.Info("nothing keeps a second process of this Pod from leading by the same lock", zap.Error(err))
+			c.config.log.Warn("nothing keeps a second process of this Pod from leading by the same lock", zap.Error(err))
 			return true
 		case c.once:
 			return false

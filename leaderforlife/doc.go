@@ -67,7 +67,8 @@
 //   - A process that has outlived its Pod, and finds another Pod of its name, takes that for its own if its credentials are not bound to
 //     a Pod: use the token that the kubelet mounts.
 //   - Requests of the old leader that are under way when its Pod has ended arrive when they arrive. Write with resourceVersions.
-//   - If a request of a candidate that gave up arrives later than 2 s after that, its Pod may own the lock, and the others wait for its end.
+//   - If a request of a candidate that gave up arrives later than 2 s after that, its Pod may have the lock or the label, and the others
+//     wait for its end.
 //   - On systems other than Linux, and in containers of one Pod that share no network namespace, nothing keeps two processes of one Pod from leading.
 //
 // # RBAC

@@ -31,6 +31,6 @@ type Waiting struct {
 type Fence interface {
 	// Ended reports whether it is proven that no process of a Pod runs any more, and none will: that its machine has been switched off
 	// since the Pod was started, for example. The Pod is as it was last seen, and must not be changed. That a node is not Ready, or does
-	// not answer, is no proof. An error counts as no.
+	// not answer, is no proof. An error counts as no. ctx ends after 10 s; the candidate waits for the answer.
 	Ended(ctx context.Context, pod *corev1.Pod) (bool, error)
 }

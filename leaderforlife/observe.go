@@ -101,6 +101,8 @@ func (c *candidate) investigate(ctx context.Context, s *suspect) error {
 		c.nodes[s.node()] = state
 	}
 	if c.config.fence != nil && !c.nodes[s.node()].down() {
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
 		fenced, err := c.config.fence.Ended(ctx, s.seen.DeepCopy())
 		if err != nil {
 			c.sayOnce("the Fence fails: "+err.Error(), zap.String("pod", s.name))
