@@ -376,3 +376,36 @@ func TestWritesCarryTheirPreconditions(t *testing.T) {
 		assert.Equal(t, int32(2), patches.Load(), "one asks whether it may")
 	})
 }
+
+// A lock that is made after its candidate gave up would keep the others waiting for the end of its Pod: a write that is under way is awaited.
+func TestLockThatIsMadeWhileItsCandidateGivesUp(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.process(w.pod("a"))
+		a.filter(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+			if !isA(r, "configmaps", "create") {
+				return nil, nil
+			}
+			late := r.Clone(context.WithoutCancel(r.Context()))
+			answers := make(chan *http.Response, 1)
+			go func() {
+				time.Sleep(time.Second) // on its way
+				answer, err := next.RoundTrip(late)
+				assert.NoError(t, err)
+				answers <- answer
+			}()
+			select {
+			case answer := <-answers:
+				return answer, nil
+			case <-r.Context().Done():
+				return nil, r.Context().Err()
+			}
+		})
+		a.start(w)
+		time.Sleep(time.Second / 2)
+		require.Nil(t, w.lock())
+		a.cancel()
+		require.ErrorIs(t, <-a.result, context.Canceled)
+		time.Sleep(time.Minute)
+		assert.Nil(t, w.lock())
+	})
+}
