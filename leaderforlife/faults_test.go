@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -407,5 +408,27 @@ func TestLockThatIsMadeWhileItsCandidateGivesUp(t *testing.T) {
 		require.ErrorIs(t, <-a.result, context.Canceled)
 		time.Sleep(time.Minute)
 		assert.Nil(t, w.lock())
+	})
+}
+
+// What is deleted between a candidate's reads and its watches shows in neither.
+func TestWhatHappensBeforeTheWatchesStandIsRead(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.start(w.pod("a"))
+		require.Equal(t, []string{"a"}, w.leaders())
+		b := w.process(w.pod("b"))
+		var once sync.Once
+		b.filter(func(_ http.RoundTripper, r *http.Request) (*http.Response, error) {
+			if isA(r, "pods", "watch") || isA(r, "configmaps", "watch") {
+				once.Do(func() {
+					a.exit()
+					assert.NoError(t, w.client.CoreV1().Pods("ns").Delete(t.Context(), "a", metav1.DeleteOptions{}))
+					w.server.Collect()
+				})
+			}
+			return nil, nil
+		})
+		b.start(w)
+		assert.Equal(t, []string{"b"}, w.leaders())
 	})
 }
