@@ -13,8 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clientgo "k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/leaderelection"
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 )
 
@@ -253,6 +257,33 @@ func TestLeaseAsLock(t *testing.T) {
 		w.deletePod("a")
 		a.exit()
 		require.Equal(t, []string{"b"}, w.leaders())
+	})
+}
+
+// Nobody renews the Lease of a leader for life. Electors must not take it for expired.
+func TestElectorsLeaveALockForLifeAlone(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.start(w.pod("a"), leader.WithLease())
+		require.Equal(t, []string{"a"}, w.leaders())
+		ours, err := leaderelection.New(w.client, leaderelection.Config{Namespace: "ns", Name: lockName})
+		require.NoError(t, err)
+		_, err = ours.TryAcquire(t.Context())
+		require.ErrorIs(t, err, leaderelection.ErrForLife)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		began := false
+		foreign, err := clientgo.NewLeaderElector(clientgo.LeaderElectionConfig{
+			Lock: &resourcelock.LeaseLock{
+				LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: lockName}, Client: w.client.CoordinationV1(),
+				LockConfig: resourcelock.ResourceLockConfig{Identity: "foreign"},
+			},
+			LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+			Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: func(context.Context) { began = true }, OnStoppedLeading: func() {}},
+		})
+		require.NoError(t, err)
+		foreign.Run(klog.NewContext(ctx, klog.Logger{})) // without logs
+		assert.False(t, began)
 	})
 }
 

@@ -24,9 +24,9 @@
 //
 // That a lock is gone does not prove that its owner is: if a Pod, or the ReplicaSet or Deployment above it, is deleted in the foreground,
 // the collector removes the lock within milliseconds, while the Pod has its grace period still before it. So who has made the lock
-// labels its Pod with leader.bellwether.dev/<lock>=<UID of the lock>, reads the lock again, lists the Pods with that label, and leads only
-// if the lock is still there and none but its own Pod is. Of two leaders' locks one is the earlier, whose owner had labelled its
-// Pod before it read that lock for the last time; whoever made the later lock has listed the labels after that.
+// labels its Pod with leader.bellwether.dev/<lock>=<UID of the lock>, then reads the lock again and lists the Pods with that label, and
+// leads only if the lock is still there and no other Pod has the label that may run. Of two who did so, the one whose label came later has
+// found that of the other.
 //
 // A Pod is known by its UID, not by its name. A container that is restarted in the leader's Pod is the leader again at once;
 // another Pod of the name, as a StatefulSet makes them, is not. Of several processes of one Pod one is the leader, the others wait for

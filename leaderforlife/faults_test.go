@@ -432,3 +432,33 @@ func TestWhatHappensBeforeTheWatchesStandIsRead(t *testing.T) {
 		assert.Equal(t, []string{"b"}, w.leaders())
 	})
 }
+
+// Whether others are labelled has to be read when the own label is known to stand. Here it arrives late, when another leads already.
+func TestLateLabelDoesNotMakeTwoLeaders(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.process(w.pod("a"))
+		var once sync.Once
+		var late *held
+		a.filter(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+			if !isA(r, "pods", "list") || !late.isHeld() {
+				return nil, nil
+			}
+			response, err := next.RoundTrip(r)
+			once.Do(func() {
+				assert.NoError(t, w.client.CoreV1().ConfigMaps("ns").Delete(t.Context(), lockName, metav1.DeleteOptions{}))
+				w.start(w.pod("b"))
+				time.Sleep(5 * time.Second)
+				late.send()
+			})
+			return response, err
+		})
+		var probe sync.Once
+		late = a.hold(w, "pods", "patch", func() (skip bool) {
+			probe.Do(func() { skip = true }) // which changes nothing
+			return skip
+		})
+		a.start(w)
+		time.Sleep(time.Hour)
+		assert.Equal(t, []string{"b"}, w.leaders())
+	})
+}

@@ -2,7 +2,7 @@ package leaderforlife
 
 import corev1 "k8s.io/api/core/v1"
 
-// view is what one round of reads has shown. The own Pod was read before the lock, and the lock before the others.
+// view is what one round of reads has shown. The own Pod was read before the lock, and that before the others.
 type view struct {
 	me    *corev1.Pod
 	label string // of the own Pod; empty: none
@@ -30,9 +30,8 @@ const (
 	toRemove       // the lock
 )
 
-// next decides. That nobody else leads when it says lead follows from two leaders' locks being one after the other: the
-// earlier one had labelled its Pod before it read its lock for the last time, so whoever made the later lock, and listed the Pods with
-// the label after that, has found the Pod of the earlier.
+// next decides. Nobody leads beside another, because each has labelled its Pod before it lists the Pods with the label: of two, the one whose
+// label came later has found that of the other. The lock says who may try.
 func (v view) next(a abilities) (step, []Waiting) {
 	if v.me.DeletionTimestamp != nil || terminal(v.me) {
 		return toWait, []Waiting{{Pod: v.me.Name, UID: v.me.UID, Node: v.me.Spec.NodeName, Why: "this Pod is ending, and does not begin to lead"}}

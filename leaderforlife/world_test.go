@@ -341,11 +341,11 @@ type held struct {
 	mu   sync.Mutex
 }
 
-// hold breaks the connection under the first such request, which arrives when the test says so.
-func (p *process) hold(w *world, resource, verb string) *held {
+// hold breaks the connection under the first such request, which arrives when the test says so. Skip says of which not.
+func (p *process) hold(w *world, resource, verb string, skip ...func() bool) *held {
 	h := &held{}
 	p.filter(func(_ http.RoundTripper, r *http.Request) (*http.Response, error) {
-		if !isA(r, resource, verb) {
+		if !isA(r, resource, verb) || len(skip) > 0 && skip[0]() {
 			return nil, nil
 		}
 		var err error
