@@ -89,7 +89,7 @@ func (c *candidate) take(ctx context.Context, n news) bool {
 func (c *candidate) takePod(pod *corev1.Pod, deleted bool) bool {
 	s := c.others[pod.UID]
 	if s == nil { // another one of the name, before or after, or this one
-		return !deleted
+		return false
 	}
 	labelled := s.seen != nil && s.seen.Labels[c.label] != ""
 	s.see(pod)

@@ -462,3 +462,15 @@ func TestLateLabelDoesNotMakeTwoLeaders(t *testing.T) {
 		assert.Equal(t, []string{"b"}, w.leaders())
 	})
 }
+
+func TestRequestWithoutAnAnswerIsGivenUp(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.process(w.pod("a"))
+		a.connection.Inject(apisim.Faults{LoseRequest: apisim.Always})
+		a.start(w)
+		time.Sleep(time.Minute)
+		a.connection.Inject(apisim.Faults{})
+		time.Sleep(30 * time.Second)
+		assert.Equal(t, []string{"a"}, w.leaders())
+	})
+}

@@ -38,8 +38,6 @@ func (v view) next(a abilities) (step, []Waiting) {
 	}
 	mine := v.lock != nil && v.lock.owner.uid == v.me.UID
 	switch {
-	case mine && v.lock.deleting:
-		return toWait, []Waiting{{Pod: v.me.Name, UID: v.me.UID, Node: v.me.Spec.NodeName, Why: "somebody has deleted this Pod's lock, and finalizers keep it"}}
 	case mine && v.label != string(v.lock.uid) && !a.noPatch:
 		return toLabel, nil
 	case mine && v.label != string(v.lock.uid) && v.lock.labelled && !a.noDelete:
