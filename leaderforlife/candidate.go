@@ -41,6 +41,7 @@ type candidate struct {
 	others map[types.UID]*suspect // as of the last reads, and of events since
 	nodes  map[string]nodeState   // of suspects
 	told   []Waiting              // what it waits for, as last told
+	last   step                   // of the round before
 	failed string                 // the error that was logged last, until all is well again
 }
 
@@ -114,7 +115,7 @@ func (c *candidate) hopeless(err error) bool {
 		return c.refusedFor(err) >= refusalPatience
 	case apierrors.IsForbidden(err):
 		return c.refusedFor(err) >= accessPatience
-	case isLostRace(err):
+	case isLostRace(err), errors.Is(err, errFutile) && !c.once:
 		return false
 	}
 	var access *AccessError
@@ -176,10 +177,23 @@ func (c *candidate) round(ctx context.Context) (step, error) {
 			return next, c.await(ctx, v, waiting)
 		}
 	default:
-		return next, c.act(ctx, next, v)
+		err := c.act(ctx, next, v)
+		switch {
+		case err != nil:
+			c.last = toWait
+		case next == c.last:
+			err = errFutile
+		default:
+			c.last = next
+		}
+		return next, err
 	}
+	c.last = next
 	return next, nil
 }
+
+// errFutile is a request that succeeds, and changes nothing: somebody else changes it back, such as an admission webhook.
+var errFutile = errors.New("the API server says that it has labelled the Pod, or made or deleted the lock, but that does not last")
 
 // act writes. Whatever comes of it, the next round reads.
 func (c *candidate) act(ctx context.Context, next step, v view) error {
@@ -191,7 +205,6 @@ func (c *candidate) act(ctx context.Context, next step, v view) error {
 				return err
 			}
 			c.noPatch, c.probed = !may, true
-			return nil // and see whether the lock is still to be had
 		}
 		wrote := c.wrote
 		c.wrote = true

@@ -474,3 +474,35 @@ func TestRequestWithoutAnAnswerIsGivenUp(t *testing.T) {
 		assert.Equal(t, []string{"a"}, w.leaders())
 	})
 }
+
+func TestLabelThatGoesIsNews(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.pod("a")
+		w.update("a", func(p *corev1.Pod) { p.Labels = map[string]string{labelKey: "earlier"} })
+		w.start(w.pod("b"))
+		time.Sleep(time.Minute)
+		require.Empty(t, w.leaders())
+		w.update("a", func(p *corev1.Pod) { p.Labels = nil })
+		start := time.Now()
+		require.Equal(t, []string{"b"}, w.leaders())
+		assert.Zero(t, time.Since(start))
+	})
+}
+
+// A webhook that takes the label away again must not be raced with.
+func TestRequestsThatChangeNothingBackOff(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.process(w.pod("a"))
+		a.filter(func(_ http.RoundTripper, r *http.Request) (*http.Response, error) {
+			if !isA(r, "pods", "patch") {
+				return nil, nil
+			}
+			return respond(r, http.StatusOK, &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}), nil
+		})
+		a.start(w)
+		time.Sleep(10 * time.Minute)
+		assert.Empty(t, w.leaders())
+		assert.Less(t, len(w.requests(a, 0)), 500)
+		assert.Len(t, a.logs.FilterMessageSnippet("will be tried again").All(), 1)
+	})
+}

@@ -40,7 +40,7 @@ func (v view) next(a abilities) (step, []Waiting) {
 	switch {
 	case mine && v.label != string(v.lock.uid) && !a.noPatch:
 		return toLabel, nil
-	case mine && v.label != string(v.lock.uid) && v.lock.labelled && !a.noDelete:
+	case mine && v.label != string(v.lock.uid) && v.lock.labelled && !v.lock.deleting && !a.noDelete:
 		return toRemove, nil // and make one that does not say that the owner is labelled
 	case mine && len(v.waiting) > 0:
 		return toWait, v.waiting
