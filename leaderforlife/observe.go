@@ -71,13 +71,8 @@ func (c *candidate) suspect(l *lock, labelled []corev1.Pod, listed bool) {
 	}
 }
 
-// see takes in a version of a suspect's Pod. Events may be from before the last read: that it has ended is never forgotten.
-func (s *suspect) see(pod *corev1.Pod) {
-	s.gone = false
-	if !ended(s.seen) {
-		s.seen = pod
-	}
-}
+// see takes in a version of a suspect's Pod.
+func (s *suspect) see(pod *corev1.Pod) { s.gone, s.seen = false, pod }
 
 // investigate reads what is not yet known of a suspect.
 func (c *candidate) investigate(ctx context.Context, s *suspect) error {
