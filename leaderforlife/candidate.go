@@ -172,6 +172,7 @@ func (c *candidate) round(ctx context.Context) (step, error) {
 			hook(v.lock.uid)
 		}
 	case toWait:
+		c.last = next
 		c.tell(waiting)
 		if !c.once {
 			return next, c.await(ctx, v, waiting)
@@ -188,7 +189,6 @@ func (c *candidate) round(ctx context.Context) (step, error) {
 		}
 		return next, err
 	}
-	c.last = next
 	return next, nil
 }
 
