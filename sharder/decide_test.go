@@ -198,10 +198,10 @@ func TestWhereTheChildrenOfARootAre(t *testing.T) {
 	}
 	assert.Equal(t, origin{shard: "a"}, recorded(record{Shard: "a", State: free}).origin())
 	assert.Equal(t, origin{shard: "b"}, recorded(record{Shard: "b", State: owned}).origin(), "of an earlier life")
-	assert.Equal(t, origin{}, recorded(record{Shard: "a", State: free, Probed: true}).origin())
-	assert.Equal(t, origin{home: true}, blank(inB).origin())
-	assert.Equal(t, origin{}, blank(inA, inB).origin(), "though dead, it may have created some")
-	assert.Equal(t, origin{}, blank(tenant{"b", "l", 0}, inB).origin())
+	assert.Equal(t, origin{any: true}, recorded(record{Shard: "a", State: free, Probed: true}).origin())
+	assert.Equal(t, origin{}, blank(inB).origin(), "new, or with the target")
+	assert.Equal(t, origin{any: true}, blank(inA, inB).origin(), "though dead, it may have created some")
+	assert.Equal(t, origin{any: true}, blank(tenant{"b", "l", 0}, inB).origin())
 }
 
 func TestWhomAChildFollows(t *testing.T) {

@@ -2,6 +2,7 @@ package sharder
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -153,6 +154,49 @@ func TestChildrenGetTheShardOfTheirRoot(t *testing.T) {
 	})
 }
 
+// A shard marks a child that it takes for another's, and may be wrong: the sharder knows.
+func TestMarkedChildrenGoWhereTheirRootIs(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
+		defer stop()
+		mark := func(root metav1.Object, shard string) {
+			pod := w.bearOne(root, shard)
+			_, err := w.meta.Resource(pods).Namespace("default").Patch(t.Context(), pod.Name, types.MergePatchType,
+				w.names.mergePatch(pod.UID, pod.ResourceVersion, shard, true, nil), metav1.PatchOptions{})
+			require.NoError(t, err)
+		}
+		for _, o := range w.objects() {
+			mark(&o, "a")
+		}
+		time.Sleep(time.Second)
+		w.requireFamilies(1)
+		for _, of := range w.children() {
+			assert.False(t, w.names.draining(&of[0]))
+		}
+		assert.Equal(t, map[string]int{"follow": 20}, w.patched())
+
+		// b is silent, and a was given some of its children already, but not their roots.
+		shards[1].kill()
+		roots := w.rootsOf("b")
+		for _, o := range w.objects() {
+			if slices.Contains(roots, o.Name) {
+				mark(&o, "a")
+			}
+		}
+		time.Sleep(16 * time.Second) // it may be back
+		assert.Empty(t, slices.DeleteFunc(slices.Collect(maps.Keys(w.patched())), func(verb string) bool { return verb == "follow" }))
+		time.Sleep(time.Minute)
+		w.requirePlaced(20, "a")
+		w.requireFloors(roots)
+		for _, of := range w.children() {
+			for _, c := range of {
+				assert.Equal(t, "a", w.names.shardOf(&c))
+				assert.False(t, w.names.draining(&c))
+			}
+		}
+	})
+}
+
 func TestChildrenOfANewRootWaitForIt(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop := w.sharder(w.familyConfig())
@@ -165,7 +209,56 @@ func TestChildrenOfANewRootWaitForIt(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		w.requirePlaced(10, "a")
 		w.requireFamilies(1)
+		w.requireFloors(w.rootsOf("a"))
 		assert.Equal(t, map[string]int{"assign": 10, "follow": 10}, w.patched())
+	})
+}
+
+// A controller that creates children begins to be sharded: its shards have to see what there is, or would create it again.
+func TestChildrenOfARootThatIsSelectedLaterComeWithIt(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.familyConfig()
+		c.Resources[0].Selector = selectorOf(t, "sharded=true")
+		w.shard("a")
+		time.Sleep(time.Second)
+		stop := w.sharder(c)
+		defer stop()
+		w.create(10, "o")
+		w.bear(2, false)
+		time.Sleep(20 * time.Minute) // the ring is settled
+		assert.Empty(t, w.patched())
+		for _, o := range w.objects() {
+			_, err := w.meta.Resource(configMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name, types.MergePatchType,
+				[]byte(`{"metadata":{"labels":{"sharded":"true"}}}`), metav1.PatchOptions{})
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Second)
+		w.requirePlaced(10, "a")
+		w.requireFamilies(2)
+		w.requireFloors(w.rootsOf("a"))
+		assert.Equal(t, map[string]int{"assign": 10, "follow": 20}, w.patched())
+	})
+}
+
+func TestChildrenOfAResourceThatIsNewInTheRingAreGathered(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(20, w.config(), "a", "b")
+		w.bear(2, false)
+		root := w.objects()[0]
+		w.bearOne(&root, "elsewhere")
+		require.NoError(t, w.kube.CoreV1().Pods("default").Delete(t.Context(), w.bearOne(&root, "").Name, metav1.DeleteOptions{}))
+		before := w.owners()
+		stop()
+		stop = w.sharder(w.familyConfig())
+		defer stop()
+		time.Sleep(time.Minute)
+		assert.Equal(t, map[string]int{"gather": 20, "follow": 41}, w.patched())
+		assert.Equal(t, before, w.owners())
+		w.requireFloors(w.rootsOf("a"))
+		w.requireFloors(w.rootsOf("b"))
+		for _, s := range shards {
+			s.release()
+		}
 	})
 }
 

@@ -159,17 +159,20 @@ func (b *brood) control(ctx context.Context) error {
 		b.p.Begin(string(root))
 		defer b.p.End(string(root))
 		b.check(ctx, root)
-		tick := b.p.Clock.NewTimer(500 * time.Millisecond)
-		defer tick.Stop()
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-tick.C():
+		term, _ := shardlease.TermFrom(ctx)
+		for range 1 + b.p.Clock.Now().Wall.UnixNano()%6 {
+			tick := b.p.Clock.NewTimer(500 * time.Millisecond)
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return context.Cause(ctx)
+			case <-tick.C():
+			}
+			if term.Err() != nil {
+				return term.Err()
+			}
+			b.p.Act(string(root))
 		}
-		if term, _ := shardlease.TermFrom(ctx); term.Err() != nil {
-			return term.Err()
-		}
-		b.p.Act(string(root))
 		b.p.World().State.Store(string(child.UID), worked{identity(b.p.Name), time.Now()})
 		return nil
 	})

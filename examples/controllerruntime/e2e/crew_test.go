@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -182,6 +181,18 @@ func (c *crew) requireExit(p *e2e.Process, code int) {
 	require.Equal(c.t, code, exit.Code, "%s: %s", exit, c.logs())
 }
 
+// kill kills a replica. What it was at ends with it.
+func (c *crew) kill(name string) {
+	c.t.Helper()
+	p := c.processes[name]
+	require.NoError(c.t, p.Kill())
+	exit, err := p.Wait(c.t.Context())
+	require.NoError(c.t, err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lines = append(c.lines, line{replica: name, Time: float64(exit.At.UnixNano()) / 1e9, Message: "was killed"})
+}
+
 func (c *crew) create(n int) {
 	c.t.Helper()
 	for range n {
@@ -274,47 +285,4 @@ func (c *crew) moves() (n int) {
 		}
 	}
 	return n
-}
-
-// requireExclusion is the verdict: no two replicas were at work on one parent at the same time.
-func (c *crew) requireExclusion() {
-	c.t.Helper()
-	ends := map[string]float64{}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for name, p := range c.processes {
-		select {
-		case <-p.Done():
-			exit, err := p.Wait(c.t.Context())
-			require.NoError(c.t, err)
-			ends[name] = float64(exit.At.UnixNano()) / 1e9
-		default:
-			ends[name] = float64(time.Now().UnixNano()) / 1e9
-		}
-	}
-	type piece struct {
-		line
-		end float64
-	}
-	var open, all []*piece
-	for _, l := range c.lines {
-		switch l.Message {
-		case "work begins":
-			p := &piece{l, ends[l.replica]}
-			open, all = append(open, p), append(all, p)
-		case "work has ended":
-			i := slices.IndexFunc(open, func(p *piece) bool { return p.replica == l.replica && p.Object == l.Object })
-			require.NotEqual(c.t, -1, i)
-			open[i].end = l.Time
-			open = slices.Delete(open, i, i+1)
-		}
-	}
-	assert.NotEmpty(c.t, all)
-	for i, p := range all {
-		for _, q := range all[:i] {
-			if p.Object == q.Object && p.replica != q.replica && p.Time < q.end && q.Time < p.end {
-				assert.Fail(c.t, "two at work", "on %s: %s from %f to %f, %s from %f to %f", p.Object, p.replica, p.Time, p.end, q.replica, q.Time, q.end)
-			}
-		}
-	}
 }

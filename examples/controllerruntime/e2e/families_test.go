@@ -26,7 +26,7 @@ func TestFamiliesMoveWhenReplicasComeAndGo(t *testing.T) {
 	c.change(map[string]string{"of": "two"})
 	c.requireFamilies("a", "b")
 
-	require.NoError(t, b.Kill())
+	c.kill("b")
 	c.requireFamilies("a")
 	require.NoError(t, b.Restart())
 	c.start("c")
@@ -67,6 +67,22 @@ func TestTheLeaseIsReleasedWhenTheWorkHasEnded(t *testing.T) {
 	c.start("b")
 	c.requireFamilies("b")
 	c.requireExclusion()
+}
+
+func TestALeaderThatIsDeposedWorksOnAndLeadsAgain(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	c.create(2)
+	a := c.start("a")
+	c.requireFamilies("a")
+	c.requireCensus(2)
+	require.NoError(t, c.client.CoordinationV1().Leases(c.namespace).Delete(t.Context(), ring+"-sharder", metav1.DeleteOptions{}))
+	c.eventually(func() bool { return len(c.said("a", "not the sharder any more")) == 1 }, "a does not see that it is deposed")
+	c.create(1)
+	c.requireFamilies("a")
+	c.requireCensus(3)
+	require.NoError(t, a.Terminate())
+	c.requireExit(a, 0)
 }
 
 func TestProbesAreAnsweredWhileAReplicaWaitsForItsLease(t *testing.T) {

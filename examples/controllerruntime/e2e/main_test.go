@@ -6,10 +6,9 @@ import (
 	"os"
 	"testing"
 
+	"github.com/go-logr/zapr"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
-
-	"github.com/go-logr/zapr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"

@@ -3,22 +3,16 @@ package e2e_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/bellwether-k8s/bellwether/sharder"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
-	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 // What is easily forgotten is refused, with a reason, and the reconciler not called.
@@ -46,25 +40,12 @@ func TestAManagerThatIsNotWiredWorksOnNothing(t *testing.T) {
 			c := newCrew(t)
 			c.create(1)
 			refused := make(chan error, 100)
-			r, err := replica.New(shared.Admin(), replica.Config{
-				Lease:     shardlease.Config{Namespace: c.namespace, Ring: ring, Identity: "a", LeaseDuration: duration},
-				Resources: []sharder.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespaces: []string{c.namespace}}},
-			})
-			require.NoError(t, err)
-			options := ctrl.Options{
-				Cache:                   cache.Options{DefaultNamespaces: map[string]cache.Config{c.namespace: {}}},
-				Metrics:                 server.Options{BindAddress: "0"},
-				GracefulShutdownTimeout: ptr.To(time.Duration(-1)),
-				Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
-			}
+			r := c.replica()
+			options := c.managerOptions()
 			test.options(r, &options)
 			mgr, err := ctrl.NewManager(test.config(r), options)
 			require.NoError(t, err)
-			get := func(ctx context.Context, q ctrl.Request) (*corev1.ConfigMap, error) {
-				m := &corev1.ConfigMap{}
-				return m, mgr.GetClient().Get(ctx, q.NamespacedName, m)
-			}
-			guarded := sharder.Guarded(r.Shard, get, func(context.Context, ctrl.Request) (struct{}, error) {
+			guarded := sharder.Guarded(r.Shard, getter(mgr), func(context.Context, ctrl.Request) (struct{}, error) {
 				assert.Fail(t, "the reconciler was called")
 				return struct{}{}, nil
 			})

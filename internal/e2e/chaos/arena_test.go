@@ -31,6 +31,9 @@ const (
 	// settling is how long everything may take to be in order after the last fault.
 	settling = 3*leaseDuration + scanInterval + 30*time.Second
 
+	// compactEvery is how often etcd is compacted. It keeps twice as much.
+	compactEvery = 2 * time.Minute
+
 	exitLost = shardlease.ExitCodeNotHeld
 )
 
@@ -108,6 +111,7 @@ func (a *arena) read() (stop func()) {
 	a.reading.Go(func() {
 		assert.NoError(a.t, a.cp.Versions(ctx, a.namespace, []string{"configmaps", "secrets"}, a.judge.see))
 	})
+	a.reading.Go(func() { a.compact(ctx) })
 	a.reading.Go(func() {
 		forgotten := time.Now()
 		for pause(ctx, 50*time.Millisecond) {
@@ -128,6 +132,17 @@ func (a *arena) read() (stop func()) {
 		require.NoError(a.t, err)
 		require.Eventually(a.t, func() bool { return a.judge.latest() >= last }, time.Minute, 50*time.Millisecond, "the versions are not read to the end")
 		a.judge.digest(a.cp)
+	}
+}
+
+// compact has etcd forget, until ctx has ended, what the judge has read some time ago.
+func (a *arena) compact(ctx context.Context) {
+	var read int64
+	for pause(ctx, compactEvery) {
+		if read > 0 && a.cp.CompactTo(ctx, read) == nil { // or the next time: etcd may be down, or the API server have been faster
+			a.count("etcd compacted")
+		}
+		read = a.judge.latest()
 	}
 }
 

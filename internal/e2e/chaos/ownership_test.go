@@ -32,7 +32,7 @@ const (
 
 // ownership is the referee who judges by all versions of the objects, in the order in which they were stored, and by the audit log, which says
 // whose writes they were: nobody writes at work on what is not its own. Whose an object is follows from the last valid record that it had: users
-// remove records and labels, but who is at work may be so still. It is not safe for concurrent use.
+// remove records and labels, but who is at work may be so still, and so may those who are asked in turn whether they are. It is not safe for concurrent use.
 type ownership struct {
 	breached func(family types.UID, what string)
 
@@ -74,16 +74,39 @@ type owner struct {
 	LeaseUID types.UID `json:"leaseUID"`
 	Epoch    int64     `json:"epoch"`
 	State    string    `json:"state"`
+	// Left are those that may be at work besides, because a user has removed the record that would tell.
+	Left []tenant `json:"left"`
+}
+
+// tenant is a shard, in one of its lives.
+type tenant struct {
+	Shard    string    `json:"shard"`
+	LeaseUID types.UID `json:"leaseUID"`
+	Epoch    int64     `json:"epoch"`
 }
 
 // is says whether the owner is a shard, in any of its lives.
 func (o owner) is(shard string) bool { return o.State == "owned" && o.Shard == shard }
 
+// lets says whether a shard may be at work.
+func (o owner) lets(t tenant) bool {
+	return o.is(t.Shard) && o.LeaseUID == t.LeaseUID && o.Epoch == t.Epoch || slices.Contains(o.Left, t)
+}
+
+// letsSome says whether a shard may be at work in any of its lives.
+func (o owner) letsSome(shard string) bool {
+	return o.is(shard) || slices.ContainsFunc(o.Left, func(t tenant) bool { return t.Shard == shard })
+}
+
 func (o owner) String() string {
 	if o.Shard == "" {
 		return "nobody's"
 	}
-	return fmt.Sprintf("%s by %s in epoch %d of %s", o.State, o.Shard, o.Epoch, o.LeaseUID)
+	text := fmt.Sprintf("%s by %s in epoch %d of %s", o.State, o.Shard, o.Epoch, o.LeaseUID)
+	if len(o.Left) > 0 {
+		text += fmt.Sprintf(", left %v", o.Left)
+	}
+	return text
 }
 
 // stored is one version, and whose its family was before it.
@@ -192,7 +215,7 @@ func (w *ownership) judgeSigned(revision int64, o, family *object, before carrie
 		return
 	}
 	epoch, _ := strconv.ParseInt(parts[2], 10, 64)
-	if !family.owner.is(parts[0]) || family.owner.LeaseUID != types.UID(parts[1]) || family.owner.Epoch != epoch {
+	if !family.owner.lets(tenant{parts[0], types.UID(parts[1]), epoch}) {
 		w.breached(o.family, fmt.Sprintf("%s wrote version %d of %s, which was %s", by, revision, o.name, family.owner))
 	} else if o != family && len(o.versions) == 1 && o.now.shard != parts[0] {
 		w.breached(o.family, fmt.Sprintf("%s created %s with the label %q", by, o.name, o.now.shard))
@@ -218,7 +241,7 @@ func (w *ownership) judgeAudited(revision int64, by write) {
 	}
 	w.audited++
 	v.object.note(fmt.Sprintf("version %d was written by user %s", revision, by.user))
-	if !v.before.is(by.shard) {
+	if !v.before.letsSome(by.shard) {
 		w.breached(v.object.family, fmt.Sprintf("user %s wrote version %d of %s, which was %s", by.user, revision, v.object.name, v.before))
 	}
 }
@@ -257,6 +280,10 @@ func TestOwnership(t *testing.T) {
 		o.OwnerReferences = []metav1.OwnerReference{{UID: "x", Controller: new(bool)}}
 		*o.OwnerReferences[0].Controller = true
 	}
+	left := func(o *metav1.ObjectMeta) {
+		record := o.Annotations[ownerAnnotation]
+		o.Annotations[ownerAnnotation] = strings.TrimSuffix(record, "}") + `,"left":[{"shard":"a","leaseUID":"l","epoch":1}]}`
+	}
 	unstamped := func(o *metav1.ObjectMeta) {
 		child(o)
 		delete(o.Labels, shardLabel)
@@ -269,6 +296,8 @@ func TestOwnership(t *testing.T) {
 		"nobody's":        {steps: []step{version("x", "", "", nil), audited(version("x", "", "a/l/1/1/1", nil), "a")}, breaches: 2},
 		"another's":       {steps: []step{version("x", "b owned", "", nil), audited(version("x", "b owned", "a/l/1/1/1", nil), "a")}, breaches: 2},
 		"let go of":       {steps: []step{version("x", "a free", "", nil), audited(version("x", "a free", "a/l/1/1/1", nil), "a")}, breaches: 2},
+		"asked in turn":   {steps: []step{version("x", "b owned", "", left), audited(version("x", "b free", "a/l/1/1/1", left), "a")}, edited: 1},
+		"asked, but dead": {steps: []step{version("x", "b owned", "", left), version("x", "b free", "a/l/2/1/1", left)}, breaches: 1},
 		"another epoch":   {steps: []step{version("x", "a owned", "", nil), audited(version("x", "a owned", "a/l/2/1/1", nil), "a")}, breaches: 1},
 		"another Lease":   {steps: []step{version("x", "a owned", "", nil), version("x", "a owned", "a/m/1/1/1", nil)}, breaches: 1},
 		"strange":         {steps: []step{version("x", "a owned", "", nil), version("x", "a owned", "a", nil)}, breaches: 1},

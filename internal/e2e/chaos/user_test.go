@@ -67,6 +67,32 @@ func (u *users) create(ctx context.Context) error {
 	return u.add(ctx, u.blank())
 }
 
+// vary creates an object or deletes one, so that there are always about as many.
+func (u *users) vary(ctx context.Context) error {
+	u.mu.Lock()
+	surplus := len(u.names) - u.a.plan.objects + u.random.IntN(20) - 10
+	u.mu.Unlock()
+	if surplus > 0 {
+		return u.drop(ctx)
+	}
+	return u.create(ctx)
+}
+
+// recount takes in which objects there are: of some creations and deletions nobody knows whether they have succeeded.
+func (u *users) recount(ctx context.Context) error {
+	all, err := u.objects.List(ctx, metav1.ListOptions{LabelSelector: wantedLabel})
+	if err != nil {
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.names = u.names[:0]
+	for i := range all.Items {
+		u.names = append(u.names, all.Items[i].Name)
+	}
+	return nil
+}
+
 func (u *users) add(ctx context.Context, m *corev1.ConfigMap) error {
 	m, err := u.objects.Create(ctx, m, metav1.CreateOptions{})
 	if err == nil {
@@ -128,10 +154,13 @@ func (u *users) recreate(ctx context.Context) error {
 	return err
 }
 
-// collect deletes the children of what was deleted a while ago, until ctx has ended. An object that is still there, because its deletion has
+// collect counts the objects now and then, and deletes the children of what was deleted a while ago, until ctx has ended. An object that is still there, because its deletion has
 // failed, keeps them.
 func (u *users) collect(ctx context.Context) {
-	for pause(ctx, time.Second) {
+	for seconds := 1; pause(ctx, time.Second); seconds++ {
+		if seconds%60 == 0 {
+			_ = u.recount(ctx) // or in a minute
+		}
 		u.mu.Lock()
 		var due []gone
 		for len(u.gone) > 0 && time.Since(u.gone[0].since) > collectAfter {
@@ -280,13 +309,10 @@ func (u *users) populate(ctx context.Context, n int) {
 	creating.Wait()
 }
 
-// carryOn does things to objects, so many per second, until ctx has ended. There are always about as many objects.
+// carryOn does things to objects, so many per second, until ctx has ended.
 func (u *users) carryOn(ctx context.Context, random *rand.Rand, rate int) {
-	things := newDeck(random, []func(context.Context){
-		u.counted("created", u.create), u.counted("deleted", u.drop),
-		u.counted("created anew", u.recreate),
-		u.counted("updated", u.update), u.counted("updated", u.update), u.counted("updated", u.update), u.counted("updated", u.update),
-	})
+	vary, update := u.counted("created or deleted", u.vary), u.counted("updated", u.update)
+	things := newDeck(random, []func(context.Context){vary, vary, u.counted("created anew", u.recreate), update, update, update, update, update})
 	for pause(ctx, between(random, 0, 2*time.Second/time.Duration(rate))) {
 		things.draw()(ctx)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -78,7 +79,7 @@ func run(ctx context.Context, o options) error {
 			GVR: configMaps, Selector: wanted, Namespaces: []string{o.lease.Namespace}, Children: []schema.GroupVersionResource{secrets},
 		}},
 		Shard:    sharder.ShardConfig{AckGrace: time.Second},
-		Sharder:  sharder.Config{ScanInterval: o.scanInterval, GCPeriod: o.gcPeriod},
+		Sharder:  sharder.Config{ScanInterval: o.scanInterval, GCPeriod: o.gcPeriod, Hooks: told(log)},
 		Election: leaderelection.Config{Identity: fmt.Sprintf("%s-%d", o.lease.Identity, os.Getpid())},
 		Mapper:   mapper,
 	})
@@ -100,4 +101,22 @@ func run(ctx context.Context, o options) error {
 	}
 	w.shard, w.namespace, w.identity = r.Shard, o.lease.Namespace, o.lease.Identity
 	return r.Run(ctx, w.run, nil)
+}
+
+// told has the log say what the sharder does.
+func told(log *zap.Logger) sharder.Hooks {
+	var carriedOut, failed atomic.Int64 // patches
+	return sharder.Hooks{
+		OnScan: func(s sharder.Scan) {
+			log.Info("scanned", zap.Int("objects", s.Objects), zap.Int("placed", s.Placed), zap.Duration("took", s.Took),
+				zap.Int64("patches", carriedOut.Swap(0)), zap.Int64("failedPatches", failed.Swap(0)))
+		},
+		OnPatch: func(p sharder.Patch) {
+			if p.Err == nil {
+				carriedOut.Add(1)
+			} else {
+				failed.Add(1)
+			}
+		},
+	}
 }
