@@ -29,9 +29,9 @@ func seed(t *testing.T) uint64 {
 	return s
 }
 
-// TestChaos has everything go wrong at once that may, for a while; and then everything has to be in order.
+// TestChaos has everything go wrong at once that may, for a while; and then everything has to be in order. It is not parallel: how soon
+// that is depends on how busy the machine is.
 func TestChaos(t *testing.T) {
-	t.Parallel()
 	p := plan{replicas: 4, objects: 2000, lasts: 35 * time.Second, rest: 8 * time.Second, serverRest: 20 * time.Second, rate: 40, faults: faults(), slowness: 1}
 	if soak := os.Getenv(e2e.SoakEnv); soak != "" {
 		var err error
