@@ -1,0 +1,116 @@
+package endpoints
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+)
+
+// memory is what an instance knows from the rounds before. It compares no times but readings of the own clock.
+type memory struct {
+	last   clock.Reading // when the last complete round read the store
+	inside bool          // own entries stood in the store at its end
+
+	incarnation string
+	since       clock.Reading // when that incarnation of the store was first seen, or an own entry was found missing
+	known       map[Endpoint]bool
+	sightings   map[string]sighting
+}
+
+// sighting is since when an entry has been seen unchanged.
+type sighting struct {
+	mark  string
+	since clock.Reading
+}
+
+// look begins a round whose read of the store has arrived now. Who was not in the store, or has not been able to read and to refresh for longer
+// than away, cannot tell whether the others could: for them all the time begins anew.
+func (m *memory) look(now clock.Reading, away time.Duration) {
+	if !m.inside || now.SinceAtLeast(m.last) > away {
+		m.sightings = map[string]sighting{}
+	}
+}
+
+// complete ends a round whose read of the store had arrived at that time, with own entries in the store or not.
+func (m *memory) complete(at clock.Reading, inside bool) { m.last, m.inside = at, inside }
+
+// see takes in what the store held when an answer has arrived now.
+func (m *memory) see(s snapshot, own []string, now clock.Reading) {
+	lost := m.inside && !slices.ContainsFunc(own, func(key string) bool { _, exists := s.entries[key]; return exists })
+	if m.known == nil || s.incarnation != m.incarnation || lost {
+		m.incarnation, m.since, m.known = s.incarnation, now, map[Endpoint]bool{}
+		m.inside = false
+	}
+	seen := make(map[string]sighting, len(s.entries))
+	for key, e := range s.entries {
+		if before, exists := m.sightings[key]; exists && before.mark == e.mark {
+			seen[key] = before
+		} else {
+			seen[key] = sighting{e.mark, now}
+		}
+		for _, endpoint := range e.endpoints {
+			m.known[endpoint] = true
+		}
+	}
+	m.sightings = seen
+}
+
+// age is for how long an entry has been seen unchanged.
+func (m *memory) age(key string, now clock.Reading) time.Duration {
+	s, exists := m.sightings[key]
+	if !exists {
+		return 0
+	}
+	return now.SinceAtLeast(s.since)
+}
+
+// expired returns the entries of others that have been seen unchanged for at least patience, sorted. Malformed ones do not expire: who
+// knows what they are.
+func (m *memory) expired(s snapshot, own []string, patience time.Duration, now clock.Reading) []string {
+	var keys []string
+	for _, key := range slices.Sorted(maps.Keys(s.entries)) {
+		if s.entries[key].problem == nil && !slices.Contains(own, key) && m.age(key, now) >= patience {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// wanted returns what should be published, sorted: what the store holds, and of what is published already, that whose entry has not been
+// missed for long in a store which may have been lost. ok is false if nothing may be changed.
+func (m *memory) wanted(s snapshot, published []Endpoint, own []Endpoint, leaving bool, patience time.Duration, now clock.Reading) (all []Endpoint, ok bool) {
+	set := map[Endpoint]bool{}
+	for _, e := range s.entries {
+		for _, endpoint := range e.endpoints {
+			set[endpoint] = true
+		}
+	}
+	if now.SinceAtLeast(m.since) < patience {
+		for _, endpoint := range published {
+			// If its entry was here once, somebody has removed it on purpose.
+			if !m.known[endpoint] && !slices.Contains(own, endpoint) {
+				set[endpoint] = true
+			}
+		}
+	}
+	if len(set) == 0 && !leaving {
+		return nil, false
+	}
+	return slices.SortedFunc(maps.Keys(set), Endpoint.compare), true
+}
+
+// forget drops what needs no memory: endpoints that are neither in the store nor published.
+func (m *memory) forget(s snapshot, published []Endpoint) {
+	keep := map[Endpoint]bool{}
+	for _, e := range s.entries {
+		for _, endpoint := range e.endpoints {
+			keep[endpoint] = true
+		}
+	}
+	for _, endpoint := range published {
+		keep[endpoint] = true
+	}
+	maps.DeleteFunc(m.known, func(e Endpoint, _ bool) bool { return !keep[e] })
+}
