@@ -2,6 +2,7 @@ package endpoints_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/endpoints"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
@@ -331,4 +334,25 @@ func (c offsetClock) Now() clock.Reading {
 	now := c.Clock.Now()
 	now.Wall = now.Wall.Add(c.offset)
 	return now
+}
+
+// deadEntry is that of an instance which is not refreshed any more, and deadLease the same for the other store.
+const deadEntry = `{"name":"https","port":443,"protocol":"TCP","creationTimestamp":"2026-11-21T10:00:00Z","updateTimestamp":"2026-11-21T10:07:30Z"}`
+
+func deadLease() *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web.ip-10-0-0-7-443", Labels: map[string]string{endpoints.ServiceLabel: "web"},
+			Annotations: map[string]string{
+				endpoints.EndpointsAnnotation: `{"addresses":["10.0.0.7"],"ports":[{"name":"https","port":443,"protocol":"TCP"}]}`,
+			},
+		},
+		Spec: coordinationv1.LeaseSpec{RenewTime: ptr.To(metav1.NewMicroTime(time.Unix(1000, 0)))},
+	}
+}
+
+// quote makes a JSON string of a text.
+func quote(text string) string {
+	quoted, _ := json.Marshal(text) // cannot fail for a string
+	return string(quoted)
 }

@@ -10,6 +10,8 @@ import (
 
 // memory is what an instance knows from the rounds before. It compares no times but readings of the own clock.
 type memory struct {
+	interval time.Duration // the longest that is expected between two heartbeats
+
 	last   clock.Reading // when the last complete round read the store
 	inside bool          // own entries stood in the store at its end
 
@@ -19,11 +21,25 @@ type memory struct {
 	sightings   map[string]sighting
 }
 
-// sighting is since when an entry has been seen unchanged.
+// sighting is since when an entry has been seen unchanged, and how long it was before the last changes.
 type sighting struct {
-	mark  string
-	since clock.Reading
+	mark    string
+	created time.Time
+	since   clock.Reading
+	gaps    [4]time.Duration
 }
+
+// next is the sighting of an entry that has changed.
+func (s sighting) next(e entry, now clock.Reading, longest time.Duration) sighting {
+	gap := min(now.SinceAtLeast(s.since), longest)
+	if s.mark == "" || !s.created.Equal(e.created) { // another process: nobody knows its pace
+		return sighting{e.mark, e.created, now, [...]time.Duration{longest, longest, longest, longest}}
+	}
+	return sighting{e.mark, e.created, now, [...]time.Duration{s.gaps[1], s.gaps[2], s.gaps[3], gap}}
+}
+
+// patience is how long the next change is waited for at least: an instance that has not learned of a shorter time yet is not dead.
+func (s sighting) patience() time.Duration { return heartbeats * slices.Max(s.gaps[:]) }
 
 // look begins a round whose read of the store has arrived now. Who was not in the store, or has not been able to read and to refresh for longer
 // than away, cannot tell whether the others could: for them all the time begins anew.
@@ -45,10 +61,10 @@ func (m *memory) see(s snapshot, own []string, now clock.Reading) {
 	}
 	seen := make(map[string]sighting, len(s.entries))
 	for key, e := range s.entries {
-		if before, exists := m.sightings[key]; exists && before.mark == e.mark {
+		if before := m.sightings[key]; before.mark == e.mark {
 			seen[key] = before
 		} else {
-			seen[key] = sighting{e.mark, now}
+			seen[key] = before.next(e, now, m.interval)
 		}
 		for _, endpoint := range e.endpoints {
 			m.known[endpoint] = true
@@ -66,12 +82,15 @@ func (m *memory) age(key string, now clock.Reading) time.Duration {
 	return now.SinceAtLeast(s.since)
 }
 
-// expired returns the entries of others that have been seen unchanged for at least patience, sorted. Malformed ones do not expire: who
+// expired returns the entries of others that have been seen unchanged for at least expireAfter, sorted. Malformed ones do not expire: who
 // knows what they are.
-func (m *memory) expired(s snapshot, own []string, patience time.Duration, now clock.Reading) []string {
+func (m *memory) expired(s snapshot, own []string, expireAfter time.Duration, now clock.Reading) []string {
 	var keys []string
 	for _, key := range slices.Sorted(maps.Keys(s.entries)) {
-		if s.entries[key].problem == nil && !slices.Contains(own, key) && m.age(key, now) >= patience {
+		if s.entries[key].problem != nil || slices.Contains(own, key) {
+			continue
+		}
+		if m.age(key, now) >= max(expireAfter, m.sightings[key].patience()) {
 			keys = append(keys, key)
 		}
 	}
@@ -80,14 +99,14 @@ func (m *memory) expired(s snapshot, own []string, patience time.Duration, now c
 
 // wanted returns what should be published, sorted: what the store holds, and of what is published already, that whose entry has not been
 // missed for long in a store which may have been lost. ok is false if nothing may be changed.
-func (m *memory) wanted(s snapshot, published []Endpoint, own []Endpoint, leaving bool, patience time.Duration, now clock.Reading) (all []Endpoint, ok bool) {
+func (m *memory) wanted(s snapshot, published []Endpoint, own []Endpoint, leaving bool, expireAfter time.Duration, now clock.Reading) (all []Endpoint, ok bool) {
 	set := map[Endpoint]bool{}
 	for _, e := range s.entries {
 		for _, endpoint := range e.endpoints {
 			set[endpoint] = true
 		}
 	}
-	if now.SinceAtLeast(m.since) < patience {
+	if now.SinceAtLeast(m.since) < max(expireAfter, heartbeats*m.interval) {
 		for _, endpoint := range published {
 			// If its entry was here once, somebody has removed it on purpose.
 			if !m.known[endpoint] && !slices.Contains(own, endpoint) {

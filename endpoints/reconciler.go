@@ -24,14 +24,15 @@ type Reconciler struct {
 
 	running sync.Mutex // held by Run, ReconcileOnce and Withdraw; guards what follows
 
-	memory     memory
-	patience   patience
-	timeout    time.Duration // of a round
-	entered    bool          // this process has written its entries
-	serviceUID types.UID
-	said       map[string]string // the last that was said about a subject
-	malformed  map[string]string // mark, by key
-	published  string            // the last that was said to be
+	memory      memory
+	expireAfter time.Duration // as configured, or set at run time
+	pace        pace
+	interval    time.Duration // the last
+	entered     bool          // this process has written its entries
+	serviceUID  types.UID
+	said        map[string]string // the last that was said about a subject
+	malformed   map[string]string // mark, by key
+	published   string            // the last that was said to be
 }
 
 // New returns a reconciler. It sends no request. The error joins one error for every rule that config breaks.
@@ -42,10 +43,10 @@ func New(client kubernetes.Interface, config Config) (*Reconciler, error) {
 	}
 	return &Reconciler{
 		config: config, client: client, endpoints: config.endpoints(), store: config.Store.open(client, config),
-		publisher: publisher{client: client, service: config.service(), legacy: config.PublishEndpoints},
-		patience:  newPatience(config, config.Clock.Now()),
-		timeout:   minTimeout,
-		said:      map[string]string{}, malformed: map[string]string{},
+		publisher:   publisher{client: client, service: config.service(), legacy: config.PublishEndpoints},
+		memory:      memory{interval: config.Interval},
+		expireAfter: config.ExpireAfter, pace: pace{configured: config.Interval}, interval: config.Interval,
+		said: map[string]string{}, malformed: map[string]string{},
 	}, nil
 }
 
@@ -76,8 +77,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 			return err
 		}
 		now := r.config.Clock.Now()
-		interval := r.patience.interval(r.config.Interval, now)
-		wait := time.Duration(float64(interval)*(1+jitter*(2*rand.Float64()-1))) - now.SinceAtLeast(begin)
+		wait := time.Duration(float64(r.interval)*(1+jitter*(2*rand.Float64()-1))) - now.SinceAtLeast(begin)
 		if err == nil {
 			failures = 0
 		} else {
@@ -147,19 +147,22 @@ const (
 // reconcile is one round of an instance that is to be published if it is ready. What the round itself could not do is err; rest is about readiness
 // and settings, which another round soon would not change.
 func (r *Reconciler) reconcile(ctx context.Context) (err, rest error) {
-	r.timeout = max(minTimeout, r.patience.interval(r.config.Interval, r.config.Clock.Now()))
-	ctx, cancel := clock.WithTimeout(ctx, r.config.Clock, r.timeout)
+	ctx, cancel := clock.WithTimeout(ctx, r.config.Clock, r.timeout())
 	defer cancel()
 	settings := r.readSettings(ctx)
+	r.interval = r.pace.next(r.expireAfter)
 	r.tell("settings", settings, "settings are good again", "the last good expire-duration stays")
 	unready := r.checkReady(ctx)
 	r.tell("readiness", unready, "ready", "withdrawing this instance")
 	return r.round(ctx, unready != nil), errors.Join(unready, settings)
 }
 
+// timeout is that of a round.
+func (r *Reconciler) timeout() time.Duration { return max(minTimeout, r.interval) }
+
 // share returns a context for something that a heartbeat does not depend on.
 func (r *Reconciler) share(ctx context.Context) (context.Context, context.CancelFunc) {
-	return clock.WithTimeout(ctx, r.config.Clock, r.timeout/shares)
+	return clock.WithTimeout(ctx, r.config.Clock, r.timeout()/shares)
 }
 
 func (r *Reconciler) checkReady(ctx context.Context) error {

@@ -138,7 +138,9 @@ func TestReadErrorChangesNothing(t *testing.T) {
 
 // reads matches those of paths that end so.
 func reads(path string) func(*http.Request) bool {
-	return func(r *http.Request) bool { return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, path) || strings.Contains(r.URL.Path, path+"/") }
+	return func(r *http.Request) bool {
+		return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, path) || strings.Contains(r.URL.Path, path+"/")
+	}
 }
 
 // TestOutageExpiresNobody is about an API server that nobody could reach for longer than ExpireAfter: who is back first must not take the

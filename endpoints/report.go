@@ -30,8 +30,8 @@ func (r *Reconciler) readSettings(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("endpoints: %s: %w", about, err)
 	}
-	if d != r.patience.value {
-		r.patience.set(d, r.config.Clock.Now())
+	if d != r.expireAfter {
+		r.expireAfter = d
 		r.config.Logger.Info("instances expire after another time", zap.Duration("expire-duration", d))
 		if r.config.Hooks.OnExpireAfter != nil {
 			r.config.Hooks.OnExpireAfter(d)
@@ -93,4 +93,3 @@ func list(all []Endpoint) string {
 	}
 	return strings.Join(texts, ", ")
 }
-

@@ -34,7 +34,7 @@ func (t *turn) take(ctx context.Context) error {
 		return errors.Join(err, publishing)
 	}
 	own := t.store.own()
-	t.memory.look(arrived, 2*t.patience.interval(t.config.Interval, arrived))
+	t.memory.look(arrived, 2*t.interval)
 	t.memory.see(s, own, arrived)
 	if t.leaving {
 		s, err = t.leave(ctx, s)
@@ -106,7 +106,7 @@ func (t *turn) stay(ctx context.Context, s snapshot) (snapshot, error) {
 		}
 	}
 	now := t.config.Clock.Now()
-	expired := t.memory.expired(s, t.store.own(), t.patience.expireAfter(now), now)
+	expired := t.memory.expired(s, t.store.own(), t.expireAfter, now)
 	if len(expired) == 0 {
 		return s, full
 	}
@@ -137,7 +137,7 @@ func (t *turn) publish(ctx context.Context, now publication, s snapshot) error {
 	at := t.config.Clock.Now()
 	published := now.endpoints()
 	visible := slices.ContainsFunc(published, func(e Endpoint) bool { return slices.Contains(t.endpoints, e) })
-	all, ok := t.memory.wanted(s, published, t.endpoints, t.leaving, t.patience.expireAfter(at), at)
+	all, ok := t.memory.wanted(s, published, t.endpoints, t.leaving, t.expireAfter, at)
 	t.memory.forget(s, published)
 	if !ok || t.leaving && !visible && !t.withdrew {
 		return nil
