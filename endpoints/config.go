@@ -126,18 +126,18 @@ func (c Config) validate() error {
 	review.Value("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
 	review.Value("Service", c.Service, validation.IsDNS1035Label(c.Service))
 	if len(c.Addresses) == 0 {
-		review.Add(fmt.Errorf("Addresses: must have at least one (got %v)", c.Addresses))
+		review.Value("Addresses", "", []string{"must have at least one"})
 	}
 	for i, a := range c.Addresses {
 		review.Value("Addresses", a.String(), addressProblems(a))
 		if i > 0 && a == c.Addresses[i-1] {
-			review.Add(fmt.Errorf("Addresses: must differ (got %v twice)", a))
+			review.Value("Addresses", a.String(), []string{"must differ"})
 		}
 	}
 	c.validatePorts(&review)
 	review.Add(c.Store.problems(c)...)
 	if c.Interval < minInterval {
-		review.Add(fmt.Errorf("Interval: must be at least %v (got %v)", minInterval, c.Interval))
+		review.Value("Interval", c.Interval.String(), []string{fmt.Sprintf("must be at least %v", minInterval)})
 	}
 	if c.ExpireAfter < heartbeats*c.Interval {
 		review.Add(fmt.Errorf("ExpireAfter: must be at least %d times Interval, %v (got %v)", heartbeats, heartbeats*c.Interval, c.ExpireAfter))
@@ -150,23 +150,24 @@ func (c Config) validate() error {
 }
 
 func (c Config) validatePorts(review *lease.Review) {
+	broken := func(rule string, args ...any) { review.Add(fmt.Errorf("Ports: "+rule, args...)) }
 	if len(c.Ports) == 0 || len(c.Ports) > maxPorts {
-		review.Add(fmt.Errorf("Ports: must be from 1 to %d (got %d)", maxPorts, len(c.Ports)))
+		broken("must be from 1 to %d (got %d)", maxPorts, len(c.Ports))
 	}
 	names := map[string]bool{}
 	for i, p := range c.Ports {
 		for _, problem := range p.problems() {
-			review.Add(fmt.Errorf("Ports: %s", problem))
+			broken("%s", problem)
 		}
 		switch {
 		case p.Name == "" && len(c.Ports) > 1:
-			review.Add(fmt.Errorf("Ports: must each have a Name if there are several (got none for %d)", p.Number))
+			broken("must each have a Name if there are several (got none for %d)", p.Number)
 		case names[p.Name]:
-			review.Add(fmt.Errorf("Ports: must differ in their Name (got %q twice)", p.Name))
+			broken("must differ in their Name (got %q twice)", p.Name)
 		}
 		names[p.Name] = true
 		if i > 0 && p.Number == c.Ports[i-1].Number && p.Protocol == c.Ports[i-1].Protocol {
-			review.Add(fmt.Errorf("Ports: must differ in Number or Protocol (got %d %s twice)", p.Number, p.Protocol))
+			broken("must differ in Number or Protocol (got %d %s twice)", p.Number, p.Protocol)
 		}
 	}
 }

@@ -47,6 +47,9 @@ func (c ConfigMapStore) withDefaults(config Config) Store {
 }
 
 func (c ConfigMapStore) problems(config Config) []error {
+	if config.Namespace == "" || config.Service == "" {
+		return nil // which is said already
+	}
 	var errs []error
 	for _, problem := range validation.IsDNS1123Label(c.Namespace) {
 		errs = append(errs, fmt.Errorf("ConfigMapStore.Namespace: %s (got %q)", problem, c.Namespace))
@@ -60,7 +63,7 @@ func (c ConfigMapStore) problems(config Config) []error {
 	seen := map[int32]bool{}
 	for _, p := range config.Ports {
 		if seen[p.Number] {
-			errs = append(errs, fmt.Errorf("Ports: must differ in their Number, since a ConfigMapStore names entries by it; a LeaseStore does not (got %d twice)", p.Number))
+			errs = append(errs, fmt.Errorf("ConfigMapStore: needs Ports that differ in Number, by which it names entries; a LeaseStore does not (got %d twice)", p.Number))
 		}
 		seen[p.Number] = true
 	}

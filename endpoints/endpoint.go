@@ -60,7 +60,7 @@ func Key(address netip.Addr, port int32) string {
 }
 
 // errKey is that of a key that [Key] does not return.
-var errKey = errors.New("the key must be ip-<address>-<port>, the address in its shortest form with - for each . and :")
+var errKey = errors.New("the key must be ip-<address>-<port>, with - for each . and : of the address in its shortest form")
 
 // parseKey is the reverse of [Key].
 func parseKey(key string) (netip.Addr, int32, error) {

@@ -1,6 +1,7 @@
 package endpoints
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -63,7 +64,25 @@ func sameLegacy(s, w *legacyEndpoints) bool {
 	}
 	return s.Annotations[corev1.EndpointsOverCapacity] == w.Annotations[corev1.EndpointsOverCapacity] &&
 		slices.ContainsFunc(s.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == w.OwnerReferences[0].UID }) &&
-		apiequality.Semantic.DeepEqual(s.Subsets, w.Subsets)
+		apiequality.Semantic.DeepEqual(subsetContents(s), subsetContents(w))
+}
+
+// subsetContents is what an Endpoints object says, sorted. Others may have distributed it over other subsets.
+func subsetContents(e *legacyEndpoints) []string {
+	var all []string
+	for _, s := range e.Subsets {
+		for _, p := range s.Ports {
+			port := Port{p.Name, p.Port, p.Protocol, ptr.Deref(p.AppProtocol, "")}
+			for _, a := range s.Addresses {
+				all = append(all, fmt.Sprintf("%s %+v", a.IP, port))
+			}
+			for _, a := range s.NotReadyAddresses {
+				all = append(all, fmt.Sprintf("not ready: %s %+v", a.IP, port))
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // overwrittenLegacy is the next version of an Endpoints object.

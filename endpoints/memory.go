@@ -14,6 +14,7 @@ type memory struct {
 
 	last   clock.Reading // when the last complete round read the store
 	inside bool          // own entries stood in the store at its end
+	judges bool          // this instance was able to do at its end what it expects of others
 
 	incarnation string
 	since       clock.Reading // when that incarnation of the store was first seen, or an own entry was found missing
@@ -41,16 +42,18 @@ func (s sighting) next(e entry, now clock.Reading, longest time.Duration) sighti
 // patience is how long the next change is waited for at least: an instance that has not learned of a shorter time yet is not dead.
 func (s sighting) patience() time.Duration { return heartbeats * slices.Max(s.gaps[:]) }
 
-// look begins a round whose read of the store has arrived now. Who was not in the store, or has not been able to read and to refresh for longer
-// than away, cannot tell whether the others could: for them all the time begins anew.
+// look begins a round whose read of the store has arrived now. Who does not refresh an entry, or has not been able to for longer than away, cannot
+// tell whether the others could: for them all the time begins anew.
 func (m *memory) look(now clock.Reading, away time.Duration) {
-	if !m.inside || now.SinceAtLeast(m.last) > away {
+	if !m.judges || now.SinceAtLeast(m.last) > away {
 		m.sightings = map[string]sighting{}
 	}
 }
 
-// complete ends a round whose read of the store had arrived at that time, with own entries in the store or not.
-func (m *memory) complete(at clock.Reading, inside bool) { m.last, m.inside = at, inside }
+// complete ends a round whose read of the store had arrived at that time.
+func (m *memory) complete(at clock.Reading, inside, judges bool) {
+	m.last, m.inside, m.judges = at, inside, judges
+}
 
 // see takes in what the store held when an answer has arrived now.
 func (m *memory) see(s snapshot, own []string, now clock.Reading) {

@@ -18,7 +18,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/endpoints"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
-	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
 func TestInstancesAppearAndDisappear(t *testing.T) {
@@ -213,7 +212,7 @@ func TestClocksThatAreWrongChangeNothing(t *testing.T) {
 		var all []*instance
 		for n, offset := range []time.Duration{0, time.Hour, -time.Hour, 20 * 365 * 24 * time.Hour} {
 			all = append(all, newInstance(c, fmt.Sprintf("10.0.0.%d", n+1), func(config *endpoints.Config) {
-				config.Clock = offsetClock{clock.System(), offset}
+				config.Clock = offsetClock{endpoints.SystemClock(), offset}
 			}).start(c))
 		}
 		time.Sleep(10 * expiry)

@@ -144,10 +144,7 @@ func newSlice(service *corev1.Service, g group, addresses []netip.Addr, n int) *
 
 // ownedBy has the garbage collector delete an object with the Service, or the address would be published to the next one of its name.
 func ownedBy(service *corev1.Service) metav1.OwnerReference {
-	return metav1.OwnerReference{
-		APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID,
-		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
-	}
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}
 }
 
 // endpointsOf returns what slices publish, as far as it can be ours.

@@ -42,9 +42,12 @@ func (t *turn) take(ctx context.Context) error {
 		s, err = t.stay(ctx, s)
 	}
 	if err != nil {
+		if errors.Is(err, ErrFull) {
+			t.memory.complete(arrived, false, true) // or nobody would ever make room
+		}
 		return errors.Join(err, publishing)
 	}
-	t.memory.complete(arrived, !t.leaving)
+	t.memory.complete(arrived, !t.leaving, !t.leaving)
 	t.report(s)
 	if t.leaving && errors.Is(publishing, ErrNoService) {
 		return nil // its slices go with it
