@@ -81,7 +81,10 @@ func inCluster(t *testing.T, store endpoints.Store, test func(c *cluster)) {
 func inBoth(t *testing.T, test func(c *cluster)) {
 	t.Helper()
 	for name, store := range stores {
-		t.Run(name, func(t *testing.T) { inCluster(t, store, test) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inCluster(t, store, test)
+		})
 	}
 }
 
@@ -101,15 +104,26 @@ type instance struct {
 	cancel context.CancelFunc
 	result chan error // of Run
 	logs   *observer.ObservedLogs
-	events []string
+	ran    bool
 
-	mu        sync.Mutex
-	rounds    []endpoints.Round
-	expired   []endpoints.Status
-	malformed []endpoints.Status
-	published [][]endpoints.Endpoint
-	unready   error
-	ran       bool
+	mu      sync.Mutex
+	record  record
+	unready error
+}
+
+// record is what hooks and events have told.
+type record struct {
+	rounds             []endpoints.Round
+	expired, malformed []endpoints.Status
+	published          [][]endpoints.Endpoint
+	events             []string
+}
+
+// told returns what it has told so far.
+func (i *instance) told() record {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.record
 }
 
 // newInstance is that of an address.
@@ -119,17 +133,17 @@ func newInstance(c *cluster, address string, change func(*endpoints.Config)) *in
 	i := &instance{client: c.server.Client(strings.ReplaceAll(address, ":", "-")), logs: logs, result: make(chan error, 1)}
 	config := endpoints.Config{
 		Namespace: "ns", Service: "web", Addresses: []netip.Addr{netip.MustParseAddr(address)}, Ports: []endpoints.Port{https},
-		Store: c.store, Logger: zap.New(core), Events: recorder(func(event string) { i.events = append(i.events, event) }),
+		Store: c.store, Logger: zap.New(core), Events: recorder(func(event string) { i.note(func(r *record) { r.events = append(r.events, event) }) }),
 		Ready: func(context.Context) error {
 			i.mu.Lock()
 			defer i.mu.Unlock()
 			return i.unready
 		},
 		Hooks: endpoints.Hooks{
-			OnRound:     func(r endpoints.Round) { i.note(func() { i.rounds = append(i.rounds, r) }) },
-			OnExpired:   func(s endpoints.Status) { i.note(func() { i.expired = append(i.expired, s) }) },
-			OnMalformed: func(s endpoints.Status) { i.note(func() { i.malformed = append(i.malformed, s) }) },
-			OnPublished: func(e []endpoints.Endpoint) { i.note(func() { i.published = append(i.published, e) }) },
+			OnRound:     func(round endpoints.Round) { i.note(func(r *record) { r.rounds = append(r.rounds, round) }) },
+			OnExpired:   func(s endpoints.Status) { i.note(func(r *record) { r.expired = append(r.expired, s) }) },
+			OnMalformed: func(s endpoints.Status) { i.note(func(r *record) { r.malformed = append(r.malformed, s) }) },
+			OnPublished: func(e []endpoints.Endpoint) { i.note(func(r *record) { r.published = append(r.published, e) }) },
 		},
 	}
 	if change != nil {
@@ -147,13 +161,13 @@ func (r recorder) Eventf(regarding, _ runtime.Object, eventType, reason, _, note
 	r(eventType + " " + regarding.(*corev1.Service).Name + " " + reason + " " + fmt.Sprintf(note, args...))
 }
 
-func (i *instance) note(what func()) {
+func (i *instance) note(what func(*record)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	what()
+	what(&i.record)
 }
 
-func (i *instance) setReady(err error) { i.note(func() { i.unready = err }) }
+func (i *instance) setReady(err error) { i.note(func(*record) { i.unready = err }) }
 
 // start runs the instance until it is stopped or the test ends.
 func (i *instance) start(c *cluster) *instance {
@@ -189,9 +203,8 @@ func (i *instance) once(c *cluster) {
 }
 
 func (i *instance) lastRound() endpoints.Round {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.rounds[len(i.rounds)-1]
+	rounds := i.told().rounds
+	return rounds[len(rounds)-1]
 }
 
 // slices returns all EndpointSlices of the Service.

@@ -133,11 +133,11 @@ func TestMalformedEntryIsKeptAndReportedAndDoesNotSpread(t *testing.T) {
 				}
 				assert.Equal(c, e.value, c.data()[e.key])
 				c.requirePublished("10.0.0.1")
-				require.Len(c, i.malformed, 1, "told once")
-				assert.Equal(c, e.key, i.malformed[0].Key)
-				assert.ErrorContains(c, i.malformed[0].Problem, e.problem)
+				require.Len(c, i.told().malformed, 1, "told once")
+				assert.Equal(c, e.key, i.told().malformed[0].Key)
+				assert.ErrorContains(c, i.told().malformed[0].Problem, e.problem)
 				assert.Equal(c, 1, i.logs.FilterMessageSnippet("malformed").Len())
-				assert.Contains(c, strings.Join(i.events, "\n"), "Warning web EndpointMalformed entry "+e.key)
+				assert.Contains(c, strings.Join(i.told().events, "\n"), "Warning web EndpointMalformed entry "+e.key)
 
 				require.NoError(c, i.Withdraw(c.Context()))
 				assert.Equal(c, map[string]string{e.key: e.value}, c.data())

@@ -65,8 +65,8 @@ func TestMalformedLeaseIsKeptAndReportedAndDoesNotSpread(t *testing.T) {
 				}
 				assert.Equal(c, []string{"web.ip-10-0-0-1-443", "web.ip-10-0-0-7-443"}, c.keys())
 				c.requirePublished("10.0.0.1")
-				require.Len(c, i.malformed, 1)
-				assert.ErrorContains(c, i.malformed[0].Problem, e.problem)
+				require.Len(c, i.told().malformed, 1)
+				assert.ErrorContains(c, i.told().malformed[0].Problem, e.problem)
 			})
 		})
 	}
@@ -113,7 +113,7 @@ func TestExpiredLeasesAreCollected(t *testing.T) {
 		assert.Len(c, c.published(), 601)
 		time.Sleep(2 * expiry)
 		assert.Equal(c, []string{"web.ip-10-0-0-1-443"}, c.keys())
-		assert.Len(c, i.expired, 600)
+		assert.Len(c, i.told().expired, 600)
 		c.requirePublished("10.0.0.1")
 	})
 }

@@ -49,7 +49,7 @@ func TestSimulatedSettings(t *testing.T) {
 			s.Kinds = []sim.Kind{sim.ClockStep, sim.Interference}
 			s.Interfere = resetExpiry
 			s.Duration, s.Quiet = 4*time.Minute, time.Minute
-			sim.Prove(t, s, sim.Schedules(t, 20))
+			sim.Prove(t, s, sim.Schedules(t, 10))
 			assert.Zero(t, seen.n["expired"])
 			seen.requireAll(t, "set")
 		})
