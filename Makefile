@@ -9,11 +9,13 @@ LINT      := $(CACHE)/tools/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
 GOTESTSUM := $(CACHE)/tools/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
 
 # internal/e2e/controlplane is left out: it has no tests, and linting it would mean linting Kubernetes.
-MODULES := . internal/e2e examples/demo
+MODULES := . internal/e2e examples/demo examples/controllerruntime
+# Versions of controller-runtime and client-go that the example is built and tested with besides those of its go.mod.
+COMPATIBLE := v0.24.1_v0.37.2 v0.25.2_v0.37.2
 RESULTS := .results
 DURATION ?= 10m
 
-.PHONY: help test lint fix unit simulate e2e bench soak demo controlplane
+.PHONY: help test lint fix unit compat simulate e2e bench soak chaos demo controlplane
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -21,6 +23,7 @@ test: ## lint, unit tests, end-to-end tests: what has to pass
 	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory compat
 	@$(MAKE) --no-print-directory simulate
 	@$(MAKE) --no-print-directory e2e
 	@echo "== all tests"
@@ -41,12 +44,25 @@ unit: $(GOTESTSUM) ## unit tests with the race detector
 	@echo "unit tests; with a cold cache compiling for the race detector takes some 2 minutes on 2 cores"
 	@$(call gotest,.,unit,-race ./...)
 	@$(call gotest,examples/demo,unit-demo,-race ./...)
+	@$(call gotest,examples/controllerruntime,unit-controllerruntime,-race .)
+
+compat: $(COMPATIBLE:%=compat-%) ## the controller-runtime example with other versions of controller-runtime and client-go
+
+# Everything is built and vetted, and what needs no control plane is tested.
+compat-%: $(GOTESTSUM)
+	@echo "== versions $(subst _, and ,$*) of controller-runtime and client-go; with a cold cache some 2 minutes on 2 cores"
+	@mkdir -p $(RESULTS) && cd examples/controllerruntime && m=../../$(RESULTS)/$@ && cp go.mod $$m.mod && cp go.sum $$m.sum && \
+		go get -modfile=$$m.mod sigs.k8s.io/controller-runtime@$(firstword $(subst _, ,$*)) \
+			$(foreach m,api apimachinery client-go,k8s.io/$(m)@$(lastword $(subst _, ,$*))) 2>$$m.log || { cat $$m.log; exit 1; }
+	@cd examples/controllerruntime && go vet -modfile=../../$(RESULTS)/$@.mod ./...
+	@$(call gotest,examples/controllerruntime,$@,-modfile=../../$(RESULTS)/$@.mod .)
 
 simulate: $(GOTESTSUM) ## all replicas under faults in virtual time, without the race detector: ten times as many schedules
 	@$(call gotest,.,simulate,-p 1 -run '^TestSimulated' ./leaderelection ./shardlease ./sharder ./internal/sim)
 
 e2e: $(GOTESTSUM) controlplane ## end-to-end tests on a real control plane
 	@$(call gotest,internal/e2e,e2e,-race -p 1 -parallel 6 ./...)
+	@$(call gotest,examples/controllerruntime,e2e-controllerruntime,-race ./e2e)
 
 controlplane: ## build etcd, Kubernetes and KWOK, once
 	@cd internal/e2e && go run ./cmd/prepare
@@ -57,10 +73,14 @@ bench: controlplane ## benchmarks against floors and client-go's elector, for be
 	@echo "== bench on a real control plane, against client-go's elector and bare loops: some 10 minutes; leave the machine alone"
 	@cd internal/e2e && go test -run '^$$' -bench . -benchtime 1x -timeout 15m -p 1 ./leaderelection ./sharder
 
-soak: controlplane ## repeat simulations, then end-to-end tests, for DURATION (10m) each, and count
+soak: controlplane ## repeat simulations, then end-to-end tests, for DURATION (10m) each, and count; then chaos for as long
 	@BELLWETHER_SOAK=$(DURATION) go test -count=1 -timeout 0 -run '^TestSimulated' ./leaderelection ./shardlease ./sharder
 	@cd internal/e2e/leaderelection && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -parallel 10 -timeout 0
 	@cd internal/e2e/sharder && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -parallel 6 -timeout 0
+	@$(MAKE) --no-print-directory chaos
+
+chaos: controlplane ## four shards on a real control plane while everything goes wrong for DURATION (10m), and two referees
+	@cd internal/e2e/chaos && BELLWETHER_SOAK=$(DURATION) go test -count=1 -run '^TestChaos$$' -v -timeout 0
 
 demo: ## election and sharding under blows; CHAPTER=sharding plays only that; builds a control plane first
 	@cd examples/demo && go run . $(if $(CHAPTER),-chapter $(CHAPTER)) $(ARGS)

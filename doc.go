@@ -5,6 +5,7 @@
 //     renew ends its process before anyone else starts.
 //   - [github.com/bellwether-k8s/bellwether/sharder]: several active replicas, each on its own part of the objects, which it
 //     assigns by labels.
+//   - [github.com/bellwether-k8s/bellwether/sharder/replica]: all parts of such a replica, made from one client configuration.
 //   - [github.com/bellwether-k8s/bellwether/shardlease]: the heartbeat of such a replica.
 //   - [github.com/bellwether-k8s/bellwether/ring]: consistent hashing, by which it is decided who gets what.
 //
@@ -16,7 +17,7 @@
 //
 // New takes a client and a Config by value, whose zero fields have documented defaults, and refuses bad values with one error
 // that names every field, rule and value. Run blocks, and has joined all its goroutines when it returns; it returns nil
-// when its context ended normally. Nothing builds clients, reads flags, or keeps state outside of what New
+// when its context ended normally. Nothing but sharder/replica builds clients; nothing reads flags, or keeps state outside of what New
 // returned. Logs go to a *zap.Logger, to none if it is nil.
 //
 // Whether a record of somebody else has expired is decided by how long it has been seen unchanged on the own monotonic

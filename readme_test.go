@@ -10,15 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/transport"
 
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/replica"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -34,19 +32,25 @@ func TestTheReadmesCodeCompiles(t *testing.T) {
 		code, _, _ := strings.Cut(block, "```")
 		assert.Contains(t, string(compiled), "\n"+code)
 	}
-	_, _ = run, replica
-}
 
-type clients struct {
-	kube    kubernetes.Interface
-	objects metadata.Interface
+	// What is added to an operator compiles where controller-runtime is.
+	compiled, err = os.ReadFile("examples/controllerruntime/readme_test.go")
+	require.NoError(t, err)
+	_, diff, found := strings.Cut(string(readme), "```diff\n")
+	require.True(t, found)
+	diff, _, _ = strings.Cut(diff, "```")
+	rest := string(compiled)
+	for line := range strings.Lines(diff) {
+		if code, added := strings.CutPrefix(line, "+"); added {
+			_, rest, found = strings.Cut(rest, strings.TrimSpace(code)+"\n")
+			assert.True(t, found, code)
+		}
+	}
+	_, _ = run, shards
 }
-
-func guarded(*rest.Config, transport.WrapperFunc) clients { return clients{} }
 
 var (
 	controller func(ctx context.Context, guarded *rest.Config) error
-	mapper     meta.RESTMapper
 	reconcile  func(ctx context.Context, m *corev1.ConfigMap) error
 )
 
@@ -75,31 +79,21 @@ func run(ctx context.Context, config *rest.Config, log *zap.Logger) error {
 	})
 }
 
-func replica(ctx context.Context, config *rest.Config, leases kubernetes.Interface) error {
-	resources := []sharder.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}}
-	// This replica's part: an object is worked on while the lease is held, and with clients that it guards.
-	lease, err := shardlease.New(leases, shardlease.Config{Namespace: "default", Ring: "checksums"})
-	if err != nil {
-		return err
-	}
-	mine := guarded(config, lease.WrapTransport)
-	shard, err := sharder.NewShard(mine.objects, mapper, lease, sharder.ShardConfig{Resources: resources})
-	if err != nil {
-		return err
-	}
-	// Who gets what is for one of the replicas to say. If it loses the leadership it goes on as a shard.
-	elector, err := leaderelection.New(leases, leaderelection.Config{Namespace: "default", Name: "checksums-sharder", OnLost: func(error) {}})
-	if err != nil {
-		return err
-	}
-	everyones := guarded(config, elector.WrapTransport)
-	s, err := sharder.New(everyones.kube, everyones.objects, mapper, sharder.Config{Namespace: "default", Ring: "checksums", Resources: resources})
-	if err != nil {
-		return err
-	}
-	return sharder.Replica{Lease: lease, Elector: elector, Sharder: s}.Run(ctx, func(ctx context.Context) error {
-		source := sharder.ListerWatcher(mine.kube.CoreV1().ConfigMaps(""), mine.kube)
-		informer := shard.NewInformer(source, &corev1.ConfigMap{}, 0, cache.Indexers{})
-		return sharder.Reconcile(ctx, shard, informer, 4, reconcile)
+func shards(ctx context.Context, config *rest.Config) error {
+	r, err := replica.New(config, replica.Config{
+		Lease:     shardlease.Config{Namespace: "default", Ring: "checksums"},
+		Resources: []sharder.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}},
 	})
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(r.Mine) // it writes only while this replica holds its lease
+	if err != nil {
+		return err
+	}
+	return r.Run(ctx, func(ctx context.Context) error {
+		source := sharder.ListerWatcher(client.CoreV1().ConfigMaps(""), client)
+		informer := r.Shard.NewInformer(source, &corev1.ConfigMap{}, 0, cache.Indexers{})
+		return sharder.Reconcile(ctx, r.Shard, informer, 4, reconcile)
+	}, nil)
 }

@@ -72,7 +72,7 @@ func (s *Shard) settle(ctx context.Context, term *shardlease.Term, at address) (
 		case readLive:
 			err = s.review(ctx, term, at)
 		case sendBack:
-			return 0, s.bounce(ctx, at, root)
+			return 0, s.bounce(ctx, at, root, "", false)
 		}
 		if err != nil {
 			return 0, err
@@ -86,7 +86,7 @@ func (s *Shard) acknowledge(ctx context.Context, at address, root metav1.Object)
 	s.custody.advance(at, unsure, "")
 	r, _ := s.names.recordOf(root)
 	r.State = free
-	answer, err := s.unlabel(ctx, at, root, &r)
+	answer, err := s.patch(ctx, at, s.names.mergePatch(root.GetUID(), root.GetResourceVersion(), "", false, &r))
 	s.config.Hooks.drained(at, time.Since(s.custody.get(at).since), err)
 	switch {
 	case err != nil:
@@ -138,23 +138,22 @@ func (s *Shard) live(ctx context.Context, at address) (root *metav1.PartialObjec
 	return nil, list.GetResourceVersion(), nil
 }
 
-// bounce removes the label of an object that this shard has no claim to. Its record stays: it says whose the root is. The sharder sees
-// the object now, and decides.
-func (s *Shard) bounce(ctx context.Context, at address, root metav1.Object) error {
-	_, err := s.unlabel(ctx, at, root, nil)
+// bounce sends an object that this shard has no claim to back to the sharder, who decides. A root loses its label, but not its record, which says
+// whose it is; a child is only marked as drained, because its label may be right.
+func (s *Shard) bounce(ctx context.Context, at address, o metav1.Object, label string, drained bool) error {
+	_, err := s.patch(ctx, at, s.names.mergePatch(o.GetUID(), o.GetResourceVersion(), label, drained, nil))
 	s.config.Hooks.bounced(at, err)
 	if err != nil {
 		return fmt.Errorf("sharder: send %s back to the sharder: %w", at, err)
 	}
-	s.config.Logger.Info("removed the shard label of an object that is not this shard's", zap.Stringer("object", at))
+	s.config.Logger.Info("sent an object that is not this shard's back to the sharder", zap.Stringer("object", at))
 	return nil
 }
 
-// unlabel makes a root no shard's, if it is still of this version: nothing is undone that was decided meanwhile.
-func (s *Shard) unlabel(ctx context.Context, at address, root metav1.Object, r *record) (*metav1.PartialObjectMetadata, error) {
+// patch sends a patch, which is of one version of an object: nothing is undone that was decided meanwhile.
+func (s *Shard) patch(ctx context.Context, at address, patch []byte) (*metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	patch := s.names.mergePatch(root.GetUID(), root.GetResourceVersion(), "", false, r)
 	return s.metadata.Resource(at.resource).Namespace(at.namespace).
 		Patch(ctx, at.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: shardManager})
 }

@@ -20,6 +20,9 @@ var (
 	ErrUnguarded = errors.New("sharder: the shard lease guards no client")
 )
 
+// errNoCache is the ErrNotYet of which nothing will come unless somebody mends the program.
+var errNoCache = fmt.Errorf("%w: no cache of its resource is one of Shard.NewInformer (in controller-runtime: cache.Options.NewInformer) that began after the shard lease was acquired", ErrNotYet)
+
 // sight is what the caches show of a root.
 type sight struct {
 	// started says that a cache began with a consistent list in this term. What others show may be older than the term.
@@ -61,7 +64,7 @@ func (a admission) refusal() error {
 	case a.outlived:
 		return fmt.Errorf("%w: work of an earlier term has not ended", ErrNotYet)
 	case !a.sight.started:
-		return fmt.Errorf("%w: no cache of its resource began after the shard lease was acquired", ErrNotYet)
+		return errNoCache
 	case !a.sight.found && !a.sight.complete:
 		return fmt.Errorf("%w: the cache does not show it yet", ErrNotYet)
 	case a.sight.standing != assigned && a.sight.child && !a.sight.complete: // should the root be assigned again, nothing tells of the child

@@ -116,7 +116,7 @@ func (c *caches) behind(term *shardlease.Term, children []schema.GroupVersionRes
 	for _, resource := range children {
 		name := resource.GroupResource().String()
 		for _, i := range c.running[resource] {
-			if i.began() != term || !i.complete(r.ChildFloor[name]) {
+			if floor, known := r.ChildFloor[name]; !known || i.began() != term || !i.complete(floor) {
 				return name
 			}
 		}

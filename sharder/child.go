@@ -50,7 +50,8 @@ func (s *Shard) rootOf(child schema.GroupVersionResource, o metav1.Object) (kin,
 }
 
 // Stamp gives a child, which is about to be created by work on its root, the label of this shard: its caches show it from the
-// beginning then, and the sharder has nothing to do. A child that is not stamped has a patch by the sharder before the shard sees it.
+// beginning then, and the sharder has nothing to do. A child that is not stamped is patched by the sharder before the shard sees it: work
+// that looks for its children in a cache must not take it for missing meanwhile.
 //
 // The child's controller owner reference has to be set before (SetControllerReference in controller-runtime): a child follows the root that
 // this names. It is an error if that is of no kind of [ShardConfig].Resources, or if the child's own is not among the Children of that.
@@ -62,11 +63,7 @@ func (s *Shard) Stamp(child Object) error {
 	if !k.child {
 		return fmt.Errorf("sharder: stamp %s: they are not children of anything in ShardConfig.Resources", addressOf(k.resource, child))
 	}
-	_, at, err := s.rootOf(k.resource, child)
-	if err == nil && at.uid == "" {
-		err = fmt.Errorf("its controller owner reference has no UID")
-	}
-	if err != nil {
+	if _, _, err := s.rootOf(k.resource, child); err != nil {
 		return fmt.Errorf("sharder: stamp %s: %w", addressOf(k.resource, child), err)
 	}
 	labels := child.GetLabels()

@@ -142,6 +142,84 @@ func TestAReplicaThatLosesItsLeaseWorksAnew(t *testing.T) {
 	})
 }
 
+func TestWhatOnlyOneReplicaDoesRunsBesideTheSharder(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		r, events := w.alone(nil)
+		r.Leading = func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			events <- "what only the leader does has ended"
+			return ctx.Err()
+		}
+		r.Elector = poll{over: func() { events <- "leadership given up" }}
+		ctx, end := context.WithCancel(t.Context())
+		assert.NoError(t, r.Run(ctx, func(ctx context.Context) error {
+			w.create(3, "some")
+			time.Sleep(time.Second)
+			w.requirePlaced(3, "a")
+			end()
+			<-ctx.Done()
+			events <- "work has ended"
+			return nil
+		}))
+		assert.Equal(t, "work has ended", <-events)
+		assert.Equal(t, "what only the leader does has ended", <-events)
+		assert.Equal(t, "leadership given up", <-events)
+		assert.Equal(t, "released", <-events)
+		assert.Empty(t, events)
+	})
+}
+
+func TestAReplicaEndsIfWhatOnlyOneDoesFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		failure error
+		want    string
+	}{
+		"an error":         {errors.New("no cache"), "no cache"},
+		"an early end":     {nil, "sharder: Replica: Leading has ended without a reason"},
+		"a foreign cancel": {context.Canceled, "context canceled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				r, events := w.alone(poll{})
+				r.Leading = func(context.Context) error {
+					time.Sleep(time.Second)
+					return c.failure
+				}
+				err := r.Run(t.Context(), func(ctx context.Context) error {
+					<-ctx.Done()
+					return context.Cause(ctx)
+				})
+				require.EqualError(t, err, c.want)
+				_, runs := r.Sharder.Status()
+				assert.False(t, runs)
+				assert.Equal(t, "released", <-events)
+				assert.Empty(t, events)
+			})
+		})
+	}
+}
+
+func TestWhatOnlyOneReplicaDoesEndsIfTheSharderCannotRun(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		r, _ := w.alone(poll{})
+		ended := false
+		r.Leading = func(ctx context.Context) error {
+			<-ctx.Done()
+			ended = true
+			return ctx.Err()
+		}
+		other := make(chan error, 1)
+		sharding, stop := context.WithCancel(t.Context())
+		go func() { other <- r.Sharder.Run(sharding) }()
+		time.Sleep(time.Second)
+		assert.ErrorIs(t, r.lead(t.Context()), ErrBusy)
+		assert.True(t, ended)
+		stop()
+		assert.NoError(t, <-other)
+	})
+}
+
 func TestAReplicaIsWhole(t *testing.T) {
 	err := Replica{}.Run(t.Context(), func(context.Context) error { return nil })
 	assert.EqualError(t, err, "sharder: Replica: Lease, Elector and Sharder must not be nil")

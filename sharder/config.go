@@ -34,7 +34,8 @@ type Config struct {
 	// Concurrency is how many objects are worked on at a time. Default: 16.
 	Concurrency int
 
-	// MaxDrains is how many objects may be between two living shards at a time, worked on by nobody. Default: 500.
+	// MaxDrains is how many objects may be between two living shards at a time, worked on by nobody. Default: 500. Roots whose
+	// children are being moved do not count: there may be as many as four times PageSize.
 	MaxDrains int
 
 	// PageSize is how many objects are listed at a time; so many are held in memory, per resource and namespace. Default: 500.
@@ -55,7 +56,8 @@ type Config struct {
 	OverdueAfter time.Duration
 
 	// WatchAll has the sharder watch all objects instead of only those that are with no shard: the edits of users are then
-	// repaired at once instead of by the next scan. It costs an event for each change of any object, but no more memory.
+	// repaired at once instead of by the next scan. It costs an event for each change of any object, but no more memory. Children are
+	// not among them.
 	WatchAll bool
 
 	// Hooks are told what happens.

@@ -45,6 +45,7 @@ const (
 	drain    verb = "drain"    // ask its shard to let go
 	withdraw verb = "withdraw" // tell its shard to go on
 	probe    verb = "probe"    // ask a shard that may be at work to say that it is not
+	gather   verb = "gather"   // leave it where it is, but have its children there, too, of which its record does not know
 	follow   verb = "follow"   // of a child: give it to the shard of its root
 )
 
@@ -63,7 +64,7 @@ type decision struct {
 // writes reports whether there is something to write.
 func (d decision) writes() bool {
 	switch d.verb {
-	case assign, restore, drain, withdraw, probe:
+	case assign, restore, drain, withdraw, probe, gather:
 		return true
 	}
 	return false
@@ -98,6 +99,8 @@ func decide(s situation) decision {
 		return decision{verb: await}
 	case s.drain:
 		return decision{verb: withdraw, label: r.Shard}
+	case s.scattered:
+		return decision{verb: gather, label: r.Shard, record: &r}
 	}
 	return decision{verb: keep}
 }
@@ -130,25 +133,28 @@ func (s situation) next() decision {
 	// The target may have worked on the root too: it has to be asked, should the ring change meanwhile.
 	left := append(ask[1:len(ask):len(ask)], target)
 	record := s.owned(ask[0], left)
-	record.Probed = !s.recorded || s.record.Probed
+	record.Probed = true
 	return decision{verb: probe, label: ask[0].Shard, drain: true, record: record}
 }
 
+// brings reports whether the children of the root have to be with its shard before the decision is carried out.
+func (d decision) brings() bool { return d.verb == assign || d.verb == gather }
+
 // origin is with which shard the children of a root are that is to be assigned.
 type origin struct {
-	// home says that they are with the target, to which alone the root has been assigned: it is new, or has been stripped.
-	home bool
-	// shard is the one that they may be with, if it is the only one, besides those that are none of the ring's; empty: any.
+	// any says that they may be with any shard.
+	any bool
+	// shard is otherwise the one that they may be with, besides those that are with no member of the ring; empty: there is none.
 	shard string
 }
 
 // origin of the children, by what is known of the root.
 func (s situation) origin() origin {
 	switch {
-	case !s.recorded:
-		return origin{home: !slices.ContainsFunc(s.claims, func(c claim) bool { return c.tenant != s.target.tenant })}
-	case s.record.Probed:
-		return origin{}
+	case !s.recorded: // a new root, whose children nobody has labelled; or one that was stripped, whose children are with the target
+		return origin{any: slices.ContainsFunc(s.claims, func(c claim) bool { return c.tenant != s.target.tenant })}
+	case s.record.Probed, s.scattered:
+		return origin{any: true}
 	}
 	return origin{shard: s.record.Shard}
 }

@@ -183,3 +183,36 @@ func TestNoDecisionTakesARootFromWhoMayBeAtWork(t *testing.T) {
 		}
 	})
 }
+
+func TestWhereTheChildrenOfARootAre(t *testing.T) {
+	inA, inB := tenant{"a", "l", 1}, tenant{"b", "l", 1}
+	recorded := func(r record) situation {
+		return situation{root: root{record: r, recorded: true}, target: claim{tenant: inB}}
+	}
+	blank := func(claims ...tenant) situation {
+		s := situation{target: claim{tenant: inB}}
+		for _, c := range claims {
+			s.claims = append(s.claims, claim{tenant: c, life: over})
+		}
+		return s
+	}
+	assert.Equal(t, origin{shard: "a"}, recorded(record{Shard: "a", State: free}).origin())
+	assert.Equal(t, origin{shard: "b"}, recorded(record{Shard: "b", State: owned}).origin(), "of an earlier life")
+	assert.Equal(t, origin{any: true}, recorded(record{Shard: "a", State: free, Probed: true}).origin())
+	assert.Equal(t, origin{}, blank(inB).origin(), "new, or with the target")
+	assert.Equal(t, origin{any: true}, blank(inA, inB).origin(), "though dead, it may have created some")
+	assert.Equal(t, origin{any: true}, blank(tenant{"b", "l", 0}, inB).origin())
+}
+
+func TestWhomAChildFollows(t *testing.T) {
+	of := func(state state, life life) situation {
+		return situation{root: root{record: record{Shard: "a", State: state}, recorded: true}, owner: life}
+	}
+	shard, ok := of(owned, live).leader()
+	assert.Equal(t, "a", shard)
+	assert.True(t, ok)
+	for _, s := range []situation{of(free, live), of(owned, over), of(owned, unread), of(owned, unproven), {}} {
+		_, ok := s.leader()
+		assert.False(t, ok, "whoever assigns the root has to find the child first")
+	}
+}

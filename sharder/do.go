@@ -2,8 +2,10 @@ package sharder
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -104,5 +106,10 @@ func (s *Shard) admissible(ctx context.Context, obj Object) (errand, error) {
 
 func (s *Shard) refused(at address, err error) error {
 	s.config.Hooks.refused(at, err)
+	if errors.Is(err, errNoCache) {
+		if _, said := s.cacheless.LoadOrStore(at.resource, true); !said {
+			s.config.Logger.Warn("work is refused, and stays so if no such cache comes", zap.Stringer("object", at), zap.Error(err))
+		}
+	}
 	return err
 }

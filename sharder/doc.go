@@ -19,7 +19,8 @@
 //		return controller(ctx, shard) // for example by [Reconcile]
 //	})
 //
-// [Replica] ends the work, the sharder and the lease in this order. examples/sharding is the whole program.
+// [Replica] ends the work, the sharder and the lease in this order. Package replica makes all of this from one client configuration;
+// examples/sharding is a whole program, and examples/controllerruntime one made with controller-runtime.
 //
 // The sharder's clients are guarded by the elector ([leaderelection.Elector.WrapTransport]), not by the lease, and have no rate limit: QPS -1 in
 // the rest.Config. The default of client-go is 5 requests per second; a sharder that is held back by its client says so.
@@ -52,10 +53,39 @@
 // new one. Under a settled ring such an object has one possible owner and is simply assigned. Otherwise every other shard that may
 // have owned it becomes its owner in name, drained, and has to let go first.
 //
+// # Children
+//
+// Objects that a controller creates for others, such as the Pods of a ReplicaSet, need no places of their own: as [Resource].Children they
+// are always with the shard of their root, which is the object that their controller owner reference names. They have the label, and no
+// record. [Shard.Do] for a child asks whether its root may be worked on, and counts as work on that.
+//
+//	a new child            carries the label already ([Shard.Stamp]), or the sharder sets that of its root's shard
+//	a root is handed over  when nobody works on it any more, its children are given to the next shard first, and then the root
+//	a user edits a label   a child without a shard is found by the sharder at once, one of a shard that is gone by the next scan, and one that
+//	                       is with another shard than its root by that shard, which marks it with the drain label within half a minute
+//
+// A root's record says which version of its children the shard's caches have to show before work on the family begins: a shard sees all
+// that the one before it has created, and all that were there before the ring was. Children that the same shard has created it sees as soon as its caches show them, as ever.
+// Where the shard of a root was lost together with its record, or a sharder has ended in the middle of a move, the children of any shard are
+// listed instead of those of one.
+//
+// Roots that are let go of together move together: while children are listed for some, others queue up for the next list. So one root does not
+// wait for others, and 10,000 do not have their children listed 10,000 times.
+//
+// # Several generations
+//
+// Grandchildren follow nobody: their controller is no root. Trees such as Deployment, ReplicaSet, and Pod are kept together by making
+// Deployments and ReplicaSets resources of the ring, with Pods as children of ReplicaSets, and giving both a [Resource].Key that is the same
+// for all of a tree: [NamespaceKey], or a KeyFunc of one's own that follows from what they have in common and never changes, such as a
+// label of the application. Objects of equal keys belong to the same shard, and are there when the ring is settled. Each of
+// these roots is moved by itself, though: while shards come and go a Deployment may be with one shard already, and its ReplicaSet with another
+// still. Do excludes others from one of them, not from the tree.
+//
 // # Guarantees
 //
-//   - No two processes execute [Shard.Do] for one object at a time: whatever the latency, the clocks, the order of events, restarts,
-//     partitions, changes of the sharder, lost responses, and edits of labels and annotations, but for those named below.
+//   - No two processes execute [Shard.Do] for one object at a time, nor for objects of one family, a root and its children: whatever the
+//     latency, the clocks, the order of events, restarts, partitions, changes of the sharder, lost responses, and edits of labels and
+//     annotations, but for those named below.
 //   - Every object is given to a living shard when faults have ended.
 //   - The sharder holds no objects in memory but those that it is busy with: its memory does not depend on how many are assigned.
 //   - A sharder that has lost its election writes nothing that does harm: what it had already sent either comes first, or is refused.
@@ -68,30 +98,41 @@
 //   - A request that is already at the server outlives the Do that sent it.
 //   - An object that ceases to be selected by Resource.Selector stays with its shard, and is nobody's business until it is selected again. If
 //     its record is removed in the same write by which it is selected again, two shards may work on it for a moment.
+//   - A child whose label somebody removes or changes is not in the caches of its root's shard until the sharder has put it there again. Work
+//     that creates what it does not find there should ask the API server first, or give a child a name that follows from its root's.
+//   - A child that was not stamped is invisible to the shard that has created it until the sharder comes by, also for longer if no sharder
+//     runs. Deterministic names keep such a child from being created twice.
+//   - That a child was deleted by the shard before may be seen late, as in every cache. What it has created is seen.
+//   - A root waits for its next shard for as long as one of its children cannot be patched, which the log of the sharder says.
+//   - A child with whose controller owner reference something is wrong is nobody's, and so is one whose root is gone: it is left to the
+//     garbage collector.
 //   - A process that is stopped or starved acts on what it knew until it is scheduled: see KernelDeadline of package shardlease.
 //   - An object on its way between two living shards is worked on by nobody: usually for milliseconds, for as long as its work in
 //     the old shard takes ([Hooks].OnOverdue tells).
 //
 // # Costs
 //
-//	new object                               1 patch
-//	move between living shards               3 patches
-//	release or death of a shard              1 patch for each of its objects
+//	new object                               1 patch; with Children, a share in 1 list of those that are with no member, for each resource
+//	new child                                0 if it was stamped; otherwise 1 patch, and 1 read of its root
+//	move between living shards               3 patches, and 1 for each child
+//	release or death of a shard              1 patch for each of its objects, and 1 for each of their children
 //	restart within two lease durations       0
 //	edit repaired                            1 patch, 2 if the shard sends the object back
 //	object without a record, unsettled ring  1 patch, and 2 for each living shard that may have owned it
 //	change of membership                     2 writes of the history
 //	join                                     2 lists of all objects, in pages
 //	release or death                         1 list of the moved objects and one of all, in pages
-//	steady state                             1 list of all objects, in pages, every ScanInterval
+//	batch of moved roots                     for each resource of children, 1 list of those of one shard, in pages
+//	steady state                             1 list of all objects, in pages, every ScanInterval, and for each resource of
+//	                                         children 2 lists of those that are with no member, or marked, which are none
 //
-// The sharder watches, with metadata only, the objects that are with no member (label selector "notin"), and those that are drained.
-// With so many shards that a URL cannot name them (4 KB) it watches those without a label, and the scan finds the others.
+// The sharder watches, with metadata only, the objects that are with no member (label selector "notin"), those that are drained, and children
+// without a label or marked. With so many shards that a URL cannot name them (4 KB) it watches those without a label, and the scan finds the others.
 // [Config].WatchAll has it watch everything.
 //
 // # RBAC
 //
-// For the sharder, on each resource, cluster-wide or in each namespace:
+// For the sharder, on each resource, of children too, cluster-wide or in each namespace:
 //
 //	get, list, watch, patch
 //
@@ -100,8 +141,8 @@
 //	leases (coordination.k8s.io): get, list, watch, create, update, delete (delete only of Leases that have been dead for long)
 //	configmaps: create; get, update (may be restricted to the name of the history)
 //
-// besides what leader election needs. For a shard, on each resource: get, list, watch, patch, and what its work needs; and for its
-// Lease see package shardlease. What is missing is an error of [Sharder.Run] at start that says what to grant.
+// besides what leader election needs. For a shard, on each resource, of children too: get, list, watch, patch, and what its work needs; and
+// for its Lease see package shardlease. What is missing is an error of [Sharder.Run] at start that says what to grant.
 //
 // # Migration
 //
@@ -130,6 +171,7 @@
 //
 // # Tests
 //
-// New takes interfaces, so client-go's fake clientsets work; see the example. They do not detect conflicts, and do not select: that is
+// New takes interfaces, so client-go's fake clientsets work; see the example. Package shardertest makes a shard on one of them, and has a
+// test of a reconciler as a user would write it. The fakes do not detect conflicts, and do not select: that is
 // checked again on this side.
 package sharder

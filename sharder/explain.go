@@ -30,7 +30,7 @@ type Explanation struct {
 	Left []string
 	// Target is the shard that it belongs to on the ring.
 	Target string
-	// Verb is what has to be done about it: keep, await, hold, reread, assign, drain, withdraw, restore or probe; for a child
+	// Verb is what has to be done about it: keep, await, hold, reread, assign, drain, withdraw, restore, probe or gather; for a child
 	// keep, follow or hold.
 	Verb string
 	// Why says so in words.
@@ -131,6 +131,8 @@ func (d decision) why() string {
 		return fmt.Sprintf("it belongs to shard %q again, or somebody else has set the drain label", d.label)
 	case probe:
 		return fmt.Sprintf("it has no record that says so, but shard %q may work on it, and is asked", d.label)
+	case gather:
+		return "it is with its owner on the ring, but there may be children of it that are not"
 	}
 	return ""
 }
@@ -139,7 +141,7 @@ func (d decision) why() string {
 type Forecast struct {
 	// Members are the shards among which objects are distributed, sorted.
 	Members []string
-	// Objects is how many there are.
+	// Objects is how many there are. Children do not count: they go with their roots.
 	Objects int
 	// Moves are where objects are now, by their label, and where they would go, sorted. Those that stay are in it too, with equal
 	// ends; From is empty for those that are with no shard.

@@ -8,6 +8,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
@@ -75,5 +78,29 @@ func TestObjectsAreHandedOverOnFakes(t *testing.T) {
 			<-stopped
 			return nil
 		}))
+	})
+}
+
+// A controller whose queue hides the refusals works on nothing, and its operator has to learn why.
+func TestWorkWithoutACacheIsRefusedAndSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		scheme := metadatafake.NewTestScheme()
+		require.NoError(t, metav1.AddMetaToScheme(scheme))
+		lease, err := shardlease.New(fake.NewSimpleClientset(), shardlease.Config{Namespace: "default", Ring: "r", Identity: "a"})
+		require.NoError(t, err)
+		core, logs := observer.New(zap.WarnLevel)
+		shard, err := NewShard(metadatafake.NewSimpleMetadataClient(scheme), testMapper(), lease, ShardConfig{
+			Resources: []Resource{{GVR: configMaps}}, Unguarded: true, Logger: zap.New(core),
+		})
+		require.NoError(t, err)
+		assert.NoError(t, lease.Run(t.Context(), func(ctx context.Context) error {
+			for range 2 {
+				err := shard.Do(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}}, func(context.Context) error { return nil })
+				assert.ErrorIs(t, err, ErrNotYet)
+				assert.ErrorContains(t, err, "no cache of its resource is one of Shard.NewInformer (in controller-runtime: cache.Options.NewInformer)")
+			}
+			return nil
+		}))
+		assert.Len(t, logs.FilterMessage("work is refused, and stays so if no such cache comes").All(), 1)
 	})
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // KeyFunc appends to dst what an object's place on the ring follows from, and returns the result. Objects of equal keys are always
-// with the same shard. It has to be the same in all replicas, and follow from what never changes in the life of an object: an
+// with the same shard, once the ring is settled. It has to be the same in all replicas, and follow from what never changes in the life of an object: an
 // object whose key changes is moved by the next scan. It is called from several goroutines and must not change the object.
 type KeyFunc func(dst []byte, kind schema.GroupKind, o metav1.Object) []byte
 

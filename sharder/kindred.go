@@ -44,6 +44,7 @@ type child struct {
 	uid     types.UID
 	version string // resourceVersion
 	label   string // of the shard; empty: none
+	drain   bool   // its shard takes it for another's
 	root    ref
 	rootUID types.UID
 }

@@ -18,7 +18,7 @@ var errRootless = errors.New("its root is with no shard yet")
 // childOf condenses a child; ok is false if it is none of the ring's business.
 func (e *session) childOf(index int, o *metav1.PartialObjectMetadata) (c child, ok bool) {
 	c, ok = e.kin.childOf(index, o)
-	c.label = e.names.shardOf(o)
+	c.label, c.drain = e.names.shardOf(o), e.names.draining(o)
 	return c, ok
 }
 
@@ -34,9 +34,10 @@ func (e *session) adoptChild(ctx context.Context, index int, o *metav1.PartialOb
 // shard that is gone, or in vain has a worker dealt with them. One that is with another member than its root is found by that one itself.
 func (e *session) gather(ctx context.Context, p *plan) error {
 	for i := len(e.resources); i < len(e.kin.all); i++ {
-		for _, src := range e.sources(i, p.children(e.names, "")) {
+		misled := with(labels.Everything(), e.names.drain, selection.Exists)
+		for _, src := range append(e.sources(i, p.children(e.names, "")), e.sources(i, misled)...) {
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
-				if _, member := p.members.member(e.names.shardOf(o)); member { // the selector would have been too long
+				if _, member := p.members.member(e.names.shardOf(o)); member && !e.names.draining(o) { // the selector would have been too long
 					return ctx.Err() == nil
 				}
 				return e.adoptChild(ctx, i, o)
@@ -61,7 +62,7 @@ func (p *plan) children(n names, source string) labels.Selector {
 	return labels.Everything()
 }
 
-// lead gives a child that was found without the label of a member that of its root's shard. c is what is known of it; nil: nothing.
+// lead gives a child that was found without the label of a member, or that its shard takes for another's, that of its root's shard. c is what is known of it; nil: nothing.
 //
 // While the root has no owner, or one that may be dead, nothing is done: whoever assigns it lists its children before, and has to know of
 // those that may have been created by the last owner. The root is read after the child was. So if it has an owner then, and the child
@@ -81,14 +82,14 @@ func (e *session) lead(ctx context.Context, r ref, c *child) error {
 			c = &v
 		}
 		shard, err := e.leaderOf(ctx, *c)
-		if err != nil || shard == "" || shard == c.label {
+		if err != nil || shard == "" || shard == c.label && !c.drain {
 			return err
 		}
 		p := e.plan.Load()
 		if p == nil {
 			return errRootless
 		}
-		if _, member := p.members.member(c.label); member { // it may know better
+		if _, member := p.members.member(c.label); member && !c.drain { // it may know better
 			return nil
 		}
 		_, err = e.send(ctx, c.ref, follow, shard, e.names.mergePatch(c.uid, c.version, shard, false, nil))

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // moveFamilies moves families, a batch after the other, until ctx has ended.
@@ -49,12 +48,12 @@ func (e *session) moveBatch(ctx context.Context, p *plan, b batch) {
 			job()
 		})
 	}
-	roots := map[types.UID]*move{}
+	roots := map[ref]*move{}
 	for _, m := range b.moves {
-		roots[m.root.uid] = m
+		roots[m.root.ref] = m
 	}
 	err := e.listChildren(ctx, p, b, func(c child) {
-		if m := roots[c.rootUID]; m != nil && m.root.ref == c.root {
+		if m := roots[c.root]; m != nil && m.root.uid == c.rootUID {
 			begin(func() { e.bring(ctx, m, c) })
 		}
 	})
@@ -105,7 +104,7 @@ func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func
 func (e *session) bring(ctx context.Context, m *move, c child) {
 	resource, contended := e.kin.all[c.resource].GVR.GroupResource().String(), errContended
 	for range attempts {
-		if c.label == m.decision.label {
+		if c.label == m.decision.label && !c.drain {
 			m.reach(resource, c.version)
 			return
 		}
@@ -130,7 +129,7 @@ func (e *session) bring(ctx context.Context, m *move, c child) {
 			return
 		}
 		now, ok := e.childOf(c.resource, o)
-		if !ok || now.rootUID != c.rootUID {
+		if !ok || now.root != c.root || now.rootUID != c.rootUID {
 			return
 		}
 		c = now
@@ -149,7 +148,11 @@ func (e *session) settleRoot(ctx context.Context, m *move, listed error) {
 		err = errReplanned
 	default:
 		r := *m.decision.record
-		r.ChildFloor = m.floor
+		r.ChildFloor = map[string]string{}
+		for _, i := range e.kin.children[m.root.resource] {
+			name := e.kin.all[i].GVR.GroupResource().String()
+			r.ChildFloor[name] = m.floor[name]
+		}
 		m.decision.record = &r
 		err = e.patch(ctx, m.root, m.decision)
 	}

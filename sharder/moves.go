@@ -100,7 +100,7 @@ type batch struct {
 // batches of moves, each as large as can be.
 func batches(all []*move, anywhere bool) []batch {
 	for _, m := range all {
-		anywhere = anywhere || m.origin.shard == ""
+		anywhere = anywhere || m.origin.any
 	}
 	if anywhere {
 		return []batch{{moves: all, any: true}}

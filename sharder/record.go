@@ -3,8 +3,10 @@ package sharder
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -21,8 +23,8 @@ type record struct {
 	Left []tenant `json:"left,omitempty"`
 	// Probed says that there was a time without a record: others than Shard may have worked on the object since the last assignment.
 	Probed bool `json:"probed,omitempty"`
-	// ChildFloor is, for each resource of children, the version that a cache must have reached before work may begin.
-	// The keys are group resources, such as "replicasets.apps".
+	// ChildFloor is, for each resource of children, the version that a cache must have reached before work may begin; empty: any. Of a
+	// resource that is not in it, children may be anywhere. The keys are group resources, such as "replicasets.apps".
 	ChildFloor map[string]string `json:"childFloor,omitempty"`
 }
 
@@ -53,6 +55,14 @@ func (c tenant) problem() string {
 		return fmt.Sprintf("epoch: must be positive (got %d)", c.Epoch)
 	}
 	return ""
+}
+
+// knows reports whether the children of all these resources are with the owner, for caches that have reached ChildFloor.
+func (r record) knows(children []schema.GroupVersionResource) bool {
+	return !slices.ContainsFunc(children, func(gvr schema.GroupVersionResource) bool {
+		_, known := r.ChildFloor[gvr.GroupResource().String()]
+		return !known
+	})
 }
 
 // encode returns the value of the annotation.

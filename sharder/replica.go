@@ -9,7 +9,7 @@ import (
 )
 
 // Replica is one of several equal processes that are a sharded controller: each is a shard, and one of them the sharder, too.
-// All fields are required.
+// All fields but Leading are required. Package replica makes one from a client configuration.
 type Replica struct {
 	// Lease is the heartbeat of the shard. If it is lost the process ends, as is the lease's default.
 	Lease *shardlease.Lease
@@ -18,6 +18,9 @@ type Replica struct {
 	Elector Elector
 	// Sharder runs while this process is the leader. Its clients are guarded by Elector, not by Lease.
 	Sharder *Sharder
+	// Leading is what only one of the replicas may do: it runs beside Sharder while this process is the leader, with clients guarded by
+	// Elector, and is called anew in each term. It goes on until its context ends: what it returns before ends the replica. Nil: nothing.
+	Leading func(ctx context.Context) error
 }
 
 // Elector elects the one replica whose sharder runs: an *Elector of package leaderelection does.
@@ -48,7 +51,7 @@ func (r Replica) Run(ctx context.Context, work func(ctx context.Context) error) 
 		}
 		defer endSharder() // also if work does not return
 		beside.Go(func() {
-			failure = r.Elector.Run(sharding, r.Sharder.Run)
+			failure = r.Elector.Run(sharding, r.lead)
 			if failure == nil && sharding.Err() == nil {
 				failure = errors.New("sharder: the election has ended without a reason")
 			}
@@ -61,6 +64,34 @@ func (r Replica) Run(ctx context.Context, work func(ctx context.Context) error) 
 		}
 		return err
 	})
+	return errors.Join(err, failure)
+}
+
+// lead is what this process does while it is the leader. It returns when all of it has ended.
+func (r Replica) lead(ctx context.Context) error {
+	if r.Leading == nil {
+		return r.Sharder.Run(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var failure error
+	var beside sync.WaitGroup
+	end := func() {
+		cancel()
+		beside.Wait()
+	}
+	defer end() // also if the sharder does not return
+	beside.Go(func() {
+		defer cancel()
+		failure = r.Leading(ctx)
+		switch {
+		case isEndOf(ctx, failure):
+			failure = nil
+		case failure == nil && ctx.Err() == nil:
+			failure = errors.New("sharder: Replica: Leading has ended without a reason")
+		}
+	})
+	err := r.Sharder.Run(ctx)
+	end()
 	return errors.Join(err, failure)
 }
 

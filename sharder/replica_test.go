@@ -192,7 +192,7 @@ func (r *replica) ownedBy(identity string, o metav1.Object) *record {
 	term, err := r.lease.Term()
 	require.NoError(r.t, err)
 	e := term.Epoch()
-	return &record{UID: o.GetUID(), Shard: identity, LeaseUID: e.LeaseUID, Epoch: e.Number, State: owned}
+	return &record{UID: o.GetUID(), Shard: identity, LeaseUID: e.LeaseUID, Epoch: e.Number, State: owned, ChildFloor: map[string]string{"pods": ""}}
 }
 
 // assign gives an object to this replica. Caches that do not lag have seen it when assign returns.

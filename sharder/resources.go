@@ -27,7 +27,8 @@ type Resource struct {
 	// Children are the resources of objects that these ones control, and that a shard's caches show by its label, for example the Pods of
 	// ReplicaSets. A child, which names its root in its controller owner reference, is always with its root's shard. A resource may
 	// be that of children of several of the ring's resources, but not one of those, too. Where Namespaces are given, children are
-	// looked for there. Default: none.
+	// looked for there. When one is added to a ring in use, work on a root waits, in shards that have a cache of them, until a sharder
+	// that knows of it has labelled the root's children. Default: none.
 	Children []schema.GroupVersionResource
 }
 

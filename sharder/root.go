@@ -24,6 +24,8 @@ type root struct {
 	record   record
 	recorded bool   // record is valid
 	hash     uint64 // of the key
+	// scattered says that there are resources of children that the record does not know: they came into the ring after it was written.
+	scattered bool
 }
 
 // rootOf condenses a version of an object of a resource, which is the index-th.
@@ -34,6 +36,7 @@ func (n names) rootOf(index int, r resource, o metav1.Object) root {
 		label: n.shardOf(o), drain: n.draining(o),
 	}
 	v.record, v.recorded = n.recordOf(o)
+	v.scattered = v.recorded && !v.record.knows(r.Children)
 	var buffer [256]byte
 	v.hash = xxhash.Sum64(r.Key(buffer[:0], r.kind, o))
 	return v

@@ -174,7 +174,8 @@ func (e *session) run(ctx context.Context) error {
 		}
 	}
 	for i := len(e.resources); i < len(e.kin.all); i++ {
-		for _, src := range e.sources(i, with(labels.Everything(), e.names.shard, selection.DoesNotExist)) {
+		stray, misled := with(labels.Everything(), e.names.shard, selection.DoesNotExist), with(labels.Everything(), e.names.drain, selection.Exists)
+		for _, src := range append(e.sources(i, stray), e.sources(i, misled)...) {
 			all.Go(func() {
 				src.run(ctx, sink{found: func(o *metav1.PartialObjectMetadata) bool { return e.adoptChild(ctx, i, o) }})
 			})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -93,6 +94,8 @@ func (h ShardHooks) refused(at address, err error) {
 //
 // # In controller-runtime
 //
+// examples/controllerruntime is a whole operator, and says how to make one of yours, with what package replica makes. What it comes to:
+//
 // Call lease.Run(ctx, mgr.Start), with the manager's configuration guarded by the lease ([shardlease.Lease.WrapTransport]), and these options:
 //
 //	Cache: cache.Options{
@@ -112,6 +115,8 @@ type Shard struct {
 	kinds    map[schema.GroupKind]kin
 	custody  custody
 	caches   caches
+	// cacheless are the resources of which was said that no cache is one of NewInformer.
+	cacheless sync.Map
 }
 
 // NewShard returns the shard that a lease is the heartbeat of. It asks the API server, by way of mapper, for the kinds of the resources.
@@ -177,10 +182,22 @@ func (c ShardConfig) validate(n names) []error {
 	return errs
 }
 
-// Selector selects the objects that carry the label of this shard: those that it may work on, with few exceptions. It is for lists
-// and watches, and for the label selectors of a controller-runtime cache.
-func (s *Shard) Selector() labels.Selector {
-	return labels.SelectorFromSet(labels.Set{s.names.shard: s.lease.Identity()})
+// Selector selects the objects that carry the label of this shard: those that it may work on, with few exceptions. Of these it selects
+// those that all of the others select, too; for a Resource with a Selector, that. It is for lists and watches, and for the label
+// selectors of a controller-runtime cache.
+func (s *Shard) Selector(others ...labels.Selector) labels.Selector {
+	selector := labels.SelectorFromSet(labels.Set{s.names.shard: s.lease.Identity()})
+	for _, other := range others {
+		if other == nil { // all
+			continue
+		}
+		requirements, selectable := other.Requirements()
+		if !selectable {
+			return labels.Nothing()
+		}
+		selector = selector.Add(requirements...)
+	}
+	return selector
 }
 
 // end is called before the lease is released: no more work begins, and what is in flight is waited for.

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -55,10 +56,22 @@ func TestSimulatedWrites(t *testing.T) {
 	sim.Prove(t, s, sim.Schedules(t, 100))
 }
 
+// oneFamilyOneShard is the rule that nobody works while another does.
+func oneFamilyOneShard(w *sim.World) sim.Rule {
+	w.Server.Observe(birthsOf(w).see)
+	return func(_, other *sim.Process) (violation, excuse string) {
+		if other != nil {
+			return "overlap", ""
+		}
+		return "", ""
+	}
+}
+
 // noForeignWrites is the rule that nobody works while another does, and that no write of work comes too late.
 func noForeignWrites(w *sim.World) sim.Rule {
 	var late atomic.Pointer[string]
 	w.Server.Observe(func(c apisim.Change) {
+		birthsOf(w).see(c)
 		if c.Before == nil || c.After == nil || by(c.Before) == by(c.After) {
 			return
 		}
@@ -98,18 +111,22 @@ func sharding() sim.Scenario {
 	return sim.Scenario{
 		MinReplicas: 2, MaxReplicas: 3, RateError: 0.1, Unaware: 1200 * time.Millisecond,
 		Duration: 5 * time.Minute, Quiet: 2*time.Minute + scanInterval,
-		Main: runReplica, Interfere: meddle, Check: everyObjectHasOneOwner,
+		Main: runReplica, Interfere: meddle, Check: everyObjectHasOneOwner, Rule: oneFamilyOneShard,
 	}
 }
 
 // identity is the name that all incarnations of a replica share.
 func identity(process string) string { return strings.TrimRight(process, "0123456789") }
 
-var configMaps = []sharder.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}}
+var configMaps = []sharder.Resource{{
+	GVR:      corev1.SchemeGroupVersion.WithResource("configmaps"),
+	Children: []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("pods")},
+}}
 
 func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	m.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	m.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	return m
 }
 
@@ -156,7 +173,8 @@ func runReplica(ctx context.Context, p *sim.Process) {
 
 // control is a controller, from before its informer begins until its last worker has returned.
 func control(ctx context.Context, p *sim.Process, shard *sharder.Shard, config *rest.Config) {
-	client := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("ns")
+	clients := kubernetes.NewForConfigOrDie(config)
+	client, children := clients.CoreV1().ConfigMaps("ns"), newBrood(p, shard, clients)
 	informer := shard.NewInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
@@ -169,6 +187,7 @@ func control(ctx context.Context, p *sim.Process, shard *sharder.Shard, config *
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { informer.RunWithContext(ctx) })
+	running.Go(func() { _ = children.control(ctx) })
 	for range 2 {
 		running.Go(func() {
 			for {
@@ -178,7 +197,7 @@ func control(ctx context.Context, p *sim.Process, shard *sharder.Shard, config *
 				}
 				if o, exists, _ := informer.GetStore().GetByKey(key); exists {
 					err := shard.Do(ctx, o.(*corev1.ConfigMap), func(ctx context.Context) error {
-						return work(ctx, p, client, o.(*corev1.ConfigMap))
+						return work(ctx, p, client, children, o.(*corev1.ConfigMap))
 					})
 					if errors.Is(err, sharder.ErrNotYet) {
 						queue.AddAfter(key, time.Second)
@@ -193,10 +212,11 @@ func control(ctx context.Context, p *sim.Process, shard *sharder.Shard, config *
 }
 
 // work takes a while, acts as long as it may, and writes in the end. Work on every third object does not heed the end of its context.
-func work(ctx context.Context, p *sim.Process, client coreclient.ConfigMapInterface, o *corev1.ConfigMap) error {
+func work(ctx context.Context, p *sim.Process, client coreclient.ConfigMapInterface, children *brood, o *corev1.ConfigMap) error {
 	key := string(o.UID)
 	p.Begin(key)
 	defer p.End(key)
+	children.check(ctx, o.UID)
 	now := p.Clock.Now().Wall.UnixNano()
 	done := ctx.Done()
 	if o.UID[len(o.UID)-1]%3 == 0 {
@@ -217,6 +237,11 @@ func work(ctx context.Context, p *sim.Process, client coreclient.ConfigMapInterf
 		}
 	}
 	p.World().State.Store(key, worked{identity(p.Name), time.Now()})
+	if hasChildren(o.UID) {
+		if err := children.tend(ctx, o, now); err != nil {
+			return err
+		}
+	}
 	if now%3 == 0 {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // what is given up may still be carried out
 		defer cancel()
@@ -233,7 +258,7 @@ type worked struct {
 }
 
 func objectsOf(w *sim.World) coreclient.ConfigMapInterface {
-	return kubernetes.NewForConfigOrDie(w.Server.Client("somebody").Config()).CoreV1().ConfigMaps("ns")
+	return kubernetes.NewForConfigOrDie(w.Server.Client(user).Config()).CoreV1().ConfigMaps("ns")
 }
 
 // meddle does what users do: they create and delete objects, and edit what they should not. It keeps some eight objects.
@@ -255,7 +280,7 @@ func meddle(w *sim.World, r *rand.Rand) {
 		_, _ = client.Patch(ctx, o.Name, types.MergePatchType, p, metav1.PatchOptions{})
 	}
 	shard, drain, owner := sharder.ShardLabel(simulatedRing), sharder.DrainLabel(simulatedRing), sharder.OwnerAnnotation(simulatedRing)
-	switch r.IntN(9) {
+	switch r.IntN(13) {
 	case 0:
 		patch(map[string]any{shard: nil}, nil)
 	case 1:
@@ -272,9 +297,11 @@ func meddle(w *sim.World, r *rand.Rand) {
 		create(client, r, o)
 	case 7:
 		_ = client.Delete(ctx, o.Name, metav1.DeleteOptions{})
+	case 9, 10, 11, 12:
+		meddleWithChildren(w, r, list.Items)
 	case 8:
 		name := string(rune('a' + r.IntN(3)))
-		_ = kubernetes.NewForConfigOrDie(w.Server.Client("somebody").Config()).CoordinationV1().Leases("ns").Delete(ctx, name, metav1.DeleteOptions{})
+		_ = kubernetes.NewForConfigOrDie(w.Server.Client(user).Config()).CoordinationV1().Leases("ns").Delete(ctx, name, metav1.DeleteOptions{})
 	}
 }
 
@@ -322,5 +349,5 @@ func everyObjectHasOneOwner(w *sim.World) error {
 				o.Annotations[sharder.OwnerAnnotation(simulatedRing)], by.identity, time.Since(by.at), explain(w, o.Name)))
 		}
 	}
-	return errors.Join(problems...)
+	return errors.Join(append(problems, everyChildIsWithItsRoot(w, list.Items))...)
 }

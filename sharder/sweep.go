@@ -17,37 +17,50 @@ const (
 	sweepInterval = 10 * time.Second
 	// maxSuspects is how many of them are asked about in one sweep, each by a request.
 	maxSuspects = 100
+	// trust is for how long an answer is good.
+	trust = time.Minute
 )
 
-// sweep sends back to the sharder, until ctx has ended, the children of a cache that carry the label of this shard by mistake. What looks
+// suspicion is that a child carries the label of this shard by mistake.
+type suspicion struct {
+	version string // of the child
+	due     time.Time
+}
+
+// sweep has the sharder look, until ctx has ended, at the children of a cache that seem to carry the label of this shard by mistake. What looks
 // like one twice in a row, and is not merely on its way with its root, is asked about.
 func (i *informer) sweep(ctx context.Context) {
-	suspects := map[address]string{} // at this version
+	suspects := map[address]suspicion{}
 	for sleep(ctx, sweepInterval) {
 		term := i.began()
 		if term == nil || !i.HasSynced() {
 			continue
 		}
-		before := suspects
-		suspects = map[address]string{}
-		asked := 0
+		before, now, asked := suspects, time.Now(), 0
+		suspects = map[address]suspicion{}
 		for _, item := range i.GetStore().List() {
 			o, ok := item.(metav1.Object)
 			if !ok {
 				continue
 			}
 			_, root, err := i.shard.rootOf(i.resource, o)
-			if err != nil || i.shard.minds(term, root) {
+			if err != nil || i.shard.names.draining(o) || i.shard.minds(term, root) {
 				continue
 			}
 			at := addressOf(i.resource, o)
-			suspects[at] = o.GetResourceVersion()
-			if before[at] != o.GetResourceVersion() || asked == maxSuspects {
+			known, ok := before[at]
+			if !ok || known.version != o.GetResourceVersion() {
+				suspects[at] = suspicion{o.GetResourceVersion(), now}
+				continue
+			}
+			suspects[at] = known
+			if known.due.After(now) || asked == maxSuspects {
 				continue
 			}
 			asked++
+			suspects[at] = suspicion{known.version, now.Add(trust)}
 			if err := i.shard.disown(ctx, at, o, root); err != nil && ctx.Err() == nil {
-				i.shard.config.Logger.Warn("a child of another shard's object could not be sent back; trying again", zap.Error(err))
+				i.shard.config.Logger.Warn("a child of another shard's object could not be marked; trying again", zap.Error(err))
 			}
 		}
 	}
@@ -66,18 +79,18 @@ func (s *Shard) minds(term *shardlease.Term, root address) bool {
 	return standing != elsewhere && standing != stray
 }
 
-// disown removes the label of a child whose root is another shard's. Where that is on its way its children are, too; and where it is
-// gone they are left to the garbage collector.
+// disown sets the drain label of a child whose root is another shard's, for the sharder to put it there. The child keeps its own label: the
+// owner of the root may be dead, and then the sharder has perhaps moved the child here just now, and is about to let the root follow.
 func (s *Shard) disown(ctx context.Context, at address, child metav1.Object, root address) error {
 	o, _, err := s.live(ctx, root)
 	if err != nil {
 		return fmt.Errorf("sharder: read %s, the root of %s: %w", root, at, err)
 	}
-	if o == nil {
+	if o == nil { // it is left to the garbage collector
 		return nil
 	}
 	if r, ok := s.names.recordOf(o); !ok || r.State != owned || r.Shard == s.lease.Identity() || s.custody.has(root) {
 		return nil
 	}
-	return s.bounce(ctx, at, child)
+	return s.bounce(ctx, at, child, s.lease.Identity(), true)
 }

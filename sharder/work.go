@@ -119,8 +119,8 @@ func (e *session) deal(ctx context.Context, i *item, o *root, reserved bool) (pl
 			}
 			reserved = true
 		}
-		if from := s.origin(); d.verb == assign && len(e.kin.children[r.resource]) > 0 && !from.home {
-			e.moves.add(&move{item: i, root: *o, decision: d, origin: from, plan: p})
+		if d.brings() && len(e.kin.children[r.resource]) > 0 {
+			e.moves.add(&move{item: i, root: *o, decision: d, origin: s.origin(), plan: p})
 			return false, errMoving
 		}
 		switch err := e.patch(ctx, *o, d); {

@@ -20,5 +20,11 @@ type GuardConfig struct {
 // What is guarded, and how requests end with the term, is as in package leaderelection.
 func (l *Lease) WrapTransport(base http.RoundTripper) http.RoundTripper { return l.guard.Wrap(base) }
 
-// Guarded reports whether WrapTransport was ever called: whether anything is guarded.
+// WrapOwnTransport is WrapTransport for the client of the shard itself, by which it lets go of objects. It does not count for Guarded, so
+// that a program that forgets to guard the clients of its work is told.
+func (l *Lease) WrapOwnTransport(base http.RoundTripper) http.RoundTripper {
+	return l.guard.WrapOwn(base)
+}
+
+// Guarded reports whether WrapTransport was ever called: whether any work is guarded.
 func (l *Lease) Guarded() bool { return l.guard.Installed() }

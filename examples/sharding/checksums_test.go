@@ -12,24 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/kubernetes/scheme"
-	metadatafake "k8s.io/client-go/metadata/fake"
 
 	"github.com/bellwether-k8s/bellwether/sharder"
 	"github.com/bellwether-k8s/bellwether/sharder/shardertest"
-	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 func TestChecksumsAreOfWhatIsThisShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewSimpleClientset() // the other one is a hundred times slower in a bubble
-		lease, err := shardlease.New(client, shardlease.Config{Namespace: "default", Ring: "checksums", Identity: "a"})
-		require.NoError(t, err)
 		mapper := meta.NewDefaultRESTMapper(nil)
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-		shard, err := sharder.NewShard(metadatafake.NewSimpleMetadataClient(scheme.Scheme), mapper, lease, sharder.ShardConfig{
-			Resources: []sharder.Resource{{GVR: configMaps, Selector: wanted}}, Unguarded: true,
-		})
+		lease, shard, err := shardertest.NewShard(client, mapper, sharder.Resource{GVR: configMaps, Selector: wanted})
 		require.NoError(t, err)
 		work := checksums{client: client, shard: shard, namespace: "default", workers: 2, journal: true, log: zaptest.NewLogger(t)}
 

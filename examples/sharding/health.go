@@ -1,18 +1,16 @@
 package main
 
 import (
-	"errors"
 	"net"
 	"net/http"
 	"time"
 
-	"github.com/bellwether-k8s/bellwether/leaderelection"
-	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/sharder/replica"
 )
 
 // serveHealth answers the kubelet's probes until stop is called: also while this process waits for its lease. It is alive unless it holds
 // on to what it has lost, and ready when it is a shard.
-func serveHealth(address string, lease *shardlease.Lease, elector *leaderelection.Elector) (stop func(), err error) {
+func serveHealth(address string, r *replica.Replica) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil
 	}
@@ -24,12 +22,8 @@ func serveHealth(address string, lease *shardlease.Lease, elector *leaderelectio
 			}
 		})
 	}
-	alive := func(r *http.Request) error { return errors.Join(lease.Check(r), elector.Check(r)) }
-	handle("/livez", alive)
-	handle("/readyz", func(r *http.Request) error {
-		_, err := lease.Term()
-		return errors.Join(err, alive(r))
-	})
+	handle("/livez", r.Alive)
+	handle("/readyz", r.Ready)
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err

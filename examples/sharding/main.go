@@ -15,10 +15,14 @@ import (
 	"syscall"
 	"time"
 
-	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/replica"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -33,15 +37,15 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	var own shardlease.Config
+	var c replica.Config
 	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "path to a kubeconfig; empty: in-cluster")
-	flag.StringVar(&own.Namespace, "namespace", "default", "namespace of the ConfigMaps and of the Leases")
-	flag.StringVar(&own.Ring, "ring", "checksums", "what all copies have in common")
-	flag.StringVar(&own.Identity, "identity", "", "name of this shard, the same after a restart; empty: hostname")
-	flag.StringVar(&own.Incarnation, "incarnation", "", "UID of this Pod, so that a restarted container need not wait; empty: none")
-	flag.DurationVar(&own.LeaseDuration, "lease-duration", 15*time.Second, "how long a shard stays one without renewal; dead after twice that")
-	flag.BoolVar(&own.KernelDeadline, "kernel-deadline", false, "have the kernel kill a shard that is stopped past its deadline")
-	flag.DurationVar(&own.ReleaseTimeout, "release-timeout", 20*time.Second, "how long work may take to end")
+	flag.StringVar(&c.Lease.Namespace, "namespace", "default", "namespace of the ConfigMaps and of the Leases")
+	flag.StringVar(&c.Lease.Ring, "ring", "checksums", "what all copies have in common")
+	flag.StringVar(&c.Lease.Identity, "identity", "", "name of this shard, the same after a restart; empty: hostname")
+	flag.StringVar(&c.Lease.Incarnation, "incarnation", "", "UID of this Pod, so that a restarted container need not wait; empty: none")
+	flag.DurationVar(&c.Lease.LeaseDuration, "lease-duration", 15*time.Second, "how long a shard stays one without renewal; dead after twice that")
+	flag.BoolVar(&c.Lease.KernelDeadline, "kernel-deadline", false, "have the kernel kill a shard that is stopped past its deadline")
+	flag.DurationVar(&c.Lease.ReleaseTimeout, "release-timeout", 20*time.Second, "how long work may take to end")
 	health := flag.String("health-address", "", "address for /livez and /readyz; empty: none")
 	var work checksums
 	work.addFlags()
@@ -51,49 +55,41 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	own.Logger, work.log = log, log
-	clients, err := newClients(*kubeconfig)
+	c.Lease.Logger, work.log = log, log
+	config, err := clientConfig(*kubeconfig)
 	if err != nil {
 		return err
 	}
-	resources := []sharder.Resource{{GVR: configMaps, Selector: wanted, Namespaces: []string{own.Namespace}}}
-
-	// A shard: its lease, and clients that write only while it is held.
-	lease, err := shardlease.New(clients.leases, own)
+	c.Resources = []sharder.Resource{{GVR: configMaps, Selector: wanted, Namespaces: []string{c.Lease.Namespace}}}
+	// What is known beforehand need not be asked for: a replica that starts while the API server is down waits instead of failing.
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	c.Mapper = mapper
+	r, err := replica.New(config, c)
 	if err != nil {
 		return err
 	}
-	kube, objects, err := clients.guarded(lease.WrapTransport)
-	if err != nil {
-		return err
-	}
-	shard, err := sharder.NewShard(objects, clients.mapper, lease, sharder.ShardConfig{Resources: resources, Logger: log})
-	if err != nil {
-		return err
-	}
-	// The sharder, at work in one of the replicas: an election that this process survives, and clients that write only while it leads.
-	elector, err := leaderelection.New(clients.leases, leaderelection.Config{
-		Namespace: own.Namespace, Name: own.Ring + "-sharder", LeaseDuration: own.LeaseDuration, Logger: log,
-		OnLost: func(err error) { log.Warn("not the sharder any more", zap.Error(err)) },
-	})
-	if err != nil {
-		return err
-	}
-	everyones, all, err := clients.guarded(elector.WrapTransport)
-	if err != nil {
-		return err
-	}
-	s, err := sharder.New(everyones, all, clients.mapper, sharder.Config{
-		Ring: own.Ring, Namespace: own.Namespace, Resources: resources, LeaseDuration: own.LeaseDuration, Logger: log,
-	})
-	if err != nil {
-		return err
-	}
-	stopHealth, err := serveHealth(*health, lease, elector)
+	stopHealth, err := serveHealth(*health, r)
 	if err != nil {
 		return err
 	}
 	defer stopHealth()
-	work.client, work.shard, work.namespace = kube, shard, own.Namespace
-	return sharder.Replica{Lease: lease, Elector: elector, Sharder: s}.Run(ctx, work.run)
+	work.shard, work.namespace = r.Shard, c.Lease.Namespace
+	if work.client, err = kubernetes.NewForConfig(r.Mine); err != nil {
+		return err
+	}
+	return r.Run(ctx, work.run, nil)
+}
+
+func clientConfig(kubeconfig string) (config *rest.Config, err error) {
+	if kubeconfig == "" {
+		config, err = rest.InClusterConfig()
+	} else {
+		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1 // or client-go would allow the work 5 requests per second
+	return config, nil
 }

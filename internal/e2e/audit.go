@@ -3,15 +3,12 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -19,9 +16,9 @@ const (
 	auditPolicyFile = "audit-policy.yaml"
 )
 
-// auditPolicy logs who did what to which object, without its content, when a request is over; a watch also when its
+// defaultAuditPolicy logs who did what to which object, without its content, when a request is over; a watch also when its
 // response begins.
-const auditPolicy = `apiVersion: audit.k8s.io/v1
+const defaultAuditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
@@ -56,6 +53,11 @@ type AuditEvent struct {
 	At       time.Time
 	// RequestURI is the path with its query.
 	RequestURI string
+
+	// Kind, UID and ResourceVersion are those of the object in the response, if [Options].AuditPolicy has responses logged.
+	Kind            string
+	UID             types.UID
+	ResourceVersion string
 }
 
 // Write says whether the event is about a request that changes something.
@@ -84,6 +86,13 @@ type auditLine struct {
 	ResponseStatus struct {
 		Code int `json:"code"`
 	} `json:"responseStatus"`
+	Response struct {
+		Kind     string `json:"kind"`
+		Metadata struct {
+			UID             types.UID `json:"uid"`
+			ResourceVersion string    `json:"resourceVersion"`
+		} `json:"metadata"`
+	} `json:"responseObject"`
 	RequestReceivedTimestamp time.Time `json:"requestReceivedTimestamp"`
 	StageTimestamp           time.Time `json:"stageTimestamp"`
 }
@@ -91,7 +100,7 @@ type auditLine struct {
 // auditLog is what has been read of the log so far: tests that poll must not read it all again each time.
 type auditLog struct {
 	mu     sync.Mutex
-	offset int64
+	tail   Tail
 	events []AuditEvent
 }
 
@@ -102,46 +111,48 @@ type auditLog struct {
 func (c *ControlPlane) Audit() ([]AuditEvent, error) {
 	c.audit.mu.Lock()
 	defer c.audit.mu.Unlock()
-	file, err := os.Open(filepath.Join(c.Dir, auditLogFile))
-	if errors.Is(err, fs.ErrNotExist) { // it appears with the first request
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("e2e: read audit log: %w", err)
-	}
-	defer file.Close()
-	if _, err := file.Seek(c.audit.offset, io.SeekStart); err != nil {
-		return nil, fmt.Errorf("e2e: read audit log: %w", err)
-	}
-	content, err := io.ReadAll(file)
-	if err != nil {
-		return nil, fmt.Errorf("e2e: read audit log: %w", err)
-	}
-	content = content[:bytes.LastIndexByte(content, '\n')+1] // the last line may still be being written
-	events, err := parseAudit(content)
-	if err != nil {
-		return nil, err
-	}
-	c.audit.offset += int64(len(content))
-	c.audit.events = append(c.audit.events, events...)
-	return slices.Clip(c.audit.events), nil
+	err := c.readAudit(func(e AuditEvent) { c.audit.events = append(c.audit.events, e) })
+	return slices.Clip(c.audit.events), err
 }
 
-func parseAudit(content []byte) ([]AuditEvent, error) {
-	var events []AuditEvent
-	for line := range bytes.Lines(content) {
-		var l auditLine
-		if err := json.Unmarshal(line, &l); err != nil {
-			return nil, fmt.Errorf("e2e: parse audit log, %q: %w", line, err)
+// DigestAudit calls see with what has come to the audit log since the last call, and forgets it: for runs whose log would fill memory and
+// disk. Audit then knows nothing.
+func (c *ControlPlane) DigestAudit(see func(AuditEvent)) error {
+	c.audit.mu.Lock()
+	defer c.audit.mu.Unlock()
+	c.audit.tail.Discard = true
+	return c.readAudit(see)
+}
+
+// readAudit reads on in the log. The caller holds the mutex.
+func (c *ControlPlane) readAudit(see func(AuditEvent)) error {
+	c.audit.tail.Path = c.path(auditLogFile) // which appears with the first request
+	return c.audit.tail.Read(func(line []byte) error {
+		e, err := parseAudit(line)
+		if err != nil {
+			return err
 		}
-		events = append(events, AuditEvent{
-			ID: l.AuditID, Stage: l.Stage, Verb: l.Verb,
-			User: l.User.Username, Groups: l.User.Groups, UserAgent: l.UserAgent,
-			APIGroup: l.ObjectRef.APIGroup, Resource: l.ObjectRef.Resource, Subresource: l.ObjectRef.Subresource,
-			Namespace: l.ObjectRef.Namespace, Name: l.ObjectRef.Name,
-			Code: l.ResponseStatus.Code, Received: l.RequestReceivedTimestamp, At: l.StageTimestamp,
-			RequestURI: l.RequestURI,
-		})
+		see(e)
+		return nil
+	})
+}
+
+// auditStart is what every line starts with.
+var auditStart = []byte(`{"kind":"Event","apiVersion":"audit.k8s.io/v1"`)
+
+// parseAudit parses a line. An API server that was killed while it wrote one has left the beginning of it before the first line of the next run.
+func parseAudit(line []byte) (AuditEvent, error) {
+	var l auditLine
+	if err := json.Unmarshal(line[max(0, bytes.LastIndex(line, auditStart)):], &l); err != nil {
+		return AuditEvent{}, fmt.Errorf("e2e: parse audit log, %q: %w", line, err)
 	}
-	return events, nil
+	return AuditEvent{
+		ID: l.AuditID, Stage: l.Stage, Verb: l.Verb,
+		User: l.User.Username, Groups: l.User.Groups, UserAgent: l.UserAgent,
+		APIGroup: l.ObjectRef.APIGroup, Resource: l.ObjectRef.Resource, Subresource: l.ObjectRef.Subresource,
+		Namespace: l.ObjectRef.Namespace, Name: l.ObjectRef.Name,
+		Code: l.ResponseStatus.Code, Received: l.RequestReceivedTimestamp, At: l.StageTimestamp,
+		RequestURI: l.RequestURI,
+		Kind:       l.Response.Kind, UID: l.Response.Metadata.UID, ResourceVersion: l.Response.Metadata.ResourceVersion,
+	}, nil
 }

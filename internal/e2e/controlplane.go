@@ -26,6 +26,8 @@ type Options struct {
 	// runs its Pods in pretence. While the process is paused the node is lost: with the controller manager it
 	// becomes NotReady within about 10 s.
 	Nodes []string
+	// AuditPolicy is the audit policy of the API server, as a file. Default: metadata of all requests, when they are over.
+	AuditPolicy string
 	// Progress is told about a build of the control plane, see [Binaries]. Default os.Stderr.
 	Progress io.Writer
 }
@@ -87,6 +89,9 @@ func New(ctx context.Context, options Options) (*ControlPlane, error) {
 	if options.Progress == nil {
 		options.Progress = os.Stderr
 	}
+	if options.AuditPolicy == "" {
+		options.AuditPolicy = defaultAuditPolicy
+	}
 	bin, err := Binaries(ctx, options.Progress)
 	if err != nil {
 		return nil, err
@@ -119,7 +124,7 @@ func (c *ControlPlane) start(ctx context.Context, options Options) error {
 	if err := c.pki.write(c.Dir); err != nil {
 		return err
 	}
-	if err := c.startServers(); err != nil {
+	if err := c.startServers(options); err != nil {
 		return err
 	}
 	if c.client, err = newClient(c.Admin()); err != nil {
@@ -168,4 +173,5 @@ func (c *ControlPlane) stop() {
 		port.close()
 	}
 	c.ports = nil
+	_ = c.audit.tail.Close()
 }

@@ -14,7 +14,8 @@
 //
 // What tells right from wrong: users are client certificates minted on demand with no rights until granted
 // ([ControlPlane.User], [ControlPlane.Grant]) or Pods with tokens ([ControlPlane.ServiceAccount]), and the API
-// server's audit log ([ControlPlane.Audit]) says which user did what.
+// server's audit log ([ControlPlane.Audit]) says which user did what. [ControlPlane.Versions] shows every version of
+// the objects, in the order in which they were stored, whatever restarts meanwhile.
 //
 //	func TestCreates(t *testing.T) {
 //		cp := e2e.Start(t, e2e.Options{})

@@ -204,6 +204,7 @@ func (p *Proxy) forward(c *connection, from, to *net.TCPConn) {
 				return
 			}
 			if err != nil {
+				p.hangUp(c)
 				return
 			}
 		}
@@ -215,6 +216,15 @@ func (p *Proxy) forward(c *connection, from, to *net.TCPConn) {
 		if _, err := to.Write(next.data); err != nil {
 			return
 		}
+	}
+}
+
+// hangUp is called when one side of a connection has closed it: what it had sent into a black hole never arrives.
+func (p *Proxy) hangUp(c *connection) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.healed != nil && !isClosed(c.healed) {
+		c.close()
 	}
 }
 

@@ -91,6 +91,29 @@ func TestBlackHoleKeepsConnectionsAndWhatTheySent(t *testing.T) {
 	}
 }
 
+// A request that a process has sent before it was killed must not arrive after others have taken over.
+func TestBlackHoleLosesWhatAClosedConnectionHadSent(t *testing.T) {
+	t.Parallel()
+	target, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer target.Close()
+	proxy, err := e2e.NewProxy(target.Addr().String())
+	require.NoError(t, err)
+	defer proxy.Close()
+	conn := dial(t, proxy)
+	server, err := target.Accept()
+	require.NoError(t, err)
+	defer server.Close()
+	proxy.BlackHole()
+	_, err = conn.Write([]byte("late"))
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	require.NoError(t, server.SetDeadline(time.Now().Add(patience)))
+	received, err := io.ReadAll(server) // to the end, which comes while the black hole lasts
+	require.NoError(t, err)
+	assert.Empty(t, received)
+}
+
 func TestBlackHoleOfConnectionsLetsNewOnesPass(t *testing.T) {
 	t.Parallel()
 	proxy, conn := proxied(t)

@@ -59,8 +59,11 @@ func own(ctx context.Context) context.Context { return context.WithValue(ctx, ow
 // Wrap returns a transport that sends through base what the guard lets pass.
 func (g *Guard) Wrap(base http.RoundTripper) http.RoundTripper {
 	g.wraps.Store(true)
-	return &transport{g, base}
+	return g.WrapOwn(base)
 }
+
+// WrapOwn is Wrap for a client that says nothing about whether those of the work are guarded.
+func (g *Guard) WrapOwn(base http.RoundTripper) http.RoundTripper { return &transport{g, base} }
 
 // Installed reports whether Wrap was ever called.
 func (g *Guard) Installed() bool { return g.wraps.Load() }

@@ -1,12 +1,7 @@
 package leaderelection_test
 
 import (
-	"context"
-	"fmt"
-	"os"
 	"testing"
-
-	"go.uber.org/goleak"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
@@ -14,29 +9,4 @@ import (
 // shared is the control plane of every test that does not break it.
 var shared *e2e.ControlPlane
 
-func TestMain(m *testing.M) {
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	cp, err := e2e.New(context.Background(), e2e.Options{})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	shared = cp
-	code := m.Run()
-	if code != 0 {
-		fmt.Fprintln(os.Stderr, "logs of the shared control plane:", cp.Dir) // its processes end with this one
-		return code
-	}
-	if err := cp.Close(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	if err := goleak.Find(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
-}
+func TestMain(m *testing.M) { e2e.Main(m, &shared) }

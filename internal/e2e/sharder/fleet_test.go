@@ -2,6 +2,7 @@ package sharder_test
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,11 +43,15 @@ type kind struct {
 
 // flag is what a replica has to be told to distribute such objects.
 func (k kind) flag() string {
-	gvr := strings.TrimPrefix(k.Resource.Group+"/"+k.Resource.Version+"/"+k.Resource.Resource, "/")
 	if k.namespaced {
-		return "-resource=" + gvr
+		return "-resource=" + k.name()
 	}
-	return "-cluster-resource=" + gvr
+	return "-cluster-resource=" + k.name()
+}
+
+// name is that of its resource, for a flag.
+func (k kind) name() string {
+	return strings.TrimPrefix(k.Resource.Group+"/"+k.Resource.Version+"/"+k.Resource.Resource, "/")
 }
 
 // fleet is the replicas of one ring, as processes, in a namespace of their own; and the referee, who has seen everything that they did.
@@ -57,6 +62,7 @@ type fleet struct {
 	duration  time.Duration // of leases: D
 	patience  time.Duration // for what has no bound of its own
 	kinds     []kind
+	children  []kind // of objects of those kinds
 	client    kubernetes.Interface
 	dynamic   dynamic.Interface
 	referee   *referee // nil: there is none
@@ -110,7 +116,7 @@ func (f *fleet) rules() (namespace, cluster []rbacv1.PolicyRule) {
 		{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"create", "get", "list", "watch", "update", "delete"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "get", "update"}},
 	}
-	for _, k := range f.kinds {
+	for _, k := range slices.Concat(f.kinds, f.children) {
 		rule := rbacv1.PolicyRule{
 			APIGroups: []string{k.Resource.Group}, Resources: []string{k.Resource.Resource}, Verbs: []string{"list", "watch", "get", "patch"},
 		}
@@ -167,6 +173,9 @@ func (f *fleet) command(config *rest.Config, name string, args ...string) e2e.Co
 	all := []string{"-kubeconfig", kubeconfig, "-namespace", f.namespace, "-identity", name, "-lease-duration", f.duration.String()}
 	for _, k := range f.kinds {
 		all = append(all, k.flag())
+	}
+	for _, k := range f.children {
+		all = append(all, "-child="+k.name())
 	}
 	return e2e.Command{
 		Name: f.namespace + "-" + name,

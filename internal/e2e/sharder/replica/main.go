@@ -64,6 +64,7 @@ func parse() options {
 	var namespace string
 	var duration time.Duration
 	var resources []sharder.Resource
+	var children []schema.GroupVersionResource
 	flag.StringVar(&namespace, "namespace", "", "of the Leases, and of the objects")
 	flag.DurationVar(&duration, "lease-duration", 0, "D")
 	flag.Func("resource", "that is distributed, as [group/]version/resource, in the namespace", func(value string) error {
@@ -74,6 +75,11 @@ func parse() options {
 	flag.Func("cluster-resource", "that is distributed, where the label test=<namespace> is", func(value string) error {
 		gvr, err := parseResource(value)
 		resources = append(resources, sharder.Resource{GVR: gvr})
+		return err
+	})
+	flag.Func("child", "resource of children of all that is distributed, as [group/]version/resource", func(value string) error {
+		gvr, err := parseResource(value)
+		children = append(children, gvr)
 		return err
 	})
 	flag.StringVar(&o.kubeconfig, "kubeconfig", "", "path")
@@ -99,6 +105,7 @@ func parse() options {
 	flag.BoolVar(&o.bridge, "bridge", false, "the same, with this project's elector, and not before the ring has ended")
 	flag.Parse()
 	for i, r := range resources {
+		resources[i].Children = children
 		if len(r.Namespaces) > 0 {
 			r.Namespaces[0] = namespace
 		} else {

@@ -77,12 +77,11 @@ func (w *worker) informer(r sharder.Resource) (cache.SharedIndexInformer, error)
 	example := &unstructured.Unstructured{}
 	example.SetGroupVersionKind(kind)
 	selector := labels.Everything()
-	if w.shard != nil {
-		selector = w.shard.Selector()
-	}
 	if r.Selector != nil {
-		requirements, _ := r.Selector.Requirements()
-		selector = selector.Add(requirements...)
+		selector = r.Selector
+	}
+	if w.shard != nil {
+		selector = w.shard.Selector(selector)
 	}
 	client := w.objects(r)
 	newInformer := cache.NewSharedIndexInformer

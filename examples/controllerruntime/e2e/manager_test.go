@@ -1,0 +1,92 @@
+package e2e_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/replica"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// replica returns one in this process, for all ConfigMaps of the crew's namespace.
+func (c *crew) replica() *replica.Replica {
+	c.t.Helper()
+	r, err := replica.New(shared.Admin(), replica.Config{
+		Lease:     shardlease.Config{Namespace: c.namespace, Ring: ring, Identity: "a", LeaseDuration: duration},
+		Resources: []sharder.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespaces: []string{c.namespace}}},
+	})
+	require.NoError(c.t, err)
+	return r
+}
+
+// managerOptions are those of a manager whose cache is not that of any shard yet.
+func (c *crew) managerOptions() ctrl.Options {
+	return ctrl.Options{
+		Cache:                   cache.Options{DefaultNamespaces: map[string]cache.Config{c.namespace: {}}},
+		Metrics:                 server.Options{BindAddress: "0"},
+		GracefulShutdownTimeout: ptr.To(time.Duration(-1)),
+		Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
+	}
+}
+
+func getter(mgr ctrl.Manager) func(context.Context, ctrl.Request) (*corev1.ConfigMap, error) {
+	return func(ctx context.Context, q ctrl.Request) (*corev1.ConfigMap, error) {
+		m := &corev1.ConfigMap{}
+		return m, mgr.GetClient().Get(ctx, q.NamespacedName, m)
+	}
+}
+
+func TestTheLeaseIsKeptUntilAWorkerHasReturned(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	c.create(1)
+	r, options := c.replica(), c.managerOptions()
+	options.Cache.NewInformer = r.Shard.NewInformer
+	mgr, err := ctrl.NewManager(r.Mine, options)
+	require.NoError(t, err)
+	told, finish := make(chan struct{}, 100), make(chan struct{})
+	require.NoError(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
+		sharder.Guarded(r.Shard, getter(mgr), func(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+			told <- struct{}{}
+			<-ctx.Done()
+			told <- struct{}{}
+			<-finish // it takes its time
+			return ctrl.Result{}, nil
+		}))))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx, mgr.Start, nil) }()
+	<-told
+	cancel()
+	<-told
+	lease := func() (holder string, renewed time.Time) {
+		l, err := c.client.CoordinationV1().Leases(c.namespace).Get(t.Context(), "a", metav1.GetOptions{})
+		require.NoError(t, err)
+		return *l.Spec.HolderIdentity, l.Spec.RenewTime.Time
+	}
+	_, before := lease()
+	c.eventually(func() bool {
+		holder, renewed := lease()
+		require.Equal(t, "a", holder)
+		return renewed.After(before)
+	}, "the lease is not renewed while a worker is at work")
+	assert.Empty(t, ended)
+	close(finish)
+	assert.NoError(t, <-ended)
+	holder, _ := lease()
+	assert.Empty(t, holder)
+}

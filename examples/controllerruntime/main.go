@@ -1,0 +1,99 @@
+// Command controllerruntime is an operator made with controller-runtime of which every copy works on its own part of the objects: for
+// each ConfigMap with the label example.bellwether.dev/digest=wanted it keeps a Secret with the digest of the ConfigMap's data. A second
+// controller, which counts the Secrets, runs in one of the copies only.
+//
+//	go run . -kubeconfig ~/.kube/config -identity a
+//
+// It exits with 75 when it has lost its shard lease, and with 0 on SIGTERM or Ctrl-C, after its work has ended.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/go-logr/zapr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/replica"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+func main() {
+	shardlease.ReexecIfPID1() // or -kernel-deadline would be refused in a container
+	if err := run(ctrl.SetupSignalHandler()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	var c replica.Config
+	flag.StringVar(&c.Lease.Namespace, "namespace", "default", "namespace of the objects and of the Leases")
+	flag.StringVar(&c.Lease.Ring, "ring", "digests", "what all copies have in common")
+	flag.StringVar(&c.Lease.Identity, "identity", "", "name of this shard, the same after a restart; empty: hostname")
+	flag.StringVar(&c.Lease.Incarnation, "incarnation", "", "UID of this Pod, so that a restarted container need not wait; empty: none")
+	flag.DurationVar(&c.Lease.LeaseDuration, "lease-duration", 15*time.Second, "how long a shard stays one without renewal; dead after twice that")
+	flag.DurationVar(&c.Lease.ReleaseTimeout, "release-timeout", 20*time.Second, "how long work may take to end")
+	flag.BoolVar(&c.Lease.KernelDeadline, "kernel-deadline", false, "have the kernel kill a shard that is stopped past its deadline")
+	probes := flag.String("health-address", "", "address for /livez and /readyz; empty: none")
+	metrics := flag.String("metrics-address", "0", "address for /metrics; 0: none")
+	work := digests{}
+	work.addFlags()
+	flag.Parse() // also -kubeconfig, which is controller-runtime's
+
+	log, err := newLogger()
+	if err != nil {
+		return err
+	}
+	ctrl.SetLogger(zapr.NewLogger(log))
+	c.Lease.Logger = log
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return err
+	}
+	c.Resources = []sharder.Resource{{GVR: configMaps, Selector: wanted, Namespaces: []string{c.Lease.Namespace}, Children: []schema.GroupVersionResource{secrets}}}
+	r, err := replica.New(config, c)
+	if err != nil {
+		return err
+	}
+	stopProbes, err := serveProbes(*probes, r, log)
+	if err != nil {
+		return err
+	}
+	defer stopProbes()
+
+	// The manager of what is sharded. Its cache shows this shard's objects; its clients write only while the shard lease is held.
+	options := managerOptions(c.Lease.Namespace, *metrics)
+	options.Cache.NewInformer = r.Shard.NewInformer
+	options.Cache.ByObject = map[client.Object]cache.ByObject{
+		&corev1.ConfigMap{}: {Label: r.Shard.Selector(wanted)},
+		&corev1.Secret{}:    {Label: r.Shard.Selector()},
+	}
+	mgr, err := ctrl.NewManager(r.Mine, options)
+	if err != nil {
+		return err
+	}
+	work.client, work.shard, work.log = mgr.GetClient(), r.Shard, log
+	if err := work.setUp(mgr); err != nil {
+		return err
+	}
+	return r.Run(ctx, mgr.Start, func(ctx context.Context) error {
+		// What only one of the copies does: with a manager of its own, a new one each time that this process is elected.
+		mgr, err := ctrl.NewManager(r.Leaders, managerOptions(c.Lease.Namespace, "0")) // the metrics are served by the other one
+		if err != nil {
+			return err
+		}
+		if err := (&census{namespace: c.Lease.Namespace}).setUp(mgr); err != nil {
+			return err
+		}
+		return mgr.Start(ctx)
+	})
+}

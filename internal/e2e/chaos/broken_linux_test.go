@@ -1,0 +1,83 @@
+package chaos_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// breaking is a change by which the library does not keep its promise any more: a file of package sharder, and what in it is replaced.
+type breaking struct{ file, old, new string }
+
+var breakings = map[string]breaking{
+	"acknowledges without waiting for work": {"handover.go", `
+		case h.atWork || h.pending:
+			return awaitWork
+`, "\n"},
+	"does not check the record in Do": {"admission.go", `
+	case a.sight.standing != assigned:
+		return ErrNotMine
+`, "\n"},
+}
+
+// TestBrokenBuildsAreCaught has builds of the library that break its promise go through the same, until a referee sees it. What they are replaced in has
+// to be found: if the code looks otherwise now, this test has to, too.
+func TestBrokenBuildsAreCaught(t *testing.T) {
+	t.Parallel()
+	for name, b := range breakings {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArena(t, plan{
+				replicas: 3, objects: 100, rest: 10 * time.Second, rate: 120, faults: []fault{renaming}, slowness: 3,
+				build: []string{"-overlay=" + b.overlay(t)},
+			}, seed(t))
+			stopReading := a.read()
+			began := time.Now()
+			for _, r := range a.replicas {
+				r.start(newName)
+			}
+			a.users.populate(t.Context(), a.plan.objects)
+			a.torment(40 * time.Second)
+			a.kill()
+			stopReading()
+			breaches, err := a.judge.conclude()
+			require.NoError(t, err)
+			require.NotEmpty(t, breaches, "not caught: %s", a.report())
+			t.Logf("caught after %v: %s", time.Since(began).Round(100*time.Millisecond), breaches[0].text)
+		})
+	}
+}
+
+// kill ends all replicas.
+func (a *arena) kill() {
+	for _, r := range a.replicas {
+		assert.NoError(a.t, r.process.Kill())
+		r.watched.Wait()
+	}
+}
+
+// overlay writes the change as the go command takes it, and returns the path of that.
+func (b breaking) overlay(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "github.com/bellwether-k8s/bellwether/sharder").Output()
+	require.NoError(t, err)
+	path := filepath.Join(strings.TrimSpace(string(out)), b.file)
+	source, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(source), b.old), "%s does not contain this once: %s", path, b.old)
+	dir := t.TempDir()
+	changed := filepath.Join(dir, b.file)
+	require.NoError(t, os.WriteFile(changed, []byte(strings.Replace(string(source), b.old, b.new, 1)), 0o600))
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
+	require.NoError(t, err)
+	file := filepath.Join(dir, "overlay.json")
+	require.NoError(t, os.WriteFile(file, overlay, 0o600))
+	return file
+}

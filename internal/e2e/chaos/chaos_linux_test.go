@@ -1,0 +1,96 @@
+package chaos_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+)
+
+// seedEnv names the environment variable that repeats the decisions of a run, though not its timing.
+const seedEnv = "BELLWETHER_CHAOS_SEED"
+
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	s := rand.Uint64()
+	if value := os.Getenv(seedEnv); value != "" {
+		var err error
+		s, err = strconv.ParseUint(value, 10, 64)
+		require.NoError(t, err)
+	}
+	fmt.Printf("chaos: %s: %s=%d\n", t.Name(), seedEnv, s)
+	return s
+}
+
+// TestChaos has everything go wrong at once that may, for a while; and then everything has to be in order.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	p := plan{replicas: 4, objects: 2000, lasts: 35 * time.Second, rest: 8 * time.Second, serverRest: 20 * time.Second, rate: 40, faults: faults(), slowness: 1}
+	if soak := os.Getenv(e2e.SoakEnv); soak != "" {
+		var err error
+		p.lasts, err = time.ParseDuration(soak)
+		require.NoError(t, err)
+		p.rest, p.serverRest = 40*time.Second, time.Minute // a sharder has to lead for a while before it takes the Leases of dead shards
+	}
+	began := time.Now()
+	a := newArena(t, p, seed(t))
+	stopReading := a.read()
+	say := func(format string, args ...any) {
+		fmt.Printf("chaos: %v: %s\n", time.Since(began).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
+	}
+	for _, r := range a.replicas {
+		r.start(newName)
+	}
+	a.users.populate(t.Context(), p.objects)
+	say("%d objects are there", p.objects)
+	a.assertOrder(t.Context(), time.Minute)
+	say("they are in order; things go wrong for %v", p.lasts)
+
+	go func() {
+		for pause(t.Context(), time.Minute) {
+			say("\n%s", a.report())
+		}
+	}()
+	a.torment(p.lasts)
+	stopKeeping := a.keep()
+	say("order again after %v", a.assertOrder(t.Context(), settling).Round(time.Millisecond))
+	stopKeeping()
+	a.end()
+	stopReading()
+	breaches, err := a.judge.conclude()
+	say("\n%s", a.report())
+	require.NoError(t, err)
+	for _, breach := range breaches {
+		assert.Fail(t, "violation", "%s  logs:\n%s", breach.text, a.saidOf(breach.object))
+	}
+	a.requireJudged()
+}
+
+// end ends all replicas in good order.
+func (a *arena) end() {
+	for _, r := range a.replicas {
+		_ = r.process.Terminate()
+	}
+	for _, r := range a.replicas {
+		assert.True(a.t, r.awaitEnd(endPatience), "a replica does not end")
+	}
+}
+
+// requireJudged fails if the referees have seen too little to mean anything. The audit log lacks what an API server had not written when it
+// was killed.
+func (a *arena) requireJudged() {
+	a.t.Helper()
+	j := a.judge
+	require.Greater(a.t, j.exclusion.begun, len(a.users.names), "pieces of work")
+	require.Greater(a.t, j.ownership.signed, len(a.users.names), "writes")
+	require.Greater(a.t, j.ownership.audited*100, j.ownership.signed*95, "writes in the audit log, in percent of all")
+	require.Positive(a.t, j.moves)
+	require.Empty(a.t, j.ownership.waiting, "audited, and never stored")
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/internal/boottime"
+)
+
+// journal says when work begins and when it ends. Each line is one write to the file, before anything else happens: what a
+// process has written is there however it ends.
+type journal struct {
+	file   *os.File
+	pieces atomic.Int64
+}
+
+func newJournal(path string) (*journal, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &journal{file: file}, nil
+}
+
+// begin notes that a piece of work begins, and returns what notes its end. A journal that cannot be written ends the process: there is no judging
+// without it.
+func (j *journal) begin(object types.UID) (piece int64, end func()) {
+	piece = j.pieces.Add(1)
+	j.write("begin %d %d %s\n", piece, boottime.Now(), object)
+	return piece, func() { j.write("end %d %d\n", piece, boottime.Now()) }
+}
+
+func (j *journal) write(format string, args ...any) {
+	if _, err := j.file.Write(fmt.Appendf(nil, format, args...)); err != nil {
+		panic(err)
+	}
+}

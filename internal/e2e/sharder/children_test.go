@@ -1,0 +1,114 @@
+package sharder_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+)
+
+var secretKind = kind{Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Kind: "Secret", namespaced: true}
+
+func TestChildrenMoveWithTheirRoots(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		f := newFleet(t)
+		f.children = []kind{secretKind}
+		f.create(many)
+		f.start("a")
+		f.requireSettled("a")
+		all := f.list()
+		before := f.mark()
+		stamped := f.bear(all, "a")
+		f.requireCosts(before, nil, cost{})
+		unstamped := f.bear(all, "")
+		f.requireFamilies()
+		f.requireCosts(before, unstamped, cost{sharder: 1})
+
+		children := append(stamped, unstamped...)
+		before = f.mark()
+		b := f.start("b")
+		f.requireSettled("a", "b")
+		f.requireFamilies()
+		moved := ownedBy(all, "b", "a", "b")
+		f.requireFamilyCosts(before, moved, children, cost{sharder: 2, shard: 1})
+
+		before = f.mark()
+		require.NoError(t, b.Terminate())
+		f.requireSettled("a")
+		f.requireFamilies()
+		f.requireFamilyCosts(before, moved, children, cost{sharder: 1})
+		lists := 0
+		for _, e := range f.audited(before) {
+			if part(e) == "sharder" && e.Resource == "secrets" && e.Verb == "list" {
+				lists++
+			}
+		}
+		assert.Less(t, lists, len(moved)/2, "lists of children when %d roots move", len(moved))
+		t.Logf("%d lists of children when %d roots move", lists, len(moved))
+		f.requireExclusion()
+	})
+}
+
+// bear creates a child of each object, with the label of a shard unless that is empty.
+func (f *fleet) bear(roots []object, shard string) (children []object) {
+	f.t.Helper()
+	for _, root := range roots {
+		child := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "child-", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(root, root.GroupVersionKind())},
+		}}
+		if shard != "" {
+			child.Labels = map[string]string{shardLabel: shard}
+		}
+		child, err := f.client.CoreV1().Secrets(f.namespace).Create(f.t.Context(), child, metav1.CreateOptions{})
+		require.NoError(f.t, err)
+		o, err := f.objects(secretKind).Get(f.t.Context(), child.Name, metav1.GetOptions{})
+		require.NoError(f.t, err)
+		children = append(children, object{secretKind, o})
+	}
+	return children
+}
+
+// requireFamilies waits until each child carries the label of its root.
+func (f *fleet) requireFamilies() {
+	f.t.Helper()
+	var wrong []string
+	f.eventually(func() bool {
+		labels := map[types.UID]string{}
+		for _, root := range f.list() {
+			labels[root.GetUID()] = root.GetLabels()[shardLabel]
+		}
+		list, err := f.client.CoreV1().Secrets(f.namespace).List(f.t.Context(), metav1.ListOptions{})
+		require.NoError(f.t, err)
+		wrong = wrong[:0]
+		for _, child := range list.Items {
+			if owner := metav1.GetControllerOf(&child); owner != nil && child.Labels[shardLabel] != labels[owner.UID] {
+				wrong = append(wrong, child.Name)
+			}
+		}
+		return len(wrong) == 0
+	}, "children are not with their roots: %q", &wrong)
+}
+
+// requireFamilyCosts asserts what moving roots has cost since the n-th request: that much for each of them, and one patch for each of their
+// children.
+func (f *fleet) requireFamilyCosts(since int, roots, children []object, each cost) {
+	f.t.Helper()
+	want, moved := map[string]cost{}, map[types.UID]bool{}
+	for _, root := range roots {
+		want[root.GetName()] = each
+		moved[root.GetUID()] = true
+	}
+	for _, child := range children {
+		if moved[metav1.GetControllerOf(child).UID] {
+			want[child.GetName()] = cost{sharder: 1}
+		}
+	}
+	assert.Equal(f.t, want, f.costs(since))
+}

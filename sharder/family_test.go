@@ -1,0 +1,564 @@
+package sharder
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+)
+
+func (w *world) familyConfig() Config {
+	c := w.config()
+	c.Resources[0].Children = []schema.GroupVersionResource{pods}
+	return c
+}
+
+// bear creates n children of every root, with the label of its shard if they are stamped.
+func (w *world) bear(n int, stamped bool) {
+	for _, o := range w.objects() {
+		for range n {
+			shard := ""
+			if stamped {
+				shard = w.names.shardOf(&o)
+			}
+			w.bearOne(&o, shard)
+		}
+	}
+}
+
+func (w *world) bearOne(root metav1.Object, shard string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", GenerateName: "p-",
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(root, corev1.SchemeGroupVersion.WithKind("ConfigMap"))},
+	}}
+	if shard != "" {
+		pod.Labels = map[string]string{w.names.shard: shard}
+	}
+	pod, err := w.kube.CoreV1().Pods("default").Create(w.t.Context(), pod, metav1.CreateOptions{})
+	require.NoError(w.t, err)
+	return pod
+}
+
+// children are those of every root, by its UID.
+func (w *world) children() map[types.UID][]metav1.PartialObjectMetadata {
+	list, err := w.meta.Resource(pods).List(w.t.Context(), metav1.ListOptions{})
+	require.NoError(w.t, err)
+	all := map[types.UID][]metav1.PartialObjectMetadata{}
+	for _, o := range list.Items {
+		if p, ok := parentageOf(&o); ok {
+			all[p.UID] = append(all[p.UID], o)
+		}
+	}
+	return all
+}
+
+// requireFamilies fails unless every root has n children, and each is with its root.
+func (w *world) requireFamilies(n int) {
+	w.t.Helper()
+	children := w.children()
+	for _, o := range w.objects() {
+		require.Len(w.t, children[o.UID], n)
+		for _, c := range children[o.UID] {
+			require.Equal(w.t, w.names.shardOf(&o), w.names.shardOf(&c), "%s of %s", c.Name, o.Name)
+		}
+	}
+}
+
+// rootsOf are the names of the roots of a shard.
+func (w *world) rootsOf(shard string) (all []string) {
+	for _, o := range w.objects() {
+		if w.names.shardOf(&o) == shard {
+			all = append(all, o.Name)
+		}
+	}
+	return all
+}
+
+// requireFloors fails unless work on those roots waits for caches that show their children where they are now.
+func (w *world) requireFloors(roots []string) {
+	w.t.Helper()
+	require.NotEmpty(w.t, roots)
+	children := w.children()
+	for _, o := range w.objects() {
+		if !slices.Contains(roots, o.Name) {
+			continue
+		}
+		greatest := ""
+		for _, c := range children[o.UID] {
+			if reaches(c.ResourceVersion, greatest) {
+				greatest = c.ResourceVersion
+			}
+		}
+		r, _ := w.names.recordOf(&o)
+		require.Equal(w.t, map[string]string{"pods": greatest}, r.ChildFloor, o.Name)
+	}
+}
+
+// lists counts the lists of children that the latest sharder asks for, each page of them.
+func (w *world) lists() (count func() int) {
+	var mu sync.Mutex
+	pages := 0
+	w.connection.Inject(apisim.Faults{Refuse: func(q *http.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if q.Method == http.MethodGet && strings.HasSuffix(q.URL.Path, "/pods") && q.URL.Query().Get("watch") == "" {
+			pages++
+		}
+		return false
+	}})
+	return func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		defer func() { pages = 0 }()
+		return pages
+	}
+}
+
+func TestChildrenGetTheShardOfTheirRoot(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
+		defer stop()
+		w.bear(2, true)
+		time.Sleep(20 * time.Minute)
+		assert.Empty(t, w.patched(), "what is stamped costs nothing")
+		w.bear(1, false)
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]int{"follow": 20}, w.patched())
+		w.requireFamilies(3)
+
+		stranger := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}
+		_, err := w.kube.CoreV1().Pods("default").Create(t.Context(), stranger, metav1.CreateOptions{})
+		require.NoError(t, err)
+		gone := w.objects()[0]
+		gone.UID = "gone"
+		w.bearOne(&gone, "")
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.patched(), "of no root of the ring")
+		for _, s := range shards {
+			s.release()
+		}
+	})
+}
+
+// A shard marks a child that it takes for another's, and may be wrong: the sharder knows.
+func TestMarkedChildrenGoWhereTheirRootIs(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
+		defer stop()
+		mark := func(root metav1.Object, shard string) {
+			pod := w.bearOne(root, shard)
+			_, err := w.meta.Resource(pods).Namespace("default").Patch(t.Context(), pod.Name, types.MergePatchType,
+				w.names.mergePatch(pod.UID, pod.ResourceVersion, shard, true, nil), metav1.PatchOptions{})
+			require.NoError(t, err)
+		}
+		for _, o := range w.objects() {
+			mark(&o, "a")
+		}
+		time.Sleep(time.Second)
+		w.requireFamilies(1)
+		for _, of := range w.children() {
+			assert.False(t, w.names.draining(&of[0]))
+		}
+		assert.Equal(t, map[string]int{"follow": 20}, w.patched())
+
+		// b is silent, and a was given some of its children already, but not their roots.
+		shards[1].kill()
+		roots := w.rootsOf("b")
+		for _, o := range w.objects() {
+			if slices.Contains(roots, o.Name) {
+				mark(&o, "a")
+			}
+		}
+		time.Sleep(16 * time.Second) // it may be back
+		assert.Empty(t, slices.DeleteFunc(slices.Collect(maps.Keys(w.patched())), func(verb string) bool { return verb == "follow" }))
+		time.Sleep(time.Minute)
+		w.requirePlaced(20, "a")
+		w.requireFloors(roots)
+		for _, of := range w.children() {
+			for _, c := range of {
+				assert.Equal(t, "a", w.names.shardOf(&c))
+				assert.False(t, w.names.draining(&c))
+			}
+		}
+	})
+}
+
+func TestChildrenOfANewRootWaitForIt(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop := w.sharder(w.familyConfig())
+		defer stop()
+		w.create(10, "o")
+		w.bear(1, false)
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.patched(), "there is no shard")
+		w.shard("a")
+		time.Sleep(40 * time.Second)
+		w.requirePlaced(10, "a")
+		w.requireFamilies(1)
+		w.requireFloors(w.rootsOf("a"))
+		assert.Equal(t, map[string]int{"assign": 10, "follow": 10}, w.patched())
+	})
+}
+
+// A controller that creates children begins to be sharded: its shards have to see what there is, or would create it again.
+func TestChildrenOfARootThatIsSelectedLaterComeWithIt(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.familyConfig()
+		c.Resources[0].Selector = selectorOf(t, "sharded=true")
+		w.shard("a")
+		time.Sleep(time.Second)
+		stop := w.sharder(c)
+		defer stop()
+		w.create(10, "o")
+		w.bear(2, false)
+		time.Sleep(20 * time.Minute) // the ring is settled
+		assert.Empty(t, w.patched())
+		for _, o := range w.objects() {
+			_, err := w.meta.Resource(configMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name, types.MergePatchType,
+				[]byte(`{"metadata":{"labels":{"sharded":"true"}}}`), metav1.PatchOptions{})
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Second)
+		w.requirePlaced(10, "a")
+		w.requireFamilies(2)
+		w.requireFloors(w.rootsOf("a"))
+		assert.Equal(t, map[string]int{"assign": 10, "follow": 20}, w.patched())
+	})
+}
+
+func TestChildrenOfAResourceThatIsNewInTheRingAreGathered(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(20, w.config(), "a", "b")
+		w.bear(2, false)
+		root := w.objects()[0]
+		w.bearOne(&root, "elsewhere")
+		require.NoError(t, w.kube.CoreV1().Pods("default").Delete(t.Context(), w.bearOne(&root, "").Name, metav1.DeleteOptions{}))
+		before := w.owners()
+		stop()
+		stop = w.sharder(w.familyConfig())
+		defer stop()
+		time.Sleep(time.Minute)
+		assert.Equal(t, map[string]int{"gather": 20, "follow": 41}, w.patched())
+		assert.Equal(t, before, w.owners())
+		w.requireFloors(w.rootsOf("a"))
+		w.requireFloors(w.rootsOf("b"))
+		for _, s := range shards {
+			s.release()
+		}
+	})
+}
+
+func TestFamiliesMoveTogether(t *testing.T) {
+	for name, depart := range map[string]func(*shard){"release": func(s *shard) { s.release() }, "death": (*shard).kill} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				stop, shards := w.settledWith(60, w.familyConfig(), "a", "b", "c")
+				defer stop()
+				w.bear(2, true)
+				time.Sleep(20 * time.Minute) // it has a settled scan behind it
+				roots := w.rootsOf("b")
+				moved := len(roots)
+				count := w.lists()
+				depart(shards[1])
+				time.Sleep(40 * time.Second)
+				w.requirePlaced(60, "a", "c")
+				w.requireFamilies(2)
+				w.requireFloors(roots)
+				assert.Equal(t, map[string]int{"assign": moved, "follow": 2 * moved}, w.patched())
+				assert.LessOrEqual(t, count(), 2+2+2, "one batch and what came meanwhile, and one for each scan that followed")
+			})
+		})
+	}
+}
+
+func TestAJoiningShardGetsFamilies(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, _ := w.settledWith(60, w.familyConfig(), "a", "b")
+		defer stop()
+		w.bear(1, true)
+		w.shard("c")
+		time.Sleep(30 * time.Second)
+		w.requirePlaced(60, "a", "b", "c")
+		w.requireFamilies(1)
+		w.requireFloors(w.rootsOf("c"))
+		moved := w.owners()["c"]
+		assert.Equal(t, map[string]int{"drain": moved, "assign": moved, "follow": moved}, w.patched())
+	})
+}
+
+// The children of many roots are listed a few times only, and those that have not been moved only while the sharder is new.
+func TestManyFamiliesMoveInFewBatches(t *testing.T) {
+	const families = 500
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.familyConfig()
+		c.PageSize = 50
+		stop, shards := w.settledWith(families, c, "a", "b")
+		defer stop()
+		w.bear(1, true)
+		time.Sleep(10 * time.Minute)
+		moved := w.owners()["b"]
+		count := w.lists()
+		shards[1].release()
+		time.Sleep(time.Minute)
+		w.requirePlaced(families, "a")
+		w.requireFamilies(1)
+		pages := (moved + c.PageSize - 1) / c.PageSize
+		assert.LessOrEqual(t, count(), 8*pages)
+		assert.Equal(t, map[string]int{"assign": moved, "follow": moved}, w.patched())
+	})
+}
+
+// A sharder moves children, and then not their root. Which version of them the next shard has to have seen is known to the next sharder.
+func TestAMoveThatEndedHalfwayIsKnown(t *testing.T) {
+	for name, another := range map[string]bool{"the same sharder": false, "another": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
+				defer func() { stop() }()
+				w.bear(2, true)
+				time.Sleep(10 * time.Minute)
+				roots := w.rootsOf("a")
+				w.connection.Inject(apisim.Faults{Refuse: func(q *http.Request) bool {
+					return isPatch(q) && strings.Contains(q.URL.Path, "/configmaps/")
+				}})
+				shards[0].release()
+				time.Sleep(10 * time.Second)
+				children := 0
+				for _, of := range w.children() {
+					for _, c := range of {
+						assert.Equal(t, "b", w.names.shardOf(&c))
+						children++
+					}
+				}
+				assert.Equal(t, 40, children)
+				if another {
+					stop()
+					stop = w.sharder(w.familyConfig())
+				} else {
+					w.connection.Inject(apisim.Faults{})
+				}
+				time.Sleep(time.Minute)
+				w.requirePlaced(20, "b")
+				w.requireFamilies(2)
+				w.requireFloors(roots)
+			})
+		})
+	}
+}
+
+// Roots lose their records while two shards after another may have been given them. Who is asked last is not the one that has created their
+// children.
+func TestChildrenOfAStrippedRootAreFound(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(120, w.familyConfig(), "a", "b")
+		defer stop()
+		w.bear(1, true)
+		time.Sleep(10 * time.Minute)
+		shards[0].stubborn.Store(true)
+		w.shard("c")
+		time.Sleep(10 * time.Second)
+		w.shard("d")
+		time.Sleep(10 * time.Second)
+		for _, name := range w.rootsOf("a") {
+			_, err := w.meta.Resource(configMaps).Namespace("default").Patch(t.Context(), name, types.MergePatchType,
+				[]byte(`{"metadata":{"labels":null,"annotations":null}}`), metav1.PatchOptions{})
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Second)
+		shards[0].stubborn.Store(false)
+		time.Sleep(2 * time.Minute)
+		w.requirePlaced(120, "a", "b", "c", "d")
+		w.requireFamilies(1)
+	})
+}
+
+func TestAChildInTheNameOfAShardThatIsGoneIsFound(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, _ := w.settledWith(10, w.familyConfig(), "a", "b")
+		defer stop()
+		w.bear(1, true)
+		root := w.objects()[0]
+		w.bearOne(&root, "z")
+		time.Sleep(6 * time.Minute)
+		for _, c := range w.children()[root.UID] {
+			assert.Equal(t, w.names.shardOf(&root), w.names.shardOf(&c))
+		}
+		assert.Equal(t, map[string]int{"follow": 1}, w.patched())
+	})
+}
+
+func TestAChildThatOthersChangeIsMovedAllTheSame(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(6, w.familyConfig(), "a", "b")
+		defer stop()
+		w.bear(3, true)
+		time.Sleep(10 * time.Minute)
+		w.connection.Inject(apisim.Faults{Latency: 100 * time.Millisecond})
+		shards[0].release()
+		for range 20 { // of every family, one child is deleted, and another changed all the time
+			time.Sleep(50 * time.Millisecond)
+			for _, of := range w.children() {
+				if len(of) == 3 {
+					require.NoError(t, w.kube.CoreV1().Pods("default").Delete(t.Context(), of[0].Name, metav1.DeleteOptions{}))
+				}
+				_, err := w.meta.Resource(pods).Namespace("default").Patch(t.Context(), of[len(of)-1].Name, types.MergePatchType,
+					fmt.Appendf(nil, `{"metadata":{"annotations":{"at":"%d"}}}`, time.Now().UnixNano()), metav1.PatchOptions{})
+				require.NoError(t, err)
+			}
+		}
+		time.Sleep(time.Minute)
+		w.requirePlaced(6, "b")
+		w.requireFamilies(2)
+	})
+}
+
+func TestChildrenAreLookedForWhereTheirRootsAre(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.familyConfig()
+		c.Resources[0].Namespaces = []string{"default", "other"}
+		stop, shards := w.settledWith(10, c, "a", "b")
+		defer stop()
+		w.bear(1, true)
+		var mu sync.Mutex
+		var paths []string
+		w.connection.Inject(apisim.Faults{Refuse: func(q *http.Request) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			paths = append(paths, q.URL.Path)
+			return false
+		}})
+		shards[0].release()
+		time.Sleep(2 * time.Second)
+		w.requirePlaced(10, "b")
+		w.requireFamilies(1)
+		mu.Lock()
+		defer mu.Unlock()
+		assert.NotContains(t, paths, "/api/v1/pods")
+		assert.Contains(t, paths, "/api/v1/namespaces/default/pods")
+	})
+}
+
+func TestChildrenOfRootsOfTheCluster(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+		c.Resources = []Resource{{GVR: namespaces, Children: []schema.GroupVersionResource{pods}}}
+		defer w.sharder(c)()
+		a := w.shard("a")
+		w.shard("b")
+		time.Sleep(time.Second)
+		for i := range 10 {
+			root, err := w.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}}, metav1.CreateOptions{})
+			require.NoError(t, err)
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: fmt.Sprint("in", i), Name: "p",
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(root, corev1.SchemeGroupVersion.WithKind("Namespace"))},
+			}}
+			_, err = w.kube.CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+			require.NoError(t, err)
+		}
+		together := func() {
+			t.Helper()
+			list, err := w.meta.Resource(namespaces).List(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err)
+			children := w.children()
+			for _, o := range list.Items {
+				assert.NotEmpty(t, w.names.shardOf(&o))
+				assert.Equal(t, w.names.shardOf(&o), w.names.shardOf(&children[o.UID][0]))
+			}
+		}
+		time.Sleep(time.Minute)
+		together()
+		a.release()
+		time.Sleep(time.Minute)
+		together()
+	})
+}
+
+func TestALeaseStaysWhileChildrenNameIt(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.familyConfig()
+		kube, meta := w.clients(w.server.Client("sharder"))
+		s, err := New(kube, meta, testMapper(), c)
+		require.NoError(t, err)
+		e, err := s.newSession()
+		require.NoError(t, err)
+		w.create(1, "o")
+		empty := func() bool {
+			ok, err := e.empty(t.Context(), "z")
+			require.NoError(t, err)
+			return ok
+		}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "stranger", Labels: map[string]string{w.names.shard: "z"}}}
+		_, err = w.kube.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
+		require.NoError(t, err)
+		assert.True(t, empty(), "it is nobody's")
+		root := w.objects()[0]
+		w.bearOne(&root, "z")
+		assert.False(t, empty())
+	})
+}
+
+func TestAChildIsExplainedByItsRoot(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.familyConfig()
+		stop, _ := w.settledWith(1, c, "a")
+		stop()
+		kube, meta := w.clients(w.server.Client("sharder"))
+		s, err := New(kube, meta, testMapper(), c)
+		require.NoError(t, err)
+		root := w.objects()[0]
+		explain := func(name string) Explanation {
+			x, err := s.Explain(t.Context(), ObjectRef{GVR: pods, Namespace: "default", Name: name})
+			require.NoError(t, err)
+			return x
+		}
+		x := explain(w.bearOne(&root, "").Name)
+		assert.Equal(t, ObjectRef{GVR: configMaps, Namespace: "default", Name: root.Name}, x.Root)
+		assert.Equal(t, pods, x.Object.GVR)
+		assert.Equal(t, "a", x.Owner)
+		assert.Empty(t, x.Label)
+		assert.Equal(t, "follow", x.Verb)
+		x = explain(w.bearOne(&root, "a").Name)
+		assert.Equal(t, "a", x.Label)
+		assert.Equal(t, "keep", x.Verb)
+		assert.Equal(t, "it is with its root: it is with its owner on the ring", x.Why)
+		w.create(1, "blank")
+		x = explain(w.bearOne(&w.objects()[0], "").Name)
+		assert.Equal(t, "hold", x.Verb)
+		assert.Contains(t, x.Why, "its root is with no shard: ")
+		gone := root
+		gone.UID = "gone"
+		x = explain(w.bearOne(&gone, "").Name)
+		assert.Equal(t, "the object that controls it is gone", x.Why)
+		_, err = w.kube.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, "no object of the ring controls it", explain("stranger").Why)
+	})
+}
+
+func TestPermissionsOnChildrenAreAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kube, meta := fakes(t)
+		meta.PrependReactor("patch", "pods", forbidden)
+		c := testConfig()
+		c.Resources[0].Children = []schema.GroupVersionResource{pods}
+		s, err := New(kube, meta, testMapper(), c)
+		require.NoError(t, err)
+		assert.ErrorContains(t, s.Run(t.Context()), `not allowed to patch pods: grant the verb "patch" on resource pods`)
+	})
+}

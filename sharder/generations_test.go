@@ -1,0 +1,71 @@
+package sharder
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+)
+
+// treeKey keeps what has the same label together.
+func treeKey(dst []byte, _ schema.GroupKind, o metav1.Object) []byte {
+	return append(dst, o.GetLabels()["tree"]...)
+}
+
+// Widgets control ConfigMaps, and those Pods. The first two are roots with a key in common.
+func TestGenerationsWithOneKeyAreWithOneShard(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.Resources = []Resource{{GVR: widgets, Key: treeKey}, {GVR: configMaps, Key: treeKey, Children: []schema.GroupVersionResource{pods}}}
+		defer w.sharder(c)()
+		a := w.shard("a")
+		w.shard("b")
+		w.shard("c")
+		time.Sleep(time.Second)
+		client, err := dynamic.NewForConfig(w.server.Client("user").Config())
+		require.NoError(t, err)
+		for tree := range 12 {
+			labels := map[string]string{"tree": string(rune('a' + tree))}
+			widget := &unstructured.Unstructured{}
+			widget.SetGroupVersionKind(widgets.GroupVersion().WithKind("Widget"))
+			widget.SetName("w-" + labels["tree"])
+			widget.SetLabels(labels)
+			widget, err = client.Resource(widgets).Namespace("default").Create(t.Context(), widget, metav1.CreateOptions{})
+			require.NoError(t, err)
+			root := &unstructured.Unstructured{}
+			root.SetGroupVersionKind(configMaps.GroupVersion().WithKind("ConfigMap"))
+			root.SetName("c-" + labels["tree"])
+			root.SetLabels(labels)
+			root.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(widget, widget.GroupVersionKind())})
+			root, err = client.Resource(configMaps).Namespace("default").Create(t.Context(), root, metav1.CreateOptions{})
+			require.NoError(t, err)
+			w.bearOne(root, "")
+		}
+		together := func(shards int) {
+			t.Helper()
+			of, all := map[string]string{}, map[string]bool{}
+			list, err := w.meta.Resource(widgets).List(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err)
+			for _, o := range list.Items {
+				of[o.Labels["tree"]] = w.names.shardOf(&o)
+				all[w.names.shardOf(&o)] = true
+			}
+			for _, o := range w.objects() {
+				assert.Equal(t, of[o.Labels["tree"]], w.names.shardOf(&o), o.Name)
+			}
+			assert.NotContains(t, all, "")
+			assert.Len(t, all, shards)
+			w.requireFamilies(1)
+		}
+		time.Sleep(time.Minute)
+		together(3)
+		a.release()
+		time.Sleep(time.Minute)
+		together(2)
+	})
+}

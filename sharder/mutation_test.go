@@ -1,0 +1,78 @@
+//go:build !race
+
+package sharder_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// mutations are what may happen to somebody who does not know why a line is there. Each has to be caught by a schedule of the
+// simulation, and the violation says how.
+var mutations = []struct {
+	name     string
+	file     string
+	old, new string
+	caught   string // what the violation is, as a regular expression
+}{
+	{
+		"a root is assigned before its children are moved", "mover.go",
+		"	err := e.listChildren(", "	for _, m := range b.moves {\n		_ = e.patch(ctx, m.root, m.decision)\n	}\n	err := e.listChildren(",
+		"does not see child",
+	},
+	{
+		"the versions of children are ignored", "caches.go",
+		"i.complete(r.ChildFloor[name])", "i.complete(r.ChildFloor[\"\"])",
+		"does not see child",
+	},
+	{
+		"a list is taken for roots that are let go of meanwhile", "mover.go",
+		"	busy.Wait()\n	for _, m := range b.moves {", "	busy.Wait()\n	e.moves.add(nil)\n	for _, m := range append(b.moves, e.moves.take(ctx)...) {\n		if m == nil {\n			continue\n		}",
+		"does not see child",
+	},
+	{
+		"work on a child is not work on its root", "do.go",
+		"	p := &piece{at: at,", "	if q.ofChild() {\n		at = q.child\n	}\n	p := &piece{at: at,",
+		"overlap",
+	},
+}
+
+func TestSimulatedMutationsAreCaught(t *testing.T) {
+	for _, m := range mutations {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			path, err := filepath.Abs(m.file)
+			require.NoError(t, err)
+			source, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.Equal(t, 1, strings.Count(string(source), m.old), "what is to be changed is there once")
+
+			directory := t.TempDir()
+			mutant, overlay, binary := filepath.Join(directory, m.file), filepath.Join(directory, "overlay.json"), filepath.Join(directory, "test")
+			require.NoError(t, os.WriteFile(mutant, []byte(strings.Replace(string(source), m.old, m.new, 1)), 0o600))
+			replace, err := json.Marshal(map[string]any{"Replace": map[string]string{path: mutant}})
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(overlay, replace, 0o600))
+			out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay, "-o", binary, ".").CombinedOutput()
+			require.NoError(t, err, "%s", out)
+
+			begin := time.Now()
+			run := exec.CommandContext(t.Context(), binary, "-test.run", "^TestSimulatedShards$", "-test.timeout", "3m")
+			run.Env = append(os.Environ(), "TMPDIR="+directory) // for the trace that it leaves
+			out, err = run.CombinedOutput()
+			var failed *exec.ExitError
+			require.ErrorAs(t, err, &failed, "not caught:\n%s", out)
+			violation := regexp.MustCompile(`seed \d+: .*` + m.caught + `.*`).FindString(string(out))
+			require.NotEmpty(t, violation, "%s", out)
+			t.Logf("caught in %v by %s", time.Since(begin).Round(time.Millisecond), violation)
+		})
+	}
+}

@@ -1,0 +1,133 @@
+// Package replica makes all parts of a sharded controller from one client configuration: the shard with its lease, and the sharder with
+// its election. They get the clients that they need, each with its guard. It is for programs; tests with client-go's fakes make the parts
+// one by one, as the examples of package sharder do.
+//
+//	r, err := replica.New(config, replica.Config{
+//		Lease:     shardlease.Config{Namespace: ns, Ring: "checksums"},
+//		Resources: []sharder.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}},
+//	})
+//	…
+//	return r.Run(ctx, func(ctx context.Context) error {
+//		return controller(ctx, r.Mine, r.Shard)
+//	})
+//
+// A program may have several replicas, for several rings. What they guarantee, and the rights that they need, stands in package sharder.
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/transport"
+
+	"github.com/bellwether-k8s/bellwether/leaderelection"
+	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// Replica is one of several equal processes that are a sharded controller. Its fields must not be changed.
+type Replica struct {
+	// Lease is the heartbeat of the shard, and Shard what it may work on.
+	Lease *shardlease.Lease
+	Shard *sharder.Shard
+	// Elector elects the one replica whose Sharder is at work.
+	Elector *leaderelection.Elector
+	Sharder *sharder.Sharder
+
+	// Mine is the configuration for the clients of the work on this shard's objects: they write only while this process holds Lease.
+	// No work is done before there is such a client ([sharder.ErrUnguarded]).
+	// Leaders is that for what only one of the replicas may do: its clients write only while Elector leads. Both are copies of
+	// the configuration that New was given, with its rate limit: controllers usually need a higher one than client-go's 5 requests per second.
+	Mine, Leaders *rest.Config
+}
+
+// New makes a replica, which does nothing until Run is called. config is copied. The clients of the replica itself have no rate limit.
+//
+// Without [Config].Mapper New asks the API server for the kinds of the resources, and fails if it does not answer. An error for a bad
+// Config names each field and the rule that it breaks.
+func New(config *rest.Config, c Config) (*Replica, error) {
+	if err := c.validate(config); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	leases, err := kubernetes.NewForConfig(shardlease.LeaseConfig(config))
+	if err != nil {
+		return nil, fmt.Errorf("replica: make the client of the leases: %w", err)
+	}
+	lease, shardErr := shardlease.New(leases, c.Lease)
+	elector, electorErr := leaderelection.New(leases, c.Election)
+	if err := errors.Join(shardErr, electorErr); err != nil {
+		return nil, err
+	}
+	r := &Replica{Lease: lease, Elector: elector, Mine: guarded(config, lease.WrapTransport), Leaders: guarded(config, elector.WrapTransport)}
+	_, mine, err := clients(guarded(config, lease.WrapOwnTransport))
+	if err != nil {
+		return nil, err
+	}
+	kube, everyones, err := clients(r.Leaders)
+	if err != nil {
+		return nil, err
+	}
+	if c.Mapper == nil {
+		c.Mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kube.Discovery()))
+	}
+	if r.Shard, err = sharder.NewShard(mine, c.Mapper, lease, c.Shard); err != nil {
+		return nil, err
+	}
+	if r.Sharder, err = sharder.New(kube, everyones, c.Mapper, c.Sharder); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// guarded returns a copy of config whose clients pass the guard. It is the innermost wrapper, so that it sees what is sent.
+func guarded(config *rest.Config, guard transport.WrapperFunc) *rest.Config {
+	c := rest.CopyConfig(config)
+	c.WrapTransport = transport.Wrappers(guard, c.WrapTransport)
+	return c
+}
+
+// clients without a rate limit.
+func clients(config *rest.Config) (kubernetes.Interface, metadata.Interface, error) {
+	c := rest.CopyConfig(config)
+	c.RateLimiter, c.QPS, c.Burst = nil, -1, 0
+	kube, err := kubernetes.NewForConfig(c)
+	if err != nil {
+		return nil, nil, fmt.Errorf("replica: make a client: %w", err)
+	}
+	objects, err := metadata.NewForConfig(c)
+	if err != nil {
+		return nil, nil, fmt.Errorf("replica: make a client for metadata: %w", err)
+	}
+	return kube, objects, nil
+}
+
+// Run acquires the lease and calls work, which works on the objects of this shard. While this process is elected it runs the sharder,
+// too, and beside it leading, which is what only one of the replicas may do; nil: nothing. When ctx ends or work returns, work ends first,
+// then sharder and leading, and then the lease is released.
+//
+// work and leading return when their context ends, and nil only if nothing of them goes on; a controller-runtime manager's Start does,
+// with a GracefulShutdownTimeout of -1. leading is called anew whenever this process is elected, so it needs a new manager each time. See
+// [sharder.Replica] for what Run returns.
+func (r *Replica) Run(ctx context.Context, work, leading func(ctx context.Context) error) error {
+	return sharder.Replica{Lease: r.Lease, Elector: r.Elector, Sharder: r.Sharder, Leading: leading}.Run(ctx, work)
+}
+
+// Alive is a health check for a liveness probe, with the signature of controller-runtime's healthz.Checker: an error while this process
+// holds on to what it has lost, which a restart mends. Neither waiting for the lease nor an outage of the API server is an error.
+func (r *Replica) Alive(request *http.Request) error {
+	return errors.Join(r.Lease.Check(request), r.Elector.Check(request))
+}
+
+// Ready is a health check for a readiness probe: an error unless this process is alive and holds its lease.
+func (r *Replica) Ready(request *http.Request) error {
+	_, err := r.Lease.Term()
+	return errors.Join(err, r.Alive(request))
+}

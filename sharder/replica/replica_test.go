@@ -1,0 +1,198 @@
+package replica_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/leaderelection"
+	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/replica"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+var configMaps = sharder.Resource{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}
+
+func mapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	m.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	return m
+}
+
+func minimal() replica.Config {
+	return replica.Config{
+		Lease:     shardlease.Config{Namespace: "default", Ring: "checksums", Identity: "a"},
+		Resources: []sharder.Resource{configMaps},
+		Mapper:    mapper(),
+	}
+}
+
+// newReplica makes one of a program that has made a client from Mine, as all that work do.
+func newReplica(t *testing.T, config *rest.Config, c replica.Config) (*replica.Replica, kubernetes.Interface) {
+	r, err := replica.New(config, c)
+	require.NoError(t, err)
+	client, err := kubernetes.NewForConfig(r.Mine)
+	require.NoError(t, err)
+	return r, client
+}
+
+// work is a sharded controller that hands over the names of its objects.
+func work(r *replica.Replica, client kubernetes.Interface, seen chan<- string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		informer := r.Shard.NewInformer(sharder.ListerWatcher(client.CoreV1().ConfigMaps(""), client), &corev1.ConfigMap{}, 0, cache.Indexers{})
+		return sharder.Reconcile(ctx, r.Shard, informer, 1, func(_ context.Context, m *corev1.ConfigMap) error {
+			seen <- m.Name
+			return nil
+		})
+	}
+}
+
+func TestAReplicaDistributesAndWorks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apisim.NewServer()
+		r, client := newReplica(t, server.Client("a").Config(), minimal())
+		assert.ErrorIs(t, r.Ready(nil), shardlease.ErrNotHeld)
+		assert.NoError(t, r.Alive(nil))
+		leaders, err := kubernetes.NewForConfig(r.Leaders)
+		require.NoError(t, err)
+
+		ctx, end := context.WithCancel(t.Context())
+		seen, led, ended := make(chan string, 10), make(chan error, 1), make(chan error, 1)
+		go func() {
+			ended <- r.Run(ctx, work(r, client, seen), func(ctx context.Context) error {
+				_, err := leaders.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "by-the-leader"}}, metav1.CreateOptions{})
+				led <- err
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		assert.NoError(t, <-led)
+		assert.Equal(t, "by-the-leader", <-seen)
+		assert.NoError(t, r.Ready(nil))
+		assert.NoError(t, r.Alive(nil))
+		lease, err := leaders.CoordinationV1().Leases("default").Get(ctx, "checksums-sharder", metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.NotEmpty(t, *lease.Spec.HolderIdentity)
+		end()
+		assert.NoError(t, <-ended)
+		assert.ErrorIs(t, r.Ready(nil), shardlease.ErrNotHeld)
+
+		for guard, client := range map[error]kubernetes.Interface{shardlease.ErrNotHeld: client, leaderelection.ErrNotLeader: leaders} {
+			_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{})
+			assert.ErrorIs(t, err, guard)
+		}
+	})
+}
+
+func TestAReplicaThatIsNotElectedAnyMoreWorksOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apisim.NewServer()
+		admin, err := kubernetes.NewForConfig(server.Client("admin").Config())
+		require.NoError(t, err)
+		r, client := newReplica(t, server.Client("a").Config(), minimal())
+		ctx, end := context.WithCancel(t.Context())
+		seen, terms, ended := make(chan string, 10), make(chan error, 10), make(chan error, 1)
+		go func() {
+			ended <- r.Run(ctx, work(r, client, seen), func(ctx context.Context) error {
+				terms <- nil
+				<-ctx.Done()
+				terms <- context.Cause(ctx)
+				return nil
+			})
+		}()
+		assert.NoError(t, <-terms)
+		require.NoError(t, admin.CoordinationV1().Leases("default").Delete(ctx, "checksums-sharder", metav1.DeleteOptions{}))
+		assert.ErrorIs(t, <-terms, leaderelection.ErrLost)
+		assert.NoError(t, <-terms, "and is elected again")
+		assert.NoError(t, r.Ready(nil))
+		_, err = admin.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, "x", <-seen)
+		end()
+		assert.NoError(t, <-ended)
+	})
+}
+
+func TestWorkWithClientsThatAreNotGuardedIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apisim.NewServer()
+		config := server.Client("a").Config()
+		r, err := replica.New(config, minimal())
+		require.NoError(t, err)
+		unguarded, err := kubernetes.NewForConfig(config)
+		require.NoError(t, err)
+		assert.NoError(t, r.Run(t.Context(), func(ctx context.Context) error {
+			m, err := unguarded.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
+			require.NoError(t, err)
+			assert.ErrorIs(t, r.Shard.Do(ctx, m, func(context.Context) error { return errors.New("called") }), sharder.ErrUnguarded)
+			return nil
+		}, nil))
+	})
+}
+
+func TestTheGuardIsInnermost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config, passed := apisim.NewServer().Client("a").Config(), 0
+		config.Wrap(func(base http.RoundTripper) http.RoundTripper {
+			return counting{base, &passed}
+		})
+		_, client := newReplica(t, config, minimal())
+		assert.Error(t, client.CoreV1().ConfigMaps("default").Delete(t.Context(), "x", metav1.DeleteOptions{}))
+		assert.Equal(t, 1, passed, "the wrapper of the user saw the request, and the guard refused it after that")
+	})
+}
+
+type counting struct {
+	http.RoundTripper
+	n *int
+}
+
+func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	*c.n++
+	return c.RoundTripper.RoundTrip(r)
+}
+
+func TestBadConfig(t *testing.T) {
+	config := &rest.Config{Host: "https://example.invalid"}
+	full := minimal()
+	full.Shard.Resources = full.Resources
+	full.Sharder = sharder.Config{Ring: "r", Namespace: "ns", Resources: full.Resources, LeaseDuration: time.Second}
+	full.Election = leaderelection.Config{Namespace: "ns", KernelDeadline: true}
+	_, err := replica.New(nil, full)
+	assert.EqualError(t, err, `replica: config: must not be nil
+replica: Shard.Resources: must be empty, because it is that of Resources (got 1)
+replica: Sharder.Resources: must be empty, because it is that of Resources (got 1)
+replica: Sharder.Namespace: must be empty, because it is that of Lease (got ns)
+replica: Sharder.Ring: must be empty, because it is that of Lease (got r)
+replica: Sharder.LeaseDuration: must be empty, because it is that of Lease (got 1s)
+replica: Election.Namespace: must be empty, because it is that of Lease (got ns)
+replica: Election.KernelDeadline: must not be set, because who loses the election works on as a shard (got true)`)
+
+	for want, change := range map[string]func(*replica.Config){
+		"shardlease: Ring":        func(c *replica.Config) { c.Lease.Ring = "" },
+		"leaderelection: Name":    func(c *replica.Config) { c.Election.Name = "A b" },
+		"sharder: Resources":      func(c *replica.Config) { c.Resources = nil },
+		"sharder: AckGrace":       func(c *replica.Config) { c.Shard.AckGrace = -1 },
+		"sharder: TokensPerShard": func(c *replica.Config) { c.Sharder.TokensPerShard = -1 },
+	} {
+		c := minimal()
+		change(&c)
+		_, err := replica.New(config, c)
+		assert.ErrorContains(t, err, want)
+	}
+	_, err = replica.New(&rest.Config{Host: "://"}, minimal())
+	assert.ErrorContains(t, err, "replica: make the client of the leases")
+}

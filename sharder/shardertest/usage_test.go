@@ -1,0 +1,94 @@
+package shardertest_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/shardertest"
+)
+
+var (
+	configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
+	secrets    = corev1.SchemeGroupVersion.WithResource("secrets")
+)
+
+// keys is a sharded controller as a user writes it: every ConfigMap gets a Secret.
+type keys struct {
+	client kubernetes.Interface
+	shard  *sharder.Shard
+}
+
+func (k *keys) run(ctx context.Context) error {
+	parents := k.shard.NewInformer(sharder.ListerWatcher(k.client.CoreV1().ConfigMaps(""), k.client), &corev1.ConfigMap{}, 0, cache.Indexers{})
+	return sharder.Reconcile(ctx, k.shard, parents, 2, k.reconcile)
+}
+
+func (k *keys) reconcile(ctx context.Context, m *corev1.ConfigMap) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: m.Name, OwnerReferences: []metav1.OwnerReference{
+		*metav1.NewControllerRef(m, corev1.SchemeGroupVersion.WithKind("ConfigMap")),
+	}}}
+	if err := k.shard.Stamp(secret); err != nil {
+		return err
+	}
+	_, err := k.client.CoreV1().Secrets(m.Namespace).Create(ctx, secret, metav1.CreateOptions{})
+	return err
+}
+
+// How to test it: with the fake clientset that it works on, and as the sharder who gives it objects and wants them back. In a bubble,
+// synctest.Wait returns when nothing is left to do.
+func TestKeysAreMadeForWhatIsThisShards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewSimpleClientset()
+		mapper := meta.NewDefaultRESTMapper(nil)
+		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+		mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+		lease, shard, err := shardertest.NewShard(client, mapper, sharder.Resource{GVR: configMaps, Children: []schema.GroupVersionResource{secrets}})
+		require.NoError(t, err)
+
+		ctx, end := context.WithCancel(t.Context())
+		require.NoError(t, lease.Run(ctx, func(ctx context.Context) error {
+			ended := make(chan error, 1)
+			go func() { ended <- (&keys{client, shard}).run(ctx) }()
+
+			// One object is assigned to this shard, the other one to nobody.
+			objects := client.CoreV1().ConfigMaps("default")
+			mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "mine", UID: "1"}}
+			require.NoError(t, shardertest.Assign(lease, mine))
+			mine, err := objects.Create(ctx, mine, metav1.CreateOptions{})
+			require.NoError(t, err)
+			_, err = objects.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "nobodys", UID: "2"}}, metav1.CreateOptions{})
+			require.NoError(t, err)
+			synctest.Wait()
+			made, err := client.CoreV1().Secrets("default").List(ctx, metav1.ListOptions{})
+			require.NoError(t, err)
+			require.Len(t, made.Items, 1)
+			assert.Equal(t, "mine", made.Items[0].Name)
+			assert.Equal(t, lease.Identity(), made.Items[0].Labels[sharder.ShardLabel(lease.Ring())])
+
+			// The sharder wants it back: the shard lets go of it, and does not work on it any more.
+			shardertest.Drain(lease, mine)
+			_, err = objects.Update(ctx, mine, metav1.UpdateOptions{})
+			require.NoError(t, err)
+			synctest.Wait()
+			after, err := objects.Get(ctx, "mine", metav1.GetOptions{})
+			require.NoError(t, err)
+			assert.Empty(t, after.Labels)
+			assert.ErrorIs(t, shard.Do(ctx, after, func(context.Context) error { return nil }), sharder.ErrNotMine)
+
+			end()
+			return <-ended
+		}))
+	})
+}

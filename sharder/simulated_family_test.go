@@ -1,0 +1,233 @@
+package sharder_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/sim"
+	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// births are the children that there are in a world, with what is known of them.
+type births struct {
+	mu    sync.Mutex
+	alive map[types.UID]birth
+}
+
+type birth struct {
+	root    types.UID
+	name    string
+	by      string // process that created it; "somebody" is a user
+	stamped bool
+	edited  bool // a user has changed its label: where it is seen is not for work to rely on
+}
+
+const user = "somebody"
+
+// birthsOf returns those of a world, which the rule of the world has told of every change.
+func birthsOf(w *sim.World) *births {
+	b, _ := w.State.LoadOrStore("births", &births{alive: map[types.UID]birth{}})
+	return b.(*births)
+}
+
+// see takes in a change of a child.
+func (b *births) see(c apisim.Change) {
+	o := c.After
+	if o == nil {
+		o = c.Before
+	}
+	owner := metav1.GetControllerOf(o)
+	if o.GetKind() != "Pod" || owner == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	label := sharder.ShardLabel(simulatedRing)
+	known := b.alive[o.GetUID()]
+	switch {
+	case c.After == nil:
+		delete(b.alive, o.GetUID())
+		return
+	case c.Before == nil:
+		known = birth{root: owner.UID, name: o.GetName(), by: c.Client, stamped: o.GetLabels()[label] != ""}
+	case c.Client == user && c.Before.GetLabels()[label] != c.After.GetLabels()[label]:
+		known.edited = true
+	}
+	b.alive[o.GetUID()] = known
+}
+
+// unseen returns a child that work of another shard, or of an earlier process of the same one, has created, and that is not shown to the work that
+// begins in a process.
+func (b *births) unseen(root types.UID, p *sim.Process, shown func(name string) bool) (child birth, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, child := range b.alive {
+		switch {
+		case child.root != root, child.by == user, child.by == p.Name, child.edited:
+		case identity(child.by) == identity(p.Name) && !child.stamped: // the sharder may not have come by yet
+		case !shown(child.name):
+			return child, true
+		}
+	}
+	return birth{}, false
+}
+
+// hasChildren says of which roots work creates children: of a third of them.
+func hasChildren(root types.UID) bool {
+	sum := 0
+	for _, b := range []byte(root) {
+		sum += int(b)
+	}
+	return sum%3 == 0
+}
+
+// brood is what a controller does about children.
+type brood struct {
+	p        *sim.Process
+	shard    *sharder.Shard
+	client   coreclient.PodInterface
+	informer cache.SharedIndexInformer
+}
+
+func newBrood(p *sim.Process, shard *sharder.Shard, client kubernetes.Interface) *brood {
+	pods := client.CoreV1().Pods("ns")
+	return &brood{p, shard, pods, shard.NewInformer(sharder.ListerWatcher(pods, client), &corev1.Pod{}, resync, cache.Indexers{})}
+}
+
+// check fails unless the cache shows what has been created before this work.
+func (b *brood) check(ctx context.Context, root types.UID) {
+	child, ok := birthsOf(b.p.World()).unseen(root, b.p, func(name string) bool {
+		_, exists, _ := b.informer.GetStore().GetByKey("ns/" + name)
+		return exists
+	})
+	term, _ := shardlease.TermFrom(ctx)
+	if ok && term.Err() == nil { // it has not been stopped since work was let begin
+		b.p.Fail("begins to work on %s, and does not see child %s, which %s has created (stamped: %t)", root, child.name, child.by, child.stamped)
+	}
+}
+
+// tend is what work on a root does: it wants two children.
+func (b *brood) tend(ctx context.Context, root *corev1.ConfigMap, now int64) error {
+	var children []*corev1.Pod
+	for _, item := range b.informer.GetStore().List() {
+		if o := item.(*corev1.Pod); metav1.IsControlledBy(o, root) {
+			children = append(children, o)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // what is given up may still be carried out
+	defer cancel()
+	switch n := len(children); {
+	case n > 2:
+		return b.client.Delete(ctx, children[0].Name, metav1.DeleteOptions{})
+	case n < 2:
+		child := childOf(root)
+		if now%4 != 0 {
+			if err := b.shard.Stamp(child); err != nil {
+				b.p.Fail("%v", err)
+			}
+		}
+		_, err := b.client.Create(ctx, child, metav1.CreateOptions{})
+		return err
+	}
+	return nil
+}
+
+func childOf(root *corev1.ConfigMap) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		GenerateName:    root.Name + "-",
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(root, corev1.SchemeGroupVersion.WithKind("ConfigMap"))},
+	}}
+}
+
+// control is a controller of children, until ctx has ended.
+func (b *brood) control(ctx context.Context) error {
+	return sharder.Reconcile(ctx, b.shard, b.informer, 2, func(ctx context.Context, child *corev1.Pod) error {
+		root := metav1.GetControllerOf(child).UID
+		b.p.Begin(string(root))
+		defer b.p.End(string(root))
+		b.check(ctx, root)
+		term, _ := shardlease.TermFrom(ctx)
+		for range 1 + b.p.Clock.Now().Wall.UnixNano()%6 {
+			tick := b.p.Clock.NewTimer(500 * time.Millisecond)
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return context.Cause(ctx)
+			case <-tick.C():
+			}
+			if term.Err() != nil {
+				return term.Err()
+			}
+			b.p.Act(string(root))
+		}
+		b.p.World().State.Store(string(child.UID), worked{identity(b.p.Name), time.Now()})
+		return nil
+	})
+}
+
+func childrenOf(w *sim.World) coreclient.PodInterface {
+	return kubernetes.NewForConfigOrDie(w.Server.Client(user).Config()).CoreV1().Pods("ns")
+}
+
+// meddleWithChildren does what users do: they create and delete children, and edit what they should not.
+func meddleWithChildren(w *sim.World, r *rand.Rand, roots []corev1.ConfigMap) {
+	ctx, client := context.Background(), childrenOf(w)
+	root := &roots[r.IntN(len(roots))]
+	if r.IntN(4) == 0 && hasChildren(root.UID) {
+		_, _ = client.Create(ctx, childOf(root), metav1.CreateOptions{})
+		return
+	}
+	list, err := client.List(ctx, metav1.ListOptions{})
+	if err != nil || len(list.Items) == 0 {
+		return
+	}
+	o := &list.Items[r.IntN(len(list.Items))]
+	label := sharder.ShardLabel(simulatedRing)
+	switch r.IntN(4) {
+	case 0:
+		_ = client.Delete(ctx, o.Name, metav1.DeleteOptions{})
+	case 1:
+		_, _ = client.Patch(ctx, o.Name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, label), metav1.PatchOptions{})
+	case 2:
+		_, _ = client.Patch(ctx, o.Name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, label, string(rune('a'+r.IntN(4)))), metav1.PatchOptions{})
+	case 3:
+		w.Server.Collect()
+	}
+}
+
+// everyChildIsWithItsRoot is what holds when nothing has been wrong for long.
+func everyChildIsWithItsRoot(w *sim.World, roots []corev1.ConfigMap) error {
+	list, err := childrenOf(w).List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	label := sharder.ShardLabel(simulatedRing)
+	of := map[types.UID]string{}
+	for _, root := range roots {
+		of[root.UID] = root.Labels[label]
+	}
+	var problems []error
+	for _, o := range list.Items {
+		shard, ok := of[metav1.GetControllerOf(&o).UID]
+		last, _ := w.State.Load(string(o.UID))
+		by, _ := last.(worked)
+		if ok && (shard != o.Labels[label] || by.identity != shard || time.Since(by.at) > 2*resync) {
+			problems = append(problems, fmt.Errorf("child %s (%s) is not looked after: it has labels %v, its root is with %q, last worked on by %q %v ago",
+				o.Name, o.UID, o.Labels, shard, by.identity, time.Since(by.at)))
+		}
+	}
+	return errors.Join(problems...)
+}
