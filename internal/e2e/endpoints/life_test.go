@@ -185,7 +185,7 @@ func TestNoMirroredDuplicates(t *testing.T) {
 	_, err := f.client.CoreV1().Endpoints(control.namespace).Create(t.Context(), &corev1.Endpoints{ //nolint:staticcheck // the deprecated kind is what this is about
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Subsets: []corev1.EndpointSubset{{ //nolint:staticcheck // see above
-			Addresses: []corev1.EndpointAddress{{IP: "10.9.9.9"}}, Ports: []corev1.EndpointPort{{Name: "https", Port: 443}}, //nolint:staticcheck // see above
+			Addresses: []corev1.EndpointAddress{{IP: "10.9.9.9"}}, Ports: []corev1.EndpointPort{{Name: "https", Port: 443}},
 		}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
