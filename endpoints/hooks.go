@@ -21,7 +21,7 @@ type Hooks struct {
 type Round struct {
 	// Entries are what the store held at the end, sorted by key. Nil: it could not be read.
 	Entries []Status
-	// Writes is how many write requests were carried out: heartbeats, removals of entries, and changes of what is published.
+	// Heartbeats, Removals (of entries) and Publications (changes of what is published) are how many write requests were carried out.
 	Heartbeats, Removals, Publications int
 	// Took is how long it took.
 	Took time.Duration

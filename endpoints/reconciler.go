@@ -62,7 +62,7 @@ const (
 )
 
 // Run registers and publishes this instance until ctx ends, then withdraws it. It returns nil when that has succeeded, otherwise an error that says
-// what is left. A round that fails is tried again soon; the first one's errors, if they will not pass, are returned: [ErrSelector] is one.
+// what is left. A round that fails is tried again soon. Only [ErrSelector] ends Run early, and only before this instance is registered.
 func (r *Reconciler) Run(ctx context.Context) error {
 	if !r.running.TryLock() {
 		return ErrBusy

@@ -175,6 +175,24 @@ func TestOutageExpiresNobody(t *testing.T) {
 	}
 }
 
+// TestInstanceThatBecomesReadyExpiresNobodyYet is about one that has only read while nobody could write.
+func TestInstanceThatBecomesReadyExpiresNobodyYet(t *testing.T) {
+	inBoth(t, func(c *cluster) {
+		a, b := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.2", nil)
+		a.once(c)
+		b.setReady(errUnwell)
+		for range 10 {
+			require.ErrorIs(c, b.ReconcileOnce(c.Context()), endpoints.ErrNotReady)
+			time.Sleep(interval)
+		}
+		b.setReady(nil)
+		b.once(c)
+		a.once(c)
+		assert.Empty(c, b.told().expired)
+		c.requirePublished("10.0.0.1", "10.0.0.2")
+	})
+}
+
 func TestStoppedInstanceComesBack(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		a, b := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.2", nil).start(c)

@@ -22,7 +22,6 @@ import (
 
 	"go.uber.org/zap"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/bellwether-k8s/bellwether/endpoints"
@@ -58,17 +57,8 @@ func run(ctx context.Context) error {
 		config.Addresses = append(config.Addresses, address)
 	}
 	config.Ports = []endpoints.Port{{Name: "http", Number: int32(*port)}}
-	logs := zap.NewProductionConfig()
-	logs.OutputPaths = []string{"stdout"}
-	var err error
-	if config.Logger, err = logs.Build(); err != nil {
-		return err
-	}
-	rc, err := clientConfig(*kubeconfig)
-	if err != nil {
-		return err
-	}
-	client, err := kubernetes.NewForConfig(rc)
+	config.Logger = zap.Must(zap.NewProduction())
+	client, err := newClient(*kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -82,23 +72,26 @@ func run(ctx context.Context) error {
 	}
 	server := &http.Server{Handler: http.HandlerFunc(answer), ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	withdrawn := reconciler.Run(ctx)
+	publishing, stop := context.WithCancel(ctx)
+	go func() {
+		defer stop() // a server that cannot serve must not be published
+		served <- server.Serve(listener)
+	}()
+	withdrawn := reconciler.Run(publishing)
 	time.Sleep(*linger)
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	closed := server.Shutdown(closing)
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return errors.Join(withdrawn, err)
+	err = errors.Join(withdrawn, server.Shutdown(context.WithoutCancel(ctx)))
+	if failed := <-served; !errors.Is(failed, http.ErrServerClosed) {
+		return errors.Join(err, failed)
 	}
-	return errors.Join(withdrawn, closed)
+	return err
 }
 
-func clientConfig(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig == "" {
-		return rest.InClusterConfig()
+func newClient(kubeconfig string) (kubernetes.Interface, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig) // in-cluster if empty
+	if err != nil {
+		return nil, err
 	}
-	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+	return kubernetes.NewForConfig(config)
 }
 
 // answer is where your server goes.
