@@ -3,6 +3,7 @@
 //
 //   - [github.com/bellwether-k8s/bellwether/leaderelection]: one active replica, elected by a Lease. A leader that cannot
 //     renew ends its process before anyone else starts.
+//   - [github.com/bellwether-k8s/bellwether/leaderforlife]: one active Pod, which leads until it is proven to have ended.
 //   - [github.com/bellwether-k8s/bellwether/sharder]: several active replicas, each on its own part of the objects, which it
 //     assigns by labels.
 //   - [github.com/bellwether-k8s/bellwether/sharder/replica]: all parts of such a replica, made from one client configuration.

@@ -745,3 +745,19 @@ func TestCoordinatedLease(t *testing.T) {
 		})
 	}
 }
+
+func TestLockForLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI()
+		lock, err := a.client().CoordinationV1().Leases("ns").Create(t.Context(), &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: "l", Labels: map[string]string{"bellwether.dev/lock": "life"}},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		candidate := newReplica(t, a, "a", nil)
+		candidate.start(t)
+		assert.ErrorIs(t, <-candidate.result, leaderelection.ErrForLife)
+		_, err = candidate.TryAcquire(t.Context())
+		assert.ErrorIs(t, err, leaderelection.ErrForLife)
+		assert.Equal(t, lock, a.lease(t), "never written")
+	})
+}

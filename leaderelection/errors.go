@@ -22,6 +22,10 @@ var (
 	// coordinated leader election decides who holds it. It is never written.
 	ErrCoordinated = lease.ErrCoordinated
 
+	// ErrForLife is returned by Run and TryAcquire for a Lease that is the lock of a leader for life, of package leaderforlife. It is
+	// never written.
+	ErrForLife = lease.ErrForLife
+
 	// ErrNotLeader is returned by Renew and Release of an elector that holds no term. It is also what every error of a
 	// guarded request is ([Elector.WrapTransport]): alone, the request was not sent; together with ErrOutcomeUnknown, it was.
 	ErrNotLeader = errors.New("leaderelection: not the leader")

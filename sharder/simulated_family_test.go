@@ -10,7 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -104,7 +106,50 @@ type brood struct {
 
 func newBrood(p *sim.Process, shard *sharder.Shard, client kubernetes.Interface) *brood {
 	pods := client.CoreV1().Pods("ns")
-	return &brood{p, shard, pods, shard.NewInformer(sharder.ListerWatcher(pods, client), &corev1.Pod{}, resync, cache.Indexers{})}
+	lists := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := pods.Watch(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			return delayed(w, p), nil
+		},
+	}
+	return &brood{p, shard, pods, shard.NewInformer(lists, &corev1.Pod{}, resync, cache.Indexers{})}
+}
+
+// delayed is a watch by which everything is told later: caches of different resources do not keep step.
+func delayed(w watch.Interface, p *sim.Process) watch.Interface {
+	told := make(chan watch.Event)
+	late := watch.NewProxyWatcher(told)
+	go func() {
+		defer close(told)
+		defer w.Stop()
+		for {
+			select {
+			case e, ok := <-w.ResultChan():
+				if !ok {
+					return
+				}
+				lag := p.Clock.NewTimer(time.Duration(p.Clock.Now().Wall.UnixNano()%4) * 300 * time.Millisecond)
+				select {
+				case <-lag.C():
+				case <-late.StopChan():
+					lag.Stop()
+					return
+				}
+				select {
+				case told <- e:
+				case <-late.StopChan():
+					return
+				}
+			case <-late.StopChan():
+				return
+			}
+		}
+	}()
+	return late
 }
 
 // check fails unless the cache shows what has been created before this work.

@@ -56,6 +56,14 @@ func TestSimulatedWrites(t *testing.T) {
 	sim.Prove(t, s, sim.Schedules(t, 100))
 }
 
+// TestSimulatedFamilies is the same for families that move and move, and that no user confuses.
+func TestSimulatedFamilies(t *testing.T) {
+	s := sharding()
+	s.Kinds = []sim.Kind{sim.Latency, sim.WatchLag, sim.Partition, sim.LostResponses, sim.Refused, sim.Kill, sim.Terminate, sim.Outage, sim.Restart, sim.Interference}
+	s.Interfere = populate
+	sim.Prove(t, s, sim.Schedules(t, 50))
+}
+
 // oneFamilyOneShard is the rule that nobody works while another does.
 func oneFamilyOneShard(w *sim.World) sim.Rule {
 	w.Server.Observe(birthsOf(w).see)
@@ -268,9 +276,7 @@ func meddle(w *sim.World, r *rand.Rand) {
 	if err != nil {
 		return
 	}
-	for i := len(list.Items); i < 8; i++ {
-		create(client, r, nil)
-	}
+	populate(w, r)
 	if len(list.Items) == 0 {
 		return
 	}
@@ -302,6 +308,18 @@ func meddle(w *sim.World, r *rand.Rand) {
 	case 8:
 		name := string(rune('a' + r.IntN(3)))
 		_ = kubernetes.NewForConfigOrDie(w.Server.Client(user).Config()).CoordinationV1().Leases("ns").Delete(ctx, name, metav1.DeleteOptions{})
+	}
+}
+
+// populate creates objects until there are some eight.
+func populate(w *sim.World, r *rand.Rand) {
+	client := objectsOf(w)
+	list, err := client.List(context.Background(), metav1.ListOptions{LabelSelector: "user"})
+	if err != nil {
+		return
+	}
+	for i := len(list.Items); i < 8; i++ {
+		create(client, r, nil)
 	}
 }
 

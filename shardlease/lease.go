@@ -12,6 +12,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/killtimer"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/sole"
 )
 
 // Lease is the heartbeat of one shard. All its methods may be called at any time, but only one Run runs.
@@ -20,7 +21,7 @@ type Lease struct {
 	candidate *lease.Candidate
 	guard     *lease.Guard
 	waiting   waiting                                       // of Run
-	occupy    func(name string) (release func(), err error) // see [occupy]
+	occupy    func(name string) (release func(), err error) // see [sole.Occupy]
 	busy      sync.Mutex                                    // held by Run
 	release   func()                                        // guarded by busy: what occupy has returned; nil if there is none
 
@@ -50,7 +51,7 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 		}
 	}
 	config.Logger = config.Logger.With(zap.Stringer("lease", config.lease()), zap.String("ring", config.Ring))
-	l := &Lease{config: config, guard: lease.NewGuard(config.lease(), ErrNotHeld, lease.GuardConfig(config.Guard)), occupy: occupy}
+	l := &Lease{config: config, guard: lease.NewGuard(config.lease(), ErrNotHeld, lease.GuardConfig(config.Guard)), occupy: sole.Occupy}
 	l.candidate = lease.NewCandidate(client, lease.Config{
 		Lease:          config.lease(),
 		Identity:       config.Identity,
@@ -226,7 +227,7 @@ func (l *Lease) claimName() {
 	if l.config.Incarnation == "" || l.release != nil {
 		return
 	}
-	release, err := l.occupy(l.config.Ring + "/" + l.config.lease().String() + "/" + l.config.Incarnation)
+	release, err := l.occupy("shardlease/" + l.config.Ring + "/" + l.config.lease().String() + "/" + l.config.Incarnation)
 	if err != nil {
 		l.config.Logger.Info("not taking the lease back from an earlier process of this Pod before it has expired", zap.Error(err))
 		return

@@ -1,6 +1,8 @@
 // Command demo shows what Bellwether is for, with processes on a real Kubernetes API, in chapters:
 //
 //   - election: three copies of examples/leaderelection, of which one works. The leader is killed, stopped and ended.
+//   - life: three Pods of examples/leaderforlife, of which one leads until it ends. Its container is killed, it is evicted, and deleted
+//     in the foreground.
 //   - sharding: three copies of examples/sharding share 1,000 objects out among them; a fourth joins, one is killed, one ends.
 //   - endpoints: three copies of examples/endpoints serve behind a Service; one is killed, comes back, one ends; traffic follows.
 //
@@ -35,6 +37,7 @@ type chapter struct {
 
 var chapters = []chapter{
 	{"election", "leaderelection", playElection},
+	{"life", "leaderforlife", playLife},
 	{"sharding", "sharding", playSharding},
 	{"endpoints", "endpoints", playServing},
 }
@@ -69,11 +72,12 @@ func names() string {
 }
 
 func run(ctx context.Context, kubeconfig, namespace string, chapters []chapter) (failed error) {
+	var cp *e2e.ControlPlane
 	if kubeconfig == "" {
-		fmt.Println("Starting a control plane: etcd and kube-apiserver on loopback ports.")
+		fmt.Println("Starting a control plane, and two nodes in pretence, on loopback ports.")
 		start := time.Now()
-		cp, err := e2e.New(ctx, e2e.Options{Progress: os.Stdout})
-		if err != nil {
+		var err error
+		if cp, err = e2e.New(ctx, e2e.Options{ControllerManager: true, Nodes: lifeNodes, Progress: os.Stdout}); err != nil {
 			return err
 		}
 		defer func() { failed = errors.Join(failed, cp.Close()) }()
@@ -94,7 +98,7 @@ func run(ctx context.Context, kubeconfig, namespace string, chapters []chapter) 
 		}
 	}()
 	for _, c := range chapters {
-		if err := perform(ctx, c, &stage{kubeconfig: kubeconfig, namespace: namespace}, filepath.Join(dir, c.name)); err != nil {
+		if err := perform(ctx, c, &stage{cp: cp, kubeconfig: kubeconfig, namespace: namespace}, filepath.Join(dir, c.name)); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}

@@ -19,6 +19,7 @@ const (
 
 // stage is where the processes of a chapter act, and what is said about them.
 type stage struct {
+	cp                    *e2e.ControlPlane // nil: somebody else's cluster
 	kubeconfig, namespace string
 	group                 *e2e.Group
 	program               string

@@ -9,10 +9,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Main is a TestMain: it runs tests that share a control plane, and then looks for goroutines that they have left behind. If a test
-// fails, the logs stay.
-func Main(m *testing.M, shared **ControlPlane) {
-	code, err := runTests(m, shared)
+// Main is a TestMain: it runs tests that share a control plane, which is prepared before the first, and then looks for goroutines that they
+// have left behind. If a test fails, the logs stay.
+func Main(m *testing.M, shared **ControlPlane, options Options, prepare ...func(*ControlPlane) error) {
+	code, err := runTests(m, shared, options, prepare)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
@@ -20,12 +20,17 @@ func Main(m *testing.M, shared **ControlPlane) {
 	os.Exit(code)
 }
 
-func runTests(m *testing.M, shared **ControlPlane) (int, error) {
-	cp, err := New(context.Background(), Options{}) //nolint:forbidigo // TestMain is where contexts begin
+func runTests(m *testing.M, shared **ControlPlane, options Options, prepare []func(*ControlPlane) error) (int, error) {
+	cp, err := New(context.Background(), options) //nolint:forbidigo // TestMain is where contexts begin
 	if err != nil {
 		return 1, err
 	}
 	*shared = cp
+	for _, f := range prepare {
+		if err := f(cp); err != nil {
+			return 1, err
+		}
+	}
 	if code := m.Run(); code != 0 {
 		return code, fmt.Errorf("logs of the shared control plane: %s", cp.Dir) // its processes end with this one
 	}

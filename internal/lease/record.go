@@ -21,6 +21,12 @@ const ReleasedAnnotation = "bellwether.dev/released"
 // that the spec is of. client-go's elector leaves annotations alone, so one of another term says nothing.
 const TermAnnotation = "bellwether.dev/term"
 
+// LockLabel with the value [LockForLife] marks the lock of a leader for life, be it a Lease or a ConfigMap.
+const (
+	LockLabel   = "bellwether.dev/lock"
+	LockForLife = "life"
+)
+
 // Record is one version of a lease as the API server stored it. The zero Record is the absence of the object.
 type Record struct {
 	lease *coordinationv1.Lease
@@ -101,6 +107,9 @@ func (r Record) Emptied() bool {
 func (r Record) Coordinated() bool {
 	return r.lease != nil && (r.lease.Spec.Strategy != nil || r.lease.Spec.PreferredHolder != nil)
 }
+
+// ForLife reports whether the record is the lock of a leader for life, who does not renew it.
+func (r Record) ForLife() bool { return r.lease != nil && r.lease.Labels[LockLabel] == LockForLife }
 
 // markedBy reports whether an annotation names this record's term, whoever held it.
 func (r Record) markedBy(annotation string) bool {

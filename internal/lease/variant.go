@@ -43,6 +43,9 @@ func (c Config) unfit(r Record) error {
 	if r.Coordinated() {
 		return ErrCoordinated
 	}
+	if r.ForLife() {
+		return ErrForLife
+	}
 	return c.Variant.unfit(r)
 }
 

@@ -1,9 +1,6 @@
 package leaderelection_test
 
 import (
-	"errors"
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,12 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/restmapper"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
@@ -31,9 +23,9 @@ const example = "../../../examples/leaderelection"
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	cp := e2e.Start(t, e2e.Options{ControllerManager: true, Scheduler: true, Nodes: []string{"node"}})
-	apply(t, cp, "rbac.yaml")
-	apply(t, cp, "fence.yaml")
-	apply(t, cp, "deployment.yaml")
+	require.NoError(t, cp.Apply(t.Context(), filepath.Join(example, "rbac.yaml")))
+	require.NoError(t, cp.Apply(t.Context(), filepath.Join(example, "fence.yaml")))
+	require.NoError(t, cp.Apply(t.Context(), filepath.Join(example, "deployment.yaml")))
 	client, err := kubernetes.NewForConfig(cp.Admin())
 	require.NoError(t, err)
 	var pods *corev1.PodList
@@ -104,34 +96,4 @@ func requireFenced(t *testing.T, cp *e2e.ControlPlane, leader, other corev1.Pod)
 		assert.ErrorContains(c, write(other), "Pod "+string(other.UID)+" is not the leader")
 	}, patience, 10*poll)
 	require.NoError(t, write(leader))
-}
-
-// apply creates what a manifest of the example says. Fields that the API server does not know are errors.
-func apply(t *testing.T, cp *e2e.ControlPlane, name string) {
-	t.Helper()
-	file, err := os.Open(filepath.Join(example, name))
-	require.NoError(t, err)
-	defer file.Close()
-	groups, err := discovery.NewDiscoveryClientForConfig(cp.Admin())
-	require.NoError(t, err)
-	resources, err := restmapper.GetAPIGroupResources(groups)
-	require.NoError(t, err)
-	mapper := restmapper.NewDiscoveryRESTMapper(resources)
-	client, err := dynamic.NewForConfig(cp.Admin())
-	require.NoError(t, err)
-	documents := yaml.NewYAMLOrJSONDecoder(file, 4096)
-	for {
-		var object unstructured.Unstructured
-		err := documents.Decode(&object)
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		require.NoError(t, err)
-		kind := object.GroupVersionKind()
-		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
-		require.NoError(t, err)
-		_, err = client.Resource(mapping.Resource).Namespace(object.GetNamespace()).
-			Create(t.Context(), &object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
-		require.NoError(t, err, "%s: %s %s", name, kind.Kind, object.GetName())
-	}
 }

@@ -1,26 +1,25 @@
-package shardlease_test
+package sole_test
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
-	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/internal/sole"
 )
 
 func TestNameIsOccupiedOnce(t *testing.T) {
 	name := t.Name() + strings.Repeat("x", 200) // longer than the address of a socket
-	release, err := shardlease.Occupy(name)
+	release, err := sole.Occupy(name)
 	require.NoError(t, err)
-	_, err = shardlease.Occupy(name)
-	require.ErrorIs(t, err, unix.EADDRINUSE)
-	other, err := shardlease.Occupy(name + "y")
+	_, err = sole.Occupy(name)
+	require.ErrorIs(t, err, sole.ErrOccupied)
+	other, err := sole.Occupy(name + "y")
 	require.NoError(t, err)
 	other()
 	release()
-	release, err = shardlease.Occupy(name)
+	release, err = sole.Occupy(name)
 	require.NoError(t, err)
 	release()
 }

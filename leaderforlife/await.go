@@ -1,0 +1,104 @@
+package leaderforlife
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// await returns when there may be something new to read. While it can watch everything that it waits for, it sends no request.
+func (c *candidate) await(ctx context.Context, v view, waiting []Waiting) error {
+	abilities := c.abilities
+	c.noDelete = false // but to be tried again after a poll interval
+	polls := c.config.blind || c.config.fence != nil || abilities.noDelete
+	if !c.config.blind {
+		fresh, all := c.watches.want(ctx, c.objects(waiting))
+		if fresh {
+			return nil
+		}
+		polls = polls || !all
+	}
+	var poll <-chan time.Time
+	if polls {
+		timer := time.NewTimer(c.config.pollInterval*9/10 + rand.N(c.config.pollInterval/5))
+		defer timer.Stop()
+		poll = timer.C
+	}
+	for {
+		select {
+		case n := <-c.watches.news:
+			if c.take(ctx, n) {
+				return nil
+			}
+			v.ownerOver, v.waiting = c.judgeAll()
+			next, waiting := v.next(abilities)
+			if next != toWait {
+				return nil
+			}
+			c.tell(waiting)
+		case <-poll:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// objects are those by which the situation can change.
+func (c *candidate) objects(waiting []Waiting) map[watchable]bool {
+	objects := map[watchable]bool{{c.kind, c.config.lock}: true}
+	for _, w := range waiting {
+		objects[watchable{"pods", w.Pod}] = true
+		if c.config.nodes && w.Node != "" {
+			objects[watchable{"nodes", w.Node}] = true
+		}
+	}
+	return objects
+}
+
+// take reports whether an event calls for another round.
+func (c *candidate) take(ctx context.Context, n news) bool {
+	if c.watches.open[n.of] != n.from { // of a watch that was given up
+		return false
+	}
+	if n.ended {
+		c.watches.end(ctx, n)
+		return true
+	}
+	switch o := n.event.Object.(type) {
+	case *corev1.Pod:
+		return o.Name == n.of.name && c.takePod(o, n.event.Type == watch.Deleted)
+	case *corev1.Node:
+		if o.Name != n.of.name {
+			return false
+		}
+		state := stateOf(o)
+		state.gone = n.event.Type == watch.Deleted
+		c.nodes[o.Name] = state
+		return state.down()
+	case metav1.Object:
+		return o.GetName() == c.config.lock && c.takeLock(o, n.event.Type == watch.Deleted)
+	}
+	return false
+}
+
+func (c *candidate) takePod(pod *corev1.Pod, deleted bool) bool {
+	s := c.others[pod.UID]
+	if s == nil { // another one of the name, before or after, or this one
+		return false
+	}
+	labelled := s.seen != nil && s.seen.Labels[c.label] != ""
+	s.see(pod)
+	return deleted || ended(pod) || labelled && pod.Labels[c.label] == ""
+}
+
+func (c *candidate) takeLock(o metav1.Object, deleted bool) bool {
+	if deleted {
+		return c.seen == nil || c.seen.uid == o.GetUID()
+	}
+	return c.seen == nil || c.seen.uid != o.GetUID() || c.seen.version != o.GetResourceVersion()
+}

@@ -1,0 +1,287 @@
+package leaderforlife
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/internal/sole"
+)
+
+const (
+	// firstPause is after a request that has failed.
+	firstPause = 100 * time.Millisecond
+	// accessPatience is how long an indispensable request has to be refused before Become gives up: roles may be on their way.
+	accessPatience = 15 * time.Second
+	// withdrawTimeout bounds the clean-up of a candidate that gives up.
+	withdrawTimeout = 3 * time.Second
+	// occupiedPause is between two looks whether another process of this Pod has ended.
+	occupiedPause = time.Second
+)
+
+// candidate is one call of Become or TryBecome.
+type candidate struct {
+	*cluster
+	once    bool // wait for nothing
+	me      podID
+	release func() // of the name that no other process of this Pod has meanwhile
+	watches *watches
+
+	abilities
+	probed bool                   // whether the own Pod may be patched is known
+	wrote  bool                   // this call may have created the lock, or labelled the own Pod
+	owners map[types.UID]podID    // of earlier locks, of whom no label tells whether they lead
+	seen   *lock                  // the lock as last read
+	others map[types.UID]*suspect // as of the last reads, and of events since
+	nodes  map[string]nodeState   // of suspects
+	told   []Waiting              // what it waits for, as last told
+	last   step                   // of the round before
+	failed string                 // the error that was logged last, until all is well again
+}
+
+// elect returns when this Pod leads, or does not and will not. end, which tests need, lets another process of the Pod in.
+func elect(ctx context.Context, lockName string, options []Option, once bool) (end func(), led bool, err error) {
+	config, err := newConfig(lockName, options)
+	if err != nil {
+		return nil, false, err
+	}
+	k := newCluster(config)
+	c := &candidate{
+		cluster: k, once: once, watches: newWatches(k),
+		owners: map[types.UID]podID{}, others: map[types.UID]*suspect{}, nodes: map[string]nodeState{},
+	}
+	defer c.watches.close()
+	err = c.retry(ctx, func() (done bool, err error) {
+		c.me, err = c.whoAmI(ctx)
+		return err == nil, err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	if !c.occupy(ctx) {
+		return nil, false, ctx.Err()
+	}
+	err = c.retry(ctx, func() (done bool, err error) {
+		var next step
+		next, err = c.round(ctx)
+		led = err == nil && next == toLead
+		return led || err == nil && next == toWait && once, err
+	})
+	if led {
+		return c.release, true, nil
+	}
+	if c.wrote {
+		c.withdraw(ctx)
+	}
+	c.release()
+	return nil, false, err
+}
+
+// retry calls f until it is done, with a pause after each error, and returns the one that makes no sense to try again.
+func (c *candidate) retry(ctx context.Context, f func() (done bool, err error)) error {
+	pause := firstPause
+	for ctx.Err() == nil {
+		done, err := f()
+		switch {
+		case done:
+			return nil
+		case err == nil:
+			pause, c.failed = firstPause, ""
+			continue
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case c.hopeless(err):
+			return err
+		}
+		c.note(err)
+		sleep(ctx, pause/2+rand.N(pause))
+		pause = min(2*pause, c.config.maxBackoff*2/3) // which jitter makes half as long again at most
+	}
+	return ctx.Err()
+}
+
+// hopeless reports whether it is for people to do something about an error.
+func (c *candidate) hopeless(err error) bool {
+	switch {
+	case errors.Is(err, ErrForeignLock), errors.Is(err, ErrPodGone):
+		return true
+	case apierrors.IsForbidden(err) && c.once:
+		return c.refusedFor(err) >= refusalPatience
+	case apierrors.IsForbidden(err):
+		return c.refusedFor(err) >= accessPatience
+	case isLostRace(err), errors.Is(err, errFutile) && !c.once:
+		return false
+	}
+	var access *AccessError
+	return c.once || !errors.As(err, &access)
+}
+
+// note logs an error that will be tried again, unless it is the same as before, or nobody's fault. What is refused may be optional, and has
+// words of its own.
+func (c *candidate) note(err error) {
+	if apierrors.IsForbidden(err) && c.refusedFor(err) < refusalPatience {
+		return
+	}
+	if text := err.Error(); text != c.failed && !isLostRace(err) {
+		c.failed = text
+		c.config.log.Warn("request failed, will be tried again", zap.Error(err))
+	}
+}
+
+// occupy waits until no other process of this Pod is a candidate or leads by this lock. It returns false if that is not to be waited for.
+func (c *candidate) occupy(ctx context.Context) bool {
+	c.release = func() {}
+	if !isUUID(c.me.uid) { // of no API server, but of tests, which would keep each other waiting
+		return true
+	}
+	for ctx.Err() == nil {
+		release, err := c.config.occupy("leaderforlife/" + string(c.me.uid) + "/" + c.config.lock)
+		switch {
+		case err == nil:
+			c.release = release
+			return true
+		case !errors.Is(err, sole.ErrOccupied):
+			c.config.log.Warn("nothing keeps a second process of this Pod from leading by the same lock", zap.Error(err))
+			return true
+		case c.once:
+			return false
+		}
+		c.sayOnce("waiting for another process of this Pod, or for an earlier call in this one: it leads by this lock, or is a candidate")
+		sleep(ctx, occupiedPause)
+	}
+	return false
+}
+
+// round reads, decides and acts once, or waits until there is something new to read.
+func (c *candidate) round(ctx context.Context) (step, error) {
+	v, err := c.observe(ctx)
+	if err != nil {
+		return toWait, err
+	}
+	next, waiting := v.next(c.abilities)
+	switch next {
+	case toLead:
+		c.config.log.Info("this Pod is the leader until it ends", zap.String("lockUID", string(v.lock.uid)))
+		if hook := c.config.hooks.OnLeading; hook != nil {
+			hook(v.lock.uid)
+		}
+	case toWait:
+		c.last = next
+		c.tell(waiting)
+		if !c.once {
+			return next, c.await(ctx, v, waiting)
+		}
+	default:
+		err := c.act(ctx, next, v)
+		switch {
+		case err != nil:
+			c.last = toWait
+		case next == c.last:
+			err = errFutile
+		default:
+			c.last = next
+		}
+		return next, err
+	}
+	return next, nil
+}
+
+// errFutile is a request that succeeds, and changes nothing: somebody else changes it back, such as an admission webhook.
+var errFutile = errors.New("the API server says that it has labelled the Pod, or made or deleted the lock, but that does not last")
+
+// act writes. Whatever comes of it, the next round reads.
+func (c *candidate) act(ctx context.Context, next step, v view) error {
+	switch next {
+	case toCreate:
+		if !c.probed {
+			may, err := c.mayLabel(ctx, v.me)
+			if err != nil {
+				return err
+			}
+			c.noPatch, c.probed = !may, true
+		}
+		wrote := c.wrote
+		c.wrote = true
+		err := c.createLock(ctx, c.me, !c.noPatch)
+		if apierrors.IsAlreadyExists(err) { // it was made by somebody else, or by an earlier attempt, which is noted
+			c.wrote = wrote
+		}
+		return err
+	case toLabel:
+		c.wrote = true
+		uid := string(v.lock.uid)
+		return c.patched(c.setLabel(ctx, v.me, &uid))
+	case toUnlabel:
+		return c.patched(c.setLabel(ctx, v.me, nil))
+	case toRemove:
+		c.config.log.Info("removing a lock whose owner does not lead", zap.String("pod", v.lock.owner.name), zap.String("uid", string(v.lock.owner.uid)))
+		err := c.deleteLock(ctx, *v.lock)
+		if c.missing(err, "without the verb delete on "+c.kind+", a leader whose Pod has ended but is still there keeps its lock") {
+			c.noDelete = true
+			return nil
+		}
+		return err
+	}
+	return nil
+}
+
+// patched notes that the own Pod may not be patched, if that is so.
+func (c *candidate) patched(err error) error {
+	if c.missing(err, "without the verb patch on pods, another candidate may not see this Pod lead if its lock is removed before it has ended") {
+		c.noPatch = true
+		return nil
+	}
+	return err
+}
+
+// tell says what it waits for, if that has changed.
+func (c *candidate) tell(waiting []Waiting) {
+	if slices.Equal(waiting, c.told) {
+		return
+	}
+	c.told = waiting
+	for _, w := range waiting {
+		c.config.log.Info("waiting", zap.String("pod", w.Pod), zap.String("uid", string(w.UID)), zap.String("node", w.Node), zap.String("why", w.Why))
+	}
+	if hook := c.config.hooks.OnWaiting; hook != nil {
+		hook(slices.Clone(waiting))
+	}
+}
+
+// withdraw undoes what this call may have written, so that others need not wait for the end of this Pod. It is bounded in time, and begins
+// when ctx has ended.
+func (c *candidate) withdraw(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
+	defer cancel()
+	l, err := c.lock(ctx)
+	if err == nil && l != nil && l.owner == c.me {
+		err = c.deleteLock(ctx, *l)
+	}
+	if err == nil && !c.noPatch {
+		me, getErr := c.pod(ctx, c.me.name)
+		if err = getErr; err == nil && me != nil && me.UID == c.me.uid && me.Labels[c.label] != "" {
+			err = c.setLabel(ctx, me, nil)
+		}
+	}
+	if err != nil {
+		c.config.log.Warn("gave up, but may not have cleaned up: others may wait until this Pod has ended", zap.Error(err))
+	}
+}
+
+// sleep returns false if ctx has ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,269 @@
+package leaderforlife
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	// requestTimeout is for one request.
+	requestTimeout = 10 * time.Second
+	// linger is how long a write goes on after its context has ended, so that its outcome is known rather than not.
+	linger = 2 * time.Second
+	// watchTimeout ends watches, or one whose connection died without a word would say nothing for ever.
+	watchTimeout = 30 * time.Minute
+	// refusalPatience is how long a verb has to be refused before the candidate does without it: an API server that starts refuses
+	// everything for a moment, and whoever believes it then may lead beside another.
+	refusalPatience = time.Second
+	// refusalGap is how far apart two refusals are that have nothing to do with each other.
+	refusalGap = 2 * time.Minute
+)
+
+// cluster is what a candidate asks of the API server. Every request is bounded in time; none is retried here.
+type cluster struct {
+	config      config
+	locks       locks
+	group, kind string // of the lock: API group and resource
+	label       string // key of the label on the leader's Pod
+
+	refused map[string]refusal // by verb and resource
+	said    map[string]bool    // what was said once
+}
+
+// refusal is a streak of requests that RBAC has refused.
+type refusal struct{ first, last time.Time }
+
+func newCluster(c config) *cluster {
+	k := &cluster{
+		config: c, locks: configMaps{c.client.CoreV1().ConfigMaps(c.namespace)}, kind: "configmaps",
+		label: LabelKey(c.lock), refused: map[string]refusal{}, said: map[string]bool{},
+	}
+	if c.lease {
+		k.locks, k.kind, k.group = leases{c.client.CoordinationV1().Leases(c.namespace)}, "leases", coordinationv1.GroupName
+	}
+	return k
+}
+
+// do sends a request and says in its error which one it was.
+func (k *cluster) do(ctx context.Context, e AccessError, request func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	err := request(ctx)
+	key, now := e.Verb+" "+e.Resource, time.Now()
+	switch r, known := k.refused[key]; {
+	case !apierrors.IsForbidden(err):
+		delete(k.refused, key)
+	case !known || now.Sub(r.last) > refusalGap:
+		k.refused[key] = refusal{now, now}
+	default:
+		k.refused[key] = refusal{r.first, now}
+	}
+	if err == nil {
+		return nil
+	}
+	e.Err = err
+	return &e
+}
+
+// write is do for what changes something: the end of ctx does not cancel it at once.
+func (k *cluster) write(ctx context.Context, e AccessError, request func(context.Context) error) error {
+	lingering, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(linger, cancel) })
+	defer stop()
+	return k.do(lingering, e, request)
+}
+
+// refusedFor is for how long RBAC has refused the request that err is about; zero if err is about something else.
+func (k *cluster) refusedFor(err error) time.Duration {
+	var access *AccessError
+	if !errors.As(err, &access) || !apierrors.IsForbidden(access.Err) {
+		return 0
+	}
+	r := k.refused[access.Verb+" "+access.Resource]
+	return r.last.Sub(r.first)
+}
+
+// missing reports whether err says that an optional verb is not granted, and says once what is lost by that.
+func (k *cluster) missing(err error, consequence string) bool {
+	if k.refusedFor(err) < refusalPatience {
+		return false
+	}
+	k.sayOnce(consequence, zap.Error(err))
+	return true
+}
+
+func (k *cluster) sayOnce(what string, fields ...zap.Field) {
+	if !k.said[what] {
+		k.said[what] = true
+		k.config.log.Warn(what, fields...)
+	}
+}
+
+// object is what an error about one object begins with.
+func (k *cluster) object(verb, group, resource, name string) AccessError {
+	return AccessError{Verb: verb, Group: group, Resource: resource, Namespace: k.config.namespace, Name: name}
+}
+
+// lock reads the lock; nil: there is none.
+func (k *cluster) lock(ctx context.Context) (*lock, error) {
+	var o metav1.Object
+	err := k.do(ctx, k.object("get", k.group, k.kind, k.config.lock), func(ctx context.Context) (err error) {
+		o, err = k.locks.get(ctx, k.config.lock)
+		return err
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	l, err := parseLock(k.kind, o)
+	if err != nil {
+		return nil, err
+	}
+	return &l, nil
+}
+
+func (k *cluster) createLock(ctx context.Context, me podID, labelled bool) error {
+	return k.write(ctx, k.object("create", k.group, k.kind, k.config.lock), func(ctx context.Context) error {
+		_, err := k.locks.create(ctx, lockMeta(k.config, me, labelled))
+		return err
+	})
+}
+
+// deleteLock deletes exactly this version of the lock.
+func (k *cluster) deleteLock(ctx context.Context, l lock) error {
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(l.uid), ResourceVersion: ptr.To(l.version)}}
+	return k.write(ctx, k.object("delete", k.group, k.kind, k.config.lock), func(ctx context.Context) error {
+		return k.locks.delete(ctx, k.config.lock, options)
+	})
+}
+
+// pod reads a Pod; nil: there is none of that name.
+func (k *cluster) pod(ctx context.Context, name string) (*corev1.Pod, error) {
+	var pod *corev1.Pod
+	err := k.do(ctx, k.object("get", "", "pods", name), func(ctx context.Context) (err error) {
+		pod, err = k.config.client.CoreV1().Pods(k.config.namespace).Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return pod, nil
+}
+
+// labelled lists the Pods with the label of a leader, from a quorum. listed is false if that is not allowed.
+func (k *cluster) labelled(ctx context.Context) (pods []corev1.Pod, listed bool, err error) {
+	var list *corev1.PodList
+	err = k.do(ctx, k.object("list", "", "pods", ""), func(ctx context.Context) (err error) {
+		list, err = k.config.client.CoreV1().Pods(k.config.namespace).List(ctx, metav1.ListOptions{LabelSelector: k.label})
+		return err
+	})
+	switch {
+	case k.missing(err, "without the verb list on pods, a leader is not seen whose lock was removed before its Pod had ended"):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, err
+	}
+	for _, pod := range list.Items {
+		if pod.Labels[k.label] != "" { // fake clientsets select, other fakes may not
+			pods = append(pods, pod)
+		}
+	}
+	return pods, true, nil
+}
+
+// setLabel sets the label of the own Pod, or with value nil removes it, if this version of it stands.
+func (k *cluster) setLabel(ctx context.Context, me *corev1.Pod, value *string) error {
+	return k.patch(ctx, me, map[string]any{"labels": map[string]any{k.label: value}})
+}
+
+// mayLabel finds out whether the own Pod may be patched, by a patch that changes nothing.
+func (k *cluster) mayLabel(ctx context.Context, me *corev1.Pod) (bool, error) {
+	err := k.patch(ctx, me, map[string]any{})
+	if k.missing(err, "without the verb patch on pods, another candidate may not see this Pod lead if its lock is removed before it has ended") {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// patch changes metadata of the own Pod. Without the version a removal of the label that is late would disown a leader.
+func (k *cluster) patch(ctx context.Context, me *corev1.Pod, metadata map[string]any) error {
+	metadata["uid"] = me.UID
+	if me.ResourceVersion != "" { // as with fake clientsets
+		metadata["resourceVersion"] = me.ResourceVersion
+	}
+	body, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return fmt.Errorf("patch pod %s: %w", me.Name, err)
+	}
+	return k.write(ctx, k.object("patch", "", "pods", me.Name), func(ctx context.Context) error {
+		_, err := k.config.client.CoreV1().Pods(k.config.namespace).Patch(ctx, me.Name, types.MergePatchType, body, metav1.PatchOptions{})
+		return err
+	})
+}
+
+// node reads what is known of a node.
+func (k *cluster) node(ctx context.Context, name string) (nodeState, error) {
+	var node *corev1.Node
+	err := k.do(ctx, AccessError{Verb: "get", Resource: "nodes", Name: name}, func(ctx context.Context) (err error) {
+		node, err = k.config.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nodeState{known: true, gone: true}, nil
+	case k.missing(err, "without the verb get on nodes, WithNodeCheck has no effect"):
+		return nodeState{}, nil
+	case err != nil:
+		return nodeState{}, err
+	}
+	return stateOf(node), nil
+}
+
+// watchable is an object to watch. Nodes are not of a namespace.
+type watchable struct{ resource, name string }
+
+// watch opens a watch of one object, which begins with its present version.
+func (k *cluster) watch(ctx context.Context, w watchable) (watch.Interface, error) {
+	options := metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String(),
+		// Ours is the one that counts: the server's does not arrive on a connection that is dead.
+		TimeoutSeconds: ptr.To(int64((watchTimeout + time.Minute) / time.Second)),
+	}
+	about, open := k.object("watch", "", w.resource, w.name), k.config.client.CoreV1().Pods(k.config.namespace).Watch
+	switch w.resource {
+	case "nodes":
+		about.Namespace, open = "", k.config.client.CoreV1().Nodes().Watch
+	case k.kind:
+		about.Group, open = k.group, k.locks.watch
+	}
+	stream, err := open(ctx, options)
+	if err != nil {
+		about.Err = err
+		return nil, &about
+	}
+	return stream, nil
+}
+
+// isLostRace reports whether a write has failed because what it was about is not any more what it was.
+func isLostRace(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
+}

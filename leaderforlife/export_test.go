@@ -1,0 +1,14 @@
+package leaderforlife
+
+import "context"
+
+// BecomeIn is Become in a process that ends when end is called, as far as other processes of its Pod can tell.
+func BecomeIn(ctx context.Context, lockName string, options ...Option) (end func(), err error) {
+	end, _, err = elect(ctx, lockName, options, false)
+	return end, named(lockName, err)
+}
+
+// WithOccupy replaces what makes a process the only one of its name in its Pod, for processes that are none.
+func WithOccupy(f func(name string) (release func(), err error)) Option {
+	return func(c *config) { c.occupy = f }
+}

@@ -1,0 +1,150 @@
+package leaderforlife
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/bellwether-k8s/bellwether/internal/lease"
+)
+
+const (
+	// keptAnnotation names the owner of a lock that the garbage collector is not to remove, as <name>/<uid>.
+	keptAnnotation = "leader.bellwether.dev/pod"
+	// labelledAnnotation says that the owner of the lock does not lead before it has labelled its Pod.
+	labelledAnnotation = "leader.bellwether.dev/labelled"
+)
+
+// podID is one Pod. Its name alone says nothing: others have it before and after.
+type podID struct {
+	name string
+	uid  types.UID
+}
+
+// lock is one version of the object that at most one Pod owns.
+type lock struct {
+	uid      types.UID
+	version  string
+	owner    podID
+	kept     bool // from the garbage collector: see WithStrict
+	labelled bool // the owner labels its Pod before it leads
+	deleting bool // only finalizers keep it
+}
+
+// parseLock reads a lock. The error is an [ErrForeignLock].
+func parseLock(kind string, o metav1.Object) (lock, error) {
+	l := lock{uid: o.GetUID(), version: o.GetResourceVersion(), deleting: o.GetDeletionTimestamp() != nil}
+	l.labelled = o.GetAnnotations()[labelledAnnotation] == "true"
+	fail := func(format string, args ...any) (lock, error) {
+		return lock{}, fmt.Errorf("%s %s/%s: %w: %s", kind, o.GetNamespace(), o.GetName(), ErrForeignLock, fmt.Sprintf(format, args...))
+	}
+	if _, isLease := o.(*coordinationv1.Lease); isLease && o.GetLabels()[lease.LockLabel] != lease.LockForLife {
+		return fail("it has no label %s=%s: it is another program's", lease.LockLabel, lease.LockForLife)
+	}
+	owners := o.GetOwnerReferences()
+	if pod, kept := o.GetAnnotations()[keptAnnotation]; kept && len(owners) == 0 {
+		name, uid, _ := strings.Cut(pod, "/")
+		if name == "" || uid == "" {
+			return fail("annotation %s: must be <name>/<uid> of a Pod (got %q)", keptAnnotation, pod)
+		}
+		l.owner, l.kept = podID{name, types.UID(uid)}, true
+		return l, nil
+	}
+	if len(owners) == 0 {
+		return fail("it has no owner, so nothing tells which Pod leads; if you know that none does, delete it")
+	}
+	if o := owners[0]; len(owners) > 1 || o.APIVersion != "v1" || o.Kind != "Pod" || o.UID == "" {
+		return fail("its owner must be one Pod (got %d owners, the first is %s %s of %s)", len(owners), o.Kind, o.Name, o.APIVersion)
+	}
+	l.owner = podID{owners[0].Name, owners[0].UID}
+	return l, nil
+}
+
+// lockMeta is the metadata of the lock that a Pod creates.
+func lockMeta(c config, me podID, labelled bool) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{
+		Namespace: c.namespace, Name: c.lock,
+		Labels: map[string]string{lease.LockLabel: lease.LockForLife}, Annotations: map[string]string{},
+	}
+	if labelled {
+		m.Annotations[labelledAnnotation] = "true"
+	}
+	if c.strict {
+		m.Annotations[keptAnnotation] = me.name + "/" + string(me.uid)
+	} else {
+		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: me.name, UID: me.uid}}
+	}
+	return m
+}
+
+// locks reads and writes objects of the kind that is used for locks.
+type locks interface {
+	get(ctx context.Context, name string) (metav1.Object, error)
+	create(ctx context.Context, m metav1.ObjectMeta) (metav1.Object, error)
+	delete(ctx context.Context, name string, o metav1.DeleteOptions) error
+	watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
+}
+
+type configMaps struct {
+	corev1client.ConfigMapInterface
+}
+
+func (c configMaps) get(ctx context.Context, name string) (metav1.Object, error) {
+	return c.Get(ctx, name, metav1.GetOptions{})
+}
+
+func (c configMaps) create(ctx context.Context, m metav1.ObjectMeta) (metav1.Object, error) {
+	return c.Create(ctx, &corev1.ConfigMap{ObjectMeta: m}, metav1.CreateOptions{})
+}
+
+func (c configMaps) delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
+	return c.Delete(ctx, name, o)
+}
+
+func (c configMaps) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	return c.Watch(ctx, o)
+}
+
+type leases struct {
+	coordinationclient.LeaseInterface
+}
+
+func (l leases) get(ctx context.Context, name string) (metav1.Object, error) {
+	return l.Get(ctx, name, metav1.GetOptions{})
+}
+
+// create writes a record that electors take for held as long as it stands. Without a duration, client-go's would take it.
+func (l leases) create(ctx context.Context, m metav1.ObjectMeta) (metav1.Object, error) {
+	now := metav1.NewMicroTime(time.Now())
+	return l.Create(ctx, &coordinationv1.Lease{ObjectMeta: m, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: ptr.To(holder(m)), LeaseDurationSeconds: ptr.To(int32(math.MaxInt32)),
+		AcquireTime: &now, RenewTime: &now, LeaseTransitions: ptr.To(int32(0)),
+	}}, metav1.CreateOptions{})
+}
+
+// holder is for people, and for electors that must find somebody there.
+func holder(m metav1.ObjectMeta) string {
+	for _, o := range m.OwnerReferences {
+		return o.Name + "/" + string(o.UID)
+	}
+	return m.Annotations[keptAnnotation]
+}
+
+func (l leases) delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
+	return l.Delete(ctx, name, o)
+}
+
+func (l leases) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	return l.Watch(ctx, o)
+}

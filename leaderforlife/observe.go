@@ -1,0 +1,142 @@
+package leaderforlife
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// observe reads everything that a decision needs, in the order on which [view.next] relies.
+func (c *candidate) observe(ctx context.Context) (view, error) {
+	me, err := c.pod(ctx, c.me.name)
+	if err != nil {
+		return view{}, err
+	}
+	if me == nil || me.UID != c.me.uid {
+		return view{}, fmt.Errorf("%w: Pod %s/%s with UID %s", ErrPodGone, c.config.namespace, c.me.name, c.me.uid)
+	}
+	v := view{me: me, label: me.Labels[c.label]}
+	if v.lock, err = c.lock(ctx); err != nil {
+		return view{}, err
+	}
+	labelled, listed, err := c.labelled(ctx)
+	if err != nil {
+		return view{}, err
+	}
+	c.seen = v.lock
+	c.suspect(v.lock, labelled, listed)
+	for _, s := range c.others {
+		if err := c.investigate(ctx, s); err != nil {
+			return view{}, err
+		}
+	}
+	v.ownerOver, v.waiting = c.judgeAll()
+	return v, nil
+}
+
+// suspect collects who else may lead. What was seen of them before stays known.
+func (c *candidate) suspect(l *lock, labelled []corev1.Pod, listed bool) {
+	before := c.others
+	c.others = map[types.UID]*suspect{}
+	add := func(id podID) *suspect {
+		s := before[id.uid]
+		if s == nil {
+			s = &suspect{podID: id}
+		}
+		s.gone, s.kept = true, false // until it is found
+		c.others[id.uid] = s
+		return s
+	}
+	if l != nil && l.owner.uid != c.me.uid {
+		if !l.labelled || !listed {
+			c.owners[l.owner.uid] = l.owner
+		}
+		add(l.owner)
+	}
+	for _, owner := range c.owners {
+		add(owner)
+	}
+	for _, pod := range labelled {
+		if pod.UID != c.me.uid {
+			add(podID{pod.Name, pod.UID}).see(&pod)
+		}
+	}
+	if l != nil && l.kept && c.others[l.owner.uid] != nil {
+		c.others[l.owner.uid].kept = true
+	}
+}
+
+// see takes in a version of a suspect's Pod.
+func (s *suspect) see(pod *corev1.Pod) { s.gone, s.seen = false, pod }
+
+// investigate reads what is not yet known of a suspect.
+func (c *candidate) investigate(ctx context.Context, s *suspect) error {
+	if s.gone {
+		pod, err := c.pod(ctx, s.name)
+		if err != nil {
+			return err
+		}
+		if pod != nil && pod.UID == s.uid {
+			s.see(pod)
+		}
+	}
+	if over, _ := judge(*s, nodeState{}); over || s.seen == nil {
+		return nil
+	}
+	if c.config.nodes && s.node() != "" {
+		state, err := c.node(ctx, s.node())
+		if err != nil {
+			return err
+		}
+		c.nodes[s.node()] = state
+	}
+	if c.config.fence != nil && !c.nodes[s.node()].down() {
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		fenced, err := c.config.fence.Ended(ctx, s.seen.DeepCopy())
+		if err != nil {
+			c.sayOnce("the Fence fails: "+err.Error(), zap.String("pod", s.name))
+		}
+		s.fenced = fenced && err == nil
+	}
+	return nil
+}
+
+// judgeAll returns whether the lock's owner has ended, and who has not of all that may lead. Earlier owners that have are forgotten.
+func (c *candidate) judgeAll() (ownerOver bool, waiting []Waiting) {
+	for _, s := range c.others {
+		owner := c.seen != nil && c.seen.owner.uid == s.uid
+		over, why := judge(*s, c.nodes[s.node()])
+		if over {
+			ownerOver = ownerOver || owner
+			delete(c.owners, s.uid)
+			if s.gone && s.seen != nil && s.seen.DeletionTimestamp == nil && !ended(s.seen) {
+				c.sayOnce(fmt.Sprintf("Pod %s with UID %s was deleted while it ran, at once or by force: taken for ended", s.name, s.uid))
+			}
+			continue
+		}
+		waiting = append(waiting, Waiting{Pod: s.name, UID: s.uid, Node: s.node(), Why: why})
+	}
+	slices.SortFunc(waiting, func(a, b Waiting) int { return cmp.Compare(a.UID, b.UID) })
+	return ownerOver, waiting
+}
+
+// isUUID reports whether a UID looks like what API servers give out.
+func isUUID(uid types.UID) bool {
+	if len(uid) != 36 {
+		return false
+	}
+	for i, r := range string(uid) {
+		dash := i == 8 || i == 13 || i == 18 || i == 23
+		digit := r >= '0' && r <= '9' || r >= 'a' && r <= 'f' || r >= 'A' && r <= 'F'
+		if dash != (r == '-') || !dash && !digit {
+			return false
+		}
+	}
+	return true
+}

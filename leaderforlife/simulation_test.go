@@ -1,0 +1,339 @@
+package leaderforlife_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/bellwether-k8s/bellwether/internal/sim"
+	"github.com/bellwether-k8s/bellwether/internal/sole"
+	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
+)
+
+// TestSimulatedLeaders is the proof that no two Pods lead at once: two to five of them, half of which are made again under the same
+// name, whose containers are killed and started again, and whose requests are lost, late and refused, while they are deleted in the
+// background and the foreground, complete, fail, are said to have failed while they run, and somebody deletes the lock.
+func TestSimulatedLeaders(t *testing.T) {
+	seen := &sightings{n: map[string]int{}}
+	sim.Prove(t, lifeScenario(seen), sim.Schedules(t, 200))
+	seen.requireAll(t)
+}
+
+const (
+	simDuration = 6 * time.Minute
+	simQuiet    = 4 * time.Minute
+)
+
+func lifeScenario(seen *sightings) sim.Scenario {
+	return sim.Scenario{
+		MinReplicas: 2, MaxReplicas: 5, RateError: 0.1, Duration: simDuration, Quiet: simQuiet,
+		Kinds: []sim.Kind{
+			sim.Pausing, sim.PausingNow, sim.Latency, sim.WatchLag, sim.Partition, sim.LostRequests, sim.LostResponses, sim.Refused,
+			sim.Throttled, sim.Kill, sim.Terminate, sim.Outage, sim.Restart, sim.Compaction, sim.Interference, sim.Interference, sim.Interference,
+		},
+		Main:      func(ctx context.Context, p *sim.Process) { townOf(p.World(), seen).run(ctx, p) },
+		Check:     func(w *sim.World) error { return w.ExactlyOne(lockName) },
+		Interfere: func(w *sim.World, r *rand.Rand) { townOf(w, seen).interfere(r) },
+		Rule: func(w *sim.World) sim.Rule {
+			townOf(w, seen).collect()
+			return func(_, other *sim.Process) (violation, excuse string) {
+				if other == nil {
+					return "", ""
+				}
+				return "two leaders", ""
+			}
+		},
+	}
+}
+
+// sightings is what has happened, in all schedules.
+type sightings struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (s *sightings) add(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n[what]++
+}
+
+// The ways for a Pod to end.
+var ends = []string{"deleted", "deleted in the foreground", "Succeeded", "Failed"}
+
+func (s *sightings) requireAll(t *testing.T) {
+	t.Helper()
+	t.Log(s.n)
+	for _, what := range append([]string{"led", "led on after a restart", "the lock was deleted", "said to have Failed"}, ends...) {
+		assert.True(t, s.n[what] > 0 || s.n["led"] < 100, "in no schedule: %s", what)
+	}
+}
+
+// town is the Pods of a schedule, and what their kubelets know.
+type town struct {
+	w      *sim.World
+	pods   corev1client.PodInterface
+	lease  bool
+	seen   *sightings
+	mu     sync.Mutex
+	houses map[byte]*house
+	names  map[string]*sim.Process // that are occupied
+}
+
+// house is the place of one Pod after the other. Guarded by the town's mu.
+type house struct {
+	pod     *corev1.Pod // nil: none
+	ending  bool        // no container is started
+	tenant  *sim.Process
+	stop    chan struct{} // closed when the container is to end
+	left    chan struct{} // closed when it has
+	made    int
+	leading bool // a process of the Pod has led
+}
+
+func townOf(w *sim.World, seen *sightings) *town {
+	fresh := &town{
+		w: w, pods: corev1client.NewForConfigOrDie(w.Server.Client("kubelet").Config()).Pods("ns"), lease: w.Replicas()%2 == 0, seen: seen,
+		houses: map[byte]*house{}, names: map[string]*sim.Process{},
+	}
+	t, _ := w.State.LoadOrStore("town", fresh)
+	return t.(*town)
+}
+
+func (t *town) house(id byte) *house {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.houses[id] == nil {
+		t.houses[id] = &house{}
+	}
+	return t.houses[id]
+}
+
+// collect runs the garbage collector as long as the schedule lasts.
+func (t *town) collect() {
+	go func() {
+		for end := time.Now().Add(simDuration + simQuiet); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
+			t.w.Server.Collect()
+		}
+	}()
+}
+
+// run is a container: of the Pod that is there, or of a new one.
+func (t *town) run(ctx context.Context, p *sim.Process) {
+	h := t.house(p.Name[0])
+	pod, stop, left := t.moveIn(ctx, h, p)
+	if pod == nil {
+		return
+	}
+	defer close(left)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	options := []leader.Option{
+		leader.WithClient(kubernetes.NewForConfigOrDie(p.Config())), leader.WithNamespace("ns"), leader.WithPodName(pod.Name),
+		leader.WithOccupy(func(name string) (func(), error) { return t.occupy(p, name) }),
+	}
+	if t.lease {
+		options = append(options, leader.WithLease())
+	}
+	_, err := leader.BecomeIn(ctx, lockName, options...)
+	if err != nil {
+		return
+	}
+	p.Clock.Now() // where it may be stopped
+	p.Begin(lockName)
+	defer p.End(lockName)
+	t.noteLeader(h, p)
+	for ctx.Err() == nil {
+		p.Clock.Now()
+		p.Act(lockName)
+		timer := p.Clock.NewTimer(time.Second)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+func (t *town) noteLeader(h *house, p *sim.Process) {
+	if !p.Alive() {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.seen.add("led")
+	if h.leading {
+		t.seen.add("led on after a restart")
+	}
+	h.leading = true
+}
+
+// moveIn returns the Pod to run in, once there is one.
+func (t *town) moveIn(ctx context.Context, h *house, p *sim.Process) (pod *corev1.Pod, stop, left chan struct{}) {
+	for ; ctx.Err() == nil && p.Alive(); time.Sleep(100 * time.Millisecond) {
+		t.mu.Lock()
+		free, old := !h.ending, h.pod
+		name := string(p.Name[0])
+		if p.Name[0]%2 == 0 { // as of a ReplicaSet; the others as of a StatefulSet
+			h.made++
+			name = fmt.Sprintf("%s-%d", name, h.made)
+		}
+		t.mu.Unlock()
+		switch {
+		case !free:
+			continue
+		case old == nil:
+			var err error
+			old, err = t.pods.Create(context.Background(), &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{kubelet}}, Spec: corev1.PodSpec{NodeName: node}, Status: running,
+			}, metav1.CreateOptions{})
+			if err != nil { // the one before is still there
+				continue
+			}
+		}
+		if stop, left, ok := t.settle(h, old, p); ok {
+			return old, stop, left
+		}
+	}
+	return nil, nil, nil
+}
+
+// settle makes a process the one that runs in a Pod, unless that is ending by now.
+func (t *town) settle(h *house, pod *corev1.Pod, p *sim.Process) (stop, left chan struct{}, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if h.ending {
+		return nil, nil, false
+	}
+	h.pod, h.tenant, h.stop, h.left = pod, p, make(chan struct{}), make(chan struct{})
+	return h.stop, h.left, true
+}
+
+// occupy is what the kernel does.
+func (t *town) occupy(p *sim.Process, name string) (release func(), err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if other := t.names[name]; other != nil && other.Alive() {
+		return nil, sole.ErrOccupied
+	}
+	t.names[name] = p
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.names[name] == p {
+			delete(t.names, name)
+		}
+	}, nil
+}
+
+// interfere is what people and controllers do.
+func (t *town) interfere(r *rand.Rand) {
+	if r.IntN(6) == 0 {
+		t.seen.add("the lock was deleted")
+		client := t.w.Server.Client("somebody")
+		_ = corev1client.NewForConfigOrDie(client.Config()).ConfigMaps("ns").Delete(context.Background(), lockName, metav1.DeleteOptions{})
+		_ = coordinationclient.NewForConfigOrDie(client.Config()).Leases("ns").Delete(context.Background(), lockName, metav1.DeleteOptions{})
+		return
+	}
+	h := t.house(byte('a' + r.IntN(t.w.Replicas())))
+	if workers := t.w.Working(lockName); len(workers) > 0 && r.IntN(3) > 0 {
+		h = t.house(workers[0].Name[0])
+	}
+	how, falsely, grace := ends[r.IntN(len(ends))], r.IntN(4) == 0, time.Duration(r.IntN(20))*time.Second
+	t.mu.Lock()
+	pod := h.pod
+	ready := pod != nil && !h.ending
+	h.ending = h.ending || ready
+	t.mu.Unlock()
+	if ready {
+		go t.end(h, pod, how, falsely, grace)
+	}
+}
+
+// end is the end of a Pod. The kubelet says that it has ended when that is so.
+func (t *town) end(h *house, pod *corev1.Pod, how string, falsely bool, grace time.Duration) {
+	t.seen.add(how)
+	switch how {
+	case "deleted":
+		_ = t.pods.Delete(context.Background(), pod.Name, metav1.DeleteOptions{})
+	case "deleted in the foreground":
+		_ = t.pods.Delete(context.Background(), pod.Name, metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)})
+	}
+	if falsely {
+		t.seen.add("said to have Failed")
+		t.update(pod.Name, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	}
+	time.Sleep(grace)
+	t.mu.Lock()
+	tenant, left := h.tenant, h.left
+	close(h.stop)
+	t.mu.Unlock()
+	for tenant.Alive() && !isClosed(left) {
+		time.Sleep(50 * time.Millisecond)
+	}
+	if how == "Succeeded" || how == "Failed" || falsely {
+		phase := corev1.PodPhase(how)
+		if falsely || how != "Succeeded" {
+			phase = corev1.PodFailed
+		}
+		t.update(pod.Name, func(p *corev1.Pod) { p.Status = over(phase, "") })
+		time.Sleep(3 * grace)
+		_ = t.pods.Delete(context.Background(), pod.Name, metav1.DeleteOptions{})
+	}
+	t.update(pod.Name, func(p *corev1.Pod) {
+		p.Finalizers = slicesWithout(p.Finalizers, kubelet)
+	})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h.pod, h.ending, h.leading = nil, false, false
+}
+
+func slicesWithout(all []string, one string) (rest []string) {
+	for _, s := range all {
+		if s != one {
+			rest = append(rest, s)
+		}
+	}
+	return rest
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// update changes a Pod, against whoever else does.
+func (t *town) update(name string, change func(*corev1.Pod)) {
+	for range 100 {
+		pod, err := t.pods.Get(context.Background(), name, metav1.GetOptions{})
+		if err != nil {
+			return
+		}
+		change(pod)
+		if _, err = t.pods.Update(context.Background(), pod, metav1.UpdateOptions{}); err == nil {
+			return
+		}
+	}
+}
