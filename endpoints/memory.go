@@ -85,15 +85,12 @@ func (m *memory) age(key string, now clock.Reading) time.Duration {
 	return now.SinceAtLeast(s.since)
 }
 
-// expired returns the entries of others that have been seen unchanged for at least expireAfter, sorted. Malformed ones do not expire: who
+// expired returns the entries that have been seen unchanged for at least expireAfter, sorted. Malformed ones do not expire: who
 // knows what they are.
-func (m *memory) expired(s snapshot, own []string, expireAfter time.Duration, now clock.Reading) []string {
+func (m *memory) expired(s snapshot, expireAfter time.Duration, now clock.Reading) []string {
 	var keys []string
 	for _, key := range slices.Sorted(maps.Keys(s.entries)) {
-		if s.entries[key].problem != nil || slices.Contains(own, key) {
-			continue
-		}
-		if m.age(key, now) >= max(expireAfter, m.sightings[key].patience()) {
+		if s.entries[key].problem == nil && m.age(key, now) >= max(expireAfter, m.sightings[key].patience()) {
 			keys = append(keys, key)
 		}
 	}

@@ -109,7 +109,7 @@ func (t *turn) stay(ctx context.Context, s snapshot) (snapshot, error) {
 		}
 	}
 	now := t.config.Clock.Now()
-	expired := t.memory.expired(s, t.store.own(), t.expireAfter, now)
+	expired := t.memory.expired(s, t.expireAfter, now)
 	if len(expired) == 0 {
 		return s, full
 	}
