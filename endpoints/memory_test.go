@@ -57,10 +57,11 @@ func TestWhatIsWanted(t *testing.T) {
 		{name: "not oneself when leaving", now: map[int]string{}, published: all[:2], leaving: true, at: 10, want: all[1:2], ok: true},
 	} {
 		t.Run(e.name, func(t *testing.T) {
-			m := memory{interval: 10 * time.Second, inside: e.inside}
+			m := memory{interval: 10 * time.Second}
 			if e.before != nil {
 				m.see(holding("old", e.before), []string{"1"}, at(0))
 			}
+			m.inside = e.inside
 			incarnation := "old"
 			if e.lost {
 				incarnation = "new"
