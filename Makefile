@@ -58,7 +58,7 @@ compat-%: $(GOTESTSUM)
 	@$(call gotest,examples/controllerruntime,$@,-modfile=../../$(RESULTS)/$@.mod .)
 
 simulate: $(GOTESTSUM) ## all replicas under faults in virtual time, without the race detector: ten times as many schedules
-	@$(call gotest,.,simulate,-p 1 -run '^TestSimulated' ./leaderelection ./leaderforlife ./shardlease ./sharder ./internal/sim)
+	@$(call gotest,.,simulate,-p 1 -run '^TestSimulated' ./endpoints ./leaderelection ./leaderforlife ./shardlease ./sharder ./internal/sim)
 
 e2e: $(GOTESTSUM) controlplane ## end-to-end tests on a real control plane
 	@$(call gotest,internal/e2e,e2e,-race -p 1 -parallel 6 ./...)
@@ -74,16 +74,17 @@ bench: controlplane ## benchmarks against floors and client-go's elector, for be
 	@cd internal/e2e && go test -run '^$$' -bench . -benchtime 1x -timeout 15m -p 1 ./leaderelection ./sharder
 
 soak: controlplane ## repeat simulations, then end-to-end tests, for DURATION (10m) each, and count; then chaos for as long
-	@BELLWETHER_SOAK=$(DURATION) go test -count=1 -timeout 0 -run '^TestSimulated' ./leaderelection ./leaderforlife ./shardlease ./sharder
+	@BELLWETHER_SOAK=$(DURATION) go test -count=1 -timeout 0 -run '^TestSimulated' ./endpoints ./leaderelection ./leaderforlife ./shardlease ./sharder
 	@cd internal/e2e/leaderelection && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -parallel 10 -timeout 0
 	@cd internal/e2e/leaderforlife && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -parallel 6 -timeout 0
+	@cd internal/e2e/endpoints && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -parallel 6 -timeout 0
 	@cd internal/e2e/sharder && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -parallel 6 -timeout 0
 	@$(MAKE) --no-print-directory chaos
 
 chaos: controlplane ## four shards on a real control plane while everything goes wrong for DURATION (10m), and two referees
 	@cd internal/e2e/chaos && BELLWETHER_SOAK=$(DURATION) go test -count=1 -run '^TestChaos$$' -v -timeout 0
 
-demo: ## election, leaders for life and sharding under blows; CHAPTER=sharding plays only that; builds a control plane first
+demo: ## leaders, shards and servers under blows; CHAPTER=sharding plays only that; builds a control plane first
 	@cd examples/demo && go run . $(if $(CHAPTER),-chapter $(CHAPTER)) $(ARGS)
 
 $(LINT):

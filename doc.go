@@ -8,6 +8,7 @@
 //     assigns by labels.
 //   - [github.com/bellwether-k8s/bellwether/sharder/replica]: all parts of such a replica, made from one client configuration.
 //   - [github.com/bellwether-k8s/bellwether/shardlease]: the heartbeat of such a replica.
+//   - [github.com/bellwether-k8s/bellwether/endpoints]: the live instances of a server behind a Service, published by themselves.
 //   - [github.com/bellwether-k8s/bellwether/ring]: consistent hashing, by which it is decided who gets what.
 //
 // Programs that put them to use are in examples/. How they are proven is in internal/: e2e runs real processes against a real

@@ -4,12 +4,13 @@
 //   - life: three Pods of examples/leaderforlife, of which one leads until it ends. Its container is killed, it is evicted, and deleted
 //     in the foreground.
 //   - sharding: three copies of examples/sharding share 1,000 objects out among them; a fourth joins, one is killed, one ends.
+//   - endpoints: three copies of examples/endpoints serve behind a Service; one is killed, comes back, one ends; traffic follows.
 //
 // Each reports how long it took the others to carry on, and whether two processes ever did the same work at once.
 //
 //	go run .                                 # starts a control plane of its own
 //	go run . -chapter sharding               # one chapter
-//	go run . -kubeconfig ~/.kube/config      # uses yours: Leases and ConfigMaps in the namespace given
+//	go run . -kubeconfig ~/.kube/config      # uses yours: Leases, ConfigMaps and a Service in the namespace given
 package main
 
 import (
@@ -38,6 +39,7 @@ var chapters = []chapter{
 	{"election", "leaderelection", playElection},
 	{"life", "leaderforlife", playLife},
 	{"sharding", "sharding", playSharding},
+	{"endpoints", "endpoints", playServing},
 }
 
 func main() {

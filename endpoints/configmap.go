@@ -1,0 +1,266 @@
+package endpoints
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes"
+)
+
+// ConfigMapStore is one ConfigMap for all instances of a Service, with an entry for each address and port:
+//
+//	ip-192-168-0-3-443: '{"name":"https","port":443,"protocol":"TCP",
+//	                      "creationTimestamp":"2026-11-21T10:00:00Z","updateTimestamp":"2026-11-21T10:07:30Z"}'
+//
+// It is easy to look at and needs rights on one object only. It holds 1 MiB, that is some 6,000 entries ([ErrFull]), and every heartbeat
+// rewrites it, so that a [LeaseStore] is better for hundreds of instances. Further fields of an own entry are left as they are.
+type ConfigMapStore struct {
+	// Namespace of the ConfigMap. Default: that of the Service.
+	Namespace string
+	// Name of the ConfigMap, which is created if it does not exist. Default: that of the Service, and "-endpoints".
+	Name string
+}
+
+// maxConfigMap is how many bytes the values of a ConfigMap may have.
+const maxConfigMap = 1 << 20
+
+func (c ConfigMapStore) withDefaults(config Config) Store {
+	if c.Namespace == "" {
+		c.Namespace = config.Namespace
+	}
+	if c.Name == "" {
+		c.Name = config.Service + "-endpoints"
+	}
+	return c
+}
+
+func (c ConfigMapStore) problems(config Config) []error {
+	if config.Namespace == "" || config.Service == "" {
+		return nil // which is said already
+	}
+	var errs []error
+	for _, problem := range validation.IsDNS1123Label(c.Namespace) {
+		errs = append(errs, fmt.Errorf("ConfigMapStore.Namespace: %s (got %q)", problem, c.Namespace))
+	}
+	for _, problem := range validation.IsDNS1123Subdomain(c.Name) {
+		errs = append(errs, fmt.Errorf("ConfigMapStore.Name: %s (got %q)", problem, c.Name))
+	}
+	if c.Name == config.Settings && c.Namespace == config.Namespace {
+		errs = append(errs, fmt.Errorf("ConfigMapStore.Name: must be another ConfigMap than Settings (got %q)", c.Name))
+	}
+	seen := map[int32]bool{}
+	for _, p := range config.Ports {
+		if seen[p.Number] {
+			errs = append(errs, fmt.Errorf("ConfigMapStore: needs Ports that differ in Number, by which it names entries; a LeaseStore does not (got %d twice)", p.Number))
+		}
+		seen[p.Number] = true
+	}
+	return errs
+}
+
+func (c ConfigMapStore) open(client kubernetes.Interface, config Config) store {
+	s := &configMap{client: client, name: types.NamespacedName{Namespace: c.Namespace, Name: c.Name}, endpoints: map[string]Endpoint{}}
+	for _, e := range config.endpoints() {
+		s.endpoints[Key(e.Address, e.Port.Number)] = e
+	}
+	s.keys = slices.Sorted(maps.Keys(s.endpoints))
+	return s
+}
+
+// configMap is an open ConfigMapStore.
+type configMap struct {
+	client    kubernetes.Interface
+	name      types.NamespacedName
+	keys      []string // the own ones
+	endpoints map[string]Endpoint
+	born      time.Time // the creation timestamp of what this process writes; zero until it has
+}
+
+func (s *configMap) own() []string { return s.keys }
+
+func (s *configMap) String() string { return "ConfigMap " + s.name.String() }
+
+func (s *configMap) read(ctx context.Context) (snapshot, error) {
+	m, err := s.client.CoreV1().ConfigMaps(s.name.Namespace).Get(ctx, s.name.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return snapshot{}, nil
+	case err != nil:
+		return snapshot{}, accessError("get", s, "configmaps", "", err)
+	}
+	return snapshotOf(m), nil
+}
+
+// withoutUID is the incarnation of a ConfigMap in a fake clientset, which gives none.
+const withoutUID = "without a UID"
+
+func snapshotOf(m *corev1.ConfigMap) snapshot {
+	s := snapshot{incarnation: string(m.UID), version: m.ResourceVersion, entries: make(map[string]entry, len(m.Data))}
+	if s.incarnation == "" {
+		s.incarnation = withoutUID
+	}
+	for key, value := range m.Data {
+		s.entries[key] = parseEntry(key, value)
+	}
+	return s
+}
+
+// refresh changes the own entries alone, and only from what was read: an answer that comes late, after they were removed, does not put them
+// back. Other instances' heartbeats do not conflict with that, so it does not ask for a resourceVersion.
+func (s *configMap) refresh(ctx context.Context, old snapshot, wall time.Time) (snapshot, error) {
+	data, born := map[string]string{}, s.born
+	if born.IsZero() {
+		born = s.birth(old, wall)
+	}
+	for _, key := range s.keys {
+		data[key] = renewed(old.entries[key], s.endpoints[key], born, wall)
+	}
+	if err := s.fits(old, data); err != nil {
+		return snapshot{}, err
+	}
+	if old.incarnation == "" {
+		return s.create(ctx, data, born)
+	}
+	next, err := s.patch(ctx, "refresh the own entry in", old, data)
+	if err == nil {
+		s.born = born
+	}
+	return next, err
+}
+
+// birth is a creation timestamp that no earlier process with the same address and port has had.
+func (s *configMap) birth(old snapshot, wall time.Time) time.Time {
+	var last time.Time
+	for _, key := range s.keys {
+		if created := old.entries[key].created; created.After(last) {
+			last = created
+		}
+	}
+	return following(wall, last, time.Second)
+}
+
+func (s *configMap) mine(e entry) bool { return !s.born.IsZero() && e.created.Equal(s.born) }
+
+func (s *configMap) create(ctx context.Context, data map[string]string, born time.Time) (snapshot, error) {
+	m, err := s.client.CoreV1().ConfigMaps(s.name.Namespace).Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: s.name.Name}, Data: data,
+	}, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return snapshot{}, fmt.Errorf("endpoints: create %v: %w", s, errConflict)
+	case err != nil:
+		return snapshot{}, accessError("create", s, "configmaps", "", err)
+	}
+	s.born = born
+	return snapshotOf(m), nil
+}
+
+func (s *configMap) remove(ctx context.Context, old snapshot, keys []string) (snapshot, error) {
+	data := map[string]string{}
+	for _, key := range keys {
+		if _, exists := old.entries[key]; exists {
+			data[key] = ""
+		}
+	}
+	if len(data) == 0 {
+		return old, nil
+	}
+	return s.patch(ctx, "remove an entry from", old, data)
+}
+
+// operation is one of JSON Patch (RFC 6902).
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// patch writes the values of these keys, or removes those whose value is empty, if they stand as they were read. The server carries out all of
+// that or nothing, and other keys may change meanwhile.
+func (s *configMap) patch(ctx context.Context, deed string, old snapshot, data map[string]string) (snapshot, error) {
+	var patch []operation
+	if old.incarnation != withoutUID {
+		patch = append(patch, operation{"test", "/metadata/uid", old.incarnation})
+	}
+	if len(old.entries) == 0 { // then there may be no data to add to
+		if old.version != "" {
+			patch = append(patch, operation{"test", "/metadata/resourceVersion", old.version})
+		}
+		patch = append(patch, operation{"add", "/data", map[string]string{}})
+	}
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		path := "/data/" + key // keys have neither ~ nor /
+		var standing any       // nil: nothing may stand there
+		if e, exists := old.entries[key]; exists {
+			standing = e.raw
+		}
+		if len(old.entries) > 0 {
+			patch = append(patch, operation{"test", path, standing})
+		}
+		if value := data[key]; value != "" {
+			patch = append(patch, operation{"add", path, value})
+		} else {
+			patch = append(patch, operation{Op: "remove", Path: path})
+		}
+	}
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w", deed, s, err)
+	}
+	m, err := s.client.CoreV1().ConfigMaps(s.name.Namespace).Patch(ctx, s.name.Name, types.JSONPatchType, body, metav1.PatchOptions{})
+	switch {
+	case tooLarge(err):
+		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", deed, s, ErrFull, err)
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err):
+		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", deed, s, errConflict, err)
+	case err != nil:
+		return snapshot{}, accessError("patch", s, "configmaps", "", err)
+	}
+	return snapshotOf(m), nil
+}
+
+// tooLarge reports whether an object was refused for its size.
+func tooLarge(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	if status.Status().Code == http.StatusRequestEntityTooLarge {
+		return true
+	}
+	details := status.Status().Details
+	return details != nil && slices.ContainsFunc(details.Causes, func(c metav1.StatusCause) bool {
+		return c.Type == metav1.CauseTypeTooLong
+	})
+}
+
+// fits says whether the ConfigMap has room for the own entries. What only grows a little for one that stands there already is left to the server.
+func (s *configMap) fits(old snapshot, data map[string]string) error {
+	size, grown := 0, 0
+	for _, e := range old.entries {
+		size += len(e.raw.(string))
+	}
+	for key, value := range data {
+		grown += len(value)
+		if e, exists := old.entries[key]; exists {
+			grown -= len(e.raw.(string))
+		}
+	}
+	if grown > 0 && size+grown > maxConfigMap {
+		return fmt.Errorf("endpoints: enter %s into %v: %w: it has %d bytes in %d entries, of at most %d: remove what does not belong there, or use a LeaseStore",
+			strings.Join(s.keys, ", "), s, ErrFull, size, len(old.entries), maxConfigMap)
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+package endpoints_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestCostsOfInstances counts the requests of a steady state, and what the death of one of ten costs. BENCHMARKS.md has the figures.
+func TestCostsOfInstances(t *testing.T) {
+	inBoth(t, func(c *cluster) {
+		begun := 0
+		for _, n := range []int{3, 10, 100} {
+			for ; begun < n; begun++ {
+				newInstance(c, fmt.Sprintf("10.0.0.%d", begun+1), nil).start(c)
+			}
+			time.Sleep(2 * interval)
+			const rounds = 5
+			all, writes, _ := c.served(rounds * interval)
+			assert.InDelta(c, rounds*n, writes, 0.1*float64(rounds*n)+2, "a heartbeat for each instance and interval, and nothing else")
+			c.Logf("%d instances: each sends %.1f requests in an interval, %.2f of them writes", n,
+				float64(all)/rounds/float64(n), float64(writes)/rounds/float64(n))
+			if n == 10 {
+				written := c.written()
+				_ = newInstance(c, "10.0.1.1", nil).start(c).die()
+				_, _, refused := c.served(expiry + 4*interval)
+				c.Logf("a death among 10: %d write to the slices, %d writes refused, because others were faster", written()["endpointslices"]-1, refused)
+				assert.Len(c, c.published(), n)
+				assert.Equal(c, 2, written()["endpointslices"], "it comes, and it goes")
+			}
+		}
+	})
+}
+
+// served returns how many requests the instances send in a time, how many writes are carried out, and how many are refused.
+func (c *cluster) served(long time.Duration) (all, writes, refused int) {
+	c.Helper()
+	before := len(c.server.Trace())
+	time.Sleep(long)
+	for _, s := range c.server.Trace()[before:] {
+		if s.Client == "admin" {
+			continue
+		}
+		all++
+		switch {
+		case s.Method == http.MethodGet:
+		case s.Code < 300:
+			writes++
+		default:
+			refused++
+		}
+	}
+	return all, writes, refused
+}

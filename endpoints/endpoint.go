@@ -1,0 +1,134 @@
+package endpoints
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Port is one that an instance serves.
+type Port struct {
+	// Name of the Service's port that it serves: a DNS-1123 label, or empty if the Service has only one.
+	Name string
+	// Number on which the instance listens, from 1 to 65535.
+	Number int32
+	// Protocol is TCP, UDP or SCTP. Default: TCP.
+	Protocol corev1.Protocol
+	// AppProtocol is a hint for clients, such as "kubernetes.io/h2c". Optional.
+	AppProtocol string
+}
+
+// Endpoint is an address and a port under which an instance can be reached.
+type Endpoint struct {
+	Address netip.Addr
+	Port    Port
+}
+
+// Family is IPv4 or IPv6, as the address type of an EndpointSlice.
+func (e Endpoint) Family() string {
+	if e.Address.Is4() {
+		return "IPv4"
+	}
+	return "IPv6"
+}
+
+// String is the address with the port, as one would dial it.
+func (e Endpoint) String() string {
+	return netip.AddrPortFrom(e.Address, uint16(e.Port.Number)).String()
+}
+
+// compare orders endpoints by family, address and port.
+func (e Endpoint) compare(o Endpoint) int {
+	return cmp.Or(e.Address.Compare(o.Address), e.Port.compare(o.Port))
+}
+
+func (p Port) compare(o Port) int {
+	return cmp.Or(cmp.Compare(p.Number, o.Number), cmp.Compare(p.Name, o.Name), cmp.Compare(p.Protocol, o.Protocol),
+		cmp.Compare(p.AppProtocol, o.AppProtocol))
+}
+
+// Key is the name under which a [ConfigMapStore] has an instance's address and port: ip-<address>-<port>, each . and : a -. It
+// is unambiguous for addresses as Config takes them.
+func Key(address netip.Addr, port int32) string {
+	return "ip-" + strings.NewReplacer(".", "-", ":", "-").Replace(address.Unmap().String()) + "-" + strconv.Itoa(int(port))
+}
+
+// errKey is that of a key that [Key] does not return.
+var errKey = errors.New("the key must be ip-<address>-<port>, with - for each . and : of the address in its shortest form")
+
+// parseKey is the reverse of [Key].
+func parseKey(key string) (netip.Addr, int32, error) {
+	name, ok := strings.CutPrefix(key, "ip-")
+	end := strings.LastIndexByte(name, '-')
+	if !ok || end < 0 {
+		return netip.Addr{}, 0, errKey
+	}
+	port, err := strconv.ParseUint(name[end+1:], 10, 16)
+	if err != nil {
+		return netip.Addr{}, 0, errKey
+	}
+	for _, separator := range []string{".", ":"} {
+		address, err := netip.ParseAddr(strings.ReplaceAll(name[:end], "-", separator))
+		if err == nil && Key(address, int32(port)) == key { // or one endpoint could have several entries
+			return address, int32(port), nil
+		}
+	}
+	return netip.Addr{}, 0, errKey
+}
+
+// addressProblems says why the API server would refuse an EndpointSlice with this address. All of them have to be found here: a slice that
+// is refused for one bad address would be refused for all.
+func addressProblems(a netip.Addr) []string {
+	switch {
+	case !a.IsValid():
+		return []string{"must be an IP address"}
+	case a.Zone() != "":
+		return []string{"must not have a zone: it means nothing on other machines"}
+	case a.Is4In6():
+		return []string{"must not be an IPv4 address mapped to IPv6"}
+	case a.IsUnspecified(), a.IsLoopback(), a.IsLinkLocalUnicast(), a.IsMulticast():
+		return []string{"must not be unspecified, loopback, link-local or multicast: Kubernetes publishes no such address"}
+	}
+	return nil
+}
+
+// problems says why the API server would refuse a slice with this port.
+func (p Port) problems() []string {
+	var problems []string
+	if p.Name != "" {
+		for _, problem := range validation.IsDNS1123Label(p.Name) {
+			problems = append(problems, fmt.Sprintf("Name: %s (got %q)", problem, p.Name))
+		}
+	}
+	for _, problem := range validation.IsValidPortNum(int(p.Number)) {
+		problems = append(problems, fmt.Sprintf("Number: %s (got %d)", problem, p.Number))
+	}
+	switch p.Protocol {
+	case corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP:
+	default:
+		problems = append(problems, fmt.Sprintf("Protocol: must be TCP, UDP or SCTP (got %q)", p.Protocol))
+	}
+	if p.AppProtocol != "" {
+		for _, problem := range validation.IsQualifiedName(p.AppProtocol) {
+			problems = append(problems, fmt.Sprintf("AppProtocol: %s (got %q)", problem, p.AppProtocol))
+		}
+	}
+	return problems
+}
+
+// problem is the first reason for which an endpoint of somebody else's cannot be published; nil if there is none.
+func (e Endpoint) problem() error {
+	if problems := addressProblems(e.Address); len(problems) > 0 {
+		return fmt.Errorf("address: %s (got %q)", problems[0], e.Address)
+	}
+	if problems := e.Port.problems(); len(problems) > 0 {
+		return fmt.Errorf("port: %s", problems[0])
+	}
+	return nil
+}

@@ -1,0 +1,9 @@
+package endpoints
+
+import "github.com/bellwether-k8s/bellwether/internal/clock"
+
+// ParseKey is the reverse of Key.
+var ParseKey = parseKey
+
+// SystemClock is the default.
+func SystemClock() Clock { return clock.System() }

@@ -1,0 +1,164 @@
+package endpoints
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// publisher reads and writes what clients of the Service see.
+type publisher struct {
+	client  kubernetes.Interface
+	service types.NamespacedName
+	legacy  bool
+}
+
+// publication is what clients of the Service see of ours at one time.
+type publication struct {
+	service *corev1.Service
+	slices  []*discoveryv1.EndpointSlice // ours
+	legacy  *legacyEndpoints             // nil: there is none, or it is not asked for
+	// conflict is why the Endpoints object is not written.
+	conflict error
+}
+
+// endpoints are those that are published.
+func (p publication) endpoints() []Endpoint { return endpointsOf(p.slices) }
+
+// read returns what is published. It has to be read before the store: then whatever else is written to a slice meanwhile, from a later view of
+// the store, makes this one's write a conflict.
+func (p *publisher) read(ctx context.Context) (publication, error) {
+	var now publication
+	var err error
+	if now.service, err = p.client.CoreV1().Services(p.service.Namespace).Get(ctx, p.service.Name, metav1.GetOptions{}); err != nil {
+		if apierrors.IsNotFound(err) {
+			return publication{}, fmt.Errorf("endpoints: get Service %v: %w", p.service, ErrNoService)
+		}
+		return publication{}, accessError("get", fmt.Sprintf("Service %v", p.service), "services", "", err)
+	}
+	if len(now.service.Spec.Selector) > 0 {
+		return publication{}, fmt.Errorf("endpoints: Service %v: %w", p.service, ErrSelector)
+	}
+	list, err := p.client.DiscoveryV1().EndpointSlices(p.service.Namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + p.service.Name + "," + discoveryv1.LabelManagedBy + "=" + ManagedBy})
+	if err != nil {
+		return publication{}, accessError("list", fmt.Sprintf("EndpointSlices of Service %v", p.service), "endpointslices", discoveryv1.GroupName, err)
+	}
+	for i := range list.Items {
+		if s := &list.Items[i]; p.ours(s) {
+			now.slices = append(now.slices, s)
+		}
+	}
+	if p.legacy {
+		now.legacy, now.conflict, err = p.readLegacy(ctx)
+	}
+	return now, err
+}
+
+// ours reports whether a slice is marked as ours.
+func (p *publisher) ours(s *discoveryv1.EndpointSlice) bool {
+	return s.Labels[discoveryv1.LabelServiceName] == p.service.Name && s.Labels[discoveryv1.LabelManagedBy] == ManagedBy
+}
+
+func (p *publisher) readLegacy(ctx context.Context) (e *legacyEndpoints, conflict, err error) {
+	e, err = p.client.CoreV1().Endpoints(p.service.Namespace).Get(ctx, p.service.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil, nil
+	case err != nil:
+		return nil, nil, accessError("get", fmt.Sprintf("Endpoints %v", p.service), "endpoints", "", err)
+	case e.Labels[legacyManagedBy] != ManagedBy:
+		return nil, fmt.Errorf("endpoints: Endpoints %v: %w: it lacks the label %s=%s", p.service, ErrForeign, legacyManagedBy, ManagedBy), nil
+	}
+	return e, nil, nil
+}
+
+// publish makes these endpoints those that are published, and returns how many objects it wrote. Every write is good for the version that was
+// read; if there is another one by now the error is an errConflict. One object that cannot be written does not keep others from being.
+func (p *publisher) publish(ctx context.Context, now publication, all []Endpoint) (writes int, err error) {
+	var errs []error
+	for _, c := range changes(now.slices, sliceSet(now.service, all)) {
+		if err := p.write(ctx, c); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		writes++
+	}
+	if wanted := newLegacy(now.service, all); p.legacy && now.conflict == nil && (now.legacy == nil || !sameLegacy(now.legacy, wanted)) {
+		if err := p.writeLegacy(ctx, now.legacy, wanted); err != nil {
+			errs = append(errs, err)
+		} else {
+			writes++
+		}
+	}
+	return writes, errors.Join(errs...)
+}
+
+// write carries out a change of a slice.
+func (p *publisher) write(ctx context.Context, c change) error {
+	api := p.client.DiscoveryV1().EndpointSlices(p.service.Namespace)
+	var verb, name string
+	var err error
+	switch {
+	case c.before == nil:
+		verb, name = "create", c.after.Name
+		_, err = api.Create(ctx, c.after, metav1.CreateOptions{})
+	case c.after == nil:
+		verb, name = "delete", c.before.Name
+		err = api.Delete(ctx, name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &c.before.UID, ResourceVersion: &c.before.ResourceVersion},
+		})
+	default:
+		verb, name = "update", c.after.Name
+		_, err = api.Update(ctx, c.after, metav1.UpdateOptions{})
+	}
+	about := fmt.Sprintf("EndpointSlice %s/%s", p.service.Namespace, name)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return p.whose(ctx, name)
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return fmt.Errorf("endpoints: %s %s: %w: %w", verb, about, errConflict, err)
+	case err != nil:
+		return accessError(verb, about, "endpointslices", discoveryv1.GroupName, err)
+	}
+	return nil
+}
+
+// whose says what to do about a slice of the name of ours that was not in the list.
+func (p *publisher) whose(ctx context.Context, name string) error {
+	about := fmt.Sprintf("EndpointSlice %s/%s", p.service.Namespace, name)
+	s, err := p.client.DiscoveryV1().EndpointSlices(p.service.Namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && p.ours(s):
+		return fmt.Errorf("endpoints: create %s: %w", about, errConflict)
+	case err != nil:
+		return accessError("get", about, "endpointslices", discoveryv1.GroupName, err)
+	}
+	return fmt.Errorf("endpoints: create %s: %w: its label %s is %q, not %q", about, ErrForeign, discoveryv1.LabelManagedBy, s.Labels[discoveryv1.LabelManagedBy], ManagedBy)
+}
+
+func (p *publisher) writeLegacy(ctx context.Context, standing, wanted *legacyEndpoints) error {
+	api := p.client.CoreV1().Endpoints(p.service.Namespace)
+	verb := "create"
+	var err error
+	if standing == nil {
+		_, err = api.Create(ctx, wanted, metav1.CreateOptions{})
+	} else {
+		verb = "update"
+		_, err = api.Update(ctx, overwrittenLegacy(standing, wanted), metav1.UpdateOptions{})
+	}
+	switch {
+	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return fmt.Errorf("endpoints: %s Endpoints %v: %w: %w", verb, p.service, errConflict, err)
+	case err != nil:
+		return accessError(verb, fmt.Sprintf("Endpoints %v", p.service), "endpoints", "", err)
+	}
+	return nil
+}

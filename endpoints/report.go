@@ -1,0 +1,95 @@
+package endpoints
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+)
+
+// readSettings takes in the run-time setting. The error says why the last good value stays.
+func (r *Reconciler) readSettings(ctx context.Context) error {
+	if r.config.Settings == "" {
+		return nil
+	}
+	ctx, cancel := r.share(ctx)
+	defer cancel()
+	about := fmt.Sprintf("ConfigMap %s/%s", r.config.Namespace, r.config.Settings)
+	m, err := r.client.CoreV1().ConfigMaps(r.config.Namespace).Get(ctx, r.config.Settings, metav1.GetOptions{})
+	if err != nil {
+		return accessError("get", about, "configmaps", "", err)
+	}
+	d, err := parseSetting(m.Data)
+	if err != nil {
+		return fmt.Errorf("endpoints: %s: %w", about, err)
+	}
+	if d != r.expireAfter {
+		r.expireAfter = d
+		r.config.Logger.Info("instances expire after another time", zap.Duration("expire-duration", d))
+		if r.config.Hooks.OnExpireAfter != nil {
+			r.config.Hooks.OnExpireAfter(d)
+		}
+	}
+	return nil
+}
+
+// tell logs what is wrong with a subject when that changes, and when nothing is any more.
+func (r *Reconciler) tell(subject string, err error, good, bad string) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text == r.said[subject] {
+		return
+	}
+	r.said[subject] = text
+	if err != nil {
+		r.config.Logger.Warn(bad, zap.Error(err))
+	} else {
+		r.config.Logger.Info(good)
+	}
+}
+
+// report notes what the store holds, and tells of malformed entries.
+func (t *turn) report(s snapshot) {
+	now := t.config.Clock.Now()
+	t.result.Entries = []Status{}
+	maps.DeleteFunc(t.malformed, func(key, mark string) bool { return s.entries[key].problem == nil || s.entries[key].mark != mark })
+	for _, key := range slices.Sorted(maps.Keys(s.entries)) {
+		e := s.entries[key]
+		status := t.status(key, e, now)
+		t.result.Entries = append(t.result.Entries, status)
+		if _, told := t.malformed[key]; told || e.problem == nil {
+			continue
+		}
+		t.malformed[key] = e.mark
+		t.config.Logger.Warn("a malformed entry is left as it is, and not published", zap.String("entry", key), zap.Error(e.problem))
+		t.event(corev1.EventTypeWarning, "EndpointMalformed", "Ignore", "entry %s is not published: %v", key, e.problem)
+		if t.config.Hooks.OnMalformed != nil {
+			t.config.Hooks.OnMalformed(status)
+		}
+	}
+}
+
+func (r *Reconciler) status(key string, e entry, now clock.Reading) Status {
+	return Status{
+		Key: key, Own: slices.Contains(r.store.own(), key), Endpoints: e.endpoints,
+		Unchanged: r.memory.age(key, now), Problem: e.problem,
+	}
+}
+
+// list is endpoints for a reader.
+func list(all []Endpoint) string {
+	var texts []string
+	for _, e := range all {
+		texts = append(texts, e.String())
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,371 @@
+package endpoints_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/endpoints"
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/sim"
+)
+
+// The simulations are the proof that an instance removes another's entry only if that was not refreshed for ExpireAfter, which it has
+// itself seen without a gap; that nothing but a withdrawal empties the Service; and that all is right when all is well again:
+// two to four instances that are killed, stopped, suspended, cut off and told to end, on clocks that are hours off, while somebody deletes
+// and edits what they have written.
+
+func TestSimulatedConfigMapStore(t *testing.T) { prove(t, endpoints.ConfigMapStore{}) }
+
+func TestSimulatedLeaseStore(t *testing.T) { prove(t, endpoints.LeaseStore{}) }
+
+func prove(t *testing.T, store endpoints.Store) {
+	t.Helper()
+	seen := &tally{n: map[string]int{}}
+	sim.Prove(t, instances(store, seen), sim.Schedules(t, 30))
+	seen.requireAll(t, "expired", "withdrawn", "emptied")
+}
+
+// TestSimulatedSettings is about instances of which none fails: whatever becomes of the run-time setting, no instance ever removes another.
+func TestSimulatedSettings(t *testing.T) {
+	for name, store := range stores {
+		t.Run(name, func(t *testing.T) {
+			seen := &tally{n: map[string]int{}}
+			s := instances(store, seen)
+			s.Kinds = []sim.Kind{sim.ClockStep, sim.Interference}
+			s.Interfere = resetExpiry
+			s.Duration, s.Quiet = 4*time.Minute, time.Minute
+			sim.Prove(t, s, sim.Schedules(t, 10))
+			assert.Zero(t, seen.n["expired"])
+			seen.requireAll(t, "set")
+		})
+	}
+}
+
+// tally is how often things have happened, in all schedules.
+type tally struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (c *tally) add(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n[what]++
+}
+
+// requireAll fails if something has never happened. With the race detector, there are too few schedules to be sure that it does.
+func (c *tally) requireAll(t *testing.T, kinds ...string) {
+	t.Helper()
+	t.Log(c.n)
+	for _, kind := range kinds {
+		assert.True(t, c.n[kind] > 0 || c.n["registered"] < 300, "never %s", kind)
+	}
+}
+
+const rateError = 0.1
+
+func instances(store endpoints.Store, seen *tally) sim.Scenario {
+	return sim.Scenario{
+		MinReplicas: 2, MaxReplicas: 4, RateError: rateError, Unaware: 1200 * time.Millisecond,
+		Duration: 6 * time.Minute, Quiet: 4 * time.Minute,
+		Main:      func(ctx context.Context, p *sim.Process) { runInstance(ctx, p, store) },
+		Interfere: vandalize,
+		Check:     check,
+		Rule: func(w *sim.World) sim.Rule {
+			b := &book{seen: seen, entries: map[string]entered{}, published: map[string][]string{}, writes: map[string][]time.Time{}, state: &w.State}
+			w.State.Store("book", b)
+			w.State.Store("store", store)
+			w.Server.Observe(b.note)
+			admin := adminOf(w)
+			_, err := admin.CoreV1().Services("ns").
+				Create(context.Background(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, metav1.CreateOptions{})
+			if err == nil {
+				_, err = admin.CoreV1().ConfigMaps("ns").Create(context.Background(),
+					&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"expire-duration": "1m"}}, metav1.CreateOptions{})
+			}
+			if err != nil {
+				panic(err)
+			}
+			return b.rule
+		},
+		Resources: resources,
+	}
+}
+
+func adminOf(w *sim.World) kubernetes.Interface {
+	return kubernetes.NewForConfigOrDie(w.Server.Client("somebody").Config())
+}
+
+// addressOf a process: every incarnation of a replica has the same.
+func addressOf(p *sim.Process) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, p.Name[0]}) }
+
+func runInstance(ctx context.Context, p *sim.Process, store endpoints.Store) {
+	r, err := endpoints.New(kubernetes.NewForConfigOrDie(p.Config()), endpoints.Config{
+		Namespace: "ns", Service: "web", Addresses: []netip.Addr{addressOf(p)}, Ports: []endpoints.Port{https},
+		Store: store, Settings: "settings", Clock: p.Clock,
+		Hooks: endpoints.Hooks{OnRound: func(endpoints.Round) { p.Act("") }},
+	})
+	if err != nil {
+		panic(err)
+	}
+	p.Begin(p.Name)
+	defer p.End(p.Name)
+	running, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	defer context.AfterFunc(ctx, func() {
+		p.World().State.Store("ending "+p.Name, true)
+		end()
+	})()
+	_ = r.Run(running)
+}
+
+// book is what the server sees, and the rule about it.
+type book struct {
+	seen  *tally
+	state *sync.Map
+
+	mu        sync.Mutex
+	entries   map[string]entered  // by key
+	published map[string][]string // addresses, by slice
+	writes    map[string][]time.Time
+	wrong     string
+}
+
+// entered is an entry in the store.
+type entered struct {
+	text string
+	at   time.Time // of its last change
+}
+
+func (b *book) rule(_, other *sim.Process) (violation, excuse string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if other == nil {
+		return b.wrong, ""
+	}
+	return "", "another instance"
+}
+
+func (b *book) fail(format string, args ...any) {
+	if b.wrong == "" {
+		b.wrong = fmt.Sprintf(format, args...)
+	}
+}
+
+// note takes in a change.
+func (b *book) note(c apisim.Change) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := c.After
+	if o == nil {
+		o = c.Before
+	}
+	switch {
+	case o.GetKind() == "EndpointSlice":
+		b.notePublished(c, o.GetName())
+	case o.GetKind() == "Lease":
+		b.noteEntry(c.Client, o.GetName(), leaseText(c.After))
+	case o.GetName() == "settings":
+		b.seen.add("set")
+	case o.GetKind() == "ConfigMap":
+		before, after := dataOf(c.Before), dataOf(c.After)
+		for key := range before {
+			if _, exists := after[key]; !exists {
+				b.noteEntry(c.Client, key, "")
+			}
+		}
+		for key, text := range after {
+			if before[key] != text {
+				b.noteEntry(c.Client, key, text)
+			}
+		}
+	}
+}
+
+func leaseText(o *unstructured.Unstructured) string {
+	if o == nil {
+		return ""
+	}
+	renewed, _, _ := unstructured.NestedString(o.Object, "spec", "renewTime")
+	return renewed
+}
+
+func dataOf(o *unstructured.Unstructured) map[string]string {
+	if o == nil {
+		return nil
+	}
+	data, _, _ := unstructured.NestedStringMap(o.Object, "data")
+	return data
+}
+
+// noteEntry takes in a change of an entry, whose text is empty if it was removed.
+func (b *book) noteEntry(client, key, text string) {
+	now := time.Now()
+	own := strings.Contains(key, fmt.Sprintf("ip-10-0-0-%d-", client[0]))
+	before, existed := b.entries[key]
+	switch {
+	case text != "":
+		b.entries[key] = entered{text, now}
+		if client == "somebody" {
+			break
+		}
+		if !existed {
+			b.seen.add("registered")
+		}
+		b.writes[client] = append(b.writes[client], now)
+		if !own {
+			b.fail("%s wrote the entry %s", client, key)
+		}
+	case own:
+		b.seen.add("withdrawn")
+		delete(b.entries, key)
+		if _, ending := b.state.Load("ending " + client); !ending {
+			b.fail("%s removed its own entry", client)
+		}
+	default:
+		delete(b.entries, key)
+		if client == "somebody" {
+			return
+		}
+		b.seen.add("expired")
+		least := time.Duration(expiry.Seconds() / (1 + rateError) * float64(time.Second))
+		if age := now.Sub(before.at); age < least {
+			b.fail("%s removed %s, which was refreshed %v ago", client, key, age)
+		}
+		writes := 0
+		for _, at := range b.writes[client] {
+			if now.Sub(at) < least {
+				writes++
+			}
+		}
+		if writes < 2 {
+			b.fail("%s removed %s, and had not itself been able to write", client, key)
+		}
+		if malformed(key) {
+			b.fail("%s removed the malformed entry %s", client, key)
+		}
+	}
+}
+
+func malformed(key string) bool { return strings.HasSuffix(key, "note") }
+
+// notePublished takes in a change of a slice.
+func (b *book) notePublished(c apisim.Change, name string) {
+	var addresses []string
+	if c.After != nil {
+		all, _, _ := unstructured.NestedSlice(c.After.Object, "endpoints")
+		for _, e := range all {
+			a, _, _ := unstructured.NestedStringSlice(e.(map[string]any), "addresses")
+			addresses = append(addresses, a...)
+		}
+	}
+	b.published[name] = addresses
+	if c.Client == "somebody" || b.any() {
+		return
+	}
+	b.seen.add("emptied")
+	if _, ending := b.state.Load("ending " + c.Client); !ending {
+		b.fail("%s has emptied the Service, and does not withdraw", c.Client)
+	}
+}
+
+func (b *book) any() bool {
+	for _, addresses := range b.published {
+		if len(addresses) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// check says what is wrong when all is well again: every instance has to be registered and published, and nothing else.
+func check(w *sim.World) error {
+	value, _ := w.State.Load("book")
+	b := value.(*book)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.wrong != "" {
+		return errors.New(b.wrong)
+	}
+	var want, keys, published []string
+	for n := range w.Replicas() {
+		want = append(want, fmt.Sprintf("10.0.0.%d", 'a'+n))
+	}
+	for key := range b.entries {
+		if !malformed(key) {
+			key = key[strings.Index(key, "ip-")+len("ip-"):]
+			keys = append(keys, strings.ReplaceAll(strings.TrimSuffix(key, "-443"), "-", "."))
+		}
+	}
+	for _, addresses := range b.published {
+		published = append(published, addresses...)
+	}
+	slices.Sort(want)
+	slices.Sort(keys)
+	slices.Sort(published)
+	if !slices.Equal(want, keys) || !slices.Equal(want, published) {
+		return fmt.Errorf("registered %v, published %v, want %v", keys, published, want)
+	}
+	return nil
+}
+
+// vandalize does to the instances' objects what people do, and enters an instance that is dead.
+func vandalize(w *sim.World, r *rand.Rand) {
+	admin, ctx := adminOf(w), context.Background()
+	maps, leases, all := admin.CoreV1().ConfigMaps("ns"), admin.CoordinationV1().Leases("ns"), admin.DiscoveryV1().EndpointSlices("ns")
+	patch := func(data string) {
+		_, _ = maps.Patch(ctx, "web-endpoints", types.MergePatchType, []byte(data), metav1.PatchOptions{})
+	}
+	switch r.IntN(8) {
+	case 0:
+		_ = maps.Delete(ctx, "web-endpoints", metav1.DeleteOptions{})
+		_ = leases.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	case 1:
+		patch(`{"data":null}`)
+	case 2:
+		patch(`{"data":{"ip-10-0-0-97-443":null}}`)
+		_ = leases.Delete(ctx, "web.ip-10-0-0-97-443", metav1.DeleteOptions{})
+	case 3:
+		patch(`{"data":{"ip-10-0-0-97-443":"garbage"}}`)
+	case 4:
+		patch(`{"data":{"note":"not an instance"}}`)
+	case 5:
+		if store, _ := w.State.Load("store"); store == stores["Leases"] {
+			_, _ = leases.Create(ctx, deadLease(), metav1.CreateOptions{})
+			return
+		}
+		patch(`{"data":{"ip-10-0-0-7-443":` + quote(deadEntry) + `}}`)
+	case 6:
+		_ = all.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	case 7:
+		list, _ := all.List(ctx, metav1.ListOptions{})
+		for _, s := range list.Items {
+			_, _ = all.Patch(ctx, s.Name, types.MergePatchType, []byte(`{"endpoints":[{"addresses":["10.0.0.8"]}]}`), metav1.PatchOptions{})
+		}
+	}
+}
+
+// resetExpiry changes the run-time setting.
+func resetExpiry(w *sim.World, r *rand.Rand) {
+	data := []string{
+		`{"expire-duration":"5s"}`, `{"expire-duration":"1m"}`, `{"expire-duration":"20s"}`, `{"expire-duration":"garbage"}`,
+		`{"expire-duration":"1ns"}`, `{"expire-duration":null}`, `{"expire-duration":"10m"}`,
+	}
+	_, _ = adminOf(w).CoreV1().ConfigMaps("ns").
+		Patch(context.Background(), "settings", types.MergePatchType, []byte(`{"data":`+data[r.IntN(len(data))]+`}`), metav1.PatchOptions{})
+}

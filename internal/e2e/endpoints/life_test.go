@@ -1,0 +1,301 @@
+package endpoints_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/endpoints"
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+)
+
+const (
+	first  = "10.1.0.1"
+	second = "10.1.0.2"
+	third  = "10.1.0.3"
+)
+
+// inBoth runs a test with each store.
+func inBoth(t *testing.T, test func(t *testing.T, args ...string)) {
+	t.Helper()
+	t.Parallel()
+	for name, args := range map[string][]string{"ConfigMap": nil, "Leases": {"-leases"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e2e.Repeat(t, func(t *testing.T) { test(t, args...) })
+		})
+	}
+}
+
+func TestInstancesComeAndGo(t *testing.T) {
+	inBoth(t, func(t *testing.T, args ...string) {
+		f := newFleet(t, shared, args...)
+		a, b, c := f.start("a", first), f.start("b", second), f.start("c", third)
+		f.requirePublished(first, second, third)
+
+		since := f.mark()
+		require.NoError(t, b.Kill())
+		killed := time.Now()
+		f.requirePublished(first, third)
+		assert.GreaterOrEqual(t, time.Since(killed), expiry-3*interval, "taken for dead too soon")
+		f.assertAlways(since(), first, third)
+
+		require.NoError(t, b.Restart())
+		f.requirePublished(first, second, third)
+		f.requireEnd(c)
+		assert.Equal(t, []string{first, second}, f.listed(), "gone when it has ended")
+
+		f.requireEnd(b) // down to one
+		assert.Equal(t, []string{first}, f.listed())
+		require.NoError(t, b.Restart()) // and up to three
+		require.NoError(t, c.Restart())
+		f.requirePublished(first, second, third)
+		f.assertAlways(since(), first)
+
+		for _, p := range []*e2e.Process{a, b, c} {
+			f.requireEnd(p)
+		}
+		assert.Empty(t, f.listed())
+		for _, p := range []*e2e.Process{a, b, c} {
+			assert.NotContains(t, f.log(p), "not allowed", "what the documentation says is not enough")
+		}
+	})
+}
+
+func TestStoppedInstanceComesBack(t *testing.T) {
+	inBoth(t, func(t *testing.T, args ...string) {
+		f := newFleet(t, shared, args...)
+		f.start("a", first)
+		b := f.start("b", second)
+		f.requirePublished(first, second)
+		since := f.mark()
+		require.NoError(t, b.Pause())
+		f.requirePublished(first)
+		require.NoError(t, b.Resume())
+		f.requirePublished(first, second)
+		f.assertAlways(since(), first)
+	})
+}
+
+// TestAPIServerThatIsAwayExpiresNobody has an outage that is longer than it takes to expire.
+func TestAPIServerThatIsAwayExpiresNobody(t *testing.T) {
+	t.Parallel()
+	cp := e2e.Start(t, e2e.Options{})
+	fleets := []*fleet{newFleet(t, cp), newFleet(t, cp, "-leases")}
+	var all []*e2e.Process
+	for _, f := range fleets {
+		all = append(all, f.start("a", first), f.start("b", second), f.start("c", third))
+	}
+	for _, f := range fleets {
+		f.requirePublished(first, second, third)
+	}
+	since := []func() [][]string{fleets[0].mark(), fleets[1].mark()}
+	require.NoError(t, cp.APIServer.Restart())
+	require.NoError(t, cp.Ready(t.Context()))
+	require.NoError(t, cp.APIServer.Kill())
+	away := time.NewTimer(expiry + 3*interval)
+	<-away.C
+	require.NoError(t, cp.APIServer.Restart())
+	require.NoError(t, cp.Ready(t.Context()))
+	for i, f := range fleets {
+		resource := []string{"configmaps", "leases"}[i]
+		before := f.heartbeats(resource)
+		require.Eventually(t, func() bool { return f.heartbeats(resource) > before+3*12 }, patience, 10*poll, "no heartbeats")
+		f.assertAlways(since[i](), first, second, third)
+		assert.Equal(t, []string{first, second, third}, f.listed())
+	}
+	for _, p := range all {
+		content := fleets[0].log(p)
+		assert.NotContains(t, content, "removed an instance")
+	}
+}
+
+func TestExpireDurationIsSetAtRunTime(t *testing.T) {
+	inBoth(t, func(t *testing.T, args ...string) {
+		f := newFleet(t, shared, append(args, "-settings", "settings", "-expire-after", "1h", "-interval", "2s")...)
+		a, b := f.start("a", first), f.start("b", second)
+		f.requirePublished(first, second)
+		f.requireLog(a, "the last good expire-duration stays")
+		since := f.mark()
+		f.createConfigMap("settings", map[string]string{"expire-duration": "5s"})
+		f.requireLog(a, `instances expire after another time	{"expire-duration": "5s"}`)
+		f.patchData("settings", `{"expire-duration":"garbage"}`)
+		f.requireLog(a, `expire-duration: must be a duration such as 1m (got \"garbage\")`)
+		f.patchData("settings", `{"expire-duration":null}`)
+		f.requireLog(a, "it has no key expire-duration")
+		f.requireLog(b, "it has no key expire-duration")
+		f.assertAlways(since(), first, second)
+		require.NoError(t, b.Kill()) // in an hour, or 5 s
+		f.requirePublished(first)
+	})
+}
+
+func TestDualStackAndTwoPortsOnOneAddress(t *testing.T) {
+	inBoth(t, func(t *testing.T, args ...string) {
+		f := newFleet(t, shared, append(args, "-publish-endpoints")...)
+		both := []string{"-ports", "https:443,metrics:9090"}
+		f.start("a", first+",2001:db8::1", both...)
+		f.start("b", second+",2001:db8::2", both...)
+		other := f.start("c", second, "-ports", "https:8443")
+		want := []string{
+			first, first + ":9090/metrics", second, second + ":9090/metrics", second + ":8443/https",
+			"2001:db8::1", "[2001:db8::1]:9090/metrics", "2001:db8::2", "[2001:db8::2]:9090/metrics",
+		}
+		f.requirePublished(want...)
+		before := f.heartbeats("endpointslices")
+		store := "configmaps"
+		if len(args) > 0 {
+			store = "leases"
+		}
+		beats := f.heartbeats(store)
+		require.Eventually(t, func() bool { return f.heartbeats(store) > beats+15 }, patience, 10*poll, "no heartbeats")
+		assert.Equal(t, before, f.heartbeats("endpointslices"), "nobody fights")
+		f.requireEnd(other)
+		f.requirePublished(slices.DeleteFunc(want, func(e string) bool { return strings.HasSuffix(e, ":8443/https") })...)
+	})
+}
+
+// TestNoMirroredDuplicates has the real controller mirror one Endpoints object, which is not marked, and not that of instances.
+func TestNoMirroredDuplicates(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, shared, "-publish-endpoints")
+	f.start("a", first)
+	f.requirePublished(first)
+	f.start("b", second)
+	f.requirePublished(first, second)
+	mirrored := func(namespace string) int {
+		list, err := f.client.DiscoveryV1().EndpointSlices(namespace).List(t.Context(), metav1.ListOptions{
+			LabelSelector: discoveryv1.LabelManagedBy + "=endpointslicemirroring-controller.k8s.io",
+		})
+		require.NoError(t, err)
+		return len(list.Items)
+	}
+	control := newFleet(t, shared)
+	_, err := f.client.CoreV1().Endpoints(control.namespace).Create(t.Context(), &corev1.Endpoints{ //nolint:staticcheck // the deprecated kind is what this is about
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Subsets: []corev1.EndpointSubset{{ //nolint:staticcheck // see above
+			Addresses: []corev1.EndpointAddress{{IP: "10.9.9.9"}}, Ports: []corev1.EndpointPort{{Name: "https", Port: 443}},
+		}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return mirrored(control.namespace) == 1 }, patience, poll, "nothing is mirrored at all")
+	assert.Zero(t, mirrored(f.namespace))
+	e, err := f.client.CoreV1().Endpoints(f.namespace).Get(t.Context(), "web", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Len(t, e.Subsets, 1)
+	assert.Len(t, e.Subsets[0].Addresses, 2)
+}
+
+func TestForeignSlicesAreLeftAlone(t *testing.T) {
+	inBoth(t, func(t *testing.T, args ...string) {
+		f := newFleet(t, shared, args...)
+		foreign, err := f.client.DiscoveryV1().EndpointSlices(f.namespace).Create(t.Context(), &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Name: "web-ipv4-other", Labels: map[string]string{
+				discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: "somebody.example.com",
+			}},
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.9.9.9"}}},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		a, b := f.start("a", first), f.start("b", second)
+		f.requirePublished(first, second)
+		f.requireEnd(a)
+		f.requireEnd(b)
+		after, err := f.client.DiscoveryV1().EndpointSlices(f.namespace).Get(t.Context(), foreign.Name, metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, foreign.ResourceVersion, after.ResourceVersion)
+	})
+}
+
+func TestSlicesGoWithTheirService(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, shared)
+	a := f.start("a", first)
+	f.requirePublished(first)
+	require.NoError(t, f.client.CoreV1().Services(f.namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}))
+	f.requirePublished()
+	f.requireLog(a, "the Service does not exist")
+	f.requireEnd(a)
+}
+
+// TestInstancesThatStartTogetherLoseNothing is about the first two of a Service, which find nothing to add to.
+func TestInstancesThatStartTogetherLoseNothing(t *testing.T) {
+	for name, store := range map[string]endpoints.Store{"ConfigMap": endpoints.ConfigMapStore{}, "Leases": endpoints.LeaseStore{}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace, err := shared.Namespace(t.Context(), "together")
+			require.NoError(t, err)
+			client, err := kubernetes.NewForConfig(shared.Admin())
+			require.NoError(t, err)
+			for n := range 100 {
+				service := fmt.Sprintf("web-%d", n)
+				_, err := client.CoreV1().Services(namespace).Create(t.Context(), &corev1.Service{
+					ObjectMeta: metav1.ObjectMeta{Name: service}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}, ClusterIP: "None"},
+				}, metav1.CreateOptions{})
+				require.NoError(t, err)
+				var both sync.WaitGroup
+				for _, address := range []string{first, second} {
+					r, err := endpoints.New(client, endpoints.Config{
+						Namespace: namespace, Service: service, Store: store,
+						Addresses: []netip.Addr{netip.MustParseAddr(address)}, Ports: []endpoints.Port{{Number: 443}},
+					})
+					require.NoError(t, err)
+					both.Go(func() { assert.NoError(t, r.ReconcileOnce(t.Context())) })
+				}
+				both.Wait()
+				list, err := client.DiscoveryV1().EndpointSlices(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
+				require.NoError(t, err)
+				require.Len(t, list.Items, 1)
+				require.Len(t, list.Items[0].Endpoints, 2)
+			}
+		})
+	}
+}
+
+func TestWhatIsWrongIsSaid(t *testing.T) {
+	t.Parallel()
+	t.Run("full ConfigMap", func(t *testing.T) {
+		t.Parallel()
+		f := newFleet(t, shared)
+		f.start("a", first)
+		f.requirePublished(first)
+		f.patchData("web-endpoints", fmt.Sprintf(`{"note":%q}`, strings.Repeat("x", 1<<20-200)))
+		b := f.start("b", second)
+		f.requireLog(b, "the store is full: it has 1048")
+		f.requireLog(b, "use a LeaseStore")
+		f.patchData("web-endpoints", `{"note":"not an instance"}`)
+		f.requirePublished(first, second)
+		f.requireLog(b, "a malformed entry is left as it is")
+	})
+	t.Run("selector", func(t *testing.T) {
+		t.Parallel()
+		f := newFleet(t, shared)
+		_, err := f.client.CoreV1().Services(f.namespace).Create(t.Context(), &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: "selecting"},
+			Spec:       corev1.ServiceSpec{Selector: map[string]string{"a": "b"}, Ports: []corev1.ServicePort{{Port: 443}}},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		p := f.start("a", first, "-service", "selecting")
+		<-p.Done()
+		f.requireLog(p, "Service "+f.namespace+"/selecting: the Service has a selector")
+	})
+	t.Run("no RBAC", func(t *testing.T) {
+		t.Parallel()
+		f := newFleet(t, shared)
+		kubeconfig, err := shared.Kubeconfig(shared.User("nobody"))
+		require.NoError(t, err)
+		p := f.start("a", first, "-kubeconfig", kubeconfig)
+		f.requireLog(p, `not allowed to get ConfigMap `+f.namespace+`/web-endpoints: grant the verb \"get\" on resource configmaps`)
+	})
+}
