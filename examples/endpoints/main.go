@@ -95,4 +95,6 @@ func newClient(kubeconfig string) (kubernetes.Interface, error) {
 }
 
 // answer is where your server goes.
-func answer(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "hello from", os.Getpid()) }
+func answer(w http.ResponseWriter, _ *http.Request) {
+	_, _ = fmt.Fprintln(w, "hello from", os.Getpid())
+}
