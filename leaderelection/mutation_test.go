@@ -3,17 +3,17 @@
 package leaderelection_test
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/bellwether-k8s/bellwether/internal/mutant"
 )
 
 // mutations are what may happen to somebody who does not know why a line is there. Each has to be caught by a schedule of the named
@@ -90,16 +90,8 @@ func TestSimulatedMutationsAreCaught(t *testing.T) {
 			t.Parallel()
 			path, err := filepath.Abs(filepath.Join(module, "internal", "lease", m.file))
 			require.NoError(t, err)
-			source, err := os.ReadFile(path)
-			require.NoError(t, err)
-			require.Equal(t, 1, strings.Count(string(source), m.old), "what is to be changed is there once")
-
 			directory := t.TempDir()
-			mutant, overlay, binary := filepath.Join(directory, m.file), filepath.Join(directory, "overlay.json"), filepath.Join(directory, "test")
-			require.NoError(t, os.WriteFile(mutant, []byte(strings.Replace(string(source), m.old, m.new, 1)), 0o600))
-			replace, err := json.Marshal(map[string]any{"Replace": map[string]string{path: mutant}})
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(overlay, replace, 0o600))
+			overlay, binary := mutant.Overlay(t, path, m.old, m.new), filepath.Join(directory, "test")
 			out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay, "-o", binary, ".").CombinedOutput()
 			require.NoError(t, err, "%s", out)
 

@@ -1,8 +1,6 @@
 package chaos_test
 
 import (
-	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -11,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/bellwether-k8s/bellwether/internal/mutant"
 )
 
 // breaking is a change by which the library does not keep its promise any more: a file of package sharder, and what in it is replaced.
@@ -68,16 +68,5 @@ func (b breaking) overlay(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "github.com/bellwether-k8s/bellwether/sharder").Output()
 	require.NoError(t, err)
-	path := filepath.Join(strings.TrimSpace(string(out)), b.file)
-	source, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, 1, strings.Count(string(source), b.old), "%s does not contain this once: %s", path, b.old)
-	dir := t.TempDir()
-	changed := filepath.Join(dir, b.file)
-	require.NoError(t, os.WriteFile(changed, []byte(strings.Replace(string(source), b.old, b.new, 1)), 0o600))
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
-	require.NoError(t, err)
-	file := filepath.Join(dir, "overlay.json")
-	require.NoError(t, os.WriteFile(file, overlay, 0o600))
-	return file
+	return mutant.Overlay(t, filepath.Join(strings.TrimSpace(string(out)), b.file), b.old, b.new)
 }
