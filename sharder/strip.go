@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // StripLabels ends a ring: it waits until no shard that may work on any object lives, and then removes the ring's labels and records from
@@ -78,19 +77,22 @@ func (e *session) strip(ctx context.Context) error {
 }
 
 // living returns the shards that may be at work on objects without a record, by the ring's history.
-func (e *session) living(ctx context.Context) (shards []string, err error) {
-	for _, m := range e.ledger.known {
-		for _, t := range m {
-			ended, err := e.ended(ctx, t)
-			if err != nil {
-				return nil, err
-			}
-			if !ended && !slices.Contains(shards, t.Shard) {
-				shards = append(shards, t.Shard)
-			}
+func (e *session) living(ctx context.Context) ([]string, error) {
+	return e.among(ctx, slices.Concat(e.ledger.known...))
+}
+
+// among returns the shards of those tenants that may be at work.
+func (e *session) among(ctx context.Context, tenants []tenant) (living []string, err error) {
+	for _, t := range tenants {
+		ended, err := e.ended(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		if !ended && !slices.Contains(living, t.Shard) {
+			living = append(living, t.Shard)
 		}
 	}
-	return shards, nil
+	return living, nil
 }
 
 // ended reports whether a tenant does not work any more, nor ever will. If not, its Lease is taken when that is due.
@@ -125,17 +127,13 @@ func (e *session) stripAll(ctx context.Context) (living []string, left int, err 
 				if !e.names.marks(o) {
 					return true
 				}
-				for _, t := range e.names.tenants(o) {
-					var ended bool
-					if ended, failure = e.ended(ctx, t); failure != nil {
-						return false
-					}
-					if !ended {
-						if !slices.Contains(living, t.Shard) {
-							living = append(living, t.Shard)
-						}
-						return true
-					}
+				var owners []string
+				if owners, failure = e.among(ctx, e.names.tenants(o)); failure != nil {
+					return false
+				}
+				if len(owners) > 0 {
+					living = append(living, slices.DeleteFunc(owners, func(shard string) bool { return slices.Contains(living, shard) })...)
+					return true
 				}
 				slots <- struct{}{}
 				all.Go(func() {
@@ -163,15 +161,13 @@ func (e *session) stripAll(ctx context.Context) (living []string, left int, err 
 
 // stripOne strips an object, unless it has changed: then it has to be looked at again.
 func (e *session) stripOne(ctx context.Context, index int, o *metav1.PartialObjectMetadata) error {
-	patch := e.names.stripPatch(o.UID, o.ResourceVersion)
-	_, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-		return e.client(index, o.Namespace).Patch(e.throttle.watch(ctx), o.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-	})
+	at := ref{index, o.Namespace, o.Name}
+	_, err := e.merge(ctx, at, e.names.stripPatch(o.UID, o.ResourceVersion))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return e.failed("patch", ref{index, o.Namespace, o.Name}, err)
+		return e.failed("patch", at, err)
 	}
 	return nil
 }

@@ -174,9 +174,7 @@ func (e *session) patch(ctx context.Context, o root, d decision) error {
 // send sends a patch that gives an object the label of a shard, and returns the version that comes of it.
 func (e *session) send(ctx context.Context, r ref, v verb, shard string, patch []byte) (version string, err error) {
 	began := time.Now()
-	o, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-		return e.client(r.resource, r.namespace).Patch(e.throttle.watch(ctx), r.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-	})
+	o, err := e.merge(ctx, r, patch)
 	if e.config.Hooks.OnPatch != nil && ctx.Err() == nil {
 		e.config.Hooks.OnPatch(Patch{Object: e.objectRef(r), Verb: string(v), Shard: shard, Latency: time.Since(began), Err: err})
 	}
@@ -184,6 +182,13 @@ func (e *session) send(ctx context.Context, r ref, v verb, shard string, patch [
 		return "", e.failed("patch", r, err)
 	}
 	return o.ResourceVersion, nil
+}
+
+// merge sends a merge patch.
+func (e *session) merge(ctx context.Context, r ref, patch []byte) (*metav1.PartialObjectMetadata, error) {
+	return bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
+		return e.client(r.resource, r.namespace).Patch(e.throttle.watch(ctx), r.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	})
 }
 
 // failed names the request, and what to grant where that is what is missing.
