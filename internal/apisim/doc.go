@@ -10,7 +10,7 @@
 //	})
 //
 // What it does it does as the real server: the cases of package conformance run on both. It knows resources of any kind
-// (see [Resource]), typed, dynamic and metadata clients; JSON only. It validates metadata, not
+// (see [Resource]), typed, dynamic and metadata clients; JSON only. It validates metadata and the size of ConfigMaps, not
 // specs, does not ask whether a namespace exists, sets no defaults and authorizes everybody. Garbage is collected and
 // history forgotten when the test says so ([Server.Collect], [Server.Compact]).
 //

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,14 +45,18 @@ type selection struct {
 	namespace string // empty: all
 	labels    labels.Selector
 	fields    fields.Selector
+	others    []string // that fields may name besides those of metadata
 }
 
 func (s selection) matches(k key, o *object) bool {
 	if o == nil || k.resource != s.resource || s.namespace != "" && k.namespace != s.namespace {
 		return false
 	}
-	return s.labels.Matches(labels.Set(o.GetLabels())) &&
-		s.fields.Matches(fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace()})
+	values := fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace()}
+	for _, path := range s.others {
+		values[path], _, _ = unstructured.NestedString(o.Object, strings.Split(path, ".")...)
+	}
+	return s.labels.Matches(labels.Set(o.GetLabels())) && s.fields.Matches(values)
 }
 
 // database is the objects and their history. Its methods are called with the server's mutex held.

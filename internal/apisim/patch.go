@@ -18,6 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// maxOperations is how many operations a JSON Patch may have.
+const maxOperations = 10_000
+
 func (s *Server) patch(t target, contentType string, body []byte, dry bool) (*object, status) {
 	old := s.data.objects[t.key()]
 	if old == nil {
@@ -35,6 +38,9 @@ func (s *Server) patch(t target, contentType string, body []byte, dry bool) (*ob
 		var operations []operation
 		if err := json.Unmarshal(body, &operations); err != nil {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		}
+		if n := len(operations); n > maxOperations {
+			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, n))
 		}
 		for _, op := range operations {
 			changed, err := op.apply(o.Object)

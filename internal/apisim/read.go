@@ -130,10 +130,11 @@ func selectionOf(t target, query url.Values) (selection, status) {
 		return s, apierrors.NewBadRequest(fmt.Sprintf("fieldSelector: %v", err))
 	}
 	for _, r := range s.fields.Requirements() {
-		if r.Field != "metadata.name" && r.Field != "metadata.namespace" {
+		if r.Field != "metadata.name" && r.Field != "metadata.namespace" && !slices.Contains(t.Fields, r.Field) {
 			return s, apierrors.NewBadRequest(fmt.Sprintf("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", r.Field))
 		}
 	}
+	s.others = t.Fields
 	return s, nil
 }
 

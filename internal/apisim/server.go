@@ -27,16 +27,36 @@ type Resource struct {
 	CreateOnUpdate bool
 	// RequireVersion refuses a PUT without resourceVersion, as for Leases.
 	RequireVersion bool
+	// Status is a subresource: requests for the object keep its status, those for <name>/status keep all but the status.
+	Status bool
+	// StatusAtCreation keeps the status that an object is created with, as for Nodes.
+	StatusAtCreation bool
+	// Fields select besides metadata.name and metadata.namespace, such as spec.nodeName.
+	Fields []string
 }
 
 // builtin are the resources that every server knows.
 var builtin = []Resource{
 	{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true},
+	{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "endpoints"}, Kind: "Endpoints", Namespaced: true, CreateOnUpdate: true},
 	{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, Kind: "Namespace"},
-	{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Namespaced: true},
+	{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, Kind: "Node", Status: true, StatusAtCreation: true},
+	{
+		// A real server gives new Pods a status of its own.
+		GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+		Kind:                 "Pod", Namespaced: true, Status: true, StatusAtCreation: true, Fields: []string{"spec.nodeName"},
+	},
+	{
+		GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "services"},
+		Kind:                 "Service", Namespaced: true, CreateOnUpdate: true, Status: true,
+	},
 	{
 		GroupVersionResource: schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
 		Kind:                 "Lease", Namespaced: true, CreateOnUpdate: true, RequireVersion: true,
+	},
+	{
+		GroupVersionResource: schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},
+		Kind:                 "EndpointSlice", Namespaced: true,
 	},
 	{GroupVersionResource: schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}, Kind: "ClusterRole", CreateOnUpdate: true},
 }
@@ -75,7 +95,8 @@ func (s *Server) encode(o *object, metadata bool) []byte {
 // birth is the version of an empty server. Real ones have had a life before the first client comes, and forgotten it.
 const birth = 1000
 
-// NewServer returns an empty server. It knows configmaps, pods, namespaces, leases, clusterroles, and the resources given.
+// NewServer returns an empty server. It knows configmaps, pods, namespaces, nodes, services, endpoints, endpointslices, leases, clusterroles, and
+// the resources given.
 func NewServer(resources ...Resource) *Server {
 	return &Server{
 		start:     time.Now(),
@@ -110,9 +131,10 @@ func (s *Server) Compact() {
 type target struct {
 	Resource
 	namespace, name string
+	status          bool // it is about the status, a subresource
 }
 
-// target parses a path: /api/v1/… or /apis/<group>/<version>/…, then [namespaces/<namespace>/]<resource>[/<name>].
+// target parses a path: /api/v1/… or /apis/<group>/<version>/…, then [namespaces/<namespace>/]<resource>[/<name>[/status]].
 func (s *Server) target(path string) (target, bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	var group, version string
@@ -125,11 +147,14 @@ func (s *Server) target(path string) (target, bool) {
 		return target{}, false
 	}
 	var t target
-	if len(parts) > 2 && parts[0] == "namespaces" {
+	if len(parts) > 2 && parts[0] == "namespaces" && parts[2] != "status" {
 		t.namespace, parts = parts[1], parts[2:]
 	}
+	if t.status = len(parts) == 3 && parts[2] == "status"; t.status {
+		parts = parts[:2]
+	}
 	if len(parts) > 2 {
-		return target{}, false // a subresource
+		return target{}, false // another subresource
 	}
 	if len(parts) == 2 {
 		t.name = parts[1]
@@ -137,7 +162,7 @@ func (s *Server) target(path string) (target, bool) {
 	for _, r := range s.resources {
 		if r.Group == group && r.Version == version && r.Resource == parts[0] {
 			t.Resource = r
-			return t, r.Namespaced || t.namespace == ""
+			return t, (r.Namespaced || t.namespace == "") && (r.Status || !t.status)
 		}
 	}
 	return target{}, false

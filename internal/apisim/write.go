@@ -1,12 +1,14 @@
 package apisim
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,8 +64,11 @@ func (s *Server) insert(t target, o *object, dry bool) (*object, status) {
 	o.SetCreationTimestamp(metav1.Time{Time: time.Now().Truncate(time.Second)})
 	o.SetDeletionTimestamp(nil)
 	o.SetDeletionGracePeriodSeconds(nil)
-	if errs := validation.ValidateObjectMetaAccessor(o, t.Namespaced, validation.NameIsDNSSubdomain, field.NewPath("metadata")); len(errs) > 0 {
+	if errs := problems(t, o); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(t.kind(), t.name, errs)
+	}
+	if t.Status && !t.StatusAtCreation {
+		delete(o.Object, "status")
 	}
 	if dry {
 		return o, nil
@@ -90,6 +95,32 @@ func (s *Server) update(t target, body []byte, dry bool) (o *object, created boo
 	return o, false, err
 }
 
+// maxConfigMap is how many bytes the values of a ConfigMap may have.
+const maxConfigMap = 1 << 20
+
+// problems are the rules that an object breaks by itself.
+func problems(t target, o *object) field.ErrorList {
+	errs := validation.ValidateObjectMetaAccessor(o, t.Namespaced, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	if t.Kind != "ConfigMap" {
+		return errs
+	}
+	size := 0
+	data, _ := o.Object["data"].(map[string]any)
+	for _, value := range data {
+		text, _ := value.(string)
+		size += len(text)
+	}
+	binary, _ := o.Object["binaryData"].(map[string]any)
+	for _, value := range binary {
+		text, _ := value.(string)
+		size += base64.RawStdEncoding.DecodedLen(len(strings.TrimRight(text, "=")))
+	}
+	if size > maxConfigMap {
+		errs = append(errs, field.TooLong(field.NewPath(""), "", maxConfigMap))
+	}
+	return errs
+}
+
 // replace stores o in the place of old, if it is a successor of it.
 func (s *Server) replace(t target, old, o *object, dry bool) (*object, status) {
 	if o.GetUID() != "" && o.GetUID() != old.GetUID() {
@@ -106,6 +137,9 @@ func (s *Server) replace(t target, old, o *object, dry bool) (*object, status) {
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), v, "must be specified for an update"),
 		})
 	}
+	if t.Status {
+		o = part(t, old, o)
+	}
 	o.SetUID(old.GetUID())
 	o.SetResourceVersion(old.GetResourceVersion())
 	o.SetCreationTimestamp(old.GetCreationTimestamp())
@@ -113,10 +147,8 @@ func (s *Server) replace(t target, old, o *object, dry bool) (*object, status) {
 		o.SetDeletionTimestamp(old.GetDeletionTimestamp())
 		o.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
 	}
-	path := field.NewPath("metadata")
-	errs := validation.ValidateObjectMetaAccessorUpdate(o, old, path)
-	errs = append(errs, validation.ValidateObjectMetaAccessor(o, t.Namespaced, validation.NameIsDNSSubdomain, path)...)
-	if len(errs) > 0 {
+	errs := validation.ValidateObjectMetaAccessorUpdate(o, old, field.NewPath("metadata"))
+	if errs = append(errs, problems(t, o)...); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(t.kind(), t.name, errs)
 	}
 	switch {
@@ -129,6 +161,21 @@ func (s *Server) replace(t target, old, o *object, dry bool) (*object, status) {
 		return old, nil
 	}
 	return s.store(t, o), nil
+}
+
+// part returns what a request for one of the two parts of an object makes of it: o's status and all else of old, or the
+// other way round.
+func part(t target, old, o *object) *object {
+	kept, from := o, old
+	if t.status {
+		kept, from = old.DeepCopy(), o
+	}
+	if status, ok := from.Object["status"]; ok {
+		kept.Object["status"] = status
+	} else {
+		delete(kept.Object, "status")
+	}
+	return kept
 }
 
 func (s *Server) delete(t target, body []byte, dry bool) (any, status) {

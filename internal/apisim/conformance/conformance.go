@@ -4,8 +4,8 @@
 // internal/apisim, which is right as long as it passes the same cases. So no case knows which of the two it talks to,
 // and each runs as well inside a bubble of testing/synctest as outside.
 //
-// What a subject needs: the resources configmaps, leases, namespaces and clusterroles, and a namespace for the cases to
-// work in. There are three tables, which differ in what else:
+// What a subject needs: the resources configmaps, leases, services, endpoints, endpointslices, namespaces, nodes, pods and
+// clusterroles, and a namespace for the cases to work in. There are three tables, which differ in what else:
 //
 //   - [Cases] are about the API server alone, and find what they have left behind as they have left it: no controllers.
 //   - [CollectorCases] are about the garbage collector. Other controllers do no harm.
@@ -14,7 +14,7 @@
 // Cases are independent of each other: run them in any order, those of the first two tables at the same time, and again
 // under another test's name. They leave their objects behind.
 //
-// Not covered: discovery, admission, authorization, server-side apply, subresources, how long the server keeps history
+// Not covered: discovery, admission, authorization, server-side apply, subresources other than the status, how long the server keeps history
 // and how soon garbage is collected.
 package conformance
 
@@ -60,6 +60,7 @@ func NewClients(config *rest.Config, namespace string) (*Clients, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType = runtime.ContentTypeJSON
 	config.AcceptContentTypes = runtime.ContentTypeJSON
+	config.WarningHandler = rest.NoWarnings{} // of kinds that are deprecated
 	c := &Clients{Namespace: namespace}
 	var err error
 	if c.Typed, err = kubernetes.NewForConfig(config); err != nil {
@@ -78,6 +79,6 @@ func NewClients(config *rest.Config, namespace string) (*Clients, error) {
 func Cases() []Case {
 	return slices.Concat(
 		createCases(), getCases(), updateCases(), deleteCases(), patchCases(), listCases(), selectorCases(), watchCases(),
-		finalizerCases(), concurrencyCases(),
+		finalizerCases(), concurrencyCases(), statusCases(), publicationCases(), sizeCases(),
 	)
 }
