@@ -12,7 +12,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
-const addressAnnotation = "bellwether.dev/address"
+const addressAnnotation = "bellwether.dev/address" // in records of all versions
 
 func TestAddressOfTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -24,6 +24,7 @@ func TestAddressOfTheLeader(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Equal(t, "10.0.0.1:8443", a.lease(t).Annotations[addressAnnotation], "also after renewals")
+		assert.Equal(t, addressAnnotation, leaderelection.AddressAnnotation)
 		for _, e := range []*replica{r, plain} {
 			address, ok := e.LeaderAddress()
 			assert.True(t, ok)

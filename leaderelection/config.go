@@ -91,7 +91,7 @@ type Config struct {
 	Healthy func(ctx context.Context) error
 
 	// Address is where this process can be reached while it is the leader, as host:port with an IP address or a DNS name.
-	// It is written into the Lease's annotation bellwether.dev/address with the write that begins a term, and goes
+	// It is written into the Lease's annotation [AddressAnnotation] with the write that begins a term, and goes
 	// with the release or with the next leader of this package. Clients of the daemon find the leader by it, and replicas
 	// by [Elector.LeaderAddress]: ask who answers, because it may be long gone. Default: none.
 	Address string
@@ -112,7 +112,7 @@ type Config struct {
 	Clock Clock
 }
 
-// Clock is the time of one process.
+// Clock is the time of one process, for simulations that replace it. Tests of programs need none: they run in a bubble of testing/synctest.
 type Clock = clock.Clock
 
 // withDefaults returns c with its zero fields set.

@@ -55,7 +55,7 @@
 // # Who leads
 //
 // [Elector.Leader] and [Elector.LeaderAddress] know it from the record as last seen; clients of the daemon read the Lease,
-// which has the leader's [Config].Address in the annotation bellwether.dev/address. [Hooks] tell programs of changes,
+// which has the leader's [Config].Address in the annotation bellwether.dev/address ([AddressAnnotation]). [Hooks] tell programs of changes,
 // [Config].Events people: who became leader, who stopped and why stands where kubectl describe shows the Lease. The Event of
 // a loss may not be sent any more, since the process exits.
 //

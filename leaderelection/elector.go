@@ -25,6 +25,11 @@ type Term struct {
 	Transitions int32
 	// Token is the resourceVersion of the write that began the term.
 	Token string
+	// Vacant is for how long this process had seen the Lease stand unchanged when it won it: since the last leader has released it, or since the
+	// last renewal of one that died. It is 0 if there was none, and short if this process has only just begun to look.
+	Vacant time.Duration
+	// Released says that the last leader has released the Lease: Vacant is how long the hand-over took, and otherwise the failover.
+	Released bool
 }
 
 // Elector contends for one Lease. Run, TryAcquire, Renew and Release exclude each other; the other methods may be called at
@@ -239,7 +244,10 @@ func (e *Elector) latest() *lease.Holder {
 }
 
 func (e *Elector) term(h *lease.Holder) Term {
-	return Term{Identity: e.config.Identity, LeaseUID: h.UID(), Transitions: h.Transitions(), Token: h.Token()}
+	vacant, released := h.Vacant()
+	return Term{
+		Identity: e.config.Identity, LeaseUID: h.UID(), Transitions: h.Transitions(), Token: h.Token(), Vacant: vacant, Released: released,
+	}
 }
 
 // carried is current for the methods that may begin a term. They begin none before the one is over that has reached its deadline,

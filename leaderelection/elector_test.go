@@ -699,6 +699,40 @@ func TestSingleSteps(t *testing.T) {
 	})
 }
 
+func TestTermSaysForHowLongNobodyLed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI()
+		r, other := newReplica(t, a, "a", nil), newReplica(t, a, "b", nil)
+		term, err := r.TryAcquire(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, term.Vacant, "there was none")
+		assert.False(t, term.Released)
+		_, err = other.TryAcquire(t.Context())
+		require.ErrorIs(t, err, leaderelection.ErrHeld)
+		time.Sleep(duration + time.Second)
+		term, err = other.TryAcquire(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, duration+time.Second, term.Vacant, "since the last renewal that it has seen")
+		assert.False(t, term.Released)
+
+		require.NoError(t, other.Release(t.Context()))
+		third := newReplica(t, a, "c", nil)
+		started := make(chan leaderelection.Term, 1)
+		fourth := newReplica(t, a, "d", func(c *leaderelection.Config) {
+			c.Hooks.OnStartedLeading = func(t leaderelection.Term) { started <- t }
+		})
+		_, err = third.TryAcquire(t.Context())
+		require.NoError(t, err)
+		fourth.start(t) // it watches
+		time.Sleep(time.Second)
+		require.NoError(t, third.Release(t.Context()))
+		term = <-started
+		assert.True(t, term.Released)
+		assert.Less(t, term.Vacant, time.Second)
+		require.NoError(t, fourth.stop())
+	})
+}
+
 func TestForgottenTermEndsAtItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI()

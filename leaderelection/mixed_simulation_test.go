@@ -50,7 +50,7 @@ func TestSimulatedMixedFleet(t *testing.T) {
 		w.Server.Observe(l.note)
 		return l.judge
 	}
-	sim.Prove(t, s, sim.Schedules(t, 200))
+	sim.Prove(t, s, sim.Schedules(t, 100))
 }
 
 // isForeign says which processes run client-go's elector: every other replica, and each replica every other time that it is

@@ -25,7 +25,7 @@ import (
 // told to end, on clocks and connections that cannot be trusted, while somebody edits the Lease. A process ends when it loses
 // its leadership.
 func TestSimulatedElections(t *testing.T) {
-	sim.Prove(t, election((*sim.Process).Exit, meddle(byRenewal)), sim.Schedules(t, 800))
+	sim.Prove(t, election((*sim.Process).Exit, meddle(byRenewal)), sim.Schedules(t, 400))
 }
 
 // TestSimulatedDeletions is the same while somebody deletes the Lease. Nobody starts anew: a candidate that has not seen a holder
@@ -36,12 +36,12 @@ func TestSimulatedDeletions(t *testing.T) {
 		sim.Pausing, sim.PausingNow, sim.Latency, sim.WatchLag, sim.Partition, sim.LostRequests, sim.LostResponses, sim.Refused,
 		sim.Throttled, sim.ClockStep, sim.Restart, sim.Compaction, sim.Interference,
 	}
-	sim.Prove(t, s, sim.Schedules(t, 300))
+	sim.Prove(t, s, sim.Schedules(t, 150))
 }
 
 // TestSimulatedElectionsOfTheSick has work that is not healthy now and then.
 func TestSimulatedElectionsOfTheSick(t *testing.T) {
-	sim.Prove(t, sickElection(), sim.Schedules(t, 150))
+	sim.Prove(t, sickElection(), sim.Schedules(t, 80))
 }
 
 // election is a scenario in which electors contend for one Lease.

@@ -45,6 +45,7 @@ type Candidate struct {
 	store    *Store
 	sighting Sighting
 	claim    Claim // of the term that it last tried to begin
+	vacancy  vacancy
 	stamps   Stamps
 
 	blind      int           // how often in a row watching was forbidden
@@ -228,6 +229,7 @@ func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 		return c.swap(ctx, r.renewed(c.stamps.Next(now.Wall)))
 	case seen && wait <= 0:
 		c.claim.record = Record{} // an earlier attempt may still arrive
+		c.vacancy = vacancy{since: c.sighting.since, known: r.Exists(), released: r.Released()}
 		l := r.Acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, c.stamps.Next(now.Wall))
 		return c.swap(ctx, c.config.Variant.dress(withAddress(l, c.config.Address), r))
 	default:
@@ -262,9 +264,23 @@ func (c *Candidate) won(r Record, now clock.Reading) *Holder {
 		return nil
 	}
 	h := newHolder(c.config, c.store, &c.stamps, c.claim)
+	h.vacant, h.succeeds = c.vacancy.until(now), c.vacancy.released
 	c.claim = Claim{}
 	c.sighting.See(r, now) // the next term, should this one be lost, is not before this record has expired
 	return h
+}
+
+// vacancy is the time before a term in which the lease was seen to stand unchanged.
+type vacancy struct {
+	since           clock.Reading
+	known, released bool
+}
+
+func (v vacancy) until(now clock.Reading) time.Duration {
+	if !v.known {
+		return 0
+	}
+	return now.SinceAtLeast(v.since)
 }
 
 func isLostRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }

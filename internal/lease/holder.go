@@ -28,6 +28,8 @@ type Holder struct {
 	claim       Claim
 	suspect     chan struct{} // capacity 1: the record has to be read
 	first       Record        // the version that began the term
+	vacant      time.Duration // before it
+	succeeds    bool          // a holder that has released the lease
 	releaseFrom clock.Reading
 	doubt       bool // the outcome of the last write is unknown until the record has been read
 }
@@ -55,6 +57,9 @@ func (h *Holder) UID() types.UID { return h.first.UID() }
 
 // Transitions is how many terms came before this one.
 func (h *Holder) Transitions() int32 { return h.first.Transitions() }
+
+// Vacant is for how long the record of the last term was seen to stand before this one, and whether it was a release.
+func (h *Holder) Vacant() (d time.Duration, released bool) { return h.vacant, h.succeeds }
 
 // Run calls work, renews the lease until work has returned, and then releases it. Work's context ends with ctx, or when the
 // term is lost, with the *LostError as its cause. Run returns what work returned, without the error of a context that

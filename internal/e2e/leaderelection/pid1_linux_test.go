@@ -33,6 +33,7 @@ func TestKernelDeadlineInAContainer(t *testing.T) {
 		for container.Line() != "begin" {
 		}
 		leader := childOf(t, container.Process.Pid)
+		m.requireLookout("l", "ResponseStarted") // whose end is to be seen
 		require.NoError(t, syscall.Kill(leader, syscall.SIGSTOP))
 		container.Rest()
 		assert.Equal(t, "exit status 137", container.End(), "who is stopped ends by SIGKILL only")

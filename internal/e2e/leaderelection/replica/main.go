@@ -30,6 +30,7 @@ type options struct {
 	drain      time.Duration
 	stay       bool
 	reexec     bool
+	after      int
 }
 
 func main() {
@@ -56,6 +57,7 @@ func parse() (leaderelection.Config, options) {
 	flag.IntVar(&o.writers, "writers", 0, "how many write, each to a ConfigMap work-<n> that is there already")
 	flag.DurationVar(&o.drain, "drain", 0, "how long to go on acting when told to end")
 	flag.BoolVar(&o.stay, "stay", false, "when leadership is lost, neither exit nor return before told to end")
+	flag.IntVar(&o.after, "after", 0, "PID of a process that must be at its end when this one begins to lead")
 	flag.BoolVar(&o.reexec, "reexec", false, "leave the place of PID 1")
 	flag.Parse()
 	if o.stay {
@@ -85,6 +87,9 @@ func run(ctx context.Context, election leaderelection.Config, o options) error {
 		return err
 	}
 	return elector.Run(ctx, func(term context.Context) error {
+		if o.after != 0 && !doomed(o.after) {
+			fmt.Println("leads although process", o.after, "can act")
+		}
 		var writing sync.WaitGroup
 		for n := range o.writers {
 			writing.Go(func() { write(ctx, term, guarded, election, n) })
@@ -110,7 +115,10 @@ func act(ctx context.Context, elector *leaderelection.Elector, drain time.Durati
 		select {
 		case <-ended:
 			ended, stop = nil, time.After(drain)
-		case <-stop:
+		case <-stop: // the last act may be long before
+			if elector.IsLeader() {
+				fmt.Println(time.Now().UnixNano())
+			}
 			return nil
 		case <-pace.C:
 		}
