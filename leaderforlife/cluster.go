@@ -49,7 +49,7 @@ type refusal struct{ first, last time.Time }
 func newCluster(c config) *cluster {
 	k := &cluster{
 		config: c, locks: configMaps{c.client.CoreV1().ConfigMaps(c.namespace)}, kind: "configmaps",
-		label: LabelKey(c.lock), refused: map[string]refusal{}, said: map[string]bool{},
+		label: LeaderLabel(c.lock), refused: map[string]refusal{}, said: map[string]bool{},
 	}
 	if c.lease {
 		k.locks, k.kind, k.group = leases{c.client.CoordinationV1().Leases(c.namespace)}, "leases", coordinationv1.GroupName

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// LabelKey is the label on the Pod of the leader by a lock. Its value is the UID of the lock.
-func LabelKey(lockName string) string { return "leader.bellwether.dev/" + lockName }
+// LeaderLabel is the label on the Pod of the leader by a lock. Its value is the UID of the lock.
+func LeaderLabel(lockName string) string { return "leader.bellwether.dev/" + lockName }
 
 // suspect is another Pod that may be the leader: the owner of the lock, one with the label, or one that owned an earlier lock.
 type suspect struct {

@@ -29,7 +29,11 @@ func updateNode(t *testing.T, w *world, change func(*corev1.Node)) {
 	n, err := w.client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
 	require.NoError(t, err)
 	change(n)
-	_, err = w.client.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{})
+	status := n.Status
+	n, err = w.client.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	n.Status = status
+	_, err = w.client.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{})
 	require.NoError(t, err)
 }
 

@@ -279,7 +279,7 @@ func (t *town) end(h *house, pod *corev1.Pod, how string, falsely bool, grace ti
 	}
 	if falsely {
 		t.seen.add("said to have Failed")
-		t.update(pod.Name, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+		t.update(pod.Name, t.pods.UpdateStatus, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
 	}
 	time.Sleep(grace)
 	t.mu.Lock()
@@ -294,11 +294,11 @@ func (t *town) end(h *house, pod *corev1.Pod, how string, falsely bool, grace ti
 		if falsely || how != "Succeeded" {
 			phase = corev1.PodFailed
 		}
-		t.update(pod.Name, func(p *corev1.Pod) { p.Status = over(phase, "") })
+		t.update(pod.Name, t.pods.UpdateStatus, func(p *corev1.Pod) { p.Status = over(phase, "") })
 		time.Sleep(3 * grace)
 		_ = t.pods.Delete(context.Background(), pod.Name, metav1.DeleteOptions{})
 	}
-	t.update(pod.Name, func(p *corev1.Pod) {
+	t.update(pod.Name, t.pods.Update, func(p *corev1.Pod) {
 		p.Finalizers = slicesWithout(p.Finalizers, kubelet)
 	})
 	t.mu.Lock()
@@ -325,14 +325,16 @@ func isClosed(c chan struct{}) bool {
 }
 
 // update changes a Pod, against whoever else does.
-func (t *town) update(name string, change func(*corev1.Pod)) {
+func (t *town) update(
+	name string, write func(context.Context, *corev1.Pod, metav1.UpdateOptions) (*corev1.Pod, error), change func(*corev1.Pod),
+) {
 	for range 100 {
 		pod, err := t.pods.Get(context.Background(), name, metav1.GetOptions{})
 		if err != nil {
 			return
 		}
 		change(pod)
-		if _, err = t.pods.Update(context.Background(), pod, metav1.UpdateOptions{}); err == nil {
+		if _, err = write(context.Background(), pod, metav1.UpdateOptions{}); err == nil {
 			return
 		}
 	}

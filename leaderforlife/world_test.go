@@ -37,8 +37,6 @@ const (
 	node     = "node"
 )
 
-var nodes = apisim.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, Kind: "Node"}
-
 // world is an API server with Pods, of which the test is the kubelet.
 type world struct {
 	t      *testing.T
@@ -54,7 +52,7 @@ type world struct {
 func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		server := apisim.NewServer(nodes)
+		server := apisim.NewServer()
 		test(t, &world{
 			t: t, server: server, client: kubernetes.NewForConfigOrDie(server.Client("test").Config()), occupied: map[string]bool{},
 		})
@@ -99,7 +97,7 @@ func (w *world) pod(name string, finalizers ...string) *corev1.Pod {
 	return pod
 }
 
-// update changes a Pod.
+// update changes a Pod, but for its status.
 func (w *world) update(name string, change func(*corev1.Pod)) {
 	w.t.Helper()
 	pod, err := w.client.CoreV1().Pods("ns").Get(w.t.Context(), name, metav1.GetOptions{})
@@ -111,7 +109,12 @@ func (w *world) update(name string, change func(*corev1.Pod)) {
 
 func (w *world) setStatus(name string, status corev1.PodStatus) {
 	w.t.Helper()
-	w.update(name, func(p *corev1.Pod) { p.Status = status })
+	w.t.Helper()
+	pod, err := w.client.CoreV1().Pods("ns").Get(w.t.Context(), name, metav1.GetOptions{})
+	require.NoError(w.t, err)
+	pod.Status = status
+	_, err = w.client.CoreV1().Pods("ns").UpdateStatus(w.t.Context(), pod, metav1.UpdateOptions{})
+	require.NoError(w.t, err)
 }
 
 func (w *world) deletePod(name string) {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 )
@@ -76,24 +77,35 @@ func newCrew(t *testing.T, rules ...rbacv1.PolicyRule) *crew {
 	return c
 }
 
-// observe notes deletions of Pods.
+// observe notes deletions of Pods, by several watches: a busy API server ends those whose reader is slow.
 func (c *crew) observe() {
-	w, err := c.client.CoreV1().Pods(c.namespace).Watch(c.t.Context(), metav1.ListOptions{})
+	pods := c.client.CoreV1().Pods(c.namespace)
+	list, err := pods.List(c.t.Context(), metav1.ListOptions{})
 	require.NoError(c.t, err)
 	var observing sync.WaitGroup
 	observing.Go(func() {
-		for e := range w.ResultChan() {
-			if pod, ok := e.Object.(*corev1.Pod); ok && e.Type == watch.Deleted {
-				c.mu.Lock()
-				c.deleted[pod.UID] = deletion{version(c.t, pod.ResourceVersion), time.Now()}
-				c.mu.Unlock()
+		for seen := list.ResourceVersion; c.t.Context().Err() == nil; {
+			w, err := pods.Watch(c.t.Context(), metav1.ListOptions{ResourceVersion: seen})
+			if err != nil {
+				assert.ErrorIs(c.t, err, context.Canceled)
+				return
+			}
+			for e := range w.ResultChan() {
+				pod, ok := e.Object.(*corev1.Pod)
+				if !ok {
+					assert.Error(c.t, c.t.Context().Err(), "%v", e.Object)
+					return
+				}
+				seen = pod.ResourceVersion
+				if e.Type == watch.Deleted {
+					c.mu.Lock()
+					c.deleted[pod.UID] = deletion{version(c.t, pod.ResourceVersion), time.Now()}
+					c.mu.Unlock()
+				}
 			}
 		}
 	})
-	c.t.Cleanup(func() {
-		w.Stop()
-		observing.Wait()
-	})
+	c.t.Cleanup(observing.Wait) // the test's context has ended
 }
 
 func version(t *testing.T, resourceVersion string) int64 {
@@ -169,6 +181,30 @@ func (c *crew) report(pod *corev1.Pod, status corev1.PodStatus) *corev1.Pod {
 func (c *crew) finish(pod *corev1.Pod) {
 	c.t.Helper()
 	require.NoError(c.t, c.client.CoreV1().Pods(c.namespace).Delete(c.t.Context(), pod.Name, *metav1.NewDeleteOptions(0)))
+}
+
+// block creates an object that the collector has to wait for when the Pod is deleted in the foreground, and knows of.
+func (c *crew) block(pod *corev1.Pod) (unblock func()) {
+	c.t.Helper()
+	configMaps := c.client.CoreV1().ConfigMaps(c.namespace)
+	own := func(name string, owner types.UID, finalizers ...string) {
+		ref := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: owner, BlockOwnerDeletion: ptr.To(true)}
+		_, err := configMaps.Create(c.t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{ref}, Finalizers: finalizers},
+		}, metav1.CreateOptions{})
+		require.NoError(c.t, err)
+	}
+	own("blocker", pod.UID, "e2e.invalid/blocks")
+	own("orphan", "nobody") // the collector sees ConfigMaps in order: who has removed this one knows the other
+	require.Eventually(c.t, func() bool {
+		_, err := configMaps.Get(c.t.Context(), "orphan", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	}, patience, poll, "there is no collector")
+	return func() {
+		c.t.Helper()
+		_, err := configMaps.Patch(c.t.Context(), "blocker", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		require.NoError(c.t, err)
+	}
 }
 
 func (c *crew) lock() *corev1.ConfigMap {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
@@ -25,6 +26,7 @@ func TestLostNode(t *testing.T) {
 			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "watch"}}))
 		a := c.candidate(c.pod("a", lostNode))
 		c.requireLead(a)
+		c.setFinalizers("a", `["e2e.invalid/stays"]`)
 		b := c.candidate(c.pod("b", goodNode), leader.WithNodeCheck())
 		ignorant := c.candidate(c.pod("c", goodNode))
 		c.requireWaiting(b, "its Pod runs")
@@ -37,8 +39,8 @@ func TestLostNode(t *testing.T) {
 		c.requireWaiting(b, "its Pod is to end by", "its node is not Ready")
 		c.requireWaiting(ignorant, "its Pod is to end by")
 
-		proof := time.Now()
 		c.editTaints(func(taints []corev1.Taint) []corev1.Taint { return append(taints, outOfService) })
+		proof := time.Now()
 		c.requireLead(b)
 		since, _ := b.leads()
 		t.Logf("led %v after the taint", since.Sub(proof))
@@ -50,7 +52,16 @@ func TestLostNode(t *testing.T) {
 		c.editTaints(func(taints []corev1.Taint) []corev1.Taint {
 			return slices.DeleteFunc(taints, func(t corev1.Taint) bool { return t.Key == outOfService.Key })
 		})
+		c.setFinalizers("a", "null")
 	})
+}
+
+// setFinalizers keeps a Pod, or lets it go. Every 20 s the Pod garbage collector deletes by force what is to end on a node with the taint below:
+// that would be a proof for all candidates.
+func (c *crew) setFinalizers(pod, list string) {
+	c.t.Helper()
+	_, err := c.client.CoreV1().Pods(c.namespace).Patch(c.t.Context(), pod, types.MergePatchType, []byte(`{"metadata":{"finalizers":`+list+`}}`), metav1.PatchOptions{})
+	require.NoError(c.t, err)
 }
 
 var outOfService = corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}

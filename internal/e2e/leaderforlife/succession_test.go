@@ -123,9 +123,12 @@ func TestForegroundDeletionDoesNotMakeTwoLeaders(t *testing.T) {
 				standby := crew.candidate(crew.pod("standby", handNode))
 				crew.requireWaiting(standby, "its Pod runs")
 
+				// The collector is done with a Pod that nothing blocks, and may then find that the lock still has an owner.
+				unblock := crew.block(first.pod)
 				start := time.Now()
 				require.NoError(t, c.delete(crew))
 				require.Eventually(t, func() bool { return crew.lock() == nil }, patience, poll, "the lock stays")
+				unblock()
 				t.Logf("the lock was gone %v after the deletion", time.Since(start))
 				assert.Equal(t, corev1.PodRunning, crew.get(first.pod.Name).Status.Phase)
 				newcomer := crew.candidate(crew.pod("newcomer", handNode))
@@ -161,8 +164,8 @@ func TestEndedLeaderIsSucceededThoughItsPodIsStillThere(t *testing.T) {
 				c.requireWaiting(b, "its Pod runs")
 				c.report(a.pod, corev1.PodStatus{Phase: status.Phase, Reason: status.Reason, ContainerStatuses: running.ContainerStatuses})
 				c.requireWaiting(b, "container main was last reported to run")
-				ended := time.Now()
 				c.report(a.pod, status)
+				ended := time.Now()
 				c.requireLead(b)
 				since, _ := b.leads()
 				t.Logf("led %v after the kubelet's report", since.Sub(ended))
