@@ -73,7 +73,7 @@ type Config struct {
 // minLeaseDuration is the shortest that a shard can have.
 const minLeaseDuration = 3 * time.Second
 
-// Clock is the time of one process.
+// Clock is the time of one process, for simulations that replace it. Tests of programs need none: they run in a bubble of testing/synctest.
 type Clock = clock.Clock
 
 func (c Config) withDefaults() Config {

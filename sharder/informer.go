@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/watchlist"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/bellwether-k8s/bellwether/shardlease"
@@ -44,10 +43,10 @@ func (s *Shard) NewInformer(lw cache.ListerWatcher, example runtime.Object, resy
 		return cache.NewSharedIndexInformer(lw, example, resync, indexers)
 	}
 	i := &informer{shard: s, resource: k.resource, child: k.child}
-	i.SharedIndexInformer = cache.NewSharedIndexInformer(&consistent{
-		ListerWatcherWithContext: cache.ToListerWatcherWithContext(lw), informer: i,
-		withoutWatchList: watchlist.DoesClientNotSupportWatchListSemantics(lw),
-	}, example, resync, indexers)
+	c := consistent{i, cache.ToListerWatcherWithContext(lw)}
+	i.SharedIndexInformer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: c.list, WatchFuncWithContext: c.watch,
+	}, lw), example, resync, indexers)
 	if i.child { // now, or work could begin before the cache does
 		s.caches.add(i)
 	}
@@ -265,41 +264,28 @@ func (i *informer) complete(version string) bool {
 	return i.HasSynced() && (version == "" || i.shows(version))
 }
 
-// consistent is the lister and watcher of an informer. A reflector begins with a list from whatever some cache of the API server
-// holds, which may be from before the lease was acquired.
+// consistent lists and watches for an informer. A reflector begins with a list from whatever some cache of the API server holds, which
+// may be from before the lease was acquired.
 type consistent struct {
-	cache.ListerWatcherWithContext
-	informer         *informer
-	withoutWatchList bool
+	informer *informer
+	source   cache.ListerWatcherWithContext
 }
 
-// List implements cache.ListerWatcher.
-func (c *consistent) List(options metav1.ListOptions) (runtime.Object, error) {
-	return c.ListWithContext(context.TODO(), options) //nolint:forbidigo // what the interface lacks
-}
-
-// Watch implements cache.ListerWatcher.
-func (c *consistent) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	return c.WatchWithContext(context.TODO(), options) //nolint:forbidigo // what the interface lacks
-}
-
-// ListWithContext implements cache.ListerWatcherWithContext.
-func (c *consistent) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+func (c consistent) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	if options.Continue == "" {
 		c.informer.begin()
 	}
-	return c.ListerWatcherWithContext.ListWithContext(ctx, c.adapt(options))
+	return c.source.ListWithContext(ctx, c.adapt(options))
 }
 
-// WatchWithContext implements cache.ListerWatcherWithContext.
-func (c *consistent) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+func (c consistent) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	if options.SendInitialEvents != nil && *options.SendInitialEvents { // it is a list, too
 		c.informer.begin()
 	}
-	return c.ListerWatcherWithContext.WatchWithContext(ctx, c.adapt(options))
+	return c.source.WatchWithContext(ctx, c.adapt(options))
 }
 
-func (c *consistent) adapt(options metav1.ListOptions) metav1.ListOptions {
+func (c consistent) adapt(options metav1.ListOptions) metav1.ListOptions {
 	if options.ResourceVersion == "0" {
 		options.ResourceVersion = ""
 		if options.SendInitialEvents == nil {
@@ -311,6 +297,3 @@ func (c *consistent) adapt(options metav1.ListOptions) metav1.ListOptions {
 	}
 	return options
 }
-
-// IsWatchListSemanticsUnSupported is how a reflector learns that the client is a fake.
-func (c *consistent) IsWatchListSemanticsUnSupported() bool { return c.withoutWatchList }

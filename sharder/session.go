@@ -70,7 +70,7 @@ func (s *Sharder) newSession() (*session, error) {
 	}
 	c := s.config
 	roster, err := shardlease.NewRoster(shardlease.RosterConfig{
-		Namespace: c.Namespace, Ring: c.Ring, LeaseDuration: c.LeaseDuration, CollectAfter: c.GCPeriod,
+		Namespace: c.Namespace, Ring: c.Ring, LeaseDuration: c.LeaseDuration, GCPeriod: c.GCPeriod,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sharder: %w", err)
@@ -117,15 +117,13 @@ func (e *session) recall(ctx context.Context) error {
 	return nil
 }
 
-// touched reports whether any object carries a label or a record of the ring.
+// touched reports whether any object carries anything of the ring.
 func (e *session) touched(ctx context.Context) (bool, error) {
 	touched := false
 	for i := range e.resources {
 		for _, src := range e.sources(i, e.resources[i].Selector) {
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
-				_, recorded := o.GetAnnotations()[e.names.owner]
-				_, labelled := o.GetLabels()[e.names.shard]
-				touched = touched || recorded || labelled
+				touched = touched || e.names.marks(o)
 				return !touched
 			})
 			if touched {

@@ -94,7 +94,8 @@ func (h ShardHooks) refused(at address, err error) {
 //
 // # In controller-runtime
 //
-// examples/controllerruntime is a whole operator, and says how to make one of yours, with what package replica makes. What it comes to:
+// docs/embedding.md says how to make an operator a shard, with what package replica makes; examples/controllerruntime is a whole one. What it
+// comes to:
 //
 // Call lease.Run(ctx, mgr.Start), with the manager's configuration guarded by the lease ([shardlease.Lease.WrapTransport]), and these options:
 //

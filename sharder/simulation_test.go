@@ -40,7 +40,7 @@ import (
 // each with a shard lease, a controller, and a sharder under election, while processes and connections fail and somebody
 // edits the objects.
 func TestSimulatedShards(t *testing.T) {
-	sim.Prove(t, sharding(), sim.Schedules(t, 100))
+	sim.Prove(t, sharding(), sim.Schedules(t, 50))
 }
 
 // TestSimulatedWrites is the same for what arrives at the server: no write of a shard's work, however late, finds an object that another
@@ -53,7 +53,7 @@ func TestSimulatedWrites(t *testing.T) {
 		sim.Kill, sim.Terminate, sim.Outage, sim.Restart, sim.Compaction, sim.Interference,
 	}
 	s.Rule = noForeignWrites
-	sim.Prove(t, s, sim.Schedules(t, 100))
+	sim.Prove(t, s, sim.Schedules(t, 50))
 }
 
 // TestSimulatedFamilies is the same for families that move and move, and that no user confuses.

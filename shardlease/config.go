@@ -95,7 +95,7 @@ type Config struct {
 // for good.
 const MaxLeaseDuration = time.Hour
 
-// Clock is the time of one process.
+// Clock is the time of one process, for simulations that replace it. Tests of programs need none: they run in a bubble of testing/synctest.
 type Clock = clock.Clock
 
 // withDefaults returns c with its zero fields set.

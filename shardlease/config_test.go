@@ -99,9 +99,9 @@ func TestLimitedClients(t *testing.T) {
 
 func TestRosterConfig(t *testing.T) {
 	_, err := shardlease.NewRoster(shardlease.RosterConfig{
-		Namespace: "A", Ring: "", LeaseDuration: time.Second, CollectAfter: -1,
+		Namespace: "A", Ring: "", LeaseDuration: time.Second, GCPeriod: -1,
 	})
-	for _, want := range []string{"Namespace: ", `"A"`, "Ring: ", "LeaseDuration: must be whole seconds, from 3s to 1h0m0s (got 1s)", "CollectAfter: must not be negative (got -1ns)"} {
+	for _, want := range []string{"Namespace: ", `"A"`, "Ring: ", "LeaseDuration: must be whole seconds, from 3s to 1h0m0s (got 1s)", "GCPeriod: must not be negative (got -1ns)"} {
 		assert.ErrorContains(t, err, want)
 	}
 }

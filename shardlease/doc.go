@@ -40,7 +40,7 @@
 //	Expired     not renewed for D; or emptied, or deleted         member
 //	Uncertain   so for 2D: try to acquire the lease, once         member
 //	Dead        released by the shard, or taken by the sharder
-//	Orphaned    dead for the collection period
+//	Orphaned    dead for the GC period
 //	Malformed   not what a shard of this ring writes
 //	Gone        no lease
 //

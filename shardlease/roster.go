@@ -28,8 +28,8 @@ type RosterConfig struct {
 	Namespace, Ring string
 	// LeaseDuration is what is waited for where no lease says how long: at least what the shards have. Default: 15 s.
 	LeaseDuration time.Duration
-	// CollectAfter is for how long a dead shard's lease stays. Default: 1 h.
-	CollectAfter time.Duration
+	// GCPeriod is for how long a dead shard's lease stays. Default: 1 h.
+	GCPeriod time.Duration
 }
 
 // Roster is what one sharder knows about the shards of a ring. It is fed with what lists, watches and reads of their leases
@@ -47,8 +47,8 @@ func NewRoster(c RosterConfig) (*Roster, error) {
 	if c.LeaseDuration == 0 {
 		c.LeaseDuration = lease.DefaultDuration
 	}
-	if c.CollectAfter == 0 {
-		c.CollectAfter = time.Hour
+	if c.GCPeriod == 0 {
+		c.GCPeriod = time.Hour
 	}
 	review := lease.Review{Package: "shardlease"}
 	review.Value("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
@@ -57,7 +57,7 @@ func NewRoster(c RosterConfig) (*Roster, error) {
 		review.Add(fmt.Errorf("LeaseDuration: must be whole seconds, from %v to %v (got %v)",
 			minLeaseDuration, MaxLeaseDuration, c.LeaseDuration))
 	}
-	review.NotNegative("CollectAfter", c.CollectAfter)
+	review.NotNegative("GCPeriod", c.GCPeriod)
 	if err := review.Err(); err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (r *Roster) Miss(shard string, now Reading) (changed bool) {
 		return false
 	}
 	changed = s.see(nil, now)
-	if s.state(now) == Gone && s.age(now) > r.config.CollectAfter && s.next(now, 0) == 0 {
+	if s.state(now) == Gone && s.age(now) > r.config.GCPeriod && s.next(now, 0) == 0 {
 		delete(r.shards, shard) // what it knew can be read again
 	}
 	return changed
@@ -144,7 +144,7 @@ func (r *Roster) State(shard string, now Reading) State {
 		return Gone
 	}
 	state := s.state(now)
-	if state == Dead && s.age(now) >= r.config.CollectAfter {
+	if state == Dead && s.age(now) >= r.config.GCPeriod {
 		return Orphaned
 	}
 	return state
@@ -184,7 +184,7 @@ func (r *Roster) Verdict(shard string, e Epoch, now Reading) Verdict {
 // Next is after how long the state of a shard, or a verdict, changes unless its lease does; ok is false if that never happens.
 func (r *Roster) Next(now Reading) (wait time.Duration, ok bool) {
 	for _, s := range r.shards {
-		if next := s.next(now, r.config.CollectAfter); next > 0 && (!ok || next < wait) {
+		if next := s.next(now, r.config.GCPeriod); next > 0 && (!ok || next < wait) {
 			wait, ok = next, true
 		}
 	}

@@ -123,7 +123,7 @@ func (s *sighting) abandoned() bool {
 	return (holder == "" || holder == Sharder) && !s.givenUp()
 }
 
-// state is that of the shard, without the collection period.
+// state is that of the shard, without the GC period.
 func (s *sighting) state(now Reading) State {
 	age := s.age(now)
 	switch {

@@ -11,7 +11,7 @@ const (
 	Gone State = iota
 	// Malformed leases are not what a shard of this ring writes ([Roster.Problem] says why). They are never members.
 	Malformed
-	// Orphaned is Dead for the collection period: the lease may be deleted.
+	// Orphaned is Dead for [RosterConfig].GCPeriod: the lease may be deleted.
 	Orphaned
 	// Dead is a lease that its shard has released, or that the sharder has taken.
 	Dead

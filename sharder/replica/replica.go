@@ -9,7 +9,7 @@
 //	…
 //	return r.Run(ctx, func(ctx context.Context) error {
 //		return controller(ctx, r.Mine, r.Shard)
-//	})
+//	}, nil)
 //
 // A program may have several replicas, for several rings. What they guarantee, and the rights that they need, stands in package sharder.
 package replica

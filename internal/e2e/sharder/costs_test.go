@@ -2,7 +2,9 @@ package sharder_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -55,6 +57,19 @@ func (c cost) String() string {
 	return fmt.Sprintf("%d by the sharder, %d by shards", c.sharder, c.shard)
 }
 
+// lag is how far the audit log may be behind: what a request has changed can be seen before it is answered.
+const lag = 10 * time.Second
+
+// costsWhen returns costs when they are enough, or after a while.
+func (f *fleet) costsWhen(since int, enough func(map[string]cost) bool) (costs map[string]cost) {
+	f.t.Helper()
+	waitFor(f.t.Context(), lag, func() bool {
+		costs = f.costs(since)
+		return enough(costs)
+	})
+	return costs
+}
+
 // costs returns what each object has cost since the n-th request, by name.
 func (f *fleet) costs(since int) map[string]cost {
 	f.t.Helper()
@@ -94,19 +109,30 @@ func (f *fleet) patches(since int) (certain, perhaps map[string]cost) {
 // objects, and nothing for any other.
 func (f *fleet) requireCosts(since int, objects []object, each cost) {
 	f.t.Helper()
-	certain, perhaps := f.patches(since)
 	want := map[string]cost{}
 	for _, o := range objects {
 		want[o.GetName()] = each
 	}
-	for name, more := range perhaps {
-		c, w := certain[name], want[name]
-		certain[name] = cost{min(c.sharder+more.sharder, max(c.sharder, w.sharder)), min(c.shard+more.shard, max(c.shard, w.shard))}
-		if certain[name] == (cost{}) {
-			delete(certain, name)
+	f.requireEach(since, want)
+}
+
+// requireEach asserts what each object has cost since the n-th request, by name.
+func (f *fleet) requireEach(since int, want map[string]cost) {
+	f.t.Helper()
+	var got map[string]cost
+	waitFor(f.t.Context(), lag, func() bool {
+		var perhaps map[string]cost
+		got, perhaps = f.patches(since)
+		for name, more := range perhaps {
+			c, w := got[name], want[name]
+			got[name] = cost{min(c.sharder+more.sharder, max(c.sharder, w.sharder)), min(c.shard+more.shard, max(c.shard, w.shard))}
+			if got[name] == (cost{}) {
+				delete(got, name)
+			}
 		}
-	}
-	assert.Equal(f.t, want, certain)
+		return maps.Equal(want, got)
+	})
+	assert.Equal(f.t, want, got)
 }
 
 // leaseWrites returns how often a sharder has written the lease of a shard since the n-th request.

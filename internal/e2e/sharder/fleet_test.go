@@ -24,7 +24,7 @@ import (
 const (
 	// lasting is the D of leases that are to outlast a busy machine, and brief the D of those that are to expire.
 	lasting = 15 * time.Second
-	brief   = 5 * time.Second
+	brief   = 8 * time.Second
 
 	poll = 50 * time.Millisecond
 

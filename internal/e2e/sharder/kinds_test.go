@@ -10,7 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
@@ -54,10 +56,12 @@ func TestAllKindsOfObjects(t *testing.T) {
 	})
 }
 
-// install creates a CustomResourceDefinition for each kind, unless it is there, and returns when they are served.
+// install creates a CustomResourceDefinition for each kind, unless it is there, and returns when they are served, and replicas will find them.
 func install(t *testing.T, kinds ...kind) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(shared.Admin())
+	require.NoError(t, err)
+	discoverer, err := discovery.NewDiscoveryClientForConfig(shared.Admin())
 	require.NoError(t, err)
 	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	for _, k := range kinds {
@@ -83,7 +87,14 @@ func install(t *testing.T, kinds ...kind) {
 			require.NoError(t, err)
 		}
 		require.True(t, waitFor(t.Context(), time.Minute, func() bool {
-			_, err := client.Resource(k.Resource).List(t.Context(), metav1.ListOptions{})
+			if _, err := client.Resource(k.Resource).List(t.Context(), metav1.ListOptions{}); err != nil {
+				return false
+			}
+			known, err := restmapper.GetAPIGroupResources(discoverer) // which comes later
+			if err != nil {
+				return false
+			}
+			_, err = restmapper.NewDiscoveryRESTMapper(known).KindFor(k.Resource)
 			return err == nil
 		}), "%s are not served", k.Resource)
 	}

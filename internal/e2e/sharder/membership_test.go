@@ -192,8 +192,8 @@ func TestDeletedLeaseOfALiveShard(t *testing.T) {
 		b := f.start("b", "-without-sharder", "-write")
 		f.requireSettled("a", "b")
 		before := f.mark()
+		deleted := time.Now() // or soon after
 		require.NoError(t, f.client.CoordinationV1().Leases(f.namespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
-		deleted := time.Now()
 		f.requireExit(b, shardlease.ExitCodeNotHeld)
 		f.requireSettled("a")
 		all := f.list()

@@ -16,8 +16,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder"
 )
 
-// many is how many objects most tests have: few enough to be quick, and enough that a shard among three without a single one has never
-// been seen.
+// many is how many objects most tests have: few enough to be quick, and enough that each shard among three has some. A test that needs some which
+// move from one shard to another has to make sure that there are.
 const many = 40
 
 // object is one that the fleet distributes.
@@ -61,6 +61,14 @@ func (f *fleet) create(n int) {
 	close(errs)
 	for err := range errs {
 		require.NoError(f.t, err)
+	}
+}
+
+// createUntil creates objects until there are those that a test needs: which shard an object belongs to is a matter of its name.
+func (f *fleet) createUntil(enough func(all []object) bool) {
+	f.t.Helper()
+	for f.create(many); !enough(f.list()); {
+		f.create(1)
 	}
 }
 

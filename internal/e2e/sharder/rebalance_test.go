@@ -15,7 +15,8 @@ func TestShardThatDiesWhileItIsDrained(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
 		f := newFleetOf(t, brief)
-		f.create(many)
+		stuck := func(all []object) []object { return ownedBy(ownedBy(all, "b", "a", "b"), "c", "a", "b", "c") }
+		f.createUntil(func(all []object) bool { return len(stuck(all)) > 0 })
 		f.start("a", "-overdue-after=1s")
 		b := f.start("b", "-without-sharder", "-work=1h", "-stubborn")
 		f.requireSettled("a", "b")
@@ -25,8 +26,7 @@ func TestShardThatDiesWhileItIsDrained(t *testing.T) {
 		f.start("c", "-without-sharder")
 
 		// b never acknowledges.
-		share := ownedBy(ownedBy(all, "b", "a", "b"), "c", "a", "b", "c")
-		require.NotEmpty(t, share)
+		share := stuck(all)
 		f.eventually(func() bool {
 			for _, o := range share {
 				if v := versionOf(f.get(o)); !v.drained || v.shard != "b" {
@@ -51,7 +51,7 @@ func TestShardThatDiesWhileItIsDrained(t *testing.T) {
 				want[o.GetName()] = cost{sharder: 1}
 			}
 		}
-		assert.Equal(t, want, f.costs(before))
+		f.requireEach(before, want)
 		assert.Len(t, f.leaseWrites(before, "b"), 1)
 		for _, o := range share {
 			for _, v := range f.referee.versions(o.GetUID()) {
@@ -110,7 +110,7 @@ func TestSharderThatChangesInTheMiddleOfARebalance(t *testing.T) {
 				require.NoError(t, err)
 				defer proxy.Close()
 				sharder := []string{"-without-shard", "-max-drains=1"}
-				shard := []string{"-without-sharder", "-work=300ms", "-stubborn"}
+				shard := []string{"-without-sharder", "-work=1s", "-stubborn"} // so that the middle lasts
 				first := f.startAs(proxy.Config(f.user("s1")), "s1", sharder...)
 				f.requireSaid("s1", 0, "sharder")
 				f.start("s2", sharder...)

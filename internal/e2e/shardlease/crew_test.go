@@ -180,7 +180,7 @@ type sharder struct {
 func (c *crew) sharder(collectAfter time.Duration) *sharder {
 	c.t.Helper()
 	r, err := shardlease.NewRoster(shardlease.RosterConfig{
-		Namespace: c.namespace, Ring: "r", LeaseDuration: duration, CollectAfter: collectAfter,
+		Namespace: c.namespace, Ring: "r", LeaseDuration: duration, GCPeriod: collectAfter,
 	})
 	require.NoError(c.t, err)
 	return &sharder{r, c}

@@ -151,7 +151,7 @@ func TestDeletedLeaseEndsItsShard(t *testing.T) {
 func TestLeaseOfADeadShardIsCollectedUnlessItReturns(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)
-	sharder := c.sharder(time.Second)
+	sharder := c.sharder(5 * time.Second) // long enough to be seen dead
 	shard := c.start("a")
 	c.requireTerm(1)
 	require.NoError(t, shard.Terminate())
