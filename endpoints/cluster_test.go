@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,7 +27,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
@@ -41,13 +41,6 @@ const (
 	interval = 10 * time.Second
 	expiry   = time.Minute
 )
-
-// resources are what the server has to know.
-var resources = []apisim.Resource{
-	{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("services"), Kind: "Service", Namespaced: true},
-	{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("endpoints"), Kind: "Endpoints", Namespaced: true, CreateOnUpdate: true},
-	{GroupVersionResource: schema.GroupVersionResource{Group: discoveryv1.GroupName, Version: "v1", Resource: "endpointslices"}, Kind: "EndpointSlice", Namespaced: true},
-}
 
 // stores are those of every test that is about both.
 var stores = map[string]endpoints.Store{
@@ -70,7 +63,7 @@ type cluster struct {
 func inCluster(t *testing.T, store endpoints.Store, test func(c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		server := apisim.NewServer(resources...)
+		server := apisim.NewServer()
 		c := &cluster{T: t, server: server, client: kubernetes.NewForConfigOrDie(server.Client("admin").Config()), store: store}
 		c.createService(nil)
 		test(c)
@@ -90,8 +83,13 @@ func inBoth(t *testing.T, test func(c *cluster)) {
 
 func (c *cluster) createService(selector map[string]string) *corev1.Service {
 	c.Helper()
-	s, err := c.client.CoreV1().Services("ns").Create(c.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"}, Spec: corev1.ServiceSpec{Selector: selector},
+	return c.createServiceIn("ns", selector)
+}
+
+func (c *cluster) createServiceIn(namespace string, selector map[string]string) *corev1.Service {
+	c.Helper()
+	s, err := c.client.CoreV1().Services(namespace).Create(c.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}, Spec: corev1.ServiceSpec{Selector: selector},
 	}, metav1.CreateOptions{})
 	require.NoError(c, err)
 	return s
@@ -236,6 +234,11 @@ func contents(c *cluster, s discoveryv1.EndpointSlice) []string {
 	if assert.Len(c, s.OwnerReferences, 1) {
 		assert.Equal(c, "Service", s.OwnerReferences[0].Kind)
 	}
+	names := map[string]bool{}
+	for _, p := range s.Ports {
+		assert.False(c, names[*p.Name], "the API server refuses a slice with two ports of one name")
+		names[*p.Name] = true
+	}
 	for _, e := range s.Endpoints {
 		require.Len(c, e.Addresses, 1)
 		assert.True(c, *e.Conditions.Ready)
@@ -349,13 +352,38 @@ func (c offsetClock) Now() clock.Reading {
 	return now
 }
 
+// stoppingClock is the system's, of a process that can be stopped anywhere: then time passes at once, and no timer has noticed.
+type stoppingClock struct {
+	endpoints.Clock
+	stopped atomic.Int64
+}
+
+func (c *stoppingClock) stop(d time.Duration) { c.stopped.Add(int64(d)) }
+
+func (c *stoppingClock) Now() clock.Reading {
+	now, stopped := c.Clock.Now(), time.Duration(c.stopped.Load())
+	now.Wall, now.Monotonic = now.Wall.Add(stopped), now.Monotonic+stopped
+	return now
+}
+
+// stopAfterHeartbeat has the next heartbeat of an instance followed by a stop of its process.
+func (c *cluster) stopAfterHeartbeat(client string, clock *stoppingClock, d time.Duration) {
+	c.Helper()
+	var once sync.Once
+	c.server.Observe(func(change apisim.Change) {
+		if o := change.After; o != nil && change.Client == client && o.GetKind() != "EndpointSlice" {
+			once.Do(func() { clock.stop(d) })
+		}
+	})
+}
+
 // deadEntry is that of an instance which is not refreshed any more, and deadLease the same for the other store.
 const deadEntry = `{"name":"https","port":443,"protocol":"TCP","creationTimestamp":"2026-11-21T10:00:00Z","updateTimestamp":"2026-11-21T10:07:30Z"}`
 
 func deadLease() *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "web.ip-10-0-0-7-443", Labels: map[string]string{endpoints.ServiceLabel: "web"},
+			Name: "ns.web.ip-10-0-0-7-443", Labels: map[string]string{endpoints.ServiceLabel: "web", endpoints.NamespaceLabel: "ns"},
 			Annotations: map[string]string{
 				endpoints.EndpointsAnnotation: `{"addresses":["10.0.0.7"],"ports":[{"name":"https","port":443,"protocol":"TCP"}]}`,
 			},

@@ -69,7 +69,7 @@ type Config struct {
 	Clock Clock
 }
 
-// Clock is the time of one process.
+// Clock is the time of one process, for simulations that replace it. Tests of programs need none: they run in a bubble of testing/synctest.
 type Clock = clock.Clock
 
 const (
@@ -89,7 +89,9 @@ const MinExpireDuration = heartbeats * minInterval
 func (c Config) withDefaults() Config {
 	c.Addresses, c.Ports = slices.Clone(c.Addresses), slices.Clone(c.Ports)
 	for i, a := range c.Addresses {
-		c.Addresses[i] = a.Unmap()
+		if a.Zone() == "" { // which Unmap would drop, and is to be refused
+			c.Addresses[i] = a.Unmap()
+		}
 	}
 	slices.SortFunc(c.Addresses, netip.Addr.Compare)
 	for i := range c.Ports {
@@ -139,7 +141,7 @@ func (c Config) validate() error {
 	if c.Interval < minInterval {
 		review.Value("Interval", c.Interval.String(), []string{fmt.Sprintf("must be at least %v", minInterval)})
 	}
-	if c.ExpireAfter < heartbeats*c.Interval {
+	if c.ExpireAfter/heartbeats < c.Interval {
 		review.Add(fmt.Errorf("ExpireAfter: must be at least %d times Interval, %v (got %v)", heartbeats, heartbeats*c.Interval, c.ExpireAfter))
 	}
 	if c.Settings != "" {

@@ -37,6 +37,7 @@ func TestBadConfigIsRefused(t *testing.T) {
 		"no address":        {func(c *endpoints.Config) { c.Addresses = nil }, `endpoints: Addresses: must have at least one`},
 		"invalid address":   {func(c *endpoints.Config) { c.Addresses = []netip.Addr{{}} }, `endpoints: Addresses: must be an IP address (got "invalid IP")`},
 		"zone":              {func(c *endpoints.Config) { c.Addresses = addresses("2001:db8::1%eth0") }, `must not have a zone`},
+		"zone, mapped":      {func(c *endpoints.Config) { c.Addresses = addresses("::ffff:10.0.0.1%eth0") }, `must not have a zone`},
 		"loopback":          {func(c *endpoints.Config) { c.Addresses = addresses("127.0.0.1") }, `must not be unspecified, loopback, link-local or multicast: Kubernetes publishes no such address (got "127.0.0.1")`},
 		"loopback, mapped":  {func(c *endpoints.Config) { c.Addresses = addresses("::ffff:127.0.0.1") }, `loopback`},
 		"link-local":        {func(c *endpoints.Config) { c.Addresses = addresses("fe80::1") }, `link-local`},
@@ -53,9 +54,12 @@ func TestBadConfigIsRefused(t *testing.T) {
 		"numbers twice": {func(c *endpoints.Config) {
 			c.Ports = ports(https, endpoints.Port{Name: "a", Number: 443, Protocol: "UDP"})
 		}, `endpoints: ConfigMapStore: needs Ports that differ in Number, by which it names entries; a LeaseStore does not (got 443 twice)`},
-		"ports twice":          {func(c *endpoints.Config) { c.Ports = ports(https, endpoints.Port{Name: "a", Number: 443}) }, `Ports: must differ in Number or Protocol (got 443 TCP twice)`},
-		"short interval":       {func(c *endpoints.Config) { c.Interval = time.Millisecond }, `endpoints: Interval: must be at least 1s (got "1ms")`},
-		"short expiry":         {func(c *endpoints.Config) { c.ExpireAfter = 29 * time.Second }, `endpoints: ExpireAfter: must be at least 3 times Interval, 30s (got 29s)`},
+		"ports twice":    {func(c *endpoints.Config) { c.Ports = ports(https, endpoints.Port{Name: "a", Number: 443}) }, `Ports: must differ in Number or Protocol (got 443 TCP twice)`},
+		"short interval": {func(c *endpoints.Config) { c.Interval = time.Millisecond }, `endpoints: Interval: must be at least 1s (got "1ms")`},
+		"short expiry":   {func(c *endpoints.Config) { c.ExpireAfter = 29 * time.Second }, `endpoints: ExpireAfter: must be at least 3 times Interval, 30s (got 29s)`},
+		"centuries": {func(c *endpoints.Config) {
+			c.Interval, c.ExpireAfter = 200*365*24*time.Hour, 250*365*24*time.Hour
+		}, `endpoints: ExpireAfter: must be at least 3 times Interval`},
 		"bad settings":         {func(c *endpoints.Config) { c.Settings = "A" }, `endpoints: Settings:`},
 		"settings are store":   {func(c *endpoints.Config) { c.Settings = "web-endpoints" }, `endpoints: ConfigMapStore.Name: must be another ConfigMap than Settings (got "web-endpoints")`},
 		"negative timeout":     {func(c *endpoints.Config) { c.WithdrawTimeout = -1 }, `endpoints: WithdrawTimeout: must not be negative (got -1ns)`},
@@ -72,7 +76,9 @@ func TestBadConfigIsRefused(t *testing.T) {
 			assert.Empty(t, client.Actions())
 		})
 	}
-	_, err := endpoints.New(fake.NewClientset(), endpoints.Config{})
+	_, err := endpoints.New(nil, validConfig())
+	require.EqualError(t, err, "endpoints: client: must not be nil")
+	_, err = endpoints.New(fake.NewClientset(), endpoints.Config{})
 	require.Error(t, err)
 	assert.Len(t, strings.Split(err.Error(), "\n"), 4, "every rule: %v", err)
 }

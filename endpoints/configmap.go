@@ -29,7 +29,8 @@ import (
 type ConfigMapStore struct {
 	// Namespace of the ConfigMap. Default: that of the Service.
 	Namespace string
-	// Name of the ConfigMap, which is created if it does not exist. Default: that of the Service, and "-endpoints".
+	// Name of the ConfigMap, which is created if it does not exist. Default: that of the Service, and "-endpoints"; in another namespace than the
+	// Service's that namespace and a dot before it. No two Services may have the same one: their instances would be taken for one another's.
 	Name string
 }
 
@@ -42,6 +43,9 @@ func (c ConfigMapStore) withDefaults(config Config) Store {
 	}
 	if c.Name == "" {
 		c.Name = config.Service + "-endpoints"
+		if c.Namespace != config.Namespace { // where another namespace's Service of that name may register, too
+			c.Name = config.Namespace + "." + c.Name
+		}
 	}
 	return c
 }
@@ -167,17 +171,23 @@ func (s *configMap) create(ctx context.Context, data map[string]string, born tim
 	return snapshotOf(m), nil
 }
 
-func (s *configMap) remove(ctx context.Context, old snapshot, keys []string) (snapshot, error) {
-	data := map[string]string{}
-	for _, key := range keys {
-		if _, exists := old.entries[key]; exists {
+// maxRemovals is how many entries are removed by one request. The API server takes 10,000 operations, and one entry needs two.
+const maxRemovals = 4000
+
+func (s *configMap) remove(ctx context.Context, old snapshot, keys []string) (next snapshot, removed []string, err error) {
+	next = old
+	for some := range slices.Chunk(keys, maxRemovals) {
+		data := map[string]string{}
+		for _, key := range some {
 			data[key] = ""
 		}
+		after, err := s.patch(ctx, "remove an entry from", old, data) // not from next: there may be later heartbeats in it
+		if err != nil {
+			return next, removed, err
+		}
+		next, removed = after, append(removed, some...)
 	}
-	if len(data) == 0 {
-		return old, nil
-	}
-	return s.patch(ctx, "remove an entry from", old, data)
+	return next, removed, nil
 }
 
 // operation is one of JSON Patch (RFC 6902).
@@ -191,9 +201,6 @@ type operation struct {
 // that or nothing, and other keys may change meanwhile.
 func (s *configMap) patch(ctx context.Context, deed string, old snapshot, data map[string]string) (snapshot, error) {
 	var patch []operation
-	if old.incarnation != withoutUID {
-		patch = append(patch, operation{"test", "/metadata/uid", old.incarnation})
-	}
 	if len(old.entries) == 0 { // then there may be no data to add to
 		if old.version != "" {
 			patch = append(patch, operation{"test", "/metadata/resourceVersion", old.version})
@@ -246,7 +253,7 @@ func tooLarge(err error) bool {
 	})
 }
 
-// fits says whether the ConfigMap has room for the own entries. What only grows a little for one that stands there already is left to the server.
+// fits says whether the ConfigMap has room for the own entries, as far as it is known: the server counts data of other kinds, too.
 func (s *configMap) fits(old snapshot, data map[string]string) error {
 	size, grown := 0, 0
 	for _, e := range old.entries {

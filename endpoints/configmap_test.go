@@ -10,7 +10,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"pgregory.net/rapid"
 
 	"github.com/bellwether-k8s/bellwether/endpoints"
@@ -196,7 +201,7 @@ func TestFullConfigMapIsAClearErrorAndLosesNothing(t *testing.T) {
 		a, b := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.2", nil)
 		a.once(c)
 		c.patchData("web-endpoints", fmt.Sprintf(`{"note":%q}`, strings.Repeat("x", 1<<20-150)))
-		for range 20 {
+		for range 7 { // longer than it takes to expire
 			time.Sleep(interval)
 			a.once(c) // what stands there can be refreshed
 			err := b.ReconcileOnce(c.Context())
@@ -205,9 +210,32 @@ func TestFullConfigMapIsAClearErrorAndLosesNothing(t *testing.T) {
 			assert.ErrorContains(c, err, "of at most 1048576")
 			c.requirePublished("10.0.0.1")
 		}
+		assert.Len(c, b.lastRound().Entries, 2, "it can be seen what fills it")
+		assert.Len(c, b.told().malformed, 1)
 		c.patchData("web-endpoints", `{"note":null}`)
 		b.once(c)
 		c.requirePublished("10.0.0.1", "10.0.0.2")
+	})
+}
+
+// TestConfigMapThatTheServerFindsFull has data in it that instances do not count.
+func TestConfigMapThatTheServerFindsFull(t *testing.T) {
+	inConfigMap(t, func(c *cluster) {
+		a, b := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.2", nil)
+		a.once(c)
+		m, err := c.client.CoreV1().ConfigMaps("ns").Get(c.Context(), "web-endpoints", metav1.GetOptions{})
+		require.NoError(c, err)
+		m.BinaryData = map[string][]byte{"picture": make([]byte, 1<<20-150)}
+		_, err = c.client.CoreV1().ConfigMaps("ns").Update(c.Context(), m, metav1.UpdateOptions{})
+		require.NoError(c, err)
+		for range 3 {
+			time.Sleep(interval)
+			a.once(c)
+			err := b.ReconcileOnce(c.Context())
+			require.ErrorIs(c, err, endpoints.ErrFull)
+			assert.ErrorContains(c, err, "endpoints: refresh the own entry in ConfigMap ns/web-endpoints: the store is full")
+			c.requirePublished("10.0.0.1")
+		}
 	})
 }
 
@@ -217,9 +245,9 @@ func TestConfigMapFullOfTheDeadIsEmptied(t *testing.T) {
 		c.createConfigMap("web-endpoints", map[string]string{
 			"ip-10-0-0-7-443": strings.Replace(deadEntry, "{", `{"padding":"`+strings.Repeat("x", 1<<20-250)+`",`, 1),
 		})
-		newInstance(c, "10.0.0.1", nil).start(c)
+		newInstance(c, "10.0.0.1", func(config *endpoints.Config) { config.Interval = expiry / 3 }).start(c)
 		c.requirePublished()
-		time.Sleep(2 * expiry)
+		time.Sleep(expiry + 2*expiry/3)
 		c.requirePublished("10.0.0.1")
 	})
 }
@@ -233,4 +261,16 @@ func TestConfigMapStoreElsewhere(t *testing.T) {
 		require.NoError(c, err)
 		assert.Contains(c, m.Data, "ip-10-0-0-1-443")
 	})
+}
+
+// TestRequestThatIsTooLargeIsOfAFullStore is about the answer that comes if etcd refuses what the API server has let pass.
+func TestRequestThatIsTooLargeIsOfAFullStore(t *testing.T) {
+	client := fake.NewClientset(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web-endpoints"}})
+	client.PrependReactor("patch", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewRequestEntityTooLargeError("limit is 3145728")
+	})
+	r, err := endpoints.New(client, validConfig())
+	require.NoError(t, err)
+	require.ErrorIs(t, r.ReconcileOnce(t.Context()), endpoints.ErrFull)
 }

@@ -18,9 +18,9 @@
 // # When an instance is dead
 //
 // An instance judges another by how long it has itself seen the entry of that one unchanged, on its own monotonic clock. Times in the
-// store are for people. It counts only time in which its own entry was refreshed in round after round: after an outage of the API server, or its own
-// stop, everybody gets the whole time anew. So a dead instance is gone after ExpireAfter to ExpireAfter and two Intervals, if the
-// others were well.
+// store are for people. It counts only time in which its own entry was refreshed in round after round, up to its last look at the store: after an
+// outage of the API server, or its own stop, everybody gets the whole time anew. So a dead instance is gone after ExpireAfter to ExpireAfter and two
+// Intervals, if the others were well.
 //
 // It also waits for three times the longest of the last intervals that it has seen between two heartbeats of the other one, so that no instance expires
 // because it does not know yet that ExpireAfter has become shorter ([Config].Settings).
@@ -31,19 +31,22 @@
 //
 //   - An entry is removed by another instance only if it was not refreshed for ExpireAfter, whatever the clocks, the latency and the loss of
 //     answers; the server compares, so that one that is refreshed in the last moment stays (TestSimulatedConfigMapStore, TestSimulatedLeaseStore,
-//     TestRemovalNeverTakesARefreshedEntry). That no other instance was able to refresh its entry either is no reason (TestOutageExpiresNobody).
+//     TestRemovalNeverTakesARefreshedEntry). That no other instance was able to refresh its entry either is no reason (TestOutageExpiresNobody,
+//     TestStopWithinARoundExpiresNobody).
 //   - Clocks that are hours apart, or are set, change nothing (TestClocksThatAreWrongChangeNothing, and the simulations).
 //   - A read that fails changes nothing, and what a heartbeat does not need cannot delay it for long (TestReadErrorChangesNothing).
 //   - A store that is lost takes nobody away who is published: endpoints stay until their instances have had the time to come back
-//     (TestLostStoreTakesNobodyAway).
+//     (TestLostStoreTakesNobodyAway, TestOutageAfterTheStoreWasLostTakesNobodyAway).
 //   - Only an instance that withdraws itself empties the Service (TestEmptyStoreEmptiesNothing, the simulations).
 //   - An instance is withdrawn when the context of Run ends, when it is not ready, and at the start of one that is not, also if its entry has expired
 //     already (TestInstancesAppearAndDisappear, TestInstanceIsPublishedOnlyWhileReady, TestInstanceRemovesItsStaleEntryAtStart,
-//     TestWithdrawalAfterTheOwnEntryHasExpired). That ends after [Config].WithdrawTimeout, and at most one Interval for the heartbeat under
-//     way (TestWithdrawalIsBounded).
+//     TestWithdrawalAfterTheOwnEntryHasExpired). That ends after [Config].WithdrawTimeout, and at most one Interval, or 4 s, for the heartbeat
+//     under way (TestWithdrawalIsBounded).
 //   - In a steady state there is one write for each instance and Interval, and none to what is published (TestOneHeartbeatEachIntervalAndNothingElse).
 //   - EndpointSlices that somebody else manages are left alone; one of ours that was changed is repaired (TestForeignSlicesAreLeftAlone,
 //     TestWrongSliceIsRepaired). An endpoint that comes into another slice is never missing (TestEndpointsMoveWithoutAGap).
+//   - Who has no room in a ConfigMap is told so and comes in when there is, and the others go on (TestFullConfigMapIsAClearErrorAndLosesNothing,
+//     TestConfigMapThatTheServerFindsFull, and TestWhatIsWrongIsSaid in internal/e2e/endpoints).
 //   - A malformed entry is reported, left as it is, and published nowhere; it keeps no other from being published
 //     (TestMalformedEntryIsKeptAndReportedAndDoesNotSpread).
 //   - An Endpoints object ([Config].PublishEndpoints) is marked from its creation on so that Kubernetes makes no slices of it a second time
@@ -54,17 +57,19 @@
 //   - A dead instance is published until it has expired. Clients have to try another address.
 //   - If all instances have ended without withdrawing, their endpoints stay until ExpireAfter after the first new one has started; instances that
 //     crash again before that keep them. [Hooks].OnRound tells the ages.
-//   - The store and the slices are not written together. What an instance has sent before it was stopped for long may, when it is woken, take away
-//     an endpoint that has come back meanwhile, or bring one that has gone; any instance repairs that within an Interval.
+//   - The store and the slices are not written together. What an instance has decided before it was stopped for long may, when it is woken, take
+//     away an endpoint that has come back meanwhile, or bring one that has gone; any instance repairs that within an Interval.
 //   - The first write of a process whose answer was lost may arrive after its withdrawal. The entry then stays until it has expired.
-//   - Two processes with one address and port share an entry. The one that came last keeps it when the other withdraws.
+//   - Two processes with one address and port share an entry. The one that came last keeps it when the other withdraws. One that starts and is not
+//     ready removes what is there, once: it cannot know that it is not a dead one's (TestProcessThatIsNotReadyLeavesAnotherOneAlone).
+//   - If a Service gets a selector, instances stop refreshing their entries, and stay published until they end (TestServiceThatGetsASelector).
 //   - Whoever may write the store may remove instances, and publish addresses.
 //   - Ages count only between an instance's own heartbeats: as long as every instance loses its connection again and again within ExpireAfter, nobody expires.
 //
 // # Shutting down
 //
 // Clients learn of a withdrawal a moment after it: end Run first, wait as long as your clients need, then end the server. A Pod's
-// terminationGracePeriodSeconds has to be longer than Interval, WithdrawTimeout and that.
+// terminationGracePeriodSeconds has to be longer than Interval (or 4 s), WithdrawTimeout and that.
 //
 // # RBAC
 //

@@ -8,7 +8,8 @@ import (
 )
 
 var (
-	// ErrSelector is returned for a Service with a selector: Kubernetes publishes the Pods that it selects. Nothing is written.
+	// ErrSelector is returned for a Service with a selector: Kubernetes publishes the Pods that it selects. Nothing is written, but instances
+	// that were registered before it had one are withdrawn when they end.
 	ErrSelector = errors.New("the Service has a selector, so Kubernetes publishes its endpoints")
 
 	// ErrNoService is that of a round in which the Service does not exist. The instance registers all the same, and is published when it does.

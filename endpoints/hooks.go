@@ -21,8 +21,10 @@ type Hooks struct {
 type Round struct {
 	// Entries are what the store held at the end, sorted by key. Nil: it could not be read.
 	Entries []Status
-	// Heartbeats, Removals (of entries) and Publications (changes of what is published) are how many write requests were carried out.
-	Heartbeats, Removals, Publications int
+	// Heartbeats and Publications (changes of what is published) are how many write requests were carried out.
+	Heartbeats, Publications int
+	// Removals is how many entries it has removed, expired ones and its own.
+	Removals int
 	// Took is how long it took.
 	Took time.Duration
 	// Err is why it did not do all that it should have. All else it has done.

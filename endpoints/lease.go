@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/netip"
 	"time"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
@@ -20,15 +22,19 @@ import (
 )
 
 const (
-	// ServiceLabel is the label of a [LeaseStore]'s Leases, with the name of the Service.
+	// ServiceLabel is the label of a [LeaseStore]'s Leases with the name of the Service.
 	ServiceLabel = "endpoints.bellwether.dev/service"
+	// NamespaceLabel is the one with the namespace of the Service.
+	NamespaceLabel = "endpoints.bellwether.dev/namespace"
 	// EndpointsAnnotation has the addresses and ports of the instance, as JSON.
 	EndpointsAnnotation = "endpoints.bellwether.dev/endpoints"
 )
 
-// LeaseStore is one coordination.k8s.io/v1 Lease for each instance, with the label [ServiceLabel]. A heartbeat costs the same however many
+// LeaseStore is one coordination.k8s.io/v1 Lease for each instance, with the labels [ServiceLabel] and [NamespaceLabel]. A heartbeat costs the same however many
 // instances there are, and there is no limit to their number. Instances delete the Leases of those that have expired, so give them a
-// namespace in which no Lease elects a leader: who may delete such a Lease can make two leaders.
+// namespace in which no Lease elects a leader: who may delete such a Lease can make two leaders. Several Services may share it.
+//
+// The store is lost if the own Lease is; whoever deletes single ones removes those instances.
 type LeaseStore struct {
 	// Namespace of the Leases. Default: that of the Service.
 	Namespace string
@@ -66,9 +72,9 @@ func (l LeaseStore) open(client kubernetes.Interface, config Config) store {
 		panic(err) // strings and numbers
 	}
 	return &leases{
-		client: client, namespace: l.Namespace, service: config.Service, annotation: string(text),
-		name:     config.Service + "." + Key(first.Address, first.Port.Number),
-		duration: int32(math.Ceil(config.ExpireAfter.Seconds())),
+		client: client, namespace: l.Namespace, service: config.service(), annotation: string(text),
+		name:     config.Namespace + "." + config.Service + "." + Key(first.Address, first.Port.Number),
+		duration: int32(min(math.Ceil(config.ExpireAfter.Seconds()), math.MaxInt32)),
 	}
 }
 
@@ -87,28 +93,39 @@ type registeredPort struct {
 
 // leases is an open LeaseStore.
 type leases struct {
-	client             kubernetes.Interface
-	namespace, service string
-	name               string // of the own Lease
-	annotation         string
-	duration           int32
-	born               time.Time // the acquire time of what this process writes; zero until it has
+	client     kubernetes.Interface
+	namespace  string // of the Leases
+	service    types.NamespacedName
+	name       string // of the own Lease
+	annotation string
+	duration   int32
+	born       time.Time // the acquire time of what this process writes; zero until it has
 }
 
 func (s *leases) own() []string { return []string{s.name} }
 
 func (s *leases) String() string { return "Lease " + s.namespace + "/" + s.name }
 
+// labels are those of the Service's Leases.
+func (s *leases) labels() labels.Set {
+	return labels.Set{ServiceLabel: s.service.Name, NamespaceLabel: s.service.Namespace}
+}
+
+// ours reports whether a Lease is that of an instance of the Service.
+func (s *leases) ours(l *coordinationv1.Lease) bool {
+	return l.Labels[ServiceLabel] == s.service.Name && l.Labels[NamespaceLabel] == s.service.Namespace
+}
+
 func (s *leases) read(ctx context.Context) (snapshot, error) {
 	all := snapshot{incarnation: s.namespace, entries: map[string]entry{}}
-	options := metav1.ListOptions{LabelSelector: ServiceLabel + "=" + s.service, Limit: leasePage}
+	options := metav1.ListOptions{LabelSelector: s.labels().String(), Limit: leasePage}
 	for {
 		page, err := s.client.CoordinationV1().Leases(s.namespace).List(ctx, options)
 		if err != nil {
-			return snapshot{}, accessError("list", fmt.Sprintf("Leases of Service %s in namespace %s", s.service, s.namespace), "leases", coordinationv1.GroupName, err)
+			return snapshot{}, accessError("list", fmt.Sprintf("Leases of Service %v in namespace %s", s.service, s.namespace), "leases", coordinationv1.GroupName, err)
 		}
 		for i := range page.Items {
-			if l := &page.Items[i]; l.Labels[ServiceLabel] == s.service { // fake clientsets do not select
+			if l := &page.Items[i]; s.ours(l) { // should somebody not select
 				all.entries[l.Name] = entryOf(l)
 			}
 		}
@@ -168,7 +185,9 @@ func (s *leases) refresh(ctx context.Context, old snapshot, wall time.Time) (sna
 		l = standing.raw.(*coordinationv1.Lease).DeepCopy()
 		last = ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{}).Time
 	}
-	metav1.SetMetaDataLabel(&l.ObjectMeta, ServiceLabel, s.service)
+	for key, value := range s.labels() {
+		metav1.SetMetaDataLabel(&l.ObjectMeta, key, value)
+	}
 	metav1.SetMetaDataAnnotation(&l.ObjectMeta, EndpointsAnnotation, s.annotation)
 	l.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity: &s.name, LeaseDurationSeconds: &s.duration,
@@ -192,12 +211,8 @@ func (s *leases) refresh(ctx context.Context, old snapshot, wall time.Time) (sna
 		return snapshot{}, accessError(verb, s, "leases", coordinationv1.GroupName, err)
 	}
 	s.born = born
-	next := snapshot{incarnation: old.incarnation, entries: map[string]entry{s.name: entryOf(l)}}
-	for name, e := range old.entries {
-		if name != s.name {
-			next.entries[name] = e
-		}
-	}
+	next := snapshot{incarnation: old.incarnation, entries: maps.Clone(old.entries)}
+	next.entries[s.name] = entryOf(l)
 	return next, nil
 }
 
@@ -205,40 +220,35 @@ func (s *leases) refresh(ctx context.Context, old snapshot, wall time.Time) (sna
 func (s *leases) whose(ctx context.Context) error {
 	l, err := s.client.CoordinationV1().Leases(s.namespace).Get(ctx, s.name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err), err == nil && l.Labels[ServiceLabel] == s.service:
+	case apierrors.IsNotFound(err), err == nil && s.ours(l):
 		return fmt.Errorf("endpoints: create %v: %w", s, errConflict)
 	case err != nil:
 		return accessError("get", s, "leases", coordinationv1.GroupName, err)
 	}
-	return fmt.Errorf("endpoints: create %v: %w: it lacks the label %s=%s", s, ErrForeign, ServiceLabel, s.service)
+	return fmt.Errorf("endpoints: create %v: %w: it lacks the labels %v", s, ErrForeign, s.labels())
 }
 
 func (s *leases) mine(e entry) bool { return !s.born.IsZero() && e.created.Equal(s.born) }
 
-// remove deletes Leases, each as it was read.
-func (s *leases) remove(ctx context.Context, old snapshot, keys []string) (snapshot, error) {
-	next := snapshot{incarnation: old.incarnation, entries: map[string]entry{}}
-	for name, e := range old.entries {
-		next.entries[name] = e
-	}
+// remove deletes Leases, each as it was read. One that somebody else has deleted meanwhile is gone as well.
+func (s *leases) remove(ctx context.Context, old snapshot, keys []string) (next snapshot, removed []string, err error) {
+	next = snapshot{incarnation: old.incarnation, entries: maps.Clone(old.entries)}
 	for _, key := range keys {
-		e, exists := old.entries[key]
-		if !exists {
-			continue
-		}
-		l := e.raw.(*coordinationv1.Lease)
-		err := s.client.CoordinationV1().Leases(s.namespace).Delete(ctx, l.Name, metav1.DeleteOptions{
+		l := old.entries[key].raw.(*coordinationv1.Lease)
+		err := s.client.CoordinationV1().Leases(s.namespace).Delete(ctx, key, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion},
 		})
-		about := types.NamespacedName{Namespace: s.namespace, Name: key}
+		about := "Lease " + s.namespace + "/" + key
 		switch {
 		case apierrors.IsNotFound(err):
 		case apierrors.IsConflict(err):
-			return snapshot{}, fmt.Errorf("endpoints: delete Lease %v: %w: %w", about, errConflict, err)
+			return next, removed, fmt.Errorf("endpoints: delete %s: %w: %w", about, errConflict, err)
 		case err != nil:
-			return snapshot{}, accessError("delete", "Lease "+about.String(), "leases", coordinationv1.GroupName, err)
+			return next, removed, accessError("delete", about, "leases", coordinationv1.GroupName, err)
+		default:
+			removed = append(removed, key)
 		}
 		delete(next.entries, key)
 	}
-	return next, nil
+	return next, removed, nil
 }

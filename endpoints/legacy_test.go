@@ -59,6 +59,12 @@ func TestLegacyEndpoints(t *testing.T) {
 		marked = true
 		b.once(c)
 		assert.Len(c, c.legacyPublished(), 5, "repaired")
+		e := c.legacy()
+		e.Subsets[0].NotReadyAddresses = append(e.Subsets[0].NotReadyAddresses, corev1.EndpointAddress{IP: "10.0.0.7"})
+		_, err = c.client.CoreV1().Endpoints("ns").Update(c.Context(), e, metav1.UpdateOptions{})
+		require.NoError(c, err)
+		b.once(c)
+		assert.Len(c, c.legacyPublished(), 5, "repaired")
 		require.NoError(c, a.Withdraw(c.Context()))
 		assert.Equal(c, []string{"10.0.0.2:443/https"}, c.legacyPublished())
 		require.NoError(c, b.Withdraw(c.Context()))
@@ -108,5 +114,15 @@ func TestEndpointsAreLeftAloneUnlessAskedFor(t *testing.T) {
 				assert.NotContains(c, s.Path, "/endpoints/")
 			}
 		}
+	})
+}
+
+func TestEndpointsFromAnOlderViewAreDecidedAnew(t *testing.T) {
+	inBoth(t, func(c *cluster) {
+		a, b, third := newInstance(c, "10.0.0.1", withLegacy), newInstance(c, "10.0.0.2", withLegacy), newInstance(c, "10.0.0.3", withLegacy)
+		third.once(c)
+		slowly(c, a, func() error { return a.ReconcileOnce(c.Context()) }, func() { b.once(c) })
+		assert.Equal(c, 1, c.refusalsOf("10.0.0.1", "endpoints/"))
+		assert.Equal(c, []string{"10.0.0.1:443/https", "10.0.0.2:443/https", "10.0.0.3:443/https"}, c.legacyPublished())
 	})
 }

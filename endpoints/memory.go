@@ -13,11 +13,11 @@ type memory struct {
 	interval time.Duration // the longest that is expected between two heartbeats
 
 	last   clock.Reading // when the last complete round read the store
-	inside bool          // own entries stood in the store at its end
 	judges bool          // this instance was able to do at its end what it expects of others
 
 	incarnation string
-	since       clock.Reading // when that incarnation of the store was first seen, or an own entry was found missing
+	inside      bool          // own entries stood in the store when it was last seen, and were not removed by this instance
+	since       clock.Reading // when that incarnation of the store was first seen, or an own entry was found missing, or all time began anew
 	known       map[Endpoint]bool
 	sightings   map[string]sighting
 }
@@ -43,28 +43,28 @@ func (s sighting) next(e entry, now clock.Reading, longest time.Duration) sighti
 func (s sighting) patience() time.Duration { return heartbeats * slices.Max(s.gaps[:]) }
 
 // look begins a round whose read of the store has arrived now. Who does not refresh an entry, or has not been able to for longer than away, cannot
-// tell whether the others could: for them all the time begins anew.
+// tell whether the others could: for them all the time begins anew, also that to come back in after the store was lost.
 func (m *memory) look(now clock.Reading, away time.Duration) {
 	if !m.judges || now.SinceAtLeast(m.last) > away {
-		m.sightings = map[string]sighting{}
+		m.sightings, m.since = map[string]sighting{}, now
 	}
 }
 
 // complete ends a round whose read of the store had arrived at that time.
-func (m *memory) complete(at clock.Reading, inside, judges bool) {
-	m.last, m.inside, m.judges = at, inside, judges
+func (m *memory) complete(at clock.Reading, judges bool) {
+	m.last, m.judges = at, judges
 }
 
 // see takes in what the store held when an answer has arrived now.
 func (m *memory) see(s snapshot, own []string, now clock.Reading) {
-	lost := m.inside && !slices.ContainsFunc(own, func(key string) bool { _, exists := s.entries[key]; return exists })
-	if m.known == nil || s.incarnation != m.incarnation || lost {
+	inside := slices.ContainsFunc(own, func(key string) bool { _, exists := s.entries[key]; return exists })
+	if m.known == nil || s.incarnation != m.incarnation || m.inside && !inside {
 		m.incarnation, m.since, m.known = s.incarnation, now, map[Endpoint]bool{}
-		m.inside = false
 	}
+	m.inside = inside
 	seen := make(map[string]sighting, len(s.entries))
 	for key, e := range s.entries {
-		if before := m.sightings[key]; before.mark == e.mark {
+		if before, exists := m.sightings[key]; exists && before.mark == e.mark {
 			seen[key] = before
 		} else {
 			seen[key] = before.next(e, now, m.interval)

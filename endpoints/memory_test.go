@@ -1,6 +1,7 @@
 package endpoints
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -38,10 +39,10 @@ func TestWhatIsWanted(t *testing.T) {
 		name      string
 		before    map[int]string // what the store held 10 s before; nil: this instance has just started
 		now       map[int]string
-		inside    bool
 		lost      bool // the store was made anew
 		published []Endpoint
 		leaving   bool
+		expire    time.Duration // default: 1 min
 		at        int
 		want      []Endpoint
 		ok        bool
@@ -50,8 +51,10 @@ func TestWhatIsWanted(t *testing.T) {
 		{name: "one that somebody has removed", before: map[int]string{1: "a", 2: "b"}, now: map[int]string{1: "a"}, published: all[:2], at: 10, want: all[:1], ok: true},
 		{name: "one that nobody has seen in the store", now: map[int]string{1: "a"}, published: all[:2], at: 10, want: all[:2], ok: true},
 		{name: "the same after long enough", before: map[int]string{1: "a"}, now: map[int]string{1: "a"}, published: all[:2], at: 60, want: all[:1], ok: true},
+		{name: "but not before", before: map[int]string{1: "a"}, now: map[int]string{1: "a"}, published: all[:2], at: 59, want: all[:2], ok: true},
+		{name: "nor before three intervals", before: map[int]string{1: "a"}, now: map[int]string{1: "a"}, published: all[:2], expire: 5 * time.Second, at: 29, want: all[:2], ok: true},
 		{name: "the store was lost", before: map[int]string{1: "a", 2: "b"}, now: map[int]string{1: "a"}, lost: true, published: all[:2], at: 10, want: all[:2], ok: true},
-		{name: "the own entry was lost", before: map[int]string{1: "a", 2: "b"}, now: map[int]string{}, inside: true, published: all[:2], at: 10, want: all[1:2], ok: true},
+		{name: "the own entry was lost", before: map[int]string{1: "a", 2: "b"}, now: map[int]string{}, published: all[:2], at: 10, want: all[1:2], ok: true},
 		{name: "never nothing", before: map[int]string{1: "a"}, now: map[int]string{}, published: all[:1], at: 10},
 		{name: "but by leaving", before: map[int]string{1: "a"}, now: map[int]string{}, published: all[:1], leaving: true, at: 10, ok: true},
 		{name: "not oneself when leaving", now: map[int]string{}, published: all[:2], leaving: true, at: 10, want: all[1:2], ok: true},
@@ -61,14 +64,13 @@ func TestWhatIsWanted(t *testing.T) {
 			if e.before != nil {
 				m.see(holding("old", e.before), []string{"1"}, at(0))
 			}
-			m.inside = e.inside
 			incarnation := "old"
 			if e.lost {
 				incarnation = "new"
 			}
 			s := holding(incarnation, e.now)
 			m.see(s, []string{"1"}, at(e.at))
-			got, ok := m.wanted(s, e.published, own, e.leaving, time.Minute, at(e.at))
+			got, ok := m.wanted(s, e.published, own, e.leaving, cmp.Or(e.expire, time.Minute), at(e.at))
 			assert.Equal(t, e.ok, ok)
 			assert.Equal(t, e.want, got)
 		})
@@ -90,7 +92,7 @@ func TestWhatHasExpired(t *testing.T) {
 	assert.Empty(t, m.expired(s, 5*time.Second, at(89))[1:], "2 is waited for three of its intervals")
 	assert.Equal(t, []string{"1", "2"}, m.expired(s, 5*time.Second, at(90)))
 
-	m.complete(at(60), true, true)
+	m.complete(at(60), true)
 	m.look(at(80), 20*time.Second)
 	assert.Equal(t, 80*time.Second, m.age("1", at(80)), "it was not away for longer than that")
 	m.look(at(81), 20*time.Second)
@@ -106,4 +108,13 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 	}
 	assert.Len(t, m.known, 1)
 	assert.Len(t, m.sightings, 1)
+}
+
+// TestEmptyEntryIsAsOldAsItIs is about a mark that is empty, as that of no entry.
+func TestEmptyEntryIsAsOldAsItIs(t *testing.T) {
+	m := memory{interval: 10 * time.Second}
+	s := holding("s", map[int]string{1: ""})
+	m.see(s, nil, at(100))
+	m.see(s, nil, at(110))
+	assert.Equal(t, 10*time.Second, m.age("1", at(110)))
 }

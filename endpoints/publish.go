@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -27,10 +28,16 @@ type publication struct {
 	legacy  *legacyEndpoints             // nil: there is none, or it is not asked for
 	// conflict is why the Endpoints object is not written.
 	conflict error
+	// selected says that the Service has a selector; nil if it has not. Then its Endpoints object is Kubernetes'.
+	selected error
 }
 
-// endpoints are those that are published.
-func (p publication) endpoints() []Endpoint { return endpointsOf(p.slices) }
+// endpoints are those that are published, sorted.
+func (p publication) endpoints() []Endpoint {
+	all := endpointsOf(p.slices)
+	slices.SortFunc(all, Endpoint.compare)
+	return slices.Compact(all)
+}
 
 // read returns what is published. It has to be read before the store: then whatever else is written to a slice meanwhile, from a later view of
 // the store, makes this one's write a conflict.
@@ -44,7 +51,7 @@ func (p *publisher) read(ctx context.Context) (publication, error) {
 		return publication{}, accessError("get", fmt.Sprintf("Service %v", p.service), "services", "", err)
 	}
 	if len(now.service.Spec.Selector) > 0 {
-		return publication{}, fmt.Errorf("endpoints: Service %v: %w", p.service, ErrSelector)
+		now.selected = fmt.Errorf("endpoints: Service %v: %w", p.service, ErrSelector)
 	}
 	list, err := p.client.DiscoveryV1().EndpointSlices(p.service.Namespace).
 		List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + p.service.Name + "," + discoveryv1.LabelManagedBy + "=" + ManagedBy})
@@ -56,7 +63,7 @@ func (p *publisher) read(ctx context.Context) (publication, error) {
 			now.slices = append(now.slices, s)
 		}
 	}
-	if p.legacy {
+	if p.legacy && now.selected == nil {
 		now.legacy, now.conflict, err = p.readLegacy(ctx)
 	}
 	return now, err
@@ -91,11 +98,13 @@ func (p *publisher) publish(ctx context.Context, now publication, all []Endpoint
 		}
 		writes++
 	}
-	if wanted := newLegacy(now.service, all); p.legacy && now.conflict == nil && (now.legacy == nil || !sameLegacy(now.legacy, wanted)) {
-		if err := p.writeLegacy(ctx, now.legacy, wanted); err != nil {
-			errs = append(errs, err)
-		} else {
-			writes++
+	if p.legacy && now.conflict == nil && now.selected == nil {
+		if wanted := newLegacy(now.service, all); now.legacy == nil || !sameLegacy(now.legacy, wanted) {
+			if err := p.writeLegacy(ctx, now.legacy, wanted); err != nil {
+				errs = append(errs, err)
+			} else {
+				writes++
+			}
 		}
 	}
 	return writes, errors.Join(errs...)

@@ -29,14 +29,17 @@ type Reconciler struct {
 	pace        pace
 	interval    time.Duration // the last
 	entered     bool          // this process has written its entries
+	unsettled   bool          // entries under the own keys may be left of an earlier process, or of an unanswered write of this one
 	serviceUID  types.UID
 	said        map[string]string // the last that was said about a subject
 	malformed   map[string]string // mark, by key
-	published   string            // the last that was said to be
 }
 
 // New returns a reconciler. It sends no request. The error joins one error for every rule that config breaks.
 func New(client kubernetes.Interface, config Config) (*Reconciler, error) {
+	if client == nil {
+		return nil, errors.New("endpoints: client: must not be nil")
+	}
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -46,7 +49,7 @@ func New(client kubernetes.Interface, config Config) (*Reconciler, error) {
 		publisher:   publisher{client: client, service: config.service(), legacy: config.PublishEndpoints},
 		memory:      memory{interval: config.Interval},
 		expireAfter: config.ExpireAfter, pace: pace{configured: config.Interval}, interval: config.Interval,
-		said: map[string]string{}, malformed: map[string]string{},
+		unsettled: true, said: map[string]string{}, malformed: map[string]string{},
 	}, nil
 }
 
@@ -101,8 +104,9 @@ func (r *Reconciler) sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ReconcileOnce does one round: for programs with a loop of their own, which should call it every [Config].Interval. It returns what the round could
-// not do; what it could, it has done. [ErrNotReady] says that the instance is withdrawn.
+// ReconcileOnce does one round: for programs with a loop of their own, which should call it every [Config].Interval, and three times in what
+// [Config].Settings says if that is shorter: an instance that comes less often takes nobody for dead. It returns what the round could not do; what it
+// could, it has done. [ErrNotReady] says that the instance is withdrawn.
 func (r *Reconciler) ReconcileOnce(ctx context.Context) error {
 	if !r.running.TryLock() {
 		return ErrBusy
@@ -124,7 +128,7 @@ func (r *Reconciler) Withdraw(ctx context.Context) error {
 func (r *Reconciler) withdraw(ctx context.Context) error {
 	for failures := 0; ; failures++ {
 		err := r.round(ctx, true)
-		if err == nil {
+		if err == nil || errors.Is(err, ErrSelector) { // which is that of a round that has done all that it could
 			return nil
 		}
 		if ctx.Err() == nil {

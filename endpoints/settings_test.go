@@ -87,3 +87,32 @@ func TestSlowingInstanceIsNotDead(t *testing.T) {
 		assert.Empty(c, a.told().expired)
 	})
 }
+
+// TestSuccessorOfAFastInstanceIsNotDead has one with the same address and port that knows nothing of the setting.
+func TestSuccessorOfAFastInstanceIsNotDead(t *testing.T) {
+	inBoth(t, func(c *cluster) {
+		c.createConfigMap("settings", map[string]string{"expire-duration": "5s"})
+		with := func(config *endpoints.Config) { config.Settings = "settings" }
+		a := newInstance(c, "10.0.0.1", with).start(c)
+		before := newInstance(c, "10.0.0.2", with).start(c)
+		time.Sleep(expiry)
+		before.client.Sever()
+		newInstance(c, "10.0.0.2", nil).start(c)
+		time.Sleep(expiry)
+		assert.Empty(c, a.told().expired)
+	})
+}
+
+// TestInstanceThatWasFastOnceIsNotDead is about one that knows nothing of the setting, and has tried some rounds again.
+func TestInstanceThatWasFastOnceIsNotDead(t *testing.T) {
+	inBoth(t, func(c *cluster) {
+		c.createConfigMap("settings", map[string]string{"expire-duration": "5s"})
+		a := newInstance(c, "10.0.0.1", func(config *endpoints.Config) { config.Settings = "settings" }).start(c)
+		b := newInstance(c, "10.0.0.2", nil)
+		for _, wait := range []time.Duration{interval, interval, interval, interval, 1500 * time.Millisecond, 1500 * time.Millisecond, interval} {
+			b.once(c)
+			time.Sleep(wait)
+		}
+		assert.Empty(c, a.told().expired)
+	})
+}

@@ -103,7 +103,6 @@ func instances(store endpoints.Store, seen *tally) sim.Scenario {
 			}
 			return b.rule
 		},
-		Resources: resources,
 	}
 }
 
@@ -339,7 +338,7 @@ func vandalize(w *sim.World, r *rand.Rand) {
 		patch(`{"data":null}`)
 	case 2:
 		patch(`{"data":{"ip-10-0-0-97-443":null}}`)
-		_ = leases.Delete(ctx, "web.ip-10-0-0-97-443", metav1.DeleteOptions{})
+		_ = leases.Delete(ctx, "ns.web.ip-10-0-0-97-443", metav1.DeleteOptions{})
 	case 3:
 		patch(`{"data":{"ip-10-0-0-97-443":"garbage"}}`)
 	case 4:

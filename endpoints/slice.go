@@ -180,9 +180,8 @@ func changes(standing []*discoveryv1.EndpointSlice, wanted map[string]*discovery
 	kept := map[string]bool{}
 	for _, s := range standing {
 		w := wanted[s.Name]
-		if w == nil || w.AddressType != s.AddressType { // which cannot be changed: made anew in the next round
+		if w == nil || w.AddressType != s.AddressType { // which cannot be changed: it is made anew after the conflict with this one
 			all = append(all, change{s, nil})
-			kept[s.Name] = w != nil
 			continue
 		}
 		kept[s.Name] = true
@@ -207,9 +206,12 @@ func (c change) loss() int {
 	case c.after == nil:
 		return 2
 	}
-	after := endpointsOf([]*discoveryv1.EndpointSlice{c.after})
+	after := map[Endpoint]bool{}
+	for _, e := range endpointsOf([]*discoveryv1.EndpointSlice{c.after}) {
+		after[e] = true
+	}
 	for _, e := range endpointsOf([]*discoveryv1.EndpointSlice{c.before}) {
-		if !slices.Contains(after, e) {
+		if !after[e] {
 			return 1
 		}
 	}

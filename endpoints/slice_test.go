@@ -43,6 +43,10 @@ func TestSlicesAreFilledAndSplit(t *testing.T) {
 		i.once(c)
 		assert.Equal(c, map[string]int{"leases": 1}, written())
 		require.NoError(c, i.Withdraw(c.Context()))
+		for _, event := range i.told().events {
+			assert.LessOrEqual(c, len(event), len("Normal web EndpointWithdrawn ")+1024, "the API server takes no longer ones")
+		}
+		assert.Len(c, i.told().events, 1)
 		assert.Empty(c, c.slices())
 		assert.NotContains(c, c.legacy().Annotations, "endpoints.kubernetes.io/over-capacity")
 	})

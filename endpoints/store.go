@@ -25,8 +25,9 @@ type store interface {
 	read(ctx context.Context) (snapshot, error)
 	// refresh writes the own entries anew, and returns what the store holds then.
 	refresh(ctx context.Context, s snapshot, wall time.Time) (snapshot, error)
-	// remove removes these entries as they are in s, all or none if the store can, and returns what the store holds then.
-	remove(ctx context.Context, s snapshot, keys []string) (snapshot, error)
+	// remove removes these entries as they are in s, and returns what the store holds then, and which of them it has removed itself. Those are
+	// not all if there is an error.
+	remove(ctx context.Context, s snapshot, keys []string) (next snapshot, removed []string, err error)
 	// mine reports whether an own entry was written by this process, rather than by another one with the same address and port.
 	mine(entry) bool
 }

@@ -8,6 +8,8 @@ import (
 
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
 // turn is one attempt at a round after the other.
@@ -22,11 +24,11 @@ type turn struct {
 // take does all there is to do, from what it reads. A heartbeat does not wait for what is published, nor for Services that do not exist.
 func (t *turn) take(ctx context.Context) error {
 	now, publishing := t.look(ctx) // before the store
-	if errors.Is(publishing, ErrSelector) && !t.leaving {
-		return publishing
-	}
 	if publishing == nil {
 		t.serviceUID = now.service.UID
+	}
+	if now.selected != nil && !t.leaving {
+		return now.selected
 	}
 	s, err := t.store.read(ctx)
 	arrived := t.config.Clock.Now()
@@ -39,23 +41,26 @@ func (t *turn) take(ctx context.Context) error {
 	if t.leaving {
 		s, err = t.leave(ctx, s)
 	} else {
-		s, err = t.stay(ctx, s)
+		s, err = t.stay(ctx, s, arrived)
 	}
-	if err != nil {
-		if errors.Is(err, ErrFull) {
-			t.memory.complete(arrived, false, true) // or nobody would ever make room
-		}
+	t.report(s)
+	full := errors.Is(err, ErrFull)
+	if errors.Is(err, errConflict) || err != nil && !t.refreshed && !full {
 		return errors.Join(err, publishing)
 	}
-	t.memory.complete(arrived, !t.leaving, !t.leaving)
-	t.report(s)
-	if t.leaving && errors.Is(publishing, ErrNoService) {
-		return nil // its slices go with it
+	t.memory.complete(arrived, !t.leaving) // also if the store is full, or nobody would ever make room
+	switch {
+	case full: // what is published is left to those who are in it
+		return errors.Join(err, publishing)
+	case t.leaving && errors.Is(publishing, ErrNoService):
+		return err // its slices go with it
+	case publishing != nil:
+		return errors.Join(err, publishing)
 	}
-	if publishing != nil {
-		return publishing
+	if err = errors.Join(err, t.publish(ctx, now, s, arrived)); err != nil {
+		return err
 	}
-	return t.publish(ctx, now, s)
+	return now.selected
 }
 
 // look returns what is published.
@@ -67,67 +72,71 @@ func (t *turn) look(ctx context.Context) (publication, error) {
 
 // leave removes the own entries, but for those of another process with the same address and port that has come later.
 func (t *turn) leave(ctx context.Context, s snapshot) (snapshot, error) {
-	t.memory.inside = false
+	t.memory.inside = false // or it would take its own removal for a loss of the store
 	var mine []string
 	for _, key := range t.store.own() {
-		if e, exists := s.entries[key]; exists && (!t.entered || t.store.mine(e)) {
+		if e, exists := s.entries[key]; exists && (t.unsettled || t.store.mine(e)) {
 			mine = append(mine, key)
 		}
 	}
-	if len(mine) == 0 {
-		return s, nil
-	}
-	s, err := t.store.remove(ctx, s, mine)
-	if err == nil {
-		t.withdrew = true
-		t.result.Removals++
+	if len(mine) > 0 {
+		next, removed, err := t.store.remove(ctx, s, mine)
+		t.result.Removals += len(removed)
+		if err != nil {
+			return s, err
+		}
+		s, t.withdrew = next, true
 		t.memory.see(s, t.store.own(), t.config.Clock.Now())
 		t.config.Logger.Info("withdrawn", zap.Strings("entries", mine))
 		t.event(corev1.EventTypeNormal, "EndpointWithdrawn", "Withdraw", "%s withdrawn", list(t.endpoints))
 	}
-	return s, err
+	t.unsettled = false
+	return s, nil
 }
 
-// stay refreshes the own entries and removes others' that have expired. Who cannot get in because the store is full may make room.
-func (t *turn) stay(ctx context.Context, s snapshot) (snapshot, error) {
-	var full error
+// stay refreshes the own entries and removes others' that had expired when the store was read: what has passed since then may be a stop of this
+// process, in which others may have been stopped as well. Who cannot get in because the store is full may make room.
+func (t *turn) stay(ctx context.Context, s snapshot, arrived clock.Reading) (snapshot, error) {
+	full, err := error(nil), error(nil)
 	if !t.refreshed || t.missing(s) {
-		before := t.entered
-		next, err := t.store.refresh(ctx, s, t.config.Clock.Now().Wall)
-		switch {
-		case errors.Is(err, ErrFull):
+		if s, err = t.refresh(ctx, s); errors.Is(err, ErrFull) {
 			full = err
-		case err != nil:
+		} else if err != nil {
 			return s, err
-		default:
-			s, t.refreshed, t.entered = next, true, true
-			t.result.Heartbeats++
-			t.memory.see(s, t.store.own(), t.config.Clock.Now())
-			if !before {
-				t.config.Logger.Info("registered", zap.Strings("entries", t.store.own()))
-			}
 		}
 	}
-	now := t.config.Clock.Now()
-	expired := t.memory.expired(s, t.expireAfter, now)
+	expired := t.memory.expired(s, t.expireAfter, arrived)
 	if len(expired) == 0 {
 		return s, full
 	}
-	next, err := t.store.remove(ctx, s, expired)
-	if err != nil {
-		return s, errors.Join(err, full)
-	}
-	t.result.Removals++
-	for _, key := range expired {
-		status := t.status(key, s.entries[key], now)
+	next, removed, err := t.store.remove(ctx, s, expired)
+	t.result.Removals += len(removed)
+	for _, key := range removed {
+		status := t.status(key, s.entries[key], arrived)
 		t.config.Logger.Info("removed an instance that has not been refreshed", zap.String("entry", key), zap.Duration("unchanged", status.Unchanged))
 		t.event(corev1.EventTypeWarning, "EndpointExpired", "Remove", "%s removed: not refreshed for %v", list(status.Endpoints), status.Unchanged.Round(time.Second))
 		if t.config.Hooks.OnExpired != nil {
 			t.config.Hooks.OnExpired(status)
 		}
 	}
-	t.memory.see(next, t.store.own(), now)
-	return next, full
+	t.memory.see(next, t.store.own(), t.config.Clock.Now())
+	return next, errors.Join(err, full)
+}
+
+// refresh sends the heartbeat.
+func (t *turn) refresh(ctx context.Context, s snapshot) (snapshot, error) {
+	t.unsettled = !t.entered
+	next, err := t.store.refresh(ctx, s, t.config.Clock.Now().Wall)
+	if err != nil {
+		return s, err
+	}
+	t.result.Heartbeats++
+	t.memory.see(next, t.store.own(), t.config.Clock.Now())
+	if !t.entered {
+		t.config.Logger.Info("registered", zap.Strings("entries", t.store.own()))
+	}
+	t.refreshed, t.entered, t.unsettled = true, true, false
+	return next, nil
 }
 
 // missing reports whether an own entry is not there.
@@ -136,20 +145,18 @@ func (t *turn) missing(s snapshot) bool {
 }
 
 // publish writes what has changed. An instance that is not in the store, and not published either, leaves that to the others.
-func (t *turn) publish(ctx context.Context, now publication, s snapshot) error {
-	at := t.config.Clock.Now()
+func (t *turn) publish(ctx context.Context, now publication, s snapshot, arrived clock.Reading) error {
 	published := now.endpoints()
 	visible := slices.ContainsFunc(published, func(e Endpoint) bool { return slices.Contains(t.endpoints, e) })
-	all, ok := t.memory.wanted(s, published, t.endpoints, t.leaving, t.expireAfter, at)
+	all, ok := t.memory.wanted(s, published, t.endpoints, t.leaving, t.expireAfter, arrived)
 	t.memory.forget(s, published)
 	if !ok || t.leaving && !visible && !t.withdrew {
 		return nil
 	}
 	writes, err := t.publisher.publish(ctx, now, all)
 	t.result.Publications += writes
-	if what := list(all); writes > 0 && what != t.published {
-		t.published = what
-		t.config.Logger.Info("published", zap.String("endpoints", what))
+	if writes > 0 && err == nil && !slices.Equal(published, all) {
+		t.config.Logger.Info("published", zap.String("endpoints", list(all)))
 		if t.config.Hooks.OnPublished != nil {
 			t.config.Hooks.OnPublished(all)
 		}

@@ -1,6 +1,7 @@
 package endpoints_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/endpoints"
@@ -128,15 +130,15 @@ func TestExpireDurationIsSetAtRunTime(t *testing.T) {
 		f.requirePublished(first, second)
 		f.requireLog(a, "the last good expire-duration stays")
 		since := f.mark()
-		f.createConfigMap("settings", map[string]string{"expire-duration": "5s"})
-		f.requireLog(a, `instances expire after another time	{"expire-duration": "5s"}`)
+		f.createConfigMap("settings", map[string]string{"expire-duration": "15s"})
+		f.requireLog(a, `instances expire after another time	{"expire-duration": "15s"}`)
 		f.patchData("settings", `{"expire-duration":"garbage"}`)
 		f.requireLog(a, `expire-duration: must be a duration such as 1m (got \"garbage\")`)
 		f.patchData("settings", `{"expire-duration":null}`)
 		f.requireLog(a, "it has no key expire-duration")
 		f.requireLog(b, "it has no key expire-duration")
 		f.assertAlways(since(), first, second)
-		require.NoError(t, b.Kill()) // in an hour, or 5 s
+		require.NoError(t, b.Kill()) // in an hour, or 15 s
 		f.requirePublished(first)
 	})
 }
@@ -153,13 +155,17 @@ func TestDualStackAndTwoPortsOnOneAddress(t *testing.T) {
 			"2001:db8::1", "[2001:db8::1]:9090/metrics", "2001:db8::2", "[2001:db8::2]:9090/metrics",
 		}
 		f.requirePublished(want...)
-		before := f.heartbeats("endpointslices")
 		store := "configmaps"
 		if len(args) > 0 {
 			store = "leases"
 		}
-		beats := f.heartbeats(store)
-		require.Eventually(t, func() bool { return f.heartbeats(store) > beats+15 }, patience, 10*poll, "no heartbeats")
+		requireBeats := func() {
+			beats := f.heartbeats(store)
+			require.Eventually(t, func() bool { return f.heartbeats(store) > beats+15 }, patience, 10*poll, "no heartbeats")
+		}
+		requireBeats() // the audit log and rounds that had begun before are behind
+		before := f.heartbeats("endpointslices")
+		requireBeats()
 		assert.Equal(t, before, f.heartbeats("endpointslices"), "nobody fights")
 		f.requireEnd(other)
 		f.requirePublished(slices.DeleteFunc(want, func(e string) bool { return strings.HasSuffix(e, ":8443/https") })...)
@@ -191,10 +197,12 @@ func TestNoMirroredDuplicates(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return mirrored(control.namespace) == 1 }, patience, poll, "nothing is mirrored at all")
 	assert.Zero(t, mirrored(f.namespace))
-	e, err := f.client.CoreV1().Endpoints(f.namespace).Get(t.Context(), "web", metav1.GetOptions{})
-	require.NoError(t, err)
-	require.Len(t, e.Subsets, 1)
-	assert.Len(t, e.Subsets[0].Addresses, 2)
+	require.Eventually(t, func() bool { // they are written after the slices
+		e, err := f.client.CoreV1().Endpoints(f.namespace).Get(t.Context(), "web", metav1.GetOptions{})
+		require.NoError(t, err)
+		return len(e.Subsets) == 1 && len(e.Subsets[0].Addresses) == 2
+	}, patience, poll, "not both are in the Endpoints")
+	assert.Zero(t, mirrored(f.namespace))
 }
 
 func TestForeignSlicesAreLeftAlone(t *testing.T) {
@@ -263,6 +271,21 @@ func TestInstancesThatStartTogetherLoseNothing(t *testing.T) {
 	}
 }
 
+// TestThousandsOfTheDeadAreRemoved is about more of them than the API server lets one request remove.
+func TestThousandsOfTheDeadAreRemoved(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, shared)
+	dead := map[string]string{}
+	for n := range 6000 {
+		key := endpoints.Key(netip.AddrFrom4([4]byte{10, 2, byte(n / 250), byte(n % 250)}), 443)
+		dead[key] = `{"name":"https","port":443,"protocol":"TCP","creationTimestamp":"2026-11-21T10:00:00Z","updateTimestamp":"2026-11-21T10:07:30Z"}`
+	}
+	f.createConfigMap("web-endpoints", dead)
+	a := f.start("a", first, "-interval", "10s", "-expire-after", "30s") // an interval is how long a round may take, and with so many it takes long
+	f.requirePublished(first)
+	assert.Equal(t, 6000, strings.Count(f.log(a), "removed an instance that has not been refreshed"))
+}
+
 func TestWhatIsWrongIsSaid(t *testing.T) {
 	t.Parallel()
 	t.Run("full ConfigMap", func(t *testing.T) {
@@ -277,6 +300,27 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		f.patchData("web-endpoints", `{"note":"not an instance"}`)
 		f.requirePublished(first, second)
 		f.requireLog(b, "a malformed entry is left as it is")
+	})
+	t.Run("ConfigMap that the server finds full", func(t *testing.T) {
+		t.Parallel()
+		f := newFleet(t, shared)
+		f.start("a", first)
+		f.requirePublished(first)
+		since := f.mark()
+		configMaps := f.client.CoreV1().ConfigMaps(f.namespace)
+		picture := base64.StdEncoding.EncodeToString(make([]byte, 1<<20-200)) // which instances do not count
+		_, err := configMaps.Patch(t.Context(), "web-endpoints", types.MergePatchType, []byte(`{"binaryData":{"picture":"`+picture+`"}}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+		b := f.start("b", second)
+		f.requireLog(b, "refresh the own entry in ConfigMap "+f.namespace+"/web-endpoints: the store is full")
+		f.requireLog(b, "Too long: may not be more than 1048576 bytes")
+		beats := f.heartbeats("configmaps")
+		require.Eventually(t, func() bool { return f.heartbeats("configmaps") > beats+12 }, patience, 10*poll, "who is in it cannot stay there")
+		assert.Equal(t, []string{first}, f.listed())
+		_, err = configMaps.Patch(t.Context(), "web-endpoints", types.MergePatchType, []byte(`{"binaryData":null}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+		f.requirePublished(first, second)
+		f.assertAlways(since(), first)
 	})
 	t.Run("selector", func(t *testing.T) {
 		t.Parallel()
