@@ -1,0 +1,220 @@
+package fenceagents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+)
+
+const (
+	defaultDirectory = "/usr/sbin"
+	defaultPath      = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	defaultTimeout   = 30 * time.Second
+)
+
+// actionStatus makes an agent read.
+const actionStatus = "status"
+
+// namePrefix is what the names of all fence agents begin with.
+const namePrefix = "fence_"
+
+// maxDelay is how much later than it was asked for a command may be sent.
+const maxDelay = time.Second
+
+// ErrAlive says that an agent, or something that it has started, could not be ended: what it still sends, it may send at
+// any later time, and no settle time covers that.
+var ErrAlive = fmt.Errorf("fenceagents: an agent's processes could not be ended: %w", agent.ErrAlive)
+
+// Config of [New].
+type Config struct {
+	// Directory holds the programs. Default: /usr/sbin.
+	Directory string
+	// Path is where programs find the programs that they need, such as ipmitool. Default: the directories of the system.
+	Path string
+	// Environment is what else programs get of the environment, as KEY=value: what a cloud's library needs, such as
+	// AWS_REGION, or REQUESTS_CA_BUNDLE. No secrets: other processes of the machine can read it.
+	Environment []string
+	// Timeout of a reading, and of a command that has none. Default: 30 s.
+	Timeout time.Duration
+	// Logger gets one entry at level debug for each program that was run. Nil: no logs.
+	Logger *zap.Logger
+}
+
+// Agents runs fence agents. It is safe for concurrent use; how many run at the same time is up to the caller.
+type Agents struct {
+	config Config
+
+	mu    sync.Mutex
+	known map[string]known // by name
+}
+
+var _ agent.Agent = (*Agents)(nil)
+
+// New checks the configuration. It does not look whether there are any programs.
+func New(c Config) (*Agents, error) {
+	var errs []error
+	broken := func(field, rule string, got any) {
+		errs = append(errs, fmt.Errorf("fenceagents: %s: %s (got %v)", field, rule, got))
+	}
+	if c.Directory == "" {
+		c.Directory = defaultDirectory
+	}
+	if !filepath.IsAbs(c.Directory) {
+		broken("Directory", "must be absolute", c.Directory)
+	}
+	if c.Path == "" {
+		c.Path = defaultPath
+	}
+	for _, directory := range filepath.SplitList(c.Path) {
+		if !filepath.IsAbs(directory) {
+			broken("Path", "must consist of absolute directories", c.Path)
+			break
+		}
+	}
+	for _, variable := range c.Environment {
+		switch key, _, found := strings.Cut(variable, "="); {
+		case !found || key == "" || strings.ContainsRune(variable, 0):
+			broken("Environment", "must consist of KEY=value", key) // not the value: it might be a secret after all
+		case key == "PATH" || key == "LC_ALL" || key == markerKey:
+			broken("Environment", "must not set what is set here", key)
+		}
+	}
+	if c.Timeout == 0 {
+		c.Timeout = defaultTimeout
+	}
+	if c.Timeout < 0 {
+		broken("Timeout", "must not be negative", c.Timeout)
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	c.Environment = slices.Clone(c.Environment)
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	return &Agents{config: c, known: map[string]known{}}, nil
+}
+
+// Names returns the names of the agents that there are, sorted.
+func (a *Agents) Names() ([]string, error) {
+	entries, err := os.ReadDir(a.config.Directory)
+	if err != nil {
+		return nil, fmt.Errorf("fenceagents: list agents: %w", err)
+	}
+	var names []string
+	for _, entry := range entries { // sorted
+		if info, err := os.Stat(filepath.Join(a.config.Directory, entry.Name())); err == nil && info.Mode().IsRegular() &&
+			info.Mode()&0o111 != 0 && strings.HasPrefix(entry.Name(), namePrefix) {
+			names = append(names, entry.Name())
+		}
+	}
+	return names, nil
+}
+
+// Metadata returns what an agent says of itself, without the parameters that are refused. The program is run once, and
+// again when its file has changed.
+func (a *Agents) Metadata(ctx context.Context, name string) (config.AgentMetadata, error) {
+	metadata, err := a.metadata(ctx, name)
+	if err != nil {
+		return config.AgentMetadata{}, err
+	}
+	return permitted(metadata), nil
+}
+
+// Check says what is wrong with the target's parameters, if anything. Nothing but the metadata of the agent is needed for that, and
+// no device.
+func (a *Agents) Check(ctx context.Context, target agent.Target) error {
+	metadata, err := a.metadata(ctx, target.Agent)
+	if err != nil {
+		return err
+	}
+	if _, err := compose(metadata, actionStatus, target.Parameters); err != nil {
+		return fmt.Errorf("fenceagents: %s for node %s: %w", target.Device, target.Node, err)
+	}
+	return nil
+}
+
+// Power reads whether the target's plug has power. It asks once.
+func (a *Agents) Power(ctx context.Context, target agent.Target) (v1alpha1.Power, error) {
+	outcome, err := a.ask(ctx, target, actionStatus, a.config.Timeout)
+	if err != nil {
+		return v1alpha1.PowerUnknown, err
+	}
+	power, err := reading(outcome)
+	if err != nil {
+		return v1alpha1.PowerUnknown, failure(target, actionStatus, err, outcome)
+	}
+	return power, nil
+}
+
+// Switch has the agent send one command. Some agents repeat an on that shows no effect; none repeats an off. It sends nothing if the
+// agent has to be asked for its metadata first and takes long for that: the caller has looked at the node just before the call.
+func (a *Agents) Switch(ctx context.Context, target agent.Target, command agent.Command) error {
+	if command.Action != v1alpha1.ActionOff && command.Action != v1alpha1.ActionOn {
+		return fmt.Errorf("fenceagents: Command.Action: must be off or on (got %q)", command.Action)
+	}
+	timeout := command.Timeout
+	if timeout == 0 {
+		timeout = a.config.Timeout
+	}
+	outcome, err := a.ask(ctx, target, string(command.Action), timeout)
+	if err == nil && outcome.code != 0 {
+		err = failure(target, string(command.Action), fmt.Errorf("exit code %d", outcome.code), outcome)
+	}
+	return err
+}
+
+// ask runs the target's agent once. Nothing was run if its parameters are wrong.
+func (a *Agents) ask(ctx context.Context, target agent.Target, action string, timeout time.Duration) (answer, error) {
+	start := time.Now()
+	metadata, err := a.metadata(ctx, target.Agent)
+	if err != nil {
+		return answer{}, fmt.Errorf("%w; needed for the %s of node %s", err, action, target.Node)
+	}
+	if took := time.Since(start); action != actionStatus && took > maxDelay {
+		return answer{}, failure(target, action, fmt.Errorf("not sent, for it would be late: the agent's metadata took %s", took.Round(time.Millisecond)), answer{})
+	}
+	input, err := compose(metadata, action, target.Parameters)
+	if err != nil {
+		return answer{}, failure(target, action, err, answer{})
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w: it had %s", context.DeadlineExceeded, timeout))
+	defer cancel()
+	start = time.Now()
+	outcome, err := a.run(ctx, target.Agent, input)
+	given := answer{outcome: outcome, complaint: scrub(outcome.stderr, metadata, target.Parameters)}
+	if err != nil {
+		err = failure(target, action, err, given)
+	}
+	a.config.Logger.Debug("ran a fence agent", zap.String("agent", target.Agent), zap.String("device", target.Device), zap.String("node", target.Node),
+		zap.String("action", action), zap.Int("exitCode", outcome.code), zap.Duration("took", time.Since(start)), zap.Error(err))
+	return given, err
+}
+
+func (a *Agents) run(ctx context.Context, name string, input []byte) (outcome, error) {
+	program := program{
+		path:        filepath.Join(a.config.Directory, name),
+		environment: append(slices.Clone(a.config.Environment), "PATH="+a.config.Path, "LC_ALL=C.UTF-8"),
+	}
+	return program.run(ctx, input)
+}
+
+// failure is the error of a call. Nothing in it is secret: err tells no values, and the complaint was scrubbed.
+func failure(target agent.Target, action string, err error, given answer) error {
+	if given.complaint != "" {
+		return fmt.Errorf("fenceagents: %s of %s for node %s: %w: %s", action, target.Device, target.Node, err, given.complaint)
+	}
+	return fmt.Errorf("fenceagents: %s of %s for node %s: %w", action, target.Device, target.Node, err)
+}

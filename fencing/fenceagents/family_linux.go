@@ -1,0 +1,125 @@
+package fenceagents
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// markerKey is the variable that all processes of a call have in their environment, with a value that no other call has.
+const markerKey = "BELLWETHER_FENCE_CALL"
+
+// rescan is after how long it is looked again whether what was killed is gone.
+const rescan = 5 * time.Millisecond
+
+// family is all processes of a call: those of the group that its program leads, and those that have inherited the
+// program's environment, wherever they have moved.
+type family struct {
+	leader int
+	marker []byte
+}
+
+// killGroup kills the group. The leader must not have been reaped: its ID might be another group's by then.
+func (f family) killGroup() { _ = syscall.Kill(-f.leader, syscall.SIGKILL) }
+
+// end kills all, again and again until none is found, since one that is killed may just have started another. It returns
+// those that are not gone even after a while. The leader must have ended, and not have been reaped.
+func (f family) end() (alive []int) {
+	seen := map[int]status{}
+	for deadline := time.Now().Add(patience); ; time.Sleep(rescan) { //nolint:forbidigo // what was killed ends soon, whatever the context
+		f.killGroup()
+		alive = f.members(seen)
+		if len(alive) == 0 || time.Now().After(deadline) {
+			return alive
+		}
+		for _, pid := range alive {
+			f.kill(pid, seen[pid])
+		}
+	}
+}
+
+// kill kills a process that was seen.
+func (f family) kill(pid int, seen status) {
+	process, err := os.FindProcess(pid) // holds on to this very process, whoever gets its ID
+	if err != nil {
+		return
+	}
+	defer func() { _ = process.Release() }()
+	if now, ok := look(pid); ok && now.start == seen.start {
+		_ = process.Kill()
+	}
+}
+
+// members lists those that have not ended, and adds them to seen. Those that have, and have become this process' own since their parent
+// has ended too, are reaped: the first process of a container would collect them otherwise.
+func (f family) members(seen map[int]status) []int {
+	directory, err := os.Open("/proc")
+	if err != nil {
+		return nil // the group was killed, which is nearly all
+	}
+	defer func() { _ = directory.Close() }()
+	names, _ := directory.Readdirnames(-1)
+	var members []int
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil || pid == f.leader {
+			continue
+		}
+		now, ok := look(pid)
+		before, known := seen[pid]
+		known = known && before.start == now.start // who is about to end has no environment any more
+		switch {
+		case !ok:
+		case now.ended && now.parent == os.Getpid() && (known || now.group == f.leader):
+			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+		case !now.ended && (known || f.has(pid, now)):
+			members = append(members, pid)
+			seen[pid] = now
+		}
+	}
+	return members
+}
+
+// has says whether a process is one of the family.
+func (f family) has(pid int, s status) bool {
+	if s.group == f.leader {
+		return true
+	}
+	environment, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return false
+	}
+	for variable := range bytes.SplitSeq(environment, []byte{0}) {
+		if bytes.Equal(variable, f.marker) {
+			return true
+		}
+	}
+	return false
+}
+
+// status is what the kernel says of a process.
+type status struct {
+	parent, group int
+	start         string // tells it from another one that had its ID
+	ended         bool
+}
+
+func look(pid int) (s status, ok bool) {
+	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return status{}, false
+	}
+	fields := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:])        // what is in parentheses is a name, and may be anything
+	const parentField, groupField, threadsField, startField = 1, 2, 17, 19 // 0 is the state
+	if len(fields) <= startField {
+		return status{}, false
+	}
+	parent, parentErr := strconv.Atoi(string(fields[parentField]))
+	group, groupErr := strconv.Atoi(string(fields[groupField]))
+	threads, threadsErr := strconv.Atoi(string(fields[threadsField]))
+	ended := bytes.ContainsAny(fields[0], "ZX") && threads <= 1 // the state is that of the first thread, which need not be the last to end
+	return status{parent, group, string(fields[startField]), ended}, errors.Join(parentErr, groupErr, threadsErr) == nil
+}

@@ -1,0 +1,184 @@
+package fenceagents
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/config"
+)
+
+// Parameters that nobody may set, by their normal names, and why.
+var refused = map[string]string{
+	"action":         "is not a parameter: it is sent with every call",
+	"help":           "makes the agent print a text instead",
+	"usage":          "makes the agent print a text instead",
+	"version":        "makes the agent print a text instead",
+	"debug":          "has passwords written to a file",
+	"debug_file":     "has passwords written to a file",
+	"logfile":        "has passwords written to a file",
+	"verbose":        "has passwords written to the log",
+	"verbose_level":  "has passwords written to the log",
+	"boto3_debug":    "has passwords written to the log",
+	"delay":          "has the command sent when it may be wrong by then",
+	"missing_as_off": "makes a plug that does not exist read as off",
+	"ssh_options":    runsPrograms,
+	"exec":           runsPrograms,
+	"openrc":         runsPrograms,
+	"runonfail":      runsPrograms,
+	"runonwarn":      runsPrograms,
+}
+
+const runsPrograms = "has programs executed"
+
+// Names that end like those of programs and are none.
+var paths = []string{"api_path", "store_path"}
+
+// refusal says why nobody may set a parameter; empty if one may.
+func refusal(name string) string {
+	name = normal(name)
+	if why := refused[name]; why != "" {
+		return why
+	}
+	if strings.HasSuffix(name, "_script") || strings.HasSuffix(name, "_path") && !slices.Contains(paths, name) {
+		return runsPrograms
+	}
+	return ""
+}
+
+// normal is how names of parameters are compared: agents take "-" for "_".
+func normal(name string) string { return strings.ReplaceAll(strings.ToLower(name), "-", "_") }
+
+// maxInput is less than what any pipe holds: an agent is given all or nothing, never the first half of a plug's number.
+const maxInput = 32 << 10
+
+// compose returns what an agent reads. The error names every parameter that is wrong, and no value.
+func compose(metadata config.AgentMetadata, action string, parameters agent.Parameters) ([]byte, error) {
+	var errs []error
+	broken := func(name, rule string) {
+		errs = append(errs, fmt.Errorf("parameter %s %s", name, rule))
+	}
+	if !slices.Contains(metadata.Actions, action) {
+		errs = append(errs, fmt.Errorf("%s has no action %s", metadata.Name, action))
+	}
+	var input strings.Builder
+	fmt.Fprintf(&input, "action=%s\n", action)
+	given := map[string]string{} // the name it was given by, of any parameter's present name
+	for _, name := range parameters.Names() {
+		value, _ := parameters.Get(name)
+		parameter, found := find(metadata, name)
+		if !found {
+			broken(name, "is not one of "+metadata.Name)
+			continue
+		}
+		if other := given[parameter.Name]; other != "" {
+			broken(name, "is the same as "+other+", and both are given")
+			continue
+		}
+		given[parameter.Name] = name
+		if why := refusal(parameter.Name); why != "" {
+			broken(name, "must not be set: it "+why)
+			continue
+		}
+		if rule := deviation(metadata, parameters, parameter, value); rule != "" {
+			broken(name, rule)
+			continue
+		}
+		if parameter.Type == config.Boolean {
+			if value = truth(parameter, value); value == "" {
+				continue
+			}
+		}
+		line, err := config.Format([]config.Entry{{Name: parameter.Name, Value: value}})
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		input.WriteString(line)
+	}
+	for _, parameter := range metadata.Parameters {
+		if parameter.Required && parameter.Default == "" && !parameter.Deprecated && normal(parameter.Name) != "action" && given[parameter.Name] == "" {
+			broken(parameter.Name, "is required")
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	if input.Len() > maxInput {
+		return nil, fmt.Errorf("the parameters have more than %d bytes", maxInput)
+	}
+	return []byte(input.String()), nil
+}
+
+// find returns the parameter that a name means: for a former name, that of today.
+func find(metadata config.AgentMetadata, name string) (config.Parameter, bool) {
+	name = normal(name)
+	var old config.Parameter
+	for _, parameter := range metadata.Parameters {
+		if !parameter.Deprecated && (normal(parameter.Name) == name || slices.ContainsFunc(parameter.Obsoletes, func(o string) bool { return normal(o) == name })) {
+			return parameter, true
+		}
+		if normal(parameter.Name) == name {
+			old = parameter
+		}
+	}
+	return old, old.Name != ""
+}
+
+// What agents take for true and for false.
+var (
+	truths   = []string{"1", "yes", "on", "true"}
+	untruths = []string{"0", "no", "off", "false"}
+)
+
+// truth is what an agent is told for true or false; empty if nothing, since for many agents being there is being true.
+func truth(parameter config.Parameter, value string) string {
+	switch {
+	case slices.Contains(truths, strings.ToLower(value)):
+		return "1"
+	case slices.Contains(truths, strings.ToLower(parameter.Default)):
+		return "0"
+	default:
+		return ""
+	}
+}
+
+// Parameters that agents make arguments of without quoting them, by their normal names of today.
+var words = []string{"ip", "target", "cipher", "hexadecimal_kg", "identity_file"}
+
+// deviation is the rule that a value breaks if an agent would take it for something else, or for more, than what the parameter
+// is meant for.
+func deviation(metadata config.AgentMetadata, parameters agent.Parameters, parameter config.Parameter, value string) (rule string) {
+	name := normal(parameter.Name)
+	word := slices.Contains(words, name)
+	if _, ssh := find(metadata, "ssh_path"); ssh && name == "username" {
+		word = true // of ssh's arguments
+	}
+	switch {
+	case parameter.Type == config.Boolean && !slices.Contains(slices.Concat(truths, untruths), strings.ToLower(value)):
+		return "must be 1, yes, on, true, 0, no, off or false"
+	case word && (strings.HasPrefix(value, "-") || strings.ContainsFunc(value, unicode.IsSpace)):
+		return "must be one word that does not begin with - (or a program that the agent runs would take options from it)"
+	case name == "plug" && strings.Contains(value, separator(metadata, parameters)):
+		return "must be one plug (of a list, some agents switch and read but the first)"
+	default:
+		return ""
+	}
+}
+
+// separator is what an agent has between the plugs of a list.
+func separator(metadata config.AgentMetadata, parameters agent.Parameters) string {
+	const name, usual = "plug_separator", ","
+	for _, given := range parameters.Names() {
+		if value, _ := parameters.Get(given); normal(given) == name && value != "" {
+			return value
+		}
+	}
+	if parameter, found := find(metadata, name); found && parameter.Default != "" {
+		return parameter.Default
+	}
+	return usual
+}

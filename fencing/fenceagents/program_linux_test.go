@@ -1,0 +1,71 @@
+package fenceagents
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// stopped is the context of a process that is stopped after it has first looked at it, for longer than there was time.
+type stopped struct {
+	context.Context //nolint:containedctx // it is one
+	mu              sync.Mutex
+	looks           int
+	end             context.CancelFunc
+}
+
+func (s *stopped) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.looks++; s.looks == 2 {
+		s.end()
+	}
+	return s.Context.Err()
+}
+
+func TestNothingIsHandedOverTooLate(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	path, got := filepath.Join(directory, "fence_fake"), filepath.Join(directory, "got")
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\ninput=$(cat)\necho \"$input\" > "+got+"\n"), 0o700))
+	program := program{path: path, environment: []string{"PATH=" + defaultPath}}
+
+	_, err := program.run(t.Context(), []byte("action=off\n"))
+	require.NoError(t, err)
+	require.FileExists(t, got)
+	require.NoError(t, os.Remove(got))
+
+	ctx, end := context.WithCancel(t.Context())
+	_, err = program.run(&stopped{Context: ctx, end: end}, []byte("action=off\n"))
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.ErrorContains(t, err, "killed")
+	assert.NoFileExists(t, got, "neither with the input nor without it")
+}
+
+// woken is the context of a process that was stopped as the program ended, for longer than there was time.
+type woken struct {
+	context.Context //nolint:containedctx // it is one
+	ended           string
+}
+
+func (w woken) Err() error {
+	if _, err := os.Stat(w.ended); err == nil {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+func TestWhatWasSaidInTimeAndHeardTooLateDoesNotCount(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	path, ended := filepath.Join(directory, "fence_fake"), filepath.Join(directory, "ended")
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\ncat > /dev/null\n: > "+ended+"\n"), 0o700))
+	program := program{path: path, environment: []string{"PATH=" + defaultPath}}
+	_, err := program.run(woken{t.Context(), ended}, []byte("action=status\n"))
+	assert.ErrorContains(t, err, "killed")
+}

@@ -1,0 +1,20 @@
+//go:build !linux
+
+package fenceagents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+const markerKey = "BELLWETHER_FENCE_CALL"
+
+type program struct {
+	path        string
+	environment []string
+}
+
+func (p program) run(context.Context, []byte) (outcome, error) {
+	return outcome{}, fmt.Errorf("run %s: fence agents are for Linux: %w", p.path, errors.ErrUnsupported)
+}

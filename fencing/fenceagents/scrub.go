@@ -1,0 +1,122 @@
+package fenceagents
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/config"
+)
+
+// maxComplaint is how much of what an agent complains of becomes part of an error, in bytes.
+const maxComplaint = 1024
+
+// Parameters whose values may be told, by their normal names. Any other text might be a secret: agents call theirs by many
+// names.
+var harmless = []string{
+	"ip", "ipaddr", "plug", "port", "username", "login", "cipher", "region", "zone", "project", "resourcegroup", "command_prompt",
+	"cmd_prompt", "redfish_uri", "systems_uri", "api_path", "separator", "plug_separator", "switch", "namespace",
+}
+
+// short values are numbers and abbreviations, unless their parameter's name tells otherwise. Without them there is little left to
+// read.
+const short = 4
+
+func secretive(name string) bool {
+	return slices.ContainsFunc([]string{"pass", "pwd", "secret", "token", "key", "community", "_kg"}, func(part string) bool {
+		return strings.Contains(normal(name), part)
+	})
+}
+
+// scrub returns what an agent wrote to its standard error, without any value that might be a secret, also not in the guises
+// that libraries give it, and shortened to its end: that is where the reason stands.
+func scrub(written tail, metadata config.AgentMetadata, parameters agent.Parameters) string {
+	return shorten(hide(string(written.kept), written.dropped, guises(metadata, parameters)))
+}
+
+// guises returns the values that might be secrets, and what libraries make of them.
+func guises(metadata config.AgentMetadata, parameters agent.Parameters) []string {
+	var guises []string
+	for _, name := range parameters.Names() {
+		value, _ := parameters.Get(name)
+		parameter, found := find(metadata, name)
+		if value == "" || slices.Contains(harmless, normal(name)) || found && parameter.Type != config.String || len(value) < short && !secretive(name) {
+			continue
+		}
+		guises = append(guises, value, strings.TrimSpace(value), url.QueryEscape(value), url.PathEscape(value), strings.ReplaceAll(value, `\`, `\\`),
+			strings.ReplaceAll(value, `'`, `'"'"'`), strings.ReplaceAll(value, `'`, `'\''`), strings.ReplaceAll(value, `'`, `\'`),
+			base64.StdEncoding.EncodeToString([]byte(value)))
+		if encoded, err := json.Marshal(value); err == nil {
+			guises = append(guises, string(encoded[1:len(encoded)-1]))
+		}
+		for _, login := range []string{"username", "login"} {
+			if user, found := parameters.Get(login); found {
+				guises = append(guises, base64.StdEncoding.EncodeToString([]byte(user+":"+value))) // as in the header of a request
+			}
+		}
+	}
+	guises = slices.DeleteFunc(guises, func(guise string) bool { return guise == "" })
+	slices.Sort(guises)
+	return slices.Compact(guises)
+}
+
+// hide replaces all that is of a secret in text: where secrets overlap, and where the text ends in the middle of one, since the agent was
+// killed, or begins there, since it was cut.
+func hide(text string, cut bool, secrets []string) string {
+	begins := make([]int, len(text)+1) // of secrets at a place, less those that end there
+	mark := func(from, to int) {
+		begins[from]++
+		begins[to]--
+	}
+	for _, secret := range secrets {
+		for from := 0; ; from++ {
+			at := strings.Index(text[from:], secret)
+			if at < 0 {
+				break
+			}
+			from += at
+			mark(from, from+len(secret))
+		}
+		for part := min(len(secret)-1, len(text)); part > 0; part-- {
+			if strings.HasSuffix(text, secret[:part]) {
+				mark(len(text)-part, len(text))
+				break
+			}
+		}
+		for part := min(len(secret)-1, len(text)); cut && part > 0; part-- {
+			if strings.HasPrefix(text, secret[len(secret)-part:]) {
+				mark(0, part)
+				break
+			}
+		}
+	}
+	var shown strings.Builder
+	for i, within := 0, 0; i < len(text); i++ {
+		if within == 0 && begins[i] > 0 {
+			shown.WriteString("[hidden]")
+		}
+		if within += begins[i]; within == 0 {
+			shown.WriteByte(text[i])
+		}
+	}
+	return shown.String()
+}
+
+// shorten returns the end of a text as one line that can be printed.
+func shorten(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxComplaint {
+		text = "… " + strings.ToValidUTF8(text[len(text)-maxComplaint:], "")
+	}
+	return text
+}

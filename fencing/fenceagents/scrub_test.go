@@ -1,0 +1,75 @@
+package fenceagents
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"pgregory.net/rapid"
+
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/config"
+)
+
+// No part of a secret is left, wherever what was kept begins, and wherever the agent was killed.
+func TestSecretsAreScrubbedWhereverOutputIsCut(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		secret := strings.Repeat(rapid.StringMatching(`[A-Z]{4,40}`).Draw(t, "secret"), rapid.SampledFrom([]int{1, 1, 50}).Draw(t, "times"))
+		unit := rapid.StringMatching(`[a-z \n]{0,5}`).Draw(t, "between") + secret
+		size := rapid.SampledFrom([]int{0, maxTail}).Draw(t, "least") + rapid.IntRange(0, 200).Draw(t, "more")
+		text := strings.Repeat(unit, size/len(unit)+1)[:size]
+		var kept tail
+		for len(text) > 0 {
+			n := rapid.IntRange(1, maxTail).Draw(t, "at once")
+			_, _ = kept.Write([]byte(text[:min(n, len(text))]))
+			text = text[min(n, len(text)):]
+		}
+		got := scrub(kept, config.AgentMetadata{}, agent.NewParameters(map[string]string{"password": secret}))
+		assert.Falsef(t, strings.ContainsAny(got, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"), "%q", got)
+		assert.LessOrEqual(t, len(got), maxComplaint+len("… "))
+	})
+}
+
+func TestSecretsAreHiddenWithTheirOverlaps(t *testing.T) {
+	for _, test := range []struct {
+		text    string
+		cut     bool
+		secrets []string
+		want    string
+	}{
+		{"password is abcd.", false, []string{"abcd"}, "password is [hidden]."},
+		{"abcdef", false, []string{"abcd", "cdef"}, "[hidden]"},
+		{"abcdabcd.", false, []string{"abcd"}, "[hidden]."},
+		{"aaaaa.", false, []string{"aaa"}, "[hidden]."},
+		{"is abc", false, []string{"abcd"}, "is [hidden]"},
+		{"bcd is", false, []string{"abcd"}, "bcd is"},
+		{"bcd is", true, []string{"abcd"}, "[hidden] is"},
+		{"nothing", true, nil, "nothing"},
+		{"", true, []string{"abcd"}, ""},
+	} {
+		assert.Equal(t, test.want, hide(test.text, test.cut, test.secrets), test.text)
+	}
+}
+
+func TestShortValuesAreHiddenIfTheyAreSecrets(t *testing.T) {
+	written := tail{kept: []byte("abc does not work with 3, 12 or 4.5, nor with worker-1\n")}
+	got := scrub(written, config.AgentMetadata{Parameters: []config.Parameter{{Name: "timeout", Type: config.Integer}, {Name: "suite", Type: config.String}}},
+		agent.NewParameters(map[string]string{"password": "abc", "secret_key": "12", "suite": "3", "timeout": "4.5", "plug": "worker-1", "other": "work with"}))
+	assert.Equal(t, "[hidden] does not [hidden] 3, [hidden] or 4.5, nor with worker-1", got)
+}
+
+func TestTailKeepsTheEnd(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var kept tail
+		var all string
+		for _, size := range rapid.SliceOfN(rapid.IntRange(0, 3*maxTail/2), 0, 5).Draw(t, "sizes") {
+			piece := strings.Repeat(rapid.StringMatching(`[a-z]`).Draw(t, "letter"), size)
+			n, err := kept.Write([]byte(piece))
+			assert.NoError(t, err)
+			assert.Equal(t, size, n)
+			all += piece
+		}
+		assert.Equal(t, all[max(0, len(all)-maxTail):], string(kept.kept))
+		assert.Equal(t, len(all) > maxTail, kept.dropped)
+	})
+}

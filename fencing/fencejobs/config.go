@@ -1,0 +1,160 @@
+package fencejobs
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Config of [New]. Controllers that may lead after one another should have the same.
+type Config struct {
+	// Namespace of the Jobs. Best one in which there is nothing else: whoever may create Jobs or Pods in it, or read its Secrets, can switch machines.
+	// Required.
+	Namespace string
+	// Image has the fence agents, and the program fencejob, of the same version as this package. Required.
+	Image string
+	// Command is what starts that program. Default: /fencejob.
+	Command []string
+
+	// ServiceAccountName of the pods, which get no token of it and need no rights. Default: that of the namespace.
+	ServiceAccountName string
+	// ImagePullPolicy and ImagePullSecrets are those of the pods.
+	ImagePullPolicy  corev1.PullPolicy
+	ImagePullSecrets []string
+	// NodeSelector says from which nodes the devices can be reached. Pods never run on the node that they are about, whatever it says.
+	NodeSelector map[string]string
+	// Tolerations of the pods.
+	Tolerations []corev1.Toleration
+	// PriorityClassName of the pods. Where there is no room for them nothing can be fenced: system-cluster-critical is a good one. Default: none.
+	PriorityClassName string
+	// Resources of the container. Default: it requests 10m and 32Mi, and is limited to 128Mi.
+	Resources corev1.ResourceRequirements
+	// HostNetwork gives pods the network of their node: where devices can be reached from that only.
+	HostNetwork bool
+	// User that agents run as. Default: 65532; never root.
+	User int64
+	// Labels and Annotations of Jobs and pods, besides those that this package sets.
+	Labels, Annotations map[string]string
+
+	// StartWithin is how long a pod may take until it sends a command or reads: the API server, the controller of Jobs, the scheduler and the kubelet
+	// have to get that far. Later nothing is sent. The node was looked at before that: if it returns meanwhile, it loses its power all the
+	// same. Default: 10 s.
+	StartWithin time.Duration
+	// AnswerWithin is how old an answer may be when it gets here; one that is older is no reading. Default: 5 s.
+	AnswerWithin time.Duration
+	// ClockSkew is by how much the clocks of any two nodes differ at most. Settling times rest on it: see the package documentation. A call
+	// must have more than twice as long. Default: 5 s.
+	ClockSkew time.Duration
+	// Timeout of a reading, and of a command that has none. It is the least that fencing.Config.CommandTimeout should be. Default: 30 s.
+	Timeout time.Duration
+	// Poll is how often a Job is looked at, by two requests, while it runs. Default: 250 ms.
+	Poll time.Duration
+	// KeepFor is how long the Job of a command is kept after its end, to be looked at by people. Those of readings are deleted at once. Whole
+	// seconds. Default: 1 h.
+	KeepFor time.Duration
+
+	// Logger gets one entry at level debug for each Job. Nil: no logs.
+	Logger *zap.Logger
+}
+
+// Longest names that still leave room for what Kubernetes appends to them.
+const maxName = 52
+
+// complete returns c with its defaults, or everything that is wrong with it.
+func (c Config) complete() (Config, error) {
+	var wrong []error
+	bad := func(field, rule string, got any) {
+		wrong = append(wrong, fmt.Errorf("fencejobs: %s: %s (got %v)", field, rule, got))
+	}
+	if len(validation.IsDNS1123Label(c.Namespace)) > 0 {
+		bad("Namespace", "must be the name of a namespace", fmt.Sprintf("%q", c.Namespace))
+	}
+	if c.Image == "" || strings.TrimSpace(c.Image) != c.Image {
+		bad("Image", "must be the name of an image", fmt.Sprintf("%q", c.Image))
+	}
+	c.Command = slices.Clone(c.Command)
+	if len(c.Command) == 0 {
+		c.Command = []string{"/fencejob"}
+	}
+	if c.ServiceAccountName != "" && len(validation.IsDNS1123Subdomain(c.ServiceAccountName)) > 0 {
+		bad("ServiceAccountName", "must be the name of a ServiceAccount", fmt.Sprintf("%q", c.ServiceAccountName))
+	}
+	if !slices.Contains([]corev1.PullPolicy{"", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}, c.ImagePullPolicy) {
+		bad("ImagePullPolicy", "must be Always, IfNotPresent or Never", fmt.Sprintf("%q", c.ImagePullPolicy))
+	}
+	for _, name := range c.ImagePullSecrets {
+		if len(validation.IsDNS1123Subdomain(name)) > 0 {
+			bad("ImagePullSecrets", "must be names of Secrets", fmt.Sprintf("%q", name))
+		}
+	}
+	for _, labels := range []struct {
+		field string
+		is    map[string]string
+	}{{"NodeSelector", c.NodeSelector}, {"Labels", c.Labels}} {
+		for _, err := range metav1validation.ValidateLabels(labels.is, field.NewPath(labels.field)) {
+			wrong = append(wrong, fmt.Errorf("fencejobs: %w", err))
+		}
+	}
+	for _, own := range []string{kindLabel, requestAnnotation, nodeAnnotation, deviceAnnotation, windowAnnotation} {
+		if _, set := c.Labels[own]; set {
+			bad("Labels", "must not have one that this package sets", own)
+		}
+		if _, set := c.Annotations[own]; set {
+			bad("Annotations", "must not have one that this package sets", own)
+		}
+	}
+	if c.User == 0 {
+		c.User = 65532
+	}
+	if c.User < 0 {
+		bad("User", "must be the number of a user, and not root's", c.User)
+	}
+	for _, d := range []struct {
+		field     string
+		value     *time.Duration
+		otherwise time.Duration
+		least     time.Duration
+	}{
+		{"StartWithin", &c.StartWithin, 10 * time.Second, time.Second},
+		{"AnswerWithin", &c.AnswerWithin, 5 * time.Second, time.Second},
+		{"ClockSkew", &c.ClockSkew, 5 * time.Second, 0},
+		{"Timeout", &c.Timeout, 30 * time.Second, time.Second},
+		{"Poll", &c.Poll, 250 * time.Millisecond, 10 * time.Millisecond},
+		{"KeepFor", &c.KeepFor, time.Hour, time.Minute},
+	} {
+		if *d.value == 0 {
+			*d.value = d.otherwise
+		}
+		if *d.value < d.least {
+			bad(d.field, fmt.Sprintf("must be at least %v", d.least), *d.value)
+		}
+	}
+	if c.Timeout <= 2*c.ClockSkew {
+		bad("Timeout", fmt.Sprintf("must be more than twice ClockSkew, which is %v", c.ClockSkew), c.Timeout)
+	}
+	if c.KeepFor%time.Second != 0 {
+		bad("KeepFor", "must be whole seconds", c.KeepFor)
+	}
+	if len(wrong) > 0 {
+		return c, errors.Join(wrong...)
+	}
+	c.ImagePullSecrets, c.Tolerations = slices.Clone(c.ImagePullSecrets), slices.Clone(c.Tolerations)
+	c.NodeSelector, c.Labels, c.Annotations = maps.Clone(c.NodeSelector), maps.Clone(c.Labels), maps.Clone(c.Annotations)
+	if c.Resources.Requests == nil && c.Resources.Limits == nil {
+		c.Resources = smallResources()
+	}
+	c.Resources = *c.Resources.DeepCopy()
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	return c, nil
+}

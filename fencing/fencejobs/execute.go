@@ -1,0 +1,114 @@
+package fencejobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+)
+
+// Agents are what a pod asks or tells: those of package fenceagents.
+type Agents interface {
+	agent.Agent
+	Metadata(ctx context.Context, name string) (config.AgentMetadata, error)
+}
+
+// ExecuteConfig of [Execute].
+type ExecuteConfig struct {
+	// Agents run on this node. Required.
+	Agents Agents
+	// Node that this pod runs on. Required.
+	Node string
+	// RequestPath and ResultPath are files. Default: those that the Jobs' pods have.
+	RequestPath, ResultPath string
+}
+
+// Execute does in a pod what its Job was made for, and leaves the answer where the kubelet takes it from. It is all that the program fencejob does. The
+// error is one for the exit code: the answer has it, too.
+func Execute(ctx context.Context, c ExecuteConfig) error {
+	if c.Agents == nil || c.Node == "" {
+		return fmt.Errorf("fencejobs: Agents and Node: required (got %v and %q)", c.Agents, c.Node)
+	}
+	if c.RequestPath == "" {
+		c.RequestPath = RequestPath
+	}
+	if c.ResultPath == "" {
+		c.ResultPath = ResultPath
+	}
+	file, err := os.Stat(c.RequestPath) // of what a link points to
+	if err != nil {
+		return fmt.Errorf("fencejobs: %w", err)
+	}
+	content, err := os.ReadFile(c.RequestPath)
+	if err != nil {
+		return fmt.Errorf("fencejobs: %w", err)
+	}
+	r, err := readRequest(content)
+	if err != nil {
+		return fmt.Errorf("fencejobs: %w", err) // without an answer: it would be to no request
+	}
+	answer := execute(ctx, c.Agents, c.Node, r, file.ModTime())
+	encoded, err := answer.encode()
+	if err != nil {
+		return fmt.Errorf("fencejobs: %w", err)
+	}
+	if err := os.WriteFile(c.ResultPath, encoded, 0o600); err != nil { // it exists already
+		return fmt.Errorf("fencejobs: %w", err)
+	}
+	if err := answer.err(); err != nil {
+		return fmt.Errorf("fencejobs: %w", err)
+	}
+	return nil
+}
+
+// execute does what a request says, if the node and the time are right.
+func execute(ctx context.Context, agents Agents, node string, r request, mounted time.Time) result {
+	answer := result{Version: version, Request: r.digest(), Outcome: done, Began: wall()}
+	refuse := func(why error) result {
+		answer.Outcome, answer.Message, answer.Ended = refused, why.Error(), wall()
+		return answer
+	}
+	if node == r.Node {
+		return refuse(errors.New("this is the node that it is about"))
+	}
+	if err := r.Window.refusal(answer.Began, mounted); err != nil {
+		return refuse(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.Window.Ends.Sub(answer.Began))
+	defer cancel()
+	// Agents are asked what they know before they are told anything. That takes a while, in which the window may close.
+	metadata, err := agents.Metadata(ctx, r.Agent)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		answer.Outcome, answer.Message, answer.Ended = absent, "no agent "+r.Agent, wall()
+		return answer
+	case err != nil:
+		return refuse(err)
+	}
+	answer.Began = wall()
+	if err := r.Window.refusal(answer.Began, mounted); err != nil {
+		return refuse(err)
+	}
+	switch r.Action {
+	case readMetadata:
+		answer.Metadata, err = compressed(metadata)
+	case readPower:
+		answer.Power, err = agents.Power(ctx, r.target())
+	default:
+		command := agent.Command{ID: r.ID, Action: v1alpha1.OpAction(r.Action), Timeout: r.Window.Ends.Sub(answer.Began)}
+		err = agents.Switch(ctx, r.target(), command)
+	}
+	if answer.Ended = wall(); err != nil {
+		answer.Outcome, answer.Message = failed, err.Error()
+	}
+	return answer
+}
+
+// wall is the time by the clock that the controller's is compared with.
+func wall() time.Time { return time.Now().Round(0).UTC() }

@@ -1,0 +1,153 @@
+package fencejobs
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+)
+
+// outcome is how a pod has ended.
+type outcome string
+
+const (
+	done    outcome = "done"    // the agent has ended without an error, which of a command proves nothing
+	failed  outcome = "failed"  // it has not
+	refused outcome = "refused" // nothing was sent
+	absent  outcome = "absent"  // there is no such agent
+)
+
+// result is what a pod answers, as its termination message: that is where anybody who may see pods can read it.
+type result struct {
+	Version int            `json:"version"`
+	Request string         `json:"request"` // its digest
+	Outcome outcome        `json:"outcome"`
+	Power   v1alpha1.Power `json:"power,omitempty"`
+	// Metadata is JSON, compressed: it would be too long otherwise.
+	Metadata []byte `json:"metadata,omitempty"`
+	// Message is the agent's complaint, without secrets.
+	Message string    `json:"message,omitempty"`
+	Began   time.Time `json:"began"`
+	Ended   time.Time `json:"ended"`
+}
+
+// maxResult is how long a termination message may be, in bytes: kubelets cut the rest off.
+const maxResult = 4096
+
+// encode returns the answer, with a message that is cut until it is short enough.
+func (r result) encode() ([]byte, error) {
+	for {
+		content, err := json.Marshal(r)
+		if err != nil || len(content) <= maxResult {
+			return content, err
+		}
+		if r.Message == "" {
+			return nil, fmt.Errorf("the answer has %d bytes, and may have %d", len(content), maxResult)
+		}
+		r.Message = strings.ToValidUTF8(r.Message[:len(r.Message)/2], "")
+	}
+}
+
+// readResult decodes the answer to a request.
+func readResult(message string, to request) (result, error) {
+	var r result
+	if len(message) > maxResult {
+		return result{}, fmt.Errorf("the pod's answer has more than %d bytes", maxResult)
+	}
+	if err := strict([]byte(message), &r); err != nil {
+		return result{}, errors.New("the pod's answer cannot be read")
+	}
+	r.Message = printable(r.Message)
+	known := r.Outcome == done || r.Outcome == failed || r.Outcome == refused || r.Outcome == absent
+	switch {
+	case r.Version != version:
+		return result{}, fmt.Errorf("the pod's answer is of version %d, and this program knows %d: images of different age", r.Version, version)
+	case r.Request != to.digest():
+		return result{}, errors.New("the pod's answer is to another request")
+	case !known:
+		return result{}, errors.New("the pod's answer has no outcome")
+	case r.Began.IsZero() || r.Ended.Before(r.Began):
+		return result{}, errors.New("the pod's answer has no times")
+	}
+	return r, nil
+}
+
+// err is nil if the agent has ended without an error.
+func (r result) err() error {
+	switch r.Outcome {
+	case done:
+		return nil
+	case absent:
+		return fmt.Errorf("%s: %w", r.Message, fs.ErrNotExist)
+	case refused:
+		return fmt.Errorf("refused by the pod, nothing was sent: %s", r.Message)
+	}
+	return errors.New(r.Message)
+}
+
+// power is a reading, if it is one that counts now.
+func (r result) power(to request, now time.Time, atMost time.Duration) (v1alpha1.Power, error) {
+	if err := r.err(); err != nil {
+		return v1alpha1.PowerUnknown, err
+	}
+	if r.Power != v1alpha1.PowerOn && r.Power != v1alpha1.PowerOff {
+		return v1alpha1.PowerUnknown, errors.New("the pod's answer is no reading")
+	}
+	if err := to.Window.fresh(now, r.Began, r.Ended, atMost); err != nil {
+		return v1alpha1.PowerUnknown, err
+	}
+	return r.Power, nil
+}
+
+// metadata is what an agent says of itself.
+func (r result) metadata() (config.AgentMetadata, error) {
+	var m config.AgentMetadata
+	if err := r.err(); err != nil {
+		return m, err
+	}
+	reader, err := gzip.NewReader(bytes.NewReader(r.Metadata))
+	if err == nil {
+		var content []byte
+		const most = 1 << 20
+		if content, err = io.ReadAll(io.LimitReader(reader, most)); err == nil {
+			err = strict(content, &m)
+		}
+	}
+	if err != nil {
+		return config.AgentMetadata{}, errors.New("the pod's answer has no metadata")
+	}
+	return m, nil
+}
+
+// compressed is metadata without what is for people, which is most of it.
+func compressed(m config.AgentMetadata) ([]byte, error) {
+	parameters := make([]config.Parameter, len(m.Parameters))
+	for i, p := range m.Parameters {
+		parameters[i] = p
+		parameters[i].ShortDesc = ""
+	}
+	m.Parameters = parameters
+	var buffer bytes.Buffer
+	writer, err := gzip.NewWriterLevel(&buffer, gzip.BestCompression)
+	if err == nil {
+		err = json.NewEncoder(writer).Encode(m)
+	}
+	if err == nil {
+		err = writer.Close()
+	}
+	return buffer.Bytes(), err
+}
+
+// printable is a text of somebody else as one line.
+func printable(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }), " ")
+}
