@@ -1,0 +1,264 @@
+package automaton_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/fencing/automaton"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+)
+
+func TestWaitsAreAsLongAsConfigured(t *testing.T) {
+	plan := bmc()
+	plan.NotReadyFor, plan.PowerWait, plan.BootGrace, plan.RestartDelay = 40*time.Second, 2*time.Minute, 3*time.Minute, 50*time.Second
+	r := newRig(t, plan)
+	r.boots = false
+	var last time.Duration
+	for _, c := range []struct {
+		from, to automaton.Row
+		want     time.Duration
+	}{
+		{automaton.Begun, automaton.Lasted, plan.NotReadyFor},
+		{automaton.NodeIsolated, automaton.PowerWaitOver, plan.PowerWait},
+		{automaton.PowerRestored, automaton.BootGraceOver, plan.BootGrace},
+		{"", automaton.FlowRestarted, plan.RestartDelay},
+		{"", automaton.Lasted, 0},
+	} {
+		if c.from != "" {
+			r.until(c.from)
+			last = r.elapsed()
+		}
+		r.until(c.to)
+		assert.InDelta(t, c.want, r.elapsed()-last, float64(2*time.Second), c.to)
+		last = r.elapsed()
+	}
+}
+
+func TestClockThatIsWrongShiftsAWaitByItsLengthAtMost(t *testing.T) {
+	for since, most := range map[time.Duration]time.Duration{-24 * time.Hour: 0, 24 * time.Hour: automaton.DefaultPowerWait} {
+		r := newRig(t, bmc())
+		r.phase(v1alpha1.Isolated)
+		r.status().Wait.Since = metav1.NewMicroTime(r.now.Wall.Add(since))
+		if since > 0 { // written by a clock that is a day ahead: the whole wait, as long as that clock is right
+			r.rest(most + time.Minute)
+			assert.Equal(t, v1alpha1.Isolated, r.status().Phase)
+			continue
+		}
+		began := r.elapsed()
+		r.phase(v1alpha1.Powering)
+		assert.InDelta(t, most, r.elapsed()-began, float64(time.Second))
+	}
+}
+
+func TestNodeThatIsGoneIsNotTouched(t *testing.T) {
+	for _, phase := range []v1alpha1.Phase{v1alpha1.Detected, v1alpha1.Isolating, v1alpha1.Isolated, v1alpha1.Powering, v1alpha1.Verifying, v1alpha1.Error, v1alpha1.Booting} {
+		t.Run(string(phase), func(t *testing.T) {
+			r := newRig(t, bmc())
+			r.boots = false
+			r.phase(phase)
+			before := len(r.plugs["bmc"].commands)
+			r.pass(2 * time.Second)
+			r.node.UID = "other"
+			r.node.Ready, r.node.Failing = true, false
+			r.phase(v1alpha1.GivenUp)
+			assert.Equal(t, v1alpha1.AbortNodeGone, r.status().Abort)
+			assert.Len(t, r.plugs["bmc"].commands, before, "no power for what may be another's")
+			assert.NotContains(t, r.methods, automaton.MarkSchedulable)
+		})
+	}
+}
+
+func TestPolicy(t *testing.T) {
+	t.Run("holds before the first command, and the record says why once", func(t *testing.T) {
+		r := newRig(t, bmc())
+		r.policy.Admit = automaton.Answer{Verdict: automaton.Hold, Reason: "Storm", Message: "half of the nodes are failing"}
+		r.rest(time.Hour)
+		assert.Equal(t, v1alpha1.Detected, r.status().Phase)
+		assert.Equal(t, "Storm", r.status().Hold.Reason)
+		assert.Equal(t, "half of the nodes are failing", r.status().Hold.Message)
+		writes := 0
+		for _, step := range r.steps {
+			if w, ok := step.(automaton.Write); ok && w.Row == automaton.Held {
+				writes++
+			}
+		}
+		assert.Equal(t, 1, writes)
+		r.policy = automaton.Policy{}
+		r.until(automaton.Lasted)
+		assert.Nil(t, r.status().Hold)
+	})
+	t.Run("is asked again before a command", func(t *testing.T) {
+		r := newRig(t, bmc())
+		r.phase(v1alpha1.Powering)
+		r.policy.Admit = automaton.Answer{Verdict: automaton.Postpone, Reason: "Queue", After: time.Minute}
+		r.rest(10 * time.Minute)
+		assert.Empty(t, r.plugs["bmc"].commands)
+		assert.Equal(t, time.Minute, r.steps[len(r.steps)-1].(automaton.Wait).For)
+	})
+	t.Run("admits only once", func(t *testing.T) {
+		r := newRig(t, automaton.Plan{Hash: "1", Levels: [][]automaton.Device{{device("a"), device("b")}}})
+		r.until(automaton.OffSeen)
+		r.policy.Admit = automaton.Answer{Verdict: automaton.Hold, Reason: "Storm"}
+		r.until(automaton.Verified)
+	})
+	t.Run("may hold between commands", func(t *testing.T) {
+		r := newRig(t, automaton.Plan{Hash: "1", Levels: [][]automaton.Device{{device("a"), device("b")}}})
+		r.until(automaton.OffSeen)
+		r.policy.Continue = automaton.Answer{Verdict: automaton.Hold, Reason: "OwnPartition"}
+		r.rest(time.Hour)
+		assert.Empty(t, r.plugs["b"].commands)
+		assert.Equal(t, "OwnPartition", r.status().Hold.Reason)
+	})
+	t.Run("may end the fence", func(t *testing.T) {
+		r := newRig(t, bmc())
+		r.policy.Admit = automaton.Answer{Verdict: automaton.Deny, Reason: "Excluded"}
+		r.phase(v1alpha1.GivenUp)
+		assert.Empty(t, r.plugs["bmc"].commands)
+	})
+}
+
+func TestMethods(t *testing.T) {
+	plan := func(optional bool) automaton.Plan {
+		p := bmc()
+		p.Isolation = []automaton.Method{{Name: "clean-pods", Optional: optional}, {Name: "detach-volumes"}}
+		p.Recovery = []automaton.Method{{Name: "attach"}, {Name: automaton.MarkSchedulable}, {Name: "tell"}}
+		return p
+	}
+	t.Run("are carried out in order, the taint first and last", func(t *testing.T) {
+		r := newRig(t, plan(false))
+		r.phase(v1alpha1.Final)
+		assert.Equal(t, []string{automaton.MarkUnschedulable, "clean-pods", "detach-volumes", "attach", "tell", automaton.MarkSchedulable}, r.methods)
+		assert.False(t, r.status().Taints.Fence)
+	})
+	t.Run("are tried again from the first, three times", func(t *testing.T) {
+		r := newRig(t, plan(false))
+		r.failing["detach-volumes"] = 2
+		r.phase(v1alpha1.Isolated)
+		assert.Len(t, r.methods, 9)
+		r = newRig(t, plan(false))
+		r.failing["detach-volumes"] = 3
+		r.until(automaton.IsolationFailed)
+		assert.Equal(t, v1alpha1.Isolation, r.status().Step)
+		assert.Equal(t, v1alpha1.StageError, r.status().Status)
+	})
+	t.Run("may fail if they need not succeed", func(t *testing.T) {
+		r := newRig(t, plan(true))
+		r.failing["clean-pods"] = 3
+		r.phase(v1alpha1.Isolated)
+		assert.Equal(t, []string{automaton.MarkUnschedulable, "clean-pods", "detach-volumes"}, r.methods)
+	})
+	t.Run("of the recovery that fail are an error, and tried again", func(t *testing.T) {
+		r := newRig(t, plan(false))
+		r.failing["attach"] = 3
+		r.until(automaton.RecoveryFailed)
+		assert.Equal(t, v1alpha1.Recovery, r.status().Step)
+		r.phase(v1alpha1.Final)
+		assert.Equal(t, []v1alpha1.OpAction{off, on}, r.plugs["bmc"].commands)
+	})
+	t.Run("leave the taint if somebody else removes it", func(t *testing.T) {
+		p := bmc()
+		p.KeepTaint = true
+		r := newRig(t, p)
+		r.phase(v1alpha1.Final)
+		assert.NotContains(t, r.methods, automaton.MarkSchedulable)
+		assert.True(t, r.status().Taints.Fence)
+	})
+}
+
+func TestOptionalDeviceOfTheIsolation(t *testing.T) {
+	p := storage()
+	p.Isolation[0].Optional = true
+	r := newRig(t, p)
+	r.plugs["port"].silent, r.plugs["port"].deaf = true, true
+	r.phase(v1alpha1.Isolated)
+	assert.Empty(t, r.status().StorageReleased)
+	p.Isolation[0].Optional = false
+	r = newRig(t, p)
+	r.plugs["port"].silent, r.plugs["port"].deaf = true, true
+	r.until(automaton.IsolationFailed)
+}
+
+func TestWithoutDevicesAHumanIsNeeded(t *testing.T) {
+	r := newRig(t, automaton.Plan{})
+	r.rest(time.Hour)
+	assert.Equal(t, "NoPowerDevice", r.status().Hold.Reason)
+	r.annotate(v1alpha1.AnnotationConfirmOff, "1")
+	r.until(automaton.WorkloadsFreed)
+}
+
+func TestWithoutAPlanTheFenceStands(t *testing.T) {
+	for _, phase := range []v1alpha1.Phase{v1alpha1.Detected, v1alpha1.Isolating, v1alpha1.Isolated, v1alpha1.Powering, v1alpha1.Verifying, v1alpha1.Releasing, v1alpha1.Restoring, v1alpha1.Recovering} {
+		t.Run(string(phase), func(t *testing.T) {
+			r := newRig(t, storage())
+			r.phase(phase)
+			r.plan = automaton.Plan{Unresolved: "the object is gone"}
+			r.rest(10 * time.Minute)
+			assert.Equal(t, phase, r.status().Phase)
+			assert.Equal(t, "NotConfigured", r.status().Hold.Reason)
+			assert.Equal(t, "the object is gone", r.status().Hold.Message)
+			r.plan = storage()
+			r.phase(v1alpha1.Final)
+			assert.Equal(t, []string{automaton.MarkUnschedulable, automaton.MarkSchedulable}, r.methods)
+		})
+	}
+}
+
+func TestPowerThatStaysOff(t *testing.T) {
+	plan := bmc()
+	plan.PowerOn = automaton.PowerOnNever
+	r := newRig(t, plan)
+	r.phase(v1alpha1.GivenUp)
+	assert.Equal(t, []v1alpha1.OpAction{off}, r.plugs["bmc"].commands)
+	assert.Equal(t, v1alpha1.ReleasedDone, r.status().Released)
+	assertCondition(t, r, v1alpha1.ConditionPoweredOff, "True")
+
+	plan.DeleteNode = true
+	r = newRig(t, plan)
+	r.failing[automaton.DeleteNode] = 1
+	r.until(automaton.NodeRemoved)
+	assert.Equal(t, v1alpha1.Final, r.status().Phase)
+	assert.Equal(t, []string{automaton.MarkUnschedulable, automaton.DeleteNode, automaton.DeleteNode}, r.methods)
+}
+
+func TestLateReturnIsRecovered(t *testing.T) {
+	r := newRig(t, bmc())
+	r.boots = false
+	r.phase(v1alpha1.GivenUp)
+	r.back()
+	r.phase(v1alpha1.Final)
+}
+
+func TestPhaseOfALaterVersionIsLeftAlone(t *testing.T) {
+	r := newRig(t, bmc())
+	r.phase(v1alpha1.Isolated)
+	r.status().Phase = "Migrating"
+	assert.Equal(t, automaton.Wait{Why: `the phase "Migrating" is not known to this version`}, r.step())
+}
+
+func TestTransitionChangesNothing(t *testing.T) {
+	r := newRig(t, storage())
+	for r.status().Phase != v1alpha1.Final {
+		before, memory := r.fence.DeepCopy(), r.memory
+		first := r.decide()
+		require.Equal(t, before, r.fence)
+		require.Equal(t, memory, r.memory)
+		require.Equal(t, first, r.decide())
+		r.step()
+	}
+}
+
+func TestRecordsBelongToTheStepsOfTheProposal(t *testing.T) {
+	r := newRig(t, bmc())
+	r.boots = false
+	for r.status().Phase != v1alpha1.GivenUp {
+		r.step()
+		if r.status().Phase != "" {
+			_, err := v1alpha1.Automaton(r.status().Step, r.status().Status)
+			require.NoError(t, err)
+		}
+	}
+}
