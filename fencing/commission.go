@@ -1,0 +1,365 @@
+package fencing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/bellwether-k8s/bellwether/fencing/automaton"
+	"github.com/bellwether-k8s/bellwether/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+)
+
+var (
+	// ErrNotRunning says that Run does not run in this process, or has lost the leadership.
+	ErrNotRunning = errors.New("fencing: only the leader commissions, while it runs")
+	// ErrRefused says that a node is not commissioned now, and why. Nothing was done.
+	ErrRefused = errors.New("fencing: the node is not commissioned")
+	// ErrNotProved says that a commission has ended without a proof, and why. What was switched off was switched on again, or is named.
+	ErrNotProved = errors.New("fencing: the commission has failed")
+
+	errTaken = errors.New("it was asked for, and begun, before")
+)
+
+// Commission proves that the power devices that are configured for a node are its own: it takes the power of a node that works, and that an admin has cordoned
+// and drained, sees it go away, gives the power back, and sees it start anew; for each level of power_management once. It returns when that has come to
+// its end, which takes some minutes, and what is proved of the node then. The proof stays with the Node, for as long as its devices are configured as they are.
+//
+// Run has to run in this process. It carries the commission out, by a NodeFence, so that it is a fence to all others: while its
+// machine is off no other loses its power if MaxConcurrent is 1, and a controller that comes after a crash goes on with it. If ctx ends, that
+// goes on, too; it is stopped as a fence is, by an annotation of the NodeFence.
+//
+// The error is ErrRefused before anything was touched, where the node is not there, does not work, is not cordoned or not drained, is in a fence, has
+// configuration or devices that are not in order, or where the policy would not allow another machine to be off; ErrNotProved, if
+// the devices did not do what they were told or the node did not go away, or come back with another boot ID; ErrNotRunning.
+func (c *Controller) Commission(ctx context.Context, node string) (Proof, error) {
+	r := c.leading()
+	if r == nil {
+		return Proof{}, ErrNotRunning
+	}
+	asked, err := r.ask(ctx, node, nil)
+	if err != nil {
+		return Proof{}, err
+	}
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		ended, err := r.commissionEnded(node, asked)
+		if err != nil {
+			return Proof{}, err
+		}
+		if ended {
+			n, err := r.liveNode(ctx, node)
+			if err != nil {
+				return Proof{}, err
+			}
+			return proofOf(n), nil
+		}
+		select {
+		case <-ctx.Done():
+			return Proof{}, ctx.Err()
+		case <-ticker.C:
+		}
+		if c.leading() != r {
+			return Proof{}, fmt.Errorf("%w: the next one goes on with the commission of node %s", ErrNotRunning, node)
+		}
+	}
+}
+
+func (c *Controller) runs(r *run) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running = r
+}
+
+// leading is what runs under a leadership; nil: nothing does.
+func (c *Controller) leading() *run {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.config.Leadership.Remaining() <= 0 {
+		return nil
+	}
+	return c.running
+}
+
+// liveNode reads a node from the API server.
+func (c *Controller) liveNode(ctx context.Context, node string) (*corev1.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+}
+
+// ask begins a commission, if nothing stands in the way, and returns what it was asked for with: what the annotation of the node says; nil: it is
+// asked for now.
+func (r *run) ask(ctx context.Context, node string, annotation *string) (string, error) {
+	n, err := r.liveNode(ctx, node)
+	if apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("%w: node %s: there is none of that name", ErrRefused, node)
+	}
+	if err != nil {
+		return "", err
+	}
+	requests, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	record, err := r.records.get(requests, node)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return "", err
+	}
+	if err != nil {
+		record = nil
+	}
+	asked := n.Status.NodeInfo.BootID + "/" + next(record)
+	if annotation != nil {
+		if value, ok := n.Annotations[v1alpha1.AnnotationCommission]; !ok || value != *annotation {
+			return "", errTaken
+		}
+		asked = *annotation
+	}
+	if err := r.refusal(ctx, n, record, asked); err != nil {
+		return "", err
+	}
+	if r.config.Leadership.Remaining() <= 0 {
+		return "", ErrNotRunning
+	}
+	if record == nil {
+		record, err = r.records.create(requests, node, map[string]string{v1alpha1.AnnotationCommission: asked})
+	} else {
+		record, err = r.records.annotate(requests, record, v1alpha1.AnnotationCommission, asked)
+	}
+	if err != nil {
+		return "", fmt.Errorf("fencing: begin the commission of node %s: %w", node, err)
+	}
+	r.view.knows(record)
+	r.wake(node)
+	return asked, nil
+}
+
+// next is the number of the incident that a record has next.
+func next(record *v1alpha1.NodeFence) string {
+	if record == nil {
+		return "1"
+	}
+	return strconv.FormatInt(record.Status.Incident+1, 10)
+}
+
+// refusal says everything that stands in the way of a commission; nil: nothing does.
+func (r *run) refusal(ctx context.Context, n *corev1.Node, record *v1alpha1.NodeFence, asked string) error {
+	var wrong []error
+	bad := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+	bootID := n.Status.NodeInfo.BootID
+	if of, _, _ := strings.Cut(asked, "/"); bootID == "" {
+		bad("it shows no boot ID, so that nobody could see it start anew")
+	} else if of != bootID {
+		bad("it was asked for when the boot ID was %q, and it is %q", of, bootID)
+	}
+	switch {
+	case record == nil:
+	case record.Node != n.Name:
+		bad("the record %s is that of node %q", record.Name, record.Node)
+	case asked != "" && record.Annotations[v1alpha1.AnnotationCommission] == asked, tried(record, asked) && !ended(record.Status.Phase):
+		return errTaken
+	case tried(record, asked):
+		bad("it was asked for with this very value before: put a slash and a number behind it")
+	case record.Status.Phase != v1alpha1.Final:
+		bad("it is in a fence, or in a commission, which has to end first: %s is %s", record.Name, record.Status.Phase)
+	case record.DeletionTimestamp != nil:
+		bad("its last record %s is being deleted", record.Name)
+	case record.Annotations[v1alpha1.AnnotationStop] != "", record.Annotations[v1alpha1.AnnotationPaused] == "true":
+		bad("its last record %s says that nothing is to be done, by an annotation", record.Name)
+	}
+	if err := r.prepared(ctx, n); err != nil {
+		wrong = append(wrong, err)
+	}
+	plan, err := r.plans.plan(ctx, n.Name, "")
+	if errors.As(err, &errUnresolved{}) {
+		return err
+	}
+	if err == nil {
+		_, err = r.flow(plan, func(string) bool { return false })
+	}
+	target := trialOf(n.Name, string(n.UID), plan)
+	if err != nil {
+		target.ConfigErrors = []string{err.Error()}
+	}
+	for _, gate := range r.view.goesOn(target, r.storageReachable(ctx)).All {
+		if gate.Verdict != policy.Allow {
+			bad("%s", gate.Message)
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: node %s: %w", ErrRefused, n.Name, errors.Join(wrong...))
+}
+
+// tried says that the last incident of a record is the commission that was asked for.
+func tried(record *v1alpha1.NodeFence, asked string) bool {
+	return record.Status.Commission != nil && record.Status.Commission.Asked == asked
+}
+
+// prepared says what an admin has still to do before a node may lose its power; nil: nothing.
+func (r *run) prepared(ctx context.Context, n *corev1.Node) error {
+	var wrong []error
+	_, ours := n.Annotations[cluster.AnnotationCordoned]
+	if !n.Spec.Unschedulable || ours {
+		wrong = append(wrong, errors.New("it has to be cordoned by an admin"))
+	}
+	of, err := cluster.New(r.kube, cluster.Config{Name: n.Name, UID: n.UID, Incident: 1})
+	if err != nil {
+		return err
+	}
+	pods, err := of.Undrained(ctx)
+	switch {
+	case err != nil:
+		wrong = append(wrong, err)
+	case len(pods) > 0:
+		const most = 5
+		more := ""
+		if len(pods) > most {
+			more = fmt.Sprintf(" and %d more", len(pods)-most)
+		}
+		wrong = append(wrong, fmt.Errorf("it has to be drained: %s%s", strings.Join(pods[:min(most, len(pods))], ", "), more))
+	}
+	return errors.Join(wrong...)
+}
+
+// trialOf is what the policy is asked about a commission.
+func trialOf(node, uid string, plan config.Plan) policy.Target {
+	target := policy.Target{Name: node, UID: uid, Act: policy.Commission}
+	for _, level := range plan.PowerManagement {
+		target.Devices += len(level.Off())
+	}
+	return target
+}
+
+// trial is what the policy is asked about this commission before the next command.
+func (f *fence) trial() policy.Target {
+	s := &f.record.Status
+	target := trialOf(f.node, string(s.NodeUID), f.plan)
+	for _, d := range s.Devices { // each level begins anew
+		target.Switched = target.Switched || d.Level == s.Level && d.Touched
+	}
+	return target
+}
+
+// tries asks whether the next device may be tried.
+func (f *fence) tries(ctx context.Context, target policy.Target, storage policy.Status) policy.Decision {
+	if !target.Switched {
+		n, err := f.liveNode(ctx, f.node)
+		if err == nil {
+			err = f.prepared(ctx, n)
+		}
+		if err != nil {
+			return policy.Decision{Verdict: policy.Hold, Reason: "NotPrepared", Message: err.Error()}
+		}
+	}
+	return f.view.tries(target, storage)
+}
+
+// commissionEnded says whether a commission has come to its end, and why not to a good one.
+func (r *run) commissionEnded(node, asked string) (bool, error) {
+	record := r.view.fence(node)
+	if record == nil {
+		return false, fmt.Errorf("%w: node %s: its record is gone", ErrNotProved, node)
+	}
+	s := &record.Status
+	switch {
+	case record.Annotations[v1alpha1.AnnotationCommission] == asked:
+		return false, nil
+	case !tried(record, asked):
+		return false, fmt.Errorf("%w: node %s: it was not begun, as something else came first", ErrRefused, node)
+	case !ended(s.Phase):
+		return false, nil
+	}
+	return true, outcome(node, s)
+}
+
+func ended(phase v1alpha1.Phase) bool { return phase == v1alpha1.Final || phase == v1alpha1.GivenUp }
+
+// outcome is what a commission that has ended has failed for; nil: it has not.
+func outcome(node string, s *v1alpha1.Status) error {
+	if s.Commission.Failed == "" {
+		return nil
+	}
+	if off := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPoweredOff); off != nil && off.Status != metav1.ConditionFalse {
+		return fmt.Errorf("%w: node %s: %s; %s", ErrNotProved, node, s.Commission.Failed, off.Message)
+	}
+	return fmt.Errorf("%w: node %s: %s", ErrNotProved, node, s.Commission.Failed)
+}
+
+// announceCommission tells people who look at the Node.
+func (f *fence) announceCommission(row automaton.Row, s *v1alpha1.Status) {
+	about := &corev1.Node{}
+	about.Name, about.UID = f.node, s.NodeUID
+	if !ended(s.Phase) {
+		f.nodeEvent(about, corev1.EventTypeNormal, string(row), "Commission", fmt.Sprintf("incident %d, level %d: %s", s.Incident, s.Level, s.Phase))
+		return
+	}
+	err := outcome(f.node, s)
+	if err != nil {
+		f.nodeEvent(about, corev1.EventTypeWarning, string(automaton.CommissionFailed), "Commission", err.Error())
+	} else {
+		f.nodeEvent(about, corev1.EventTypeNormal, string(automaton.Commissioned), "Commission", "its power devices are its own")
+	}
+	if hook := f.config.Hooks.OnCommission; hook != nil {
+		hook(f.node, err)
+	}
+}
+
+// takeRequests looks at what admins ask for by annotations of nodes, once this process can judge it.
+func (r *run) takeRequests(ctx context.Context) {
+	if r.config.Leadership.Remaining() <= 0 || time.Since(r.began) < r.config.Limits.WithDefaults().Observation+tick {
+		return
+	}
+	nodes, _ := r.view.nodeLister.List(labels.Everything()) // a lister of an informer has no errors
+	for _, n := range nodes {
+		asked, ok := n.Annotations[v1alpha1.AnnotationCommission]
+		facts, known := r.view.nodes.FactsOf(n.Name, time.Now())
+		if !ok || !known || !facts.Selected || r.checks.status(n.Name) == policy.Missing && r.view.selected(n) {
+			continue // or it is for another controller, or for later
+		}
+		r.mu.Lock()
+		if !r.asked[n.Name] && !r.closed {
+			r.asked[n.Name] = true
+			r.ended.Go(func() {
+				r.take(ctx, n, asked)
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				delete(r.asked, n.Name)
+			})
+		}
+		r.mu.Unlock()
+	}
+}
+
+// take begins what an admin asks for, or says why not. Either way the annotation goes: it is for once. If the process dies before, the record knows.
+func (r *run) take(ctx context.Context, n *corev1.Node, asked string) {
+	_, err := r.ask(ctx, n.Name, &asked)
+	switch {
+	case errors.Is(err, ErrRefused):
+		r.nodeEvent(n, corev1.EventTypeWarning, "CommissionRefused", "Commission", err.Error())
+		r.config.Logger.Warn("a commission is refused", zap.String("node", n.Name), zap.Error(err))
+	case err != nil && !errors.Is(err, errTaken):
+		r.config.Logger.Debug("a commission cannot be begun, and is tried again", zap.String("node", n.Name), zap.Error(err))
+		return
+	}
+	of, err := cluster.New(r.kube, cluster.Config{Name: n.Name, UID: n.UID, Incident: 1})
+	if err == nil {
+		err = of.DropAnnotation(ctx, v1alpha1.AnnotationCommission, asked)
+	}
+	if err != nil && ctx.Err() == nil {
+		r.config.Logger.Debug("an annotation could not be removed, and is tried again", zap.String("node", n.Name), zap.Error(err))
+	}
+}

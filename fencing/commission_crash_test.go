@@ -1,0 +1,85 @@
+//go:build !race
+
+package fencing_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/sim"
+)
+
+// A controller dies at each of its effects in turn while it commissions a node, just before or just after it, and another one goes on: the machine loses its
+// power once at most, has it in the end, and the node says that it was proved if it was.
+func TestSimulatedDeathsInACommission(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		for n := 1; ; n++ {
+			d := &death{after: after, left: n}
+			t.Run(fmt.Sprintf("%d/after=%v", n, after), func(t *testing.T) {
+				inWorld(t, 3, func(w *world) {
+					w.cordon("n1", true)
+					w.commission("n1", "0")
+					first := w.doom("first", d)
+					for range 1200 {
+						if d.isDead() || w.phase("n1") == v1alpha1.Final && !w.asked("n1") {
+							break
+						}
+						wait(w.ctx, poll)
+					}
+					first.client.Sever()
+					first.kill()
+					second := w.start("second", nil)
+					defer second.stop()
+					w.eventually(20*time.Minute, "it ends", func() bool { return w.phase("n1") == v1alpha1.Final && !w.asked("n1") })
+					t.Logf("died at %q", d.what)
+					wait(w.ctx, 20*time.Minute)
+					f, offs := w.fence("n1"), w.rack.Count("n1", "command", v1alpha1.ActionOff)
+					require.NotNil(t, f.Status.Commission)
+					assert.True(t, w.rack.On("n1"))
+					assert.True(t, w.node("n1").Spec.Unschedulable)
+					assert.Empty(t, f.Annotations)
+					if f.Status.Commission.Failed == "" {
+						assert.Equal(t, 1, offs)
+						assert.Len(t, w.proof("n1").Levels, 1)
+					} else { // it was written down, and the process died before it was sent
+						assert.Zero(t, offs, f.Status.Commission.Failed)
+						assert.Empty(t, w.proof("n1").Levels)
+						require.Len(t, f.Status.Devices, 1)
+						assert.True(t, f.Status.Devices[0].Touched)
+					}
+				})
+			})
+			if !d.isDead() {
+				break
+			}
+		}
+	}
+}
+
+// mutations are what may happen to somebody who does not know why a line is there. Each has to be caught by the test that is about it.
+var mutations = []mutant.Mutation{
+	{Name: "each round is news", File: "checks.go", Old: "changed = conditions[i].Status != condition.Status", New: "changed = conditions[i].Status != condition.Status || problem != nil", Caught: "TestChangesOfReadinessAreEvents"},
+	{Name: "it is said before it is written", File: "checks.go", Old: "err != nil || !changed {", New: "!changed {", Caught: "TestReadinessIsSaidOnceItIsWritten"},
+	{Name: "any node is cordoned", File: "commission.go", Old: "if !n.Spec.Unschedulable || ours {", New: "if ours {", Caught: "TestCommissionIsRefused"},
+	{Name: "any node is drained", File: "commission.go", Old: "case len(pods) > 0:", New: "case len(pods) > 1000:", Caught: "TestCommissionIsRefused"},
+	{Name: "pods that come later do not matter", File: "commission.go", Old: "	if !target.Switched {\n		n, err", New: "	if false {\n		n, err", Caught: "TestNodeWithAPodKeepsItsPower"},
+	{Name: "a node may be in a fence", File: "commission.go", Old: "case record.Status.Phase != v1alpha1.Final:", New: "case record.Status.Phase == \"none\":", Caught: "TestCommissionIsRefused"},
+	{Name: "a boot ID acts twice", File: "commission.go", Old: "} else if of != bootID {", New: "} else if of == \"none\" {", Caught: "TestCommissionIsAskedForByAnAnnotation"},
+	{Name: "a value acts twice", File: "commission.go", Old: "	case tried(record, asked):\n		bad", New: "	case false:\n		bad", Caught: "TestCommissionIsAskedForByAnAnnotation"},
+	{Name: "commissions have no slot", File: "view.go", Old: "	if d.Verdict == policy.Allow {\n		v.slots[target.Name] = true\n	}", New: "", Caught: "TestCommissionHasItsSlotAtOnce"},
+	{Name: "who may begin has not begun", File: "view.go", Old: "f == nil || f.Status.Commission == nil", New: "f == nil && false", Caught: "TestSimulatedRateWithSlowWrites"},
+	{Name: "any proof will do", File: "proof.go", Old: "p.UID != none.UID || p.Machine != none.Machine", New: "p.UID != none.UID", Caught: "TestOnlyCommissionedNodesAreFenced"},
+	{Name: "part of a level will do", File: "proof.go", Old: "return slices.ContainsFunc(p.Levels, func(l ProvedLevel) bool { return maps.Equal(l.Devices, devices) })", New: "return len(p.Levels) > 0", Caught: "TestCommissionProvesTheDevices"},
+	{Name: "uncommissioned nodes are fenced", File: "fence.go", Old: "target.Unproved = f.unproved(f.node, f.plan)", New: "", Caught: "TestOnlyCommissionedNodesAreFenced"},
+}
+
+func TestSimulatedMutationsAreCaught(t *testing.T) {
+	mutant.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "")
+}

@@ -1,0 +1,167 @@
+package fencing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/fencing/sighting"
+)
+
+// Config of a [Controller]. All candidates for its leadership should have the same, but for Node and Leadership.
+type Config struct {
+	// Namespace of the ConfigMaps that say how nodes are fenced, and of the Secrets that they refer to. Required.
+	Namespace string
+
+	// Node is the name of the node that this process runs on, which it never fences. Required unless OutsideCluster says that it runs on
+	// none of the cluster's.
+	Node           string
+	OutsideCluster bool
+
+	// Leadership under which the controller runs: an elector of package leaderelection. Without any time left no command is sent. Required.
+	Leadership Leadership
+
+	// Agents speak to the devices. Required.
+	Agents Agents
+
+	// Nodes says which nodes may be fenced, and for which of their conditions.
+	Nodes sighting.Config
+
+	// Limits of what may be fenced, and when.
+	Limits policy.Limits
+
+	// Storage says, for methods of the isolation step that switch a device off, which storage the node cannot reach then. Its pods are released once the
+	// device is proved to be off. By the method's name. Default: none.
+	Storage map[string]cluster.Storage
+
+	// StorageReachable says whether this process reaches the storage; it is asked before each fence if Limits.RequireStorage is set.
+	StorageReachable func(ctx context.Context) bool
+
+	// Dumps opens the port on which the kernels of nodes with kdump=yes say that they write a dump, such as kdump.Listen(kdump.DefaultAddress). It is opened when
+	// the first such node is seen, and closed when Run returns. Nil: kdump=yes is an error of a node's configuration.
+	Dumps func() (Dumps, error)
+
+	// Paused says why nothing may be fenced now, such as that it is not the hour for it; empty: it may. It must not block. Nil: it may.
+	Paused func() string
+
+	// RequireCommissioned holds the fence of every node whose power devices were not proved to be its own with their present configuration, see
+	// [Controller.Commission].
+	RequireCommissioned bool
+
+	// StrictSecrets refuses configurations with a password that is not in a Secret.
+	StrictSecrets bool
+
+	// DetachTimeout is how long a release waits for the pods' end and for their volumes to be detached. Default: 1 min.
+	DetachTimeout time.Duration
+
+	// RestartDelay is how long a fence that has failed rests before it starts anew. Default: 30 s.
+	RestartDelay time.Duration
+
+	// History is how long the record of a fence is kept after its end. Default: 24 h.
+	History time.Duration
+
+	// CheckInterval is how often the devices of a node are read while nothing is wrong with it. Default: 5 min; at least 1 s.
+	CheckInterval time.Duration
+
+	// CommandTimeout is how long an agent may take for a command or a reading. Whole seconds. Default: 30 s.
+	CommandTimeout time.Duration
+
+	// Hooks are told what happens, for metrics and tests.
+	Hooks Hooks
+
+	// Events gets Kubernetes Events about nodes and their fences. Nil: none.
+	Events EventRecorder
+
+	// Logger gets transitions at Info, what is wrong at Warn. Nil: no logs.
+	Logger *zap.Logger
+}
+
+// Leadership is what the controller has to know of it; *leaderelection.Elector has it.
+type Leadership interface {
+	// Remaining is how long this process may still act as the leader; zero: not at all.
+	Remaining() time.Duration
+}
+
+// Agents speak to devices, and say what they need to know for that.
+type Agents interface {
+	agent.Agent
+	// Metadata describes an agent's parameters. An error that is fs.ErrNotExist says that there is no such agent; others may pass.
+	Metadata(ctx context.Context, name string) (config.AgentMetadata, error)
+}
+
+const (
+	defaultCheckInterval  = 5 * time.Minute
+	defaultCommandTimeout = 30 * time.Second
+)
+
+// complete returns c with its defaults, or everything that is wrong with it.
+func (c Config) complete() (Config, error) {
+	var wrong []error
+	bad := func(field, rule string, got any) {
+		wrong = append(wrong, fmt.Errorf("fencing: %s: %s (got %v)", field, rule, got))
+	}
+	if problems := validation.IsDNS1123Label(c.Namespace); len(problems) > 0 {
+		bad("Namespace", "must be the name of a namespace", fmt.Sprintf("%q", c.Namespace))
+	}
+	switch problems := validation.IsDNS1123Subdomain(c.Node); {
+	case c.OutsideCluster && c.Node != "":
+		bad("Node", "must be empty with OutsideCluster", fmt.Sprintf("%q", c.Node))
+	case !c.OutsideCluster && len(problems) > 0:
+		bad("Node", "must be the name of the node that this process runs on, unless OutsideCluster is set", fmt.Sprintf("%q", c.Node))
+	}
+	if c.Leadership == nil {
+		bad("Leadership", "required", nil)
+	}
+	if c.Agents == nil {
+		bad("Agents", "required", nil)
+	}
+	c.Nodes = c.Nodes.WithDefaults()
+	if _, err := sighting.New(c.Nodes); err != nil {
+		wrong = append(wrong, err)
+	}
+	if err := c.Limits.Validate(); err != nil {
+		wrong = append(wrong, err)
+	}
+	for method, storage := range c.Storage {
+		if err := storage.Validate(); err != nil {
+			wrong = append(wrong, fmt.Errorf("fencing: Storage[%q]: %w", method, err))
+		}
+	}
+	if c.Limits.RequireStorage && c.StorageReachable == nil {
+		bad("StorageReachable", "required with Limits.RequireStorage", nil)
+	}
+	for _, d := range []struct {
+		field     string
+		value     *time.Duration
+		otherwise time.Duration
+		least     time.Duration
+	}{
+		{"DetachTimeout", &c.DetachTimeout, time.Minute, time.Second},
+		{"RestartDelay", &c.RestartDelay, 30 * time.Second, 0},
+		{"History", &c.History, 24 * time.Hour, 0},
+		{"CheckInterval", &c.CheckInterval, defaultCheckInterval, time.Second},
+		{"CommandTimeout", &c.CommandTimeout, defaultCommandTimeout, time.Second},
+	} {
+		if *d.value == 0 {
+			*d.value = d.otherwise
+		}
+		if *d.value < d.least {
+			bad(d.field, fmt.Sprintf("must be at least %v", d.least), *d.value)
+		}
+	}
+	if c.CommandTimeout%time.Second != 0 {
+		bad("CommandTimeout", "must be whole seconds", c.CommandTimeout)
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	return c, errors.Join(wrong...)
+}

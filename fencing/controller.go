@@ -1,0 +1,330 @@
+package fencing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/bellwether-k8s/bellwether/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/fencing/sighting"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+)
+
+// ErrOwnHost is why Run ends when the node that it runs on has failed: another process, on another node, has to fence it.
+var ErrOwnHost = errors.New("fencing: the own node has failed: another leader has to fence it")
+
+// Controller fences nodes. Only a leader runs it.
+type Controller struct {
+	kube    kubernetes.Interface
+	records records
+	dynamic dynamic.Interface
+	config  Config
+
+	mu      sync.Mutex
+	running *run // guarded by mu; nil: Run does not run
+}
+
+// New returns a controller that does nothing yet. The error names each field that is wrong.
+//
+// The clients should be those of the elector's WrapTransport, so that a process that has lost the leadership cannot write any more, and should have
+// a rate limit of at least some hundred requests per second.
+func New(kube kubernetes.Interface, dyn dynamic.Interface, c Config) (*Controller, error) {
+	c, err := c.complete()
+	if kube == nil || dyn == nil {
+		err = errors.Join(errors.New("fencing: clients: required (got nil)"), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Controller{kube: kube, dynamic: dyn, records: newRecords(dyn), config: c}, nil
+}
+
+// tick is how often the controller looks at all nodes.
+const tick = time.Second
+
+// Run fences nodes until ctx ends, and returns when everything that it has begun has come to an end, which a command to a device may delay by
+// CommandTimeout. Let it be the work of an elector: elector.Run(ctx, controller.Run). It returns nil when ctx has ended, and [ErrOwnHost].
+func (c *Controller) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r, err := c.begin(ctx)
+	if r != nil {
+		defer r.end(cancel)
+	}
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	r.ended.Go(func() { r.checks.watch(ctx) })
+	c.runs(r)
+	defer c.runs(nil)
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		if err := r.turn(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// run is the controller during one leadership.
+type run struct {
+	*Controller
+	view    *view
+	plans   *plans
+	secrets *secrets
+	checks  *checks
+	dumps   *dumps
+	clock   clock.Clock // one for all, so that they can compare what they have read from it
+
+	informers []interface{ Shutdown() }
+	ended     sync.WaitGroup
+
+	began  time.Time
+	mu     sync.Mutex
+	fences map[string]*fence // that are being carried out, by node
+	asked  map[string]bool   // nodes whose annotation is being looked at
+	closed bool
+	failed string // the last error of a watch
+
+	pods  sync.Mutex
+	spent policy.Budget // guarded by pods
+}
+
+// begin starts the watches, and returns when they know what there is.
+func (c *Controller) begin(ctx context.Context) (*run, error) {
+	if _, err := c.dynamic.Resource(v1alpha1.Resource()).List(ctx, metav1.ListOptions{Limit: 1}); err != nil && ctx.Err() == nil {
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("fencing: list NodeFences: is their CustomResourceDefinition installed? %w", err)
+		}
+		if apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("fencing: list NodeFences: %w", err)
+		}
+	}
+	nodes, err := sighting.New(c.config.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{Controller: c, clock: clock.System(), began: time.Now(), fences: map[string]*fence{}, asked: map[string]bool{}}
+	cluster := informers.NewSharedInformerFactory(c.kube, 0)
+	leases := informers.NewSharedInformerFactoryWithOptions(c.kube, 0, informers.WithNamespace(corev1.NamespaceNodeLease))
+	configMaps := informers.NewSharedInformerFactoryWithOptions(c.kube, 0, informers.WithNamespace(c.config.Namespace))
+	fences := dynamicinformer.NewDynamicSharedInformerFactory(c.dynamic, 0)
+	r.view = newView(c.config, nodes, cluster.Core().V1().Nodes().Lister(), configMaps.Core().V1().ConfigMaps().Lister(), r.wake)
+	r.secrets = newSecrets(c.kube, c.config)
+	r.plans = newPlans(c.config, r.view, r.secrets)
+	r.checks, r.dumps = newChecks(r), newDumps(r)
+	r.view.checked = r.checks.status
+	r.informers = append(r.informers, cluster, leases, configMaps, fences)
+
+	handlers := []struct {
+		informer cache.SharedIndexInformer
+		saw      func(object any)
+		gone     func(object any)
+	}{
+		{cluster.Core().V1().Nodes().Informer(), r.sawNode, r.nodeGone},
+		{leases.Coordination().V1().Leases().Informer(), r.sawLease, r.leaseGone},
+		{configMaps.Core().V1().ConfigMaps().Informer(), func(any) {}, func(any) {}},
+		{fences.ForResource(v1alpha1.Resource()).Informer(), r.sawFence, r.fenceGone},
+	}
+	var synced []cache.InformerSynced
+	for _, h := range handlers {
+		if err := h.informer.SetWatchErrorHandlerWithContext(r.watchFailed); err != nil {
+			return r, fmt.Errorf("fencing: watch: %w", err)
+		}
+		registration, err := h.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    h.saw,
+			UpdateFunc: func(_, object any) { h.saw(object) },
+			DeleteFunc: func(object any) {
+				if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+					object = gone.Obj
+				}
+				h.gone(object)
+			},
+		})
+		if err != nil {
+			return r, fmt.Errorf("fencing: watch: %w", err)
+		}
+		synced = append(synced, registration.HasSynced)
+	}
+	cluster.StartWithContext(ctx)
+	leases.StartWithContext(ctx)
+	configMaps.StartWithContext(ctx)
+	fences.Start(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return r, nil // ctx has ended
+	}
+	nodes.Synced()
+	return r, nil
+}
+
+// watchFailed says that a watch has to be opened anew, which client-go does by itself: once for as long as the reason is the same.
+func (r *run) watchFailed(ctx context.Context, _ *cache.Reflector, err error) {
+	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
+		return
+	}
+	r.mu.Lock()
+	repeated := r.failed == err.Error()
+	r.failed = err.Error()
+	r.mu.Unlock()
+	if !repeated {
+		r.config.Logger.Warn("a watch has ended, and is opened anew", zap.Error(err))
+	}
+}
+
+// end waits for everything that was begun.
+func (r *run) end(cancel context.CancelFunc) {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	cancel()
+	r.ended.Wait()
+	for _, i := range r.informers {
+		i.Shutdown()
+	}
+}
+
+// turn looks at all nodes: fences of those that fail, and of those that have a record, are carried out.
+func (r *run) turn(ctx context.Context) error {
+	all := r.view.observe()
+	for i := range all.Nodes {
+		n := &all.Nodes[i]
+		if n.Name == r.config.Node && n.NotReadyFor >= r.config.Limits.WithDefaults().NotReadyFor {
+			return ErrOwnHost
+		}
+		if r.view.candidate(n) {
+			r.carryOut(ctx, n.Name)
+		}
+	}
+	for _, node := range r.view.fenced() {
+		r.carryOut(ctx, node)
+	}
+	r.takeRequests(ctx)
+	return nil
+}
+
+// carryOut has a goroutine carry out the fence of a node, unless there is one.
+func (r *run) carryOut(ctx context.Context, node string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fences[node] != nil || r.closed {
+		return
+	}
+	f := newFence(r, node)
+	r.fences[node] = f
+	r.ended.Go(func() {
+		f.carryOut(ctx)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.fences, node)
+	})
+}
+
+// begins has a goroutine do something, unless all is about to end.
+func (r *run) begins(something func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.ended.Go(something)
+	}
+	return !r.closed
+}
+
+// wake has the fence of a node decide anew.
+func (r *run) wake(node string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f := r.fences[node]; f != nil {
+		select {
+		case f.woken <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (r *run) sawNode(object any) {
+	if n, ok := object.(*corev1.Node); ok {
+		r.view.nodes.Node(n, time.Now())
+		r.wake(n.Name)
+	}
+}
+
+func (r *run) nodeGone(object any) {
+	if n, ok := object.(*corev1.Node); ok {
+		r.view.nodes.NodeGone(n.Name, n.UID)
+		r.wake(n.Name)
+	}
+}
+
+func (r *run) sawLease(object any) {
+	if l, ok := object.(*coordinationv1.Lease); ok {
+		r.view.nodes.Lease(l, time.Now())
+		r.wake(l.Name) // who waits for the node to start waits for this
+	}
+}
+
+func (r *run) leaseGone(object any) {
+	if l, ok := object.(*coordinationv1.Lease); ok {
+		r.view.nodes.LeaseGone(l.Name, l.UID)
+	}
+}
+
+func (r *run) sawFence(object any) {
+	f := r.decoded(object)
+	if f == nil {
+		return
+	}
+	if hook := r.config.Hooks.OnRecord; hook != nil {
+		hook(f)
+	}
+	if r.view.knows(f) {
+		r.wake(f.Node)
+	}
+}
+
+func (r *run) fenceGone(object any) {
+	if f := r.decoded(object); f != nil {
+		if hook := r.config.Hooks.OnForgotten; hook != nil {
+			hook(f.Node)
+		}
+		r.view.forgets(f)
+		r.wake(f.Node)
+	}
+}
+
+func (r *run) decoded(object any) *v1alpha1.NodeFence {
+	u, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return nil
+	}
+	f, err := typed(u)
+	switch {
+	case err != nil:
+		r.config.Logger.Error("a NodeFence cannot be read", zap.Error(err))
+		return nil
+	case f.Name != v1alpha1.Name(f.Node):
+		r.config.Logger.Warn("a NodeFence is not named after its node, and is ignored", zap.String("name", f.Name), zap.String("node", f.Node))
+		return nil
+	}
+	return f
+}

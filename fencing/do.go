@@ -1,0 +1,329 @@
+package fencing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/automaton"
+	"github.com/bellwether-k8s/bellwether/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+)
+
+// do does one step. An error is tried again.
+func (f *fence) do(ctx context.Context, step automaton.Step) error {
+	switch step := step.(type) {
+	case automaton.Write:
+		return f.write(ctx, step)
+	case automaton.Look:
+		return f.look(ctx)
+	case automaton.Read:
+		return f.readDevices(ctx, step)
+	case automaton.Call:
+		return f.call(ctx, step)
+	case automaton.Act:
+		return f.act(ctx, step)
+	case automaton.Release:
+		return f.release(ctx, step)
+	case automaton.Wait:
+		f.alarm()
+		f.pause(ctx, step.For)
+		return nil
+	case automaton.SetFinalizer:
+		return f.change(ctx, step, func(ctx context.Context) (*v1alpha1.NodeFence, error) {
+			return f.records.setFinalizer(ctx, f.record, step.Present)
+		})
+	case automaton.DropAnnotation:
+		if step.Why != "" {
+			f.event(f.record, corev1.EventTypeWarning, "Refused", "Confirm", "%s is not taken: %s", step.Key, step.Why)
+		}
+		return f.change(ctx, step, func(ctx context.Context) (*v1alpha1.NodeFence, error) {
+			return f.records.dropAnnotation(ctx, f.record, step.Key)
+		})
+	case automaton.Delete:
+		return f.delete(ctx)
+	}
+	return fmt.Errorf("fencing: a step that is not known: %T", step)
+}
+
+// write writes the status. Without an answer it is not known whether it was written: the record says.
+func (f *fence) write(ctx context.Context, step automaton.Write) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	before, outcome := f.record.Status, automaton.Outcome{Began: f.clock.Now()}
+	next := f.record.DeepCopy()
+	next.Status = step.Status
+	written, err := f.records.writeStatus(ctx, next)
+	outcome.Ended, outcome.Failed = f.clock.Now(), err != nil
+	f.memory = f.memory.After(&before, step, outcome)
+	if err != nil {
+		f.record = nil
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("write %s: %w", step.Row, err)
+	}
+	if before.Phase != written.Status.Phase {
+		f.progress = cluster.Progress{}
+	}
+	f.wrote(written)
+	f.announce(before, written, step.Row)
+	return nil
+}
+
+// announce tells people what was written.
+func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, row automaton.Row) {
+	s := &now.Status
+	f.log.Info("fence", zap.String("transition", string(row)), zap.String("phase", string(s.Phase)), zap.Int64("incident", s.Incident))
+	hooks := f.config.Hooks
+	if hooks.OnTransition != nil {
+		hooks.OnTransition(now, string(row))
+	}
+	if s.Hold != nil && (before.Hold == nil || before.Hold.Reason != s.Hold.Reason) {
+		if hooks.OnHeld != nil {
+			hooks.OnHeld(f.node, *s.Hold)
+		}
+	}
+	f.alarm()
+	if row == automaton.DumpSeen {
+		f.event(now, corev1.EventTypeNormal, string(row), "Release",
+			"incident %d of node %s: its kernel writes a dump: its pods are released, and its power stays on until that has ended, for %v at most", s.Incident, f.node, f.plan.KdumpTimeout)
+	}
+	if before.Phase == s.Phase {
+		return
+	}
+	kind := corev1.EventTypeNormal
+	if s.Phase == v1alpha1.Error || s.Phase == v1alpha1.GivenUp {
+		kind = corev1.EventTypeWarning
+	}
+	f.event(now, kind, string(row), "Fence", "incident %d of node %s: %s", s.Incident, f.node, s.Phase)
+	if s.Commission != nil && (before.Phase == v1alpha1.Commissioning || s.Phase == v1alpha1.Commissioning || ended(s.Phase)) {
+		f.announceCommission(row, s)
+	}
+}
+
+// change updates the metadata of the record.
+func (f *fence) change(ctx context.Context, step automaton.Step, update func(context.Context) (*v1alpha1.NodeFence, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	before := f.record.Status
+	changed, err := update(ctx)
+	f.memory = f.memory.After(&before, step, automaton.Outcome{Failed: err != nil})
+	if err != nil {
+		f.record = nil
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+	f.wrote(changed)
+	return nil
+}
+
+func (f *fence) delete(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	record := f.record
+	f.record = nil
+	err := f.records.delete(ctx, record)
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// reach is a device as its agent wants to have it.
+func (f *fence) reach(ctx context.Context, name string) (agent.Target, error) {
+	d, ok := device(f.plan, name)
+	if !ok {
+		return agent.Target{}, fmt.Errorf("device %s is not in the configuration any more", name)
+	}
+	return f.secrets.target(ctx, f.node, d)
+}
+
+// readDevices reads all of them at the same time.
+func (f *fence) readDevices(ctx context.Context, step automaton.Read) error {
+	before := f.record.Status
+	outcome := automaton.Outcome{Began: f.clock.Now(), Powers: make([]v1alpha1.Power, len(step.Devices))}
+	var all sync.WaitGroup
+	for i, name := range step.Devices {
+		all.Go(func() { outcome.Powers[i] = f.power(ctx, name) })
+	}
+	all.Wait()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	outcome.Ended = f.clock.Now()
+	f.memory = f.memory.After(&before, step, outcome)
+	return nil
+}
+
+func (f *fence) power(ctx context.Context, name string) v1alpha1.Power {
+	ctx, cancel := context.WithTimeout(ctx, f.config.CommandTimeout)
+	defer cancel()
+	began := time.Now()
+	power := v1alpha1.PowerUnknown
+	target, err := f.reach(ctx, name)
+	if err == nil {
+		power, err = f.config.Agents.Power(ctx, target)
+	}
+	if err != nil {
+		power = v1alpha1.PowerUnknown
+		f.log.Debug("a device cannot be read", zap.String("device", name), zap.Error(err))
+	}
+	if hook := f.config.Hooks.OnReading; hook != nil {
+		hook(f.node, name, power, time.Since(began))
+	}
+	return power
+}
+
+// call sends a command, and follows it to its end: killed half-way, it could be carried out later.
+func (f *fence) call(ctx context.Context, step automaton.Call) error {
+	config := &f.config
+	target, err := f.reach(ctx, step.Device)
+	if err != nil {
+		return err
+	}
+	timeout := time.Duration(step.Op.DeadlineSeconds) * time.Second
+	calling, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	command := agent.Command{ID: step.Op.ID, Action: step.Op.Action, Timeout: timeout}
+	outcome := automaton.Outcome{Began: f.clock.Now()}
+	if ctx.Err() != nil || config.Leadership.Remaining() <= 0 || step.Late(f.clock.Now()) {
+		f.memory = f.memory.Changed()
+		return ctx.Err()
+	}
+	err = config.Agents.Switch(calling, target, command)
+	before := f.record.Status
+	outcome.Ended = f.clock.Now()
+	f.memory = f.memory.After(&before, step, outcome)
+	if errors.Is(err, agent.ErrAlive) {
+		f.stuck = fmt.Errorf("command %s to device %s: %w", step.Op.ID, step.Device, err)
+		f.event(f.record, corev1.EventTypeWarning, "AgentAlive", "Switch", "nothing more is done until the controller is restarted: %v", f.stuck)
+	}
+	took := outcome.Ended.SinceAtLeast(outcome.Began)
+	f.log.Info("a command was sent", zap.String("device", step.Device), zap.String("action", string(step.Op.Action)),
+		zap.String("operation", step.Op.ID), zap.Duration("took", took), zap.NamedError("answer", err))
+	if config.Hooks.OnCommand != nil {
+		config.Hooks.OnCommand(f.node, step.Device, step.Op.Action, took, err)
+	}
+	return nil
+}
+
+// cluster is the node as this incident has it.
+func (f *fence) cluster() (*cluster.Node, error) {
+	return cluster.New(f.kube, cluster.Config{Name: f.node, UID: f.record.Status.NodeUID, Incident: f.record.Status.Incident})
+}
+
+// errNotLeader says that nothing may be done any more.
+var errNotLeader = errors.New("fencing: the leadership has ended")
+
+// act carries out a method of the cluster.
+func (f *fence) act(ctx context.Context, step automaton.Act) error {
+	node, err := f.cluster()
+	if err != nil {
+		return err
+	}
+	before, outcome := f.record.Status, automaton.Outcome{Began: f.clock.Now()}
+	err = f.method(ctx, node, step.Method)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, cluster.ErrNotProved), errors.Is(err, cluster.ErrNodeGone):
+		f.memory = f.memory.Changed()
+		return nil
+	case err != nil && !refused(err): // it has not failed as long as nobody has said so
+		return err
+	case err != nil:
+		f.log.Warn("a method has failed", zap.String("method", step.Method), zap.Error(err))
+		f.event(f.record, corev1.EventTypeWarning, "MethodFailed", "Act", "%s: %v", step.Method, err)
+	}
+	outcome.Ended, outcome.Failed = f.clock.Now(), err != nil
+	f.memory = f.memory.After(&before, step, outcome)
+	return nil
+}
+
+func (f *fence) method(ctx context.Context, node *cluster.Node, name string) error {
+	switch name {
+	case automaton.MarkUnschedulable:
+		return node.MarkUnschedulable(ctx, f.stillLeads)
+	case automaton.MarkSchedulable:
+		return node.MarkSchedulable(ctx)
+	case config.Cordon:
+		_, err := node.Cordon(ctx, f.stillLeads)
+		return err
+	case config.Uncordon:
+		return node.Uncordon(ctx)
+	case config.OutOfService: // is part of every release, and must not come before the proof
+		return nil
+	case config.CleanPods:
+		_, err := node.Evict(ctx, f.stillFails, cluster.Options{Budget: f.budget, OnPod: f.evicted}, cluster.Progress{})
+		return err
+	case config.DetachVolumes:
+		pods, err := node.Evict(ctx, f.stillFails, cluster.Options{Budget: f.budget, OnPod: f.evicted}, cluster.Progress{})
+		if err == nil && !pods.Done {
+			err = fmt.Errorf("%w: %d pods", errPodsLeft, len(pods.Left))
+		}
+		if err == nil {
+			_, err = node.DetachVolumes(ctx, f.stillFails, nil)
+		}
+		return err
+	case automaton.Commission:
+		return f.writeProof(ctx, node)
+	case automaton.DeleteNode:
+		return node.Delete(ctx, f.stillFails)
+	}
+	return fmt.Errorf("%w %q", errNoMethod, name)
+}
+
+var (
+	errPodsLeft = errors.New("fencing: pods are left that may use the volumes")
+	errNoMethod = errors.New("fencing: there is no method")
+)
+
+// refused says that trying a method once more has little hope.
+func refused(err error) bool {
+	return errors.Is(err, errPodsLeft) || errors.Is(err, errNoMethod) || errors.Is(err, cluster.ErrContended) ||
+		apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
+// stillLeads is the proof for what can be undone, and does no harm to a node that works.
+func (f *fence) stillLeads(context.Context) error {
+	if f.config.Leadership.Remaining() <= 0 {
+		return errNotLeader
+	}
+	return nil
+}
+
+// stillFails is the proof for what would do harm to a node that works.
+func (f *fence) stillFails(ctx context.Context) error {
+	if err := f.stillLeads(ctx); err != nil {
+		return err
+	}
+	n, err := f.lookAtNode(ctx)
+	switch {
+	case err != nil:
+		return err
+	case n.Missing || n.UID != f.record.Status.NodeUID || n.Leaving:
+		return errors.New("the node is gone")
+	case !n.Failing:
+		return errors.New("the node works again")
+	}
+	return nil
+}
+
+func (f *fence) evicted(pod *corev1.Pod) {
+	f.event(f.record, corev1.EventTypeNormal, "PodEvicted", "Evict", "pod %s/%s", pod.Namespace, pod.Name)
+}
+
+// before is the number of the incident before one.
+func before(incident int64) string { return strconv.FormatInt(incident-1, 10) }

@@ -1,0 +1,144 @@
+package fencing
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+)
+
+// Dumps is where kernels say that they have stopped, and write a dump; *kdump.Port has it.
+type Dumps interface {
+	// Receive returns the addresses from which messages have come since the call before it began, and waits for one for some seconds at most. It returns after
+	// there was nothing more to receive.
+	Receive(ctx context.Context) ([]netip.Addr, error)
+	Close() error
+}
+
+// dumps are the messages that this process has had.
+type dumps struct {
+	*run
+
+	mu     sync.Mutex
+	wanted bool // a node has kdump=yes
+	tried  time.Time
+	failed error // why nothing is received; nil: it is, or nobody has wanted it yet
+	last   map[string]heard
+}
+
+// heard is the last message of a node.
+type heard struct {
+	node types.UID
+	at   clock.Reading // or later
+}
+
+func newDumps(r *run) *dumps { return &dumps{run: r, last: map[string]heard{}} }
+
+// want has messages be received from now on, until ctx ends. It returns what keeps them from being received.
+func (d *dumps) want(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.wanted || d.failed != nil && time.Since(d.tried) < tick {
+		return d.failed
+	}
+	d.tried = time.Now()
+	port, err := d.config.Dumps()
+	if d.say(err); err != nil {
+		return err
+	}
+	if d.wanted = d.begins(func() { d.listen(ctx, port) }); !d.wanted {
+		return port.Close()
+	}
+	return nil
+}
+
+// listen receives messages until ctx ends.
+func (d *dumps) listen(ctx context.Context, port Dumps) {
+	defer func() { _ = port.Close() }()
+	var before *clock.Reading // from before the last call that has ended well; nil: there was none
+	for ctx.Err() == nil {
+		began := d.clock.Now()
+		from, err := port.Receive(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		d.mu.Lock()
+		d.say(err)
+		d.mu.Unlock()
+		if err != nil {
+			pause := time.NewTimer(tick)
+			select {
+			case <-ctx.Done():
+			case <-pause.C:
+			}
+			continue
+		}
+		if before != nil {
+			d.hears(from, *before)
+		}
+		before = &began
+	}
+}
+
+// say keeps why nothing is received. The caller holds mu.
+func (d *dumps) say(err error) {
+	if err != nil && (d.failed == nil || d.failed.Error() != err.Error()) {
+		d.config.Logger.Warn("kernels that write a dump are not heard", zap.Error(err))
+	}
+	d.failed = err
+}
+
+// hears finds out whose messages they are. An address that two nodes have is nobody's.
+func (d *dumps) hears(from []netip.Addr, at clock.Reading) {
+	if len(from) == 0 {
+		return
+	}
+	nodes, _ := d.view.nodeLister.List(labels.Everything()) // a lister of an informer has no errors
+	of := map[netip.Addr][]*corev1.Node{}
+	for _, n := range nodes {
+		for _, a := range addresses(n) {
+			of[a] = append(of[a], n)
+		}
+	}
+	for _, addr := range from {
+		if len(of[addr]) != 1 {
+			d.config.Logger.Debug("a dump of nobody, or of several nodes", zap.Stringer("address", addr), zap.Int("nodes", len(of[addr])))
+			continue
+		}
+		n := of[addr][0]
+		d.mu.Lock()
+		d.last[n.Name] = heard{n.UID, at}
+		d.mu.Unlock()
+		d.wake(n.Name)
+	}
+}
+
+// addresses are those that are only the node's, each once.
+func addresses(n *corev1.Node) (all []netip.Addr) {
+	seen := map[netip.Addr]bool{}
+	for _, a := range n.Status.Addresses {
+		addr, err := netip.ParseAddr(a.Address)
+		if addr = addr.Unmap().WithZone(""); err == nil && !seen[addr] {
+			seen[addr] = true
+			all = append(all, addr)
+		}
+	}
+	return all
+}
+
+// of is when the last message of a node came, or earlier; zero: none has.
+func (d *dumps) of(node string, uid types.UID) clock.Reading {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if last := d.last[node]; last.node == uid {
+		return last.at
+	}
+	return clock.Reading{}
+}

@@ -1,0 +1,359 @@
+package fencing
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/fencing/automaton"
+	"github.com/bellwether-k8s/bellwether/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+)
+
+const (
+	// requestTimeout is how long a request to the API server may take.
+	requestTimeout = 10 * time.Second
+	// pauses between tries of what the API server did not answer.
+	shortestPause = 100 * time.Millisecond
+	longestPause  = 2 * time.Second
+)
+
+// fence carries out the record of one node: it does what the automaton says, and tells it what became of it.
+type fence struct {
+	*run
+	node  string
+	log   *zap.Logger
+	woken chan struct{}
+
+	record    *v1alpha1.NodeFence // nil: to be read
+	version   string              // that this process has read or written last
+	memory    automaton.Memory
+	plan      config.Plan // that the last decision was made with
+	progress  cluster.Progress
+	said      string // the last error that was logged
+	alarmed   string // what people were told last that it waits for
+	alarmedAt clock.Reading
+	stuck     error // why this process must not do anything more: it could not end what it has begun
+}
+
+func newFence(r *run, node string) *fence {
+	return &fence{
+		run: r, node: node, log: r.config.Logger.With(zap.String("node", node)),
+		woken: make(chan struct{}, 1), memory: automaton.NewMemory(r.clock.Now()),
+	}
+}
+
+// errGone says that there is no record any more.
+var errGone = errors.New("the record is gone")
+
+// carryOut carries the fence out until there is neither a record nor a reason for one, or ctx ends.
+func (f *fence) carryOut(ctx context.Context) {
+	pause := shortestPause
+	for ctx.Err() == nil {
+		err := f.turn(ctx)
+		switch {
+		case errors.Is(err, errGone):
+			return
+		case err == nil:
+			pause, f.said = shortestPause, ""
+			continue
+		}
+		if said := err.Error(); said != f.said && ctx.Err() == nil {
+			f.said = said
+			f.log.Warn("the fence cannot go on, and is tried again", zap.Error(err))
+		}
+		f.pause(ctx, pause)
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// turn decides on one step, and does it.
+func (f *fence) turn(ctx context.Context) error {
+	if f.stuck != nil {
+		return f.stuck
+	}
+	if f.record == nil {
+		if err := f.read(ctx); err != nil || f.record == nil {
+			return err
+		}
+	}
+	in, err := f.input(ctx)
+	if err != nil {
+		return err
+	}
+	step := f.gate(ctx, in, automaton.Transition(in))
+	return f.do(ctx, step)
+}
+
+// read reads the record. If there is none and the node fails, it is created: that is how a fence begins.
+func (f *fence) read(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	known := f.view.fence(f.node) // before it is asked whether it is there: another may be made afterwards
+	record, err := f.records.get(ctx, f.node)
+	if apierrors.IsNotFound(err) {
+		if known != nil {
+			f.view.forgets(known)
+		}
+		if f.view.trigger(f.node) == nil || f.config.Leadership.Remaining() <= 0 {
+			return errGone
+		}
+		record, err = f.records.create(ctx, f.node, nil)
+	}
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return nil // somebody else was first: it is read now
+	case err != nil:
+		return err
+	case record.Node != f.node: // the names of two nodes are so long that only their hashes tell them apart, and these do not
+		return fmt.Errorf("the record %s is that of node %q", record.Name, record.Node)
+	}
+	f.adopt(record)
+	return nil
+}
+
+// adopt goes on with a version of the record that was read. If it is not the one that this process has seen last, somebody else has written it, and may
+// have sent commands: then nothing that this process has seen before proves anything any more.
+func (f *fence) adopt(record *v1alpha1.NodeFence) {
+	if record.ResourceVersion != f.version {
+		f.memory = automaton.NewMemory(f.clock.Now())
+	}
+	f.wrote(record)
+}
+
+// wrote goes on with a version of the record that this process has written.
+func (f *fence) wrote(record *v1alpha1.NodeFence) {
+	f.record, f.version = record, record.ResourceVersion
+	f.view.knows(record)
+}
+
+// input is what the next decision rests on.
+func (f *fence) input(ctx context.Context) (automaton.Input, error) {
+	in := automaton.Input{Fence: f.record, Memory: f.memory, Trigger: f.view.trigger(f.node)}
+	s := &f.record.Status
+	plan, err := f.plans.plan(ctx, f.node, s.ConfigHash)
+	var unresolved errUnresolved
+	if errors.As(err, &unresolved) {
+		return in, err
+	}
+	f.plan = plan
+	if err == nil {
+		in.Plan, err = f.flow(plan, func(device string) bool { return f.checks.known(f.node, plan.Hash, device) })
+	}
+	if err != nil {
+		in.Plan = automaton.Plan{History: f.config.History, Unresolved: err.Error()}
+		wrong := automaton.Answer{Verdict: automaton.Hold, Reason: string(policy.ReasonNotConfigured), Message: err.Error()}
+		in.Policy = automaton.Policy{Admit: wrong, Continue: wrong}
+	}
+	if len(s.Triggers) > 0 {
+		in.Plan.FenceReadyNodes = slices.Contains(f.config.Limits.FenceReadyNodes, s.Triggers[0].Type)
+	}
+	if in.Plan.Kdump {
+		_ = f.dumps.want(ctx) // what has begun does not depend on it; what has not is held, as the node is not ready to be fenced
+		in.Dump = f.dumps.of(f.node, s.NodeUID)
+	}
+	in.Now = f.clock.Now()
+	return in, nil
+}
+
+// gate asks the policy, if the step is one that it may have something against, and returns the step to do then.
+func (f *fence) gate(ctx context.Context, in automaton.Input, step automaton.Step) automaton.Step {
+	write, ok := step.(automaton.Write)
+	if !ok {
+		return step
+	}
+	target, asked := f.target(in, write.Row)
+	if !asked {
+		return step
+	}
+	storage := f.storageReachable(ctx)
+	var d policy.Decision
+	switch {
+	case target.Act == policy.Commission:
+		d = f.tries(ctx, target, storage)
+	case target.Switched:
+		d = f.view.goesOn(target, storage)
+	default:
+		d = f.view.begins(target, storage)
+	}
+	f.decided(d)
+	if d.Verdict == policy.Allow {
+		return step
+	}
+	answer := automaton.Answer{Reason: string(d.Reason), Message: d.Message, After: d.After}
+	switch d.Verdict {
+	case policy.Wait:
+		answer.Verdict = automaton.Postpone
+	case policy.Deny:
+		answer.Verdict = automaton.Deny
+	default:
+		answer.Verdict = automaton.Hold
+	}
+	in.Policy = automaton.Policy{Admit: answer}
+	if target.Switched || target.Act == policy.Commission {
+		in.Policy = automaton.Policy{Continue: answer}
+	}
+	return automaton.Transition(in)
+}
+
+// target is what the policy is to be asked about before a transition; not asked: it has nothing to do with it.
+func (f *fence) target(in automaton.Input, row automaton.Row) (target policy.Target, asked bool) {
+	s := &f.record.Status
+	act := policy.PowerOff
+	switch {
+	case row == automaton.OffIntent && s.Phase == v1alpha1.Commissioning:
+		return f.trial(), true
+	case row == automaton.Lasted && slices.ContainsFunc(in.Plan.Isolation, func(m automaton.Method) bool { return m.Device != nil }):
+		act = policy.SwitchOff
+	case row == automaton.Lasted, row == automaton.DumpSeen:
+		act = policy.Isolate
+	case row == automaton.OffIntent && s.Phase == v1alpha1.Isolating:
+		act = policy.SwitchOff
+	case row != automaton.OffIntent && row != automaton.PowerWaitOver:
+		return policy.Target{}, false
+	}
+	target = policy.Target{
+		Name: f.node, UID: string(s.NodeUID), Act: act, NotReadyFor: in.Plan.NotReadyFor,
+		Switched: standing(f.record) == policy.FenceActive, WithoutPower: len(in.Plan.Levels) == 0,
+		Restarted: f.restarted(), Repeating: s.Hold != nil && s.Hold.Reason == string(policy.ReasonRepeats),
+	}
+	for _, level := range in.Plan.Levels {
+		target.Devices += len(level)
+	}
+	if f.config.RequireCommissioned && !target.Switched {
+		target.Unproved = f.unproved(f.node, f.plan)
+	}
+	if len(s.Triggers) > 0 {
+		target.Trigger = s.Triggers[0].Type
+	}
+	return target, true
+}
+
+// restarted says that an admin has started this incident.
+func (f *fence) restarted() bool {
+	return f.record.Annotations[v1alpha1.AnnotationRestart] == before(f.record.Status.Incident)
+}
+
+func (r *run) storageReachable(ctx context.Context) policy.Status {
+	reachable := r.config.StorageReachable
+	switch {
+	case reachable == nil:
+		return policy.Unknown
+	case reachable(ctx):
+		return policy.True
+	}
+	return policy.False
+}
+
+func (f *fence) decided(d policy.Decision) {
+	if hook := f.config.Hooks.OnDecision; hook != nil {
+		hook(f.node, d)
+	}
+}
+
+// pause waits until it is time to decide anew, or something has changed.
+func (f *fence) pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	if d == 0 {
+		timer.Stop()
+	}
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-f.woken:
+		f.memory = f.memory.Changed()
+		if known := f.view.fence(f.node); known == nil || f.record == nil || known.ResourceVersion != f.record.ResourceVersion {
+			f.record = nil
+		}
+	}
+}
+
+// found is a node as the automaton wants to have it.
+func found(n *corev1.Node, lease string, failing bool) automaton.Node {
+	node := automaton.Node{
+		UID: n.UID, Ready: ready(n), Failing: failing, Renewal: lease, BootID: n.Status.NodeInfo.BootID, ProviderID: n.Spec.ProviderID,
+		OutOfService: cluster.OutOfService(n), Cordoned: n.Spec.Unschedulable,
+	}
+	return node
+}
+
+func ready(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// look reads the node and its Lease, and the record with them: all at the same time, as what they prove lasts for a second.
+func (f *fence) look(ctx context.Context) error {
+	began := f.clock.Now()
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	var node automaton.Node
+	var failed error
+	var looking sync.WaitGroup
+	looking.Go(func() { node, failed = f.lookAtNode(ctx) })
+	record, err := f.records.get(ctx, f.node)
+	looking.Wait()
+	if apierrors.IsNotFound(err) {
+		return errGone
+	}
+	if err := cmp.Or(err, failed); err != nil {
+		return err
+	}
+	if record.ResourceVersion != f.version {
+		f.adopt(record)
+		return nil
+	}
+	before := f.record.Status
+	f.memory = f.memory.After(&before, automaton.Look{}, automaton.Outcome{Began: began, Ended: f.clock.Now(), Node: node})
+	return nil
+}
+
+func (f *fence) lookAtNode(ctx context.Context) (automaton.Node, error) {
+	var renewal string
+	var failed error
+	var looking sync.WaitGroup
+	looking.Go(func() { renewal, failed = f.lookAtLease(ctx) })
+	n, err := f.kube.CoreV1().Nodes().Get(ctx, f.node, metav1.GetOptions{})
+	looking.Wait()
+	if apierrors.IsNotFound(err) {
+		return automaton.Node{Missing: true}, nil
+	}
+	if err := cmp.Or(err, failed); err != nil {
+		return automaton.Node{}, err
+	}
+	f.view.nodes.Node(n, time.Now())
+	node := found(n, renewal, f.view.failing(n, f.record))
+	node.Leaving = n.DeletionTimestamp != nil || f.view.leaving(n)
+	return node, nil
+}
+
+// lookAtLease returns what is another with each renewal of the node's Lease.
+func (f *fence) lookAtLease(ctx context.Context) (renewal string, err error) {
+	lease, err := f.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, f.node, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", err
+	case lease.Spec.RenewTime != nil:
+		renewal = string(lease.UID) + lease.Spec.RenewTime.String()
+	}
+	return renewal, nil
+}

@@ -1,0 +1,106 @@
+package fencing
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bellwether-k8s/bellwether/fencing/automaton"
+	"github.com/bellwether-k8s/bellwether/fencing/cluster"
+)
+
+// errProofOld says that the devices have to be read anew.
+var errProofOld = errors.New("fencing: the proof that the machine is without power is too old")
+
+// release does one part of the release of the workloads.
+func (f *fence) release(ctx context.Context, step automaton.Release) error {
+	node, err := f.cluster()
+	if err != nil {
+		return err
+	}
+	before, outcome := f.record.Status, automaton.Outcome{Began: f.clock.Now()}
+	prove := func(ctx context.Context) error {
+		if step.Late(f.clock.Now()) {
+			return errProofOld
+		}
+		return f.stillLeads(ctx)
+	}
+	switch step.Part {
+	case automaton.Taint:
+		_, err = node.TaintOutOfService(ctx, prove)
+	case automaton.Untaint:
+		_, err = node.UntaintOutOfService(ctx)
+	case automaton.AwaitDetach:
+		var pods, attachments []string
+		pods, attachments, err = node.Left(ctx)
+		outcome.Left = len(pods)+len(attachments) > 0
+	case automaton.DeletePods:
+		err = f.deletePods(ctx, node, prove, step.Storage)
+		outcome.Pods, outcome.Left = f.progress.Pods, !f.progress.Done
+	}
+	if err != nil {
+		f.memory = f.memory.Changed()
+		if ctx.Err() == nil && (errors.Is(err, cluster.ErrNotProved) || errors.Is(err, cluster.ErrNodeGone)) {
+			return nil
+		}
+		return err
+	}
+	outcome.Ended = f.clock.Now()
+	f.memory = f.memory.After(&before, step, outcome)
+	if outcome.Left && f.progress.After > 0 {
+		f.pause(ctx, f.progress.After)
+	}
+	return nil
+}
+
+// deletePods lists the pods and deletes those that may go now. With devices it is only about the storage that is cut off by them.
+func (f *fence) deletePods(ctx context.Context, node *cluster.Node, prove cluster.Proof, devices []string) error {
+	options := cluster.Options{Budget: f.budget, OnPod: func(pod *corev1.Pod) {
+		f.event(f.record, corev1.EventTypeNormal, "PodReleased", "Release", "pod %s/%s", pod.Namespace, pod.Name)
+	}}
+	if f.config.Limits.PodsPerMinute == 0 {
+		options.Budget = nil
+	}
+	if len(devices) > 0 {
+		options.Storage = f.storage(devices)
+	}
+	var err error
+	f.progress, err = node.DeletePods(ctx, prove, options, f.progress)
+	return err
+}
+
+// storage is what the node cannot reach while these devices are off, all of it together: a pod may use several.
+func (f *fence) storage(devices []string) *cluster.Storage {
+	all := &cluster.Storage{}
+	for _, level := range f.plan.Isolation {
+		for _, m := range level {
+			if m.Device == nil || !slices.Contains(devices, m.Device.Key) {
+				continue
+			}
+			s := f.config.Storage[m.Name]
+			all.Drivers = append(all.Drivers, s.Drivers...)
+			all.Classes = append(all.Classes, s.Classes...)
+			all.Volumes = append(all.Volumes, s.Volumes...)
+		}
+	}
+	return all
+}
+
+// budget says how many pods may go now, over all fences.
+func (f *fence) budget(pods int) int {
+	limits := f.config.Limits
+	if limits.PodsPerMinute == 0 {
+		return pods
+	}
+	f.pods.Lock()
+	defer f.pods.Unlock()
+	next, wait := f.spent.Take(time.Now(), 1, limits)
+	f.spent = next
+	if wait > 0 {
+		return 0
+	}
+	return 1
+}

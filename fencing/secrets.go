@@ -1,0 +1,83 @@
+package fencing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+)
+
+// secretsLast is how old a Secret may be that a device is reached with. While the API server does not answer, the last one known is used.
+const secretsLast = 10 * time.Second
+
+// secrets are those of the namespace of the configuration, as far as they were asked for.
+type secrets struct {
+	client    kubernetes.Interface
+	namespace string
+	clock     clock.Clock
+
+	mu    sync.Mutex
+	known map[string]secret
+}
+
+type secret struct {
+	read clock.Reading
+	data map[string][]byte // nil: there is none
+}
+
+func newSecrets(client kubernetes.Interface, c Config) *secrets {
+	return &secrets{client: client, namespace: c.Namespace, clock: clock.System(), known: map[string]secret{}}
+}
+
+// get returns what a Secret holds, and whether it exists.
+func (s *secrets) get(ctx context.Context, name string) (data map[string][]byte, found bool, err error) {
+	s.mu.Lock()
+	last, known := s.known[name]
+	s.mu.Unlock()
+	now := s.clock.Now()
+	if known && now.SinceAtMost(last.read) < secretsLast {
+		return last.data, last.data != nil, nil
+	}
+	object, err := s.client.CoreV1().Secrets(s.namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		last = secret{read: now}
+	case err == nil:
+		last = secret{read: now, data: object.Data}
+		if last.data == nil {
+			last.data = map[string][]byte{}
+		}
+	case known:
+		return last.data, last.data != nil, nil
+	default:
+		return nil, false, err
+	}
+	s.mu.Lock()
+	s.known[name] = last
+	s.mu.Unlock()
+	return last.data, last.data != nil, nil
+}
+
+// target is a device with the values that it takes from Secrets.
+func (s *secrets) target(ctx context.Context, node string, d *config.Device) (agent.Target, error) {
+	var unknown error
+	target, err := d.Target(node, func(ref config.SecretRef) ([]byte, bool) {
+		data, _, err := s.get(ctx, ref.Name)
+		unknown = errors.Join(unknown, err)
+		value, found := data[ref.Key]
+		return value, found
+	})
+	if unknown != nil {
+		return target, fmt.Errorf("read the Secrets of device %s: %w", d.Key, unknown)
+	}
+	return target, err
+}
