@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -17,23 +18,41 @@ import (
 
 // Apply creates what a manifest says. Fields that the API server does not know are errors.
 func (c *ControlPlane) Apply(ctx context.Context, manifest string) error {
+	return c.each("apply", manifest, func(objects dynamic.ResourceInterface, object *unstructured.Unstructured) error {
+		_, err := objects.Create(ctx, object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+		return err
+	})
+}
+
+// Delete deletes what Apply has created, as far as it is there, and does not wait until it is gone: namespaces take a while.
+func (c *ControlPlane) Delete(ctx context.Context, manifest string) error {
+	return c.each("delete", manifest, func(objects dynamic.ResourceInterface, object *unstructured.Unstructured) error {
+		if err := objects.Delete(ctx, object.GetName(), metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+			return err
+		}
+		return nil
+	})
+}
+
+// each does something with each object of a manifest.
+func (c *ControlPlane) each(what, manifest string, do func(dynamic.ResourceInterface, *unstructured.Unstructured) error) error {
 	file, err := os.Open(manifest)
 	if err != nil {
-		return fmt.Errorf("e2e: apply: %w", err)
+		return fmt.Errorf("e2e: %s: %w", what, err)
 	}
 	defer file.Close()
 	groups, err := discovery.NewDiscoveryClientForConfig(c.Admin())
 	if err != nil {
-		return fmt.Errorf("e2e: apply: %w", err)
+		return fmt.Errorf("e2e: %s: %w", what, err)
 	}
 	resources, err := restmapper.GetAPIGroupResources(groups)
 	if err != nil {
-		return fmt.Errorf("e2e: apply: %w", err)
+		return fmt.Errorf("e2e: %s: %w", what, err)
 	}
 	mapper := restmapper.NewDiscoveryRESTMapper(resources)
 	client, err := dynamic.NewForConfig(c.Admin())
 	if err != nil {
-		return fmt.Errorf("e2e: apply: %w", err)
+		return fmt.Errorf("e2e: %s: %w", what, err)
 	}
 	documents := yaml.NewYAMLOrJSONDecoder(file, 4096)
 	for {
@@ -43,16 +62,15 @@ func (c *ControlPlane) Apply(ctx context.Context, manifest string) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("e2e: apply %s: %w", manifest, err)
+			return fmt.Errorf("e2e: %s %s: %w", what, manifest, err)
 		}
 		kind := object.GroupVersionKind()
 		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		if err == nil {
-			_, err = client.Resource(mapping.Resource).Namespace(object.GetNamespace()).
-				Create(ctx, &object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+			err = do(client.Resource(mapping.Resource).Namespace(object.GetNamespace()), &object)
 		}
 		if err != nil {
-			return fmt.Errorf("e2e: apply %s: %s %s: %w", manifest, kind.Kind, object.GetName(), err)
+			return fmt.Errorf("e2e: %s %s: %s %s: %w", what, manifest, kind.Kind, object.GetName(), err)
 		}
 	}
 }

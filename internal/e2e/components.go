@@ -102,9 +102,15 @@ func (c *ControlPlane) startControllers(options Options) error {
 	return nil
 }
 
-// startNodes creates the nodes with a process each and waits until all are Ready.
-func (c *ControlPlane) startNodes(ctx context.Context, names []string) error {
-	if len(names) == 0 {
+// DarkLabel is that of nodes of [Options].Groups without a process. Its value does not matter.
+const DarkLabel = "bellwether.invalid/dark"
+
+// groupLabel says which group a node is of.
+const groupLabel = "bellwether.invalid/group"
+
+// startNodes creates the nodes with a process each, or for their group, and waits until all are Ready.
+func (c *ControlPlane) startNodes(ctx context.Context, options Options) error {
+	if len(options.Nodes)+len(options.Groups) == 0 {
 		return nil
 	}
 	stages, err := exec.CommandContext(ctx, c.bin.KWOK, "stages").Output()
@@ -119,26 +125,41 @@ func (c *ControlPlane) startNodes(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
-		if _, err := c.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("create node %s: %w", name, err)
-		}
+	play := func(name, which string) error {
 		c.nodes[name], err = c.Run(Command{
 			Name: "node-" + name,
 			Path: c.bin.KWOK,
 			Args: []string{
-				"--kubeconfig=" + kubeconfig, "--manage-single-node=" + name, "--node-lease-duration-seconds=8",
+				"--kubeconfig=" + kubeconfig, which, "--node-lease-duration-seconds=8",
 				"--server-address=127.0.0.1:0", "--config=" + stagesFile,
 			},
 			Env: []string{"KWOK_WORKDIR=" + c.Dir}, // nothing from the user's home
 		})
-		if err != nil {
+		return err
+	}
+	players := map[string]string{} // by node
+	for _, name := range options.Nodes {
+		if err := c.createNode(ctx, name, ""); err != nil {
+			return err
+		}
+		if err := play(name, "--manage-single-node="+name); err != nil {
+			return err
+		}
+		players[name] = name
+	}
+	for group, names := range options.Groups {
+		for _, name := range names {
+			if err := c.createNode(ctx, name, group); err != nil {
+				return err
+			}
+			players[name] = group
+		}
+		if err := play(group, "--manage-nodes-with-label-selector="+groupLabel+"="+group+",!"+DarkLabel); err != nil {
 			return err
 		}
 	}
-	for name, process := range c.nodes {
-		if err := c.await(ctx, process, func(ctx context.Context) error {
+	for name, player := range players {
+		if err := c.await(ctx, c.nodes[player], func(ctx context.Context) error {
 			node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -152,6 +173,18 @@ func (c *ControlPlane) startNodes(ctx context.Context, names []string) error {
 		}); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (c *ControlPlane) createNode(ctx context.Context, name, group string) error {
+	labels := map[string]string{corev1.LabelHostname: name}
+	if group != "" {
+		labels[groupLabel] = group
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	if _, err := c.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create node %s: %w", name, err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -26,6 +27,10 @@ type Options struct {
 	// runs its Pods in pretence. While the process is paused the node is lost: with the controller manager it
 	// becomes NotReady within about 10 s.
 	Nodes []string
+	// Groups names nodes that have one KWOK process together, by the name that their group has instead of a node's: they
+	// are lost at once. A node that has the label [DarkLabel] has no process, whatever becomes of that of its group: so a machine
+	// is lost, and comes back, by itself.
+	Groups map[string][]string
 	// AuditPolicy is the audit policy of the API server, as a file. Default: metadata of all requests, when they are over.
 	AuditPolicy string
 	// Progress is told about a build of the control plane, see [Binaries]. Default os.Stderr.
@@ -84,7 +89,7 @@ func Start(t testing.TB, options Options) *ControlPlane {
 
 // New starts a control plane and returns when it is ready: the API server serves, the nodes are Ready. The first on a
 // machine takes minutes, see [Binaries]. If a process dies meanwhile the error has the end of its log, and the logs
-// stay.
+// stay. If ctx is cancelled nothing stays.
 func New(ctx context.Context, options Options) (*ControlPlane, error) {
 	if options.Progress == nil {
 		options.Progress = os.Stderr
@@ -108,6 +113,9 @@ func New(ctx context.Context, options Options) (*ControlPlane, error) {
 	}
 	if err := c.start(ctx, options); err != nil {
 		c.stop()
+		if errors.Is(ctx.Err(), context.Canceled) { // the caller wants no control plane any more, and no logs
+			return nil, fmt.Errorf("e2e: start control plane: %w", errors.Join(err, os.RemoveAll(dir)))
+		}
 		return nil, fmt.Errorf("e2e: start control plane (logs in %s): %w", dir, err)
 	}
 	return c, nil
@@ -136,10 +144,10 @@ func (c *ControlPlane) start(ctx context.Context, options Options) error {
 	if err := c.startControllers(options); err != nil {
 		return err
 	}
-	return c.startNodes(ctx, options.Nodes)
+	return c.startNodes(ctx, options)
 }
 
-// Node returns the KWOK process that plays a node of [Options], nil if there is none of that name.
+// Node returns the KWOK process that plays a node or a group of nodes of [Options], nil if there is none of that name.
 func (c *ControlPlane) Node(name string) *Process { return c.nodes[name] }
 
 // Run starts a process that ends with the control plane, with its log beside the others: a replica under test, for

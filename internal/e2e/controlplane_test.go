@@ -72,6 +72,27 @@ func TestServersPauseAndReturnWithTheirData(t *testing.T) {
 	}
 }
 
+func TestNothingStaysOfAnInterruptedStart(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := e2e.New(ctx, e2e.Options{})
+		ended <- err
+	}()
+	require.Eventually(t, func() bool {
+		logs, err := filepath.Glob(filepath.Join(dir, "*", "etcd.log"))
+		return err == nil && len(logs) > 0
+	}, patience, poll)
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
 func TestReadySaysWhatDied(t *testing.T) {
 	t.Parallel()
 	cp, err := e2e.New(t.Context(), e2e.Options{})

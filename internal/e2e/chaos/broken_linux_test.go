@@ -44,7 +44,7 @@ func TestBrokenBuildsAreCaught(t *testing.T) {
 				r.start(newName)
 			}
 			a.users.populate(t.Context(), a.plan.objects)
-			a.torment(40 * time.Second)
+			a.torment(5 * time.Minute) // or until it is caught: after seconds or a minute, as chance and the machine will have it
 			a.kill()
 			stopReading()
 			breaches, err := a.judge.conclude()

@@ -1,0 +1,129 @@
+package fencejobs_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/fencejobs"
+	"github.com/bellwether-k8s/bellwether/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/fencing/sighting"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+)
+
+// A node is lost, fenced by Jobs, released, switched on again, and back.
+func TestNodeIsFencedByJobs(t *testing.T) {
+	a := newArena(t)
+	ctx := t.Context()
+	host, victim := newKubelet(t, a.admin, a.namespace), newKubelet(t, a.admin, a.namespace)
+	newKubelet(t, a.admin, a.namespace) // one of two would be half of the cluster
+	a.victim.Store(victim)
+	a.configure(victim.node)
+	pod, err := a.admin.CoreV1().Pods(a.namespace).Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "db-0"}, Spec: corev1.PodSpec{
+			NodeName: victim.node, Containers: []corev1.Container{{
+				Name: "db", Image: "none.invalid/none", SecurityContext: restricted(),
+			}}, SecurityContext: &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	dyn, err := dynamic.NewForConfig(shared.Admin())
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, err := dyn.Resource(v1alpha1.Resource()).List(ctx, metav1.ListOptions{})
+		return err == nil
+	}, patience, poll, "NodeFences are not served")
+	controller, err := fencing.New(a.admin, dyn, fencing.Config{
+		Namespace: a.namespace, Node: host.node, Leadership: always{}, Nodes: sighting.Config{Selector: labels.Set{a.namespace: "true"}.AsSelector()},
+		Agents: a.new(func(c *fencejobs.Config) { c.StartWithin, c.ClockSkew = 50*time.Second, 5*time.Second }),
+		Limits: policy.Limits{Observation: time.Second, CoolDown: time.Second}, CommandTimeout: time.Minute,
+	})
+	require.NoError(t, err)
+	running, stop := context.WithCancel(ctx)
+	var ended sync.WaitGroup
+	ended.Go(func() { assert.NoError(t, controller.Run(running)) })
+	defer ended.Wait()
+	defer stop()
+
+	require.Eventually(t, func() bool {
+		node, err := a.admin.CoreV1().Nodes().Get(ctx, victim.node, metav1.GetOptions{})
+		require.NoError(t, err)
+		for _, c := range node.Status.Conditions {
+			if c.Type == "FenceReady" && c.Status == corev1.ConditionTrue {
+				return true
+			}
+		}
+		return false
+	}, patience, poll, "the node was not checked")
+	victim.power(false)
+	var fence v1alpha1.NodeFence
+	require.Eventually(t, func() bool {
+		u, err := dyn.Resource(v1alpha1.Resource()).Get(ctx, v1alpha1.Name(victim.node), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return false
+		}
+		require.NoError(t, err)
+		fence = v1alpha1.NodeFence{}
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &fence))
+		return fence.Status.Phase == v1alpha1.Final
+	}, 3*patience, poll, "%+v", &fence.Status)
+	assert.Equal(t, 1, a.offs())
+	assert.True(t, a.machine.On())
+	_, err = a.admin.CoreV1().Pods(a.namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	assert.True(t, apierrors.IsNotFound(err), "%v", err)
+	var names []string
+	for _, job := range a.jobs() {
+		names = append(names, job.Name)
+	}
+	assert.Len(t, fence.Status.Jobs, 2)
+	assert.Subset(t, names, fence.Status.Jobs, "off and on, as the record says")
+	assert.Zero(t, victim.pods())
+}
+
+// configure says that the machine of a node has the arena's BMC.
+func (a *arena) configure(node string) {
+	a.t.Helper()
+	const template = "fence-method-template-bmc"
+	method := "template=" + template + "\nsettle=10s\naction="
+	for name, data := range map[string]map[string]string{
+		"fence-config-node-" + node: {
+			"config.properties": "node_name=" + node + "\nisolation=mark-unschedulable\npower_management=bmc-off bmc-on\nrecovery=mark-schedulable\n" +
+				"not_ready_for=1s\npower_wait=1s\n",
+			"fence-method-bmc-off": method + "off\n", "fence-method-bmc-on": method + "on\n",
+		},
+		template: {"template.properties": fmt.Sprintf("agent_name=fence_ipmilan\nip=127.0.0.1\nipport=%s\nusername=%s\npassword.secret=bmc/password\nlanplus=1\ncipher=3\npower_wait=0\nipmitool_timeout=%s\n",
+			a.bmc.Parameters["ipport"], a.bmc.Parameters["username"], a.bmc.Parameters["ipmitool_timeout"])},
+	} {
+		_, err := a.admin.CoreV1().ConfigMaps(a.namespace).Create(a.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
+		require.NoError(a.t, err)
+	}
+	_, err := a.admin.CoreV1().Secrets(a.namespace).Create(a.t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "bmc"}, StringData: map[string]string{"password": a.bmc.Parameters["password"]},
+	}, metav1.CreateOptions{})
+	require.NoError(a.t, err)
+}
+
+func restricted() *corev1.SecurityContext {
+	no, yes, nobody := false, true, int64(65532)
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: &no, RunAsNonRoot: &yes, RunAsUser: &nobody, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+}
+
+// always is a leadership that does not end.
+type always struct{}
+
+func (always) Remaining() time.Duration { return time.Minute }

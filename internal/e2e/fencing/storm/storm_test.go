@@ -1,0 +1,227 @@
+// Package storm_test loses many of a hundred nodes at once, of a real control plane: each test has one of its own, as the others' nodes are part of it.
+package storm_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+)
+
+// 60 of 100 nodes are lost at once. It is not they who have failed: nothing is done to any, by the leader nor by the next one, which knows nothing, and people
+// are told. When they are back all is as it was.
+func TestLossOf60Of100FencesNobody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]int{rest: 40, "lost": 60})
+	lost := w.groups["lost"]
+	leader, next := w.start("rest-0", limits), w.start("rest-1", limits)
+	w.run(lost...)
+
+	require.NoError(t, w.cp.Node("lost").Kill())
+	w.eventually("60 fences are held", func() bool { return w.each(lost, held("Storm")) })
+	w.eventually("people are told", func() bool { return len(w.told("Storm")) >= 60 })
+	told := w.told("Storm")
+	for _, node := range lost {
+		assert.Regexp(t, `in the cluster ([5-9]\d|100) of 100 nodes are unhealthy; from 50 on`, told[node])
+	}
+
+	if w.leader() != "fencer-1" {
+		leader, next = next, leader
+	}
+	require.NoError(t, leader.Kill())
+	w.eventually("the next leader holds them too", func() bool {
+		return w.each(lost, func(f *v1alpha1.NodeFence) bool { return held("Storm")(f) && w.history.heldAnew(f.Node, "Storm") > 1 })
+	})
+	w.quiet()
+	for _, node := range lost {
+		assert.Equal(t, []v1alpha1.Phase{v1alpha1.Detected}, w.history.phases(node))
+	}
+	assert.Empty(t, w.where(marked))
+	assert.Len(t, w.pods(), 60)
+
+	require.NoError(t, w.cp.Node("lost").Restart())
+	w.eventually("all nodes are Ready", func() bool { return len(w.where(ready)) == 100 })
+	w.eventually("the fences have ended", func() bool { return len(w.history.are(in(v1alpha1.Final))) == len(w.history.last()) })
+	w.quiet()
+	for _, node := range lost {
+		f := w.history.ended(node)
+		assert.Equal(t, v1alpha1.AbortNodeReady, f.Status.Abort)
+		assert.Empty(t, f.Status.Devices)
+		assert.NotContains(t, w.history.phases(node), v1alpha1.Isolating)
+	}
+	assert.Empty(t, w.rack.Events(), "nothing was switched")
+	assert.Empty(t, w.where(marked))
+	assert.Len(t, w.pods(), 60)
+	w.stop(next)
+}
+
+// quiet waits until no record has changed for longer than a fence has to wait for anything.
+func (w *world) quiet() {
+	w.t.Helper()
+	versions, since := 0, time.Now()
+	w.eventually("all is quiet", func() bool {
+		if now := len(w.history.all()); now != versions {
+			versions, since = now, time.Now()
+		}
+		return time.Since(since) > limits.CoolDown+3*time.Second
+	})
+}
+
+// leader is the identity of the fencer that leads.
+func (w *world) leader() string {
+	w.t.Helper()
+	lease, err := w.client.CoordinationV1().Leases(fencer).Get(w.t.Context(), fencer, metav1.GetOptions{})
+	require.NoError(w.t, err)
+	require.NotNil(w.t, lease.Spec.HolderIdentity)
+	return *lease.Spec.HolderIdentity
+}
+
+// 30 of 100 nodes are lost at once. All of them are fenced, released, and back in the end, and never more at a time, nor in a while, than may be.
+func TestLossOf30Of100FencesThemAll(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]int{rest: 70, "lost": 30})
+	lost := w.groups["lost"]
+	limits := limits
+	limits.MaxConcurrent, limits.MaxStarts, limits.StartWindow = 5, 7, 5*time.Second
+	fencer := w.start("rest-0", limits)
+	w.run(lost...)
+
+	require.NoError(t, w.cp.Node("lost").Kill())
+	for _, node := range lost {
+		w.dark(node, true) // until it has power again
+	}
+	require.NoError(t, w.cp.Node("lost").Restart())
+	w.eventually("all fences have ended", func() bool {
+		return !slices.ContainsFunc(lost, func(node string) bool { return w.history.ended(node) == nil })
+	})
+	w.eventually("all nodes are Ready", func() bool { return len(w.where(ready)) == 100 })
+	w.eventually("nothing is left of the fences", func() bool { return len(w.where(marked)) == 0 })
+
+	var starts []time.Time
+	for _, node := range lost {
+		f := w.history.ended(node)
+		assert.Equal(t, 1, w.cuts(node), node)
+		assert.Equal(t, 1, w.rack.Count(node, "command", v1alpha1.ActionOff), node)
+		assert.Equal(t, 1, w.rack.Count(node, "power", v1alpha1.ActionOn), node)
+		assert.True(t, f.Status.Verified)
+		assert.Equal(t, v1alpha1.ReleasedDone, f.Status.Released)
+		assert.Equal(t, v1alpha1.AbortNone, f.Status.Abort)
+		require.Len(t, f.Status.Problems.Starts, 1)
+		starts = append(starts, f.Status.Problems.Starts[0].Time)
+	}
+	for _, node := range w.groups[rest] {
+		assert.Zero(t, w.rack.Count(node, "command", v1alpha1.ActionOff), node)
+	}
+	assert.Empty(t, w.pods(), "the pods are free")
+	assert.Equal(t, limits.MaxConcurrent, w.history.most())
+	assert.Equal(t, limits.MaxConcurrent, w.mostOff())
+	slices.SortFunc(starts, time.Time.Compare)
+	for i, start := range starts[limits.MaxStarts:] {
+		assert.GreaterOrEqual(t, start.Sub(starts[i]), limits.StartWindow, "%d starts", limits.MaxStarts+1)
+	}
+	t.Logf("%v from the first start to the last", starts[len(starts)-1].Sub(starts[0]))
+	w.stop(fencer)
+}
+
+// mostOff is how many machines were without power at the same time.
+func (w *world) mostOff() int {
+	most, off := 0, map[string]bool{}
+	for _, e := range w.rack.Events() {
+		if e.Kind == "power" && e.Action == v1alpha1.ActionOff {
+			off[e.Plug] = true
+		} else if e.Kind == "power" {
+			delete(off, e.Plug)
+		}
+		most = max(most, len(off))
+	}
+	return most
+}
+
+// Conditions as node problem detectors set them: for one a node is isolated as long as it is Ready, for the other it loses its power nevertheless.
+const (
+	deadlock = corev1.NodeConditionType("KernelDeadlock")
+	readonly = corev1.NodeConditionType("ReadonlyFilesystem")
+)
+
+// A node is fenced for a condition other than Ready: as far as it may be while it is Ready.
+func TestOtherTriggers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]int{"node": 11})
+	limits := limits
+	limits.FenceReadyNodes = []string{string(readonly)}
+	fencer := w.start("node-0", limits, "-trigger", string(deadlock)+"=True", "-trigger", string(readonly)+"=True")
+	const isolated, harmless, readOnly, dies = "node-1", "node-2", "node-3", "node-4"
+	w.boots = func(node string) { // a machine that has started has no such problems
+		w.condition(node, deadlock, corev1.ConditionFalse)
+		w.condition(node, readonly, corev1.ConditionFalse)
+	}
+	w.run(isolated, harmless, readOnly, dies)
+	phase := func(node string) v1alpha1.Phase {
+		if f := w.history.last()[node]; f != nil {
+			return f.Status.Phase
+		}
+		return ""
+	}
+
+	w.condition(isolated, deadlock, corev1.ConditionTrue)
+	w.condition(harmless, deadlock, corev1.ConditionUnknown)
+	w.condition(readOnly, readonly, corev1.ConditionTrue)
+	w.condition(dies, deadlock, corev1.ConditionTrue)
+	w.eventually("nodes that are Ready are isolated", func() bool {
+		return slices.Equal(w.history.are(held("NodeReady")), []string{isolated, dies}) && phase(isolated) == v1alpha1.Isolated && phase(dies) == v1alpha1.Isolated
+	})
+	w.eventually("people are told", func() bool { return len(w.told("NodeReady")) == 2 })
+	w.dark(dies, true)
+	for _, node := range []string{readOnly, dies} {
+		w.eventually(node+" is fenced", func() bool { return phase(node) == v1alpha1.Final })
+		f := w.history.last()[node]
+		assert.Equal(t, 1, w.cuts(node), node)
+		assert.Equal(t, 1, w.rack.Count(node, "command", v1alpha1.ActionOff), node)
+		assert.Equal(t, v1alpha1.ReleasedDone, f.Status.Released)
+		assert.True(t, w.rack.On(node))
+	}
+	assert.Equal(t, []string{isolated}, w.where(marked))
+	assert.Equal(t, []string{isolated}, w.history.are(in(v1alpha1.Isolated)))
+	w.condition(isolated, deadlock, corev1.ConditionFalse)
+	w.eventually("the node that is repaired is back", func() bool { return phase(isolated) == v1alpha1.Final })
+	assert.Nil(t, w.history.last()[harmless])
+	for node, trigger := range map[string]corev1.NodeConditionType{isolated: deadlock, readOnly: readonly, dies: deadlock} {
+		assert.Equal(t, string(trigger), w.history.last()[node].Status.Triggers[0].Type)
+	}
+	for _, node := range []string{isolated, harmless} {
+		assert.Zero(t, w.rack.Count(node, "command", v1alpha1.ActionOff), node)
+	}
+	assert.Empty(t, w.where(marked))
+	var left []string
+	for _, pod := range w.pods() {
+		left = append(left, pod.Spec.NodeName)
+	}
+	assert.ElementsMatch(t, []string{isolated, harmless}, left)
+	w.eventually("all nodes are Ready", func() bool { return len(w.where(ready)) == 11 })
+
+	// What half of the nodes say at once is no news of theirs.
+	switched, half := len(w.rack.Events()), w.groups["node"][5:]
+	var all sync.WaitGroup
+	for _, node := range half {
+		all.Go(func() { w.condition(node, readonly, corev1.ConditionTrue) })
+	}
+	all.Wait()
+	w.eventually("a storm is held", func() bool { return len(w.history.are(held("Storm"))) == len(half) })
+	for _, node := range half {
+		w.condition(node, readonly, corev1.ConditionFalse)
+	}
+	w.eventually("the storm is over", func() bool { return len(w.history.are(in(v1alpha1.Final))) == len(w.history.last()) })
+	for _, node := range half {
+		assert.NotContains(t, w.history.phases(node), v1alpha1.Isolating)
+	}
+	assert.Len(t, w.rack.Events(), switched)
+	assert.Empty(t, w.where(marked))
+	w.stop(fencer)
+}

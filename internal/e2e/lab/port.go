@@ -1,0 +1,75 @@
+package lab
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+)
+
+const (
+	// Ports that are tried. The kernel gives none of them to somebody who asks for any, unless it was told to.
+	firstPort, lastPort = 10_000, 32_000
+	attempts            = 20
+	startTimeout        = 20 * time.Second
+	startPoll           = 5 * time.Millisecond
+)
+
+// onFreePort starts a server on a UDP port of 127.0.0.1 that nobody uses, and returns when it has bound it. Somebody else may be
+// faster: then it is tried with another.
+func (l *Lab) onFreePort(name string, command func(port int) (e2e.Command, error)) (int, *e2e.Process, error) {
+	for attempt := range attempts {
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		socket, err := net.ListenPacket("udp4", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		socket.Close()
+		c, err := command(port)
+		if err != nil {
+			return 0, nil, fmt.Errorf("lab: start %s: %w", name, err)
+		}
+		c.Name = name
+		if attempt > 0 {
+			c.Name = fmt.Sprintf("%s-%d", name, attempt)
+		}
+		if c.Path, err = find(c.Path); err != nil {
+			return 0, nil, fmt.Errorf("lab: start %s: %w", name, err)
+		}
+		process, err := l.group.Start(c)
+		if err != nil {
+			return 0, nil, fmt.Errorf("lab: start %s: %w", name, err)
+		}
+		if err := bound(process, port); err == nil {
+			return port, process, nil
+		} else if attempt == attempts-1 {
+			return 0, nil, fmt.Errorf("lab: start %s: %w; its log: %s", name, err, process.Log())
+		}
+	}
+	return 0, nil, fmt.Errorf("lab: start %s: no free port", name)
+}
+
+// bound returns when somebody has bound the port: the process that was started for it, unless that has ended.
+func bound(process *e2e.Process, port int) error {
+	local := fmt.Sprintf(" 0100007F:%04X ", port) // 127.0.0.1 as the kernel writes it, on machines with the lowest byte first
+	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); {
+		sockets, err := os.ReadFile("/proc/net/udp")
+		if err != nil {
+			return err
+		}
+		if strings.Contains(string(sockets), local) {
+			return nil
+		}
+		select {
+		case <-process.Done():
+			return fmt.Errorf("it has ended")
+		case <-time.After(startPoll):
+		}
+	}
+	_ = process.Kill()
+	return fmt.Errorf("it does not listen on port %d", port)
+}
