@@ -3,9 +3,11 @@ module github.com/bellwether-k8s/bellwether/examples/controllerruntime
 go 1.26.0
 
 require (
-	github.com/bellwether-k8s/bellwether v0.0.0
+	github.com/bellwether-k8s/bellwether v0.1.0
+	github.com/bellwether-k8s/bellwether/examples/metrics v0.1.0
 	github.com/bellwether-k8s/bellwether/internal/e2e v0.0.0
 	github.com/go-logr/zapr v1.3.0
+	github.com/prometheus/client_golang v1.23.2
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/zap v1.28.0
 	k8s.io/api v0.36.6
@@ -36,7 +38,6 @@ require (
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
-	github.com/prometheus/client_golang v1.23.2 // indirect
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.67.5 // indirect
 	github.com/prometheus/procfs v0.19.2 // indirect
@@ -69,5 +70,6 @@ require (
 
 replace (
 	github.com/bellwether-k8s/bellwether => ../..
+	github.com/bellwether-k8s/bellwether/examples/metrics => ../metrics
 	github.com/bellwether-k8s/bellwether/internal/e2e => ../../internal/e2e
 )

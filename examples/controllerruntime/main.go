@@ -20,7 +20,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/bellwether-k8s/bellwether/examples/metrics"
 	"github.com/bellwether-k8s/bellwether/sharder"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 	"github.com/bellwether-k8s/bellwether/shardlease"
@@ -43,8 +45,7 @@ func run(ctx context.Context) error {
 	flag.DurationVar(&c.Lease.LeaseDuration, "lease-duration", 15*time.Second, "how long a shard stays one without renewal; dead after twice that")
 	flag.DurationVar(&c.Lease.ReleaseTimeout, "release-timeout", 20*time.Second, "how long work may take to end")
 	flag.BoolVar(&c.Lease.KernelDeadline, "kernel-deadline", false, "have the kernel kill a shard that is stopped past its deadline")
-	probes := flag.String("health-address", "", "address for /livez and /readyz; empty: none")
-	metrics := flag.String("metrics-address", "0", "address for /metrics; 0: none")
+	probes := flag.String("health-address", "", "address for /livez, /readyz and /metrics; empty: none")
 	work := digests{}
 	work.addFlags()
 	flag.Parse() // also -kubeconfig, which is controller-runtime's
@@ -60,6 +61,9 @@ func run(ctx context.Context) error {
 		return err
 	}
 	c.Resources = []sharder.Resource{{GVR: configMaps, Selector: wanted, Namespaces: []string{c.Lease.Namespace}, Children: []schema.GroupVersionResource{secrets}}}
+	if err := metrics.Replica(ctrlmetrics.Registry, &c); err != nil {
+		return err
+	}
 	r, err := replica.New(config, c)
 	if err != nil {
 		return err
@@ -71,7 +75,7 @@ func run(ctx context.Context) error {
 	defer stopProbes()
 
 	// The manager of what is sharded. Its cache shows this shard's objects; its clients write only while the shard lease is held.
-	options := managerOptions(c.Lease.Namespace, *metrics)
+	options := managerOptions(c.Lease.Namespace)
 	options.Cache.NewInformer = r.Shard.NewInformer
 	options.Cache.ByObject = map[client.Object]cache.ByObject{
 		&corev1.ConfigMap{}: {Label: r.Shard.Selector(wanted)},
@@ -87,7 +91,7 @@ func run(ctx context.Context) error {
 	}
 	return r.Run(ctx, mgr.Start, func(ctx context.Context) error {
 		// What only one of the copies does: with a manager of its own, a new one each time that this process is elected.
-		mgr, err := ctrl.NewManager(r.Leaders, managerOptions(c.Lease.Namespace, "0")) // the metrics are served by the other one
+		mgr, err := ctrl.NewManager(r.Leaders, managerOptions(c.Lease.Namespace))
 		if err != nil {
 			return err
 		}

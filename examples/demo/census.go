@@ -112,6 +112,13 @@ func (c *census) placed(n int, shards []string) (bool, error) {
 	return len(c.objects) == n, nil
 }
 
+// size is how many objects there are.
+func (c *census) size() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.objects)
+}
+
 // right is how many checksums are.
 func (c *census) right() (n int) {
 	c.mu.Lock()
@@ -122,6 +129,21 @@ func (c *census) right() (n int) {
 		}
 	}
 	return n
+}
+
+// count is who has the objects now.
+func (c *census) count(at time.Duration) count {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := count{at: at, works: map[string]int{}, waiting: map[string]int{}}
+	for _, o := range c.objects {
+		if o.shard == "" || o.leaving {
+			now.waiting[o.shard]++
+		} else {
+			now.works[o.shard]++
+		}
+	}
+	return now
 }
 
 // header is of the rows.

@@ -25,10 +25,8 @@ func playElection(ctx context.Context, s *stage) error {
 
 // play is the scenario. It returns an error if anything else happens than what is promised.
 func (e *election) play(ctx context.Context) error {
-	fmt.Printf(`Three daemons contend for a Lease of %v. The leader acts every 20 ms, asking
-each time whether it still leads.
-
-`, leaseDuration)
+	e.paragraph("Three daemons contend for a Lease of %v. The leader acts every 20 ms, asking each time whether it still leads.", leaseDuration)
+	e.paragraph("")
 	if err := e.launch("a"); err != nil {
 		return err
 	}
@@ -55,7 +53,7 @@ each time whether it still leads.
 
 // kill ends the leader without a word. Its successor has to wait until the lease has expired.
 func (e *election) kill(ctx context.Context, leader term) (term, error) {
-	e.say(leader.daemon, "kill -9")
+	e.say(leader.daemon, "kill -9: the others wait until its record is %v old", leaseDuration)
 	if err := e.daemons[leader.daemon].Kill(); err != nil {
 		return term{}, err
 	}
@@ -128,7 +126,7 @@ func (e *election) judge() error {
 	if overlap != "" {
 		return fmt.Errorf("two daemons led at once: %s", overlap)
 	}
-	fmt.Printf("Two leaders at once: never (%d acts in %d terms compared).\n", acts, terms)
+	e.hanging(fmt.Sprintf("Two leaders at once: never (%d acts in %d terms compared).", acts, terms))
 	return nil
 }
 

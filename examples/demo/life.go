@@ -18,9 +18,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-// lifeNodes are those of the Pods a, b and c.
-var lifeNodes = []string{"one", "two"}
-
 // lifeLock is the name of the lock of examples/leaderforlife.
 const lifeLock = "example-leader"
 
@@ -43,10 +40,6 @@ type lifetime struct {
 }
 
 func playLife(ctx context.Context, s *stage) error {
-	if s.cp == nil {
-		fmt.Println("Not played: it needs nodes whose kubelets it may stop.")
-		return nil
-	}
 	client, err := kubernetes.NewForConfig(s.cp.Admin())
 	if err != nil {
 		return err
@@ -56,10 +49,9 @@ func playLife(ctx context.Context, s *stage) error {
 }
 
 func (l *life) play(ctx context.Context) error {
-	fmt.Print(`Three Pods contend for a ConfigMap. Who has made it leads until its Pod has
-ended: it renews nothing, and the others send no requests while they wait.
-
-`)
+	l.paragraph("Three Pods contend for a ConfigMap. Who has made it leads until its Pod has ended: it renews nothing, and the others send " +
+		"no requests while they wait.")
+	l.paragraph("")
 	for _, manifest := range []string{"rbac.yaml", "rbac-optional.yaml"} {
 		if err := l.cp.Apply(ctx, filepath.Join("..", "leaderforlife", manifest)); err != nil {
 			return err
@@ -158,7 +150,7 @@ func (l *life) delete(ctx context.Context, leader string) (string, error) {
 	}
 	ended := time.Now()
 	next, err := l.successor(ctx, "leads: only now")
-	l.result("deleted in the foreground: the lock was gone after %v;\n  the next leader began %v after the old one had ended", gone, time.Since(ended))
+	l.result("deleted in the foreground: the lock was gone after %v; the next leader began %v after the old one had ended", gone, time.Since(ended))
 	return next, err
 }
 
@@ -189,7 +181,7 @@ func (l *life) judge() error {
 			}
 		}
 	}
-	fmt.Printf("Two leaders at once: never (%d processes that led compared).\n", len(l.all))
+	l.hanging(fmt.Sprintf("Two leaders at once: never (%d processes that led compared).", len(l.all)))
 	return nil
 }
 

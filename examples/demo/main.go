@@ -3,13 +3,16 @@
 //   - election: three copies of examples/leaderelection, of which one works. The leader is killed, stopped and ended.
 //   - life: three Pods of examples/leaderforlife, of which one leads until it ends. Its container is killed, it is evicted, and deleted
 //     in the foreground.
-//   - sharding: three copies of examples/sharding share 1,000 objects out among them; a fourth joins, one is killed, one ends.
+//   - sharding: three copies of examples/sharding share 1,000 objects out among them; a fourth joins, one is killed, one ends. It draws who had
+//     the objects.
 //   - endpoints: three copies of examples/endpoints serve behind a Service; one is killed, comes back, one ends; traffic follows.
+//   - fencing: a machine hangs; examples/fencer has it switched off by its BMC, its Pod moves on, and the machine comes back. It needs
+//     Debian's packages of fence agents.
 //
 // Each reports how long it took the others to carry on, and whether two processes ever did the same work at once.
 //
 //	go run .                                 # starts a control plane of its own
-//	go run . -chapter sharding               # one chapter
+//	go run . -chapter sharding               # one chapter, by its name or its number
 //	go run . -kubeconfig ~/.kube/config      # uses yours: Leases, ConfigMaps and a Service in the namespace given
 package main
 
@@ -22,99 +25,110 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 )
 
-// chapter is a scenario with the processes of one program. It returns an error if anything else happens than what is promised.
-type chapter struct {
-	name, program string
-	play          func(ctx context.Context, s *stage) error
-}
-
-var chapters = []chapter{
-	{"election", "leaderelection", playElection},
-	{"life", "leaderforlife", playLife},
-	{"sharding", "sharding", playSharding},
-	{"endpoints", "endpoints", playServing},
-}
+// interrupted is the exit code of a program that was.
+const interrupted = 130
 
 func main() {
+	lab.Main() // the BMCs of the chapter fencing start this program to ask what the machine does
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	kubeconfig := flag.String("kubeconfig", "", "path to the kubeconfig of a cluster to use; empty: start a control plane")
-	namespace := flag.String("namespace", "default", "namespace of all objects")
-	name := flag.String("chapter", "", "which chapter to play: "+names()+"; empty: all")
+	d := demo{report: &report{out: os.Stdout}}
+	flag.StringVar(&d.kubeconfig, "kubeconfig", "", "path to the kubeconfig of a cluster to use; empty: start a control plane")
+	flag.StringVar(&d.namespace, "namespace", "default", "namespace of all objects")
+	flag.StringVar(&d.picture, "picture", "", "file for the picture of the chapter sharding; empty: none")
+	wanted := flag.String("chapter", "", "which one to play, by its name or its number; empty: all. They are:\n"+contents())
 	flag.Parse()
-	selected := chapters
-	if *name != "" {
-		selected = slices.DeleteFunc(slices.Clone(chapters), func(c chapter) bool { return c.name != *name })
+	selected, err := choose(*wanted)
+	if err == nil && flag.NArg() > 0 {
+		err = fmt.Errorf("takes no arguments but flags (got %q)", flag.Args())
 	}
-	if len(selected) == 0 || flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "demo: chapter: must be one of %s (got %q)\n", names(), *name+strings.Join(flag.Args(), " "))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(2)
 	}
-	if err := run(ctx, *kubeconfig, *namespace, selected); err != nil {
+	switch err := d.run(ctx, selected); {
+	case err != nil && ctx.Err() != nil:
+		d.lines("\nInterrupted. All that was started has ended.")
+		os.Exit(interrupted)
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
 }
 
-func names() string {
-	var all []string
-	for _, c := range chapters {
-		all = append(all, c.name)
-	}
-	return strings.Join(all, ", ")
+// demo is some chapters, played one after the other.
+type demo struct {
+	*report
+	kubeconfig, namespace, picture string
 }
 
-func run(ctx context.Context, kubeconfig, namespace string, chapters []chapter) (failed error) {
+func (d demo) run(ctx context.Context, selected []chapter) (failed error) {
+	if len(selected) == len(chapters) {
+		d.paragraph("Chapters; CHAPTER=1 plays one, by its number or its name:")
+		d.lines(contents())
+	}
 	var cp *e2e.ControlPlane
-	if kubeconfig == "" {
-		fmt.Println("Starting a control plane, and two nodes in pretence, on loopback ports.")
+	own := d.kubeconfig == ""
+	playable := slices.ContainsFunc(selected, func(c chapter) bool { return c.lacks(own) == "" })
+	if own && playable {
 		start := time.Now()
-		var err error
-		if cp, err = e2e.New(ctx, e2e.Options{ControllerManager: true, Nodes: lifeNodes, Progress: os.Stdout}); err != nil {
+		if err := d.during("Starting a control plane, and nodes in pretence, on loopback ports", func() (err error) {
+			cp, err = e2e.New(ctx, e2e.Options{ControllerManager: true, Scheduler: true, Nodes: nodes, Progress: d.report})
+			return err
+		}); err != nil {
 			return err
 		}
 		defer func() { failed = errors.Join(failed, cp.Close()) }()
-		if kubeconfig, err = cp.Kubeconfig(cp.Admin()); err != nil {
+		var err error
+		if d.kubeconfig, err = cp.Kubeconfig(cp.Admin()); err != nil {
 			return err
 		}
-		fmt.Printf("Ready after %.1f s.\n", time.Since(start).Seconds())
+		d.paragraph("Ready after %.1f s.", time.Since(start).Seconds())
 	}
 	dir, err := os.MkdirTemp("", "bellwether-demo-")
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if failed == nil {
-			failed = os.RemoveAll(dir)
-		} else {
+		if failed != nil && ctx.Err() == nil {
 			fmt.Fprintln(os.Stderr, "demo: logs of the processes:", dir)
+			return
 		}
+		failed = errors.Join(failed, os.RemoveAll(dir))
 	}()
-	for _, c := range chapters {
-		if err := perform(ctx, c, &stage{cp: cp, kubeconfig: kubeconfig, namespace: namespace}, filepath.Join(dir, c.name)); err != nil {
+	for _, c := range selected {
+		d.paragraph("")
+		d.paragraph("== %s: %s", c.name, c.about)
+		if what := c.lacks(own); what != "" {
+			d.paragraph("Not played: %s", what)
+			continue
+		}
+		s := &stage{
+			cp: cp, kubeconfig: d.kubeconfig, namespace: d.namespace, picture: d.picture, dir: filepath.Join(dir, c.name), report: d.report,
+		}
+		if err := perform(ctx, c, s); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
 	return nil
 }
 
-// perform plays a chapter. The logs of its processes are in dir.
-func perform(ctx context.Context, c chapter, s *stage, dir string) (err error) {
-	fmt.Printf("\n== %s\n", c.name)
-	if err := os.Mkdir(dir, 0o700); err != nil {
+// perform plays a chapter.
+func perform(ctx context.Context, c chapter, s *stage) (err error) {
+	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		return err
 	}
-	if s.program, err = build(ctx, dir, c.program); err != nil {
+	if err := s.build(ctx, c.program); err != nil {
 		return err
 	}
-	if s.group, err = e2e.NewGroup(dir); err != nil {
+	if s.group, err = e2e.NewGroup(s.dir); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.group.Close()) }()

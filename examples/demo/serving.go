@@ -117,12 +117,10 @@ func (d *serving) published(ctx context.Context) ([]string, error) {
 
 // play is the scenario. It returns an error if anything else happens than what is promised.
 func (d *serving) play(ctx context.Context) error {
-	fmt.Printf(`Three servers publish themselves behind a Service without a selector. Each sends
-a heartbeat every second; one that is silent for %v is removed by the others.
-A client sends 50 requests per second to those that are published, in turn.
-
-`, leaseDuration)
-	fmt.Println(trafficHeader(servers))
+	d.paragraph("Three servers publish themselves behind a Service without a selector. Each sends a heartbeat every second; one that is silent "+
+		"for %v is removed by the others. A client sends 50 requests per second to those that are published, in turn.", leaseDuration)
+	d.paragraph("")
+	d.paragraph("%s", trafficHeader(servers))
 	for _, act := range []func(context.Context) error{d.begin, d.kill, d.again, d.end} {
 		if err := errors.Join(act(ctx), d.rows(ctx, calm)); err != nil {
 			return err
@@ -255,4 +253,4 @@ func (d *serving) rows(ctx context.Context, long time.Duration) error {
 }
 
 // row prints the table's next line.
-func (d *serving) row() { fmt.Println(d.traffic.row(servers, time.Since(d.start))) }
+func (d *serving) row() { d.paragraph("%s", d.traffic.row(servers, time.Since(d.start))) }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +27,7 @@ type sharding struct {
 	*stage
 	objects *objects
 	census  *census
+	history *history
 	pieces  *pieces
 	shards  map[string]*e2e.Process
 	living  []string // sorted
@@ -39,7 +42,7 @@ func playSharding(ctx context.Context, s *stage) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, o.remove(context.WithoutCancel(ctx))) }()
-	d := &sharding{stage: s, objects: o, census: newCensus(demoRing), pieces: newPieces(), shards: map[string]*e2e.Process{}}
+	d := &sharding{stage: s, objects: o, census: newCensus(demoRing), history: newHistory(), pieces: newPieces(), shards: map[string]*e2e.Process{}}
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -50,12 +53,15 @@ func playSharding(ctx context.Context, s *stage) (err error) {
 
 // play is the scenario. It returns an error if anything else happens than what is promised.
 func (d *sharding) play(ctx context.Context) error {
-	fmt.Printf(`Three shards put the checksum of each of %d ConfigMaps into an annotation.
-Somebody edits 20 ConfigMaps per second, and each shard looks at all of its own
-every 2 s. Its Lease expires after %v; the shard is dead after twice that.
-
-`, objectCount, leaseDuration)
-	if err := d.objects.create(ctx); err != nil {
+	d.paragraph("Three shards put the checksum of each of %d ConfigMaps into an annotation. Somebody edits 20 ConfigMaps per second, and each "+
+		"shard looks at all of its own every 2 s. Its Lease expires after %v; the shard is dead after twice that.", objectCount, leaseDuration)
+	d.paragraph("")
+	if err := d.during("Creating the ConfigMaps", func() error {
+		if err := d.objects.create(ctx); err != nil {
+			return err
+		}
+		return d.await(ctx, func() (bool, error) { return d.census.size() == objectCount, nil })
+	}); err != nil {
 		return err
 	}
 	d.start = time.Now()
@@ -69,6 +75,11 @@ every 2 s. Its Lease expires after %v; the shard is dead after twice that.
 		return edits
 	}
 	defer func() { _ = endEdits() }()
+	recording, stopRecording := context.WithCancel(ctx)
+	var recorder sync.WaitGroup
+	recorder.Go(func() { d.record(recording) })
+	defer recorder.Wait()
+	defer stopRecording()
 	for _, act := range []func(context.Context) error{d.begin, d.join, d.kill, d.end} {
 		if err := errors.Join(act(ctx), sleep(ctx, calm)); err != nil {
 			return err
@@ -82,14 +93,14 @@ every 2 s. Its Lease expires after %v; the shard is dead after twice that.
 
 // begin starts the first three shards.
 func (d *sharding) begin(ctx context.Context) error {
-	return d.step(ctx, "start", func() error {
+	return d.step(ctx, "start", "a, b and c start", func() error {
 		return errors.Join(d.launch("a"), d.launch("b"), d.launch("c"))
 	})
 }
 
 // join scales to four.
 func (d *sharding) join(ctx context.Context) error {
-	if err := d.step(ctx, "join", func() error { return d.launch("d") }); err != nil {
+	if err := d.step(ctx, "join", "d joins", func() error { return d.launch("d") }); err != nil {
 		return err
 	}
 	d.result("join: no object was without a shard for longer than %v", d.census.since().unattended)
@@ -99,7 +110,7 @@ func (d *sharding) join(ctx context.Context) error {
 // kill ends the shard whose process is also the sharder, so that both need a successor.
 func (d *sharding) kill(ctx context.Context) error {
 	victim := d.pieces.sharder()
-	return d.step(ctx, "kill -9", func() error {
+	return d.step(ctx, "kill -9", victim+": kill -9", func() error {
 		d.say(victim, "kill -9: it is the sharder, too, so that another becomes it (%v)", leaseDuration)
 		d.say(victim, "         and then waits whether it comes back (%v)", 2*leaseDuration)
 		d.leave(victim)
@@ -111,7 +122,7 @@ func (d *sharding) kill(ctx context.Context) error {
 func (d *sharding) end(ctx context.Context) error {
 	leaving := d.living[0]
 	p := d.shards[leaving]
-	if err := d.step(ctx, "kill -TERM", func() error {
+	if err := d.step(ctx, "kill -TERM", leaving+": kill -TERM", func() error {
 		also := ""
 		if leaving == d.pieces.sharder() {
 			also = "then the sharder, "
@@ -130,10 +141,10 @@ func (d *sharding) end(ctx context.Context) error {
 	return nil
 }
 
-// step does something to the shards, and waits until every object is with the one that it belongs to then, with a right checksum.
-func (d *sharding) step(ctx context.Context, name string, act func() error) error {
+// step does something to the shards, and waits until every object is with the one that it belongs to then. In the picture it is called label.
+func (d *sharding) step(ctx context.Context, name, label string, act func() error) error {
 	d.census.mark()
-	fmt.Println(header(cast))
+	d.paragraph("%s", header(cast))
 	d.row()
 	at := time.Now()
 	if err := act(); err != nil {
@@ -144,8 +155,9 @@ func (d *sharding) step(ctx context.Context, name string, act func() error) erro
 	}
 	m := d.census.since()
 	d.row()
+	d.history.note(mark{at: at.Sub(d.start), name: label, objects: m.objects, took: m.last.Sub(at)})
 	d.result(fmt.Sprintf("%s: %d objects moved", name, m.objects)+", the first after %v, the last after %v", m.first.Sub(at), m.last.Sub(at))
-	fmt.Println(d.results[len(d.results)-1])
+	d.hanging(d.results[len(d.results)-1])
 	return nil
 }
 
@@ -190,14 +202,14 @@ func (d *sharding) judge(ctx context.Context) error {
 		d.pieces.exited(name, exit.At)
 	}
 	d.sum()
-	fmt.Printf("%d of %d objects have a right checksum, and are with a living shard: %s.\n",
-		d.census.right(), objectCount, strings.Join(d.living, " or "))
+	d.hanging(fmt.Sprintf("%d of %d objects have a right checksum, and are with a living shard: %s.",
+		d.census.right(), objectCount, strings.Join(d.living, " or ")))
 	overlap, n := d.pieces.verdict()
 	if overlap != "" {
 		return fmt.Errorf("two shards worked on one object at once: %s", overlap)
 	}
-	fmt.Printf("Two shards at once on one object: never (%d pieces of work compared).\n", n)
-	return nil
+	d.hanging(fmt.Sprintf("Two shards at once on one object: never (%d pieces of work compared).", n))
+	return d.draw()
 }
 
 func (d *sharding) launch(name string) error {
@@ -214,8 +226,33 @@ func (d *sharding) launch(name string) error {
 
 // leave is told before a shard ends.
 func (d *sharding) leave(name string) {
+	d.history.leave(name)
 	d.living = slices.DeleteFunc(d.living, func(s string) bool { return s == name })
 }
 
+// record takes down who has the objects until ctx has ended.
+func (d *sharding) record(ctx context.Context) {
+	for ; ctx.Err() == nil; _ = sleep(ctx, 100*time.Millisecond) {
+		d.history.add(d.census.count(time.Since(d.start)))
+	}
+}
+
+// draw makes the picture of it.
+func (d *sharding) draw() error {
+	if d.picture == "" {
+		return nil
+	}
+	counts, marks := d.history.all()
+	svg, err := picture(cast, counts, marks)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(os.MkdirAll(filepath.Dir(d.picture), 0o755), os.WriteFile(d.picture, svg, 0o644)); err != nil {
+		return err
+	}
+	d.paragraph("A picture of it: %s", d.picture)
+	return nil
+}
+
 // row prints the table's next line.
-func (d *sharding) row() { fmt.Println(d.census.row(cast, time.Since(d.start))) }
+func (d *sharding) row() { d.paragraph("%s", d.census.row(cast, time.Since(d.start))) }

@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
@@ -17,26 +18,35 @@ const (
 	patience      = time.Minute     // for whatever comes next
 )
 
+// nodes of the control plane that the demo starts.
+var nodes = []string{"one", "two", "three"}
+
 // stage is where the processes of a chapter act, and what is said about them.
 type stage struct {
 	cp                    *e2e.ControlPlane // nil: somebody else's cluster
 	kubeconfig, namespace string
+	picture               string // file for one of the chapter; empty: none
 	group                 *e2e.Group
 	program               string
+	dir                   string // for logs and the like
 
+	*report
 	start   time.Time
 	results []string
 }
 
-// build builds a program of examples/ into dir.
-func build(ctx context.Context, dir, example string) (program string, err error) {
-	fmt.Printf("Building examples/%s.\n", example)
-	program = filepath.Join(dir, example)
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/bellwether-k8s/bellwether/examples/"+example).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return program, nil
+// build builds a program of examples/.
+func (s *stage) build(ctx context.Context, example string) error {
+	s.program = filepath.Join(s.dir, example)
+	return s.during("Building examples/"+example, func() error {
+		command := exec.CommandContext(ctx, "go", "build", "-o", s.program, "github.com/bellwether-k8s/bellwether/examples/"+example)
+		command.Cancel = func() error { return command.Process.Signal(os.Interrupt) } // so that it ends its compilers
+		out, err := command.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", errors.Join(err, ctx.Err()), out)
+		}
+		return nil
+	})
 }
 
 // run starts the program. note is told each line of its log.
@@ -55,10 +65,12 @@ func (s *stage) exited(ctx context.Context, p *e2e.Process, code int) (e2e.Exit,
 	return exit, err
 }
 
-func (s *stage) say(daemon, format string, args ...any) {
-	fmt.Printf("%6.2f s  %s  %s\n", time.Since(s.start).Seconds(), daemon, fmt.Sprintf(format, args...))
+// say prints what happens to somebody, and when.
+func (s *stage) say(who, format string, args ...any) {
+	s.line(fmt.Sprintf("%6.2f s  %s  ", time.Since(s.start).Seconds(), who), format, args...)
 }
 
+// result keeps one for the end.
 func (s *stage) result(format string, times ...any) {
 	for i, d := range times {
 		times[i] = d.(time.Duration).Round(time.Millisecond)
@@ -68,7 +80,10 @@ func (s *stage) result(format string, times ...any) {
 
 // sum prints all results.
 func (s *stage) sum() {
-	fmt.Printf("\n%s\n", strings.Join(s.results, "\n"))
+	s.paragraph("")
+	for _, result := range s.results {
+		s.hanging(result)
+	}
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

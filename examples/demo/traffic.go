@@ -20,6 +20,7 @@ const (
 type traffic struct {
 	published func(ctx context.Context) ([]string, error)
 	ports     map[string]string // where a server listens
+	request   func(ctx context.Context, url string) error
 
 	mu     sync.Mutex
 	known  []string       // guarded by mu: servers that are published
@@ -35,14 +36,13 @@ type outcome struct {
 }
 
 func newTraffic(published func(context.Context) ([]string, error), ports map[string]string) *traffic {
-	return &traffic{published: published, ports: ports, counts: map[string]int{}}
+	return &traffic{published: published, ports: ports, request: request, counts: map[string]int{}}
 }
 
 // send looks for servers and sends requests to one after the other, until ctx ends.
 func (t *traffic) send(ctx context.Context) {
 	var sending sync.WaitGroup
 	defer sending.Wait()
-	client := &http.Client{Timeout: answer, Transport: &http.Transport{DisableKeepAlives: true}}
 	var looked time.Time
 	for n := 0; sleep(ctx, pause) == nil; n++ {
 		if time.Since(looked) > refresh {
@@ -59,7 +59,7 @@ func (t *traffic) send(ctx context.Context) {
 		}
 		server := known[n%len(known)]
 		sending.Go(func() {
-			err := request(ctx, client, "http://"+t.ports[server])
+			err := t.request(ctx, "http://"+t.ports[server])
 			if ctx.Err() == nil {
 				t.note(server, err, time.Now())
 			}
@@ -67,7 +67,9 @@ func (t *traffic) send(ctx context.Context) {
 	}
 }
 
-func request(ctx context.Context, client *http.Client, url string) error {
+// request asks a server, on a connection of its own.
+func request(ctx context.Context, url string) error {
+	client := &http.Client{Timeout: answer, Transport: &http.Transport{DisableKeepAlives: true}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

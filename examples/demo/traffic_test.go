@@ -5,12 +5,11 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 func TestTrafficCounts(t *testing.T) {
@@ -27,24 +26,32 @@ func TestTrafficCounts(t *testing.T) {
 }
 
 func TestTrafficGoesToWhoIsPublished(t *testing.T) {
-	arrived := make(chan string, 100)
-	ports := map[string]string{}
-	for _, name := range []string{"a", "b"} {
-		server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived <- name }))
-		defer server.Close()
-		ports[name] = strings.TrimPrefix(server.URL, "http://")
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	tr := newTraffic(func(context.Context) ([]string, error) { return []string{"b"}, nil }, ports)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*pause+pause/2)
+		defer cancel()
+		published := func(context.Context) ([]string, error) { return []string{"b"}, nil }
+		tr := newTraffic(published, map[string]string{"a": "1", "b": "2"})
+		tr.request = func(_ context.Context, url string) error {
+			if url != "http://2" {
+				return errors.New("nobody there")
+			}
+			return nil
+		}
 		tr.send(ctx)
-	}()
-	for range 3 {
-		require.Equal(t, "b", <-arrived)
-	}
-	cancel()
-	<-ended
-	assert.Zero(t, tr.since().failed)
+		assert.Equal(t, outcome{sent: 50}, tr.since())
+		assert.Equal(t, map[string]int{"b": 50}, tr.counts)
+	})
+}
+
+func TestRequestFailsUnlessItIsAnsweredWell(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/" {
+			w.WriteHeader(http.StatusTeapot)
+		}
+	}))
+	defer server.Close()
+	assert.Error(t, request(t.Context(), server.URL+"/other"), "another status than OK")
+	address := server.URL
+	server.Close()
+	assert.Error(t, request(t.Context(), address), "nobody is there")
 }

@@ -1,0 +1,86 @@
+// Command operator is the least that a sharded operator made with controller-runtime has: docs/embedding.md explains it line by line. The
+// example in the directory above has children, and a controller that only one of the copies runs.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/go-logr/zapr"
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/replica"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+func main() {
+	shardlease.ReexecIfPID1() // for KernelDeadline
+	log := zap.Must(zap.NewProduction())
+	ctrl.SetLogger(zapr.NewLogger(log))
+	if err := run(ctrl.SetupSignalHandler(), log); err != nil {
+		log.Fatal("ended", zap.Error(err))
+	}
+}
+
+func run(ctx context.Context, log *zap.Logger) error {
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return err
+	}
+	r, err := replica.New(config, replica.Config{
+		Lease: shardlease.Config{
+			Namespace: os.Getenv("POD_NAMESPACE"), Ring: "widgets",
+			Identity: os.Getenv("POD_NAME"), Incarnation: os.Getenv("POD_UID"),
+			KernelDeadline: true, ReleaseTimeout: 20 * time.Second, Logger: log,
+		},
+		Resources: []sharder.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}},
+	})
+	if err != nil {
+		return err
+	}
+	stopProbes, err := serveProbes(":8081", r)
+	if err != nil {
+		return err
+	}
+	defer stopProbes()
+	mgr, err := ctrl.NewManager(r.Mine, ctrl.Options{
+		Cache:                   cache.Options{NewInformer: r.Shard.NewInformer},
+		GracefulShutdownTimeout: ptr.To(time.Duration(-1)),
+	})
+	if err != nil {
+		return err
+	}
+	reconciler := &widgets{mgr.GetClient()}
+	get := func(ctx context.Context, q ctrl.Request) (*corev1.ConfigMap, error) {
+		m := &corev1.ConfigMap{}
+		return m, mgr.GetClient().Get(ctx, q.NamespacedName, m)
+	}
+	err = ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).
+		Complete(reconcile.Func(sharder.Guarded(r.Shard, get, reconciler.Reconcile)))
+	if err != nil {
+		return err
+	}
+	return r.Run(ctx, mgr.Start, nil)
+}
+
+// widgets is a reconciler like any other.
+type widgets struct{ client client.Client }
+
+// Reconcile writes with ctx, which ends when another process may be at work.
+func (w *widgets) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, error) {
+	m := &corev1.ConfigMap{}
+	if err := w.client.Get(ctx, q.NamespacedName, m); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	fmt.Println("working on", q.NamespacedName) // your work goes here
+	return ctrl.Result{}, nil
+}

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+)
+
+// What it gives to Bellwether is good, and so it comes as far as to ask the API server, which is not there.
+func TestRunAsksTheAPIServer(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(kubeconfig, []byte(`
+apiVersion: v1
+kind: Config
+clusters: [{name: none, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: none, context: {cluster: none}}]
+current-context: none
+`), 0o600))
+	for name, value := range map[string]string{"KUBECONFIG": kubeconfig, "POD_NAMESPACE": "default", "POD_NAME": "operator-0", "POD_UID": "1"} {
+		t.Setenv(name, value)
+	}
+	assert.ErrorContains(t, run(t.Context(), zap.NewNop()), "sharder: Resources[0].GVR: ask for /v1, Resource=configmaps")
+}

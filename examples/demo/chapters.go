@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
+)
+
+// chapter is a scenario with the processes of one program. It returns an error if anything else happens than what is promised.
+type chapter struct {
+	name, program string
+	about         string
+	play          func(ctx context.Context, s *stage) error
+	lacks         func(own bool) (what string) // that it cannot be played without, on a control plane of our own or not
+}
+
+func nothing(bool) string { return "" }
+
+// noNodes says why there are no nodes whose kubelets one may stop.
+func noNodes(own bool) string {
+	if own {
+		return ""
+	}
+	return "it needs nodes whose kubelets it may stop."
+}
+
+// noLab says why there can be no BMCs.
+func noLab(own bool) string {
+	switch {
+	case !own:
+		return noNodes(own)
+	case lab.OptedOut():
+		return "it needs real fence agents, and LAB=0 says to do without."
+	case lab.Missing() != nil:
+		return "it needs real fence agents and BMCs, which `make lab` installs. " + lab.Missing().Error()
+	}
+	return ""
+}
+
+var chapters = []chapter{
+	{"election", "leaderelection", "one of three works; its leader is killed, stopped, ended (17 s)", playElection, nothing},
+	{"life", "leaderforlife", "a Pod leads until it ends: crash, eviction, deletion (10 s)", playLife, noNodes},
+	{"sharding", "sharding", "shards share 1,000 objects; one joins, is killed, ends (30 s)", playSharding, nothing},
+	{"endpoints", "endpoints", "servers come and go, and traffic follows (20 s)", playServing, nothing},
+	{"fencing", "fencer", "a hung machine loses its power, its Pod moves on (45 s)", playFencing, noLab},
+}
+
+// choose returns the chapter that a name or a number says, all if it is empty.
+func choose(wanted string) ([]chapter, error) {
+	if wanted == "" {
+		return chapters, nil
+	}
+	i := slices.IndexFunc(chapters, func(c chapter) bool { return c.name == wanted })
+	if number, err := strconv.Atoi(wanted); err == nil && number >= 1 && number <= len(chapters) {
+		i = number - 1
+	}
+	if i < 0 {
+		return nil, fmt.Errorf("chapter: must be the name or the number of one (got %q):\n%s", wanted, contents())
+	}
+	return chapters[i : i+1], nil
+}
+
+// contents lists the chapters.
+func contents() string {
+	var list []string
+	for i, c := range chapters {
+		list = append(list, fmt.Sprintf("  %d  %-10s  %s", i+1, c.name, c.about))
+	}
+	return strings.Join(list, "\n")
+}

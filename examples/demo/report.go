@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+)
+
+const (
+	width    = 80               // columns of a terminal
+	reminder = 10 * time.Second // between two assurances that something is still being done
+)
+
+// report is all that the demo prints: plain text, no line of which is wider than a terminal. Safe for concurrent use.
+type report struct {
+	mu  sync.Mutex
+	out io.Writer // guarded by mu
+}
+
+// paragraph prints a text.
+func (r *report) paragraph(format string, args ...any) {
+	r.print("", fmt.Sprintf(format, args...), "")
+}
+
+// line prints a text that begins with first, below which nothing else stands.
+func (r *report) line(first, format string, args ...any) {
+	r.print(first, fmt.Sprintf(format, args...), strings.Repeat(" ", len(first)))
+}
+
+// hanging prints a text of which only the beginning is not indented.
+func (r *report) hanging(text string) { r.print("", text, "  ") }
+
+func (r *report) print(first, text, indent string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, _ = fmt.Fprintln(r.out, first+strings.Join(wrap(text, width-len(first), width-len(indent)), "\n"+indent))
+}
+
+// lines prints what has lines already.
+func (r *report) lines(text string) {
+	for line := range strings.Lines(text) {
+		r.hanging(strings.TrimSuffix(line, "\n"))
+	}
+}
+
+// Write prints whole lines of others.
+func (r *report) Write(text []byte) (int, error) {
+	r.lines(string(text))
+	return len(text), nil
+}
+
+// during says what is being done, and says so again while it takes long.
+func (r *report) during(what string, do func() error) error {
+	r.paragraph("%s.", what)
+	done := make(chan error, 1)
+	begun := time.Now()
+	go func() { done <- do() }()
+	again := time.NewTicker(reminder)
+	defer again.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case now := <-again.C:
+			r.paragraph("  ... still at it, for %.0f s", now.Sub(begun).Seconds())
+		}
+	}
+}
+
+// wrap breaks a text between words, into a first line and others of no more columns than these. What is in columns stays so if it fits. A
+// word that is wider, such as a path, has a line of its own. Control characters are blanks.
+func wrap(text string, first, others int) []string {
+	text = strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return ' '
+		}
+		return c
+	}, text)
+	if columnsOf(text) <= first {
+		return []string{text}
+	}
+	var lines []string
+	room, line := first, ""
+	for _, word := range strings.Fields(text) {
+		switch {
+		case line == "":
+			line = word
+		case columnsOf(line)+1+columnsOf(word) <= room:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			room, line = others, word
+		}
+	}
+	return append(lines, line)
+}
+
+func columnsOf(text string) int { return len([]rune(text)) }

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+)
+
+// glance is how often one looks at the cluster.
+const glance = 50 * time.Millisecond
+
+// sight is what the API server shows of a node, its fence and a Pod.
+type sight struct {
+	checked bool // the node's devices were read
+	ready   bool // the node is
+	marked  bool // the node has the fence's taint
+	phase   v1alpha1.Phase
+	pod     types.UID // of that which is there, empty if none is
+	podNode string    // where it runs; empty if it does not
+}
+
+// news is something to be told.
+type news struct{ who, what string }
+
+// phases says what the fence does in each.
+var phases = map[v1alpha1.Phase]string{
+	v1alpha1.Detected:   fmt.Sprintf("will it be back within %v?", notReadyFor),
+	v1alpha1.Isolating:  "the node is marked, so that nothing new comes",
+	v1alpha1.Isolated:   fmt.Sprintf("it has %v more to come back", powerWait),
+	v1alpha1.Powering:   "its BMC is told to switch it off",
+	v1alpha1.Verifying:  "is it really off? The BMC is read again",
+	v1alpha1.Releasing:  "proved to be off, so its Pods may go",
+	v1alpha1.Restoring:  fmt.Sprintf("power on again, %v after the off", settle),
+	v1alpha1.Booting:    "until the node reports",
+	v1alpha1.Recovering: "the mark is taken away",
+	v1alpha1.Final:      "the node works again",
+}
+
+// since returns what is new.
+func (s sight) since(before sight) []news {
+	var all []news
+	tell := func(so bool, who, what string) {
+		if so {
+			all = append(all, news{who, what})
+		}
+	}
+	tell(s.checked && !before.checked, "fencer", "leads, and has read the BMC of "+lostNode)
+	tell(s.ready && !before.ready, lostNode, "Ready")
+	tell(!s.ready && before.ready, lostNode, "not Ready")
+	if s.phase != before.phase && s.phase != "" {
+		what, known := phases[s.phase]
+		if known {
+			what = ": " + what
+		}
+		tell(true, "fence", string(s.phase)+what)
+	}
+	tell(s.marked && !before.marked, lostNode, "tainted: NoSchedule")
+	tell(!s.marked && before.marked, lostNode, "not tainted any more")
+	tell(s.pod != before.pod && before.pod != "", "db-0", "the old Pod is gone")
+	tell(s.podNode != before.podNode && s.podNode != "", "db-0", "runs on node "+s.podNode)
+	return all
+}

@@ -1,0 +1,74 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bellwether-k8s/bellwether/leaderelection"
+)
+
+// LeaderElection registers what an elector does. For how long the Lease of a leader has not been renewed is
+//
+//	time() - bellwether_leaderelection_last_renewal_timestamp_seconds
+func LeaderElection(registry prometheus.Registerer) (leaderelection.Hooks, error) {
+	f := &factory{registry: registry, subsystem: "leaderelection"}
+	leading := f.gauge("leading", "1 while this process leads.")
+	changes := f.counter("leader_changes_total", "How often another leader was seen than before.")
+	terms := f.counters("terms_total", "Terms of this process that have ended: released, or lost.", "end")
+	vacancies := f.histograms("vacancy_seconds", "How long nobody had led when this process began to: since a release, or since the last renewal of a leader that died.",
+		ofHandovers, "after")
+	renewed := renewals(f)
+	for _, end := range []string{"released", "lost"} {
+		terms.WithLabelValues(end)
+	}
+	return leaderelection.Hooks{
+		OnNewLeader: func(string) { changes.Inc() },
+		OnStartedLeading: func(term leaderelection.Term) {
+			leading.Set(1)
+			renewed.last.SetToCurrentTime() // the write that began the term
+			if term.Vacant > 0 {
+				after := "death"
+				if term.Released {
+					after = "release"
+				}
+				vacancies.WithLabelValues(after).Observe(term.Vacant.Seconds())
+			}
+		},
+		OnStoppedLeading: func(_ leaderelection.Term, err error) {
+			leading.Set(0)
+			end := "released"
+			if err != nil {
+				end = "lost"
+			}
+			terms.WithLabelValues(end).Inc()
+		},
+		OnRenewal: renewed.observe,
+	}, f.err()
+}
+
+// renewal counts attempts to renew a Lease.
+type renewal struct {
+	total    *prometheus.CounterVec
+	duration prometheus.Histogram
+	last     prometheus.Gauge
+}
+
+func renewals(f *factory) renewal {
+	r := renewal{
+		total:    f.counters("renewals_total", "Attempts to renew the Lease.", "result"),
+		duration: f.histogram("renewal_duration_seconds", "How long the requests of an attempt to renew took.", ofRequests),
+		last:     f.gauge("last_renewal_timestamp_seconds", "When the Lease was renewed last; 0 before the first time."),
+	}
+	r.total.WithLabelValues("ok")
+	r.total.WithLabelValues("error")
+	return r
+}
+
+func (r renewal) observe(latency time.Duration, err error) {
+	r.total.WithLabelValues(result(err)).Inc()
+	r.duration.Observe(latency.Seconds())
+	if err == nil {
+		r.last.SetToCurrentTime()
+	}
+}

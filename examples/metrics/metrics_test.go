@@ -1,0 +1,209 @@
+package metrics_test
+
+import (
+	"errors"
+	"os"
+	"regexp"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/bellwether-k8s/bellwether/endpoints"
+	"github.com/bellwether-k8s/bellwether/examples/metrics"
+	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/leaderelection"
+	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
+	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/replica"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+var errNoAnswer = errors.New("no answer")
+
+// all is a process that does everything.
+type all struct {
+	*prometheus.Registry
+	replica   replica.Config
+	life      leader.Hooks
+	endpoints endpoints.Hooks
+	fencing   fencing.Hooks
+}
+
+func register(t *testing.T) *all {
+	t.Helper()
+	a := &all{Registry: prometheus.NewRegistry()}
+	require.NoError(t, metrics.Replica(a, &a.replica))
+	var errs [3]error
+	a.life, errs[0] = metrics.LeaderForLife(a)
+	a.endpoints, errs[1] = metrics.Endpoints(a)
+	a.fencing, errs[2] = metrics.Fencing(a)
+	require.NoError(t, errors.Join(errs[:]...))
+	return a
+}
+
+// value is what a series has, by the text of its name and labels: the count, of a histogram. All of them are whole.
+func (a *all) value(t *testing.T, series string) int {
+	t.Helper()
+	families, err := a.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		for _, m := range f.Metric {
+			name := f.GetName()
+			for i, l := range m.Label {
+				open := ","
+				if i == 0 {
+					open = "{"
+				}
+				name += open + l.GetName() + "=" + l.GetValue()
+			}
+			if len(m.Label) > 0 {
+				name += "}"
+			}
+			switch {
+			case name != series:
+			case m.Histogram != nil:
+				return int(m.Histogram.GetSampleCount())
+			case m.Counter != nil:
+				return int(m.Counter.GetValue())
+			default:
+				return int(m.Gauge.GetValue())
+			}
+		}
+	}
+	require.Fail(t, "there is no "+series)
+	return 0
+}
+
+// everything happens once.
+func (a *all) everything() {
+	election, lease, shard, distribution := a.replica.Election.Hooks, a.replica.Lease.Hooks, a.replica.Shard.Hooks, a.replica.Sharder.Hooks
+	election.OnNewLeader("a")
+	election.OnStartedLeading(leaderelection.Term{Vacant: time.Second, Released: true})
+	election.OnRenewal(time.Millisecond, errNoAnswer)
+	lease.OnWaiting(shardlease.Standing{})
+	lease.OnHeld(shardlease.Epoch{})
+	lease.OnRenewal(time.Millisecond, nil)
+	shard.OnDrained(sharder.ObjectRef{}, time.Second, nil)
+	shard.OnBounced(sharder.ObjectRef{}, errNoAnswer)
+	shard.OnRefused(sharder.ObjectRef{}, sharder.ErrNotMine)
+	distribution.OnMembership([]string{"a", "b"})
+	distribution.OnPatch(sharder.Patch{Verb: "drain", Err: apierrors.NewConflict(schema.GroupResource{}, "x", nil)})
+	distribution.OnScan(sharder.Scan{Objects: 10, Placed: 8, Shards: map[string]int{"a": 5, "b": 5}})
+	distribution.OnOverdue(sharder.Overdue{})
+	distribution.OnTaken("b")
+	distribution.OnCollected("b")
+	distribution.OnStorm(nil)
+	distribution.OnThrottled(time.Second)
+	a.life.OnWaiting([]leader.Waiting{{}, {}})
+	a.life.OnLeading("uid")
+	a.endpoints.OnRound(endpoints.Round{Entries: []endpoints.Status{{Unchanged: time.Minute}, {Problem: errNoAnswer}}, Heartbeats: 1, Publications: 2})
+	a.endpoints.OnPublished(make([]endpoints.Endpoint, 3))
+	a.endpoints.OnExpired(endpoints.Status{})
+	a.endpoints.OnMalformed(endpoints.Status{})
+	a.endpoints.OnExpireAfter(time.Minute)
+	fence := &v1alpha1.NodeFence{Node: "n", Status: v1alpha1.Status{Phase: v1alpha1.GivenUp, Triggers: []v1alpha1.Trigger{{Since: metav1.Now()}}}}
+	a.fencing.OnRecord(fence)
+	a.fencing.OnTransition(fence, "WorkloadsFreed")
+	a.fencing.OnTransition(fence, "Recovered")
+	a.fencing.OnHeld("n", v1alpha1.Hold{Reason: "Storm"})
+	a.fencing.OnCommand("n", "d", v1alpha1.ActionOff, time.Second, nil)
+	a.fencing.OnReading("n", "d", v1alpha1.PowerOff, time.Second)
+	a.fencing.OnDecision("n", policy.Decision{Reason: policy.ReasonStorm})
+	a.fencing.OnCommission("n", errNoAnswer)
+	a.fencing.OnCheck("n", errNoAnswer)
+}
+
+// Names follow the rules of Prometheus, and two parts of one process do not share one.
+func TestNames(t *testing.T) {
+	a := register(t)
+	a.everything()
+	problems, err := testutil.GatherAndLint(a)
+	require.NoError(t, err)
+	assert.Empty(t, problems)
+	_, err = metrics.LeaderElection(a)
+	assert.Error(t, err, "they are registered already")
+	_, err = metrics.LeaderElection(prometheus.WrapRegistererWith(prometheus.Labels{"election": "census"}, prometheus.NewRegistry()))
+	assert.NoError(t, err)
+}
+
+// What alerts ask for is there.
+func TestAlerts(t *testing.T) {
+	a := register(t)
+	a.everything()
+	families, err := a.Gather()
+	require.NoError(t, err)
+	var names []string
+	for _, f := range families {
+		names = append(names, f.GetName())
+	}
+	alerts, err := os.ReadFile("alerts.yaml")
+	require.NoError(t, err)
+	asked := regexp.MustCompile(`bellwether_\w+`).FindAllString(string(alerts), -1)
+	require.NotEmpty(t, asked)
+	for _, name := range asked {
+		assert.Contains(t, names, name)
+	}
+}
+
+func TestLatencies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := register(t)
+		election, distribution := a.replica.Election.Hooks, a.replica.Sharder.Hooks
+		election.OnStartedLeading(leaderelection.Term{}) // nobody has led before
+		election.OnStoppedLeading(leaderelection.Term{}, nil)
+		election.OnStartedLeading(leaderelection.Term{Vacant: 20 * time.Second})
+		assert.Equal(t, 1, a.value(t, "bellwether_leaderelection_vacancy_seconds{after=death}"))
+		assert.Equal(t, 1, a.value(t, "bellwether_leaderelection_terms_total{end=released}"))
+		assert.Equal(t, 1, a.value(t, "bellwether_leaderelection_leading"))
+		assert.InDelta(t, time.Now().Unix(), a.value(t, "bellwether_leaderelection_last_renewal_timestamp_seconds"), 1)
+
+		distribution.OnMembership([]string{"a", "b"})
+		distribution.OnScan(sharder.Scan{Objects: 10, Placed: 7, Shards: map[string]int{"a": 10}})
+		time.Sleep(time.Minute)
+		assert.Equal(t, 1, a.value(t, "bellwether_sharder_unsettled"))
+		distribution.OnScan(sharder.Scan{Objects: 10, Placed: 10, Shards: map[string]int{"b": 10}})
+		distribution.OnSettled([]string{"a", "b"})
+		assert.Equal(t, 180, a.value(t, "bellwether_sharder_unplaced_object_seconds_total"))
+		assert.Equal(t, 1, a.value(t, "bellwether_sharder_settle_duration_seconds"))
+		assert.Zero(t, a.value(t, "bellwether_sharder_unsettled"))
+		assert.Equal(t, 1, testutil.CollectAndCount(a, "bellwether_sharder_shard_objects"), "a has none any more")
+
+		election.OnStoppedLeading(leaderelection.Term{}, errNoAnswer)
+		assert.Zero(t, a.value(t, "bellwether_sharder_members"), "another replica distributes now")
+		assert.Zero(t, testutil.CollectAndCount(a, "bellwether_sharder_shard_objects"))
+	})
+}
+
+func TestFencesAndChecksAreCountedWhileTheyAreThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := register(t)
+		assert.Zero(t, a.value(t, "bellwether_fencing_fences{phase=GivenUp}"))
+		fence := &v1alpha1.NodeFence{Node: "n", Status: v1alpha1.Status{Phase: v1alpha1.Powering}}
+		a.fencing.OnRecord(fence)
+		fence.Status.Phase = v1alpha1.GivenUp
+		a.fencing.OnRecord(fence)
+		a.fencing.OnRecord(&v1alpha1.NodeFence{Node: "m", Status: v1alpha1.Status{Phase: v1alpha1.GivenUp}})
+		assert.Equal(t, 2, a.value(t, "bellwether_fencing_fences{phase=GivenUp}"))
+		a.fencing.OnForgotten("m")
+		assert.Equal(t, 1, a.value(t, "bellwether_fencing_fences{phase=GivenUp}"))
+
+		a.fencing.OnCheck("n", errNoAnswer)
+		a.fencing.OnCheck("m", nil)
+		assert.Equal(t, 1, a.value(t, "bellwether_fencing_checked_nodes{ready=false}"))
+		time.Sleep(40 * time.Minute)
+		a.fencing.OnCheck("m", nil)
+		time.Sleep(40 * time.Minute)
+		assert.Zero(t, a.value(t, "bellwether_fencing_checked_nodes{ready=false}"), "n is not checked any more")
+		assert.Equal(t, 1, a.value(t, "bellwether_fencing_checked_nodes{ready=true}"))
+	})
+}

@@ -1,0 +1,162 @@
+package metrics
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/bellwether-k8s/bellwether/leaderelection"
+	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/replica"
+)
+
+// Replica registers all parts of a sharded replica, and sets their hooks. Call it before replica.New.
+func Replica(registry prometheus.Registerer, c *replica.Config) error {
+	var errs [3]error
+	c.Lease.Hooks, errs[0] = ShardLease(registry)
+	c.Election.Hooks, errs[1] = LeaderElection(registry)
+	c.Shard.Hooks, errs[2] = Shard(registry)
+	distribution, err := newDistribution(registry)
+	c.Sharder.Hooks = distribution.hooks()
+	stopped := c.Election.Hooks.OnStoppedLeading
+	c.Election.Hooks.OnStoppedLeading = func(term leaderelection.Term, err error) {
+		stopped(term, err)
+		distribution.forget()
+	}
+	return errors.Join(append(errs[:], err)...)
+}
+
+// Sharder registers how objects are distributed. Hand-over and failover of shards is bellwether_sharder_settle_duration_seconds: from a change of the
+// membership until every object is with its owner.
+func Sharder(registry prometheus.Registerer) (sharder.Hooks, error) {
+	d, err := newDistribution(registry)
+	return d.hooks(), err
+}
+
+// distribution is what a sharder tells.
+type distribution struct {
+	members, objects, placed, unsettled        prometheus.Gauge
+	shards                                     *prometheus.GaugeVec
+	settle, scans, throttled                   prometheus.Histogram
+	patches                                    *prometheus.CounterVec
+	took                                       *prometheus.HistogramVec
+	unplaced, overdue, taken, collected, storm prometheus.Counter
+
+	mu      sync.Mutex
+	changed time.Time // when the membership last did without being settled; zero: it is settled
+	scanned time.Time // when the last scan ended
+	astray  int       // objects that it did not find in their place
+}
+
+func newDistribution(registry prometheus.Registerer) (*distribution, error) {
+	f := &factory{registry: registry, subsystem: "sharder"}
+	return &distribution{
+		members:   f.gauge("members", "Shards among which objects are distributed."),
+		objects:   f.gauge("objects", "Objects that the last scan has found."),
+		placed:    f.gauge("placed_objects", "Objects of the last scan that are with their owner, and in nobody else's hands."),
+		unsettled: f.gauge("unsettled", "1 from a change of the membership until every object is with its owner."),
+		shards:    f.gauges("shard_objects", "Objects that each shard had at the last scan.", "shard"),
+		settle:    f.histogram("settle_duration_seconds", "How long it took from a change of the membership until every object was with its owner.", ofDrains),
+		scans:     f.histogram("scan_duration_seconds", "How long scans of all objects took.", ofFences),
+		throttled: f.histogram("throttled_seconds", "How long requests were held back by the client's own rate limit.", ofRequests),
+		patches:   f.counters("patches_total", "Attempts to change an object's labels and record, by what for. Conflicts are nothing to worry about.", "verb", "result"),
+		took:      f.histograms("patch_duration_seconds", "How long these took.", ofRequests, "verb"),
+		unplaced:  f.counter("unplaced_object_seconds_total", "For how long objects were not with their owner, added up, as seen by scans."),
+		overdue:   f.counter("overdue_total", "Objects that a living shard does not let go of."),
+		taken:     f.counter("taken_total", "Shards that have proved dead."),
+		collected: f.counter("collected_total", "Leases of dead shards that were deleted."),
+		storm:     f.counter("storms_total", "How often at least half of the shards have expired together."),
+	}, f.err()
+}
+
+func (d *distribution) hooks() sharder.Hooks {
+	return sharder.Hooks{
+		OnMembership: func(members []string) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.members.Set(float64(len(members)))
+			d.unsettled.Set(1)
+			if d.changed.IsZero() {
+				d.changed = time.Now()
+			}
+		},
+		OnSettled: func([]string) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.unsettled.Set(0)
+			if !d.changed.IsZero() {
+				d.settle.Observe(time.Since(d.changed).Seconds())
+				d.changed = time.Time{}
+			}
+		},
+		OnScan: d.scan,
+		OnPatch: func(p sharder.Patch) {
+			outcome := result(p.Err)
+			if apierrors.IsConflict(p.Err) {
+				outcome = "conflict"
+			}
+			d.patches.WithLabelValues(p.Verb, outcome).Inc()
+			d.took.WithLabelValues(p.Verb).Observe(p.Latency.Seconds())
+		},
+		OnOverdue:   func(sharder.Overdue) { d.overdue.Inc() },
+		OnTaken:     func(string) { d.taken.Inc() },
+		OnCollected: func(string) { d.collected.Inc() },
+		OnStorm:     func([]string) { d.storm.Inc() },
+		OnThrottled: func(wait time.Duration) { d.throttled.Observe(wait.Seconds()) },
+	}
+}
+
+func (d *distribution) scan(s sharder.Scan) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.scans.Observe(s.Took.Seconds())
+	d.objects.Set(float64(s.Objects))
+	d.placed.Set(float64(s.Placed))
+	d.shards.Reset() // those that are gone
+	for shard, objects := range s.Shards {
+		d.shards.WithLabelValues(shard).Set(float64(objects))
+	}
+	if !d.scanned.IsZero() {
+		d.unplaced.Add(float64(d.astray) * time.Since(d.scanned).Seconds())
+	}
+	d.scanned, d.astray = time.Now(), s.Objects-s.Placed
+}
+
+// forget is for when another replica distributes: what was true here may not be any more.
+func (d *distribution) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, g := range []prometheus.Gauge{d.members, d.objects, d.placed, d.unsettled} {
+		g.Set(0)
+	}
+	d.shards.Reset()
+	d.changed, d.scanned, d.astray = time.Time{}, time.Time{}, 0
+}
+
+// Shard registers how a shard lets go of objects.
+func Shard(registry prometheus.Registerer) (sharder.ShardHooks, error) {
+	f := &factory{registry: registry, subsystem: "shard"}
+	drains := f.counters("drains_total", "Attempts to let go of an object.", "result")
+	age := f.histogram("drain_duration_seconds", "How long after it was asked for an object was let go.", ofDrains)
+	bounces := f.counters("bounces_total", "Attempts to send back an object that has the label of this shard by mistake.", "result")
+	refusals := f.counters("refusals_total", "Work that was refused: the object is another shard's, or is not proved to be this one's yet.", "reason")
+	return sharder.ShardHooks{
+		OnDrained: func(_ sharder.ObjectRef, took time.Duration, err error) {
+			drains.WithLabelValues(result(err)).Inc()
+			if err == nil {
+				age.Observe(took.Seconds())
+			}
+		},
+		OnBounced: func(_ sharder.ObjectRef, err error) { bounces.WithLabelValues(result(err)).Inc() },
+		OnRefused: func(_ sharder.ObjectRef, err error) {
+			reason := "not_yet"
+			if errors.Is(err, sharder.ErrNotMine) {
+				reason = "not_mine"
+			}
+			refusals.WithLabelValues(reason).Inc()
+		},
+	}, f.err()
+}
