@@ -1,0 +1,94 @@
+package docs_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/bellwether-k8s/bellwether/endpoints"
+	"github.com/bellwether-k8s/bellwether/leaderelection"
+	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
+	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/replica"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// What pages show, and has to compile, stands here and in the files beside this one.
+var (
+	_ = elect
+	_ = becomeLeader
+	_ = shardedController
+	_ = publish
+
+	controller func(ctx context.Context, guarded *rest.Config) error
+	work       func(ctx context.Context) error
+	reconcile  func(ctx context.Context, m *corev1.ConfigMap) error
+)
+
+func elect(ctx context.Context, config *rest.Config, log *zap.Logger) error {
+	leases, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config)) // a connection of its own
+	if err != nil {
+		return err
+	}
+	elector, err := leaderelection.New(leases, leaderelection.Config{
+		Namespace:      "default",
+		Name:           "my-controller",
+		KernelDeadline: true,             // Linux; in a container, see PID 1
+		ReleaseTimeout: 20 * time.Second, // how long the work may take to end
+		Logger:         log,
+	})
+	if err != nil {
+		return err
+	}
+	guarded := rest.CopyConfig(config)
+	guarded.Wrap(elector.WrapTransport) // before any other wrapper
+	return elector.Run(ctx, func(ctx context.Context) error {
+		return controller(ctx, guarded) // returns when ctx ends, and when nothing of it goes on
+	})
+}
+
+func becomeLeader(ctx context.Context, log *zap.Logger) error {
+	if err := leader.Become(ctx, "my-daemon", leader.WithLogger(log)); err != nil {
+		return err
+	}
+	return work(ctx)
+}
+
+func shardedController(ctx context.Context, config *rest.Config, lease shardlease.Config) error {
+	config = rest.CopyConfig(config)
+	config.QPS = -1 // for the work's client, below; client-go's default is 5 requests per second
+	r, err := replica.New(config, replica.Config{
+		Lease:     lease, // Namespace, Ring, Identity, Incarnation, KernelDeadline, ReleaseTimeout, Logger
+		Resources: []sharder.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}},
+	})
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(r.Mine) // writes only while this replica holds its lease
+	if err != nil {
+		return err
+	}
+	return r.Run(ctx, func(ctx context.Context) error {
+		source := sharder.ListerWatcher(client.CoreV1().ConfigMaps(""), client)
+		informer := r.Shard.NewInformer(source, &corev1.ConfigMap{}, 0, cache.Indexers{})
+		return sharder.Reconcile(ctx, r.Shard, informer, 4, reconcile)
+	}, nil)
+}
+
+func publish(ctx context.Context, client kubernetes.Interface, config endpoints.Config, server *http.Server) error {
+	// config: Namespace, Service, Addresses, Ports. The server listens already.
+	reconciler, err := endpoints.New(client, config)
+	if err != nil {
+		return err
+	}
+	err = reconciler.Run(ctx)     // withdraws when ctx ends
+	<-time.After(5 * time.Second) // clients learn of that a moment later
+	return errors.Join(err, server.Shutdown(context.WithoutCancel(ctx)))
+}

@@ -1,0 +1,77 @@
+package docs_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/stretchr/testify/assert"
+)
+
+var (
+	link     = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	codeSpan = regexp.MustCompile("`[^`]+`")
+)
+
+// Links within the repository lead somewhere, also those to a heading.
+func TestLinksLeadSomewhere(t *testing.T) {
+	links := 0
+	for _, p := range pages(t) {
+		for _, match := range link.FindAllStringSubmatch(codeSpan.ReplaceAllString(p.text, ""), -1) {
+			target := match[1]
+			if strings.Contains(target, "://") {
+				continue
+			}
+			links++
+			path, anchor, hasAnchor := strings.Cut(target, "#")
+			destination := filepath.Join(filepath.Dir(p.path), path)
+			if path == "" {
+				destination = p.path
+			}
+			if _, err := os.Stat(destination); !assert.NoError(t, err, "%s: %s", p.path, target) {
+				continue
+			}
+			if hasAnchor {
+				assert.True(t, slices.Contains(anchors(read(t, destination)), anchor), "%s: %s: there is no such heading", p.path, target)
+			}
+		}
+	}
+	assert.Greater(t, links, 50)
+}
+
+func TestAnchors(t *testing.T) {
+	p := page{text: "# One leader\n## From operator-lib's `leader.Become`, v1\n### One leader\n#no heading\n"}
+	assert.Equal(t, []string{"one-leader", "from-operator-libs-leaderbecome-v1", "one-leader-1"}, anchors(p))
+}
+
+// anchors are the names of a page's headings, as GitHub makes them.
+func anchors(p page) []string {
+	var all []string
+	times := map[string]int{}
+	for line := range strings.Lines(p.text) {
+		heading := strings.TrimLeft(line, "#")
+		if heading == line || !strings.HasPrefix(heading, " ") {
+			continue
+		}
+		name := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-', r == '_', unicode.IsLetter(r), unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, strings.TrimSpace(heading))
+		times[name]++
+		if n := times[name] - 1; n > 0 {
+			name = fmt.Sprintf("%s-%d", name, n)
+		}
+		all = append(all, name)
+	}
+	return all
+}

@@ -1,0 +1,89 @@
+package docs_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// documented are the packages whose messages operating.md explains.
+var documented = []string{"leaderelection", "leaderforlife", "shardlease", "sharder", "sharder/replica", "endpoints", "internal/lease"}
+
+// Operators search for what they read in a log: it stands there literally, and every warning does, but for those that say themselves that all
+// will be well.
+func TestMessagesAreWhatTheCodeSays(t *testing.T) {
+	literals, warnings := messages(t)
+	operating := read(t, "operating.md")
+	var explained []string
+	for _, cell := range cells(operating.section(t, "## Log lines"), 0) {
+		for _, span := range codeSpan.FindAllString(cell, -1) {
+			explained = append(explained, strings.Trim(span, "`"))
+		}
+	}
+	assert.NotEmpty(t, explained)
+	for _, message := range explained {
+		assert.True(t, slices.Contains(literals, message), "no package says %q", message)
+	}
+	for _, message := range warnings {
+		if !strings.HasSuffix(message, "tried again") && !strings.HasSuffix(message, "trying again") {
+			assert.True(t, slices.Contains(explained, message), "operating.md does not explain %q", message)
+		}
+	}
+	reasons := codeSpan.FindAllString(strings.Join(cells(operating.section(t, "## Events"), 1), " "), -1)
+	assert.NotEmpty(t, reasons)
+	for _, reason := range reasons {
+		assert.True(t, slices.Contains(literals, strings.Trim(reason, "`")), "no Event has the reason %s", reason)
+	}
+}
+
+// messages returns all strings in the code of the documented packages, and those that are logged at Warn or above.
+func messages(t *testing.T) (literals, warnings []string) {
+	t.Helper()
+	for _, directory := range documented {
+		files, err := filepath.Glob("../" + directory + "/*.go")
+		require.NoError(t, err)
+		require.NotEmpty(t, files, directory)
+		for _, path := range files {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			require.NoError(t, err)
+			ast.Inspect(file, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.BasicLit:
+					literals = append(literals, unquoted(n)...)
+				case *ast.CallExpr:
+					if called, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains([]string{"Warn", "Error", "sayOnce"}, called.Sel.Name) && len(n.Args) > 0 {
+						if literal, ok := n.Args[0].(*ast.BasicLit); ok {
+							warnings = append(warnings, unquoted(literal)...)
+						}
+					}
+				}
+				return true
+			})
+		}
+	}
+	assert.NotEmpty(t, warnings)
+	return literals, warnings
+}
+
+// unquoted is the value of a string; nothing for other literals.
+func unquoted(literal *ast.BasicLit) []string {
+	if literal.Kind != token.STRING {
+		return nil
+	}
+	value, err := strconv.Unquote(literal.Value)
+	if err != nil {
+		return nil
+	}
+	return []string{value}
+}

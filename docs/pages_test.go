@@ -1,0 +1,86 @@
+package docs_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// page is a text for people.
+type page struct {
+	path   string // from this directory
+	text   string // outside of its blocks
+	blocks []block
+}
+
+// block is what stands between fences.
+type block struct {
+	language string
+	line     int // of the page, where it begins
+	lines    []string
+}
+
+// pages are all that describe the project.
+func pages(t *testing.T) []page {
+	t.Helper()
+	var all []page
+	for _, pattern := range []string{"../*.md", "*.md", "../examples/*/README.md"} {
+		paths, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, paths, pattern)
+		for _, path := range paths {
+			all = append(all, read(t, path))
+		}
+	}
+	return all
+}
+
+func read(t *testing.T, path string) page {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	p := page{path: path}
+	var open *block
+	for i, line := range strings.Split(string(content), "\n") {
+		language, fence := strings.CutPrefix(line, "```")
+		switch {
+		case fence && open == nil:
+			open = &block{language: language, line: i + 1}
+		case fence:
+			p.blocks = append(p.blocks, *open)
+			open = nil
+		case open != nil:
+			open.lines = append(open.lines, line)
+		default:
+			assert.NotContains(t, line, "```", "%s:%d: a fence begins a line", path, i+1)
+			p.text += line + "\n"
+		}
+	}
+	require.Nil(t, open, "%s: a block has no end", path)
+	return p
+}
+
+// section returns what stands under a heading.
+func (p page) section(t *testing.T, heading string) string {
+	t.Helper()
+	_, text, found := strings.Cut(p.text, "\n"+heading+"\n")
+	require.True(t, found, "%s: %s", p.path, heading)
+	level, _, _ := strings.Cut(heading, " ")
+	text, _, _ = strings.Cut(text, "\n"+level+" ")
+	return text
+}
+
+// cells returns what stands in a column of the tables in a text, from 0.
+func cells(text string, column int) []string {
+	var all []string
+	for line := range strings.Lines(text) {
+		if row, ok := strings.CutPrefix(line, "|"); ok && !strings.HasPrefix(row, "---") {
+			all = append(all, strings.TrimSpace(strings.Split(row, "|")[column]))
+		}
+	}
+	return all
+}
