@@ -9,13 +9,21 @@ LINT      := $(CACHE)/tools/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
 GOTESTSUM := $(CACHE)/tools/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
 
 # internal/e2e/controlplane is left out: it has no tests, and linting it would mean linting Kubernetes.
-MODULES := . internal/e2e examples/demo examples/controllerruntime
+MODULES := . internal/e2e examples/demo examples/metrics examples/controllerruntime
+# Another version of the Kubernetes libraries that everything is tested with by make suites.
+CLIENT_GO ?= v0.37.2
 # Versions of controller-runtime and client-go that the example is built and tested with besides those of its go.mod.
 COMPATIBLE := v0.24.1_v0.37.2 v0.25.2_v0.37.2
 RESULTS := .results
 DURATION ?= 10m
+# Where the demo draws.
+PICTURE ?= $(CURDIR)/$(RESULTS)/sharding.svg
 
-.PHONY: help test lint fix unit compat simulate e2e bench soak chaos demo controlplane
+# LAB=0 does without real fence agents and the devices for them, which take Debian packages: their tests are skipped.
+LAB ?= 1
+export BELLWETHER_LAB = $(LAB)
+
+.PHONY: help test lint fix generate unit compat suites suites-unit suites-e2e simulate e2e bench soak chaos demo picture controlplane lab
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -26,7 +34,7 @@ test: ## lint, unit tests, end-to-end tests: what has to pass
 	@$(MAKE) --no-print-directory compat
 	@$(MAKE) --no-print-directory simulate
 	@$(MAKE) --no-print-directory e2e
-	@echo "== all tests"
+	@echo "== all tests$(if $(filter 0,$(LAB)), BUT THOSE WITH REAL FENCE AGENTS: they are skipped for LAB=0)"
 	@$(GOTESTSUM) --format none --raw-command -- cat $(RESULTS)/*.json
 
 lint: $(LINT) ## linters and go mod tidy, in every module
@@ -36,6 +44,9 @@ lint: $(LINT) ## linters and go mod tidy, in every module
 fix: $(LINT) ## let the linters format and mend what they can
 	@for m in $(MODULES); do (cd $$m && go mod tidy && $(LINT) run --fix ./...) || exit 1; done
 
+generate: ## deep copies and the manifest of NodeFence, from its types
+	@go generate ./fencing/...
+
 # Usage: $(call gotest,<module>,<name of the result>,<flags and packages of go test>)
 gotest = echo "== test $(2) ($(1))" && mkdir -p $(RESULTS) && (out=$$PWD/$(RESULTS)/$(2).json && cd $(1) && \
 	$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --jsonfile $$out -- -shuffle=on -timeout 15m $(3))
@@ -44,7 +55,8 @@ unit: $(GOTESTSUM) ## unit tests with the race detector
 	@echo "unit tests; with a cold cache compiling for the race detector takes some 2 minutes on 2 cores"
 	@$(call gotest,.,unit,-race ./...)
 	@$(call gotest,examples/demo,unit-demo,-race ./...)
-	@$(call gotest,examples/controllerruntime,unit-controllerruntime,-race .)
+	@$(call gotest,examples/metrics,unit-metrics,-race ./...)
+	@$(call gotest,examples/controllerruntime,unit-controllerruntime,-race . ./operator)
 
 compat: $(COMPATIBLE:%=compat-%) ## the controller-runtime example with other versions of controller-runtime and client-go
 
@@ -55,37 +67,63 @@ compat-%: $(GOTESTSUM)
 		go get -modfile=$$m.mod sigs.k8s.io/controller-runtime@$(firstword $(subst _, ,$*)) \
 			$(foreach m,api apimachinery client-go,k8s.io/$(m)@$(lastword $(subst _, ,$*))) 2>$$m.log || { cat $$m.log; exit 1; }
 	@cd examples/controllerruntime && go vet -modfile=../../$(RESULTS)/$@.mod ./...
-	@$(call gotest,examples/controllerruntime,$@,-modfile=../../$(RESULTS)/$@.mod .)
+	@$(call gotest,examples/controllerruntime,$@,-modfile=../../$(RESULTS)/$@.mod . ./operator)
+
+suites: suites-unit suites-e2e ## unit and end-to-end tests with another version of the Kubernetes libraries (CLIENT_GO): some 20 minutes
+
+# Usage: $(call with,<module>,<name>) makes a copy of a go.mod with these versions.
+with = mkdir -p $(RESULTS) && cd $(1) && cp go.mod $(CURDIR)/$(RESULTS)/$(2).mod && cp go.sum $(CURDIR)/$(RESULTS)/$(2).sum && \
+	go get -modfile=$(CURDIR)/$(RESULTS)/$(2).mod $(foreach m,api apimachinery client-go,k8s.io/$(m)@$(CLIENT_GO)) && go mod tidy -modfile=$(CURDIR)/$(RESULTS)/$(2).mod
+
+suites-unit: $(GOTESTSUM)
+	@echo "== unit tests with $(CLIENT_GO) of the Kubernetes libraries"
+	@$(call with,.,$@)
+	@$(call gotest,.,$@,-modfile=$(CURDIR)/$(RESULTS)/$@.mod ./...)
+
+# The tests build programs of the same module: GOFLAGS reaches these, too.
+suites-e2e: $(GOTESTSUM) controlplane $(if $(filter 0,$(LAB)),,lab)
+	@echo "== end-to-end tests with $(CLIENT_GO) of the Kubernetes libraries"
+	@$(call with,internal/e2e,$@)
+	@export GOFLAGS=-modfile=$(CURDIR)/$(RESULTS)/$@.mod && $(call gotest,internal/e2e,$@,-p 1 -parallel 6 ./...)
 
 simulate: $(GOTESTSUM) ## all replicas under faults in virtual time, without the race detector: ten times as many schedules
-	@$(call gotest,.,simulate,-p 1 -run '^TestSimulated' ./endpoints ./leaderelection ./leaderforlife ./shardlease ./sharder ./internal/sim)
+	@$(call gotest,.,simulate,-p 1 -run '^TestSimulated' ./endpoints ./fencing ./fencing/automaton ./fencing/config ./fencing/policy ./fencing/sighting ./leaderelection ./leaderforlife ./shardlease ./sharder ./internal/sim)
 
-e2e: $(GOTESTSUM) controlplane ## end-to-end tests on a real control plane
+e2e: $(GOTESTSUM) controlplane $(if $(filter 0,$(LAB)),,lab) ## end-to-end tests on a real control plane, and with real fence agents
 	@$(call gotest,internal/e2e,e2e,-race -p 1 -parallel 6 ./...)
 	@$(call gotest,examples/controllerruntime,e2e-controllerruntime,-race ./e2e)
 
 controlplane: ## build etcd, Kubernetes and KWOK, once
 	@cd internal/e2e && go run ./cmd/prepare
 
-bench: controlplane ## benchmarks against floors and client-go's elector, for benchstat
+lab: ## install the Debian packages of fence agents and of devices for them, if that takes no more than root and apt-get
+	@cd internal/e2e && go run ./cmd/lab
+
+bench: controlplane $(if $(filter 0,$(LAB)),,lab) ## benchmarks against floors and client-go's elector, for benchstat
 	@echo "== bench in memory, against floors and peers: about a minute"
 	@go test -run '^$$' -bench . -benchmem ./...
 	@echo "== bench on a real control plane, against client-go's elector and bare loops: some 10 minutes; leave the machine alone"
-	@cd internal/e2e && go test -run '^$$' -bench . -benchtime 1x -timeout 15m -p 1 ./leaderelection ./sharder
+	@cd internal/e2e && go test -run '^$$' -bench . -benchtime 1x -timeout 20m -p 1 ./leaderelection ./sharder ./fencing/devices
 
-soak: controlplane ## repeat simulations, then end-to-end tests, for DURATION (10m) each, and count; then chaos for as long
-	@BELLWETHER_SOAK=$(DURATION) go test -count=1 -timeout 0 -run '^TestSimulated' ./endpoints ./leaderelection ./leaderforlife ./shardlease ./sharder
+soak: controlplane $(if $(filter 0,$(LAB)),,lab) ## repeat simulations, then end-to-end tests, for DURATION (10m) each, and count; then chaos for as long
+	@BELLWETHER_SOAK=$(DURATION) go test -count=1 -timeout 0 -run '^TestSimulated' ./endpoints ./fencing/automaton ./leaderelection ./leaderforlife ./shardlease ./sharder
 	@cd internal/e2e/leaderelection && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -parallel 10 -timeout 0
 	@cd internal/e2e/leaderforlife && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -parallel 6 -timeout 0
 	@cd internal/e2e/endpoints && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -parallel 6 -timeout 0
+	@cd internal/e2e/fencing && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -parallel 10 -timeout 0
+	@cd internal/e2e/fencing/devices && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -timeout 0
 	@cd internal/e2e/sharder && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -parallel 6 -timeout 0
 	@$(MAKE) --no-print-directory chaos
 
 chaos: controlplane ## four shards on a real control plane while everything goes wrong for DURATION (10m), and two referees
 	@cd internal/e2e/chaos && BELLWETHER_SOAK=$(DURATION) go test -count=1 -run '^TestChaos$$' -v -timeout 0
 
-demo: ## leaders, shards and servers under blows; CHAPTER=sharding plays only that; builds a control plane first
-	@cd examples/demo && go run . $(if $(CHAPTER),-chapter $(CHAPTER)) $(ARGS)
+demo: ## a tour: leaders, shards, servers and machines that fail; CHAPTER=sharding plays only that; builds a control plane first
+	@echo "building the demo; with a cold cache a minute or two"
+	@cd examples/demo && go run . -picture '$(PICTURE)' $(if $(CHAPTER),-chapter '$(CHAPTER)') $(ARGS)
+
+picture: ## the picture in the README, from a run of the demo's chapter about sharding
+	@$(MAKE) --no-print-directory demo CHAPTER=sharding PICTURE=$(CURDIR)/docs/sharding.svg
 
 $(LINT):
 	@echo "building golangci-lint $(GOLANGCI_LINT_VERSION), once: about 2 minutes on 2 cores"
