@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -105,7 +106,10 @@ func TestADeadShardsLeaseIsTakenOnceAndItsObjectsMove(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		w.requirePlaced(60, "a", "c")
 		assert.Equal(t, map[string]int{"assign": moved}, w.patched())
-		assert.Equal(t, []string{"taken b", "members [a c]", "settled [a c]"}, w.told())
+		told := w.told()
+		assert.ElementsMatch(t, []string{"taken b", "members [a c]", "settled [a c]"}, told)
+		told = slices.DeleteFunc(told, func(s string) bool { return s == "taken b" }) // its answer may come after the watch's news
+		assert.Equal(t, []string{"members [a c]", "settled [a c]"}, told)
 
 		// It comes back, in its next epoch.
 		w.shard("b")
