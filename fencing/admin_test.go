@@ -52,7 +52,7 @@ var deeds = map[string]struct {
 	},
 	"confirms that it has pulled the plug": {
 		do: func(i *incident) {
-			if i.phase("n1") != v1alpha1.Final { // then it would be a failure of its own
+			if i.phase("n1") != v1alpha1.PhaseFinal { // then it would be a failure of its own
 				i.rack.Set("n1", false)
 			}
 			i.annotate("n1", v1alpha1.AnnotationConfirmOff, "1")
@@ -85,7 +85,7 @@ var deeds = map[string]struct {
 // ended says that nothing more is to happen. A failing node whose record was deleted gets another.
 func (i *incident) ended() bool {
 	switch i.phase("n1") {
-	case v1alpha1.GivenUp, v1alpha1.Final:
+	case v1alpha1.PhaseGivenUp, v1alpha1.PhaseFinal:
 		return true
 	case "":
 		return i.ready()
@@ -117,7 +117,7 @@ func (i *incident) deletable() {
 
 func (i *incident) asIfNothing() {
 	i.requireFencedOnce("n1")
-	assert.Equal(i.t, v1alpha1.Final, i.phase("n1"))
+	assert.Equal(i.t, v1alpha1.PhaseFinal, i.phase("n1"))
 }
 
 // arrives waits until the record has been in the phase.
@@ -145,8 +145,8 @@ func (i *incident) bootsIntoWork() {
 // happens afterwards.
 func TestSimulatedAdmins(t *testing.T) {
 	for _, phase := range []v1alpha1.Phase{
-		v1alpha1.Detected, v1alpha1.Isolating, v1alpha1.Isolated, v1alpha1.Powering, v1alpha1.Verifying, v1alpha1.Releasing, v1alpha1.Restoring,
-		v1alpha1.Booting, v1alpha1.Recovering, v1alpha1.Error, v1alpha1.GivenUp, v1alpha1.Final,
+		v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating, v1alpha1.PhaseIsolated, v1alpha1.PhasePowering, v1alpha1.PhaseVerifying, v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring,
+		v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering, v1alpha1.PhaseError, v1alpha1.PhaseGivenUp, v1alpha1.PhaseFinal,
 	} {
 		for name, deed := range deeds {
 			t.Run(string(phase)+"/"+name, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestSimulatedAdmins(t *testing.T) {
 							}
 						}
 					})
-					failing := phase == v1alpha1.Error || phase == v1alpha1.GivenUp
+					failing := phase == v1alpha1.PhaseError || phase == v1alpha1.PhaseGivenUp
 					w.pod("db-0", "n1")
 					// Watches are faster than answers: what this process writes may be gone before it knows.
 					c := w.start("a", nil, func(c *apisim.Client) { c.Inject(apisim.Faults{Latency: 50 * time.Millisecond}) })

@@ -19,8 +19,8 @@ func (f *fence) alarm() {
 	switch {
 	case s.Hold != nil:
 		reason, text = s.Hold.Reason, s.Hold.Message
-	case s.Phase == v1alpha1.GivenUp && (s.Abort == v1alpha1.AbortGaveUp || s.Abort == v1alpha1.AbortCommission || s.Abort == v1alpha1.AbortNone && f.plan.PowerOn == config.Always):
-		reason, text = string(v1alpha1.GivenUp), "a human is needed: the machine may be off, and its workloads may not be free; see the status"
+	case s.Phase == v1alpha1.PhaseGivenUp && (s.Abort == v1alpha1.AbortGaveUp || s.Abort == v1alpha1.AbortCommission || s.Abort == v1alpha1.AbortNone && f.plan.PowerOn == config.Always):
+		reason, text = string(v1alpha1.PhaseGivenUp), "a human is needed: the machine may be off, and its workloads may not be free; see the status"
 	}
 	if reason == "" || reason == f.alarmed && now.SinceAtMost(f.alarmedAt) < alarmEvery {
 		f.alarmed = reason

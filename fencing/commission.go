@@ -172,7 +172,7 @@ func (r *run) refusal(ctx context.Context, n *corev1.Node, record *v1alpha1.Node
 		return errTaken
 	case tried(record, asked):
 		bad("it was asked for with this very value before: put a slash and a number behind it")
-	case record.Status.Phase != v1alpha1.Final:
+	case record.Status.Phase != v1alpha1.PhaseFinal:
 		bad("it is in a fence, or in a commission, which has to end first: %s is %s", record.Name, record.Status.Phase)
 	case record.DeletionTimestamp != nil:
 		bad("its last record %s is being deleted", record.Name)
@@ -286,7 +286,9 @@ func (r *run) commissionEnded(node, asked string) (bool, error) {
 	return true, outcome(node, s)
 }
 
-func ended(phase v1alpha1.Phase) bool { return phase == v1alpha1.Final || phase == v1alpha1.GivenUp }
+func ended(phase v1alpha1.Phase) bool {
+	return phase == v1alpha1.PhaseFinal || phase == v1alpha1.PhaseGivenUp
+}
 
 // outcome is what a commission that has ended has failed for; nil: it has not.
 func outcome(node string, s *v1alpha1.Status) error {

@@ -28,7 +28,7 @@ func TestSimulatedDeathsInACommission(t *testing.T) {
 					w.commission("n1", "0")
 					first := w.doom("first", d)
 					for range 1200 {
-						if d.isDead() || w.phase("n1") == v1alpha1.Final && !w.asked("n1") {
+						if d.isDead() || w.phase("n1") == v1alpha1.PhaseFinal && !w.asked("n1") {
 							break
 						}
 						wait(w.ctx, poll)
@@ -37,7 +37,7 @@ func TestSimulatedDeathsInACommission(t *testing.T) {
 					first.kill()
 					second := w.start("second", nil)
 					defer second.stop()
-					w.eventually(20*time.Minute, "it ends", func() bool { return w.phase("n1") == v1alpha1.Final && !w.asked("n1") })
+					w.eventually(20*time.Minute, "it ends", func() bool { return w.phase("n1") == v1alpha1.PhaseFinal && !w.asked("n1") })
 					t.Logf("died at %q", d.what)
 					wait(w.ctx, 20*time.Minute)
 					f, offs := w.fence("n1"), w.rack.Count("n1", "command", v1alpha1.ActionOff)
@@ -70,7 +70,7 @@ var mutations = []mutant.Mutation{
 	{Name: "any node is cordoned", File: "commission.go", Old: "if !n.Spec.Unschedulable || ours {", New: "if ours {", Caught: "TestCommissionIsRefused"},
 	{Name: "any node is drained", File: "commission.go", Old: "case len(pods) > 0:", New: "case len(pods) > 1000:", Caught: "TestCommissionIsRefused"},
 	{Name: "pods that come later do not matter", File: "commission.go", Old: "	if !target.Switched {\n		n, err", New: "	if false {\n		n, err", Caught: "TestNodeWithAPodKeepsItsPower"},
-	{Name: "a node may be in a fence", File: "commission.go", Old: "case record.Status.Phase != v1alpha1.Final:", New: "case record.Status.Phase == \"none\":", Caught: "TestCommissionIsRefused"},
+	{Name: "a node may be in a fence", File: "commission.go", Old: "case record.Status.Phase != v1alpha1.PhaseFinal:", New: "case record.Status.Phase == \"none\":", Caught: "TestCommissionIsRefused"},
 	{Name: "a boot ID acts twice", File: "commission.go", Old: "} else if of != bootID {", New: "} else if of == \"none\" {", Caught: "TestCommissionIsAskedForByAnAnnotation"},
 	{Name: "a value acts twice", File: "commission.go", Old: "	case tried(record, asked):\n		bad", New: "	case false:\n		bad", Caught: "TestCommissionIsAskedForByAnAnnotation"},
 	{Name: "commissions have no slot", File: "view.go", Old: "	if d.Verdict == policy.Allow {\n		v.slots[target.Name] = true\n	}", New: "", Caught: "TestCommissionHasItsSlotAtOnce"},

@@ -212,7 +212,7 @@ func TestCommissionIsAskedForByAnAnnotation(t *testing.T) {
 		c := w.start("a", func(c *fencing.Config) { c.Events = r })
 		defer c.stop()
 		w.eventually(10*time.Minute, "it is commissioned", func() bool { return len(w.proof("n1").Levels) > 0 })
-		w.ends("n1", v1alpha1.Final)
+		w.ends("n1", v1alpha1.PhaseFinal)
 		assert.False(t, w.asked("n1"))
 		assert.NotContains(t, fmt.Sprint(r.take()), "Refused")
 
@@ -235,7 +235,7 @@ func TestCommissionIsAskedForByAnAnnotation(t *testing.T) {
 			}
 			w.commission("n1", asked)
 			w.eventually(10*time.Minute, "it has ended", func() bool {
-				return !w.asked("n1") && w.phase("n1") == v1alpha1.Final && w.fence("n1").Annotations == nil
+				return !w.asked("n1") && w.phase("n1") == v1alpha1.PhaseFinal && w.fence("n1").Annotations == nil
 			})
 			assert.Equal(t, times, w.rack.Count("n1", "command", v1alpha1.ActionOff), i)
 			assert.Contains(t, w.fence("n1").Status.Commission.Failed, "reads on")
@@ -266,7 +266,7 @@ func TestWrongPlugIsFoundOut(t *testing.T) {
 		assert.Equal(t, 1, w.rack.Count("port", "command", v1alpha1.ActionOff))
 		assert.Empty(t, w.proof("n1"))
 		f := w.fence("n1")
-		assert.Equal(t, v1alpha1.Final, f.Status.Phase)
+		assert.Equal(t, v1alpha1.PhaseFinal, f.Status.Phase)
 		assert.True(t, hasCondition(f, v1alpha1.ConditionDeviceSuspect))
 		said := r.take()
 		assert.Contains(t, said[len(said)-1], "Warning CommissionFailed Commission: ")
@@ -300,7 +300,7 @@ func TestMachineThatDoesNotStartIsGivenUp(t *testing.T) {
 		require.ErrorIs(t, err, fencing.ErrNotProved)
 		assert.ErrorContains(t, err, "off: fence_rack/rack/n1")
 		wait(w.ctx, time.Hour)
-		assert.Equal(t, v1alpha1.GivenUp, w.phase("n1"))
+		assert.Equal(t, v1alpha1.PhaseGivenUp, w.phase("n1"))
 		assert.True(t, hasCondition(w.fence("n1"), v1alpha1.ConditionPoweredOff))
 		assert.Equal(t, 1, w.rack.Count("n1", "command", v1alpha1.ActionOff))
 	})
@@ -327,7 +327,7 @@ func TestOnlyCommissionedNodesAreFenced(t *testing.T) {
 		wait(w.ctx, 10*time.Minute)
 
 		w.lose("n1") // is proved
-		w.ends("n1", v1alpha1.Final)
+		w.ends("n1", v1alpha1.PhaseFinal)
 		assert.Equal(t, 2, w.rack.Count("n1", "command", v1alpha1.ActionOff))
 
 		all, err := c.Assess(w.ctx)
@@ -377,8 +377,8 @@ func TestCommissionCountsAsAFence(t *testing.T) {
 		w.rack.Break("n1", fencingtest.Fault{})
 		w.eventually(10*time.Minute, "n1 is on", func() bool { return w.rack.On("n1") })
 		w.lose("n3")
-		w.ends("n1", v1alpha1.Final)
-		w.ends("n3", v1alpha1.Final)
+		w.ends("n1", v1alpha1.PhaseFinal)
+		w.ends("n3", v1alpha1.PhaseFinal)
 	})
 }
 
@@ -418,9 +418,9 @@ func TestUncordonedNodeKeepsItsPower(t *testing.T) {
 		w.rack.Break("n1", fencingtest.Fault{Slow: 10 * time.Second})
 		w.cordon("n1", true)
 		w.commission("n1", "0")
-		w.eventually(time.Minute, "it has begun", func() bool { return w.phase("n1") == v1alpha1.Commissioning })
+		w.eventually(time.Minute, "it has begun", func() bool { return w.phase("n1") == v1alpha1.PhaseCommissioning })
 		w.cordon("n1", false)
-		w.ends("n1", v1alpha1.Final)
+		w.ends("n1", v1alpha1.PhaseFinal)
 		w.untouched("n1")
 		assert.Contains(t, w.fence("n1").Status.Commission.Failed, "cordoned")
 	})
@@ -435,9 +435,9 @@ func TestNodeWithAPodKeepsItsPower(t *testing.T) {
 		w.rack.Break("n1", fencingtest.Fault{Slow: 10 * time.Second})
 		w.cordon("n1", true)
 		w.commission("n1", "0")
-		w.eventually(time.Minute, "it has begun", func() bool { return w.phase("n1") == v1alpha1.Commissioning })
+		w.eventually(time.Minute, "it has begun", func() bool { return w.phase("n1") == v1alpha1.PhaseCommissioning })
 		w.pod("tolerates-everything", "n1")
-		w.ends("n1", v1alpha1.Final)
+		w.ends("n1", v1alpha1.PhaseFinal)
 		w.untouched("n1")
 		assert.Contains(t, w.fence("n1").Status.Commission.Failed, "ns/tolerates-everything")
 	})

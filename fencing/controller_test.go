@@ -76,7 +76,7 @@ func TestLostNodeIsFencedAndComesBack(t *testing.T) {
 		wait(w.ctx, settled)
 		w.lose("n1")
 		w.eventually(30*time.Second, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
-		w.ends("n1", v1alpha1.Final)
+		w.ends("n1", v1alpha1.PhaseFinal)
 		w.requireFencedOnce("n1")
 		assert.Equal(t, []string{"other"}, w.pods("n2"))
 		assert.Empty(t, breaches())
@@ -91,10 +91,10 @@ func TestNodeThatReturnsInTimeKeepsItsPower(t *testing.T) {
 		defer c.stop()
 		wait(w.ctx, settled)
 		w.cutOff("n1", true)
-		w.eventually(5*time.Minute, "the node is isolated", func() bool { return w.phase("n1") == v1alpha1.Isolated })
+		w.eventually(5*time.Minute, "the node is isolated", func() bool { return w.phase("n1") == v1alpha1.PhaseIsolated })
 		require.Len(t, w.node("n1").Spec.Taints, 1)
 		w.cutOff("n1", false)
-		w.ends("n1", v1alpha1.Final)
+		w.ends("n1", v1alpha1.PhaseFinal)
 		w.untouched("n1")
 		assert.Empty(t, w.node("n1").Spec.Taints)
 		assert.Equal(t, []string{"db-0"}, w.pods("n1"))
@@ -108,7 +108,7 @@ func TestNodeIsFencedAgain(t *testing.T) {
 		wait(w.ctx, settled)
 		for incident := range int64(2) {
 			w.lose("n1")
-			w.ends("n1", v1alpha1.Final)
+			w.ends("n1", v1alpha1.PhaseFinal)
 			wait(w.ctx, 2*time.Minute)
 			f := w.fence("n1")
 			assert.Equal(t, incident+1, f.Status.Incident)
@@ -157,7 +157,7 @@ func TestOwnHostIsLeftToAnother(t *testing.T) {
 		other := w.start("b", func(c *fencing.Config) { c.OutsideCluster, c.Node = false, "n2" })
 		defer other.stop()
 		w.lose("n1")
-		w.ends("n1", v1alpha1.Final)
+		w.ends("n1", v1alpha1.PhaseFinal)
 	})
 }
 
@@ -194,7 +194,7 @@ func TestTwoControllersAtOnce(t *testing.T) {
 			defer b.stop()
 			wait(w.ctx, settled)
 			w.lose("n1")
-			w.ends("n1", v1alpha1.Final)
+			w.ends("n1", v1alpha1.PhaseFinal)
 			w.requireFencedOnce("n1")
 			assert.Empty(t, breaches())
 		})
@@ -222,13 +222,13 @@ func TestOtherTriggers(t *testing.T) {
 					w.eventually(10*time.Minute, "n1 is off", func() bool { return !w.rack.On("n1") })
 					w.setCondition("n1", "Corrupt", corev1.ConditionFalse)
 				} else {
-					w.ends("n1", v1alpha1.Isolated)
+					w.ends("n1", v1alpha1.PhaseIsolated)
 					wait(w.ctx, time.Hour)
 					w.untouched("n1")
 					assert.Equal(t, "Corrupt", w.fence("n1").Status.Triggers[0].Type)
 					w.setCondition("n1", "Corrupt", corev1.ConditionFalse)
 				}
-				w.ends("n1", v1alpha1.Final)
+				w.ends("n1", v1alpha1.PhaseFinal)
 				assert.Empty(t, w.node("n1").Spec.Taints)
 			})
 		})
@@ -241,12 +241,12 @@ func TestLyingDevices(t *testing.T) {
 		ends  v1alpha1.Phase
 		times int // power goes off
 	}{
-		"acknowledges and ignores":           {fencingtest.Fault{Ignore: true}, v1alpha1.GivenUp, 0},
-		"ignores the first command":          {fencingtest.Fault{Ignore: true, Times: 3}, v1alpha1.Final, 1},
-		"fails and does it":                  {fencingtest.Fault{Fail: true}, v1alpha1.Final, 1},
-		"lands 20 s later":                   {fencingtest.Fault{Late: 20 * time.Second}, v1alpha1.Final, 1},
-		"cannot be read":                     {fencingtest.Fault{Unreadable: true}, v1alpha1.GivenUp, 1},
-		"switches the plug of its neighbour": {fencingtest.Fault{Switches: "n3"}, v1alpha1.GivenUp, 0},
+		"acknowledges and ignores":           {fencingtest.Fault{Ignore: true}, v1alpha1.PhaseGivenUp, 0},
+		"ignores the first command":          {fencingtest.Fault{Ignore: true, Times: 3}, v1alpha1.PhaseFinal, 1},
+		"fails and does it":                  {fencingtest.Fault{Fail: true}, v1alpha1.PhaseFinal, 1},
+		"lands 20 s later":                   {fencingtest.Fault{Late: 20 * time.Second}, v1alpha1.PhaseFinal, 1},
+		"cannot be read":                     {fencingtest.Fault{Unreadable: true}, v1alpha1.PhaseGivenUp, 1},
+		"switches the plug of its neighbour": {fencingtest.Fault{Switches: "n3"}, v1alpha1.PhaseGivenUp, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
@@ -256,7 +256,7 @@ func TestLyingDevices(t *testing.T) {
 				defer a.stop()
 				wait(w.ctx, settled)
 				w.cutOff("n1", true)
-				w.eventually(5*time.Minute, "the node is isolated", func() bool { return w.phase("n1") == v1alpha1.Isolated })
+				w.eventually(5*time.Minute, "the node is isolated", func() bool { return w.phase("n1") == v1alpha1.PhaseIsolated })
 				w.rack.Break("n1", c.fault)
 				w.eventually(2*time.Hour, "the fence ends", func() bool {
 					if !w.rack.On("n1") {
@@ -266,7 +266,7 @@ func TestLyingDevices(t *testing.T) {
 				})
 				assert.Empty(t, breaches())
 				assert.Equal(t, c.times, w.rack.Count("n1", "power", v1alpha1.ActionOff))
-				if c.ends == v1alpha1.GivenUp { // nothing is proved
+				if c.ends == v1alpha1.PhaseGivenUp { // nothing is proved
 					assert.Equal(t, []string{"db-0"}, w.pods("n1"))
 				}
 			})
@@ -300,7 +300,7 @@ func TestAlarmsAreRepeated(t *testing.T) {
 	for reason, begin := range map[string]func(w *world){
 		"GivenUp": func(w *world) {
 			w.rack.Break("n1", fencingtest.Fault{Unreadable: true})
-			w.ends("n1", v1alpha1.GivenUp)
+			w.ends("n1", v1alpha1.PhaseGivenUp)
 		},
 		"NotConfigured": func(w *world) {
 			_, err := w.client.CoreV1().ConfigMaps("fencing").Patch(w.ctx, "fence-config-type-worker", types.MergePatchType, []byte(`{"data":{"fence-method-plug-off":null}}`), metav1.PatchOptions{})
@@ -334,7 +334,7 @@ func TestNodeThatIsLostAgainAndAgain(t *testing.T) {
 		wait(w.ctx, settled)
 		for range 3 {
 			w.lose("n1")
-			w.ends("n1", v1alpha1.Final)
+			w.ends("n1", v1alpha1.PhaseFinal)
 		}
 		require.Zero(t, r.count("Warning Repeats"))
 		w.cutOff("n1", true)
@@ -356,7 +356,7 @@ func TestAdminConfirms(t *testing.T) {
 		wait(w.ctx, settled)
 		w.cutOff("n1", true)
 		w.rack.Break("n1", fencingtest.Fault{Unreadable: true})
-		w.ends("n1", v1alpha1.GivenUp)
+		w.ends("n1", v1alpha1.PhaseGivenUp)
 		assert.Equal(t, []string{"db-0"}, w.pods("n1"))
 		w.annotate("n1", v1alpha1.AnnotationConfirmOff, "7") // of no incident
 		wait(w.ctx, time.Minute)
@@ -464,12 +464,12 @@ func TestStorageIsCutOffFirst(t *testing.T) {
 		defer a.stop()
 		wait(w.ctx, settled)
 		w.cutOff("n1", true)
-		w.eventually(5*time.Minute, "the node is isolated", func() bool { return w.phase("n1") == v1alpha1.Isolated })
+		w.eventually(5*time.Minute, "the node is isolated", func() bool { return w.phase("n1") == v1alpha1.PhaseIsolated })
 		assert.Equal(t, []string{"computes"}, w.pods("n1"))
 		assert.False(t, w.rack.On("port"))
 		assert.True(t, w.rack.On("n1"))
 		w.lose("n1")
-		w.ends("n1", v1alpha1.Final)
+		w.ends("n1", v1alpha1.PhaseFinal)
 		w.requireFencedOnce("n1")
 		assert.True(t, w.rack.On("port"))
 		assert.Equal(t, 1, w.rack.Count("port", "command", v1alpha1.ActionOff))

@@ -120,7 +120,7 @@ func TestSimulatedDeaths(t *testing.T) {
 					wait(w.ctx, time.Minute)
 					w.cutOff("n1", true)
 					for range 1200 {
-						if d.isDead() || w.phase("n1") == v1alpha1.Final {
+						if d.isDead() || w.phase("n1") == v1alpha1.PhaseFinal {
 							break
 						}
 						if !w.rack.On("n1") {
@@ -136,7 +136,7 @@ func TestSimulatedDeaths(t *testing.T) {
 						if !w.rack.On("n1") {
 							w.cutOff("n1", false)
 						}
-						return w.phase("n1") == v1alpha1.Final
+						return w.phase("n1") == v1alpha1.PhaseFinal
 					})
 					t.Logf("died at %q", d.what)
 					w.requireFencedOnce("n1")
@@ -205,7 +205,7 @@ func outage(t *testing.T, out *death, length time.Duration) (took time.Duration)
 				wait(w.ctx, length)
 				c.client.Inject(apisim.Faults{})
 			}
-			return w.phase("n1") == v1alpha1.Final
+			return w.phase("n1") == v1alpha1.PhaseFinal
 		})
 		took = time.Since(lost)
 		w.requireFencedOnce("n1")

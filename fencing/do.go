@@ -102,11 +102,11 @@ func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, row au
 		return
 	}
 	kind := corev1.EventTypeNormal
-	if s.Phase == v1alpha1.Error || s.Phase == v1alpha1.GivenUp {
+	if s.Phase == v1alpha1.PhaseError || s.Phase == v1alpha1.PhaseGivenUp {
 		kind = corev1.EventTypeWarning
 	}
 	f.event(now, kind, string(row), "Fence", "incident %d of node %s: %s", s.Incident, f.node, s.Phase)
-	if s.Commission != nil && (before.Phase == v1alpha1.Commissioning || s.Phase == v1alpha1.Commissioning || ended(s.Phase)) {
+	if s.Commission != nil && (before.Phase == v1alpha1.PhaseCommissioning || s.Phase == v1alpha1.PhaseCommissioning || ended(s.Phase)) {
 		f.announceCommission(row, s)
 	}
 }

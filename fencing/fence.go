@@ -213,13 +213,13 @@ func (f *fence) target(in automaton.Input, row automaton.Row) (target policy.Tar
 	s := &f.record.Status
 	act := policy.PowerOff
 	switch {
-	case row == automaton.OffIntent && s.Phase == v1alpha1.Commissioning:
+	case row == automaton.OffIntent && s.Phase == v1alpha1.PhaseCommissioning:
 		return f.trial(), true
 	case row == automaton.Lasted && slices.ContainsFunc(in.Plan.Isolation, func(m automaton.Method) bool { return m.Device != nil }):
 		act = policy.SwitchOff
 	case row == automaton.Lasted, row == automaton.DumpSeen:
 		act = policy.Isolate
-	case row == automaton.OffIntent && s.Phase == v1alpha1.Isolating:
+	case row == automaton.OffIntent && s.Phase == v1alpha1.PhaseIsolating:
 		act = policy.SwitchOff
 	case row != automaton.OffIntent && row != automaton.PowerWaitOver:
 		return policy.Target{}, false

@@ -85,7 +85,7 @@ func TestSimulatedRateWithSlowWrites(t *testing.T) {
 				if !w.rack.On(node) {
 					w.cutOff(node, false)
 				}
-				if f := w.fence(node); f != nil && f.Status.Phase == v1alpha1.Final {
+				if f := w.fence(node); f != nil && f.Status.Phase == v1alpha1.PhaseFinal {
 					require.Len(t, f.Status.Problems.Starts, 1)
 					starts = append(starts, f.Status.Problems.Starts[0].Time)
 				}

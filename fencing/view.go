@@ -111,11 +111,11 @@ func standing(f *v1alpha1.NodeFence) policy.Fence {
 		touched = touched || d.Touched
 	}
 	switch f.Status.Phase {
-	case v1alpha1.Final:
+	case v1alpha1.PhaseFinal:
 		return policy.FenceNone
-	case v1alpha1.GivenUp:
+	case v1alpha1.PhaseGivenUp:
 		return policy.FenceGivenUp
-	case v1alpha1.Booting, v1alpha1.Recovering:
+	case v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering:
 		return policy.FenceBooting
 	}
 	if touched {

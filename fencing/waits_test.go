@@ -46,7 +46,7 @@ func TestSlowAPIServer(t *testing.T) {
 		defer c.stop()
 		wait(w.ctx, settled)
 		w.lose("n1")
-		w.ends("n1", v1alpha1.Final)
+		w.ends("n1", v1alpha1.PhaseFinal)
 		w.requireFencedOnce("n1")
 	})
 }

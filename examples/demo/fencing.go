@@ -102,7 +102,7 @@ func (f *fencing) hang(ctx context.Context) error {
 // heal waits until the Pod runs elsewhere, and the node is as before.
 func (f *fencing) heal(ctx context.Context) error {
 	return f.await(ctx, recovery, func() bool {
-		return f.seen.podNode == spareNode && f.seen.ready && !f.seen.marked && f.seen.phase == v1alpha1.Final
+		return f.seen.podNode == spareNode && f.seen.ready && !f.seen.marked && f.seen.phase == v1alpha1.PhaseFinal
 	})
 }
 
@@ -165,7 +165,7 @@ func (f *fencing) await(ctx context.Context, long time.Duration, so func() bool)
 			f.tell(news.who, "%s", news.what)
 		}
 		f.note(now)
-		if f.seen.phase == v1alpha1.GivenUp {
+		if f.seen.phase == v1alpha1.PhaseGivenUp {
 			return errors.New("the fence was given up")
 		}
 	}

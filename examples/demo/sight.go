@@ -27,16 +27,16 @@ type news struct{ who, what string }
 
 // phases says what the fence does in each.
 var phases = map[v1alpha1.Phase]string{
-	v1alpha1.Detected:   fmt.Sprintf("will it be back within %v?", notReadyFor),
-	v1alpha1.Isolating:  "the node is marked, so that nothing new comes",
-	v1alpha1.Isolated:   fmt.Sprintf("it has %v more to come back", powerWait),
-	v1alpha1.Powering:   "its BMC is told to switch it off",
-	v1alpha1.Verifying:  "is it really off? The BMC is read again",
-	v1alpha1.Releasing:  "proved to be off, so its Pods may go",
-	v1alpha1.Restoring:  fmt.Sprintf("power on again, %v after the off", settle),
-	v1alpha1.Booting:    "until the node reports",
-	v1alpha1.Recovering: "the mark is taken away",
-	v1alpha1.Final:      "the node works again",
+	v1alpha1.PhaseDetected:   fmt.Sprintf("will it be back within %v?", notReadyFor),
+	v1alpha1.PhaseIsolating:  "the node is marked, so that nothing new comes",
+	v1alpha1.PhaseIsolated:   fmt.Sprintf("it has %v more to come back", powerWait),
+	v1alpha1.PhasePowering:   "its BMC is told to switch it off",
+	v1alpha1.PhaseVerifying:  "is it really off? The BMC is read again",
+	v1alpha1.PhaseReleasing:  "proved to be off, so its Pods may go",
+	v1alpha1.PhaseRestoring:  fmt.Sprintf("power on again, %v after the off", settle),
+	v1alpha1.PhaseBooting:    "until the node reports",
+	v1alpha1.PhaseRecovering: "the mark is taken away",
+	v1alpha1.PhaseFinal:      "the node works again",
 }
 
 // since returns what is new.

@@ -27,12 +27,12 @@ func TestWhatChangesIsTold(t *testing.T) {
 		{func(s *sight) { s.checked = true }, []string{"fencer leads, and has read the BMC of one"}},
 		{func(*sight) {}, nil},
 		{func(s *sight) { s.ready, s.checked = false, false }, []string{"one not Ready"}},
-		{func(s *sight) { s.phase = v1alpha1.Detected }, []string{"fence Detected: will it be back within 2s?"}},
-		{func(s *sight) { s.phase, s.marked = v1alpha1.Isolated, true }, []string{"fence Isolated: it has 3s more to come back", "one tainted: NoSchedule"}},
+		{func(s *sight) { s.phase = v1alpha1.PhaseDetected }, []string{"fence Detected: will it be back within 2s?"}},
+		{func(s *sight) { s.phase, s.marked = v1alpha1.PhaseIsolated, true }, []string{"fence Isolated: it has 3s more to come back", "one tainted: NoSchedule"}},
 		{func(s *sight) { s.pod, s.podNode = "", "" }, []string{"db-0 the old Pod is gone"}},
 		{func(s *sight) { s.pod = "2" }, nil},
 		{func(s *sight) { s.podNode = "two" }, []string{"db-0 runs on node two"}},
-		{func(s *sight) { s.phase = v1alpha1.Error }, []string{"fence Error"}},
+		{func(s *sight) { s.phase = v1alpha1.PhaseError }, []string{"fence Error"}},
 		{func(s *sight) { s.marked = false }, []string{"one not tainted any more"}},
 	} {
 		assert.Equal(t, step.told, tell(step.change))

@@ -113,7 +113,7 @@ func (s *standing) Describe(to chan<- *prometheus.Desc) {
 func (s *standing) Collect(to chan<- prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	phases := map[v1alpha1.Phase]int{v1alpha1.GivenUp: 0} // alerts ask for it
+	phases := map[v1alpha1.Phase]int{v1alpha1.PhaseGivenUp: 0} // alerts ask for it
 	for _, phase := range s.phases {
 		if phase != "" { // not begun yet
 			phases[phase]++

@@ -111,7 +111,7 @@ func (a *all) everything() {
 	a.endpoints.OnExpired(endpoints.Status{})
 	a.endpoints.OnMalformed(endpoints.Status{})
 	a.endpoints.OnExpireAfter(time.Minute)
-	fence := &v1alpha1.NodeFence{Node: "n", Status: v1alpha1.Status{Phase: v1alpha1.GivenUp, Triggers: []v1alpha1.Trigger{{Since: metav1.Now()}}}}
+	fence := &v1alpha1.NodeFence{Node: "n", Status: v1alpha1.Status{Phase: v1alpha1.PhaseGivenUp, Triggers: []v1alpha1.Trigger{{Since: metav1.Now()}}}}
 	a.fencing.OnRecord(fence)
 	a.fencing.OnTransition(fence, "WorkloadsFreed")
 	a.fencing.OnTransition(fence, "Recovered")
@@ -188,11 +188,11 @@ func TestFencesAndChecksAreCountedWhileTheyAreThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := register(t)
 		assert.Zero(t, a.value(t, "bellwether_fencing_fences{phase=GivenUp}"))
-		fence := &v1alpha1.NodeFence{Node: "n", Status: v1alpha1.Status{Phase: v1alpha1.Powering}}
+		fence := &v1alpha1.NodeFence{Node: "n", Status: v1alpha1.Status{Phase: v1alpha1.PhasePowering}}
 		a.fencing.OnRecord(fence)
-		fence.Status.Phase = v1alpha1.GivenUp
+		fence.Status.Phase = v1alpha1.PhaseGivenUp
 		a.fencing.OnRecord(fence)
-		a.fencing.OnRecord(&v1alpha1.NodeFence{Node: "m", Status: v1alpha1.Status{Phase: v1alpha1.GivenUp}})
+		a.fencing.OnRecord(&v1alpha1.NodeFence{Node: "m", Status: v1alpha1.Status{Phase: v1alpha1.PhaseGivenUp}})
 		assert.Equal(t, 2, a.value(t, "bellwether_fencing_fences{phase=GivenUp}"))
 		a.fencing.OnForgotten("m")
 		assert.Equal(t, 1, a.value(t, "bellwether_fencing_fences{phase=GivenUp}"))

@@ -21,7 +21,7 @@ func (t turn) admin() Step {
 	if t.s.Phase == "" {
 		return nil
 	}
-	if _, asked := t.Fence.Annotations[v1alpha1.AnnotationCommission]; asked && t.s.Phase != v1alpha1.Final {
+	if _, asked := t.Fence.Annotations[v1alpha1.AnnotationCommission]; asked && t.s.Phase != v1alpha1.PhaseFinal {
 		return t.dropAsked()
 	}
 	if why := t.stop(); why != "" && !ended(t.s.Phase) && (!stopped(t.s.Abort) || why == v1alpha1.AbortStopHold && t.s.Abort != why) {
@@ -86,7 +86,7 @@ func (t turn) confirm() Step {
 	}
 	refuse := func(why string) Step { return DropAnnotation{v1alpha1.AnnotationConfirmOff, why} }
 	switch t.s.Phase {
-	case v1alpha1.Releasing, v1alpha1.Restoring, v1alpha1.Booting, v1alpha1.Recovering, v1alpha1.Final, v1alpha1.Commissioning:
+	case v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring, v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering, v1alpha1.PhaseFinal, v1alpha1.PhaseCommissioning:
 		// Kept, it would be taken for true when the machine has long been switched on.
 		return refuse("in the phase " + string(t.s.Phase) + " nobody asks whether the machine is without power")
 	}
@@ -114,7 +114,7 @@ func (t turn) confirm() Step {
 		return refuse("the node is Ready")
 	}
 	by, at := t.confirmer()
-	return t.enter(Confirmed, v1alpha1.Releasing, func(s *v1alpha1.Status) {
+	return t.enter(Confirmed, v1alpha1.PhaseReleasing, func(s *v1alpha1.Status) {
 		s.Verified, s.Abort = true, v1alpha1.AbortNone
 		prove(s, v1alpha1.Evidence{
 			Device: t.Fence.Node, Source: v1alpha1.SourceManual, By: by,

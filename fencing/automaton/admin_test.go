@@ -26,10 +26,10 @@ func TestStopIsAcknowledgedWhenNothingCanLandAnyMore(t *testing.T) {
 		commands []v1alpha1.OpAction
 		off      metav1.ConditionStatus
 	}{
-		"hold":    {v1alpha1.GivenUp, []v1alpha1.OpAction{off}, "True"},
-		"true":    {v1alpha1.GivenUp, []v1alpha1.OpAction{off}, "True"},
-		"yes":     {v1alpha1.GivenUp, []v1alpha1.OpAction{off}, "True"}, // not known: what does least
-		"restore": {v1alpha1.Final, []v1alpha1.OpAction{off, on}, "False"},
+		"hold":    {v1alpha1.PhaseGivenUp, []v1alpha1.OpAction{off}, "True"},
+		"true":    {v1alpha1.PhaseGivenUp, []v1alpha1.OpAction{off}, "True"},
+		"yes":     {v1alpha1.PhaseGivenUp, []v1alpha1.OpAction{off}, "True"}, // not known: what does least
+		"restore": {v1alpha1.PhaseFinal, []v1alpha1.OpAction{off, on}, "False"},
 	} {
 		t.Run(value, func(t *testing.T) {
 			r := newRig(t, bmc())
@@ -55,7 +55,7 @@ func TestStopThatNeverBootsEnds(t *testing.T) {
 	r.boots = false
 	next[automaton.Call](r)
 	r.annotate(v1alpha1.AnnotationStop, "restore")
-	r.phase(v1alpha1.GivenUp)
+	r.phase(v1alpha1.PhaseGivenUp)
 	assertCondition(t, r, v1alpha1.ConditionStopped, "True")
 	assert.Zero(t, r.status().Restarts)
 }
@@ -63,7 +63,7 @@ func TestStopThatNeverBootsEnds(t *testing.T) {
 func TestStopThatIsTakenBackIsNone(t *testing.T) {
 	r := newRig(t, bmc())
 	r.annotate(v1alpha1.AnnotationStop, "false")
-	r.phase(v1alpha1.Isolated)
+	r.phase(v1alpha1.PhaseIsolated)
 }
 
 func TestPauseFollowsUpWhatWasSentAndDoesNothingMore(t *testing.T) {
@@ -73,11 +73,11 @@ func TestPauseFollowsUpWhatWasSentAndDoesNothingMore(t *testing.T) {
 	r.until(automaton.OffSeen)
 	assertCondition(t, r, v1alpha1.ConditionPaused, "True")
 	r.rest(time.Hour)
-	assert.Equal(t, v1alpha1.Powering, r.status().Phase)
+	assert.Equal(t, v1alpha1.PhasePowering, r.status().Phase)
 	delete(r.fence.Annotations, v1alpha1.AnnotationPaused)
 	r.until(automaton.Resumed)
 	assertCondition(t, r, v1alpha1.ConditionPaused, "False")
-	r.phase(v1alpha1.Final)
+	r.phase(v1alpha1.PhaseFinal)
 	assert.Equal(t, []v1alpha1.OpAction{off, on}, r.plugs["bmc"].commands)
 }
 
@@ -89,7 +89,7 @@ func TestPauseTakesTheTaintFromTheNodeAndPutsItBack(t *testing.T) {
 	r.annotate(v1alpha1.AnnotationPaused, "true")
 	r.rest(2 * time.Minute)
 	assert.Equal(t, v1alpha1.TaintNone, r.node.OutOfService)
-	assert.Equal(t, v1alpha1.Releasing, r.status().Phase)
+	assert.Equal(t, v1alpha1.PhaseReleasing, r.status().Phase)
 	delete(r.fence.Annotations, v1alpha1.AnnotationPaused)
 	part(r, automaton.Taint)
 	assert.Equal(t, v1alpha1.TaintOurs, r.node.OutOfService)
@@ -100,11 +100,11 @@ func TestPauseTakesTheTaintFromTheNodeAndPutsItBack(t *testing.T) {
 
 func TestConfirmationIsBelieved(t *testing.T) {
 	confirmed := metav1.NewTime(epoch.Add(time.Minute))
-	for _, phase := range []v1alpha1.Phase{v1alpha1.Detected, v1alpha1.Isolated, v1alpha1.Powering, v1alpha1.Verifying, v1alpha1.Error, v1alpha1.GivenUp} {
+	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseDetected, v1alpha1.PhaseIsolated, v1alpha1.PhasePowering, v1alpha1.PhaseVerifying, v1alpha1.PhaseError, v1alpha1.PhaseGivenUp} {
 		t.Run(string(phase), func(t *testing.T) {
 			r := newRig(t, bmc())
 			r.boots = false
-			r.plugs["bmc"].silent, r.plugs["bmc"].deaf = phase != v1alpha1.Verifying, phase != v1alpha1.Verifying
+			r.plugs["bmc"].silent, r.plugs["bmc"].deaf = phase != v1alpha1.PhaseVerifying, phase != v1alpha1.PhaseVerifying
 			r.phase(phase)
 			r.annotate(v1alpha1.AnnotationConfirmOff, "1")
 			r.fence.ManagedFields = []metav1.ManagedFieldsEntry{
@@ -128,23 +128,23 @@ func TestConfirmationIsRefused(t *testing.T) {
 		before func(*rig)
 		why    string
 	}{
-		"a device reads on": {func(r *rig) { r.phase(v1alpha1.Powering) }, "a device reads on"},
+		"a device reads on": {func(r *rig) { r.phase(v1alpha1.PhasePowering) }, "a device reads on"},
 		"the node is Ready": {func(r *rig) {
-			r.phase(v1alpha1.Powering)
+			r.phase(v1alpha1.PhasePowering)
 			r.plugs["bmc"].silent = true
 			r.node.Ready = true
 		}, "the node is Ready"},
 		"the node is gone": {func(r *rig) {
-			r.phase(v1alpha1.Powering)
+			r.phase(v1alpha1.PhasePowering)
 			r.plugs["bmc"].silent = true
 			r.node.Missing = true
 		}, "the node is gone"},
-		"the machine is switched on": {func(r *rig) { r.phase(v1alpha1.Restoring) }, "in the phase Restoring nobody asks whether the machine is without power"},
-		"it has long booted":         {func(r *rig) { r.phase(v1alpha1.Booting) }, "in the phase Booting nobody asks whether the machine is without power"},
+		"the machine is switched on": {func(r *rig) { r.phase(v1alpha1.PhaseRestoring) }, "in the phase Restoring nobody asks whether the machine is without power"},
+		"it has long booted":         {func(r *rig) { r.phase(v1alpha1.PhaseBooting) }, "in the phase Booting nobody asks whether the machine is without power"},
 		"the fence was stopped": {func(r *rig) {
-			r.phase(v1alpha1.Powering)
+			r.phase(v1alpha1.PhasePowering)
 			r.annotate(v1alpha1.AnnotationStop, "hold")
-			r.phase(v1alpha1.GivenUp)
+			r.phase(v1alpha1.PhaseGivenUp)
 		}, "this fence has ended"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -159,9 +159,9 @@ func TestConfirmationIsRefused(t *testing.T) {
 
 func TestConfirmationOfAnotherIncidentIsNone(t *testing.T) {
 	r := newRig(t, bmc())
-	r.phase(v1alpha1.Powering)
+	r.phase(v1alpha1.PhasePowering)
 	r.annotate(v1alpha1.AnnotationConfirmOff, "2")
-	r.phase(v1alpha1.Final)
+	r.phase(v1alpha1.PhaseFinal)
 	assert.NotContains(t, r.transcript(), "Confirmed")
 	assert.NotContains(t, r.transcript(), "refused")
 }
@@ -169,7 +169,7 @@ func TestConfirmationOfAnotherIncidentIsNone(t *testing.T) {
 func TestReadingOnStopsAReleaseThatWasConfirmed(t *testing.T) {
 	r := newRig(t, bmc())
 	r.plugs["bmc"].silent = true
-	r.phase(v1alpha1.Powering)
+	r.phase(v1alpha1.PhasePowering)
 	r.annotate(v1alpha1.AnnotationConfirmOff, "1")
 	r.until(automaton.ReleaseBegun)
 	r.plugs["bmc"].silent = false
@@ -183,7 +183,7 @@ func TestRecordThatIsDeletedIsRestoredFirst(t *testing.T) {
 	now := metav1.NewTime(r.now.Wall)
 	r.fence.DeletionTimestamp = &now
 	require.Equal(t, []string{v1alpha1.Finalizer}, r.fence.Finalizers)
-	r.phase(v1alpha1.Final)
+	r.phase(v1alpha1.PhaseFinal)
 	assert.True(t, r.plugs["bmc"].on)
 	assert.NotContains(t, r.transcript(), "DeletePods")
 	assertCondition(t, r, v1alpha1.ConditionStopped, "True")
@@ -194,9 +194,9 @@ func TestRecordThatIsDeletedIsRestoredFirst(t *testing.T) {
 
 func TestRecordOfANodeThatIsGoneCanBeDeleted(t *testing.T) {
 	r := newRig(t, bmc())
-	r.phase(v1alpha1.Isolated)
+	r.phase(v1alpha1.PhaseIsolated)
 	r.node.Missing = true
-	r.phase(v1alpha1.GivenUp)
+	r.phase(v1alpha1.PhaseGivenUp)
 	assert.Equal(t, v1alpha1.AbortNodeGone, r.status().Abort)
 	r.step()
 	assert.Empty(t, r.fence.Finalizers)
@@ -204,8 +204,8 @@ func TestRecordOfANodeThatIsGoneCanBeDeleted(t *testing.T) {
 
 func TestRecordIsForgottenAfterADay(t *testing.T) {
 	for name, end := range map[string]func(*rig){
-		"final":                   func(r *rig) { r.phase(v1alpha1.Final) },
-		"given up, the node gone": func(r *rig) { r.node.Missing = true; r.phase(v1alpha1.GivenUp) },
+		"final":                   func(r *rig) { r.phase(v1alpha1.PhaseFinal) },
+		"given up, the node gone": func(r *rig) { r.node.Missing = true; r.phase(v1alpha1.PhaseGivenUp) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, bmc())
@@ -221,7 +221,7 @@ func TestRecordIsForgottenAfterADay(t *testing.T) {
 		plan := bmc()
 		plan.PowerOn = automaton.PowerOnManual
 		r := newRig(t, plan)
-		r.phase(v1alpha1.GivenUp)
+		r.phase(v1alpha1.PhaseGivenUp)
 		r.rest(30 * time.Hour)
 		assert.False(t, r.deleted)
 	})
@@ -229,12 +229,12 @@ func TestRecordIsForgottenAfterADay(t *testing.T) {
 
 func TestNodeThatFailsAgainGetsItsNextIncident(t *testing.T) {
 	r := newRig(t, bmc())
-	r.phase(v1alpha1.Final)
+	r.phase(v1alpha1.PhaseFinal)
 	r.node.Ready, r.node.Failing, r.renews, r.bootsAt = false, true, false, time.Hour*1000
 	r.trigger = &v1alpha1.Trigger{Type: "Ready", Status: "False"}
 	r.annotate(v1alpha1.AnnotationStop, "hold")
 	r.rest(time.Hour)
-	require.Equal(t, v1alpha1.Final, r.status().Phase, "an admin's stop stands")
+	require.Equal(t, v1alpha1.PhaseFinal, r.status().Phase, "an admin's stop stands")
 	delete(r.fence.Annotations, v1alpha1.AnnotationStop)
 	r.until(automaton.IncidentReopened)
 	s := r.status()
@@ -251,13 +251,13 @@ func TestNodeThatFailsAgainGetsItsNextIncident(t *testing.T) {
 func TestHumanRestartsAFenceThatWasGivenUp(t *testing.T) {
 	r := newRig(t, bmc())
 	r.plugs["bmc"].deaf, r.boots = true, false
-	r.phase(v1alpha1.GivenUp)
+	r.phase(v1alpha1.PhaseGivenUp)
 	r.annotate(v1alpha1.AnnotationRestart, "2")
 	r.rest(time.Hour)
-	require.Equal(t, v1alpha1.GivenUp, r.status().Phase, "of another incident")
+	require.Equal(t, v1alpha1.PhaseGivenUp, r.status().Phase, "of another incident")
 	r.plugs["bmc"].deaf, r.boots = false, true
 	r.annotate(v1alpha1.AnnotationRestart, "1")
-	r.phase(v1alpha1.Final)
+	r.phase(v1alpha1.PhaseFinal)
 	assert.EqualValues(t, 2, r.status().Incident)
 }
 
@@ -273,18 +273,18 @@ func TestHumanRestartsAFenceThatIsHeld(t *testing.T) {
 	assert.EqualValues(t, 2, r.status().Incident, "a number counts once")
 
 	r = newRig(t, bmc())
-	r.phase(v1alpha1.Powering)
+	r.phase(v1alpha1.PhasePowering)
 	r.annotate(v1alpha1.AnnotationRestart, "1")
-	r.phase(v1alpha1.Booting)
+	r.phase(v1alpha1.PhaseBooting)
 	assert.EqualValues(t, 1, r.status().Incident)
 }
 
 func TestFurtherConditionJoinsTheFence(t *testing.T) {
 	r := newRig(t, bmc())
-	r.phase(v1alpha1.Isolated)
+	r.phase(v1alpha1.PhaseIsolated)
 	r.trigger = &v1alpha1.Trigger{Type: "KernelDeadlock", Status: "True"}
 	r.until(automaton.TriggerJoined)
 	assert.Len(t, r.status().Triggers, 2)
-	r.phase(v1alpha1.Powering)
+	r.phase(v1alpha1.PhasePowering)
 	assert.Len(t, r.status().Triggers, 2)
 }

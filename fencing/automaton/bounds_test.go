@@ -28,7 +28,7 @@ func TestRecordOfTheLargestPlanStaysWithinItsBounds(t *testing.T) {
 	r.annotate(v1alpha1.AnnotationConfirmOff, "1")
 	r.until(automaton.ReleaseBegun)
 	last.silent = false
-	r.phase(v1alpha1.Final)
+	r.phase(v1alpha1.PhaseFinal)
 	assert.Len(t, r.status().Evidence, 2*automaton.MaxDevices+1, "off, on, and the word of an admin")
 	assert.Len(t, r.status().Devices, automaton.MaxDevices)
 }
@@ -47,7 +47,7 @@ func TestRecordOfManyTriesStaysWithinItsBounds(t *testing.T) {
 func TestRecordOfManyIncidentsStaysWithinItsBounds(t *testing.T) {
 	r := newRig(t, bmc())
 	for i := range 20 {
-		r.phase(v1alpha1.Final)
+		r.phase(v1alpha1.PhaseFinal)
 		require.EqualValues(t, i+1, r.status().Incident)
 		r.trigger = &v1alpha1.Trigger{Type: "Ready", Status: "Unknown"}
 		r.node.Ready, r.node.Failing, r.renews, r.bootsAt = false, true, false, 0
@@ -99,7 +99,7 @@ func TestFencesEndWhateverHappens(t *testing.T) {
 				}
 			}
 			r.step()
-			if phase := r.status().Phase; phase == v1alpha1.Final || phase == v1alpha1.GivenUp {
+			if phase := r.status().Phase; phase == v1alpha1.PhaseFinal || phase == v1alpha1.PhaseGivenUp {
 				return
 			}
 			if hold := r.status().Hold; hold != nil && step > 2000 {

@@ -10,7 +10,7 @@ import (
 // openCommission begins an incident that is not a fence. With which configuration is settled here.
 func (t turn) openCommission(s *v1alpha1.Status, n Node) {
 	identify(s, n)
-	enter(s, v1alpha1.Commissioning)
+	enter(s, v1alpha1.PhaseCommissioning)
 	s.Level, s.ConfigHash = 1, t.Plan.Hash
 	s.Commission = &v1alpha1.Commission{Asked: t.Fence.Annotations[v1alpha1.AnnotationCommission]}
 }
@@ -184,14 +184,14 @@ func (t turn) departing(devices []Device) Step {
 	case p.missing || p.age > recent:
 		return p.read
 	}
-	return t.enter(WentAway, v1alpha1.Restoring, func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortCommission })
+	return t.enter(WentAway, v1alpha1.PhaseRestoring, func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortCommission })
 }
 
 // untried ends a commission that has proved nothing: what was switched off is switched on again.
 func (t turn) untried(row Row, why string, changes ...func(*v1alpha1.Status)) Step {
-	phase := v1alpha1.Restoring
+	phase := v1alpha1.PhaseRestoring
 	if !t.touched() {
-		phase = v1alpha1.Final
+		phase = v1alpha1.PhaseFinal
 	}
 	return t.enter(row, phase, append(changes, func(s *v1alpha1.Status) {
 		s.Abort, s.Commission.Failed = v1alpha1.AbortCommission, why
@@ -215,11 +215,11 @@ func (t turn) commissioned(n Node) Step {
 	case t.Memory.progress.methods == 0:
 		return Act{Commission}
 	case t.further():
-		return t.enter(NextLevel, v1alpha1.Commissioning, func(s *v1alpha1.Status) {
+		return t.enter(NextLevel, v1alpha1.PhaseCommissioning, func(s *v1alpha1.Status) {
 			s.Level, s.BootID, s.Abort = max(1, s.Level)+1, n.BootID, v1alpha1.AbortNone
 		})
 	default:
-		return t.enter(Commissioned, v1alpha1.Final)
+		return t.enter(Commissioned, v1alpha1.PhaseFinal)
 	}
-	return t.enter(CommissionFailed, v1alpha1.Final, append(changes, func(s *v1alpha1.Status) { s.Commission.Failed = why })...)
+	return t.enter(CommissionFailed, v1alpha1.PhaseFinal, append(changes, func(s *v1alpha1.Status) { s.Commission.Failed = why })...)
 }

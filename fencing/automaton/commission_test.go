@@ -28,7 +28,7 @@ func newTrial(t *testing.T, plan automaton.Plan) *rig {
 func (r *rig) ended() *v1alpha1.Status {
 	r.t.Helper()
 	for range manySteps {
-		if s := r.status(); s.Phase == v1alpha1.Final || s.Phase == v1alpha1.GivenUp {
+		if s := r.status(); s.Phase == v1alpha1.PhaseFinal || s.Phase == v1alpha1.PhaseGivenUp {
 			return s
 		}
 		r.step()
@@ -87,7 +87,7 @@ func TestFailingNodeIsFencedNotCommissioned(t *testing.T) {
 	r := newRig(t, bmc())
 	r.trigger = &v1alpha1.Trigger{Type: "Ready", Status: "Unknown"}
 	r.annotate(v1alpha1.AnnotationCommission, "boot 1")
-	r.phase(v1alpha1.Isolated)
+	r.phase(v1alpha1.PhaseIsolated)
 	assert.Empty(t, r.fence.Annotations)
 	assert.NotContains(t, r.transcript(), "CommissionBegun")
 }
@@ -115,7 +115,7 @@ func TestCommissionThatMayNotBegin(t *testing.T) {
 				r.step()
 				require.NotContains(t, r.transcript(), "off bmc")
 			}
-			assert.Equal(t, v1alpha1.Final, r.status().Phase)
+			assert.Equal(t, v1alpha1.PhaseFinal, r.status().Phase)
 			require.NotNil(t, r.status().Commission)
 			assert.NotEmpty(t, r.status().Commission.Failed)
 			assert.NotContains(t, r.methods, automaton.Commission)
@@ -164,39 +164,39 @@ func TestCommissionThatProvesNothing(t *testing.T) {
 		ends   v1alpha1.Phase
 		says   string
 	}{
-		"the device ignores commands": {func(r *rig) { r.plugs["bmc"].deaf = true }, v1alpha1.Final, "reads on"},
+		"the device ignores commands": {func(r *rig) { r.plugs["bmc"].deaf = true }, v1alpha1.PhaseFinal, "reads on"},
 		"the device cannot be read": {func(r *rig) {
 			r.until(automaton.OffIntent)
 			next[automaton.Call](r)
 			r.plugs["bmc"].silent = true
 			r.until(automaton.CommissionFailed)
 			r.plugs["bmc"].silent = false
-		}, v1alpha1.Final, "cannot be read"},
+		}, v1alpha1.PhaseFinal, "cannot be read"},
 		"the node goes on": {func(r *rig) {
 			r.shown = func(n *automaton.Node) {
 				n.Ready, n.Failing, n.BootID, n.Renewal = true, false, "boot 1", fmt.Sprint(int(r.elapsed()/(10*time.Second)))
 			}
-		}, v1alpha1.Final, "another machine's"},
+		}, v1alpha1.PhaseFinal, "another machine's"},
 		"the node stays Ready, and silent": {func(r *rig) {
 			r.shown = func(n *automaton.Node) {
 				if !r.powered() {
 					n.Ready, n.Failing = true, false
 				}
 			}
-		}, v1alpha1.Final, "is Ready nevertheless"},
+		}, v1alpha1.PhaseFinal, "is Ready nevertheless"},
 		"the node is lost, and its machine goes on": {func(r *rig) {
 			r.shown = func(n *automaton.Node) { n.BootID = "boot 1" }
-		}, v1alpha1.Final, "has not lost its power"},
+		}, v1alpha1.PhaseFinal, "has not lost its power"},
 		"somebody switches it on": {func(r *rig) {
 			r.shown = func(n *automaton.Node) { n.Ready, n.Failing = true, false }
 			r.until(automaton.AllOff)
 			r.rest(20 * time.Second)
 			r.plugs["bmc"].on, r.shown = true, nil
-		}, v1alpha1.Final, "reads on that was off"},
+		}, v1alpha1.PhaseFinal, "reads on that was off"},
 		"the configuration changes": {func(r *rig) {
 			r.until(automaton.OffSeen)
 			r.plan.Hash = "2"
-		}, v1alpha1.Final, "has changed"},
+		}, v1alpha1.PhaseFinal, "has changed"},
 		"the configuration breaks": {func(r *rig) {
 			r.until(automaton.OffSeen)
 			plan := r.plan
@@ -204,15 +204,15 @@ func TestCommissionThatProvesNothing(t *testing.T) {
 			r.rest(time.Minute)
 			assert.Equal(r.t, "NotConfigured", r.status().Hold.Reason, "the machine is off, and the record says why")
 			r.plan = plan
-		}, v1alpha1.Final, "cannot be used"},
-		"the machine does not start":               {func(r *rig) { r.boots = false }, v1alpha1.GivenUp, "did not come back"},
-		"the device cannot be switched on":         {func(r *rig) { r.until(automaton.WentAway); r.plugs["bmc"].deaf = true }, v1alpha1.GivenUp, "did not come back"},
-		"an admin stops it":                        {func(r *rig) { r.until(automaton.AllOff); r.annotate(v1alpha1.AnnotationStop, "restore") }, v1alpha1.Final, "StopRestore"},
-		"an admin stops it and wants all as it is": {func(r *rig) { r.until(automaton.AllOff); r.annotate(v1alpha1.AnnotationStop, "hold") }, v1alpha1.GivenUp, "StopHold"},
-		"the node is deleted":                      {func(r *rig) { r.until(automaton.AllOff); r.node.Missing = true }, v1alpha1.GivenUp, "NodeGone"},
-		"the proof cannot be written at the node":  {func(r *rig) { r.failing[automaton.Commission] = 9 }, v1alpha1.Final, "written down"},
-		"the record is deleted":                    {func(r *rig) { r.until(automaton.AllOff); r.annotate(v1alpha1.AnnotationStop, "restore") }, v1alpha1.Final, "StopRestore"},
-		"the configuration changes before the end": {func(r *rig) { r.until(automaton.NodeBack); r.plan.Hash = "2" }, v1alpha1.Final, "has changed"},
+		}, v1alpha1.PhaseFinal, "cannot be used"},
+		"the machine does not start":               {func(r *rig) { r.boots = false }, v1alpha1.PhaseGivenUp, "did not come back"},
+		"the device cannot be switched on":         {func(r *rig) { r.until(automaton.WentAway); r.plugs["bmc"].deaf = true }, v1alpha1.PhaseGivenUp, "did not come back"},
+		"an admin stops it":                        {func(r *rig) { r.until(automaton.AllOff); r.annotate(v1alpha1.AnnotationStop, "restore") }, v1alpha1.PhaseFinal, "StopRestore"},
+		"an admin stops it and wants all as it is": {func(r *rig) { r.until(automaton.AllOff); r.annotate(v1alpha1.AnnotationStop, "hold") }, v1alpha1.PhaseGivenUp, "StopHold"},
+		"the node is deleted":                      {func(r *rig) { r.until(automaton.AllOff); r.node.Missing = true }, v1alpha1.PhaseGivenUp, "NodeGone"},
+		"the proof cannot be written at the node":  {func(r *rig) { r.failing[automaton.Commission] = 9 }, v1alpha1.PhaseFinal, "written down"},
+		"the record is deleted":                    {func(r *rig) { r.until(automaton.AllOff); r.annotate(v1alpha1.AnnotationStop, "restore") }, v1alpha1.PhaseFinal, "StopRestore"},
+		"the configuration changes before the end": {func(r *rig) { r.until(automaton.NodeBack); r.plan.Hash = "2" }, v1alpha1.PhaseFinal, "has changed"},
 		"the device is not configured when it is off": {func(r *rig) {
 			r.until(automaton.OffSeen)
 			plan := r.plan
@@ -220,7 +220,7 @@ func TestCommissionThatProvesNothing(t *testing.T) {
 			r.rest(time.Minute)
 			assert.Equal(r.t, "ConfigurationChanged", r.status().Hold.Reason)
 			r.plan = plan
-		}, v1alpha1.Final, "has changed"},
+		}, v1alpha1.PhaseFinal, "has changed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTrial(t, bmc())
@@ -229,7 +229,7 @@ func TestCommissionThatProvesNothing(t *testing.T) {
 			assert.Equal(t, c.ends, s.Phase, r.transcript())
 			assert.Contains(t, s.Commission.Failed, c.says)
 			assert.Equal(t, 1, r.count("bmc", v1alpha1.ActionOff))
-			if c.ends == v1alpha1.Final {
+			if c.ends == v1alpha1.PhaseFinal {
 				assert.True(t, r.plugs["bmc"].on)
 			} else if !r.plugs["bmc"].on {
 				assert.Contains(t, s.Conditions[slices.IndexFunc(s.Conditions, isPoweredOff)].Message, "bmc")
@@ -278,13 +278,13 @@ func TestCommissionSurvivesRestarts(t *testing.T) {
 			for range n {
 				r.step()
 			}
-			over := r.status().Phase == v1alpha1.Final
+			over := r.status().Phase == v1alpha1.PhaseFinal
 			for range away / time.Minute {
 				r.pass(time.Minute)
 			}
 			r.restart()
 			s := r.ended()
-			require.Equal(t, v1alpha1.Final, s.Phase, r.transcript())
+			require.Equal(t, v1alpha1.PhaseFinal, s.Phase, r.transcript())
 			for _, name := range []string{"a", "b"} {
 				require.LessOrEqual(t, r.count(name, v1alpha1.ActionOff), 1, r.transcript())
 				require.True(t, r.plugs[name].on, r.transcript())
@@ -309,7 +309,7 @@ func TestCommissionIsStopped(t *testing.T) {
 		for range n {
 			r.step()
 		}
-		if r.status().Phase == v1alpha1.Final {
+		if r.status().Phase == v1alpha1.PhaseFinal {
 			break
 		}
 		if r.status().Phase == "" {
@@ -317,7 +317,7 @@ func TestCommissionIsStopped(t *testing.T) {
 		}
 		r.annotate(v1alpha1.AnnotationStop, "restore")
 		s := r.ended()
-		require.Contains(t, []v1alpha1.Phase{v1alpha1.Final, v1alpha1.GivenUp}, s.Phase)
+		require.Contains(t, []v1alpha1.Phase{v1alpha1.PhaseFinal, v1alpha1.PhaseGivenUp}, s.Phase)
 		require.True(t, r.plugs["bmc"].on, r.transcript())
 		before := len(r.plugs["bmc"].commands)
 		r.rest(time.Hour)

@@ -252,5 +252,5 @@ func (t turn) powering() Step {
 			return step
 		}
 	}
-	return t.enter(AllOff, v1alpha1.Verifying)
+	return t.enter(AllOff, v1alpha1.PhaseVerifying)
 }

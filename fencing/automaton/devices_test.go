@@ -73,16 +73,16 @@ func TestCommandIsSentAgainOnlyAfterItHasSettled(t *testing.T) {
 	assert.GreaterOrEqual(t, r.elapsed()-sent, automaton.DefaultSettle)
 	r.until(automaton.PowerFailed)
 	assert.Equal(t, []v1alpha1.OpAction{off, off, off}, r.plugs["bmc"].commands, "as often as a step may be tried")
-	assert.Equal(t, v1alpha1.Error, r.status().Phase)
+	assert.Equal(t, v1alpha1.PhaseError, r.status().Phase)
 	assert.Equal(t, v1alpha1.StageError, r.status().Status)
 }
 
 func TestUnreadableDeviceGetsOneCommand(t *testing.T) {
 	r := newRig(t, bmc())
 	r.plugs["bmc"].silent = true
-	r.phase(v1alpha1.Error)
+	r.phase(v1alpha1.PhaseError)
 	assert.Equal(t, []v1alpha1.OpAction{off}, r.plugs["bmc"].commands)
-	r.phase(v1alpha1.GivenUp)
+	r.phase(v1alpha1.PhaseGivenUp)
 	assert.Equal(t, []v1alpha1.OpAction{off, on, on, on}, r.plugs["bmc"].commands, "a restart does not send another; power comes back as well as it can")
 }
 
@@ -136,8 +136,8 @@ func TestNodeThatReturnsBetweenIntentAndCommandKeepsItsPower(t *testing.T) {
 			r.until(automaton.OffIntent)
 			back(r)
 			r.until(automaton.IntentCancelled)
-			assert.Equal(t, v1alpha1.Restoring, r.status().Phase)
-			for !r.deleted && r.status().Phase != v1alpha1.Final && r.status().Phase != v1alpha1.GivenUp {
+			assert.Equal(t, v1alpha1.PhaseRestoring, r.status().Phase)
+			for !r.deleted && r.status().Phase != v1alpha1.PhaseFinal && r.status().Phase != v1alpha1.PhaseGivenUp {
 				r.step()
 			}
 			assert.Empty(t, r.plugs["bmc"].commands)
@@ -151,7 +151,7 @@ func TestDeviceThatSomebodySwitchesOnIsNotSwitchedOffAgain(t *testing.T) {
 	r.plugs["bmc"].on = true
 	r.pass(time.Second) // the readings by which it was seen off would count
 	r.until(automaton.Contradicted)
-	r.phase(v1alpha1.GivenUp)
+	r.phase(v1alpha1.PhaseGivenUp)
 	assert.Equal(t, []v1alpha1.OpAction{off}, r.plugs["bmc"].commands)
 	assert.Equal(t, v1alpha1.AbortGaveUp, r.status().Abort)
 }
@@ -161,7 +161,7 @@ func TestNodeThatWorksWithoutPowerIsAnother(t *testing.T) {
 	r.until(automaton.AllOff)
 	r.shown = func(n *automaton.Node) { n.Ready, n.Failing, n.Renewal = true, false, r.elapsed().String() }
 	r.until(automaton.Suspect)
-	assert.Equal(t, v1alpha1.Restoring, r.status().Phase)
+	assert.Equal(t, v1alpha1.PhaseRestoring, r.status().Phase)
 	assertCondition(t, r, v1alpha1.ConditionDeviceSuspect, "True")
 	assert.Empty(t, r.status().Released)
 }
@@ -170,11 +170,11 @@ func TestNodeThatWorksWithoutPowerIsAnother(t *testing.T) {
 func TestDeviceThatCannotBeReadIsNotCommandedWhereAnotherTakesItsPlace(t *testing.T) {
 	r := newRig(t, automaton.Plan{Hash: "1", Levels: [][]automaton.Device{{device("bmc")}, {device("a"), device("b")}}})
 	r.plugs["bmc"].silent = true
-	r.phase(v1alpha1.Powering)
+	r.phase(v1alpha1.PhasePowering)
 	began := r.elapsed()
 	r.until(automaton.AllOff)
 	assert.Less(t, r.elapsed()-began, 6*time.Second)
-	r.phase(v1alpha1.Final)
+	r.phase(v1alpha1.PhaseFinal)
 	assert.Empty(t, r.plugs["bmc"].commands)
 	assert.Equal(t, []v1alpha1.OpAction{off, on}, r.plugs["a"].commands)
 	assert.Equal(t, []v1alpha1.OpAction{off, on}, r.plugs["b"].commands)
@@ -186,7 +186,7 @@ func TestNodeThatWorksWithoutPowerIsFoundOutByNewsOfIt(t *testing.T) {
 		r := newRig(t, bmc())
 		r.until(automaton.AllOff)
 		r.shown = func(n *automaton.Node) { n.Ready, n.Failing, n.Renewal = true, false, fmt.Sprint(r.elapsed()/every) }
-		for end := r.elapsed() + 5*time.Minute; r.status().Phase == v1alpha1.Verifying && r.elapsed() < end; {
+		for end := r.elapsed() + 5*time.Minute; r.status().Phase == v1alpha1.PhaseVerifying && r.elapsed() < end; {
 			renewal := (r.elapsed()/every + 1) * every
 			if wait, ok := r.decide().(automaton.Wait); ok && r.elapsed()+wait.For >= renewal {
 				r.pass(renewal - r.elapsed())
@@ -204,7 +204,7 @@ func TestReadyThatIsLeftFromBeforeIsWaitedOut(t *testing.T) {
 	r.until(automaton.AllOff)
 	r.shown = func(n *automaton.Node) { n.Ready, n.Failing = true, false }
 	r.rest(40 * time.Second)
-	require.Equal(t, v1alpha1.Verifying, r.status().Phase)
+	require.Equal(t, v1alpha1.PhaseVerifying, r.status().Phase)
 	r.shown = nil
 	r.until(automaton.Verified)
 }
@@ -227,14 +227,14 @@ func TestConfigurationIsPinnedByTheFirstCommand(t *testing.T) {
 		r.plan = automaton.Plan{Hash: "2", Levels: [][]automaton.Device{{device("other")}}}
 		r.plugs["other"] = &plug{}
 		r.rest(10 * time.Minute)
-		assert.Equal(t, v1alpha1.Verifying, r.status().Phase)
+		assert.Equal(t, v1alpha1.PhaseVerifying, r.status().Phase)
 		r.shown = func(n *automaton.Node) { n.Ready, n.Failing = true, false }
 		r.rest(20 * time.Second)
 		assert.Equal(t, v1alpha1.AbortNodeReady, r.status().Abort, "the node is looked at nevertheless")
 	})
 	t.Run("before it the new one counts", func(t *testing.T) {
 		r := newRig(t, bmc())
-		r.phase(v1alpha1.Powering)
+		r.phase(v1alpha1.PhasePowering)
 		r.plan.Hash = "2"
 		r.until(automaton.OffSeen)
 		assert.Equal(t, "2", r.status().ConfigHash)
@@ -248,7 +248,7 @@ func TestConfigurationIsPinnedByTheFirstCommand(t *testing.T) {
 		r.rest(time.Hour)
 		assert.Equal(t, "ConfigurationChanged", r.status().Hold.Reason)
 		r.annotate(v1alpha1.AnnotationStop, "hold")
-		r.phase(v1alpha1.GivenUp)
+		r.phase(v1alpha1.PhaseGivenUp)
 		assertCondition(t, r, v1alpha1.ConditionPoweredOff, "Unknown")
 	})
 }

@@ -28,10 +28,10 @@ func (r *rig) dumpFor(d time.Duration) {
 
 func TestDumpReleasesPodsAndKeepsThePowerOn(t *testing.T) {
 	r := newRig(t, dumps(10*time.Second))
-	r.phase(v1alpha1.Isolated)
+	r.phase(v1alpha1.PhaseIsolated)
 	r.dumpFor(2 * time.Minute)
 	assert.Empty(t, r.plugs["bmc"].commands)
-	r.phase(v1alpha1.Final)
+	r.phase(v1alpha1.PhaseFinal)
 	golden(t, r, `
     0s Begun: Detected (Isolation/New)
    30s Lasted: Isolating (Isolation/Running)
@@ -71,12 +71,12 @@ func TestDumpReleasesPodsAndKeepsThePowerOn(t *testing.T) {
 
 func TestMachineThatComesBackAfterItsDumpKeepsItsPower(t *testing.T) {
 	r := newRig(t, dumps(5*time.Minute))
-	r.phase(v1alpha1.Isolated)
+	r.phase(v1alpha1.PhaseIsolated)
 	r.dumpFor(time.Minute)
 	r.pass(time.Minute)
 	r.back()
 	r.node.BootID = "boot 2"
-	r.phase(v1alpha1.Final)
+	r.phase(v1alpha1.PhaseFinal)
 	assert.Empty(t, r.plugs["bmc"].commands)
 	assert.Equal(t, v1alpha1.ReleasedDone, r.status().DumpReleased)
 	assert.Empty(t, r.status().Released)
@@ -86,7 +86,7 @@ func TestDumpIsWaitedForOnlySoLong(t *testing.T) {
 	plan := dumps(10 * time.Second)
 	plan.KdumpTimeout = time.Minute
 	r := newRig(t, plan)
-	r.phase(v1alpha1.Isolated)
+	r.phase(v1alpha1.PhaseIsolated)
 	r.dumping = true
 	r.until(automaton.OffIntent)
 	assert.InDelta(t, 100, r.elapsed().Seconds(), 1, "a minute after the first message")
@@ -94,7 +94,7 @@ func TestDumpIsWaitedForOnlySoLong(t *testing.T) {
 
 func TestDumpThatIsNotedIsWaitedForByTheNextProcess(t *testing.T) {
 	r := newRig(t, dumps(10*time.Second))
-	r.phase(v1alpha1.Isolated)
+	r.phase(v1alpha1.PhaseIsolated)
 	r.dumping = true
 	r.until(automaton.DumpFreed)
 	r.dumping = false // its messages are lost from now on
@@ -107,7 +107,7 @@ func TestDumpThatIsNotedIsWaitedForByTheNextProcess(t *testing.T) {
 func TestDumpNeedsAMessageOfJustNow(t *testing.T) {
 	t.Run("not of some seconds ago", func(t *testing.T) {
 		r := newRig(t, dumps(time.Minute))
-		r.phase(v1alpha1.Isolated)
+		r.phase(v1alpha1.PhaseIsolated)
 		r.pass(time.Second)
 		r.dump = r.now
 		r.pass(6 * time.Second) // the process stands still
@@ -117,7 +117,7 @@ func TestDumpNeedsAMessageOfJustNow(t *testing.T) {
 	t.Run("nor for those that are left when it is old", func(t *testing.T) {
 		r := newRig(t, dumps(time.Minute))
 		r.pods = 10_000
-		r.phase(v1alpha1.Isolated)
+		r.phase(v1alpha1.PhaseIsolated)
 		r.pass(time.Second)
 		r.dump = r.now
 		r.until(automaton.DumpSeen)
@@ -146,7 +146,7 @@ func TestDumpNeedsAMessageOfJustNow(t *testing.T) {
 		r := newRig(t, plan)
 		r.pass(time.Second)
 		r.dump = r.now
-		r.phase(v1alpha1.Isolated)
+		r.phase(v1alpha1.PhaseIsolated)
 		require.Less(t, r.now.SinceAtMost(r.dump), time.Second)
 		r.rest(20 * time.Second)
 		assert.NotContains(t, r.transcript(), "DeletePods")
@@ -155,7 +155,7 @@ func TestDumpNeedsAMessageOfJustNow(t *testing.T) {
 		plan := dumps(time.Millisecond)
 		plan.NotReadyFor = time.Millisecond
 		r := newRig(t, plan)
-		r.phase(v1alpha1.Final)
+		r.phase(v1alpha1.PhaseFinal)
 		r.pass(time.Second)
 		r.dump = r.now
 		r.trigger = &v1alpha1.Trigger{Type: "Ready", Status: "Unknown"}
@@ -183,7 +183,7 @@ func TestDumpDoesNotReleasePods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, dumps(time.Hour))
-			r.phase(v1alpha1.Isolated)
+			r.phase(v1alpha1.PhaseIsolated)
 			change(r)
 			r.dumpFor(time.Minute)
 			assert.NotContains(t, r.transcript(), "Dump")
@@ -196,12 +196,12 @@ func TestDumpDoesNotReleasePods(t *testing.T) {
 // The first command waits for a dump that begins when the wait for the node is over.
 func TestDumpThatBeginsLate(t *testing.T) {
 	r := newRig(t, dumps(time.Millisecond))
-	r.phase(v1alpha1.Powering)
+	r.phase(v1alpha1.PhasePowering)
 	r.dump = clock.Reading{Wall: r.now.Wall, Monotonic: r.now.Monotonic}
 	r.dumpFor(time.Minute)
 	assert.Contains(t, r.transcript(), "DumpFreed: Powering")
 	assert.Empty(t, r.plugs["bmc"].commands)
-	r.phase(v1alpha1.Final)
+	r.phase(v1alpha1.PhaseFinal)
 }
 
 // A machine whose power was touched is not waited for.

@@ -21,7 +21,7 @@ func (t turn) givenUp() Step {
 	off, unknown := off(t.s)
 	powered := len(off) == 0 && len(unknown) == 0
 	if powered && !stopped(t.s.Abort) && t.s.Abort != v1alpha1.AbortNodeGone && t.back(n) {
-		return t.enter(NodeBack, v1alpha1.Recovering)
+		return t.enter(NodeBack, v1alpha1.PhaseRecovering)
 	}
 	if powered && (t.gone(n) || t.cleared(n)) && t.forgotten() {
 		return Delete{}

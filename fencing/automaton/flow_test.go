@@ -19,7 +19,7 @@ func golden(t *testing.T, r *rig, want string) {
 func TestFlowOfADeadNode(t *testing.T) {
 	r := newRig(t, bmc())
 	r.volumes = 3
-	r.phase(v1alpha1.Final)
+	r.phase(v1alpha1.PhaseFinal)
 	golden(t, r, `
     0s Begun: Detected (Isolation/New)
    30s Lasted: Isolating (Isolation/Running)
@@ -53,10 +53,10 @@ func TestFlowOfADeadNode(t *testing.T) {
 
 func TestFlowOfANodeThatReturns(t *testing.T) {
 	r := newRig(t, bmc())
-	r.phase(v1alpha1.Isolated)
+	r.phase(v1alpha1.PhaseIsolated)
 	r.pass(time.Minute)
 	r.back()
-	r.phase(v1alpha1.Final)
+	r.phase(v1alpha1.PhaseFinal)
 	golden(t, r, `
     0s Begun: Detected (Isolation/New)
    30s Lasted: Isolating (Isolation/Running)
@@ -74,7 +74,7 @@ func TestFlowWithASecondLevel(t *testing.T) {
 	r.plugs["bmc"].silent, r.plugs["bmc"].deaf = true, true
 	r.until(automaton.WorkloadsFreed)
 	r.plugs["bmc"].silent = false
-	r.phase(v1alpha1.Final)
+	r.phase(v1alpha1.PhaseFinal)
 	golden(t, r, `
     0s Begun: Detected (Isolation/New)
    30s Lasted: Isolating (Isolation/Running)
@@ -119,7 +119,7 @@ func TestFlowOfStorageThatIsCut(t *testing.T) {
 		Hash: "1", Isolation: []automaton.Method{{Name: "fc-off", Device: &port, Storage: true}},
 		Levels: [][]automaton.Device{{device("pdu")}}, Recovery: []automaton.Method{{Name: "fc-on", Device: &port}},
 	})
-	r.phase(v1alpha1.Final)
+	r.phase(v1alpha1.PhaseFinal)
 	golden(t, r, `
     0s Begun: Detected (Isolation/New)
    30s Lasted: Isolating (Isolation/Running)
@@ -160,7 +160,7 @@ func TestFlowOfStorageThatIsCut(t *testing.T) {
 func TestFlowOfAMachineThatDoesNotBoot(t *testing.T) {
 	r := newRig(t, bmc())
 	r.boots = false
-	r.phase(v1alpha1.GivenUp)
+	r.phase(v1alpha1.PhaseGivenUp)
 	golden(t, r, `
     0s Begun: Detected (Isolation/New)
    30s Lasted: Isolating (Isolation/Running)

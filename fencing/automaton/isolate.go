@@ -30,7 +30,7 @@ func (t turn) detect() Step {
 // open begins an incident.
 func (t turn) open(s *v1alpha1.Status, n Node) {
 	identify(s, n)
-	enter(s, v1alpha1.Detected)
+	enter(s, v1alpha1.PhaseDetected)
 	t.give(v1alpha1.WaitNotReadyFor)(s)
 	trigger := v1alpha1.Trigger{Type: "Ready", Status: "Unknown", Since: metav1.NewTime(t.Now.Wall.Truncate(time.Second))}
 	if t.Trigger != nil {
@@ -73,7 +73,7 @@ func (t turn) detected() Step {
 		}
 	}
 	// From here on our taint may be on the node.
-	return t.enter(Lasted, v1alpha1.Isolating, func(s *v1alpha1.Status) { s.Taints.Fence = true })
+	return t.enter(Lasted, v1alpha1.PhaseIsolating, func(s *v1alpha1.Status) { s.Taints.Fence = true })
 }
 
 // failing is what the phases before power have in common: the node, unless it is gone or works.
@@ -130,7 +130,7 @@ func (t turn) isolating() Step {
 	if step := t.releaseStorage(cut); step != nil {
 		return step
 	}
-	return t.enter(NodeIsolated, v1alpha1.Isolated, t.give(v1alpha1.WaitPower))
+	return t.enter(NodeIsolated, v1alpha1.PhaseIsolated, t.give(v1alpha1.WaitPower))
 }
 
 // isolation are the methods of the cluster: the fence's own taint always, and first.
@@ -161,7 +161,7 @@ func (t turn) isolated() Step {
 		return Wait{For: min(left, lookEvery), Why: "the node may return by itself"}
 	}
 	if t.s.Released == v1alpha1.ReleasedDone {
-		return t.enter(AlreadyReleased, v1alpha1.Restoring, reread, func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortNone })
+		return t.enter(AlreadyReleased, v1alpha1.PhaseRestoring, reread, func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortNone })
 	}
 	if step := t.resolved(); step != nil {
 		return step
@@ -180,7 +180,7 @@ func (t turn) isolated() Step {
 			return step
 		}
 	}
-	return t.enter(PowerWaitOver, v1alpha1.Powering, func(s *v1alpha1.Status) { s.Level = 1 })
+	return t.enter(PowerWaitOver, v1alpha1.PhasePowering, func(s *v1alpha1.Status) { s.Level = 1 })
 }
 
 // reread has every plug restored anew that an earlier try has left as it was.

@@ -32,7 +32,7 @@ func (x *explorer) decide(s *State, in *Input) Step {
 		return Call{Device: names[0], Op: v1alpha1.Op{Action: v1alpha1.ActionOn}}
 	case d.GiveUpSilently && w.Row == RestartsUsedUp:
 		w.Row = Ended
-		enter(&w.Status, v1alpha1.GivenUp)
+		enter(&w.Status, v1alpha1.PhaseGivenUp)
 		return w
 	}
 	return step

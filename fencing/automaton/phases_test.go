@@ -41,21 +41,21 @@ func TestWaitsAreAsLongAsConfigured(t *testing.T) {
 func TestClockThatIsWrongShiftsAWaitByItsLengthAtMost(t *testing.T) {
 	for since, most := range map[time.Duration]time.Duration{-24 * time.Hour: 0, 24 * time.Hour: automaton.DefaultPowerWait} {
 		r := newRig(t, bmc())
-		r.phase(v1alpha1.Isolated)
+		r.phase(v1alpha1.PhaseIsolated)
 		r.status().Wait.Since = metav1.NewMicroTime(r.now.Wall.Add(since))
 		if since > 0 { // written by a clock that is a day ahead: the whole wait, as long as that clock is right
 			r.rest(most + time.Minute)
-			assert.Equal(t, v1alpha1.Isolated, r.status().Phase)
+			assert.Equal(t, v1alpha1.PhaseIsolated, r.status().Phase)
 			continue
 		}
 		began := r.elapsed()
-		r.phase(v1alpha1.Powering)
+		r.phase(v1alpha1.PhasePowering)
 		assert.InDelta(t, most, r.elapsed()-began, float64(time.Second))
 	}
 }
 
 func TestNodeThatIsGoneIsNotTouched(t *testing.T) {
-	for _, phase := range []v1alpha1.Phase{v1alpha1.Detected, v1alpha1.Isolating, v1alpha1.Isolated, v1alpha1.Powering, v1alpha1.Verifying, v1alpha1.Error, v1alpha1.Booting} {
+	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating, v1alpha1.PhaseIsolated, v1alpha1.PhasePowering, v1alpha1.PhaseVerifying, v1alpha1.PhaseError, v1alpha1.PhaseBooting} {
 		t.Run(string(phase), func(t *testing.T) {
 			r := newRig(t, bmc())
 			r.boots = false
@@ -64,7 +64,7 @@ func TestNodeThatIsGoneIsNotTouched(t *testing.T) {
 			r.pass(2 * time.Second)
 			r.node.UID = "other"
 			r.node.Ready, r.node.Failing = true, false
-			r.phase(v1alpha1.GivenUp)
+			r.phase(v1alpha1.PhaseGivenUp)
 			assert.Equal(t, v1alpha1.AbortNodeGone, r.status().Abort)
 			assert.Len(t, r.plugs["bmc"].commands, before, "no power for what may be another's")
 			assert.NotContains(t, r.methods, automaton.MarkSchedulable)
@@ -77,7 +77,7 @@ func TestPolicy(t *testing.T) {
 		r := newRig(t, bmc())
 		r.policy.Admit = automaton.Answer{Verdict: automaton.Hold, Reason: "Storm", Message: "half of the nodes are failing"}
 		r.rest(time.Hour)
-		assert.Equal(t, v1alpha1.Detected, r.status().Phase)
+		assert.Equal(t, v1alpha1.PhaseDetected, r.status().Phase)
 		assert.Equal(t, "Storm", r.status().Hold.Reason)
 		assert.Equal(t, "half of the nodes are failing", r.status().Hold.Message)
 		writes := 0
@@ -93,7 +93,7 @@ func TestPolicy(t *testing.T) {
 	})
 	t.Run("is asked again before a command", func(t *testing.T) {
 		r := newRig(t, bmc())
-		r.phase(v1alpha1.Powering)
+		r.phase(v1alpha1.PhasePowering)
 		r.policy.Admit = automaton.Answer{Verdict: automaton.Postpone, Reason: "Queue", After: time.Minute}
 		r.rest(10 * time.Minute)
 		assert.Empty(t, r.plugs["bmc"].commands)
@@ -116,7 +116,7 @@ func TestPolicy(t *testing.T) {
 	t.Run("may end the fence", func(t *testing.T) {
 		r := newRig(t, bmc())
 		r.policy.Admit = automaton.Answer{Verdict: automaton.Deny, Reason: "Excluded"}
-		r.phase(v1alpha1.GivenUp)
+		r.phase(v1alpha1.PhaseGivenUp)
 		assert.Empty(t, r.plugs["bmc"].commands)
 	})
 }
@@ -130,40 +130,40 @@ func TestMethods(t *testing.T) {
 	}
 	t.Run("are carried out in order, the taint first and last", func(t *testing.T) {
 		r := newRig(t, plan(false))
-		r.phase(v1alpha1.Final)
+		r.phase(v1alpha1.PhaseFinal)
 		assert.Equal(t, []string{automaton.MarkUnschedulable, "clean-pods", "detach-volumes", "attach", "tell", automaton.MarkSchedulable}, r.methods)
 		assert.False(t, r.status().Taints.Fence)
 	})
 	t.Run("are tried again from the first, three times", func(t *testing.T) {
 		r := newRig(t, plan(false))
 		r.failing["detach-volumes"] = 2
-		r.phase(v1alpha1.Isolated)
+		r.phase(v1alpha1.PhaseIsolated)
 		assert.Len(t, r.methods, 9)
 		r = newRig(t, plan(false))
 		r.failing["detach-volumes"] = 3
 		r.until(automaton.IsolationFailed)
-		assert.Equal(t, v1alpha1.Isolation, r.status().Step)
+		assert.Equal(t, v1alpha1.StepIsolation, r.status().Step)
 		assert.Equal(t, v1alpha1.StageError, r.status().Status)
 	})
 	t.Run("may fail if they need not succeed", func(t *testing.T) {
 		r := newRig(t, plan(true))
 		r.failing["clean-pods"] = 3
-		r.phase(v1alpha1.Isolated)
+		r.phase(v1alpha1.PhaseIsolated)
 		assert.Equal(t, []string{automaton.MarkUnschedulable, "clean-pods", "detach-volumes"}, r.methods)
 	})
 	t.Run("of the recovery that fail are an error, and tried again", func(t *testing.T) {
 		r := newRig(t, plan(false))
 		r.failing["attach"] = 3
 		r.until(automaton.RecoveryFailed)
-		assert.Equal(t, v1alpha1.Recovery, r.status().Step)
-		r.phase(v1alpha1.Final)
+		assert.Equal(t, v1alpha1.StepRecovery, r.status().Step)
+		r.phase(v1alpha1.PhaseFinal)
 		assert.Equal(t, []v1alpha1.OpAction{off, on}, r.plugs["bmc"].commands)
 	})
 	t.Run("leave the taint if somebody else removes it", func(t *testing.T) {
 		p := bmc()
 		p.KeepTaint = true
 		r := newRig(t, p)
-		r.phase(v1alpha1.Final)
+		r.phase(v1alpha1.PhaseFinal)
 		assert.NotContains(t, r.methods, automaton.MarkSchedulable)
 		assert.True(t, r.status().Taints.Fence)
 	})
@@ -174,7 +174,7 @@ func TestOptionalDeviceOfTheIsolation(t *testing.T) {
 	p.Isolation[0].Optional = true
 	r := newRig(t, p)
 	r.plugs["port"].silent, r.plugs["port"].deaf = true, true
-	r.phase(v1alpha1.Isolated)
+	r.phase(v1alpha1.PhaseIsolated)
 	assert.Empty(t, r.status().StorageReleased)
 	p.Isolation[0].Optional = false
 	r = newRig(t, p)
@@ -191,7 +191,7 @@ func TestWithoutDevicesAHumanIsNeeded(t *testing.T) {
 }
 
 func TestWithoutAPlanTheFenceStands(t *testing.T) {
-	for _, phase := range []v1alpha1.Phase{v1alpha1.Detected, v1alpha1.Isolating, v1alpha1.Isolated, v1alpha1.Powering, v1alpha1.Verifying, v1alpha1.Releasing, v1alpha1.Restoring, v1alpha1.Recovering} {
+	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating, v1alpha1.PhaseIsolated, v1alpha1.PhasePowering, v1alpha1.PhaseVerifying, v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring, v1alpha1.PhaseRecovering} {
 		t.Run(string(phase), func(t *testing.T) {
 			r := newRig(t, storage())
 			r.phase(phase)
@@ -201,7 +201,7 @@ func TestWithoutAPlanTheFenceStands(t *testing.T) {
 			assert.Equal(t, "NotConfigured", r.status().Hold.Reason)
 			assert.Equal(t, "the object is gone", r.status().Hold.Message)
 			r.plan = storage()
-			r.phase(v1alpha1.Final)
+			r.phase(v1alpha1.PhaseFinal)
 			assert.Equal(t, []string{automaton.MarkUnschedulable, automaton.MarkSchedulable}, r.methods)
 		})
 	}
@@ -211,7 +211,7 @@ func TestPowerThatStaysOff(t *testing.T) {
 	plan := bmc()
 	plan.PowerOn = automaton.PowerOnNever
 	r := newRig(t, plan)
-	r.phase(v1alpha1.GivenUp)
+	r.phase(v1alpha1.PhaseGivenUp)
 	assert.Equal(t, []v1alpha1.OpAction{off}, r.plugs["bmc"].commands)
 	assert.Equal(t, v1alpha1.ReleasedDone, r.status().Released)
 	assertCondition(t, r, v1alpha1.ConditionPoweredOff, "True")
@@ -220,28 +220,28 @@ func TestPowerThatStaysOff(t *testing.T) {
 	r = newRig(t, plan)
 	r.failing[automaton.DeleteNode] = 1
 	r.until(automaton.NodeRemoved)
-	assert.Equal(t, v1alpha1.Final, r.status().Phase)
+	assert.Equal(t, v1alpha1.PhaseFinal, r.status().Phase)
 	assert.Equal(t, []string{automaton.MarkUnschedulable, automaton.DeleteNode, automaton.DeleteNode}, r.methods)
 }
 
 func TestLateReturnIsRecovered(t *testing.T) {
 	r := newRig(t, bmc())
 	r.boots = false
-	r.phase(v1alpha1.GivenUp)
+	r.phase(v1alpha1.PhaseGivenUp)
 	r.back()
-	r.phase(v1alpha1.Final)
+	r.phase(v1alpha1.PhaseFinal)
 }
 
 func TestPhaseOfALaterVersionIsLeftAlone(t *testing.T) {
 	r := newRig(t, bmc())
-	r.phase(v1alpha1.Isolated)
+	r.phase(v1alpha1.PhaseIsolated)
 	r.status().Phase = "Migrating"
 	assert.Equal(t, automaton.Wait{Why: `the phase "Migrating" is not known to this version`}, r.step())
 }
 
 func TestTransitionChangesNothing(t *testing.T) {
 	r := newRig(t, storage())
-	for r.status().Phase != v1alpha1.Final {
+	for r.status().Phase != v1alpha1.PhaseFinal {
 		before, memory := r.fence.DeepCopy(), r.memory
 		first := r.decide()
 		require.Equal(t, before, r.fence)
@@ -254,7 +254,7 @@ func TestTransitionChangesNothing(t *testing.T) {
 func TestRecordsBelongToTheStepsOfTheProposal(t *testing.T) {
 	r := newRig(t, bmc())
 	r.boots = false
-	for r.status().Phase != v1alpha1.GivenUp {
+	for r.status().Phase != v1alpha1.PhaseGivenUp {
 		r.step()
 		if r.status().Phase != "" {
 			_, err := v1alpha1.Automaton(r.status().Step, r.status().Status)

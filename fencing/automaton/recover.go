@@ -11,7 +11,7 @@ func (t turn) booting() Step {
 	case t.gone(n):
 		return t.abort(NodeGone, v1alpha1.AbortNodeGone)
 	case t.back(n):
-		return t.enter(NodeBack, v1alpha1.Recovering)
+		return t.enter(NodeBack, v1alpha1.PhaseRecovering)
 	}
 	if left := t.left(or(t.Plan.BootGrace, DefaultBootGrace)); left > 0 {
 		return Wait{For: min(left, lookEvery), Why: "the machine starts"}
@@ -32,7 +32,7 @@ func (t turn) recovering() Step {
 	case t.gone(n):
 		return t.abort(NodeGone, v1alpha1.AbortNodeGone)
 	case !t.cleared(n):
-		return t.enter(LostAgain, v1alpha1.Booting, t.give(v1alpha1.WaitBootGrace))
+		return t.enter(LostAgain, v1alpha1.PhaseBooting, t.give(v1alpha1.WaitBootGrace))
 	case !t.back(n):
 		return Wait{For: lookEvery / 2, Why: "the node is shown Ready, and has to renew its Lease"}
 	}
@@ -90,7 +90,7 @@ func (t turn) recovering() Step {
 			return step
 		}
 	}
-	return t.enter(Recovered, v1alpha1.Final, func(s *v1alpha1.Status) { s.Taints.Fence = t.Plan.KeepTaint && s.Taints.Fence })
+	return t.enter(Recovered, v1alpha1.PhaseFinal, func(s *v1alpha1.Status) { s.Taints.Fence = t.Plan.KeepTaint && s.Taints.Fence })
 }
 
 // failed starts the flow anew, as often as it may. What was proved stays: a device that was off is not switched off again.
@@ -110,7 +110,7 @@ func (t turn) failed() Step {
 	if t.s.Restarts >= t.Plan.restarts() {
 		return t.abort(RestartsUsedUp, v1alpha1.AbortGaveUp)
 	}
-	return t.enter(FlowRestarted, v1alpha1.Detected, func(s *v1alpha1.Status) {
+	return t.enter(FlowRestarted, v1alpha1.PhaseDetected, func(s *v1alpha1.Status) {
 		s.Restarts++
 		s.Level, s.Abort = 0, v1alpha1.AbortNone
 		for i := range s.Devices {

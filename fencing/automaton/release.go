@@ -63,7 +63,7 @@ func (t turn) releasing() Step {
 }
 
 func (t turn) workloadsFreed() Step {
-	return t.enter(WorkloadsFreed, v1alpha1.Restoring, func(s *v1alpha1.Status) {
+	return t.enter(WorkloadsFreed, v1alpha1.PhaseRestoring, func(s *v1alpha1.Status) {
 		s.Released, s.Abort = v1alpha1.ReleasedDone, v1alpha1.AbortNone
 		if s.Taints.OutOfService == v1alpha1.TaintOurs {
 			s.Taints.OutOfService = v1alpha1.TaintNone

@@ -69,7 +69,7 @@ func TestReleaseEndsWhen(t *testing.T) {
 			r.until(automaton.ReleaseBegun)
 			r.pass(time.Second)
 			c.happens(r)
-			r.phase(v1alpha1.Restoring)
+			r.phase(v1alpha1.PhaseRestoring)
 			assert.Equal(t, c.abort, r.status().Abort)
 			assert.NotContains(t, r.transcript(), "DeletePods")
 			assert.Contains(t, r.lines[len(r.lines)-1], c.row)
@@ -80,7 +80,7 @@ func TestReleaseEndsWhen(t *testing.T) {
 func TestTaintOfSomebodyElseIsLeftAlone(t *testing.T) {
 	r := newRig(t, bmc())
 	r.node.OutOfService = v1alpha1.TaintForeign
-	r.phase(v1alpha1.Final)
+	r.phase(v1alpha1.PhaseFinal)
 	assert.Equal(t, v1alpha1.TaintForeign, r.node.OutOfService)
 	assert.NotContains(t, r.transcript(), "Taint\n")
 	assert.NotContains(t, r.transcript(), "Untaint")
@@ -147,11 +147,11 @@ func TestOtherConditionThanReady(t *testing.T) {
 		r := newRig(t, bmc())
 		ready(r)
 		r.rest(time.Hour)
-		assert.Equal(t, v1alpha1.Isolated, r.status().Phase)
+		assert.Equal(t, v1alpha1.PhaseIsolated, r.status().Phase)
 		assert.Equal(t, "NodeReady", r.status().Hold.Reason)
 		r.node.Failing = false
 		r.renews = true
-		r.phase(v1alpha1.Final)
+		r.phase(v1alpha1.PhaseFinal)
 		assert.Empty(t, r.plugs["bmc"].commands)
 	})
 	t.Run("unless configured, and releases once it is not shown Ready any more", func(t *testing.T) {
@@ -162,9 +162,9 @@ func TestOtherConditionThanReady(t *testing.T) {
 		r.shown = func(n *automaton.Node) { n.Ready, n.Failing = true, true }
 		r.until(automaton.AllOff)
 		r.rest(40 * time.Second)
-		assert.Equal(t, v1alpha1.Verifying, r.status().Phase)
+		assert.Equal(t, v1alpha1.PhaseVerifying, r.status().Phase)
 		r.shown = nil
-		r.phase(v1alpha1.Final)
+		r.phase(v1alpha1.PhaseFinal)
 	})
 }
 
@@ -180,15 +180,15 @@ func storage() automaton.Plan {
 func TestStorageComesBackOnlyForAMachineThatHasStartedAnew(t *testing.T) {
 	r := newRig(t, storage())
 	assert.Equal(t, []string{"port"}, next[automaton.Release](r).Storage)
-	r.phase(v1alpha1.Isolated)
+	r.phase(v1alpha1.PhaseIsolated)
 	require.Equal(t, v1alpha1.ReleasedDone, r.status().StorageReleased)
 	r.back()
 	r.rest(time.Hour)
 	assert.Equal(t, "RestartNeeded", r.status().Hold.Reason)
-	assert.Equal(t, v1alpha1.Restoring, r.status().Phase)
+	assert.Equal(t, v1alpha1.PhaseRestoring, r.status().Phase)
 	assert.Equal(t, []v1alpha1.OpAction{off}, r.plugs["port"].commands)
 	r.node.BootID = "another"
-	r.phase(v1alpha1.Final)
+	r.phase(v1alpha1.PhaseFinal)
 	assert.Equal(t, []v1alpha1.OpAction{off, on}, r.plugs["port"].commands)
 }
 
@@ -196,18 +196,18 @@ func TestStorageThatWasNotReleasedComesBack(t *testing.T) {
 	plan := storage()
 	plan.Isolation[0].Storage = false
 	r := newRig(t, plan)
-	r.phase(v1alpha1.Isolated)
+	r.phase(v1alpha1.PhaseIsolated)
 	r.back()
-	r.phase(v1alpha1.Final)
+	r.phase(v1alpha1.PhaseFinal)
 	assert.Equal(t, []v1alpha1.OpAction{off, on}, r.plugs["port"].commands)
 	assert.Empty(t, r.status().StorageReleased)
 }
 
 func TestStopLeavesStorageThatWasReleased(t *testing.T) {
 	r := newRig(t, storage())
-	r.phase(v1alpha1.Isolated)
+	r.phase(v1alpha1.PhaseIsolated)
 	r.annotate(v1alpha1.AnnotationStop, "restore")
-	r.phase(v1alpha1.GivenUp)
+	r.phase(v1alpha1.PhaseGivenUp)
 	assertCondition(t, r, v1alpha1.ConditionPoweredOff, "True")
 	assert.Equal(t, []v1alpha1.OpAction{off}, r.plugs["port"].commands)
 }
@@ -216,7 +216,7 @@ func TestPodsOfANodeThatIsReadyKeepTheirStorageObjects(t *testing.T) {
 	r := newRig(t, storage())
 	r.node.Ready, r.node.Failing = true, true // another condition
 	r.rest(time.Hour)
-	assert.Equal(t, v1alpha1.Isolating, r.status().Phase)
+	assert.Equal(t, v1alpha1.PhaseIsolating, r.status().Phase)
 	assert.Equal(t, "NodeReady", r.status().Hold.Reason)
 	assert.NotContains(t, r.transcript(), "DeletePods")
 }

@@ -38,23 +38,23 @@ func (t turn) restored() Step {
 	}
 	switch t.s.Abort {
 	case v1alpha1.AbortStopHold, v1alpha1.AbortNodeGone, v1alpha1.AbortGaveUp:
-		return t.enter(Ended, v1alpha1.GivenUp)
+		return t.enter(Ended, v1alpha1.PhaseGivenUp)
 	}
 	if !leftOff {
-		return t.enter(PowerRestored, v1alpha1.Booting, t.give(v1alpha1.WaitBootGrace))
+		return t.enter(PowerRestored, v1alpha1.PhaseBooting, t.give(v1alpha1.WaitBootGrace))
 	}
 	if !t.Plan.DeleteNode || t.s.Abort != v1alpha1.AbortNone {
-		return t.enter(Ended, v1alpha1.GivenUp)
+		return t.enter(Ended, v1alpha1.PhaseGivenUp)
 	}
 	switch done := &t.Memory.progress; {
 	case done.failed != "" && t.s.Retries+1 >= t.Plan.retries():
-		return t.enter(Ended, v1alpha1.GivenUp)
+		return t.enter(Ended, v1alpha1.PhaseGivenUp)
 	case done.failed != "":
 		return t.write(MethodFailed, func(s *v1alpha1.Status) { s.Retries++ })
 	case done.methods == 0:
 		return Act{DeleteNode}
 	}
-	return t.enter(NodeRemoved, v1alpha1.Final)
+	return t.enter(NodeRemoved, v1alpha1.PhaseFinal)
 }
 
 // restore returns the next step for a device to be on, or to be left off with the record saying so; nil: it is.

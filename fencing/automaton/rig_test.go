@@ -296,7 +296,7 @@ func (r *rig) judge(step automaton.Release) {
 			return
 		}
 	}
-	if r.dumping && r.status().Phase != v1alpha1.Releasing {
+	if r.dumping && r.status().Phase != v1alpha1.PhaseReleasing {
 		require.False(r.t, r.node.Ready, "the node is Ready:\n%s", r.transcript())
 		return
 	}

@@ -23,27 +23,29 @@ const (
 func enter(s *v1alpha1.Status, phase v1alpha1.Phase) {
 	s.Phase, s.Retries, s.Wait, s.Hold = phase, 0, nil, nil
 	switch phase {
-	case v1alpha1.Detected:
-		s.Step, s.Status = v1alpha1.Isolation, v1alpha1.StageNew
-	case v1alpha1.Isolating:
-		s.Step, s.Status = v1alpha1.Isolation, v1alpha1.StageRunning
-	case v1alpha1.Isolated:
-		s.Step, s.Status = v1alpha1.Isolation, v1alpha1.StageDone
-	case v1alpha1.Powering, v1alpha1.Verifying, v1alpha1.Releasing, v1alpha1.Restoring, v1alpha1.Commissioning:
-		s.Step, s.Status = v1alpha1.PowerManagement, v1alpha1.StageRunning
-	case v1alpha1.Booting:
-		s.Step, s.Status = v1alpha1.PowerManagement, v1alpha1.StageDone
-	case v1alpha1.Recovering:
-		s.Step, s.Status = v1alpha1.Recovery, v1alpha1.StageRunning
-	case v1alpha1.Final:
-		s.Step, s.Status = v1alpha1.Recovery, v1alpha1.StageFinal
-	case v1alpha1.Error, v1alpha1.GivenUp: // of the step in which it happened
+	case v1alpha1.PhaseDetected:
+		s.Step, s.Status = v1alpha1.StepIsolation, v1alpha1.StageNew
+	case v1alpha1.PhaseIsolating:
+		s.Step, s.Status = v1alpha1.StepIsolation, v1alpha1.StageRunning
+	case v1alpha1.PhaseIsolated:
+		s.Step, s.Status = v1alpha1.StepIsolation, v1alpha1.StageDone
+	case v1alpha1.PhasePowering, v1alpha1.PhaseVerifying, v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring, v1alpha1.PhaseCommissioning:
+		s.Step, s.Status = v1alpha1.StepPowerManagement, v1alpha1.StageRunning
+	case v1alpha1.PhaseBooting:
+		s.Step, s.Status = v1alpha1.StepPowerManagement, v1alpha1.StageDone
+	case v1alpha1.PhaseRecovering:
+		s.Step, s.Status = v1alpha1.StepRecovery, v1alpha1.StageRunning
+	case v1alpha1.PhaseFinal:
+		s.Step, s.Status = v1alpha1.StepRecovery, v1alpha1.StageFinal
+	case v1alpha1.PhaseError, v1alpha1.PhaseGivenUp: // of the step in which it happened
 		s.Status = v1alpha1.StageError
 	}
 }
 
 // ended says that nothing happens any more without a human, or the node itself.
-func ended(phase v1alpha1.Phase) bool { return phase == v1alpha1.Final || phase == v1alpha1.GivenUp }
+func ended(phase v1alpha1.Phase) bool {
+	return phase == v1alpha1.PhaseFinal || phase == v1alpha1.PhaseGivenUp
+}
 
 // device finds the record of a device; nil: it was not touched in this incident.
 func device(s *v1alpha1.Status, name string) *v1alpha1.Device {
@@ -112,7 +114,7 @@ func off(s *v1alpha1.Status) (off, unknown []string) {
 
 // conclude sets what follows from the rest of a status.
 func conclude(s *v1alpha1.Status, now time.Time) {
-	if s.Commission != nil && s.Phase == v1alpha1.GivenUp && s.Commission.Failed == "" {
+	if s.Commission != nil && s.Phase == v1alpha1.PhaseGivenUp && s.Commission.Failed == "" {
 		s.Commission.Failed = "it did not come to its end: " + string(s.Abort)
 		if s.Abort == v1alpha1.AbortCommission {
 			s.Commission.Failed = "the machine was switched off, and its node did not come back"
@@ -131,7 +133,7 @@ func conclude(s *v1alpha1.Status, now time.Time) {
 		return metav1.ConditionFalse
 	}
 	reason := string(s.Phase)
-	if s.Phase == v1alpha1.GivenUp {
+	if s.Phase == v1alpha1.PhaseGivenUp {
 		reason = string(or(s.Abort, v1alpha1.Abort(LeftOff)))
 	}
 	set(v1alpha1.ConditionComplete, yes(ended(s.Phase)), reason, "")

@@ -52,31 +52,31 @@ func (t turn) phase() Step {
 	switch t.s.Phase {
 	case "":
 		return t.detect()
-	case v1alpha1.Detected:
+	case v1alpha1.PhaseDetected:
 		return t.detected()
-	case v1alpha1.Isolating:
+	case v1alpha1.PhaseIsolating:
 		return t.isolating()
-	case v1alpha1.Isolated:
+	case v1alpha1.PhaseIsolated:
 		return t.isolated()
-	case v1alpha1.Powering:
+	case v1alpha1.PhasePowering:
 		return t.powering()
-	case v1alpha1.Verifying:
+	case v1alpha1.PhaseVerifying:
 		return t.verifying()
-	case v1alpha1.Releasing:
+	case v1alpha1.PhaseReleasing:
 		return t.releasing()
-	case v1alpha1.Restoring:
+	case v1alpha1.PhaseRestoring:
 		return t.restoring()
-	case v1alpha1.Booting:
+	case v1alpha1.PhaseBooting:
 		return t.booting()
-	case v1alpha1.Recovering:
+	case v1alpha1.PhaseRecovering:
 		return t.recovering()
-	case v1alpha1.Error:
+	case v1alpha1.PhaseError:
 		return t.failed()
-	case v1alpha1.GivenUp:
+	case v1alpha1.PhaseGivenUp:
 		return t.givenUp()
-	case v1alpha1.Final:
+	case v1alpha1.PhaseFinal:
 		return t.final()
-	case v1alpha1.Commissioning:
+	case v1alpha1.PhaseCommissioning:
 		return t.commissioning()
 	}
 	// Of a later version of this program: its controller has to go on with it.
@@ -113,7 +113,7 @@ func (t turn) abort(row Row, why v1alpha1.Abort, changes ...func(*v1alpha1.Statu
 	if stopped(t.s.Abort) {
 		why = v1alpha1.AbortStopHold
 	}
-	return t.enter(row, v1alpha1.Restoring, append(changes, func(s *v1alpha1.Status) { s.Abort = why })...)
+	return t.enter(row, v1alpha1.PhaseRestoring, append(changes, func(s *v1alpha1.Status) { s.Abort = why })...)
 }
 
 // give returns a change that begins a wait.
@@ -176,7 +176,7 @@ func (t turn) returned(row Row, changes ...func(*v1alpha1.Status)) Step {
 	if s.Taints.OutOfService == v1alpha1.TaintOurs {
 		return t.abort(row, v1alpha1.AbortNodeReady, changes...)
 	}
-	return t.enter(row, v1alpha1.Recovering, append(changes, func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortNodeReady })...)
+	return t.enter(row, v1alpha1.PhaseRecovering, append(changes, func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortNodeReady })...)
 }
 
 // allowed is nil if the policy allows, or what to do while it does not.
@@ -210,7 +210,7 @@ func (t turn) further() bool { return int(max(1, t.s.Level)) < len(t.Plan.Levels
 // levelFails goes on with the next level, or to Error.
 func (t turn) levelFails(row Row) Step {
 	if t.further() {
-		return t.enter(NextLevel, v1alpha1.Powering, func(s *v1alpha1.Status) { s.Level = max(1, s.Level) + 1 })
+		return t.enter(NextLevel, v1alpha1.PhasePowering, func(s *v1alpha1.Status) { s.Level = max(1, s.Level) + 1 })
 	}
 	return t.fail(row)
 }
@@ -218,9 +218,9 @@ func (t turn) levelFails(row Row) Step {
 // fail enters Error; a fence that an admin has stopped ends instead, and so does a commission: it never becomes a fence.
 func (t turn) fail(row Row) Step {
 	if stopped(t.s.Abort) || t.s.Commission != nil {
-		return t.enter(row, v1alpha1.GivenUp)
+		return t.enter(row, v1alpha1.PhaseGivenUp)
 	}
-	return t.enter(row, v1alpha1.Error, t.give(v1alpha1.WaitRestartDelay))
+	return t.enter(row, v1alpha1.PhaseError, t.give(v1alpha1.WaitRestartDelay))
 }
 
 // pinned is nil if the plan is the one that this incident has begun to carry out, or what to do while it is not.

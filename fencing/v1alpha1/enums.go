@@ -7,22 +7,22 @@ type Phase string
 
 // The phases of a fence, in the order of its flow.
 const (
-	Detected   Phase = "Detected"   // failing, not yet for long enough
-	Isolating  Phase = "Isolating"  // the isolation step runs
-	Isolated   Phase = "Isolated"   // isolated; the wait before power is touched
-	Powering   Phase = "Powering"   // power is being switched off
-	Verifying  Phase = "Verifying"  // every feed is read once more
-	Releasing  Phase = "Releasing"  // the machine is without power: its workloads are released
-	Restoring  Phase = "Restoring"  // what was switched off is switched on
-	Booting    Phase = "Booting"    // waiting for the node to report
-	Recovering Phase = "Recovering" // the recovery step runs
-	Error      Phase = "Error"      // a step failed; the flow may start anew
-	GivenUp    Phase = "GivenUp"    // the end: an admin is needed
-	Final      Phase = "Final"      // the end: the node works
+	PhaseDetected   Phase = "Detected"   // failing, not yet for long enough
+	PhaseIsolating  Phase = "Isolating"  // the isolation step runs
+	PhaseIsolated   Phase = "Isolated"   // isolated; the wait before power is touched
+	PhasePowering   Phase = "Powering"   // power is being switched off
+	PhaseVerifying  Phase = "Verifying"  // every feed is read once more
+	PhaseReleasing  Phase = "Releasing"  // the machine is without power: its workloads are released
+	PhaseRestoring  Phase = "Restoring"  // what was switched off is switched on
+	PhaseBooting    Phase = "Booting"    // waiting for the node to report
+	PhaseRecovering Phase = "Recovering" // the recovery step runs
+	PhaseError      Phase = "Error"      // a step failed; the flow may start anew
+	PhaseGivenUp    Phase = "GivenUp"    // the end: an admin is needed
+	PhaseFinal      Phase = "Final"      // the end: the node works
 
-	// Commissioning is the first phase of an incident that is not a fence: a node that works, and was drained, loses its power once, so that it is
+	// PhaseCommissioning is the first phase of an incident that is not a fence: a node that works, and was drained, loses its power once, so that it is
 	// known that its devices are its own. Restoring, Booting and Recovering follow.
-	Commissioning Phase = "Commissioning"
+	PhaseCommissioning Phase = "Commissioning"
 )
 
 // Step is a step of the flow as admins configure it.
@@ -32,9 +32,9 @@ type Step string
 
 // The steps, in their order.
 const (
-	Isolation       Step = "Isolation"
-	PowerManagement Step = "Power-Management"
-	Recovery        Step = "Recovery"
+	StepIsolation       Step = "Isolation"
+	StepPowerManagement Step = "Power-Management"
+	StepRecovery        Step = "Recovery"
 )
 
 // Stage is how far a step has come.
@@ -180,7 +180,7 @@ const (
 	// AnnotationRestart, an incident's number, starts a fence that was given up, or held before it has switched anything, anew, as the next
 	// incident. It is then not held for Repeats.
 	AnnotationRestart = "fencing.bellwether.dev/restart"
-	// AnnotationCommission asks for the devices of a node to be tried, see [Commissioning]. Its value is the node's boot ID, perhaps followed by a slash
+	// AnnotationCommission asks for the devices of a node to be tried, see [PhaseCommissioning]. Its value is the node's boot ID, perhaps followed by a slash
 	// and something that tells it from an earlier one: so it cannot act twice, for after it there is another boot ID. On a Node it is for admins; on
 	// a NodeFence it is how a controller begins one, in the same request.
 	AnnotationCommission = "fencing.bellwether.dev/commission"

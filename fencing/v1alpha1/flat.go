@@ -32,13 +32,13 @@ func Automaton(step Step, stage Stage) (State, error) {
 	switch {
 	case stage == StageError:
 		return StateError, nil
-	case step == Isolation && (stage == StageNew || stage == StageRunning):
+	case step == StepIsolation && (stage == StageNew || stage == StageRunning):
 		return StateNew, nil
-	case step == Isolation && stage == StageDone, step == PowerManagement && (stage == StageNew || stage == StageRunning):
+	case step == StepIsolation && stage == StageDone, step == StepPowerManagement && (stage == StageNew || stage == StageRunning):
 		return StateRunning, nil
-	case step == PowerManagement && stage == StageDone, step == Recovery && (stage == StageNew || stage == StageRunning):
+	case step == StepPowerManagement && stage == StageDone, step == StepRecovery && (stage == StageNew || stage == StageRunning):
 		return StateDone, nil
-	case step == Recovery && (stage == StageDone || stage == StageFinal):
+	case step == StepRecovery && (stage == StageDone || stage == StageFinal):
 		return StateFinal, nil
 	}
 	return "", fmt.Errorf("v1alpha1: status: must not be %s in the step %s", stage, step)
@@ -48,11 +48,11 @@ func Automaton(step Step, stage Stage) (State, error) {
 func ParseStep(text string) (Step, error) {
 	switch normal(text) {
 	case "isolation":
-		return Isolation, nil
+		return StepIsolation, nil
 	case "power-management", "power-managment":
-		return PowerManagement, nil
+		return StepPowerManagement, nil
 	case "recovery", "recover":
-		return Recovery, nil
+		return StepRecovery, nil
 	}
 	return "", fmt.Errorf("v1alpha1: step: must be isolation, power-management or recovery (got %q)", text)
 }

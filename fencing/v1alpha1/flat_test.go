@@ -34,7 +34,7 @@ step: Power-Management
 	assert.Equal(t, v1alpha1.Kind(), fence.GroupVersionKind())
 	assert.Equal(t, "host1.example", fence.Node)
 	assert.Equal(t, v1alpha1.Status{
-		Step: v1alpha1.PowerManagement, Status: v1alpha1.StageDone, Retries: 2,
+		Step: v1alpha1.StepPowerManagement, Status: v1alpha1.StageDone, Retries: 2,
 		Jobs: []string{"gcloud-reset-inst-9cf8f46e-f44b-11e7-8977-68f728ac95ea", "clean-pods-9d0b1321-f44b-11e7-8977-68f728ac95ea"},
 	}, fence.Status)
 }

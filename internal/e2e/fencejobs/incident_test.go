@@ -78,7 +78,7 @@ func TestNodeIsFencedByJobs(t *testing.T) {
 		require.NoError(t, err)
 		fence = v1alpha1.NodeFence{}
 		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &fence))
-		return fence.Status.Phase == v1alpha1.Final
+		return fence.Status.Phase == v1alpha1.PhaseFinal
 	}, 3*patience, poll, "%+v", &fence.Status)
 	assert.Equal(t, 1, a.offs())
 	assert.True(t, a.machine.On())

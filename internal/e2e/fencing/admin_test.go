@@ -19,7 +19,7 @@ func isolated(t *testing.T, l *lab) *lab {
 	l.start()
 	l.checked()
 	l.lose()
-	l.reaches(v1alpha1.Isolated)
+	l.reaches(v1alpha1.PhaseIsolated)
 	return l
 }
 
@@ -31,7 +31,7 @@ func TestNodeIsDeletedWhilePowerIsCut(t *testing.T) {
 	isolated(t, l)
 	l.eventually("the device was told", func() bool { return l.commands(v1alpha1.ActionOff) == 1 })
 	l.deleteNode()
-	l.reaches(v1alpha1.GivenUp)
+	l.reaches(v1alpha1.PhaseGivenUp)
 	assert.Zero(t, l.commands(v1alpha1.ActionOn), "the machine may be somebody else's")
 	assert.Equal(t, 1, l.commands(v1alpha1.ActionOff))
 	off := false
@@ -63,7 +63,7 @@ func TestAdminConfirms(t *testing.T) {
 	l.setting("boot_grace=1m", "boot_grace=1m\nretries=1\nrestarts=0")
 	isolated(t, l)
 	pod := l.pod("by-hand", l.machine)
-	l.eventually("the device has failed", func() bool { phase := l.phase(); return phase == v1alpha1.Error || phase == v1alpha1.GivenUp })
+	l.eventually("the device has failed", func() bool { phase := l.phase(); return phase == v1alpha1.PhaseError || phase == v1alpha1.PhaseGivenUp })
 	require.NotNil(t, l.find("by-hand"))
 	l.rack.Break(l.machine, fencingtest.Fault{})
 	l.rack.Set(l.machine, false)
@@ -79,12 +79,12 @@ func TestAdminRestarts(t *testing.T) {
 	l.database(time.Hour)
 	isolated(t, l)
 	l.annotate(v1alpha1.AnnotationStop, "hold")
-	l.reaches(v1alpha1.GivenUp)
+	l.reaches(v1alpha1.PhaseGivenUp)
 	require.Empty(t, l.rack.Events())
 	_, err := l.fences.Patch(t.Context(), v1alpha1.Name(l.machine), "application/merge-patch+json",
 		[]byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationStop+`":null,"`+v1alpha1.AnnotationRestart+`":"1"}}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	l.reaches(v1alpha1.Final)
+	l.reaches(v1alpha1.PhaseFinal)
 	assert.EqualValues(t, 2, l.record().Status.Incident)
 	l.requireRecovered()
 }

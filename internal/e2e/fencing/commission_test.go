@@ -124,7 +124,7 @@ func TestNodeIsCommissioned(t *testing.T) {
 
 	before := l.bootID()
 	l.commission()
-	l.reaches(v1alpha1.Final)
+	l.reaches(v1alpha1.PhaseFinal)
 	assert.Empty(t, l.record().Status.Commission.Failed)
 	n := l.getNode(l.machine)
 	assert.NotEqual(t, before, n.Status.NodeInfo.BootID)
@@ -153,7 +153,7 @@ func TestCommissionSurvivesItsFencer(t *testing.T) {
 	l.requireKilled(dying)
 	assert.Equal(t, 1, l.cuts())
 	next := l.start()
-	l.reaches(v1alpha1.Final)
+	l.reaches(v1alpha1.PhaseFinal)
 	assert.Empty(t, l.record().Status.Commission.Failed)
 	assert.NotEmpty(t, l.getNode(l.machine).Annotations[v1alpha1.AnnotationCommissioned])
 	assert.Equal(t, 1, l.commands(v1alpha1.ActionOff))
@@ -168,7 +168,7 @@ func TestCommissionFindsAWrongPlug(t *testing.T) {
 	p := l.start()
 	l.checked()
 	l.commission()
-	l.reaches(v1alpha1.Final)
+	l.reaches(v1alpha1.PhaseFinal)
 	s := l.record().Status
 	assert.Contains(t, s.Commission.Failed, "another machine's")
 	assert.True(t, metaTrue(s.Conditions, v1alpha1.ConditionDeviceSuspect))

@@ -30,7 +30,7 @@ func TestFenceConsistsOfEffects(t *testing.T) {
 	p := l.start()
 	l.checked()
 	l.lose()
-	l.reaches(v1alpha1.Final)
+	l.reaches(v1alpha1.PhaseFinal)
 	l.requireRecovered()
 	effects := l.effects(p)
 	for i, what := range effects {
@@ -65,7 +65,7 @@ func TestFencerDies(t *testing.T) {
 			began := time.Now()
 			next := l.start()
 			l.eventually("the next one leads", func() bool { return strings.Contains(l.log(next), "started leading") })
-			l.reaches(v1alpha1.Final)
+			l.reaches(v1alpha1.PhaseFinal)
 			t.Logf("died at %q; ended %.1f s later", l.effects(dying)[i/2], time.Since(began).Seconds())
 			l.requireRecovered()
 			l.stop(next)
@@ -85,7 +85,7 @@ func TestStandbyTakesOver(t *testing.T) {
 	l.lose()
 	l.requireKilled(leader)
 	require.Equal(t, 1, l.cuts())
-	l.reaches(v1alpha1.Final)
+	l.reaches(v1alpha1.PhaseFinal)
 	l.requireRecovered()
 	l.stop(standby)
 }
@@ -130,7 +130,7 @@ func TestLeadershipChanges(t *testing.T) {
 				case <-time.After(patience):
 					require.Fail(t, "the leadership has not changed", l.log(leader.Load()))
 				}
-				l.reaches(v1alpha1.Final)
+				l.reaches(v1alpha1.PhaseFinal)
 				l.requireRecovered()
 				if change.sleeps {
 					before := len(l.effects(leader.Load()))

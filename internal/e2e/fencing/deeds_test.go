@@ -86,8 +86,8 @@ func (l *lab) requireDeletable() {
 func TestDeedsOfAdmins(t *testing.T) {
 	t.Parallel()
 	for i, phase := range []v1alpha1.Phase{
-		v1alpha1.Detected, v1alpha1.Isolating, v1alpha1.Isolated, v1alpha1.Powering, v1alpha1.Verifying, v1alpha1.Releasing, v1alpha1.Restoring,
-		v1alpha1.Booting, v1alpha1.Recovering, v1alpha1.Error, v1alpha1.GivenUp, v1alpha1.Final,
+		v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating, v1alpha1.PhaseIsolated, v1alpha1.PhasePowering, v1alpha1.PhaseVerifying, v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring,
+		v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering, v1alpha1.PhaseError, v1alpha1.PhaseGivenUp, v1alpha1.PhaseFinal,
 	} {
 		for n, deed := range deeds {
 			if !soaking() && n != i%len(deeds) {
@@ -134,7 +134,7 @@ func (l *lab) beats(d time.Duration) {
 // requireOrderAfter has the machine be lost, and something be done when its fence has come to a phase.
 func (l *lab) requireOrderAfter(phase v1alpha1.Phase, deed deed) {
 	l.setting("boot_grace=1m", "boot_grace=5s")
-	failing := phase == v1alpha1.Error || phase == v1alpha1.GivenUp
+	failing := phase == v1alpha1.PhaseError || phase == v1alpha1.PhaseGivenUp
 	if failing {
 		l.rack.Break(l.machine, fencingtest.Fault{Ignore: true, Fail: true})
 		l.setting("boot_grace=5s", "boot_grace=5s\nretries=1\nrestarts=0")
@@ -181,7 +181,7 @@ func (l *lab) requireOrderAfter(phase v1alpha1.Phase, deed deed) {
 		assert.LessOrEqual(l.t, l.commands(v1alpha1.ActionOff), 1, "%+v", before)
 	}
 	if deed.vain && !failing {
-		assert.Equal(l.t, v1alpha1.Final, l.phase())
+		assert.Equal(l.t, v1alpha1.PhaseFinal, l.phase())
 		assert.Equal(l.t, 1, l.cuts())
 		assert.True(l.t, l.rack.On(l.machine))
 		assert.Nil(l.t, l.find("by-hand"))
@@ -194,7 +194,7 @@ func (l *lab) requireOrderAfter(phase v1alpha1.Phase, deed deed) {
 // ended says that nothing more is to happen. A lost node whose record was deleted gets another.
 func (l *lab) ended() bool {
 	switch l.phase() {
-	case v1alpha1.Final, v1alpha1.GivenUp:
+	case v1alpha1.PhaseFinal, v1alpha1.PhaseGivenUp:
 		return true
 	case "":
 		return l.isGone() || l.ready(l.machine)

@@ -88,7 +88,7 @@ func full() v1alpha1.Status {
 	return v1alpha1.Status{
 		NodeUID: "uid", BootID: "boot", ProviderID: "provider://x", Incident: 7,
 		Triggers: []v1alpha1.Trigger{{Type: "Ready", Status: "Unknown", Since: second}},
-		Phase:    v1alpha1.Releasing, Step: v1alpha1.PowerManagement, Status: v1alpha1.StageRunning,
+		Phase:    v1alpha1.PhaseReleasing, Step: v1alpha1.StepPowerManagement, Status: v1alpha1.StageRunning,
 		Retries: 2, Jobs: []string{"fence-0123456789-7-1"}, Restarts: 1,
 		Wait: &v1alpha1.Wait{Kind: v1alpha1.WaitDetach, Since: micro}, Abort: v1alpha1.AbortNodeReady,
 		Devices: []v1alpha1.Device{{

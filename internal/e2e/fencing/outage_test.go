@@ -67,7 +67,7 @@ func TestFencerOutlastsOutages(t *testing.T) {
 						p = l.startBy(config, nil)
 					default:
 					}
-					return l.phase() == v1alpha1.Final
+					return l.phase() == v1alpha1.PhaseFinal
 				})
 				t.Logf("ended %.1f s after the return", time.Since(back).Seconds())
 				l.requireRecovered()
@@ -105,7 +105,7 @@ func TestFencerThatIsCutOff(t *testing.T) {
 		if ended(p) {
 			p = l.startBy(config, nil)
 		}
-		return l.phase() == v1alpha1.Final
+		return l.phase() == v1alpha1.PhaseFinal
 	})
 	l.requireRecovered()
 	assert.Len(t, l.rack.Events(), 4, "two commands, two changes")

@@ -54,7 +54,7 @@ func (l *lab) returnsInTheLastMoment(first, rounds int) {
 		l.eventually("the node has come back "+moments[which].name, moment.over)
 		l.eventually("the fence has ended", func() bool {
 			f := l.record()
-			return f.Status.Phase == v1alpha1.Final && f.Status.Incident == int64(round+1)
+			return f.Status.Phase == v1alpha1.PhaseFinal && f.Status.Incident == int64(round+1)
 		})
 		assert.Empty(l.t, l.rack.Events(), moments[which].name)
 		l.requireUnmarked()

@@ -81,14 +81,14 @@ func (s *site) aborted(abort func(*site)) (spared bool, late int) {
 	plug := s.plugs["bmc"]
 	offs, changes := count(plug, false), len(s.machine.Changes())
 	s.lose()
-	s.reaches(v1alpha1.Powering)
+	s.reaches(v1alpha1.PhasePowering)
 	<-time.After(rand.N(2 * time.Second)) // any moment has to do
 	abort(s)
 	version := ""
 	s.eventually("the fence ends", func() bool {
 		f := s.record()
 		version = f.ResourceVersion
-		return f.Status.Phase == v1alpha1.Final || f.Status.Phase == v1alpha1.GivenUp && meta.IsStatusConditionTrue(f.Status.Conditions, v1alpha1.ConditionStopped)
+		return f.Status.Phase == v1alpha1.PhaseFinal || f.Status.Phase == v1alpha1.PhaseGivenUp && meta.IsStatusConditionTrue(f.Status.Conditions, v1alpha1.ConditionStopped)
 	})
 	ended := s.lastWrite(version)
 	<-time.After(s.timeout + settle) // for as long as a command could be under way

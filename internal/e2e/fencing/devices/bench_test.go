@@ -271,7 +271,7 @@ func (f *fleet) off(i int) time.Duration {
 func (f *fleet) ended() {
 	f.b.Helper()
 	for _, s := range f.sites {
-		s.reaches(v1alpha1.Final)
+		s.reaches(v1alpha1.PhaseFinal)
 		assert.True(f.b, s.machine.On())
 	}
 }

@@ -74,7 +74,7 @@ func TestCrashMatrix(t *testing.T) {
 					}()
 					s := k.build(t)
 					next := p.crash(s, s.plugs[k.last])
-					s.reaches(v1alpha1.Final)
+					s.reaches(v1alpha1.PhaseFinal)
 					s.requireFencedOnce(s.names()...)
 					s.stop(next)
 				})

@@ -56,10 +56,10 @@ func TestDump(t *testing.T) {
 	s.eventually("the pod is released", func() bool { return s.pod(podPlain) == nil })
 	require.True(t, s.machine.On())
 	released := s.record().Status
-	assert.Equal(t, v1alpha1.Isolated, released.Phase)
+	assert.Equal(t, v1alpha1.PhaseIsolated, released.Phase)
 	require.NotEmpty(t, released.Evidence)
 	assert.Equal(t, v1alpha1.SourceKdump, released.Evidence[0].Source)
-	s.reaches(v1alpha1.Final)
+	s.reaches(v1alpha1.PhaseFinal)
 	assert.Equal(t, 1, count(s.plugs["bmc"], false))
 	for _, command := range s.plugs["bmc"].Commands() {
 		if !command.On {

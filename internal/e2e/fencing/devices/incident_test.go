@@ -26,7 +26,7 @@ func TestSeedExample(t *testing.T) {
 	s.lose()
 	s.eventually("the storage is out of reach", func() bool { return !s.fabric.On() })
 	s.eventually("the pod that uses it is gone", func() bool { return s.pod(podStorage) == nil })
-	s.reaches(v1alpha1.Final)
+	s.reaches(v1alpha1.PhaseFinal)
 	s.requireFencedOnce("fc", "eaton")
 	fabric, power, pods := s.fabric.Changes(), s.plugs["eaton"].Changes(), map[string]time.Time{}
 	for _, e := range s.releases() {
@@ -68,7 +68,7 @@ func TestDeadBMCThenPDUs(t *testing.T) {
 	s.checked(corev1.ConditionTrue)
 	require.NoError(t, s.devices["ipmi"].Freeze())
 	s.lose()
-	s.reaches(v1alpha1.Final)
+	s.reaches(v1alpha1.PhaseFinal)
 	s.requireFencedOnce("pdu-a", "pdu-b")
 	require.NoError(t, s.devices["ipmi"].Thaw())
 	assert.Empty(t, s.plugs["bmc"].Commands())
@@ -111,7 +111,7 @@ func TestConcurrentRequests(t *testing.T) {
 		})
 	}
 	requests.Wait()
-	s.reaches(v1alpha1.Final)
+	s.reaches(v1alpha1.PhaseFinal)
 	s.requireFencedOnce("bmc")
 	for _, c := range controllers {
 		c.stop()

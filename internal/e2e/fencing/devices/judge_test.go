@@ -86,7 +86,7 @@ func (s *site) requireFencedOnce(devices ...string) {
 	assert.Len(s.t, changes, 2, "the machine has to go off and on: %+v", changes)
 	assert.True(s.t, s.machine.On())
 	assert.True(s.t, s.ready())
-	assert.Equal(s.t, v1alpha1.Final, s.phase())
+	assert.Equal(s.t, v1alpha1.PhaseFinal, s.phase())
 	s.requireUnmarked()
 	assert.NotEmpty(s.t, s.releases())
 	s.requireReleasesProved()

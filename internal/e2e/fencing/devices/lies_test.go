@@ -131,7 +131,7 @@ func TestLyingDevices(t *testing.T) {
 				l.tell(s, fencer)
 				s.eventually("the fence has ended, or is held", func() bool {
 					f := s.record()
-					return f != nil && (f.Status.Phase == v1alpha1.GivenUp || f.Status.Phase == v1alpha1.Final || l.unusable && f.Status.Hold != nil)
+					return f != nil && (f.Status.Phase == v1alpha1.PhaseGivenUp || f.Status.Phase == v1alpha1.PhaseFinal || l.unusable && f.Status.Hold != nil)
 				})
 				s.requireReleasesProved()
 				if !l.truly {

@@ -60,7 +60,7 @@ func TestSecretsStaySecret(t *testing.T) {
 			for _, d := range s.devices {
 				require.NoError(t, d.Thaw())
 			}
-			s.reaches(v1alpha1.Final)
+			s.reaches(v1alpha1.PhaseFinal)
 			close(stop)
 			looking.Wait()
 			s.requireFencedOnce(s.names()...)

@@ -107,7 +107,7 @@ func held(reason string) func(*v1alpha1.NodeFence) bool {
 // ended is how the record of a node was when its first fence had ended; nil: it has not.
 func (h *history) ended(node string) *v1alpha1.NodeFence {
 	for _, f := range h.all() {
-		if f.Node == node && f.Status.Phase == v1alpha1.Final {
+		if f.Node == node && f.Status.Phase == v1alpha1.PhaseFinal {
 			return f
 		}
 	}
@@ -145,7 +145,7 @@ func (h *history) most() int {
 	for _, f := range h.all() {
 		delete(switched, f.Node)
 		switch f.Status.Phase {
-		case v1alpha1.Booting, v1alpha1.Recovering, v1alpha1.Final, v1alpha1.GivenUp:
+		case v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering, v1alpha1.PhaseFinal, v1alpha1.PhaseGivenUp:
 		default:
 			if slices.ContainsFunc(f.Status.Devices, func(d v1alpha1.Device) bool { return d.Touched }) {
 				switched[f.Node] = true

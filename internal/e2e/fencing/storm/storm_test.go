@@ -41,20 +41,20 @@ func TestLossOf60Of100FencesNobody(t *testing.T) {
 	})
 	w.quiet()
 	for _, node := range lost {
-		assert.Equal(t, []v1alpha1.Phase{v1alpha1.Detected}, w.history.phases(node))
+		assert.Equal(t, []v1alpha1.Phase{v1alpha1.PhaseDetected}, w.history.phases(node))
 	}
 	assert.Empty(t, w.where(marked))
 	assert.Len(t, w.pods(), 60)
 
 	require.NoError(t, w.cp.Node("lost").Restart())
 	w.eventually("all nodes are Ready", func() bool { return len(w.where(ready)) == 100 })
-	w.eventually("the fences have ended", func() bool { return len(w.history.are(in(v1alpha1.Final))) == len(w.history.last()) })
+	w.eventually("the fences have ended", func() bool { return len(w.history.are(in(v1alpha1.PhaseFinal))) == len(w.history.last()) })
 	w.quiet()
 	for _, node := range lost {
 		f := w.history.ended(node)
 		assert.Equal(t, v1alpha1.AbortNodeReady, f.Status.Abort)
 		assert.Empty(t, f.Status.Devices)
-		assert.NotContains(t, w.history.phases(node), v1alpha1.Isolating)
+		assert.NotContains(t, w.history.phases(node), v1alpha1.PhaseIsolating)
 	}
 	assert.Empty(t, w.rack.Events(), "nothing was switched")
 	assert.Empty(t, w.where(marked))
@@ -175,12 +175,12 @@ func TestOtherTriggers(t *testing.T) {
 	w.condition(readOnly, readonly, corev1.ConditionTrue)
 	w.condition(dies, deadlock, corev1.ConditionTrue)
 	w.eventually("nodes that are Ready are isolated", func() bool {
-		return slices.Equal(w.history.are(held("NodeReady")), []string{isolated, dies}) && phase(isolated) == v1alpha1.Isolated && phase(dies) == v1alpha1.Isolated
+		return slices.Equal(w.history.are(held("NodeReady")), []string{isolated, dies}) && phase(isolated) == v1alpha1.PhaseIsolated && phase(dies) == v1alpha1.PhaseIsolated
 	})
 	w.eventually("people are told", func() bool { return len(w.told("NodeReady")) == 2 })
 	w.dark(dies, true)
 	for _, node := range []string{readOnly, dies} {
-		w.eventually(node+" is fenced", func() bool { return phase(node) == v1alpha1.Final })
+		w.eventually(node+" is fenced", func() bool { return phase(node) == v1alpha1.PhaseFinal })
 		f := w.history.last()[node]
 		assert.Equal(t, 1, w.cuts(node), node)
 		assert.Equal(t, 1, w.rack.Count(node, "command", v1alpha1.ActionOff), node)
@@ -188,9 +188,9 @@ func TestOtherTriggers(t *testing.T) {
 		assert.True(t, w.rack.On(node))
 	}
 	assert.Equal(t, []string{isolated}, w.where(marked))
-	assert.Equal(t, []string{isolated}, w.history.are(in(v1alpha1.Isolated)))
+	assert.Equal(t, []string{isolated}, w.history.are(in(v1alpha1.PhaseIsolated)))
 	w.condition(isolated, deadlock, corev1.ConditionFalse)
-	w.eventually("the node that is repaired is back", func() bool { return phase(isolated) == v1alpha1.Final })
+	w.eventually("the node that is repaired is back", func() bool { return phase(isolated) == v1alpha1.PhaseFinal })
 	assert.Nil(t, w.history.last()[harmless])
 	for node, trigger := range map[string]corev1.NodeConditionType{isolated: deadlock, readOnly: readonly, dies: deadlock} {
 		assert.Equal(t, string(trigger), w.history.last()[node].Status.Triggers[0].Type)
@@ -217,9 +217,9 @@ func TestOtherTriggers(t *testing.T) {
 	for _, node := range half {
 		w.condition(node, readonly, corev1.ConditionFalse)
 	}
-	w.eventually("the storm is over", func() bool { return len(w.history.are(in(v1alpha1.Final))) == len(w.history.last()) })
+	w.eventually("the storm is over", func() bool { return len(w.history.are(in(v1alpha1.PhaseFinal))) == len(w.history.last()) })
 	for _, node := range half {
-		assert.NotContains(t, w.history.phases(node), v1alpha1.Isolating)
+		assert.NotContains(t, w.history.phases(node), v1alpha1.PhaseIsolating)
 	}
 	assert.Len(t, w.rack.Events(), switched)
 	assert.Empty(t, w.where(marked))
