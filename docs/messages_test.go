@@ -14,40 +14,47 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// documented are the packages whose messages operating.md explains.
-var documented = []string{"leaderelection", "leaderforlife", "shardlease", "sharder", "sharder/replica", "endpoints", "internal/lease"}
+// documented are the packages whose messages a page explains.
+var documented = map[string][]string{
+	"operating.md": {"leaderelection", "leaderforlife", "shardlease", "sharder", "sharder/replica", "endpoints", "internal/lease"},
+	"fencing.md":   {"fencing", "fencing/automaton", "fencing/fenceagents", "fencing/fencejobs", "fencing/kdump"},
+}
 
 // Operators search for what they read in a log: it stands there literally, and every warning does, but for those that say themselves that all
 // will be well.
 func TestMessagesAreWhatTheCodeSays(t *testing.T) {
-	literals, warnings := messages(t)
-	operating := read(t, "operating.md")
-	var explained []string
-	for _, cell := range cells(operating.section(t, "## Log lines"), 0) {
-		for _, span := range codeSpan.FindAllString(cell, -1) {
-			explained = append(explained, strings.Trim(span, "`"))
-		}
-	}
-	assert.NotEmpty(t, explained)
-	for _, message := range explained {
-		assert.True(t, slices.Contains(literals, message), "no package says %q", message)
-	}
-	for _, message := range warnings {
-		if !strings.HasSuffix(message, "tried again") && !strings.HasSuffix(message, "trying again") {
-			assert.True(t, slices.Contains(explained, message), "operating.md does not explain %q", message)
-		}
-	}
-	reasons := codeSpan.FindAllString(strings.Join(cells(operating.section(t, "## Events"), 1), " "), -1)
-	assert.NotEmpty(t, reasons)
-	for _, reason := range reasons {
-		assert.True(t, slices.Contains(literals, strings.Trim(reason, "`")), "no Event has the reason %s", reason)
+	for name, packages := range documented {
+		t.Run(name, func(t *testing.T) {
+			literals, warnings := messages(t, packages)
+			page := read(t, name)
+			var explained []string
+			for _, cell := range cells(page.section(t, "## Log lines"), 0) {
+				for _, span := range codeSpan.FindAllString(cell, -1) {
+					explained = append(explained, strings.Trim(span, "`"))
+				}
+			}
+			assert.NotEmpty(t, explained)
+			for _, message := range explained {
+				assert.True(t, slices.Contains(literals, message), "no package says %q", message)
+			}
+			for _, message := range warnings {
+				if !strings.HasSuffix(message, "tried again") && !strings.HasSuffix(message, "trying again") {
+					assert.True(t, slices.Contains(explained, message), "nothing explains %q", message)
+				}
+			}
+			reasons := codeSpan.FindAllString(strings.Join(cells(page.section(t, "## Events"), 1), " "), -1)
+			assert.NotEmpty(t, reasons)
+			for _, reason := range reasons {
+				assert.True(t, slices.Contains(literals, strings.Trim(reason, "`")), "no Event has the reason %s", reason)
+			}
+		})
 	}
 }
 
-// messages returns all strings in the code of the documented packages, and those that are logged at Warn or above.
-func messages(t *testing.T) (literals, warnings []string) {
+// messages returns all strings in the code of packages, and those that are logged at Warn or above.
+func messages(t *testing.T, packages []string) (literals, warnings []string) {
 	t.Helper()
-	for _, directory := range documented {
+	for _, directory := range packages {
 		files, err := filepath.Glob("../" + directory + "/*.go")
 		require.NoError(t, err)
 		require.NotEmpty(t, files, directory)
