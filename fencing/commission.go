@@ -27,8 +27,8 @@ var (
 	ErrNotRunning = errors.New("fencing: only the leader commissions, while it runs")
 	// ErrRefused says that a node is not commissioned now, and why. Nothing was done.
 	ErrRefused = errors.New("fencing: the node is not commissioned")
-	// ErrNotProved says that a commission has ended without a proof, and why. What was switched off was switched on again, or is named.
-	ErrNotProved = errors.New("fencing: the commission has failed")
+	// ErrCommissionFailed says that a commission has ended without a proof, and why. What was switched off was switched on again, or is named.
+	ErrCommissionFailed = errors.New("fencing: the commission has failed")
 
 	errTaken = errors.New("it was asked for, and begun, before")
 )
@@ -42,38 +42,38 @@ var (
 // goes on, too; it is stopped as a fence is, by an annotation of the NodeFence.
 //
 // The error is ErrRefused before anything was touched, where the node is not there, does not work, is not cordoned or not drained, is in a fence, has
-// configuration or devices that are not in order, or where the policy would not allow another machine to be off; ErrNotProved, if
+// configuration or devices that are not in order, or where the policy would not allow another machine to be off; ErrCommissionFailed, if
 // the devices did not do what they were told or the node did not go away, or come back with another boot ID; ErrNotRunning.
-func (c *Controller) Commission(ctx context.Context, node string) (Proof, error) {
+func (c *Controller) Commission(ctx context.Context, node string) (Commissioned, error) {
 	r := c.leading()
 	if r == nil {
-		return Proof{}, ErrNotRunning
+		return Commissioned{}, ErrNotRunning
 	}
 	asked, err := r.ask(ctx, node, nil)
 	if err != nil {
-		return Proof{}, err
+		return Commissioned{}, err
 	}
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
 		ended, err := r.commissionEnded(node, asked)
 		if err != nil {
-			return Proof{}, err
+			return Commissioned{}, err
 		}
 		if ended {
 			n, err := r.liveNode(ctx, node)
 			if err != nil {
-				return Proof{}, err
+				return Commissioned{}, err
 			}
 			return proofOf(n), nil
 		}
 		select {
 		case <-ctx.Done():
-			return Proof{}, ctx.Err()
+			return Commissioned{}, ctx.Err()
 		case <-ticker.C:
 		}
 		if c.leading() != r {
-			return Proof{}, fmt.Errorf("%w: the next one goes on with the commission of node %s", ErrNotRunning, node)
+			return Commissioned{}, fmt.Errorf("%w: the next one goes on with the commission of node %s", ErrNotRunning, node)
 		}
 	}
 }
@@ -272,7 +272,7 @@ func (f *fence) tries(ctx context.Context, target policy.Target, storage policy.
 func (r *run) commissionEnded(node, asked string) (bool, error) {
 	record := r.view.fence(node)
 	if record == nil {
-		return false, fmt.Errorf("%w: node %s: its record is gone", ErrNotProved, node)
+		return false, fmt.Errorf("%w: node %s: its record is gone", ErrCommissionFailed, node)
 	}
 	s := &record.Status
 	switch {
@@ -296,9 +296,9 @@ func outcome(node string, s *v1alpha1.Status) error {
 		return nil
 	}
 	if off := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPoweredOff); off != nil && off.Status != metav1.ConditionFalse {
-		return fmt.Errorf("%w: node %s: %s; %s", ErrNotProved, node, s.Commission.Failed, off.Message)
+		return fmt.Errorf("%w: node %s: %s; %s", ErrCommissionFailed, node, s.Commission.Failed, off.Message)
 	}
-	return fmt.Errorf("%w: node %s: %s", ErrNotProved, node, s.Commission.Failed)
+	return fmt.Errorf("%w: node %s: %s", ErrCommissionFailed, node, s.Commission.Failed)
 }
 
 // announceCommission tells people who look at the Node.

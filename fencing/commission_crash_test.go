@@ -75,8 +75,8 @@ var mutations = []mutant.Mutation{
 	{Name: "a value acts twice", File: "commission.go", Old: "	case tried(record, asked):\n		bad", New: "	case false:\n		bad", Caught: "TestCommissionIsAskedForByAnAnnotation"},
 	{Name: "commissions have no slot", File: "view.go", Old: "	if d.Verdict == policy.Allow {\n		v.slots[target.Name] = true\n	}", New: "", Caught: "TestCommissionHasItsSlotAtOnce"},
 	{Name: "who may begin has not begun", File: "view.go", Old: "f == nil || f.Status.Commission == nil", New: "f == nil && false", Caught: "TestSimulatedRateWithSlowWrites"},
-	{Name: "any proof will do", File: "proof.go", Old: "p.UID != none.UID || p.Machine != none.Machine", New: "p.UID != none.UID", Caught: "TestOnlyCommissionedNodesAreFenced"},
-	{Name: "part of a level will do", File: "proof.go", Old: "return slices.ContainsFunc(p.Levels, func(l ProvedLevel) bool { return maps.Equal(l.Devices, devices) })", New: "return len(p.Levels) > 0", Caught: "TestCommissionProvesTheDevices"},
+	{Name: "any proof will do", File: "commissioned.go", Old: "p.UID != none.UID || p.Machine != none.Machine", New: "p.UID != none.UID", Caught: "TestOnlyCommissionedNodesAreFenced"},
+	{Name: "part of a level will do", File: "commissioned.go", Old: "return slices.ContainsFunc(p.Levels, func(l ProvedLevel) bool { return maps.Equal(l.Devices, devices) })", New: "return len(p.Levels) > 0", Caught: "TestCommissionProvesTheDevices"},
 	{Name: "uncommissioned nodes are fenced", File: "fence.go", Old: "target.Unproved = f.unproved(f.node, f.plan)", New: "", Caught: "TestOnlyCommissionedNodesAreFenced"},
 }
 

@@ -45,7 +45,7 @@ func (w *world) asked(node string) bool {
 }
 
 // proof is what is written at a node.
-func (w *world) proof(node string) (p fencing.Proof) {
+func (w *world) proof(node string) (p fencing.Commissioned) {
 	w.t.Helper()
 	if text := w.node(node).Annotations[v1alpha1.AnnotationCommissioned]; text != "" {
 		require.NoError(w.t, json.Unmarshal([]byte(text), &p))
@@ -259,7 +259,7 @@ func TestWrongPlugIsFoundOut(t *testing.T) {
 		w.cordon("n1", true)
 		began := time.Now()
 		_, err := c.Commission(w.ctx, "n1")
-		require.ErrorIs(t, err, fencing.ErrNotProved)
+		require.ErrorIs(t, err, fencing.ErrCommissionFailed)
 		assert.ErrorContains(t, err, "another machine's")
 		assert.Less(t, time.Since(began), 3*time.Minute, "somebody's machine was off meanwhile")
 		assert.True(t, w.rack.On("port"))
@@ -297,7 +297,7 @@ func TestMachineThatDoesNotStartIsGivenUp(t *testing.T) {
 		w.eventually(5*time.Minute, "n1 is off", func() bool { return !w.rack.On("n1") })
 		w.rack.Break("n1", fencingtest.Fault{Ignore: true})
 		err := <-result
-		require.ErrorIs(t, err, fencing.ErrNotProved)
+		require.ErrorIs(t, err, fencing.ErrCommissionFailed)
 		assert.ErrorContains(t, err, "off: fence_rack/rack/n1")
 		wait(w.ctx, time.Hour)
 		assert.Equal(t, v1alpha1.PhaseGivenUp, w.phase("n1"))

@@ -17,9 +17,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// Proof is what commissions have proved of a node, and not what a reading tells: that its machine lost its power by these devices. It is in the
+// Commissioned is what commissions have proved of a node, and not what a reading tells: that its machine lost its power by these devices. It is in the
 // annotation [v1alpha1.AnnotationCommissioned] of the Node, in JSON.
-type Proof struct {
+type Commissioned struct {
 	// UID and Machine are the Node's UID, and the system UUID of its machine. With others nothing is proved.
 	UID     types.UID `json:"uid"`
 	Machine string    `json:"machine,omitempty"`
@@ -39,8 +39,8 @@ type ProvedLevel struct {
 }
 
 // proofOf is what is proved of a node; nothing if that was about another machine.
-func proofOf(n *corev1.Node) Proof {
-	p, none := Proof{}, Proof{UID: n.UID, Machine: n.Status.NodeInfo.SystemUUID}
+func proofOf(n *corev1.Node) Commissioned {
+	p, none := Commissioned{}, Commissioned{UID: n.UID, Machine: n.Status.NodeInfo.SystemUUID}
 	if json.Unmarshal([]byte(n.Annotations[v1alpha1.AnnotationCommissioned]), &p) != nil || p.UID != none.UID || p.Machine != none.Machine {
 		return none
 	}
@@ -58,12 +58,12 @@ func devices(level config.Level) map[string]string {
 
 // proves says whether exactly these devices are proved together: one that is missing may have been the one that mattered, and one more may be another
 // machine's.
-func (p Proof) proves(devices map[string]string) bool {
+func (p Commissioned) proves(devices map[string]string) bool {
 	return slices.ContainsFunc(p.Levels, func(l ProvedLevel) bool { return maps.Equal(l.Devices, devices) })
 }
 
 // with is the proof with one more level. Of the others those stay that the plan still has.
-func (p Proof) with(proved ProvedLevel, plan config.Plan) Proof {
+func (p Commissioned) with(proved ProvedLevel, plan config.Plan) Commissioned {
 	var kept []ProvedLevel
 	for _, l := range p.Levels {
 		same := func(level config.Level) bool { return maps.Equal(devices(level), l.Devices) }
@@ -77,7 +77,7 @@ func (p Proof) with(proved ProvedLevel, plan config.Plan) Proof {
 
 // unproved names the power devices of a node's configuration that are not proved to be its own.
 func (r *run) unproved(node string, plan config.Plan) (names []string) {
-	var p Proof
+	var p Commissioned
 	if n, err := r.view.nodeLister.Get(node); err == nil {
 		p = proofOf(n)
 	}
