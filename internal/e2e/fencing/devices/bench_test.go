@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab/labtest"
@@ -73,11 +73,13 @@ func BenchmarkStuckBMC(b *testing.B) {
 	f.report(took)
 }
 
+const many = 20
+
 // BenchmarkTwentyNodes is from the first decision until the last of 20 machines that fail at the same time has been released, and how the heap grows.
 func BenchmarkTwentyNodes(b *testing.B) {
-	const nodes, rounds = 20, 3
-	f := newFleet(b, nodes, func(s *site) { s.bmc(false) })
-	f.lead(10*time.Second, nodes)
+	const rounds = 3
+	f := newFleet(b, many, func(s *site) { s.bmc(false) })
+	f.lead(10*time.Second, many)
 	var all, each []time.Duration
 	var heap []float64
 	for range rounds {
@@ -104,11 +106,44 @@ func BenchmarkTwentyNodes(b *testing.B) {
 	b.ReportMetric(heapInUse(), "MB-heap-after")
 }
 
+// BenchmarkTwentyMachines is the floor of that: 20 machines at the same time, and nothing but the agents: each reads once, switches off, and reads twice.
+func BenchmarkTwentyMachines(b *testing.B) {
+	f := newFleet(b, many, func(s *site) { s.bmc(false) })
+	agents := newAgents(b, nil)
+	var all []time.Duration
+	for range 3 {
+		var working sync.WaitGroup
+		began := time.Now()
+		for _, s := range f.sites {
+			working.Go(func() {
+				d := s.devices["ipmi-"+s.node]
+				target := agent.Target{Node: s.node, Device: s.node, Agent: d.Agent, Parameters: agent.NewParameters(d.Parameters)}
+				_, err := agents.Power(b.Context(), target)
+				assert.NoError(b, err)
+				assert.NoError(b, agents.Switch(b.Context(), target, agent.Command{ID: s.node, Action: v1alpha1.ActionOff, Timeout: 10 * time.Second}))
+				for reading := range 2 {
+					<-time.After(time.Duration(reading) * time.Second / 2)
+					power, err := agents.Power(b.Context(), target)
+					assert.NoError(b, err)
+					assert.Equal(b, v1alpha1.PowerOff, power)
+				}
+			})
+		}
+		working.Wait()
+		all = append(all, time.Since(began))
+		for _, s := range f.sites {
+			s.machine.Chassis().Press(true)
+		}
+	}
+	b.ReportMetric(slices.Max(all).Seconds(), "s-all")
+	b.ReportMetric(0, "ns/op")
+}
+
 // fleet is machines whose kubelets are goroutines of the benchmark.
 type fleet struct {
 	b     *testing.B
 	sites []*site
-	lost  []*atomic.Bool
+	hosts []*host
 
 	mu      sync.Mutex
 	decided map[string]time.Time // by node
@@ -129,10 +164,10 @@ func newFleet(b *testing.B, n int, build func(*site)) *fleet {
 			s.client, s.fences, s.namespace = f.sites[0].client, f.sites[0].fences, f.sites[0].namespace
 		}
 		s.node = fmt.Sprintf("%s-%d", s.podNamespace(), i+1)
-		lost := &atomic.Bool{}
+		h := &host{}
 		s.machine = lab.NewMachine(func(on bool) {
 			if on {
-				lost.Store(false)
+				h.lose(false)
 			}
 		})
 		_, err := s.client.CoreV1().Nodes().Create(b.Context(), &corev1.Node{
@@ -140,20 +175,34 @@ func newFleet(b *testing.B, n int, build func(*site)) *fleet {
 		}, metav1.CreateOptions{})
 		require.NoError(b, err)
 		build(s)
-		f.sites, f.lost = append(f.sites, s), append(f.lost, lost)
-		f.kubelet(s, lost)
+		f.sites, f.hosts = append(f.sites, s), append(f.hosts, h)
+		f.kubelet(s, h)
 	}
 	f.watch()
 	return f
 }
 
+// host is where a kubelet runs.
+type host struct {
+	mu   sync.Mutex // held while the kubelet says something
+	lost bool
+}
+
+func (h *host) lose(lost bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lost = lost
+}
+
 // kubelet has a node Ready while its machine runs and is not lost.
-func (f *fleet) kubelet(s *site, lost *atomic.Bool) {
+func (f *fleet) kubelet(s *site, h *host) {
 	leases := s.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	_, err := leases.Create(f.b.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: s.node}}, metav1.CreateOptions{})
 	require.NoError(f.b, err)
 	beat := func() {
-		if !s.machine.On() || lost.Load() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if !s.machine.On() || h.lost {
 			return
 		}
 		_, _ = leases.Patch(f.b.Context(), s.node, types.MergePatchType,
@@ -234,7 +283,7 @@ func (f *fleet) lose() {
 		s.eventually("the node is Ready", s.ready)
 	}
 	for i, s := range f.sites {
-		f.lost[i].Store(true)
+		f.hosts[i].lose(true)
 		s.setReady(corev1.ConditionUnknown)
 	}
 }
