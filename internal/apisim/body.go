@@ -104,6 +104,7 @@ func (b *streamBody) Read(p []byte) (int, error) {
 		select {
 		case <-b.news:
 		case <-due:
+		case <-b.abandoned: // its news may have been taken before
 		}
 	}
 }
