@@ -86,6 +86,19 @@ func TestLatencyAndWatchLag(t *testing.T) {
 	})
 }
 
+func TestAWatchThatLagsEndsWithItsClient(t *testing.T) {
+	for range 500 { // two goroutines race: one reads, one hangs up
+		inBubble(t, func(t *testing.T, _ *apisim.Server, connection *apisim.Client, configMaps corev1client.ConfigMapInterface) {
+			connection.Inject(apisim.Faults{WatchLag: time.Hour})
+			events, err := configMaps.Watch(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err)
+			_, err = configMaps.Create(t.Context(), named("late"), metav1.CreateOptions{})
+			require.NoError(t, err)
+			events.Stop()
+		})
+	}
+}
+
 func TestBookmarksComeEveryMinute(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *apisim.Server, _ *apisim.Client, configMaps corev1client.ConfigMapInterface) {
 		events, err := configMaps.Watch(t.Context(), metav1.ListOptions{AllowWatchBookmarks: true, LabelSelector: "none=such"})
