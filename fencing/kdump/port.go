@@ -59,8 +59,16 @@ func (p *Port) Address() netip.AddrPort { return p.conn.LocalAddr().(*net.UDPAdd
 // Receive returns from where messages have come since the call before it began, each address once. It waits for the first for about a second at most; without any it
 // returns none. It returns after it has found that there is no further one, so one that comes later is returned by the next call.
 func (p *Port) Receive(ctx context.Context) ([]netip.Addr, error) {
-	stop := context.AfterFunc(ctx, func() { _ = p.conn.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		_ = p.conn.SetReadDeadline(time.Unix(1, 0))
+	})
+	defer func() {
+		if !stop() {
+			<-interrupted // it would end the next call
+		}
+	}()
 	var from []netip.Addr
 	for {
 		if err := p.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
