@@ -303,6 +303,7 @@ func TestReleaseThatIsDroppedIsNone(t *testing.T) {
 		r.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, a.lease(t), nil })
 		_, err := r.TryAcquire(t.Context())
 		require.NoError(t, err)
+		time.Sleep(time.Second) // writes are told apart by when they are sent
 		assert.ErrorContains(t, r.Release(t.Context()), "stored something else")
 	})
 }

@@ -44,13 +44,12 @@ func TestFirstComeFirstServed(t *testing.T) {
 
 func TestSuccessorLeadsAsSoonAsTheLeaderHasEnded(t *testing.T) {
 	for name, end := range map[string]func(w *world){
-		"deleted, and the lock collected": func(w *world) { w.deletePod("a"); w.server.Collect() },
-		"deleted":                         func(w *world) { w.deletePod("a") }, // no candidate needs the collector
-		"Succeeded":                       func(w *world) { w.setStatus("a", over(corev1.PodSucceeded, "")) },
-		"Failed":                          func(w *world) { w.setStatus("a", over(corev1.PodFailed, "")) },
-		"evicted":                         func(w *world) { w.setStatus("a", over(corev1.PodFailed, "Evicted")) },
-		"preempted":                       func(w *world) { w.setStatus("a", over(corev1.PodFailed, "Preempting")) },
-		"node shutdown":                   func(w *world) { w.setStatus("a", over(corev1.PodFailed, "NodeShutdown")) },
+		"deleted":       func(w *world) { w.deletePod("a") }, // no candidate needs the collector
+		"Succeeded":     func(w *world) { w.setStatus("a", over(corev1.PodSucceeded, "")) },
+		"Failed":        func(w *world) { w.setStatus("a", over(corev1.PodFailed, "")) },
+		"evicted":       func(w *world) { w.setStatus("a", over(corev1.PodFailed, "Evicted")) },
+		"preempted":     func(w *world) { w.setStatus("a", over(corev1.PodFailed, "Preempting")) },
+		"node shutdown": func(w *world) { w.setStatus("a", over(corev1.PodFailed, "NodeShutdown")) },
 		"rejected": func(w *world) {
 			w.setStatus("a", corev1.PodStatus{Phase: corev1.PodFailed, Reason: "UnexpectedAdmissionError"})
 		},
@@ -70,6 +69,22 @@ func TestSuccessorLeadsAsSoonAsTheLeaderHasEnded(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Who meets the collector at the lock waits once, as after any request that failed.
+func TestSuccessorLeadsWhenTheLockWasCollected(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.start(w.pod("a"))
+		require.Equal(t, []string{"a"}, w.leaders())
+		w.start(w.pod("b"))
+		require.Equal(t, []string{"a"}, w.leaders())
+		a.exit()
+		w.deletePod("a")
+		w.server.Collect()
+		time.Sleep(150 * time.Millisecond)
+		require.Equal(t, []string{"b"}, w.leaders())
+		assert.Equal(t, "b", w.lock().OwnerReferences[0].Name)
+	})
 }
 
 // A phase that is terminal is no proof as long as a container is said to run: the control plane writes it for a node that is lost.

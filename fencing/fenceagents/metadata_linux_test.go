@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,7 +42,11 @@ func TestMetadataIsAskedForOnceForEachVersionOfTheProgram(t *testing.T) {
 	program := filepath.Join(f.directory, "fence_fake")
 	require.NoError(t, os.Remove(program))
 	script := "#!/bin/sh\ncd " + f.directory + " && echo >> calls && cat metadata\n"
-	write := func(script string) { require.NoError(t, os.WriteFile(program, []byte(script), 0o700)) }
+	write := func(script string) {
+		syscall.ForkLock.RLock() // or a program that is started meanwhile inherits the open file, which could not be executed then
+		defer syscall.ForkLock.RUnlock()
+		require.NoError(t, os.WriteFile(program, []byte(script), 0o700))
+	}
 	write(script)
 	agents := f.agents()
 	ask := func() int {

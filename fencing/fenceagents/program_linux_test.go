@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -28,11 +29,19 @@ func (s *stopped) Err() error {
 	return s.Context.Err()
 }
 
+// writeScript writes a program. None that is started meanwhile inherits the open file, which could not be executed then.
+func writeScript(t *testing.T, path, script string) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o700))
+}
+
 func TestNothingIsHandedOverTooLate(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
 	path, got := filepath.Join(directory, "fence_fake"), filepath.Join(directory, "got")
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\ninput=$(cat)\necho \"$input\" > "+got+"\n"), 0o700))
+	writeScript(t, path, "input=$(cat)\necho \"$input\" > "+got)
 	program := program{path: path, environment: []string{"PATH=" + defaultPath}}
 
 	_, err := program.run(t.Context(), []byte("action=off\n"))
@@ -64,7 +73,7 @@ func TestWhatWasSaidInTimeAndHeardTooLateDoesNotCount(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
 	path, ended := filepath.Join(directory, "fence_fake"), filepath.Join(directory, "ended")
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\ncat > /dev/null\n: > "+ended+"\n"), 0o700))
+	writeScript(t, path, "cat > /dev/null\n: > "+ended)
 	program := program{path: path, environment: []string{"PATH=" + defaultPath}}
 	_, err := program.run(woken{t.Context(), ended}, []byte("action=status\n"))
 	assert.ErrorContains(t, err, "killed")
