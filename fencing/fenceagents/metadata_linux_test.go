@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/internal/testchild"
 )
 
 func TestMetadata(t *testing.T) {
@@ -42,11 +42,7 @@ func TestMetadataIsAskedForOnceForEachVersionOfTheProgram(t *testing.T) {
 	program := filepath.Join(f.directory, "fence_fake")
 	require.NoError(t, os.Remove(program))
 	script := "#!/bin/sh\ncd " + f.directory + " && echo >> calls && cat metadata\n"
-	write := func(script string) {
-		syscall.ForkLock.RLock() // or a program that is started meanwhile inherits the open file, which could not be executed then
-		defer syscall.ForkLock.RUnlock()
-		require.NoError(t, os.WriteFile(program, []byte(script), 0o700))
-	}
+	write := func(script string) { testchild.WriteProgram(t, program, script) }
 	write(script)
 	agents := f.agents()
 	ask := func() int {

@@ -5,11 +5,12 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/bellwether-k8s/bellwether/internal/testchild"
 )
 
 // stopped is the context of a process that is stopped after it has first looked at it, for longer than there was time.
@@ -29,19 +30,11 @@ func (s *stopped) Err() error {
 	return s.Context.Err()
 }
 
-// writeScript writes a program. None that is started meanwhile inherits the open file, which could not be executed then.
-func writeScript(t *testing.T, path, script string) {
-	t.Helper()
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o700))
-}
-
 func TestNothingIsHandedOverTooLate(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
 	path, got := filepath.Join(directory, "fence_fake"), filepath.Join(directory, "got")
-	writeScript(t, path, "input=$(cat)\necho \"$input\" > "+got)
+	testchild.WriteProgram(t, path, "#!/bin/sh\ninput=$(cat)\necho \"$input\" > "+got+"\n")
 	program := program{path: path, environment: []string{"PATH=" + defaultPath}}
 
 	_, err := program.run(t.Context(), []byte("action=off\n"))
@@ -73,7 +66,7 @@ func TestWhatWasSaidInTimeAndHeardTooLateDoesNotCount(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
 	path, ended := filepath.Join(directory, "fence_fake"), filepath.Join(directory, "ended")
-	writeScript(t, path, "cat > /dev/null\n: > "+ended)
+	testchild.WriteProgram(t, path, "#!/bin/sh\ncat > /dev/null\n: > "+ended+"\n")
 	program := program{path: path, environment: []string{"PATH=" + defaultPath}}
 	_, err := program.run(woken{t.Context(), ended}, []byte("action=status\n"))
 	assert.ErrorContains(t, err, "killed")
