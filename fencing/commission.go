@@ -168,7 +168,7 @@ func (r *run) refusal(ctx context.Context, n *corev1.Node, record *v1alpha1.Node
 	case record == nil:
 	case record.Node != n.Name:
 		bad("the record %s is that of node %q", record.Name, record.Node)
-	case asked != "" && record.Annotations[v1alpha1.AnnotationCommission] == asked, tried(record, asked) && !ended(record.Status.Phase):
+	case asked != "" && record.Annotations[v1alpha1.AnnotationCommission] == asked, tried(record, asked) && !record.Status.Phase.Ended():
 		return errTaken
 	case tried(record, asked):
 		bad("it was asked for with this very value before: put a slash and a number behind it")
@@ -280,14 +280,10 @@ func (r *run) commissionEnded(node, asked string) (bool, error) {
 		return false, nil
 	case !tried(record, asked):
 		return false, fmt.Errorf("%w: node %s: it was not begun, as something else came first", ErrRefused, node)
-	case !ended(s.Phase):
+	case !s.Phase.Ended():
 		return false, nil
 	}
 	return true, outcome(node, s)
-}
-
-func ended(phase v1alpha1.Phase) bool {
-	return phase == v1alpha1.PhaseFinal || phase == v1alpha1.PhaseGivenUp
 }
 
 // outcome is what a commission that has ended has failed for; nil: it has not.
@@ -305,7 +301,7 @@ func outcome(node string, s *v1alpha1.Status) error {
 func (f *fence) announceCommission(row automaton.Row, s *v1alpha1.Status) {
 	about := &corev1.Node{}
 	about.Name, about.UID = f.node, s.NodeUID
-	if !ended(s.Phase) {
+	if !s.Phase.Ended() {
 		f.nodeEvent(about, corev1.EventTypeNormal, string(row), "Commission", fmt.Sprintf("incident %d, level %d: %s", s.Incident, s.Level, s.Phase))
 		return
 	}

@@ -106,7 +106,7 @@ func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, row au
 		kind = corev1.EventTypeWarning
 	}
 	f.event(now, kind, string(row), "Fence", "incident %d of node %s: %s", s.Incident, f.node, s.Phase)
-	if s.Commission != nil && (before.Phase == v1alpha1.PhaseCommissioning || s.Phase == v1alpha1.PhaseCommissioning || ended(s.Phase)) {
+	if s.Commission != nil && (before.Phase == v1alpha1.PhaseCommissioning || s.Phase == v1alpha1.PhaseCommissioning || s.Phase.Ended()) {
 		f.announceCommission(row, s)
 	}
 }

@@ -24,13 +24,13 @@ func (t turn) admin() Step {
 	if _, asked := t.Fence.Annotations[v1alpha1.AnnotationCommission]; asked && t.s.Phase != v1alpha1.PhaseFinal {
 		return t.dropAsked()
 	}
-	if why := t.stop(); why != "" && !ended(t.s.Phase) && (!stopped(t.s.Abort) || why == v1alpha1.AbortStopHold && t.s.Abort != why) {
+	if why := t.stop(); why != "" && !t.s.Phase.Ended() && (!stopped(t.s.Abort) || why == v1alpha1.AbortStopHold && t.s.Abort != why) {
 		return t.abort(Stopped, why)
 	}
 	if step := t.confirm(); step != nil {
 		return step
 	}
-	if ended(t.s.Phase) {
+	if t.s.Phase.Ended() {
 		return nil
 	}
 	paused, said := t.Fence.Annotations[v1alpha1.AnnotationPaused] == "true", meta.IsStatusConditionTrue(t.s.Conditions, v1alpha1.ConditionPaused)
@@ -50,9 +50,9 @@ func (t turn) guard() Step {
 	has := slices.Contains(t.Fence.Finalizers, v1alpha1.Finalizer)
 	deleting := t.Fence.DeletionTimestamp != nil
 	switch {
-	case has && (ended(t.s.Phase) || deleting && t.s.Phase == ""):
+	case has && (t.s.Phase.Ended() || deleting && t.s.Phase == ""):
 		return SetFinalizer{Present: false}
-	case !has && !ended(t.s.Phase) && !deleting:
+	case !has && !t.s.Phase.Ended() && !deleting:
 		return SetFinalizer{Present: true}
 	case !has && deleting: // whatever was done is not ours to follow up any more
 		return Wait{Why: "the record is being deleted"}

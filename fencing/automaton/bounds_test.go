@@ -99,7 +99,7 @@ func TestFencesEndWhateverHappens(t *testing.T) {
 				}
 			}
 			r.step()
-			if phase := r.status().Phase; phase == v1alpha1.PhaseFinal || phase == v1alpha1.PhaseGivenUp {
+			if phase := r.status().Phase; phase.Ended() {
 				return
 			}
 			if hold := r.status().Hold; hold != nil && step > 2000 {

@@ -28,7 +28,7 @@ func newTrial(t *testing.T, plan automaton.Plan) *rig {
 func (r *rig) ended() *v1alpha1.Status {
 	r.t.Helper()
 	for range manySteps {
-		if s := r.status(); s.Phase == v1alpha1.PhaseFinal || s.Phase == v1alpha1.PhaseGivenUp {
+		if s := r.status(); s.Phase.Ended() {
 			return s
 		}
 		r.step()

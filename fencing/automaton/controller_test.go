@@ -109,7 +109,7 @@ func (x *explorer) write(s State, in *Input, step Write) {
 		}
 		n.Released, n.Verified, n.Manual = 0, false, false
 	}
-	if ended(step.Status.Phase) && !ended(in.Fence.Status.Phase) {
+	if step.Status.Phase.Ended() && !in.Fence.Status.Phase.Ended() {
 		bad = x.end(&n, &step.Status)
 	}
 	x.deed = deed{step: step, wrote: true}

@@ -137,7 +137,7 @@ func TestNodeThatReturnsBetweenIntentAndCommandKeepsItsPower(t *testing.T) {
 			back(r)
 			r.until(automaton.IntentCancelled)
 			assert.Equal(t, v1alpha1.PhaseRestoring, r.status().Phase)
-			for !r.deleted && r.status().Phase != v1alpha1.PhaseFinal && r.status().Phase != v1alpha1.PhaseGivenUp {
+			for !r.deleted && !r.status().Phase.Ended() {
 				r.step()
 			}
 			assert.Empty(t, r.plugs["bmc"].commands)

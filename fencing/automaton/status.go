@@ -42,11 +42,6 @@ func enter(s *v1alpha1.Status, phase v1alpha1.Phase) {
 	}
 }
 
-// ended says that nothing happens any more without a human, or the node itself.
-func ended(phase v1alpha1.Phase) bool {
-	return phase == v1alpha1.PhaseFinal || phase == v1alpha1.PhaseGivenUp
-}
-
 // device finds the record of a device; nil: it was not touched in this incident.
 func device(s *v1alpha1.Status, name string) *v1alpha1.Device {
 	for i := range s.Devices {
@@ -136,7 +131,7 @@ func conclude(s *v1alpha1.Status, now time.Time) {
 	if s.Phase == v1alpha1.PhaseGivenUp {
 		reason = string(or(s.Abort, v1alpha1.Abort(LeftOff)))
 	}
-	set(v1alpha1.ConditionComplete, yes(ended(s.Phase)), reason, "")
+	set(v1alpha1.ConditionComplete, yes(s.Phase.Ended()), reason, "")
 	switch off, unknown := off(s); {
 	case len(off) > 0:
 		message := "off: " + strings.Join(off, ", ")
@@ -150,7 +145,7 @@ func conclude(s *v1alpha1.Status, now time.Time) {
 		set(v1alpha1.ConditionPoweredOff, metav1.ConditionFalse, "On", "")
 	}
 	set(v1alpha1.ConditionReleased, yes(s.Released == v1alpha1.ReleasedDone), string(or(s.Released, "No")), "")
-	set(v1alpha1.ConditionStopped, yes(ended(s.Phase) && stopped(s.Abort)), reason, "")
+	set(v1alpha1.ConditionStopped, yes(s.Phase.Ended() && stopped(s.Abort)), reason, "")
 }
 
 // stopped says that an admin, or the deletion of the record, ended the fence.

@@ -25,6 +25,9 @@ const (
 	PhaseCommissioning Phase = "Commissioning"
 )
 
+// Ended says that nothing happens any more without a human, or the node itself.
+func (p Phase) Ended() bool { return p == PhaseFinal || p == PhaseGivenUp }
+
 // Step is a step of the flow as admins configure it.
 //
 // +kubebuilder:validation:Enum=Isolation;Power-Management;Recovery
