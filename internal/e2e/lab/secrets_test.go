@@ -80,13 +80,13 @@ func TestSecretsAreNotInProcesses(t *testing.T) {
 }
 
 // look adds the programs of all processes with a variable in their environment to seen, and whether they have a secret among their
-// arguments or in their environment.
+// arguments or in their environment. A process has no arguments while it starts a program, and once it has ended.
 func look(variable, secret string, seen map[string]bool) {
 	directories, _ := filepath.Glob("/proc/[0-9]*")
 	for _, directory := range directories {
 		environment, err := os.ReadFile(filepath.Join(directory, "environ"))
 		line, lineErr := os.ReadFile(filepath.Join(directory, "cmdline"))
-		if err != nil || lineErr != nil || !bytes.Contains(environment, []byte(variable+"\x00")) {
+		if err != nil || lineErr != nil || len(line) == 0 || !bytes.Contains(environment, []byte(variable+"\x00")) {
 			continue
 		}
 		program := "" // of a script: not that of its interpreter
