@@ -26,8 +26,12 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// ErrOwnHost is why Run ends when the node that it runs on has failed: another process, on another node, has to fence it.
-var ErrOwnHost = errors.New("fencing: the own node has failed: another leader has to fence it")
+var (
+	// ErrOwnHost is why Run ends when the node that it runs on has failed: another process, on another node, has to fence it.
+	ErrOwnHost = errors.New("fencing: the own node has failed: another leader has to fence it")
+	// ErrBusy is returned by Run while another Run of the same Controller has not returned.
+	ErrBusy = errors.New("fencing: Run of this controller is already running")
+)
 
 // Controller fences nodes. Only a leader runs it.
 type Controller struct {
@@ -35,6 +39,7 @@ type Controller struct {
 	records records
 	dynamic dynamic.Interface
 	config  Config
+	busy    sync.Mutex // held by Run
 
 	mu      sync.Mutex
 	running *run // guarded by mu; nil: Run does not run
@@ -59,8 +64,13 @@ func New(kube kubernetes.Interface, dyn dynamic.Interface, c Config) (*Controlle
 const tick = time.Second
 
 // Run fences nodes until ctx ends, and returns when everything that it has begun has come to an end, which a command to a device may delay by
-// CommandTimeout. Let it be the work of an elector: elector.Run(ctx, controller.Run). It returns nil when ctx has ended, and [ErrOwnHost].
+// CommandTimeout. Let it be the work of an elector: elector.Run(ctx, controller.Run). It returns nil when ctx has ended, [ErrOwnHost], [ErrBusy], and
+// what the API server says, if that does not know NodeFences, or forbids to list them.
 func (c *Controller) Run(ctx context.Context) error {
+	if !c.busy.TryLock() {
+		return ErrBusy
+	}
+	defer c.busy.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r, err := c.begin(ctx)

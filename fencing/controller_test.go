@@ -131,6 +131,19 @@ func TestControllerWithoutLeadershipDoesNothing(t *testing.T) {
 	})
 }
 
+func TestControllerRunsOnce(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		c := w.start("a", nil)
+		wait(w.ctx, settled)
+		assert.ErrorIs(t, c.Run(w.ctx), fencing.ErrBusy)
+		c.stop()
+		ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
+		defer cancel()
+		assert.NoError(t, c.Run(ctx))
+		assert.Error(t, ctx.Err(), "it has not run again")
+	})
+}
+
 func TestControllerThatIsCutOffFencesNobody(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		c := w.start("a", nil)
