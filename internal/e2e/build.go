@@ -21,6 +21,9 @@ const (
 	kubernetesVersion = "k8s.io/component-base/version."
 )
 
+// ownModule has a go command follow the go.mod of the directory that it runs in, whatever GOFLAGS says for this module.
+const ownModule = "-modfile=go.mod"
+
 // buildFlags are part of the cache key. -trimpath lets checkouts in different directories share the Go build cache.
 var buildFlags = []string{"-trimpath", "-buildvcs=false"}
 
@@ -125,7 +128,7 @@ func sourceHash(source string) (string, error) {
 // build compiles both programs beside dir and renames the result, so that dir is complete or absent. The caller
 // holds the lock.
 func build(ctx context.Context, source, dir string, progress io.Writer) error {
-	versions, err := goCommand(ctx, source, nil, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes", "sigs.k8s.io/kwok")
+	versions, err := goCommand(ctx, source, []string{"GOWORK=off"}, "list", "-m", ownModule, "-f", "{{.Version}}", "k8s.io/kubernetes", "sigs.k8s.io/kwok")
 	if err != nil {
 		return err
 	}
@@ -148,7 +151,7 @@ func build(ctx context.Context, source, dir string, progress io.Writer) error {
 	})
 	flags := fmt.Sprintf("-ldflags=-s -w -X %[1]sgitVersion=%[2]s -X %[1]sgitMajor=%[3]s -X %[1]sgitMinor=%[4]s",
 		kubernetesVersion, kubernetes, parts[0], parts[1])
-	arguments := slices.Concat([]string{"build"}, buildFlags, []string{flags, "-o", temporary + "/", "./cmd/..."})
+	arguments := slices.Concat([]string{"build"}, buildFlags, []string{flags, ownModule, "-o", temporary + "/", "./cmd/..."})
 	_, err = goCommand(ctx, source, []string{"GOWORK=off"}, arguments...)
 	stop()
 	if err != nil {

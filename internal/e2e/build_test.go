@@ -35,6 +35,14 @@ func fakeSource(t *testing.T) string {
 	return dir
 }
 
+func TestBuildIsThatOfItsOwnModule(t *testing.T) {
+	elsewhere := filepath.Join(t.TempDir(), "go.mod")
+	require.NoError(t, os.WriteFile(elsewhere, []byte("module elsewhere\n"), 0o644))
+	t.Setenv("GOFLAGS", "-modfile="+elsewhere)
+	_, err := binaries(t.Context(), fakeSource(t), t.TempDir(), io.Discard)
+	require.NoError(t, err)
+}
+
 func TestConcurrentCallsShareOneBuild(t *testing.T) {
 	t.Parallel()
 	source, cache := fakeSource(t), t.TempDir()
