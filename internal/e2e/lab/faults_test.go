@@ -1,11 +1,11 @@
 package lab_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -83,7 +83,7 @@ func TestDeadDevice(t *testing.T) {
 		t.Cleanup(func() { assert.NoError(t, b.device.Thaw()) })
 		err := b.agents.Switch(t.Context(), b.target(nil), agent.Command{Action: v1alpha1.ActionOff, Timeout: 2 * time.Second})
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Empty(t, processes(t, b.device.Parameters["ipport"]), "nothing that the agent has started runs on")
+		assert.Empty(t, processesFor(t, b.device.Parameters["ipport"]), "nothing that the agent has started runs on")
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -98,15 +98,16 @@ func TestDeadDevice(t *testing.T) {
 	})
 }
 
-// processes returns the command lines that contain a word, such as the port of a device.
-func processes(t *testing.T, word string) []string {
+// processesFor returns the command lines that contain a port, and not only within a longer number: names of temporary directories are such.
+func processesFor(t *testing.T, port string) []string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(t, err)
+	whole := regexp.MustCompile(`(^|\D)` + port + `(\D|$)`)
 	var found []string
 	for _, file := range files {
 		line, err := os.ReadFile(file)
-		if err == nil && bytes.Contains(line, []byte(word)) {
+		if err == nil && whole.Match(line) {
 			found = append(found, strings.ReplaceAll(string(line), "\x00", " "))
 		}
 	}
