@@ -2,10 +2,13 @@ package lab_test
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -67,15 +70,11 @@ func TestKdump(t *testing.T) {
 	t.Parallel()
 	agents := newAgents(t, "fence_kdump")
 	const sender = "/usr/libexec/fence-agents/fence_kdump_send"
-	socket, err := net.ListenPacket("udp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	_, port, err := net.SplitHostPort(socket.LocalAddr().String())
-	require.NoError(t, err)
-	require.NoError(t, socket.Close())
+	port := strconv.Itoa(unwantedPort(t))
 	target := agent.Target{Node: "worker-1", Device: "fence_kdump//", Agent: "fence_kdump", Parameters: agent.NewParameters(map[string]string{
 		"nodename": "127.0.0.1", "ipport": port, "family": "ipv4", "timeout": "60",
 	})}
-	_, err = agents.Power(t.Context(), target)
+	_, err := agents.Power(t.Context(), target)
 	assert.ErrorContains(t, err, "fence_kdump has no action status")
 	ctx, cancel := context.WithCancel(t.Context())
 	sent := make(chan error, 1)
@@ -85,4 +84,17 @@ func TestKdump(t *testing.T) {
 	assert.NoError(t, agents.Switch(t.Context(), target, command(v1alpha1.ActionOff)))
 	cancel()
 	assert.ErrorContains(t, <-sent, "killed", "it sends until it is ended")
+}
+
+// unwantedPort returns a UDP port that is free and stays so until it is bound: it is below those that labs try and those that the kernel gives to
+// agents that ask for any.
+func unwantedPort(t *testing.T) int {
+	t.Helper()
+	for {
+		port := 2_000 + rand.IntN(8_000)
+		if socket, err := net.ListenPacket("udp4", fmt.Sprintf(":%d", port)); err == nil {
+			require.NoError(t, socket.Close())
+			return port
+		}
+	}
 }

@@ -39,7 +39,7 @@ func TestSecretsAreNotInProcesses(t *testing.T) {
 			t.Parallel()
 			b := build(t)
 			core, logs := observer.New(zap.DebugLevel)
-			tag := "LAB_TEST=" + kind
+			tag := fmt.Sprintf("LAB_TEST=%s-%d", kind, os.Getpid()) // another run of the tests looks at the same processes
 			agents, err := fenceagents.New(fenceagents.Config{Environment: []string{tag}, Logger: zap.New(core)})
 			require.NoError(t, err)
 			_, err = agents.Metadata(t.Context(), b.device.Agent)
