@@ -195,7 +195,11 @@ const lostLeadership = 75
 // too slow for a leader to renew in time.
 func (l *lab) start(env ...string) *e2e.Process {
 	l.t.Helper()
-	p := l.startBy(l.user(), nil, env...)
+	return l.keep(l.startBy(l.user(), nil, env...))
+}
+
+// keep starts a fencer anew whenever it has lost its leadership.
+func (l *lab) keep(p *e2e.Process) *e2e.Process {
 	ctx := l.t.Context()
 	var watching sync.WaitGroup
 	watching.Go(func() {
