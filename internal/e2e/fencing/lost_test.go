@@ -66,7 +66,7 @@ func TestLostNode(t *testing.T) {
 		}
 		return err
 	}
-	require.NoError(t, fence.MarkUnschedulable(t.Context(), off))
+	require.NoError(t, again(func() error { return fence.MarkUnschedulable(t.Context(), off) }))
 	begin := time.Now()
 	var order []string
 	options := cluster.Options{OnPod: func(pod *corev1.Pod) {

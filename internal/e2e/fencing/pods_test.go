@@ -96,8 +96,10 @@ func TestEviction(t *testing.T) {
 	fence := a.fence(node)
 	var progress cluster.Progress
 	for range 2 {
-		progress, err = fence.Evict(t.Context(), proved, cluster.Options{}, progress)
-		require.NoError(t, err)
+		require.NoError(t, again(func() error {
+			progress, err = fence.Evict(t.Context(), proved, cluster.Options{}, progress)
+			return err
+		}))
 		assert.Equal(t, v1alpha1.Pods{Listed: 1, Refused: 1}, progress.Pods)
 		assert.False(t, progress.Done)
 	}
@@ -106,8 +108,10 @@ func TestEviction(t *testing.T) {
 	// With another one that is available it may go.
 	a.readyPod("other", a.node().Name)
 	require.Eventually(t, func() bool {
-		progress, err = fence.Evict(t.Context(), proved, cluster.Options{}, progress)
-		require.NoError(t, err)
+		require.NoError(t, again(func() error {
+			progress, err = fence.Evict(t.Context(), proved, cluster.Options{}, progress)
+			return err
+		}))
 		return progress.Pods.Deleted == 1
 	}, patience, poll)
 	assert.Equal(t, v1alpha1.Pods{Listed: 1, Deleted: 1}, progress.Pods)
@@ -147,8 +151,7 @@ func TestAttachments(t *testing.T) {
 	left, err := fence.DetachVolumes(t.Context(), proved, &cluster.Storage{Drivers: []string{driver}})
 	require.NoError(t, err)
 	assert.Zero(t, left, "it is of another driver")
-	left, err = fence.DetachVolumes(t.Context(), proved, nil)
-	require.NoError(t, err)
+	require.NoError(t, again(func() error { left, err = fence.DetachVolumes(t.Context(), proved, nil); return err }))
 	assert.Equal(t, 1, left)
 	left, err = fence.DetachVolumes(t.Context(), proved, nil)
 	require.NoError(t, err)

@@ -22,8 +22,12 @@ import (
 // Just before a request about a pod is sent, the pod is gone, and one of the same name is on another node.
 func TestPodMadeAgainElsewhere(t *testing.T) {
 	t.Parallel()
-	deleteStep := func(t *testing.T, node *cluster.Node) (cluster.Progress, error) {
-		return node.DeletePods(t.Context(), proved, cluster.Options{}, cluster.Progress{})
+	deleteStep := func(t *testing.T, node *cluster.Node) (progress cluster.Progress, err error) {
+		err = again(func() error {
+			progress, err = node.DeletePods(t.Context(), proved, cluster.Options{}, progress)
+			return err
+		})
+		return progress, err
 	}
 	evictStep := func(t *testing.T, node *cluster.Node) (cluster.Progress, error) {
 		return node.Evict(t.Context(), proved, cluster.Options{}, cluster.Progress{})
@@ -67,8 +71,11 @@ func TestPodThatSucceedsMeanwhile(t *testing.T) {
 		_, err := a.client.CoreV1().Pods(a.namespace).UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
 		assert.NoError(t, err)
 	}))
-	progress, err := fence.DeletePods(t.Context(), proved, cluster.Options{}, cluster.Progress{})
-	require.NoError(t, err)
+	var progress cluster.Progress
+	require.NoError(t, again(func() (err error) {
+		progress, err = fence.DeletePods(t.Context(), proved, cluster.Options{}, progress)
+		return err
+	}))
 	assert.Equal(t, v1alpha1.Pods{Listed: 1, Deleted: 1}, progress.Pods)
 	assert.Equal(t, corev1.PodSucceeded, a.find("job").Status.Phase)
 	a.unfinalize("job")
@@ -140,8 +147,9 @@ func TestDeletedNode(t *testing.T) {
 	a := newArena(t)
 	node := a.node()
 	fence := a.fence(node)
-	require.NoError(t, fence.Delete(t.Context(), proved))
-	require.NoError(t, fence.Delete(t.Context(), proved))
+	for range 2 {
+		require.NoError(t, again(func() error { return fence.Delete(t.Context(), proved) }))
+	}
 	pod := a.pod("of-another", node.Name)
 	_, err := fence.DeletePods(t.Context(), proved, cluster.Options{}, cluster.Progress{})
 	assert.ErrorIs(t, err, cluster.ErrNodeGone)
@@ -195,7 +203,7 @@ func TestConcurrentEdits(t *testing.T) {
 		default:
 		}
 		for _, step := range steps {
-			for err := step(); err != nil; err = step() {
+			for err := again(step); err != nil; err = again(step) {
 				require.ErrorIs(t, err, cluster.ErrContended)
 				contended++
 			}
@@ -271,7 +279,9 @@ func TestNodeThatChangesMeanwhile(t *testing.T) {
 		check     func(*testing.T, *corev1.Node)
 	}{
 		"taints before ours go, as ours is removed": {
-			prepare:   func(n *cluster.Node) error { return n.MarkUnschedulable(t.Context(), proved) },
+			prepare: func(n *cluster.Node) error {
+				return again(func() error { return n.MarkUnschedulable(t.Context(), proved) })
+			},
 			meanwhile: func(a *arena, name string) { a.removeTaint(name, others[0].Key) },
 			act:       func(n *cluster.Node) error { return n.MarkSchedulable(t.Context()) },
 			check: func(t *testing.T, node *corev1.Node) {
