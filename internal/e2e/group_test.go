@@ -23,7 +23,7 @@ const (
 	// orphanerEnv makes the test binary a process that starts a group and ends in the way it names.
 	orphanerEnv = "BELLWETHER_E2E_ORPHANER"
 
-	orphanPatience = 10 * time.Second
+	orphanPatience = patience // which is less than an orphaner waits for its end
 	orphanPoll     = 20 * time.Millisecond
 )
 

@@ -221,12 +221,15 @@ func dialAndEcho(proxy *e2e.Proxy) error {
 	return echo(conn, patience)
 }
 
-// echo sends a byte and reads one.
+// echo sends a byte and reads one, which may take no longer than the limit once that is sent.
 func echo(conn net.Conn, limit time.Duration) error {
-	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+	if err := conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
 		return err
 	}
 	if _, err := conn.Write([]byte("!")); err != nil {
+		return err
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		return err
 	}
 	_, err := io.ReadFull(conn, make([]byte, 1))
