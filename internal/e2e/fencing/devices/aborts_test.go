@@ -3,6 +3,7 @@ package devices_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -81,7 +82,10 @@ func (s *site) aborted(abort func(*site)) (spared bool, late int) {
 	plug := s.plugs["bmc"]
 	offs, changes := count(plug, false), len(s.machine.Changes())
 	s.lose()
-	s.reaches(v1alpha1.PhasePowering)
+	s.eventually("the command is under way, or was", func() bool {
+		phase := s.phase()
+		return phase != "" && !slices.Contains([]v1alpha1.Phase{v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating, v1alpha1.PhaseIsolated}, phase)
+	})
 	<-time.After(rand.N(2 * time.Second)) // any moment has to do
 	abort(s)
 	version := ""
