@@ -27,12 +27,12 @@ func (f family) killGroup() { _ = syscall.Kill(-f.leader, syscall.SIGKILL) }
 
 // end kills all, again and again until none is found, since one that is killed may just have started another. It returns
 // those that are not gone even after a while. The leader must have ended, and not have been reaped.
-func (f family) end() []int {
+func (f family) end() (alive []int) {
 	seen := map[int]status{}
 	for deadline := time.Now().Add(patience); ; time.Sleep(rescan) { //nolint:forbidigo // what was killed ends soon, whatever the context
 		f.killGroup()
-		alive, unsure := f.members(seen)
-		if len(alive) == 0 && !unsure || time.Now().After(deadline) {
+		alive = f.members(seen)
+		if len(alive) == 0 || time.Now().After(deadline) {
 			return alive
 		}
 		for _, pid := range alive {
@@ -54,14 +54,15 @@ func (f family) kill(pid int, seen status) {
 }
 
 // members lists those that have not ended, and adds them to seen. Those that have, and have become this process' own since their parent
-// has ended too, are reaped: the first process of a container would collect them otherwise. It is unsure while some process may be one.
-func (f family) members(seen map[int]status) (members []int, unsure bool) {
+// has ended too, are reaped: the first process of a container would collect them otherwise.
+func (f family) members(seen map[int]status) []int {
 	directory, err := os.Open("/proc")
 	if err != nil {
-		return nil, false // the group was killed, which is nearly all
+		return nil // the group was killed, which is nearly all
 	}
 	defer func() { _ = directory.Close() }()
 	names, _ := directory.Readdirnames(-1)
+	var members []int
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil || pid == f.leader {
@@ -72,41 +73,37 @@ func (f family) members(seen map[int]status) (members []int, unsure bool) {
 		known = known && before.start == now.start // who is about to end has no environment any more
 		switch {
 		case !ok:
-		case now.ended:
-			if now.parent == os.Getpid() && (known || now.group == f.leader) {
-				_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
-			}
-		default:
-			has, changing := f.has(pid, now)
-			if known || has {
-				members = append(members, pid)
-				seen[pid] = now
-			}
-			unsure = unsure || changing
+		case now.ended && now.parent == os.Getpid() && (known || now.group == f.leader):
+			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+		case !now.ended && (known || f.has(pid, now)):
+			members = append(members, pid)
+			seen[pid] = now
 		}
 	}
-	return members, unsure
+	return members
 }
 
-// has says whether a process is one of the family, or is changing: who starts another program has no environment for a moment.
-func (f family) has(pid int, s status) (has, changing bool) {
+// has says whether a process is one of the family.
+func (f family) has(pid int, s status) bool {
 	if s.group == f.leader {
-		return true, false
+		return true
 	}
 	environment, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return false
+	}
 	for variable := range bytes.SplitSeq(environment, []byte{0}) {
 		if bytes.Equal(variable, f.marker) {
-			return true, false
+			return true
 		}
 	}
-	return false, err == nil && len(environment) == 0 && !s.bare
+	return false
 }
 
 // status is what the kernel says of a process.
 type status struct {
 	parent, group int
 	start         string // tells it from another one that had its ID
-	bare          bool   // it is the kernel's, or runs a program that was given no environment
 	ended         bool
 }
 
@@ -115,18 +112,14 @@ func look(pid int) (s status, ok bool) {
 	if err != nil {
 		return status{}, false
 	}
-	fields := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:]) // what is in parentheses is a name, and may be anything
-	// 0 is the state.
-	const parentField, groupField, threadsField, startField, sizeField, environmentField = 1, 2, 17, 19, 20, 47
-	if len(fields) <= environmentField+1 {
+	fields := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:])        // what is in parentheses is a name, and may be anything
+	const parentField, groupField, threadsField, startField = 1, 2, 17, 19 // 0 is the state
+	if len(fields) <= startField {
 		return status{}, false
 	}
 	parent, parentErr := strconv.Atoi(string(fields[parentField]))
 	group, groupErr := strconv.Atoi(string(fields[groupField]))
 	threads, threadsErr := strconv.Atoi(string(fields[threadsField]))
 	ended := bytes.ContainsAny(fields[0], "ZX") && threads <= 1 // the state is that of the first thread, which need not be the last to end
-	// Where the environment begins and ends: zero until a program was given what it runs with.
-	from, to := string(fields[environmentField]), string(fields[environmentField+1])
-	bare := string(fields[sizeField]) == "0" || from == to && from != "0"
-	return status{parent, group, string(fields[startField]), bare, ended}, errors.Join(parentErr, groupErr, threadsErr) == nil
+	return status{parent, group, string(fields[startField]), ended}, errors.Join(parentErr, groupErr, threadsErr) == nil
 }
