@@ -1,6 +1,7 @@
 package sole_test
 
 import (
+	"crypto/rand"
 	"strings"
 	"testing"
 
@@ -10,7 +11,7 @@ import (
 )
 
 func TestNameIsOccupiedOnce(t *testing.T) {
-	name := t.Name() + strings.Repeat("x", 200) // longer than the address of a socket
+	name := rand.Text() + strings.Repeat("x", 200) // nobody else's on this machine, and longer than the address of a socket
 	release, err := sole.Occupy(name)
 	require.NoError(t, err)
 	_, err = sole.Occupy(name)
