@@ -52,7 +52,8 @@ func releaseLate() {
 	client := fake.NewClientset()
 	lost := make(chan struct{})
 	elector, err := leaderelection.New(client, leaderelection.Config{
-		Namespace: "ns", Name: "l", LeaseDuration: 3 * time.Second, MissedRenewals: 1, Margin: time.Second, KernelDeadline: true,
+		Namespace: "ns", Name: "l", LeaseDuration: 6 * time.Second, MissedRenewals: 1, KernelDeadline: true,
+		Margin: 4 * time.Second, // half of it is left for the release, however slow the machine
 		OnLost: func(error) { close(lost) },
 	})
 	if err != nil {
@@ -65,7 +66,7 @@ func releaseLate() {
 	if err := elector.Release(context.Background()); !errors.Is(err, leaderelection.ErrNotLeader) {
 		panic(err)
 	}
-	<-time.After(2 * time.Second)
+	<-time.After(3 * time.Second)
 	os.Exit(0)
 }
 
