@@ -60,6 +60,7 @@ func TestInstancesComeAndGo(t *testing.T) {
 
 		f.requireEnd(b) // down to one
 		assert.Equal(t, []string{first}, f.listed())
+		f.requirePublished(first)       // or it would be taken for the three to come that the watch has not shown their end yet
 		require.NoError(t, b.Restart()) // and up to three
 		require.NoError(t, c.Restart())
 		f.requirePublished(first, second, third)
