@@ -32,12 +32,12 @@ func (r *replica) runPlain(ctx context.Context) error {
 	lock := &resourcelock.LeaseLock{Client: candidate.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: r.lease.Identity}}
 	lock.LeaseMeta.Namespace, lock.LeaseMeta.Name = r.sharder.Namespace, electionName
 	d := r.lease.LeaseDuration
-	var failure error
+	worked := make(chan error, 1)
 	elector, err := clientgo.NewLeaderElector(clientgo.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: d, RenewDeadline: d * 2 / 3, RetryPeriod: d / 10, ReleaseOnCancel: true,
 		Callbacks: clientgo.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) {
-				failure = alone(ctx)
+				worked <- alone(ctx)
 				endElection()
 			},
 			OnStoppedLeading: func() {
@@ -57,7 +57,12 @@ func (r *replica) runPlain(ctx context.Context) error {
 		}
 	})()
 	elector.Run(electing)
-	return failure
+	select {
+	case err := <-worked:
+		return err
+	default: // it has led too late to work, if at all
+		return nil
+	}
 }
 
 // runBridge is a replica of the release between that one and the sharded one.
