@@ -103,9 +103,12 @@ func (c *crew) note(process, line string) {
 			return
 		}
 	}
-	if epoch, ok := strings.CutPrefix(line, "begin "); ok {
-		c.terms = append(c.terms, &term{process: process, epoch: epoch})
+	epoch, ok := strings.CutPrefix(line, "begin ")
+	if !ok {
+		c.t.Errorf("%s printed %q", process, line)
+		return
 	}
+	c.terms = append(c.terms, &term{process: process, epoch: epoch})
 }
 
 // requireTerm returns the n-th term, counted from 1, once it has begun to act.

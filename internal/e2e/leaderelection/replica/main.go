@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/bellwether-k8s/bellwether/internal/e2e/doomed"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
@@ -87,7 +88,7 @@ func run(ctx context.Context, election leaderelection.Config, o options) error {
 		return err
 	}
 	return elector.Run(ctx, func(term context.Context) error {
-		if o.after != 0 && !doomed(o.after) {
+		if o.after != 0 && !doomed.Process(o.after) {
 			fmt.Println("leads although process", o.after, "can act")
 		}
 		var writing sync.WaitGroup

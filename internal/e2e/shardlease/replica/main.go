@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/bellwether-k8s/bellwether/internal/e2e/doomed"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -36,6 +37,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&shard.Incarnation, "incarnation", "", "of this shard's Pod")
 	flag.DurationVar(&shard.LeaseDuration, "lease-duration", 0, "D")
 	flag.BoolVar(&shard.KernelDeadline, "kernel-deadline", false, "die by the kernel's timer")
+	after := flag.Int("after", 0, "PID of a process that must be at its end when this one begins to work")
 	flag.Parse()
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	if err != nil {
@@ -54,6 +56,9 @@ func run(ctx context.Context) error {
 		return err
 	}
 	return l.Run(ctx, func(ctx context.Context) error {
+		if *after != 0 && !doomed.Process(*after) {
+			fmt.Println("works although process", *after, "can act")
+		}
 		term, _ := shardlease.TermFrom(ctx)
 		fmt.Println("begin", term.Epoch())
 		pace := time.NewTicker(2 * time.Millisecond)

@@ -1,0 +1,2 @@
+// Package doomed tells a program under test whether another process can still act.
+package doomed

@@ -1,6 +1,0 @@
-//go:build !linux
-
-package main
-
-// doomed is for Linux only, as the kernel's deadline is.
-func doomed(int) bool { return true }
