@@ -89,12 +89,15 @@ func TestSharderThatChangesInTheMiddleOfARebalance(t *testing.T) {
 		end func(*testing.T, *e2e.Process, *e2e.Proxy)
 		// wake ends what kept the first sharder from working, when the second one works.
 		wake func(*testing.T, *e2e.Process, *e2e.Proxy)
+		// begun is how often it may write each object then: what it was stopped with between the guard and the connection.
+		begun int
 	}{
 		"ended":  {end: func(t *testing.T, p *e2e.Process, _ *e2e.Proxy) { require.NoError(t, p.Terminate()) }},
 		"killed": {end: func(t *testing.T, p *e2e.Process, _ *e2e.Proxy) { require.NoError(t, p.Kill()) }},
 		"stopped, and woken": {
-			end:  func(t *testing.T, p *e2e.Process, _ *e2e.Proxy) { require.NoError(t, p.Pause()) },
-			wake: func(t *testing.T, p *e2e.Process, _ *e2e.Proxy) { require.NoError(t, p.Resume()) },
+			end:   func(t *testing.T, p *e2e.Process, _ *e2e.Proxy) { require.NoError(t, p.Pause()) },
+			wake:  func(t *testing.T, p *e2e.Process, _ *e2e.Proxy) { require.NoError(t, p.Resume()) },
+			begun: 1,
 		},
 		"cut off, and connected again": {
 			end:  func(_ *testing.T, _ *e2e.Process, proxy *e2e.Proxy) { proxy.Cut() },
@@ -133,11 +136,14 @@ func TestSharderThatChangesInTheMiddleOfARebalance(t *testing.T) {
 				f.requireSettled("a", "b", "c")
 				f.requireWorkedOn(all, "a", "b", "c")
 				f.requireCosts(before, share, cost{sharder: 2, shard: 1})
+				late := map[string]int{}
 				for _, e := range f.audited(before) {
 					if e.Write() && e.UserAgent == "sharder/s1" && e.Received.After(ended.Add(f.duration)) {
-						assert.Fail(t, "a deposed sharder writes", "%+v", e)
+						late[e.Resource+" "+e.Name]++
+						assert.LessOrEqual(t, late[e.Resource+" "+e.Name], test.begun, "a deposed sharder writes: %+v", e)
 					}
 				}
+				t.Logf("late writes of the first sharder: %v", late)
 				f.requireExclusion()
 			})
 		})
