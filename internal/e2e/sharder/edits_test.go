@@ -62,7 +62,13 @@ func TestEditsAreRepaired(t *testing.T) {
 			t.Parallel()
 			e2e.Repeat(t, func(t *testing.T) {
 				f := newFleet(t)
-				f.create(many)
+				halves := func(all []object) (mine, others []object) {
+					return ownedBy(all, "a", "a", "b"), ownedBy(all, "b", "a", "b")
+				}
+				f.createUntil(func(all []object) bool {
+					mine, others := halves(all)
+					return min(len(mine), len(others)) > len(edits)
+				})
 				args := append(args, "-scan-interval=1s", "-write", "-work=50ms", "-stubborn", "-pace=100ms")
 				f.start("a", args...)
 				f.start("b", args...)
@@ -72,8 +78,7 @@ func TestEditsAreRepaired(t *testing.T) {
 				before := f.mark()
 
 				edited := map[string]string{}
-				mine, others := ownedBy(all, "a", "a", "b"), ownedBy(all, "b", "a", "b")
-				require.Greater(t, min(len(mine), len(others)), len(edits))
+				mine, others := halves(all)
 				for i, edit := range edits {
 					edit.do(f, mine[i], "b")
 					edit.do(f, others[i], "a")
