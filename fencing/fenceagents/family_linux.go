@@ -29,10 +29,12 @@ func (f family) killGroup() { _ = syscall.Kill(-f.leader, syscall.SIGKILL) }
 // those that are not gone even after a while. The leader must have ended, and not have been reaped.
 func (f family) end() (alive []int) {
 	seen := map[int]status{}
+	born, _ := look(f.leader)
 	for deadline := time.Now().Add(patience); ; time.Sleep(rescan) { //nolint:forbidigo // what was killed ends soon, whatever the context
 		f.killGroup()
-		alive = f.members(seen)
-		if len(alive) == 0 || time.Now().After(deadline) {
+		var changing bool
+		alive, changing = f.members(seen, born.start)
+		if len(alive) == 0 && !changing || time.Now().After(deadline) {
 			return alive
 		}
 		for _, pid := range alive {
@@ -54,15 +56,15 @@ func (f family) kill(pid int, seen status) {
 }
 
 // members lists those that have not ended, and adds them to seen. Those that have, and have become this process' own since their parent
-// has ended too, are reaped: the first process of a container would collect them otherwise.
-func (f family) members(seen map[int]status) []int {
+// has ended too, are reaped: the first process of a container would collect them otherwise. Among those that have been started since then,
+// there may be some that are changing, and may be members.
+func (f family) members(seen map[int]status, since uint64) (members []int, changing bool) {
 	directory, err := os.Open("/proc")
 	if err != nil {
-		return nil // the group was killed, which is nearly all
+		return nil, false // the group was killed, which is nearly all
 	}
 	defer func() { _ = directory.Close() }()
 	names, _ := directory.Readdirnames(-1)
-	var members []int
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil || pid == f.leader {
@@ -75,36 +77,49 @@ func (f family) members(seen map[int]status) []int {
 		case !ok:
 		case now.ended && now.parent == os.Getpid() && (known || now.group == f.leader):
 			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
-		case !now.ended && (known || f.has(pid, now)):
-			members = append(members, pid)
-			seen[pid] = now
+		case now.ended:
+		default:
+			member, whole := true, true
+			if !known {
+				member, whole = f.has(pid, now)
+			}
+			if member {
+				members = append(members, pid)
+				seen[pid] = now
+			}
+			changing = changing || !whole && now.start >= since
 		}
 	}
-	return members
+	return members, changing
 }
 
-// has says whether a process is one of the family.
-func (f family) has(pid int, s status) bool {
+// has says whether a process is one of the family, and whether all was read by which that shows: one that executes a program has no
+// environment for a moment, and what is read of it then is empty, or cut off.
+func (f family) has(pid int, s status) (member, whole bool) {
 	if s.group == f.leader {
-		return true
+		return true, true
 	}
 	environment, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
-		return false
+		return false, true
 	}
 	for variable := range bytes.SplitSeq(environment, []byte{0}) {
 		if bytes.Equal(variable, f.marker) {
-			return true
+			return true, true
 		}
 	}
-	return false
+	now, ok := look(pid)
+	return false, !ok || now.bare || now.memory && len(environment) == now.environment
 }
 
 // status is what the kernel says of a process.
 type status struct {
 	parent, group int
-	start         string // tells it from another one that had its ID
+	start         uint64 // tells it from another one that had its ID
 	ended         bool
+	bare          bool // it has no memory, and will not get any: a thread of the kernel, or its first thread has ended
+	memory        bool // it has what a program has: the kernel tells where the code is when all the rest is there
+	environment   int  // how long that is in it
 }
 
 func look(pid int) (s status, ok bool) {
@@ -112,14 +127,27 @@ func look(pid int) (s status, ok bool) {
 	if err != nil {
 		return status{}, false
 	}
-	fields := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:])        // what is in parentheses is a name, and may be anything
-	const parentField, groupField, threadsField, startField = 1, 2, 17, 19 // 0 is the state
-	if len(fields) <= startField {
+	fields := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:]) // what is in parentheses is a name, and may be anything
+	const (
+		parentField, groupField, flagsField, threadsField, startField = 1, 2, 6, 17, 19 // 0 is the state
+		codeField, environmentField, endField                         = 24, 47, 48
+		kernelThread                                                  = 0x200000 // PF_KTHREAD
+	)
+	if len(fields) <= endField {
 		return status{}, false
 	}
-	parent, parentErr := strconv.Atoi(string(fields[parentField]))
-	group, groupErr := strconv.Atoi(string(fields[groupField]))
-	threads, threadsErr := strconv.Atoi(string(fields[threadsField]))
-	ended := bytes.ContainsAny(fields[0], "ZX") && threads <= 1 // the state is that of the first thread, which need not be the last to end
-	return status{parent, group, string(fields[startField]), ended}, errors.Join(parentErr, groupErr, threadsErr) == nil
+	var errs []error
+	number := func(field int) uint64 {
+		n, err := strconv.ParseUint(string(fields[field]), 10, 64)
+		errs = append(errs, err)
+		return n
+	}
+	s = status{
+		parent: int(number(parentField)), group: int(number(groupField)), start: number(startField),
+		memory: number(codeField) != 0, environment: int(number(endField) - number(environmentField)),
+	}
+	first := bytes.ContainsAny(fields[0], "ZX") // the state is that of the first thread, which need not be the last to end
+	s.ended = first && number(threadsField) <= 1
+	s.bare = first || number(flagsField)&kernelThread != 0
+	return s, errors.Join(errs...) == nil
 }

@@ -3,8 +3,10 @@ package fenceagents
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -47,6 +49,39 @@ func TestNothingIsHandedOverTooLate(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.ErrorContains(t, err, "killed")
 	assert.NoFileExists(t, got, "neither with the input nor without it")
+}
+
+// A process is not overlooked while it executes another program.
+func TestProcessThatExecutesAProgramIsSeen(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "again")
+	testchild.WriteProgram(t, path, "#!/bin/sh\nexec "+path+"\n")
+	const marker = markerKey + "=x"
+	again := exec.Command(path)
+	again.Env = []string{marker}
+	again.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	require.NoError(t, again.Start())
+	defer func() {
+		_ = again.Process.Kill()
+		_ = again.Wait()
+	}()
+	f := family{marker: []byte(marker)}
+	seen := 0
+	for range 20_000 {
+		now, ok := look(again.Process.Pid)
+		require.True(t, ok)
+		member, whole := f.has(again.Process.Pid, now)
+		require.True(t, member || !whole)
+		if member {
+			seen++
+		}
+	}
+	assert.NotZero(t, seen)
+	self, ok := look(os.Getpid())
+	require.True(t, ok)
+	member, whole := f.has(os.Getpid(), self)
+	assert.False(t, member)
+	assert.True(t, whole, "it executes nothing")
 }
 
 // woken is the context of a process that was stopped as the program ended, for longer than there was time.
