@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -19,7 +20,7 @@ func TestNewObjectsAreAssignedOnSight(t *testing.T) {
 		f.start("a", "-write")
 		f.start("b", "-write")
 		f.requireSettled("a", "b")
-		before := f.mark()
+		before := time.Now()
 		f.create(many)
 		f.requirePlaced("a", "b")
 		f.requireWorkedOn(f.list(), "a", "b")
@@ -35,11 +36,11 @@ func TestObjectsWaitForAShard(t *testing.T) {
 		p := f.start("sharder", "-without-shard")
 		f.create(many)
 		f.requireLog(p, "started leading")
-		assert.Empty(t, f.costs(0))
+		assert.Empty(t, f.costs(time.Time{}))
 		f.start("a", "-without-sharder")
 		f.requireSettled("a")
 		f.requireWorkedOn(f.list(), "a")
-		f.requireCosts(0, f.list(), cost{sharder: 1})
+		f.requireCosts(time.Time{}, f.list(), cost{sharder: 1})
 		f.requireExclusion()
 	})
 }
@@ -54,7 +55,7 @@ func TestSettledRingCostsItsScansOnly(t *testing.T) {
 		f.requireSettled("a")
 		all := []string{"scan", strconv.Itoa(many), strconv.Itoa(many)}
 		f.requireSaid("sharder", f.said("sharder", all...), all...)
-		before, scans := f.mark(), f.said("sharder", all...)
+		before, scans := time.Now(), f.said("sharder", all...)
 		f.requireSaid("sharder", scans+3, all...)
 		requests := map[string]int{}
 		for _, e := range f.audited(before) {

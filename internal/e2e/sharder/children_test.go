@@ -2,6 +2,7 @@ package sharder_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -24,7 +25,7 @@ func TestChildrenMoveWithTheirRoots(t *testing.T) {
 		f.start("a")
 		f.requireSettled("a")
 		all := f.list()
-		before := f.mark()
+		before := time.Now()
 		stamped := f.bear(all, "a")
 		f.requireCosts(before, nil, cost{})
 		unstamped := f.bear(all, "")
@@ -32,14 +33,14 @@ func TestChildrenMoveWithTheirRoots(t *testing.T) {
 		f.requireCosts(before, unstamped, cost{sharder: 1})
 
 		children := append(stamped, unstamped...)
-		before = f.mark()
+		before = time.Now()
 		b := f.start("b")
 		f.requireSettled("a", "b")
 		f.requireFamilies()
 		moved := ownedBy(all, "b", "a", "b")
 		f.requireFamilyCosts(before, moved, children, cost{sharder: 2, shard: 1})
 
-		before = f.mark()
+		before = time.Now()
 		require.NoError(t, b.Terminate())
 		f.requireSettled("a")
 		f.requireFamilies()
@@ -96,9 +97,9 @@ func (f *fleet) requireFamilies() {
 	}, "children are not with their roots: %q", &wrong)
 }
 
-// requireFamilyCosts asserts what moving roots has cost since the n-th request: that much for each of them, and one patch for each of their
+// requireFamilyCosts asserts what moving roots has cost since then: that much for each of them, and one patch for each of their
 // children.
-func (f *fleet) requireFamilyCosts(since int, roots, children []object, each cost) {
+func (f *fleet) requireFamilyCosts(since time.Time, roots, children []object, each cost) {
 	f.t.Helper()
 	want, moved := map[string]cost{}, map[types.UID]bool{}
 	for _, root := range roots {

@@ -3,6 +3,7 @@ package sharder_test
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,8 +16,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder"
 )
 
-// audited returns the fleet's requests so far, by the audit log, since the n-th. All that had been answered before the call are among them.
-func (f *fleet) audited(since int) []e2e.AuditEvent {
+// audited returns the fleet's requests that were received since then, by the audit log, which shows a request when it was answered, and its
+// effects may have been seen before that.
+func (f *fleet) audited(since time.Time) []e2e.AuditEvent {
 	f.t.Helper()
 	f.markers++
 	marker := fmt.Sprintf("marker-%d", f.markers)
@@ -35,13 +37,7 @@ func (f *fleet) audited(since int) []e2e.AuditEvent {
 		f.read = len(events)
 		return marked
 	}, "the audit log does not show %s", marker)
-	return f.requests[since:]
-}
-
-// mark is how many requests the fleet has made so far.
-func (f *fleet) mark() int {
-	f.t.Helper()
-	return len(f.audited(0))
+	return slices.DeleteFunc(slices.Clone(f.requests), func(e e2e.AuditEvent) bool { return e.Received.Before(since) })
 }
 
 // part says which part of a replica has made a request: sharder, shard, work, lease or elector.
@@ -61,7 +57,7 @@ func (c cost) String() string {
 const lag = 10 * time.Second
 
 // costsWhen returns costs when they are enough, or after a while.
-func (f *fleet) costsWhen(since int, enough func(map[string]cost) bool) (costs map[string]cost) {
+func (f *fleet) costsWhen(since time.Time, enough func(map[string]cost) bool) (costs map[string]cost) {
 	f.t.Helper()
 	waitFor(f.t.Context(), lag, func() bool {
 		costs = f.costs(since)
@@ -70,16 +66,16 @@ func (f *fleet) costsWhen(since int, enough func(map[string]cost) bool) (costs m
 	return costs
 }
 
-// costs returns what each object has cost since the n-th request, by name.
-func (f *fleet) costs(since int) map[string]cost {
+// costs returns what each object has cost since then, by name.
+func (f *fleet) costs(since time.Time) map[string]cost {
 	f.t.Helper()
 	costs, _ := f.patches(since)
 	return costs
 }
 
-// patches returns what each object has cost since the n-th request, by name, and what it may have cost besides: the API server does not know
+// patches returns what each object has cost since then, by name, and what it may have cost besides: the API server does not know
 // what has become of a patch whose client was gone before the answer.
-func (f *fleet) patches(since int) (certain, perhaps map[string]cost) {
+func (f *fleet) patches(since time.Time) (certain, perhaps map[string]cost) {
 	f.t.Helper()
 	certain, perhaps = map[string]cost{}, map[string]cost{}
 	for _, e := range f.audited(since) {
@@ -105,9 +101,9 @@ func (f *fleet) patches(since int) (certain, perhaps map[string]cost) {
 	return certain, perhaps
 }
 
-// requireCosts asserts what changing the labels and records of objects has cost since the n-th request: that much for each of these
+// requireCosts asserts what changing the labels and records of objects has cost since then: that much for each of these
 // objects, and nothing for any other.
-func (f *fleet) requireCosts(since int, objects []object, each cost) {
+func (f *fleet) requireCosts(since time.Time, objects []object, each cost) {
 	f.t.Helper()
 	want := map[string]cost{}
 	for _, o := range objects {
@@ -116,8 +112,8 @@ func (f *fleet) requireCosts(since int, objects []object, each cost) {
 	f.requireEach(since, want)
 }
 
-// requireEach asserts what each object has cost since the n-th request, by name.
-func (f *fleet) requireEach(since int, want map[string]cost) {
+// requireEach asserts what each object has cost since then, by name.
+func (f *fleet) requireEach(since time.Time, want map[string]cost) {
 	f.t.Helper()
 	var got map[string]cost
 	waitFor(f.t.Context(), lag, func() bool {
@@ -135,8 +131,8 @@ func (f *fleet) requireEach(since int, want map[string]cost) {
 	assert.Equal(f.t, want, got)
 }
 
-// leaseWrites returns how often a sharder has written the lease of a shard since the n-th request.
-func (f *fleet) leaseWrites(since int, shard string) (writes []e2e.AuditEvent) {
+// leaseWrites returns how often a sharder has written the lease of a shard since then.
+func (f *fleet) leaseWrites(since time.Time, shard string) (writes []e2e.AuditEvent) {
 	f.t.Helper()
 	for _, e := range f.audited(since) {
 		if part(e) == "sharder" && e.Resource == "leases" && e.Name == shard && e.Write() && e.Code < 300 {
@@ -146,20 +142,24 @@ func (f *fleet) leaseWrites(since int, shard string) (writes []e2e.AuditEvent) {
 	return writes
 }
 
-// requireOneChange asserts what the sharders have written since the n-th request besides leases and the objects: the ring's history twice, when
+// requireOneChange asserts what the sharders have written since then besides leases and the objects: the ring's history twice, when
 // the membership changed and when that was settled.
-func (f *fleet) requireOneChange(since int) {
+func (f *fleet) requireOneChange(since time.Time) {
 	f.t.Helper()
-	writes, lists := 0, 0
-	for _, e := range f.audited(since) {
-		switch {
-		case part(e) != "sharder" || e.Code >= 300:
-		case e.Name == sharder.HistoryName(ringName) && e.Write():
-			writes++
-		case e.Resource == "configmaps" && e.Verb == "list":
-			lists++
+	var writes, lists int
+	waitFor(f.t.Context(), lag, func() bool {
+		writes, lists = 0, 0
+		for _, e := range f.audited(since) {
+			switch {
+			case part(e) != "sharder" || e.Code >= 300:
+			case e.Name == sharder.HistoryName(ringName) && e.Write():
+				writes++
+			case e.Resource == "configmaps" && e.Verb == "list":
+				lists++
+			}
 		}
-	}
+		return writes == 2
+	})
 	assert.Equal(f.t, 2, writes, "writes of the ring's history")
 	f.t.Logf("%d lists of objects", lists)
 }

@@ -35,7 +35,7 @@ func TestAllKindsOfObjects(t *testing.T) {
 		f.create(many / 4)
 		f.start("a", "-write")
 		f.requireSettled("a")
-		before := f.mark()
+		before := time.Now()
 		f.start("b", "-write")
 		f.requireSettled("a", "b")
 		all := f.list()

@@ -2,6 +2,7 @@ package sharder_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,7 +31,7 @@ func TestShardThatIsCutOff(t *testing.T) {
 					f.requireSettled("a", "b")
 					all := f.list()
 					f.requireWorkedOn(all, "a", "b")
-					before := f.mark()
+					before := time.Now()
 					inject(proxy)
 					f.requireExit(b, shardlease.ExitCodeNotHeld)
 					f.requireSettled("a")
