@@ -1,0 +1,19 @@
+package kube
+
+import (
+	"regexp"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// authorizer matches how an API server words the refusal of its authorizers, RBAC among them. It is
+// the same for all of them, and for all API servers that are built of Kubernetes' library.
+var authorizer = regexp.MustCompile(`User ".*" cannot \S+ (resource|path) "`)
+
+// Unauthorized reports whether err says that the user may not send such a request: a role is missing.
+//
+// The HTTP code 403 alone does not say so. Admission refuses with it too: an exceeded quota, a namespace
+// that is being deleted, a policy or a webhook. Those look at the object, and may accept the next one.
+func Unauthorized(err error) bool {
+	return apierrors.IsForbidden(err) && authorizer.MatchString(err.Error())
+}
