@@ -51,7 +51,7 @@ func (f *flight) answer(resp *http.Response, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if abandoned {
-		t.abandoned = &now
+		t.abandoned.add(now, f.bound)
 	}
 	t.unanswered--
 	if t.unanswered == 0 && t.quiet != nil {
@@ -66,7 +66,8 @@ func neverSent(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// hold keeps the flight, which nobody will end, until the term is over: then conn is closed. It reports false if it is over already.
+// hold closes conn when the term is over, unless the flight has ended by then. It reports false if the
+// term is over already.
 func (f *flight) hold(conn io.Closer) bool {
 	f.term.mu.Lock()
 	defer f.term.mu.Unlock()
@@ -85,15 +86,12 @@ func (f *flight) end() {
 	f.cancel()
 }
 
-// abandonedFor is for how long a request that failed without an answer may still be carried out, which it may for margin; zero if
-// there is none.
-func (t *Term) abandonedFor(now clock.Reading, margin time.Duration) time.Duration {
+// abandonedFor is for how long a request that failed without an answer may still be carried out; not
+// positive if there is none.
+func (t *Term) abandonedFor(now clock.Reading) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.abandoned == nil {
-		return 0
-	}
-	return margin - now.SinceAtLeast(*t.abandoned)
+	return t.abandoned.openFor(now, t.timing.Margin)
 }
 
 // over reports whether the term has ended, on either side.

@@ -114,14 +114,16 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		f.end()
 		return nil, g.explain(err, term)
 	case resp.StatusCode == http.StatusSwitchingProtocols:
-		// Whoever asked for it needs the body as it is, which is the connection. client-go's own upgraders have
-		// none: they keep the connection to themselves, and close it with the context that they are given.
+		// The body is the connection. client-go's own upgraders have none: they keep the connection to
+		// themselves, and close it with the context that they are given.
 		conn, ok := resp.Body.(io.ReadWriteCloser)
 		if !ok {
 			f.end()
 		} else if !f.hold(conn) {
 			_ = conn.Close()
 			return nil, g.cut
+		} else {
+			resp.Body = &guardedConn{conn, f}
 		}
 	case resp.Body == nil || resp.Body == http.NoBody:
 		f.end()
@@ -173,6 +175,27 @@ func (b *guardedBody) Close() error {
 	err := b.ReadCloser.Close() // first, or the connection would be lost with the context
 	b.flight.end()
 	return err
+}
+
+// guardedConn is an upgraded connection. It ends the flight when it is closed. The end of what is read
+// is no reason to: the other direction may go on.
+type guardedConn struct {
+	io.ReadWriteCloser
+	flight *flight
+}
+
+func (c *guardedConn) Close() error {
+	err := c.ReadWriteCloser.Close()
+	c.flight.end()
+	return err
+}
+
+// CloseWrite closes one direction, where the connection can do that, as net/http's can.
+func (c *guardedConn) CloseWrite() error {
+	if half, ok := c.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return fmt.Errorf("CloseWrite: %w", http.ErrNotSupported)
 }
 
 // boundOnServer makes the API server give up when the term ends as far as is known now: what a client has given up may be committed

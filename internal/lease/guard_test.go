@@ -279,14 +279,14 @@ func TestErrorsOfTheTransportPassWhileTheTermIsHeld(t *testing.T) {
 		defer cancel()
 		assert.Equal(t, context.DeadlineExceeded, g.do(ctx, http.MethodPost, pods))
 		assert.Empty(t, g.term.flights)
-		left := func() time.Duration { return g.term.abandonedFor(g.term.clock.Now(), time.Minute) }
-		assert.Equal(t, time.Minute, left(), "may still be carried out")
+		left := func() time.Duration { return g.term.abandonedFor(g.term.clock.Now()) }
+		assert.Equal(t, usable+margin, left(), "may still be carried out")
 
 		time.Sleep(time.Second)
 		refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 		g.base = func(*http.Request) (*http.Response, error) { return nil, refused }
 		assert.Equal(t, refused, g.do(t.Context(), http.MethodPost, pods))
-		assert.Equal(t, time.Minute-time.Second, left(), "will not be")
+		assert.Equal(t, usable+margin-time.Second, left(), "will not be")
 		require.NoError(t, g.term.finish())
 	})
 }
@@ -299,7 +299,7 @@ func TestAnswerThatTheServerGaveUpLeavesTheOutcomeUnknown(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGuardian(answer(code, http.NoBody), GuardConfig{})
 			require.NoError(t, g.do(t.Context(), http.MethodPost, pods))
-			assert.Equal(t, abandoned, g.term.abandonedFor(g.term.clock.Now(), time.Minute) > 0, code)
+			assert.Equal(t, abandoned, g.term.abandonedFor(g.term.clock.Now()) > 0, code)
 			require.NoError(t, g.term.finish())
 		})
 	}
@@ -427,7 +427,11 @@ func TestUpgradedConnectionIsClosedWithTheTerm(t *testing.T) {
 		r, _ := request(t.Context(), http.MethodGet, pods+"/p/exec?command=ls")
 		resp, err := g.RoundTrip(r)
 		require.NoError(t, err)
-		assert.Same(t, conn, resp.Body, "as it is")
+		body, ok := resp.Body.(io.ReadWriteCloser)
+		require.True(t, ok, "both directions")
+		_, err = body.Write([]byte("hello"))
+		require.NoError(t, err)
+		require.ErrorIs(t, body.(interface{ CloseWrite() error }).CloseWrite(), http.ErrNotSupported, "by this one")
 		synctest.Wait()
 		assert.False(t, conn.closed.Load())
 		g.term.lose(ErrTaken, "b")
@@ -449,6 +453,26 @@ func TestUpgradedConnectionIsClosedWithTheTerm(t *testing.T) {
 		resp, err = g.RoundTrip(r)
 		require.NoError(t, err)
 		assert.Equal(t, http.NoBody, resp.Body)
+		assert.Empty(t, g.term.flights)
+		require.NoError(t, g.term.finish())
+	})
+}
+
+func TestClosedUpgradedConnectionsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuardian(nil, GuardConfig{})
+		for range 100 {
+			conn := &connection{}
+			r, _ := request(t.Context(), http.MethodGet, pods+"/p/exec?command=ls")
+			g.base = answer(http.StatusSwitchingProtocols, conn)
+			resp, err := g.RoundTrip(r)
+			require.NoError(t, err)
+			_, err = io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			assert.Len(t, g.term.flights, 1, "the other direction may go on")
+			require.NoError(t, resp.Body.Close())
+			assert.True(t, conn.closed.Load())
+		}
 		assert.Empty(t, g.term.flights)
 		require.NoError(t, g.term.finish())
 	})
