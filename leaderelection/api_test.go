@@ -121,7 +121,7 @@ func forbid(verbs ...string) func(string) error {
 	return func(verb string) error {
 		for _, v := range verbs {
 			if v == verb {
-				return apierrors.NewForbidden(leases.GroupResource(), "l", fmt.Errorf("cannot %s", verb))
+				return apierrors.NewForbidden(leases.GroupResource(), "l", fmt.Errorf(`User "u" cannot %s resource "leases"`, verb))
 			}
 		}
 		return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -34,7 +35,9 @@ func TestEndingDoesNotAbandonAWrite(t *testing.T) {
 		switch r.Method {
 		case http.MethodGet:
 			code = http.StatusNotFound
-			answer = metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}
+			absent := apierrors.NewNotFound(leases.GroupResource(), "l").Status()
+			absent.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+			answer = absent
 		default:
 			if r.Method == http.MethodPost {
 				end()

@@ -57,7 +57,7 @@ var mutations = []struct {
 	},
 	{
 		"deletion is taken for release", "sighting.go",
-		"		s.wait = max(s.wait, s.term)\n", "		s.wait = 0\n",
+		"		s.wait = max(s.wait, s.term, s.unseen)\n", "		s.wait = 0\n",
 		"Deletions",
 	},
 	{
@@ -72,8 +72,7 @@ var mutations = []struct {
 	},
 	{
 		"renewals do not start the wait anew", "sighting.go",
-		"	s.record, s.since, s.seen = r, now, true\n",
-		"	if !s.seen {\n		s.since = now\n	}\n	s.record, s.seen = r, true\n",
+		"	if !r.keepsSpecOf(s.record) {\n", "	if !s.seen {\n",
 		"Elections",
 	},
 	{

@@ -26,7 +26,7 @@ func (r *Roster) Acquisition(shard string, now Reading) (a Acquisition, ok bool)
 		return Acquisition{}, false
 	}
 	name := types.NamespacedName{Namespace: r.config.Namespace, Name: shard}
-	l := lease.RecordOf(s.lease).Acquired(name, Sharder, s.patience, metav1.NewMicroTime(now.Wall.UTC()))
+	l := lease.RecordOf(s.lease).Acquired(name, Sharder, s.patience, new(lease.Stamps).Next(now.Wall))
 	metav1.SetMetaDataLabel(&l.ObjectMeta, RingLabel, r.config.Ring)
 	delete(l.Annotations, IncarnationAnnotation)
 	if s.lease == nil {

@@ -8,9 +8,10 @@ import (
 // AddressAnnotation says where the holder of a record can be reached, as host:port.
 const AddressAnnotation = "bellwether.dev/address"
 
-// Address is that of the holder, empty if there is no holder or it has given none.
+// Address is that of the holder, empty if there is no holder or it has given none. In a record of
+// another elector, which leaves annotations alone, it would be that of an earlier holder.
 func (r Record) Address() string {
-	if r.Holder() == "" {
+	if r.Holder() == "" || !r.Ours() {
 		return ""
 	}
 	return r.lease.Annotations[AddressAnnotation]

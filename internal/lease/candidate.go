@@ -253,7 +253,7 @@ func (c *Candidate) swap(ctx context.Context, l *coordinationv1.Lease) (*Holder,
 		return h, nil
 	}
 	if err == nil {
-		err = fmt.Errorf("write Lease %s: the API server stored something else", c.config.Lease)
+		err = fmt.Errorf("write Lease %s: the answer came too late to begin work", c.config.Lease)
 	}
 	return nil, err
 }

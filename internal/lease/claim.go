@@ -63,13 +63,14 @@ func (c *Claim) Confirm(r Record) bool {
 	return false
 }
 
-// Stamps gives out the renew times of one process. Each is unique in whole seconds, which is all that client-go's
-// elector sees of a record: after a step back of the wall clock two renewals would look like none.
+// Stamps gives out the renew times of one process. Each is a whole second, and unique: that is all that
+// client-go's elector sees of a record, and all that some API servers and webhooks keep of it. After a
+// step back of the wall clock two renewals would look like none.
 type Stamps struct{ last time.Time }
 
 // Next returns the wall time, or a second after the stamp before if that is later.
 func (s *Stamps) Next(wall time.Time) metav1.MicroTime {
-	t := wall.UTC().Truncate(time.Microsecond)
+	t := wall.UTC().Truncate(time.Second)
 	if next := s.last.Add(time.Second); t.Before(next) {
 		t = next
 	}

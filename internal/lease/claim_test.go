@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -68,8 +69,11 @@ func TestClaimIsOnlyWhatItWrote(t *testing.T) {
 
 func TestStampsAreUniqueInWholeSeconds(t *testing.T) {
 	var s Stamps
-	assert.Equal(t, at(0), s.Next(epoch.Add(999*time.Nanosecond)), "in the precision of the record")
-	assert.Equal(t, at(time.Second), s.Next(epoch.Add(10*time.Millisecond)))
-	assert.Equal(t, at(2*time.Second), s.Next(epoch.Add(-time.Hour)), "the wall clock was set back")
-	assert.Equal(t, at(time.Minute), s.Next(epoch.Add(time.Minute)))
+	second := func(n int) metav1.MicroTime {
+		return metav1.MicroTime{Time: epoch.Truncate(time.Second).Add(time.Duration(n) * time.Second)}
+	}
+	assert.Equal(t, second(0), s.Next(epoch), "the same if a server cuts it off")
+	assert.Equal(t, second(1), s.Next(epoch.Add(10*time.Millisecond)))
+	assert.Equal(t, second(2), s.Next(epoch.Add(-time.Hour)), "the wall clock was set back")
+	assert.Equal(t, second(60), s.Next(epoch.Add(time.Minute)))
 }

@@ -8,6 +8,7 @@ func ClientConfig(config *rest.Config) *rest.Config {
 	c := rest.CopyConfig(config)
 	c.NextProtos = []string{"http/1.1"}
 	c.RateLimiter, c.QPS, c.Burst = nil, -1, 0
+	c.Wrap(observe)
 	c.Timeout = 0 // would cut watches; each request has a timeout of its own
 	return c
 }

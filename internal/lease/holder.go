@@ -10,6 +10,8 @@ import (
 
 	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -159,7 +161,7 @@ func (h *Holder) renew(ctx context.Context) error {
 	}
 	err := h.settle(ctx)
 	if err == nil {
-		err = h.write(ctx, h.claim.record.renewed(h.stamps.Next(h.config.Clock.Now().Wall)))
+		err = h.replace(ctx, Record.renewed)
 	}
 	switch {
 	case errors.Is(err, ErrTaken):
@@ -170,9 +172,9 @@ func (h *Holder) renew(ctx context.Context) error {
 	return err
 }
 
-// Release gives the lease up; no work may be running. It waits for requests under the guard, see drain, and takes at most four
-// renew intervals after that, whether or not ctx has ended. If the deadline comes while such a request may still be carried out,
-// nothing is released.
+// Release gives the lease up; no work may be running. It waits for requests under the guard, see drain,
+// and takes at most four renew intervals after that, whether or not ctx has ended. If such a request may
+// still be carried out at the deadline, nothing is released.
 // If the term was lost before, it returns the *LostError; after any other error the lease is free when it has expired.
 func (h *Holder) Release(ctx context.Context) error {
 	if err := h.finish(); err != nil {
@@ -190,7 +192,7 @@ func (h *Holder) Release(ctx context.Context) error {
 	for {
 		err := h.settle(ctx)
 		if err == nil && h.claim.record.Holder() != "" {
-			err = h.write(ctx, h.claim.record.released(h.stamps.Next(h.config.Clock.Now().Wall)))
+			err = h.replace(ctx, Record.released)
 		}
 		switch {
 		case err == nil:
@@ -210,31 +212,49 @@ func (h *Holder) Release(ctx context.Context) error {
 
 var errNotDrained = errors.New("at the deadline a guarded request could still have been carried out")
 
-// drain waits until the requests under the guard cannot be carried out any more, and cuts off what has no answer after Margin: a
-// successor may begin as soon as the lease is released. A request that failed without an answer, as when work's context
-// ended, may be carried out for as long as one that is waited for. drain reports false if the deadline came first.
+// drain waits until the requests under the guard cannot be carried out any more: a successor may begin
+// as soon as the lease is released. Answers are waited for as long as Margin. After a request that
+// failed without an answer, as when work's context ended, the API server has to have given up, see
+// [abandoned]. drain cuts off what is still under way. It reports false if a request may be carried out
+// at the deadline, as soon as that is known: then the lease has to expire.
 func (h *Holder) drain() bool {
 	c, timing := h.config.Clock, h.config.Timing
 	begin, unanswered := c.Now(), h.answered()
 	for {
 		now := c.Now()
-		rest, left := timing.Margin-now.SinceAtLeast(begin), timing.Left(h.claim.sent, now)
+		patience, open, left := timing.Margin-now.SinceAtLeast(begin), h.abandonedFor(now), timing.Left(h.claim.sent, now)
 		if unanswered == nil {
-			rest = min(rest, h.abandonedFor(now, timing.Margin))
+			patience = open
 		}
-		if rest <= 0 || left <= 0 {
-			if n := h.cut(); n > 0 {
+		if patience <= 0 || left <= 0 || open > left {
+			n := h.cut()
+			if n > 0 {
 				h.config.Log.Warn("requests had no answer when the term ended: their outcome is unknown", zap.Int("requests", n))
 			}
-			return rest <= 0
+			return n == 0 && open <= 0
 		}
-		timer := c.NewTimer(min(rest, left, checkInterval)) // the deadline may come sooner than a timer counts
+		timer := c.NewTimer(min(patience, left, checkInterval)) // the deadline may come sooner than a timer counts
 		select {
 		case <-unanswered:
 			unanswered = nil
 		case <-timer.C():
 		}
 		timer.Stop()
+	}
+}
+
+// maxConflicts is how often in a row a write is sent again at once.
+const maxConflicts = 5
+
+// replace writes what next makes of the standing version. If somebody has changed nothing but metadata
+// meanwhile, it does so again with the version that stands now: pauses between the attempts would let a
+// frequent writer win every time.
+func (h *Holder) replace(ctx context.Context, next func(Record, metav1.MicroTime) *coordinationv1.Lease) error {
+	for conflicts := 0; ; conflicts++ {
+		err := h.write(ctx, next(h.claim.record, h.stamps.Next(h.config.Clock.Now().Wall)))
+		if !apierrors.IsConflict(err) || h.doubt || conflicts == maxConflicts {
+			return err
+		}
 	}
 }
 

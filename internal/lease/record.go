@@ -139,6 +139,17 @@ func (r Record) sameVersion(o Record) bool {
 		apiequality.Semantic.DeepEqual(r.lease.Spec, o.lease.Spec)
 }
 
+// keepsSpecOf reports whether r is a later version of the same object with the spec of o: somebody has
+// changed metadata, and nothing else came between. Every renewal has a renew time of its own, so it
+// would show, unless somebody has put the older spec back.
+func (r Record) keepsSpecOf(o Record) bool {
+	if r.lease == nil || o.lease == nil || r.lease.UID != o.lease.UID {
+		return false
+	}
+	order, known := r.compareVersion(o)
+	return known && order > 0 && apiequality.Semantic.DeepEqual(r.lease.Spec, o.lease.Spec)
+}
+
 // SameRenewal reports whether both records say the same renew time.
 func (r Record) SameRenewal(o Record) bool {
 	return r.lease != nil && o.lease != nil && r.lease.Spec.RenewTime.Equal(o.lease.Spec.RenewTime)

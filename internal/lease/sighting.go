@@ -6,11 +6,12 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// Sighting is what a candidate knows about a lease: the version that it received last, since when it has stood unchanged by
-// the candidate's own clock, and for how long it has to.
+// Sighting is what a candidate knows about a lease: the version that it received last, since when the
+// spec has stood unchanged by the candidate's own clock, and for how long it has to.
 //
-// Every change starts the wait anew, also one to a lower version (a restored etcd) and to absence. So does a swap that
-// failed, whatever the reason: see [Sighting.Spend].
+// Every other version restarts the wait, also a lower one (a restored etcd) and absence. The exception
+// is a later version of the same object with an equal spec, see [Record.keepsSpecOf]: it replaces the
+// version to swap, and the wait goes on. Otherwise every write of metadata would put off a succession.
 type Sighting struct {
 	own          time.Duration // the candidate's D, where the record does not say
 	trustForeign bool          // take an empty record of another elector for released
@@ -21,6 +22,7 @@ type Sighting struct {
 	seen   bool          // false before anything was seen, and when spent
 	term   time.Duration // D of the term seen last; zero: there was none, or it was released
 	wait   time.Duration
+	unseen time.Duration // D of a term that may have begun, and ended by a deletion, since the last version
 }
 
 // NewSighting returns the sighting of a candidate that has seen nothing. own is its configured lease duration.
@@ -36,6 +38,9 @@ func (s *Sighting) See(r Record, now clock.Reading) {
 	if s.seen && s.record.sameVersion(r) {
 		return
 	}
+	if !r.keepsSpecOf(s.record) {
+		s.since = now
+	}
 	d := r.Duration()
 	if d == 0 {
 		d = s.own
@@ -45,7 +50,7 @@ func (s *Sighting) See(r Record, now clock.Reading) {
 		// Deletion is not release: the holder may live, and be cut off. Whatever wait was due is due from here,
 		// because renewals that we did not see may have come before the deletion. A candidate that never saw
 		// a holder has nothing to wait for.
-		s.wait = max(s.wait, s.term)
+		s.wait = max(s.wait, s.term, s.unseen)
 	case s.reclaim(r): // its holder has ended, but perhaps others came after it, whom we did not see
 		s.term, s.wait = d, 0
 	case r.Released(), r.Holder() == "" && s.trustForeign && !r.Emptied():
@@ -65,7 +70,7 @@ func (s *Sighting) See(r Record, now clock.Reading) {
 			s.wait += max(d/3, minForeignPatience)
 		}
 	}
-	s.record, s.since, s.seen = r, now, true
+	s.record, s.seen, s.unseen = r, true, 0
 }
 
 // FreeIn is after how long the lease may be taken by a compare-and-swap on [Sighting.Record], at once if not positive; ok is false
@@ -74,17 +79,17 @@ func (s *Sighting) FreeIn(now clock.Reading) (wait time.Duration, ok bool) {
 	return s.wait - now.SinceAtLeast(s.since), s.seen
 }
 
-// Spend forgets since when the version has stood, after a swap on it that did not succeed: the version that is read next,
-// even the same, has to be waited out from then. A swap whose outcome is unknown may still be under way, and a version
-// that was found replaced must not be trusted if it comes back.
+// Spend makes the version unfit for another swap, after one that did not succeed. The outcome may be
+// unknown, and the swap still under way: so if the same version is read next, or a lower one, the wait
+// restarts. A later version with an equal spec shows that the swap has failed for good, and on nothing
+// but metadata: the wait goes on.
 //
 // taken says that the swap has failed because somebody else was faster. Then, and after a swap on a release whose outcome is
 // unknown, there may be a holder that we have not seen: if the next thing to be seen is absence, that is a deletion.
 func (s *Sighting) Spend(taken bool) {
 	s.seen = false
 	if taken || s.record.Exists() && s.wait == 0 {
-		s.term = max(s.term, s.own)
-		s.wait = max(s.wait, s.own)
+		s.unseen = s.own
 	}
 }
 

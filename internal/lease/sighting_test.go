@@ -32,6 +32,8 @@ func TestSighting(t *testing.T) {
 		l.Spec.AcquireTime = ptr.To(at(7 * s))
 	})
 	next := RecordOf(held).Acquired(name, "b", 5*s, at(4*s))
+	label := func(l *coordinationv1.Lease) { l.Labels = map[string]string{"a": "b"} }
+	unmark := func(l *coordinationv1.Lease) { l.Annotations = nil }
 	type seen struct {
 		r  Record
 		at time.Duration
@@ -45,7 +47,19 @@ func TestSighting(t *testing.T) {
 		{"held: after the record's duration, not ours", []seen{{RecordOf(held), 1 * s}}, 11 * s},
 		{"renewed", []seen{{RecordOf(held), 0}, {renewed("2", 3), 3 * s}}, 13 * s},
 		{"the same version again", []seen{{RecordOf(held), 0}, {RecordOf(held), 9 * s}}, 10 * s},
-		{"new metadata is a new version", []seen{{RecordOf(held), 0}, {version(held, "2", nil), 4 * s}}, 14 * s},
+		{"new metadata does not restart the wait", []seen{{RecordOf(held), 0}, {version(held, "2", nil), 4 * s}, {version(held, "9", label), 9 * s}}, 10 * s},
+		{"nor does a lost mark, but it lengthens the wait", []seen{{RecordOf(held), 0}, {version(held, "2", unmark), 4 * s}}, 15 * s},
+		{"nor the mark of a term that comes back", []seen{{version(held, "1", unmark), 0}, {version(held, "2", nil), 4 * s}}, 10 * s},
+		{"a lower version of metadata restarts it", []seen{{version(held, "7", nil), 0}, {version(held, "6", label), 4 * s}}, 14 * s},
+		{"and one that cannot be compared", []seen{{RecordOf(held), 0}, {version(held, "x", label), 4 * s}}, 14 * s},
+		{"new metadata of another object", []seen{{RecordOf(held), 0}, {version(held, "2", func(l *coordinationv1.Lease) { l.UID = "v" }), 4 * s}}, 14 * s},
+		{"new metadata between renewals", []seen{{RecordOf(held), 0}, {renewed("2", 3), 3 * s}, {renewed("4", 3), 5 * s}}, 13 * s},
+		{"deleted, and there again as it was", []seen{{RecordOf(held), 0}, {Record{}, 2 * s}, {version(held, "3", nil), 4 * s}}, 14 * s},
+		{"swap failed on new metadata", []seen{{RecordOf(held), 0}, {beaten, 10 * s}, {version(held, "2", label), 11 * s}}, 10 * s},
+		{"swap failed, then the same version, then new metadata", []seen{
+			{RecordOf(held), 0}, {spent, 10 * s}, {RecordOf(held), 11 * s}, {version(held, "2", label), 12 * s},
+		}, 21 * s},
+		{"swap failed, and somebody else has it", []seen{{RecordOf(held), 0}, {beaten, 10 * s}, {RecordOf(next), 11 * s}}, 16 * s},
 		{"a lower version starts anew", []seen{{renewed("7", 3), 0}, {RecordOf(held), 4 * s}}, 14 * s},
 		{"created anew", []seen{{RecordOf(held), 0}, {version(held, "1", func(l *coordinationv1.Lease) { l.UID = "v" }), 4 * s}}, 14 * s},
 		{"released", []seen{{RecordOf(held), 0}, {released, 4 * s}}, 4 * s},

@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,7 +16,10 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
+
+var leases = coordinationv1.Resource("leases")
 
 // Store reads and writes one Lease. Every request is bounded in time; none is retried here. Not for concurrent use, but for a
 // Watch beside the others.
@@ -52,7 +54,7 @@ type AccessError struct {
 
 // Error names the verb, the Lease, and what to grant where that is what is missing.
 func (e *AccessError) Error() string {
-	if apierrors.IsForbidden(e.Err) {
+	if kube.Unauthorized(e.Err) {
 		return fmt.Sprintf("not allowed to %s Lease %s: grant the verb %q on resource leases of API group coordination.k8s.io in namespace %s: %v",
 			e.Verb, e.Lease, e.Verb, e.Lease.Namespace, e.Err)
 	}
@@ -66,25 +68,28 @@ func (e *AccessError) Unwrap() error { return e.Err }
 func (s *Store) Get(ctx context.Context, timeout time.Duration) (Record, error) {
 	return s.do(ctx, "get", timeout, func(ctx context.Context) (*coordinationv1.Lease, error) {
 		l, err := s.client.Get(ctx, s.Name.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
+		if kube.Absent(err, leases, s.Name.Name) {
 			return nil, nil
 		}
 		return l, err
 	})
 }
 
-// Write creates l, or updates it if it carries the version that it was read at. An error leaves the outcome unknown until the
-// record has been read again, whatever the error says: a conflict may be with an earlier write of our own. The end of
-// ctx does not cancel a write, only the timeout does: an abandoned one may begin a term that nobody knows of.
+// Write creates l, or updates it if it carries the version that it was read at. An error leaves the
+// outcome unknown until the record has been read again, whatever the error says: a conflict may be with
+// an earlier write of our own. It is an error, too, if the API server has stored another spec. The end
+// of ctx does not cancel a write, only the timeout does: an abandoned one may begin an unknown term.
 func (s *Store) Write(ctx context.Context, timeout time.Duration, l *coordinationv1.Lease, base Record) (Record, error) {
 	ctx = context.WithoutCancel(ctx)
 	if !base.Exists() {
 		return s.do(ctx, "create", timeout, func(ctx context.Context) (*coordinationv1.Lease, error) {
-			return s.client.Create(ctx, l, metav1.CreateOptions{})
+			stored, err := s.client.Create(ctx, l, metav1.CreateOptions{})
+			return asSent(l, stored, err)
 		})
 	}
 	return s.do(ctx, "update", timeout, func(ctx context.Context) (*coordinationv1.Lease, error) {
-		return s.client.Update(ctx, l, metav1.UpdateOptions{})
+		stored, err := s.client.Update(ctx, l, metav1.UpdateOptions{})
+		return asSent(l, stored, err)
 	})
 }
 
@@ -92,8 +97,9 @@ func (s *Store) Write(ctx context.Context, timeout time.Duration, l *coordinatio
 func (s *Store) do(ctx context.Context, verb string, timeout time.Duration, request func(context.Context) (*coordinationv1.Lease, error)) (Record, error) {
 	bounded, cancel := clock.WithTimeout(own(ctx), s.clock, timeout)
 	defer cancel()
+	bounded, answers := observed(bounded)
 	l, err := request(bounded)
-	s.noteRefusal(verb, apierrors.IsForbidden(err), s.clock.Now())
+	s.noteRefusal(verb, kube.Unauthorized(err), s.clock.Now())
 	if err == nil {
 		if s.failing[verb] {
 			delete(s.failing, verb)
@@ -102,7 +108,7 @@ func (s *Store) do(ctx context.Context, verb string, timeout time.Duration, requ
 		return Record{l}, nil
 	}
 	if bounded.Err() != nil { // which says more than that a context was cancelled
-		err = context.Cause(bounded)
+		err = answers.explain(context.Cause(bounded))
 	}
 	err = &AccessError{verb, s.Name, err}
 	if !s.failing[verb] && !isLostRace(err) && ctx.Err() == nil {
@@ -128,7 +134,7 @@ func (s *Store) noteRefusal(verb string, refused bool, now clock.Reading) {
 // RefusedFor is for how long RBAC has refused the verb that err is about; zero if err is about something else.
 func (s *Store) RefusedFor(err error) time.Duration {
 	var access *AccessError
-	if !errors.As(err, &access) || !apierrors.IsForbidden(access.Err) {
+	if !errors.As(err, &access) || !kube.Unauthorized(access.Err) {
 		return 0
 	}
 	r := s.refused[access.Verb]
