@@ -72,7 +72,8 @@ type Config struct {
 	// context has ended, but the function may still be running, so the default ends the process: it writes the error
 	// to Logger (to standard error if there is none) and exits with [ExitCodeNotLeader], also if writing blocks.
 	// An OnLost that returns has taken over the responsibility that work stops before the lease expires, Margin
-	// after the deadline; Run then waits for the lead function and contends again.
+	// after the deadline; Run then waits for the lead function and contends again. Run returns after OnLost has:
+	// an OnLost that waits for Run, or for what ends after Run, waits for ever.
 	OnLost func(error)
 
 	// Healthy says whether the work is alive: while it returns an error, no renewal is sent. Work that is dead then loses the

@@ -48,8 +48,9 @@ type Elector struct {
 	events  events
 }
 
-// New returns an elector; it sends no request yet. client should be one of its own, made from [LeaseConfig]. The error joins one
-// error for every rule that config breaks.
+// New returns an elector; it sends no request yet. client should be one of its own, made from [LeaseConfig].
+// A client with a rate limit of less than two requests in a renew interval is refused. The error joins
+// one error for every rule that config breaks.
 func New(client kubernetes.Interface, config Config) (*Elector, error) {
 	if client == nil {
 		return nil, errors.New("leaderelection: client: must not be nil")
@@ -60,6 +61,9 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 	}
 	if err := config.validate(); err != nil {
 		return nil, err
+	}
+	if err := lease.CheckRate(client, config.timing(), config.Logger); err != nil {
+		return nil, fmt.Errorf("leaderelection: %w", err)
 	}
 	var killer lease.KillTimer
 	if config.KernelDeadline {
@@ -96,15 +100,22 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 // Lease and returns what lead returned.
 //
 // lead's context ends with ctx or with the leadership; in that case its cause is an [ErrLost]. When ctx ends, the Lease is
-// kept until lead has returned, so that the successor begins after it. An error of lead that only says that ctx has
-// ended is none: Run returns nil when ctx has ended normally. A release takes at most four renew intervals, after
-// a renewal that may be under way, and after up to Margin for guarded requests without an answer. If it fails, or if such a
-// request may still be carried out at the deadline, the successor waits until the Lease has expired.
+// kept until lead has returned, so that the successor begins after it. An error of lead that only says
+// that ctx has ended is none: Run returns nil when ctx has ended normally.
+//
+// A release waits for the answers to guarded requests, at most for Margin, and takes at most four renew
+// intervals after that. After a guarded request that failed without an answer, it waits until the API
+// server has given that up: Margin after the timeout that the server was given. If that is past the
+// deadline, or if the release fails, the successor waits until the Lease has expired. So let writes that
+// are under way finish before lead returns, where a fast hand-over matters.
 //
 // If leadership is lost and OnLost returns, Run waits for lead to return and contends again; lead is called anew. While it
 // contends, Run gives up only if the API server has refused a request that it cannot do without for a whole
 // LeaseDuration; the error names the verb and the Lease.
 func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) error {
+	if lead == nil { // before anything is written
+		return errors.New("leaderelection: Run: lead: must not be nil")
+	}
 	if !e.busy.TryLock() {
 		return ErrBusy
 	}

@@ -14,7 +14,6 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
@@ -71,7 +70,8 @@ type Config struct {
 	// it now and when it was last renewed ([ErrLost]). At that time work's context has ended, but work may still be running, so the
 	// default ends the process: it writes the error to Logger (to standard error if there is none) and exits with
 	// [ExitCodeNotHeld], also if writing blocks. An OnLost that returns has taken over the responsibility that all work stops
-	// before the lease expires, Margin after the deadline; Run then waits for work and acquires the lease anew.
+	// before the lease expires, Margin after the deadline; Run then waits for work and acquires the lease
+	// again. Run returns after OnLost has: an OnLost that waits for Run waits for ever.
 	OnLost func(error)
 
 	// Healthy says whether the work is alive: while it returns an error, no renewal is sent, so that dead work loses the lease at
@@ -167,25 +167,6 @@ func labelKeyProblems(key string) []string {
 		problems = append(problems, "must not be the ring's own label")
 	}
 	return problems
-}
-
-// checkRate says that the client's rate limit would let the lease expire, or warns that it has one.
-func (c Config) checkRate(client kubernetes.Interface) error {
-	api := client.CoordinationV1().RESTClient()
-	if api == nil || api.GetRateLimiter() == nil {
-		return nil
-	}
-	qps, interval := api.GetRateLimiter().QPS(), c.timing().RenewInterval()
-	switch {
-	case qps <= 0: // no limit
-	case float64(qps)*interval.Seconds() < 2:
-		return fmt.Errorf("shardlease: client: must be allowed at least two requests in each renew interval of %v (got a limit of %v per second): make it from LeaseConfig",
-			interval, qps)
-	default:
-		c.Logger.Warn("the client of the shard lease has a rate limit: if it is used for anything else, renewals wait behind that; make it from LeaseConfig",
-			zap.Float32("qps", qps))
-	}
-	return nil
 }
 
 func (c Config) timing() lease.Timing {

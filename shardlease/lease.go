@@ -41,8 +41,11 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(config.validate(), config.checkRate(client)); err != nil {
+	if err := config.validate(); err != nil {
 		return nil, err
+	}
+	if err := lease.CheckRate(client, config.timing(), config.Logger); err != nil {
+		return nil, fmt.Errorf("shardlease: %w", err)
 	}
 	var killer lease.KillTimer
 	if config.KernelDeadline {
@@ -90,6 +93,9 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 // While it waits for the lease, Run gives up if the Lease is none of its ring ([ErrForeign]), or if the API server has
 // refused a request that it cannot do without for a whole LeaseDuration; the error names the verb and the Lease.
 func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error {
+	if work == nil {
+		return errors.New("shardlease: Run: work: must not be nil")
+	}
 	if !l.busy.TryLock() {
 		return ErrBusy
 	}

@@ -1,6 +1,12 @@
 package lease
 
-import "k8s.io/client-go/rest"
+import (
+	"fmt"
+
+	"go.uber.org/zap"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
 
 // ClientConfig returns a copy of config for a client that renews: with a connection and without a rate limit of its own. It may share them
 // with other such clients.
@@ -11,4 +17,24 @@ func ClientConfig(config *rest.Config) *rest.Config {
 	c.Wrap(observe)
 	c.Timeout = 0 // would cut watches; each request has a timeout of its own
 	return c
+}
+
+// CheckRate returns an error if the client's rate limit would let a lease expire, and warns if it has
+// one at all.
+func CheckRate(client kubernetes.Interface, t Timing, log *zap.Logger) error {
+	api := client.CoordinationV1().RESTClient()
+	if api == nil || api.GetRateLimiter() == nil {
+		return nil
+	}
+	qps, interval := api.GetRateLimiter().QPS(), t.RenewInterval()
+	switch {
+	case qps <= 0: // no limit
+	case float64(qps)*interval.Seconds() < 2:
+		return fmt.Errorf("client: must be allowed at least two requests in each renew interval of %v: "+
+			"make it from LeaseConfig (got a limit of %v per second)", interval, qps)
+	default:
+		log.Warn("the client of the lease has a rate limit: renewals wait behind other requests of that client; make it from LeaseConfig",
+			zap.Float32("qps", qps))
+	}
+	return nil
 }

@@ -1,6 +1,8 @@
 package lease
 
 import (
+	"context"
+	"net/http"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -8,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
@@ -72,5 +76,59 @@ func TestTermThatWasSeenAtItsDeadlineIsLostWhateverTheWallClockSaysThen(t *testi
 		require.ErrorIs(t, term.conclude(), ErrDeadline)
 		assert.True(t, term.Lost(), "or work would go on without a term, and nobody would renew")
 		assert.Len(t, losses, 1)
+	})
+}
+
+// stalled is a term whose process has been stopped past its deadline, and was woken in this instant: the
+// timer has not been scheduled yet.
+func stalled() *Term {
+	system := clock.System()
+	term := newTerm(Config{
+		Lease: name, Identity: "a", Timing: Timing{}.WithDefaults(), Clock: system, OnLost: func(*LostError) {}, Guard: NewGuard(name, errNotHeld, GuardConfig{}),
+	}, system.Now())
+	stall(term)
+	return term
+}
+
+func stall(term *Term) {
+	synctest.Wait()
+	term.timer.Stop()
+	time.Sleep(usable)
+}
+
+func TestGuardLooksAtTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuardian(ok, GuardConfig{})
+		require.NoError(t, g.term.finish())
+		g.term = stalled()
+		g.Guard.term.Store(g.term)
+		assert.ErrorIs(t, g.do(t.Context(), http.MethodPost, pods), errNotHeld)
+		assert.Zero(t, g.sent.Load(), "a stopped process would write after its successor has begun")
+	})
+}
+
+func TestNoWorkBeginsPastTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, err := NewCandidate(fake.NewClientset(), Config{
+			Lease: name, Identity: "a", Timing: Timing{}.WithDefaults(), Guard: NewGuard(name, errNotHeld, GuardConfig{}),
+			Clock: clock.System(), Log: zap.NewNop(), OnLost: func(*LostError) {}, OnHolder: func(Record) {}, OnFinish: func() {},
+			Health: NewHealth(nil), OnRenewal: func(time.Duration, error) {},
+		}).Try(t.Context())
+		require.NoError(t, err)
+		stall(h.Term)
+		err = h.Run(t.Context(), func(context.Context) error {
+			t.Error("work has begun")
+			return nil
+		})
+		require.ErrorIs(t, err, ErrDeadline)
+	})
+}
+
+func TestExpiredTermIsNotExtended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		term := stalled()
+		term.extend(term.clock.Now()) // the answer to a renewal was waiting for the process to wake
+		assert.Zero(t, term.Remaining(), "a successor may have begun")
+		assert.ErrorIs(t, term.conclude(), ErrDeadline)
 	})
 }

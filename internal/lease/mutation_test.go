@@ -1,0 +1,56 @@
+package lease
+
+import (
+	"os"
+	"testing"
+
+	"github.com/bellwether-k8s/bellwether/internal/mutant"
+)
+
+// mutations remove safeguards that only count when a process has been stopped, when events are late, or
+// when somebody writes too often: the simulations meet those too seldom.
+var mutations = []mutant.Mutation{
+	{
+		Name: "the guard does not look at the clock", File: "flight.go",
+		Old: "if t.state != held || left <= 0 || ", New: "if t.state != held || ", Caught: "TestGuardLooksAtTheClock",
+	},
+	{
+		Name: "work begins past the deadline", File: "term.go",
+		Old: "	return t.state == held && t.left(now) > 0\n}\n\n// extend", New: "	return t.state == held && !now.Wall.IsZero()\n}\n\n// extend",
+		Caught: "TestNoWorkBeginsPastTheDeadline",
+	},
+	{
+		Name: "an expired term is extended again", File: "term.go",
+		Old: "extended := t.state == held && t.left(now) > 0", New: "extended := t.state == held && !now.Wall.IsZero()",
+		Caught: "TestExpiredTermIsNotExtended",
+	},
+	{
+		Name: "an older deletion ends the term", File: "lookout.go",
+		Old: "case deleted && order >= 0:", New: "case deleted:", Caught: "TestOlderEventsAreNoLoss",
+	},
+	{
+		Name: "every new version restarts the wait", File: "sighting.go",
+		Old: "	if !r.keepsSpecOf(s.record) {\n", New: "	{\n", Caught: "TestSighting",
+	},
+	{
+		Name: "a lower version with the same spec keeps the start of the wait", File: "record.go",
+		Old: "return known && order > 0 && ", New: "return known && order != 0 && ", Caught: "TestSighting",
+	},
+	{
+		Name: "a spent version is swapped again", File: "sighting.go",
+		Old: "func (s *Sighting) Spend(taken bool) {\n	s.seen = false\n", New: "func (s *Sighting) Spend(taken bool) {\n", Caught: "TestSighting",
+	},
+	{
+		Name: "a release does not wait for the server's bound", File: "abandoned.go",
+		Old: "	return a.bound + margin - ", New: "	return margin - ", Caught: "TestScopeIsOpenAsLongAsARequestMayBeCarriedOut",
+	},
+	{
+		Name: "closed upgrades are kept", File: "guard.go",
+		Old: "	err := c.ReadWriteCloser.Close()\n	c.flight.end()\n", New: "	err := c.ReadWriteCloser.Close()\n",
+		Caught: "TestClosedUpgradedConnectionsAreForgotten",
+	},
+}
+
+func TestMutationsAreCaught(t *testing.T) {
+	mutant.Catch(t, mutations, os.Getenv("BELLWETHER_SOAK") != "")
+}
