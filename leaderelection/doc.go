@@ -69,8 +69,15 @@
 //   - On a clean end the Lease is renewed until the lead function has returned, however long that takes, and then
 //     released with a mark that names the term. Candidates take an empty holder without the mark, and a deleted Lease
 //     that they have seen held, for no release: they wait for D.
-//   - A release never changes a record that is not of the own term. It comes after the answers to the guarded requests that were
-//     sent in the term, or, for those that have none, at least M later. If the deadline is earlier, nothing is released.
+//   - A release never changes a record of another term. It comes after the answers to the guarded requests
+//     that were sent in the term. After one that failed without an answer it comes M after the API server
+//     has given that up. If the deadline is earlier, nothing is released (TestReleaseWaitsForWrites).
+//   - Only a Status of the API server that names the Lease says that it is absent. Other answers, such as a
+//     proxy's page with 404, are failures, and are retried (TestOddAnswersDoNotEndATerm).
+//   - Liveness: while the API server and one candidate work, the Lease is taken within D of the last renewal
+//     (D + max(D/3, 5 s) for a record of another elector), a renew interval and a half. Others may write
+//     its metadata meanwhile, if a read and a write of ours fit between two of their writes
+//     (TestSimulatedElections). A spec that somebody changes, or an emptied one, restarts the wait.
 //   - The end of the process at the deadline depends on no other goroutine, no request and no log that can be written; with
 //     KernelDeadline it does not depend on the process.
 //
@@ -85,7 +92,14 @@
 //   - With KernelDeadline a process that cannot end itself is dead at s+D-M/2. That is no fence either: what it has sent arrives.
 //   - A restore of etcd from a backup forgets renewals that were acknowledged. The leader learns so from its next
 //     renewal, but a candidate that was cut off may take over before.
-//   - Deleting the Lease: a candidate that starts afterwards creates it anew at once. Grant "delete" on leases to nobody.
+//   - Deleting the Lease: a candidate that starts afterwards creates it at once. Do not grant "delete" on leases.
+//   - Putting an older spec back, from a backup or a saved manifest: a candidate that has not seen the
+//     renewals in between takes it for a leader that did not renew. Every renewal has a renew time of its
+//     own, and an equal spec in a later version counts as one that was not renewed.
+//   - Coordinated leader election: who may create leasecandidates can name our Lease in one. Kubernetes then
+//     writes a strategy and a preferredHolder into it, the leader stops, and Run returns [ErrCoordinated]
+//     from then on. Do not grant "create" on leasecandidates. To clear it, delete the LeaseCandidate, and
+//     remove both fields: kubectl patch lease NAME --type=merge -p '{"spec":{"strategy":null,"preferredHolder":null}}'.
 //   - An OnLost that returns, and work that goes on after its context has ended.
 //   - What other electors on the same Lease do: see Mixed fleets.
 //

@@ -44,11 +44,22 @@ func TestSimulatedElectionsOfTheSick(t *testing.T) {
 	sim.Prove(t, sickElection(), sim.Schedules(t, 80))
 }
 
+// bound is how long nobody may lead while one candidate and the API server are well, whatever is written to the Lease's
+// metadata: a request that was lost and the pause after it (R + R/2), and the wait for a record of another elector
+// (D + max(D/3, 5 s)), all by a clock that is slow by a tenth; and a second to look.
+const bound = (3*time.Second*3/2+20*time.Second)*11/10 + 2*time.Second
+
+// annotateLease writes metadata of the Lease.
+func annotateLease(w *sim.World) {
+	patchLease(w, `{"metadata":{"annotations":{"example.com/seen":"`+strconv.Itoa(int(time.Now().UnixNano()))+`"}}}`)
+}
+
 // election is a scenario in which electors contend for one Lease.
 func election(onLost func(*sim.Process), interfere func(*sim.World, *rand.Rand)) sim.Scenario {
 	return sim.Scenario{
 		MinReplicas: 2, MaxReplicas: 5, RateError: 0.1, Unaware: 1200 * time.Millisecond,
 		Duration: 8 * time.Minute, Quiet: 2 * time.Minute,
+		Odd: true, Annotate: annotateLease, Bound: bound,
 		Main:      func(ctx context.Context, p *sim.Process) { runReplica(ctx, p, nil, onLost) },
 		Check:     func(w *sim.World) error { return w.ExactlyOne("l") },
 		Interfere: interfere,

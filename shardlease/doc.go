@@ -77,6 +77,10 @@
 //     error (TestLeaseIsReleasedOnlyWhenAllHasEnded); meanwhile it is renewed.
 //   - No clock is compared with another machine's, nor with a time in a record (TestStates has records that are decades off).
 //
+//   - Liveness: while the API server and one process of the shard work, it holds the lease within D of the
+//     last renewal and a renew interval and a half, or D after the sharder has taken it, whatever is
+//     written to the Lease's metadata (TestSimulatedShard).
+//
 // # Not guaranteed
 //
 //   - Nothing on the client's side stops a process between the last check and an act; requests already sent arrive whenever they arrive.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 	"github.com/bellwether-k8s/bellwether/shardlease"
@@ -78,6 +78,17 @@ func TestSimulatedDeletions(t *testing.T) {
 	writes.requireAll(t, kept, taken)
 }
 
+// bound is how long nobody may work while one process of the shard and the API server are well, whatever is written to the
+// Lease's metadata: a request that was lost and the pause after it (R + R/2), the wait for a record that nobody of ours wrote
+// (D + max(D/3, 5 s)), and that for the sharder's (D), all by a clock that is slow by a tenth; and a second to look.
+const bound = (3*time.Second*3/2+20*time.Second+15*time.Second)*11/10 + 2*time.Second
+
+// annotateLease writes metadata of the Lease.
+func annotateLease(w *sim.World) {
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/seen":"%d"}}}`, time.Now().UnixNano())
+	_, _ = leasesOf(w).Patch(context.Background(), key, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+}
+
 // key of what the processes work on.
 const key = "s"
 
@@ -85,6 +96,7 @@ func shardScenario(onLost func(*sim.Process), interfere func(*sim.World, *rand.R
 	return sim.Scenario{
 		MinReplicas: 2, MaxReplicas: 4, RateError: 0.1, Unaware: 1200 * time.Millisecond,
 		Duration: 8 * time.Minute, Quiet: 2 * time.Minute,
+		Odd: true, Annotate: annotateLease, Bound: bound, Candidate: func(p *sim.Process) bool { return !isSharder(p) },
 		Main: func(ctx context.Context, p *sim.Process) {
 			if isSharder(p) {
 				runSharder(ctx, p)
@@ -230,7 +242,7 @@ func look(ctx context.Context, p *sim.Process, client kubernetes.Interface, rost
 		if roster.Verdict(key, e, now()) == shardlease.Unread {
 			l, err := client.CoordinationV1().Leases("ns").Get(ctx, key, metav1.GetOptions{})
 			switch {
-			case apierrors.IsNotFound(err):
+			case kube.Absent(err, coordinationv1.Resource("leases"), key):
 				l = nil
 			case err != nil:
 				continue

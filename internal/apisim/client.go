@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,8 +43,31 @@ type Faults struct {
 	Refuse func(*http.Request) bool
 	// Throttle answers requests with 429 and the advice to try again after a second.
 	Throttle func(*http.Request) bool
+	// Odd answers requests with what no API server says of its objects. Nil: the server answers.
+	Odd Oddity
 	// Silent makes open watches say nothing: events wait until it is over.
 	Silent bool
+}
+
+// Oddity is an answer of something between a client and its API server, or of one that does not serve
+// the resource.
+type Oddity func(*http.Request) *http.Response
+
+// Oddities are a proxy's page with 404, what an API server says of a resource that it does not serve, a
+// proxy's page with 502, and a page to log in with 200.
+var Oddities = []Oddity{
+	oddPage(http.StatusNotFound, "text/html", "<html>not here</html>"),
+	oddPage(http.StatusNotFound, "text/plain", "404 page not found\n"),
+	oddPage(http.StatusBadGateway, "text/html", "<html>bad gateway</html>"),
+	oddPage(http.StatusOK, "text/html", "<html>log in</html>"),
+}
+
+func oddPage(code int, contentType, text string) Oddity {
+	return func(r *http.Request) *http.Response {
+		answer := response(r, code, io.NopCloser(strings.NewReader(text)), int64(len(text)))
+		answer.Header.Set("Content-Type", contentType)
+		return answer
+	}
 }
 
 // Always is a fault of every request.
@@ -158,6 +182,9 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 func (c *Client) CancelRequest(*http.Request) {}
 
 func (c *Client) answer(f Faults, r *http.Request, body []byte) *http.Response {
+	if f.Odd != nil {
+		return f.Odd(r)
+	}
 	if f.Throttle != nil && f.Throttle(r) {
 		return throttled(r)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // inBubble runs a test with a server and a connection of its own.
@@ -304,4 +306,18 @@ func TestObservedChanges(t *testing.T) {
 		require.NoError(t, configMaps.Delete(t.Context(), "x", metav1.DeleteOptions{}))
 		assert.Equal(t, []string{"a false true", "a true true", "a true false"}, seen)
 	})
+}
+
+func TestOddAnswersSayNothingOfObjects(t *testing.T) {
+	server := apisim.NewServer()
+	for i, odd := range apisim.Oddities {
+		connection := server.Client("odd")
+		connection.Inject(apisim.Faults{Odd: odd})
+		client, err := kubernetes.NewForConfig(connection.Config())
+		require.NoError(t, err)
+		_, err = client.CoordinationV1().Leases("ns").Get(t.Context(), "l", metav1.GetOptions{})
+		require.Error(t, err, i)
+		assert.False(t, kube.Absent(err, coordinationv1.Resource("leases"), "l"), "%d: %v", i, err)
+	}
+	assert.Empty(t, server.Trace(), "the server is not asked")
 }

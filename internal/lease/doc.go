@@ -14,6 +14,11 @@
 // at o + D >= s + D, when the holder has been silent for M. No clock of another machine takes part: latency, lost
 // responses and clock offsets only lengthen the wait. M covers the difference in *rate* of the two clocks.
 //
+// A version is "unchanged" if its spec is. Every renewal has a renew time of its own, so a later version of
+// the same object with an equal spec shows that metadata was written and nothing was renewed in between.
+// It does not restart the wait, or a frequent writer of annotations would keep a dead holder's lease for
+// ever; it becomes the version to swap. A lower version restarts the wait, as after a restore of etcd.
+//
 // # Layout
 //
 // Pure values that decide, each tested in tables: [Timing], [Record], [Claim] (what a term of ours wrote),

@@ -20,4 +20,7 @@
 // them cannot do anything: it is dead, or stopped, or was woken in this very instant. A scenario in which that does not tell who is to
 // blame has a [Rule] of its own, which may excuse an overlap (it is counted) and condemn a deed that meets nobody. What a process does between its look
 // at the clock and the next statement is therefore not judged; only a fence on the server could keep it from being stopped there.
+//
+// A scenario with a Bound is judged for liveness, too: while the server and one process have no fault, a
+// process has to work within that time, whatever is written to the metadata of its objects.
 package sim

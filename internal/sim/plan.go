@@ -50,6 +50,7 @@ const (
 	LostResponses Kind = "lost answers to writes"
 	Refused       Kind = "refused connections"
 	Throttled     Kind = "throttling"
+	OddAnswers    Kind = "odd answers"        // Count is which
 	ClockStep     Kind = "wall clock stepped" // by Amount
 	Kill          Kind = "kill"               // started again at the end
 	Terminate     Kind = "terminate"          // killed at the end; Amount is how long its work takes to stop
@@ -61,11 +62,12 @@ const (
 	Restart      Kind = "server restart" // watches begin Count changes ago
 	Compaction   Kind = "compaction"
 	Interference Kind = "interference" // of the scenario, with Count for a seed
+	Annotations  Kind = "annotations"  // of the scenario, at every Amount
 )
 
 var kinds = []Kind{
-	Pausing, PausingNow, Latency, WatchLag, Partition, LostRequests, LostResponses, Refused, Throttled, ClockStep, Kill, Terminate,
-	Outage, Restart, Compaction, Interference,
+	Pausing, PausingNow, Latency, WatchLag, Partition, LostRequests, LostResponses, Refused, Throttled, OddAnswers, ClockStep, Kill,
+	Terminate, Outage, Restart, Compaction, Interference, Annotations,
 }
 
 func (f Fault) ofServer() bool { return slices.Index(kinds, f.Kind) >= slices.Index(kinds, Outage) }
@@ -88,7 +90,9 @@ func newPlan(s Scenario, seed uint64) Plan {
 	}
 	possible := slices.Clone(s.Kinds)
 	if possible == nil {
-		possible = slices.Clone(kinds)
+		possible = slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool {
+			return k == OddAnswers && !s.Odd || k == Annotations && s.Annotate == nil
+		})
 	}
 	r.Shuffle(len(possible), func(i, j int) { possible[i], possible[j] = possible[j], possible[i] })
 	possible = possible[:1+r.IntN(min(8, len(possible)))]
@@ -121,6 +125,8 @@ func newPlan(s Scenario, seed uint64) Plan {
 			f.Amount = time.Duration(2*r.IntN(2)-1) * between(r, time.Second, time.Hour)
 		case Terminate:
 			f.Amount = between(r, time.Millisecond, 10*time.Second)
+		case Annotations:
+			f.Amount = between(r, 300*time.Millisecond, 15*time.Second) // longer than it takes to read and write
 		case Interference:
 			if s.Interfere == nil {
 				continue

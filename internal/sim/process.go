@@ -126,6 +126,13 @@ func (p *Process) acting() bool {
 	return !p.dead && !p.paused && !p.woken.Equal(time.Now())
 }
 
+// stopping reports whether the process has been told to end.
+func (p *Process) stopping() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ending
+}
+
 // working is acting for one whose timers have to notice first: they stand still with the machine.
 func (p *Process) working() bool {
 	p.mu.Lock()

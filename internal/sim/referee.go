@@ -124,6 +124,13 @@ func (r *referee) works(p *Process) bool {
 	return false
 }
 
+// beginnings is how often a process has begun to work.
+func (r *referee) beginnings() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.begun
+}
+
 // workers are the living processes that work on key.
 func (r *referee) workers(key string) []*Process {
 	r.mu.Lock()

@@ -34,6 +34,15 @@ type Scenario struct {
 	Check func(w *World) error
 	// Interfere does something that others do to the objects of the program, such as deleting them. Optional.
 	Interfere func(w *World, r *rand.Rand)
+	// Odd says that the program is made for [OddAnswers].
+	Odd bool
+	// Annotate writes metadata of what the program holds, which takes it from no process. Optional.
+	Annotate func(w *World)
+	// Bound is how long nobody may work, while nothing is wrong with the server and with one process, whatever
+	// is written by Annotate. Zero: for ever.
+	Bound time.Duration
+	// Candidate says whether a process is one of those that Bound is about. Nil: all are.
+	Candidate func(p *Process) bool
 	// Immune says what cannot happen to a process, such as a pause where it goes by real time instead of [Process.Clock]. Optional.
 	Immune func(p *Process, k Kind) bool
 	// Rule makes the rule of a schedule. Optional: otherwise an overlap is a violation, and nothing else is.
@@ -77,6 +86,7 @@ type World struct {
 	incarnations []int      // by replica
 	graves       []*Process
 	conditions   map[*Fault]bool // that hold now
+	disturbed    map[int]bool    // replicas that something happened to since liveness was last looked at
 	trace        []apisim.Served // until the end
 }
 
@@ -103,7 +113,7 @@ func Play(t *testing.T, s Scenario, plan Plan, trace []apisim.Served) Result {
 		w := &World{
 			Server: apisim.NewServer(s.Resources...), scenario: s, plan: plan, referee: newReferee(), ctx: t.Context(),
 			over: make(chan struct{}), current: make([]*Process, len(result.Plan.Replicas)),
-			incarnations: make([]int, len(result.Plan.Replicas)), conditions: map[*Fault]bool{},
+			incarnations: make([]int, len(result.Plan.Replicas)), conditions: map[*Fault]bool{}, disturbed: map[int]bool{},
 		}
 		if trace != nil {
 			w.Server.Replay(trace)
@@ -137,6 +147,9 @@ func (w *World) Calm() bool {
 func (w *World) play() {
 	for i, r := range w.plan.Replicas {
 		time.AfterFunc(r.Start, func() { w.start(i) })
+	}
+	if w.scenario.Bound > 0 {
+		w.running.Go(w.superviseLiveness)
 	}
 	for i := range w.plan.Faults {
 		if f := &w.plan.Faults[i]; w.wait(f.At) {
@@ -247,6 +260,7 @@ func (w *World) inflict(f *Fault) {
 		f.Replica = max(0, slices.IndexFunc(w.current, w.referee.works))
 	}
 	p := w.current[f.Replica]
+	w.disturb(f)
 	w.mu.Unlock()
 	switch f.Kind {
 	case Restart:
@@ -256,6 +270,8 @@ func (w *World) inflict(f *Fault) {
 		w.Server.Compact()
 	case Interference:
 		w.scenario.Interfere(w, rand.New(rand.NewPCG(uint64(f.Count), 1)))
+	case Annotations:
+		w.running.Go(func() { w.annotate(f) })
 	case Pausing, PausingNow, ClockStep, Kill, Terminate:
 		if p != nil && (w.scenario.Immune == nil || !w.scenario.Immune(p, f.Kind)) {
 			w.afflict(p, f)
@@ -321,6 +337,8 @@ func (w *World) faults(replica int) apisim.Faults {
 			faults.Refuse = apisim.Always
 		case Throttled:
 			faults.Throttle = apisim.Always
+		case OddAnswers:
+			faults.Odd = apisim.Oddities[f.Count%len(apisim.Oddities)]
 		}
 	}
 	return faults

@@ -158,3 +158,36 @@ func TestPlanFollowsFromTheSeed(t *testing.T) {
 	}
 	assert.Positive(t, drawn[Interference])
 }
+
+func TestLiveness(t *testing.T) {
+	const s = time.Second
+	idle := working(false)
+	idle.Main = func(ctx context.Context, _ *Process) { <-ctx.Done() }
+	idle.Duration, idle.Quiet, idle.Bound = 5*time.Minute, s, time.Minute
+	play := func(change func(*Scenario), faults ...Fault) Result {
+		scenario := idle
+		if change != nil {
+			change(&scenario)
+		}
+		return Play(t, scenario, two(faults...), nil)
+	}
+	assert.Contains(t, play(nil).Violation, "1m2s: nobody has worked for 1m1s, although nothing is wrong with a1 and the server")
+	assert.Empty(t, play(func(s *Scenario) { s.Main = working(false).Main }).Violation, "all work")
+
+	ill := func(replica int, kind Kind) Fault { return Fault{Kind: kind, At: 11 * s, For: 5 * time.Minute, Replica: replica} }
+	assert.Contains(t, play(nil, ill(0, Partition)).Violation, "nothing is wrong with b1")
+	assert.Empty(t, play(nil, ill(0, Partition), ill(1, Pausing)).Violation, "no process is well")
+	assert.Empty(t, play(nil, ill(0, Outage)).Violation, "the server is not")
+	assert.Empty(t, play(func(s *Scenario) { s.Candidate = func(*Process) bool { return false } }).Violation)
+
+	var blinks []Fault
+	for at := s; at < 5*time.Minute; at += 30 * s {
+		blinks = append(blinks, Fault{Kind: Latency, At: at + 100*time.Millisecond, For: 300 * time.Millisecond}, Fault{Kind: Kill, At: at, For: s, Replica: 1})
+	}
+	assert.Empty(t, play(nil, blinks...).Violation, "faults between two looks count")
+
+	var written int
+	annotated := play(func(s *Scenario) { s.Annotate = func(*World) { written++ } }, Fault{Kind: Annotations, At: s, For: 30 * s, Amount: s})
+	assert.Contains(t, annotated.Violation, "1m2s: nobody has worked", "writing metadata is no excuse")
+	assert.InDelta(t, 30, written, 1)
+}
