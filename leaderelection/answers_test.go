@@ -153,8 +153,9 @@ var odd = map[string]func(*http.Request) *http.Response{
 	"another object absent": func(r *http.Request) *http.Response {
 		return refusal(r, apierrors.NewNotFound(leases.GroupResource(), "x"))
 	},
-	"502 page": func(r *http.Request) *http.Response { return page(r, 502, "text/html", "<html>oops</html>") },
-	"200 page": func(r *http.Request) *http.Response { return page(r, 200, "text/html", "<html>log in</html>") },
+	"502 page":             func(r *http.Request) *http.Response { return page(r, 502, "text/html", "<html>oops</html>") },
+	"an empty JSON object": func(r *http.Request) *http.Response { return page(r, 200, "application/json", `{}`) },
+	"200 page":             func(r *http.Request) *http.Response { return page(r, 200, "text/html", "<html>log in</html>") },
 }
 
 func TestOddAnswersDoNotEndATerm(t *testing.T) {

@@ -222,7 +222,7 @@ func look(ctx context.Context, p *sim.Process, client kubernetes.Interface, rost
 	defer cancel()
 	now := p.Clock.Now
 	list, err := client.CoordinationV1().Leases("ns").List(ctx, metav1.ListOptions{LabelSelector: shardlease.Selector("r").String()})
-	if err != nil {
+	if err != nil || list.ResourceVersion == "" { // any JSON object decodes as an empty list
 		return
 	}
 	var leases []*coordinationv1.Lease

@@ -54,12 +54,13 @@ type Faults struct {
 type Oddity func(*http.Request) *http.Response
 
 // Oddities are a proxy's page with 404, what an API server says of a resource that it does not serve, a
-// proxy's page with 502, and a page to log in with 200.
+// proxy's page with 502, a page to log in with 200, and an empty JSON object, which decodes as any object.
 var Oddities = []Oddity{
 	oddPage(http.StatusNotFound, "text/html", "<html>not here</html>"),
 	oddPage(http.StatusNotFound, "text/plain", "404 page not found\n"),
 	oddPage(http.StatusBadGateway, "text/html", "<html>bad gateway</html>"),
 	oddPage(http.StatusOK, "text/html", "<html>log in</html>"),
+	oddPage(http.StatusOK, "application/json", "{}"),
 }
 
 func oddPage(code int, contentType, text string) Oddity {

@@ -99,6 +99,9 @@ func (s *Store) do(ctx context.Context, verb string, timeout time.Duration, requ
 	defer cancel()
 	bounded, answers := observed(bounded)
 	l, err := request(bounded)
+	if err == nil && l != nil && l.Name != s.Name.Name { // any JSON object decodes as a Lease without a name
+		err = fmt.Errorf("the answer is not the Lease: its name is %q", l.Name)
+	}
 	s.noteRefusal(verb, kube.Unauthorized(err), s.clock.Now())
 	if err == nil {
 		if s.failing[verb] {
