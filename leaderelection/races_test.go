@@ -202,7 +202,7 @@ func TestCandidateEndsAtOnceWhenNothingAnswers(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		begin := time.Now()
-		assert.NoError(t, elector.Run(ctx, nil))
+		assert.NoError(t, elector.Run(ctx, func(context.Context) error { return nil }))
 		assert.Equal(t, time.Second, time.Since(begin))
 		_, err = elector.TryAcquire(ctx)
 		assert.ErrorIs(t, err, context.Canceled)

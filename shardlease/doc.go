@@ -76,7 +76,6 @@
 //   - A lease is released only after the work function and everything awaited have returned nil, or the work function its context's own
 //     error (TestLeaseIsReleasedOnlyWhenAllHasEnded); meanwhile it is renewed.
 //   - No clock is compared with another machine's, nor with a time in a record (TestStates has records that are decades off).
-//
 //   - Liveness: while the API server and one process of the shard work, it holds the lease within D of the
 //     last renewal and a renew interval and a half, or D after the sharder has taken it, whatever is
 //     written to the Lease's metadata (TestSimulatedShard).

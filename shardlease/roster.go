@@ -105,8 +105,9 @@ func (r *Roster) Miss(shard string, now Reading) (changed bool) {
 	return changed
 }
 
-// Read takes in what a consistent read of a shard's lease returned (nil: NotFound) that was sent after an object was read whose record
-// names e: the answer to [Unread].
+// Read takes in what a consistent read of a shard's lease returned that was sent after an object was read
+// whose record names e: the answer to [Unread]. l is nil only if the API server says that there is no
+// such Lease, in a Status whose details name it: any other answer with 404 says nothing.
 func (r *Roster) Read(shard string, e Epoch, l *coordinationv1.Lease, now Reading) (changed bool) {
 	s := r.shard(shard, now)
 	changed = s.see(l, now)

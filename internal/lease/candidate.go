@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // Config is what the candidate and the holder of one lease have in common.
@@ -174,7 +175,7 @@ func (c *Candidate) watch(ctx context.Context) (<-chan watch.Event, func()) {
 		c.blind, c.blindFor = 0, 0
 		return w.ResultChan(), w.Stop
 	}
-	if apierrors.IsForbidden(err) {
+	if kube.Unauthorized(err) {
 		c.blind++
 		c.blindSince = c.config.Clock.Now()
 		c.blindFor = min(max(2*c.blindFor, interval), maxBlindness)

@@ -7,8 +7,9 @@ import (
 	"fmt"
 	"strconv"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // lookOut watches the record of the term until ctx has ended, and ends the term as soon as the API server shows that the record is
@@ -20,7 +21,7 @@ func (h *Holder) lookOut(ctx context.Context) {
 		switch useful, err := h.follow(ctx); {
 		case useful:
 			pause = backoff(h.config.Timing)
-		case apierrors.IsForbidden(err): // the candidate has said so
+		case kube.Unauthorized(err): // the candidate has said so
 			delay = maxBlindness
 		}
 		timer := h.config.Clock.NewTimer(delay)

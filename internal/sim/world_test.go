@@ -149,8 +149,8 @@ func TestPlanFollowsFromTheSeed(t *testing.T) {
 		}
 	}
 	assert.Zero(t, drawn[Interference], "the scenario has none")
-	assert.Len(t, drawn, len(kinds)-1)
-	s.Interfere = func(*World, *rand.Rand) {}
+	assert.Len(t, drawn, len(kinds)-3, "nor annotations, and it is not made for odd answers")
+	s.Interfere, s.Annotate, s.Odd = func(*World, *rand.Rand) {}, func(*World) {}, true
 	for seed := range uint64(200) {
 		for _, f := range newPlan(s, seed).Faults {
 			drawn[f.Kind]++
@@ -174,7 +174,9 @@ func TestLiveness(t *testing.T) {
 	assert.Contains(t, play(nil).Violation, "1m2s: nobody has worked for 1m1s, although nothing is wrong with a1 and the server")
 	assert.Empty(t, play(func(s *Scenario) { s.Main = working(false).Main }).Violation, "all work")
 
-	ill := func(replica int, kind Kind) Fault { return Fault{Kind: kind, At: 11 * s, For: 5 * time.Minute, Replica: replica} }
+	ill := func(replica int, kind Kind) Fault {
+		return Fault{Kind: kind, At: 11 * s, For: 5 * time.Minute, Replica: replica}
+	}
 	assert.Contains(t, play(nil, ill(0, Partition)).Violation, "nothing is wrong with b1")
 	assert.Empty(t, play(nil, ill(0, Partition), ill(1, Pausing)).Violation, "no process is well")
 	assert.Empty(t, play(nil, ill(0, Outage)).Violation, "the server is not")
