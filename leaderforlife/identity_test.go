@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,12 +22,7 @@ func (p *process) boundTo(name, uid string) {
 		if !isA(r, "selfsubjectreviews", "create") {
 			return nil, nil
 		}
-		return respond(r, http.StatusCreated, &authenticationv1.SelfSubjectReview{
-			TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"},
-			Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Extra: map[string]authenticationv1.ExtraValue{
-				"authentication.kubernetes.io/pod-name": {name}, "authentication.kubernetes.io/pod-uid": {uid},
-			}}},
-		}), nil
+		return review(r, name, uid), nil
 	})
 }
 
