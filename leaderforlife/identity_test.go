@@ -43,7 +43,7 @@ func TestPodOfTheNameIsNotThatOfTheToken(t *testing.T) {
 		a := w.process(pod)
 		a.boundTo("a", "b0b0b0b0-0000-4000-8000-000000000000")
 		a.start(w)
-		err := <-a.result
+		err := a.returned()
 		require.ErrorIs(t, err, leader.ErrPodGone)
 		assert.ErrorContains(t, err, "Pod ns/a has UID "+string(pod.UID)+", but the credentials of this process are bound to Pod a with UID b0b0b0b0-0000-4000-8000-000000000000")
 		assert.Nil(t, w.lock())
@@ -70,7 +70,7 @@ func TestNameOfThePod(t *testing.T) {
 	t.Run("no such Pod", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			a := w.start(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
-			err := <-a.result
+			err := a.returned()
 			require.ErrorIs(t, err, leader.ErrPodGone)
 			assert.ErrorContains(t, err, "there is no Pod ns/x; if that is not its name, set it by WithPodName or the environment variable POD_NAME")
 		})
@@ -95,7 +95,7 @@ func TestReviewThatFailsIsAskedAgain(t *testing.T) {
 		})
 		a.start(w)
 		start := time.Now()
-		require.ErrorIs(t, <-a.result, leader.ErrPodGone)
+		require.ErrorIs(t, a.returned(), leader.ErrPodGone)
 		assert.NotZero(t, time.Since(start))
 	})
 }

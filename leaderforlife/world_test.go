@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
@@ -197,7 +198,7 @@ func (p *process) options(w *world, options []leader.Option) []leader.Option {
 	core, logs := observer.New(zap.InfoLevel)
 	p.logs = logs
 	config := p.connection.Config()
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return withReviews{next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return withReviews{&paced{next: next, t: w.t}} })
 	for _, wrapper := range p.wrappers {
 		config.Wrap(wrapper)
 	}
@@ -226,6 +227,16 @@ func (p *process) start(w *world, options ...leader.Option) {
 		p.result <- err
 	}()
 	w.t.Cleanup(cancel)
+}
+
+// returned is what Become has returned, which it has to within an hour.
+func (p *process) returned() error {
+	select {
+	case err := <-p.result:
+		return err
+	case <-time.After(time.Hour):
+		return errors.New("Become has not returned within an hour")
+	}
 }
 
 func (p *process) leads() bool {
@@ -283,6 +294,35 @@ func (w *world) requests(p *process, from int) []string {
 }
 
 func (w *world) served() int { return len(w.server.Trace()) }
+
+// paced is a transport that notices a client that sends requests without end, which in a bubble stops the time.
+type paced struct {
+	next http.RoundTripper
+	t    *testing.T
+
+	mu sync.Mutex
+	at time.Time // of the last request
+	n  int       // how many there have been at that time
+}
+
+func (p *paced) RoundTrip(r *http.Request) (*http.Response, error) {
+	p.mu.Lock()
+	if now := time.Now(); now.Equal(p.at) {
+		p.n++
+	} else {
+		p.at, p.n = now, 1
+	}
+	n := p.n
+	p.mu.Unlock()
+	const many = 200
+	if n == many {
+		p.t.Errorf("%d requests at once, the last one is %s %s: the candidate spins", n, r.Method, r.URL.Path)
+	}
+	if n >= many {
+		time.Sleep(time.Second)
+	}
+	return p.next.RoundTrip(r)
+}
 
 // filter is a transport that does with requests as a test says; nil from f lets them through.
 type filter struct {

@@ -1,0 +1,69 @@
+//go:build !race
+
+package leaderforlife_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/sim"
+)
+
+// mutations are what may happen to somebody who does not know why a line is there.
+var mutations = []mutant.Mutation{
+	{
+		Name: "the lock is read after the labelled Pods", File: "observe.go",
+		Old: `	if v.lock, err = c.lock(ctx); err != nil {
+		return view{}, err
+	}
+	labelled, listed, err := c.labelled(ctx)
+	if err != nil {
+		return view{}, err
+	}
+`,
+		New: `	labelled, listed, err := c.labelled(ctx)
+	if err != nil {
+		return view{}, err
+	}
+	if v.lock, err = c.lock(ctx); err != nil {
+		return view{}, err
+	}
+`,
+		Caught: "TestLockIsReadBeforeTheLabelledPods",
+	},
+	{
+		Name: "every 404 says that there is none", File: "errors.go",
+		Old: "kube.Absent(e.Err, schema.GroupResource{Group: e.Group, Resource: e.Resource}, e.Name)", New: "apierrors.IsNotFound(e.Err) && e.Resource != schema.GroupResource{}.Resource",
+		Caught: "TestOddAnswerDoesNotMakeTwoLeaders",
+	},
+	{
+		Name: "any answer to a read is the object", File: "cluster.go",
+		Old: "err == nil && o.GetName() != about.Name", New: "err == nil && false",
+		Caught: "TestOddAnswerDoesNotMakeTwoLeaders",
+	},
+	{
+		Name: "an empty object is an empty list", File: "cluster.go",
+		Old: `list.ResourceVersion == "" || list`, New: `list`,
+		Caught: "TestOddAnswersProveNothing",
+	},
+	{
+		Name: "a page with 403 is a refusal", File: "../internal/kube/stated.go",
+		Old: "apierrors.IsForbidden(err) && Stated(err)", New: "apierrors.IsForbidden(err)",
+		Caught: "TestOddAnswersProveNothing",
+	},
+	{
+		Name: "a page is a lost race", File: "errors.go",
+		Old: "apierrors.IsConflict(err) && kube.Stated(err)", New: "apierrors.IsConflict(err)",
+		Caught: "TestOddAnswersProveNothing",
+	},
+	{
+		Name: "an answer without a user is a review", File: "identity.go",
+		Old: `err == nil && me.Status.UserInfo.Username == ""`, New: "err == nil && false",
+		Caught: "TestOddAnswersProveNothing",
+	},
+}
+
+func TestMutationsAreCaught(t *testing.T) {
+	mutant.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "")
+}
