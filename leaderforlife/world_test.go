@@ -198,10 +198,11 @@ func (p *process) options(w *world, options []leader.Option) []leader.Option {
 	core, logs := observer.New(zap.InfoLevel)
 	p.logs = logs
 	config := p.connection.Config()
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return withReviews{&paced{next: next, t: w.t}} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return withReviews{next} })
 	for _, wrapper := range p.wrappers {
 		config.Wrap(wrapper)
 	}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &paced{next: next, t: w.t} })
 	return append([]leader.Option{
 		leader.WithConfig(config), leader.WithNamespace("ns"), leader.WithPodName(p.pod.Name), leader.WithLogger(zap.New(core)),
 		leader.WithOccupy(w.occupy), leader.WithHooks(leader.Hooks{OnWaiting: func(waiting []leader.Waiting) {
@@ -295,33 +296,36 @@ func (w *world) requests(p *process, from int) []string {
 
 func (w *world) served() int { return len(w.server.Trace()) }
 
-// paced is a transport that notices a client that sends requests without end, which in a bubble stops the time.
+// paced is a transport that notices a client that sends requests without end. In a bubble that would stop the time, so from then on
+// it does not answer.
 type paced struct {
 	next http.RoundTripper
 	t    *testing.T
 
-	mu sync.Mutex
-	at time.Time // of the last request
-	n  int       // how many there have been at that time
+	mu   sync.Mutex
+	at   time.Time // of the last request
+	n    int       // how many there have been at that time
+	spun bool
 }
 
 func (p *paced) RoundTrip(r *http.Request) (*http.Response, error) {
-	p.mu.Lock()
-	if now := time.Now(); now.Equal(p.at) {
-		p.n++
-	} else {
-		p.at, p.n = now, 1
-	}
-	n := p.n
-	p.mu.Unlock()
-	const many = 200
-	if n == many {
-		p.t.Errorf("%d requests at once, the last one is %s %s: the candidate spins", n, r.Method, r.URL.Path)
-	}
-	if n >= many {
-		time.Sleep(time.Second)
+	if p.spins() {
+		p.t.Errorf("too many requests at once, the last one is %s %s: the candidate spins", r.Method, r.URL.Path)
+		<-r.Context().Done()
+		return nil, r.Context().Err()
 	}
 	return p.next.RoundTrip(r)
+}
+
+func (p *paced) spins() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := time.Now(); !now.Equal(p.at) {
+		p.at, p.n = now, 0
+	}
+	p.n++
+	p.spun = p.spun || p.n > 200
+	return p.spun
 }
 
 // filter is a transport that does with requests as a test says; nil from f lets them through.
