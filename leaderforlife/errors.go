@@ -73,7 +73,8 @@ func absent(err error) bool {
 // alreadyExists reports whether the API server says that what was to be created exists.
 func alreadyExists(err error) bool { return apierrors.IsAlreadyExists(err) && kube.Stated(err) }
 
-// isLostRace reports whether a write has failed because what it was about is not any more what it was.
+// isLostRace reports whether a write has failed because what it was about is not any more what it
+// was.
 func isLostRace(err error) bool {
 	return apierrors.IsConflict(err) && kube.Stated(err) || alreadyExists(err) || absent(err)
 }

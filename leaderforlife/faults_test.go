@@ -508,9 +508,9 @@ func TestRequestsThatChangeNothingBackOff(t *testing.T) {
 	})
 }
 
-// The lock is read before the list of labelled Pods. Who reads it afterwards may find a lock that has become its own since, because a
-// request of it was late, and does not see the leader that had one in between. A label of its own would keep it from leading; here
-// it may set none.
+// The lock is read before the list of labelled Pods. Who reads it afterwards may find a lock that
+// has become its own since, because a request of it was late, and does not see the leader that had
+// one in between. A label of its own would keep it from leading; here it may set none.
 func TestLockIsReadBeforeTheLabelledPods(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		b := w.process(w.pod("b"))

@@ -34,7 +34,7 @@ var mutations = []mutant.Mutation{
 	},
 	{
 		Name: "every 404 says that there is none", File: "errors.go",
-		Old: "kube.Absent(e.Err, schema.GroupResource{Group: e.Group, Resource: e.Resource}, e.Name)", New: "apierrors.IsNotFound(e.Err) && e.Resource != schema.GroupResource{}.Resource",
+		Old: "	return kube.Absent(e.Err, schema", New: "	return apierrors.IsNotFound(e.Err) || kube.Absent(e.Err, schema",
 		Caught: "TestOddAnswerDoesNotMakeTwoLeaders",
 	},
 	{
@@ -61,6 +61,26 @@ var mutations = []mutant.Mutation{
 		Name: "an answer without a user is a review", File: "identity.go",
 		Old: `err == nil && me.Status.UserInfo.Username == ""`, New: "err == nil && false",
 		Caught: "TestOddAnswersProveNothing",
+	},
+	{
+		Name: "an error is not followed by a pause", File: "candidate.go",
+		Old: "		sleep(ctx, pause/2+rand.N(pause))\n", New: "		_ = rand.N(pause)\n",
+		Caught: "TestErrorsBackOff",
+	},
+	{
+		Name: "a request that changes nothing is not followed by a pause", File: "candidate.go",
+		Old: "		case next == c.last:\n			err = errFutile\n", New: "",
+		Caught: "TestRequestsThatChangeNothingBackOff",
+	},
+	{
+		Name: "another process of the Pod is not waited for with a pause", File: "candidate.go",
+		Old: "		sleep(ctx, occupiedPause)\n", New: "",
+		Caught: "TestSecondProcessOfAPodWaits",
+	},
+	{
+		Name: "TryBecome tries again", File: "candidate.go",
+		Old: "	return c.once || !errors.As", New: "	return !errors.As",
+		Caught: "TestTryBecome",
 	},
 }
 

@@ -14,7 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// proxy is between the processes of a house and the API server. At times it gives answers of its own.
+// proxy is between the processes of a house and the API server. At times it gives answers of its
+// own.
 type proxy struct {
 	mu     sync.Mutex
 	answer oddAnswer
@@ -23,7 +24,8 @@ type proxy struct {
 	until  time.Time
 }
 
-// breakDown has the proxy answer oddly until some time, but no longer than until the end of all faults.
+// breakDown has the proxy answer oddly until some time, but no longer than until the end of all
+// faults.
 func (p *proxy) breakDown(r *rand.Rand, end time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,8 +65,9 @@ func (p *proxy) connect(config *rest.Config) *rest.Config {
 	return config
 }
 
-// roundTrip sends something in any case, so that a process that is stopped, or whose connection is cut, gets no answer; and so that
-// the trace of a schedule shows the request, by which it can be run again.
+// roundTrip sends something in any case, so that a process that is stopped, or whose connection is
+// cut, gets no answer; and so that the trace of a schedule shows the request, by which it can be
+// run again.
 func (p *proxy) roundTrip(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 	odd, after, ok := p.now(r)
 	if !ok {

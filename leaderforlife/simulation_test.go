@@ -21,10 +21,11 @@ import (
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 )
 
-// TestSimulatedLeaders is the proof that no two Pods lead at once: two to five of them, half of which are made again under the same
-// name, whose containers are killed and started again, and whose requests are lost, late, refused and answered by a proxy, while they are
-// deleted in the background and the foreground, complete, fail, are said to have failed while they run, and somebody deletes the lock
-// or writes into it.
+// TestSimulatedLeaders is the proof that no two Pods lead at once: two to five of them, half of
+// which are made again under the same name, whose containers are killed and started again, and
+// whose requests are lost, late, refused and answered by a proxy, while they are deleted in the
+// background and the foreground, complete, fail, are said to have failed while they run, and
+// somebody deletes the lock or writes into it.
 //
 // Somebody leads, too: no longer than vacancy after the last thing that was wrong.
 func TestSimulatedLeaders(t *testing.T) {
@@ -44,9 +45,10 @@ const (
 	simDuration = 6 * time.Minute
 	simQuiet    = 4 * time.Minute
 
-	// vacancy is how long at most nobody leads when nothing is wrong any more, and no leader has still to end: 10 s for a request
-	// that has lost its answer; the longest pause after it; and one more for a write that comes too late, as when the garbage
-	// collector is just removing the lock. The rest is for the requests themselves, with latencies of 50 ms each way.
+	// vacancy is how long at most nobody leads when nothing is wrong any more, and no leader has
+	// still to end: 10 s for a request that has lost its answer; the longest pause after it; and
+	// one more for a write that comes too late, as when the garbage collector is just removing the
+	// lock. The rest is for the requests themselves, with latencies of 50 ms each way.
 	vacancy = 10*time.Second + 2*15*time.Second + 5*time.Second
 )
 
@@ -101,7 +103,8 @@ func (s *sightings) requireAll(t *testing.T) {
 	t.Helper()
 	t.Log(s.n, "the longest time that nobody led when nothing was wrong:", s.longest)
 	for _, what := range append([]string{
-		"led", "led on after a restart", "the lock was deleted", "the lock was written", "said to have Failed", "odd answers", "nobody led in calm",
+		"led", "led on after a restart", "the lock was deleted", "the lock was written", "said to have Failed",
+		"odd answers", "nobody led in calm",
 	}, ends...) {
 		assert.True(t, s.n[what] > 0 || s.n["led"] < 100, "in no schedule: %s", what)
 	}
@@ -138,8 +141,9 @@ func townOf(w *sim.World, seen *sightings) *town {
 	somebody := w.Server.Client("somebody").Config()
 	fresh := &town{
 		w: w, begun: time.Now(), pods: corev1client.NewForConfigOrDie(w.Server.Client("kubelet").Config()).Pods("ns"),
-		configMaps: corev1client.NewForConfigOrDie(somebody).ConfigMaps("ns"), leases: coordinationclient.NewForConfigOrDie(somebody).Leases("ns"),
-		lease: w.Replicas()%2 == 0, seen: seen,
+		configMaps: corev1client.NewForConfigOrDie(somebody).ConfigMaps("ns"),
+		leases:     coordinationclient.NewForConfigOrDie(somebody).Leases("ns"),
+		lease:      w.Replicas()%2 == 0, seen: seen,
 		houses: map[byte]*house{}, names: map[string]*sim.Process{},
 	}
 	t, _ := w.State.LoadOrStore("town", fresh)
@@ -186,7 +190,8 @@ func (t *town) supervise(bound time.Duration) {
 	}()
 }
 
-// calm returns a candidate if nothing is wrong: no fault lasts, every house has a Pod that is not ending, and its container runs.
+// calm returns a candidate if nothing is wrong: no fault lasts, every house has a Pod that is not
+// ending, and its container runs.
 func (t *town) calm() *sim.Process {
 	if !t.w.Calm() {
 		return nil
@@ -222,7 +227,8 @@ func (t *town) run(ctx context.Context, p *sim.Process) {
 		}
 	}()
 	options := []leader.Option{
-		leader.WithClient(kubernetes.NewForConfigOrDie(h.proxy.connect(p.Config()))), leader.WithNamespace("ns"), leader.WithPodName(pod.Name),
+		leader.WithClient(kubernetes.NewForConfigOrDie(h.proxy.connect(p.Config()))),
+		leader.WithNamespace("ns"), leader.WithPodName(pod.Name),
 		leader.WithOccupy(func(name string) (func(), error) { return t.occupy(p, name) }),
 	}
 	if t.lease {

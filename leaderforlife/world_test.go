@@ -44,6 +44,8 @@ type world struct {
 	server *apisim.Server
 	client kubernetes.Interface
 
+	occupying *pacer
+
 	mu       sync.Mutex
 	occupied map[string]bool
 	all      []*process
@@ -55,13 +57,17 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apisim.NewServer()
 		test(t, &world{
-			t: t, server: server, client: kubernetes.NewForConfigOrDie(server.Client("test").Config()), occupied: map[string]bool{},
+			t: t, server: server, client: kubernetes.NewForConfigOrDie(server.Client("test").Config()),
+			occupying: &pacer{t: t}, occupied: map[string]bool{},
 		})
 	})
 }
 
 // occupy is what the kernel does.
 func (w *world) occupy(name string) (release func(), err error) {
+	if w.occupying.spins("occupy " + name) {
+		time.Sleep(time.Minute)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.occupied[name] {
@@ -202,7 +208,8 @@ func (p *process) options(w *world, options []leader.Option) []leader.Option {
 	for _, wrapper := range p.wrappers {
 		config.Wrap(wrapper)
 	}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &paced{next: next, t: w.t} })
+	requests := &pacer{t: w.t}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return paced{next, requests} })
 	return append([]leader.Option{
 		leader.WithConfig(config), leader.WithNamespace("ns"), leader.WithPodName(p.pod.Name), leader.WithLogger(zap.New(core)),
 		leader.WithOccupy(w.occupy), leader.WithHooks(leader.Hooks{OnWaiting: func(waiting []leader.Waiting) {
@@ -296,36 +303,41 @@ func (w *world) requests(p *process, from int) []string {
 
 func (w *world) served() int { return len(w.server.Trace()) }
 
-// paced is a transport that notices a client that sends requests without end. In a bubble that would stop the time, so from then on
-// it does not answer.
-type paced struct {
-	next http.RoundTripper
-	t    *testing.T
+// pacer notices a candidate that does something without end. In a bubble that would stop the time.
+type pacer struct {
+	t *testing.T
 
 	mu   sync.Mutex
-	at   time.Time // of the last request
-	n    int       // how many there have been at that time
+	at   time.Time // of the last time
+	n    int       // how often it has been done then
 	spun bool
 }
 
-func (p *paced) RoundTrip(r *http.Request) (*http.Response, error) {
-	if p.spins() {
-		p.t.Errorf("too many requests at once, the last one is %s %s: the candidate spins", r.Method, r.URL.Path)
-		<-r.Context().Done()
-		return nil, r.Context().Err()
-	}
-	return p.next.RoundTrip(r)
-}
-
-func (p *paced) spins() bool {
+func (p *pacer) spins(what string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if now := time.Now(); !now.Equal(p.at) {
 		p.at, p.n = now, 0
 	}
-	p.n++
-	p.spun = p.spun || p.n > 200
+	if p.n++; p.n > 200 && !p.spun {
+		p.spun = true
+		p.t.Errorf("a candidate spins: %s", what)
+	}
 	return p.spun
+}
+
+// paced is a transport that answers until the candidate spins.
+type paced struct {
+	next  http.RoundTripper
+	pacer *pacer
+}
+
+func (p paced) RoundTrip(r *http.Request) (*http.Response, error) {
+	if p.pacer.spins(r.Method + " " + r.URL.Path) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	return p.next.RoundTrip(r)
 }
 
 // filter is a transport that does with requests as a test says; nil from f lets them through.

@@ -18,7 +18,7 @@ import (
 
 func TestOnlyAStatusStatesAnything(t *testing.T) {
 	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,` +
-		`"message":"leases.coordination.k8s.io \"x\" is forbidden","details":{"group":"coordination.k8s.io","kind":"leases","name":"x"}}`
+		`"message":"not allowed","details":{"group":"coordination.k8s.io","kind":"leases","name":"x"}}`
 	for name, c := range map[string]struct {
 		code              int
 		contentType, body string
@@ -29,8 +29,10 @@ func TestOnlyAStatusStatesAnything(t *testing.T) {
 		"text":                   {403, "text/plain", "no", false, false},
 		"something else in JSON": {403, "application/json", `{"error":"no session"}`, false, false},
 		"nothing at all":         {403, "", "", false, false},
-		"another code":           {409, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`, true, false},
-		"another page":           {409, "text/html", "<html></html>", false, false},
+		"another code": {
+			409, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`, true, false,
+		},
+		"another page": {409, "text/html", "<html></html>", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -39,7 +41,9 @@ func TestOnlyAStatusStatesAnything(t *testing.T) {
 				_, _ = w.Write([]byte(c.body))
 			}))
 			defer server.Close()
-			client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+			client, err := kubernetes.NewForConfig(&rest.Config{
+				Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+			})
 			require.NoError(t, err)
 			_, err = client.CoordinationV1().Leases("default").Get(t.Context(), "x", metav1.GetOptions{})
 			require.Error(t, err)
