@@ -476,6 +476,24 @@ func TestRequestWithoutAnAnswerIsGivenUp(t *testing.T) {
 	})
 }
 
+// A watch that is never answered must not keep a candidate from reading.
+func TestWatchWithoutAnAnswerIsGivenUp(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.start(w.pod("a"))
+		require.Equal(t, []string{"a"}, w.leaders())
+		b := w.process(w.pod("b"))
+		b.connection.Inject(apisim.Faults{LoseRequest: func(r *http.Request) bool {
+			return isA(r, "pods", "watch") || isA(r, "configmaps", "watch")
+		}})
+		b.start(w)
+		time.Sleep(time.Second)
+		a.exit()
+		w.deletePod("a")
+		time.Sleep(30 * time.Second)
+		assert.Equal(t, []string{"b"}, w.leaders())
+	})
+}
+
 func TestLabelThatGoesIsNews(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.pod("a")

@@ -73,6 +73,11 @@ var mutations = []mutant.Mutation{
 		Caught: "TestRequestsThatChangeNothingBackOff",
 	},
 	{
+		Name: "a watch without an answer is waited for", File: "watches.go",
+		Old: "time.AfterFunc(requestTimeout, cancel)", New: "time.AfterFunc(1000*requestTimeout, cancel)",
+		Caught: "TestWatchWithoutAnAnswerIsGivenUp",
+	},
+	{
 		Name: "another process of the Pod is not waited for with a pause", File: "candidate.go",
 		Old: "		sleep(ctx, occupiedPause)\n", New: "",
 		Caught: "TestSecondProcessOfAPodWaits",
