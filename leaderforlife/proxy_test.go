@@ -14,38 +14,34 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// proxy is between the processes of a house and the API server. At times it gives answers of its
-// own.
+// proxy is between the processes of a house and the API server. At times it gives answers of its own, or none.
 type proxy struct {
 	mu     sync.Mutex
 	answer oddAnswer
+	silent bool   // it gives none
 	about  string // the resource of the requests that it answers; empty: all
+	watch  bool   // it answers only those for watches
 	after  bool   // they have been forwarded before, so that a write is done
 	until  time.Time
 }
 
-// breakDown has the proxy answer oddly until some time, but no longer than until the end of all
-// faults.
-func (p *proxy) breakDown(r *rand.Rand, end time.Time) {
+// breakDown has the proxy answer oddly until some time.
+func (p *proxy) breakDown(r *rand.Rand, until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.answer = oddAnswers[r.IntN(len(oddAnswers))]
-	p.about = []string{"", "", "pods", "configmaps", "leases", "selfsubjectreviews"}[r.IntN(6)]
-	p.after = r.IntN(3) == 0
-	p.until = time.Now().Add(time.Duration(r.ExpFloat64() * float64(10*time.Second)))
-	if p.until.After(end) {
-		p.until = end
-	}
+	p.answer, p.silent = oddAnswers[r.IntN(len(oddAnswers))], r.IntN(4) == 0
+	p.about = []string{"", "", "pods", "nodes", "configmaps", "leases", "selfsubjectreviews"}[r.IntN(7)]
+	p.watch, p.after = r.IntN(4) == 0, r.IntN(3) == 0
+	p.until = until
 }
 
-// now returns how a request is answered at present; ok is false if by the API server.
-func (p *proxy) now(r *http.Request) (answer oddAnswer, after, ok bool) {
+// meet returns what the proxy is when it gets a request; ok is false if it does nothing.
+func (p *proxy) meet(r *http.Request) (answer oddAnswer, silent, after, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.broken() || !strings.Contains(r.URL.Path, "/"+p.about) {
-		return oddAnswer{}, false, false
-	}
-	return p.answer, p.after, true
+	watch := r.URL.Query().Get("watch") != ""
+	ok = p.broken() && strings.Contains(r.URL.Path, "/"+p.about) && (watch || !p.watch)
+	return p.answer, p.silent, p.after, ok
 }
 
 // broken reports whether it answers oddly at present. The caller holds mu.
@@ -69,9 +65,13 @@ func (p *proxy) connect(config *rest.Config) *rest.Config {
 // cut, gets no answer; and so that the trace of a schedule shows the request, by which it can be
 // run again.
 func (p *proxy) roundTrip(next http.RoundTripper, r *http.Request) (*http.Response, error) {
-	odd, after, ok := p.now(r)
+	odd, silent, after, ok := p.meet(r)
 	if !ok {
 		return nil, nil
+	}
+	if silent {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
 	}
 	sent := r
 	if !after {
@@ -89,14 +89,29 @@ func (p *proxy) roundTrip(next http.RoundTripper, r *http.Request) (*http.Respon
 	return odd.to(r), nil
 }
 
-// oddly lets the proxies of one house, or of all, break down.
+// oddly lets the proxies of one house break down, or all of them. Of the latter some are mended only at the end of all faults,
+// and some time before the leader ends, so that all candidates are hindered when they could lead.
 func (t *town) oddly(r *rand.Rand) {
-	only := r.IntN(2 * t.w.Replicas()) // none of them: all
+	end := t.begun.Add(simDuration)
+	until := time.Now().Add(time.Duration(r.ExpFloat64() * float64(20*time.Second)))
+	all, long, leader := r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(2) == 0
+	if until.After(end) || all && long {
+		until = end
+	}
+	if !all {
+		t.house(byte('a'+r.IntN(t.w.Replicas()))).proxy.breakDown(r, until)
+		return
+	}
 	for i := range t.w.Replicas() {
-		if only == i || only >= t.w.Replicas() {
-			h := t.house(byte('a' + i))
-			h.proxy.breakDown(r, t.begun.Add(simDuration))
-		}
+		t.house(byte('a'+i)).proxy.breakDown(r, until)
+	}
+	if leader {
+		before := time.Duration(r.IntN(30)) * time.Second
+		time.AfterFunc(max(0, time.Until(until)-before), func() {
+			for _, p := range t.w.Working(lockName) {
+				t.begin(t.house(p.Name[0]), "deleted", false, 0)
+			}
+		})
 	}
 }
 

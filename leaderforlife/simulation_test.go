@@ -37,7 +37,7 @@ func TestSimulatedLeaders(t *testing.T) {
 // Events that were late when a fault ended are late afterwards, too, by a minute at most.
 func TestSimulatedLeadersWhoseWatchesLag(t *testing.T) {
 	seen := &sightings{n: map[string]int{}}
-	sim.Prove(t, lifeScenario(seen, vacancy+time.Minute, sim.WatchLag), sim.Schedules(t, 100))
+	sim.Prove(t, lifeScenario(seen, vacancy+time.Minute, sim.WatchLag), sim.Schedules(t, 50))
 	seen.requireAll(t)
 }
 
@@ -63,6 +63,7 @@ func lifeScenario(seen *sightings, bound time.Duration, more ...sim.Kind) sim.Sc
 		Check:     func(w *sim.World) error { return w.ExactlyOne(lockName) },
 		Interfere: func(w *sim.World, r *rand.Rand) { townOf(w, seen).interfere(r) },
 		Rule: func(w *sim.World) sim.Rule {
+			townOf(w, seen).build()
 			townOf(w, seen).collect()
 			townOf(w, seen).supervise(bound)
 			return func(_, other *sim.Process) (violation, excuse string) {
@@ -159,6 +160,15 @@ func (t *town) house(id byte) *house {
 	return t.houses[id]
 }
 
+// build makes the node on which all Pods run.
+func (t *town) build() {
+	client := corev1client.NewForConfigOrDie(t.w.Server.Client("kubelet").Config())
+	_, err := client.Nodes().Create(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
+	if err != nil {
+		panic(err)
+	}
+}
+
 // collect runs the garbage collector as long as the schedule lasts.
 func (t *town) collect() {
 	go func() {
@@ -228,7 +238,7 @@ func (t *town) run(ctx context.Context, p *sim.Process) {
 	}()
 	options := []leader.Option{
 		leader.WithClient(kubernetes.NewForConfigOrDie(h.proxy.connect(p.Config()))),
-		leader.WithNamespace("ns"), leader.WithPodName(pod.Name),
+		leader.WithNamespace("ns"), leader.WithPodName(pod.Name), leader.WithNodeCheck(),
 		leader.WithOccupy(func(name string) (func(), error) { return t.occupy(p, name) }),
 	}
 	if t.lease {
@@ -346,7 +356,11 @@ func (t *town) interfere(r *rand.Rand) {
 	if workers := t.w.Working(lockName); len(workers) > 0 && r.IntN(3) > 0 {
 		h = t.house(workers[0].Name[0])
 	}
-	how, falsely, grace := ends[r.IntN(len(ends))], r.IntN(4) == 0, time.Duration(r.IntN(20))*time.Second
+	t.begin(h, ends[r.IntN(len(ends))], r.IntN(4) == 0, time.Duration(r.IntN(20))*time.Second)
+}
+
+// begin lets the end of a house's Pod begin, if there is one.
+func (t *town) begin(h *house, how string, falsely bool, grace time.Duration) {
 	t.mu.Lock()
 	pod := h.pod
 	ready := pod != nil && !h.ending
