@@ -38,6 +38,16 @@ var mutations = []mutant.Mutation{
 		Caught: "TestOddAnswerDoesNotMakeTwoLeaders",
 	},
 	{
+		Name: "every 404 says so, in a simulation", File: "errors.go",
+		Old: "	return kube.Absent(e.Err, schema", New: "	return apierrors.IsNotFound(e.Err) || kube.Absent(e.Err, schema",
+		Caught: "TestSimulatedLeaders",
+	},
+	{
+		Name: "pauses grow without a bound", File: "candidate.go",
+		Old: "c.config.maxBackoff*2/3)", New: "100*c.config.maxBackoff*2/3)",
+		Caught: "TestSimulatedLeaders",
+	},
+	{
 		Name: "any answer to a read is the object", File: "cluster.go",
 		Old: "err == nil && o.GetName() != about.Name", New: "err == nil && false",
 		Caught: "TestOddAnswerDoesNotMakeTwoLeaders",

@@ -117,7 +117,7 @@ func (t *town) oddly(r *rand.Rand) {
 
 // annotate is somebody who writes into the lock again and again, for a while.
 func (t *town) annotate(r *rand.Rand) {
-	every, until := time.Duration(1+r.IntN(3000))*time.Millisecond, time.Now().Add(time.Duration(r.IntN(60))*time.Second)
+	every, until := time.Duration(1+r.IntN(3000))*time.Millisecond, time.Now().Add(time.Duration(r.IntN(50))*time.Second)
 	if end := t.begun.Add(simDuration); until.After(end) {
 		until = end
 	}

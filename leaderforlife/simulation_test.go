@@ -59,13 +59,11 @@ func lifeScenario(seen *sightings, bound time.Duration, more ...sim.Kind) sim.Sc
 			sim.Pausing, sim.PausingNow, sim.Latency, sim.Partition, sim.LostRequests, sim.LostResponses, sim.Refused,
 			sim.Throttled, sim.Kill, sim.Terminate, sim.Outage, sim.Restart, sim.Compaction, sim.Interference, sim.Interference, sim.Interference,
 		}, more...),
-		Main:      func(ctx context.Context, p *sim.Process) { townOf(p.World(), seen).run(ctx, p) },
+		Main:      func(ctx context.Context, p *sim.Process) { townOf(p.World(), seen).run(ctx, p, bound) },
 		Check:     func(w *sim.World) error { return w.ExactlyOne(lockName) },
 		Interfere: func(w *sim.World, r *rand.Rand) { townOf(w, seen).interfere(r) },
 		Rule: func(w *sim.World) sim.Rule {
 			townOf(w, seen).build()
-			townOf(w, seen).collect()
-			townOf(w, seen).supervise(bound)
 			return func(_, other *sim.Process) (violation, excuse string) {
 				if other == nil {
 					return "", ""
@@ -122,6 +120,8 @@ type town struct {
 	seen       *sightings
 
 	mu     sync.Mutex
+	chored time.Time // when the chores were done last
+	well   time.Time // until then something was wrong, or somebody led
 	houses map[byte]*house
 	names  map[string]*sim.Process // that are occupied
 }
@@ -169,35 +169,50 @@ func (t *town) build() {
 	}
 }
 
-// collect runs the garbage collector as long as the schedule lasts.
-func (t *town) collect() {
-	go func() {
-		for end := time.Now().Add(simDuration + simQuiet); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
-			t.w.Server.Collect()
+// chores are what is done all the time, by whichever process is there: a goroutine of the town itself would outlive a schedule
+// that ends early, with a violation.
+func (t *town) chores(ctx context.Context, bound time.Duration) {
+	ticker := time.NewTicker(chore)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
 		}
-	}()
+		t.mu.Lock()
+		now, last := time.Now(), t.chored
+		due := now.Sub(last) >= chore
+		if due {
+			t.chored = now
+		}
+		t.mu.Unlock()
+		if due {
+			t.w.Server.Collect()
+			t.supervise(bound, now.Sub(last) > time.Second)
+		}
+	}
 }
 
+// chore is how often the chores are done.
+const chore = 200 * time.Millisecond
+
 // supervise reports a violation when nobody leads for longer than bound although nothing is wrong.
-func (t *town) supervise(bound time.Duration) {
-	go func() {
-		calm := time.Now() // since when nothing has been wrong
-		const tick = 100 * time.Millisecond
-		for end := calm.Add(simDuration + simQuiet); time.Now().Before(end); time.Sleep(tick) {
-			candidate := t.calm()
-			switch {
-			case candidate == nil:
-				calm = time.Now()
-			case len(t.w.Working(lockName)) > 0:
-				if d := time.Since(calm); d > 2*tick {
-					t.seen.vacant(d)
-				}
-				calm = time.Now()
-			case time.Since(calm) > bound:
-				candidate.Fail("is a candidate, nothing has been wrong for %v, and nobody leads", time.Since(calm))
-			}
-		}
-	}()
+func (t *town) supervise(bound time.Duration, gap bool) {
+	candidate, led := t.calm(), len(t.w.Working(lockName)) > 0
+	t.mu.Lock()
+	vacant := time.Since(t.well)
+	if gap || candidate == nil || led {
+		t.well = time.Now()
+	}
+	t.mu.Unlock()
+	switch {
+	case gap || candidate == nil:
+	case led && vacant > 2*chore:
+		t.seen.vacant(vacant)
+	case !led && vacant > bound:
+		candidate.Fail("is a candidate, nothing has been wrong for %v, and nobody leads", vacant)
+	}
 }
 
 // calm returns a candidate if nothing is wrong: no fault lasts, every house has a Pod that is not
@@ -220,15 +235,18 @@ func (t *town) calm() *sim.Process {
 }
 
 // run is a container: of the Pod that is there, or of a new one.
-func (t *town) run(ctx context.Context, p *sim.Process) {
+func (t *town) run(ctx context.Context, p *sim.Process, bound time.Duration) {
+	var chores sync.WaitGroup
+	defer chores.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	chores.Go(func() { t.chores(ctx, bound) })
 	h := t.house(p.Name[0])
 	pod, stop, left := t.moveIn(ctx, h, p)
 	if pod == nil {
 		return
 	}
 	defer close(left)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	go func() {
 		select {
 		case <-stop:
@@ -398,7 +416,7 @@ func (t *town) end(h *house, pod *corev1.Pod, how string, falsely bool, grace ti
 			phase = corev1.PodFailed
 		}
 		t.update(pod.Name, t.pods.UpdateStatus, func(p *corev1.Pod) { p.Status = over(phase, "") })
-		time.Sleep(3 * grace)
+		time.Sleep(2 * grace)
 		_ = t.pods.Delete(context.Background(), pod.Name, metav1.DeleteOptions{})
 	}
 	t.update(pod.Name, t.pods.Update, func(p *corev1.Pod) {
