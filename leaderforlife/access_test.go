@@ -27,7 +27,7 @@ func TestIndispensableVerbs(t *testing.T) {
 				a.forbid(missing.resource, missing.verb)
 				start := time.Now()
 				a.start(w)
-				err := <-a.result
+				err := a.returned()
 				assert.ErrorContains(t, err, missing.want)
 				assert.ErrorAs(t, err, new(*leader.AccessError))
 				assert.InDelta(t, 20*time.Second, time.Since(start), float64(10*time.Second), "roles may be on their way")

@@ -38,7 +38,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 		assert.Equal(t, "a: its Pod runs", b.why())
 		assert.Equal(t, lock, w.lock(), "nothing is renewed")
 		b.cancel()
-		assert.ErrorIs(t, <-b.result, context.Canceled)
+		assert.ErrorIs(t, b.returned(), context.Canceled)
 	})
 }
 
@@ -237,7 +237,7 @@ func TestProcessThatHasOutlivedItsPodGivesUp(t *testing.T) {
 		w.deletePod("b")
 		w.pod("b") // another one
 		w.deletePod("a")
-		assert.ErrorIs(t, <-b.result, leader.ErrPodGone)
+		assert.ErrorIs(t, b.returned(), leader.ErrPodGone)
 	})
 }
 
@@ -326,7 +326,7 @@ func TestForeignLocks(t *testing.T) {
 				require.NoError(t, err)
 				before := w.lock()
 				a := w.start(w.pod("a"))
-				err = <-a.result
+				err = a.returned()
 				assert.ErrorIs(t, err, leader.ErrForeignLock)
 				assert.ErrorContains(t, err, "leaderforlife: lock l: ")
 				assert.ErrorContains(t, err, c.want)
@@ -338,7 +338,7 @@ func TestForeignLocks(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			require.NoError(t, createLease(t, w))
 			a := w.start(w.pod("a"), leader.WithLease())
-			assert.ErrorContains(t, <-a.result, "leases ns/l: not a lock for life: it has no label bellwether.dev/lock=life")
+			assert.ErrorContains(t, a.returned(), "leases ns/l: not a lock for life: it has no label bellwether.dev/lock=life")
 		})
 	})
 }
@@ -346,30 +346,35 @@ func TestForeignLocks(t *testing.T) {
 func TestTryBecome(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.process(w.pod("a", kubelet)), w.process(w.pod("b"))
-		led, err := leader.TryBecome(t.Context(), lockName, a.options(w, nil)...)
+		try := func(p *process) (led bool, err error) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			return leader.TryBecome(ctx, lockName, p.options(w, nil)...)
+		}
+		led, err := try(a)
 		require.NoError(t, err)
 		assert.True(t, led)
-		led, err = leader.TryBecome(t.Context(), lockName, a.options(w, nil)...)
+		led, err = try(a)
 		require.NoError(t, err)
 		assert.False(t, led, "an earlier call in this process leads")
 
 		for range 2 {
-			led, err = leader.TryBecome(t.Context(), lockName, b.options(w, nil)...)
+			led, err = try(b)
 			require.NoError(t, err)
 			assert.False(t, led)
 		}
 		w.deleteForeground("a")
-		led, err = leader.TryBecome(t.Context(), lockName, b.options(w, nil)...)
+		led, err = try(b)
 		require.NoError(t, err)
 		assert.False(t, led)
 		w.letGo("a")
-		led, err = leader.TryBecome(t.Context(), lockName, b.options(w, nil)...)
+		led, err = try(b)
 		require.NoError(t, err)
 		assert.True(t, led)
 
 		broken := w.process(w.pod("c"))
 		broken.connection.Inject(apisim.Faults{Refuse: apisim.Always})
-		_, err = leader.TryBecome(t.Context(), lockName, broken.options(w, nil)...)
+		_, err = try(broken)
 		assert.ErrorContains(t, err, "connection reset by peer", "not tried again")
 	})
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/sole"
 )
 
@@ -111,9 +111,9 @@ func (c *candidate) hopeless(err error) bool {
 	switch {
 	case errors.Is(err, ErrForeignLock), errors.Is(err, ErrPodGone):
 		return true
-	case apierrors.IsForbidden(err) && c.once:
+	case kube.Refused(err) && c.once:
 		return c.refusedFor(err) >= refusalPatience
-	case apierrors.IsForbidden(err):
+	case kube.Refused(err):
 		return c.refusedFor(err) >= accessPatience
 	case isLostRace(err), errors.Is(err, errFutile) && !c.once:
 		return false
@@ -125,7 +125,7 @@ func (c *candidate) hopeless(err error) bool {
 // note logs an error that will be tried again, unless it is the same as before, or nobody's fault. What is refused may be optional, and has
 // words of its own.
 func (c *candidate) note(err error) {
-	if apierrors.IsForbidden(err) && c.refusedFor(err) < refusalPatience {
+	if kube.Refused(err) && c.refusedFor(err) < refusalPatience {
 		return
 	}
 	if text := err.Error(); text != c.failed && !isLostRace(err) {
@@ -209,7 +209,7 @@ func (c *candidate) act(ctx context.Context, next step, v view) error {
 		wrote := c.wrote
 		c.wrote = true
 		err := c.createLock(ctx, c.me, !c.noPatch)
-		if apierrors.IsAlreadyExists(err) { // it was made by somebody else, or by an earlier attempt, which is noted
+		if alreadyExists(err) { // it was made by somebody else, or by an earlier attempt, which is noted
 			c.wrote = wrote
 		}
 		return err

@@ -10,12 +10,13 @@ import (
 	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 const (
@@ -64,7 +65,7 @@ func (k *cluster) do(ctx context.Context, e AccessError, request func(context.Co
 	err := request(ctx)
 	key, now := e.Verb+" "+e.Resource, time.Now()
 	switch r, known := k.refused[key]; {
-	case !apierrors.IsForbidden(err):
+	case !kube.Refused(err):
 		delete(k.refused, key)
 	case !known || now.Sub(r.last) > refusalGap:
 		k.refused[key] = refusal{now, now}
@@ -90,7 +91,7 @@ func (k *cluster) write(ctx context.Context, e AccessError, request func(context
 // refusedFor is for how long RBAC has refused the request that err is about; zero if err is about something else.
 func (k *cluster) refusedFor(err error) time.Duration {
 	var access *AccessError
-	if !errors.As(err, &access) || !apierrors.IsForbidden(access.Err) {
+	if !errors.As(err, &access) || !kube.Refused(access.Err) {
 		return 0
 	}
 	r := k.refused[access.Verb+" "+access.Resource]
@@ -118,17 +119,29 @@ func (k *cluster) object(verb, group, resource, name string) AccessError {
 	return AccessError{Verb: verb, Group: group, Resource: resource, Namespace: k.config.namespace, Name: name}
 }
 
-// lock reads the lock; nil: there is none.
-func (k *cluster) lock(ctx context.Context) (*lock, error) {
-	var o metav1.Object
-	err := k.do(ctx, k.object("get", k.group, k.kind, k.config.lock), func(ctx context.Context) (err error) {
-		o, err = k.locks.get(ctx, k.config.lock)
+// read sends a get. found is false only if the API server says that there is no such object.
+func read[T metav1.Object](
+	ctx context.Context, k *cluster, about AccessError, get func(context.Context) (T, error),
+) (o T, found bool, err error) {
+	err = k.do(ctx, about, func(ctx context.Context) (err error) {
+		if o, err = get(ctx); err == nil && o.GetName() != about.Name {
+			err = fmt.Errorf("the answer is not the object that was asked for: its name is %q", o.GetName())
+		}
 		return err
 	})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
+	if absent(err) {
+		return o, false, nil
+	}
+	return o, err == nil, err
+}
+
+// lock reads the lock; nil: there is none.
+func (k *cluster) lock(ctx context.Context) (*lock, error) {
+	about := k.object("get", k.group, k.kind, k.config.lock)
+	o, found, err := read(ctx, k, about, func(ctx context.Context) (metav1.Object, error) {
+		return k.locks.get(ctx, k.config.lock)
+	})
+	if !found {
 		return nil, err
 	}
 	l, err := parseLock(k.kind, o)
@@ -155,15 +168,11 @@ func (k *cluster) deleteLock(ctx context.Context, l lock) error {
 
 // pod reads a Pod; nil: there is none of that name.
 func (k *cluster) pod(ctx context.Context, name string) (*corev1.Pod, error) {
-	var pod *corev1.Pod
-	err := k.do(ctx, k.object("get", "", "pods", name), func(ctx context.Context) (err error) {
-		pod, err = k.config.client.CoreV1().Pods(k.config.namespace).Get(ctx, name, metav1.GetOptions{})
-		return err
+	about := k.object("get", "", "pods", name)
+	pod, found, err := read(ctx, k, about, func(ctx context.Context) (*corev1.Pod, error) {
+		return k.config.client.CoreV1().Pods(k.config.namespace).Get(ctx, name, metav1.GetOptions{})
 	})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
+	if !found {
 		return nil, err
 	}
 	return pod, nil
@@ -174,6 +183,9 @@ func (k *cluster) labelled(ctx context.Context) (pods []corev1.Pod, listed bool,
 	var list *corev1.PodList
 	err = k.do(ctx, k.object("list", "", "pods", ""), func(ctx context.Context) (err error) {
 		list, err = k.config.client.CoreV1().Pods(k.config.namespace).List(ctx, metav1.ListOptions{LabelSelector: k.label})
+		if err == nil && (list.ResourceVersion == "" || list.Continue != "") { // an empty object decodes as an empty list
+			err = errors.New("the answer is not a whole list of an API server")
+		}
 		return err
 	})
 	switch {
@@ -222,18 +234,17 @@ func (k *cluster) patch(ctx context.Context, me *corev1.Pod, metadata map[string
 
 // node reads what is known of a node.
 func (k *cluster) node(ctx context.Context, name string) (nodeState, error) {
-	var node *corev1.Node
-	err := k.do(ctx, AccessError{Verb: "get", Resource: "nodes", Name: name}, func(ctx context.Context) (err error) {
-		node, err = k.config.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		return err
+	about := AccessError{Verb: "get", Resource: "nodes", Name: name}
+	node, found, err := read(ctx, k, about, func(ctx context.Context) (*corev1.Node, error) {
+		return k.config.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	})
 	switch {
-	case apierrors.IsNotFound(err):
-		return nodeState{known: true, gone: true}, nil
 	case k.missing(err, "without the verb get on nodes, WithNodeCheck has no effect"):
 		return nodeState{}, nil
 	case err != nil:
 		return nodeState{}, err
+	case !found:
+		return nodeState{known: true, gone: true}, nil
 	}
 	return stateOf(node), nil
 }
@@ -261,9 +272,4 @@ func (k *cluster) watch(ctx context.Context, w watchable) (watch.Interface, erro
 		return nil, &about
 	}
 	return stream, nil
-}
-
-// isLostRace reports whether a write has failed because what it was about is not any more what it was.
-func isLostRace(err error) bool {
-	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 }

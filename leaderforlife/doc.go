@@ -48,11 +48,20 @@
 //
 //   - From when Become returns until one of these proofs, no other Pod leads: whoever deletes the lock, the ReplicaSet or the Deployment, in
 //     whatever order requests arrive, whichever answers are lost.
+//   - A Pod, a node or a lock is gone only if the API server says so of this object, by its name.
+//     Any other answer proves nothing: a proxy's page with 404, 403 or 409, the 404 of an API
+//     server that does not serve the resource, a Status about something else, an empty object with
+//     the code 200. It is an error, said in the log once, and the request is sent again.
 //   - A lock is deleted only by UID and resourceVersion, labels are set and removed only on the own Pod, by UID and
 //     resourceVersion: a late request meets nobody else's lock and disowns no leader.
 //   - A candidate that can watch leads as soon as it sees the proof, and sends no requests before; every 30 minutes it opens its watches
 //     again, and reads.
 //   - An error of the API server is followed by a pause, longer and longer up to [WithMaxBackoff].
+//   - When the API server answers, no leader has still to end, and a candidate with all the verbs
+//     below is well, somebody leads within 45 s, whatever happened before: 10 s for a request that
+//     has lost its answer, twice WithMaxBackoff, and 5 s for the requests. Events that arrive late
+//     add to that. So does a watch whose connection has died without a word, up to 30 minutes:
+//     HTTP/2, which client-go uses by default, notices after 45 s.
 //   - Become returns at once when its context has ended; at most 5 s later if a write of it is under way, which it finishes or
 //     undoes. It leaves no goroutine behind.
 //   - An object of the lock's name that is not a lock, such as one without an owner or a Lease of an elector, is an [ErrForeignLock]
@@ -66,6 +75,8 @@
 //   - Without the optional verbs below, less holds: see RBAC.
 //   - A process that has outlived its Pod, and finds another Pod of its name, takes that for its own if its credentials are not bound to
 //     a Pod: use the token that the kubelet mounts.
+//   - A proxy that answers with what the API server has said earlier, of a Pod of the name that was
+//     there before, is believed.
 //   - Requests of the old leader that are under way when its Pod has ended arrive when they arrive. Write with resourceVersions.
 //   - If a request of a candidate that gave up arrives later than 2 s after that, its Pod may have the lock or the label, and the others
 //     wait for its end.
@@ -88,12 +99,14 @@
 //	configmaps, pods           watch           succession in milliseconds, and no requests while waiting
 //	nodes (ClusterRole)        get, watch      only WithNodeCheck
 //
-// With WithLease it is leases of API group coordination.k8s.io instead of configmaps. The own UID is asked for by a SelfSubjectReview,
-// which every authenticated user may create. patch on pods cannot be restricted to the own Pod; where that is too much, a
-// ValidatingAdmissionPolicy can compare the Pod's UID with authentication.kubernetes.io/pod-uid of the user.
+// With WithLease it is leases of API group coordination.k8s.io instead of configmaps. The own UID
+// is asked for by a SelfSubjectReview, which every authenticated user may create (Kubernetes 1.28
+// or later). patch on pods cannot be restricted to the own Pod; where that is too much, a
+// ValidatingAdmissionPolicy can compare the Pod's UID with authentication.kubernetes.io/pod-uid of
+// the user.
 //
-// A refusal counts when it has lasted for a second: an API server that starts refuses everything. An indispensable verb is an
-// [AccessError] after 15 s.
+// A refusal counts when it is the API server's, and has lasted for a second: one that starts
+// refuses everything. An indispensable verb is an [AccessError] after 15 s.
 //
 // # Coming from operator-lib
 //

@@ -5,6 +5,9 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 var (
@@ -42,11 +45,36 @@ func (e *AccessError) Error() string {
 	if e.Namespace != "" {
 		object += " in namespace " + e.Namespace
 	}
-	if apierrors.IsForbidden(e.Err) {
+	switch {
+	case kube.Refused(e.Err):
 		return fmt.Sprintf("not allowed to %s %s: grant the verb %q on resource %s of API group %q: %v", e.Verb, object, e.Verb, e.Resource, e.Group, e.Err)
+	case apierrors.IsForbidden(e.Err):
+		return fmt.Sprintf("%s %s: this 403 is not the API server's, but of something before it: %v", e.Verb, object, e.Err)
+	case e.Verb != "create" && e.Name != "" && apierrors.IsNotFound(e.Err) && !e.absent():
+		return fmt.Sprintf("%s %s: this 404 does not say that there is none "+
+			"(a proxy answers so, or an API server that does not serve %s): %v", e.Verb, object, e.Resource, e.Err)
 	}
 	return fmt.Sprintf("%s %s: %v", e.Verb, object, e.Err)
 }
 
 // Unwrap returns the API error.
 func (e *AccessError) Unwrap() error { return e.Err }
+
+// absent reports whether the API server says that the object does not exist.
+func (e *AccessError) absent() bool {
+	return kube.Absent(e.Err, schema.GroupResource{Group: e.Group, Resource: e.Resource}, e.Name)
+}
+
+func absent(err error) bool {
+	var access *AccessError
+	return errors.As(err, &access) && access.absent()
+}
+
+// alreadyExists reports whether the API server says that what was to be created exists.
+func alreadyExists(err error) bool { return apierrors.IsAlreadyExists(err) && kube.Stated(err) }
+
+// isLostRace reports whether a write has failed because what it was about is not any more what it
+// was.
+func isLostRace(err error) bool {
+	return apierrors.IsConflict(err) && kube.Stated(err) || alreadyExists(err) || absent(err)
+}

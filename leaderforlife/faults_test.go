@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
@@ -170,7 +171,7 @@ func TestEndOfTheContextIsHeededAtOnce(t *testing.T) {
 				time.Sleep(time.Minute + 3*time.Second)
 				start := time.Now()
 				b.cancel()
-				assert.ErrorIs(t, <-b.result, context.Canceled)
+				assert.ErrorIs(t, b.returned(), context.Canceled)
 				assert.Zero(t, time.Since(start))
 			})
 		})
@@ -199,7 +200,7 @@ func TestCandidateThatGivesUpCleansUp(t *testing.T) {
 				time.Sleep(time.Second / 2)
 				require.NotNil(t, w.lock())
 				a.cancel()
-				assert.ErrorIs(t, <-a.result, context.Canceled)
+				assert.ErrorIs(t, a.returned(), context.Canceled)
 				assert.Nil(t, w.lock())
 				assert.Empty(t, w.getPod("a").Labels)
 				w.start(w.pod("b"))
@@ -222,7 +223,7 @@ func TestGivingUpIsBounded(t *testing.T) {
 		time.Sleep(time.Second)
 		start := time.Now()
 		a.cancel()
-		assert.ErrorIs(t, <-a.result, context.Canceled)
+		assert.ErrorIs(t, a.returned(), context.Canceled)
 		assert.LessOrEqual(t, time.Since(start), 5*time.Second)
 	})
 }
@@ -332,7 +333,7 @@ func TestLockThatWasGivenUpIsForgotten(t *testing.T) {
 		synctest.Wait()
 		require.Contains(t, b.why(), "a: its Pod runs")
 		a.cancel()
-		require.ErrorIs(t, <-a.result, context.Canceled)
+		require.ErrorIs(t, a.returned(), context.Canceled)
 		time.Sleep(time.Second)
 		assert.Equal(t, []string{"b"}, w.leaders())
 	})
@@ -405,7 +406,7 @@ func TestLockThatIsMadeWhileItsCandidateGivesUp(t *testing.T) {
 		time.Sleep(time.Second / 2)
 		require.Nil(t, w.lock())
 		a.cancel()
-		require.ErrorIs(t, <-a.result, context.Canceled)
+		require.ErrorIs(t, a.returned(), context.Canceled)
 		time.Sleep(time.Minute)
 		assert.Nil(t, w.lock())
 	})
@@ -475,6 +476,24 @@ func TestRequestWithoutAnAnswerIsGivenUp(t *testing.T) {
 	})
 }
 
+// A watch that is never answered must not keep a candidate from reading.
+func TestWatchWithoutAnAnswerIsGivenUp(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.start(w.pod("a"))
+		require.Equal(t, []string{"a"}, w.leaders())
+		b := w.process(w.pod("b"))
+		b.connection.Inject(apisim.Faults{LoseRequest: func(r *http.Request) bool {
+			return isA(r, "pods", "watch") || isA(r, "configmaps", "watch")
+		}})
+		b.start(w)
+		time.Sleep(time.Second)
+		a.exit()
+		w.deletePod("a")
+		time.Sleep(30 * time.Second)
+		assert.Equal(t, []string{"b"}, w.leaders())
+	})
+}
+
 func TestLabelThatGoesIsNews(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.pod("a")
@@ -504,5 +523,39 @@ func TestRequestsThatChangeNothingBackOff(t *testing.T) {
 		assert.Empty(t, w.leaders())
 		assert.Less(t, len(w.requests(a, 0)), 500)
 		assert.Len(t, a.logs.FilterMessageSnippet("will be tried again").All(), 1)
+	})
+}
+
+// The lock is read before the list of labelled Pods. Who reads it afterwards may find a lock that
+// has become its own since, because a request of it was late, and does not see the leader that had
+// one in between. A label of its own would keep it from leading; here it may set none.
+func TestLockIsReadBeforeTheLabelledPods(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		b := w.process(w.pod("b"))
+		b.forbid("pods", "patch")
+		var once sync.Once
+		late := b.hold(w, "configmaps", "create")
+		b.filter(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+			if !isA(r, "pods", "list") || !late.isHeld() {
+				return nil, nil
+			}
+			response, err := next.RoundTrip(r)
+			once.Do(func() { // the list is on its way while another Pod comes to lead, and is deleted in the foreground
+				w.start(w.pod("a", kubelet))
+				time.Sleep(5 * time.Second)
+				assert.NoError(t, w.client.CoreV1().Pods("ns").
+					Delete(t.Context(), "a", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)}))
+				w.server.Collect()
+				late.send()
+			})
+			return response, err
+		})
+		b.start(w)
+		time.Sleep(time.Minute)
+		require.Equal(t, b.pod.UID, w.lock().OwnerReferences[0].UID, "the late request has made the lock")
+		assert.Equal(t, []string{"a"}, w.leaders())
+		w.letGo("a")
+		synctest.Wait()
+		assert.True(t, b.leads(), "at once, when the leader has ended")
 	})
 }

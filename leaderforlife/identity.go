@@ -2,11 +2,11 @@ package leaderforlife
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -62,10 +62,13 @@ func (k *cluster) tokenPod(ctx context.Context) (podID, error) {
 	var me *authenticationv1.SelfSubjectReview
 	err := k.do(ctx, AccessError{Verb: "create", Group: authenticationv1.GroupName, Resource: "selfsubjectreviews"}, func(ctx context.Context) (err error) {
 		me, err = k.config.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if err == nil && me.Status.UserInfo.Username == "" {
+			err = errors.New("the answer names no user, so it is not an API server's")
+		}
 		return err
 	})
 	switch {
-	case apierrors.IsNotFound(err), k.missing(err, "without SelfSubjectReviews, the UID of this Pod is that of whichever has its name now"):
+	case k.missing(err, "without SelfSubjectReviews, the UID of this Pod is that of whichever has its name now"):
 		return podID{}, nil
 	case err != nil:
 		return podID{}, err

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,12 +22,7 @@ func (p *process) boundTo(name, uid string) {
 		if !isA(r, "selfsubjectreviews", "create") {
 			return nil, nil
 		}
-		return respond(r, http.StatusCreated, &authenticationv1.SelfSubjectReview{
-			TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"},
-			Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Extra: map[string]authenticationv1.ExtraValue{
-				"authentication.kubernetes.io/pod-name": {name}, "authentication.kubernetes.io/pod-uid": {uid},
-			}}},
-		}), nil
+		return review(r, name, uid), nil
 	})
 }
 
@@ -49,7 +43,7 @@ func TestPodOfTheNameIsNotThatOfTheToken(t *testing.T) {
 		a := w.process(pod)
 		a.boundTo("a", "b0b0b0b0-0000-4000-8000-000000000000")
 		a.start(w)
-		err := <-a.result
+		err := a.returned()
 		require.ErrorIs(t, err, leader.ErrPodGone)
 		assert.ErrorContains(t, err, "Pod ns/a has UID "+string(pod.UID)+", but the credentials of this process are bound to Pod a with UID b0b0b0b0-0000-4000-8000-000000000000")
 		assert.Nil(t, w.lock())
@@ -76,7 +70,7 @@ func TestNameOfThePod(t *testing.T) {
 	t.Run("no such Pod", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			a := w.start(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
-			err := <-a.result
+			err := a.returned()
 			require.ErrorIs(t, err, leader.ErrPodGone)
 			assert.ErrorContains(t, err, "there is no Pod ns/x; if that is not its name, set it by WithPodName or the environment variable POD_NAME")
 		})
@@ -101,7 +95,7 @@ func TestReviewThatFailsIsAskedAgain(t *testing.T) {
 		})
 		a.start(w)
 		start := time.Now()
-		require.ErrorIs(t, <-a.result, leader.ErrPodGone)
+		require.ErrorIs(t, a.returned(), leader.ErrPodGone)
 		assert.NotZero(t, time.Since(start))
 	})
 }

@@ -21,32 +21,49 @@ import (
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 )
 
-// TestSimulatedLeaders is the proof that no two Pods lead at once: two to five of them, half of which are made again under the same
-// name, whose containers are killed and started again, and whose requests are lost, late and refused, while they are deleted in the
-// background and the foreground, complete, fail, are said to have failed while they run, and somebody deletes the lock.
+// TestSimulatedLeaders is the proof that no two Pods lead at once: two to five of them, half of
+// which are made again under the same name, whose containers are killed and started again, and
+// whose requests are lost, late, refused and answered by a proxy, while they are deleted in the
+// background and the foreground, complete, fail, are said to have failed while they run, and
+// somebody deletes the lock or writes into it.
+//
+// Somebody leads, too: no longer than vacancy after the last thing that was wrong.
 func TestSimulatedLeaders(t *testing.T) {
 	seen := &sightings{n: map[string]int{}}
-	sim.Prove(t, lifeScenario(seen), sim.Schedules(t, 200))
+	sim.Prove(t, lifeScenario(seen, vacancy), sim.Schedules(t, 200))
+	seen.requireAll(t)
+}
+
+// Events that were late when a fault ended are late afterwards, too, by a minute at most.
+func TestSimulatedLeadersWhoseWatchesLag(t *testing.T) {
+	seen := &sightings{n: map[string]int{}}
+	sim.Prove(t, lifeScenario(seen, vacancy+time.Minute, sim.WatchLag), sim.Schedules(t, 50))
 	seen.requireAll(t)
 }
 
 const (
 	simDuration = 6 * time.Minute
 	simQuiet    = 4 * time.Minute
+
+	// vacancy is how long at most nobody leads when nothing is wrong any more, and no leader has
+	// still to end: 10 s for a request that has lost its answer; the longest pause after it; and
+	// one more for a write that comes too late, as when the garbage collector is just removing the
+	// lock. The rest is for the requests themselves, with latencies of 50 ms each way.
+	vacancy = 10*time.Second + 2*15*time.Second + 5*time.Second
 )
 
-func lifeScenario(seen *sightings) sim.Scenario {
+func lifeScenario(seen *sightings, bound time.Duration, more ...sim.Kind) sim.Scenario {
 	return sim.Scenario{
 		MinReplicas: 2, MaxReplicas: 5, RateError: 0.1, Duration: simDuration, Quiet: simQuiet,
-		Kinds: []sim.Kind{
-			sim.Pausing, sim.PausingNow, sim.Latency, sim.WatchLag, sim.Partition, sim.LostRequests, sim.LostResponses, sim.Refused,
+		Kinds: append([]sim.Kind{
+			sim.Pausing, sim.PausingNow, sim.Latency, sim.Partition, sim.LostRequests, sim.LostResponses, sim.Refused,
 			sim.Throttled, sim.Kill, sim.Terminate, sim.Outage, sim.Restart, sim.Compaction, sim.Interference, sim.Interference, sim.Interference,
-		},
-		Main:      func(ctx context.Context, p *sim.Process) { townOf(p.World(), seen).run(ctx, p) },
+		}, more...),
+		Main:      func(ctx context.Context, p *sim.Process) { townOf(p.World(), seen).run(ctx, p, bound) },
 		Check:     func(w *sim.World) error { return w.ExactlyOne(lockName) },
 		Interfere: func(w *sim.World, r *rand.Rand) { townOf(w, seen).interfere(r) },
 		Rule: func(w *sim.World) sim.Rule {
-			townOf(w, seen).collect()
+			townOf(w, seen).build()
 			return func(_, other *sim.Process) (violation, excuse string) {
 				if other == nil {
 					return "", ""
@@ -59,8 +76,9 @@ func lifeScenario(seen *sightings) sim.Scenario {
 
 // sightings is what has happened, in all schedules.
 type sightings struct {
-	mu sync.Mutex
-	n  map[string]int
+	mu      sync.Mutex
+	n       map[string]int
+	longest time.Duration // that nobody led when nothing was wrong
 }
 
 func (s *sightings) add(what string) {
@@ -69,24 +87,41 @@ func (s *sightings) add(what string) {
 	s.n[what]++
 }
 
+// vacant notes for how long nobody led when nothing was wrong.
+func (s *sightings) vacant(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n["nobody led in calm"]++
+	s.longest = max(s.longest, d)
+}
+
 // The ways for a Pod to end.
 var ends = []string{"deleted", "deleted in the foreground", "Succeeded", "Failed"}
 
 func (s *sightings) requireAll(t *testing.T) {
 	t.Helper()
-	t.Log(s.n)
-	for _, what := range append([]string{"led", "led on after a restart", "the lock was deleted", "said to have Failed"}, ends...) {
+	t.Log(s.n, "the longest time that nobody led when nothing was wrong:", s.longest)
+	for _, what := range append([]string{
+		"led", "led on after a restart", "the lock was deleted", "the lock was written", "said to have Failed",
+		"odd answers", "nobody led in calm",
+	}, ends...) {
 		assert.True(t, s.n[what] > 0 || s.n["led"] < 100, "in no schedule: %s", what)
 	}
 }
 
 // town is the Pods of a schedule, and what their kubelets know.
 type town struct {
-	w      *sim.World
-	pods   corev1client.PodInterface
-	lease  bool
-	seen   *sightings
+	w          *sim.World
+	begun      time.Time
+	pods       corev1client.PodInterface
+	configMaps corev1client.ConfigMapInterface // somebody's
+	leases     coordinationclient.LeaseInterface
+	lease      bool
+	seen       *sightings
+
 	mu     sync.Mutex
+	chored time.Time // when the chores were done last
+	well   time.Time // until then something was wrong, or somebody led
 	houses map[byte]*house
 	names  map[string]*sim.Process // that are occupied
 }
@@ -100,11 +135,16 @@ type house struct {
 	left    chan struct{} // closed when it has
 	made    int
 	leading bool // a process of the Pod has led
+	proxy   proxy
 }
 
 func townOf(w *sim.World, seen *sightings) *town {
+	somebody := w.Server.Client("somebody").Config()
 	fresh := &town{
-		w: w, pods: corev1client.NewForConfigOrDie(w.Server.Client("kubelet").Config()).Pods("ns"), lease: w.Replicas()%2 == 0, seen: seen,
+		w: w, begun: time.Now(), pods: corev1client.NewForConfigOrDie(w.Server.Client("kubelet").Config()).Pods("ns"),
+		configMaps: corev1client.NewForConfigOrDie(somebody).ConfigMaps("ns"),
+		leases:     coordinationclient.NewForConfigOrDie(somebody).Leases("ns"),
+		lease:      w.Replicas()%2 == 0, seen: seen,
 		houses: map[byte]*house{}, names: map[string]*sim.Process{},
 	}
 	t, _ := w.State.LoadOrStore("town", fresh)
@@ -120,25 +160,93 @@ func (t *town) house(id byte) *house {
 	return t.houses[id]
 }
 
-// collect runs the garbage collector as long as the schedule lasts.
-func (t *town) collect() {
-	go func() {
-		for end := time.Now().Add(simDuration + simQuiet); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
-			t.w.Server.Collect()
+// build makes the node on which all Pods run.
+func (t *town) build() {
+	client := corev1client.NewForConfigOrDie(t.w.Server.Client("kubelet").Config())
+	_, err := client.Nodes().Create(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
+	if err != nil {
+		panic(err)
+	}
+}
+
+// chores are what is done all the time, by whichever process is there: a goroutine of the town itself would outlive a schedule
+// that ends early, with a violation.
+func (t *town) chores(ctx context.Context, bound time.Duration) {
+	ticker := time.NewTicker(chore)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
 		}
-	}()
+		t.mu.Lock()
+		now, last := time.Now(), t.chored
+		due := now.Sub(last) >= chore
+		if due {
+			t.chored = now
+		}
+		t.mu.Unlock()
+		if due {
+			t.w.Server.Collect()
+			t.supervise(bound, now.Sub(last) > time.Second)
+		}
+	}
+}
+
+// chore is how often the chores are done.
+const chore = 200 * time.Millisecond
+
+// supervise reports a violation when nobody leads for longer than bound although nothing is wrong.
+func (t *town) supervise(bound time.Duration, gap bool) {
+	candidate, led := t.calm(), len(t.w.Working(lockName)) > 0
+	t.mu.Lock()
+	vacant := time.Since(t.well)
+	if gap || candidate == nil || led {
+		t.well = time.Now()
+	}
+	t.mu.Unlock()
+	switch {
+	case gap || candidate == nil:
+	case led && vacant > 2*chore:
+		t.seen.vacant(vacant)
+	case !led && vacant > bound:
+		candidate.Fail("is a candidate, nothing has been wrong for %v, and nobody leads", vacant)
+	}
+}
+
+// calm returns a candidate if nothing is wrong: no fault lasts, every house has a Pod that is not
+// ending, and its container runs.
+func (t *town) calm() *sim.Process {
+	if !t.w.Calm() {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var candidate *sim.Process
+	for i := range t.w.Replicas() {
+		h := t.houses[byte('a'+i)]
+		if h == nil || h.pod == nil || h.ending || !h.tenant.Alive() || isClosed(h.left) || h.proxy.isBroken() {
+			return nil
+		}
+		candidate = h.tenant
+	}
+	return candidate
 }
 
 // run is a container: of the Pod that is there, or of a new one.
-func (t *town) run(ctx context.Context, p *sim.Process) {
+func (t *town) run(ctx context.Context, p *sim.Process, bound time.Duration) {
+	var chores sync.WaitGroup
+	defer chores.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	chores.Go(func() { t.chores(ctx, bound) })
 	h := t.house(p.Name[0])
 	pod, stop, left := t.moveIn(ctx, h, p)
 	if pod == nil {
 		return
 	}
 	defer close(left)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	go func() {
 		select {
 		case <-stop:
@@ -147,7 +255,8 @@ func (t *town) run(ctx context.Context, p *sim.Process) {
 		}
 	}()
 	options := []leader.Option{
-		leader.WithClient(kubernetes.NewForConfigOrDie(p.Config())), leader.WithNamespace("ns"), leader.WithPodName(pod.Name),
+		leader.WithClient(kubernetes.NewForConfigOrDie(h.proxy.connect(p.Config()))),
+		leader.WithNamespace("ns"), leader.WithPodName(pod.Name), leader.WithNodeCheck(),
 		leader.WithOccupy(func(name string) (func(), error) { return t.occupy(p, name) }),
 	}
 	if t.lease {
@@ -246,18 +355,30 @@ func (t *town) occupy(p *sim.Process, name string) (release func(), err error) {
 
 // interfere is what people and controllers do.
 func (t *town) interfere(r *rand.Rand) {
-	if r.IntN(6) == 0 {
+	switch r.IntN(9) {
+	case 0:
 		t.seen.add("the lock was deleted")
-		client := t.w.Server.Client("somebody")
-		_ = corev1client.NewForConfigOrDie(client.Config()).ConfigMaps("ns").Delete(context.Background(), lockName, metav1.DeleteOptions{})
-		_ = coordinationclient.NewForConfigOrDie(client.Config()).Leases("ns").Delete(context.Background(), lockName, metav1.DeleteOptions{})
+		_ = t.configMaps.Delete(context.Background(), lockName, metav1.DeleteOptions{})
+		_ = t.leases.Delete(context.Background(), lockName, metav1.DeleteOptions{})
+		return
+	case 1:
+		t.seen.add("the lock was written")
+		t.annotate(r)
+		return
+	case 2, 3, 4:
+		t.seen.add("odd answers")
+		t.oddly(r)
 		return
 	}
 	h := t.house(byte('a' + r.IntN(t.w.Replicas())))
 	if workers := t.w.Working(lockName); len(workers) > 0 && r.IntN(3) > 0 {
 		h = t.house(workers[0].Name[0])
 	}
-	how, falsely, grace := ends[r.IntN(len(ends))], r.IntN(4) == 0, time.Duration(r.IntN(20))*time.Second
+	t.begin(h, ends[r.IntN(len(ends))], r.IntN(4) == 0, time.Duration(r.IntN(20))*time.Second)
+}
+
+// begin lets the end of a house's Pod begin, if there is one.
+func (t *town) begin(h *house, how string, falsely bool, grace time.Duration) {
 	t.mu.Lock()
 	pod := h.pod
 	ready := pod != nil && !h.ending
@@ -295,7 +416,7 @@ func (t *town) end(h *house, pod *corev1.Pod, how string, falsely bool, grace ti
 			phase = corev1.PodFailed
 		}
 		t.update(pod.Name, t.pods.UpdateStatus, func(p *corev1.Pod) { p.Status = over(phase, "") })
-		time.Sleep(3 * grace)
+		time.Sleep(2 * grace)
 		_ = t.pods.Delete(context.Background(), pod.Name, metav1.DeleteOptions{})
 	}
 	t.update(pod.Name, t.pods.Update, func(p *corev1.Pod) {

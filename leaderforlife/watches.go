@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // maxBlindness is how long at most a candidate that may not watch polls before it asks again.
@@ -72,8 +73,8 @@ func (w *watches) want(ctx context.Context, objects map[watchable]bool) (fresh, 
 }
 
 // start opens a watch. If that fails, it is not tried again for a while.
-func (w *watches) start(ctx context.Context, o watchable) bool {
-	ctx, cancel := context.WithCancel(ctx)
+func (w *watches) start(parent context.Context, o watchable) bool {
+	ctx, cancel := context.WithCancel(parent)
 	slow := time.AfterFunc(requestTimeout, cancel)
 	opened, err := w.cluster.watch(ctx, o)
 	if !slow.Stop() && err == nil {
@@ -82,10 +83,15 @@ func (w *watches) start(ctx context.Context, o watchable) bool {
 	}
 	if err != nil {
 		cancel()
-		if apierrors.IsForbidden(err) {
-			w.cluster.sayOnce("polling instead of watching "+o.resource+": succession takes up to a poll interval longer, and idle candidates send requests", zap.Error(err))
+		refused := kube.Refused(err)
+		switch {
+		case refused:
+			w.cluster.sayOnce("polling instead of watching "+o.resource+
+				": succession takes up to a poll interval longer, and idle candidates send requests", zap.Error(err))
+		case parent.Err() == nil:
+			w.cluster.sayOnce("a watch failed: polling until it succeeds, will be tried again", zap.Error(err))
 		}
-		w.shut(o, apierrors.IsForbidden(err))
+		w.shut(o, refused)
 		return false
 	}
 	s := &stream{cancel, time.Now()}

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
@@ -43,6 +44,8 @@ type world struct {
 	server *apisim.Server
 	client kubernetes.Interface
 
+	occupying *pacer
+
 	mu       sync.Mutex
 	occupied map[string]bool
 	all      []*process
@@ -54,13 +57,17 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apisim.NewServer()
 		test(t, &world{
-			t: t, server: server, client: kubernetes.NewForConfigOrDie(server.Client("test").Config()), occupied: map[string]bool{},
+			t: t, server: server, client: kubernetes.NewForConfigOrDie(server.Client("test").Config()),
+			occupying: &pacer{t: t}, occupied: map[string]bool{},
 		})
 	})
 }
 
 // occupy is what the kernel does.
 func (w *world) occupy(name string) (release func(), err error) {
+	if w.occupying.spins("occupy " + name) {
+		time.Sleep(time.Minute)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.occupied[name] {
@@ -197,9 +204,12 @@ func (p *process) options(w *world, options []leader.Option) []leader.Option {
 	core, logs := observer.New(zap.InfoLevel)
 	p.logs = logs
 	config := p.connection.Config()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return withReviews{next} })
 	for _, wrapper := range p.wrappers {
 		config.Wrap(wrapper)
 	}
+	requests := &pacer{t: w.t}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return paced{next, requests} })
 	return append([]leader.Option{
 		leader.WithConfig(config), leader.WithNamespace("ns"), leader.WithPodName(p.pod.Name), leader.WithLogger(zap.New(core)),
 		leader.WithOccupy(w.occupy), leader.WithHooks(leader.Hooks{OnWaiting: func(waiting []leader.Waiting) {
@@ -225,6 +235,16 @@ func (p *process) start(w *world, options ...leader.Option) {
 		p.result <- err
 	}()
 	w.t.Cleanup(cancel)
+}
+
+// returned is what Become has returned, which it has to within an hour.
+func (p *process) returned() error {
+	select {
+	case err := <-p.result:
+		return err
+	case <-time.After(time.Hour):
+		return errors.New("Become has not returned within an hour")
+	}
 }
 
 func (p *process) leads() bool {
@@ -282,6 +302,43 @@ func (w *world) requests(p *process, from int) []string {
 }
 
 func (w *world) served() int { return len(w.server.Trace()) }
+
+// pacer notices a candidate that does something without end. In a bubble that would stop the time.
+type pacer struct {
+	t *testing.T
+
+	mu   sync.Mutex
+	at   time.Time // of the last time
+	n    int       // how often it has been done then
+	spun bool
+}
+
+func (p *pacer) spins(what string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := time.Now(); !now.Equal(p.at) {
+		p.at, p.n = now, 0
+	}
+	if p.n++; p.n > 200 && !p.spun {
+		p.spun = true
+		p.t.Errorf("a candidate spins: %s", what)
+	}
+	return p.spun
+}
+
+// paced is a transport that answers until the candidate spins.
+type paced struct {
+	next  http.RoundTripper
+	pacer *pacer
+}
+
+func (p paced) RoundTrip(r *http.Request) (*http.Response, error) {
+	if p.pacer.spins(r.Method + " " + r.URL.Path) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	return p.next.RoundTrip(r)
+}
 
 // filter is a transport that does with requests as a test says; nil from f lets them through.
 type filter struct {

@@ -1,0 +1,104 @@
+//go:build !race
+
+package leaderforlife_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/sim"
+)
+
+// mutations are what may happen to somebody who does not know why a line is there.
+var mutations = []mutant.Mutation{
+	{
+		Name: "the lock is read after the labelled Pods", File: "observe.go",
+		Old: `	if v.lock, err = c.lock(ctx); err != nil {
+		return view{}, err
+	}
+	labelled, listed, err := c.labelled(ctx)
+	if err != nil {
+		return view{}, err
+	}
+`,
+		New: `	labelled, listed, err := c.labelled(ctx)
+	if err != nil {
+		return view{}, err
+	}
+	if v.lock, err = c.lock(ctx); err != nil {
+		return view{}, err
+	}
+`,
+		Caught: "TestLockIsReadBeforeTheLabelledPods",
+	},
+	{
+		Name: "every 404 says that there is none", File: "errors.go",
+		Old: "	return kube.Absent(e.Err, schema", New: "	return apierrors.IsNotFound(e.Err) || kube.Absent(e.Err, schema",
+		Caught: "TestOddAnswerDoesNotMakeTwoLeaders",
+	},
+	{
+		Name: "every 404 says so, in a simulation", File: "errors.go",
+		Old: "	return kube.Absent(e.Err, schema", New: "	return apierrors.IsNotFound(e.Err) || kube.Absent(e.Err, schema",
+		Caught: "TestSimulatedLeaders",
+	},
+	{
+		Name: "pauses grow without a bound", File: "candidate.go",
+		Old: "c.config.maxBackoff*2/3)", New: "100*c.config.maxBackoff*2/3)",
+		Caught: "TestSimulatedLeaders",
+	},
+	{
+		Name: "any answer to a read is the object", File: "cluster.go",
+		Old: "err == nil && o.GetName() != about.Name", New: "err == nil && false",
+		Caught: "TestOddAnswerDoesNotMakeTwoLeaders",
+	},
+	{
+		Name: "an empty object is an empty list", File: "cluster.go",
+		Old: `list.ResourceVersion == "" || list`, New: `list`,
+		Caught: "TestOddAnswersProveNothing",
+	},
+	{
+		Name: "a page with 403 is a refusal", File: "../internal/kube/stated.go",
+		Old: "apierrors.IsForbidden(err) && Stated(err)", New: "apierrors.IsForbidden(err)",
+		Caught: "TestOddAnswersProveNothing",
+	},
+	{
+		Name: "a page is a lost race", File: "errors.go",
+		Old: "apierrors.IsConflict(err) && kube.Stated(err)", New: "apierrors.IsConflict(err)",
+		Caught: "TestOddAnswersProveNothing",
+	},
+	{
+		Name: "an answer without a user is a review", File: "identity.go",
+		Old: `err == nil && me.Status.UserInfo.Username == ""`, New: "err == nil && false",
+		Caught: "TestOddAnswersProveNothing",
+	},
+	{
+		Name: "an error is not followed by a pause", File: "candidate.go",
+		Old: "		sleep(ctx, pause/2+rand.N(pause))\n", New: "		_ = rand.N(pause)\n",
+		Caught: "TestErrorsBackOff",
+	},
+	{
+		Name: "a request that changes nothing is not followed by a pause", File: "candidate.go",
+		Old: "		case next == c.last:\n			err = errFutile\n", New: "",
+		Caught: "TestRequestsThatChangeNothingBackOff",
+	},
+	{
+		Name: "a watch without an answer is waited for", File: "watches.go",
+		Old: "time.AfterFunc(requestTimeout, cancel)", New: "time.AfterFunc(1000*requestTimeout, cancel)",
+		Caught: "TestWatchWithoutAnAnswerIsGivenUp",
+	},
+	{
+		Name: "another process of the Pod is not waited for with a pause", File: "candidate.go",
+		Old: "		sleep(ctx, occupiedPause)\n", New: "",
+		Caught: "TestSecondProcessOfAPodWaits",
+	},
+	{
+		Name: "TryBecome tries again", File: "candidate.go",
+		Old: "	return c.once || !errors.As", New: "	return !errors.As",
+		Caught: "TestTryBecome",
+	},
+}
+
+func TestMutationsAreCaught(t *testing.T) {
+	mutant.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "")
+}
