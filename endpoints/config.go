@@ -45,8 +45,10 @@ type Config struct {
 	// ExpireAfter. It is read in each round. While it cannot be read, is missing or is not valid, the last good value stays. Default: none.
 	Settings string
 
-	// Ready says whether clients may be sent here: it is asked before each heartbeat, and while it returns an error this instance is withdrawn.
-	// Its context ends after a quarter of an Interval, or of 4 s if that is longer. Nil: it is ready.
+	// Ready says whether clients may be sent here: it is asked before each heartbeat, and while it returns an
+	// error this instance is withdrawn. It has a quarter of an Interval, or of 4 s if that is longer. Then
+	// its context ends, and this instance is withdrawn as well, whether Ready returns or not. While a call
+	// has not returned there is no other. It runs in a goroutine of its own. Nil: it is ready.
 	Ready func(ctx context.Context) error
 
 	// PublishEndpoints also keeps an Endpoints object up to date, for clients that know no EndpointSlices. The API server sends a warning with each
@@ -118,6 +120,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Clock == nil {
 		c.Clock = clock.System()
+	}
+	if c.Ready == nil {
+		c.Ready = func(context.Context) error { return nil }
 	}
 	return c
 }
