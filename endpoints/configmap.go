@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // ConfigMapStore is one ConfigMap for all instances of a Service, with an entry for each address and port:
@@ -99,7 +101,7 @@ func (s *configMap) String() string { return "ConfigMap " + s.name.String() }
 func (s *configMap) read(ctx context.Context) (snapshot, error) {
 	m, err := s.client.CoreV1().ConfigMaps(s.name.Namespace).Get(ctx, s.name.Name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case kube.Absent(err, corev1.Resource("configmaps"), s.name.Name):
 		return snapshot{}, nil
 	case err != nil:
 		return snapshot{}, accessError("get", s, "configmaps", "", err)
@@ -230,7 +232,7 @@ func (s *configMap) patch(ctx context.Context, deed string, old snapshot, data m
 	switch {
 	case tooLarge(err):
 		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", deed, s, ErrFull, err)
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err):
+	case kube.Absent(err, corev1.Resource("configmaps"), s.name.Name), apierrors.IsConflict(err), apierrors.IsInvalid(err):
 		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", deed, s, errConflict, err)
 	case err != nil:
 		return snapshot{}, accessError("patch", s, "configmaps", "", err)

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 const (
@@ -205,7 +207,7 @@ func (s *leases) refresh(ctx context.Context, old snapshot, wall time.Time) (sna
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return snapshot{}, s.whose(ctx)
-	case apierrors.IsConflict(err), exists && apierrors.IsNotFound(err):
+	case apierrors.IsConflict(err), exists && kube.Absent(err, coordinationv1.Resource("leases"), s.name):
 		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", verb, s, errConflict, err)
 	case err != nil:
 		return snapshot{}, accessError(verb, s, "leases", coordinationv1.GroupName, err)
@@ -220,7 +222,7 @@ func (s *leases) refresh(ctx context.Context, old snapshot, wall time.Time) (sna
 func (s *leases) whose(ctx context.Context) error {
 	l, err := s.client.CoordinationV1().Leases(s.namespace).Get(ctx, s.name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err), err == nil && s.ours(l):
+	case kube.Absent(err, coordinationv1.Resource("leases"), s.name), err == nil && s.ours(l):
 		return fmt.Errorf("endpoints: create %v: %w", s, errConflict)
 	case err != nil:
 		return accessError("get", s, "leases", coordinationv1.GroupName, err)
@@ -240,7 +242,7 @@ func (s *leases) remove(ctx context.Context, old snapshot, keys []string) (next 
 		})
 		about := "Lease " + s.namespace + "/" + key
 		switch {
-		case apierrors.IsNotFound(err):
+		case kube.Absent(err, coordinationv1.Resource("leases"), key):
 		case apierrors.IsConflict(err):
 			return next, removed, fmt.Errorf("endpoints: delete %s: %w: %w", about, errConflict, err)
 		case err != nil:

@@ -1,0 +1,182 @@
+package endpoints_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/bellwether-k8s/bellwether/endpoints"
+)
+
+// requests are all that instances send, by the store with which they do.
+var requests = map[string][]string{
+	"": {
+		"GET services", "GET settings", "GET endpointslices", "POST endpointslices", "PUT endpointslices", "DELETE endpointslices",
+		"GET endpoints", "POST endpoints", "PUT endpoints",
+	},
+	"ConfigMap": {"GET web-endpoints", "POST configmaps", "PATCH configmaps"},
+	"Leases":    {"GET leases", "POST leases", "PUT leases", "DELETE leases"},
+}
+
+// withOddAnswers runs a test for each request and each odd answer to it, which comes instead of the API
+// server's, or after it. through lets an instance get that answer from then on; meanwhile is done before the first.
+func withOddAnswers(t *testing.T, test func(c *cluster, through func(i *instance, meanwhile func()))) {
+	t.Helper()
+	for name, store := range stores {
+		for _, request := range slices.Concat(requests[""], requests[name]) {
+			t.Run(name+" "+request, func(t *testing.T) {
+				t.Parallel()
+				for name, odd := range oddAnswers {
+					withOddAnswer(t, store, request, name+" instead", odd, false, test)
+					if !strings.HasPrefix(request, http.MethodGet) && odd.contentType == "text/html" {
+						withOddAnswer(t, store, request, name+" after it", odd, true, test)
+					}
+				}
+			})
+		}
+	}
+}
+
+func withOddAnswer(t *testing.T, store endpoints.Store, request, name string, odd oddAnswer, late bool,
+	test func(c *cluster, through func(*instance, func())),
+) {
+	t.Helper()
+	if odd.code == http.StatusOK && strings.HasPrefix(request, http.MethodDelete) {
+		return // client-go takes the code for the answer: nobody can tell
+	}
+	inCluster(t, store, func(c *cluster) {
+		defer func() {
+			if c.Failed() {
+				c.Logf("this was about %s", name)
+			}
+		}()
+		c.createConfigMap("settings", map[string]string{"expire-duration": "1m"})
+		test(c, func(i *instance, meanwhile func()) {
+			var once sync.Once
+			i.gateway.set(func(r *http.Request) *oddAnswer {
+				if !asks(r, request) {
+					return nil
+				}
+				once.Do(meanwhile)
+				return &odd
+			}, late)
+		})
+	})
+}
+
+// full makes an instance that sends all kinds of requests.
+func full(config *endpoints.Config) {
+	config.PublishEndpoints, config.Settings = true, "settings"
+}
+
+func nothing() {}
+
+// TestOddAnswerTakesNobodyAway gives them to an instance that is about to remove a dead one.
+func TestOddAnswerTakesNobodyAway(t *testing.T) {
+	withOddAnswers(t, func(c *cluster, through func(*instance, func())) {
+		a, b := newInstance(c, "10.0.0.1", full), newInstance(c, "10.0.0.2", full)
+		newInstance(c, "10.0.0.9", full).once(c)
+		for range 6 {
+			a.once(c)
+			b.once(c)
+			time.Sleep(interval)
+		}
+		through(a, nothing)
+		for range 2 {
+			_ = a.ReconcileOnce(c.Context())
+			published := c.published()
+			assert.Subset(c, published, []string{"10.0.0.1:443/https", "10.0.0.2:443/https"})
+			assert.Subset(c, c.addressesInStore(), []string{"10.0.0.1", "10.0.0.2"})
+		}
+		a.gateway.set(nil, false)
+		a.once(c)
+		b.once(c)
+		c.requirePublished("10.0.0.1", "10.0.0.2")
+		assert.Equal(c, []string{"10.0.0.1", "10.0.0.2"}, c.addressesInStore())
+	})
+}
+
+// TestOddAnswerToARemovalTakesNoRefreshedEntryAway has the instance that is to be removed refresh its entry before that answer.
+func TestOddAnswerToARemovalTakesNoRefreshedEntryAway(t *testing.T) {
+	withOddAnswers(t, func(c *cluster, through func(*instance, func())) {
+		a, b := newInstance(c, "10.0.0.1", full), newInstance(c, "10.0.0.2", full)
+		b.once(c)
+		for range 6 {
+			a.once(c)
+			time.Sleep(interval)
+		}
+		through(a, func() { b.once(c) })
+		_ = a.ReconcileOnce(c.Context())
+		a.gateway.set(nil, false)
+		if len(a.told().expired) == 0 { // or it was removed before that request, rightly
+			c.requirePublished("10.0.0.1", "10.0.0.2")
+		}
+		a.once(c)
+		b.once(c)
+		c.requirePublished("10.0.0.1", "10.0.0.2")
+	})
+}
+
+// TestOddAnswerIsNoWithdrawal: a withdrawal that says that it has succeeded has.
+func TestOddAnswerIsNoWithdrawal(t *testing.T) {
+	withOddAnswers(t, func(c *cluster, through func(*instance, func())) {
+		a, b := newInstance(c, "10.0.0.1", full), newInstance(c, "10.0.0.2", full)
+		a.once(c)
+		b.once(c)
+		through(a, nothing)
+		ctx, cancel := context.WithTimeout(c.Context(), 3*time.Second)
+		defer cancel()
+		err := a.Withdraw(ctx)
+		if err == nil {
+			c.requirePublished("10.0.0.2")
+		}
+		a.gateway.set(nil, false)
+		if err != nil {
+			require.NoError(c, a.Withdraw(c.Context()))
+		}
+		b.once(c)
+		c.requirePublished("10.0.0.2")
+		assert.Equal(c, []string{"10.0.0.2"}, c.addressesInStore())
+	})
+}
+
+// TestOddAnswerLeavesNoStaleEntry gives them to an instance that is not ready, and that finds an entry of its predecessor.
+func TestOddAnswerLeavesNoStaleEntry(t *testing.T) {
+	withOddAnswers(t, func(c *cluster, through func(*instance, func())) {
+		newInstance(c, "10.0.0.1", full).once(c)
+		b := newInstance(c, "10.0.0.2", full)
+		b.once(c)
+		again := newInstance(c, "10.0.0.1", full)
+		again.setReady(errUnwell)
+		through(again, nothing)
+		require.Error(c, again.ReconcileOnce(c.Context()))
+		again.gateway.set(nil, false)
+		require.ErrorIs(c, again.ReconcileOnce(c.Context()), endpoints.ErrNotReady)
+		b.once(c)
+		c.requirePublished("10.0.0.2")
+		assert.Equal(c, []string{"10.0.0.2"}, c.addressesInStore())
+	})
+}
+
+// TestOddAnswersKeepNobodyOut gives them to the first instances of a Service.
+func TestOddAnswersKeepNobodyOut(t *testing.T) {
+	withOddAnswers(t, func(c *cluster, through func(*instance, func())) {
+		a, b := newInstance(c, "10.0.0.1", full), newInstance(c, "10.0.0.2", full)
+		through(a, nothing)
+		_ = a.ReconcileOnce(c.Context())
+		b.once(c)
+		_ = a.ReconcileOnce(c.Context())
+		assert.Contains(c, c.published(), "10.0.0.2:443/https")
+		a.gateway.set(nil, false)
+		a.once(c)
+		b.once(c)
+		c.requirePublished("10.0.0.1", "10.0.0.2")
+	})
+}
