@@ -30,6 +30,12 @@ type Config struct {
 	// on one address need different ports.
 	Ports []Port
 
+	// Incarnation is the UID of this Pod, as from the downward API. With it a process that was restarted
+	// with other Ports or Addresses removes at once, on Linux, what the one before had entered; without it
+	// that stays until it has expired. It must be the Pod's, or at least something that no process on
+	// another machine, or in another network namespace, can have. Default: none.
+	Incarnation string
+
 	// Store is where the instances register: a [ConfigMapStore] or a [LeaseStore]. Default: ConfigMapStore{}.
 	Store Store
 
@@ -142,6 +148,7 @@ func (c Config) validate() error {
 		}
 	}
 	c.validatePorts(&review)
+	review.Value("Incarnation", c.Incarnation, incarnationProblems(c.Incarnation))
 	review.Add(c.Store.problems(c)...)
 	if c.Interval < minInterval {
 		review.Value("Interval", c.Interval.String(), []string{fmt.Sprintf("must be at least %v", minInterval)})

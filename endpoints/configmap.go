@@ -125,13 +125,13 @@ func snapshotOf(m *corev1.ConfigMap) snapshot {
 
 // refresh changes the own entries alone, and only from what was read: an answer that comes late, after they were removed, does not put them
 // back. Other instances' heartbeats do not conflict with that, so it does not ask for a resourceVersion.
-func (s *configMap) refresh(ctx context.Context, old snapshot, wall time.Time) (snapshot, error) {
+func (s *configMap) refresh(ctx context.Context, old snapshot, h heartbeat) (snapshot, error) {
 	data, born := map[string]string{}, s.born
 	if born.IsZero() {
-		born = s.birth(old, wall)
+		born = s.birth(old, h.wall)
 	}
 	for _, key := range s.keys {
-		data[key] = renewed(old.entries[key], s.endpoints[key], born, wall)
+		data[key] = renewed(old.entries[key], s.endpoints[key], born, h)
 	}
 	if err := s.fits(old, data); err != nil {
 		return snapshot{}, err

@@ -147,18 +147,27 @@ func TestOddAnswerIsNoWithdrawal(t *testing.T) {
 	})
 }
 
-// TestOddAnswerLeavesNoStaleEntry gives them to an instance that is not ready, and that finds an entry of its predecessor.
+// TestOddAnswerLeavesNoStaleEntry gives them to an instance that is not ready, and that finds what its predecessor has left: with the
+// ConfigMap under a key of its own and under another one, with Leases under another one.
 func TestOddAnswerLeavesNoStaleEntry(t *testing.T) {
 	withOddAnswers(t, func(c *cluster, through func(*instance, func())) {
-		newInstance(c, "10.0.0.1", full).once(c)
+		var k kernel
+		ports := func(all ...endpoints.Port) func(*endpoints.Config) {
+			return func(config *endpoints.Config) {
+				full(config)
+				config.Ports = all
+			}
+		}
+		_ = k.of(c, "10.0.0.1", "pod-1", ports(https, http8080)).start(c).die()
 		b := newInstance(c, "10.0.0.2", full)
 		b.once(c)
-		again := newInstance(c, "10.0.0.1", full)
+		again := k.of(c, "10.0.0.1", "pod-1", ports(http8080))
 		again.setReady(errUnwell)
 		through(again, nothing)
 		require.Error(c, again.ReconcileOnce(c.Context()))
 		again.gateway.set(nil, false)
 		require.ErrorIs(c, again.ReconcileOnce(c.Context()), endpoints.ErrNotReady)
+		c.requirePublished("10.0.0.2")
 		b.once(c)
 		c.requirePublished("10.0.0.2")
 		assert.Equal(c, []string{"10.0.0.2"}, c.addressesInStore())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/probe"
+	"github.com/bellwether-k8s/bellwether/internal/sole"
 )
 
 // Reconciler keeps this instance published behind a Service while it lives, and removes others that do not.
@@ -25,6 +26,7 @@ type Reconciler struct {
 
 	running sync.Mutex // held by Run, ReconcileOnce and Withdraw; guards what follows
 
+	incarnation incarnation
 	ready       *probe.Probe
 	memory      memory
 	expireAfter time.Duration // as configured, or set at run time
@@ -32,6 +34,7 @@ type Reconciler struct {
 	interval    time.Duration // the last
 	entered     bool          // this process has written its entries
 	unsettled   bool          // entries under the own keys may be left of an earlier process, or of an unanswered write of this one
+	unpublished bool          // this process has withdrawn entries, and not what is published
 	serviceUID  types.UID
 	said        map[string]string // the last that was said about a subject
 	malformed   map[string]string // mark, by key
@@ -48,6 +51,9 @@ func New(client kubernetes.Interface, config Config) (*Reconciler, error) {
 	}
 	return &Reconciler{
 		config: config, client: client, endpoints: config.endpoints(), store: config.Store.open(client, config),
+		incarnation: incarnation{
+			name: config.Incarnation, socket: fmt.Sprintf("endpoints/%v/%s", config.service(), config.Incarnation), occupy: sole.Occupy,
+		},
 		publisher: publisher{client: client, service: config.service(), legacy: config.PublishEndpoints},
 		ready:     probe.New(config.Ready), memory: memory{interval: config.Interval},
 		expireAfter: config.ExpireAfter, pace: pace{configured: config.Interval}, interval: config.Interval,
@@ -73,6 +79,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		return ErrBusy
 	}
 	defer r.running.Unlock()
+	defer r.incarnation.yield()
 	failures := 0
 	for ctx.Err() == nil {
 		begin := r.config.Clock.Now()
@@ -124,6 +131,7 @@ func (r *Reconciler) Withdraw(ctx context.Context) error {
 		return ErrBusy
 	}
 	defer r.running.Unlock()
+	defer r.incarnation.yield()
 	return r.withdraw(ctx)
 }
 
@@ -191,6 +199,7 @@ func (r *Reconciler) checkReady(ctx context.Context) error {
 // round does its work, and again if something has changed meanwhile.
 func (r *Reconciler) round(ctx context.Context, leaving bool) error {
 	begin := r.config.Clock.Now()
+	r.incarnation.claim(r.config.Logger)
 	t := turn{Reconciler: r, leaving: leaving}
 	var err error
 	for attempt := range attempts {
