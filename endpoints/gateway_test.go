@@ -10,17 +10,21 @@ import (
 
 // oddAnswers are what comes from something before the API server, or from one that is starting: none says anything about an object.
 var oddAnswers = map[string]oddAnswer{
-	"a proxy's page":      {http.StatusNotFound, "text/html", "<html>not here</html>"},
-	"a path not served":   {http.StatusNotFound, "text/plain; charset=utf-8", "404 page not found\n"},
-	"no such namespace":   {http.StatusNotFound, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"kind":"namespaces","name":"ns"}}`},
-	"too many requests":   {http.StatusTooManyRequests, "text/plain", "slow down"},
-	"bad gateway":         {http.StatusBadGateway, "text/html", "<html>bad gateway</html>"},
-	"a page that is fine": {http.StatusOK, "text/html", "<html>welcome</html>"},
+	"a proxy's page":    {code: http.StatusNotFound, contentType: "text/html", body: "<html>not here</html>"},
+	"a path not served": {code: http.StatusNotFound, contentType: "text/plain; charset=utf-8", body: "404 page not found\n"},
+	"no such namespace": {
+		code: http.StatusNotFound, contentType: "application/json",
+		body: `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"kind":"namespaces","name":"ns"}}`,
+	},
+	"too many requests":   {code: http.StatusTooManyRequests, contentType: "text/plain", body: "slow down"},
+	"bad gateway":         {code: http.StatusBadGateway, contentType: "text/html", body: "<html>bad gateway</html>"},
+	"a page that is fine": {code: http.StatusOK, contentType: "text/html", body: "<html>welcome</html>"},
 }
 
 type oddAnswer struct {
 	code              int
 	contentType, body string
+	late              bool // it comes after the API server has carried out what it is the answer to
 }
 
 func (a oddAnswer) response(r *http.Request) *http.Response {
@@ -36,7 +40,6 @@ type gateway struct {
 
 	mu     sync.Mutex
 	answer func(*http.Request) *oddAnswer // nil, or nil for a request: it is passed on
-	late   bool                           // what it answers it has passed on before
 }
 
 func (g *gateway) wrap(next http.RoundTripper) http.RoundTripper {
@@ -44,22 +47,22 @@ func (g *gateway) wrap(next http.RoundTripper) http.RoundTripper {
 	return g
 }
 
-// set has it answer requests from now on; late: after the API server has carried them out.
-func (g *gateway) set(answer func(*http.Request) *oddAnswer, late bool) {
+// set has it answer requests from now on.
+func (g *gateway) set(answer func(*http.Request) *oddAnswer) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.answer, g.late = answer, late
+	g.answer = answer
 }
 
 func (g *gateway) RoundTrip(r *http.Request) (*http.Response, error) {
 	g.mu.Lock()
-	answer, late := g.answer, g.late
+	answer := g.answer
 	g.mu.Unlock()
 	var odd *oddAnswer
 	if answer != nil {
 		odd = answer(r)
 	}
-	if odd != nil && !late {
+	if odd != nil && !odd.late {
 		return odd.response(r), nil
 	}
 	response, err := g.next.RoundTrip(r)

@@ -34,9 +34,10 @@ func withOddAnswers(t *testing.T, test func(c *cluster, through func(i *instance
 			t.Run(name+" "+request, func(t *testing.T) {
 				t.Parallel()
 				for name, odd := range oddAnswers {
-					withOddAnswer(t, store, request, name+" instead", odd, false, test)
+					withOddAnswer(t, store, request, name, odd, test)
 					if !strings.HasPrefix(request, http.MethodGet) && odd.contentType == "text/html" {
-						withOddAnswer(t, store, request, name+" after it", odd, true, test)
+						odd.late = true
+						withOddAnswer(t, store, request, name, odd, test)
 					}
 				}
 			})
@@ -44,7 +45,7 @@ func withOddAnswers(t *testing.T, test func(c *cluster, through func(i *instance
 	}
 }
 
-func withOddAnswer(t *testing.T, store endpoints.Store, request, name string, odd oddAnswer, late bool,
+func withOddAnswer(t *testing.T, store endpoints.Store, request, name string, odd oddAnswer,
 	test func(c *cluster, through func(*instance, func())),
 ) {
 	t.Helper()
@@ -54,7 +55,7 @@ func withOddAnswer(t *testing.T, store endpoints.Store, request, name string, od
 	inCluster(t, store, func(c *cluster) {
 		defer func() {
 			if c.Failed() {
-				c.Logf("this was about %s", name)
+				c.Logf("this was about %s, late: %v", name, odd.late)
 			}
 		}()
 		c.createConfigMap("settings", map[string]string{"expire-duration": "1m"})
@@ -66,7 +67,7 @@ func withOddAnswer(t *testing.T, store endpoints.Store, request, name string, od
 				}
 				once.Do(meanwhile)
 				return &odd
-			}, late)
+			})
 		})
 	})
 }
@@ -95,7 +96,7 @@ func TestOddAnswerTakesNobodyAway(t *testing.T) {
 			assert.Subset(c, published, []string{"10.0.0.1:443/https", "10.0.0.2:443/https"})
 			assert.Subset(c, c.addressesInStore(), []string{"10.0.0.1", "10.0.0.2"})
 		}
-		a.gateway.set(nil, false)
+		a.gateway.set(nil)
 		a.once(c)
 		b.once(c)
 		c.requirePublished("10.0.0.1", "10.0.0.2")
@@ -114,7 +115,7 @@ func TestOddAnswerToARemovalTakesNoRefreshedEntryAway(t *testing.T) {
 		}
 		through(a, func() { b.once(c) })
 		_ = a.ReconcileOnce(c.Context())
-		a.gateway.set(nil, false)
+		a.gateway.set(nil)
 		if len(a.told().expired) == 0 { // or it was removed before that request, rightly
 			c.requirePublished("10.0.0.1", "10.0.0.2")
 		}
@@ -137,7 +138,7 @@ func TestOddAnswerIsNoWithdrawal(t *testing.T) {
 		if err == nil {
 			c.requirePublished("10.0.0.2")
 		}
-		a.gateway.set(nil, false)
+		a.gateway.set(nil)
 		if err != nil {
 			require.NoError(c, a.Withdraw(c.Context()))
 		}
@@ -165,7 +166,7 @@ func TestOddAnswerLeavesNoStaleEntry(t *testing.T) {
 		again.setReady(errUnwell)
 		through(again, nothing)
 		require.Error(c, again.ReconcileOnce(c.Context()))
-		again.gateway.set(nil, false)
+		again.gateway.set(nil)
 		require.ErrorIs(c, again.ReconcileOnce(c.Context()), endpoints.ErrNotReady)
 		c.requirePublished("10.0.0.2")
 		b.once(c)
@@ -183,7 +184,7 @@ func TestOddAnswersKeepNobodyOut(t *testing.T) {
 		b.once(c)
 		_ = a.ReconcileOnce(c.Context())
 		assert.Contains(c, c.published(), "10.0.0.2:443/https")
-		a.gateway.set(nil, false)
+		a.gateway.set(nil)
 		a.once(c)
 		b.once(c)
 		c.requirePublished("10.0.0.1", "10.0.0.2")
