@@ -76,7 +76,9 @@ func TestEntriesOfAPredecessorAreRemovedAtOnce(t *testing.T) {
 		"another name":    {[]endpoints.Port{https}, []endpoints.Port{other443}, "", []string{"10.0.0.1:443/other"}},
 		"another address": {[]endpoints.Port{https}, []endpoints.Port{https}, "10.0.0.4", []string{"10.0.0.4:443/https"}},
 		"names swapped": {
-			[]endpoints.Port{https, http8080}, []endpoints.Port{{Name: "http", Number: 443}, {Name: "https", Number: 8080}}, "",
+			[]endpoints.Port{https, http8080},
+			[]endpoints.Port{{Name: "http", Number: 443}, {Name: "https", Number: 8080}},
+			"",
 			[]string{"10.0.0.1:443/http", "10.0.0.1:8080/https"},
 		},
 	} {
