@@ -481,8 +481,8 @@ func answerOddly(w *sim.World, r *rand.Rand) {
 	if store == stores["Leases"] {
 		kind = "Leases"
 	}
-	if all := slices.Concat(requests[""], requests[kind]); r.IntN(3) > 0 {
-		o.request = all[r.IntN(len(all))]
+	if r.IntN(3) > 0 {
+		o.request = requests[kind][r.IntN(len(requests[kind]))]
 	}
 	if o.odd.code == http.StatusOK {
 		o.request = "GET services" // client-go takes that code for the answer to a deletion
