@@ -98,11 +98,12 @@ func (c *cluster) createServiceIn(namespace string, selector map[string]string) 
 // instance is a reconciler with a record of what it did.
 type instance struct {
 	*endpoints.Reconciler
-	client *apisim.Client
-	cancel context.CancelFunc
-	result chan error // of Run
-	logs   *observer.ObservedLogs
-	ran    bool
+	client  *apisim.Client
+	gateway gateway
+	cancel  context.CancelFunc
+	result  chan error // of Run
+	logs    *observer.ObservedLogs
+	ran     bool
 
 	mu      sync.Mutex
 	record  record
@@ -148,7 +149,9 @@ func newInstance(c *cluster, address string, change func(*endpoints.Config)) *in
 		change(&config)
 	}
 	var err error
-	i.Reconciler, err = endpoints.New(kubernetes.NewForConfigOrDie(i.client.Config()), config)
+	connection := i.client.Config()
+	connection.Wrap(i.gateway.wrap)
+	i.Reconciler, err = endpoints.New(kubernetes.NewForConfigOrDie(connection), config)
 	require.NoError(c, err)
 	return i
 }
@@ -291,6 +294,17 @@ func (c *cluster) keys() []string {
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+// addressesInStore are those of the entries, sorted.
+func (c *cluster) addressesInStore() []string {
+	c.Helper()
+	var all []string
+	for _, key := range c.keys() {
+		_, address, _ := strings.Cut(key, "ip-")
+		all = append(all, strings.ReplaceAll(address[:strings.LastIndex(address, "-")], "-", "."))
+	}
+	return all
 }
 
 // patchData merges into the data of a ConfigMap.

@@ -62,6 +62,8 @@ func TestBadConfigIsRefused(t *testing.T) {
 		}, `endpoints: ExpireAfter: must be at least 3 times Interval`},
 		"bad settings":         {func(c *endpoints.Config) { c.Settings = "A" }, `endpoints: Settings:`},
 		"settings are store":   {func(c *endpoints.Config) { c.Settings = "web-endpoints" }, `endpoints: ConfigMapStore.Name: must be another ConfigMap than Settings (got "web-endpoints")`},
+		"long incarnation":     {func(c *endpoints.Config) { c.Incarnation = strings.Repeat("a", 254) }, `endpoints: Incarnation: must be no more than 253 characters`},
+		"bad incarnation":      {func(c *endpoints.Config) { c.Incarnation = "a\n" }, `endpoints: Incarnation: must be valid UTF-8 without control characters (got "a\n")`},
 		"negative timeout":     {func(c *endpoints.Config) { c.WithdrawTimeout = -1 }, `endpoints: WithdrawTimeout: must not be negative (got -1ns)`},
 		"bad store":            {func(c *endpoints.Config) { c.Store = endpoints.ConfigMapStore{Name: "A"} }, `endpoints: ConfigMapStore.Name:`},
 		"bad store namespace":  {func(c *endpoints.Config) { c.Store = endpoints.ConfigMapStore{Namespace: "A"} }, `endpoints: ConfigMapStore.Namespace:`},

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // ConfigMapStore is one ConfigMap for all instances of a Service, with an entry for each address and port:
@@ -99,7 +101,7 @@ func (s *configMap) String() string { return "ConfigMap " + s.name.String() }
 func (s *configMap) read(ctx context.Context) (snapshot, error) {
 	m, err := s.client.CoreV1().ConfigMaps(s.name.Namespace).Get(ctx, s.name.Name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case kube.Absent(err, corev1.Resource("configmaps"), s.name.Name):
 		return snapshot{}, nil
 	case err != nil:
 		return snapshot{}, accessError("get", s, "configmaps", "", err)
@@ -123,13 +125,13 @@ func snapshotOf(m *corev1.ConfigMap) snapshot {
 
 // refresh changes the own entries alone, and only from what was read: an answer that comes late, after they were removed, does not put them
 // back. Other instances' heartbeats do not conflict with that, so it does not ask for a resourceVersion.
-func (s *configMap) refresh(ctx context.Context, old snapshot, wall time.Time) (snapshot, error) {
+func (s *configMap) refresh(ctx context.Context, old snapshot, h heartbeat) (snapshot, error) {
 	data, born := map[string]string{}, s.born
 	if born.IsZero() {
-		born = s.birth(old, wall)
+		born = s.birth(old, h.wall)
 	}
 	for _, key := range s.keys {
-		data[key] = renewed(old.entries[key], s.endpoints[key], born, wall)
+		data[key] = renewed(old.entries[key], s.endpoints[key], born, h)
 	}
 	if err := s.fits(old, data); err != nil {
 		return snapshot{}, err
@@ -230,7 +232,7 @@ func (s *configMap) patch(ctx context.Context, deed string, old snapshot, data m
 	switch {
 	case tooLarge(err):
 		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", deed, s, ErrFull, err)
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err):
+	case kube.Absent(err, corev1.Resource("configmaps"), s.name.Name), apierrors.IsConflict(err), apierrors.IsInvalid(err):
 		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", deed, s, errConflict, err)
 	case err != nil:
 		return snapshot{}, accessError("patch", s, "configmaps", "", err)

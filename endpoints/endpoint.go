@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,6 +42,14 @@ func (e Endpoint) Family() string {
 // String is the address with the port, as one would dial it.
 func (e Endpoint) String() string {
 	return netip.AddrPortFrom(e.Address, uint16(e.Port.Number)).String()
+}
+
+// among reports whether one of all has the same address, port number and protocol. Two instances cannot
+// both serve that, whatever they call it.
+func (e Endpoint) among(all []Endpoint) bool {
+	return slices.ContainsFunc(all, func(o Endpoint) bool {
+		return e.Address == o.Address && e.Port.Number == o.Port.Number && e.Port.Protocol == o.Port.Protocol
+	})
 }
 
 // compare orders endpoints by family, address and port.

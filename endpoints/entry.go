@@ -19,10 +19,34 @@ type value struct {
 	AppProtocol       string          `json:"appProtocol,omitempty"`
 	CreationTimestamp metav1.Time     `json:"creationTimestamp"`
 	UpdateTimestamp   metav1.Time     `json:"updateTimestamp"`
+	Incarnation       *author         `json:"incarnation,omitempty"`
+}
+
+// author is the incarnation that wrote an entry, with the creation timestamp that it wrote. Versions that
+// do not know the field leave it in an entry that they write over, but write a timestamp of their own.
+type author struct {
+	Name              string      `json:"name"`
+	CreationTimestamp metav1.Time `json:"creationTimestamp"`
+}
+
+// newAuthor returns nil without an incarnation.
+func newAuthor(incarnation string, created metav1.Time) *author {
+	if incarnation == "" {
+		return nil
+	}
+	return &author{incarnation, created}
+}
+
+// incarnation is that of the process that wrote the entry; empty if it gave none.
+func (v value) incarnation() string {
+	if v.Incarnation == nil || !v.Incarnation.CreationTimestamp.Equal(&v.CreationTimestamp) {
+		return ""
+	}
+	return v.Incarnation.Name
 }
 
 // fields are the names of those that we write.
-var fields = []string{"name", "port", "protocol", "appProtocol", "creationTimestamp", "updateTimestamp"}
+var fields = []string{"name", "port", "protocol", "appProtocol", "creationTimestamp", "updateTimestamp", "incarnation"}
 
 // parseEntry reads what stands under a key. What is malformed has a problem, and no endpoint.
 func parseEntry(key, text string) entry {
@@ -37,7 +61,7 @@ func parseEntry(key, text string) entry {
 		e.problem = err
 		return e
 	}
-	e.created = v.CreationTimestamp.Time
+	e.created, e.incarnation = v.CreationTimestamp.Time, v.incarnation()
 	if v.Protocol == "" {
 		v.Protocol = corev1.ProtocolTCP
 	}
@@ -55,7 +79,7 @@ func parseEntry(key, text string) entry {
 }
 
 // renewed is what to write over an own entry. Fields that we do not know stay.
-func renewed(old entry, endpoint Endpoint, born, wall time.Time) string {
+func renewed(old entry, endpoint Endpoint, born time.Time, h heartbeat) string {
 	all := map[string]json.RawMessage{}
 	var before value
 	if text, ok := old.raw.(string); ok {
@@ -72,11 +96,12 @@ func renewed(old entry, endpoint Endpoint, born, wall time.Time) string {
 			}
 		}
 	}
-	p := endpoint.Port
+	p, created := endpoint.Port, metav1.NewTime(born.UTC())
 	known, err := json.Marshal(value{
 		Name: p.Name, Port: p.Number, Protocol: p.Protocol, AppProtocol: p.AppProtocol,
-		CreationTimestamp: metav1.NewTime(born.UTC()),
-		UpdateTimestamp:   metav1.NewTime(following(wall, before.UpdateTimestamp.Time, time.Second)),
+		CreationTimestamp: created,
+		UpdateTimestamp:   metav1.NewTime(following(h.wall, before.UpdateTimestamp.Time, time.Second)),
+		Incarnation:       newAuthor(h.incarnation, created),
 	})
 	if err == nil {
 		err = json.Unmarshal(known, &all)

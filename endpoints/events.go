@@ -9,7 +9,7 @@ import (
 )
 
 // EventRecorder is implemented by the recorders of k8s.io/client-go/tools/events, which controller-runtime's managers give out, too. One of
-// k8s.io/client-go/tools/record becomes one by its NewEventRecorderAdapter. It must not block: heartbeats wait for it.
+// k8s.io/client-go/tools/record becomes one by its NewEventRecorderAdapter. It must not block: heartbeats and the end of Run wait for it.
 //
 // The Events are about the Service, where kubectl describe shows them.
 type EventRecorder interface {

@@ -7,3 +7,8 @@ var ParseKey = parseKey
 
 // SystemClock is the default.
 func SystemClock() Clock { return clock.System() }
+
+// SetOccupy replaces sole.Occupy.
+func (r *Reconciler) SetOccupy(occupy func(name string) (release func(), err error)) {
+	r.incarnation.occupy = occupy
+}

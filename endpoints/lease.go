@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 const (
@@ -67,12 +69,8 @@ func (l LeaseStore) open(client kubernetes.Interface, config Config) store {
 	for _, p := range config.Ports {
 		r.Ports = append(r.Ports, registeredPort{p.Name, p.Number, p.Protocol, p.AppProtocol})
 	}
-	text, err := json.Marshal(r)
-	if err != nil {
-		panic(err) // strings and numbers
-	}
 	return &leases{
-		client: client, namespace: l.Namespace, service: config.service(), annotation: string(text),
+		client: client, namespace: l.Namespace, service: config.service(), registration: r,
 		name:     config.Namespace + "." + config.Service + "." + Key(first.Address, first.Port.Number),
 		duration: int32(min(math.Ceil(config.ExpireAfter.Seconds()), math.MaxInt32)),
 	}
@@ -82,6 +80,18 @@ func (l LeaseStore) open(client kubernetes.Interface, config Config) store {
 type registration struct {
 	Addresses []string         `json:"addresses"`
 	Ports     []registeredPort `json:"ports"`
+	// Incarnation of the process that wrote it.
+	Incarnation string `json:"incarnation,omitempty"`
+}
+
+// text is what a process writes that has this incarnation.
+func (r registration) text(incarnation string) string {
+	r.Incarnation = incarnation
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // strings and numbers
+	}
+	return string(text)
 }
 
 type registeredPort struct {
@@ -93,13 +103,13 @@ type registeredPort struct {
 
 // leases is an open LeaseStore.
 type leases struct {
-	client     kubernetes.Interface
-	namespace  string // of the Leases
-	service    types.NamespacedName
-	name       string // of the own Lease
-	annotation string
-	duration   int32
-	born       time.Time // the acquire time of what this process writes; zero until it has
+	client       kubernetes.Interface
+	namespace    string // of the Leases
+	service      types.NamespacedName
+	name         string // of the own Lease
+	registration registration
+	duration     int32
+	born         time.Time // the acquire time of what this process writes; zero until it has
 }
 
 func (s *leases) own() []string { return []string{s.name} }
@@ -166,6 +176,7 @@ func entryOf(l *coordinationv1.Lease) entry {
 			e.endpoints = append(e.endpoints, endpoint)
 		}
 	}
+	e.incarnation = r.Incarnation
 	if len(e.endpoints) == 0 {
 		e.problem = fmt.Errorf("annotation %s has no address, or no port", EndpointsAnnotation)
 	}
@@ -173,11 +184,11 @@ func entryOf(l *coordinationv1.Lease) entry {
 }
 
 // refresh writes the own Lease, from the version that was read: one that was removed meanwhile is not put back by an answer that comes late.
-func (s *leases) refresh(ctx context.Context, old snapshot, wall time.Time) (snapshot, error) {
+func (s *leases) refresh(ctx context.Context, old snapshot, h heartbeat) (snapshot, error) {
 	standing, exists := old.entries[s.name]
 	born := s.born
 	if born.IsZero() {
-		born = following(wall, standing.created, time.Microsecond)
+		born = following(h.wall, standing.created, time.Microsecond)
 	}
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.name}}
 	var last time.Time
@@ -188,11 +199,11 @@ func (s *leases) refresh(ctx context.Context, old snapshot, wall time.Time) (sna
 	for key, value := range s.labels() {
 		metav1.SetMetaDataLabel(&l.ObjectMeta, key, value)
 	}
-	metav1.SetMetaDataAnnotation(&l.ObjectMeta, EndpointsAnnotation, s.annotation)
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, EndpointsAnnotation, s.registration.text(h.incarnation))
 	l.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity: &s.name, LeaseDurationSeconds: &s.duration,
 		AcquireTime: ptr.To(metav1.NewMicroTime(youngest(born, standing.created))),
-		RenewTime:   ptr.To(metav1.NewMicroTime(following(wall, last, time.Microsecond))),
+		RenewTime:   ptr.To(metav1.NewMicroTime(following(h.wall, last, time.Microsecond))),
 	}
 	var err error
 	verb, api := "create", s.client.CoordinationV1().Leases(s.namespace)
@@ -205,7 +216,7 @@ func (s *leases) refresh(ctx context.Context, old snapshot, wall time.Time) (sna
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return snapshot{}, s.whose(ctx)
-	case apierrors.IsConflict(err), exists && apierrors.IsNotFound(err):
+	case apierrors.IsConflict(err), exists && kube.Absent(err, coordinationv1.Resource("leases"), s.name):
 		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", verb, s, errConflict, err)
 	case err != nil:
 		return snapshot{}, accessError(verb, s, "leases", coordinationv1.GroupName, err)
@@ -220,7 +231,7 @@ func (s *leases) refresh(ctx context.Context, old snapshot, wall time.Time) (sna
 func (s *leases) whose(ctx context.Context) error {
 	l, err := s.client.CoordinationV1().Leases(s.namespace).Get(ctx, s.name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err), err == nil && s.ours(l):
+	case kube.Absent(err, coordinationv1.Resource("leases"), s.name), err == nil && s.ours(l):
 		return fmt.Errorf("endpoints: create %v: %w", s, errConflict)
 	case err != nil:
 		return accessError("get", s, "leases", coordinationv1.GroupName, err)
@@ -240,7 +251,7 @@ func (s *leases) remove(ctx context.Context, old snapshot, keys []string) (next 
 		})
 		about := "Lease " + s.namespace + "/" + key
 		switch {
-		case apierrors.IsNotFound(err):
+		case kube.Absent(err, coordinationv1.Resource("leases"), key):
 		case apierrors.IsConflict(err):
 			return next, removed, fmt.Errorf("endpoints: delete %s: %w: %w", about, errConflict, err)
 		case err != nil:

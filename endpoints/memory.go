@@ -109,7 +109,7 @@ func (m *memory) wanted(s snapshot, published []Endpoint, own []Endpoint, leavin
 	if now.SinceAtLeast(m.since) < max(expireAfter, heartbeats*m.interval) {
 		for _, endpoint := range published {
 			// If its entry was here once, somebody has removed it on purpose.
-			if !m.known[endpoint] && !slices.Contains(own, endpoint) {
+			if !m.known[endpoint] && !endpoint.among(own) {
 				set[endpoint] = true
 			}
 		}

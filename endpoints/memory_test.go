@@ -23,6 +23,13 @@ func numbered(n int) Endpoint {
 	return Endpoint{netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}), Port{Number: 443, Protocol: corev1.ProtocolTCP}}
 }
 
+// renamed is numbered, as an earlier process called it.
+func renamed(n int) Endpoint {
+	e := numbered(n)
+	e.Port.Name = "earlier"
+	return e
+}
+
 // holding is a snapshot of a store with entries of these instances, each with a mark.
 func holding(incarnation string, marks map[int]string) snapshot {
 	s := snapshot{incarnation: incarnation, entries: map[string]entry{}}
@@ -53,6 +60,7 @@ func TestWhatIsWanted(t *testing.T) {
 		{name: "the same after long enough", before: map[int]string{1: "a"}, now: map[int]string{1: "a"}, published: all[:2], at: 60, want: all[:1], ok: true},
 		{name: "but not before", before: map[int]string{1: "a"}, now: map[int]string{1: "a"}, published: all[:2], at: 59, want: all[:2], ok: true},
 		{name: "nor before three intervals", before: map[int]string{1: "a"}, now: map[int]string{1: "a"}, published: all[:2], expire: 5 * time.Second, at: 29, want: all[:2], ok: true},
+		{name: "an own port under an earlier name", now: map[int]string{1: "a"}, published: []Endpoint{renamed(1)}, at: 10, want: all[:1], ok: true},
 		{name: "the store was lost", before: map[int]string{1: "a", 2: "b"}, now: map[int]string{1: "a"}, lost: true, published: all[:2], at: 10, want: all[:2], ok: true},
 		{name: "the own entry was lost", before: map[int]string{1: "a", 2: "b"}, now: map[int]string{}, published: all[:2], at: 10, want: all[1:2], ok: true},
 		{name: "never nothing", before: map[int]string{1: "a"}, now: map[int]string{}, published: all[:1], at: 10},

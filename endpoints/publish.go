@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // publisher reads and writes what clients of the Service see.
@@ -45,7 +47,7 @@ func (p *publisher) read(ctx context.Context) (publication, error) {
 	var now publication
 	var err error
 	if now.service, err = p.client.CoreV1().Services(p.service.Namespace).Get(ctx, p.service.Name, metav1.GetOptions{}); err != nil {
-		if apierrors.IsNotFound(err) {
+		if kube.Absent(err, corev1.Resource("services"), p.service.Name) {
 			return publication{}, fmt.Errorf("endpoints: get Service %v: %w", p.service, ErrNoService)
 		}
 		return publication{}, accessError("get", fmt.Sprintf("Service %v", p.service), "services", "", err)
@@ -77,7 +79,7 @@ func (p *publisher) ours(s *discoveryv1.EndpointSlice) bool {
 func (p *publisher) readLegacy(ctx context.Context) (e *legacyEndpoints, conflict, err error) {
 	e, err = p.client.CoreV1().Endpoints(p.service.Namespace).Get(ctx, p.service.Name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case kube.Absent(err, corev1.Resource("endpoints"), p.service.Name):
 		return nil, nil, nil
 	case err != nil:
 		return nil, nil, accessError("get", fmt.Sprintf("Endpoints %v", p.service), "endpoints", "", err)
@@ -132,7 +134,7 @@ func (p *publisher) write(ctx context.Context, c change) error {
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return p.whose(ctx, name)
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case apierrors.IsConflict(err), kube.Absent(err, discoveryv1.Resource("endpointslices"), name):
 		return fmt.Errorf("endpoints: %s %s: %w: %w", verb, about, errConflict, err)
 	case err != nil:
 		return accessError(verb, about, "endpointslices", discoveryv1.GroupName, err)
@@ -145,7 +147,7 @@ func (p *publisher) whose(ctx context.Context, name string) error {
 	about := fmt.Sprintf("EndpointSlice %s/%s", p.service.Namespace, name)
 	s, err := p.client.DiscoveryV1().EndpointSlices(p.service.Namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err), err == nil && p.ours(s):
+	case kube.Absent(err, discoveryv1.Resource("endpointslices"), name), err == nil && p.ours(s):
 		return fmt.Errorf("endpoints: create %s: %w", about, errConflict)
 	case err != nil:
 		return accessError("get", about, "endpointslices", discoveryv1.GroupName, err)
@@ -164,7 +166,7 @@ func (p *publisher) writeLegacy(ctx context.Context, standing, wanted *legacyEnd
 		_, err = api.Update(ctx, overwrittenLegacy(standing, wanted), metav1.UpdateOptions{})
 	}
 	switch {
-	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), kube.Absent(err, corev1.Resource("endpoints"), p.service.Name):
 		return fmt.Errorf("endpoints: %s Endpoints %v: %w: %w", verb, p.service, errConflict, err)
 	case err != nil:
 		return accessError(verb, fmt.Sprintf("Endpoints %v", p.service), "endpoints", "", err)

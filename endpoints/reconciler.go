@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/probe"
+	"github.com/bellwether-k8s/bellwether/internal/sole"
 )
 
 // Reconciler keeps this instance published behind a Service while it lives, and removes others that do not.
@@ -24,12 +26,15 @@ type Reconciler struct {
 
 	running sync.Mutex // held by Run, ReconcileOnce and Withdraw; guards what follows
 
+	incarnation incarnation
+	ready       *probe.Probe
 	memory      memory
 	expireAfter time.Duration // as configured, or set at run time
 	pace        pace
 	interval    time.Duration // the last
 	entered     bool          // this process has written its entries
 	unsettled   bool          // entries under the own keys may be left of an earlier process, or of an unanswered write of this one
+	unpublished bool          // this process has withdrawn entries, and not what is published
 	serviceUID  types.UID
 	said        map[string]string // the last that was said about a subject
 	malformed   map[string]string // mark, by key
@@ -46,8 +51,11 @@ func New(client kubernetes.Interface, config Config) (*Reconciler, error) {
 	}
 	return &Reconciler{
 		config: config, client: client, endpoints: config.endpoints(), store: config.Store.open(client, config),
-		publisher:   publisher{client: client, service: config.service(), legacy: config.PublishEndpoints},
-		memory:      memory{interval: config.Interval},
+		incarnation: incarnation{
+			name: config.Incarnation, socket: fmt.Sprintf("endpoints/%v/%s", config.service(), config.Incarnation), occupy: sole.Occupy,
+		},
+		publisher: publisher{client: client, service: config.service(), legacy: config.PublishEndpoints},
+		ready:     probe.New(config.Ready), memory: memory{interval: config.Interval},
 		expireAfter: config.ExpireAfter, pace: pace{configured: config.Interval}, interval: config.Interval,
 		unsettled: true, said: map[string]string{}, malformed: map[string]string{},
 	}, nil
@@ -71,6 +79,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		return ErrBusy
 	}
 	defer r.running.Unlock()
+	defer r.incarnation.yield()
 	failures := 0
 	for ctx.Err() == nil {
 		begin := r.config.Clock.Now()
@@ -122,12 +131,13 @@ func (r *Reconciler) Withdraw(ctx context.Context) error {
 		return ErrBusy
 	}
 	defer r.running.Unlock()
+	defer r.incarnation.yield()
 	return r.withdraw(ctx)
 }
 
 func (r *Reconciler) withdraw(ctx context.Context) error {
-	for failures := 0; ; failures++ {
-		err := r.round(ctx, true)
+	for {
+		err := r.attempt(ctx)
 		if err == nil || errors.Is(err, ErrSelector) { // which is that of a round that has done all that it could
 			return nil
 		}
@@ -138,6 +148,14 @@ func (r *Reconciler) withdraw(ctx context.Context) error {
 			return fmt.Errorf("endpoints: not withdrawn from Service %v: %w", r.config.service(), err)
 		}
 	}
+}
+
+// attempt is a round that withdraws this instance. It is bounded, or an answer that does not come would
+// be waited for until ctx ends.
+func (r *Reconciler) attempt(ctx context.Context) error {
+	ctx, cancel := clock.WithTimeout(ctx, r.config.Clock, r.timeout())
+	defer cancel()
+	return r.round(ctx, true)
 }
 
 const (
@@ -169,13 +187,10 @@ func (r *Reconciler) share(ctx context.Context) (context.Context, context.Cancel
 	return clock.WithTimeout(ctx, r.config.Clock, r.timeout()/shares)
 }
 
+// checkReady asks whether clients may be sent here. An answer that does not come is a no: clients would
+// wait for a server that hangs.
 func (r *Reconciler) checkReady(ctx context.Context) error {
-	if r.config.Ready == nil {
-		return nil
-	}
-	ctx, cancel := r.share(ctx)
-	defer cancel()
-	if err := r.config.Ready(ctx); err != nil {
+	if err := r.ready.Ask(ctx, r.config.Clock, r.timeout()/shares); err != nil {
 		return fmt.Errorf("endpoints: %w: %w", ErrNotReady, err)
 	}
 	return nil
@@ -184,6 +199,7 @@ func (r *Reconciler) checkReady(ctx context.Context) error {
 // round does its work, and again if something has changed meanwhile.
 func (r *Reconciler) round(ctx context.Context, leaving bool) error {
 	begin := r.config.Clock.Now()
+	r.incarnation.claim(r.config.Logger)
 	t := turn{Reconciler: r, leaving: leaving}
 	var err error
 	for attempt := range attempts {

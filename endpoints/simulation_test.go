@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -27,7 +29,8 @@ import (
 // The simulations are the proof that an instance removes another's entry only if that was not refreshed for ExpireAfter, which it has
 // itself seen without a gap; that nothing but a withdrawal empties the Service; and that all is right when all is well again:
 // two to four instances that are killed, stopped, suspended, cut off and told to end, on clocks that are hours off, while somebody deletes
-// and edits what they have written.
+// and edits what they have written, and proxies answer in the API server's place. They are also the proof that an instance is published soon
+// whenever all is well for it, whatever came before.
 
 func TestSimulatedConfigMapStore(t *testing.T) { prove(t, endpoints.ConfigMapStore{}) }
 
@@ -38,6 +41,21 @@ func prove(t *testing.T, store endpoints.Store) {
 	seen := &tally{n: map[string]int{}}
 	sim.Prove(t, instances(store, seen), sim.Schedules(t, 30))
 	seen.requireAll(t, "expired", "withdrawn", "emptied")
+}
+
+// TestSimulatedInterference is about instances of which none fails, so that all must be published all the time but for what it takes to repair
+// what others do.
+func TestSimulatedInterference(t *testing.T) {
+	for name, store := range stores {
+		t.Run(name, func(t *testing.T) {
+			seen := &tally{n: map[string]int{}}
+			s := instances(store, seen)
+			s.MinReplicas = 1
+			s.Kinds = []sim.Kind{sim.ClockStep, sim.Interference}
+			sim.Prove(t, s, sim.Schedules(t, 15))
+			seen.requireAll(t, "odd answers", "annotated")
+		})
+	}
 }
 
 // TestSimulatedSettings is about instances of which none fails: whatever becomes of the run-time setting, no instance ever removes another.
@@ -87,7 +105,10 @@ func instances(store endpoints.Store, seen *tally) sim.Scenario {
 		Interfere: vandalize,
 		Check:     check,
 		Rule: func(w *sim.World) sim.Rule {
-			b := &book{seen: seen, entries: map[string]entered{}, published: map[string][]string{}, writes: map[string][]time.Time{}, state: &w.State}
+			b := &book{
+				seen: seen, entries: map[string]entered{}, removed: map[string]entered{}, published: map[string][]string{}, last: map[string]time.Time{},
+				writes: map[string][]time.Time{}, state: &w.State,
+			}
 			w.State.Store("book", b)
 			w.State.Store("store", store)
 			w.Server.Observe(b.note)
@@ -114,7 +135,10 @@ func adminOf(w *sim.World) kubernetes.Interface {
 func addressOf(p *sim.Process) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, p.Name[0]}) }
 
 func runInstance(ctx context.Context, p *sim.Process, store endpoints.Store) {
-	r, err := endpoints.New(kubernetes.NewForConfigOrDie(p.Config()), endpoints.Config{
+	connection, g := p.Config(), &gateway{}
+	g.set(func(r *http.Request) *oddAnswer { return oddityOf(p).answer(r) })
+	connection.Wrap(g.wrap)
+	r, err := endpoints.New(kubernetes.NewForConfigOrDie(connection), endpoints.Config{
 		Namespace: "ns", Service: "web", Addresses: []netip.Addr{addressOf(p)}, Ports: []endpoints.Port{https},
 		Store: store, Settings: "settings", Clock: p.Clock,
 		Hooks: endpoints.Hooks{OnRound: func(endpoints.Round) { p.Act("") }},
@@ -130,7 +154,66 @@ func runInstance(ctx context.Context, p *sim.Process, store endpoints.Store) {
 		p.World().State.Store("ending "+p.Name, true)
 		end()
 	})()
+	ended := make(chan struct{})
+	defer close(ended)
+	go beAlive(p, ended)
 	_ = r.Run(running)
+}
+
+// soon is the bound within which an instance is published when all is well for it: two Intervals and 4 s, by its clock. The
+// rest is for the looks.
+const soon = (2*interval+4*time.Second)*10/9 + 4*look // rateError is a tenth
+
+// look is how often that is looked at: more often than the shortest fault lasts.
+const look = 250 * time.Millisecond
+
+// beAlive fails when all has been well for a process for longer than it may take, and it has not been published meanwhile.
+func beAlive(p *sim.Process, ended <-chan struct{}) {
+	value, _ := p.World().State.Load("book")
+	b := value.(*book)
+	ticker := time.NewTicker(look)
+	defer ticker.Stop()
+	for since := time.Now(); p.Alive(); {
+		select {
+		case <-ended:
+			return
+		case <-ticker.C:
+		}
+		_, ending := p.World().State.Load("ending " + p.Name)
+		if ending || !p.World().Calm() || oddityOf(p).lasts() {
+			since = time.Now()
+			continue
+		}
+		if last := b.lastPublished(addressOf(p).String()); last.After(since) {
+			since = last
+		}
+		if long := time.Since(since); long > soon {
+			p.Fail("has not been published for %v, though all is well", long)
+			return
+		}
+	}
+}
+
+// oddity is what proxies answer for some time.
+type oddity struct {
+	odd     oddAnswer
+	request string // the only one, or empty: all
+	until   time.Time
+}
+
+func oddityOf(p *sim.Process) oddity {
+	value, _ := p.World().State.Load("oddity")
+	o, _ := value.(oddity)
+	return o
+}
+
+func (o oddity) lasts() bool { return time.Now().Before(o.until) }
+
+func (o oddity) answer(r *http.Request) *oddAnswer {
+	if !o.lasts() || o.request != "" && !asks(r, o.request) {
+		return nil
+	}
+	return &o.odd
 }
 
 // book is what the server sees, and the rule about it.
@@ -139,8 +222,10 @@ type book struct {
 	state *sync.Map
 
 	mu        sync.Mutex
-	entries   map[string]entered  // by key
-	published map[string][]string // addresses, by slice
+	entries   map[string]entered   // by key
+	removed   map[string]entered   // the last of a key
+	published map[string][]string  // addresses, by slice
+	last      map[string]time.Time // that an address was published until
 	writes    map[string][]time.Time
 	wrong     string
 }
@@ -158,6 +243,18 @@ func (b *book) rule(_, other *sim.Process) (violation, excuse string) {
 		return b.wrong, ""
 	}
 	return "", "another instance"
+}
+
+// lastPublished is now for an address that is published.
+func (b *book) lastPublished(address string) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, addresses := range b.published {
+		if slices.Contains(addresses, address) {
+			return time.Now()
+		}
+	}
+	return b.last[address]
 }
 
 func (b *book) fail(format string, args ...any) {
@@ -217,7 +314,15 @@ func (b *book) noteEntry(client, key, text string) {
 	now := time.Now()
 	own := strings.Contains(key, fmt.Sprintf("ip-10-0-0-%d-", client[0]))
 	before, existed := b.entries[key]
+	if existed && before.text == text {
+		return // somebody has annotated a Lease
+	}
+	if text == "" {
+		b.removed[key] = before
+	}
 	switch {
+	case text != "" && b.removed[key].text == text: // somebody has put it back as it was, which is no heartbeat
+		b.entries[key] = b.removed[key]
 	case text != "":
 		b.entries[key] = entered{text, now}
 		if client == "somebody" {
@@ -273,6 +378,9 @@ func (b *book) notePublished(c apisim.Change, name string) {
 			addresses = append(addresses, a...)
 		}
 	}
+	for _, address := range b.published[name] {
+		b.last[address] = time.Now()
+	}
 	b.published[name] = addresses
 	if c.Client == "somebody" || b.any() {
 		return
@@ -326,13 +434,13 @@ func check(w *sim.World) error {
 // vandalize does to the instances' objects what people do, and enters an instance that is dead.
 func vandalize(w *sim.World, r *rand.Rand) {
 	admin, ctx := adminOf(w), context.Background()
-	maps, leases, all := admin.CoreV1().ConfigMaps("ns"), admin.CoordinationV1().Leases("ns"), admin.DiscoveryV1().EndpointSlices("ns")
+	configMaps, leases, all := admin.CoreV1().ConfigMaps("ns"), admin.CoordinationV1().Leases("ns"), admin.DiscoveryV1().EndpointSlices("ns")
 	patch := func(data string) {
-		_, _ = maps.Patch(ctx, "web-endpoints", types.MergePatchType, []byte(data), metav1.PatchOptions{})
+		_, _ = configMaps.Patch(ctx, "web-endpoints", types.MergePatchType, []byte(data), metav1.PatchOptions{})
 	}
-	switch r.IntN(8) {
+	switch r.IntN(11) {
 	case 0:
-		_ = maps.Delete(ctx, "web-endpoints", metav1.DeleteOptions{})
+		_ = configMaps.Delete(ctx, "web-endpoints", metav1.DeleteOptions{})
 		_ = leases.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 	case 1:
 		patch(`{"data":null}`)
@@ -356,7 +464,53 @@ func vandalize(w *sim.World, r *rand.Rand) {
 		for _, s := range list.Items {
 			_, _ = all.Patch(ctx, s.Name, types.MergePatchType, []byte(`{"endpoints":[{"addresses":["10.0.0.8"]}]}`), metav1.PatchOptions{})
 		}
+	case 8, 9:
+		answerOddly(w, r)
+	case 10:
+		annotate(w, time.Duration(200+r.IntN(800))*time.Millisecond, 10+r.IntN(50))
 	}
+}
+
+// answerOddly has proxies answer in the API server's place.
+func answerOddly(w *sim.World, r *rand.Rand) {
+	names := slices.Sorted(maps.Keys(oddAnswers))
+	o := oddity{odd: oddAnswers[names[r.IntN(len(names))]], until: time.Now().Add(time.Duration(1+r.IntN(30)) * time.Second)}
+	o.odd.late = r.IntN(2) == 0
+	store, _ := w.State.Load("store")
+	kind := "ConfigMap"
+	if store == stores["Leases"] {
+		kind = "Leases"
+	}
+	if r.IntN(3) > 0 {
+		o.request = requests[kind][r.IntN(len(requests[kind]))]
+	}
+	if o.odd.code == http.StatusOK {
+		o.request = "GET services" // client-go takes that code for the answer to a deletion
+	}
+	w.State.Store("oddity", o)
+	value, _ := w.State.Load("book")
+	value.(*book).seen.add("odd answers")
+}
+
+// annotate has somebody write the metadata of all that instances write, n times.
+func annotate(w *sim.World, every time.Duration, n int) {
+	if n == 0 {
+		return
+	}
+	admin, ctx := adminOf(w), context.Background()
+	mark := fmt.Appendf(nil, `{"metadata":{"annotations":{"somebody":"%d"}}}`, n)
+	_, _ = admin.CoreV1().ConfigMaps("ns").Patch(ctx, "web-endpoints", types.MergePatchType, mark, metav1.PatchOptions{})
+	leases, _ := admin.CoordinationV1().Leases("ns").List(ctx, metav1.ListOptions{})
+	for _, l := range leases.Items {
+		_, _ = admin.CoordinationV1().Leases("ns").Patch(ctx, l.Name, types.MergePatchType, mark, metav1.PatchOptions{})
+	}
+	all, _ := admin.DiscoveryV1().EndpointSlices("ns").List(ctx, metav1.ListOptions{})
+	for _, s := range all.Items {
+		_, _ = admin.DiscoveryV1().EndpointSlices("ns").Patch(ctx, s.Name, types.MergePatchType, mark, metav1.PatchOptions{})
+	}
+	value, _ := w.State.Load("book")
+	value.(*book).seen.add("annotated")
+	time.AfterFunc(every, func() { annotate(w, every, n-1) })
 }
 
 // resetExpiry changes the run-time setting.

@@ -23,13 +23,19 @@ type store interface {
 	own() []string
 	// read returns all entries. It is consistent: what was written before is in it.
 	read(ctx context.Context) (snapshot, error)
-	// refresh writes the own entries anew, and returns what the store holds then.
-	refresh(ctx context.Context, s snapshot, wall time.Time) (snapshot, error)
+	// refresh writes the own entries, and returns what the store holds then.
+	refresh(ctx context.Context, s snapshot, h heartbeat) (snapshot, error)
 	// remove removes these entries as they are in s, and returns what the store holds then, and which of them it has removed itself. Those are
 	// not all if there is an error.
 	remove(ctx context.Context, s snapshot, keys []string) (next snapshot, removed []string, err error)
 	// mine reports whether an own entry was written by this process, rather than by another one with the same address and port.
 	mine(entry) bool
+}
+
+// heartbeat is what a process writes into its entries.
+type heartbeat struct {
+	wall        time.Time
+	incarnation string // see incarnation.proved
 }
 
 // snapshot is what a store holds at one time. Its map is not changed.
@@ -49,6 +55,8 @@ type entry struct {
 	problem error
 	// created is when the process that wrote it entered it, by its clock. Only the instance itself looks at it.
 	created time.Time
+	// incarnation is that of the process that wrote it, which was then the only one of that name. Empty: not known.
+	incarnation string
 	// raw is what the store needs to change it.
 	raw any
 }

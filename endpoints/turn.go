@@ -17,7 +17,6 @@ type turn struct {
 	*Reconciler
 	leaving   bool
 	refreshed bool // this round's heartbeat has been sent, and answered
-	withdrew  bool // this round has removed the own entries
 	result    Round
 }
 
@@ -70,7 +69,8 @@ func (t *turn) look(ctx context.Context) (publication, error) {
 	return t.publisher.read(ctx)
 }
 
-// leave removes the own entries, but for those of another process with the same address and port that has come later.
+// leave removes the own entries, but for those of another process with the same address and port that has
+// come later; and those of earlier processes of this Pod.
 func (t *turn) leave(ctx context.Context, s snapshot) (snapshot, error) {
 	t.memory.inside = false // or it would take its own removal for a loss of the store
 	var mine []string
@@ -79,23 +79,31 @@ func (t *turn) leave(ctx context.Context, s snapshot) (snapshot, error) {
 			mine = append(mine, key)
 		}
 	}
-	if len(mine) > 0 {
-		next, removed, err := t.store.remove(ctx, s, mine)
+	earlier := t.incarnation.predecessors(s, t.store.own())
+	if len(mine)+len(earlier) > 0 {
+		t.unpublished = true // also if no answer comes
+		next, removed, err := t.store.remove(ctx, s, slices.Concat(mine, earlier))
 		t.result.Removals += len(removed)
 		if err != nil {
 			return s, err
 		}
-		s, t.withdrew = next, true
+		if len(mine) > 0 {
+			t.config.Logger.Info("withdrawn", zap.Strings("entries", mine))
+			t.event(corev1.EventTypeNormal, "EndpointWithdrawn", "Withdraw", "%s withdrawn", list(t.endpoints))
+		}
+		for _, key := range earlier {
+			t.reportPredecessor(key, s.entries[key])
+		}
+		s = next
 		t.memory.see(s, t.store.own(), t.config.Clock.Now())
-		t.config.Logger.Info("withdrawn", zap.Strings("entries", mine))
-		t.event(corev1.EventTypeNormal, "EndpointWithdrawn", "Withdraw", "%s withdrawn", list(t.endpoints))
 	}
 	t.unsettled = false
 	return s, nil
 }
 
-// stay refreshes the own entries and removes others' that had expired when the store was read: what has passed since then may be a stop of this
-// process, in which others may have been stopped as well. Who cannot get in because the store is full may make room.
+// stay refreshes the own entries, and removes those of earlier processes of this Pod, and others' that had expired when the store was read:
+// what has passed since then may be a stop of this process, in which others may have been stopped as well. Who cannot get in because the store
+// is full may make room.
 func (t *turn) stay(ctx context.Context, s snapshot, arrived clock.Reading) (snapshot, error) {
 	full, err := error(nil), error(nil)
 	if !t.refreshed || t.missing(s) {
@@ -105,13 +113,19 @@ func (t *turn) stay(ctx context.Context, s snapshot, arrived clock.Reading) (sna
 			return s, err
 		}
 	}
-	expired := t.memory.expired(s, t.expireAfter, arrived)
-	if len(expired) == 0 {
+	earlier := t.incarnation.predecessors(s, t.store.own())
+	isEarlier := func(key string) bool { return slices.Contains(earlier, key) }
+	expired := slices.DeleteFunc(t.memory.expired(s, t.expireAfter, arrived), isEarlier)
+	if len(earlier)+len(expired) == 0 {
 		return s, full
 	}
-	next, removed, err := t.store.remove(ctx, s, expired)
+	next, removed, err := t.store.remove(ctx, s, slices.Concat(earlier, expired))
 	t.result.Removals += len(removed)
 	for _, key := range removed {
+		if isEarlier(key) {
+			t.reportPredecessor(key, s.entries[key])
+			continue
+		}
 		status := t.status(key, s.entries[key], arrived)
 		t.config.Logger.Info("removed an instance that has not been refreshed", zap.String("entry", key), zap.Duration("unchanged", status.Unchanged))
 		t.event(corev1.EventTypeWarning, "EndpointExpired", "Remove", "%s removed: not refreshed for %v", list(status.Endpoints), status.Unchanged.Round(time.Second))
@@ -126,7 +140,7 @@ func (t *turn) stay(ctx context.Context, s snapshot, arrived clock.Reading) (sna
 // refresh sends the heartbeat.
 func (t *turn) refresh(ctx context.Context, s snapshot) (snapshot, error) {
 	t.unsettled = !t.entered
-	next, err := t.store.refresh(ctx, s, t.config.Clock.Now().Wall)
+	next, err := t.store.refresh(ctx, s, heartbeat{t.config.Clock.Now().Wall, t.incarnation.proved()})
 	if err != nil {
 		return s, err
 	}
@@ -147,14 +161,15 @@ func (t *turn) missing(s snapshot) bool {
 // publish writes what has changed. An instance that is not in the store, and not published either, leaves that to the others.
 func (t *turn) publish(ctx context.Context, now publication, s snapshot, arrived clock.Reading) error {
 	published := now.endpoints()
-	visible := slices.ContainsFunc(published, func(e Endpoint) bool { return slices.Contains(t.endpoints, e) })
+	visible := slices.ContainsFunc(published, func(e Endpoint) bool { return e.among(t.endpoints) })
 	all, ok := t.memory.wanted(s, published, t.endpoints, t.leaving, t.expireAfter, arrived)
 	t.memory.forget(s, published)
-	if !ok || t.leaving && !visible && !t.withdrew {
+	if !ok || t.leaving && !visible && !t.unpublished {
 		return nil
 	}
 	writes, err := t.publisher.publish(ctx, now, all)
 	t.result.Publications += writes
+	t.unpublished = t.unpublished && err != nil
 	if writes > 0 && err == nil && !slices.Equal(published, all) {
 		t.config.Logger.Info("published", zap.String("endpoints", list(all)))
 		if t.config.Hooks.OnPublished != nil {

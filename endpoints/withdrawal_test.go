@@ -1,6 +1,7 @@
 package endpoints_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -105,6 +106,27 @@ func TestWithdrawalIsBounded(t *testing.T) {
 		require.ErrorContains(c, err, "endpoints: not withdrawn from Service ns/web")
 		assert.Equal(c, 7*time.Second, time.Since(begin))
 	})
+}
+
+// TestWithdrawalIsTriedAgainAfterAnAnswerThatDoesNotCome loses one answer, on a connection that works again at once.
+func TestWithdrawalIsTriedAgainAfterAnAnswerThatDoesNotCome(t *testing.T) {
+	for name, lost := range map[string]apisim.Faults{"reads": {LoseRequest: reads("")}, "all": {LoseResponse: apisim.Always}} {
+		t.Run(name, func(t *testing.T) {
+			inBoth(t, func(c *cluster) {
+				i := newInstance(c, "10.0.0.1", nil)
+				i.once(c)
+				i.client.Inject(lost)
+				time.AfterFunc(3*time.Second, func() { i.client.Inject(apisim.Faults{}) })
+				result := make(chan error, 1)
+				ctx, cancel := context.WithCancel(c.Context())
+				defer cancel()
+				go func() { result <- i.Withdraw(ctx) }()
+				require.NoError(c, requireWithin(c, 2*interval, result))
+				c.requirePublished()
+				assert.Empty(c, c.keys())
+			})
+		})
+	}
 }
 
 // TestLateHeartbeatDoesNotUndoTheWithdrawal is about a heartbeat whose sender has given up, and which arrives after the entry was removed.

@@ -1,0 +1,77 @@
+package endpoints
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// incarnation is a name that one process of a Pod has at a time. Who writes it into an entry while it has
+// it has ended when another process has it.
+type incarnation struct {
+	name    string                                        // as configured; empty: none
+	socket  string                                        // what is occupied
+	occupy  func(name string) (release func(), err error) // see [sole.Occupy]
+	release func()                                        // nil: this process does not have it
+	refusal string                                        // the last that was logged
+}
+
+func incarnationProblems(name string) []string {
+	var problems []string
+	if len(name) > validation.DNS1123SubdomainMaxLength {
+		problems = append(problems, validation.MaxLenError(validation.DNS1123SubdomainMaxLength))
+	}
+	if !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		problems = append(problems, "must be valid UTF-8 without control characters")
+	}
+	return problems
+}
+
+// claim takes the name, if it is free.
+func (i *incarnation) claim(log *zap.Logger) {
+	if i.name == "" || i.release != nil {
+		return
+	}
+	release, err := i.occupy(i.socket)
+	if err == nil {
+		i.release, i.refusal = release, ""
+	} else if i.refusal != err.Error() {
+		i.refusal = err.Error()
+		log.Info("not removing entries of an earlier process of this Pod before they have expired", zap.Error(err))
+	}
+}
+
+// yield gives the name back.
+func (i *incarnation) yield() {
+	if i.release != nil {
+		i.release()
+		i.release = nil
+	}
+}
+
+// proved is the name while this process has it, otherwise empty.
+func (i *incarnation) proved() string {
+	if i.release == nil {
+		return ""
+	}
+	return i.name
+}
+
+// predecessors returns the keys of entries that were written by earlier processes which had the name that
+// this process has now, sorted. Own keys are not among them.
+func (i *incarnation) predecessors(s snapshot, own []string) []string {
+	var keys []string
+	if name := i.proved(); name != "" {
+		for key, e := range s.entries {
+			if e.incarnation == name && e.problem == nil && !slices.Contains(own, key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
