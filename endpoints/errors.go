@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 var (
@@ -30,7 +30,7 @@ var (
 
 // accessError says which request on what has failed, and what to do if it is not allowed.
 func accessError(verb string, object any, resource, group string, err error) error {
-	if apierrors.IsForbidden(err) {
+	if kube.RoleMissing(err) {
 		return fmt.Errorf("endpoints: not allowed to %s %v: grant the verb %q on resource %s of API group %q: %w", verb, object, verb, resource, group, err)
 	}
 	return fmt.Errorf("endpoints: %s %v: %w", verb, object, err)

@@ -111,9 +111,9 @@ func (c *candidate) hopeless(err error) bool {
 	switch {
 	case errors.Is(err, ErrForeignLock), errors.Is(err, ErrPodGone):
 		return true
-	case kube.Refused(err) && c.once:
+	case kube.RoleMissing(err) && c.once:
 		return c.refusedFor(err) >= refusalPatience
-	case kube.Refused(err):
+	case kube.RoleMissing(err):
 		return c.refusedFor(err) >= accessPatience
 	case isLostRace(err), errors.Is(err, errFutile) && !c.once:
 		return false
@@ -125,7 +125,7 @@ func (c *candidate) hopeless(err error) bool {
 // note logs an error that will be tried again, unless it is the same as before, or nobody's fault. What is refused may be optional, and has
 // words of its own.
 func (c *candidate) note(err error) {
-	if kube.Refused(err) && c.refusedFor(err) < refusalPatience {
+	if kube.RoleMissing(err) && c.refusedFor(err) < refusalPatience {
 		return
 	}
 	if text := err.Error(); text != c.failed && !isLostRace(err) {

@@ -65,7 +65,7 @@ func (k *cluster) do(ctx context.Context, e AccessError, request func(context.Co
 	err := request(ctx)
 	key, now := e.Verb+" "+e.Resource, time.Now()
 	switch r, known := k.refused[key]; {
-	case !kube.Refused(err):
+	case !kube.RoleMissing(err):
 		delete(k.refused, key)
 	case !known || now.Sub(r.last) > refusalGap:
 		k.refused[key] = refusal{now, now}
@@ -91,7 +91,7 @@ func (k *cluster) write(ctx context.Context, e AccessError, request func(context
 // refusedFor is for how long RBAC has refused the request that err is about; zero if err is about something else.
 func (k *cluster) refusedFor(err error) time.Duration {
 	var access *AccessError
-	if !errors.As(err, &access) || !kube.Refused(access.Err) {
+	if !errors.As(err, &access) || !kube.RoleMissing(access.Err) {
 		return 0
 	}
 	r := k.refused[access.Verb+" "+access.Resource]

@@ -46,9 +46,9 @@ func (e *AccessError) Error() string {
 		object += " in namespace " + e.Namespace
 	}
 	switch {
-	case kube.Refused(e.Err):
+	case kube.RoleMissing(e.Err):
 		return fmt.Sprintf("not allowed to %s %s: grant the verb %q on resource %s of API group %q: %v", e.Verb, object, e.Verb, e.Resource, e.Group, e.Err)
-	case apierrors.IsForbidden(e.Err):
+	case apierrors.IsForbidden(e.Err) && !kube.Stated(e.Err):
 		return fmt.Sprintf("%s %s: this 403 is not the API server's, but of something before it: %v", e.Verb, object, e.Err)
 	case e.Verb != "create" && e.Name != "" && apierrors.IsNotFound(e.Err) && !e.absent():
 		return fmt.Sprintf("%s %s: this 404 does not say that there is none "+

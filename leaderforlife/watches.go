@@ -83,7 +83,7 @@ func (w *watches) start(parent context.Context, o watchable) bool {
 	}
 	if err != nil {
 		cancel()
-		refused := kube.Refused(err)
+		refused := kube.RoleMissing(err)
 		switch {
 		case refused:
 			w.cluster.sayOnce("polling instead of watching "+o.resource+

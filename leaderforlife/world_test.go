@@ -439,6 +439,6 @@ func (p *process) forbidWhile(holds *atomic.Bool, resource string, verbs ...stri
 		if !holds.Load() || !isA(r, resource, verbs...) {
 			return nil, nil
 		}
-		return answer(r, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no role"))), nil
+		return answer(r, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New(`User "u" cannot use resource "`+resource+`"`))), nil
 	})
 }

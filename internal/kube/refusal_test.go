@@ -23,9 +23,9 @@ func TestOnlyAnAuthorizersRefusalMissesARole(t *testing.T) {
 		`admission webhook "w" denied the request: no`:                                                                                                            false,
 	} {
 		err := apierrors.NewForbidden(leases, "x", errors.New(why))
-		assert.Equal(t, unauthorized, kube.Unauthorized(err), why)
-		assert.Equal(t, unauthorized, kube.Unauthorized(fmt.Errorf("create: %w", err)), why)
+		assert.Equal(t, unauthorized, kube.RoleMissing(err), why)
+		assert.Equal(t, unauthorized, kube.RoleMissing(fmt.Errorf("create: %w", err)), why)
 	}
-	assert.False(t, kube.Unauthorized(nil))
-	assert.False(t, kube.Unauthorized(errors.New(`User "a" cannot get resource "leases"`)), "not of an API server")
+	assert.False(t, kube.RoleMissing(nil))
+	assert.False(t, kube.RoleMissing(errors.New(`User "a" cannot get resource "leases"`)), "not of an API server")
 }

@@ -16,6 +16,3 @@ func Stated(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
-
-// Refused reports whether err is the API server's statement that the request is not allowed.
-func Refused(err error) bool { return apierrors.IsForbidden(err) && Stated(err) }

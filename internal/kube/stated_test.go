@@ -18,7 +18,7 @@ import (
 
 func TestOnlyAStatusStatesAnything(t *testing.T) {
 	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,` +
-		`"message":"not allowed","details":{"group":"coordination.k8s.io","kind":"leases","name":"x"}}`
+		`"message":"leases \"x\" is forbidden: User \"u\" cannot get resource \"leases\" in API group","details":{"group":"coordination.k8s.io","kind":"leases","name":"x"}}`
 	for name, c := range map[string]struct {
 		code              int
 		contentType, body string
@@ -48,10 +48,10 @@ func TestOnlyAStatusStatesAnything(t *testing.T) {
 			_, err = client.CoordinationV1().Leases("default").Get(t.Context(), "x", metav1.GetOptions{})
 			require.Error(t, err)
 			assert.Equal(t, c.stated, kube.Stated(err), "%#v", err)
-			assert.Equal(t, c.refused, kube.Refused(fmt.Errorf("get: %w", err)), "%#v", err)
+			assert.Equal(t, c.refused, kube.RoleMissing(fmt.Errorf("get: %w", err)), "%#v", err)
 		})
 	}
 	assert.False(t, kube.Stated(nil))
 	assert.False(t, kube.Stated(errors.New("connection refused")))
-	assert.False(t, kube.Refused(nil))
+	assert.False(t, kube.RoleMissing(nil))
 }

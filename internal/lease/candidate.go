@@ -175,7 +175,7 @@ func (c *Candidate) watch(ctx context.Context) (<-chan watch.Event, func()) {
 		c.blind, c.blindFor = 0, 0
 		return w.ResultChan(), w.Stop
 	}
-	if kube.Unauthorized(err) {
+	if kube.RoleMissing(err) {
 		c.blind++
 		c.blindSince = c.config.Clock.Now()
 		c.blindFor = min(max(2*c.blindFor, interval), maxBlindness)

@@ -8,61 +8,31 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/probe"
 )
-
-// errHangs is what a call says about the work that ought to have returned long ago.
-var errHangs = errors.New("an earlier call has not returned")
 
 // Health asks whether the work under a lease is alive. It is not for concurrent use.
 type Health struct {
-	check   func(context.Context) error // nil: it is
-	overdue <-chan struct{}             // closed when the call returns that was given up; nil if there is none
-	sick    error                       // what the last answer was
+	probe *probe.Probe // nil: it is
+	sick  error        // what the last answer was
 }
 
-// NewHealth returns a Health that asks check.
-func NewHealth(check func(context.Context) error) *Health { return &Health{check: check} }
-
-// ask calls check, and waits so long for its answer. What it says later is not heard: it may have been true then. While it
-// has not returned it is not called again, so that one that hangs is one goroutine, however often it is asked.
-func (h *Health) ask(ctx context.Context, c clock.Clock, wait time.Duration) error {
-	if h.overdue != nil {
-		select {
-		case <-h.overdue:
-			h.overdue = nil
-		default:
-			return errHangs
-		}
+// NewHealth returns a Health that asks check; nil: the work is alive.
+func NewHealth(check func(context.Context) error) *Health {
+	if check == nil {
+		return &Health{}
 	}
-	bounded, cancel := clock.WithTimeout(ctx, c, wait)
-	defer cancel()
-	returned := make(chan struct{})
-	err := errors.New("it did not return normally")
-	go func() {
-		defer close(returned) // also when it ends by runtime.Goexit
-		err = h.check(bounded)
-	}()
-	select {
-	case <-returned:
-	case <-bounded.Done():
-		h.overdue = returned
-		return context.Cause(bounded)
-	}
-	if err != nil && bounded.Err() != nil { // which says more than that a context was cancelled
-		return context.Cause(bounded)
-	}
-	return err
+	return &Health{probe: probe.New(check)}
 }
 
 // healthy asks whether the work is, unless ctx has ended: then it is stopping, and may say that it does. After an answer
 // that does not come there is time for another attempt before the deadline.
 func (h *Holder) healthy(ctx context.Context) error {
 	health := h.config.Health
-	if health.check == nil || ctx.Err() != nil {
+	if health.probe == nil || ctx.Err() != nil {
 		return nil
 	}
-	err := health.ask(ctx, h.config.Clock, min(h.config.Timing.RenewInterval(), h.Remaining())/2)
+	err := health.probe.Ask(ctx, h.config.Clock, min(h.config.Timing.RenewInterval(), h.Remaining())/2)
 	if ctx.Err() != nil {
 		return nil
 	}

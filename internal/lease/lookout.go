@@ -21,7 +21,7 @@ func (h *Holder) lookOut(ctx context.Context) {
 		switch useful, err := h.follow(ctx); {
 		case useful:
 			pause = backoff(h.config.Timing)
-		case kube.Unauthorized(err): // the candidate has said so
+		case kube.RoleMissing(err): // the candidate has said so
 			delay = maxBlindness
 		}
 		timer := h.config.Clock.NewTimer(delay)

@@ -54,7 +54,7 @@ type AccessError struct {
 
 // Error names the verb, the Lease, and what to grant where that is what is missing.
 func (e *AccessError) Error() string {
-	if kube.Unauthorized(e.Err) {
+	if kube.RoleMissing(e.Err) {
 		return fmt.Sprintf("not allowed to %s Lease %s: grant the verb %q on resource leases of API group coordination.k8s.io in namespace %s: %v",
 			e.Verb, e.Lease, e.Verb, e.Lease.Namespace, e.Err)
 	}
@@ -102,7 +102,7 @@ func (s *Store) do(ctx context.Context, verb string, timeout time.Duration, requ
 	if err == nil && l != nil && l.Name != s.Name.Name { // any JSON object decodes as a Lease without a name
 		err = fmt.Errorf("the answer is not the Lease: its name is %q", l.Name)
 	}
-	s.noteRefusal(verb, kube.Unauthorized(err), s.clock.Now())
+	s.noteRefusal(verb, kube.RoleMissing(err), s.clock.Now())
 	if err == nil {
 		if s.failing[verb] {
 			delete(s.failing, verb)
@@ -137,7 +137,7 @@ func (s *Store) noteRefusal(verb string, refused bool, now clock.Reading) {
 // RefusedFor is for how long RBAC has refused the verb that err is about; zero if err is about something else.
 func (s *Store) RefusedFor(err error) time.Duration {
 	var access *AccessError
-	if !errors.As(err, &access) || !kube.Unauthorized(access.Err) {
+	if !errors.As(err, &access) || !kube.RoleMissing(access.Err) {
 		return 0
 	}
 	r := s.refused[access.Verb]
