@@ -66,6 +66,9 @@
 //
 // A root's record says which version of its children the shard's caches have to show before work on the family begins: a shard sees all
 // that the one before it has created, and all that were there before the ring was. Children that the same shard has created it sees as soon as its caches show them, as ever.
+// A root that comes without a record may have been the shard's before, and lost the record that said so. Its next record names the
+// greatest version of all the children that are known to be with the shard.
+//
 // Where the shard of a root was lost together with its record, or a sharder has ended in the middle of a move, the children of any shard are
 // listed instead of those of one.
 //
@@ -123,6 +126,7 @@
 //	join                                     2 lists of all objects, in pages
 //	release or death                         1 list of the moved objects and one of all, in pages
 //	batch of moved roots                     for each resource of children, 1 list of those of one shard, in pages
+//	first root that a sharder assigns        for each resource of children, 1 list of all of them, in pages
 //	steady state                             1 list of all objects, in pages, every ScanInterval, and for each resource of
 //	                                         children 2 lists of those that are with no member, or marked, which are none
 //

@@ -360,6 +360,48 @@ func TestAMoveThatEndedHalfwayIsKnown(t *testing.T) {
 	}
 }
 
+// A root loses its record before its shard has seen the children that it came with. The next record says of them what the lost one did, whoever
+// writes it.
+func TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren(t *testing.T) {
+	for name, another := range map[string]bool{"the same sharder": false, "another": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
+				defer func() { stop() }()
+				w.bear(2, true)
+				time.Sleep(10 * time.Minute)
+				roots := w.rootsOf("a")
+				shards[0].release()
+				time.Sleep(10 * time.Minute) // the ring is settled, and history
+				w.requirePlaced(20, "b")
+				w.requireFloors(roots)
+				if another {
+					stop()
+					stop = w.sharder(w.familyConfig())
+					time.Sleep(10 * time.Minute)
+				}
+				for _, name := range roots {
+					_, err := w.meta.Resource(configMaps).Namespace("default").Patch(t.Context(), name, types.MergePatchType,
+						w.names.stripPatch("", ""), metav1.PatchOptions{})
+					require.NoError(t, err)
+				}
+				time.Sleep(time.Second)
+				w.requirePlaced(20, "b")
+				children := w.children()
+				for _, o := range w.objects() {
+					r, _ := w.names.recordOf(&o)
+					for _, c := range children[o.UID] {
+						if slices.Contains(roots, o.Name) {
+							assert.True(t, reaches(r.ChildFloor["pods"], c.ResourceVersion),
+								"work on %s begins at %q of pods, and %s is of %s", o.Name, r.ChildFloor["pods"], c.Name, c.ResourceVersion)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
 // Roots lose their records while two shards after another may have been given them. Who is asked last is not the one that has created their
 // children.
 func TestChildrenOfAStrippedRootAreFound(t *testing.T) {

@@ -26,6 +26,7 @@ type session struct {
 	keeper    *keeper
 	queue     *queue
 	moves     *moves
+	given     *given
 	drains    *drains
 	version   string // of the list of Leases that the registry began with
 
@@ -76,7 +77,7 @@ func (s *Sharder) newSession() (*session, error) {
 		return nil, fmt.Errorf("sharder: %w", err)
 	}
 	e := &session{
-		Sharder: s, resources: resources, kin: kindredOf(resources), moves: newMoves(),
+		Sharder: s, resources: resources, kin: kindredOf(resources), moves: newMoves(), given: newGiven(),
 		queue: newQueue(4 * max(c.PageSize, c.Concurrency)), drains: newDrains(c.MaxDrains),
 		changed: make(chan struct{}, 1), unsettle: make(chan struct{}, 1), progress: make(chan struct{}, 1),
 		throttle: throttle{hook: c.Hooks.OnThrottled, log: c.Logger},
