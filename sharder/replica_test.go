@@ -35,7 +35,7 @@ func newTerritory(t *testing.T) *territory {
 	server := apisim.NewServer()
 	admin, err := kubernetes.NewForConfig(server.Client("admin").Config())
 	require.NoError(t, err)
-	return &territory{t: t, server: server, admin: admin, names: namesOf("r")}
+	return &territory{t: t, server: server, admin: admin, names: namesOf("r").of(configMaps.GroupResource())}
 }
 
 // create makes a ConfigMap that nobody has yet.

@@ -130,8 +130,7 @@ func TestStripLabelsWaitsForThoseWhoMayWorkWithoutARecord(t *testing.T) {
 		stop, shards := w.settledWith(20, w.config(), "a")
 		stop()
 		for _, o := range w.objects() {
-			_, err := w.meta.Resource(configMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name, types.MergePatchType, w.names.stripPatch("", ""), metav1.PatchOptions{})
-			require.NoError(t, err)
+			w.strips(&o)
 		}
 		shards[0].kill()
 		require.NoError(t, w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "a", metav1.DeleteOptions{}))

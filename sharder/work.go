@@ -167,7 +167,7 @@ func (e *session) read(ctx context.Context, r ref) (*root, error) {
 
 // patch carries out a decision, if the root is still what was decided on.
 func (e *session) patch(ctx context.Context, o root, d decision) error {
-	_, err := e.send(ctx, o.ref, d.verb, d.label, e.names.mergePatch(o.uid, o.version, d.label, d.drain, d.record))
+	_, err := e.send(ctx, o.ref, d.verb, d.label, e.marks[o.resource].mergePatch(o.uid, o.version, d.label, d.drain, d.record, o.foreign...))
 	return err
 }
 

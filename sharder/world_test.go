@@ -55,7 +55,7 @@ const (
 func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, server: apisim.NewServer(apisim.Resource{GroupVersionResource: widgets, Kind: "Widget", Namespaced: true}), names: namesOf(testRing), patches: map[string]int{}}
+		w := &world{t: t, server: apisim.NewServer(apisim.Resource{GroupVersionResource: widgets, Kind: "Widget", Namespaced: true}), names: namesOf(testRing).of(configMaps.GroupResource()), patches: map[string]int{}}
 		w.kube, w.meta = w.clients(w.server.Client("user"))
 		defer w.end()
 		f(t, w)
@@ -220,6 +220,12 @@ func (w *world) objects() []metav1.PartialObjectMetadata {
 	list, err := w.meta.Resource(configMaps).Namespace("default").List(w.t.Context(), metav1.ListOptions{})
 	require.NoError(w.t, err)
 	return list.Items
+}
+
+// strips removes from an object all that the ring has written on it.
+func (w *world) strips(o metav1.Object) {
+	_, err := w.meta.Resource(configMaps).Namespace(o.GetNamespace()).Patch(w.t.Context(), o.GetName(), types.MergePatchType, w.names.stripPatch(o), metav1.PatchOptions{})
+	require.NoError(w.t, err)
 }
 
 // owners returns how many objects each shard has; whatever is not with a member of the ring by label and valid record counts
