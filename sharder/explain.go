@@ -62,7 +62,7 @@ func (s *Sharder) Explain(ctx context.Context, object ObjectRef) (Explanation, e
 	}
 	root, err := e.client(c.root.resource, c.root.namespace).Get(ctx, c.root.name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err), err == nil && root.UID != c.rootUID:
+	case e.absent(c.root, err), err == nil && root.UID != c.rootUID:
 		return Explanation{Object: object, Root: e.objectRef(c.root), Label: c.label, Verb: string(keep), Why: "the object that controls it is gone"}, nil
 	case err != nil:
 		return Explanation{}, fmt.Errorf("sharder: %w", e.failed("get", c.root, err))

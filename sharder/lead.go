@@ -97,7 +97,7 @@ func (e *session) lead(ctx context.Context, r ref, c *child) error {
 		case err == nil:
 			e.given.note(holding{shard, r.resource}, version)
 			return nil
-		case apierrors.IsNotFound(err):
+		case e.absent(c.ref, err):
 			return nil
 		case apierrors.IsConflict(err), apierrors.IsInvalid(err):
 			c, contended = nil, fmt.Errorf("%w: %w", errContended, err)

@@ -131,7 +131,7 @@ func (e *session) bring(ctx context.Context, m *move, c child) {
 			e.given.note(holding{m.decision.label, c.resource}, version)
 			m.reach(resource, version)
 			return
-		case apierrors.IsNotFound(err):
+		case e.absent(c.ref, err):
 			return
 		case !apierrors.IsConflict(err) && !apierrors.IsInvalid(err):
 			m.fail(err)
@@ -177,7 +177,7 @@ func (e *session) settleRoot(ctx context.Context, m *move, b batch, listed error
 		m.decision.record = &r
 		err = e.patch(ctx, m.root, m.decision)
 	}
-	if apierrors.IsNotFound(err) {
+	if e.absent(m.root.ref, err) {
 		e.finish(ctx, m.item, true, nil)
 		return
 	}

@@ -38,6 +38,11 @@ var safeguards = []mutant.Mutation{
 		Caught: "TestCopiedAnnotationsAreNoReasonToWriteForEver",
 	},
 	{
+		Name: "any 404 proves that an object is gone", File: "work.go",
+		Old: "return kube.Absent(err, e.kin.all[r.resource].GVR.GroupResource(), r.name)", New: "_ = kube.Absent\n	return apierrors.IsNotFound(err)",
+		Caught: "TestAPageOfAProxyDoesNotProveThatAnObjectIsGone",
+	},
+	{
 		Name: "the record of another object stays", File: "root.go",
 		Old: "	v.foreign = n.foreign(o)\n", New: "",
 		Caught: "TestCopiedAnnotationsAreNoReasonToWriteForEver",

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"go.uber.org/zap"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -163,7 +162,7 @@ func (e *session) stripAll(ctx context.Context) (living []string, left int, err 
 func (e *session) stripOne(ctx context.Context, index int, o *metav1.PartialObjectMetadata) error {
 	at := ref{index, o.Namespace, o.Name}
 	_, err := e.merge(ctx, at, e.marks[index].stripPatch(o))
-	if apierrors.IsNotFound(err) {
+	if e.absent(at, err) {
 		return nil
 	}
 	if err != nil {

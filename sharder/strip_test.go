@@ -28,7 +28,7 @@ func (w *world) strip(c Config, beforePatch func(name string)) (result <-chan er
 		}
 		return false
 	}})
-	kube, meta := w.clients(connection)
+	kube, meta := w.clients(connection, w.proxy)
 	s, err := New(kube, meta, testMapper(), c)
 	require.NoError(w.t, err)
 	done := make(chan error, 1)

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/transport"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/shardlease"
@@ -38,6 +39,9 @@ type world struct {
 	names  names
 
 	connection *apisim.Client // of the latest sharder
+
+	// astray are the requests of sharders that a proxy answers with a page of its own; nil: none.
+	astray atomic.Pointer[func(*http.Request) bool]
 
 	running []func()
 
@@ -69,8 +73,11 @@ func (w *world) end() {
 	}
 }
 
-func (w *world) clients(connection *apisim.Client) (kubernetes.Interface, metadata.Interface) {
+func (w *world) clients(connection *apisim.Client, wrap ...transport.WrapperFunc) (kubernetes.Interface, metadata.Interface) {
 	config := connection.Config()
+	for _, f := range wrap {
+		config.Wrap(f)
+	}
 	kube, err := kubernetes.NewForConfig(config)
 	require.NoError(w.t, err)
 	meta, err := metadata.NewForConfig(config)
@@ -135,7 +142,7 @@ func (w *world) patched() map[string]int {
 // sharder runs a sharder until the function that it returns is called.
 func (w *world) sharder(c Config) (stop func()) {
 	w.connection = w.server.Client("sharder")
-	kube, meta := w.clients(w.connection)
+	kube, meta := w.clients(w.connection, w.proxy)
 	s, err := New(kube, meta, testMapper(), c)
 	require.NoError(w.t, err)
 	return w.begin(func(ctx context.Context) { assert.NoError(w.t, s.Run(ctx)) })
