@@ -3,6 +3,7 @@ package sharder
 import (
 	"context"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -28,6 +29,7 @@ type territory struct {
 	t      *testing.T
 	server *apisim.Server
 	admin  kubernetes.Interface
+	sniff  func(*http.Request) // is told of each request of the shards, unless it is nil
 	names  names
 }
 
@@ -148,6 +150,14 @@ func (r *replica) run(f func(r *replica)) error {
 func (r *replica) guarded() *rest.Config {
 	c := r.conn.Config()
 	c.Wrap(r.lease.WrapTransport)
+	if r.sniff != nil {
+		c.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(q *http.Request) (*http.Response, error) {
+				r.sniff(q)
+				return next.RoundTrip(q)
+			})
+		})
+	}
 	return c
 }
 

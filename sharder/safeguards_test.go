@@ -43,6 +43,46 @@ var safeguards = []mutant.Mutation{
 		Caught: "TestAPageOfAProxyDoesNotProveThatAnObjectIsGone",
 	},
 	{
+		Name: "a patch is carried out on another object of that name", File: "patch.go",
+		Old: `		metadata["uid"] = uid`, New: "		_ = uid",
+		Caught: "TestEveryPatchOfASharderNamesTheObjectAndItsVersion",
+	},
+	{
+		Name: "a patch of a shard is carried out on another object of that name", File: "acknowledge.go",
+		Old: `n.mergePatch(root.GetUID(), root`, New: `n.mergePatch("", root`,
+		Caught: "TestEveryPatchOfAShardNamesTheObjectAndItsVersion",
+	},
+	{
+		Name: "a decision is carried out on another version", File: "patch.go",
+		Old: `		metadata["resourceVersion"] = version`, New: "		_ = version",
+		Caught: "TestEveryPatchOfAShardNamesTheObjectAndItsVersion",
+	},
+	{
+		Name: "a shard's first list is from a cache of the API server", File: "informer.go",
+		Old: `	if options.ResourceVersion == "0" {`, New: `	if options.ResourceVersion == "none" {`,
+		Caught: "TestFirstListsAreConsistent",
+	},
+	{
+		Name: "an edited label hands an object over", File: "decide.go",
+		Old: "return decision{verb: restore, label: r.Shard, drain: asked}", New: "return s.next()",
+		Caught: "TestDecision",
+	},
+	{
+		Name: "objects are assigned before the history says among whom", File: "govern.go",
+		Old: "if err := e.ledger.begin(ctx, m); err != nil {\n		return nil, err", New: "if err := ctx.Err(); err != nil {\n		return nil, err",
+		Caught: "TestTheHistoryIsStoredBeforeAnythingIsAssigned",
+	},
+	{
+		Name: "a Lease is deleted that the history names", File: "keeper.go",
+		Old: "if !ok || k.named(shard) {", New: "if !ok {",
+		Caught: "TestALeaseStaysWhileTheHistoryNamesIt",
+	},
+	{
+		Name: "a new sharder does not wait to know of the drains under way", File: "session.go",
+		Old: "	counted.Wait()\n", New: "",
+		Caught: "TestANewSharderCountsTheDrainsThatAreUnderWay",
+	},
+	{
 		Name: "the record of another object stays", File: "root.go",
 		Old: "	v.foreign = n.foreign(o)\n", New: "",
 		Caught: "TestCopiedAnnotationsAreNoReasonToWriteForEver",

@@ -40,7 +40,7 @@ type world struct {
 
 	connection *apisim.Client // of the latest sharder
 
-	// astray are the requests of sharders that a proxy answers with a page of its own; nil: none.
+	// astray is told of each request of a sharder, and says which of them a proxy answers with a page of its own; nil: none.
 	astray atomic.Pointer[func(*http.Request) bool]
 
 	running []func()
