@@ -42,7 +42,7 @@ func (s *Shard) settle(ctx context.Context, term *shardlease.Term, at address) (
 			h.overdue = time.Since(known.since) >= s.config.AckGrace
 		}
 		if root != nil {
-			h.standing, h.version = s.claimant(term).standing(root), root.GetResourceVersion()
+			h.standing, h.version = s.claimant(term, at.resource).standing(root), root.GetResourceVersion()
 		}
 		switch h.next() {
 		case stayPut:
@@ -84,9 +84,10 @@ func (s *Shard) settle(ctx context.Context, term *shardlease.Term, at address) (
 // known.
 func (s *Shard) acknowledge(ctx context.Context, at address, root metav1.Object) error {
 	s.custody.advance(at, unsure, "")
-	r, _ := s.names.recordOf(root)
+	n := s.marks[at.resource]
+	r, _ := n.recordOf(root)
 	r.State = free
-	answer, err := s.patch(ctx, at, s.names.mergePatch(root.GetUID(), root.GetResourceVersion(), "", false, &r))
+	answer, err := s.patch(ctx, at, n.mergePatch(root.GetUID(), root.GetResourceVersion(), "", false, &r))
 	s.config.Hooks.drained(at, time.Since(s.custody.get(at).since), err)
 	switch {
 	case err != nil:
@@ -109,7 +110,7 @@ func (s *Shard) review(ctx context.Context, term *shardlease.Term, at address) e
 	}
 	now := elsewhere // gone, and perhaps another shard's before: no copy is good
 	if root != nil {
-		now = s.claimant(term).standing(root)
+		now = s.claimant(term, at.resource).standing(root)
 	}
 	if now == elsewhere && version == "" {
 		s.custody.advance(at, hidden, "")

@@ -83,9 +83,9 @@ func (s *Shard) look(term *shardlease.Term, q errand) sight {
 	if !seen.found {
 		return seen
 	}
-	seen.standing, seen.version = s.claimant(term).standing(newest), newest.GetResourceVersion()
+	seen.standing, seen.version = s.claimant(term, q.at.resource).standing(newest), newest.GetResourceVersion()
 	if seen.standing == assigned && len(q.children) > 0 {
-		r, _ := s.names.recordOf(newest)
+		r, _ := s.marks[q.at.resource].recordOf(newest)
 		seen.behind = s.caches.behind(term, q.children, r)
 	}
 	return seen

@@ -45,6 +45,7 @@ const (
 	drain    verb = "drain"    // ask its shard to let go
 	withdraw verb = "withdraw" // tell its shard to go on
 	probe    verb = "probe"    // ask a shard that may be at work to say that it is not
+	seal     verb = "seal"     // leave it where it is, but write its record so that copies can be told from it
 	gather   verb = "gather"   // leave it where it is, but have its children there, too, of which its record does not know
 	follow   verb = "follow"   // of a child: give it to the shard of its root
 )
@@ -64,7 +65,7 @@ type decision struct {
 // writes reports whether there is something to write.
 func (d decision) writes() bool {
 	switch d.verb {
-	case assign, restore, drain, withdraw, probe, gather:
+	case assign, restore, drain, withdraw, probe, seal, gather:
 		return true
 	}
 	return false
@@ -101,6 +102,8 @@ func decide(s situation) decision {
 		return decision{verb: withdraw, label: r.Shard}
 	case s.scattered:
 		return decision{verb: gather, label: r.Shard, record: &r}
+	case s.unsealed || len(s.foreign) > 0:
+		return decision{verb: seal, label: r.Shard, record: &r}
 	}
 	return decision{verb: keep}
 }

@@ -31,8 +31,10 @@
 //
 //   - the label shard.bellwether.dev/<ring>: the shard that sees it,
 //   - the label drain.bellwether.dev/<ring>, if that shard is to let go of it,
-//   - the annotation owner.bellwether.dev/<ring>: the record of its owner. It names the object's UID, the shard, the Lease and the epoch of
-//     the shard, and says whether the shard owns the object or has let go of it.
+//   - the annotation owner.<resource>.bellwether.dev/<ring>: the record of its owner. It names the object's UID, the shard, the Lease and the
+//     epoch of the shard, and says whether the shard owns the object or has let go of it. <resource> is such as configmaps or replicasets.apps;
+//     owner.bellwether.dev/<ring> has the same once more, for replicas of v0.1;
+//   - the label seal.bellwether.dev/<ring>: a digest of that record.
 //
 // The record decides who may work, the label who sees it. An epoch is a period in which a shard's claims are good: it ends when the shard
 // releases its Lease, or when the sharder takes the Lease after the shard has not renewed it for twice its duration. A shard that
@@ -53,6 +55,19 @@
 // new one. Under a settled ring such an object has one possible owner and is simply assigned. Otherwise every other shard that may
 // have owned it becomes its owner in name, drained, and has to let go first.
 //
+// # Copies
+//
+// Controllers copy annotations from one object to another, and users restore old ones: that of Deployments copies those of a Deployment to its
+// ReplicaSets at each sync, and kubectl rollout undo puts back what a ReplicaSet has kept. A record that reaches an object in such a way
+// does not count. That of another object names another UID, and if it is of another resource, it is in another annotation than
+// the object's own, which stays. That of the same object from an earlier time does not fit the seal, which nobody but sharder and shards writes
+// together with the record. An object with such a record is treated as one without: who may be at work on it is asked.
+// Annotations with records of other objects are removed from an object, unless they are of its owners, which would copy them again.
+//
+// A record of v0.1 has no seal, and counts as it did until it is written again: by the first sharder of this version that scans the object.
+// While replicas of v0.1 run, what they write later than this version counts: until they have ended, do not undo a roll-out of an
+// object of the ring.
+//
 // # Children
 //
 // Objects that a controller creates for others, such as the Pods of a ReplicaSet, need no places of their own: as [Resource].Children they
@@ -66,6 +81,9 @@
 //
 // A root's record says which version of its children the shard's caches have to show before work on the family begins: a shard sees all
 // that the one before it has created, and all that were there before the ring was. Children that the same shard has created it sees as soon as its caches show them, as ever.
+// A root that comes without a record may have been the shard's before, and lost the record that said so. Its next record names the
+// greatest version of all the children that are known to be with the shard.
+//
 // Where the shard of a root was lost together with its record, or a sharder has ended in the middle of a move, the children of any shard are
 // listed instead of those of one.
 //
@@ -92,8 +110,8 @@
 //
 // # Not guaranteed
 //
-//   - A record that is forged or replayed, such as that of an exported manifest put back over the same object; hand-edited epochs or
-//     holders of Leases; the ring's history deleted while objects are without records. Let nobody else write those.
+//   - A record that is forged, or replayed together with the labels of that time, such as that of an exported manifest or of a backup put back
+//     over the same object; hand-edited epochs or holders of Leases; the ring's history deleted while objects are without records. Let nobody else write those.
 //   - A restore of etcd from a backup: restart all replicas.
 //   - A request that is already at the server outlives the Do that sent it.
 //   - An object that ceases to be selected by Resource.Selector stays with its shard, and is nobody's business until it is selected again. If
@@ -117,12 +135,15 @@
 //	move between living shards               3 patches, and 1 for each child
 //	release or death of a shard              1 patch for each of its objects, and 1 for each of their children
 //	restart within two lease durations       0
+//	first scan after an upgrade from v0.1    1 patch for each object
+//	annotations of another object copied     0 if that is its owner; otherwise 1 patch, 2 if the shard sends the object back
 //	edit repaired                            1 patch, 2 if the shard sends the object back
 //	object without a record, unsettled ring  1 patch, and 2 for each living shard that may have owned it
 //	change of membership                     2 writes of the history
 //	join                                     2 lists of all objects, in pages
 //	release or death                         1 list of the moved objects and one of all, in pages
 //	batch of moved roots                     for each resource of children, 1 list of those of one shard, in pages
+//	first root that a sharder assigns        for each resource of children, 1 list of all of them, in pages
 //	steady state                             1 list of all objects, in pages, every ScanInterval, and for each resource of
 //	                                         children 2 lists of those that are with no member, or marked, which are none
 //

@@ -30,7 +30,7 @@ type Explanation struct {
 	Left []string
 	// Target is the shard that it belongs to on the ring.
 	Target string
-	// Verb is what has to be done about it: keep, await, hold, reread, assign, drain, withdraw, restore, probe or gather; for a child
+	// Verb is what has to be done about it: keep, await, hold, reread, assign, drain, withdraw, restore, probe, seal or gather; for a child
 	// keep, follow or hold.
 	Verb string
 	// Why says so in words.
@@ -62,7 +62,7 @@ func (s *Sharder) Explain(ctx context.Context, object ObjectRef) (Explanation, e
 	}
 	root, err := e.client(c.root.resource, c.root.namespace).Get(ctx, c.root.name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err), err == nil && root.UID != c.rootUID:
+	case e.absent(c.root, err), err == nil && root.UID != c.rootUID:
 		return Explanation{Object: object, Root: e.objectRef(c.root), Label: c.label, Verb: string(keep), Why: "the object that controls it is gone"}, nil
 	case err != nil:
 		return Explanation{}, fmt.Errorf("sharder: %w", e.failed("get", c.root, err))
@@ -131,6 +131,8 @@ func (d decision) why() string {
 		return fmt.Sprintf("it belongs to shard %q again, or somebody else has set the drain label", d.label)
 	case probe:
 		return fmt.Sprintf("it has no record that says so, but shard %q may work on it, and is asked", d.label)
+	case seal:
+		return "it is with its owner on the ring, but a copy of its record, or of another object's, could be taken for it"
 	case gather:
 		return "it is with its owner on the ring, but there may be children of it that are not"
 	}

@@ -108,6 +108,23 @@ func (w *world) requireFloors(roots []string) {
 	}
 }
 
+// requireFloorsReach is requireFloors for roots that came without a record: work on them may wait for other children of their shard, too.
+func (w *world) requireFloorsReach(roots []string) {
+	w.t.Helper()
+	require.NotEmpty(w.t, roots)
+	children := w.children()
+	for _, o := range w.objects() {
+		if !slices.Contains(roots, o.Name) {
+			continue
+		}
+		r, _ := w.names.recordOf(&o)
+		for _, c := range children[o.UID] {
+			assert.True(w.t, reaches(r.ChildFloor["pods"], c.ResourceVersion),
+				"work on %s begins at version %q of pods, and %s is of %s", o.Name, r.ChildFloor["pods"], c.Name, c.ResourceVersion)
+		}
+	}
+}
+
 // lists counts the lists of children that the latest sharder asks for, each page of them.
 func (w *world) lists() (count func() int) {
 	var mu sync.Mutex
@@ -209,7 +226,7 @@ func TestChildrenOfANewRootWaitForIt(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		w.requirePlaced(10, "a")
 		w.requireFamilies(1)
-		w.requireFloors(w.rootsOf("a"))
+		w.requireFloorsReach(w.rootsOf("a"))
 		assert.Equal(t, map[string]int{"assign": 10, "follow": 10}, w.patched())
 	})
 }
@@ -235,7 +252,7 @@ func TestChildrenOfARootThatIsSelectedLaterComeWithIt(t *testing.T) {
 		time.Sleep(time.Second)
 		w.requirePlaced(10, "a")
 		w.requireFamilies(2)
-		w.requireFloors(w.rootsOf("a"))
+		w.requireFloorsReach(w.rootsOf("a"))
 		assert.Equal(t, map[string]int{"assign": 10, "follow": 20}, w.patched())
 	})
 }
@@ -355,6 +372,39 @@ func TestAMoveThatEndedHalfwayIsKnown(t *testing.T) {
 				w.requirePlaced(20, "b")
 				w.requireFamilies(2)
 				w.requireFloors(roots)
+			})
+		})
+	}
+}
+
+// A root loses its record before its shard has seen the children that it came with. The next record says of them what the lost one did, whoever
+// writes it.
+func TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren(t *testing.T) {
+	for name, another := range map[string]bool{"the same sharder": false, "another": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
+				defer func() { stop() }()
+				w.bear(2, true)
+				time.Sleep(10 * time.Minute)
+				roots := w.rootsOf("a")
+				shards[0].release()
+				time.Sleep(10 * time.Minute) // the ring is settled, and history
+				w.requirePlaced(20, "b")
+				w.requireFloors(roots)
+				if another {
+					stop()
+					stop = w.sharder(w.familyConfig())
+					time.Sleep(10 * time.Minute)
+				}
+				for _, o := range w.objects() {
+					if slices.Contains(roots, o.Name) {
+						w.strips(&o)
+					}
+				}
+				time.Sleep(time.Second)
+				w.requirePlaced(20, "b")
+				w.requireFloorsReach(roots)
 			})
 		})
 	}

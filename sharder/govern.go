@@ -74,6 +74,11 @@ func (e *session) adopt(ctx context.Context, m membership) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	kept := map[string]bool{} // also one that is no member may come back in the life in which it was given children
+	for _, shard := range append(m.names(), e.registry.known()...) {
+		kept[shard] = true
+	}
+	e.given.prune(kept)
 	e.settled.Store(false)
 	e.config.Logger.Info("objects are distributed among other shards", zap.Strings("members", m.names()))
 	e.announce(m.names())

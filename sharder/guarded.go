@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // retryDelay is after how long a request is tried again for an object that work may not begin on yet.
@@ -33,7 +34,7 @@ func Guarded[Request, Result any, T Object](
 		var result, nothing Result
 		obj, err := get(ctx, request)
 		switch {
-		case apierrors.IsNotFound(err):
+		case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse): // or it is a proxy's page
 			return nothing, nil
 		case err != nil:
 			return nothing, err

@@ -132,7 +132,7 @@ func (i *informer) SetTransform(transform cache.TransformFunc) error {
 	if i.child {
 		transform = preserveOwner(transform)
 	}
-	return i.SharedIndexInformer.SetTransform(i.shard.names.preserve(transform))
+	return i.SharedIndexInformer.SetTransform(i.shard.names.of(i.resource.GroupResource()).preserve(transform))
 }
 
 // consider queues an object that was added or changed, if there is something to do about it.
@@ -143,7 +143,7 @@ func (i *informer) consider(obj any) {
 		return
 	}
 	at := addressOf(i.resource, o)
-	switch i.shard.claimant(term).standing(o) {
+	switch i.shard.claimant(term, i.resource).standing(o) {
 	case drained, stray:
 		i.queue.Add(at)
 	default:

@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -159,7 +161,7 @@ func (k *keeper) collect(ctx context.Context, shard string) bool {
 	short, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	switch err := shardlease.Collect(short, k.kube, collection); {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // the watch tells
+	case kube.Absent(err, coordinationv1.Resource("leases"), shard), apierrors.IsConflict(err): // the watch tells
 		return true
 	case err != nil:
 		k.log.Warn("the Lease of a dead shard was not deleted, will be tried again", zap.Error(err))

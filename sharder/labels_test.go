@@ -5,13 +5,17 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 func TestNamesOfARingAreLabels(t *testing.T) {
 	for _, ring := range []string{"r", "checksum", "my-ring-2", strings.Repeat("a", 63)} {
 		assert.Empty(t, ringProblems(ring), ring)
-		for _, name := range []string{ShardLabel(ring), DrainLabel(ring), OwnerAnnotation(ring)} {
+		for _, name := range []string{
+			ShardLabel(ring), DrainLabel(ring), SealLabel(ring), OwnerAnnotation(ring),
+			RecordAnnotation(ring, schema.GroupResource{Resource: "configmaps"}), RecordAnnotation(ring, schema.GroupResource{Group: "apps", Resource: "replicasets"}),
+		} {
 			assert.Empty(t, validation.IsQualifiedName(name), name)
 		}
 		assert.Empty(t, validation.IsValidLabelValue(ring))

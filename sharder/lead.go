@@ -92,9 +92,12 @@ func (e *session) lead(ctx context.Context, r ref, c *child) error {
 		if _, member := p.members.member(c.label); member && !c.drain { // it may know better
 			return nil
 		}
-		_, err = e.send(ctx, c.ref, follow, shard, e.names.mergePatch(c.uid, c.version, shard, false, nil))
+		version, err := e.send(ctx, c.ref, follow, shard, e.names.mergePatch(c.uid, c.version, shard, false, nil))
 		switch {
-		case err == nil, apierrors.IsNotFound(err):
+		case err == nil:
+			e.given.note(holding{shard, r.resource}, version)
+			return nil
+		case e.absent(c.ref, err):
 			return nil
 		case apierrors.IsConflict(err), apierrors.IsInvalid(err):
 			c, contended = nil, fmt.Errorf("%w: %w", errContended, err)

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -55,7 +56,7 @@ func (l *ledger) read(ctx context.Context) (h history, problem, err error) {
 		return l.kube.CoreV1().ConfigMaps(l.namespace).Get(ctx, HistoryName(l.ring), metav1.GetOptions{})
 	})
 	switch {
-	case apierrors.IsNotFound(err):
+	case l.absent(err):
 		return nil, nil, nil
 	case err != nil:
 		return nil, nil, l.failed("get", err)
@@ -63,6 +64,11 @@ func (l *ledger) read(ctx context.Context) (h history, problem, err error) {
 	l.stored = m
 	l.stands, problem = parseHistory(m.Data[historyKey])
 	return l.stands, problem, nil
+}
+
+// absent reports whether an error says that there is no history.
+func (l *ledger) absent(err error) bool {
+	return kube.Absent(err, corev1.Resource("configmaps"), HistoryName(l.ring))
 }
 
 // failed names the request, and what to grant where that is what is missing.
@@ -91,7 +97,7 @@ func (l *ledger) begin(ctx context.Context, m membership) error {
 		if refreshErr := l.refresh(ctx); refreshErr != nil {
 			return refreshErr
 		}
-		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && !l.absent(err) {
 			return err
 		}
 	}

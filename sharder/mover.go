@@ -30,10 +30,17 @@ func (e *session) moveFamilies(ctx context.Context) {
 		if len(current) == 0 {
 			continue
 		}
-		for _, b := range batches(current, e.moves.inDoubt()) {
+		for _, b := range batches(current, e.moves.inDoubt() || e.unsurveyed(current)) {
 			e.moveBatch(ctx, p, b)
 		}
 	}
+}
+
+// unsurveyed reports whether there may be children of these roots with any shard, of which this session does not know.
+func (e *session) unsurveyed(moves []*move) bool {
+	return slices.ContainsFunc(moves, func(m *move) bool {
+		return slices.ContainsFunc(e.kin.children[m.root.resource], func(i int) bool { return !e.given.knows(i) })
+	})
 }
 
 // moveBatch gives the children of a batch of roots to the shards that the roots are to be with, and then the roots. Only a page of children is in
@@ -59,12 +66,13 @@ func (e *session) moveBatch(ctx context.Context, p *plan, b batch) {
 	})
 	busy.Wait()
 	for _, m := range b.moves {
-		begin(func() { e.settleRoot(ctx, m, err) })
+		begin(func() { e.settleRoot(ctx, m, b, err) })
 	}
 	busy.Wait()
 }
 
-// listChildren tells found of the children among which are all those of a batch of roots.
+// listChildren tells found of the children among which are all those of a batch of roots. The first list of a resource is of all its
+// children, wherever their roots are: it shows what the shards have been given before this session.
 func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func(child)) error {
 	namespaces := map[int][]string{} // of the roots, by the resources of their children
 	for _, m := range b.moves {
@@ -79,15 +87,21 @@ func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func
 		selector = p.children(e.names, b.source)
 	}
 	for i := len(e.resources); i < len(e.kin.all); i++ {
+		if len(namespaces[i]) == 0 {
+			continue
+		}
+		survey := b.any && !e.given.knows(i)
 		for _, src := range e.sources(i, selector) {
 			switch of := namespaces[i]; {
-			case len(of) == 0, src.namespace != "" && !slices.Contains(of, src.namespace):
+			case survey:
+			case src.namespace != "" && !slices.Contains(of, src.namespace):
 				continue
 			case len(of) == 1: // the empty one stands for all
 				src.namespace, src.client = of[0], e.client(i, of[0])
 			}
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
 				if c, ok := e.childOf(i, o); ok {
+					e.given.note(holding{c.label, i}, c.version)
 					found(c)
 				}
 				return ctx.Err() == nil
@@ -95,6 +109,9 @@ func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func
 			if err != nil {
 				return err
 			}
+		}
+		if survey {
+			e.given.complete(i)
 		}
 	}
 	return nil
@@ -111,9 +128,10 @@ func (e *session) bring(ctx context.Context, m *move, c child) {
 		version, err := e.send(ctx, c.ref, follow, m.decision.label, e.names.mergePatch(c.uid, c.version, m.decision.label, false, nil))
 		switch {
 		case err == nil:
+			e.given.note(holding{m.decision.label, c.resource}, version)
 			m.reach(resource, version)
 			return
-		case apierrors.IsNotFound(err):
+		case e.absent(c.ref, err):
 			return
 		case !apierrors.IsConflict(err) && !apierrors.IsInvalid(err):
 			m.fail(err)
@@ -138,7 +156,7 @@ func (e *session) bring(ctx context.Context, m *move, c child) {
 }
 
 // settleRoot assigns a root whose children are where they are to be. listed is why they are not, if they could not be listed.
-func (e *session) settleRoot(ctx context.Context, m *move, listed error) {
+func (e *session) settleRoot(ctx context.Context, m *move, b batch, listed error) {
 	err := listed
 	switch {
 	case err != nil:
@@ -152,11 +170,14 @@ func (e *session) settleRoot(ctx context.Context, m *move, listed error) {
 		for _, i := range e.kin.children[m.root.resource] {
 			name := e.kin.all[i].GVR.GroupResource().String()
 			r.ChildFloor[name] = m.floor[name]
+			if !m.root.recorded && !b.any { // the list did not show those that are with the shard already
+				r.ChildFloor[name] = later(m.floor[name], e.given.floor(holding{m.decision.label, i}))
+			}
 		}
 		m.decision.record = &r
 		err = e.patch(ctx, m.root, m.decision)
 	}
-	if apierrors.IsNotFound(err) {
+	if e.absent(m.root.ref, err) {
 		e.finish(ctx, m.item, true, nil)
 		return
 	}

@@ -31,12 +31,10 @@ type move struct {
 func (m *move) reach(resource, version string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, known := compareVersions(version, version); known && reaches(version, m.floor[resource]) { // client-go's fakes have none
-		if m.floor == nil {
-			m.floor = map[string]string{}
-		}
-		m.floor[resource] = version
+	if m.floor == nil {
+		m.floor = map[string]string{}
 	}
+	m.floor[resource] = later(m.floor[resource], version) // client-go's fakes have none
 }
 
 func (m *move) fail(err error) {

@@ -3,6 +3,7 @@
 package sharder_test
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,26 +24,37 @@ var mutations = []struct {
 	file     string
 	old, new string
 	caught   string // what the violation is, as a regular expression
+	test     string // whose schedules are to catch it; empty: TestSimulatedFamilies
 }{
 	{
 		"a root is assigned before its children are moved", "mover.go",
 		"	err := e.listChildren(", "	for _, m := range b.moves {\n		m.decision.record.ChildFloor = map[string]string{\"pods\": \"\"}\n		_ = e.patch(ctx, m.root, m.decision)\n	}\n	err := e.listChildren(",
-		"does not see child",
+		"does not see child", "",
 	},
 	{
 		"the versions of children are ignored", "caches.go",
 		"i.complete(floor)", "i.complete(floor[:0])",
-		"does not see child",
+		"does not see child", "",
 	},
 	{
 		"a list is taken for roots that are let go of meanwhile", "mover.go",
 		"	busy.Wait()\n	for _, m := range b.moves {", "	busy.Wait()\n	e.moves.add(nil)\n	for _, m := range append(b.moves, e.moves.take(ctx)...) {\n		if m == nil {\n			continue\n		}",
-		"does not see child",
+		"does not see child", "",
 	},
 	{
 		"work on a child is not work on its root", "do.go",
 		"	p := &piece{at: at,", "	if q.ofChild() {\n		at = q.child\n	}\n	p := &piece{at: at,",
-		"overlap",
+		"overlap", "",
+	},
+	{
+		"a root that has lost its record begins without a floor", "mover.go",
+		"if !m.root.recorded && !b.any {", "if false {",
+		"does not see child", "TestSimulatedReplays",
+	},
+	{
+		"an old record of an object may be restored", "seal.go",
+		"fits := recorded && sealed && seal == sealOf(value)", "fits := recorded && sealed && seal != \"\"",
+		"overlap|does not see child", "TestSimulatedReplays",
 	},
 }
 
@@ -58,13 +70,13 @@ func TestSimulatedMutationsAreCaught(t *testing.T) {
 			require.NoError(t, err, "%s", out)
 
 			begin := time.Now()
-			run := exec.CommandContext(t.Context(), binary, "-test.run", "^TestSimulatedFamilies$", "-test.timeout", "3m")
+			run := exec.CommandContext(t.Context(), binary, "-test.run", "^"+cmp.Or(m.test, "TestSimulatedFamilies")+"$", "-test.timeout", "3m")
 			// It ends with the first violation. The directory is for the trace that this leaves.
 			run.Env = append(os.Environ(), sim.SoakVariable+"=2m", "TMPDIR="+directory)
 			out, err = run.CombinedOutput()
 			var failed *exec.ExitError
 			require.ErrorAs(t, err, &failed, "not caught:\n%s", out)
-			violation := regexp.MustCompile(`seed \d+: .*` + m.caught + `.*`).FindString(string(out))
+			violation := regexp.MustCompile(`seed \d+: .*(` + m.caught + `).*`).FindString(string(out))
 			require.NotEmpty(t, violation, "%s", out)
 			t.Logf("caught in %v by %s", time.Since(begin).Round(time.Millisecond), violation)
 		})

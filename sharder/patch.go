@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -12,8 +13,8 @@ const fieldManager = "bellwether-sharder"
 
 // mergePatch returns the JSON Merge Patch that gives an object the labels and the record. It is refused if the object is another than the
 // one with that UID, or not of that version any more: a decision on a stale object must not be carried out. An empty shard
-// removes the label; a nil record leaves the record as it is.
-func (n names) mergePatch(uid types.UID, version, shard string, drained bool, r *record) []byte {
+// removes the label; a nil record leaves the record as it is. removed are annotations to remove with it.
+func (n names) mergePatch(uid types.UID, version, shard string, drained bool, r *record, removed ...string) []byte {
 	labels := map[string]any{n.shard: nil, n.drain: nil}
 	if shard != "" {
 		labels[n.shard] = shard
@@ -23,14 +24,25 @@ func (n names) mergePatch(uid types.UID, version, shard string, drained bool, r 
 	}
 	var annotations map[string]any
 	if r != nil {
-		annotations = map[string]any{n.owner: r.encode()}
+		value := r.encode()
+		labels[n.seal] = sealOf(value)
+		annotations = map[string]any{n.owner: value, n.record: value}
+		for _, key := range removed {
+			annotations[key] = nil
+		}
 	}
 	return encodePatch(uid, version, labels, annotations)
 }
 
-// stripPatch returns the patch that removes everything of the ring from an object of that UID and version.
-func (n names) stripPatch(uid types.UID, version string) []byte {
-	return encodePatch(uid, version, map[string]any{n.shard: nil, n.drain: nil}, map[string]any{n.owner: nil})
+// stripPatch returns the patch that removes everything of the ring from an object.
+func (n names) stripPatch(o metav1.Object) []byte {
+	annotations := map[string]any{n.owner: nil}
+	for key := range o.GetAnnotations() {
+		if n.isRecord(key) {
+			annotations[key] = nil
+		}
+	}
+	return encodePatch(o.GetUID(), o.GetResourceVersion(), map[string]any{n.shard: nil, n.drain: nil, n.seal: nil}, annotations)
 }
 
 func encodePatch(uid types.UID, version string, labels, annotations map[string]any) []byte {

@@ -94,16 +94,6 @@ func parseRecord(value string) (record, error) {
 	return r, nil
 }
 
-// recordOf returns the valid record of an object: one that parses and was written for it. Otherwise ok is false.
-func (n names) recordOf(o metav1.Object) (r record, ok bool) {
-	value, ok := o.GetAnnotations()[n.owner]
-	if !ok {
-		return record{}, false
-	}
-	r, err := parseRecord(value)
-	return r, err == nil && r.UID == o.GetUID()
-}
-
 // draining reports whether the object carries the drain label.
 func (n names) draining(o metav1.Object) bool {
 	_, ok := o.GetLabels()[n.drain]

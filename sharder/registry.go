@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -184,7 +185,7 @@ func (g *registry) get(ctx context.Context, shard string) (*coordinationv1.Lease
 	defer cancel()
 	l, err := g.client.Get(ctx, shard, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case kube.Absent(err, coordinationv1.Resource("leases"), shard):
 		return nil, nil
 	case err != nil:
 		return nil, g.failed("get", err)

@@ -3,6 +3,7 @@ package sharder
 import (
 	"context"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -28,6 +29,7 @@ type territory struct {
 	t      *testing.T
 	server *apisim.Server
 	admin  kubernetes.Interface
+	sniff  func(*http.Request) // is told of each request of the shards, unless it is nil
 	names  names
 }
 
@@ -35,7 +37,7 @@ func newTerritory(t *testing.T) *territory {
 	server := apisim.NewServer()
 	admin, err := kubernetes.NewForConfig(server.Client("admin").Config())
 	require.NoError(t, err)
-	return &territory{t: t, server: server, admin: admin, names: namesOf("r")}
+	return &territory{t: t, server: server, admin: admin, names: namesOf("r").of(configMaps.GroupResource())}
 }
 
 // create makes a ConfigMap that nobody has yet.
@@ -148,6 +150,14 @@ func (r *replica) run(f func(r *replica)) error {
 func (r *replica) guarded() *rest.Config {
 	c := r.conn.Config()
 	c.Wrap(r.lease.WrapTransport)
+	if r.sniff != nil {
+		c.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(q *http.Request) (*http.Response, error) {
+				r.sniff(q)
+				return next.RoundTrip(q)
+			})
+		})
+	}
 	return c
 }
 

@@ -67,6 +67,9 @@ func validateResources(resources []Resource, n names) []error {
 			bad("GVR", "must not occur twice", gr)
 		default:
 			seen[gr] = true
+			for _, problem := range validation.IsQualifiedName(n.of(gr).record) {
+				bad("GVR", "must fit into the name of an annotation: "+problem, fmt.Sprintf("%q", n.of(gr).record))
+			}
 		}
 		if r.Selector != nil {
 			requirements, selectable := r.Selector.Requirements()
@@ -74,7 +77,7 @@ func validateResources(resources []Resource, n names) []error {
 				bad("Selector", "must be able to select something", fmt.Sprintf("%q", r.Selector))
 			}
 			for _, requirement := range requirements {
-				if key := requirement.Key(); key == n.shard || key == n.drain {
+				if key := requirement.Key(); key == n.shard || key == n.drain || key == n.seal {
 					bad("Selector", "must not mention a label of the ring itself", fmt.Sprintf("%q", r.Selector))
 				}
 			}

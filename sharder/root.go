@@ -26,6 +26,10 @@ type root struct {
 	hash     uint64 // of the key
 	// scattered says that there are resources of children that the record does not know: they came into the ring after it was written.
 	scattered bool
+	// unsealed says that the record is valid, but in the form of v0.1.
+	unsealed bool
+	// foreign are annotations with the records of other objects.
+	foreign []string
 }
 
 // rootOf condenses a version of an object of a resource, which is the index-th.
@@ -35,7 +39,9 @@ func (n names) rootOf(index int, r resource, o metav1.Object) root {
 		uid: o.GetUID(), version: o.GetResourceVersion(),
 		label: n.shardOf(o), drain: n.draining(o),
 	}
-	v.record, v.recorded = n.recordOf(o)
+	p := n.paperOf(o)
+	v.record, v.recorded, v.unsealed = p.record, p.valid, p.valid && !p.sealed
+	v.foreign = n.foreign(o)
 	v.scattered = v.recorded && !v.record.knows(r.Children)
 	var buffer [256]byte
 	v.hash = xxhash.Sum64(r.Key(buffer[:0], r.kind, o))

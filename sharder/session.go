@@ -22,10 +22,12 @@ type session struct {
 	*Sharder
 	resources []resource // of roots
 	kin       kindred
+	marks     []names // of each resource
 	registry  *registry
 	keeper    *keeper
 	queue     *queue
 	moves     *moves
+	given     *given
 	drains    *drains
 	version   string // of the list of Leases that the registry began with
 
@@ -76,11 +78,14 @@ func (s *Sharder) newSession() (*session, error) {
 		return nil, fmt.Errorf("sharder: %w", err)
 	}
 	e := &session{
-		Sharder: s, resources: resources, kin: kindredOf(resources), moves: newMoves(),
+		Sharder: s, resources: resources, kin: kindredOf(resources), moves: newMoves(), given: newGiven(),
 		queue: newQueue(4 * max(c.PageSize, c.Concurrency)), drains: newDrains(c.MaxDrains),
 		changed: make(chan struct{}, 1), unsettle: make(chan struct{}, 1), progress: make(chan struct{}, 1),
 		throttle: throttle{hook: c.Hooks.OnThrottled, log: c.Logger},
 		ledger:   &ledger{kube: s.kube, namespace: c.Namespace, ring: c.Ring},
+	}
+	for _, r := range e.kin.all {
+		e.marks = append(e.marks, s.names.of(r.GVR.GroupResource()))
 	}
 	e.history.Store(&history{})
 	e.registry = &registry{
@@ -123,7 +128,7 @@ func (e *session) touched(ctx context.Context) (bool, error) {
 	for i := range e.resources {
 		for _, src := range e.sources(i, e.resources[i].Selector) {
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
-				touched = touched || e.names.marks(o)
+				touched = touched || e.marks[i].marks(o)
 				return !touched
 			})
 			if touched {
@@ -227,7 +232,7 @@ func (e *session) rootOf(index int, o *metav1.PartialObjectMetadata) (v root, ok
 	if o.Name == HistoryName(e.config.Ring) && o.Namespace == e.config.Namespace && r.kind.Group == "" && r.kind.Kind == "ConfigMap" {
 		return root{}, false
 	}
-	return e.names.rootOf(index, r, o), true
+	return e.marks[index].rootOf(index, r, o), true
 }
 
 // watchDrains keeps count of the objects that carry the drain label, and has them looked at. counted is called when those that there were

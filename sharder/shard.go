@@ -114,6 +114,7 @@ type Shard struct {
 	config   ShardConfig
 	names    names
 	kinds    map[schema.GroupKind]kin
+	marks    map[schema.GroupVersionResource]names // of resources of roots
 	custody  custody
 	caches   caches
 	// cacheless are the resources of which was said that no cache is one of NewInformer.
@@ -136,7 +137,7 @@ func NewShard(client metadata.Interface, mapper meta.RESTMapper, lease *shardlea
 		return nil, errors.Join(errs...)
 	}
 	config = config.withDefaults()
-	s := &Shard{metadata: client, lease: lease, config: config, names: namesOf(lease.Ring()), kinds: map[schema.GroupKind]kin{}}
+	s := &Shard{metadata: client, lease: lease, config: config, names: namesOf(lease.Ring()), kinds: map[schema.GroupKind]kin{}, marks: map[schema.GroupVersionResource]names{}}
 	if err := errors.Join(config.validate(s.names)...); err != nil {
 		return nil, err
 	}
@@ -151,6 +152,7 @@ func NewShard(client metadata.Interface, mapper meta.RESTMapper, lease *shardlea
 			k.children = append(k.children, child.GVR)
 		}
 		s.kinds[r.kind] = k
+		s.marks[r.GVR] = s.names.of(r.GVR.GroupResource())
 	}
 	lease.Await(s.end)
 	return s, nil
@@ -208,10 +210,10 @@ func (s *Shard) end(ctx context.Context) error {
 	return s.custody.await(ctx)
 }
 
-// claimant is this shard in a term.
-func (s *Shard) claimant(term *shardlease.Term) claimant {
+// claimant is this shard in a term, which looks at roots of a resource.
+func (s *Shard) claimant(term *shardlease.Term, resource schema.GroupVersionResource) claimant {
 	e := term.Epoch()
-	return claimant{names: s.names, tenant: tenant{Shard: s.lease.Identity(), LeaseUID: e.LeaseUID, Epoch: e.Number}}
+	return claimant{names: s.marks[resource], tenant: tenant{Shard: s.lease.Identity(), LeaseUID: e.LeaseUID, Epoch: e.Number}}
 }
 
 // kinOf returns what the objects of a kind are in the ring.

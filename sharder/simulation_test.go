@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,8 +88,10 @@ func noForeignWrites(w *sim.World) sim.Rule {
 			UID          types.UID
 			Shard, State string
 		}
-		_ = json.Unmarshal([]byte(c.Before.GetAnnotations()[sharder.OwnerAnnotation(simulatedRing)]), &r)
-		if r.UID == c.Before.GetUID() && (r.Shard != identity(c.Client) || r.State != "owned") {
+		record := c.Before.GetAnnotations()[recordAnnotation]
+		_ = json.Unmarshal([]byte(record), &r)
+		genuine := c.Before.GetLabels()[sharder.SealLabel(simulatedRing)] == strconv.FormatUint(xxhash.Sum64String(record), 16)
+		if genuine && r.UID == c.Before.GetUID() && (r.Shard != identity(c.Client) || r.State != "owned") {
 			late.Store(new(fmt.Sprintf("%s writes to %s, whose record says %+v", c.Client, r.UID, r)))
 		}
 	})
@@ -102,6 +105,8 @@ func noForeignWrites(w *sim.World) sim.Rule {
 		return "", ""
 	}
 }
+
+var recordAnnotation = sharder.RecordAnnotation(simulatedRing, schema.GroupResource{Resource: "configmaps"})
 
 // by is what the work on an object has written.
 func by(o *unstructured.Unstructured) string {
@@ -286,7 +291,7 @@ func meddle(w *sim.World, r *rand.Rand) {
 		_, _ = client.Patch(ctx, o.Name, types.MergePatchType, p, metav1.PatchOptions{})
 	}
 	shard, drain, owner := sharder.ShardLabel(simulatedRing), sharder.DrainLabel(simulatedRing), sharder.OwnerAnnotation(simulatedRing)
-	switch r.IntN(13) {
+	switch r.IntN(16) {
 	case 0:
 		patch(map[string]any{shard: nil}, nil)
 	case 1:
@@ -305,6 +310,10 @@ func meddle(w *sim.World, r *rand.Rand) {
 		_ = client.Delete(ctx, o.Name, metav1.DeleteOptions{})
 	case 9, 10, 11, 12:
 		meddleWithChildren(w, r, list.Items)
+	case 13, 14:
+		replay(w, r, list.Items)
+	case 15:
+		patch(map[string]any{sharder.SealLabel(simulatedRing): nil}, nil)
 	case 8:
 		name := string(rune('a' + r.IntN(3)))
 		_ = kubernetes.NewForConfigOrDie(w.Server.Client(user).Config()).CoordinationV1().Leases("ns").Delete(ctx, name, metav1.DeleteOptions{})

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"go.uber.org/zap"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -124,11 +123,11 @@ func (e *session) stripAll(ctx context.Context) (living []string, left int, err 
 		for _, src := range e.sources(i, labels.Everything()) {
 			var failure error
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
-				if !e.names.marks(o) {
+				if !e.marks[i].marks(o) {
 					return true
 				}
 				var owners []string
-				if owners, failure = e.among(ctx, e.names.tenants(o)); failure != nil {
+				if owners, failure = e.among(ctx, e.marks[i].tenants(o)); failure != nil {
 					return false
 				}
 				if len(owners) > 0 {
@@ -162,8 +161,8 @@ func (e *session) stripAll(ctx context.Context) (living []string, left int, err 
 // stripOne strips an object, unless it has changed: then it has to be looked at again.
 func (e *session) stripOne(ctx context.Context, index int, o *metav1.PartialObjectMetadata) error {
 	at := ref{index, o.Namespace, o.Name}
-	_, err := e.merge(ctx, at, e.names.stripPatch(o.UID, o.ResourceVersion))
-	if apierrors.IsNotFound(err) {
+	_, err := e.merge(ctx, at, e.marks[index].stripPatch(o))
+	if e.absent(at, err) {
 		return nil
 	}
 	if err != nil {
@@ -174,9 +173,18 @@ func (e *session) stripOne(ctx context.Context, index int, o *metav1.PartialObje
 
 // marks reports whether an object carries anything of the ring.
 func (n names) marks(o metav1.Object) bool {
-	_, labelled := o.GetLabels()[n.shard]
-	_, recorded := o.GetAnnotations()[n.owner]
-	return labelled || recorded || n.draining(o)
+	labels, annotations := o.GetLabels(), o.GetAnnotations()
+	for _, key := range []string{n.shard, n.drain, n.seal} {
+		if _, ok := labels[key]; ok {
+			return true
+		}
+	}
+	for _, key := range []string{n.owner, n.record} {
+		if _, ok := annotations[key]; ok {
+			return true
+		}
+	}
+	return false
 }
 
 // tenants returns those who may be at work on an object by its record.

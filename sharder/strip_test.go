@@ -28,7 +28,7 @@ func (w *world) strip(c Config, beforePatch func(name string)) (result <-chan er
 		}
 		return false
 	}})
-	kube, meta := w.clients(connection)
+	kube, meta := w.clients(connection, w.proxy)
 	s, err := New(kube, meta, testMapper(), c)
 	require.NoError(w.t, err)
 	done := make(chan error, 1)
@@ -130,8 +130,7 @@ func TestStripLabelsWaitsForThoseWhoMayWorkWithoutARecord(t *testing.T) {
 		stop, shards := w.settledWith(20, w.config(), "a")
 		stop()
 		for _, o := range w.objects() {
-			_, err := w.meta.Resource(configMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name, types.MergePatchType, w.names.stripPatch("", ""), metav1.PatchOptions{})
-			require.NoError(t, err)
+			w.strips(&o)
 		}
 		shards[0].kill()
 		require.NoError(t, w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "a", metav1.DeleteOptions{}))

@@ -75,7 +75,7 @@ func (s *Shard) minds(term *shardlease.Term, root address) bool {
 	if o == nil {
 		return false
 	}
-	standing := s.claimant(term).standing(o)
+	standing := s.claimant(term, root.resource).standing(o)
 	return standing != elsewhere && standing != stray
 }
 
@@ -89,7 +89,7 @@ func (s *Shard) disown(ctx context.Context, at address, child metav1.Object, roo
 	if o == nil { // it is left to the garbage collector
 		return nil
 	}
-	if r, ok := s.names.recordOf(o); !ok || r.State != owned || r.Shard == s.lease.Identity() || s.custody.has(root) {
+	if r, ok := s.marks[root.resource].recordOf(o); !ok || r.State != owned || r.Shard == s.lease.Identity() || s.custody.has(root) {
 		return nil
 	}
 	return s.bounce(ctx, at, child, s.lease.Identity(), true)

@@ -15,8 +15,8 @@ func (n names) preserve(transform cache.TransformFunc) cache.TransformFunc {
 			return transform(obj)
 		}
 		uid, version := before.GetUID(), before.GetResourceVersion()
-		labels := entries(before.GetLabels(), n.shard, n.drain)
-		annotations := entries(before.GetAnnotations(), n.owner)
+		labels := entries(before.GetLabels(), n.shard, n.drain, n.seal)
+		annotations := entries(before.GetAnnotations(), n.owner, n.record)
 		obj, err := transform(obj)
 		if after, ok := obj.(metav1.Object); ok && err == nil {
 			after.SetUID(uid)

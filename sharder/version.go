@@ -8,6 +8,14 @@ func compareVersions(a, b string) (order int, known bool) {
 	return order, err == nil
 }
 
+// later returns the greater of two versions; what is none counts as less than any.
+func later(a, b string) string {
+	if _, known := compareVersions(b, b); known && reaches(b, a) {
+		return b
+	}
+	return a
+}
+
 // reaches reports whether a version is at least floor. Where that cannot be said, it does not; an empty floor is none.
 func reaches(version, floor string) bool {
 	if floor == "" {

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // work deals with one object after another until ctx has ended.
@@ -127,7 +129,7 @@ func (e *session) deal(ctx context.Context, i *item, o *root, reserved bool) (pl
 		case err == nil:
 			drained = d.drain
 			return d.placed(), nil
-		case apierrors.IsNotFound(err):
+		case e.absent(r, err):
 			return true, nil
 		case apierrors.IsConflict(err), apierrors.IsInvalid(err): // it has changed, or is another of the same name
 			o, contended = nil, fmt.Errorf("%w: %w", errContended, err)
@@ -144,12 +146,17 @@ func (e *session) get(ctx context.Context, r ref) (*metav1.PartialObjectMetadata
 		return e.client(r.resource, r.namespace).Get(ctx, r.name, metav1.GetOptions{})
 	})
 	switch {
-	case apierrors.IsNotFound(err):
+	case e.absent(r, err):
 		return nil, nil
 	case err != nil:
 		return nil, e.failed("get", r, err)
 	}
 	return o, nil
+}
+
+// absent reports whether an error says that an object does not exist.
+func (e *session) absent(r ref, err error) bool {
+	return kube.Absent(err, e.kin.all[r.resource].GVR.GroupResource(), r.name)
 }
 
 // read returns the root as it is now; nil: there is none that is to be distributed.
@@ -167,7 +174,7 @@ func (e *session) read(ctx context.Context, r ref) (*root, error) {
 
 // patch carries out a decision, if the root is still what was decided on.
 func (e *session) patch(ctx context.Context, o root, d decision) error {
-	_, err := e.send(ctx, o.ref, d.verb, d.label, e.names.mergePatch(o.uid, o.version, d.label, d.drain, d.record))
+	_, err := e.send(ctx, o.ref, d.verb, d.label, e.marks[o.resource].mergePatch(o.uid, o.version, d.label, d.drain, d.record, o.foreign...))
 	return err
 }
 

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/transport"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/shardlease"
@@ -38,6 +39,9 @@ type world struct {
 	names  names
 
 	connection *apisim.Client // of the latest sharder
+
+	// astray is told of each request of a sharder, and says which of them a proxy answers with a page of its own; nil: none.
+	astray atomic.Pointer[func(*http.Request) bool]
 
 	running []func()
 
@@ -55,7 +59,7 @@ const (
 func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, server: apisim.NewServer(apisim.Resource{GroupVersionResource: widgets, Kind: "Widget", Namespaced: true}), names: namesOf(testRing), patches: map[string]int{}}
+		w := &world{t: t, server: apisim.NewServer(apisim.Resource{GroupVersionResource: widgets, Kind: "Widget", Namespaced: true}), names: namesOf(testRing).of(configMaps.GroupResource()), patches: map[string]int{}}
 		w.kube, w.meta = w.clients(w.server.Client("user"))
 		defer w.end()
 		f(t, w)
@@ -69,8 +73,11 @@ func (w *world) end() {
 	}
 }
 
-func (w *world) clients(connection *apisim.Client) (kubernetes.Interface, metadata.Interface) {
+func (w *world) clients(connection *apisim.Client, wrap ...transport.WrapperFunc) (kubernetes.Interface, metadata.Interface) {
 	config := connection.Config()
+	for _, f := range wrap {
+		config.Wrap(f)
+	}
 	kube, err := kubernetes.NewForConfig(config)
 	require.NoError(w.t, err)
 	meta, err := metadata.NewForConfig(config)
@@ -135,7 +142,7 @@ func (w *world) patched() map[string]int {
 // sharder runs a sharder until the function that it returns is called.
 func (w *world) sharder(c Config) (stop func()) {
 	w.connection = w.server.Client("sharder")
-	kube, meta := w.clients(w.connection)
+	kube, meta := w.clients(w.connection, w.proxy)
 	s, err := New(kube, meta, testMapper(), c)
 	require.NoError(w.t, err)
 	return w.begin(func(ctx context.Context) { assert.NoError(w.t, s.Run(ctx)) })
@@ -220,6 +227,12 @@ func (w *world) objects() []metav1.PartialObjectMetadata {
 	list, err := w.meta.Resource(configMaps).Namespace("default").List(w.t.Context(), metav1.ListOptions{})
 	require.NoError(w.t, err)
 	return list.Items
+}
+
+// strips removes from an object all that the ring has written on it.
+func (w *world) strips(o metav1.Object) {
+	_, err := w.meta.Resource(configMaps).Namespace(o.GetNamespace()).Patch(w.t.Context(), o.GetName(), types.MergePatchType, w.names.stripPatch(o), metav1.PatchOptions{})
+	require.NoError(w.t, err)
 }
 
 // owners returns how many objects each shard has; whatever is not with a member of the ring by label and valid record counts

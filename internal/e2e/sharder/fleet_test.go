@@ -86,7 +86,13 @@ func newFleet(t *testing.T, kinds ...kind) *fleet {
 // newFleetOf returns one whose leases last for so long.
 func newFleetOf(t testing.TB, duration time.Duration, kinds ...kind) *fleet {
 	t.Helper()
-	f := newCrowd(t, duration, kinds...)
+	return newFleetIn(t, shared, duration, kinds...)
+}
+
+// newFleetIn returns one in a control plane.
+func newFleetIn(t testing.TB, cp *e2e.ControlPlane, duration time.Duration, kinds ...kind) *fleet {
+	t.Helper()
+	f := newCrowdIn(t, cp, duration, kinds...)
 	f.build, f.patience = []string{"-race"}, 2*time.Minute
 	f.referee = newReferee(f)
 	return f
@@ -95,17 +101,22 @@ func newFleetOf(t testing.TB, duration time.Duration, kinds ...kind) *fleet {
 // newCrowd returns a fleet that nobody watches, whose replicas are built as users build them: for measuring.
 func newCrowd(t testing.TB, duration time.Duration, kinds ...kind) *fleet {
 	t.Helper()
+	return newCrowdIn(t, shared, duration, kinds...)
+}
+
+func newCrowdIn(t testing.TB, cp *e2e.ControlPlane, duration time.Duration, kinds ...kind) *fleet {
+	t.Helper()
 	if len(kinds) == 0 {
 		kinds = []kind{configMaps}
 	}
-	namespace, err := shared.Namespace(t.Context(), "fleet")
+	namespace, err := cp.Namespace(t.Context(), "fleet")
 	require.NoError(t, err)
-	client, err := kubernetes.NewForConfig(shared.Admin())
+	client, err := kubernetes.NewForConfig(cp.Admin())
 	require.NoError(t, err)
-	objects, err := dynamic.NewForConfig(shared.Admin())
+	objects, err := dynamic.NewForConfig(cp.Admin())
 	require.NoError(t, err)
 	return &fleet{
-		t: t, cp: shared, namespace: namespace, duration: duration, patience: 10 * time.Minute, kinds: kinds, client: client, dynamic: objects,
+		t: t, cp: cp, namespace: namespace, duration: duration, patience: 10 * time.Minute, kinds: kinds, client: client, dynamic: objects,
 		processes: map[string]*e2e.Process{}, rights: map[string]bool{},
 	}
 }

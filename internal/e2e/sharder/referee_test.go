@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,7 +68,7 @@ type owner struct {
 func newReferee(f *fleet) *referee {
 	f.t.Helper()
 	r := &referee{t: f.t, open: map[string]*piece{}, objects: map[types.UID]*history{}}
-	client, err := metadata.NewForConfig(shared.Admin())
+	client, err := metadata.NewForConfig(f.cp.Admin())
 	require.NoError(f.t, err)
 	var reading sync.WaitGroup
 	for _, k := range f.kinds {
@@ -132,9 +133,18 @@ func versionOf(o metav1.Object) version {
 	labels, annotations := o.GetLabels(), o.GetAnnotations()
 	v := version{shard: labels[sharder.ShardLabel(ringName)], by: annotations["by"]}
 	_, v.drained = labels[sharder.DrainLabel(ringName)]
-	v.valid = json.Unmarshal([]byte(annotations[sharder.OwnerAnnotation(ringName)]), &v.owner) == nil && v.owner.UID == o.GetUID()
+	record, seal := annotations[sharder.OwnerAnnotation(ringName)], labels[sharder.SealLabel(ringName)]
+	for key, value := range annotations { // which may be a copy of another object's, or one from long ago
+		if strings.HasPrefix(key, "owner.") && strings.HasSuffix(key, "."+strings.TrimPrefix(sharder.OwnerAnnotation(ringName), "owner.")) && sealOf(value) == seal {
+			record = value
+		}
+	}
+	v.valid = json.Unmarshal([]byte(record), &v.owner) == nil && v.owner.UID == o.GetUID() && (seal == "" || seal == sealOf(record))
 	return v
 }
+
+// sealOf is the seal of a record.
+func sealOf(record string) string { return strconv.FormatUint(xxhash.Sum64String(record), 16) }
 
 // note takes in what a replica says of its work.
 func (r *referee) note(replica string, words []string) {

@@ -1,0 +1,182 @@
+package sharder
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// proxy answers the requests that go astray with the code 404, which client-go makes a NotFound error of.
+func (w *world) proxy(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(q *http.Request) (*http.Response, error) {
+		if astray := w.astray.Load(); astray == nil || !(*astray)(q) {
+			return next.RoundTrip(q)
+		}
+		return &http.Response{
+			StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"text/html"}}, Request: q,
+			Body: io.NopCloser(strings.NewReader("<html>no such page</html>")),
+		}, nil
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
+
+// lose has the requests that match answered by a page for a while, at the beginning of which it does something.
+func (w *world) lose(duration time.Duration, match func(*http.Request) bool, begin func()) {
+	w.astray.Store(&match)
+	begin()
+	time.Sleep(duration)
+	w.astray.Store(nil)
+}
+
+func about(q *http.Request, method, resource string) bool {
+	return q.Method == method && strings.Contains(q.URL.Path, "/"+resource+"/") && !strings.HasSuffix(q.URL.Path, nobody)
+}
+
+// A page of a proxy does not prove that an object is gone: nothing is forgotten, given away, or taken for moved because of one.
+func TestAPageOfAProxyDoesNotProveThatAnObjectIsGone(t *testing.T) {
+	t.Run("an object that cannot be patched is tried again", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			stop, _ := w.settledWith(10, w.config(), "a")
+			defer stop()
+			w.lose(3*time.Second, func(q *http.Request) bool { return about(q, http.MethodPatch, "configmaps") }, func() { w.create(10, "p") })
+			require.Equal(t, 10, w.owners()["-"])
+			time.Sleep(30 * time.Second)
+			w.requirePlaced(20, "a")
+		})
+	})
+	t.Run("nor is one that cannot be read", func(t *testing.T) {
+		inWorld(t, func(_ *testing.T, w *world) {
+			stop, _ := w.settledWith(10, w.config(), "a")
+			defer stop()
+			w.lose(3*time.Second, func(q *http.Request) bool {
+				return about(q, http.MethodGet, "configmaps") || about(q, http.MethodPatch, "configmaps")
+			}, func() { w.create(1, "p") })
+			time.Sleep(30 * time.Second)
+			w.requirePlaced(11, "a")
+		})
+	})
+	t.Run("a child that cannot be moved keeps its root from work", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
+			defer stop()
+			w.bear(2, true)
+			time.Sleep(10 * time.Minute)
+			roots := w.rootsOf("a")
+			w.lose(10*time.Second, func(q *http.Request) bool { return about(q, http.MethodPatch, "pods") }, shards[0].release)
+			assert.Equal(t, 20-len(roots), w.owners()["b"], "roots were assigned before their children")
+			time.Sleep(time.Minute)
+			w.requirePlaced(20, "b")
+			w.requireFamilies(2)
+			w.requireFloors(roots)
+		})
+	})
+	t.Run("a root that cannot be assigned is tried again", func(t *testing.T) {
+		inWorld(t, func(_ *testing.T, w *world) {
+			stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
+			defer stop()
+			w.lose(3*time.Second, func(q *http.Request) bool { return about(q, http.MethodPatch, "configmaps") }, shards[0].release)
+			time.Sleep(20 * time.Second)
+			w.requirePlaced(20, "b")
+		})
+	})
+	t.Run("a child without a label is tried again", func(t *testing.T) {
+		inWorld(t, func(_ *testing.T, w *world) {
+			stop, _ := w.settledWith(5, w.familyConfig(), "a", "b")
+			defer stop()
+			w.lose(3*time.Second, func(q *http.Request) bool { return about(q, http.MethodPatch, "pods") }, func() { w.bear(1, false) })
+			time.Sleep(20 * time.Second)
+			w.requireFamilies(1)
+		})
+	})
+	t.Run("an object that cannot be stripped is not taken for stripped", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			stop, shards := w.settledWith(5, w.config(), "a")
+			stop()
+			shards[0].release()
+			match := func(q *http.Request) bool { return about(q, http.MethodPatch, "configmaps") }
+			w.astray.Store(&match)
+			result, _ := w.strip(w.config(), nil)
+			time.Sleep(5 * time.Second)
+			requirePending(t, result)
+			w.astray.Store(nil)
+			time.Sleep(time.Minute)
+			require.NoError(t, <-result)
+			assert.Zero(t, w.marked())
+		})
+	})
+	t.Run("a Lease that cannot be read is not missed", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			g := w.session().registry
+			match := func(q *http.Request) bool { return about(q, http.MethodGet, "leases") }
+			w.astray.Store(&match)
+			_, err := g.get(t.Context(), "a")
+			require.ErrorContains(t, err, "get the shards' Leases")
+			w.astray.Store(nil)
+			l, err := g.get(t.Context(), "a")
+			require.NoError(t, err)
+			assert.Nil(t, l)
+		})
+	})
+	t.Run("a history that cannot be read is not a new ring's", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			e := w.session()
+			match := func(q *http.Request) bool { return about(q, http.MethodGet, "configmaps") }
+			w.astray.Store(&match)
+			err := e.ledger.load(t.Context())
+			require.ErrorContains(t, err, "the ring's history")
+			require.NotErrorIs(t, err, errNoHistory)
+			w.astray.Store(nil)
+			require.ErrorIs(t, e.ledger.load(t.Context()), errNoHistory)
+		})
+	})
+	t.Run("the root of a child is not explained away", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			stop, _ := w.settledWith(1, w.familyConfig(), "a")
+			defer stop()
+			root := w.objects()[0]
+			name := w.bearOne(&root, "").Name
+			stop()
+			kube, meta := w.clients(w.server.Client("sharder"), w.proxy)
+			s, err := New(kube, meta, testMapper(), w.familyConfig())
+			require.NoError(t, err)
+			match := func(q *http.Request) bool {
+				return about(q, http.MethodGet, root.Name) || strings.HasSuffix(q.URL.Path, "/"+root.Name)
+			}
+			w.astray.Store(&match)
+			_, err = s.Explain(t.Context(), ObjectRef{GVR: pods, Namespace: "default", Name: name})
+			assert.ErrorContains(t, err, "get configmaps default/"+root.Name)
+		})
+	})
+	t.Run("a request of a reconciler is not dropped", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			kube, _ := w.clients(w.server.Client("a"), w.proxy)
+			match := func(q *http.Request) bool { return about(q, http.MethodGet, "configmaps") }
+			w.astray.Store(&match)
+			_, err := Guarded(nil, func(ctx context.Context, name string) (Object, error) {
+				return kube.CoreV1().ConfigMaps("default").Get(ctx, name, metav1.GetOptions{})
+			}, func(context.Context, string) (struct{}, error) { return struct{}{}, nil })(t.Context(), "x")
+			assert.Error(t, err)
+		})
+	})
+}
+
+// session returns one that does not run.
+func (w *world) session() *session {
+	kube, meta := w.clients(w.server.Client("sharder"), w.proxy)
+	s, err := New(kube, meta, testMapper(), w.familyConfig())
+	require.NoError(w.t, err)
+	e, err := s.newSession()
+	require.NoError(w.t, err)
+	return e
+}

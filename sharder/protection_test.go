@@ -1,0 +1,201 @@
+package sharder
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+)
+
+// preconditions are those of the patches that a connection sends; of patches of nobody there are none.
+type preconditions struct {
+	mu  sync.Mutex
+	all []precondition // guarded by mu
+}
+
+type precondition struct{ UID, ResourceVersion string }
+
+// note takes in a request.
+func (p *preconditions) note(q *http.Request) {
+	if !isPatch(q) || q.URL.Query().Get("dryRun") != "" {
+		return
+	}
+	body, err := io.ReadAll(q.Body)
+	if err != nil {
+		panic(err)
+	}
+	q.Body = io.NopCloser(bytes.NewReader(body))
+	var patch struct{ Metadata precondition }
+	if err := json.Unmarshal(body, &patch); err != nil {
+		panic(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all = append(p.all, patch.Metadata)
+}
+
+func (p *preconditions) require(t *testing.T, atLeast int) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	require.GreaterOrEqual(t, len(p.all), atLeast)
+	for _, c := range p.all {
+		require.NotEmpty(t, c.UID, "a patch would be carried out on another object of the same name")
+		require.NotEmpty(t, c.ResourceVersion, "a patch would be carried out on what was not decided on")
+	}
+}
+
+func TestEveryPatchOfASharderNamesTheObjectAndItsVersion(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
+		var sent preconditions
+		note := func(q *http.Request) bool {
+			sent.note(q)
+			return false
+		}
+		w.astray.Store(&note)
+		w.bear(1, false)
+		w.shard("c")
+		time.Sleep(time.Minute)
+		w.edit("o-000", `{"metadata":{"labels":null,"annotations":null}}`)
+		shards[0].release()
+		time.Sleep(time.Minute)
+		w.requirePlaced(20, "b", "c")
+		sent.require(t, 20)
+		stop()
+	})
+}
+
+func TestEveryPatchOfAShardNamesTheObjectAndItsVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent preconditions
+		w := newTerritory(t)
+		w.sniff = sent.note
+		o := w.create("x")
+		assert.NoError(t, w.within(func(r *replica) {
+			w.set("x", "a", false, nil) // which is sent back
+			time.Sleep(time.Second)
+			term, err := r.lease.Term()
+			assert.NoError(t, err)
+			w.set("x", "a", true, &record{UID: o.UID, Shard: "a", LeaseUID: term.Epoch().LeaseUID, Epoch: term.Epoch().Number, State: owned})
+			time.Sleep(time.Second)
+			w.acknowledged("x")
+			sent.require(t, 2)
+		}))
+	})
+}
+
+// Nobody is given anything before the history says that it may have been.
+func TestTheHistoryIsStoredBeforeAnythingIsAssigned(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var known history
+		given, unknown := 0, []string(nil)
+		w.server.Observe(func(c apisim.Change) {
+			if c.After == nil || c.After.GetKind() != "ConfigMap" {
+				return
+			}
+			if c.After.GetName() == HistoryName(testRing) {
+				value, _, _ := unstructured.NestedString(c.After.Object, "data", historyKey)
+				h, err := parseHistory(value)
+				assert.NoError(t, err)
+				known = h
+				return
+			}
+			if r, ok := w.names.recordOf(c.After); ok && r.State == owned {
+				given++
+				if !known.names(r.Shard) {
+					unknown = append(unknown, c.After.GetName()+" to "+r.Shard)
+				}
+			}
+		})
+		stop := w.sharder(w.config())
+		defer stop()
+		w.create(20, "o")
+		w.shard("a")
+		time.Sleep(10 * time.Second)
+		w.shard("b")
+		time.Sleep(time.Minute)
+		assert.Positive(t, given)
+		assert.Empty(t, unknown, "given to shards that the history does not name")
+	})
+}
+
+func TestALeaseStaysWhileTheHistoryNamesIt(t *testing.T) {
+	for named, want := range map[bool]int{true: 0, false: 1} {
+		inWorld(t, func(t *testing.T, w *world) {
+			b := w.shard("b")
+			time.Sleep(time.Second)
+			b.release()
+			e := w.session()
+			collected := 0
+			e.keeper.hooks.OnCollected = func(string) { collected++ }
+			e.keeper.named = func(string) bool { return named }
+			_, err := e.registry.list(t.Context())
+			require.NoError(t, err)
+			time.Sleep(2 * e.config.GCPeriod)
+			_, err = e.registry.list(t.Context())
+			require.NoError(t, err)
+			e.keeper.collect(t.Context(), "b")
+			assert.Equal(t, want, collected, "named: %t", named)
+		})
+	}
+}
+
+// The drains that were under way when a sharder began are among those that there may be at a time.
+func TestANewSharderCountsTheDrainsThatAreUnderWay(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.MaxDrains = 3
+		stop, shards := w.settledWith(60, c, "a", "b")
+		stubborn(true, shards...)
+		w.shard("c")
+		time.Sleep(5 * time.Second)
+		require.Equal(t, 3, w.draining())
+		stop()
+		most := 0
+		var mu sync.Mutex
+		drained := map[string]bool{}
+		for _, o := range w.objects() {
+			drained[o.Name] = w.names.draining(&o)
+		}
+		w.server.Observe(func(change apisim.Change) {
+			mu.Lock()
+			defer mu.Unlock()
+			if change.After != nil && change.After.GetKind() == "ConfigMap" {
+				drained[change.After.GetName()] = w.names.draining(change.After)
+			}
+			now := 0
+			for _, d := range drained {
+				if d {
+					now++
+				}
+			}
+			most = max(most, now)
+		})
+		slow := func(q *http.Request) bool { // the list of those that are drained takes longer than all others
+			if q.URL.Query().Get("labelSelector") == w.names.drain && q.URL.Query().Get("watch") == "" {
+				time.Sleep(5 * time.Second)
+			}
+			return false
+		}
+		w.astray.Store(&slow)
+		defer w.sharder(c)()
+		time.Sleep(time.Minute)
+		stubborn(false, shards...)
+		time.Sleep(2 * time.Minute)
+		w.requirePlaced(60, "a", "b", "c")
+		mu.Lock()
+		defer mu.Unlock()
+		assert.LessOrEqual(t, most, 3)
+	})
+}

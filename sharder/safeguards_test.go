@@ -1,0 +1,95 @@
+//go:build !race
+
+package sharder_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/sim"
+)
+
+// safeguards are lines that a simulation misses seldom, or late. Each has a test of its own that fails without it, at once.
+var safeguards = []mutant.Mutation{
+	{
+		Name: "a root that has lost its record begins without a floor", File: "mover.go",
+		Old: "if !m.root.recorded && !b.any {", New: "if false {",
+		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
+	},
+	{
+		Name: "a sharder does not ask what shards were given before it", File: "mover.go",
+		Old: "e.moves.inDoubt() || e.unsurveyed(current)", New: "e.moves.inDoubt()",
+		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
+	},
+	{
+		Name: "an old record of an object may be restored", File: "seal.go",
+		Old: "fits := recorded && sealed && seal == sealOf(value)", New: "fits := recorded && sealed && seal != \"\"",
+		Caught: "TestAnOldRecordThatIsRestoredEndsNobodysWork",
+	},
+	{
+		Name: "an old record of v0.1 may be restored", File: "seal.go",
+		Old: "case own && !recorded && !sealed:", New: "case own && !recorded:",
+		Caught: "TestARecordCountsIfItIsTheOneThatWasWrittenLast",
+	},
+	{
+		Name: "the records of all resources are in one annotation", File: "labels.go",
+		Old: "	n.record = RecordAnnotation(n.ring, resource)", New: "	n.record = n.owner",
+		Caught: "TestCopiedAnnotationsAreNoReasonToWriteForEver",
+	},
+	{
+		Name: "any 404 proves that an object is gone", File: "work.go",
+		Old: "return kube.Absent(err, e.kin.all[r.resource].GVR.GroupResource(), r.name)", New: "_ = kube.Absent\n	return apierrors.IsNotFound(err)",
+		Caught: "TestAPageOfAProxyDoesNotProveThatAnObjectIsGone",
+	},
+	{
+		Name: "a patch is carried out on another object of that name", File: "patch.go",
+		Old: `		metadata["uid"] = uid`, New: "		_ = uid",
+		Caught: "TestEveryPatchOfASharderNamesTheObjectAndItsVersion",
+	},
+	{
+		Name: "a patch of a shard is carried out on another object of that name", File: "acknowledge.go",
+		Old: `n.mergePatch(root.GetUID(), root`, New: `n.mergePatch("", root`,
+		Caught: "TestEveryPatchOfAShardNamesTheObjectAndItsVersion",
+	},
+	{
+		Name: "a decision is carried out on another version", File: "patch.go",
+		Old: `		metadata["resourceVersion"] = version`, New: "		_ = version",
+		Caught: "TestEveryPatchOfAShardNamesTheObjectAndItsVersion",
+	},
+	{
+		Name: "a shard's first list is from a cache of the API server", File: "informer.go",
+		Old: `	if options.ResourceVersion == "0" {`, New: `	if options.ResourceVersion == "none" {`,
+		Caught: "TestFirstListsAreConsistent",
+	},
+	{
+		Name: "an edited label hands an object over", File: "decide.go",
+		Old: "return decision{verb: restore, label: r.Shard, drain: asked}", New: "return s.next()",
+		Caught: "TestDecision",
+	},
+	{
+		Name: "objects are assigned before the history says among whom", File: "govern.go",
+		Old: "if err := e.ledger.begin(ctx, m); err != nil {\n		return nil, err", New: "if err := ctx.Err(); err != nil {\n		return nil, err",
+		Caught: "TestTheHistoryIsStoredBeforeAnythingIsAssigned",
+	},
+	{
+		Name: "a Lease is deleted that the history names", File: "keeper.go",
+		Old: "if !ok || k.named(shard) {", New: "if !ok {",
+		Caught: "TestALeaseStaysWhileTheHistoryNamesIt",
+	},
+	{
+		Name: "a new sharder does not wait to know of the drains under way", File: "session.go",
+		Old: "	counted.Wait()\n", New: "",
+		Caught: "TestANewSharderCountsTheDrainsThatAreUnderWay",
+	},
+	{
+		Name: "the record of another object stays", File: "root.go",
+		Old: "	v.foreign = n.foreign(o)\n", New: "",
+		Caught: "TestCopiedAnnotationsAreNoReasonToWriteForEver",
+	},
+}
+
+// TestSimulatedMutationsOfSafeguardsAreCaught has a name that keeps it with the simulations, because it takes builds.
+func TestSimulatedMutationsOfSafeguardsAreCaught(t *testing.T) {
+	mutant.Catch(t, safeguards, os.Getenv(sim.SoakVariable) != "")
+}

@@ -1,0 +1,83 @@
+package sharder_test
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/sim"
+	"github.com/bellwether-k8s/bellwether/sharder"
+)
+
+// TestSimulatedReplays is TestSimulatedFamilies with others who copy annotations from one object to another, put back those that an object
+// had before, and remove a record as soon as it is there.
+func TestSimulatedReplays(t *testing.T) {
+	s := sharding()
+	s.Kinds = []sim.Kind{sim.Latency, sim.WatchLag, sim.Partition, sim.LostResponses, sim.Refused, sim.Kill, sim.Terminate, sim.Outage, sim.Restart, sim.Interference}
+	s.Interfere = func(w *sim.World, r *rand.Rand) {
+		populate(w, r)
+		list, err := objectsOf(w).List(context.Background(), metav1.ListOptions{LabelSelector: "user"})
+		if err != nil || len(list.Items) == 0 {
+			return
+		}
+		for range 3 {
+			replay(w, r, list.Items)
+		}
+	}
+	s.Rule = func(w *sim.World) sim.Rule {
+		rule, begin := oneFamilyOneShard(w), time.Now()
+		w.Server.Observe(func(c apisim.Change) {
+			birthsOf(w).see(c)
+			if time.Since(begin) < s.Duration {
+				stripSoon(w, c)
+			}
+		})
+		return rule
+	}
+	sim.Prove(t, s, sim.Schedules(t, 50))
+}
+
+// stripSoon removes everything of the ring from some of the roots that have just been given to a shard, before that has seen their children.
+func stripSoon(w *sim.World, c apisim.Change) {
+	if c.Before == nil || c.After == nil || c.After.GetKind() != "ConfigMap" {
+		return
+	}
+	label := sharder.ShardLabel(simulatedRing)
+	version := c.After.GetResourceVersion()
+	if now := c.After.GetLabels()[label]; now == "" || now == c.Before.GetLabels()[label] || version[len(version)-1]%4 != 0 {
+		return
+	}
+	name, wait := c.After.GetName(), time.Duration(version[len(version)-1]%3)*100*time.Millisecond
+	time.AfterFunc(wait, func() {
+		_, _ = objectsOf(w).Patch(context.Background(), name, types.MergePatchType,
+			must(json.Marshal(map[string]any{"metadata": map[string]any{
+				"labels":      map[string]any{label: nil, sharder.DrainLabel(simulatedRing): nil, sharder.SealLabel(simulatedRing): nil},
+				"annotations": map[string]any{sharder.OwnerAnnotation(simulatedRing): nil, recordAnnotation: nil},
+			}})), metav1.PatchOptions{})
+	})
+}
+
+// replay gives an object annotations that another has, or that it had before. It remembers those of all.
+func replay(w *sim.World, r *rand.Rand, all []corev1.ConfigMap) {
+	type key struct{ replay types.UID }
+	o := &all[r.IntN(len(all))]
+	annotations := all[r.IntN(len(all))].Annotations
+	if old, ok := w.State.Load(key{o.UID}); ok && r.IntN(3) > 0 {
+		annotations = old.(map[string]string)
+	}
+	for i := range all {
+		if r.IntN(3) == 0 {
+			w.State.Store(key{all[i].UID}, maps.Clone(all[i].Annotations))
+		}
+	}
+	patch := must(json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}}))
+	_, _ = objectsOf(w).Patch(context.Background(), o.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+}
