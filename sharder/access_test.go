@@ -2,6 +2,7 @@ package sharder
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,7 +35,12 @@ func fakes(t *testing.T) (*fake.Clientset, *metadatafake.FakeMetadataClient) {
 }
 
 func forbidden(action clienttesting.Action) (bool, runtime.Object, error) {
-	return true, nil, apierrors.NewForbidden(action.GetResource().GroupResource(), "", nil)
+	return true, nil, refusal(action.GetVerb(), action.GetResource().GroupResource())
+}
+
+// refusal is what an API server answers where a role is missing.
+func refusal(verb string, resource schema.GroupResource) error {
+	return apierrors.NewForbidden(resource, "", fmt.Errorf("User %q cannot %s resource %q", "u", verb, resource.Resource))
 }
 
 func testConfig() Config {
@@ -52,7 +58,7 @@ func TestMissingPermissionsOnTheObjectsAreErrorsAtStart(t *testing.T) {
 		}
 		kube, meta := fakes(t)
 		meta.PrependWatchReactor("configmaps", func(clienttesting.Action) (bool, watch.Interface, error) {
-			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil)
+			return true, nil, refusal("watch", schema.GroupResource{Resource: "configmaps"})
 		})
 		c := testConfig()
 		c.Resources[0].Namespaces = []string{"default"}

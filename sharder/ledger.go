@@ -73,7 +73,7 @@ func (l *ledger) absent(err error) bool {
 
 // failed names the request, and what to grant where that is what is missing.
 func (l *ledger) failed(verb string, err error) error {
-	if apierrors.IsForbidden(err) {
+	if kube.RoleMissing(err) {
 		return fmt.Errorf("not allowed to %s ConfigMap %s/%s, the ring's history: grant the verb %q on resource configmaps in namespace %s: %w",
 			verb, l.namespace, HistoryName(l.ring), verb, l.namespace, err)
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -110,6 +109,6 @@ func TestAHistoryThatCannotBeReadIsNone(t *testing.T) {
 
 func TestAnErrorOfTheHistorySaysWhatToGrant(t *testing.T) {
 	l := &ledger{namespace: testNamespace, ring: testRing}
-	err := l.failed("update", apierrors.NewForbidden(corev1.Resource("configmaps"), HistoryName(testRing), nil))
+	err := l.failed("update", refusal("update", corev1.Resource("configmaps")))
 	assert.ErrorContains(t, err, `grant the verb "update" on resource configmaps in namespace ns`)
 }

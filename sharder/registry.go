@@ -77,7 +77,7 @@ func (g *registry) list(ctx context.Context) (version string, err error) {
 
 // failed names the request, and what to grant where that is what is missing.
 func (g *registry) failed(verb string, err error) error {
-	if apierrors.IsForbidden(err) {
+	if kube.RoleMissing(err) {
 		return fmt.Errorf("not allowed to %s the shards' Leases: grant the verb %q on resource leases of API group coordination.k8s.io in namespace %s: %w",
 			verb, verb, g.namespace, err)
 	}

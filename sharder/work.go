@@ -201,7 +201,7 @@ func (e *session) merge(ctx context.Context, r ref, patch []byte) (*metav1.Parti
 // failed names the request, and what to grant where that is what is missing.
 func (e *session) failed(verb string, r ref, err error) error {
 	gr := e.kin.all[r.resource].GVR.GroupResource()
-	if apierrors.IsForbidden(err) {
+	if kube.RoleMissing(err) {
 		return fmt.Errorf("not allowed to %s %s: grant the verb %q on resource %s of API group %q: %w", verb, gr, verb, gr.Resource, gr.Group, err)
 	}
 	return fmt.Errorf("%s %s %s/%s: %w", verb, gr, r.namespace, r.name, err)
