@@ -45,7 +45,7 @@ var mutations = []mutant.Mutation{
 	{
 		Name: "pauses grow without a bound", File: "candidate.go",
 		Old: "c.config.maxBackoff*2/3)", New: "100*c.config.maxBackoff*2/3)",
-		Caught: "TestSimulatedLeaders",
+		Caught: "TestErrorsBackOff",
 	},
 	{
 		Name: "any answer to a read is the object", File: "cluster.go",
