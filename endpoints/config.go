@@ -30,10 +30,11 @@ type Config struct {
 	// on one address need different ports.
 	Ports []Port
 
-	// Incarnation is the UID of this Pod, as from the downward API. With it a process that was restarted
-	// with other Ports or Addresses removes at once, on Linux, what the one before had entered; without it
-	// that stays until it has expired. It must be the Pod's, or at least something that no process on
-	// another machine, or in another network namespace, can have. Default: none.
+	// Incarnation is the UID of this Pod, as from the downward API. With it a process that was
+	// restarted with other Ports or Addresses removes at once, on Linux, what the one before had
+	// entered; without it that stays until it has expired. It must be the Pod's, or at least
+	// something that no process on another machine, or in another network namespace, can have.
+	// Default: none.
 	Incarnation string
 
 	// Store is where the instances register: a [ConfigMapStore] or a [LeaseStore]. Default: ConfigMapStore{}.
@@ -51,10 +52,11 @@ type Config struct {
 	// ExpireAfter. It is read in each round. While it cannot be read, is missing or is not valid, the last good value stays. Default: none.
 	Settings string
 
-	// Ready says whether clients may be sent here: it is asked before each heartbeat, and while it returns an
-	// error this instance is withdrawn. It has a quarter of an Interval, or of 4 s if that is longer. Then
-	// its context ends, and this instance is withdrawn as well, whether Ready returns or not. While a call
-	// has not returned there is no other. It runs in a goroutine of its own. Nil: it is ready.
+	// Ready says whether clients may be sent here: it is asked before each heartbeat, and while it
+	// returns an error this instance is withdrawn. It has a quarter of an Interval, or of 4 s if
+	// that is longer. Then its context ends, and this instance is withdrawn as well, whether Ready
+	// returns or not. While a call has not returned there is no other. It runs in a goroutine of
+	// its own. Nil: it is ready.
 	Ready func(ctx context.Context) error
 
 	// PublishEndpoints also keeps an Endpoints object up to date, for clients that know no EndpointSlices. The API server sends a warning with each

@@ -35,11 +35,13 @@
 //     TestStopWithinARoundExpiresNobody).
 //   - Clocks that are hours apart, or are set, change nothing (TestClocksThatAreWrongChangeNothing, and the simulations).
 //   - A read that fails changes nothing, and what a heartbeat does not need cannot delay it for long (TestReadErrorChangesNothing).
-//   - An answer that does not come from the API server, such as a proxy's 404 page, is an error to retry. It proves neither that an object is
-//     gone nor that a withdrawal has succeeded (TestOddAnswerTakesNobodyAway, TestOddAnswerToARemovalTakesNoRefreshedEntryAway,
+//   - An answer that does not come from the API server, such as a proxy's 404 page, is an error to
+//     retry. It proves neither that an object is gone nor that a withdrawal has succeeded
+//     (TestOddAnswerTakesNobodyAway, TestOddAnswerToARemovalTakesNoRefreshedEntryAway,
 //     TestOddAnswerIsNoWithdrawal, TestOddAnswerLeavesNoStaleEntry, TestOddAnswersKeepNobodyOut).
-//   - With an API server that answers, an instance that is ready is published after at most two Intervals and 4 s, whatever came before, and
-//     whatever others do to its objects meanwhile, as long as they leave an object alone for the time of a round now and then
+//   - With an API server that answers, an instance that is ready is published after at most two
+//     Intervals and 4 s, whatever came before, and whatever others do to its objects meanwhile, as
+//     long as they leave an object alone for the time of a round now and then
 //     (TestSimulatedInterference, and the other simulations).
 //   - A store that is lost takes nobody away who is published: endpoints stay until their instances have had the time to come back
 //     (TestLostStoreTakesNobodyAway, TestOutageAfterTheStoreWasLostTakesNobodyAway).
@@ -48,12 +50,15 @@
 //     already (TestInstancesAppearAndDisappear, TestInstanceIsPublishedOnlyWhileReady, TestInstanceRemovesItsStaleEntryAtStart,
 //     TestWithdrawalAfterTheOwnEntryHasExpired). That ends after [Config].WithdrawTimeout, and at most one Interval, or 4 s, for the heartbeat
 //     under way (TestWithdrawalIsBounded).
-//   - A Ready that does not return in its time counts as not ready, and keeps nothing waiting: Run, ReconcileOnce and Withdraw return within the same
-//     bounds (TestReadyThatHangsIsNotReady, TestRunEndsWhileReadyHangs, TestReconcileOnceAndWithdrawEndWhileReadyHangs). ReconcileOnce takes at most one
-//     Interval, or 4 s; Withdraw ends with its context.
-//   - A process that was restarted with other ports or addresses removes at once what the one before had entered, if it is proved that this has ended: both
-//     had the same [Config].Incarnation, and had claimed it, which only one process of a Pod can at a time. Nothing else is such a proof: two
-//     instances of one address are two (TestEntriesOfAPredecessorAreRemovedAtOnce, TestNothingButAProvedPredecessorIsRemoved).
+//   - A Ready that does not return in its time counts as not ready, and keeps nothing waiting: Run,
+//     ReconcileOnce and Withdraw return within the same bounds (TestReadyThatHangsIsNotReady,
+//     TestRunEndsWhileReadyHangs, TestReconcileOnceAndWithdrawEndWhileReadyHangs). ReconcileOnce
+//     takes at most one Interval, or 4 s; Withdraw ends with its context.
+//   - A process that was restarted with other ports or addresses removes at once what the one
+//     before had entered, if it is proved that this has ended: both had the same
+//     [Config].Incarnation, and had claimed it, which only one process of a Pod can at a time.
+//     Nothing else is such a proof: two instances of one address are two
+//     (TestEntriesOfAPredecessorAreRemovedAtOnce, TestNothingButAProvedPredecessorIsRemoved).
 //   - In a steady state there is one write for each instance and Interval, and none to what is published (TestOneHeartbeatEachIntervalAndNothingElse).
 //   - EndpointSlices that somebody else manages are left alone; one of ours that was changed is repaired (TestForeignSlicesAreLeftAlone,
 //     TestWrongSliceIsRepaired). An endpoint that comes into another slice is never missing (TestEndpointsMoveWithoutAGap).
@@ -71,11 +76,14 @@
 //     crash again before that keep them. [Hooks].OnRound tells the ages.
 //   - The store and the slices are not written together. What an instance has decided before it was stopped for long may, when it is woken, take
 //     away an endpoint that has come back meanwhile, or bring one that has gone; any instance repairs that within an Interval.
-//   - After a restart with other ports or addresses, what the earlier process had entered stays until it has expired if its end is not proved: without
-//     Incarnation, on other systems than Linux, and for a second process of a Pod, which cannot claim it while the first one has it. The same goes for
-//     what is published under another port or address when the store was lost. Another name, protocol or hint of the same port is replaced at once.
-//   - What you provide and what blocks, blocks Run: Hooks, Events, Logger, Clock, and a client that does not heed contexts. Only Ready may hang; a call
-//     that never returns is one goroutine that stays, also when Run has returned.
+//   - After a restart with other ports or addresses, what the earlier process had entered stays
+//     until it has expired if its end is not proved: without Incarnation, on other systems than
+//     Linux, and for a second process of a Pod, which cannot claim it while the first one has it.
+//     The same goes for what is published under another port or address when the store was lost.
+//     Another name, protocol or hint of the same port is replaced at once.
+//   - What you provide and what blocks, blocks Run: Hooks, Events, Logger, Clock, and a client that
+//     does not heed contexts. Only Ready may hang; a call that never returns is one goroutine that
+//     stays, also when Run has returned.
 //   - The first write of a process whose answer was lost may arrive after its withdrawal. The entry then stays until it has expired.
 //   - Two processes with one address and port share an entry. The one that came last keeps it when the other withdraws. One that starts and is not
 //     ready removes what is there, once: it cannot know that it is not a dead one's (TestProcessThatIsNotReadyLeavesAnotherOneAlone).

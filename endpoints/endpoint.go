@@ -44,8 +44,8 @@ func (e Endpoint) String() string {
 	return netip.AddrPortFrom(e.Address, uint16(e.Port.Number)).String()
 }
 
-// among reports whether one of all has the same address, port number and protocol. Two instances cannot
-// both serve that, whatever they call it.
+// among reports whether one of all has the same address, port number and protocol. Two instances
+// cannot both serve that, whatever they call it.
 func (e Endpoint) among(all []Endpoint) bool {
 	return slices.ContainsFunc(all, func(o Endpoint) bool {
 		return e.Address == o.Address && e.Port.Number == o.Port.Number && e.Port.Protocol == o.Port.Protocol

@@ -22,8 +22,9 @@ type value struct {
 	Incarnation       *author         `json:"incarnation,omitempty"`
 }
 
-// author is the incarnation that wrote an entry, with the creation timestamp that it wrote. Versions that
-// do not know the field leave it in an entry that they write over, but write a timestamp of their own.
+// author is the incarnation that wrote an entry, with the creation timestamp that it wrote.
+// Versions that do not know the field leave it in an entry that they write over, but write a
+// timestamp of their own.
 type author struct {
 	Name              string      `json:"name"`
 	CreationTimestamp metav1.Time `json:"creationTimestamp"`

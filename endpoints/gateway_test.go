@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// oddAnswers are what comes from something before the API server, or from one that is starting: none says anything about an object.
+// oddAnswers are what comes from something before the API server, or from one that is starting:
+// none says anything about an object.
 var oddAnswers = map[string]oddAnswer{
 	"a proxy's page":    {code: http.StatusNotFound, contentType: "text/html", body: "<html>not here</html>"},
 	"a path not served": {code: http.StatusNotFound, contentType: "text/plain; charset=utf-8", body: "404 page not found\n"},

@@ -2,9 +2,10 @@ package endpoints
 
 import "time"
 
-// Hooks are functions that a [Reconciler] calls when something happens, for metrics and tests; each may be nil. They are called synchronously, one
-// after the other, and have to return quickly: heartbeats wait for them, and so does the end of Run. A method of the Reconciler that a hook calls
-// returns [ErrBusy].
+// Hooks are functions that a [Reconciler] calls when something happens, for metrics and tests; each
+// may be nil. They are called synchronously, one after the other, and have to return quickly:
+// heartbeats wait for them, and so does the end of Run. A method of the Reconciler that a hook
+// calls returns [ErrBusy].
 type Hooks struct {
 	// OnRound is told of each round, when it is over.
 	OnRound func(Round)

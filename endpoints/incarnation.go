@@ -1,6 +1,7 @@
 package endpoints
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -8,16 +9,26 @@ import (
 
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/bellwether-k8s/bellwether/internal/sole"
 )
 
-// incarnation is a name that one process of a Pod has at a time. Who writes it into an entry while it has
-// it has ended when another process has it.
+// incarnation is a name that one process of a Pod has at a time. A process that has written it into
+// an entry while it had the name has ended, or withdrawn, once another process has the name.
 type incarnation struct {
 	name    string                                        // as configured; empty: none
 	socket  string                                        // what is occupied
 	occupy  func(name string) (release func(), err error) // see [sole.Occupy]
 	release func()                                        // nil: this process does not have it
 	refusal string                                        // the last that was logged
+}
+
+func newIncarnation(config Config) incarnation {
+	return incarnation{
+		name:   config.Incarnation,
+		socket: fmt.Sprintf("endpoints/%v/%s", config.service(), config.Incarnation),
+		occupy: sole.Occupy,
+	}
 }
 
 func incarnationProblems(name string) []string {
@@ -61,8 +72,8 @@ func (i *incarnation) proved() string {
 	return i.name
 }
 
-// predecessors returns the keys of entries that were written by earlier processes which had the name that
-// this process has now, sorted. Own keys are not among them.
+// predecessors returns the keys of entries that were written by earlier processes which had the
+// name that this process has now, sorted. Own keys are not among them.
 func (i *incarnation) predecessors(s snapshot, own []string) []string {
 	var keys []string
 	if name := i.proved(); name != "" {

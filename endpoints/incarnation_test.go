@@ -1,9 +1,11 @@
 package endpoints_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -85,13 +87,10 @@ func TestEntriesOfAPredecessorAreRemovedAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBoth(t, func(c *cluster) {
 				var k kernel
-				other := newInstance(c, "10.0.0.2", nil).start(c)
+				other, address := newInstance(c, "10.0.0.2", nil).start(c), cmp.Or(e.address, "10.0.0.1")
 				_ = k.of(c, "10.0.0.1", "pod-1", withPorts(e.before...)).start(c).die()
-				if e.address == "" {
-					e.address = "10.0.0.1"
-				}
-				after := k.of(c, e.address, "pod-1", withPorts(e.after...)).start(c)
-				want := append(e.want, "10.0.0.2")
+				after := k.of(c, address, "pod-1", withPorts(e.after...)).start(c)
+				want := slices.Concat(e.want, []string{"10.0.0.2"})
 				c.requirePublished(want...)
 				time.Sleep(2 * interval)
 				c.requirePublished(want...)
@@ -132,7 +131,8 @@ func TestPredecessorOfOneThatIsNotReadyIsRemovedAtOnce(t *testing.T) {
 	})
 }
 
-// TestNothingButAProvedPredecessorIsRemoved has an instance on the address of another one whose end is not proved.
+// TestNothingButAProvedPredecessorIsRemoved has an instance on the address of another one whose end
+// is not proved.
 func TestNothingButAProvedPredecessorIsRemoved(t *testing.T) {
 	for name, e := range map[string]struct {
 		before, after string // incarnations
@@ -169,7 +169,8 @@ func TestNothingButAProvedPredecessorIsRemoved(t *testing.T) {
 	}
 }
 
-// TestTwoProcessesOfOnePodAreBothPublished has them say the same of themselves. When the first has ended, the second knows it.
+// TestTwoProcessesOfOnePodAreBothPublished has them say the same of themselves. When the first has
+// ended, the second knows it.
 func TestTwoProcessesOfOnePodAreBothPublished(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		var k kernel
@@ -202,7 +203,8 @@ func TestSurvivorOfTwoProcessesRemovesTheOther(t *testing.T) {
 	})
 }
 
-// TestEntryThatAnotherInstanceHasTakenOverIsNotRemoved is about the address and port of a predecessor that somebody else has now.
+// TestEntryThatAnotherInstanceHasTakenOverIsNotRemoved is about the address and port of a
+// predecessor that somebody else has now.
 func TestEntryThatAnotherInstanceHasTakenOverIsNotRemoved(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		var k kernel
@@ -216,7 +218,8 @@ func TestEntryThatAnotherInstanceHasTakenOverIsNotRemoved(t *testing.T) {
 	})
 }
 
-// TestEntryOfAnOlderVersionIsNobodysPredecessor has that version write over an entry. It leaves fields alone that it does not know.
+// TestEntryOfAnOlderVersionIsNobodysPredecessor has that version write over an entry. It leaves
+// fields alone that it does not know.
 func TestEntryOfAnOlderVersionIsNobodysPredecessor(t *testing.T) {
 	inConfigMap(t, func(c *cluster) {
 		var k kernel
@@ -233,7 +236,8 @@ func TestEntryOfAnOlderVersionIsNobodysPredecessor(t *testing.T) {
 	})
 }
 
-// TestRestartWithAnotherNameOrProtocol needs no proof: the address and port are the same, so the entry is.
+// TestRestartWithAnotherNameOrProtocol needs no proof: the address and port are the same, so the
+// entry is.
 func TestRestartWithAnotherNameOrProtocol(t *testing.T) {
 	for name, port := range map[string]endpoints.Port{
 		"name":     {Name: "other", Number: 443},
@@ -258,7 +262,8 @@ func TestRestartWithAnotherNameOrProtocol(t *testing.T) {
 	}
 }
 
-// TestRestartWithAnotherNameAfterTheStoreWasLost has nothing but what is published left of the process before.
+// TestRestartWithAnotherNameAfterTheStoreWasLost has nothing but what is published left of the
+// process before.
 func TestRestartWithAnotherNameAfterTheStoreWasLost(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		_ = newInstance(c, "10.0.0.1", nil).start(c).die()

@@ -14,7 +14,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/endpoints"
 )
 
-// requests are all that instances send, by their store. Those that are the same with both are with one of them.
+// requests are all that instances send, by their store. Those that are the same with both are with
+// one of them.
 var requests = map[string][]string{
 	"ConfigMap": {
 		"GET web-endpoints", "POST configmaps", "PATCH configmaps",
@@ -24,8 +25,9 @@ var requests = map[string][]string{
 	"Leases": {"GET leases", "POST leases", "PUT leases", "DELETE leases"},
 }
 
-// withOddAnswers runs a test for each request and each odd answer to it, which comes instead of the API
-// server's, or after it. through lets an instance get that answer from then on; meanwhile is done before the first.
+// withOddAnswers runs a test for each request and each odd answer to it, which comes instead of the
+// API server's, or after it. through lets an instance get that answer from then on; meanwhile is
+// done before the first.
 func withOddAnswers(t *testing.T, test func(c *cluster, through func(i *instance, meanwhile func()))) {
 	t.Helper()
 	for name, store := range stores {
@@ -103,7 +105,8 @@ func TestOddAnswerTakesNobodyAway(t *testing.T) {
 	})
 }
 
-// TestOddAnswerToARemovalTakesNoRefreshedEntryAway has the instance that is to be removed refresh its entry before that answer.
+// TestOddAnswerToARemovalTakesNoRefreshedEntryAway has the instance that is to be removed refresh
+// its entry before that answer.
 func TestOddAnswerToARemovalTakesNoRefreshedEntryAway(t *testing.T) {
 	withOddAnswers(t, func(c *cluster, through func(*instance, func())) {
 		a, b := newInstance(c, "10.0.0.1", full), newInstance(c, "10.0.0.2", full)
@@ -147,8 +150,9 @@ func TestOddAnswerIsNoWithdrawal(t *testing.T) {
 	})
 }
 
-// TestOddAnswerLeavesNoStaleEntry gives them to an instance that is not ready, and that finds what its predecessor has left: with the
-// ConfigMap under a key of its own and under another one, with Leases under another one.
+// TestOddAnswerLeavesNoStaleEntry gives them to an instance that is not ready, and that finds what
+// its predecessor has left: with the ConfigMap under a key of its own and under another one, with
+// Leases under another one.
 func TestOddAnswerLeavesNoStaleEntry(t *testing.T) {
 	withOddAnswers(t, func(c *cluster, through func(*instance, func())) {
 		var k kernel

@@ -166,7 +166,8 @@ func (p *publisher) writeLegacy(ctx context.Context, standing, wanted *legacyEnd
 		_, err = api.Update(ctx, overwrittenLegacy(standing, wanted), metav1.UpdateOptions{})
 	}
 	switch {
-	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), kube.Absent(err, corev1.Resource("endpoints"), p.service.Name):
+	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err),
+		kube.Absent(err, corev1.Resource("endpoints"), p.service.Name):
 		return fmt.Errorf("endpoints: %s Endpoints %v: %w: %w", verb, p.service, errConflict, err)
 	case err != nil:
 		return accessError(verb, fmt.Sprintf("Endpoints %v", p.service), "endpoints", "", err)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/probe"
-	"github.com/bellwether-k8s/bellwether/internal/sole"
 )
 
 // Reconciler keeps this instance published behind a Service while it lives, and removes others that do not.
@@ -51,11 +50,9 @@ func New(client kubernetes.Interface, config Config) (*Reconciler, error) {
 	}
 	return &Reconciler{
 		config: config, client: client, endpoints: config.endpoints(), store: config.Store.open(client, config),
-		incarnation: incarnation{
-			name: config.Incarnation, socket: fmt.Sprintf("endpoints/%v/%s", config.service(), config.Incarnation), occupy: sole.Occupy,
-		},
-		publisher: publisher{client: client, service: config.service(), legacy: config.PublishEndpoints},
-		ready:     probe.New(config.Ready), memory: memory{interval: config.Interval},
+		incarnation: newIncarnation(config),
+		publisher:   publisher{client: client, service: config.service(), legacy: config.PublishEndpoints},
+		ready:       probe.New(config.Ready), memory: memory{interval: config.Interval},
 		expireAfter: config.ExpireAfter, pace: pace{configured: config.Interval}, interval: config.Interval,
 		unsettled: true, said: map[string]string{}, malformed: map[string]string{},
 	}, nil
@@ -150,8 +147,8 @@ func (r *Reconciler) withdraw(ctx context.Context) error {
 	}
 }
 
-// attempt is a round that withdraws this instance. It is bounded, or an answer that does not come would
-// be waited for until ctx ends.
+// attempt is a round that withdraws this instance. It is bounded, or an answer that does not come
+// would be waited for until ctx ends.
 func (r *Reconciler) attempt(ctx context.Context) error {
 	ctx, cancel := clock.WithTimeout(ctx, r.config.Clock, r.timeout())
 	defer cancel()
@@ -187,8 +184,8 @@ func (r *Reconciler) share(ctx context.Context) (context.Context, context.Cancel
 	return clock.WithTimeout(ctx, r.config.Clock, r.timeout()/shares)
 }
 
-// checkReady asks whether clients may be sent here. An answer that does not come is a no: clients would
-// wait for a server that hangs.
+// checkReady asks whether clients may be sent here. An answer that does not come is a no: clients
+// would wait for a server that hangs.
 func (r *Reconciler) checkReady(ctx context.Context) error {
 	if err := r.ready.Ask(ctx, r.config.Clock, r.timeout()/shares); err != nil {
 		return fmt.Errorf("endpoints: %w: %w", ErrNotReady, err)

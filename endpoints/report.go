@@ -81,7 +81,8 @@ func (t *turn) report(s snapshot) {
 // reportPredecessor tells of an entry that an earlier process of this Pod has left.
 func (r *Reconciler) reportPredecessor(key string, e entry) {
 	r.config.Logger.Info("withdrawn", zap.Strings("entries", []string{key}))
-	r.event(corev1.EventTypeNormal, "EndpointWithdrawn", "Withdraw", "%s withdrawn: left by an earlier process", list(e.endpoints))
+	r.event(corev1.EventTypeNormal, "EndpointWithdrawn", "Withdraw", "%s withdrawn: left by an earlier process",
+		list(e.endpoints))
 }
 
 func (r *Reconciler) status(key string, e entry, now clock.Reading) Status {

@@ -26,11 +26,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
-// The simulations are the proof that an instance removes another's entry only if that was not refreshed for ExpireAfter, which it has
-// itself seen without a gap; that nothing but a withdrawal empties the Service; and that all is right when all is well again:
-// two to four instances that are killed, stopped, suspended, cut off and told to end, on clocks that are hours off, while somebody deletes
-// and edits what they have written, and proxies answer in the API server's place. They are also the proof that an instance is published soon
-// whenever all is well for it, whatever came before.
+// The simulations are the proof that an instance removes another's entry only if that was not
+// refreshed for ExpireAfter, which it has itself seen without a gap; that nothing but a withdrawal
+// empties the Service; and that all is right when all is well again: two to four instances that are
+// killed, stopped, suspended, cut off and told to end, on clocks that are hours off, while somebody
+// deletes and edits what they have written, and proxies answer in the API server's place. They are
+// also the proof that an instance is published soon whenever all is well for it, whatever came
+// before.
 
 func TestSimulatedConfigMapStore(t *testing.T) { prove(t, endpoints.ConfigMapStore{}) }
 
@@ -43,8 +45,8 @@ func prove(t *testing.T, store endpoints.Store) {
 	seen.requireAll(t, "expired", "withdrawn", "emptied")
 }
 
-// TestSimulatedInterference is about instances of which none fails, so that all must be published all the time but for what it takes to repair
-// what others do.
+// TestSimulatedInterference is about instances of which none fails, so that all must be published
+// all the time but for what it takes to repair what others do.
 func TestSimulatedInterference(t *testing.T) {
 	for name, store := range stores {
 		t.Run(name, func(t *testing.T) {
@@ -160,14 +162,15 @@ func runInstance(ctx context.Context, p *sim.Process, store endpoints.Store) {
 	_ = r.Run(running)
 }
 
-// soon is the bound within which an instance is published when all is well for it: two Intervals and 4 s, by its clock. The
-// rest is for the looks.
+// soon is the bound within which an instance is published when all is well for it: two Intervals
+// and 4 s, by its clock. The rest is for the looks.
 const soon = (2*interval+4*time.Second)*10/9 + 4*look // rateError is a tenth
 
 // look is how often that is looked at: more often than the shortest fault lasts.
 const look = 250 * time.Millisecond
 
-// beAlive fails when all has been well for a process for longer than it may take, and it has not been published meanwhile.
+// beAlive fails when all has been well for a process for longer than it may take, and it has not
+// been published meanwhile.
 func beAlive(p *sim.Process, ended <-chan struct{}) {
 	value, _ := p.World().State.Load("book")
 	b := value.(*book)

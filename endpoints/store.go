@@ -55,7 +55,8 @@ type entry struct {
 	problem error
 	// created is when the process that wrote it entered it, by its clock. Only the instance itself looks at it.
 	created time.Time
-	// incarnation is that of the process that wrote it, which was then the only one of that name. Empty: not known.
+	// incarnation is that of the process that wrote it, which was then the only one of that name.
+	// Empty: not known.
 	incarnation string
 	// raw is what the store needs to change it.
 	raw any

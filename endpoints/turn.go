@@ -69,8 +69,8 @@ func (t *turn) look(ctx context.Context) (publication, error) {
 	return t.publisher.read(ctx)
 }
 
-// leave removes the own entries, but for those of another process with the same address and port that has
-// come later; and those of earlier processes of this Pod.
+// leave removes the own entries, but for those of another process with the same address and port
+// that has come later; and those of earlier processes of this Pod.
 func (t *turn) leave(ctx context.Context, s snapshot) (snapshot, error) {
 	t.memory.inside = false // or it would take its own removal for a loss of the store
 	var mine []string
@@ -101,9 +101,10 @@ func (t *turn) leave(ctx context.Context, s snapshot) (snapshot, error) {
 	return s, nil
 }
 
-// stay refreshes the own entries, and removes those of earlier processes of this Pod, and others' that had expired when the store was read:
-// what has passed since then may be a stop of this process, in which others may have been stopped as well. Who cannot get in because the store
-// is full may make room.
+// stay refreshes the own entries. It removes those of earlier processes of this Pod, and others'
+// that had expired when the store was read: what has passed since then may be a stop of this
+// process, in which others may have been stopped as well. An instance that cannot get in because
+// the store is full may make room.
 func (t *turn) stay(ctx context.Context, s snapshot, arrived clock.Reading) (snapshot, error) {
 	full, err := error(nil), error(nil)
 	if !t.refreshed || t.missing(s) {

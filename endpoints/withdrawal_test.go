@@ -108,7 +108,8 @@ func TestWithdrawalIsBounded(t *testing.T) {
 	})
 }
 
-// TestWithdrawalIsTriedAgainAfterAnAnswerThatDoesNotCome loses one answer, on a connection that works again at once.
+// TestWithdrawalIsTriedAgainAfterAnAnswerThatDoesNotCome loses one answer, on a connection that
+// works again at once.
 func TestWithdrawalIsTriedAgainAfterAnAnswerThatDoesNotCome(t *testing.T) {
 	for name, lost := range map[string]apisim.Faults{"reads": {LoseRequest: reads("")}, "all": {LoseResponse: apisim.Always}} {
 		t.Run(name, func(t *testing.T) {

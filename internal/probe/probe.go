@@ -25,10 +25,10 @@ type Probe struct {
 // New returns a Probe of ask.
 func New(ask func(context.Context) error) *Probe { return &Probe{ask: ask} }
 
-// Ask calls the function, and waits for its answer until ctx ends or for wait, by c. Then it returns the
-// cause. A later answer to that call is not used: it may have been true only then. Until that call has
-// returned the function is not called again, and the answer is [ErrHangs]. So a function that hangs costs
-// one goroutine, however often it is asked.
+// Ask calls the function, and waits for its answer until ctx ends or for wait, by c. Then it
+// returns the cause. A later answer to that call is not used: it may have been true only then.
+// Until that call has returned the function is not called again, and the answer is [ErrHangs]. So a
+// function that hangs costs one goroutine, however often it is asked.
 func (p *Probe) Ask(ctx context.Context, c clock.Clock, wait time.Duration) error {
 	if p.overdue != nil {
 		select {

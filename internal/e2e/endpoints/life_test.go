@@ -173,7 +173,8 @@ func TestDualStackAndTwoPortsOnOneAddress(t *testing.T) {
 	})
 }
 
-// TestRestartWithAnotherPort leaves two ports of one address published if another Pod is behind the second one, and one if it is the same.
+// TestRestartWithAnotherPort leaves two ports of one address published if another Pod is behind the
+// second one, and one if it is the same.
 func TestRestartWithAnotherPort(t *testing.T) {
 	inBoth(t, func(t *testing.T, args ...string) {
 		f := newFleet(t, shared, args...)
