@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,15 +16,24 @@ import (
 const nobody = "bellwether-checks-its-access"
 
 // checkAccess tries each request that a sharder cannot do without, on objects that do not exist, and returns what the server refuses. Whoever
-// may not read or change the objects would otherwise wait for ever for something to do.
+// may not read or change the objects would otherwise wait for ever for something to do. What the server refuses of one resource and its children
+// is no reason not to distribute the objects of another one.
 func (e *session) checkAccess(ctx context.Context) error {
-	var errs []error
+	refused := make([]error, len(e.kin.all))
 	for i, r := range e.kin.all {
 		for _, namespace := range r.namespaces() {
-			errs = append(errs, e.checkResource(ctx, i, namespace))
+			refused[i] = errors.Join(refused[i], e.checkResource(ctx, i, namespace))
 		}
 	}
-	return errors.Join(errs...)
+	err := errors.Join(refused...)
+	for i := range e.resources {
+		of := append(slices.Clone(e.kin.children[i]), i)
+		if err != nil && !slices.ContainsFunc(of, func(i int) bool { return refused[i] != nil }) {
+			e.config.Logger.Warn("objects of some resources are not distributed", zap.Error(err))
+			return nil
+		}
+	}
+	return err
 }
 
 func (e *session) checkResource(ctx context.Context, index int, namespace string) error {

@@ -106,6 +106,7 @@
 //     annotations, but for those named below.
 //   - Every object is given to a living shard when faults have ended.
 //   - The sharder holds no objects in memory but those that it is busy with: its memory does not depend on how many are assigned.
+//   - A resource that cannot be listed, or whose children cannot, keeps its own objects waiting, and those of no other.
 //   - A sharder that has lost its election writes nothing that does harm: what it had already sent either comes first, or is refused.
 //
 // # Not guaranteed
@@ -163,7 +164,8 @@
 //	configmaps: create; get, update (may be restricted to the name of the history)
 //
 // besides what leader election needs. For a shard, on each resource, of children too: get, list, watch, patch, and what its work needs; and
-// for its Lease see package shardlease. What is missing is an error of [Sharder.Run] at start that says what to grant.
+// for its Lease see package shardlease. What is missing is an error of [Sharder.Run] at start that says what to grant,
+// or a warning if the objects of another resource can be distributed.
 //
 // # Migration
 //

@@ -382,7 +382,7 @@ func TestAMoveThatEndedHalfwayIsKnown(t *testing.T) {
 func TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren(t *testing.T) {
 	for name, another := range map[string]bool{"the same sharder": false, "another": true} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			inWorld(t, func(_ *testing.T, w *world) {
 				stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
 				defer func() { stop() }()
 				w.bear(2, true)

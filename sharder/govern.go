@@ -2,6 +2,7 @@ package sharder
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -125,7 +126,7 @@ func (e *session) reign(ctx context.Context, p *plan) {
 						v, ok := e.rootOf(i, o)
 						return !ok || e.consider(ctx, v)
 					},
-					listed: once,
+					listed: once, failed: once, // other resources do not wait for one that cannot be listed
 				})
 			})
 		}
@@ -170,11 +171,12 @@ func (e *session) settle(ctx context.Context, p *plan, news <-chan struct{}) {
 		if err != nil {
 			e.config.Logger.Warn("a scan of all objects failed, will be tried again", zap.Error(err))
 		}
-		if err == nil && (t.placed == t.objects || t.changed == 0) { // or children are on their way with their roots
-			err = e.gather(ctx, p)
-			if err != nil && ctx.Err() == nil {
-				e.config.Logger.Warn("a scan of children failed, will be tried again", zap.Error(err))
+		if t.placed == t.objects || t.changed == 0 { // or children are on their way with their roots
+			gathered := e.gather(ctx, p)
+			if gathered != nil && ctx.Err() == nil {
+				e.config.Logger.Warn("a scan of children failed, will be tried again", zap.Error(gathered))
 			}
+			err = errors.Join(err, gathered)
 		}
 		if err == nil && t.placed == t.objects {
 			unrest = minUnrest
@@ -189,7 +191,7 @@ func (e *session) settle(ctx context.Context, p *plan, news <-chan struct{}) {
 		e.settled.Store(false)
 		// While there is progress, the next scan comes when what this one has begun is done.
 		busy = err == nil && (t.changed > 0 || e.drains.len() > 0)
-		if t != nil && t.changed > 0 {
+		if t.changed > 0 {
 			unrest = minUnrest
 		} else {
 			unrest = min(2*unrest, max(maxUnrest, e.config.ScanInterval))
@@ -248,22 +250,25 @@ func (e *session) content(ctx context.Context) bool {
 	return true
 }
 
-// scan looks at all objects, page by page, and waits until what it has found has been dealt with.
+// scan looks at all objects, page by page, and waits until what it has found has been dealt with. It goes on where a resource cannot be listed,
+// of which the error tells.
 func (e *session) scan(ctx context.Context) (*tally, error) {
 	began := time.Now()
 	t := newTally()
+	var errs []error
 	for i := range e.resources {
 		for _, src := range e.sources(i, e.resources[i].Selector) {
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
 				v, ok := e.rootOf(i, o)
 				return !ok || e.inspect(ctx, v, t)
 			})
-			if err != nil {
-				return t, err
+			errs = append(errs, err)
+			if ctx.Err() != nil {
+				return t, ctx.Err()
 			}
 		}
 	}
-	if err := t.wait(ctx); err != nil {
+	if err := errors.Join(append(errs, t.wait(ctx))...); err != nil {
 		return t, err
 	}
 	if e.config.Hooks.OnScan != nil {

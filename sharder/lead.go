@@ -33,6 +33,7 @@ func (e *session) adoptChild(ctx context.Context, index int, o *metav1.PartialOb
 // gather looks for children that are with none of the members, though their roots are with one: they were created in the name of a
 // shard that is gone, or in vain has a worker dealt with them. One that is with another member than its root is found by that one itself.
 func (e *session) gather(ctx context.Context, p *plan) error {
+	var errs []error
 	for i := len(e.resources); i < len(e.kin.all); i++ {
 		misled := with(labels.Everything(), e.names.drain, selection.Exists)
 		for _, src := range append(e.sources(i, p.children(e.names, "")), e.sources(i, misled)...) {
@@ -42,12 +43,13 @@ func (e *session) gather(ctx context.Context, p *plan) error {
 				}
 				return e.adoptChild(ctx, i, o)
 			})
-			if err != nil {
-				return err
+			errs = append(errs, err) // the others can be listed, perhaps
+			if ctx.Err() != nil {
+				return ctx.Err()
 			}
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // children selects the children that may be moved, if they are with one of the members besides those that are with none; empty: none.

@@ -1,6 +1,7 @@
 package sharder
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -59,21 +60,23 @@ func (e *session) moveBatch(ctx context.Context, p *plan, b batch) {
 	for _, m := range b.moves {
 		roots[m.root.ref] = m
 	}
-	err := e.listChildren(ctx, p, b, func(c child) {
+	unlisted := e.listChildren(ctx, p, b, func(c child) {
 		if m := roots[c.root]; m != nil && m.root.uid == c.rootUID {
 			begin(func() { e.bring(ctx, m, c) })
 		}
 	})
 	busy.Wait()
 	for _, m := range b.moves {
-		begin(func() { e.settleRoot(ctx, m, b, err) })
+		begin(func() { e.settleRoot(ctx, m, b, unlisted) })
 	}
 	busy.Wait()
 }
 
 // listChildren tells found of the children among which are all those of a batch of roots. The first list of a resource is of all its
-// children, wherever their roots are: it shows what the shards have been given before this session.
-func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func(child)) error {
+// children, wherever their roots are: it shows what the shards have been given before this session. It returns which resources could not be listed,
+// and why.
+func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func(child)) (unlisted map[int]error) {
+	unlisted = map[int]error{}
 	namespaces := map[int][]string{} // of the roots, by the resources of their children
 	for _, m := range b.moves {
 		for _, i := range e.kin.children[m.root.resource] {
@@ -107,14 +110,15 @@ func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func
 				return ctx.Err() == nil
 			})
 			if err != nil {
-				return err
+				unlisted[i] = err
+				break
 			}
 		}
-		if survey {
+		if survey && unlisted[i] == nil {
 			e.given.complete(i)
 		}
 	}
-	return nil
+	return unlisted
 }
 
 // bring gives a child to the shard that its root is to be with.
@@ -155,9 +159,12 @@ func (e *session) bring(ctx context.Context, m *move, c child) {
 	m.fail(contended)
 }
 
-// settleRoot assigns a root whose children are where they are to be. listed is why they are not, if they could not be listed.
-func (e *session) settleRoot(ctx context.Context, m *move, b batch, listed error) {
-	err := listed
+// settleRoot assigns a root whose children are where they are to be. unlisted are the resources that could not be listed, and why.
+func (e *session) settleRoot(ctx context.Context, m *move, b batch, unlisted map[int]error) {
+	var err error
+	for _, i := range e.kin.children[m.root.resource] {
+		err = cmp.Or(err, unlisted[i])
+	}
 	switch {
 	case err != nil:
 	case m.err != nil:

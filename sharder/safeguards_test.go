@@ -83,6 +83,11 @@ var safeguards = []mutant.Mutation{
 		Caught: "TestANewSharderCountsTheDrainsThatAreUnderWay",
 	},
 	{
+		Name: "a resource that cannot be listed ends a scan", File: "govern.go",
+		Old: "			if ctx.Err() != nil {\n				return t, ctx.Err()", New: "			if err != nil {\n				return t, err",
+		Caught: "TestAResourceThatCannotBeListedStopsNoOther",
+	},
+	{
 		Name: "the record of another object stays", File: "root.go",
 		Old: "	v.foreign = n.foreign(o)\n", New: "",
 		Caught: "TestCopiedAnnotationsAreNoReasonToWriteForEver",

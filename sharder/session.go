@@ -236,7 +236,7 @@ func (e *session) rootOf(index int, o *metav1.PartialObjectMetadata) (v root, ok
 }
 
 // watchDrains keeps count of the objects that carry the drain label, and has them looked at. counted is called when those that there were
-// have been counted.
+// have been counted, or cannot be: other resources do not wait for one that cannot be listed.
 func (e *session) watchDrains(ctx context.Context, index int, src source, counted func()) {
 	var listed map[ref]bool // during a list
 	src.run(ctx, sink{
@@ -262,6 +262,7 @@ func (e *session) watchDrains(ctx context.Context, index int, src source, counte
 			counted()
 			poke(e.progress)
 		},
+		failed: counted,
 	})
 }
 

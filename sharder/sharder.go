@@ -51,7 +51,8 @@ func New(kube kubernetes.Interface, meta metadata.Interface, mapper meta.RESTMap
 // Run distributes objects until ctx has ended, and returns nil then. When it returns, nothing that it has begun goes on, except for
 // requests that have been sent. It returns an error if, when it begins, the API server does not have a resource or refuses a request that the
 // sharder cannot do without, and that has lasted for LeaseDuration: until then the roles may be on their way. The error says what to
-// grant, and so does the log at once. So it is later if it may not store the ring's history. Whatever else fails is tried again until
+// grant, and so does the log at once. If that is about some of the resources only, the objects of the others are distributed, and those as
+// soon as it is over. So it is later if it may not store the ring's history. Whatever else fails is tried again until
 // ctx has ended.
 func (s *Sharder) Run(ctx context.Context) error {
 	if !s.busy.TryLock() {

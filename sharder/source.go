@@ -35,6 +35,8 @@ type sink struct {
 	left func(*metav1.PartialObjectMetadata)
 	// listed is told after found was told of all objects of a list; nil: nobody is.
 	listed func()
+	// failed is told of each failure; nil: nobody is.
+	failed func()
 }
 
 // pages lists all objects that are selected, page by page from the storage, and returns the version that the list began with. What is
@@ -96,6 +98,9 @@ func (s source) run(ctx context.Context, to sink) {
 			return
 		case useful:
 			pause, failing = minPause, false
+		}
+		if err != nil && to.failed != nil {
+			to.failed()
 		}
 		if err != nil && !failing && !apierrors.IsResourceExpired(err) {
 			failing = true
