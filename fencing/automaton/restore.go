@@ -1,16 +1,19 @@
 package automaton
 
 import (
+	"slices"
+
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
 // restoring switches on again what the fence has switched off, or may have, in whatever level; first of all it removes our
-// out-of-service taint, which would detach volumes from a machine that runs.
+// out-of-service taint, which would detach volumes from a machine that runs. What was switched off last comes first: the devices of a level may have their own
+// power from those of the next one, as a BMC has.
 func (t turn) restoring() Step {
 	if t.s.Taints.OutOfService == v1alpha1.TaintOurs {
 		return t.untaint()
 	}
-	for _, rec := range t.s.Devices {
+	for _, rec := range slices.Backward(t.s.Devices) {
 		if rec.Level == 0 && t.s.Abort == v1alpha1.AbortNone {
 			continue // of the recovery step
 		}

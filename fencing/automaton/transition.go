@@ -121,13 +121,17 @@ func (t turn) give(kind v1alpha1.WaitKind) func(*v1alpha1.Status) {
 	return func(s *v1alpha1.Status) { s.Wait = &v1alpha1.Wait{Kind: kind, Since: metav1.NewMicroTime(t.Now.Wall)} }
 }
 
-// left is how much is left of the wait in the record. Whatever the clocks that wrote and read it say, it is between nothing and
-// the whole.
+// left is how much is left of the wait in the record, by the clock of this process since it knows of the wait. Of one that a process before it has begun, more may
+// have passed, if the wall clocks of both are to be believed. Whatever they say, this process waits for the whole at most.
 func (t turn) left(whole time.Duration) time.Duration {
 	if t.s.Wait == nil {
 		return 0
 	}
-	return whole - min(whole, max(0, t.Now.Wall.Sub(t.s.Wait.Since.Time)))
+	passed := t.Now.SinceAtLeast(t.Memory.waits)
+	if !t.Memory.ownWait {
+		passed = max(passed, t.Now.Wall.Sub(t.s.Wait.Since.Time))
+	}
+	return whole - min(whole, max(0, passed))
 }
 
 // hold returns the write that says why nothing happens, if the record does not say it yet, and the wait for something else to happen.
@@ -185,7 +189,7 @@ func (t turn) allowed(a Answer) Step {
 	case Allow:
 		return nil
 	case Deny:
-		return t.abort(Denied, v1alpha1.AbortGaveUp)
+		return t.abort(Denied, v1alpha1.AbortGaveUp, t.set(v1alpha1.ConditionDenied, or(a.Reason, "Policy"), a.Message))
 	}
 	return t.hold(or(a.Reason, "Policy"), a.Message, a.After)
 }
