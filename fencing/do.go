@@ -67,7 +67,7 @@ func (f *fence) write(ctx context.Context, step automaton.Write) error {
 	f.memory = f.memory.After(&before, step, outcome)
 	if err != nil {
 		f.record = nil
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		if apierrors.IsConflict(err) || absent(err, f.node) {
 			return nil
 		}
 		return fmt.Errorf("write %s: %w", step.Row, err)
@@ -120,7 +120,7 @@ func (f *fence) change(ctx context.Context, step automaton.Step, update func(con
 	f.memory = f.memory.After(&before, step, automaton.Outcome{Failed: err != nil})
 	if err != nil {
 		f.record = nil
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		if apierrors.IsConflict(err) || absent(err, f.node) {
 			return nil
 		}
 		return err
@@ -135,7 +135,7 @@ func (f *fence) delete(ctx context.Context) error {
 	record := f.record
 	f.record = nil
 	err := f.records.delete(ctx, record)
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if err == nil || absent(err, f.node) || apierrors.IsConflict(err) {
 		return nil
 	}
 	return err
@@ -297,8 +297,8 @@ func refused(err error) bool {
 }
 
 // stillLeads is the proof for what can be undone, and does no harm to a node that works.
-func (f *fence) stillLeads(context.Context) error {
-	if f.config.Leadership.Remaining() <= 0 {
+func (c *Controller) stillLeads(context.Context) error {
+	if c.config.Leadership.Remaining() <= 0 {
 		return errNotLeader
 	}
 	return nil
