@@ -71,6 +71,7 @@ func (c *checks) watch(ctx context.Context) {
 	defer all.Wait()
 	for {
 		nodes, _ := c.view.configured(c.config.Namespace)
+		c.forget(nodes)
 		for _, n := range nodes {
 			if !c.due(n) {
 				continue
@@ -89,6 +90,26 @@ func (c *checks) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		}
+	}
+}
+
+// forget drops what is known of nodes that are gone.
+func (c *checks) forget(nodes []*corev1.Node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.begun) <= len(nodes) {
+		return
+	}
+	there := map[string]bool{}
+	for _, n := range nodes {
+		there[n.Name] = true
+	}
+	for node := range c.begun {
+		if !there[node] {
+			delete(c.begun, node)
+			delete(c.results, node)
+			delete(c.withdrawn, node)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/automaton"
 	"github.com/bellwether-k8s/bellwether/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
@@ -270,6 +271,9 @@ func (f *fence) method(ctx context.Context, node *cluster.Node, name string) err
 		return err
 	case config.DetachVolumes:
 		pods, err := node.Evict(ctx, f.stillFails, cluster.Options{Budget: f.budget, OnPod: f.evicted}, cluster.Progress{})
+		if err == nil && !pods.Done && !f.shownReady() {
+			return nil // no kubelet ends them: pods and volumes come loose with the release, when the machine has lost its power
+		}
 		if err == nil && !pods.Done {
 			err = fmt.Errorf("%w: %d pods", errPodsLeft, len(pods.Left))
 		}
@@ -319,6 +323,12 @@ func (f *fence) stillFails(ctx context.Context) error {
 		return errors.New("the node works again")
 	}
 	return nil
+}
+
+// shownReady says that the node was last seen Ready.
+func (f *fence) shownReady() bool {
+	facts, ok := f.view.nodes.FactsOf(f.node, time.Now())
+	return ok && facts.Ready == policy.True
 }
 
 func (f *fence) evicted(pod *corev1.Pod) {

@@ -54,7 +54,8 @@
 //     A device that is off already is believed only if it was seen on while that machine worked; the leader that comes next knows of it
 //     (TestMachineThatIsOffAlreadyAndAnotherLeader). One that reads off while the node renews its Lease is not believed from then on, and the node says so
 //     (TestPlugThatIsOffWhileItsNodeWorksProvesNothing).
-//   - One level of devices that can be read is enough (TestDeadBMCThenPDUsWithDefaultTimes). The wrong configuration, the broken agent, the Secret that cannot be read of
+//   - One level of devices that can be read is enough (TestDeadBMCThenPDUsWithDefaultTimes): with default settings the pods of a node that dies in whatever way leaves one
+//     are released within eight and a half minutes of its loss (TestSimulatedDeathsOfNodes). The wrong configuration, the broken agent, the Secret that cannot be read of
 //     one node keep no other from being fenced, and a configuration that was good stays so while only agents and Secrets fail
 //     (TestOneBadConfigurationConcernsOneNode, TestConfigurationThatWasGoodStaysSo). A lost node that is not fenced has a record that says why, and an Event that
 //     is repeated.

@@ -1,6 +1,8 @@
 package fencing_test
 
 import (
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -140,5 +142,31 @@ func TestFenceThatIsPausedHasNoSlot(t *testing.T) {
 		w.lose("n2")
 		w.eventually(5*time.Minute, "the pod is released", func() bool { return len(w.pods("n2")) == 0 })
 		assert.False(t, w.rack.On("n1"))
+	})
+}
+
+// The seed's example detaches volumes in the isolation step. No kubelet ends the pods of a lost node, so that nothing can be detached before its machine has lost its power.
+func TestVolumesOfALostNodeComeLooseWithTheRelease(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		breaches := w.referee()
+		data := map[string]string{"config.properties": strings.NewReplacer("{{.NodeName}}", "n1", "isolation=mark-unschedulable", "isolation=mark-unschedulable detach-volumes").Replace(settings)}
+		for _, action := range []string{"off", "on"} {
+			data["fence-method-plug-"+action] = "template=fence-method-template-rack\nplug=n1\naction=" + action + "\n"
+		}
+		w.configure("fence-config-node-n1", data)
+		w.proxy = func(r *http.Request) *http.Response {
+			if !strings.HasSuffix(r.URL.Path, "/eviction") {
+				return nil
+			}
+			return answer(http.StatusCreated, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Success"}`) // and no kubelet does it
+		}
+		w.pod("db-0", "n1")
+		a := w.start("a", nil)
+		defer a.stop()
+		wait(w.ctx, settled)
+		w.lose("n1")
+		w.eventually(time.Minute, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
+		w.ends("n1", v1alpha1.PhaseFinal)
+		assert.Empty(t, breaches())
 	})
 }

@@ -131,6 +131,12 @@ type inputs struct {
 
 func (p *plans) take(in inputs, resolved *config.Resolution, now clock.Reading) {
 	p.resolved, p.flawless, p.made, p.nodes, p.of = resolved, resolved.Validate() == nil, now, in.nodes, in.of
+	for node := range p.recent {
+		if _, there := in.nodes[node]; !there && p.view.fence(node) == nil {
+			delete(p.recent, node)
+			delete(p.good, node)
+		}
+	}
 }
 
 func (p *plans) resolution(ctx context.Context, in inputs) *config.Resolution {

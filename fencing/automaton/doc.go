@@ -48,7 +48,7 @@
 //	    GivenUp -->|NodeBack| Recovering
 //	    Detected -->|IncidentReopened| Detected
 //	    GivenUp -->|IncidentReopened| Detected
-//	    GivenUp -->|Worked| GivenUp
+//	    GivenUp -->|Worked, OnSeen| GivenUp
 //	    Final -->|IncidentReopened| Detected
 //
 // A commission is not a fence, and shares the way back with them:

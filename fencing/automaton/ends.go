@@ -25,6 +25,11 @@ func (t turn) givenUp() Step {
 	if powered && !stopped(t.s.Abort) && t.s.Abort != v1alpha1.AbortNodeGone && t.back(n) {
 		return t.enter(NodeBack, v1alpha1.PhaseRecovering)
 	}
+	if t.back(n) && !stopped(t.s.Abort) && t.s.Abort != v1alpha1.AbortNodeGone {
+		if step := t.foundOn(); step != nil {
+			return step
+		}
+	}
 	if t.back(n) && !t.said(v1alpha1.ConditionReturned) {
 		return t.write(Worked, t.set(v1alpha1.ConditionReturned, string(Worked), "the node has worked since this fence was given up: if it is lost, that is another incident"))
 	}
@@ -35,6 +40,23 @@ func (t turn) givenUp() Step {
 		return Wait{For: lookEvery, Why: "the node is shown Ready, and has to renew its Lease"}
 	}
 	return Wait{For: lookSeldom, Why: "given up: a human is needed"}
+}
+
+// foundOn reads the plugs that were left, perhaps because they could not be read, of a node that works; nil: none of them is found to be on.
+func (t turn) foundOn() Step {
+	for _, rec := range t.s.Devices {
+		if _, configured := t.Plan.device(rec.Device); rec.State != v1alpha1.DeviceLeftOff || !configured {
+			continue
+		}
+		seen, ok := t.reading(rec.Device, lookSeldom)
+		switch {
+		case !ok:
+			return Read{[]string{rec.Device}}
+		case seen.power == v1alpha1.PowerOn:
+			return t.onSeen(rec, seen)
+		}
+	}
+	return nil
 }
 
 // another says that a node whose fence was given up is to be fenced, and that this is not the fence that was given up: it is another Node, or has worked

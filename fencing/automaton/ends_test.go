@@ -93,3 +93,51 @@ func TestFenceThatWasGivenUpStaysSoWhileNothingHasChanged(t *testing.T) {
 		})
 	}
 }
+
+// A device did not answer when power was to come back, and was left. The machine has its power, and when the device answers, its node gets rid of the taint.
+func TestNodeThatWorksIsRecoveredWhenItsDeviceAnswersAgain(t *testing.T) {
+	r := newRig(t, bmc())
+	r.boots = false
+	r.until(automaton.WorkloadsFreed)
+	r.plugs["bmc"].silent = true
+	r.phase(v1alpha1.PhaseGivenUp)
+	r.plugs["bmc"].on = true
+	r.back()
+	r.rest(time.Hour)
+	assert.Equal(t, v1alpha1.PhaseGivenUp, r.status().Phase)
+	assert.NotContains(t, r.methods, automaton.MarkSchedulable)
+	r.plugs["bmc"].silent = false
+	r.rest(3 * time.Minute)
+	assert.Equal(t, v1alpha1.PhaseFinal, r.status().Phase)
+	assert.Contains(t, r.methods, automaton.MarkSchedulable)
+}
+
+func TestHoldSaysWhatIsSoNow(t *testing.T) {
+	r := newRig(t, bmc())
+	held := func() (writes int) {
+		for _, step := range r.steps {
+			if w, ok := step.(automaton.Write); ok && w.Row == automaton.Held {
+				writes++
+			}
+		}
+		return writes
+	}
+	hold := func(message string) {
+		r.policy.Admit = automaton.Answer{Verdict: automaton.Hold, Reason: "NotConfigured", Message: message}
+		r.rest(5 * time.Minute)
+	}
+	hold("device bmc: no answer for 10s")
+	hold("device bmc: no answer for 20s")
+	assert.Equal(t, 1, held(), "numbers change all the time")
+	since := r.status().Hold.Since
+	hold("device bmc: wrong password")
+	assert.Equal(t, "device bmc: wrong password", r.status().Hold.Message)
+	assert.Equal(t, since, r.status().Hold.Since, "for as long as the reason is the same")
+	assert.Equal(t, 2, held())
+	began := r.elapsed()
+	for i := range 60 { // one that changes all the time is not written all the time
+		r.policy.Admit.Message = "device bmc: " + []string{"no answer", "wrong password"}[i%2]
+		r.rest(5 * time.Second)
+	}
+	assert.LessOrEqual(t, held()-2, 1+int((r.elapsed()-began)/time.Minute))
+}

@@ -17,6 +17,7 @@ type Memory struct {
 
 	waits   clock.Reading // since when it knows of the wait in the record
 	ownWait bool          // and has begun it
+	held    clock.Reading // when it has said last why nothing happens
 
 	node    Node
 	looked  clock.Reading // when the look began that found it
@@ -70,7 +71,9 @@ type progress struct {
 }
 
 // NewMemory is that of a process that has just begun with a record. A restarted process begins with nothing else.
-func NewMemory(now clock.Reading) Memory { return Memory{since: now, begun: now, waits: now} }
+func NewMemory(now clock.Reading) Memory {
+	return Memory{since: now, begun: now, waits: now, held: now}
+}
 
 // Outcome is what became of a step.
 type Outcome struct {
@@ -123,6 +126,9 @@ func (m Memory) Changed() Memory {
 func (m *Memory) wrote(before *v1alpha1.Status, step Write, o Outcome) {
 	after := &step.Status
 	m.present = false
+	if step.Row == Held {
+		m.held = o.Ended
+	}
 	if after.Incident != before.Incident { // what came before is of another incident
 		m.begun = o.Ended
 	}

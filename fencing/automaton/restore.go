@@ -91,17 +91,22 @@ func (t turn) restore(rec v1alpha1.Device) Step {
 		return step
 	}
 	if seen.power == v1alpha1.PowerOn {
-		return t.write(OnSeen, func(s *v1alpha1.Status) {
-			rec := device(s, rec.Device)
-			e := v1alpha1.Evidence{Device: rec.Device, Readings: readings(seen), Source: v1alpha1.SourceAgent}
-			if rec.Op != nil {
-				e.Op = rec.Op.ID
-			}
-			prove(s, e)
-			rec.State, rec.Op = v1alpha1.DeviceOn, nil
-		})
+		return t.onSeen(rec, seen)
 	}
 	return t.powerOn(d, rec, seen)
+}
+
+// onSeen notes that a device reads on when no command can be under way to it.
+func (t turn) onSeen(rec v1alpha1.Device, seen sighting) Step {
+	return t.write(OnSeen, func(s *v1alpha1.Status) {
+		rec := device(s, rec.Device)
+		e := v1alpha1.Evidence{Device: rec.Device, Readings: readings(seen), Source: v1alpha1.SourceAgent}
+		if rec.Op != nil {
+			e.Op = rec.Op.ID
+		}
+		prove(s, e)
+		rec.State, rec.Op = v1alpha1.DeviceOn, nil
+	})
 }
 
 // powerOn switches a device on that reads off, or cannot be read, unless it has to be left.

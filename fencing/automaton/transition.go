@@ -134,14 +134,30 @@ func (t turn) left(whole time.Duration) time.Duration {
 	return whole - min(whole, max(0, passed))
 }
 
-// hold returns the write that says why nothing happens, if the record does not say it yet, and the wait for something else to happen.
+// hold returns the write that says why nothing happens, if the record does not say it yet, and the wait for something else to happen. Another message for the same
+// reason is written now and then: one that tells other numbers only is no other.
 func (t turn) hold(reason, message string, wait time.Duration) Step {
-	if h := t.s.Hold; h == nil || h.Reason != reason {
-		return t.write(Held, func(s *v1alpha1.Status) {
-			s.Hold = &v1alpha1.Hold{Reason: reason, Message: message, Since: metav1.NewTime(t.Now.Wall.Truncate(time.Second))}
-		})
+	since := metav1.NewTime(t.Now.Wall.Truncate(time.Second))
+	h := t.s.Hold
+	same := h != nil && h.Reason == reason
+	if same {
+		since = h.Since
+		same = wordsOf(h.Message) == wordsOf(message) || t.Now.SinceAtLeast(t.Memory.held) < lookSeldom
+	}
+	if !same {
+		return t.write(Held, func(s *v1alpha1.Status) { s.Hold = &v1alpha1.Hold{Reason: reason, Message: message, Since: since} })
 	}
 	return Wait{For: or(wait, lookEvery), Why: message}
+}
+
+// wordsOf is a message without its numbers.
+func wordsOf(message string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r == '.' {
+			return -1
+		}
+		return r
+	}, message)
 }
 
 // node is the node as a look found it that began at most age ago, and after the last write; or the step that looks.
