@@ -4,23 +4,28 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
 // alarmEvery is how often people are told again that a fence waits for them: the API server forgets Events after an hour, unless told otherwise.
 const alarmEvery = 30 * time.Minute
 
-// alarm tells people why the fence waits for them, and again as long as it does. Who has stopped it, or has configured that power stays off, knows.
+// alarm tells people why the fence waits for them, and again as long as it does.
 func (f *fence) alarm() {
 	s, now := &f.record.Status, f.clock.Now()
 	reason, text := "", ""
 	switch {
 	case s.Hold != nil:
 		reason, text = s.Hold.Reason, s.Hold.Message
-	case s.Phase == v1alpha1.PhaseGivenUp && (s.Abort == v1alpha1.AbortGaveUp || s.Abort == v1alpha1.AbortCommission || s.Abort == v1alpha1.AbortNone && f.plan.PowerOn == config.Always):
-		reason, text = string(v1alpha1.PhaseGivenUp), "a human is needed: the machine may be off, and its workloads may not be free; see the status"
+	case s.Phase == v1alpha1.PhaseGivenUp:
+		if text = f.gaveUp(s); text != "" {
+			reason = string(v1alpha1.PhaseGivenUp)
+		}
 	}
 	if reason == "" || reason == f.alarmed && now.SinceAtMost(f.alarmedAt) < alarmEvery {
 		f.alarmed = reason
@@ -28,4 +33,41 @@ func (f *fence) alarm() {
 	}
 	f.alarmed, f.alarmedAt = reason, now
 	f.event(f.record, corev1.EventTypeWarning, reason, "Wait", "incident %d of node %s: %s", s.Incident, f.node, text)
+}
+
+// gaveUp is what people have to know of a fence that was given up; empty: nothing. Who has stopped it, has excluded the node, or has configured that power stays
+// off, knows.
+func (f *fence) gaveUp(s *v1alpha1.Status) string {
+	off := ""
+	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPoweredOff); c != nil && c.Status != metav1.ConditionFalse {
+		off = "; plugs " + c.Message
+	}
+	facts, there := f.view.nodes.FactsOf(f.node, time.Now())
+	lost := there && facts.UID == string(s.NodeUID) && facts.Ready != policy.True
+	denied := meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionDenied)
+	switch s.Abort {
+	case v1alpha1.AbortStopHold, v1alpha1.AbortStopRestore:
+		return ""
+	case v1alpha1.AbortNone:
+		if f.plan.PowerOn == config.Never || f.plan.PowerOn == config.Manual {
+			return ""
+		}
+	case v1alpha1.AbortNodeGone:
+		if lost {
+			return "the node is not fenced, as it is about to be removed, and it is still there: its workloads are not free" + off
+		}
+		if off != "" {
+			return "the node is gone, and nothing switches its machine on again" + off
+		}
+		return ""
+	}
+	switch {
+	case denied && facts.Excluded:
+		return ""
+	case denied && lost:
+		return "the node is not fenced: " + meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionDenied).Message
+	case denied && off == "":
+		return ""
+	}
+	return "a human is needed: the machine may be off, and its workloads may not be free; see the status" + off
 }

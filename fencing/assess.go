@@ -2,6 +2,7 @@ package fencing
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/fencing/policy"
@@ -14,7 +15,7 @@ type Assessment struct {
 	Object string
 	// Err is what is wrong with its configuration or its devices.
 	Err error
-	// Warnings are about its configuration.
+	// Warnings are about its configuration, and levels of devices that could not do it where another one could.
 	Warnings []string
 	// Unproved names the power devices that no commission has proved to be the node's, with their present configuration.
 	Unproved []string
@@ -53,23 +54,21 @@ func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 		}
 		a := Assessment{Node: n.Name}
 		plan, err := r.plans.plan(ctx, n.Name, "")
-		if err == nil {
-			_, err = r.flow(plan, func(string) bool { return false })
-		}
-		a.Object, a.Err = plan.Object, err
+		result, _ := r.checks.inspect(ctx, n, plan, err)
+		r.checks.note(n.Name, result)
+		a.Object, a.Err = plan.Object, result.problem
 		for _, w := range plan.Warnings {
 			a.Warnings = append(a.Warnings, w.Error())
 		}
-		if err == nil {
-			_, a.Err = r.checks.read(ctx, n.Name, plan)
+		if result.limited != nil {
+			a.Warnings = append(a.Warnings, result.limited.Error())
 		}
-		r.checks.note(n.Name, check{hash: plan.Hash, err: a.Err, on: map[string]bool{}})
 		target := policy.Target{Name: n.Name, UID: string(n.UID), NotReadyFor: given(plan.NotReadyFor), WithoutPower: len(plan.PowerManagement) == 0}
 		for _, level := range plan.PowerManagement {
 			target.Devices += len(level.Off())
 		}
-		if err != nil {
-			target.ConfigErrors = []string{err.Error()}
+		if _, wrong := r.flow(plan, unknown); err != nil || wrong != nil {
+			target.ConfigErrors = []string{errors.Join(err, wrong).Error()}
 		} else {
 			a.Unproved = r.unproved(n.Name, plan)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -27,41 +26,40 @@ const checksAtOnce = 8
 type checks struct {
 	*run
 
-	mu      sync.Mutex
-	results map[string]check     // by node
-	begun   map[string]time.Time // when the last one was, by node
+	mu        sync.Mutex
+	results   map[string]check           // by node
+	begun     map[string]time.Time       // when the last one was, by node
+	withdrawn map[string]map[string]bool // devices that have contradicted their node and were not seen on since, by node
 }
 
 // check is what the last reading of a node's devices has found.
 type check struct {
-	hash string
-	err  error
-	on   map[string]bool // devices that were on while the node was Ready
+	readiness
+	machine machine
+	told    time.Time // when people were told of it last
 }
 
 func newChecks(r *run) *checks {
-	return &checks{run: r, results: map[string]check{}, begun: map[string]time.Time{}}
+	return &checks{run: r, results: map[string]check{}, begun: map[string]time.Time{}, withdrawn: map[string]map[string]bool{}}
 }
 
-// known says whether a device was read on, with this configuration, while the node was Ready.
-func (c *checks) known(node, hash, device string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	result := c.results[node]
-	return result.hash == hash && result.on[device]
-}
-
-// status says whether the node could be fenced: Missing if that was not checked.
-func (c *checks) status(node string) policy.Status {
+// status says whether the node could be fenced, and why not: Missing if that was not checked.
+func (c *checks) status(node string) (policy.Status, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch result, ok := c.results[node]; {
 	case !ok:
-		return policy.Missing
-	case result.err != nil:
-		return policy.False
+		return policy.Missing, nil
+	case result.problem != nil:
+		return policy.False, result.problem
 	}
-	return policy.True
+	return policy.True, nil
+}
+
+// done says that the devices of a node were checked.
+func (c *checks) done(node string) bool {
+	status, _ := c.status(node)
+	return status != policy.Missing
 }
 
 // watch checks nodes whose time has come, until ctx ends.
@@ -73,6 +71,7 @@ func (c *checks) watch(ctx context.Context) {
 	defer all.Wait()
 	for {
 		nodes, _ := c.view.configured(c.config.Namespace)
+		c.forget(nodes)
 		for _, n := range nodes {
 			if !c.due(n) {
 				continue
@@ -95,6 +94,26 @@ func (c *checks) watch(ctx context.Context) {
 	}
 }
 
+// forget drops what is known of nodes that are gone.
+func (c *checks) forget(nodes []*corev1.Node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.begun) <= len(nodes) {
+		return
+	}
+	there := map[string]bool{}
+	for _, n := range nodes {
+		there[n.Name] = true
+	}
+	for node := range c.begun {
+		if !there[node] {
+			delete(c.begun, node)
+			delete(c.results, node)
+			delete(c.withdrawn, node)
+		}
+	}
+}
+
 // due says that the node is to be checked now, and takes the task. Devices of a fence that is under way are left alone.
 func (c *checks) due(n *corev1.Node) bool {
 	if f := c.view.fence(n.Name); f != nil && standing(f) != policy.FenceNone && standing(f) != policy.FenceQueued {
@@ -105,55 +124,62 @@ func (c *checks) due(n *corev1.Node) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	interval := c.config.CheckInterval
-	if c.results[n.Name].err != nil {
+	interval, result := c.config.CheckInterval, c.results[n.Name]
+	if result.problem != nil || result.limited != nil {
 		interval = min(interval, time.Minute)
 	}
-	if last, ok := c.begun[n.Name]; ok && time.Since(last) < interval {
+	another := ready(n) && result.machine != machineOf(n) // or it was started since: what was seen of it says nothing any more
+	if last, ok := c.begun[n.Name]; ok && time.Since(last) < interval && (!another || time.Since(last) < tick) {
 		return false
 	}
 	c.begun[n.Name] = time.Now()
 	return true
 }
 
-// check reads all devices of a node.
+// check reads all devices of a node, and says everywhere what came of it.
 func (c *checks) check(ctx context.Context, n *corev1.Node) {
-	result := check{on: map[string]bool{}}
 	plan, err := c.plans.plan(ctx, n.Name, "")
-	if err == nil {
-		result.hash = plan.Hash
-		_, err = c.flow(plan, func(string) bool { return false })
-	}
-	if errors.As(err, &errUnresolved{}) || ctx.Err() != nil {
-		return
-	}
-	if err == nil {
-		var powers map[string]v1alpha1.Power
-		powers, err = c.read(ctx, n.Name, plan)
-		for device, power := range powers {
-			result.on[device] = power == v1alpha1.PowerOn && ready(n)
-		}
-		if plan.Kdump {
-			err = errors.Join(err, c.dumps.want(ctx))
-		}
-	}
+	result, found := c.inspect(ctx, n, plan, err)
 	if ctx.Err() != nil {
 		return
 	}
-	result.err = err
+	if err := c.remember(ctx, n, plan, found); err != nil && ctx.Err() == nil {
+		c.config.Logger.Debug("what was seen of a node's devices could not be written down, and is tried again", zap.String("node", n.Name), zap.Error(err))
+		result.limited = errors.Join(result.limited, err) // soon
+	}
 	before, checked := c.note(n.Name, result)
 	if hook := c.config.Hooks.OnCheck; hook != nil {
-		hook(n.Name, err)
+		hook(n.Name, result.problem)
 	}
-	if !checked || (before.err == nil) != (err == nil) {
-		if err != nil {
-			c.config.Logger.Warn("a node could not be fenced", zap.String("node", n.Name), zap.Error(err))
+	if !checked || (before.problem == nil) != (result.problem == nil) {
+		if result.problem != nil {
+			c.config.Logger.Warn("a node could not be fenced", zap.String("node", n.Name), zap.Error(result.problem))
 		}
 		c.wake(n.Name)
 	}
-	if err := c.publish(ctx, n, err); err != nil && ctx.Err() == nil {
+	if err := c.publish(ctx, n, result.readiness); err != nil && ctx.Err() == nil {
 		c.config.Logger.Debug("the condition FenceReady could not be written", zap.String("node", n.Name), zap.Error(err))
 	}
+}
+
+// inspect reads all devices of a node, and changes nothing. The error is what is wrong with its configuration.
+func (c *checks) inspect(ctx context.Context, n *corev1.Node, plan config.Plan, err error) (check, map[string]reading) {
+	result := check{machine: machineOf(n)}
+	if err == nil {
+		_, err = c.flow(plan, unknown)
+	}
+	if err != nil {
+		result.problem = err
+		return result, nil
+	}
+	found := c.read(ctx, n.Name, plan)
+	c.contradict(ctx, n, plan, found)
+	seen := seenOf(n).after(plan, found, "", time.Time{})
+	result.readiness = readyBy(plan, found, seen.has)
+	if plan.Kdump {
+		result.problem = errors.Join(result.problem, c.dumps.want(ctx))
+	}
+	return result, found
 }
 
 // note keeps what a check has found, and returns what the one before it had.
@@ -161,43 +187,79 @@ func (c *checks) note(node string, result check) (before check, checked bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, checked = c.results[node]
-	for device := range before.on { // a machine that is off for a while is still the one that it was
-		if before.hash == result.hash && before.on[device] {
-			result.on[device] = true
-		}
-	}
+	result.told = before.told
 	c.results[node] = result
 	return before, checked
 }
 
 // read reads all devices of a node.
-func (c *checks) read(ctx context.Context, node string, plan config.Plan) (map[string]v1alpha1.Power, error) {
-	powers := map[string]v1alpha1.Power{}
-	var wrong []error
+func (c *checks) read(ctx context.Context, node string, plan config.Plan) map[string]reading {
+	found := map[string]reading{}
 	for _, d := range plan.Devices() {
-		err := func() error {
-			ctx, cancel := context.WithTimeout(ctx, c.config.CommandTimeout)
-			defer cancel()
-			target, err := c.secrets.target(ctx, node, d)
-			if err == nil {
-				powers[d.Key], err = c.config.Agents.Power(ctx, target)
-			}
-			return err
-		}()
-		if err != nil {
-			wrong = append(wrong, fmt.Errorf("device %s: %w", d.Key, err))
+		power, err := c.readOne(ctx, node, d)
+		found[d.Key] = reading{power: power, err: err}
+	}
+	return found
+}
+
+func (c *checks) readOne(ctx context.Context, node string, d *config.Device) (v1alpha1.Power, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.config.CommandTimeout)
+	defer cancel()
+	target, err := c.secrets.target(ctx, node, d)
+	if err != nil {
+		return v1alpha1.PowerUnknown, err
+	}
+	return c.config.Agents.Power(ctx, target)
+}
+
+// contradict compares what was read with whether the node works. One that has just died is shown Ready for a while: it is its Lease that tells, renewed
+// between two readings that say that it has no power.
+func (c *checks) contradict(ctx context.Context, n *corev1.Node, plan config.Plan, found map[string]reading) {
+	off := slices.DeleteFunc(plan.Devices(), func(d *config.Device) bool { return found[d.Key].err != nil || found[d.Key].power != v1alpha1.PowerOff })
+	for device, r := range found {
+		r.on = r.err == nil && r.power == v1alpha1.PowerOn && ready(n)
+		found[device] = r
+	}
+	if len(off) == 0 || !ready(n) || !c.outlives(ctx, n.Name) {
+		return
+	}
+	for _, d := range off {
+		power, err := c.readOne(ctx, n.Name, d)
+		found[d.Key] = reading{power: power, err: err, contradicts: err == nil && power == v1alpha1.PowerOff}
+	}
+}
+
+// outlives says whether the node renews its Lease from now on, within the time in which it would have to.
+func (c *checks) outlives(ctx context.Context, node string) bool {
+	ctx, cancel := context.WithTimeout(ctx, c.config.Limits.WithDefaults().LeaseSilence)
+	defer cancel()
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	var first string
+	for {
+		renewal, err := c.lookAtLease(ctx, node)
+		switch {
+		case err != nil:
+		case first == "":
+			first = renewal
+		case renewal != "" && renewal != first:
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C:
 		}
 	}
-	return powers, errors.Join(wrong...)
 }
 
 // publish writes the condition FenceReady of a node that is Ready, if it has changed. Nodes are written by many: it is tried anew when somebody else was
 // faster, or the node would not say until it is checked again.
-func (c *checks) publish(ctx context.Context, n *corev1.Node, problem error) error {
+func (c *checks) publish(ctx context.Context, n *corev1.Node, found readiness) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
-		err := c.tryToPublish(ctx, n.Name, problem)
+		err := c.tryToPublish(ctx, n.Name, found)
 		// A failed test of a patch is answered as Invalid.
 		if !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
 			return err
@@ -210,35 +272,55 @@ func (c *checks) publish(ctx context.Context, n *corev1.Node, problem error) err
 	}
 }
 
-// tryToPublish is one try. People are told when the condition is another than the node had: a controller that has just begun does not tell them anew. Who
-// dies between the two does not tell them at all, but the condition does.
-func (c *checks) tryToPublish(ctx context.Context, node string, problem error) error {
+// Reasons of the condition FenceReady.
+const (
+	reasonDevicesRead  = "DevicesRead"
+	reasonLevelFlawed  = "LevelUnusable" // True all the same: another level of devices can do it
+	reasonNotFenceable = "NotFenceable"
+)
+
+// condition is what a node says of whether it could be fenced.
+func (f readiness) condition(kind corev1.NodeConditionType) corev1.NodeCondition {
+	c := corev1.NodeCondition{
+		Type: kind, Status: corev1.ConditionTrue, Reason: reasonDevicesRead, Message: "all devices of the node were read",
+		LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now(),
+	}
+	switch {
+	case f.problem != nil:
+		c.Status, c.Reason, c.Message = corev1.ConditionFalse, reasonNotFenceable, f.problem.Error()
+	case f.limited != nil:
+		c.Reason, c.Message = reasonLevelFlawed, f.limited.Error()
+	}
+	return c
+}
+
+// tryToPublish is one try. People are told when the condition is another than the node had: a controller that has just begun does not tell them anew, but it
+// does after a while, as long as something is wrong. Who dies between the two does not tell them at all, but the condition does.
+func (c *checks) tryToPublish(ctx context.Context, node string, found readiness) error {
 	n, err := c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	if err != nil || !ready(n) {
 		return err
 	}
-	condition := corev1.NodeCondition{
-		Type: c.config.Nodes.FenceReadyCondition, Status: corev1.ConditionTrue, Reason: "DevicesRead", Message: "all devices of the node were read",
-		LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now(),
-	}
-	if problem != nil {
-		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, "NotFenceable", problem.Error()
-	}
-	// That a node which nobody has checked before can be fenced is as it should be.
-	changed := problem != nil
+	condition := found.condition(c.config.Nodes.FenceReadyCondition)
+	wrong := condition.Reason != reasonDevicesRead
 	conditions := slices.Clone(n.Status.Conditions)
 	i := slices.IndexFunc(conditions, func(old corev1.NodeCondition) bool { return old.Type == condition.Type })
+	var news, turned bool
 	switch {
-	case i < 0:
+	case i < 0: // that a node which nobody has checked before can be fenced is as it should be
+		news, turned = wrong, found.problem != nil
 		conditions = append(conditions, condition)
-	case conditions[i].Status == condition.Status && conditions[i].Message == condition.Message:
-		return nil
 	default:
-		changed = conditions[i].Status != condition.Status
-		if !changed {
-			condition.LastTransitionTime = conditions[i].LastTransitionTime
+		old := conditions[i]
+		news, turned = old.Status != condition.Status || old.Reason != condition.Reason, old.Status != condition.Status
+		if !turned {
+			condition.LastTransitionTime = old.LastTransitionTime
 		}
 		conditions[i] = condition
+		if !news && old.Message == condition.Message {
+			c.tell(n, condition, wrong && c.overdue(node))
+			return nil
+		}
 	}
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/metadata/resourceVersion", "value": n.ResourceVersion},
@@ -247,18 +329,42 @@ func (c *checks) tryToPublish(ctx context.Context, node string, problem error) e
 	if err != nil {
 		return err
 	}
-	if _, err = c.kube.CoreV1().Nodes().Patch(ctx, n.Name, types.JSONPatchType, patch, metav1.PatchOptions{}, "status"); err != nil || !changed {
+	if _, err = c.kube.CoreV1().Nodes().Patch(ctx, n.Name, types.JSONPatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		return err
 	}
+	c.tell(n, condition, news || wrong && c.overdue(node))
+	if hook := c.config.Hooks.OnFenceReady; hook != nil && turned {
+		hook(n.Name, found.problem)
+	}
+	return nil
+}
+
+// tell says it to people who look at the Node.
+func (c *checks) tell(n *corev1.Node, condition corev1.NodeCondition, it bool) {
+	if !it {
+		return
+	}
 	kind := corev1.EventTypeNormal
-	if problem != nil {
+	if condition.Reason != reasonDevicesRead {
 		kind = corev1.EventTypeWarning
 	}
 	c.nodeEvent(n, kind, condition.Reason, "Check", condition.Message)
-	if hook := c.config.Hooks.OnFenceReady; hook != nil {
-		hook(n.Name, problem)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	result := c.results[n.Name]
+	result.told = time.Now()
+	c.results[n.Name] = result
+}
+
+// overdue says that it is long ago that people were told what is wrong, by this process or, as far as that knows, by the one before it.
+func (c *checks) overdue(node string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := c.results[node].told
+	if last.IsZero() {
+		last = c.began
 	}
-	return nil
+	return time.Since(last) >= alarmEvery
 }
 
 // selected says that the node may be fenced, by this process or, where it is its own, by another.

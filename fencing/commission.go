@@ -10,7 +10,6 @@ import (
 
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -20,6 +19,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/config"
 	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 var (
@@ -105,7 +105,7 @@ func (c *Controller) liveNode(ctx context.Context, node string) (*corev1.Node, e
 // asked for now.
 func (r *run) ask(ctx context.Context, node string, annotation *string) (string, error) {
 	n, err := r.liveNode(ctx, node)
-	if apierrors.IsNotFound(err) {
+	if kube.Absent(err, corev1.Resource("nodes"), node) {
 		return "", fmt.Errorf("%w: node %s: there is none of that name", ErrRefused, node)
 	}
 	if err != nil {
@@ -114,7 +114,7 @@ func (r *run) ask(ctx context.Context, node string, annotation *string) (string,
 	requests, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	record, err := r.records.get(requests, node)
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !absent(err, node) {
 		return "", err
 	}
 	if err != nil {
@@ -183,11 +183,8 @@ func (r *run) refusal(ctx context.Context, n *corev1.Node, record *v1alpha1.Node
 		wrong = append(wrong, err)
 	}
 	plan, err := r.plans.plan(ctx, n.Name, "")
-	if errors.As(err, &errUnresolved{}) {
-		return err
-	}
 	if err == nil {
-		_, err = r.flow(plan, func(string) bool { return false })
+		_, err = r.flow(plan, unknown)
 	}
 	target := trialOf(n.Name, string(n.UID), plan)
 	if err != nil {
@@ -325,7 +322,7 @@ func (r *run) takeRequests(ctx context.Context) {
 	for _, n := range nodes {
 		asked, ok := n.Annotations[v1alpha1.AnnotationCommission]
 		facts, known := r.view.nodes.FactsOf(n.Name, time.Now())
-		if !ok || !known || !facts.Selected || r.checks.status(n.Name) == policy.Missing && r.view.selected(n) {
+		if !ok || !known || !facts.Selected || !r.checks.done(n.Name) && r.view.selected(n) {
 			continue // or it is for another controller, or for later
 		}
 		r.mu.Lock()

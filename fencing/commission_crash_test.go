@@ -65,8 +65,15 @@ func TestSimulatedDeathsInACommission(t *testing.T) {
 
 // mutations are what may happen to somebody who does not know why a line is there. Each has to be caught by the test that is about it.
 var mutations = []mutant.Mutation{
-	{Name: "each round is news", File: "checks.go", Old: "changed = conditions[i].Status != condition.Status", New: "changed = conditions[i].Status != condition.Status || problem != nil", Caught: "TestChangesOfReadinessAreEvents"},
-	{Name: "it is said before it is written", File: "checks.go", Old: "err != nil || !changed {", New: "!changed {", Caught: "TestReadinessIsSaidOnceItIsWritten"},
+	{Name: "each round is news", File: "checks.go", Old: "|| old.Reason != condition.Reason, ", New: "|| wrong, ", Caught: "TestChangesOfReadinessAreEvents"},
+	{Name: "it is said before it is written", File: "checks.go", Old: "\"status\"); err != nil {", New: "\"status\"); false {", Caught: "TestReadinessIsSaidOnceItIsWritten"},
+	{Name: "it is said once", File: "checks.go", Old: "return time.Since(last) >= alarmEvery", New: "return false", Caught: "TestPlugThatIsOffWhileItsNodeWorksProvesNothing"},
+	{Name: "what another machine has proved will do", File: "seen.go", Old: " || s.machine != machineOf(n)", New: "", Caught: "TestPlugOfTheMachineThatWasReplacedProvesNothing"},
+	{Name: "what was on once stays so", File: "seen.go", Old: "s.has(d) && !r.contradicts", New: "s.has(d)", Caught: "TestPlugThatWasOffWhileItsNodeWorkedProvesNothingToTheNextLeader"},
+	{Name: "nobody tells the next leader", File: "seen.go", Old: "return node.Annotate(ctx, c.stillLeads, v1alpha1.AnnotationSeenOn, string(text))", New: "_, _ = text, node\n\treturn nil", Caught: "TestMachineThatIsOffAlreadyAndAnotherLeader"},
+	{Name: "all levels are needed", File: "readiness.go", Old: "usable == 0", New: "usable < levels", Caught: "TestDeadBMCThenPDUsWithDefaultTimes"},
+	{Name: "what cannot be asked is wrong", File: "plans.go", Old: "case config.Unknown(err) && last >= 0", New: "case false && last >= 0", Caught: "TestConfigurationThatWasGoodStaysSo"},
+	{Name: "who is about to be removed is forgotten", File: "alarm.go", Old: "		if lost {\n", New: "		if false && lost {\n", Caught: "TestNodeThatIsToBeRemovedAndStaysIsAnAlarm"},
 	{Name: "any node is cordoned", File: "commission.go", Old: "if !n.Spec.Unschedulable || ours {", New: "if ours {", Caught: "TestCommissionIsRefused"},
 	{Name: "any node is drained", File: "commission.go", Old: "case len(pods) > 0:", New: "case len(pods) > 1000:", Caught: "TestCommissionIsRefused"},
 	{Name: "pods that come later do not matter", File: "commission.go", Old: "	if !target.Switched {\n		n, err", New: "	if false {\n		n, err", Caught: "TestNodeWithAPodKeepsItsPower"},

@@ -65,7 +65,7 @@ const tick = time.Second
 
 // Run fences nodes until ctx ends, and returns when everything that it has begun has come to an end, which a command to a device may delay by
 // CommandTimeout. Let it be the work of an elector: elector.Run(ctx, controller.Run). It returns nil when ctx has ended, [ErrOwnHost], [ErrBusy], and
-// what the API server says, if that does not know NodeFences, or forbids to list them.
+// what the API server says, if that does not know NodeFences, or forbids to list what has to be watched.
 func (c *Controller) Run(ctx context.Context) error {
 	if !c.busy.TryLock() {
 		return ErrBusy
@@ -123,13 +123,8 @@ type run struct {
 
 // begin starts the watches, and returns when they know what there is.
 func (c *Controller) begin(ctx context.Context) (*run, error) {
-	if _, err := c.dynamic.Resource(v1alpha1.Resource()).List(ctx, metav1.ListOptions{Limit: 1}); err != nil && ctx.Err() == nil {
-		if apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("fencing: list NodeFences: is their CustomResourceDefinition installed? %w", err)
-		}
-		if apierrors.IsForbidden(err) {
-			return nil, fmt.Errorf("fencing: list NodeFences: %w", err)
-		}
+	if err := c.mayWatch(ctx); err != nil {
+		return nil, err
 	}
 	nodes, err := sighting.New(c.config.Nodes)
 	if err != nil {
@@ -142,7 +137,7 @@ func (c *Controller) begin(ctx context.Context) (*run, error) {
 	fences := dynamicinformer.NewDynamicSharedInformerFactory(c.dynamic, 0)
 	r.view = newView(c.config, nodes, cluster.Core().V1().Nodes().Lister(), configMaps.Core().V1().ConfigMaps().Lister(), r.wake)
 	r.secrets = newSecrets(c.kube, c.config)
-	r.plans = newPlans(c.config, r.view, r.secrets)
+	r.plans = newPlans(c.config, r.view, r.secrets, r.begins)
 	r.checks, r.dumps = newChecks(r), newDumps(r)
 	r.view.checked = r.checks.status
 	r.informers = append(r.informers, cluster, leases, configMaps, fences)
@@ -186,6 +181,29 @@ func (c *Controller) begin(ctx context.Context) (*run, error) {
 	}
 	nodes.Synced()
 	return r, nil
+}
+
+// mayWatch returns what the API server has against a watch, and will have for as long as nobody changes it: to wait for that would be to fence nobody, in
+// silence. Errors that may pass are none.
+func (c *Controller) mayWatch(ctx context.Context) error {
+	one := metav1.ListOptions{Limit: 1}
+	for _, list := range []struct {
+		what string
+		of   func() error
+	}{
+		{"NodeFences: is their CustomResourceDefinition installed?", func() error { _, err := c.dynamic.Resource(v1alpha1.Resource()).List(ctx, one); return err }},
+		{"Nodes", func() error { _, err := c.kube.CoreV1().Nodes().List(ctx, one); return err }},
+		{"Leases in " + corev1.NamespaceNodeLease, func() error {
+			_, err := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, one)
+			return err
+		}},
+		{"ConfigMaps in " + c.config.Namespace, func() error { _, err := c.kube.CoreV1().ConfigMaps(c.config.Namespace).List(ctx, one); return err }},
+	} {
+		if err := list.of(); ctx.Err() == nil && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
+			return fmt.Errorf("fencing: list %s %w", list.what, err)
+		}
+	}
+	return nil
 }
 
 // watchFailed says that a watch has to be opened anew, which client-go does by itself: once for as long as the reason is the same.

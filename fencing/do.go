@@ -16,6 +16,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/automaton"
 	"github.com/bellwether-k8s/bellwether/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
@@ -67,7 +68,7 @@ func (f *fence) write(ctx context.Context, step automaton.Write) error {
 	f.memory = f.memory.After(&before, step, outcome)
 	if err != nil {
 		f.record = nil
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		if apierrors.IsConflict(err) || absent(err, f.node) {
 			return nil
 		}
 		return fmt.Errorf("write %s: %w", step.Row, err)
@@ -120,7 +121,7 @@ func (f *fence) change(ctx context.Context, step automaton.Step, update func(con
 	f.memory = f.memory.After(&before, step, automaton.Outcome{Failed: err != nil})
 	if err != nil {
 		f.record = nil
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		if apierrors.IsConflict(err) || absent(err, f.node) {
 			return nil
 		}
 		return err
@@ -135,7 +136,7 @@ func (f *fence) delete(ctx context.Context) error {
 	record := f.record
 	f.record = nil
 	err := f.records.delete(ctx, record)
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if err == nil || absent(err, f.node) || apierrors.IsConflict(err) {
 		return nil
 	}
 	return err
@@ -270,6 +271,9 @@ func (f *fence) method(ctx context.Context, node *cluster.Node, name string) err
 		return err
 	case config.DetachVolumes:
 		pods, err := node.Evict(ctx, f.stillFails, cluster.Options{Budget: f.budget, OnPod: f.evicted}, cluster.Progress{})
+		if err == nil && !pods.Done && !f.shownReady() {
+			return nil // no kubelet ends them: pods and volumes come loose with the release, when the machine has lost its power
+		}
 		if err == nil && !pods.Done {
 			err = fmt.Errorf("%w: %d pods", errPodsLeft, len(pods.Left))
 		}
@@ -297,8 +301,8 @@ func refused(err error) bool {
 }
 
 // stillLeads is the proof for what can be undone, and does no harm to a node that works.
-func (f *fence) stillLeads(context.Context) error {
-	if f.config.Leadership.Remaining() <= 0 {
+func (c *Controller) stillLeads(context.Context) error {
+	if c.config.Leadership.Remaining() <= 0 {
 		return errNotLeader
 	}
 	return nil
@@ -319,6 +323,12 @@ func (f *fence) stillFails(ctx context.Context) error {
 		return errors.New("the node works again")
 	}
 	return nil
+}
+
+// shownReady says that the node was last seen Ready.
+func (f *fence) shownReady() bool {
+	facts, ok := f.view.nodes.FactsOf(f.node, time.Now())
+	return ok && facts.Ready == policy.True
 }
 
 func (f *fence) evicted(pod *corev1.Pod) {

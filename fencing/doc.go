@@ -48,8 +48,20 @@
 //   - A controller that is cut off from the API server, has lost its leadership, or has just come fences nobody
 //     (TestControllerThatIsCutOffFencesNobody, TestControllerWithoutLeadershipDoesNothing).
 //   - When half of the cluster or of a zone fails, nobody is fenced (TestSimulatedLossOf60Of100, e2e:TestLossOf60Of100FencesNobody). No more than
-//     Limits.MaxConcurrent machines are off at a time, and no more than MaxStarts fences begin in a StartWindow (TestSimulatedLossOf30Of100,
+//     Limits.MaxConcurrent machines are off at a time, besides those that wait for a human, and no more than MaxStarts fences begin in a StartWindow (TestSimulatedLossOf30Of100,
 //     TestSimulatedRateWithSlowWrites, e2e:TestLossOf30Of100FencesThemAll).
+//   - What a reading of a device proves belongs to one machine: the Node's UID, boot ID, provider ID and system UUID (TestPlugOfTheMachineThatWasReplacedProvesNothing).
+//     A device that is off already is believed only if it was seen on while that machine worked; the leader that comes next knows of it
+//     (TestMachineThatIsOffAlreadyAndAnotherLeader). One that reads off while the node renews its Lease is not believed from then on, and the node says so
+//     (TestPlugThatIsOffWhileItsNodeWorksProvesNothing).
+//   - One level of devices that can be read is enough (TestDeadBMCThenPDUsWithDefaultTimes): with default settings the pods of a node that dies in whatever way leaves one
+//     are released within eight and a half minutes of its loss (TestSimulatedDeathsOfNodes). The wrong configuration, the broken agent, the Secret that cannot be read of
+//     one node keep no other from being fenced, and a configuration that was good stays so while only agents and Secrets fail
+//     (TestOneBadConfigurationConcernsOneNode, TestConfigurationThatWasGoodStaysSo). A lost node that is not fenced has a record that says why, and an Event that
+//     is repeated.
+//   - A fence that was given up, or waits for a human, keeps neither its node from the next fence (TestNodeThatIsMadeAgainIsFenced,
+//     TestNodeThatIsToBeRemovedForAMomentIsFenced) nor other nodes from theirs (TestNodeThatWaitsForAHumanDoesNotKeepOthersWaiting).
+//   - What a proxy answers makes no Node, Pod, Lease or record gone (TestPageOfAProxyMakesNothingGone).
 //   - A fence ends: the node works, or the record says what keeps it (OnHeld, status.hold) or that it was given up, and which plugs are off.
 //   - What an admin asks for by an annotation of the NodeFence comes before anything else: see package v1alpha1 (TestAdminStops, TestAdminPauses,
 //     TestAdminConfirms).
@@ -58,6 +70,7 @@
 //
 //   - That a fence succeeds. Where no device can prove that the machine is off, the workloads stay where they are until an admin confirms it.
 //   - That a lost node is fenced that this controller, and those before it, have never seen Ready.
+//   - That a device that was moved to another machine is found out at once: it is when it is read the next time, after CheckInterval, and only if it is off then.
 //   - Protection from a wrong plug on a node that is cut off: no reading can show it. Commission each node while it works, see below.
 //   - That a message of a dump is true: it is UDP from an address of the node, and nothing else. With kdump=yes whoever can send that has the pods of a node
 //     released that is not Ready and runs them still, cut off. A message does nothing to a node that is Ready, or was not found failing before it came, or

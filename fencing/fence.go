@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 const (
@@ -103,7 +105,7 @@ func (f *fence) read(ctx context.Context) error {
 	defer cancel()
 	known := f.view.fence(f.node) // before it is asked whether it is there: another may be made afterwards
 	record, err := f.records.get(ctx, f.node)
-	if apierrors.IsNotFound(err) {
+	if absent(err, f.node) {
 		if known != nil {
 			f.view.forgets(known)
 		}
@@ -144,13 +146,12 @@ func (f *fence) input(ctx context.Context) (automaton.Input, error) {
 	in := automaton.Input{Fence: f.record, Memory: f.memory, Trigger: f.view.trigger(f.node)}
 	s := &f.record.Status
 	plan, err := f.plans.plan(ctx, f.node, s.ConfigHash)
-	var unresolved errUnresolved
-	if errors.As(err, &unresolved) {
-		return in, err
+	if ctx.Err() != nil {
+		return in, ctx.Err()
 	}
 	f.plan = plan
 	if err == nil {
-		in.Plan, err = f.flow(plan, func(device string) bool { return f.checks.known(f.node, plan.Hash, device) })
+		in.Plan, err = f.flow(plan, f.checks.known(f.node, s))
 	}
 	if err != nil {
 		in.Plan = automaton.Plan{History: f.config.History, Unresolved: err.Error()}
@@ -226,7 +227,7 @@ func (f *fence) target(in automaton.Input, row automaton.Row) (target policy.Tar
 	}
 	target = policy.Target{
 		Name: f.node, UID: string(s.NodeUID), Act: act, NotReadyFor: in.Plan.NotReadyFor,
-		Switched: standing(f.record) == policy.FenceActive, WithoutPower: len(in.Plan.Levels) == 0,
+		Switched: touched(f.record) && standing(f.record) != policy.FenceBooting, WithoutPower: len(in.Plan.Levels) == 0,
 		Restarted: f.restarted(), Repeating: s.Hold != nil && s.Hold.Reason == string(policy.ReasonRepeats),
 	}
 	for _, level := range in.Plan.Levels {
@@ -310,7 +311,7 @@ func (f *fence) look(ctx context.Context) error {
 	looking.Go(func() { node, failed = f.lookAtNode(ctx) })
 	record, err := f.records.get(ctx, f.node)
 	looking.Wait()
-	if apierrors.IsNotFound(err) {
+	if absent(err, f.node) {
 		return errGone
 	}
 	if err := cmp.Or(err, failed); err != nil {
@@ -329,10 +330,10 @@ func (f *fence) lookAtNode(ctx context.Context) (automaton.Node, error) {
 	var renewal string
 	var failed error
 	var looking sync.WaitGroup
-	looking.Go(func() { renewal, failed = f.lookAtLease(ctx) })
+	looking.Go(func() { renewal, failed = f.lookAtLease(ctx, f.node) })
 	n, err := f.kube.CoreV1().Nodes().Get(ctx, f.node, metav1.GetOptions{})
 	looking.Wait()
-	if apierrors.IsNotFound(err) {
+	if kube.Absent(err, corev1.Resource("nodes"), f.node) {
 		return automaton.Node{Missing: true}, nil
 	}
 	if err := cmp.Or(err, failed); err != nil {
@@ -344,11 +345,11 @@ func (f *fence) lookAtNode(ctx context.Context) (automaton.Node, error) {
 	return node, nil
 }
 
-// lookAtLease returns what is another with each renewal of the node's Lease.
-func (f *fence) lookAtLease(ctx context.Context) (renewal string, err error) {
-	lease, err := f.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, f.node, metav1.GetOptions{})
+// lookAtLease returns what is another with each renewal of a node's Lease.
+func (c *Controller) lookAtLease(ctx context.Context, node string) (renewal string, err error) {
+	lease, err := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case kube.Absent(err, coordinationv1.Resource("leases"), node):
 		return "", nil
 	case err != nil:
 		return "", err

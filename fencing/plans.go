@@ -3,15 +3,11 @@ package fencing
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing/automaton"
 	"github.com/bellwether-k8s/bellwether/fencing/config"
@@ -31,95 +27,143 @@ type plans struct {
 	view    *view
 	secrets *secrets
 	clock   clock.Clock
+	begins  func(func()) bool // has a goroutine do something
 
-	mu       sync.Mutex
+	turn     chan struct{}      // held by who reads or changes what follows: a channel, as agents and Secrets are asked meanwhile
 	resolved *config.Resolution // nil: none yet
 	flawless bool               // no node's has an error
 	made     clock.Reading
-	of       string                   // what it was resolved from
-	recent   map[string][]config.Plan // by node, the last one last
+	changes  int64                  // of what it was resolved from
+	again    bool                   // it is being resolved once more
+	nodes    map[string]config.Node // that it was resolved for
+	of       string                 // the versions of the ConfigMaps that it was resolved from
+	recent   map[string][]config.Plan
+	good     map[string]origin // of the last one of recent, by node
+}
+
+// origin is what a configuration was resolved from, but for Secrets and agents.
+type origin struct {
+	node config.Node
+	maps string
 }
 
 // kept is how many configurations of a node are kept, so that an incident can end with the one it began with.
 const kept = 8
 
-func newPlans(c Config, v *view, s *secrets) *plans {
-	return &plans{config: c, view: v, secrets: s, clock: clock.System(), recent: map[string][]config.Plan{}}
+func newPlans(c Config, v *view, s *secrets, begins func(func()) bool) *plans {
+	return &plans{
+		turn: make(chan struct{}, 1), config: c, view: v, secrets: s, clock: clock.System(), begins: begins,
+		recent: map[string][]config.Plan{}, good: map[string]origin{},
+	}
 }
 
-// errUnresolved says that it is not known how nodes are configured, which is not the same as a wrong configuration.
-type errUnresolved struct{ error }
-
-// plan returns how a node is to be fenced: with the configuration of this hash, if it was seen, otherwise with that of today. An error is an
-// errUnresolved, or what is wrong with it.
+// plan returns how a node is to be fenced: with the configuration of this hash, if it was seen, otherwise with that of today. The error is what is wrong with
+// it. What could not be found out, because a Secret cannot be read or an agent does not answer, does not change a configuration that was resolved before.
 func (p *plans) plan(ctx context.Context, node, hash string) (config.Plan, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, plan := range p.recent[node] {
+	select {
+	case p.turn <- struct{}{}:
+	case <-ctx.Done():
+		return config.Plan{}, ctx.Err()
+	}
+	defer func() { <-p.turn }()
+	recent := p.recent[node]
+	for _, plan := range recent {
 		if plan.Hash == hash {
 			return plan, nil
 		}
 	}
-	if err := p.resolve(ctx); err != nil {
-		return config.Plan{}, err
-	}
+	p.resolve(ctx)
 	plan, err := p.resolved.Plan(node)
-	if last := len(p.recent[node]) - 1; err == nil && (last < 0 || p.recent[node][last].Hash != plan.Hash) {
-		p.recent[node] = append(p.recent[node][max(0, last+2-kept):], plan)
+	last, of := len(recent)-1, origin{p.nodes[node], p.of}
+	switch {
+	case err == nil:
+		if p.good[node] = of; last < 0 || recent[last].Hash != plan.Hash {
+			p.recent[node] = append(recent[max(0, last+2-kept):], plan)
+		}
+	case config.Unknown(err) && last >= 0 && p.good[node] == of:
+		return recent[last], nil
 	}
 	return plan, err
 }
 
-// resolve makes up for changes. The caller holds mu.
-func (p *plans) resolve(ctx context.Context) error {
+// resolve makes up for changes. What has errors is resolved once more after a while, beside those who ask: an agent that does not answer is not to keep
+// other nodes waiting. The caller has the turn.
+func (p *plans) resolve(ctx context.Context) {
 	nodes, configMaps := p.view.configured(p.config.Namespace)
-	of := fingerprint(nodes, configMaps)
-	now := p.clock.Now()
-	if p.resolved != nil && of == p.of && (p.flawless || now.SinceAtMost(p.made) < plansLast) {
-		return nil
-	}
-	var unknown error
-	namespace := config.Namespace{ConfigMaps: map[string]map[string]string{}, StrictSecrets: p.config.StrictSecrets}
-	for _, m := range configMaps {
-		namespace.ConfigMaps[m.Name] = m.Data
-	}
-	namespace.SecretKeys = func(name string) ([]string, bool) {
-		data, found, err := p.secrets.get(ctx, name)
-		unknown = errors.Join(unknown, err)
-		return slices.Sorted(maps.Keys(data)), found
-	}
-	namespace.Agent = func(name string) (config.AgentMetadata, bool) {
-		metadata, err := p.config.Agents.Metadata(ctx, name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			unknown = errors.Join(unknown, err)
-		}
-		return metadata, err == nil
-	}
-	var all []config.Node
+	in := inputs{nodes: map[string]config.Node{}, maps: map[string]map[string]string{}}
 	for _, n := range nodes {
-		all = append(all, config.Node{Name: n.Name, ProviderID: n.Spec.ProviderID, Type: n.Labels[nodeTypeLabel]})
+		node := config.Node{Name: n.Name, ProviderID: n.Spec.ProviderID, Type: n.Labels[nodeTypeLabel], Since: p.changes + 1}
+		if before, known := p.nodes[n.Name]; known && before.ProviderID == node.ProviderID {
+			node.Since = before.Since
+		}
+		in.nodes[n.Name] = node
 	}
-	resolved := config.Resolve(namespace, all)
-	if unknown != nil {
-		return errUnresolved{fmt.Errorf("fencing: find out what the configurations of nodes need: %w", unknown)}
+	var versions []string
+	for _, m := range configMaps {
+		in.maps[m.Name] = m.Data
+		versions = append(versions, m.Name, string(m.UID), m.ResourceVersion)
 	}
-	p.resolved, p.flawless, p.made, p.of = resolved, resolved.Validate() == nil, now, of
-	return nil
+	in.of = strings.Join(versions, "\x00")
+	now := p.clock.Now()
+	same := p.resolved != nil && in.of == p.of && maps.Equal(in.nodes, p.nodes)
+	switch {
+	case !same:
+		p.changes++
+		p.take(in, p.resolution(ctx, in), now)
+	case !p.flawless && !p.again && now.SinceAtMost(p.made) >= plansLast:
+		p.again = p.begins(func() {
+			resolved := p.resolution(ctx, in)
+			p.turn <- struct{}{}
+			defer func() { <-p.turn }()
+			if p.again = false; in.of == p.of && maps.Equal(in.nodes, p.nodes) && ctx.Err() == nil {
+				p.take(in, resolved, p.clock.Now())
+			}
+		})
+	}
 }
 
-func fingerprint(nodes []*corev1.Node, configMaps []*corev1.ConfigMap) string {
-	var parts []string
-	for _, n := range nodes {
-		parts = append(parts, "n", n.Name, n.Spec.ProviderID, n.Labels[nodeTypeLabel])
+// inputs are what configurations are resolved from, but for Secrets and agents.
+type inputs struct {
+	nodes map[string]config.Node
+	maps  map[string]map[string]string
+	of    string // their versions
+}
+
+func (p *plans) take(in inputs, resolved *config.Resolution, now clock.Reading) {
+	p.resolved, p.flawless, p.made, p.nodes, p.of = resolved, resolved.Validate() == nil, now, in.nodes, in.of
+	for node := range p.recent {
+		if _, there := in.nodes[node]; !there && p.view.fence(node) == nil {
+			delete(p.recent, node)
+			delete(p.good, node)
+		}
 	}
-	for _, m := range configMaps {
-		parts = append(parts, "c", m.Name, string(m.UID), m.ResourceVersion)
+}
+
+func (p *plans) resolution(ctx context.Context, in inputs) *config.Resolution {
+	namespace := config.Namespace{ConfigMaps: in.maps, StrictSecrets: p.config.StrictSecrets}
+	namespace.SecretKeys = func(name string) ([]string, error) {
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		data, found, err := p.secrets.get(ctx, name)
+		if err == nil && !found {
+			err = fs.ErrNotExist
+		}
+		return slices.Sorted(maps.Keys(data)), err
 	}
-	return strings.Join(parts, "\x00")
+	namespace.Agent = func(name string) (config.AgentMetadata, error) {
+		ctx, cancel := context.WithTimeout(ctx, p.config.CommandTimeout)
+		defer cancel()
+		return p.config.Agents.Metadata(ctx, name)
+	}
+	var nodes []config.Node
+	for _, name := range slices.Sorted(maps.Keys(in.nodes)) {
+		nodes = append(nodes, in.nodes[name])
+	}
+	return config.Resolve(namespace, nodes)
 }
 
 // flow is a configuration as the automaton has it.
-func (c *Controller) flow(p config.Plan, known func(device string) bool) (automaton.Plan, error) {
+func (c *Controller) flow(p config.Plan, known func(*config.Device) bool) (automaton.Plan, error) {
 	flow := automaton.Plan{
 		Hash: p.Hash, PowerOn: automaton.PowerOn(p.PowerOn), NotReadyFor: given(p.NotReadyFor), PowerWait: given(p.PowerWait), BootGrace: p.BootGrace,
 		RestartDelay: c.config.RestartDelay, DetachTimeout: c.config.DetachTimeout, Kdump: p.Kdump, KdumpTimeout: given(p.KdumpTimeout), History: c.config.History,
@@ -129,7 +173,7 @@ func (c *Controller) flow(p config.Plan, known func(device string) bool) (automa
 		flow.Restarts = -1
 	}
 	device := func(d *config.Device) automaton.Device {
-		return automaton.Device{Name: d.Key, Settle: d.Settle, Timeout: c.config.CommandTimeout, Known: known(d.Key)}
+		return automaton.Device{Name: d.Key, Settle: d.Settle, Timeout: c.config.CommandTimeout, Known: known(d)}
 	}
 	if p.Kdump && c.config.Dumps == nil { // to take it and not to wait would cut off the dump that somebody relies on
 		return flow, errors.New("fencing: kdump: must be no, as this controller has no Config.Dumps: have power_wait be as long as a dump takes (got \"yes\")")

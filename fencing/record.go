@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // records are the NodeFences of a cluster. Every write is on exactly the version that was read: what an admin or another
@@ -19,6 +20,11 @@ type records struct{ client dynamic.ResourceInterface }
 
 func newRecords(client dynamic.Interface) records {
 	return records{client: client.Resource(v1alpha1.Resource())}
+}
+
+// absent says whether an error is the API server's statement that a node has no NodeFence.
+func absent(err error, node string) bool {
+	return kube.Absent(err, v1alpha1.Resource().GroupResource(), v1alpha1.Name(node))
 }
 
 // get returns the NodeFence of a node.

@@ -7,13 +7,14 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/config"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // secretsLast is how old a Secret may be that a device is reached with. While the API server does not answer, the last one known is used.
@@ -49,7 +50,7 @@ func (s *secrets) get(ctx context.Context, name string) (data map[string][]byte,
 	}
 	object, err := s.client.CoreV1().Secrets(s.namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case kube.Absent(err, corev1.Resource("secrets"), name):
 		last = secret{read: now}
 	case err == nil:
 		last = secret{read: now, data: object.Data}

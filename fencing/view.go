@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,7 +34,7 @@ type view struct {
 	waiting map[string]waiting             // for the policy
 	slots   map[string]bool                // of nodes that may begin, and whose record does not say so yet
 	wake    func(node string)
-	checked func(node string) policy.Status
+	checked func(node string) (policy.Status, error)
 }
 
 // waiting is a fence that has asked to begin.
@@ -104,11 +105,10 @@ func newer(f, than *v1alpha1.NodeFence) bool {
 	return err != nil || order > 0 || f.UID != than.UID && order >= 0
 }
 
-// standing is how far a fence is, as far as others have to know.
+// standing is how far a fence is, as far as others have to know. One that waits for a human is to them as one that was given up: it may wait for days.
 func standing(f *v1alpha1.NodeFence) policy.Fence {
-	touched := false
-	for _, d := range f.Status.Devices {
-		touched = touched || d.Touched
+	if needsHuman(f) {
+		return policy.FenceGivenUp
 	}
 	switch f.Status.Phase {
 	case v1alpha1.PhaseFinal:
@@ -118,10 +118,25 @@ func standing(f *v1alpha1.NodeFence) policy.Fence {
 	case v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering:
 		return policy.FenceBooting
 	}
-	if touched {
+	if touched(f) {
 		return policy.FenceActive
 	}
 	return policy.FenceQueued
+}
+
+// touched says that a command to switch something off may have been sent in this incident.
+func touched(f *v1alpha1.NodeFence) bool {
+	return slices.ContainsFunc(f.Status.Devices, func(d v1alpha1.Device) bool { return d.Touched })
+}
+
+// needsHuman says that a fence that has begun to switch devices, or is about to end, does not go on until a human has done something.
+func needsHuman(f *v1alpha1.NodeFence) bool {
+	s := &f.Status
+	if s.Phase.Ended() || !touched(f) && s.Phase != v1alpha1.PhaseRecovering {
+		return false
+	}
+	return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionPaused) ||
+		s.Hold != nil && slices.Contains([]string{"RestartNeeded", "ConfigurationChanged", string(policy.ReasonNotConfigured)}, s.Hold.Reason)
 }
 
 // look returns what is known of all nodes. The caller holds mu.
@@ -138,8 +153,11 @@ func (v *view) look(now time.Time) policy.View {
 		if v.slots[n.Name] {
 			n.Fence, n.Starting = policy.FenceActive, f == nil || f.Status.Commission == nil
 		}
-		if checked := v.checked(n.Name); checked != policy.Missing {
+		if checked, problem := v.checked(n.Name); checked != policy.Missing {
 			n.FenceReady = checked
+			if problem != nil {
+				n.NotFenceable = problem.Error()
+			}
 		}
 	}
 	for node, f := range v.fences {

@@ -3,8 +3,11 @@ package fencing_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -58,7 +61,10 @@ type world struct {
 	mu       sync.Mutex
 	machines map[string]*machine
 	feeds    map[string]string // plugs that feed machines together, by their names
-	dead     map[string]bool   // of those
+	unwired  map[string]bool   // plugs that feed nothing any more
+
+	proxy func(*http.Request) *http.Response // what stands before the API server of controllers, and may answer in its place
+	dead  map[string]bool                    // of those
 }
 
 // machine is one that a kubelet runs on.
@@ -96,7 +102,7 @@ func inWorld(t *testing.T, nodes int, test func(w *world)) {
 		admin := server.Client("admin").Config()
 		w := &world{
 			t: t, ctx: ctx, server: server, client: kubernetes.NewForConfigOrDie(admin),
-			fences: dynamic.NewForConfigOrDie(admin).Resource(v1alpha1.Resource()), machines: map[string]*machine{},
+			fences: dynamic.NewForConfigOrDie(admin).Resource(v1alpha1.Resource()), machines: map[string]*machine{}, unwired: map[string]bool{},
 		}
 		var plugs []string
 		for i := range nodes {
@@ -147,6 +153,9 @@ func (w *world) power(plug string, on bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m := w.machines[plug]
+	if w.unwired[plug] {
+		return
+	}
 	if node, ok := w.feeds[plug]; ok {
 		m = w.machines[node]
 		w.dead[plug] = !on
@@ -163,6 +172,31 @@ func (w *world) power(plug string, on bool) {
 		m.up = time.Now().Add(boot)
 		m.boots++
 	}
+}
+
+// unwire has a machine be fed by something else from now on, and its plug by nobody: it reads what it is set to.
+func (w *world) unwire(node string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unwired[node] = true
+}
+
+// replace puts another machine in the place of one, fed by something else. Its kubelet takes the Node over.
+func (w *world) replace(node string) {
+	w.unwire(node)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m := w.machines[node]
+	m.boots++
+	m.up = time.Now().Add(boot)
+}
+
+// runs says whether a machine may run its pods.
+func (w *world) runs(node string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m := w.machines[node]
+	return m.on && !m.dumping
 }
 
 // cutOff cuts a machine off from the network, or ends that.
@@ -323,7 +357,7 @@ func (agents) Metadata(_ context.Context, name string) (config.AgentMetadata, er
 	}
 	return config.AgentMetadata{
 		Name:       name,
-		Parameters: []config.Parameter{{Name: "ip", Type: config.String, Required: true}, {Name: "plug", Type: config.String, Required: true}},
+		Parameters: []config.Parameter{{Name: "ip", Type: config.String, Required: true}, {Name: "plug", Type: config.String, Required: true}, {Name: "password", Type: config.String}},
 	}, nil
 }
 
@@ -361,8 +395,10 @@ func (w *world) start(name string, change func(*fencing.Config), faults ...func(
 	if change != nil {
 		change(&c)
 	}
+	way := r.client.Config()
+	way.Transport = through{w, way.Transport}
 	var err error
-	r.Controller, err = fencing.New(kubernetes.NewForConfigOrDie(r.client.Config()), dynamic.NewForConfigOrDie(r.client.Config()), c)
+	r.Controller, err = fencing.New(kubernetes.NewForConfigOrDie(way), dynamic.NewForConfigOrDie(way), c)
 	require.NoError(w.t, err)
 	ctx, cancel := context.WithCancel(w.ctx)
 	r.stop = func() {
@@ -377,6 +413,30 @@ func (w *world) start(name string, change func(*fencing.Config), faults ...func(
 	return r
 }
 
+// through is the way to the API server.
+type through struct {
+	w *world
+	http.RoundTripper
+}
+
+func (t through) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.w.proxy != nil {
+		if answer := t.w.proxy(r); answer != nil {
+			answer.Request = r
+			return answer, nil
+		}
+	}
+	return t.RoundTripper.RoundTrip(r)
+}
+
+// answer is one of a proxy.
+func answer(code int, contentType, body string) *http.Response {
+	return &http.Response{
+		StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {contentType}},
+		Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
+	}
+}
+
 // referee sees that no pod is deleted whose machine runs.
 func (w *world) referee() (breaches func() []string) {
 	var mu sync.Mutex
@@ -386,7 +446,7 @@ func (w *world) referee() (breaches func() []string) {
 			return
 		}
 		node, _, _ := unstructured.NestedString(c.Before.Object, "spec", "nodeName")
-		if w.rack.On(node) && !w.dumps(node) {
+		if w.runs(node) {
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, fmt.Sprintf("%s deleted %s while %s was on", c.Client, c.Before.GetName(), node))

@@ -104,7 +104,13 @@ func (c *scenario) input(s *State) Input {
 	if s.SaidPaused {
 		status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionTrue}}
 	}
+	if s.Returned {
+		status.Conditions = append(status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReturned, Status: metav1.ConditionTrue})
+	}
 	m := NewMemory(ago(long(s.Since, sinceStage)))
+	if m.waits = now; s.Wait == 2 {
+		m.waits = ago(time.Hour)
+	}
 	dump := s.heardAt(&m)
 	for i := range c.plugs() {
 		p := &s.Plugs[i]
@@ -245,6 +251,7 @@ func (s *State) record(status *v1alpha1.Status) {
 	s.Tainted, s.Fenced = status.Taints.OutOfService == v1alpha1.TaintOurs, status.Taints.Fence
 	s.Held = status.Hold != nil
 	s.SaidPaused = meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionPaused)
+	s.Returned = meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReturned)
 	s.Manual = false
 	for _, e := range status.Evidence {
 		s.Manual = s.Manual || e.Source == v1alpha1.SourceManual

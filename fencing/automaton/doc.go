@@ -48,6 +48,7 @@
 //	    GivenUp -->|NodeBack| Recovering
 //	    Detected -->|IncidentReopened| Detected
 //	    GivenUp -->|IncidentReopened| Detected
+//	    GivenUp -->|Worked, OnSeen| GivenUp
 //	    Final -->|IncidentReopened| Detected
 //
 // A commission is not a fence, and shares the way back with them:
@@ -125,6 +126,8 @@
 //   - Nothing is switched off after a stop was acknowledged, or after the end of a fence.
 //   - Power comes back only after the release, or where there will be none.
 //   - An admin's cordon and an out-of-service taint of somebody else are left alone.
+//   - A fence that was given up does not keep its node from being fenced for something else: another Node of its name, one that has worked since, one that nobody is about
+//     to remove any more, or that is not excluded any more.
 //   - There is no dead end, and no endless loop in which something is written or commanded. A node that is dead, with devices that work, has its workloads released,
 //     however often the controller is restarted.
 //

@@ -138,6 +138,13 @@ func (x *explorer) machine(s State) {
 			n.Node, n.Fresh = ndGone, false
 			x.add("the node is deleted", n)
 		}
+	case ndGone:
+		if s.Admins > 0 && s.Phase == phGivenUp {
+			n := s
+			n.Admins--
+			n.Node = ndNotReady
+			x.add("nobody is about to delete the node any more", n)
+		}
 	case ndReady:
 		if !s.Fresh && powered && s.Kernel == kernelRuns && s.Flaps > 0 {
 			n := s

@@ -99,17 +99,17 @@ func TestFlowWithASecondLevel(t *testing.T) {
  5m38s AwaitDetach
  5m39s Untaint
  5m41s WorkloadsFreed: Restoring (Power-Management/Running)
-  6m1s OnSeen: Restoring (Power-Management/Running)
-  6m5s OnIntent: Restoring (Power-Management/Running)
-  6m5s on pdu a
- 6m36s OnSeen: Restoring (Power-Management/Running)
- 6m36s OnIntent: Restoring (Power-Management/Running)
- 6m36s on pdu b
-  7m7s OnSeen: Restoring (Power-Management/Running)
-  7m7s PowerRestored: Booting (Power-Management/Done)
- 7m17s NodeBack: Recovering (Recovery/Running)
- 7m22s mark-schedulable
- 7m22s Recovered: Final (Recovery/Final)
+  6m7s OnIntent: Restoring (Power-Management/Running)
+  6m7s on pdu b
+ 6m38s OnSeen: Restoring (Power-Management/Running)
+ 6m38s OnIntent: Restoring (Power-Management/Running)
+ 6m38s on pdu a
+  7m9s OnSeen: Restoring (Power-Management/Running)
+  7m9s OnSeen: Restoring (Power-Management/Running)
+  7m9s PowerRestored: Booting (Power-Management/Done)
+ 7m19s NodeBack: Recovering (Recovery/Running)
+ 7m24s mark-schedulable
+ 7m24s Recovered: Final (Recovery/Final)
 `)
 }
 

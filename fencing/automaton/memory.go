@@ -15,6 +15,10 @@ type Memory struct {
 	begun  clock.Reading // when it began with the incident
 	unsent string        // ID of the operation that it has written down and not sent
 
+	waits   clock.Reading // since when it knows of the wait in the record
+	ownWait bool          // and has begun it
+	held    clock.Reading // when it has said last why nothing happens
+
 	node    Node
 	looked  clock.Reading // when the look began that found it
 	present bool          // there was a look since the last write
@@ -35,6 +39,7 @@ func (r *renewals) see(n Node) {
 	switch {
 	case n.Missing:
 		*r = renewals{}
+	case n.Renewal == "" && r.based: // a Lease that is gone was not renewed
 	case !r.based:
 		r.based, r.first = true, n.Renewal
 	case r.first != n.Renewal:
@@ -66,7 +71,9 @@ type progress struct {
 }
 
 // NewMemory is that of a process that has just begun with a record. A restarted process begins with nothing else.
-func NewMemory(now clock.Reading) Memory { return Memory{since: now, begun: now} }
+func NewMemory(now clock.Reading) Memory {
+	return Memory{since: now, begun: now, waits: now, held: now}
+}
 
 // Outcome is what became of a step.
 type Outcome struct {
@@ -119,8 +126,14 @@ func (m Memory) Changed() Memory {
 func (m *Memory) wrote(before *v1alpha1.Status, step Write, o Outcome) {
 	after := &step.Status
 	m.present = false
+	if step.Row == Held {
+		m.held = o.Ended
+	}
 	if after.Incident != before.Incident { // what came before is of another incident
 		m.begun = o.Ended
+	}
+	if after.Wait != nil && (before.Wait == nil || *after.Wait != *before.Wait) {
+		m.waits, m.ownWait = o.Began, !o.Failed
 	}
 	if o.Failed { // what was seen may be of another phase
 		m.progress, m.sinceChange = progress{}, renewals{}

@@ -38,20 +38,41 @@ func TestWaitsAreAsLongAsConfigured(t *testing.T) {
 	}
 }
 
+// The process before was on a machine whose clock was a day wrong.
 func TestClockThatIsWrongShiftsAWaitByItsLengthAtMost(t *testing.T) {
-	for since, most := range map[time.Duration]time.Duration{-24 * time.Hour: 0, 24 * time.Hour: automaton.DefaultPowerWait} {
+	for since, wait := range map[time.Duration]time.Duration{-24 * time.Hour: 0, 0: automaton.DefaultPowerWait, 24 * time.Hour: automaton.DefaultPowerWait} {
 		r := newRig(t, bmc())
 		r.phase(v1alpha1.PhaseIsolated)
 		r.status().Wait.Since = metav1.NewMicroTime(r.now.Wall.Add(since))
-		if since > 0 { // written by a clock that is a day ahead: the whole wait, as long as that clock is right
-			r.rest(most + time.Minute)
-			assert.Equal(t, v1alpha1.PhaseIsolated, r.status().Phase)
-			continue
-		}
+		r.restart()
 		began := r.elapsed()
 		r.phase(v1alpha1.PhasePowering)
-		assert.InDelta(t, most, r.elapsed()-began, float64(time.Second))
+		assert.InDelta(t, wait, r.elapsed()-began, float64(2*time.Second), since)
 	}
+}
+
+// The clock of this process is set while it waits.
+func TestClockThatIsSetDoesNotChangeAWait(t *testing.T) {
+	for _, step := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
+		r := newRig(t, bmc())
+		r.phase(v1alpha1.PhaseIsolated)
+		began := r.now.Monotonic
+		r.now.Wall = r.now.Wall.Add(step)
+		r.phase(v1alpha1.PhasePowering)
+		assert.InDelta(t, automaton.DefaultPowerWait, r.now.Monotonic-began, float64(2*time.Second), step)
+	}
+}
+
+// A controller that dies again and again comes to the end of a wait all the same.
+func TestWaitGoesOnWithTheNextProcess(t *testing.T) {
+	r := newRig(t, bmc())
+	r.phase(v1alpha1.PhaseIsolated)
+	began := r.elapsed()
+	for r.status().Phase == v1alpha1.PhaseIsolated && r.elapsed() < time.Hour {
+		r.rest(time.Minute)
+		r.restart()
+	}
+	assert.InDelta(t, automaton.DefaultPowerWait, r.elapsed()-began, float64(time.Minute+time.Second))
 }
 
 func TestNodeThatIsGoneIsNotTouched(t *testing.T) {

@@ -39,6 +39,9 @@ func (t turn) recovering() Step {
 	if t.s.Commission != nil {
 		return t.commissioned(n)
 	}
+	if t.s.Taints == (v1alpha1.Taints{}) && len(t.s.Devices) == 0 && t.s.Released == v1alpha1.ReleasedNo {
+		return t.enter(Recovered, v1alpha1.PhaseFinal) // nothing was done: there is nothing to undo, and no configuration needed for that
+	}
 	if step := t.resolved(); step != nil {
 		return step
 	}

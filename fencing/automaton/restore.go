@@ -1,16 +1,19 @@
 package automaton
 
 import (
+	"slices"
+
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
 // restoring switches on again what the fence has switched off, or may have, in whatever level; first of all it removes our
-// out-of-service taint, which would detach volumes from a machine that runs.
+// out-of-service taint, which would detach volumes from a machine that runs. What was switched off last comes first: the devices of a level may have their own
+// power from those of the next one, as a BMC has.
 func (t turn) restoring() Step {
 	if t.s.Taints.OutOfService == v1alpha1.TaintOurs {
 		return t.untaint()
 	}
-	for _, rec := range t.s.Devices {
+	for _, rec := range slices.Backward(t.s.Devices) {
 		if rec.Level == 0 && t.s.Abort == v1alpha1.AbortNone {
 			continue // of the recovery step
 		}
@@ -88,17 +91,22 @@ func (t turn) restore(rec v1alpha1.Device) Step {
 		return step
 	}
 	if seen.power == v1alpha1.PowerOn {
-		return t.write(OnSeen, func(s *v1alpha1.Status) {
-			rec := device(s, rec.Device)
-			e := v1alpha1.Evidence{Device: rec.Device, Readings: readings(seen), Source: v1alpha1.SourceAgent}
-			if rec.Op != nil {
-				e.Op = rec.Op.ID
-			}
-			prove(s, e)
-			rec.State, rec.Op = v1alpha1.DeviceOn, nil
-		})
+		return t.onSeen(rec, seen)
 	}
 	return t.powerOn(d, rec, seen)
+}
+
+// onSeen notes that a device reads on when no command can be under way to it.
+func (t turn) onSeen(rec v1alpha1.Device, seen sighting) Step {
+	return t.write(OnSeen, func(s *v1alpha1.Status) {
+		rec := device(s, rec.Device)
+		e := v1alpha1.Evidence{Device: rec.Device, Readings: readings(seen), Source: v1alpha1.SourceAgent}
+		if rec.Op != nil {
+			e.Op = rec.Op.ID
+		}
+		prove(s, e)
+		rec.State, rec.Op = v1alpha1.DeviceOn, nil
+	})
 }
 
 // powerOn switches a device on that reads off, or cannot be read, unless it has to be left.

@@ -49,6 +49,7 @@ const (
 	RestartsUsedUp   Row = "RestartsUsedUp"   // after the last one
 	Ended            Row = "Ended"            // the fence is given up
 	NodeGone         Row = "NodeGone"         // the machine may be somebody else's
+	Worked           Row = "Worked"           // the node does, although its fence was given up
 	Denied           Row = "Denied"           // the policy ends the fence
 	Stopped          Row = "Stopped"          // an admin does
 	Paused           Row = "Paused"           // an admin interrupts it

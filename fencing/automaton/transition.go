@@ -121,23 +121,43 @@ func (t turn) give(kind v1alpha1.WaitKind) func(*v1alpha1.Status) {
 	return func(s *v1alpha1.Status) { s.Wait = &v1alpha1.Wait{Kind: kind, Since: metav1.NewMicroTime(t.Now.Wall)} }
 }
 
-// left is how much is left of the wait in the record. Whatever the clocks that wrote and read it say, it is between nothing and
-// the whole.
+// left is how much is left of the wait in the record, by the clock of this process since it knows of the wait. Of one that a process before it has begun, more may
+// have passed, if the wall clocks of both are to be believed. Whatever they say, this process waits for the whole at most.
 func (t turn) left(whole time.Duration) time.Duration {
 	if t.s.Wait == nil {
 		return 0
 	}
-	return whole - min(whole, max(0, t.Now.Wall.Sub(t.s.Wait.Since.Time)))
+	passed := t.Now.SinceAtLeast(t.Memory.waits)
+	if !t.Memory.ownWait {
+		passed = max(passed, t.Now.Wall.Sub(t.s.Wait.Since.Time))
+	}
+	return whole - min(whole, max(0, passed))
 }
 
-// hold returns the write that says why nothing happens, if the record does not say it yet, and the wait for something else to happen.
+// hold returns the write that says why nothing happens, if the record does not say it yet, and the wait for something else to happen. Another message for the same
+// reason is written now and then: one that tells other numbers only is no other.
 func (t turn) hold(reason, message string, wait time.Duration) Step {
-	if h := t.s.Hold; h == nil || h.Reason != reason {
-		return t.write(Held, func(s *v1alpha1.Status) {
-			s.Hold = &v1alpha1.Hold{Reason: reason, Message: message, Since: metav1.NewTime(t.Now.Wall.Truncate(time.Second))}
-		})
+	since := metav1.NewTime(t.Now.Wall.Truncate(time.Second))
+	h := t.s.Hold
+	same := h != nil && h.Reason == reason
+	if same {
+		since = h.Since
+		same = wordsOf(h.Message) == wordsOf(message) || t.Now.SinceAtLeast(t.Memory.held) < lookSeldom
+	}
+	if !same {
+		return t.write(Held, func(s *v1alpha1.Status) { s.Hold = &v1alpha1.Hold{Reason: reason, Message: message, Since: since} })
 	}
 	return Wait{For: or(wait, lookEvery), Why: message}
+}
+
+// wordsOf is a message without its numbers.
+func wordsOf(message string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r == '.' {
+			return -1
+		}
+		return r
+	}, message)
 }
 
 // node is the node as a look found it that began at most age ago, and after the last write; or the step that looks.
@@ -185,7 +205,7 @@ func (t turn) allowed(a Answer) Step {
 	case Allow:
 		return nil
 	case Deny:
-		return t.abort(Denied, v1alpha1.AbortGaveUp)
+		return t.abort(Denied, v1alpha1.AbortGaveUp, t.set(v1alpha1.ConditionDenied, or(a.Reason, "Policy"), a.Message))
 	}
 	return t.hold(or(a.Reason, "Policy"), a.Message, a.After)
 }

@@ -3,9 +3,6 @@ package automaton
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
@@ -106,11 +103,7 @@ func (t turn) repinned() Step {
 
 // suspect says that the devices are perhaps those of another machine.
 func (t turn) suspect(s *v1alpha1.Status) {
-	s.Conditions = append([]metav1.Condition(nil), s.Conditions...)
-	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionDeviceSuspect, Status: metav1.ConditionTrue, Reason: "NodeWorks",
-		Message: "all devices read off, and the node renewed its Lease after that", LastTransitionTime: metav1.NewTime(t.Now.Wall),
-	})
+	t.set(v1alpha1.ConditionDeviceSuspect, "NodeWorks", "all devices read off, and the node renewed its Lease after that")(s)
 }
 
 // pass is what is known of all devices of a level together.

@@ -145,6 +145,7 @@ type State struct {
 	Released, DumpReleased                           uint8
 	Tainted, Fenced                                  bool // the taints, as the record has them
 	Verified, Manual, Held, SaidPaused, Finalizer    bool
+	Returned                                         bool // the condition
 	Plugs                                            [2]plug
 
 	// Annotations, and as the controller has read them.

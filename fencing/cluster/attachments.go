@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/pager"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // DetachVolumes deletes the VolumeAttachments of the node, those of a storage if one is given. It says how many there were:
@@ -37,7 +39,7 @@ func (n *Node) DetachVolumes(ctx context.Context, prove Proof, storage *Storage)
 			return n.client.StorageV1().VolumeAttachments().Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
 		})
 		// After a conflict it is another one: the next look tells.
-		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		if err == nil || kube.Absent(err, storagev1.Resource("volumeattachments"), a.Name) || apierrors.IsConflict(err) {
 			continue
 		}
 		errs = append(errs, n.wrap(fmt.Sprintf("delete VolumeAttachment %s", a.Name), err))

@@ -8,6 +8,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // Undrained names the pods of the node that Evict would evict, as namespace/name: what is left to do for a drain.
@@ -81,7 +83,7 @@ func (n *Node) evict(ctx context.Context, prove Proof, pod *corev1.Pod) (bool, e
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: preconditions},
 		})
 	})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if kube.Absent(err, corev1.Resource("pods"), pod.Name) || apierrors.IsConflict(err) {
 		return false, nil
 	}
 	return err == nil, n.wrapPod("evict", pod, err)

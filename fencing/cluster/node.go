@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 var (
@@ -81,10 +83,15 @@ func (n *Node) Delete(ctx context.Context, prove Proof) error {
 			err = getErr
 		}
 	}
-	if apierrors.IsNotFound(err) || errors.Is(err, ErrNodeGone) {
+	if n.absent(err) || errors.Is(err, ErrNodeGone) {
 		return nil
 	}
 	return n.wrap("delete it", err)
+}
+
+// absent says whether an error is the API server's statement that there is no node of the name.
+func (n *Node) absent(err error) bool {
+	return kube.Absent(err, corev1.Resource("nodes"), n.config.Name)
 }
 
 // get reads the node from the API server, not from a cache of it.
@@ -92,7 +99,7 @@ func (n *Node) get(ctx context.Context) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	node, err := n.client.CoreV1().Nodes().Get(ctx, n.config.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && node.UID != n.config.UID {
+	if n.absent(err) || err == nil && node.UID != n.config.UID {
 		return nil, ErrNodeGone
 	}
 	return node, err

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/pager"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // ReasonFenced is the reason of the condition DisruptionTarget of pods that were released.
@@ -210,7 +212,7 @@ func (n *Node) failed(pod *corev1.Pod) any {
 // gone turns an answer that means that the pod is gone into errPodGone.
 func (n *Node) gone(ctx context.Context, pod *corev1.Pod, err error) error {
 	switch {
-	case apierrors.IsNotFound(err):
+	case kube.Absent(err, corev1.Resource("pods"), pod.Name):
 		return errPodGone
 	case apierrors.IsConflict(err):
 		// Another UID, most likely.
@@ -228,7 +230,7 @@ func (n *Node) pod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 		fresh, err = n.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		return err
 	})
-	if apierrors.IsNotFound(err) || err == nil && fresh.UID != pod.UID {
+	if kube.Absent(err, corev1.Resource("pods"), pod.Name) || err == nil && fresh.UID != pod.UID {
 		return nil, errPodGone
 	}
 	return fresh, err

@@ -7,9 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // Storage says which volumes are of the storage that the node was cut off from. A volume is, if one of the fields says so.
@@ -87,7 +88,7 @@ func (v *volumes) held(ctx context.Context, pod *corev1.Pod, source *corev1.Volu
 		pvc, err = v.node.client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, claimName, metav1.GetOptions{})
 		return err
 	})
-	if apierrors.IsNotFound(err) {
+	if kube.Absent(err, corev1.Resource("persistentvolumeclaims"), claimName) {
 		return false, nil
 	}
 	if err != nil {
@@ -106,7 +107,7 @@ func (v *volumes) holds(ctx context.Context, name string) (bool, error) {
 		volume, err = v.node.client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
 		return err
 	})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !kube.Absent(err, corev1.Resource("persistentvolumes"), name) {
 		return false, err
 	}
 	held := err == nil && v.storage.holds(volume)

@@ -56,6 +56,7 @@ func (s *subject) identify(d *definition, agent *knownAgent, values map[string]s
 			strings.TrimSpace(at.address+" "+at.plug))
 	}
 	device.Key = url.PathEscape(agent.Name) + "/" + at.String()
+	device.claimed = agent.locate(written).claimed()
 	if at.address == "" { // the agent knows where its plugs are
 		device.identity = device.Key
 		return true
@@ -101,6 +102,12 @@ func (l location) known() bool {
 // differs says whether there is a placeholder in it, so that it is not the same for all nodes.
 func (l location) differs() bool {
 	return strings.Contains(l.address+l.port+l.plug+strings.Join(l.within, ""), "{{")
+}
+
+// claimed says whether there is something in it that the node says of itself. Its name is none: nobody else has it.
+func (l location) claimed() bool {
+	all := l.address + l.port + l.plug + strings.Join(l.within, "")
+	return strings.Contains(all, providerIDPlaceholder) || strings.Contains(all, instanceIDPlaceholder)
 }
 
 // String returns address:port/plug, and what there is within the device. It is not the same for different locations: the parts are escaped.

@@ -12,9 +12,12 @@
 //
 //   - What is invalid is refused as a whole: no other configuration takes its place, and no part of it is used
 //     (TestInvalidConfigurationIsNotReplacedByAMoreGeneralOne). All errors are returned at once, with object, key and line (TestEveryRule).
+//   - An agent that does not answer and a Secret that cannot be read are problems of the nodes that need them ([NotKnown], TestWhatCannotBeFoundOutConcernsThoseWhoNeedIt).
 //   - A level of power management that is not empty switches something off, and no plug twice, so that two feeds of a machine are not taken for
 //     cut because one was cut twice; every off comes before every on (TestEveryRule, TestPlansCanBeCarriedOut).
 //   - No plan has a reboot (TestRebootIsOffForAllThenOn), and an agent's own default never says which plug is meant (TestEveryRule).
+//   - What a node claims by its provider ID is not taken from one that the configuration names, nor from one that claimed it before
+//     (TestNodeThatClaimsAnothersPlugHarmsItselfOnly).
 //   - No plug is that of two nodes, by whatever names and spellings of the parameters, and whether or not the other node can be fenced
 //     (TestPlugOfTwoNodes, TestPlugOfANodeThatCannotBeFenced, TestConfigurationOfSeveralNodesHasToTellThem).
 //   - What a node says of itself, and what is in a Secret, is put in as it is: it becomes no other parameter, and placeholders in it are not replaced

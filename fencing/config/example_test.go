@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"fmt"
+	"io/fs"
 
 	"github.com/bellwether-k8s/bellwether/fencing/config"
 )
@@ -29,11 +30,19 @@ password.secret=bmc/password
 lanplus=1`,
 			},
 		},
-		SecretKeys: func(name string) ([]string, bool) { return []string{"password"}, name == "bmc" },
-		Agent: func(name string) (config.AgentMetadata, bool) {
+		SecretKeys: func(name string) ([]string, error) {
+			if name != "bmc" {
+				return nil, fs.ErrNotExist
+			}
+			return []string{"password"}, nil
+		},
+		Agent: func(name string) (config.AgentMetadata, error) {
+			if name != "fence_ipmilan" {
+				return config.AgentMetadata{}, fs.ErrNotExist
+			}
 			return config.AgentMetadata{Parameters: []config.Parameter{
 				{Name: "ip", Obsoletes: []string{"ipaddr"}}, {Name: "username"}, {Name: "password"}, {Name: "lanplus", Type: config.Boolean},
-			}}, name == "fence_ipmilan"
+			}}, nil
 		},
 	}
 	nodes := []config.Node{{Name: "w1", Type: "compute"}, {Name: "w2", Type: "compute"}}

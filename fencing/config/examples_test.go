@@ -88,7 +88,10 @@ func TestProposalsConfigurationForClouds(t *testing.T) {
 func TestConfigurationOfTheExample(t *testing.T) {
 	n := namespace(load(t, "../../../examples/fencer/configuration.yaml", ""))
 	n.StrictSecrets = true
-	n.SecretKeys = func(name string) ([]string, bool) { return []string{"bmc", "pdu"}, name == "power" }
+	n.SecretKeys = func(name string) ([]string, error) {
+		require.Equal(t, "power", name)
+		return []string{"bmc", "pdu"}, nil
+	}
 	nodes := []config.Node{{Name: "metal-1", Type: "metal"}, {Name: "metal-9", Type: "metal"}}
 	resolved := config.Resolve(n, nodes)
 	require.NoError(t, resolved.Validate())

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 )
@@ -144,9 +146,12 @@ func (s *subject) installed(at place, name string) *knownAgent {
 	if !s.noPlaceholder(at, name) {
 		return nil
 	}
-	agent := s.agent(name)
-	if agent == nil {
+	agent, err := s.agent(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		s.problem(UnknownAgent, at, "agent is not installed", name)
+	case err != nil:
+		s.problem(NotKnown, at, "agent must say what parameters it has: "+oneLine(err), name)
 	}
 	return agent
 }

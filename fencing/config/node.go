@@ -13,6 +13,9 @@ type Node struct {
 	ProviderID string
 	// Type is the value of the label type. Empty: there is none.
 	Type string
+	// Since orders when nodes came to their provider IDs, the smaller the earlier. A kubelet can give its Node the provider ID of another: of two nodes that claim a plug
+	// by it, the one that had it earlier keeps it. If neither had, neither does.
+	Since int64
 }
 
 // instanceID is the last part of the path of the provider ID.

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -81,14 +83,16 @@ func (s *subject) secretRef(at place, parameter string, e Entry, agent *knownAge
 	if !s.noPlaceholder(at, e.Value) {
 		return ref
 	}
-	secret, inIt := s.hasSecret(*ref)
+	inIt, err := s.hasSecret(*ref)
 	switch {
 	case name == "" || key == "" || strings.ContainsAny(key, "/ \t") || strings.ContainsAny(name, " \t"):
 		s.problem(BadSecret, at, "secret must be NAME/KEY", e.Value)
 	case parameter == methodParameter || agent.identifies(parameter) || agent.parameters[parameter].checked():
 		s.problem(BadSecret, at, "parameter "+parameter+" must not be in a Secret: what is switched is to be seen and checked", e.Value)
-	case !secret:
+	case errors.Is(err, fs.ErrNotExist):
 		s.problem(BadSecret, at, "secret must exist in the namespace", e.Value)
+	case err != nil:
+		s.problem(NotKnown, at, "secret must be readable: "+oneLine(err), e.Value)
 	case !inIt:
 		s.problem(BadSecret, at, "secret must have the key", e.Value)
 	}

@@ -121,6 +121,8 @@ type Device struct {
 
 	// identity is the same for one plug whatever the agent, with the port that the agent takes if none is given.
 	identity string
+	// claimed says that it is by what the node says of itself that this is its plug.
+	claimed bool
 }
 
 // Argument of an agent.

@@ -22,7 +22,6 @@ const (
 	MissingKey         Kind = "MissingKey"         // a required key
 	NodeNameDiffers    Kind = "NodeNameDiffers"    // node_name is of another node than the object
 	TwoNodeObjects     Kind = "TwoNodeObjects"     // fence-config-node-<node> and fence-config-<node>
-	TypeCollision      Kind = "TypeCollision"      // different types of nodes with one object
 	UnknownMethod      Kind = "UnknownMethod"      // neither built in nor defined in the object
 	RepeatedMethod     Kind = "RepeatedMethod"     // twice in a step
 	Comma              Kind = "Comma"              // in a list, which is separated by blanks
@@ -50,12 +49,22 @@ const (
 	SharedPlug         Kind = "SharedPlug"         // one plug for two nodes, twice in a level, or in isolation and power management
 	SettleTooShort     Kind = "SettleTooShort"     // a command may take longer to land
 	MustSucceed        Kind = "MustSucceed"        // must_success=no in power_management
+	NotKnown           Kind = "NotKnown"           // what an agent or a Secret has could not be found out; it may be in order
 	NotConfigured      Kind = "NotConfigured"      // restart-instance without fence-method-template-cloud
 
+	TypeCollision      Kind = "TypeCollision"      // warning: different types of nodes with one object
 	UnusedMethod       Kind = "UnusedMethod"       // warning: defined, but in no step
 	UnusedObject       Kind = "UnusedObject"       // warning: a configuration of no node
 	StaysUnschedulable Kind = "StaysUnschedulable" // warning: recovery=mark-unschedulable
 )
+
+// Unknown says whether a part of err is that something could not be found out: what was resolved before from the same objects is as good as it was.
+func Unknown(err error) bool {
+	return slices.ContainsFunc(Problems(err), func(p *Problem) bool { return p.Kind == NotKnown })
+}
+
+// oneLine is the text of an error as a rule has it.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // Problem of a configuration: an error, or a warning.
 type Problem struct {

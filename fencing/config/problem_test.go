@@ -140,7 +140,7 @@ var rules = []struct {
 	}, {
 		name: "two types with one object", changes: changes{{"fence-config-type-big-node/config.properties", "", "node_name=[NODE_NAME]\nisolation=\npower_management=\nrecovery="}},
 		nodes: []config.Node{{Name: "w2", Type: "big_node"}, {Name: "w3", Type: "Big-Node"}},
-		want:  []string{`TypeCollision fence-config-type-big-node: object must be for one value of the label type (got "Big-Node, big_node")`},
+		warns: []string{`TypeCollision fence-config-type-big-node: object must be for one value of the label type (got "Big-Node, big_node")`},
 	}, {
 		name: "unknown method", changes: changes{{settings, "bmc-off bmc-on", "bcm-off bmc-on"}},
 		want:  []string{"UnknownMethod " + settings + `:3: method must be built in or defined as fence-method-bcm-off; did you mean bmc-off? (got "bcm-off")`},
@@ -405,6 +405,12 @@ var rules = []struct {
 		name: "cloud that is not configured", changes: changes{{settings, "bmc-off bmc-on", "restart-instance"}},
 		want:  []string{"NotConfigured " + settings + ":3: restart-instance needs a ConfigMap fence-method-template-cloud with the agent of the cloud"},
 		warns: []string{"UnusedMethod " + bmcOff, "UnusedMethod " + bmcOn},
+	}, {
+		name: "agent that does not answer", changes: changes{{template, "fence_ipmilan", "fence_silent"}},
+		want: []string{"NotKnown " + template + `:1: agent must say what parameters it has: it does not answer (got "fence_silent")`},
+	}, {
+		name: "secret that may not be read", changes: changes{{template, "bmc/password", "forbidden/password"}},
+		want: []string{"NotKnown " + template + `:3: secret must be readable: it is forbidden (got "forbidden/password")`},
 	}, {
 		name: "method in no step", changes: changes{{object + "/fence-method-spare", "", "template=fence-method-template-apc\nplug=7\naction=off"}},
 		warns: []string{"UnusedMethod " + object + `/fence-method-spare: method is in no step (got "spare")`},

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -12,11 +13,11 @@ import (
 type Namespace struct {
 	// ConfigMaps are the data of the namespace's ConfigMaps, by name. Others than those of fencing are not looked at.
 	ConfigMaps map[string]map[string]string
-	// SecretKeys returns the keys of a Secret of the namespace, and whether it exists. Nil: there are none. Values are asked for by
-	// [Device.Target] only.
-	SecretKeys func(name string) (keys []string, found bool)
-	// Agent returns the metadata of an agent, and whether it is installed. Nil: there are none.
-	Agent func(name string) (AgentMetadata, bool)
+	// SecretKeys returns the keys of a Secret of the namespace. An error that is [fs.ErrNotExist] says that there is no such Secret; any other that it is not
+	// known, which is a problem of the nodes whose configuration refers to it. Nil: there are none. Values are asked for by [Device.Target] only.
+	SecretKeys func(name string) (keys []string, err error)
+	// Agent returns the metadata of an agent. Its errors are as those of SecretKeys. Nil: there are none.
+	Agent func(name string) (AgentMetadata, error)
 	// StrictSecrets makes an error of a password that is not in a Secret.
 	StrictSecrets bool
 }
@@ -34,7 +35,7 @@ var ErrUnknownNode = errors.New("config: node is not among those that were resol
 // also of those that are never fenced: that two nodes share a plug is found in no other way. It keeps nothing of what it is given, and calls
 // nobody later.
 func Resolve(namespace Namespace, nodes []Node) *Resolution {
-	r := &resolver{Namespace: namespace, texts: map[place]parsed{}, agents: map[string]*knownAgent{}}
+	r := &resolver{Namespace: namespace, texts: map[place]parsed{}, agents: map[string]askedAgent{}}
 	resolution := &Resolution{subjects: map[string]*subject{}}
 	var subjects []*subject
 	for _, node := range nodes {
@@ -81,7 +82,13 @@ func (r *Resolution) Warnings() []*Problem { return slices.Clone(r.all.warnings)
 type resolver struct {
 	Namespace
 	texts  map[place]parsed
-	agents map[string]*knownAgent
+	agents map[string]askedAgent
+}
+
+// askedAgent is an agent whose metadata was asked for.
+type askedAgent struct {
+	known *knownAgent
+	err   error
 }
 
 type parsed struct {
@@ -100,29 +107,30 @@ func (r *resolver) text(object, key string) parsed {
 	return p
 }
 
-// agent returns nil if there is none of that name.
-func (r *resolver) agent(name string) *knownAgent {
-	if k, known := r.agents[name]; known {
-		return k
+// agent asks for the metadata of an agent, once.
+func (r *resolver) agent(name string) (*knownAgent, error) {
+	if asked, known := r.agents[name]; known {
+		return asked.known, asked.err
 	}
-	var k *knownAgent
+	asked := askedAgent{err: fs.ErrNotExist}
 	if r.Agent != nil {
-		if metadata, found := r.Agent(name); found {
+		var metadata AgentMetadata
+		if metadata, asked.err = r.Agent(name); asked.err == nil {
 			metadata.Name = name
-			k = index(metadata)
+			asked.known = index(metadata)
 		}
 	}
-	r.agents[name] = k
-	return k
+	r.agents[name] = asked
+	return asked.known, asked.err
 }
 
-// hasSecret says whether a Secret exists, and a key in it.
-func (r *resolver) hasSecret(ref SecretRef) (secret, key bool) {
+// hasSecret says whether a Secret has a key. An error that is fs.ErrNotExist says that there is no such Secret.
+func (r *resolver) hasSecret(ref SecretRef) (bool, error) {
 	if r.SecretKeys == nil {
-		return false, false
+		return false, fs.ErrNotExist
 	}
-	keys, found := r.SecretKeys(ref.Name)
-	return found, slices.Contains(keys, ref.Key)
+	keys, err := r.SecretKeys(ref.Name)
+	return slices.Contains(keys, ref.Key), err
 }
 
 // subject is a node whose configuration is resolved.
@@ -157,7 +165,8 @@ func builtIn() []Entry {
 	}, "\n"))
 }
 
-// checkTypes finds nodes of different types that get one object for their types.
+// checkTypes finds nodes of different types that get one object for their types. That is no error: every kubelet may give its Node a type, and could keep all
+// others of that type from being fenced.
 func checkTypes(subjects []*subject) {
 	types := map[string]map[string]bool{}
 	for _, s := range subjects {
@@ -170,39 +179,72 @@ func checkTypes(subjects []*subject) {
 	}
 	for _, s := range subjects {
 		if values := types[s.object]; s.general && len(values) > 1 {
-			s.problem(TypeCollision, place{object: s.object}, "object must be for one value of the label type",
+			s.warning(TypeCollision, place{object: s.object}, "object must be for one value of the label type",
 				strings.Join(slices.Sorted(maps.Keys(values)), ", "))
 		}
 	}
 }
 
-// checkPlugs finds devices that would be switched for more than one node.
+// checkPlugs finds devices that would be switched for more than one node, and keeps those from being fenced whose they may not be.
 func checkPlugs(subjects []*subject) {
-	users := map[string]map[string]bool{}
+	users := map[string]map[string]claim{}
 	for _, s := range subjects {
 		for _, d := range s.methods {
 			if d.device == nil {
 				continue
 			}
 			if users[d.device.identity] == nil {
-				users[d.device.identity] = map[string]bool{}
+				users[d.device.identity] = map[string]claim{}
 			}
-			users[d.device.identity][s.node.Name] = true
+			c := claim{d.device.claimed, s.node.Since}
+			if before, known := users[d.device.identity][s.node.Name]; known && !c.before(before) {
+				c = before
+			}
+			users[d.device.identity][s.node.Name] = c
 		}
 	}
-	rules := map[string]string{}
-	for identity, nodes := range users {
-		if len(nodes) > 1 {
-			rules[identity] = "plug must be of one node, and is that of " + few(slices.Sorted(maps.Keys(nodes)))
+	rules, owners := map[string]string{}, map[string]string{}
+	for identity, claims := range users {
+		if len(claims) > 1 {
+			rules[identity] = "plug must be of one node, and is that of " + few(slices.Sorted(maps.Keys(claims)))
+			owners[identity] = owner(claims)
 		}
 	}
 	for _, s := range subjects {
 		for _, name := range slices.Sorted(maps.Keys(s.methods)) {
-			if d := s.methods[name]; d.device != nil && rules[d.device.identity] != "" {
+			if d := s.methods[name]; d.device != nil && rules[d.device.identity] != "" && owners[d.device.identity] != s.node.Name {
 				s.problem(SharedPlug, d.at, rules[d.device.identity], d.device.Key)
 			}
 		}
 	}
+}
+
+// claim is why a plug is that of a node.
+type claim struct {
+	own   bool  // because the node says so of itself, and not who writes the configuration
+	since int64 // when it came to say so
+}
+
+// before says that a claim counts, and the other one does not.
+func (c claim) before(other claim) bool {
+	if c.own != other.own {
+		return other.own
+	}
+	return c.own && c.since < other.since
+}
+
+// owner is the node whose claim comes before those of all others; empty: there is none.
+func owner(claims map[string]claim) string {
+	for node, c := range claims {
+		first := true
+		for other, theirs := range claims {
+			first = first && (other == node || c.before(theirs))
+		}
+		if first {
+			return node
+		}
+	}
+	return ""
 }
 
 // few names the first of many.

@@ -287,3 +287,66 @@ func TestUnknownNode(t *testing.T) {
 	_, err = config.Resolve(config.Namespace{}, []config.Node{{Name: "w1"}}).Plan("w1")
 	expect(t, []string{"NotConfigured built-in/config.properties:3: restart-instance needs a ConfigMap fence-method-template-cloud"}, config.Problems(err))
 }
+
+// An agent that does not answer and a Secret that may not be read are the problem of the nodes that need them, and of no other.
+func TestWhatCannotBeFoundOutConcernsThoseWhoNeedIt(t *testing.T) {
+	for _, change := range []changes{{{template, "fence_ipmilan", "fence_silent"}}, {{template, "bmc/password", "forbidden/password"}}} {
+		objects := load(t, "bmc-then-pdus.yaml", "w1")
+		change.apply(t, objects)
+		objects["fence-config-node-w2"] = map[string]string{
+			"config.properties": "node_name=w2\nisolation=\npower_management=off on\nrecovery=\n",
+			"fence-method-off":  "agent=fence_aws\nplug=i-2\naction=off",
+			"fence-method-on":   "agent=fence_aws\nplug=i-2\naction=on",
+		}
+		resolved := config.Resolve(namespace(objects), []config.Node{{Name: "w1"}, {Name: "w2"}})
+		_, err := resolved.Plan("w1")
+		assert.True(t, config.Unknown(err))
+		_, err = resolved.Plan("w2")
+		assert.NoError(t, err)
+	}
+	objects := load(t, "bmc-then-pdus.yaml", "w1")
+	changes{{template, "bmc/password", "none/password"}}.apply(t, objects)
+	_, err := config.Resolve(namespace(objects), []config.Node{{Name: "w1"}}).Plan("w1")
+	assert.Error(t, err)
+	assert.False(t, config.Unknown(err), "it is known that there is none")
+}
+
+// A kubelet can give its Node labels, and once a provider ID. That of another node, or of its plug, does not keep that from being fenced.
+func TestNodeThatClaimsAnothersPlugHarmsItselfOnly(t *testing.T) {
+	method := func(plug string) map[string]string {
+		return map[string]string{
+			"config.properties": "node_name={{.NodeName}}\nisolation=\npower_management=off on\nrecovery=\n",
+			"fence-method-off":  "agent=fence_aws\nplug=" + plug + "\naction=off",
+			"fence-method-on":   "agent=fence_aws\nplug=" + plug + "\naction=on",
+		}
+	}
+	objects := map[string]map[string]string{"fence-config-type-cloud": method("{{.InstanceID}}"), "fence-config-node-named": method("i-1")}
+	objects["fence-config-node-named"]["config.properties"] = "node_name=named\nisolation=\npower_management=off on\nrecovery=\n"
+	for name, c := range map[string]struct {
+		nodes []config.Node
+		owner string
+	}{
+		"who had it first":                       {[]config.Node{{Name: "a", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}, {Name: "b", Type: "cloud", ProviderID: "aws:///i-1", Since: 2}}, "a"},
+		"nobody knows who":                       {[]config.Node{{Name: "a", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}, {Name: "b", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}}, ""},
+		"the administrator has said whose it is": {[]config.Node{{Name: "a", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}, {Name: "named", Since: 2}}, "named"},
+		"alone":                                  {[]config.Node{{Name: "a", Type: "cloud", ProviderID: "aws:///i-1", Since: 7}}, "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resolved := config.Resolve(namespace(objects), c.nodes)
+			for _, n := range c.nodes {
+				_, err := resolved.Plan(n.Name)
+				if n.Name == c.owner {
+					assert.NoError(t, err)
+				} else {
+					require.Error(t, err, n.Name)
+					assert.Equal(t, config.SharedPlug, config.Problems(err)[0].Kind)
+				}
+			}
+		})
+	}
+	resolved := config.Resolve(namespace(objects), []config.Node{
+		{Name: "a", Type: "cloud", ProviderID: "aws:///i-1"}, {Name: "b", Type: "Cloud", ProviderID: "aws:///i-2"},
+	})
+	assert.NoError(t, resolved.Validate(), "another spelling of a type is for that node only")
+	assert.Len(t, resolved.Warnings(), 2)
+}

@@ -3,6 +3,7 @@ package config_test
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -23,13 +24,19 @@ var secrets = map[string]map[string]string{
 	"odd":    {"braces": "{{.NodeName}}", "lines": "a\naction=on", "empty": "\n", "binary": "\xff", "crlf": "a\r\n", "nul": "a\x00"},
 }
 
-func secretKeys(name string) ([]string, bool) {
+func secretKeys(name string) ([]string, error) {
+	if name == "forbidden" {
+		return nil, errors.New("it is forbidden")
+	}
 	keys, found := secrets[name]
 	var names []string
 	for key := range keys {
 		names = append(names, key)
 	}
-	return names, found
+	if !found {
+		return nil, fs.ErrNotExist
+	}
+	return names, nil
 }
 
 func secretValue(ref config.SecretRef) ([]byte, bool) {
@@ -41,9 +48,15 @@ func namespace(objects map[string]map[string]string) config.Namespace {
 	return config.Namespace{
 		ConfigMaps: objects,
 		SecretKeys: secretKeys,
-		Agent: func(name string) (config.AgentMetadata, bool) {
+		Agent: func(name string) (config.AgentMetadata, error) {
+			if name == "fence_silent" {
+				return config.AgentMetadata{}, errors.New("it does\nnot answer")
+			}
 			a, found := agents[name]
-			return a, found
+			if !found {
+				return a, fs.ErrNotExist
+			}
+			return a, nil
 		},
 	}
 }

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // requestTimeout is how long the API server may take for an answer.
@@ -69,7 +71,7 @@ func (j *Jobs) insist(ctx context.Context, try func(context.Context) error) erro
 		asking, cancel := context.WithTimeout(ctx, requestTimeout)
 		err := try(asking)
 		cancel()
-		if err == nil || answered(err) {
+		if err == nil || j.answered(err) {
 			return err
 		}
 		select {
@@ -81,9 +83,9 @@ func (j *Jobs) insist(ctx context.Context, try func(context.Context) error) erro
 }
 
 // answered says that trying once more would not help.
-func answered(err error) bool {
+func (j *Jobs) answered(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsUnauthorized(err) ||
-		apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsRequestEntityTooLargeError(err)
+		kube.Absent(err, corev1.Resource("namespaces"), j.config.Namespace) || apierrors.IsMethodNotSupported(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
 // await looks at a Job until it has an answer, or cannot have one any more. That of a command counts once nothing of it can run any more.
@@ -127,7 +129,7 @@ func (j *Jobs) look(ctx context.Context, job *batchv1.Job) (sight, error) {
 	switch {
 	case err == nil && now.UID == job.UID:
 		seen.job = now
-	case err != nil && !apierrors.IsNotFound(err):
+	case err != nil && !kube.Absent(err, batchv1.Resource("jobs"), job.Name):
 		return seen, fmt.Errorf("look at the Job: %w", err)
 	}
 	pods, err := j.client.CoreV1().Pods(job.Namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.ControllerUidLabel + "=" + string(job.UID)})

@@ -28,8 +28,8 @@
 //	Admin         paused, or outside of a maintenance window                          Hold      disturbing those who are at work
 //	Duration      failing for less than NotReadyFor (T)                               Wait      fencing for a hiccup
 //	              Ready; never Ready as far as is known; no Ready condition           Hold
-//	Readiness     invalid limits or configuration, no device, devices that did not    Hold      beginning what cannot be ended
-//	              pass their last check, or were not commissioned and have to be
+//	Readiness     invalid limits or configuration, no device, no level of devices     Hold      beginning what cannot be ended
+//	              that passed its last check, or not commissioned and has to be
 //	OwnPartition  no write confirmed for APISilence, the own node's Lease silent for  Hold      a controller that is cut off itself,
 //	              longer than LeaseSilence, or the Leases of all nodes but the                  or has just come
 //	              target; nodes not observed for Observation yet

@@ -87,6 +87,8 @@ type NodeFacts struct {
 	LeaseSilentFor time.Duration
 	// FenceReady says whether the last check of the node's devices has found them usable. True if there are none to check.
 	FenceReady Status
+	// NotFenceable is, for people, what that check has found wrong.
+	NotFenceable string
 	// StorageLost says that the node itself last reported that it cannot reach its storage.
 	StorageLost bool
 	Fence       Fence

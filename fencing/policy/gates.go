@@ -167,7 +167,7 @@ func askReadiness(c *consideration) GateResult {
 	case t.Devices <= 0 && (!t.WithoutPower || t.Act == PowerOff || t.Act == Commission):
 		return hold(ReasonNotConfigured, "no device is configured that can switch off node %s", t.Name)
 	case c.node.FenceReady == False:
-		return hold(ReasonNotConfigured, "the last check of the devices of node %s has failed", t.Name)
+		return hold(ReasonNotConfigured, "the last check of the devices of node %s has failed%s", t.Name, because(c.node.NotFenceable))
 	case c.node.FenceReady != True:
 		return hold(ReasonNotConfigured, "the devices of node %s have not been checked", t.Name)
 	case len(t.Unproved) > 0 && t.Act != Commission:
@@ -397,6 +397,14 @@ func number(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
+}
+
+// because is what follows, if anything is known.
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + oneLine(why)
 }
 
 func oneLine(s string) string { return strings.ReplaceAll(s, "\n", "; ") }

@@ -168,6 +168,8 @@ const (
 	ConditionPaused        = "Paused"        // an admin paused it
 	ConditionStopped       = "Stopped"       // an admin's stop was carried out: no command is on its way any more
 	ConditionDeviceSuspect = "DeviceSuspect" // a device reads off while the node still reports
+	ConditionReturned      = "Returned"      // the node has worked since the fence was given up
+	ConditionDenied        = "Denied"        // the policy has ended the fence
 )
 
 // Annotations by which admins speak to a fence. Numbers must equal the status's incident, so that one that was left
@@ -189,6 +191,8 @@ const (
 	AnnotationCommission = "fencing.bellwether.dev/commission"
 	// AnnotationCommissioned, on a Node, says which devices were proved to be the node's. Only controllers write it.
 	AnnotationCommissioned = "fencing.bellwether.dev/commissioned"
+	// AnnotationSeenOn, on a Node, says which of its devices were read on while it worked, and of which machine and boot that was. Only controllers write it.
+	AnnotationSeenOn = "fencing.bellwether.dev/seen-on"
 	// Finalizer keeps a NodeFence until what it switched off is switched on again, or the fence has ended.
 	Finalizer = "fencing.bellwether.dev/restore"
 )

@@ -149,7 +149,7 @@ type Status struct {
 	// +kubebuilder:validation:MaxItems=16
 	History []string `json:"history,omitempty"`
 
-	// Conditions are Complete, PoweredOff, Released, Paused, Stopped and DeviceSuspect.
+	// Conditions are Complete, PoweredOff, Released, Paused, Stopped, DeviceSuspect, Returned and Denied.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -163,8 +163,8 @@ type Trigger struct {
 	Since  metav1.Time `json:"since"`
 }
 
-// Wait is a wait for comfort, such as the time a machine has for its boot. It is measured with wall clocks, whose
-// errors can only shift when something starts: each command is guarded by a look at the node just before it.
+// Wait is a wait for comfort, such as the time a machine has for its boot. A process measures it by its own clock, and believes Since only of a
+// wait that another one has begun: an error of a wall clock can only make that shorter, and each command is guarded by a look at the node just before it.
 type Wait struct {
 	Kind  WaitKind         `json:"kind"`
 	Since metav1.MicroTime `json:"since"`

@@ -19,11 +19,8 @@ func namespace(t *testing.T, agents *fenceagents.Agents, maps map[string]map[str
 	t.Helper()
 	return config.Namespace{
 		ConfigMaps: maps,
-		SecretKeys: func(string) ([]string, bool) { return []string{"password"}, true },
-		Agent: func(name string) (config.AgentMetadata, bool) {
-			metadata, err := agents.Metadata(t.Context(), name)
-			return metadata, assert.NoError(t, err)
-		},
+		SecretKeys: func(string) ([]string, error) { return []string{"password"}, nil },
+		Agent:      func(name string) (config.AgentMetadata, error) { return agents.Metadata(t.Context(), name) },
 	}
 }
 

@@ -1,0 +1,78 @@
+package fencing_test
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+)
+
+// The page that a proxy answers with is not the word of the API server: no Node, Pod, Lease or record is gone because of it.
+func TestPageOfAProxyMakesNothingGone(t *testing.T) {
+	for _, of := range []string{"/nodes/n1", "/nodefences/", "/pods", "/leases/n1"} {
+		t.Run(strings.Trim(of, "/"), func(t *testing.T) {
+			inWorld(t, 3, func(w *world) {
+				breaches := w.referee()
+				var mu sync.Mutex
+				random, pages := rand.New(rand.NewPCG(1, 2)), 0
+				w.proxy = func(r *http.Request) *http.Response {
+					if !strings.Contains(r.URL.Path, of) || r.URL.Query().Has("watch") {
+						return nil
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					if random.IntN(3) > 0 {
+						return nil
+					}
+					pages++
+					return answer(http.StatusNotFound, "text/html", "<html>no such page</html>")
+				}
+				for _, pod := range []string{"db-0", "db-1", "db-2", "db-3"} {
+					w.pod(pod, "n1")
+				}
+				a := w.start("a", nil)
+				defer a.stop()
+				wait(w.ctx, settled)
+				w.lose("n1")
+				w.ends("n1", v1alpha1.PhaseFinal)
+				w.requireFencedOnce("n1")
+				assert.Empty(t, breaches())
+				assert.EqualValues(t, 1, w.fence("n1").Status.Incident)
+				assert.NotZero(t, pages)
+			})
+		})
+	}
+}
+
+// A controller that may not list what it has to watch says so at once. It would wait for ever, and nobody would be fenced.
+func TestControllerThatMayNotWatchDoesNotWaitInSilence(t *testing.T) {
+	const forbidden = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"not for you"}`
+	for _, of := range []string{"/nodefences", "/nodes", "/leases", "/configmaps"} {
+		t.Run(of[1:], func(t *testing.T) {
+			inWorld(t, 3, func(w *world) {
+				w.proxy = func(r *http.Request) *http.Response {
+					if strings.HasSuffix(r.URL.Path, of) {
+						return answer(http.StatusForbidden, "application/json", forbidden)
+					}
+					return nil
+				}
+				a := w.start("a", func(*fencing.Config) {})
+				select {
+				case err := <-a.result:
+					require.ErrorContains(t, err, "not for you")
+					assert.ErrorContains(t, err, "list")
+				case <-time.After(time.Minute):
+					require.Fail(t, "it waits")
+				}
+			})
+		})
+	}
+}

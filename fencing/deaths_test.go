@@ -1,0 +1,89 @@
+//go:build !race
+
+package fencing_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
+	"github.com/bellwether-k8s/bellwether/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/internal/sim"
+)
+
+// A node with a BMC and two power supplies dies at a random moment, with default settings, in one of many ways, and perhaps with the leader on it. Its pods are released within the
+// bound, and never while it runs.
+func TestSimulatedDeathsOfNodes(t *testing.T) {
+	deaths := 40
+	if os.Getenv(sim.SoakVariable) != "" {
+		deaths = 1000
+	}
+	ways := []struct {
+		name   string
+		before func(w *world) // long before
+		then   func(w *world)
+	}{
+		{"the BMC works", nil, nil},
+		{"the BMC dies with it", nil, func(w *world) { w.rack.Break("n1", fencingtest.Fault{Unreadable: true}) }},
+		{"the BMC has been dead for long", func(w *world) { w.rack.Break("n1", fencingtest.Fault{Unreadable: true}) }, nil},
+		{"the BMC is stuck", func(w *world) { w.rack.Break("n1", fencingtest.Fault{Ignore: true}) }, nil},
+		{"the BMC is another machine's, which is off", func(w *world) { w.unwire("n1"); w.rack.Set("n1", false) }, nil},
+		{"the BMC has switched it off", nil, func(w *world) { w.rack.Set("n1", false) }},
+		{"it is without power, and so is the BMC", nil, func(w *world) {
+			w.rack.Set("feed", false)
+			w.rack.Set("port", false)
+			w.rack.Break("n1", fencingtest.Fault{Unreadable: true})
+		}},
+		{"a power supply is slow to answer", func(w *world) { w.rack.Break("feed", fencingtest.Fault{Slow: 5 * time.Second}) }, func(w *world) { w.rack.Break("n1", fencingtest.Fault{Unreadable: true}) }},
+	}
+	var longest time.Duration
+	for seed := range deaths {
+		random := rand.New(rand.NewPCG(21, uint64(seed)))
+		way, leads := ways[seed%len(ways)], random.IntN(2) == 0
+		t.Run(fmt.Sprintf("%d/%s/leads=%v", seed, way.name, leads), func(t *testing.T) {
+			inWorld(t, 3, func(w *world) {
+				breaches := w.referee()
+				w.twoLevels()
+				w.pod("db-0", "n1")
+				on := func(node string) func(*fencing.Config) {
+					return func(c *fencing.Config) { c.OutsideCluster, c.Node, c.Limits = false, node, policy.Limits{} }
+				}
+				leader := "n2"
+				if leads {
+					leader = "n1"
+				}
+				a := w.start("a", on(leader))
+				wait(w.ctx, settled)
+				if way.before != nil {
+					way.before(w)
+				}
+				wait(w.ctx, 7*time.Minute+time.Duration(random.Int64N(int64(6*time.Minute))))
+				within := bound
+				w.cutOff("n1", true)
+				if way.then != nil {
+					way.then(w)
+				}
+				if leads {
+					a.client.Sever()
+					a.kill()
+					wait(w.ctx, 20*time.Second) // until its lease has expired
+					a = w.start("b", on("n3"))
+					within += time.Minute // in which the new one watches
+				}
+				took := w.eventually(within, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
+				longest = max(longest, took)
+				assert.Empty(t, breaches())
+				a.kill()
+			})
+		})
+		require.False(t, t.Failed())
+	}
+	t.Logf("%d deaths, all released, after %v at most", deaths, longest.Round(time.Second))
+}

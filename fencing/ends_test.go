@@ -1,0 +1,172 @@
+package fencing_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+)
+
+// leaving has an autoscaler mark a node, or take the mark away.
+func (w *world) leaving(node string, is bool) {
+	w.t.Helper()
+	patch := `{"spec":{"taints":null}}`
+	if is {
+		patch = `{"spec":{"taints":[{"key":"ToBeDeletedByClusterAutoscaler","effect":"NoSchedule"}]}}`
+	}
+	_, err := w.client.CoreV1().Nodes().Patch(w.ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	require.NoError(w.t, err)
+}
+
+// An autoscaler marks a dead node for 15 s in the middle of its fence, and changes its mind.
+func TestNodeThatIsToBeRemovedForAMomentIsFenced(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		breaches := w.referee()
+		w.pod("db-0", "n1")
+		a := w.start("a", nil)
+		defer a.stop()
+		wait(w.ctx, settled)
+		w.cutOff("n1", true)
+		w.ends("n1", v1alpha1.PhaseIsolated)
+		w.leaving("n1", true)
+		wait(w.ctx, 15*time.Second)
+		w.ends("n1", v1alpha1.PhaseGivenUp)
+		w.leaving("n1", false)
+		w.eventually(5*time.Minute, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
+		assert.Empty(t, breaches())
+	})
+}
+
+// One that stays marked, and dead, is not fenced, and that is said again and again.
+func TestNodeThatIsToBeRemovedAndStaysIsAnAlarm(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		r := &told{}
+		a := w.start("a", func(c *fencing.Config) { c.Events = r })
+		defer a.stop()
+		wait(w.ctx, settled)
+		w.cutOff("n1", true)
+		w.ends("n1", v1alpha1.PhaseIsolated)
+		w.leaving("n1", true)
+		w.ends("n1", v1alpha1.PhaseGivenUp)
+		wait(w.ctx, 65*time.Minute)
+		assert.GreaterOrEqual(t, r.count("Warning GivenUp"), 3, r.counts)
+		w.untouched("n1")
+	})
+}
+
+// The fence of a Node was given up. The Node is deleted, and made again, works, and is lost.
+func TestNodeThatIsMadeAgainIsFenced(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		breaches := w.referee()
+		a := w.start("a", nil)
+		defer a.stop()
+		wait(w.ctx, settled)
+		w.rack.Break("n1", fencingtest.Fault{Ignore: true})
+		w.cutOff("n1", true)
+		w.ends("n1", v1alpha1.PhaseGivenUp)
+		w.rack.Break("n1", fencingtest.Fault{})
+		require.NoError(t, w.client.CoreV1().Nodes().Delete(w.ctx, "n1", metav1.DeleteOptions{}))
+		require.NoError(t, w.client.CoordinationV1().Leases("kube-node-lease").Delete(w.ctx, "n1", metav1.DeleteOptions{}))
+		wait(w.ctx, 2*time.Minute)
+		w.create("n1")
+		w.cutOff("n1", false)
+		wait(w.ctx, 2*time.Minute)
+		assert.Empty(t, w.rack.Count("n1", "power", v1alpha1.ActionOff))
+		w.pod("db-0", "n1")
+		w.lose("n1")
+		w.eventually(time.Minute, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
+		w.ends("n1", v1alpha1.PhaseFinal)
+		assert.Empty(t, breaches())
+	})
+}
+
+// unconfigured breaks the configuration of a node.
+func (w *world) unconfigured(node string) {
+	w.configure("fence-config-node-"+node, map[string]string{"config.properties": "rubbish"})
+}
+
+// A node without a configuration was away for a while, and is back: nothing was done, so there is nothing to undo, and no reason to count it among those that fail.
+func TestNodeThatWasAwayWithoutAConfigurationIsHealthyAgain(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.unconfigured("n1")
+		w.pod("db-0", "n2")
+		a := w.start("a", nil)
+		defer a.stop()
+		wait(w.ctx, settled)
+		w.cutOff("n1", true)
+		w.eventually(5*time.Minute, "the fence is held", func() bool { f := w.fence("n1"); return f != nil && f.Status.Hold != nil })
+		w.cutOff("n1", false)
+		w.ends("n1", v1alpha1.PhaseFinal)
+		w.lose("n2")
+		w.eventually(5*time.Minute, "the pod is released", func() bool { return len(w.pods("n2")) == 0 })
+	})
+}
+
+// The configuration has become wrong while a node was away: it is back with our taint on it, and waits for a human. The others do not.
+func TestNodeThatWaitsForAHumanDoesNotKeepOthersWaiting(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.pod("db-0", "n2")
+		a := w.start("a", nil)
+		defer a.stop()
+		wait(w.ctx, settled)
+		w.cutOff("n1", true)
+		w.ends("n1", v1alpha1.PhaseIsolated)
+		w.unconfigured("n1")
+		w.cutOff("n1", false)
+		w.ends("n1", v1alpha1.PhaseRecovering)
+		wait(w.ctx, time.Minute)
+		w.lose("n2")
+		w.eventually(5*time.Minute, "the pod is released", func() bool { return len(w.pods("n2")) == 0 })
+	})
+}
+
+// A fence is paused while its machine is off.
+func TestFenceThatIsPausedHasNoSlot(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		w.pod("db-0", "n2")
+		a := w.start("a", nil)
+		defer a.stop()
+		wait(w.ctx, settled)
+		w.cutOff("n1", true)
+		w.eventually(10*time.Minute, "n1 is off", func() bool { return !w.rack.On("n1") })
+		w.annotate("n1", v1alpha1.AnnotationPaused, "true")
+		w.lose("n2")
+		w.eventually(5*time.Minute, "the pod is released", func() bool { return len(w.pods("n2")) == 0 })
+		assert.False(t, w.rack.On("n1"))
+	})
+}
+
+// The seed's example detaches volumes in the isolation step. No kubelet ends the pods of a lost node, so that nothing can be detached before its machine has lost its power.
+func TestVolumesOfALostNodeComeLooseWithTheRelease(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		breaches := w.referee()
+		data := map[string]string{"config.properties": strings.NewReplacer("{{.NodeName}}", "n1", "isolation=mark-unschedulable", "isolation=mark-unschedulable detach-volumes").Replace(settings)}
+		for _, action := range []string{"off", "on"} {
+			data["fence-method-plug-"+action] = "template=fence-method-template-rack\nplug=n1\naction=" + action + "\n"
+		}
+		w.configure("fence-config-node-n1", data)
+		w.proxy = func(r *http.Request) *http.Response {
+			if !strings.HasSuffix(r.URL.Path, "/eviction") {
+				return nil
+			}
+			return answer(http.StatusCreated, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Success"}`) // and no kubelet does it
+		}
+		w.pod("db-0", "n1")
+		a := w.start("a", nil)
+		defer a.stop()
+		wait(w.ctx, settled)
+		w.lose("n1")
+		w.eventually(time.Minute, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
+		w.ends("n1", v1alpha1.PhaseFinal)
+		assert.Empty(t, breaches())
+	})
+}

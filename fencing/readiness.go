@@ -1,0 +1,77 @@
+package fencing
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+)
+
+// reading is what a check has found of a device.
+type reading struct {
+	power v1alpha1.Power
+	err   error // why it could not be read
+	// on: it was read on, and the node is Ready. contradicts: it reads off, and the node has renewed its Lease after that.
+	on, contradicts bool
+}
+
+var (
+	errContradicts = errors.New("reads off while the node works: it feeds another machine, or says what is not so")
+	errNeverOn     = errors.New("reads off, and was not seen on while the node worked: it may feed another machine")
+)
+
+// flaw says why a device would not prove that its machine has no power; nil: it would.
+func (r reading) flaw(known bool) error {
+	switch {
+	case r.err != nil:
+		return r.err
+	case r.contradicts:
+		return errContradicts
+	case r.power != v1alpha1.PowerOn && !known:
+		return errNeverOn
+	}
+	return nil
+}
+
+// readiness is whether a node could be fenced now.
+type readiness struct {
+	problem error // why it could not; nil: it could
+	limited error // why it could not by all levels of devices
+}
+
+// readyBy judges the devices of a plan. A level of which one device has a flaw is what the next level is for: one that has none is enough. Of the isolation
+// step no device can take the place of another.
+func readyBy(plan config.Plan, found map[string]reading, known func(*config.Device) bool) readiness {
+	flaws := func(methods []config.Method) (all error) {
+		for _, m := range methods {
+			if m.Device == nil || !m.MustSucceed {
+				continue
+			}
+			if err := found[m.Device.Key].flaw(known(m.Device)); err != nil {
+				all = errors.Join(all, fmt.Errorf("device %s: %w", m.Device.Key, err))
+			}
+		}
+		return all
+	}
+	var isolation, power error
+	for _, level := range plan.Isolation {
+		isolation = errors.Join(isolation, flaws(level))
+	}
+	levels, usable := 0, 0
+	for _, level := range plan.PowerManagement {
+		if len(level.Off()) == 0 {
+			continue
+		}
+		levels++
+		err := flaws(level.Off())
+		if err == nil {
+			usable++
+		}
+		power = errors.Join(power, err)
+	}
+	if levels > 0 && usable == 0 {
+		return readiness{problem: errors.Join(isolation, power)}
+	}
+	return readiness{problem: isolation, limited: power}
+}

@@ -1,0 +1,58 @@
+package fencing
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+)
+
+// A BMC, then two power supplies; a port of a switch before them.
+func TestALevelThatCannotDoItIsWhatTheNextOneIsFor(t *testing.T) {
+	off := func(name string) config.Method {
+		return config.Method{Name: name, Action: config.Off, Device: &config.Device{Key: name}, MustSucceed: true}
+	}
+	plan := config.Plan{
+		Isolation:       []config.Level{{{Name: "mark-unschedulable", MustSucceed: true}, off("port")}},
+		PowerManagement: []config.Level{{off("bmc")}, {off("pdu-a"), off("pdu-b")}},
+	}
+	var (
+		on     = reading{power: v1alpha1.PowerOn, on: true}
+		silent = reading{err: errors.New("no answer")}
+		isOff  = reading{power: v1alpha1.PowerOff}
+		lies   = reading{power: v1alpha1.PowerOff, contradicts: true}
+	)
+	for name, c := range map[string]struct {
+		port, bmc, a, b  reading
+		known            bool
+		problem, limited string
+	}{
+		"all is well":                     {port: on, bmc: on, a: on, b: on},
+		"the BMC is dead":                 {port: on, bmc: silent, a: on, b: on, limited: "device bmc: no answer"},
+		"the BMC is another machine's":    {port: on, bmc: lies, a: on, b: on, limited: "device bmc: reads off while the node works: it feeds another machine, or says what is not so"},
+		"a power supply cannot be read":   {port: on, bmc: on, a: on, b: silent, limited: "device pdu-b: no answer"},
+		"neither level can do it":         {port: on, bmc: silent, a: on, b: silent, problem: "device bmc: no answer\ndevice pdu-b: no answer"},
+		"nothing takes the port's place":  {port: silent, bmc: on, a: on, b: on, problem: "device port: no answer"},
+		"off, and was seen on":            {port: on, bmc: isOff, a: isOff, b: isOff, known: true},
+		"off, and was never seen on":      {port: on, bmc: isOff, a: on, b: on, limited: "device bmc: reads off, and was not seen on while the node worked: it may feed another machine"},
+		"seen on once, and belied by now": {port: on, bmc: lies, a: lies, b: on, known: true, problem: "device bmc: reads off while the node works: it feeds another machine, or says what is not so\ndevice pdu-a: reads off while the node works: it feeds another machine, or says what is not so"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := map[string]reading{"port": c.port, "bmc": c.bmc, "pdu-a": c.a, "pdu-b": c.b}
+			r := readyBy(plan, found, func(*config.Device) bool { return c.known })
+			say := func(err error) string {
+				if err == nil {
+					return ""
+				}
+				return err.Error()
+			}
+			assert.Equal(t, c.problem, say(r.problem))
+			if c.problem == "" {
+				assert.Equal(t, c.limited, say(r.limited))
+			}
+		})
+	}
+}
