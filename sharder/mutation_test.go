@@ -28,7 +28,7 @@ var mutations = []struct {
 }{
 	{
 		"a root is assigned before its children are moved", "mover.go",
-		"	err := e.listChildren(", "	for _, m := range b.moves {\n		m.decision.record.ChildFloor = map[string]string{\"pods\": \"\"}\n		_ = e.patch(ctx, m.root, m.decision)\n	}\n	err := e.listChildren(",
+		"	unlisted := e.listChildren(", "	for _, m := range b.moves {\n		m.decision.record.ChildFloor = map[string]string{\"pods\": \"\"}\n		_ = e.patch(ctx, m.root, m.decision)\n	}\n	unlisted := e.listChildren(",
 		"does not see child", "",
 	},
 	{

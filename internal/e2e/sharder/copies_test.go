@@ -73,13 +73,13 @@ func deploymentsAndReplicaSets(t *testing.T, cp *e2e.ControlPlane) {
 	rests := func(what string, since time.Time, each int) {
 		t.Helper()
 		f.requirePlaced(members...)
-		time.Sleep(10 * time.Second) //nolint:forbidigo // to see that nothing happens
+		time.Sleep(10 * time.Second) // to see that nothing happens
 		costs := f.costs(since)
 		for name, c := range costs {
 			assert.LessOrEqual(t, c.sharder+c.shard, each, "%s: writes on %s", what, name)
 		}
 		quiet := time.Now()
-		time.Sleep(10 * time.Second) //nolint:forbidigo // to see that nothing happens
+		time.Sleep(10 * time.Second) // to see that nothing happens
 		assert.Empty(t, f.costs(quiet), "%s: writes when it is over", what)
 		t.Logf("%s: %v", what, costs)
 	}
