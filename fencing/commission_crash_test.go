@@ -68,7 +68,7 @@ var mutations = []mutant.Mutation{
 	{Name: "each round is news", File: "checks.go", Old: "|| old.Reason != condition.Reason, ", New: "|| wrong, ", Caught: "TestChangesOfReadinessAreEvents"},
 	{Name: "it is said before it is written", File: "checks.go", Old: "\"status\"); err != nil {", New: "\"status\"); false {", Caught: "TestReadinessIsSaidOnceItIsWritten"},
 	{Name: "it is said once", File: "checks.go", Old: "return time.Since(last) >= alarmEvery", New: "return false", Caught: "TestPlugThatIsOffWhileItsNodeWorksProvesNothing"},
-	{Name: "what another machine has proved will do", File: "seen.go", Old: " || s.machine != machineOf(n)", New: "", Caught: "TestPlugOfTheMachineThatWasReplacedProvesNothing"},
+	{Name: "what another machine has proved will do", File: "seen.go", Old: " || s.machine != machineOf(n)", New: "", Caught: "TestPlugOfTheMachineThatWasReplacedProvesNothingToTheNextLeader"},
 	{Name: "what was on once stays so", File: "seen.go", Old: "s.has(d) && !r.contradicts", New: "s.has(d)", Caught: "TestPlugThatWasOffWhileItsNodeWorkedProvesNothingToTheNextLeader"},
 	{Name: "nobody tells the next leader", File: "seen.go", Old: "return node.Annotate(ctx, c.stillLeads, v1alpha1.AnnotationSeenOn, string(text))", New: "_, _ = text, node\n\treturn nil", Caught: "TestMachineThatIsOffAlreadyAndAnotherLeader"},
 	{Name: "all levels are needed", File: "readiness.go", Old: "usable == 0", New: "usable < levels", Caught: "TestDeadBMCThenPDUsWithDefaultTimes"},

@@ -99,6 +99,28 @@ func TestPlugOfTheMachineThatWasReplacedProvesNothing(t *testing.T) {
 	}
 }
 
+// The same while nobody led: the next leader finds what was seen of the machine before.
+func TestPlugOfTheMachineThatWasReplacedProvesNothingToTheNextLeader(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		breaches := w.referee()
+		w.pod("db-0", "n1")
+		a := w.start("a", nil)
+		wait(w.ctx, settled)
+		a.stop()
+		w.replace("n1")
+		w.rack.Set("n1", false)
+		w.eventually(5*time.Minute, "the new machine is there", func() bool { return w.node("n1").Status.NodeInfo.BootID == "1" })
+		wait(w.ctx, time.Minute)
+		w.cutOff("n1", true)
+		wait(w.ctx, time.Minute)
+		b := w.start("b", nil)
+		defer b.stop()
+		wait(w.ctx, 20*time.Minute)
+		assert.Equal(t, []string{"db-0"}, w.pods("n1"))
+		assert.Empty(t, breaches())
+	})
+}
+
 // The machine has lost its power before anybody has switched it off, perhaps with the leader on it: what that has seen while the node worked is at the Node.
 func TestMachineThatIsOffAlreadyAndAnotherLeader(t *testing.T) {
 	for name, change := range map[string]func(w *world, a *replica) *replica{
