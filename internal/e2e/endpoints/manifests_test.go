@@ -84,7 +84,9 @@ func startContainer(t *testing.T, program string, pod *corev1.Pod) *e2e.Process 
 	for _, ip := range pod.Status.PodIPs {
 		ips = append(ips, ip.IP)
 	}
-	fields := map[string]string{"metadata.namespace": pod.Namespace, "status.podIPs": strings.Join(ips, ",")}
+	fields := map[string]string{
+		"metadata.namespace": pod.Namespace, "metadata.uid": string(pod.UID), "status.podIPs": strings.Join(ips, ","),
+	}
 	args := []string{"-listen=127.0.0.1:0", "-linger=0s"}
 	container := pod.Spec.Containers[0]
 	for _, arg := range container.Args {
