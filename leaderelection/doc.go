@@ -96,9 +96,9 @@
 //   - Putting an older spec back, from a backup or a saved manifest: a candidate that has not seen the
 //     renewals in between takes it for a leader that did not renew. Every renewal has a renew time of its
 //     own, and an equal spec in a later version counts as one that was not renewed.
-//   - Coordinated leader election: who may create leasecandidates can name our Lease in one. Kubernetes then
-//     writes a strategy and a preferredHolder into it, the leader stops, and Run returns [ErrCoordinated]
-//     from then on. Do not grant "create" on leasecandidates. To clear it, delete the LeaseCandidate, and
+//   - Coordinated leader election, where its feature gate is on: who may create leasecandidates can name our
+//     Lease in one. Kubernetes then writes a strategy and a preferredHolder into it, the leader stops, and
+//     Run returns [ErrCoordinated] from then on. Do not grant "create" on leasecandidates. To clear it, delete the LeaseCandidate, and
 //     remove both fields: kubectl patch lease NAME --type=merge -p '{"spec":{"strategy":null,"preferredHolder":null}}'.
 //   - An OnLost that returns, and work that goes on after its context has ended.
 //   - What other electors on the same Lease do: see Mixed fleets.
