@@ -26,7 +26,7 @@ type Reconciler struct {
 	running sync.Mutex // held by Run, ReconcileOnce and Withdraw; guards what follows
 
 	incarnation incarnation
-	ready       *probe.Probe
+	ready       probe.Probe
 	memory      memory
 	expireAfter time.Duration // as configured, or set at run time
 	pace        pace
@@ -52,7 +52,7 @@ func New(client kubernetes.Interface, config Config) (*Reconciler, error) {
 		config: config, client: client, endpoints: config.endpoints(), store: config.Store.open(client, config),
 		incarnation: newIncarnation(config),
 		publisher:   publisher{client: client, service: config.service(), legacy: config.PublishEndpoints},
-		ready:       probe.New(config.Ready), memory: memory{interval: config.Interval},
+		memory:      memory{interval: config.Interval},
 		expireAfter: config.ExpireAfter, pace: pace{configured: config.Interval}, interval: config.Interval,
 		unsettled: true, said: map[string]string{}, malformed: map[string]string{},
 	}, nil
@@ -187,7 +187,7 @@ func (r *Reconciler) share(ctx context.Context) (context.Context, context.Cancel
 // checkReady asks whether clients may be sent here. An answer that does not come is a no: clients
 // would wait for a server that hangs.
 func (r *Reconciler) checkReady(ctx context.Context) error {
-	if err := r.ready.Ask(ctx, r.config.Clock, r.timeout()/shares); err != nil {
+	if err := r.ready.Ask(ctx, r.config.Clock, r.timeout()/shares, r.config.Ready); err != nil {
 		return fmt.Errorf("endpoints: %w: %w", ErrNotReady, err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/kube"
+	"github.com/bellwether-k8s/bellwether/internal/probe"
 	"github.com/bellwether-k8s/bellwether/internal/sole"
 )
 
@@ -32,6 +33,7 @@ type candidate struct {
 	me      podID
 	release func() // of the name that no other process of this Pod has meanwhile
 	watches *watches
+	fence   probe.Probe
 
 	abilities
 	probed bool                   // whether the own Pod may be patched is known

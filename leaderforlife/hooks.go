@@ -31,6 +31,7 @@ type Waiting struct {
 type Fence interface {
 	// Ended reports whether it is proven that no process of a Pod runs any more, and none will: that its machine has been switched off
 	// since the Pod was started, for example. The Pod is as it was last seen, and must not be changed. That a node is not Ready, or does
-	// not answer, is no proof. An error counts as no. ctx ends after 10 s; the candidate waits for the answer.
+	// not answer, is no proof. An error counts as no, and so does an answer that does not come within
+	// 10 s, when ctx ends. Until such a call has returned there is no other.
 	Ended(ctx context.Context, pod *corev1.Pod) (bool, error)
 }

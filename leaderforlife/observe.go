@@ -9,6 +9,8 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
 // observe reads everything that a decision needs, in the order on which [view.next] relies.
@@ -96,13 +98,15 @@ func (c *candidate) investigate(ctx context.Context, s *suspect) error {
 		c.nodes[s.node()] = state
 	}
 	if c.config.fence != nil && !c.nodes[s.node()].down() {
-		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-		defer cancel()
-		fenced, err := c.config.fence.Ended(ctx, s.seen.DeepCopy())
+		pod, fenced := s.seen.DeepCopy(), false
+		err := c.fence.Ask(ctx, clock.System(), requestTimeout, func(ctx context.Context) (err error) {
+			fenced, err = c.config.fence.Ended(ctx, pod)
+			return err
+		})
 		if err != nil {
 			c.sayOnce("the Fence fails: "+err.Error(), zap.String("pod", s.name))
 		}
-		s.fenced = fenced && err == nil
+		s.fenced = err == nil && fenced // in this order: a call that was given up may write it yet
 	}
 	return nil
 }

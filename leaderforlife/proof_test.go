@@ -168,6 +168,31 @@ func TestFence(t *testing.T) {
 	})
 }
 
+// hanging is a Fence that does not answer until it is released.
+type hanging chan struct{}
+
+func (h hanging) Ended(context.Context, *corev1.Pod) (bool, error) {
+	<-h
+	return true, nil
+}
+
+func TestFenceThatHangsDelaysASuccessionAtMostOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.start(w.pod("a"))
+		require.Equal(t, []string{"a"}, w.leaders())
+		h := make(hanging)
+		b := w.start(w.pod("b"), leader.WithFence(h))
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"a"}, w.leaders())
+		assert.NotZero(t, b.logs.FilterMessageSnippet("the Fence fails").Len())
+		a.exit()
+		w.deletePod("a")
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, []string{"b"}, w.leaders(), "another proof does not wait for it")
+		close(h)
+	})
+}
+
 func TestStrict(t *testing.T) {
 	strict := leader.WithStrict()
 	t.Run("seen to end", func(t *testing.T) {

@@ -125,6 +125,7 @@ func TestTheHistoryIsStoredBeforeAnythingIsAssigned(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		w.shard("b")
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		assert.Positive(t, given)
 		assert.Empty(t, unknown, "given to shards that the history does not name")
 	})

@@ -13,26 +13,22 @@ import (
 
 // Health asks whether the work under a lease is alive. It is not for concurrent use.
 type Health struct {
-	probe *probe.Probe // nil: it is
-	sick  error        // what the last answer was
+	check func(context.Context) error // nil: it is
+	probe probe.Probe
+	sick  error // what the last answer was
 }
 
-// NewHealth returns a Health that asks check; nil: the work is alive.
-func NewHealth(check func(context.Context) error) *Health {
-	if check == nil {
-		return &Health{}
-	}
-	return &Health{probe: probe.New(check)}
-}
+// NewHealth returns a Health that asks check.
+func NewHealth(check func(context.Context) error) *Health { return &Health{check: check} }
 
 // healthy asks whether the work is, unless ctx has ended: then it is stopping, and may say that it does. After an answer
 // that does not come there is time for another attempt before the deadline.
 func (h *Holder) healthy(ctx context.Context) error {
 	health := h.config.Health
-	if health.probe == nil || ctx.Err() != nil {
+	if health.check == nil || ctx.Err() != nil {
 		return nil
 	}
-	err := health.probe.Ask(ctx, h.config.Clock, min(h.config.Timing.RenewInterval(), h.Remaining())/2)
+	err := health.probe.Ask(ctx, h.config.Clock, min(h.config.Timing.RenewInterval(), h.Remaining())/2, health.check)
 	if ctx.Err() != nil {
 		return nil
 	}

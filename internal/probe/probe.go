@@ -16,20 +16,17 @@ var (
 	errAborted = errors.New("it did not return normally")
 )
 
-// Probe asks a function, and waits for its answer only so long. It is not for concurrent use.
+// Probe calls one function at a time, and waits for its answer only so long. The zero value is ready. It is
+// not for concurrent use.
 type Probe struct {
-	ask     func(context.Context) error
 	overdue <-chan struct{} // closed when the call returns that was given up; nil: there is none
 }
 
-// New returns a Probe of ask.
-func New(ask func(context.Context) error) *Probe { return &Probe{ask: ask} }
-
-// Ask calls the function, and waits for its answer until ctx ends or for wait, by c. Then it
-// returns the cause. A later answer to that call is not used: it may have been true only then.
-// Until that call has returned the function is not called again, and the answer is [ErrHangs]. So a
-// function that hangs costs one goroutine, however often it is asked.
-func (p *Probe) Ask(ctx context.Context, c clock.Clock, wait time.Duration) error {
+// Ask calls ask, and waits for its answer until ctx ends or for wait, by c. Then it returns the cause. A
+// later answer to that call is not used: it may have been true only then. Until that call has returned
+// there is no other, and the answer is [ErrHangs]. So a function that hangs costs one goroutine, however
+// often it is asked.
+func (p *Probe) Ask(ctx context.Context, c clock.Clock, wait time.Duration, ask func(context.Context) error) error {
 	if p.overdue != nil {
 		select {
 		case <-p.overdue:
@@ -44,7 +41,7 @@ func (p *Probe) Ask(ctx context.Context, c clock.Clock, wait time.Duration) erro
 	answer := errAborted
 	go func() {
 		defer close(returned) // also if the call ends by runtime.Goexit
-		answer = p.ask(bounded)
+		answer = ask(bounded)
 	}()
 	select {
 	case <-returned:

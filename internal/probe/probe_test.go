@@ -19,9 +19,10 @@ var errUnwell = errors.New("unwell")
 
 func TestAnswerIsReturned(t *testing.T) {
 	for _, answer := range []error{nil, errUnwell} {
-		p := probe.New(func(context.Context) error { return answer })
+		var p probe.Probe
+		ask := func(context.Context) error { return answer }
 		for range 2 {
-			assert.Equal(t, answer, p.Ask(t.Context(), clock.System(), time.Minute))
+			assert.Equal(t, answer, p.Ask(t.Context(), clock.System(), time.Minute, ask))
 		}
 	}
 }
@@ -30,28 +31,29 @@ func TestCallThatHangsIsOneGoroutineAndItsLateAnswerIsNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
 		release := make(chan struct{})
-		p := probe.New(func(context.Context) error {
+		var p probe.Probe
+		ask := func(context.Context) error {
 			calls.Add(1)
 			<-release
 			return nil
-		})
+		}
 		begin := time.Now()
-		err := p.Ask(t.Context(), clock.System(), time.Second)
+		err := p.Ask(t.Context(), clock.System(), time.Second, ask)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorContains(t, err, "no answer within 1s")
 		for range 10 {
-			assert.Equal(t, probe.ErrHangs, p.Ask(t.Context(), clock.System(), time.Second))
+			assert.Equal(t, probe.ErrHangs, p.Ask(t.Context(), clock.System(), time.Second, ask))
 		}
 		assert.Equal(t, time.Second, time.Since(begin), "only the first was waited for")
 		assert.EqualValues(t, 1, calls.Load())
 
 		release <- struct{}{}
 		synctest.Wait()
-		assert.ErrorIs(t, p.Ask(t.Context(), clock.System(), time.Second), context.DeadlineExceeded)
+		assert.ErrorIs(t, p.Ask(t.Context(), clock.System(), time.Second, ask), context.DeadlineExceeded)
 		assert.EqualValues(t, 2, calls.Load(), "that it has returned well is no answer to the next question")
 		close(release)
 		synctest.Wait()
-		assert.NoError(t, p.Ask(t.Context(), clock.System(), time.Second))
+		assert.NoError(t, p.Ask(t.Context(), clock.System(), time.Second, ask))
 	})
 }
 
@@ -59,20 +61,22 @@ func TestEndOfTheContextEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		p := probe.New(func(ctx context.Context) error {
+		var p probe.Probe
+		ask := func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
-		})
+		}
 		begin := time.Now()
-		assert.ErrorIs(t, p.Ask(ctx, clock.System(), time.Hour), context.Canceled)
+		assert.ErrorIs(t, p.Ask(ctx, clock.System(), time.Hour, ask), context.Canceled)
 		assert.Equal(t, time.Second, time.Since(begin))
 	})
 }
 
 func TestCallThatEndsItsGoroutineIsNoGoodAnswer(t *testing.T) {
-	p := probe.New(func(context.Context) error {
+	var p probe.Probe
+	ask := func(context.Context) error {
 		runtime.Goexit()
 		return nil
-	})
-	assert.ErrorContains(t, p.Ask(t.Context(), clock.System(), time.Minute), "did not return normally")
+	}
+	assert.ErrorContains(t, p.Ask(t.Context(), clock.System(), time.Minute, ask), "did not return normally")
 }
