@@ -70,8 +70,8 @@
 //     released with a mark that names the term. Candidates take an empty holder without the mark, and a deleted Lease
 //     that they have seen held, for no release: they wait for D.
 //   - A release never changes a record of another term. It comes after the answers to the guarded requests
-//     that were sent in the term. After one that failed without an answer it comes M after the API server
-//     has given that up. If the deadline is earlier, nothing is released (TestReleaseWaitsForWrites).
+//     that were sent in the term. For those that have none it comes at least M later, although
+//     the API server may try for longer. If the deadline is earlier, nothing is released (TestReleaseWaitsForWrites).
 //   - Only a Status of the API server that names the Lease says that it is absent. Other answers, such as a
 //     proxy's page with 404, are failures, and are retried (TestOddAnswersDoNotEndATerm).
 //   - Liveness: while the API server and one candidate work, the Lease is taken within D of the last renewal

@@ -104,10 +104,8 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 // that ctx has ended is none: Run returns nil when ctx has ended normally.
 //
 // A release waits for the answers to guarded requests, at most for Margin, and takes at most four renew
-// intervals after that. After a guarded request that failed without an answer, it waits until the API
-// server has given that up: Margin after the timeout that the server was given. If that is past the
-// deadline, or if the release fails, the successor waits until the Lease has expired. So let writes that
-// are under way finish before lead returns, where a fast hand-over matters.
+// intervals after that. If it fails, or if the deadline comes first, the successor waits until the Lease
+// has expired.
 //
 // If leadership is lost and OnLost returns, Run waits for lead to return and contends again; lead is called anew. While it
 // contends, Run gives up only if the API server has refused a request that it cannot do without for a whole

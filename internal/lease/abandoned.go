@@ -6,7 +6,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// abandoned is a guarded request that failed without an answer: of all such, the one that the API
+// abandoned is a guarded request of a [Scope] that failed without an answer: of all such, the one that the API
 // server may try longest. The zero value is none.
 //
 // It counts from the failure, not from when the request was sent: where connections are slow, a

@@ -51,7 +51,7 @@ func (f *flight) answer(resp *http.Response, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if abandoned {
-		t.abandoned.add(now, f.bound)
+		t.abandoned = &now
 	}
 	t.unanswered--
 	if t.unanswered == 0 && t.quiet != nil {
@@ -86,12 +86,15 @@ func (f *flight) end() {
 	f.cancel()
 }
 
-// abandonedFor is for how long a request that failed without an answer may still be carried out; not
-// positive if there is none.
-func (t *Term) abandonedFor(now clock.Reading) time.Duration {
+// abandonedFor is for how long a release waits for a request that failed without an answer; zero if there
+// is none.
+func (t *Term) abandonedFor(now clock.Reading, margin time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.abandoned.openFor(now, t.timing.Margin)
+	if t.abandoned == nil {
+		return 0
+	}
+	return margin - now.SinceAtLeast(*t.abandoned)
 }
 
 // over reports whether the term has ended, on either side.

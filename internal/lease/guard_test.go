@@ -279,14 +279,14 @@ func TestErrorsOfTheTransportPassWhileTheTermIsHeld(t *testing.T) {
 		defer cancel()
 		assert.Equal(t, context.DeadlineExceeded, g.do(ctx, http.MethodPost, pods))
 		assert.Empty(t, g.term.flights)
-		left := func() time.Duration { return g.term.abandonedFor(g.term.clock.Now()) }
-		assert.Equal(t, usable+margin, left(), "may still be carried out")
+		left := func() time.Duration { return g.term.abandonedFor(g.term.clock.Now(), time.Minute) }
+		assert.Equal(t, time.Minute, left(), "may still be carried out")
 
 		time.Sleep(time.Second)
 		refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 		g.base = func(*http.Request) (*http.Response, error) { return nil, refused }
 		assert.Equal(t, refused, g.do(t.Context(), http.MethodPost, pods))
-		assert.Equal(t, usable+margin-time.Second, left(), "will not be")
+		assert.Equal(t, time.Minute-time.Second, left(), "will not be")
 		require.NoError(t, g.term.finish())
 	})
 }
@@ -299,7 +299,7 @@ func TestAnswerThatTheServerGaveUpLeavesTheOutcomeUnknown(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGuardian(answer(code, http.NoBody), GuardConfig{})
 			require.NoError(t, g.do(t.Context(), http.MethodPost, pods))
-			assert.Equal(t, abandoned, g.term.abandonedFor(g.term.clock.Now()) > 0, code)
+			assert.Equal(t, abandoned, g.term.abandonedFor(g.term.clock.Now(), time.Minute) > 0, code)
 			require.NoError(t, g.term.finish())
 		})
 	}

@@ -173,8 +173,8 @@ func (h *Holder) renew(ctx context.Context) error {
 }
 
 // Release gives the lease up; no work may be running. It waits for requests under the guard, see drain,
-// and takes at most four renew intervals after that, whether or not ctx has ended. If such a request may
-// still be carried out at the deadline, nothing is released.
+// and takes at most four renew intervals after that, whether or not ctx has ended. If the deadline comes
+// while such a request is waited for, nothing is released.
 // If the term was lost before, it returns the *LostError; after any other error the lease is free when it has expired.
 func (h *Holder) Release(ctx context.Context) error {
 	if err := h.finish(); err != nil {
@@ -212,28 +212,26 @@ func (h *Holder) Release(ctx context.Context) error {
 
 var errNotDrained = errors.New("at the deadline a guarded request could still have been carried out")
 
-// drain waits until the requests under the guard cannot be carried out any more: a successor may begin
-// as soon as the lease is released. Answers are waited for as long as Margin. After a request that
-// failed without an answer, as when work's context ended, the API server has to have given up, see
-// [abandoned]. drain cuts off what is still under way. It reports false if a request may be carried out
-// at the deadline, as soon as that is known: then the lease has to expire.
+// drain waits until the requests under the guard cannot be carried out any more, and cuts off what has no
+// answer after Margin: a successor may begin as soon as the lease is released. A request that failed
+// without an answer, as when work's context ended, is waited for as long as one that has none. drain
+// reports false if the deadline came first.
 func (h *Holder) drain() bool {
 	c, timing := h.config.Clock, h.config.Timing
 	begin, unanswered := c.Now(), h.answered()
 	for {
 		now := c.Now()
-		patience, open, left := timing.Margin-now.SinceAtLeast(begin), h.abandonedFor(now), timing.Left(h.claim.sent, now)
+		rest, left := timing.Margin-now.SinceAtLeast(begin), timing.Left(h.claim.sent, now)
 		if unanswered == nil {
-			patience = open
+			rest = min(rest, h.abandonedFor(now, timing.Margin))
 		}
-		if patience <= 0 || left <= 0 || open > left {
-			n := h.cut()
-			if n > 0 {
+		if rest <= 0 || left <= 0 {
+			if n := h.cut(); n > 0 {
 				h.config.Log.Warn("requests had no answer when the term ended: their outcome is unknown", zap.Int("requests", n))
 			}
-			return n == 0 && open <= 0
+			return rest <= 0
 		}
-		timer := c.NewTimer(min(patience, left, checkInterval)) // the deadline may come sooner than a timer counts
+		timer := c.NewTimer(min(rest, left, checkInterval)) // the deadline may come sooner than a timer counts
 		select {
 		case <-unanswered:
 			unanswered = nil

@@ -37,7 +37,7 @@ type Term struct {
 	flights    map[*flight]struct{} // requests under the guard
 	unanswered int                  // how many of them have no answer yet
 	quiet      chan struct{}        // closed when there are none; nil until somebody waits for that
-	abandoned  abandoned            // those that failed without an answer
+	abandoned  *clock.Reading       // when the last of them failed without an answer; nil if none did
 }
 
 type state int
