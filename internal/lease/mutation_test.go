@@ -41,8 +41,8 @@ var mutations = []mutant.Mutation{
 		Old: "func (s *Sighting) Spend(taken bool) {\n	s.seen = false\n", New: "func (s *Sighting) Spend(taken bool) {\n", Caught: "TestSighting",
 	},
 	{
-		Name: "a release does not wait for the server's bound", File: "abandoned.go",
-		Old: "	return a.bound + margin - ", New: "	return margin - ", Caught: "TestScopeIsOpenAsLongAsARequestMayBeCarriedOut",
+		Name: "a scope does not wait for the server's bound", File: "scope.go",
+		Old: "return a.bound + s.term.timing.Margin - ", New: "return s.term.timing.Margin - ", Caught: "TestScopeIsOpenAsLongAsARequestMayBeCarriedOut",
 	},
 	{
 		Name: "closed upgrades are kept", File: "guard.go",

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,8 +18,15 @@ type Scope struct {
 	mu        sync.Mutex
 	ended     bool
 	flying    int           // requests without an answer
-	abandoned abandoned     // those that failed without one
+	abandoned []abandoned   // those that failed without one
 	landed    chan struct{} // closed when flying is zero; nil unless somebody waits for that
+}
+
+// abandoned is a request of which nobody knows whether it was carried out, or will be. It had arrived when it failed, if ever: that it
+// was sent may be long before, where connections are slow.
+type abandoned struct {
+	failed clock.Reading
+	bound  time.Duration // how long the API server tries
 }
 
 // serverPatience is for how long an API server tries to carry out a request that does not say for how long: its default.
@@ -87,7 +95,7 @@ func (s *Scope) answer(f *flight, unknown bool, now clock.Reading) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if unknown {
-		s.abandoned.add(now, f.bound)
+		s.abandoned = append(s.abandoned, abandoned{now, f.bound})
 	}
 	s.flying--
 	if s.flying == 0 && s.landed != nil {
@@ -142,7 +150,11 @@ func (s *Scope) rest() (wait time.Duration, landed <-chan struct{}) {
 	now := s.term.clock.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wait = s.abandoned.openFor(now, s.term.timing.Margin)
+	left := func(a abandoned) time.Duration { return a.bound + s.term.timing.Margin - now.SinceAtLeast(a.failed) }
+	s.abandoned = slices.DeleteFunc(s.abandoned, func(a abandoned) bool { return left(a) <= 0 })
+	for _, a := range s.abandoned {
+		wait = max(wait, left(a))
+	}
 	if s.flying > 0 {
 		if s.landed == nil {
 			s.landed = make(chan struct{})
