@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -18,7 +17,7 @@ import (
 // them apart. Such an error says nothing about the object: retry.
 func Absent(err error, resource schema.GroupResource, name string) bool {
 	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &status) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+	if !apierrors.IsNotFound(err) || !Stated(err) || !errors.As(err, &status) {
 		return false
 	}
 	details := status.Status().Details
