@@ -33,6 +33,9 @@ import (
 // The last is what makes an expiry successor of either kind safe: whoever takes over by expiry has seen that write stand
 // for D. So while all three hold, a client-go leader that works too either goes on without a term, or took a record that
 // it had to let expire: that is counted, not held against us. Two of ours at once are never excused.
+//
+// Liveness is asked of ours alone, and while client-go holds the Lease of no replica: its candidates write the record for as
+// long as their writes arrive, and do not work when the answers are lost.
 func TestSimulatedMixedFleet(t *testing.T) {
 	s := election((*sim.Process).Exit, func(w *sim.World, r *rand.Rand) { patchLease(w, harmless(r)) })
 	s.Main = func(ctx context.Context, p *sim.Process) {
@@ -45,17 +48,23 @@ func TestSimulatedMixedFleet(t *testing.T) {
 	s.Immune = func(p *sim.Process, k sim.Kind) bool { // client-go's elector goes by real time
 		return isForeign(p.Name) && (k == sim.Pausing || k == sim.PausingNow || k == sim.ClockStep)
 	}
+	var ledgers sync.Map // by world
 	s.Rule = func(w *sim.World) sim.Rule {
 		l := &ledger{terms: map[string]*ledgerTerm{}}
+		ledgers.Store(w, l)
 		w.Server.Observe(l.note)
 		return l.judge
+	}
+	s.Candidate = func(p *sim.Process) bool {
+		l, known := ledgers.Load(p.World())
+		return known && !isForeign(p.Name) && l.(*ledger).mayBeOurs()
 	}
 	sim.Prove(t, s, sim.Schedules(t, 100))
 }
 
 // isForeign says which processes run client-go's elector: every other replica, and each replica every other time that it is
 // started, as in a roll-out that goes back and forth.
-func isForeign(name string) bool { return (name[0]+name[len(name)-1])%2 == 1 }
+func isForeign(name string) bool { return name != "" && (name[0]+name[len(name)-1])%2 == 1 }
 
 // runForeignReplica is a program with client-go's elector, as most are: it ends when leadership is lost, and when it is
 // told to end, after its work.
@@ -124,6 +133,7 @@ type ledger struct {
 	mu       sync.Mutex
 	terms    map[string]*ledgerTerm // by holder: the latest
 	since    time.Time              // when the spec was changed last
+	holder   string                 // the latest, empty if none
 	released bool                   // by one of ours, when its work had ended
 }
 
@@ -164,7 +174,14 @@ func (l *ledger) note(c apisim.Change) {
 		}
 		l.terms[holder] = t
 	}
-	l.since = now
+	l.since, l.holder = now, holder
+}
+
+// mayBeOurs says whether one of ours holds the Lease, or may take it.
+func (l *ledger) mayBeOurs() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !isForeign(l.holder) || time.Since(l.since) >= ledgerPatience
 }
 
 // judge is the rule.
