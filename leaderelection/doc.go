@@ -69,9 +69,11 @@
 //   - On a clean end the Lease is renewed until the lead function has returned, however long that takes, and then
 //     released with a mark that names the term. Candidates take an empty holder without the mark, and a deleted Lease
 //     that they have seen held, for no release: they wait for D.
-//   - A release never changes a record of another term. It comes after the answers to the guarded requests
-//     that were sent in the term. For those that have none it comes at least M later, although
-//     the API server may try for longer. If the deadline is earlier, nothing is released (TestReleaseWaitsForWrites).
+//   - A release never changes a record of another term. It comes when the guarded requests have been answered.
+//     One without an answer is cut off M after the work has ended, or M after its caller has given it up. Then
+//     the Lease is renewed until the API server has given the request up, at the end of the term in which
+//     it was sent, and M longer (TestReleaseWaitsForWrites, TestLeaseIsHeldWhileItsReleaseWaits). If the Lease cannot
+//     be renewed, nothing is released.
 //   - Only a Status of the API server that names the Lease says that it is absent. Other answers, such as a
 //     proxy's page with 404, are failures, and are retried (TestOddAnswersDoNotEndATerm).
 //   - Liveness: while the API server and one candidate work, the Lease is taken within D of the last renewal

@@ -103,9 +103,9 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 // kept until lead has returned, so that the successor begins after it. An error of lead that only says
 // that ctx has ended is none: Run returns nil when ctx has ended normally.
 //
-// A release waits for the answers to guarded requests, at most for Margin, and takes at most four renew
-// intervals after that. If it fails, or if the deadline comes first, the successor waits until the Lease
-// has expired.
+// A release waits until no guarded request can be carried out any more ([Elector.WrapTransport]), as a rule for
+// the answers alone, and renews the Lease meanwhile. Then it takes at most four renew intervals. If it
+// fails, or if the Lease cannot be renewed, the successor waits until the Lease has expired.
 //
 // If leadership is lost and OnLost returns, Run waits for lead to return and contends again; lead is called anew. While it
 // contends, Run gives up only if the API server has refused a request that it cannot do without for a whole

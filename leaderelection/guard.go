@@ -29,10 +29,16 @@ type GuardConfig struct {
 //
 // A guarded request is sent only within a term; if its context is derived from that of the lead function ([TermFrom]), only
 // within that one. When the term is lost the request is cancelled, and fails with ErrNotLeader and [ErrOutcomeUnknown] if it
-// had no answer. When the term ends with the lead function, new requests are refused, and the Lease is released when those under
-// way have been answered, or after Margin; one that was given up when its context ended, or answered with a server's error such
-// as 504, counts as under way. client-go tries none of them again. Writes to the Kubernetes API carry the query parameter timeout=<rest of the term>, so that the API
-// server gives up too; a shorter timeout of the caller stays.
+// had no answer. client-go tries it no second time.
+//
+// A write to the Kubernetes API outlives its caller's context: the caller has its error at once, and the
+// request goes on for up to Margin, until it is answered. So its outcome is known, and the Lease can be
+// released as soon as the lead function has returned. Such writes carry the query parameter
+// timeout=<rest of the term>, by which the API server gives up as well; a shorter timeout of the caller
+// stays. New requests are refused once the lead function has returned. What has no answer by Margin after
+// that is cut off. It may still be carried out until the API server has given it up, and so may a request
+// that was answered with a server's error, such as 504: the Lease is renewed until Margin after that, and
+// then released.
 //
 // An upgraded connection is closed with the term if it is the response's body. client-go's SPDY and WebSocket executors keep
 // theirs to themselves: give their StreamWithContext the context of the lead function.

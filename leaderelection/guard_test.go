@@ -2,7 +2,6 @@ package leaderelection_test
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -265,6 +264,7 @@ func TestElectorWorksThroughItsOwnGuard(t *testing.T) {
 // TestReleaseWaitsForWrites ends the lead function while a write is under way that nobody waits for.
 func TestReleaseWaitsForWrites(t *testing.T) {
 	const margin = 3 * time.Second
+	lost := apisim.Faults{LoseRequest: apisim.Always}
 	for _, c := range []struct {
 		name   string
 		faults apisim.Faults
@@ -273,32 +273,41 @@ func TestReleaseWaitsForWrites(t *testing.T) {
 		work   time.Duration // from the write's beginning
 		wait   time.Duration
 		result error // of the write
-		kept   bool  // nothing is released
+		cut    int   // requests that had no answer
 	}{
 		{name: "none under way"},
 		{name: "answered in time", faults: apisim.Faults{Latency: time.Second}, wait: 2 * time.Second},
-		{name: "no answer", faults: apisim.Faults{LoseRequest: apisim.Always}, wait: margin, result: leaderelection.ErrOutcomeUnknown},
-		{name: "no answer for long", faults: apisim.Faults{LoseRequest: apisim.Always}, work: time.Hour, wait: margin, result: leaderelection.ErrOutcomeUnknown},
 		{
-			name: "given up with the work", faults: apisim.Faults{LoseRequest: apisim.Always},
-			end: time.Second, work: time.Second, wait: margin, result: context.DeadlineExceeded,
+			name: "no answer", faults: lost,
+			wait: margin + usable + margin, result: leaderelection.ErrOutcomeUnknown, cut: 1,
 		},
 		{
-			name: "given up before", faults: apisim.Faults{LoseRequest: apisim.Always},
-			end: time.Second, work: 3 * time.Second, wait: margin - 2*time.Second, result: context.DeadlineExceeded,
+			name: "no answer for long", faults: lost, work: time.Hour,
+			wait: margin + usable + margin, result: leaderelection.ErrOutcomeUnknown, cut: 1,
 		},
 		{
-			name: "given up while it is waited for", faults: apisim.Faults{LoseRequest: apisim.Always},
-			end: time.Second, wait: margin, result: leaderelection.ErrNotLeader,
+			name: "given up by its caller, and answered", faults: apisim.Faults{Latency: time.Second},
+			end: 500 * time.Millisecond, work: time.Second, wait: time.Second, result: context.DeadlineExceeded,
 		},
 		{
-			name: "given up long before", faults: apisim.Faults{LoseRequest: apisim.Always},
-			end: time.Second, work: time.Minute, result: context.DeadlineExceeded,
+			name: "given up before", faults: lost, end: time.Second, work: 3 * time.Second,
+			wait: margin - 2*time.Second + usable + margin, result: context.DeadlineExceeded,
 		},
 		{
-			name: "a margin longer than what is left of the term", faults: apisim.Faults{LoseRequest: apisim.Always},
+			name: "given up while it is waited for", faults: lost, end: time.Second,
+			wait: margin + usable + margin, result: leaderelection.ErrNotLeader, cut: 1,
+		},
+		{
+			name: "given up long before", faults: lost, end: time.Second, work: time.Minute, result: context.DeadlineExceeded,
+		},
+		{
+			name: "given up a while before", faults: lost, end: time.Second, work: 11 * time.Second,
+			wait: margin - 10*time.Second + usable + margin, result: context.DeadlineExceeded,
+		},
+		{
+			name: "a margin longer than the term without renewals", faults: lost,
 			change: func(c *leaderelection.Config) { c.LeaseDuration, c.Margin = 20*time.Second, 16*time.Second },
-			wait:   4 * time.Second, result: leaderelection.ErrOutcomeUnknown, kept: true,
+			wait:   (16 + 4 + 16) * time.Second, result: leaderelection.ErrOutcomeUnknown, cut: 1,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -322,26 +331,23 @@ func TestReleaseWaitsForWrites(t *testing.T) {
 					return nil
 				}))
 				assert.Equal(t, c.wait, time.Since(ended))
-				assert.Equal(t, c.kept, w.holder(t) != "")
-				assert.Equal(t, c.kept, w.logs.FilterMessageSnippet("not released").Len() == 1)
+				assert.Empty(t, w.holder(t), "released")
+				assert.Zero(t, w.logs.FilterMessageSnippet("not released").Len())
 				if err := <-result; c.result == nil {
 					assert.NoError(t, err)
 				} else {
 					assert.ErrorIs(t, err, c.result)
 				}
 				assert.Empty(t, w.lost)
-				unanswered := 0
-				if errors.Is(c.result, leaderelection.ErrOutcomeUnknown) {
-					unanswered = 1
-				}
-				assert.Equal(t, unanswered, w.logs.FilterMessageSnippet("requests had no answer").Len())
+				assert.Equal(t, c.cut, w.logs.FilterMessageSnippet("requests had no answer").Len())
 			})
 		})
 	}
 }
 
-// TestNothingIsReleasedAtTheDeadline ends a term shortly before its deadline. A write that has no answer by then may still be
-// carried out, so a successor has to wait until the Lease has expired.
+// TestNothingIsReleasedAtTheDeadline ends a term shortly before an outage makes it reach its deadline. A
+// write that has no answer by then may still be carried out, so a successor has to wait until the Lease has
+// expired.
 func TestNothingIsReleasedAtTheDeadline(t *testing.T) {
 	for name, giveUp := range map[string]time.Duration{"no answer": time.Hour, "given up": usable - 2*time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -355,7 +361,7 @@ func TestNothingIsReleasedAtTheDeadline(t *testing.T) {
 				result := make(chan error, 1)
 				go func() { result <- w.create(ctx, "x") }()
 				time.Sleep(usable - time.Second)
-				w.link.Inject(apisim.Faults{})
+				w.leases.Inject(apisim.Faults{LoseRequest: apisim.Always})
 				begin := time.Now()
 				require.Error(t, w.Release(t.Context()))
 				assert.Equal(t, time.Second, time.Since(begin))
@@ -365,6 +371,55 @@ func TestNothingIsReleasedAtTheDeadline(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLeaseIsHeldWhileItsReleaseWaits looks at the Lease as candidates do, until what was given up cannot be
+// carried out any more.
+func TestLeaseIsHeldWhileItsReleaseWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorker(t, nil)
+		_, err := w.TryAcquire(t.Context())
+		require.NoError(t, err)
+		w.link.Inject(apisim.Faults{LoseRequest: apisim.Always})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.Error(t, w.create(ctx, "x"))
+		released := make(chan error, 1)
+		go func() { released <- w.Release(t.Context()) }()
+		synctest.Wait()
+		for last := (metav1.MicroTime{}); len(released) == 0; time.Sleep(usable / 2) {
+			l, err := clientset(t, w.server.Client("kubectl"), nil).CoordinationV1().Leases("ns").Get(t.Context(), "l", metav1.GetOptions{})
+			require.NoError(t, err)
+			assert.NotEmpty(t, *l.Spec.HolderIdentity)
+			assert.True(t, l.Spec.RenewTime.After(last.Time), "not renewed")
+			assert.False(t, w.IsLeader())
+			assertNotSent(t, w.create(t.Context(), "y"))
+			last = *l.Spec.RenewTime
+		}
+		require.NoError(t, <-released)
+		assert.Empty(t, w.holder(t))
+		assert.Empty(t, w.lost)
+	})
+}
+
+// TestReleaseEndsWhenTheLeaseIsGone deletes what the release is still renewing.
+func TestReleaseEndsWhenTheLeaseIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorker(t, nil)
+		_, err := w.TryAcquire(t.Context())
+		require.NoError(t, err)
+		w.link.Inject(apisim.Faults{LoseRequest: apisim.Always})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.Error(t, w.create(ctx, "x"))
+		leases := clientset(t, w.server.Client("kubectl"), nil).CoordinationV1().Leases("ns")
+		require.NoError(t, leases.Delete(t.Context(), "l", metav1.DeleteOptions{}))
+		begin := time.Now()
+		require.NoError(t, w.Release(t.Context()))
+		assert.Less(t, time.Since(begin), usable/2)
+		assert.Empty(t, w.lost, "it ended by itself")
+		time.Sleep(usable) // until the write is cut off
+	})
 }
 
 func TestWritesAreRefusedWhileTheReleaseWaits(t *testing.T) {

@@ -57,6 +57,10 @@ func TestKillTimerStaysArmedWhileRequestsAreUnderWay(t *testing.T) {
 		assert.Zero(t, k.stopped.Load(), "stopped now, it could send the rest of the request when it is woken")
 		require.NoError(t, <-released)
 		assert.EqualValues(t, 1, k.stopped.Load())
+		assert.Greater(t, len(k.at), 3, "it follows the deadline, which is renewed meanwhile")
+		renewed := len(k.at)
+		time.Sleep(time.Minute)
+		assert.Len(t, k.at, renewed, "not armed again")
 	})
 }
 

@@ -6,58 +6,65 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"time"
-
-	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
 // flight is a request under a guard, from before it is sent until its body has been read or closed.
 type flight struct {
-	term   *Term
-	cancel context.CancelFunc // of the request's context
-	conn   io.Closer          // guarded by term.mu: a connection that the request was upgraded to; nil if there is none
-	scope  *Scope             // that it belongs to; nil: none
-	bound  time.Duration      // how long the API server tries at most, from when it has received the request
+	term     *Term
+	cancel   context.CancelFunc // of the request's context
+	scope    *Scope             // that it belongs to; nil: none
+	bound    time.Duration      // how long the API server tries at most, once it has the request
+	conn     io.Closer          // guarded by term.mu: a connection that it was upgraded to; nil if there is none
+	unlink   func() bool        // undoes that the end of the caller's context cancels; nil before the answer
+	answered sync.Once
 }
 
-// begin lets the request go if the term is held, and returns how long that will last if no renewal succeeds.
-func (f *flight) begin() (left time.Duration, ok bool) {
+// begin lets the request go if the term is held. bound is called with how long that will last if no
+// renewal succeeds, and returns the flight's.
+func (f *flight) begin(bound func(left time.Duration) time.Duration) bool {
 	t := f.term
 	now := t.clock.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	left = t.left(now)
+	left := t.left(now)
 	if t.state != held || left <= 0 || !f.scope.begin() {
-		return 0, false
+		return false
 	}
+	f.bound = bound(left)
 	if t.flights == nil {
 		t.flights = map[*flight]struct{}{}
 	}
 	t.flights[f] = struct{}{}
-	t.unanswered++
-	return left, true
+	t.open.begin()
+	return true
 }
 
-// answer notes that the request has been answered, or has failed with err: then it may still be carried out. So may one that an API
-// server, or a proxy before it, has given up waiting for: a write that etcd had not committed when its time was over.
+// answer notes that the request has been answered, or has failed with err: then it may still be carried
+// out. So may one that an API server, or a proxy before it, has given up waiting for: a write that etcd had
+// not committed when its time was over.
 func (f *flight) answer(resp *http.Response, err error) {
-	t := f.term
-	var now clock.Reading
-	abandoned := err != nil && !neverSent(err) || err == nil && resp.StatusCode >= http.StatusInternalServerError
-	if abandoned {
-		now = t.clock.Now()
+	if err != nil && !neverSent(err) || err == nil && resp.StatusCode >= http.StatusInternalServerError {
+		f.abandon()
+	} else {
+		f.land()
 	}
-	f.scope.answer(f, abandoned, now)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if abandoned {
-		t.abandoned = &now
-	}
-	t.unanswered--
-	if t.unanswered == 0 && t.quiet != nil {
-		close(t.quiet)
-		t.quiet = nil
-	}
+}
+
+// abandon gives the request up, and reports whether it had no answer.
+func (f *flight) abandon() bool { return f.land(abandoned{f.term.clock.Now(), f.bound}) }
+
+// land tells those who count the request, and reports whether this is the first time.
+func (f *flight) land(without ...abandoned) (first bool) {
+	f.answered.Do(func() {
+		first = true
+		f.term.open.answer(without...)
+		if f.scope != nil {
+			f.scope.open.answer(without...)
+		}
+	})
+	return first
 }
 
 // neverSent reports whether there was no connection to send a request on.
@@ -83,18 +90,10 @@ func (f *flight) end() {
 	f.term.mu.Lock()
 	delete(f.term.flights, f)
 	f.term.mu.Unlock()
-	f.cancel()
-}
-
-// abandonedFor is for how long a release waits for a request that failed without an answer; zero if there
-// is none.
-func (t *Term) abandonedFor(now clock.Reading, margin time.Duration) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.abandoned == nil {
-		return 0
+	if f.unlink != nil {
+		f.unlink()
 	}
-	return margin - now.SinceAtLeast(*t.abandoned)
+	f.cancel()
 }
 
 // over reports whether the term has ended, on either side.
@@ -104,32 +103,63 @@ func (t *Term) over() bool {
 	return t.state != held
 }
 
-// answered returns a channel that is closed when every request under the guard has been answered; nil if all have been. The term is
-// over, so no more of them begin.
-func (t *Term) answered() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.unanswered > 0 && t.quiet == nil {
-		t.quiet = make(chan struct{})
-	}
-	return t.quiet
-}
-
 // cut ends what is under way under the guard of a term that is over, and returns how many requests had no answer.
 func (t *Term) cut() (unanswered int) {
 	t.mu.Lock()
 	flights, scopes := t.flights, t.scopes
 	t.flights, t.scopes = nil, nil
-	unanswered = t.unanswered
 	t.mu.Unlock()
 	for s := range scopes {
 		s.cancel(t.cause())
 	}
 	for f := range flights {
+		if f.abandon() {
+			unanswered++
+		}
 		f.cancel()
 		if f.conn != nil {
 			go func() { _ = f.conn.Close() }() // TLS may take five seconds to say goodbye
 		}
 	}
 	return unanswered
+}
+
+// send returns the answer, or an error as soon as the caller's context has ended. A write, whose own does
+// not end with it, has a margin more from then: a release follows its answer at once, and would have to
+// wait for as long as the API server may try if it had been cut off.
+func (f *flight) send(caller context.Context, base http.RoundTripper, r *http.Request) (*http.Response, error) {
+	type answer struct {
+		resp *http.Response
+		err  error
+	}
+	answers, left := make(chan answer), make(chan struct{})
+	go func() {
+		resp, err := base.RoundTrip(r)
+		f.answer(resp, err)
+		select {
+		case answers <- answer{resp, err}:
+		case <-left:
+			if err == nil && resp.Body != nil {
+				_ = resp.Body.Close()
+			}
+			f.end()
+		}
+	}()
+	var a answer
+	select {
+	case a = <-answers:
+	case <-caller.Done():
+		if r.Context().Err() == nil {
+			close(left)
+			f.term.clock.AfterFunc(f.term.timing.Margin, f.cancel)
+			return nil, context.Cause(caller)
+		}
+		a = <-answers // it was cut off, which tells whether it had been sent
+	}
+	if a.err != nil {
+		f.end()
+		return nil, a.err
+	}
+	f.unlink = context.AfterFunc(caller, f.cancel) // now that the outcome is known
+	return a.resp, nil
 }

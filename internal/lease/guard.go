@@ -92,26 +92,31 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if term == nil {
 		return refuse(r, g.notHeld)
 	}
-	ctx, cancel := context.WithCancel(r.Context())
-	scope, _ := ctx.Value(scopeKey{g}).(*Scope)
-	f := &flight{term: term, cancel: cancel, scope: scope, bound: serverPatience}
-	left, ok := f.begin()
-	if !ok {
-		cancel()
-		if scope.over() {
+	caller := r.Context()
+	ctx := caller
+	if class == bounded {
+		ctx = context.WithoutCancel(ctx) // see send
+	}
+	f := &flight{term: term}
+	f.scope, _ = ctx.Value(scopeKey{g}).(*Scope)
+	ctx, f.cancel = context.WithCancel(ctx)
+	r = r.WithContext(ctx) // a copy
+	begun := f.begin(func(left time.Duration) time.Duration {
+		if class != bounded || g.config.NoServerTimeout {
+			return serverPatience
+		}
+		return boundOnServer(r, left)
+	})
+	if !begun {
+		f.cancel()
+		if f.scope.over() {
 			return refuse(r, g.ended)
 		}
 		return refuse(r, g.notHeld)
 	}
-	r = r.WithContext(ctx) // a copy
-	if class == bounded && !g.config.NoServerTimeout {
-		f.bound = boundOnServer(r, left)
-	}
-	resp, err := t.base.RoundTrip(r)
-	f.answer(resp, err)
+	resp, err := f.send(caller, t.base, r)
 	switch {
 	case err != nil:
-		f.end()
 		return nil, g.explain(err, term)
 	case resp.StatusCode == http.StatusSwitchingProtocols:
 		// The body is the connection. client-go's own upgraders have none: they keep the connection to

@@ -251,7 +251,7 @@ func TestRequestUnderWayIsCutOff(t *testing.T) {
 				synctest.Wait()
 				assert.Zero(t, g.sent.Load(), "at once")
 				assert.Empty(t, g.term.flights)
-				assert.Zero(t, g.term.unanswered)
+				assert.Zero(t, g.term.open.flying)
 			})
 		})
 	}
@@ -278,15 +278,21 @@ func TestErrorsOfTheTransportPassWhileTheTermIsHeld(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		assert.Equal(t, context.DeadlineExceeded, g.do(ctx, http.MethodPost, pods))
+		assert.Len(t, g.term.flights, 1, "it may be answered yet")
+		time.Sleep(g.term.timing.Margin)
+		synctest.Wait()
 		assert.Empty(t, g.term.flights)
-		left := func() time.Duration { return g.term.abandonedFor(g.term.clock.Now(), time.Minute) }
-		assert.Equal(t, time.Minute, left(), "may still be carried out")
+		left := func() time.Duration {
+			wait, _ := g.term.open.rest(g.term.clock.Now(), 3*time.Second)
+			return wait
+		}
+		assert.Equal(t, usable+3*time.Second, left(), "may still be carried out")
 
 		time.Sleep(time.Second)
 		refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 		g.base = func(*http.Request) (*http.Response, error) { return nil, refused }
 		assert.Equal(t, refused, g.do(t.Context(), http.MethodPost, pods))
-		assert.Equal(t, time.Minute-time.Second, left(), "will not be")
+		assert.Equal(t, usable+2*time.Second, left(), "will not be")
 		require.NoError(t, g.term.finish())
 	})
 }
@@ -299,7 +305,8 @@ func TestAnswerThatTheServerGaveUpLeavesTheOutcomeUnknown(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGuardian(answer(code, http.NoBody), GuardConfig{})
 			require.NoError(t, g.do(t.Context(), http.MethodPost, pods))
-			assert.Equal(t, abandoned, g.term.abandonedFor(g.term.clock.Now(), time.Minute) > 0, code)
+			wait, _ := g.term.open.rest(g.term.clock.Now(), time.Second)
+			assert.Equal(t, abandoned, wait > 0, code)
 			require.NoError(t, g.term.finish())
 		})
 	}
@@ -336,7 +343,7 @@ func TestBodyIsCutOff(t *testing.T) {
 		go func() { read <- g.do(t.Context(), http.MethodGet, pods+"/p/proxy/logs") }()
 		synctest.Wait()
 		require.Len(t, g.term.flights, 1)
-		assert.Zero(t, g.term.unanswered)
+		assert.Zero(t, g.term.open.flying)
 		g.term.lose(ErrTaken, "b")
 		err := <-read
 		assert.ErrorIs(t, err, errNotHeld)

@@ -115,8 +115,7 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 	defer watching.Wait()
 	defer stop()
 	watching.Go(func() { h.lookOut(watchCtx) })
-	pause := backoff(h.config.Timing)
-	renewal := h.config.Clock.NewTimer(h.untilRenewal())
+	renewal := h.newPace()
 	defer renewal.Stop()
 	stopping := ctx.Done()
 	var tooLong <-chan time.Time
@@ -139,14 +138,30 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 			h.doubt = true
 			_ = h.settle(ctx) // a loss is told, and doubt remains until the next renewal
 		case <-renewal.C():
-			if h.Renew(running) != nil { // a loss is told, anything else will be tried again
-				renewal.Reset(pause.Step())
-				continue
-			}
-			pause = backoff(h.config.Timing)
-			renewal.Reset(h.untilRenewal())
+			renewal.next(h.Renew(running)) // a loss is told, anything else will be tried again
 		}
 	}
+}
+
+// pace says when to renew.
+type pace struct {
+	clock.Timer
+	holder *Holder
+	pause  wait.Backoff
+}
+
+func (h *Holder) newPace() *pace {
+	return &pace{h.config.Clock.NewTimer(h.untilRenewal()), h, backoff(h.config.Timing)}
+}
+
+// next sets the timer after a renewal.
+func (p *pace) next(err error) {
+	if err != nil {
+		p.Reset(p.pause.Step())
+		return
+	}
+	p.pause = backoff(p.holder.config.Timing)
+	p.Reset(p.holder.untilRenewal())
 }
 
 // untilRenewal counts from when the last one was sent, so that a slow API server does not slow the pace.
@@ -159,10 +174,7 @@ func (h *Holder) renew(ctx context.Context) error {
 	if h.Remaining() == 0 {
 		return h.conclude()
 	}
-	err := h.settle(ctx)
-	if err == nil {
-		err = h.replace(ctx, Record.renewed)
-	}
+	err := h.prolong(ctx)
 	switch {
 	case errors.Is(err, ErrTaken):
 		return h.conclude()
@@ -170,6 +182,14 @@ func (h *Holder) renew(ctx context.Context) error {
 		h.fail(err)
 	}
 	return err
+}
+
+// prolong renews the record. ErrTaken means that it is not ours any more.
+func (h *Holder) prolong(ctx context.Context) error {
+	if err := h.settle(ctx); err != nil {
+		return err
+	}
+	return h.replace(ctx, Record.renewed)
 }
 
 // Release gives the lease up; no work may be running. It waits for requests under the guard, see drain,
@@ -182,10 +202,14 @@ func (h *Holder) Release(ctx context.Context) error {
 		return err
 	}
 	h.config.OnFinish()
-	drained := h.drain()
+	err := h.drain(ctx)
+	h.close()
 	h.DisarmKillTimer() // not before, or a process that is stopped meanwhile could go on sending when it is woken
-	if !drained {
-		return errNotDrained
+	switch {
+	case errors.Is(err, ErrTaken):
+		return nil
+	case err != nil:
+		return err
 	}
 	pause := backoff(h.config.Timing)
 	h.releaseFrom = h.config.Clock.Now()
@@ -212,32 +236,46 @@ func (h *Holder) Release(ctx context.Context) error {
 
 var errNotDrained = errors.New("at the deadline a guarded request could still have been carried out")
 
-// drain waits until the requests under the guard cannot be carried out any more, and cuts off what has no
-// answer after Margin: a successor may begin as soon as the lease is released. A request that failed
-// without an answer, as when work's context ended, is waited for as long as one that has none. drain
-// reports false if the deadline came first.
-func (h *Holder) drain() bool {
+// drain renews until the requests under the guard cannot be carried out any more: a successor may begin as
+// soon as the lease is released. What has no answer after a margin is cut off. A request that failed
+// without an answer may still be carried out until the API server gives it up, and a margin is added to
+// that. It returns errNotDrained if the deadline comes first, and ErrTaken if the lease is somebody else's.
+func (h *Holder) drain(ctx context.Context) error {
 	c, timing := h.config.Clock, h.config.Timing
-	begin, unanswered := c.Now(), h.answered()
+	begin, renewal := c.Now(), h.newPace()
+	defer renewal.Stop()
 	for {
 		now := c.Now()
-		rest, left := timing.Margin-now.SinceAtLeast(begin), timing.Left(h.claim.sent, now)
-		if unanswered == nil {
-			rest = min(rest, h.abandonedFor(now, timing.Margin))
+		left := timing.Left(h.claim.sent, now)
+		rest, landed := h.open.rest(now, timing.Margin)
+		if landed != nil {
+			rest = timing.Margin - now.SinceAtLeast(begin)
 		}
-		if rest <= 0 || left <= 0 {
+		if left <= 0 || rest <= 0 && landed != nil {
 			if n := h.cut(); n > 0 {
 				h.config.Log.Warn("requests had no answer when the term ended: their outcome is unknown", zap.Int("requests", n))
 			}
-			return rest <= 0
 		}
-		timer := c.NewTimer(min(rest, left, checkInterval)) // the deadline may come sooner than a timer counts
+		switch {
+		case left <= 0:
+			return errNotDrained
+		case rest <= 0 && landed == nil:
+			return nil
+		case rest <= 0:
+			continue // they are abandoned now
+		}
+		look := c.NewTimer(min(rest, left, checkInterval)) // the deadline may come sooner than a timer counts
 		select {
-		case <-unanswered:
-			unanswered = nil
-		case <-timer.C():
+		case <-landed:
+		case <-look.C():
+		case <-renewal.C():
+			err := h.prolong(ctx)
+			if errors.Is(err, ErrTaken) {
+				return err
+			}
+			renewal.next(err)
 		}
-		timer.Stop()
+		look.Stop()
 	}
 }
 
@@ -310,11 +348,11 @@ func (h *Holder) settle(ctx context.Context) error {
 
 // timeout is that of one request: no renewal is worth waiting for past the deadline.
 func (h *Holder) timeout() time.Duration {
-	r := h.config.Timing.RenewInterval()
-	if left := h.Remaining(); left > 0 {
-		return min(r, left)
+	left := h.releaseTime()
+	if h.releaseFrom == (clock.Reading{}) {
+		left = h.config.Timing.Left(h.claim.sent, h.config.Clock.Now())
 	}
-	return min(r, h.releaseTime())
+	return min(h.config.Timing.RenewInterval(), left)
 }
 
 // releaseTime is how long a release may still take.

@@ -21,7 +21,8 @@ var mutations = []mutant.Mutation{
 	},
 	{
 		Name: "an expired term is extended again", File: "term.go",
-		Old: "extended := t.state == held && t.left(now) > 0", New: "extended := t.state == held && !now.Wall.IsZero()",
+		Old: "(t.state == held || t.state == ending) && t.left(now) > 0",
+		New: "(t.state == held || t.state == ending) && !now.Wall.IsZero()",
 		Caught: "TestExpiredTermIsNotExtended",
 	},
 	{
@@ -41,8 +42,8 @@ var mutations = []mutant.Mutation{
 		Old: "func (s *Sighting) Spend(taken bool) {\n	s.seen = false\n", New: "func (s *Sighting) Spend(taken bool) {\n", Caught: "TestSighting",
 	},
 	{
-		Name: "a scope does not wait for the server's bound", File: "scope.go",
-		Old: "return a.bound + s.term.timing.Margin - ", New: "return s.term.timing.Margin - ", Caught: "TestScopeIsOpenAsLongAsARequestMayBeCarriedOut",
+		Name: "what is abandoned is not waited for until the server's bound", File: "open.go",
+		Old: "return a.bound + margin - ", New: "return margin - ", Caught: "TestScopeIsOpenAsLongAsARequestMayBeCarriedOut",
 	},
 	{
 		Name: "closed upgrades are kept", File: "guard.go",

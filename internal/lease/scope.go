@@ -2,11 +2,8 @@ package lease
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
-
-	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
 // Scope is a piece of work under a term: its context ends with the term, and it knows which of the guarded requests that were sent with
@@ -15,22 +12,10 @@ type Scope struct {
 	term   *Term
 	cancel context.CancelCauseFunc
 
-	mu        sync.Mutex
-	ended     bool
-	flying    int           // requests without an answer
-	abandoned []abandoned   // those that failed without one
-	landed    chan struct{} // closed when flying is zero; nil unless somebody waits for that
+	mu    sync.Mutex
+	ended bool
+	open  openRequests
 }
-
-// abandoned is a request of which nobody knows whether it was carried out, or will be. It had arrived when it failed, if ever: that it
-// was sent may be long before, where connections are slow.
-type abandoned struct {
-	failed clock.Reading
-	bound  time.Duration // how long the API server tries
-}
-
-// serverPatience is for how long an API server tries to carry out a request that does not say for how long: its default.
-const serverPatience = time.Minute
 
 // scopeKey is the key of the *Scope in a context, for one guard.
 type scopeKey struct{ guard *Guard }
@@ -73,7 +58,7 @@ func (s *Scope) begin() bool {
 	if s.ended {
 		return false
 	}
-	s.flying++
+	s.open.begin()
 	return true
 }
 
@@ -85,23 +70,6 @@ func (s *Scope) over() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended
-}
-
-// answer notes that a request has been answered, or that it has failed now and may still be carried out.
-func (s *Scope) answer(f *flight, unknown bool, now clock.Reading) {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if unknown {
-		s.abandoned = append(s.abandoned, abandoned{now, f.bound})
-	}
-	s.flying--
-	if s.flying == 0 && s.landed != nil {
-		close(s.landed)
-		s.landed = nil
-	}
 }
 
 // End ends the context of the scope, and refuses further requests of it. It may be called again.
@@ -145,21 +113,8 @@ func (s *Scope) Settle(ctx context.Context) error {
 	}
 }
 
-// rest is how long the abandoned requests may still be carried out, and what is closed when all have an answer; nil if they have.
+// rest is how long the abandoned requests may still be carried out, and what is closed when all others
+// have an answer; nil if they have.
 func (s *Scope) rest() (wait time.Duration, landed <-chan struct{}) {
-	now := s.term.clock.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	left := func(a abandoned) time.Duration { return a.bound + s.term.timing.Margin - now.SinceAtLeast(a.failed) }
-	s.abandoned = slices.DeleteFunc(s.abandoned, func(a abandoned) bool { return left(a) <= 0 })
-	for _, a := range s.abandoned {
-		wait = max(wait, left(a))
-	}
-	if s.flying > 0 {
-		if s.landed == nil {
-			s.landed = make(chan struct{})
-		}
-		landed = s.landed
-	}
-	return wait, landed
+	return s.open.rest(s.term.clock.Now(), s.term.timing.Margin)
 }

@@ -61,11 +61,11 @@ func TestScopeCountsFromTheFailure(t *testing.T) {
 		time.Sleep(10 * time.Second) // perhaps it arrives only now
 		assert.True(t, s.Open(), "no answer yet")
 		settled, begin := make(chan error, 1), time.Now()
-		go func() { settled <- s.Settle(t.Context()) }() // ends the request
+		go func() { settled <- s.Settle(t.Context()) }()
 		assert.Error(t, <-done)
+		assert.Equal(t, begin, time.Now(), "its caller waits no longer")
 		require.NoError(t, <-settled)
-		assert.Equal(t, usable+margin, time.Since(begin))
-		g.term.lose(ErrTaken, "")
+		assert.Equal(t, 2*time.Second+usable+margin, time.Since(begin), "the end of the term has cut it off")
 	})
 }
 

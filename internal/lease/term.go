@@ -12,7 +12,7 @@ import (
 )
 
 // Term is one period of holding a lease, as every goroutine of the process may see it: valid until its deadline, which
-// renewals move, and over once, either lost or finished.
+// renewals move, and over once, either lost or ended by us.
 //
 // The deadline is enforced by a timer that needs no other goroutine to make progress: a renewal that hangs, or work that
 // ignores its context, cannot hold it up.
@@ -33,19 +33,18 @@ type Term struct {
 	loss    *LostError              // set with state lost
 	told    chan struct{}           // closed when onLost has returned
 
-	scopes     map[*Scope]struct{}  // pieces of work; nil also after the end
-	flights    map[*flight]struct{} // requests under the guard
-	unanswered int                  // how many of them have no answer yet
-	quiet      chan struct{}        // closed when there are none; nil until somebody waits for that
-	abandoned  *clock.Reading       // when the last of them failed without an answer; nil if none did
+	scopes  map[*Scope]struct{}  // pieces of work; nil also after the end
+	flights map[*flight]struct{} // requests under the guard
+	open    openRequests         // of the guard
 }
 
 type state int
 
 const (
-	held     state = iota
-	lost           // at the deadline, or on evidence
-	finished       // by us: work has returned or never began
+	held   state = iota
+	lost         // at the deadline, or on evidence
+	ending       // by us: work has returned or never began, and requests of it may still be carried out
+	ended        // so it did
 )
 
 func newTerm(c Config, sent clock.Reading) *Term {
@@ -107,7 +106,7 @@ func (t *Term) begin(cancel context.CancelCauseFunc) bool {
 func (t *Term) extend(sent clock.Reading) {
 	now := t.clock.Now()
 	t.mu.Lock()
-	extended := t.state == held && t.left(now) > 0 // a term that has reached its deadline does not come back
+	extended := (t.state == held || t.state == ending) && t.left(now) > 0 // a term that has reached its deadline does not come back
 	if extended {
 		t.sent, t.failing = sent, nil
 	}
@@ -186,11 +185,11 @@ func (t *Term) loseAndUnlock(cause error, holder string, now clock.Reading) {
 }
 
 // conclude returns the loss of a term that was seen to have reached its deadline, or to be over. It is lost even if the deadline seems to
-// be ahead again, because the wall clock has been set back since. Nil: it was finished by us.
+// be ahead again, because the wall clock has been set back since. Nil: we have ended it.
 func (t *Term) conclude() error {
 	now := t.clock.Now()
 	t.mu.Lock()
-	if t.state == finished {
+	if t.state == ending || t.state == ended {
 		t.mu.Unlock()
 		return nil
 	}
@@ -205,9 +204,16 @@ func (t *Term) finish() error {
 	now := t.clock.Now()
 	t.mu.Lock()
 	if t.state == held && t.left(now) > 0 {
-		t.state = finished
+		t.state = ending
 		t.timer.Stop()
 	}
 	t.mu.Unlock()
 	return t.conclude()
+}
+
+// close ends a term for good that finish has.
+func (t *Term) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.state = ended
 }
