@@ -153,8 +153,8 @@ func (s *Shard) bounce(ctx context.Context, at address, o metav1.Object, label s
 
 // patch sends a patch, which is of one version of an object: nothing is undone that was decided meanwhile.
 func (s *Shard) patch(ctx context.Context, at address, patch []byte) (*metav1.PartialObjectMetadata, error) {
-	return finished(ctx, settleTimeout, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-		return s.metadata.Resource(at.resource).Namespace(at.namespace).
-			Patch(ctx, at.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: shardManager})
-	})
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	return s.metadata.Resource(at.resource).Namespace(at.namespace).
+		Patch(ctx, at.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: shardManager})
 }

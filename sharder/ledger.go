@@ -132,7 +132,7 @@ func (l *ledger) write(ctx context.Context, h history) error {
 	metav1.SetMetaDataLabel(&next.ObjectMeta, shardlease.RingLabel, l.ring)
 	next.Data = map[string]string{historyKey: h.encode()}
 	verb := "update"
-	next, err := finished(ctx, requestTimeout, func(ctx context.Context) (*corev1.ConfigMap, error) {
+	next, err := bounded(ctx, func(ctx context.Context) (*corev1.ConfigMap, error) {
 		if l.stored == nil {
 			verb = "create"
 			return maps.Create(ctx, next, metav1.CreateOptions{FieldManager: fieldManager})

@@ -19,20 +19,6 @@ func bounded[T any](ctx context.Context, request func(context.Context) (T, error
 	return request(ctx)
 }
 
-// endGrace is how long a write may go on after the end of what it was sent for.
-const endGrace = 2 * time.Second
-
-// finished sends one write, which takes at most so long, and goes on for a moment after ctx has ended. One
-// that is cut off may be carried out all the same, and the leases under which it was sent are not released
-// before the API server has given it up: a roll-out would wait for the expiry of each.
-func finished[T any](ctx context.Context, timeout time.Duration, request func(context.Context) (T, error)) (T, error) {
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(endGrace, cancel) })
-	defer stop()
-	return request(late)
-}
-
 // opened opens a watch. Stop releases what it holds.
 func opened(ctx context.Context, open func(context.Context) (watch.Interface, error)) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -193,7 +193,7 @@ func (e *session) send(ctx context.Context, r ref, v verb, shard string, patch [
 
 // merge sends a merge patch.
 func (e *session) merge(ctx context.Context, r ref, patch []byte) (*metav1.PartialObjectMetadata, error) {
-	return finished(ctx, requestTimeout, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
+	return bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
 		return e.client(r.resource, r.namespace).Patch(e.throttle.watch(ctx), r.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	})
 }
