@@ -9,6 +9,9 @@ import (
 )
 
 // Replica is one of several equal processes that are a sharded controller: each is a shard, and one of them the sharder, too.
+// All of them watch the shards' Leases, so that the next sharder knows for how long each has stood: of n replicas
+// each receives n events per renew interval (3 s by default).
+//
 // All fields but Leading are required. Package replica makes one from a client configuration.
 type Replica struct {
 	// Lease is the heartbeat of the shard. If it is lost the process ends, as is the lease's default.
@@ -51,7 +54,13 @@ func (r Replica) Run(ctx context.Context, work func(ctx context.Context) error) 
 		}
 		defer endSharder() // also if work does not return
 		beside.Go(func() {
-			failure = r.Elector.Run(sharding, r.lead)
+			unfollow := r.Sharder.follow(sharding)
+			failure = r.Elector.Run(sharding, func(ctx context.Context) error {
+				unfollow()
+				defer func() { unfollow = r.Sharder.follow(sharding) }()
+				return r.lead(ctx)
+			})
+			unfollow()
 			if failure == nil && sharding.Err() == nil {
 				failure = errors.New("sharder: the election has ended without a reason")
 			}

@@ -13,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/metadata"
-
-	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 // session is one run of a sharder: what it knows ends with it, and the next one begins with what the API server says.
@@ -71,12 +69,6 @@ func (s *Sharder) newSession() (*session, error) {
 		return nil, err
 	}
 	c := s.config
-	roster, err := shardlease.NewRoster(shardlease.RosterConfig{
-		Namespace: c.Namespace, Ring: c.Ring, LeaseDuration: c.LeaseDuration, GCPeriod: c.GCPeriod,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("sharder: %w", err)
-	}
 	e := &session{
 		Sharder: s, resources: resources, kin: kindredOf(resources), moves: newMoves(), given: newGiven(),
 		queue: newQueue(4 * max(c.PageSize, c.Concurrency)), drains: newDrains(c.MaxDrains),
@@ -88,10 +80,7 @@ func (s *Sharder) newSession() (*session, error) {
 		e.marks = append(e.marks, s.names.of(r.GVR.GroupResource()))
 	}
 	e.history.Store(&history{})
-	e.registry = &registry{
-		client: s.kube.CoordinationV1().Leases(c.Namespace), namespace: c.Namespace, ring: c.Ring, clock: c.Clock, log: c.Logger,
-		changed: func() { poke(e.changed) }, due: make(chan struct{}, 1), roster: roster, asked: map[string]struct{}{},
-	}
+	e.registry = s.newRegistry(func() { poke(e.changed) })
 	e.keeper = &keeper{
 		registry: e.registry, kube: s.kube, duration: c.LeaseDuration, patience: c.ScanInterval, hooks: c.Hooks, empty: e.empty,
 		named: func(shard string) bool { return e.history.Load().names(shard) },

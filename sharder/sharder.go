@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+
+	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 // Sharder distributes the objects of a ring over its shards. Only one of all replicas may run it at a time: call Run under leader
@@ -21,7 +23,8 @@ type Sharder struct {
 	mapper meta.RESTMapper
 	config Config
 	names  names
-	busy   sync.Mutex // held by Run
+	busy   sync.Mutex         // held by Run
+	roster *shardlease.Roster // of whoever follows the Leases: Run, or follow before it
 
 	mu      sync.Mutex
 	session *session // guarded by mu: the one that Run is busy with; nil if there is none
@@ -44,8 +47,14 @@ func New(kube kubernetes.Interface, meta metadata.Interface, mapper meta.RESTMap
 	if err := errors.Join(append(errs, config.validate())...); err != nil {
 		return nil, err
 	}
+	roster, err := shardlease.NewRoster(shardlease.RosterConfig{
+		Namespace: config.Namespace, Ring: config.Ring, LeaseDuration: config.LeaseDuration, GCPeriod: config.GCPeriod,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sharder: %w", err)
+	}
 	config.Logger = config.Logger.With(zap.String("ring", config.Ring))
-	return &Sharder{kube: kube, meta: meta, mapper: mapper, config: config, names: namesOf(config.Ring)}, nil
+	return &Sharder{kube: kube, meta: meta, mapper: mapper, config: config, names: namesOf(config.Ring), roster: roster}, nil
 }
 
 // Run distributes objects until ctx has ended, and returns nil then. When it returns, nothing that it has begun goes on, except for

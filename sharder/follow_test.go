@@ -1,0 +1,78 @@
+package sharder
+
+import (
+	"context"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/bellwether-k8s/bellwether/leaderelection"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// replica begins a process that is a shard, and contends for the sharder's Lease.
+func (w *world) replica(name string) *shard {
+	s := &shard{connection: w.server.Client(name)}
+	kube, meta := w.clients(s.connection)
+	lease, err := shardlease.New(kube, shardlease.Config{
+		Namespace: testNamespace, Ring: testRing, Identity: name, OnLost: func(error) {},
+	})
+	require.NoError(w.t, err)
+	elector, err := leaderelection.New(kube, leaderelection.Config{
+		Namespace: testNamespace, Name: "election", Identity: name, OnLost: func(error) {},
+	})
+	require.NoError(w.t, err)
+	sharder, err := New(kube, meta, testMapper(), w.config())
+	require.NoError(w.t, err)
+	s.release = w.begin(func(ctx context.Context) {
+		_ = Replica{Lease: lease, Elector: elector, Sharder: sharder}.Run(ctx, func(ctx context.Context) error {
+			term, err := lease.Term()
+			if err != nil {
+				return err
+			}
+			w.acknowledge(ctx, s, name, meta, term.Epoch())
+			return nil
+		})
+	})
+	return s
+}
+
+// TestACrashOfTheSharderIsThatOfAShard cuts off a replica for good, and looks at when others have its objects. The one that is
+// elected then has followed the Leases before.
+func TestACrashOfTheSharderIsThatOfAShard(t *testing.T) {
+	for name, sharder := range map[string]bool{"a plain shard": false, "the sharder's": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				replicas := map[string]*shard{}
+				for _, name := range []string{"a", "b", "c", "d"} {
+					replicas[name] = w.replica(name)
+					time.Sleep(time.Second)
+				}
+				w.create(40, "o")
+				time.Sleep(time.Minute)
+				w.requirePlaced(40, "a", "b", "c", "d")
+				leader, victim := w.holder("election"), "a"
+				require.Equal(t, "a", leader, "it came first")
+				if !sharder {
+					victim = "b"
+				}
+				replicas[victim].kill()
+				delete(replicas, victim)
+				crashed := time.Now()
+				for w.owners()["-"]+w.owners()[victim] > 0 {
+					time.Sleep(100 * time.Millisecond)
+					require.Less(t, time.Since(crashed), time.Minute)
+				}
+				const d = 15 * time.Second
+				assert.Less(t, time.Since(crashed), 2*d+time.Second)
+				assert.Greater(t, time.Since(crashed), 2*d-4*time.Second, "no sooner than its lease proves")
+				for name := range maps.Keys(replicas) {
+					replicas[name].release()
+				}
+			})
+		})
+	}
+}
