@@ -45,6 +45,8 @@ type world struct {
 
 	running []func()
 
+	returnWithin time.Duration // of shards
+
 	mu      sync.Mutex
 	history []string // what the hooks told
 	patches map[string]int
@@ -175,7 +177,7 @@ type shard struct {
 func (w *world) shard(name string) *shard {
 	s := &shard{connection: w.server.Client(name)}
 	kube, meta := w.clients(s.connection)
-	lease, err := shardlease.New(kube, shardlease.Config{Namespace: testNamespace, Ring: testRing, Identity: name, OnLost: func(error) {}})
+	lease, err := shardlease.New(kube, shardlease.Config{Namespace: testNamespace, Ring: testRing, Identity: name, ReturnWithin: w.returnWithin, OnLost: func(error) {}})
 	require.NoError(w.t, err)
 	s.release = w.begin(func(ctx context.Context) {
 		_ = lease.Run(ctx, func(ctx context.Context) error {

@@ -29,6 +29,7 @@ func (r *Roster) Acquisition(shard string, now Reading) (a Acquisition, ok bool)
 	l := lease.RecordOf(s.lease).Acquired(name, Sharder, s.patience, new(lease.Stamps).Next(now.Wall))
 	metav1.SetMetaDataLabel(&l.ObjectMeta, RingLabel, r.config.Ring)
 	delete(l.Annotations, IncarnationAnnotation)
+	delete(l.Annotations, ReturnAnnotation)
 	if s.lease == nil {
 		setEpoch(l, 0)
 	}

@@ -56,6 +56,13 @@ type Config struct {
 	// renew intervals and a Margin. Default: no limit.
 	ReleaseTimeout time.Duration
 
+	// ReturnWithin is how long after a release the shard is expected back, for identities that outlive a
+	// roll-out, as the Pod names of a StatefulSet do: until then its objects wait for it, new ones among them, and
+	// none goes to another shard ([Away]). Afterwards they do, as always after a scale-down. Longer
+	// than a Pod takes to be replaced, 30 s for example. Whole seconds, at most [MaxLeaseDuration]. Default: zero, objects go to others at
+	// once.
+	ReturnWithin time.Duration
+
 	// KernelDeadline has the kernel end this process with SIGKILL half a Margin after the deadline, for when it cannot do so itself:
 	// stopped (SIGSTOP), starved of CPU, or woken from a suspension. Only with it does a shard that is stopped not act on after another
 	// has taken its objects, up to the last instruction. Linux only, and not as PID 1 of a pid namespace: New then returns an
@@ -138,6 +145,9 @@ func (c Config) validate() error {
 		review.Add(fmt.Errorf("LeaseDuration: must be at most %v (got %v)", MaxLeaseDuration, c.LeaseDuration))
 	}
 	review.NotNegative("ReleaseTimeout", c.ReleaseTimeout)
+	if c.ReturnWithin < 0 || c.ReturnWithin > MaxLeaseDuration || c.ReturnWithin%time.Second != 0 {
+		review.Add(fmt.Errorf("ReturnWithin: must be whole seconds, at most %v (got %v)", MaxLeaseDuration, c.ReturnWithin))
+	}
 	return review.Err()
 }
 

@@ -39,6 +39,9 @@ func TestBadConfig(t *testing.T) {
 		{"duration too short for its renewals", func(c *shardlease.Config) { c.LeaseDuration = 4 * time.Second }, []string{"LeaseDuration: ", "at least 1s between renewals", "(got 4s)"}},
 		{"duration too long", func(c *shardlease.Config) { c.LeaseDuration = 2 * time.Hour }, []string{"LeaseDuration: ", "at most 1h0m0s", "(got 2h0m0s)"}},
 		{"negative margin", func(c *shardlease.Config) { c.Margin = -1 }, []string{"Margin: ", "positive", "-1ns"}},
+		{"negative return", func(c *shardlease.Config) { c.ReturnWithin = -time.Second }, []string{"ReturnWithin: ", "-1s"}},
+		{"return in parts of a second", func(c *shardlease.Config) { c.ReturnWithin = 1500 * time.Millisecond }, []string{"ReturnWithin: ", "whole seconds", "1.5s"}},
+		{"return after hours", func(c *shardlease.Config) { c.ReturnWithin = 2 * time.Hour }, []string{"ReturnWithin: ", "at most 1h0m0s", "2h0m0s"}},
 		{"negative release timeout", func(c *shardlease.Config) { c.ReleaseTimeout = -time.Minute }, []string{"ReleaseTimeout: ", "negative", "-1m0s"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -37,6 +37,7 @@
 // A [Roster] is fed with what lists, watches and reads of the leases return, and answers for each shard:
 //
 //	Ready       held, and renewed within D                        member
+//	Away        released by the shard, which is expected back     member
 //	Expired     not renewed for D; or emptied, or deleted         member
 //	Uncertain   so for 2D: try to acquire the lease, once         member
 //	Dead        released by the shard, or taken by the sharder
@@ -75,6 +76,7 @@
 //     (TestShardStopsWhenItsLeaseIsNotItsOwnAnyMore). The sharder does not take it for dead before 2D (TestVerdicts).
 //   - A lease is released only after the work function and everything awaited have returned nil, or the work function its context's own
 //     error (TestLeaseIsReleasedOnlyWhenAllHasEnded); meanwhile it is renewed.
+//   - A shard that has released its lease is a member for its [Config].ReturnWithin, and no longer (TestStates).
 //   - No clock is compared with another machine's, nor with a time in a record (TestStates has records that are decades off).
 //   - Liveness: while the API server and one process of the shard work, it holds the lease within D of the
 //     last renewal and a renew interval and a half, or D after the sharder has taken it, whatever is

@@ -22,6 +22,9 @@ const (
 	// IncarnationAnnotation is the annotation of a shard's Lease with the [Config].Incarnation of its holder.
 	IncarnationAnnotation = "ring.bellwether.dev/incarnation"
 
+	// ReturnAnnotation is the annotation of a shard's Lease with the seconds of its [Config].ReturnWithin.
+	ReturnAnnotation = "ring.bellwether.dev/return-within-seconds"
+
 	// Sharder is the holder of a Lease that the sharder has taken: one constant, whichever process it was. No shard can have this name.
 	Sharder = "bellwether.dev/sharder"
 )

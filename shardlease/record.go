@@ -2,6 +2,8 @@ package shardlease
 
 import (
 	"fmt"
+	"strconv"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +24,16 @@ func (c Config) unfit(r lease.Record) error {
 	return nil // the label will be put back
 }
 
+// returnWithin is how long after its release the shard of a Lease is expected back. What no shard would have
+// written counts as zero: its objects go to others, as if it had said nothing.
+func returnWithin(l *coordinationv1.Lease) time.Duration {
+	seconds, err := strconv.ParseUint(l.Annotations[ReturnAnnotation], 10, 16)
+	if d := time.Duration(seconds) * time.Second; err == nil && d <= MaxLeaseDuration {
+		return d
+	}
+	return 0
+}
+
 // reclaims reports whether a record is of an earlier process of this Pod that has ended. incarnation is empty unless this process is the
 // only one of its name now, as that one was.
 func (c Config) reclaims(r lease.Record, incarnation string) bool {
@@ -37,6 +49,11 @@ func (c Config) dress(l *coordinationv1.Lease, prior lease.Record, incarnation s
 	metav1.SetMetaDataLabel(&l.ObjectMeta, RingLabel, c.Ring)
 	setEpoch(l, number)
 	delete(l.Annotations, IncarnationAnnotation)
+	delete(l.Annotations, ReturnAnnotation)
+	if c.ReturnWithin > 0 {
+		seconds := strconv.FormatInt(int64(c.ReturnWithin/time.Second), 10)
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, ReturnAnnotation, seconds)
+	}
 	if incarnation != "" {
 		metav1.SetMetaDataAnnotation(&l.ObjectMeta, IncarnationAnnotation, incarnation)
 	}

@@ -116,10 +116,14 @@ func takenOver(l *coordinationv1.Lease) {
 	term("bellwether.dev/term")(l)
 }
 
+func returning(seconds string) func(*coordinationv1.Lease) {
+	return annotated(shardlease.ReturnAnnotation, seconds)
+}
+
 func TestStates(t *testing.T) {
 	const (
 		gone, malformed, dead, orphaned = shardlease.Gone, shardlease.Malformed, shardlease.Dead, shardlease.Orphaned
-		ready, expired, uncertain       = shardlease.Ready, shardlease.Expired, shardlease.Uncertain
+		ready, away, expired, uncertain = shardlease.Ready, shardlease.Away, shardlease.Expired, shardlease.Uncertain
 	)
 	type step struct {
 		after time.Duration
@@ -139,6 +143,12 @@ func TestStates(t *testing.T) {
 		{"held for a minute", record(lasting(60)), []step{{0, ready}, {60 * s, expired}, {120 * s, uncertain}}, ""},
 		{"label missing", record(unlabelled), living, ""},
 		{"released", record(released), ended, ""},
+		{"released for a while", record(released, returning("20")), []step{{0, away}, {20*s - 1, away}, {20 * s, dead}, {collect, orphaned}}, ""},
+		{"released for too long a while", record(released, returning("3601")), ended, ""},
+		{"released for no time", record(released, returning("-1")), ended, ""},
+		{"emptied, though it is expected back", record(held(""), returning("20")), missed, ""},
+		{"held, and expected back", record(returning("20")), living, ""},
+		{"taken, though it was expected back", record(takenOver, returning("20")), ended, ""},
 		{"taken by a sharder", record(takenOver), ended, ""},
 		{"emptied", record(held("")), missed, ""},
 		{"emptied, with an older mark", record(released, func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To(int32(3)) }), missed, ""},
@@ -234,6 +244,11 @@ func TestVerdicts(t *testing.T) {
 		{"an earlier epoch", saw(record()), "u/4", 0, unread},
 		{"an earlier epoch, for long", saw(record()), "u/4", 1000 * time.Hour, unread},
 		{"released", saw(record(released)), "u/3", 0, over},
+		{"released for a while", saw(record(released, returning("20"))), "u/3", 20*s - 1, live},
+		{"released for a while, which is over", saw(record(released, returning("20"))), "u/3", 20 * s, over},
+		{"released for a while, an epoch before", saw(record(released, returning("20"))), "u/2", 0, over},
+		{"back in time", saw(record(released, returning("20")), record(number("4"), returning("20"))), "u/3", 0, over},
+		{"released for a while, then deleted", missed(record(released, returning("20"))), "u/3", 0, over},
 		{"taken by a sharder", saw(record(takenOver)), "u/3", 0, over},
 		{"emptied just now", saw(record(held(""))), "u/3", 30*s - 1, live},
 		{"emptied", saw(record(held(""))), "u/3", 30 * s, over},
@@ -412,11 +427,12 @@ func TestNextIsWhenSomethingChangesByItself(t *testing.T) {
 	r.See(record(), at(0))
 	r.See(record(named("b"), lasting(60)), at(0))
 	r.See(record(named("c"), released), at(0))
+	r.See(record(named("e"), released, returning("25")), at(0))
 	r.Read("d", epochOf("x/1"), record(named("d"), uid("y"), released), at(10*s))
 	last := at(0)
 	states := func(now shardlease.Reading) string {
 		said := fmt.Sprint(r.Verdict("d", epochOf("x/1"), now))
-		for _, shard := range []string{"a", "b", "c", "d"} {
+		for _, shard := range []string{"a", "b", "c", "d", "e"} {
 			said += fmt.Sprint(" ", r.State(shard, now))
 		}
 		return said
@@ -438,7 +454,7 @@ func TestNextIsWhenSomethingChangesByItself(t *testing.T) {
 		}
 		last = next
 	}
-	assert.Equal(t, []time.Duration{15 * s, 30 * s, 40 * s, 60 * s, 120 * s, collect, collect + 10*s}, changes)
+	assert.Equal(t, []time.Duration{15 * s, 25 * s, 30 * s, 40 * s, 60 * s, 120 * s, collect, collect + 10*s}, changes)
 }
 
 func TestRosterForgetsShardsThatAreLongGone(t *testing.T) {

@@ -57,7 +57,7 @@ func (s *sighting) see(l *coordinationv1.Lease, now Reading) (changed bool) {
 		}
 		s.absent[old.UID] = a
 	}
-	s.mourned = l == nil && !s.state(now).Member()
+	s.mourned = l == nil && (!s.state(now).Member() || s.givenUp())
 	s.patience = s.newPatience(l)
 	s.lease, s.since = l, now
 	return s.mark() != before
@@ -81,7 +81,7 @@ func (s *sighting) newPatience(l *coordinationv1.Lease) time.Duration {
 
 // sameClaim reports whether two versions say the same about who holds the lease.
 func sameClaim(a, b *coordinationv1.Lease) bool {
-	for _, key := range []string{EpochAnnotation, lease.TermAnnotation, lease.ReleasedAnnotation} {
+	for _, key := range []string{EpochAnnotation, ReturnAnnotation, lease.TermAnnotation, lease.ReleasedAnnotation} {
 		if a.Annotations[key] != b.Annotations[key] {
 			return false
 		}
@@ -117,6 +117,15 @@ func (s *sighting) givenUp() bool {
 	return r.Released() || r.Holder() == Sharder && r.Ours()
 }
 
+// away reports whether the shard has released its lease and is expected back.
+func (s *sighting) away(now Reading) bool {
+	if !lease.RecordOf(s.lease).Released() {
+		return false
+	}
+	within := returnWithin(s.lease)
+	return within > 0 && s.age(now) < within
+}
+
 // abandoned reports whether nobody holds the lease, and nobody has said that work had ended. Its shard has stopped after D.
 func (s *sighting) abandoned() bool {
 	holder := lease.RecordOf(s.lease).Holder()
@@ -136,6 +145,8 @@ func (s *sighting) state(now Reading) State {
 		return Uncertain
 	case s.problem() != nil:
 		return Malformed
+	case s.away(now):
+		return Away
 	case s.givenUp():
 		return Dead
 	case age < s.patience:
@@ -191,6 +202,8 @@ func (s *sighting) verdict(e Epoch, now Reading) Verdict {
 			return Live
 		case present.Number < e.Number:
 			return Unread
+		case s.away(now) && present.Number == e.Number: // though nothing works in it: nothing is to be moved
+			return Live
 		case present.Number > e.Number, s.givenUp(), s.abandoned() && s.age(now) >= 2*s.patience:
 			return Over
 		}
@@ -246,6 +259,9 @@ func (s *sighting) next(now Reading, collectAfter time.Duration) time.Duration {
 	}
 	at(s.since, s.patience)
 	at(s.since, 2*s.patience)
+	if s.lease != nil && s.away(now) {
+		at(s.since, returnWithin(s.lease))
+	}
 	if s.lease != nil && s.givenUp() {
 		at(s.since, collectAfter)
 	}

@@ -20,6 +20,8 @@ const (
 	// Expired is a lease that was not renewed for D. Its shard has stopped, or is about to, and may come back: until 2D nothing moves. So it
 	// is with a lease that somebody other than the sharder has deleted, or emptied without the mark of a release.
 	Expired
+	// Away is a lease that its shard has released, and is expected to hold again ([Config].ReturnWithin): nothing moves until then.
+	Away
 	// Ready is a lease that its shard holds.
 	Ready
 )
@@ -42,6 +44,8 @@ func (s State) String() string {
 		return "Uncertain"
 	case Expired:
 		return "Expired"
+	case Away:
+		return "Away"
 	case Ready:
 		return "Ready"
 	}
