@@ -3,6 +3,7 @@ package apisim
 import (
 	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -84,6 +85,12 @@ func (d *database) put(k key, o *object) (*object, change) {
 	stored.SetResourceVersion(strconv.FormatInt(d.version, 10))
 	d.history = append(d.history, c)
 	return stored, c
+}
+
+// compact forgets the changes up to a version.
+func (d *database) compact(version int64) {
+	later, _ := d.since(max(version, d.compacted))
+	d.compacted, d.history = max(version, d.compacted), slices.Clone(later)
 }
 
 // at returns the objects as they were at a version, or false if that is forgotten.

@@ -39,6 +39,7 @@ type Resource struct {
 var builtin = []Resource{
 	{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true},
 	{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "endpoints"}, Kind: "Endpoints", Namespaced: true, CreateOnUpdate: true},
+	{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "events"}, Kind: "Event", Namespaced: true},
 	{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, Kind: "Namespace"},
 	{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, Kind: "Node", Status: true, StatusAtCreation: true},
 	{
@@ -68,13 +69,14 @@ type Server struct {
 	start time.Time
 	order *order
 
-	mu      sync.Mutex // never held while waiting
-	data    database
-	behind  int64 // how many changes ago a watch begins that asks for any version
-	watches map[*watch]struct{}
-	trace   []Served
-	observe func(Change) // nil: nobody does
-	encoded encoded
+	mu       sync.Mutex // never held while waiting
+	data     database
+	behind   int64 // how many changes ago a watch begins that asks for any version
+	watches  map[*watch]struct{}
+	trace    []Served
+	untraced bool
+	observe  func(Change) // nil: nobody does
+	encoded  encoded
 }
 
 // encoded is the object that was sent last. Most changes are sent to several watches.
@@ -95,7 +97,7 @@ func (s *Server) encode(o *object, metadata bool) []byte {
 // birth is the version of an empty server. Real ones have had a life before the first client comes, and forgotten it.
 const birth = 1000
 
-// NewServer returns an empty server. It knows configmaps, pods, namespaces, nodes, services, endpoints, endpointslices, leases, clusterroles, and
+// NewServer returns an empty server. It knows configmaps, pods, events, namespaces, nodes, services, endpoints, endpointslices, leases, clusterroles, and
 // the resources given.
 func NewServer(resources ...Resource) *Server {
 	return &Server{
@@ -124,7 +126,7 @@ func (s *Server) Observe(f func(Change)) {
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.data.compacted, s.data.history = s.data.version, nil
+	s.data.compact(s.data.version)
 }
 
 // target is what a request is about.
@@ -206,7 +208,9 @@ func (s *Server) serve(c *Client, r *http.Request, body []byte) *http.Response {
 		}
 	}
 	request.At, request.Code = time.Since(s.start), answer.StatusCode
-	s.trace = append(s.trace, request)
+	if !s.untraced {
+		s.trace = append(s.trace, request)
+	}
 	return answer
 }
 

@@ -1,0 +1,185 @@
+package apisim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// maxBody is how much of a request is read: a real API server takes 3 MiB.
+const maxBody = 3 << 20
+
+// Handler serves over HTTP, for programs in processes of their own. The first two segments of a path may say whose
+// request it is, as in /as/somebody/api/v1: a kubeconfig gives no token to a server without TLS. Everybody may do
+// everything. Besides the API there are what clients ask to find out about it: /version, /readyz, and discovery without its
+// aggregated form.
+//
+// Nothing is traced, since such a server may run for long.
+func (s *Server) Handler() http.Handler {
+	s.mu.Lock()
+	s.untraced = true
+	s.mu.Unlock()
+	h := &handler{server: s, clients: map[string]*Client{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	mux.HandleFunc("GET /version", func(w http.ResponseWriter, r *http.Request) {
+		send(w, respond(r, http.StatusOK, map[string]any{"major": "1", "minor": "36", "gitVersion": "v1.36.0-in-memory"}))
+	})
+	for path, answer := range s.discovery() {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			send(w, respond(r, http.StatusOK, answer))
+		})
+	}
+	mux.Handle("/", h)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user := ""
+		if rest, ok := strings.CutPrefix(r.URL.Path, "/as/"); ok {
+			user, rest, _ = strings.Cut(rest, "/")
+			r.URL.Path, r.URL.RawPath = "/"+rest, ""
+		}
+		mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
+	})
+}
+
+// userKey is the key of the user's name in the context of a request.
+type userKey struct{}
+
+type handler struct {
+	server *Server
+
+	mu      sync.Mutex
+	clients map[string]*Client // by user
+}
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	if err := readProtobuf(r); err != nil {
+		send(w, respond(r, http.StatusBadRequest, apierrors.NewBadRequest(err.Error()).Status()))
+		return
+	}
+	resp, err := h.client(r).RoundTrip(r)
+	if err != nil { // the client has gone, or is to believe that the server has
+		panic(http.ErrAbortHandler)
+	}
+	send(w, resp)
+}
+
+// readProtobuf replaces a body in Protocol Buffers, which typed clients send, by the same in JSON, which all of
+// them take as an answer.
+func readProtobuf(r *http.Request) error {
+	if r.Header.Get("Content-Type") != runtime.ContentTypeProtobuf {
+		return nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil || len(body) == 0 {
+		return err
+	}
+	o, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", runtime.ContentTypeJSON)
+	r.Body = io.NopCloser(bytes.NewReader(marshal(o)))
+	return nil
+}
+
+func (h *handler) client(r *http.Request) *Client {
+	user, _ := r.Context().Value(userKey{}).(string)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.clients[user]
+	if c == nil {
+		c = h.server.Client(user)
+		h.clients[user] = c
+	}
+	return c
+}
+
+// send sends what there is as soon as it is there: a watch has no end.
+func send(w http.ResponseWriter, resp *http.Response) {
+	defer func() { _ = resp.Body.Close() }()
+	maps.Copy(w.Header(), resp.Header)
+	w.WriteHeader(resp.StatusCode)
+	flush := http.NewResponseController(w).Flush
+	_ = flush()
+	for buffer := make([]byte, 32<<10); ; {
+		n, err := resp.Body.Read(buffer)
+		if _, writeErr := w.Write(buffer[:n]); writeErr != nil {
+			return
+		}
+		switch {
+		case err == nil:
+			_ = flush()
+		case errors.Is(err, io.EOF):
+			return
+		default:
+			panic(http.ErrAbortHandler) // or the client would take it for the end
+		}
+	}
+}
+
+// discovery is what is answered to who asks which resources there are, by path.
+func (s *Server) discovery() map[string]any {
+	answers := map[string]any{}
+	lists := map[metav1.GroupVersion][]any{}
+	groups := map[string][]string{}
+	for _, r := range s.resources {
+		gv := metav1.GroupVersion{Group: r.Group, Version: r.Version}
+		if !slices.Contains(groups[r.Group], r.Version) {
+			groups[r.Group] = append(groups[r.Group], r.Version)
+		}
+		verbs := []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+		resource := map[string]any{
+			"name": r.Resource, "singularName": strings.ToLower(r.Kind), "kind": r.Kind, "namespaced": r.Namespaced, "verbs": verbs,
+		}
+		if short := shortNames[r.Resource]; short != "" {
+			resource["shortNames"] = []string{short}
+		}
+		lists[gv] = append(lists[gv], resource)
+		if r.Status {
+			lists[gv] = append(lists[gv], map[string]any{
+				"name": r.Resource + "/status", "singularName": "", "kind": r.Kind, "namespaced": r.Namespaced,
+				"verbs": []string{"get", "patch", "update"},
+			})
+		}
+	}
+	var named []any
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
+		if group == "" {
+			continue
+		}
+		var versions []any
+		for _, version := range groups[group] {
+			versions = append(versions, map[string]any{"groupVersion": group + "/" + version, "version": version})
+		}
+		named = append(named, map[string]any{"name": group, "versions": versions, "preferredVersion": versions[0]})
+	}
+	answers["/api"] = map[string]any{"kind": "APIVersions", "versions": groups[""]}
+	answers["/apis"] = map[string]any{"kind": "APIGroupList", "apiVersion": "v1", "groups": named}
+	for gv, list := range lists {
+		path := "/apis/" + gv.Group + "/" + gv.Version
+		name := gv.Group + "/" + gv.Version
+		if gv.Group == "" {
+			path, name = "/api/"+gv.Version, gv.Version
+		}
+		answers[path] = map[string]any{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": list}
+	}
+	return answers
+}
+
+// shortNames are what people type.
+var shortNames = map[string]string{
+	"configmaps": "cm", "endpoints": "ep", "events": "ev", "namespaces": "ns", "nodes": "no", "pods": "po", "services": "svc",
+}
