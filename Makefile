@@ -23,7 +23,7 @@ PICTURE ?= $(CURDIR)/$(RESULTS)/sharding.svg
 LAB ?= 1
 export BELLWETHER_LAB = $(LAB)
 
-.PHONY: help test lint fix generate unit compat suites suites-unit suites-e2e simulate e2e bench soak chaos demo picture controlplane lab
+.PHONY: help test lint fix generate unit compat suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground picture controlplane lab
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -118,9 +118,12 @@ soak: controlplane $(if $(filter 0,$(LAB)),,lab) ## repeat simulations, then end
 chaos: controlplane ## four shards on a real control plane while everything goes wrong for DURATION (10m), and two referees
 	@cd internal/e2e/chaos && BELLWETHER_SOAK=$(DURATION) go test -count=1 -run '^TestChaos$$' -v -timeout 0
 
-demo: ## a tour: leaders, shards, servers and machines that fail; CHAPTER=sharding plays only that; builds a control plane first
+demo: ## a tour: leaders, shards and servers that fail; CHAPTER=sharding plays only that; CONTROLPLANE=real: on etcd and Kubernetes, machines too
 	@echo "building the demo; with a cold cache a minute or two"
-	@cd examples/demo && go run . -picture '$(PICTURE)' $(if $(CHAPTER),-chapter '$(CHAPTER)') $(ARGS)
+	@cd examples/demo && go run . -picture '$(PICTURE)' $(if $(CHAPTER),-chapter '$(CHAPTER)') $(if $(CONTROLPLANE),-controlplane '$(CONTROLPLANE)') $(ARGS)
+
+playground: ## an API server to try things on, until Ctrl-C; CONTROLPLANE=real: etcd, Kubernetes and nodes in pretence
+	@cd internal/e2e && go run ./cmd/playground $(if $(filter real,$(CONTROLPLANE)),-real)
 
 picture: ## the picture in the README, from a run of the demo's chapter about sharding
 	@$(MAKE) --no-print-directory demo CHAPTER=sharding PICTURE=$(CURDIR)/docs/sharding.svg

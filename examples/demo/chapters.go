@@ -25,7 +25,7 @@ func noNodes(own bool) string {
 	if own {
 		return ""
 	}
-	return "it needs nodes whose kubelets it may stop."
+	return "it needs nodes whose kubelets it may stop: CONTROLPLANE=real starts them."
 }
 
 // noLab says why there can be no BMCs.

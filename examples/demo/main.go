@@ -1,4 +1,4 @@
-// Command demo shows what Bellwether is for, with processes on a real Kubernetes API, in chapters:
+// Command demo shows what Bellwether is for, with real processes on a Kubernetes API, in chapters:
 //
 //   - election: three copies of examples/leaderelection, of which one works. The leader is killed, stopped and ended.
 //   - life: three Pods of examples/leaderforlife, of which one leads until it ends. Its container is killed, it is evicted, and deleted
@@ -11,7 +11,8 @@
 //
 // Each reports how long it took the others to carry on, and whether two processes ever did the same work at once.
 //
-//	go run .                                 # starts a control plane of its own
+//	go run .                                 # on an API server in memory: election, sharding and endpoints
+//	go run . -controlplane real              # starts etcd and Kubernetes, which it builds first: all chapters
 //	go run . -chapter sharding               # one chapter, by its name or its number
 //	go run . -kubeconfig ~/.kube/config      # uses yours: Leases, ConfigMaps and a Service in the namespace given
 package main
@@ -40,12 +41,16 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	d := demo{report: &report{out: os.Stdout}}
-	flag.StringVar(&d.kubeconfig, "kubeconfig", "", "path to the kubeconfig of a cluster to use; empty: start a control plane")
+	flag.StringVar(&d.kubeconfig, "kubeconfig", "", "path to the kubeconfig of a cluster to use; empty: as -controlplane says")
+	flag.StringVar(&d.controlPlane, "controlplane", embedded, "what to start: an API server in memory ("+embedded+"), or etcd and Kubernetes ("+real+")")
 	flag.StringVar(&d.namespace, "namespace", "default", "namespace of all objects")
 	flag.StringVar(&d.picture, "picture", "", "file for the picture of the chapter sharding; empty: none")
 	wanted := flag.String("chapter", "", "which one to play, by its name or its number; empty: all. They are:\n"+contents())
 	flag.Parse()
 	selected, err := choose(*wanted)
+	if err == nil && d.controlPlane != embedded && d.controlPlane != real {
+		err = fmt.Errorf("controlplane: must be %s or %s (got %q)", embedded, real, d.controlPlane)
+	}
 	if err == nil && flag.NArg() > 0 {
 		err = fmt.Errorf("takes no arguments but flags (got %q)", flag.Args())
 	}
@@ -67,6 +72,7 @@ func main() {
 type demo struct {
 	*report
 	kubeconfig, namespace, picture string
+	controlPlane                   string
 }
 
 func (d demo) run(ctx context.Context, selected []chapter) (failed error) {
@@ -74,10 +80,11 @@ func (d demo) run(ctx context.Context, selected []chapter) (failed error) {
 		d.paragraph("Chapters; CHAPTER=1 plays one, by its number or its name:")
 		d.lines(contents())
 	}
+	own := d.kubeconfig == "" && d.controlPlane == real
 	var cp *e2e.ControlPlane
-	own := d.kubeconfig == ""
-	playable := slices.ContainsFunc(selected, func(c chapter) bool { return c.lacks(own) == "" })
-	if own && playable {
+	switch playable := slices.ContainsFunc(selected, func(c chapter) bool { return c.lacks(own) == "" }); {
+	case d.kubeconfig != "" || !playable:
+	case own:
 		start := time.Now()
 		if err := d.during("Starting a control plane, and nodes in pretence, on loopback ports", func() (err error) {
 			cp, err = e2e.New(ctx, e2e.Options{ControllerManager: true, Scheduler: true, Nodes: nodes, Progress: d.report})
@@ -91,6 +98,16 @@ func (d demo) run(ctx context.Context, selected []chapter) (failed error) {
 			return err
 		}
 		d.paragraph("Ready after %.1f s.", time.Since(start).Seconds())
+	default:
+		server, kubeconfig, err := embed(d.namespace)
+		if err != nil {
+			return err
+		}
+		defer func() { failed = errors.Join(failed, server.Close(), os.Remove(kubeconfig)) }()
+		d.kubeconfig = kubeconfig
+		d.paragraph("The processes are real. Their API server is in memory, on a loopback port: it passes the table of cases that a " +
+			"real one passes (internal/apisim/conformance). With CONTROLPLANE=real they run on etcd and Kubernetes, which takes some " +
+			"minutes to build, and all chapters are played.")
 	}
 	dir, err := os.MkdirTemp("", "bellwether-demo-")
 	if err != nil {

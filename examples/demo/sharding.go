@@ -111,8 +111,8 @@ func (d *sharding) join(ctx context.Context) error {
 func (d *sharding) kill(ctx context.Context) error {
 	victim := d.pieces.sharder()
 	return d.step(ctx, "kill -9", victim+": kill -9", func() error {
-		d.say(victim, "kill -9: it is the sharder, too, so that another becomes it (%v)", leaseDuration)
-		d.say(victim, "         and then waits whether it comes back (%v)", 2*leaseDuration)
+		d.say(victim, "kill -9: it is the sharder, too. Another becomes it after %v,", leaseDuration)
+		d.say(victim, "         and waits whether it comes back, until %v are over", 2*leaseDuration)
 		d.leave(victim)
 		return d.shards[victim].Kill()
 	})

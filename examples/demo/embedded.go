@@ -1,0 +1,39 @@
+package main
+
+import (
+	"errors"
+	"os"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+)
+
+// What the demo starts.
+const (
+	embedded = "embedded" // an API server in memory
+	real     = "real"     // etcd, Kubernetes and nodes in pretence
+)
+
+// embed starts an API server in this process. Whoever closes it removes the file of the kubeconfig.
+func embed(namespace string) (server *apisim.Standalone, kubeconfig string, err error) {
+	server, err = apisim.Listen()
+	if err != nil {
+		return nil, "", err
+	}
+	content, err := server.Kubeconfig("demo", namespace)
+	if err == nil {
+		kubeconfig, err = write(content)
+	}
+	if err != nil {
+		return nil, "", errors.Join(err, server.Close())
+	}
+	return server, kubeconfig, nil
+}
+
+func write(kubeconfig []byte) (name string, err error) {
+	f, err := os.CreateTemp("", "bellwether-demo-kubeconfig-")
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(kubeconfig)
+	return f.Name(), errors.Join(err, f.Close())
+}
