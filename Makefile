@@ -23,7 +23,7 @@ PICTURE ?= $(CURDIR)/$(RESULTS)/sharding.svg
 LAB ?= 1
 export BELLWETHER_LAB = $(LAB)
 
-.PHONY: help test lint fix generate unit compat suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground picture controlplane lab
+.PHONY: help test lint fix generate unit compat suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground picture controlplane lab verify count e2e-deep
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -32,8 +32,16 @@ test: ## lint, unit tests, end-to-end tests: what has to pass
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory compat
-	@$(MAKE) --no-print-directory simulate
 	@$(MAKE) --no-print-directory e2e
+	@$(MAKE) --no-print-directory count
+
+verify: ## what proves more by running longer: simulations, mutations, chaos, storms, real fence agents and BMCs
+	@$(MAKE) --no-print-directory simulate
+	@$(MAKE) --no-print-directory e2e-deep
+	@$(MAKE) --no-print-directory count
+
+# The results of make verify are counted together with those of the make test before it.
+count: $(GOTESTSUM)
 	@echo "== all tests$(if $(filter 0,$(LAB)), BUT THOSE WITH REAL FENCE AGENTS: they are skipped for LAB=0)"
 	@$(GOTESTSUM) --format none --raw-command -- cat $(RESULTS)/*.json
 
@@ -51,9 +59,14 @@ generate: ## deep copies and the manifest of NodeFence, from its types
 gotest = echo "== test $(2) ($(1))" && mkdir -p $(RESULTS) && (out=$$PWD/$(RESULTS)/$(2).json && cd $(1) && \
 	$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --jsonfile $$out -- -shuffle=on -timeout 15m $(3))
 
+# What make simulate runs.
+SIMULATIONS := ^TestSimulated|^TestMutationsAreCaught$$
+SIMULATED := ./endpoints ./fencing ./fencing/automaton ./fencing/config ./fencing/policy ./fencing/sighting ./internal/lease ./internal/sim \
+	./leaderelection ./leaderforlife ./shardlease ./sharder
+
 unit: $(GOTESTSUM) ## unit tests with the race detector
 	@echo "unit tests; with a cold cache compiling for the race detector takes some 2 minutes on 2 cores"
-	@$(call gotest,.,unit,-race ./...)
+	@$(call gotest,.,unit,-race -skip '$(SIMULATIONS)' ./...)
 	@$(call gotest,examples/demo,unit-demo,-race ./...)
 	@$(call gotest,examples/metrics,unit-metrics,-race ./...)
 	@$(call gotest,examples/controllerruntime,unit-controllerruntime,-race . ./operator)
@@ -86,12 +99,19 @@ suites-e2e: $(GOTESTSUM) controlplane $(if $(filter 0,$(LAB)),,lab)
 	@$(call with,internal/e2e,$@)
 	@export GOFLAGS=-modfile=$(CURDIR)/$(RESULTS)/$@.mod && $(call gotest,internal/e2e,$@,-p 1 -parallel 6 ./...)
 
-simulate: $(GOTESTSUM) ## all replicas under faults in virtual time, without the race detector: ten times as many schedules
-	@$(call gotest,.,simulate,-p 1 -run '^TestSimulated' ./endpoints ./fencing ./fencing/automaton ./fencing/config ./fencing/policy ./fencing/sighting ./leaderelection ./leaderforlife ./shardlease ./sharder ./internal/sim)
+simulate: $(GOTESTSUM) ## all replicas under faults in virtual time: a tenth of the schedules with the race detector; and mutations
+	@$(call gotest,.,simulate,-p 1 -run '$(SIMULATIONS)' $(SIMULATED))
+	@$(call gotest,.,simulate-race,-race -run '$(SIMULATIONS)' $(SIMULATED))
 
-e2e: $(GOTESTSUM) controlplane $(if $(filter 0,$(LAB)),,lab) ## end-to-end tests on a real control plane, and with real fence agents
-	@$(call gotest,internal/e2e,e2e,-race -p 1 -parallel 6 ./...)
+# Minutes each, for a claim that others show in seconds, or about real devices.
+DEEP := ./chaos ./fencejobs ./fencing/devices ./fencing/storm ./lab/...
+
+e2e: $(GOTESTSUM) controlplane ## end-to-end tests on a real control plane
+	@$(call gotest,internal/e2e,e2e,-race -p 1 -parallel 6 $$(go list ./... | grep -vxF "$$(go list $(DEEP))"))
 	@$(call gotest,examples/controllerruntime,e2e-controllerruntime,-race ./e2e)
+
+e2e-deep: $(GOTESTSUM) controlplane $(if $(filter 0,$(LAB)),,lab) ## those that take minutes, and those with real fence agents
+	@$(call gotest,internal/e2e,e2e-deep,-race -p 1 -parallel 6 $(DEEP))
 
 controlplane: ## build etcd, Kubernetes and KWOK, once
 	@cd internal/e2e && go run ./cmd/prepare
