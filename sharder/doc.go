@@ -55,6 +55,22 @@
 // new one. Under a settled ring such an object has one possible owner and is simply assigned. Otherwise every other shard that may
 // have owned it becomes its owner in name, drained, and has to let go first.
 //
+// # Objects that do not get on
+//
+// An object that cannot be changed, because a policy denies it or for any other reason, concerns no other. It is tried again after pauses of up
+// to half a minute, without a list, and the log says why, once for each cause. A child that cannot be changed keeps its root waiting in
+// the same way. Objects without progress are looked at by scans that grow as rare as ScanInterval. Up to 100 of them do not keep
+// the history growing: it says of each of them who may have owned it, and forgets the memberships that the others have behind them.
+// The ring is not settled until they are with their owners, though.
+//
+// The history grows while more than those are out of place, or a resource cannot be listed, and shards come and go. At half a megabyte, some
+// thousand replaced shards, it forgets which objects they have owned: from then until the ring is settled, an object without a record, which
+// every new one is, is taken in turn from each shard of that time that may still live. A plan takes as much memory as a ring of
+// all the shards that the history names, 14 bytes for each of their tokens.
+//
+// A record that names an epoch that its shard has never had counts as none: those are asked who may have owned the object, and
+// the shard it names, should it have begun that epoch meanwhile.
+//
 // # Copies
 //
 // Controllers copy annotations from one object to another, and users restore old ones: that of Deployments copies those of a Deployment to its
@@ -139,6 +155,7 @@
 //	first scan after an upgrade from v0.1    1 patch for each object
 //	annotations of another object copied     0 if that is its owner; otherwise 1 patch, 2 if the shard sends the object back
 //	edit repaired                            1 patch, 2 if the shard sends the object back
+//	object that cannot be patched            1 read and 1 patch every 30 s; with a child that cannot, 1 list of children besides
 //	object without a record, unsettled ring  1 patch, and 2 for each living shard that may have owned it
 //	change of membership                     2 writes of the history
 //	join                                     2 lists of all objects, in pages

@@ -19,7 +19,7 @@ var safeguards = []mutant.Mutation{
 	},
 	{
 		Name: "a sharder does not ask what shards were given before it", File: "mover.go",
-		Old: "e.moves.inDoubt() || e.unsurveyed(current)", New: "e.moves.inDoubt()",
+		Old: "e.moves.inDoubt(m.root.ref) || e.unsurveyed(m.root)", New: "e.moves.inDoubt(m.root.ref)",
 		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
 	},
 	{
@@ -86,6 +86,31 @@ var safeguards = []mutant.Mutation{
 		Name: "a resource that cannot be listed ends a scan", File: "govern.go",
 		Old: "			if ctx.Err() != nil {\n				return t, ctx.Err()", New: "			if err != nil {\n				return t, err",
 		Caught: "TestAResourceThatCannotBeListedStopsNoOther",
+	},
+	{
+		Name: "a scan tries at once what has failed again and again", File: "queue.go",
+		Old: "return i.index >= 0 && i.failures > patience }", New: "return false }",
+		Caught: "TestAnObjectThatAPolicyDeniesCostsLittle",
+	},
+	{
+		Name: "a policy's refusal is taken for a conflict", File: "patch.go",
+		Old: "	if apierrors.IsConflict(err) {", New: "	if apierrors.IsConflict(err) || apierrors.IsInvalid(err) {",
+		Caught: "TestAnObjectThatAPolicyDeniesCostsLittle",
+	},
+	{
+		Name: "a shard that a forged record names is not asked", File: "decide.go",
+		Old: "return decision{verb: annul, record: s.annulled()}", New: "return s.next()",
+		Caught: "TestAForgedEpochThatBeginsMeanwhileIsAskedToLetGo",
+	},
+	{
+		Name: "who has owned an object that is set apart is forgotten", File: "govern.go",
+		Old: "settled.apart[v.uid] = slices", New: "settled.apart[v.uid], _ = nil, slices",
+		Caught: "TestAnObjectThatWasSetApartIsTakenFromWhoeverMayHaveOwnedIt",
+	},
+	{
+		Name: "one object out of place keeps the whole history", File: "govern.go",
+		Old: "ok && err == nil && unrest > maxSettling", New: "ok && err == nil && unrest < 0",
+		Caught: "TestAnObjectThatAPolicyDeniesDoesNotKeepTheHistoryGrowing",
 	},
 	{
 		Name: "the record of another object stays", File: "root.go",

@@ -41,8 +41,7 @@ type session struct {
 	settled  atomic.Bool
 
 	throttle throttle
-	notes    sync.Mutex
-	noted    time.Time // guarded by notes: when a failure was logged last
+	notes    notes
 }
 
 // open finds out what a session needs to begin.
@@ -82,7 +81,6 @@ func (s *Sharder) newSession() (*session, error) {
 		queue: newQueue(4 * max(c.PageSize, c.Concurrency)), drains: newDrains(c.MaxDrains),
 		changed: make(chan struct{}, 1), unsettle: make(chan struct{}, 1), progress: make(chan struct{}, 1),
 		throttle: throttle{hook: c.Hooks.OnThrottled, log: c.Logger},
-		ledger:   &ledger{kube: s.kube, namespace: c.Namespace, ring: c.Ring},
 	}
 	for _, r := range e.kin.all {
 		e.marks = append(e.marks, s.names.of(r.GVR.GroupResource()))
@@ -91,6 +89,9 @@ func (s *Sharder) newSession() (*session, error) {
 	e.registry = &registry{
 		client: s.kube.CoordinationV1().Leases(c.Namespace), namespace: c.Namespace, ring: c.Ring, clock: c.Clock, log: c.Logger,
 		changed: func() { poke(e.changed) }, due: make(chan struct{}, 1), roster: roster, asked: map[string]struct{}{},
+	}
+	e.ledger = &ledger{
+		kube: s.kube, namespace: c.Namespace, ring: c.Ring, over: func(t tenant) bool { return e.registry.lifeOf(t) == over },
 	}
 	e.keeper = &keeper{
 		registry: e.registry, kube: s.kube, duration: c.LeaseDuration, patience: c.ScanInterval, hooks: c.Hooks, empty: e.empty,
@@ -113,7 +114,7 @@ func (e *session) recall(ctx context.Context) error {
 		return nil
 	}
 	// Whoever lives may be at work on any object whose record was lost too.
-	var h history
+	h := historyOf()
 	for _, t := range e.registry.tenants() {
 		h = h.with(membership{t})
 	}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,7 +47,7 @@ func (e *session) finish(ctx context.Context, i *item, placed bool, err error) {
 		e.queue.retry(i, time.Now()) // or a scan will find it
 	default:
 		if !errors.Is(err, errReplanned) {
-			e.note(i.ref, err)
+			e.note(i, err)
 		}
 		if !e.queue.retry(i, time.Now()) {
 			poke(e.unsettle) // a scan will find it
@@ -79,7 +79,6 @@ func (e *session) deal(ctx context.Context, i *item, o *root, reserved bool) (pl
 			e.drains.patched(r, drained)
 		}
 	}()
-	var read tenant
 	contended := errContended
 	for range attempts {
 		if o == nil {
@@ -94,25 +93,20 @@ func (e *session) deal(ctx context.Context, i *item, o *root, reserved bool) (pl
 		if p == nil {
 			return false, nil
 		}
-		s := e.registry.judge(*o, p)
-		d := decide(s)
+		s, d, err := e.registry.resolve(ctx, *o, p)
 		switch {
+		case err != nil:
+			return false, err
 		case d.verb == keep:
 			return true, nil
 		case d.verb == await:
 			return false, nil
-		case d.verb == reread && d.about != read:
-			read = d.about
-			if err := e.registry.reread(ctx, d.about); err != nil {
-				return false, err
-			}
-			continue
-		case d.verb == reread: // nobody has ever had this epoch: the record was forged, or etcd restored
-			e.log(r).Warn("the record of an object names an epoch of its shard that has never been", zap.String("shard", d.about.Shard), zap.Int64("epoch", d.about.Epoch))
-			fallthrough
-		case d.verb == hold:
+		case d.verb == hold, d.verb == reread:
 			e.hold(d)
 			return false, nil
+		case d.verb == annul:
+			e.log(r).Warn("the record of an object names an epoch of its shard that has never been, and is taken for none",
+				zap.String("shard", d.record.Shard), zap.Int64("epoch", d.record.Epoch))
 		}
 		if d.drain && !o.drain && !reserved {
 			if !e.drains.reserve(ctx, r, d.label, time.Now(), false) {
@@ -127,11 +121,11 @@ func (e *session) deal(ctx context.Context, i *item, o *root, reserved bool) (pl
 		}
 		switch err := e.patch(ctx, *o, d); {
 		case err == nil:
-			drained = d.drain
+			drained, i.wrote = d.drain, true
 			return d.placed(), nil
 		case e.absent(r, err):
 			return true, nil
-		case apierrors.IsConflict(err), apierrors.IsInvalid(err): // it has changed, or is another of the same name
+		case outdates(err):
 			o, contended = nil, fmt.Errorf("%w: %w", errContended, err)
 		default: // the outcome may be unknown
 			return false, err
@@ -211,18 +205,34 @@ func (e *session) log(r ref) *zap.Logger {
 	return e.config.Logger.With(zap.Stringer("resource", e.kin.all[r.resource].GVR.GroupResource()), zap.String("namespace", r.namespace), zap.String("name", r.name))
 }
 
-// note logs a failure, of which there may be thousands: one in a while.
-func (e *session) note(r ref, err error) {
-	e.notes.Lock()
-	quiet := time.Since(e.noted) < noteInterval
-	if !quiet {
-		e.noted = time.Now()
-	}
-	e.notes.Unlock()
-	if !quiet {
-		e.log(r).Warn("an object could not be dealt with, as perhaps others: it will be tried again", zap.Error(err))
+// note logs a failure: once for each object and cause.
+func (e *session) note(i *item, err error) {
+	if said := err.Error(); said != i.said && e.notes.admit(time.Now()) {
+		i.said = said
+		e.log(i.ref).Warn("an object could not be dealt with: it will be tried again", zap.Error(err))
 	}
 }
 
-// noteInterval is how often failures are logged at most.
-const noteInterval = 10 * time.Second
+const (
+	// noteInterval is how often maxNotes failures are logged at most: there may be thousands.
+	noteInterval = 10 * time.Second
+	maxNotes     = 5
+)
+
+// notes limits what is logged.
+type notes struct {
+	mu    sync.Mutex
+	began time.Time
+	count int
+}
+
+// admit reports whether something may be logged now.
+func (n *notes) admit(now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if now.Sub(n.began) >= noteInterval {
+		n.began, n.count = now, 0
+	}
+	n.count++
+	return n.count <= maxNotes
+}
