@@ -100,6 +100,9 @@
 // A root that comes without a record may have been the shard's before, and lost the record that said so. Its next record names the
 // greatest version of all the children that are known to be with the shard.
 //
+// For a root that cannot have been another shard's nothing is listed, if its resource has no Selector: there are no children yet, or they are
+// its shard's already. What somebody else has created for it meanwhile the shard sees when the sharder has labelled it.
+//
 // Where the shard of a root was lost together with its record, or a sharder has ended in the middle of a move, the children of any shard are
 // listed instead of those of one.
 //
@@ -147,7 +150,7 @@
 //
 // # Costs
 //
-//	new object                               1 patch; with Children, a share in 1 list of those that are with no member, for each resource
+//	new object                               1 patch; with Children and a Selector, a share in 1 list of those that are with no member, for each resource
 //	new child                                0 if it was stamped; otherwise 1 patch, and 1 read of its root
 //	move between living shards               3 patches, and 1 for each child
 //	release or death of a shard              1 patch for each of its objects, and 1 for each of their children
@@ -160,7 +163,7 @@
 //	change of membership                     2 writes of the history
 //	join                                     2 lists of all objects, in pages
 //	release or death                         1 list of the moved objects and one of all, in pages
-//	batch of moved roots                     for each resource of children, 1 list of those of one shard, in pages
+//	batch of moved roots                     for each resource of children, 1 list of those of the shards that they come from, in pages
 //	first root that a sharder assigns        for each resource of children, 1 list of all of them, in pages
 //	steady state                             1 list of all objects, in pages, every ScanInterval, and for each resource of
 //	                                         children 2 lists of those that are with no member, or marked, which are none

@@ -88,6 +88,21 @@ var safeguards = []mutant.Mutation{
 		Caught: "TestAResourceThatCannotBeListedStopsNoOther",
 	},
 	{
+		Name: "a root that was outside of the ring is taken for a new one", File: "work.go",
+		Old: "!e.resources[s.resource].Selector.Empty() || e.moves", New: "e.moves",
+		Caught: "TestChildrenOfARootThatIsSelectedLaterComeWithIt",
+	},
+	{
+		Name: "a sharder that is new takes roots for new ones", File: "work.go",
+		Old: "e.moves.inDoubt(s.ref) || e.unsurveyed(s.root)", New: "false",
+		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
+	},
+	{
+		Name: "a root whose move has ended halfway is taken for a new one", File: "work.go",
+		Old: "e.moves.inDoubt(s.ref) || e.unsurveyed(s.root)", New: "e.unsurveyed(s.root)",
+		Caught: "TestARootWhoseMoveHasEndedHalfwayIsNotTakenForANewOne",
+	},
+	{
 		Name: "a scan tries at once what has failed again and again", File: "queue.go",
 		Old: "return i.index >= 0 && i.failures > patience }", New: "return false }",
 		Caught: "TestAnObjectThatAPolicyDeniesCostsLittle",
