@@ -467,10 +467,17 @@ func TestAMoveThatEndedHalfwayIsKnown(t *testing.T) {
 // A root loses its record before its shard has seen the children that it came with. The next record says of them what the lost one did, whoever
 // writes it.
 func TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren(t *testing.T) {
-	for name, another := range map[string]bool{"the same sharder": false, "another": true} {
+	for name, of := range map[string]struct {
+		another  bool
+		selector string
+	}{"the same sharder": {}, "another": {another: true}, "of those that are selected": {selector: "!elsewhere"}} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(_ *testing.T, w *world) {
-				stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
+			inWorld(t, func(t *testing.T, w *world) {
+				c := w.familyConfig()
+				if of.selector != "" {
+					c.Resources[0].Selector = selectorOf(t, of.selector)
+				}
+				stop, shards := w.settledWith(20, c, "a", "b")
 				defer func() { stop() }()
 				w.bear(2, true)
 				time.Sleep(10 * time.Minute)
@@ -479,9 +486,9 @@ func TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren(t *testing.T) {
 				time.Sleep(10 * time.Minute) // the ring is settled, and history
 				w.requirePlaced(20, "b")
 				w.requireFloors(roots)
-				if another {
+				if of.another {
 					stop()
-					stop = w.sharder(w.familyConfig())
+					stop = w.sharder(c)
 					time.Sleep(10 * time.Minute)
 				}
 				for _, o := range w.objects() {

@@ -13,7 +13,12 @@ import (
 // safeguards are lines that a simulation misses seldom, or late. Each has a test of its own that fails without it, at once.
 var safeguards = []mutant.Mutation{
 	{
-		Name: "a root that has lost its record begins without a floor", File: "mover.go",
+		Name: "a root that has lost its record begins without a floor", File: "work.go",
+		Old: "] = e.given.floor(holding{d.label, i})", New: "], _ = \"\", i",
+		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
+	},
+	{
+		Name: "a root that has lost its record, and may have been outside of the ring, begins without a floor", File: "mover.go",
 		Old: "if !m.root.recorded && !b.any {", New: "if false {",
 		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
 	},
@@ -101,6 +106,11 @@ var safeguards = []mutant.Mutation{
 		Name: "a root whose move has ended halfway is taken for a new one", File: "work.go",
 		Old: "e.moves.inDoubt(s.ref) || e.unsurveyed(s.root)", New: "e.unsurveyed(s.root)",
 		Caught: "TestARootWhoseMoveHasEndedHalfwayIsNotTakenForANewOne",
+	},
+	{
+		Name: "a page has as many large objects as small ones", File: "source.go",
+		Old: "	p.now.Store(max(1, min(p.limit, ", New: "	p.now.Store(max(p.limit, min(p.limit, ",
+		Caught: "TestAPageOfLargeObjectsIsNotLarge",
 	},
 	{
 		Name: "a scan tries at once what has failed again and again", File: "queue.go",

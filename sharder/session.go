@@ -22,7 +22,8 @@ type session struct {
 	*Sharder
 	resources []resource // of roots
 	kin       kindred
-	marks     []names // of each resource
+	marks     []names     // of each resource
+	pages     []*pageSize // of each resource
 	registry  *registry
 	keeper    *keeper
 	queue     *queue
@@ -84,6 +85,7 @@ func (s *Sharder) newSession() (*session, error) {
 	}
 	for _, r := range e.kin.all {
 		e.marks = append(e.marks, s.names.of(r.GVR.GroupResource()))
+		e.pages = append(e.pages, newPageSize(c.PageSize))
 	}
 	e.history.Store(&history{})
 	e.registry = &registry{
@@ -196,7 +198,7 @@ func (e *session) sources(index int, selector labels.Selector) []source {
 	for _, namespace := range r.namespaces() {
 		all = append(all, source{
 			client: e.client(index, namespace), resource: r, namespace: namespace, selector: selector,
-			limit: int64(e.config.PageSize), log: e.config.Logger,
+			page: e.pages[index], log: e.config.Logger,
 		})
 	}
 	return all
@@ -315,7 +317,7 @@ func (e *session) empty(ctx context.Context, shard string) (bool, error) {
 			found := false
 			ours := func(*metav1.PartialObjectMetadata) bool { return true }
 			if i < len(e.resources) {
-				src.limit = 1
+				src.page = newPageSize(1)
 			} else { // what has no root keeps its label for ever
 				ours = func(o *metav1.PartialObjectMetadata) bool { _, ok := e.kin.childOf(i, o); return ok }
 			}
