@@ -11,11 +11,16 @@ import (
 // members or no more. Each of them becomes the owner if all before it leave. It returns dst unchanged if n is not positive
 // or the ring is empty, and allocates only if dst lacks the capacity.
 func (r *Ring) Owners(dst []string, key string, n int) []string {
+	return r.OwnersHash(dst, xxhash.Sum64String(key), n)
+}
+
+// OwnersHash is [Ring.Owners] for a key whose xxHash64 with seed 0 is known.
+func (r *Ring) OwnersHash(dst []string, hash uint64, n int) []string {
 	n = min(n, len(r.members))
 	if n <= 0 {
 		return dst
 	}
-	first := r.table.seek(xxhash.Sum64String(key))
+	first := r.table.seek(hash)
 	if n <= window {
 		return r.fewOwners(dst, first, n)
 	}

@@ -183,6 +183,6 @@ func chaos(t *testing.T, w *world, random *rand.Rand) {
 	require.NoError(t, err)
 	h, err := parseHistory(m.Data[historyKey])
 	require.NoError(t, err)
-	assert.Len(t, h, 1, "settled")
+	assert.Len(t, h.memberships, 1, "settled")
 	require.Positive(t, r.handles)
 }

@@ -10,6 +10,7 @@ const (
 	over                 // it is not, and never will be
 	unread               // not known before its Lease has been read again, after the object
 	unproven             // not known before the sharder has taken its Lease, which takes time
+	never                // there was no such epoch when the Lease was read, after the object
 )
 
 // claim is what is known of a tenant that may be at work.
@@ -46,6 +47,7 @@ const (
 	withdraw verb = "withdraw" // tell its shard to go on
 	probe    verb = "probe"    // ask a shard that may be at work to say that it is not
 	seal     verb = "seal"     // leave it where it is, but write its record so that copies can be told from it
+	annul    verb = "annul"    // take its record, which nobody of ours has written, for none, and ask whoever may be at work
 	gather   verb = "gather"   // leave it where it is, but have its children there, too, of which its record does not know
 	follow   verb = "follow"   // of a child: give it to the shard of its root
 )
@@ -65,14 +67,14 @@ type decision struct {
 // writes reports whether there is something to write.
 func (d decision) writes() bool {
 	switch d.verb {
-	case assign, restore, drain, withdraw, probe, seal, gather:
+	case assign, restore, drain, withdraw, probe, seal, annul, gather:
 		return true
 	}
 	return false
 }
 
 // placed reports whether the root, once the decision has been carried out, is with its owner on the ring and in nobody else's hands.
-func (d decision) placed() bool { return d.verb == keep || d.writes() && !d.drain }
+func (d decision) placed() bool { return d.verb == keep || d.writes() && !d.drain && d.verb != annul }
 
 // decide is the rule of the protocol for one root.
 func decide(s situation) decision {
@@ -87,6 +89,8 @@ func decide(s situation) decision {
 		return decision{verb: hold, about: owner}
 	case over:
 		return s.next() // to the same shard, in its next life, too
+	case never:
+		return decision{verb: annul, record: s.annulled()}
 	}
 	asked := r.Shard != s.target.Shard || len(r.Left) > 0
 	switch {
@@ -138,6 +142,34 @@ func (s situation) next() decision {
 	record := s.owned(ask[0], left)
 	record.Probed = true
 	return decision{verb: probe, label: ask[0].Shard, drain: true, record: record}
+}
+
+// annulled is the record of a root whose record names an epoch that has never been: somebody has forged it, or restored etcd. The true one is
+// lost, so those have to be asked who may have owned the root. And so has the shard in that epoch, which
+// may begin before this is written: if the Lease is read again after that, and there is no such epoch yet, it never
+// works by the forged record.
+func (s situation) annulled() *record {
+	r := s.record
+	r.State, r.Probed, r.ChildFloor = free, true, nil
+	r.Left = []tenant{s.record.tenant()}
+	for _, c := range s.claims {
+		if !slices.Contains(r.Left, c.tenant) {
+			r.Left = append(r.Left, c.tenant)
+		}
+	}
+	return &r
+}
+
+// without returns the situation once it is known that there has never been such a life of a shard. owners are those who may
+// have owned the root, if it has no true record.
+func (s situation) without(t tenant, owners []claim) situation {
+	if s.recorded && s.record.State == owned && s.record.tenant() == t {
+		s.owner = never
+		s.claims = append(slices.Clone(s.claims), owners...)
+		return s
+	}
+	s.claims = slices.DeleteFunc(slices.Clone(s.claims), func(c claim) bool { return c.tenant == t })
+	return s
 }
 
 // brings reports whether the children of the root have to be with its shard before the decision is carried out.

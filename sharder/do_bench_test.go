@@ -31,10 +31,11 @@ func BenchmarkDo(b *testing.B) {
 		var last *metav1.PartialObjectMetadata
 		for i := range 10000 {
 			uid := types.UID(fmt.Sprint(i))
-			r := record{UID: uid, Shard: "a", LeaseUID: term.Epoch().LeaseUID, Epoch: term.Epoch().Number, State: owned}
+			names, r := shard.names.of(configMaps.GroupResource()), record{UID: uid, Shard: "a", LeaseUID: term.Epoch().LeaseUID, Epoch: term.Epoch().Number, State: owned}
 			last = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "default", Name: fmt.Sprint(i), UID: uid,
-				Labels: map[string]string{shard.names.shard: "a"}, Annotations: map[string]string{shard.names.owner: r.encode()},
+				Labels:      map[string]string{names.shard: "a", names.seal: sealOf(r.encode())},
+				Annotations: map[string]string{names.owner: r.encode(), names.record: r.encode()},
 			}}
 			last.SetGroupVersionKind(configMaps.GroupVersion().WithKind("ConfigMap"))
 			require.NoError(b, client.Tracker().Add(last))

@@ -55,6 +55,22 @@
 // new one. Under a settled ring such an object has one possible owner and is simply assigned. Otherwise every other shard that may
 // have owned it becomes its owner in name, drained, and has to let go first.
 //
+// # Objects that do not get on
+//
+// An object that cannot be changed, because a policy denies it or for any other reason, concerns no other. It is tried again after pauses of up
+// to half a minute, without a list, and the log says why, once for each cause. A child that cannot be changed keeps its root waiting in
+// the same way. Objects without progress are looked at by scans that grow as rare as ScanInterval. Up to 100 of them do not keep
+// the history growing: it says of each of them who may have owned it, and forgets the memberships that the others have behind them.
+// The ring is not settled until they are with their owners, though.
+//
+// The history grows while more than those are out of place, or a resource cannot be listed, and shards come and go. At half a megabyte, some
+// thousand replaced shards, it forgets which objects they have owned: from then until the ring is settled, an object without a record, which
+// every new one is, is taken in turn from each shard of that time that may still live. A plan takes as much memory as a ring of
+// all the shards that the history names, 14 bytes for each of their tokens.
+//
+// A record that names an epoch that its shard has never had counts as none: those are asked who may have owned the object, and
+// the shard it names, should it have begun that epoch meanwhile.
+//
 // # Copies
 //
 // Controllers copy annotations from one object to another, and users restore old ones: that of Deployments copies those of a Deployment to its
@@ -83,6 +99,9 @@
 // that the one before it has created, and all that were there before the ring was. Children that the same shard has created it sees as soon as its caches show them, as ever.
 // A root that comes without a record may have been the shard's before, and lost the record that said so. Its next record names the
 // greatest version of all the children that are known to be with the shard.
+//
+// For a root that cannot have been another shard's nothing is listed, if its resource has no Selector: there are no children yet, or they are
+// its shard's already. What somebody else has created for it meanwhile the shard sees when the sharder has labelled it.
 //
 // Where the shard of a root was lost together with its record, or a sharder has ended in the middle of a move, the children of any shard are
 // listed instead of those of one.
@@ -131,7 +150,7 @@
 //
 // # Costs
 //
-//	new object                               1 patch; with Children, a share in 1 list of those that are with no member, for each resource
+//	new object                               1 patch; with Children and a Selector, a share in 1 list of those that are with no member, for each resource
 //	new child                                0 if it was stamped; otherwise 1 patch, and 1 read of its root
 //	move between living shards               3 patches, and 1 for each child
 //	release or death of a shard              1 patch for each of its objects, and 1 for each of their children
@@ -139,11 +158,12 @@
 //	first scan after an upgrade from v0.1    1 patch for each object
 //	annotations of another object copied     0 if that is its owner; otherwise 1 patch, 2 if the shard sends the object back
 //	edit repaired                            1 patch, 2 if the shard sends the object back
+//	object that cannot be patched            1 read and 1 patch every 30 s; with a child that cannot, 1 list of children besides
 //	object without a record, unsettled ring  1 patch, and 2 for each living shard that may have owned it
 //	change of membership                     2 writes of the history
 //	join                                     2 lists of all objects, in pages
 //	release or death                         1 list of the moved objects and one of all, in pages
-//	batch of moved roots                     for each resource of children, 1 list of those of one shard, in pages
+//	batch of moved roots                     for each resource of children, 1 list of those of the shards that they come from, in pages
 //	first root that a sharder assigns        for each resource of children, 1 list of all of them, in pages
 //	steady state                             1 list of all objects, in pages, every ScanInterval, and for each resource of
 //	                                         children 2 lists of those that are with no member, or marked, which are none

@@ -99,12 +99,9 @@ func (e *session) explain(ctx context.Context, p *plan, at ref, o *metav1.Partia
 		x.Verb, x.Why = string(hold), "there is no shard"
 		return x, nil
 	}
-	d := decide(e.registry.judge(v, p))
-	if d.verb == reread {
-		if err := e.registry.reread(ctx, d.about); err != nil {
-			return Explanation{}, fmt.Errorf("sharder: %w", err)
-		}
-		d = decide(e.registry.judge(v, p))
+	_, d, err := e.registry.resolve(ctx, v, p)
+	if err != nil {
+		return Explanation{}, fmt.Errorf("sharder: %w", err)
 	}
 	x.Target, x.Verb, x.Why = p.target(v.hash).Shard, string(d.verb), d.why()
 	return x, nil
@@ -120,7 +117,9 @@ func (d decision) why() string {
 	case hold:
 		return fmt.Sprintf("whether shard %q is at work is not known yet, or it cannot take objects", d.about.Shard)
 	case reread:
-		return fmt.Sprintf("its record names an epoch of shard %q that has never been", d.about.Shard)
+		return fmt.Sprintf("whether shard %q is at work is not known before its Lease has been read", d.about.Shard)
+	case annul:
+		return fmt.Sprintf("its record names an epoch of shard %q that has never been, and counts as none", d.record.Shard)
 	case assign:
 		return fmt.Sprintf("nobody works on it, and it belongs to shard %q", d.label)
 	case restore:

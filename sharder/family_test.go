@@ -302,6 +302,93 @@ func TestFamiliesMoveTogether(t *testing.T) {
 	}
 }
 
+// A new root costs no list of children, however many shards and children there are.
+func TestANewRootCostsNoListOfChildren(t *testing.T) {
+	for _, shards := range []int{2, 80} { // of more than 70 the names do not fit into a selector
+		t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				c := w.familyConfig()
+				c.PageSize = 50
+				for i := range shards {
+					w.shard(fmt.Sprintf("%s-%02d", strings.Repeat("x", 57), i))
+				}
+				time.Sleep(time.Second)
+				defer w.sharder(c)()
+				w.create(100, "o")
+				time.Sleep(time.Minute)
+				w.bear(2, true)
+				time.Sleep(10 * time.Minute)
+				require.Contains(t, w.told(), fmt.Sprintf("settled %v", w.members()))
+				count := w.lists()
+				for i := range 20 {
+					w.create(1, fmt.Sprint("new-", i))
+					time.Sleep(100 * time.Millisecond)
+				}
+				assert.Zero(t, w.owners()["-"])
+				assert.Zero(t, count())
+				for _, o := range w.objects() {
+					r, _ := w.names.recordOf(&o)
+					require.Contains(t, r.ChildFloor, "pods", "work may begin")
+				}
+			})
+		})
+	}
+}
+
+// A root loses its record when some of its children have been given to its next shard, and the others are with one that is gone: it looks like a new
+// one.
+func TestARootWhoseMoveHasEndedHalfwayIsNotTakenForANewOne(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
+		defer stop()
+		w.bear(2, true)
+		time.Sleep(10 * time.Minute)
+		root := w.objectOf(w.rootsOf("a")[0])
+		w.deny(w.children()[root.UID][1].Name, refusals()["403"])
+		shards[0].release()
+		time.Sleep(10 * time.Minute) // the ring is settled but for this root
+		require.Len(t, w.session().historyNow(t).memberships, 1)
+		w.strips(w.objectOf(root.Name))
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.names.shardOf(w.objectOf(root.Name)), "not all of its children are with its next shard")
+		w.connection.Inject(apisim.Faults{})
+		time.Sleep(time.Minute)
+		w.requirePlaced(20, "b")
+		w.requireFamilies(2)
+	})
+}
+
+// members are the shards that have a Lease.
+func (w *world) members() (names []string) {
+	leases, err := w.kube.CoordinationV1().Leases(testNamespace).List(w.t.Context(), metav1.ListOptions{})
+	require.NoError(w.t, err)
+	for _, l := range leases.Items {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
+// Roots that come from many shards have their children listed once, and not once for each shard.
+func TestListsOfChildrenDoNotGrowWithTheShards(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var names []string
+		for i := range 20 {
+			names = append(names, fmt.Sprintf("s-%02d", i))
+		}
+		stop, _ := w.settledWith(400, w.familyConfig(), names...)
+		defer stop()
+		time.Sleep(10 * time.Minute)
+		w.bear(1, true)
+		count := w.lists()
+		w.shard("t")
+		time.Sleep(time.Minute)
+		w.requirePlaced(400, append(names, "t")...)
+		w.requireFamilies(1)
+		w.requireFloors(w.rootsOf("t"))
+		assert.LessOrEqual(t, count(), 8, "a few batches, and what scans list")
+	})
+}
+
 func TestAJoiningShardGetsFamilies(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, _ := w.settledWith(60, w.familyConfig(), "a", "b")
@@ -380,10 +467,17 @@ func TestAMoveThatEndedHalfwayIsKnown(t *testing.T) {
 // A root loses its record before its shard has seen the children that it came with. The next record says of them what the lost one did, whoever
 // writes it.
 func TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren(t *testing.T) {
-	for name, another := range map[string]bool{"the same sharder": false, "another": true} {
+	for name, of := range map[string]struct {
+		another  bool
+		selector string
+	}{"the same sharder": {}, "another": {another: true}, "of those that are selected": {selector: "!elsewhere"}} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(_ *testing.T, w *world) {
-				stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
+			inWorld(t, func(t *testing.T, w *world) {
+				c := w.familyConfig()
+				if of.selector != "" {
+					c.Resources[0].Selector = selectorOf(t, of.selector)
+				}
+				stop, shards := w.settledWith(20, c, "a", "b")
 				defer func() { stop() }()
 				w.bear(2, true)
 				time.Sleep(10 * time.Minute)
@@ -392,9 +486,9 @@ func TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren(t *testing.T) {
 				time.Sleep(10 * time.Minute) // the ring is settled, and history
 				w.requirePlaced(20, "b")
 				w.requireFloors(roots)
-				if another {
+				if of.another {
 					stop()
-					stop = w.sharder(w.familyConfig())
+					stop = w.sharder(c)
 					time.Sleep(10 * time.Minute)
 				}
 				for _, o := range w.objects() {

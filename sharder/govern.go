@@ -52,8 +52,8 @@ func (e *session) govern(ctx context.Context) error {
 	return nil
 }
 
-// await waits until the registry has changed, or for some time; zero: for ever.
-func (e *session) await(ctx context.Context, wait time.Duration) {
+// await waits until the registry has changed, which it reports, or for some time; zero: for ever.
+func (e *session) await(ctx context.Context, wait time.Duration) (changed bool) {
 	if wait <= 0 {
 		wait = time.Hour
 	}
@@ -63,7 +63,9 @@ func (e *session) await(ctx context.Context, wait time.Duration) {
 	case <-ctx.Done():
 	case <-timer.C():
 	case <-e.changed:
+		return true
 	}
+	return false
 }
 
 // adopt makes a plan for a membership, once the ring's history says that there is one.
@@ -141,14 +143,17 @@ func (e *session) reign(ctx context.Context, p *plan) {
 		if !slices.Equal(m, p.members) {
 			return
 		}
-		e.await(ctx, wait)
-		poke(news)
+		if e.await(ctx, wait) || e.registry.matured() {
+			poke(news)
+		}
 	}
 }
 
 const (
 	minUnrest = time.Second
 	maxUnrest = time.Minute
+	// maxSettling is after what pauses between scans that change nothing an object counts as one that does not get on.
+	maxSettling = 10 * time.Second
 )
 
 // settle scans all objects: at once, again as long as some of them are not where they belong, and then every ScanInterval. news
@@ -163,7 +168,7 @@ func (e *session) settle(ctx context.Context, p *plan, news <-chan struct{}) {
 		}
 		forget(e.unsettle) // what is known by now, this scan will see
 		forget(news)
-		halfway := e.moves.halfway.Load()
+		doubts := e.moves.doubts()
 		t, err := e.scan(ctx)
 		if ctx.Err() != nil {
 			return
@@ -180,7 +185,7 @@ func (e *session) settle(ctx context.Context, p *plan, news <-chan struct{}) {
 		}
 		if err == nil && t.placed == t.objects {
 			unrest = minUnrest
-			e.moves.mended.Store(halfway)
+			e.moves.found(doubts, nil)
 			e.concluded(ctx, p)
 			if !e.content(ctx) {
 				return
@@ -193,10 +198,45 @@ func (e *session) settle(ctx context.Context, p *plan, news <-chan struct{}) {
 		busy = err == nil && (t.changed > 0 || e.drains.len() > 0)
 		if t.changed > 0 {
 			unrest = minUnrest
-		} else {
-			unrest = min(2*unrest, max(maxUnrest, e.config.ScanInterval))
+			continue
+		}
+		unrest = min(2*unrest, max(maxUnrest, e.config.ScanInterval))
+		if left, ok := t.left(); ok && err == nil && unrest > maxSettling {
+			e.moves.found(doubts, left)
+			e.setApart(ctx, left)
 		}
 	}
+}
+
+// setApart notes that all objects were found where they belong but for a few, which do not get on: the memberships under which the others
+// may have been assigned need not be known any more.
+func (e *session) setApart(ctx context.Context, left []root) {
+	p := e.plan.Load()
+	settled := history{[]membership{p.members}, apart{}}
+	for _, v := range left {
+		owners := p.owners(v.uid, v.hash)
+		if v.recorded {
+			owners = append(append(owners, v.record.tenant()), v.record.Left...)
+		}
+		slices.SortFunc(owners, tenant.compare)
+		settled.apart[v.uid] = slices.DeleteFunc(slices.Compact(owners), e.ledger.ended)
+	}
+	if settled.size() > maxSettled {
+		return
+	}
+	if err := e.shrink(ctx, settled); err != nil && ctx.Err() == nil {
+		e.config.Logger.Warn("the ring's history could not be shrunk, will be tried after the next scan", zap.Error(err))
+	}
+}
+
+// shrink stores a history that a scan has proved.
+func (e *session) shrink(ctx context.Context, h history) error {
+	if e.ledger.stands.equal(h) {
+		return nil
+	}
+	err := e.ledger.settle(ctx, h)
+	_, _ = e.replan(e.plan.Load().members) // by what is known now, which after a failure may be more
+	return err
 }
 
 // forget takes back what a channel has been told by poke.
@@ -222,7 +262,7 @@ func (e *session) quiet(ctx context.Context, busy bool, unrest time.Duration, ne
 	}
 	limit := time.NewTimer(maxUnrest) // objects may be created all the time
 	defer limit.Stop()
-	for e.queue.len() > 0 || e.drains.len() > 0 {
+	for e.queue.busy() > 0 || e.drains.len() > 0 {
 		timer := time.NewTimer(unrest)
 		select {
 		case <-ctx.Done():
@@ -281,19 +321,14 @@ func (e *session) scan(ctx context.Context) (*tally, error) {
 // not ended.
 func (e *session) inspect(ctx context.Context, v root, t *tally) bool {
 	d := decide(e.registry.judge(v, e.plan.Load()))
-	switch d.verb {
-	case keep:
-		t.count(v.label, true)
+	t.count(v, d.verb == keep)
+	switch {
+	case d.verb == keep, d.verb == await, e.queue.waits(v.ref):
 		return ctx.Err() == nil
-	case await:
-		t.count(v.label, false)
-		return ctx.Err() == nil
-	case hold:
-		t.count(v.label, false)
+	case d.verb == hold:
 		e.registry.ask(d.about)
 		return ctx.Err() == nil
 	}
-	t.count(v.label, false)
 	slot := d.drain && !v.drain
 	if slot && !e.reserve(ctx, v, d, t) {
 		return ctx.Err() == nil
@@ -318,15 +353,11 @@ func (e *session) reserve(ctx context.Context, v root, d decision, t *tally) boo
 
 // concluded notes that all objects were found where they belong, and shrinks the ring's history.
 func (e *session) concluded(ctx context.Context, p *plan) {
-	if !e.ledger.stands.isJust(p.members) {
-		err := e.ledger.settle(ctx, p.members)
-		_, _ = e.replan(p.members) // by what is known now, which after a failure may be more
-		if err != nil {
-			if ctx.Err() == nil {
-				e.config.Logger.Warn("the ring's history could not be shrunk, will be tried after the next scan", zap.Error(err))
-			}
-			return
+	if err := e.shrink(ctx, historyOf(p.members)); err != nil {
+		if ctx.Err() == nil {
+			e.config.Logger.Warn("the ring's history could not be shrunk, will be tried after the next scan", zap.Error(err))
 		}
+		return
 	}
 	if !e.settled.Swap(true) {
 		e.config.Logger.Info("all objects are with their owners", zap.Strings("members", p.members.names()))

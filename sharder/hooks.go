@@ -39,7 +39,7 @@ type ObjectRef struct {
 // Patch is one attempt to change an object.
 type Patch struct {
 	Object ObjectRef
-	// Verb is what it is for: assign, drain, withdraw, restore, probe or gather; for a child, follow.
+	// Verb is what it is for: assign, drain, withdraw, restore, probe, seal, annul or gather; for a child, follow.
 	Verb string
 	// Shard is whose label the object has afterwards.
 	Shard string

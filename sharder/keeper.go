@@ -2,7 +2,6 @@ package sharder
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -172,12 +171,4 @@ func (k *keeper) collect(ctx context.Context, shard string) bool {
 		k.hooks.OnCollected(shard)
 	}
 	return true
-}
-
-// history reports whether a history names a shard.
-func (h history) names(shard string) bool {
-	return slices.ContainsFunc(h, func(m membership) bool {
-		_, ok := m.member(shard)
-		return ok
-	})
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -36,7 +35,7 @@ func (e *session) gather(ctx context.Context, p *plan) error {
 	var errs []error
 	for i := len(e.resources); i < len(e.kin.all); i++ {
 		misled := with(labels.Everything(), e.names.drain, selection.Exists)
-		for _, src := range append(e.sources(i, p.children(e.names, "")), e.sources(i, misled)...) {
+		for _, src := range append(e.sources(i, p.children(e.names)), e.sources(i, misled)...) {
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
 				if _, member := p.members.member(e.names.shardOf(o)); member && !e.names.draining(o) { // the selector would have been too long
 					return ctx.Err() == nil
@@ -52,9 +51,9 @@ func (e *session) gather(ctx context.Context, p *plan) error {
 	return errors.Join(errs...)
 }
 
-// children selects the children that may be moved, if they are with one of the members besides those that are with none; empty: none.
-func (p *plan) children(n names, source string) labels.Selector {
-	others := slices.DeleteFunc(p.members.names(), func(name string) bool { return name == source })
+// children selects the children that may be moved, if they are with those members besides those that are with none.
+func (p *plan) children(n names, sources ...string) labels.Selector {
+	others := slices.DeleteFunc(p.members.names(), func(name string) bool { return slices.Contains(sources, name) })
 	if len(others) == 0 {
 		return labels.Everything()
 	}
@@ -101,7 +100,7 @@ func (e *session) lead(ctx context.Context, r ref, c *child) error {
 			return nil
 		case e.absent(c.ref, err):
 			return nil
-		case apierrors.IsConflict(err), apierrors.IsInvalid(err):
+		case outdates(err):
 			c, contended = nil, fmt.Errorf("%w: %w", errContended, err)
 		default:
 			return err

@@ -31,6 +31,9 @@ type ledger struct {
 	stored *corev1.ConfigMap // as last seen; nil: there is none
 	stands history           // what that says
 	known  history           // that, and whatever else may be true
+
+	// over reports whether a shard is not at work in a life, and never will be; nil: of none is that known.
+	over func(tenant) bool
 }
 
 // load reads the history. It returns errNoHistory if there is none, or none that can be read.
@@ -41,7 +44,7 @@ func (l *ledger) load(ctx context.Context) error {
 		return err
 	case problem != nil:
 		return fmt.Errorf("%w: ConfigMap %s/%s: %w", errNoHistory, l.namespace, HistoryName(l.ring), problem)
-	case h == nil:
+	case len(h.memberships) == 0:
 		return errNoHistory
 	}
 	l.known = h
@@ -51,15 +54,15 @@ func (l *ledger) load(ctx context.Context) error {
 var errNoHistory = errors.New("no ring history")
 
 func (l *ledger) read(ctx context.Context) (h history, problem, err error) {
-	l.stored, l.stands = nil, nil
+	l.stored, l.stands = nil, history{}
 	m, err := bounded(ctx, func(ctx context.Context) (*corev1.ConfigMap, error) {
 		return l.kube.CoreV1().ConfigMaps(l.namespace).Get(ctx, HistoryName(l.ring), metav1.GetOptions{})
 	})
 	switch {
 	case l.absent(err):
-		return nil, nil, nil
+		return history{}, nil, nil
 	case err != nil:
-		return nil, nil, l.failed("get", err)
+		return history{}, nil, l.failed("get", err)
 	}
 	l.stored = m
 	l.stands, problem = parseHistory(m.Data[historyKey])
@@ -87,10 +90,10 @@ func (l *ledger) assume(h history) { l.known = h }
 // history has m already, unless as the last: an earlier sharder's attempt to shrink the history must fail from here on.
 func (l *ledger) begin(ctx context.Context, m membership) error {
 	for {
-		if n := len(l.stands); n > 0 && slices.Equal(l.stands[n-1], m) && l.stands.contains(l.known) {
+		if n := len(l.stands.memberships); n > 0 && slices.Equal(l.stands.memberships[n-1], m) && l.stands.contains(l.known) {
 			return nil
 		}
-		err := l.write(ctx, l.known.with(m))
+		err := l.write(ctx, l.known.with(m).bounded(maxHistory, l.ended))
 		if err == nil {
 			return nil
 		}
@@ -103,10 +106,12 @@ func (l *ledger) begin(ctx context.Context, m membership) error {
 	}
 }
 
-// settle stores that all objects are with their owners under m, the membership that was begun last. If somebody else has written
-// meanwhile it fails, and the scan that proved it has to be made anew.
-func (l *ledger) settle(ctx context.Context, m membership) error {
-	err := l.write(ctx, history{m})
+func (l *ledger) ended(t tenant) bool { return l.over != nil && l.over(t) }
+
+// settle stores that all objects but those apart are with their owners under the only membership of h, which is the one that was begun
+// last. If somebody else has written meanwhile it fails, and the scan that proved it has to be made anew.
+func (l *ledger) settle(ctx context.Context, h history) error {
+	err := l.write(ctx, h)
 	if err != nil {
 		_ = l.refresh(ctx) // or the next attempt, which will be after another scan, would fail too
 	}

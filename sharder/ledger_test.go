@@ -34,10 +34,10 @@ func TestTheHistoryIsFoundByTheNextSharder(t *testing.T) {
 		require.NoError(t, l[0].begin(t.Context(), onlyA))
 		require.NoError(t, l[0].begin(t.Context(), both))
 		require.NoError(t, l[1].load(t.Context()))
-		assert.Equal(t, history{onlyA, both}, l[1].known)
-		require.NoError(t, l[1].settle(t.Context(), both))
+		assert.Equal(t, historyOf(onlyA, both), l[1].known)
+		require.NoError(t, l[1].settle(t.Context(), historyOf(both)))
 		require.NoError(t, l[0].load(t.Context()))
-		assert.Equal(t, history{both}, l[0].known)
+		assert.Equal(t, historyOf(both), l[0].known)
 	})
 }
 
@@ -62,9 +62,9 @@ func TestADeposedSharderCannotShrinkTheHistoryOfItsSuccessor(t *testing.T) {
 				require.NoError(t, l[0].begin(t.Context(), both))
 				require.NoError(t, l[1].load(t.Context()))
 				require.NoError(t, l[1].begin(t.Context(), successor))
-				require.Error(t, l[0].settle(t.Context(), both))
+				require.Error(t, l[0].settle(t.Context(), historyOf(both)))
 				require.NoError(t, l[1].load(t.Context()))
-				assert.True(t, l[1].known.contains(history{onlyA, both, successor}))
+				assert.True(t, l[1].known.contains(historyOf(onlyA, both, successor)))
 			})
 		})
 	}
@@ -77,7 +77,7 @@ func TestTwoShardersForgetNothingOfEachOther(t *testing.T) {
 		require.NoError(t, l[1].load(t.Context()))
 		require.NoError(t, l[0].begin(t.Context(), both))
 		require.NoError(t, l[1].begin(t.Context(), onlyB), "after a conflict")
-		assert.True(t, l[1].known.contains(history{onlyA, both, onlyB}))
+		assert.True(t, l[1].known.contains(historyOf(onlyA, both, onlyB)))
 	})
 }
 
@@ -88,7 +88,7 @@ func TestAHistoryThatWasDeletedIsWrittenAnew(t *testing.T) {
 		require.NoError(t, l.kube.CoreV1().ConfigMaps(testNamespace).Delete(t.Context(), HistoryName(testRing), metav1.DeleteOptions{}))
 		require.NoError(t, l.begin(t.Context(), both))
 		require.NoError(t, l.load(t.Context()))
-		assert.Equal(t, history{onlyA, both}, l.known)
+		assert.Equal(t, historyOf(onlyA, both), l.known)
 	})
 }
 

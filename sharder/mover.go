@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -31,17 +30,13 @@ func (e *session) moveFamilies(ctx context.Context) {
 		if len(current) == 0 {
 			continue
 		}
-		for _, b := range batches(current, e.moves.inDoubt() || e.unsurveyed(current)) {
-			e.moveBatch(ctx, p, b)
-		}
+		e.moveBatch(ctx, p, batchOf(current, func(m *move) bool { return e.moves.inDoubt(m.root.ref) || e.unsurveyed(m.root) }))
 	}
 }
 
-// unsurveyed reports whether there may be children of these roots with any shard, of which this session does not know.
-func (e *session) unsurveyed(moves []*move) bool {
-	return slices.ContainsFunc(moves, func(m *move) bool {
-		return slices.ContainsFunc(e.kin.children[m.root.resource], func(i int) bool { return !e.given.knows(i) })
-	})
+// unsurveyed reports whether there may be children of a root with any shard, of which this session does not know.
+func (e *session) unsurveyed(r root) bool {
+	return slices.ContainsFunc(e.kin.children[r.resource], func(i int) bool { return !e.given.knows(i) })
 }
 
 // moveBatch gives the children of a batch of roots to the shards that the roots are to be with, and then the roots. Only a page of children is in
@@ -87,7 +82,7 @@ func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func
 	}
 	selector := labels.Everything()
 	if !b.any {
-		selector = p.children(e.names, b.source)
+		selector = p.children(e.names, b.sources...)
 	}
 	for i := len(e.resources); i < len(e.kin.all); i++ {
 		if len(namespaces[i]) == 0 {
@@ -137,7 +132,7 @@ func (e *session) bring(ctx context.Context, m *move, c child) {
 			return
 		case e.absent(c.ref, err):
 			return
-		case !apierrors.IsConflict(err) && !apierrors.IsInvalid(err):
+		case !outdates(err):
 			m.fail(err)
 			return
 		}
@@ -189,9 +184,12 @@ func (e *session) settleRoot(ctx context.Context, m *move, b batch, unlisted map
 		return
 	}
 	if err != nil {
-		e.moves.halfway.Add(1)
+		e.moves.doubt(m.root.ref)
+	} else {
+		e.moves.mended(m.root.ref)
+		m.item.wrote = true
 	}
-	if apierrors.IsConflict(err) || apierrors.IsInvalid(err) { // it has changed, or is another of the same name: nothing to log
+	if outdates(err) { // nothing to log
 		err = errReplanned
 	}
 	e.finish(ctx, m.item, m.decision.placed(), err)

@@ -3,8 +3,8 @@ package sharder
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
-	"sync/atomic"
 )
 
 var (
@@ -52,15 +52,17 @@ type moves struct {
 	waiting []*move // guarded by mu; no more than the queue has room for
 
 	// A move that ends halfway leaves children with a shard that their root is not with. So may have the sharder before this one. Until a
-	// scan has found all roots with their owners, lists have to show the children that are with any shard.
-	halfway atomic.Int64 // moves that may have ended so
-	mended  atomic.Int64 // how many of them are over
+	// scan has found a root with its owner, lists for it have to show the children that are with any shard.
+	halfway map[ref]struct{} // guarded by mu: roots whose moves may have ended so
+	anyRoot bool             // guarded by mu: there may be others
+	ended   int              // guarded by mu: how many have ended so
 }
 
+// maxHalfway is how many of them are known one by one.
+const maxHalfway = 1000
+
 func newMoves() *moves {
-	m := &moves{wake: make(chan struct{}, 1)}
-	m.halfway.Store(1)
-	return m
+	return &moves{wake: make(chan struct{}, 1), halfway: map[ref]struct{}{}, anyRoot: true}
 }
 
 func (m *moves) add(v *move) {
@@ -84,39 +86,70 @@ func (m *moves) take(ctx context.Context) []*move {
 	return all
 }
 
-// inDoubt reports whether children may be with any shard.
-func (m *moves) inDoubt() bool { return m.halfway.Load() != m.mended.Load() }
+// doubt notes that children of a root may be with any shard.
+func (m *moves) doubt(r ref) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ended++
+	if len(m.halfway) < maxHalfway {
+		m.halfway[r] = struct{}{}
+	} else {
+		m.anyRoot = true
+	}
+}
+
+// mended notes that a move has ended well.
+func (m *moves) mended(r ref) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.halfway, r)
+}
+
+// doubts is how many moves have ended halfway until now.
+func (m *moves) doubts() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ended
+}
+
+// found notes that a scan, before which so many moves had ended halfway, has found all roots with their owners but those.
+func (m *moves) found(ended int, but []root) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ended != ended { // some of them have not been looked at since
+		return
+	}
+	m.anyRoot = false
+	clear(m.halfway)
+	for _, v := range but {
+		m.halfway[v.ref] = struct{}{}
+	}
+}
+
+// inDoubt reports whether children of a root may be with any shard.
+func (m *moves) inDoubt(r ref) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, known := m.halfway[r]
+	return m.anyRoot || known
+}
 
 // batch is moves whose children one list shows.
 type batch struct {
 	moves []*move
-	// any says that the children may be with any shard; otherwise they are with source, or with none of the members.
-	any    bool
-	source string
+	// any says that the children may be with any shard; otherwise they are with the sources, or with none of the members.
+	any     bool
+	sources []string
 }
 
-// batches of moves, each as large as can be.
-func batches(all []*move, anywhere bool) []batch {
+// batchOf returns the batch of moves that a list is about to be made for. It is one list, however many shards the children are with.
+func batchOf(all []*move, anywhere func(*move) bool) batch {
+	b := batch{moves: all}
 	for _, m := range all {
-		anywhere = anywhere || m.origin.any
-	}
-	if anywhere {
-		return []batch{{moves: all, any: true}}
-	}
-	var found []batch
-	at := map[string]int{}
-	for _, m := range all {
-		source := ""
-		if _, member := m.plan.members.member(m.origin.shard); member {
-			source = m.origin.shard
+		b.any = b.any || m.origin.any || anywhere(m)
+		if _, member := m.plan.members.member(m.origin.shard); member && !slices.Contains(b.sources, m.origin.shard) {
+			b.sources = append(b.sources, m.origin.shard)
 		}
-		i, ok := at[source]
-		if !ok {
-			i = len(found)
-			at[source] = i
-			found = append(found, batch{source: source})
-		}
-		found[i].moves = append(found[i].moves, m)
 	}
-	return found
+	return b
 }

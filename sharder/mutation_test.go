@@ -47,8 +47,8 @@ var mutations = []struct {
 		"overlap", "",
 	},
 	{
-		"a root that has lost its record begins without a floor", "mover.go",
-		"if !m.root.recorded && !b.any {", "if false {",
+		"a root that has lost its record begins without a floor", "work.go",
+		"] = e.given.floor(holding{d.label, i})", "], _ = \"\", i",
 		"does not see child", "TestSimulatedReplays",
 	},
 }

@@ -2,8 +2,11 @@ package sharder
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -43,6 +46,19 @@ func (n names) stripPatch(o metav1.Object) []byte {
 		}
 	}
 	return encodePatch(o.GetUID(), o.GetResourceVersion(), map[string]any{n.shard: nil, n.drain: nil, n.seal: nil}, annotations)
+}
+
+// outdates reports whether an error says that the object has changed since it was read, or is another one of the same name: what is to be done
+// has to be decided anew. That a policy or a schema refuses the patch, which may have the same code, is no such error.
+func outdates(err error) bool {
+	if apierrors.IsConflict(err) {
+		return true
+	}
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
 func encodePatch(uid types.UID, version string, labels, annotations map[string]any) []byte {

@@ -1,11 +1,15 @@
 package sharder
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"math/big"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/ring"
 )
@@ -14,54 +18,117 @@ import (
 type plan struct {
 	members membership
 	ring    *ring.Ring
-	past    []placement // those before, since the ring was settled
-}
-
-// placement is one membership and its ring.
-type placement struct {
-	members membership
-	ring    *ring.Ring
+	past    past // of the memberships before, since the ring was settled
+	apart   apart
 }
 
 // newPlan returns the plan for the last membership of a history, which has members.
 func newPlan(h history, options ...ring.Option) (*plan, error) {
-	var all []placement
-	for _, m := range h {
-		r, err := ring.New(m.names(), options...)
-		if err != nil {
-			return nil, fmt.Errorf("ring of %q: %w", m.names(), err)
-		}
-		all = append(all, placement{m, r})
+	last := len(h.memberships) - 1
+	m := h.memberships[last]
+	r, err := ring.New(m.names(), options...)
+	if err != nil {
+		return nil, fmt.Errorf("ring of %q: %w", m.names(), err)
 	}
-	present := all[len(all)-1]
-	return &plan{members: present.members, ring: present.ring, past: all[:len(all)-1]}, nil
-}
-
-func (p placement) owner(hash uint64) (tenant, bool) {
-	name, ok := p.ring.OwnerHash(hash)
-	if !ok {
-		return tenant{}, false
+	before, err := newPast(h.memberships[:last], options...)
+	if err != nil {
+		return nil, err
 	}
-	return p.members.member(name)
+	return &plan{members: m, ring: r, past: before, apart: h.apart}, nil
 }
 
 // target is the owner of a key.
 func (p *plan) target(hash uint64) tenant {
-	t, _ := placement{p.members, p.ring}.owner(hash) // a plan has members
+	name, _ := p.ring.OwnerHash(hash) // a plan has members
+	t, _ := p.members.member(name)
 	return t
 }
 
-// owners are all who have owned a key since the ring was settled, the present one last. They are in the order in which every
+// owners are all who may have owned an object since the ring was settled, the present one last. They are in the order in which every
 // sharder asks them.
-func (p *plan) owners(hash uint64) []tenant {
-	var all []tenant
-	for _, before := range p.past {
-		if t, ok := before.owner(hash); ok && !slices.Contains(all, t) {
+func (p *plan) owners(uid types.UID, hash uint64) []tenant {
+	all := slices.Clone(p.apart[uid])
+	for _, t := range p.past.owners(hash) {
+		if !slices.Contains(all, t) {
 			all = append(all, t)
 		}
 	}
 	target := p.target(hash)
 	return append(slices.DeleteFunc(all, func(t tenant) bool { return t == target }), target)
+}
+
+// past is who owned keys under several memberships. It is one ring of all who were members of any: under a membership, the owner of a key
+// is the first of those that would own it next who was a member then. A ring for each would take a gigabyte when some hundred
+// shards are rolled over.
+type past struct {
+	ring  *ring.Ring // nil: there are no memberships
+	lives map[string][]tenure
+	count int
+}
+
+// tenure is one life of a shard, and in which memberships it was, by their numbers.
+type tenure struct {
+	tenant
+	in big.Int
+}
+
+func newPast(memberships []membership, options ...ring.Option) (past, error) {
+	p := past{lives: map[string][]tenure{}, count: len(memberships)}
+	if p.count == 0 {
+		return p, nil
+	}
+	for number, m := range memberships {
+		for _, t := range m {
+			lives := p.lives[t.Shard]
+			i := slices.IndexFunc(lives, func(l tenure) bool { return l.tenant == t })
+			if i < 0 {
+				i = len(lives)
+				lives = append(lives, tenure{tenant: t})
+			}
+			lives[i].in.SetBit(&lives[i].in, number, 1)
+			p.lives[t.Shard] = lives
+		}
+	}
+	names := slices.Collect(maps.Keys(p.lives))
+	r, err := ring.New(names, options...)
+	if err != nil {
+		return past{}, fmt.Errorf("ring of %d shards: %w", len(names), err)
+	}
+	p.ring = r
+	return p, nil
+}
+
+// owners are those of a key, in the order of the first membership under which each was that.
+func (p past) owners(hash uint64) []tenant {
+	type owner struct {
+		tenant
+		first uint
+	}
+	var found []owner
+	var open, under big.Int // memberships
+	open.Sub(open.Lsh(big.NewInt(1), uint(p.count)), big.NewInt(1))
+	var names []string
+	for n := 4; open.Sign() != 0; n *= 4 {
+		before := len(names)
+		names = p.ring.OwnersHash(names[:0], hash, n)
+		for _, name := range names[before:] {
+			for _, life := range p.lives[name] {
+				if under.And(&open, &life.in).Sign() != 0 {
+					found = append(found, owner{life.tenant, under.TrailingZeroBits()})
+					open.AndNot(&open, &under)
+				}
+			}
+		}
+		if n > len(p.lives) { // a membership without members
+			break
+		}
+	}
+	slices.SortFunc(found, func(a, b owner) int { return cmp.Compare(a.first, b.first) })
+	all := make([]tenant, len(found))
+	for i, o := range found {
+		all[i] = o.tenant
+	}
+	return all
 }
 
 // maxSelector is up to which length the members are named in the selector of a watch: it is part of a URL.

@@ -18,6 +18,7 @@ type queue struct {
 	urgent  []*item // ready, in order: what nobody may be working on, which would otherwise wait until all drains have begun
 	ready   []*item // after those, in order: what is to be drained
 	delayed delays
+	stuck   int // of delayed, those that have failed again and again
 }
 
 // subject is one version of an object that may have to be dealt with: a root or a child.
@@ -30,6 +31,8 @@ type item struct {
 	scan     *tally  // that waits for the outcome; nil: none does
 	slot     bool    // it may be drained
 	failures int
+	wrote    bool   // something has been written on the object since it was taken
+	said     string // what has been logged of its failures
 
 	queued bool // it is in urgent or ready
 	taken  bool // a worker has it
@@ -54,7 +57,8 @@ func (q *queue) watch(ctx context.Context) (stop func() bool) {
 }
 
 // offer puts a version of an object into the queue; the latest offered counts. It waits for room, and reports whether ctx has not ended
-// before. If scan is not nil, it is told once how the object turned out.
+// before. If scan is not nil, it is told once how the object turned out. An object that has failed again and again is read and worked on
+// when that is due, whatever is offered.
 func (q *queue) offer(ctx context.Context, o subject, scan *tally, slot bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -73,7 +77,11 @@ func (q *queue) offer(ctx context.Context, o subject, scan *tally, slot bool) bo
 			i = &item{ref: o.at(), index: -1}
 			q.items[o.at()] = i
 		}
-		i.latest, i.slot = o, i.slot || slot
+		i.slot = i.slot || slot
+		if i.waits() {
+			return true
+		}
+		i.latest = o
 		if scan != nil && i.scan != scan {
 			i.scan = scan
 			scan.expect()
@@ -91,6 +99,9 @@ func (q *queue) enqueue(i *item) {
 		i.again = true
 	case !i.queued:
 		if i.index >= 0 {
+			if i.waits() {
+				q.stuck--
+			}
 			heap.Remove(&q.delayed, i.index)
 		}
 		i.queued = true
@@ -117,7 +128,7 @@ func (q *queue) take(ctx context.Context) (i *item, latest subject, slot bool) {
 			i := (*from)[0]
 			(*from)[0] = nil
 			*from = (*from)[1:]
-			i.queued, i.taken = false, true
+			i.queued, i.taken, i.wrote = false, true, false
 			slot, i.slot = i.slot, false // one that comes while the item is taken is for the next time
 			return i, i.latest, slot
 		}
@@ -143,7 +154,20 @@ func (q *queue) done(i *item, placed bool) {
 const (
 	minBackoff = 20 * time.Millisecond
 	maxBackoff = 30 * time.Second
+	// patience is how often an object may fail, within some two seconds, before nothing waits for it any more.
+	patience = 6
 )
+
+// waits reports whether the item has failed again and again, and is not due yet.
+func (i *item) waits() bool { return i.index >= 0 && i.failures > patience }
+
+// waits reports whether an object has failed again and again, and is not due yet.
+func (q *queue) waits(r ref) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := q.items[r]
+	return i != nil && i.waits()
+}
 
 // retry has an item read and worked on again, the later the more often that has happened. It reports false, and forgets the item, if
 // so many items wait for that already that others would have no room.
@@ -163,6 +187,9 @@ func (q *queue) retry(i *item, now time.Time) bool {
 	}
 	i.due = now.Add(min(minBackoff<<min(i.failures-1, 20), maxBackoff))
 	heap.Push(&q.delayed, i)
+	if i.waits() {
+		q.stuck++
+	}
 	poke(q.later)
 	return true
 }
@@ -171,7 +198,7 @@ func (q *queue) retry(i *item, now time.Time) bool {
 func (i *item) end(placed bool) {
 	i.taken = false
 	if i.scan != nil {
-		i.scan.outcome(placed)
+		i.scan.outcome(i.ref, placed, i.wrote)
 		i.scan = nil
 	}
 }
@@ -195,6 +222,13 @@ func (q *queue) len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.items)
+}
+
+// busy is how many of them do not merely wait because they have failed again and again.
+func (q *queue) busy() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.items) - q.stuck
 }
 
 // delays is a heap of items, the next due first.

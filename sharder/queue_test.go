@@ -134,7 +134,7 @@ func TestAScanIsToldHowItsObjectsTurnedOut(t *testing.T) {
 		defer q.watch(t.Context())()
 		scan := newTally()
 		for n := range 3 {
-			scan.count("", false)
+			scan.count(root{}, false)
 			q.offer(t.Context(), object(n, ""), scan, false)
 		}
 		finished := make(chan error)

@@ -1,6 +1,7 @@
 package sharder
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -45,6 +46,11 @@ type tenant struct {
 
 // tenant returns the owner.
 func (r record) tenant() tenant { return tenant{r.Shard, r.LeaseUID, r.Epoch} }
+
+// compare orders tenants by their shards, and those of one shard somehow.
+func (c tenant) compare(other tenant) int {
+	return cmp.Or(cmp.Compare(c.Shard, other.Shard), cmp.Compare(c.LeaseUID, other.LeaseUID), cmp.Compare(c.Epoch, other.Epoch))
+}
 
 // problem says what is wrong, if something is.
 func (c tenant) problem() string {

@@ -3,6 +3,7 @@ package sharder
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -36,6 +37,7 @@ type registry struct {
 	roster *shardlease.Roster
 	last   map[string]tenant   // members, in the life in which they held their Lease last
 	asked  map[string]struct{} // shards that records or the history name, and about which nothing could be decided
+	passed map[string]int      // of the roster, as matured has seen it last
 	flaps  flaps
 }
 
@@ -274,6 +276,16 @@ func (g *registry) membership() (membership, time.Duration) {
 	return newMembership(members...), wait
 }
 
+// matured reports whether something that decisions may depend on has changed by itself since this was asked last.
+func (g *registry) matured() bool {
+	now := g.clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	before := g.passed
+	g.passed = g.roster.Passed(now)
+	return !maps.Equal(before, g.passed)
+}
+
 // judge returns the situation of a root under a plan.
 func (g *registry) judge(o root, p *plan) situation {
 	now := g.clock.Now()
@@ -282,18 +294,52 @@ func (g *registry) judge(o root, p *plan) situation {
 	s := situation{root: o, target: g.claim(p.target(o.hash), now)}
 	switch {
 	case !o.recorded:
-		for _, t := range p.owners(o.hash) {
-			s.claims = append(s.claims, g.claim(t, now))
-		}
+		s.claims = g.claims(p.owners(o.uid, o.hash), now)
 	case o.record.State == owned:
 		s.owner = g.claim(o.record.tenant(), now).life
 		fallthrough
 	default:
-		for _, t := range o.record.Left {
-			s.claims = append(s.claims, g.claim(t, now))
-		}
+		s.claims = g.claims(o.record.Left, now)
 	}
 	return s
+}
+
+// resolve decides what is to be done about a root, which was read before, and reads the Leases that it takes to know that.
+func (g *registry) resolve(ctx context.Context, o root, p *plan) (situation, decision, error) {
+	var read []tenant
+	for {
+		s := g.judge(o, p)
+		for _, t := range read { // or they are known by now
+			if g.lifeOf(t) == unread {
+				s = s.without(t, g.suspects(o, p))
+			}
+		}
+		d := decide(s)
+		if d.verb != reread || slices.Contains(read, d.about) {
+			return s, d, nil
+		}
+		if err := g.reread(ctx, d.about); err != nil {
+			return s, d, err
+		}
+		read = append(read, d.about)
+	}
+}
+
+// suspects are those who may have owned a root, whatever its record says.
+func (g *registry) suspects(o root, p *plan) []claim {
+	now := g.clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.claims(p.owners(o.uid, o.hash), now)
+}
+
+// claims is what is known of tenants. The caller holds mu.
+func (g *registry) claims(all []tenant, now clock.Reading) []claim {
+	claims := make([]claim, len(all))
+	for i, t := range all {
+		claims[i] = g.claim(t, now)
+	}
+	return claims
 }
 
 // claim is what is known of a tenant. The caller holds mu.

@@ -13,13 +13,18 @@ import (
 // safeguards are lines that a simulation misses seldom, or late. Each has a test of its own that fails without it, at once.
 var safeguards = []mutant.Mutation{
 	{
-		Name: "a root that has lost its record begins without a floor", File: "mover.go",
+		Name: "a root that has lost its record begins without a floor", File: "work.go",
+		Old: "] = e.given.floor(holding{d.label, i})", New: "], _ = \"\", i",
+		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
+	},
+	{
+		Name: "a root that has lost its record, and may have been outside of the ring, begins without a floor", File: "mover.go",
 		Old: "if !m.root.recorded && !b.any {", New: "if false {",
 		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
 	},
 	{
 		Name: "a sharder does not ask what shards were given before it", File: "mover.go",
-		Old: "e.moves.inDoubt() || e.unsurveyed(current)", New: "e.moves.inDoubt()",
+		Old: "e.moves.inDoubt(m.root.ref) || e.unsurveyed(m.root)", New: "e.moves.inDoubt(m.root.ref)",
 		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
 	},
 	{
@@ -86,6 +91,51 @@ var safeguards = []mutant.Mutation{
 		Name: "a resource that cannot be listed ends a scan", File: "govern.go",
 		Old: "			if ctx.Err() != nil {\n				return t, ctx.Err()", New: "			if err != nil {\n				return t, err",
 		Caught: "TestAResourceThatCannotBeListedStopsNoOther",
+	},
+	{
+		Name: "a root that was outside of the ring is taken for a new one", File: "work.go",
+		Old: "!e.resources[s.resource].Selector.Empty() || e.moves", New: "e.moves",
+		Caught: "TestChildrenOfARootThatIsSelectedLaterComeWithIt",
+	},
+	{
+		Name: "a sharder that is new takes roots for new ones", File: "work.go",
+		Old: "e.moves.inDoubt(s.ref) || e.unsurveyed(s.root)", New: "false",
+		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
+	},
+	{
+		Name: "a root whose move has ended halfway is taken for a new one", File: "work.go",
+		Old: "e.moves.inDoubt(s.ref) || e.unsurveyed(s.root)", New: "e.unsurveyed(s.root)",
+		Caught: "TestARootWhoseMoveHasEndedHalfwayIsNotTakenForANewOne",
+	},
+	{
+		Name: "a page has as many large objects as small ones", File: "source.go",
+		Old: "	p.now.Store(max(1, min(p.limit, ", New: "	p.now.Store(max(p.limit, min(p.limit, ",
+		Caught: "TestAPageOfLargeObjectsIsNotLarge",
+	},
+	{
+		Name: "a scan tries at once what has failed again and again", File: "queue.go",
+		Old: "return i.index >= 0 && i.failures > patience }", New: "return false }",
+		Caught: "TestAnObjectThatAPolicyDeniesCostsLittle",
+	},
+	{
+		Name: "a policy's refusal is taken for a conflict", File: "patch.go",
+		Old: "	if apierrors.IsConflict(err) {", New: "	if apierrors.IsConflict(err) || apierrors.IsInvalid(err) {",
+		Caught: "TestAnObjectThatAPolicyDeniesCostsLittle",
+	},
+	{
+		Name: "a shard that a forged record names is not asked", File: "decide.go",
+		Old: "return decision{verb: annul, record: s.annulled()}", New: "return s.next()",
+		Caught: "TestAForgedEpochThatBeginsMeanwhileIsAskedToLetGo",
+	},
+	{
+		Name: "who has owned an object that is set apart is forgotten", File: "govern.go",
+		Old: "settled.apart[v.uid] = slices", New: "settled.apart[v.uid], _ = nil, slices",
+		Caught: "TestAnObjectThatWasSetApartIsTakenFromWhoeverMayHaveOwnedIt",
+	},
+	{
+		Name: "one object out of place keeps the whole history", File: "govern.go",
+		Old: "ok && err == nil && unrest > maxSettling", New: "ok && err == nil && unrest < 0",
+		Caught: "TestAnObjectThatAPolicyDeniesDoesNotKeepTheHistoryGrowing",
 	},
 	{
 		Name: "the record of another object stays", File: "root.go",

@@ -20,7 +20,8 @@ type session struct {
 	*Sharder
 	resources []resource // of roots
 	kin       kindred
-	marks     []names // of each resource
+	marks     []names     // of each resource
+	pages     []*pageSize // of each resource
 	registry  *registry
 	keeper    *keeper
 	queue     *queue
@@ -39,8 +40,7 @@ type session struct {
 	settled  atomic.Bool
 
 	throttle throttle
-	notes    sync.Mutex
-	noted    time.Time // guarded by notes: when a failure was logged last
+	notes    notes
 }
 
 // open finds out what a session needs to begin.
@@ -74,13 +74,16 @@ func (s *Sharder) newSession() (*session, error) {
 		queue: newQueue(4 * max(c.PageSize, c.Concurrency)), drains: newDrains(c.MaxDrains),
 		changed: make(chan struct{}, 1), unsettle: make(chan struct{}, 1), progress: make(chan struct{}, 1),
 		throttle: throttle{hook: c.Hooks.OnThrottled, log: c.Logger},
-		ledger:   &ledger{kube: s.kube, namespace: c.Namespace, ring: c.Ring},
 	}
 	for _, r := range e.kin.all {
 		e.marks = append(e.marks, s.names.of(r.GVR.GroupResource()))
+		e.pages = append(e.pages, newPageSize(c.PageSize))
 	}
 	e.history.Store(&history{})
 	e.registry = s.newRegistry(func() { poke(e.changed) })
+	e.ledger = &ledger{
+		kube: s.kube, namespace: c.Namespace, ring: c.Ring, over: func(t tenant) bool { return e.registry.lifeOf(t) == over },
+	}
 	e.keeper = &keeper{
 		registry: e.registry, kube: s.kube, duration: c.LeaseDuration, patience: c.ScanInterval, hooks: c.Hooks, empty: e.empty,
 		named: func(shard string) bool { return e.history.Load().names(shard) },
@@ -102,7 +105,7 @@ func (e *session) recall(ctx context.Context) error {
 		return nil
 	}
 	// Whoever lives may be at work on any object whose record was lost too.
-	var h history
+	h := historyOf()
 	for _, t := range e.registry.tenants() {
 		h = h.with(membership{t})
 	}
@@ -184,7 +187,7 @@ func (e *session) sources(index int, selector labels.Selector) []source {
 	for _, namespace := range r.namespaces() {
 		all = append(all, source{
 			client: e.client(index, namespace), resource: r, namespace: namespace, selector: selector,
-			limit: int64(e.config.PageSize), log: e.config.Logger,
+			page: e.pages[index], log: e.config.Logger,
 		})
 	}
 	return all
@@ -303,7 +306,7 @@ func (e *session) empty(ctx context.Context, shard string) (bool, error) {
 			found := false
 			ours := func(*metav1.PartialObjectMetadata) bool { return true }
 			if i < len(e.resources) {
-				src.limit = 1
+				src.page = newPageSize(1)
 			} else { // what has no root keeps its label for ever
 				ours = func(o *metav1.PartialObjectMetadata) bool { _, ok := e.kin.childOf(i, o); return ok }
 			}

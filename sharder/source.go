@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -21,8 +22,40 @@ type source struct {
 	resource  resource
 	namespace string
 	selector  labels.Selector
-	limit     int64
+	page      *pageSize
 	log       *zap.Logger
+}
+
+// pageSize is how many objects of a resource are listed at a time: fewer if they are large, such as those with the configuration
+// that was applied last in an annotation. A list of a thousand objects could take a gigabyte otherwise.
+type pageSize struct {
+	limit int64 // at most
+	now   atomic.Int64
+}
+
+const (
+	// firstPage is how many objects are listed before it is known how large they are.
+	firstPage = 50
+	// pageBytes is what a page should take.
+	pageBytes = 4 << 20
+)
+
+func newPageSize(limit int) *pageSize {
+	p := &pageSize{limit: int64(limit)}
+	p.now.Store(min(firstPage, p.limit))
+	return p
+}
+
+// fit takes in a page, by which the size of the next one follows.
+func (p *pageSize) fit(page []metav1.PartialObjectMetadata) {
+	if len(page) == 0 {
+		return
+	}
+	bytes := 0
+	for i := range page {
+		bytes += page[i].Size()
+	}
+	p.now.Store(max(1, min(p.limit, int64(pageBytes/max(1, bytes/len(page))))))
 }
 
 // sink takes in what a source finds.
@@ -42,8 +75,9 @@ type sink struct {
 // pages lists all objects that are selected, page by page from the storage, and returns the version that the list began with. What is
 // listed was read after pages was called, also where the server had to begin anew in the middle because the list took so long.
 func (s source) pages(ctx context.Context, found func(*metav1.PartialObjectMetadata) bool) (version string, err error) {
-	options := metav1.ListOptions{LabelSelector: s.selector.String(), Limit: s.limit}
+	options := metav1.ListOptions{LabelSelector: s.selector.String()}
 	for {
+		options.Limit = s.page.now.Load()
 		page, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
 			return s.client.List(ctx, options)
 		})
@@ -57,8 +91,11 @@ func (s source) pages(ctx context.Context, found func(*metav1.PartialObjectMetad
 		if version == "" {
 			version = page.ResourceVersion
 		}
+		s.page.fit(page.Items)
 		for i := range page.Items {
-			if s.selects(&page.Items[i]) && !found(&page.Items[i]) {
+			o := page.Items[i]
+			page.Items[i] = metav1.PartialObjectMetadata{} // whoever is told of it may wait, and keeps nothing else in memory
+			if s.selects(&o) && !found(&o) {
 				return "", context.Canceled
 			}
 		}

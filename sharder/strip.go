@@ -77,7 +77,7 @@ func (e *session) strip(ctx context.Context) error {
 
 // living returns the shards that may be at work on objects without a record, by the ring's history.
 func (e *session) living(ctx context.Context) ([]string, error) {
-	return e.among(ctx, slices.Concat(e.ledger.known...))
+	return e.among(ctx, e.ledger.known.tenants())
 }
 
 // among returns the shards of those tenants that may be at work.
@@ -138,7 +138,7 @@ func (e *session) stripAll(ctx context.Context) (living []string, left int, err 
 				all.Go(func() {
 					defer func() { <-slots }()
 					if err := e.stripOne(ctx, i, o); err != nil && ctx.Err() == nil {
-						e.note(ref{i, o.Namespace, o.Name}, err)
+						e.note(&item{ref: ref{i, o.Namespace, o.Name}}, err)
 						mu.Lock()
 						defer mu.Unlock()
 						left++

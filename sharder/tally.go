@@ -2,6 +2,8 @@ package sharder
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 )
 
@@ -17,20 +19,34 @@ type tally struct {
 	placed   int
 	changed  int            // objects that had something written
 	shards   map[string]int // objects by the shard that they are with
+
+	// apart are those that are not where they belong, if there are few.
+	apart map[ref]root
+	many  bool
 }
 
-func newTally() *tally { return &tally{finished: make(chan struct{}), shards: map[string]int{}} }
+// maxApart is how many objects may be out of place in a ring that counts as settled but for them.
+const maxApart = 100
+
+func newTally() *tally {
+	return &tally{finished: make(chan struct{}), shards: map[string]int{}, apart: map[ref]root{}}
+}
 
 // count takes in an object, and whether it is where it belongs already.
-func (t *tally) count(shard string, placed bool) {
+func (t *tally) count(v root, placed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.objects++
-	if placed {
-		t.placed++
+	if v.label != "" {
+		t.shards[v.label]++
 	}
-	if shard != "" {
-		t.shards[shard]++
+	switch {
+	case placed:
+		t.placed++
+	case len(t.apart) < maxApart:
+		t.apart[v.ref] = v
+	default:
+		t.many = true
 	}
 }
 
@@ -38,19 +54,29 @@ func (t *tally) count(shard string, placed bool) {
 func (t *tally) expect() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.changed++
 	t.pending++
 }
 
-// outcome says how that turned out.
-func (t *tally) outcome(placed bool) {
+// outcome says how that turned out, and whether something was written.
+func (t *tally) outcome(r ref, placed, wrote bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pending--
+	if wrote {
+		t.changed++
+	}
 	if placed {
 		t.placed++
+		delete(t.apart, r)
 	}
 	t.check()
+}
+
+// left returns the objects that are not where they belong; ok is false if they are too many.
+func (t *tally) left() (all []root, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Values(t.apart)), !t.many
 }
 
 func (t *tally) check() {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,7 +47,7 @@ func (e *session) finish(ctx context.Context, i *item, placed bool, err error) {
 		e.queue.retry(i, time.Now()) // or a scan will find it
 	default:
 		if !errors.Is(err, errReplanned) {
-			e.note(i.ref, err)
+			e.note(i, err)
 		}
 		if !e.queue.retry(i, time.Now()) {
 			poke(e.unsettle) // a scan will find it
@@ -79,7 +79,6 @@ func (e *session) deal(ctx context.Context, i *item, o *root, reserved bool) (pl
 			e.drains.patched(r, drained)
 		}
 	}()
-	var read tenant
 	contended := errContended
 	for range attempts {
 		if o == nil {
@@ -94,25 +93,20 @@ func (e *session) deal(ctx context.Context, i *item, o *root, reserved bool) (pl
 		if p == nil {
 			return false, nil
 		}
-		s := e.registry.judge(*o, p)
-		d := decide(s)
+		s, d, err := e.registry.resolve(ctx, *o, p)
 		switch {
+		case err != nil:
+			return false, err
 		case d.verb == keep:
 			return true, nil
 		case d.verb == await:
 			return false, nil
-		case d.verb == reread && d.about != read:
-			read = d.about
-			if err := e.registry.reread(ctx, d.about); err != nil {
-				return false, err
-			}
-			continue
-		case d.verb == reread: // nobody has ever had this epoch: the record was forged, or etcd restored
-			e.log(r).Warn("the record of an object names an epoch of its shard that has never been", zap.String("shard", d.about.Shard), zap.Int64("epoch", d.about.Epoch))
-			fallthrough
-		case d.verb == hold:
+		case d.verb == hold, d.verb == reread:
 			e.hold(d)
 			return false, nil
+		case d.verb == annul:
+			e.log(r).Warn("the record of an object names an epoch of its shard that has never been, and is taken for none",
+				zap.String("shard", d.record.Shard), zap.Int64("epoch", d.record.Epoch))
 		}
 		if d.drain && !o.drain && !reserved {
 			if !e.drains.reserve(ctx, r, d.label, time.Now(), false) {
@@ -122,22 +116,46 @@ func (e *session) deal(ctx context.Context, i *item, o *root, reserved bool) (pl
 			reserved = true
 		}
 		if d.brings() && len(e.kin.children[r.resource]) > 0 {
-			e.moves.add(&move{item: i, root: *o, decision: d, origin: s.origin(), plan: p})
-			return false, errMoving
+			floor, known := e.floorOf(s, d)
+			if !known {
+				e.moves.add(&move{item: i, root: *o, decision: d, origin: s.origin(), plan: p})
+				return false, errMoving
+			}
+			d.record.ChildFloor = floor
 		}
 		switch err := e.patch(ctx, *o, d); {
 		case err == nil:
-			drained = d.drain
+			drained, i.wrote = d.drain, true
 			return d.placed(), nil
 		case e.absent(r, err):
 			return true, nil
-		case apierrors.IsConflict(err), apierrors.IsInvalid(err): // it has changed, or is another of the same name
+		case outdates(err):
 			o, contended = nil, fmt.Errorf("%w: %w", errContended, err)
 		default: // the outcome may be unknown
 			return false, err
 		}
 	}
 	return false, contended
+}
+
+// floorOf is from which versions on caches show the children of a root that has been with no other shard than the one that it is assigned
+// to, by the resources of children. If known is false, the children have to be listed first.
+//
+// A root has no record, and can have had no other owner: it is new, or its owner's whose record was removed. Its children are with that
+// shard or with none: those that the shard has created itself, of whatever version, its own caches show as ever, and those that it was given
+// reach no further than what is known of it. Those that are with none have been created since, by others, as they could be a moment later as well:
+// the sharder labels them when it sees them. That there were none before requires that no root can have been outside of the
+// ring when its children were created, so it has no Selector; that all that were there before this session were listed; and that no
+// move of the root has ended halfway.
+func (e *session) floorOf(s situation, d decision) (floor map[string]string, known bool) {
+	if d.verb != assign || s.recorded || s.origin().any || !e.resources[s.resource].Selector.Empty() || e.moves.inDoubt(s.ref) || e.unsurveyed(s.root) {
+		return nil, false
+	}
+	floor = map[string]string{}
+	for _, i := range e.kin.children[s.resource] {
+		floor[e.kin.all[i].GVR.GroupResource().String()] = e.given.floor(holding{d.label, i})
+	}
+	return floor, true
 }
 
 // get reads an object; nil: there is none.
@@ -211,18 +229,34 @@ func (e *session) log(r ref) *zap.Logger {
 	return e.config.Logger.With(zap.Stringer("resource", e.kin.all[r.resource].GVR.GroupResource()), zap.String("namespace", r.namespace), zap.String("name", r.name))
 }
 
-// note logs a failure, of which there may be thousands: one in a while.
-func (e *session) note(r ref, err error) {
-	e.notes.Lock()
-	quiet := time.Since(e.noted) < noteInterval
-	if !quiet {
-		e.noted = time.Now()
-	}
-	e.notes.Unlock()
-	if !quiet {
-		e.log(r).Warn("an object could not be dealt with, as perhaps others: it will be tried again", zap.Error(err))
+// note logs a failure: once for each object and cause.
+func (e *session) note(i *item, err error) {
+	if said := err.Error(); said != i.said && e.notes.admit(time.Now()) {
+		i.said = said
+		e.log(i.ref).Warn("an object could not be dealt with: it will be tried again", zap.Error(err))
 	}
 }
 
-// noteInterval is how often failures are logged at most.
-const noteInterval = 10 * time.Second
+const (
+	// noteInterval is how often maxNotes failures are logged at most: there may be thousands.
+	noteInterval = 10 * time.Second
+	maxNotes     = 5
+)
+
+// notes limits what is logged.
+type notes struct {
+	mu    sync.Mutex
+	began time.Time
+	count int
+}
+
+// admit reports whether something may be logged now.
+func (n *notes) admit(now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if now.Sub(n.began) >= noteInterval {
+		n.began, n.count = now, 0
+	}
+	n.count++
+	return n.count <= maxNotes
+}

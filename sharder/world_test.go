@@ -195,7 +195,7 @@ func (w *world) shard(name string) *shard {
 // acknowledge lets go of what is drained, until ctx has ended.
 func (w *world) acknowledge(ctx context.Context, s *shard, name string, meta metadata.Interface, epoch shardlease.Epoch) {
 	drained := selectorOf(w.t, w.names.drain+","+w.names.shard+"="+name)
-	src := source{client: meta.Resource(configMaps), selector: drained, limit: 500, log: zap.NewNop(), resource: resource{Resource: Resource{GVR: configMaps}}}
+	src := source{client: meta.Resource(configMaps), selector: drained, page: newPageSize(500), log: zap.NewNop(), resource: resource{Resource: Resource{GVR: configMaps}}}
 	src.run(ctx, sink{found: func(o *metav1.PartialObjectMetadata) bool {
 		r, ok := w.names.recordOf(o)
 		for s.stubborn.Load() && sleep(ctx, time.Second) {

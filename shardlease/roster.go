@@ -99,7 +99,7 @@ func (r *Roster) Miss(shard string, now Reading) (changed bool) {
 		return false
 	}
 	changed = s.see(nil, now)
-	if s.state(now) == Gone && s.age(now) > r.config.GCPeriod && s.next(now, 0) == 0 {
+	if wait, _ := s.next(now, 0); wait == 0 && s.state(now) == Gone && s.age(now) > r.config.GCPeriod {
 		delete(r.shards, shard) // what it knew can be read again
 	}
 	return changed
@@ -185,9 +185,21 @@ func (r *Roster) Verdict(shard string, e Epoch, now Reading) Verdict {
 // Next is after how long the state of a shard, or a verdict, changes unless its lease does; ok is false if that never happens.
 func (r *Roster) Next(now Reading) (wait time.Duration, ok bool) {
 	for _, s := range r.shards {
-		if next := s.next(now, r.config.GCPeriod); next > 0 && (!ok || next < wait) {
+		if next, _ := s.next(now, r.config.GCPeriod); next > 0 && (!ok || next < wait) {
 			wait, ok = next, true
 		}
 	}
 	return wait, ok
+}
+
+// Passed is how often the state of each shard, or a verdict, has changed since its lease did: it differs from before if, at the end of what
+// [Roster.Next] said, something has really changed, because the lease was not renewed meanwhile.
+func (r *Roster) Passed(now Reading) map[string]int {
+	all := map[string]int{}
+	for shard, s := range r.shards {
+		if _, passed := s.next(now, r.config.GCPeriod); passed > 0 {
+			all[shard] = passed
+		}
+	}
+	return all
 }

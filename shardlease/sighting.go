@@ -249,11 +249,13 @@ func (s *sighting) acquirable(now Reading) bool {
 	return false
 }
 
-// next is after how long something changes by itself; zero if nothing does.
-func (s *sighting) next(now Reading, collectAfter time.Duration) time.Duration {
-	var soonest time.Duration
+// next is after how long something changes by itself; zero if nothing does. passed is how often it has, since the lease was seen to change.
+func (s *sighting) next(now Reading, collectAfter time.Duration) (soonest time.Duration, passed int) {
 	at := func(since Reading, after time.Duration) {
-		if wait := after - now.SinceAtLeast(since); wait > 0 && (soonest == 0 || wait < soonest) {
+		switch wait := after - now.SinceAtLeast(since); {
+		case wait <= 0:
+			passed++
+		case soonest == 0 || wait < soonest:
 			soonest = wait
 		}
 	}
@@ -268,5 +270,5 @@ func (s *sighting) next(now Reading, collectAfter time.Duration) time.Duration {
 	for _, a := range s.absent {
 		at(a.since, a.wait)
 	}
-	return soonest
+	return soonest, passed
 }

@@ -30,9 +30,14 @@ func newStream(c *Client) *streamBody {
 	return &streamBody{client: c, ended: make(chan struct{}), abandoned: make(chan struct{}), news: make(chan struct{}, 1)}
 }
 
+// send writes a chunk, unless the stream has ended: a bookmark after that would say that nothing was missed.
 func (b *streamBody) send(data []byte) {
 	due := time.Now().Add(b.client.lag())
 	b.mu.Lock()
+	if b.err != nil {
+		b.mu.Unlock()
+		return
+	}
 	if n := len(b.chunks); n > 0 && b.chunks[n-1].due.After(due) {
 		due = b.chunks[n-1].due // a connection keeps the order
 	}

@@ -51,7 +51,7 @@ type Faults struct {
 
 // Oddity is an answer of something between a client and its API server, or of one that does not serve
 // the resource.
-type Oddity func(*http.Request) *http.Response
+type Oddity func(*http.Request) *http.Response // nil: the server answers
 
 // Oddities are a proxy's page with 404, what an API server says of a resource that it does not serve, a
 // proxy's page with 502, a page to log in with 200, and an empty JSON object, which decodes as any object.
@@ -184,7 +184,9 @@ func (c *Client) CancelRequest(*http.Request) {}
 
 func (c *Client) answer(f Faults, r *http.Request, body []byte) *http.Response {
 	if f.Odd != nil {
-		return f.Odd(r)
+		if odd := f.Odd(r); odd != nil {
+			return odd
+		}
 	}
 	if f.Throttle != nil && f.Throttle(r) {
 		return throttled(r)

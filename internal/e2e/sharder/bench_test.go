@@ -46,8 +46,9 @@ var (
 	bareRecord = assigner{"bare-record", func(ctx context.Context, f *fleet, assigned func(string)) {
 		loop(ctx, f, assigned, func(o *metav1.PartialObjectMetadata) []byte {
 			record := fmt.Sprintf(`{"uid":%q,"shard":"a","leaseUID":"00000000-0000-0000-0000-000000000000","epoch":1,"state":"owned"}`, o.UID)
-			return fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"labels":{%q:"a",%q:null},"annotations":{%q:%q}}}`,
-				o.UID, o.ResourceVersion, shardLabel, drainLabel, ownerAnnotation, record)
+			return fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"labels":{%q:"a",%q:null,%q:%q},"annotations":{%q:%q,%q:%q}}}`,
+				o.UID, o.ResourceVersion, shardLabel, drainLabel, sharder.SealLabel(ringName), sealOf(record),
+				ownerAnnotation, record, sharder.RecordAnnotation(ringName, configMaps.Resource.GroupResource()), record)
 		})
 	}}
 	ours = assigner{"bellwether", runOurs}

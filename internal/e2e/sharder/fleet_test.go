@@ -65,6 +65,7 @@ type fleet struct {
 	children  []kind // of objects of those kinds
 	client    kubernetes.Interface
 	dynamic   dynamic.Interface
+	annotated int      // bytes of an annotation that each object is created with
 	referee   *referee // nil: there is none
 	build     []string // flags of go build
 

@@ -17,14 +17,25 @@ import (
 // BenchmarkSharderMemory is what the process of a sharder takes when it has been started over so many objects, which are assigned already, and
 // has looked at all of them several times.
 func BenchmarkSharderMemory(b *testing.B) {
+	measureMemory(b, 0, 1_000, 10_000, 50_000)
+}
+
+// BenchmarkSharderMemoryOfLargeObjects is the same for objects with an annotation of 50 kB each.
+func BenchmarkSharderMemoryOfLargeObjects(b *testing.B) {
+	measureMemory(b, 50_000, 2_000)
+}
+
+func measureMemory(b *testing.B, annotated int, counts ...int) {
+	b.Helper()
 	const scans = 3
 	f := newCrowd(b, lasting)
+	f.annotated = annotated
 	sharder := f.start("sharder", "-without-shard", "-scan-interval=1s")
 	f.start("a", "-lease-only")
 	f.start("b", "-lease-only")
 	f.requireSettled("a", "b") // who would not let go of anything
 	objects := 0
-	for _, n := range []int{1_000, 10_000, 50_000} {
+	for _, n := range counts {
 		b.Run(fmt.Sprintf("%d-objects", n), func(b *testing.B) {
 			f.create(n - objects)
 			objects = n

@@ -49,6 +49,9 @@ func (f *fleet) create(n int) {
 				o.SetGroupVersionKind(k.Resource.GroupVersion().WithKind(k.Kind))
 				o.SetGenerateName("o-")
 				o.SetLabels(map[string]string{"test": f.namespace})
+				if f.annotated > 0 {
+					o.SetAnnotations(map[string]string{"large": strings.Repeat("x", f.annotated)})
+				}
 				if k.Kind == "IngressClass" {
 					_ = unstructured.SetNestedField(o.Object, "bellwether.dev/test", "spec", "controller")
 				}

@@ -1,0 +1,56 @@
+package sharder
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Objects with large annotations are listed by pages that are no larger for that.
+func TestAPageOfLargeObjectsIsNotLarge(t *testing.T) {
+	const objects, size = 400, 50 << 10
+	inWorld(t, func(t *testing.T, w *world) {
+		large := strings.Repeat("x", size)
+		for i := range objects {
+			_, err := w.kube.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprintf("o-%03d", i), Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: large},
+			}}, metav1.CreateOptions{})
+			require.NoError(t, err)
+		}
+		w.shard("a")
+		time.Sleep(time.Second)
+		var largest, lists atomic.Int64
+		kube, meta := w.clients(w.server.Client("sharder"), func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(q *http.Request) (*http.Response, error) {
+				r, err := next.RoundTrip(q)
+				if err != nil || !strings.HasSuffix(q.URL.Path, "/configmaps") || q.URL.Query().Get("watch") != "" {
+					return r, err
+				}
+				body, err := io.ReadAll(r.Body)
+				lists.Add(1)
+				largest.Store(max(largest.Load(), int64(len(body))))
+				r.Body = io.NopCloser(strings.NewReader(string(body)))
+				return r, err
+			})
+		})
+		s, err := New(kube, meta, testMapper(), w.config())
+		require.NoError(t, err)
+		stop := w.begin(func(ctx context.Context) { assert.NoError(t, s.Run(ctx)) })
+		defer stop()
+		time.Sleep(30 * time.Second)
+		w.requirePlaced(objects, "a")
+		assert.Less(t, largest.Load(), int64(pageBytes+pageBytes/4))
+		assert.Greater(t, largest.Load(), int64(pageBytes/2), "nor is it small")
+		assert.Less(t, lists.Load(), int64(30), "pages of some 80 objects")
+	})
+}

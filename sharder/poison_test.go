@@ -1,0 +1,337 @@
+package sharder
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+)
+
+// toll is what the latest sharder asks for, and what is denied of that.
+type toll struct {
+	mu    sync.Mutex
+	count map[string]int // such as "LIST configmaps"
+}
+
+// deny has the patches of one object answered with an error, for the latest sharder, and counts the requests from now on.
+func (w *world) deny(name string, refusal error) *toll {
+	t := &toll{count: map[string]int{}}
+	w.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
+		verb, path := q.Method, strings.Split(q.URL.Path, "/")
+		resource := path[len(path)-1]
+		switch {
+		case q.URL.Query().Get("watch") != "":
+			return nil
+		case verb == http.MethodGet && (resource == "configmaps" || resource == "leases" || resource == "pods"):
+			verb = "LIST"
+		default:
+			resource = path[len(path)-2]
+		}
+		t.mu.Lock()
+		t.count[verb+" "+resource]++
+		t.mu.Unlock()
+		if refusal == nil || q.Method != http.MethodPatch || path[len(path)-1] != name {
+			return nil
+		}
+		return answer(q, refusal)
+	}})
+	return t
+}
+
+// answer is that of an API server that refuses a request.
+func answer(q *http.Request, refusal error) *http.Response {
+	s := refusal.(apierrors.APIStatus).Status() //nolint:errorlint,forcetypeassert // what the test says
+	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	body, _ := json.Marshal(s)
+	return &http.Response{
+		StatusCode: int(s.Code), Header: http.Header{"Content-Type": {"application/json"}}, Request: q, Body: io.NopCloser(bytes.NewReader(body)),
+	}
+}
+
+// take returns what was asked for since it was called last.
+func (t *toll) take() map[string]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	taken := t.count
+	t.count = map[string]int{}
+	return taken
+}
+
+// refusals are what a policy may answer to a patch.
+func refusals() map[string]error {
+	const why = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"
+	forbidden := apierrors.NewForbidden(corev1.Resource("configmaps"), "x", fmt.Errorf("%s", why))
+	invalid := apierrors.NewForbidden(corev1.Resource("configmaps"), "x", fmt.Errorf("%s", why))
+	invalid.ErrStatus.Reason, invalid.ErrStatus.Code = metav1.StatusReasonInvalid, http.StatusUnprocessableEntity
+	return map[string]error{"403": forbidden, "422": invalid}
+}
+
+// warnings has what the sharders of a configuration warn of counted by object.
+func warnings(c *Config) *observer.ObservedLogs {
+	core, logs := observer.New(zap.WarnLevel)
+	c.Logger = c.Logger.WithOptions(zap.WrapCore(func(tee zapcore.Core) zapcore.Core { return zapcore.NewTee(tee, core) }))
+	return logs
+}
+
+func about1(logs *observer.ObservedLogs, name string) int {
+	return logs.FilterField(zap.String("name", name)).Len()
+}
+
+// Of many objects one cannot be patched: it is tried again less and less often, and nothing else is done for it.
+func TestAnObjectThatAPolicyDeniesCostsLittle(t *testing.T) {
+	for name, refusal := range refusals() {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				c := w.config()
+				c.ScanInterval = time.Minute
+				logs := warnings(&c)
+				stop, _ := w.settledWith(100, c, "a", "b")
+				defer stop()
+				toll := w.deny("p-000", refusal)
+				w.create(1, "p")
+				time.Sleep(10 * time.Minute)
+				asked := toll.take()
+				assert.LessOrEqual(t, asked["LIST configmaps"], 10+7, "one scan per minute, and those that look whether it is better now: %v", asked)
+				assert.LessOrEqual(t, asked["PATCH configmaps"], 10+20, "%v", asked)
+				assert.LessOrEqual(t, asked["GET configmaps"], 10+20, "%v", asked)
+				assert.Equal(t, 1, about1(logs, "p-000"), "it is said once")
+
+				// Nor is anything done for it when others come all the time.
+				for range 60 {
+					w.edit("o-000", `{"metadata":{"labels":{"`+w.names.shard+`":null}}}`)
+					time.Sleep(10 * time.Second)
+				}
+				asked = toll.take()
+				assert.LessOrEqual(t, asked["LIST configmaps"], 10+7, "%v", asked)
+				w.create(100, "q")
+				time.Sleep(time.Second)
+				assert.Equal(t, 1, w.owners()["-"])
+
+				w.connection.Inject(apisim.Faults{})
+				time.Sleep(time.Minute)
+				w.requirePlaced(201, "a", "b")
+			})
+		})
+	}
+}
+
+// A record that names an epoch that has never been is taken for none: whoever may have owned the object is asked.
+func TestARecordOfAnEpochThatHasNeverBeenIsDealtWithOnce(t *testing.T) {
+	for _, family := range []bool{false, true} {
+		t.Run(fmt.Sprint("children ", family), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				c := w.config()
+				if family {
+					c = w.familyConfig()
+				}
+				logs := warnings(&c)
+				stop, shards := w.settledWith(100, c, "a", "b")
+				defer stop()
+				toll := w.deny("", nil)
+				for i, o := range w.objects()[:2] {
+					r, ok := w.names.recordOf(&o)
+					require.True(t, ok)
+					r.Epoch += 7
+					if i == 1 {
+						r.Left = []tenant{r.tenant(), {"b", "no such Lease", 1}}
+					}
+					_, err := w.meta.Resource(configMaps).Namespace("default").Patch(t.Context(), o.Name, types.MergePatchType,
+						w.names.mergePatch(o.UID, o.ResourceVersion, "x", false, &r), metav1.PatchOptions{})
+					require.NoError(t, err)
+				}
+				time.Sleep(time.Minute)
+				w.requirePlaced(100, "a", "b")
+				time.Sleep(9 * time.Minute)
+				asked := toll.take()
+				assert.LessOrEqual(t, asked["LIST configmaps"], 10, "%v", asked)
+				assert.LessOrEqual(t, asked["GET leases"], 20, "%v", asked)
+				assert.LessOrEqual(t, asked["PATCH configmaps"], 10, "%v", asked)
+				assert.Equal(t, 2, logs.FilterMessageSnippet("has never been").Len(), "it is said once of each")
+				for _, s := range shards {
+					s.release()
+				}
+			})
+		})
+	}
+}
+
+// The shard may begin the epoch that a forged record names before the sharder has taken that for none.
+func TestAForgedEpochThatBeginsMeanwhileIsAskedToLetGo(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(10, w.config(), "a", "b")
+		defer stop()
+		var o metav1.PartialObjectMetadata
+		for _, o = range w.objects() {
+			if w.names.shardOf(&o) == "b" {
+				break
+			}
+		}
+		r, _ := w.names.recordOf(&o)
+		lease, err := w.kube.CoordinationV1().Leases(testNamespace).Get(t.Context(), "a", metav1.GetOptions{})
+		require.NoError(t, err)
+		r.Shard, r.LeaseUID, r.Epoch = "a", lease.UID, 2
+		late := make(chan struct{})
+		w.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
+			if q.Method == http.MethodPatch && strings.HasSuffix(q.URL.Path, "/"+o.Name) {
+				<-late
+			}
+			return nil
+		}})
+		_, err = w.meta.Resource(configMaps).Namespace("default").Patch(t.Context(), o.Name, types.MergePatchType,
+			w.names.mergePatch(o.UID, o.ResourceVersion, "a", true, &r), metav1.PatchOptions{})
+		require.NoError(t, err)
+		time.Sleep(100 * time.Millisecond)
+		shards[0].release()
+		a := w.shard("a") // in epoch 2
+		stubborn(true, a)
+		time.Sleep(time.Second)
+		close(late)
+		time.Sleep(time.Minute)
+		now := w.objectOf(o.Name)
+		assert.Equal(t, "a", w.names.shardOf(now), "it has not said that it does not work by the forged record")
+		assert.True(t, w.names.draining(now))
+		stubborn(false, a)
+		time.Sleep(time.Minute)
+		w.requirePlaced(10, "a", "b")
+		assert.Positive(t, a.acks.Load())
+	})
+}
+
+func (w *world) objectOf(name string) *metav1.PartialObjectMetadata {
+	w.t.Helper()
+	o, err := w.meta.Resource(configMaps).Namespace("default").Get(w.t.Context(), name, metav1.GetOptions{})
+	require.NoError(w.t, err)
+	return o
+}
+
+// A child that cannot be patched keeps its root from its next shard, and costs little besides.
+func TestAChildThatAPolicyDeniesCostsLittle(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.familyConfig()
+		c.ScanInterval = time.Minute
+		logs := warnings(&c)
+		stop, shards := w.settledWith(40, c, "a", "b")
+		defer stop()
+		w.bear(1, true)
+		time.Sleep(5 * time.Minute)
+		root := w.objectOf(w.rootsOf("a")[0])
+		toll := w.deny(w.children()[root.UID][0].Name, refusals()["422"])
+		shards[0].release()
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, map[string]int{"a": 1, "b": 39}, w.owners())
+		asked := toll.take()
+		assert.LessOrEqual(t, asked["LIST configmaps"], 10+10, "%v", asked)
+		assert.LessOrEqual(t, asked["GET configmaps"], 2*(10+30), "the root, and that of the child: %v", asked)
+		assert.LessOrEqual(t, asked["LIST pods"], 3*(10+20), "%v", asked)
+		assert.Equal(t, 1, about1(logs, root.Name))
+
+		// The moves of others do not have all children listed.
+		w.shard("c")
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, 1, w.owners()["a"])
+		w.connection.Inject(apisim.Faults{})
+		time.Sleep(time.Minute)
+		w.requirePlaced(40, "b", "c")
+		w.requireFamilies(1)
+	})
+}
+
+// While one object is out of place, the history does not grow with each shard that comes and goes.
+func TestAnObjectThatAPolicyDeniesDoesNotKeepTheHistoryGrowing(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.GCPeriod, c.ScanInterval = time.Minute, time.Minute
+		stop, shards := w.settledWith(40, c, "a-0", "b-0")
+		defer func() { stop() }()
+		denied := w.rootsOf("a-0")[0]
+		w.deny(denied, refusals()["403"])
+		for i := 1; i <= 10; i++ {
+			fresh := []*shard{w.shard(fmt.Sprint("a-", i)), w.shard(fmt.Sprint("b-", i))}
+			time.Sleep(30 * time.Second)
+			for _, s := range shards {
+				s.release()
+			}
+			shards = fresh
+			time.Sleep(time.Minute)
+		}
+		time.Sleep(20 * time.Minute)
+		assert.Equal(t, map[string]int{"a-0": 1, "a-10": w.owners()["a-10"], "b-10": w.owners()["b-10"]}, w.owners())
+		m, err := w.kube.CoreV1().ConfigMaps(testNamespace).Get(t.Context(), HistoryName(testRing), metav1.GetOptions{})
+		require.NoError(t, err)
+		h, err := parseHistory(m.Data[historyKey])
+		require.NoError(t, err)
+		assert.Len(t, h.memberships, 1)
+		leases, err := w.kube.CoordinationV1().Leases(testNamespace).List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		assert.LessOrEqual(t, len(leases.Items), 3, "two that live, and one of which there is an object")
+		assert.NotContains(t, w.told(), "settled [a-10 b-10]")
+
+		// Another sharder knows no less, and both find the object's owner once it may be patched.
+		stop()
+		stop = w.sharder(c)
+		time.Sleep(5 * time.Minute)
+		w.requirePlaced(40, "a-10", "b-10")
+		assert.Contains(t, w.told(), "settled [a-10 b-10]")
+	})
+}
+
+// An object that was set apart has lost its record: those are asked who may have owned it when the ring was settled but for it.
+func TestAnObjectThatWasSetApartIsTakenFromWhoeverMayHaveOwnedIt(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.ScanInterval = time.Minute
+		stop, shards := w.settledWith(40, c, "a", "b")
+		defer func() { stop() }()
+		stubborn(true, shards[0])
+		w.shard("c")
+		time.Sleep(10 * time.Second)
+		var moving []string
+		for _, o := range w.objects() {
+			if w.names.draining(&o) {
+				moving = append(moving, o.Name)
+			}
+		}
+		require.NotEmpty(t, moving)
+		time.Sleep(5 * time.Minute)
+		assert.Len(t, w.session().historyNow(t).memberships, 1)
+		shards[1].release() // another membership, under which a was never the owner
+		time.Sleep(5 * time.Minute)
+		assert.Len(t, w.session().historyNow(t).memberships, 1)
+		stop()
+		w.edit(moving[0], `{"metadata":{"labels":null,"annotations":null}}`)
+		w.patched()
+		stop = w.sharder(c)
+		time.Sleep(time.Minute)
+		o := w.objectOf(moving[0])
+		assert.Equal(t, "a", w.names.shardOf(o), "it may be at work")
+		assert.True(t, w.names.draining(o))
+		stubborn(false, shards...)
+		time.Sleep(3 * time.Minute)
+		w.requirePlaced(40, "a", "c")
+		assert.Empty(t, w.session().historyNow(t).apart)
+	})
+}
+
+// historyNow is what is stored.
+func (e *session) historyNow(t *testing.T) history {
+	require.NoError(t, e.ledger.load(context.WithoutCancel(t.Context())))
+	return e.ledger.known
+}
