@@ -72,3 +72,31 @@ func TestSuspendedReleaseCutsRequestsSoonAfterItsDeadline(t *testing.T) {
 		assert.LessOrEqual(t, time.Since(begin), checkInterval, "a successor may have begun")
 	})
 }
+
+// TestReleaseEndsWhatIsOpen releases a lease while an answer is being read.
+func TestReleaseEndsWhatIsOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		guard := NewGuard(name, errNotHeld, GuardConfig{})
+		h, err := NewCandidate(fake.NewSimpleClientset(), Config{
+			Lease: name, Identity: "a", Timing: Timing{}.WithDefaults(), Guard: guard, Clock: clock.System(), Log: zap.NewNop(),
+			OnLost: func(*LostError) {}, OnHolder: func(Record) {}, OnFinish: func() {},
+		}).Try(t.Context())
+		require.NoError(t, err)
+		ctx, scope := h.Scope(t.Context())
+		defer scope.End()
+		r, _ := request(t.Context(), http.MethodGet, pods+"/p/proxy/logs")
+		resp, err := guard.Wrap(roundTripper(streaming)).RoundTrip(r)
+		require.NoError(t, err)
+		read := make(chan error, 1)
+		go func() {
+			_, err := resp.Body.Read(make([]byte, 1))
+			read <- err
+		}()
+		require.NoError(t, h.Release(t.Context()))
+		synctest.Wait()
+		require.Len(t, read, 1, "it goes on after the lease has been released")
+		assert.ErrorIs(t, <-read, errNotHeld)
+		assert.Error(t, ctx.Err(), "and so does what has a scope")
+		assert.NoError(t, resp.Body.Close())
+	})
+}

@@ -203,6 +203,7 @@ func (h *Holder) Release(ctx context.Context) error {
 	}
 	h.config.OnFinish()
 	err := h.drain(ctx)
+	h.cutOff()
 	h.close()
 	h.DisarmKillTimer() // not before, or a process that is stopped meanwhile could go on sending when it is woken
 	switch {
@@ -251,18 +252,14 @@ func (h *Holder) drain(ctx context.Context) error {
 		if landed != nil {
 			rest = timing.Margin - now.SinceAtLeast(begin)
 		}
-		if left <= 0 || rest <= 0 && landed != nil {
-			if n := h.cut(); n > 0 {
-				h.config.Log.Warn("requests had no answer when the term ended: their outcome is unknown", zap.Int("requests", n))
-			}
-		}
 		switch {
 		case left <= 0:
 			return errNotDrained
 		case rest <= 0 && landed == nil:
 			return nil
 		case rest <= 0:
-			continue // they are abandoned now
+			h.cutOff() // so that they are abandoned
+			continue
 		}
 		look := c.NewTimer(min(rest, left, checkInterval)) // the deadline may come sooner than a timer counts
 		select {
@@ -276,6 +273,13 @@ func (h *Holder) drain(ctx context.Context) error {
 			renewal.next(err)
 		}
 		look.Stop()
+	}
+}
+
+// cutOff ends what is under way under the guard: answers that are being read, too, and upgraded connections.
+func (h *Holder) cutOff() {
+	if n := h.cut(); n > 0 {
+		h.config.Log.Warn("requests had no answer when the term ended: their outcome is unknown", zap.Int("requests", n))
 	}
 }
 
