@@ -125,7 +125,8 @@
 //     annotations, but for those named below.
 //   - Every object is given to a living shard when faults have ended.
 //   - The sharder holds no objects in memory but those that it is busy with: its memory does not depend on how many are assigned.
-//   - A resource that cannot be listed, or whose children cannot, keeps its own objects waiting, and those of no other.
+//   - A resource that cannot be listed or is not served, or whose children are not, keeps its own objects waiting, and those of no other.
+//     [Hooks].OnResource and [Status] name it. The ring is not settled meanwhile.
 //   - A sharder that has lost its election writes nothing that does harm: what it had already sent either comes first, or is refused.
 //
 // # Not guaranteed

@@ -295,7 +295,7 @@ func (e *session) content(ctx context.Context) bool {
 func (e *session) scan(ctx context.Context) (*tally, error) {
 	began := time.Now()
 	t := newTally()
-	var errs []error
+	errs := []error{e.unknown}
 	for i := range e.resources {
 		for _, src := range e.sources(i, e.resources[i].Selector) {
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {

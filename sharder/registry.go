@@ -172,6 +172,7 @@ func (g *registry) see(l *coordinationv1.Lease, deleted bool) {
 	var changed bool
 	if deleted {
 		changed = g.roster.Miss(l.Name, now)
+		delete(g.asked, l.Name) // or it would be created again for ever; whoever still has to know asks again
 	} else {
 		changed = g.roster.See(l, now)
 	}

@@ -113,6 +113,26 @@ var safeguards = []mutant.Mutation{
 		Caught: "TestAPageOfLargeObjectsIsNotLarge",
 	},
 	{
+		Name: "the Lease of a shard that was asked about is created for ever", File: "registry.go",
+		Old: "		delete(g.asked, l.Name)", New: "		_ = g.asked",
+		Caught: "TestALeaseThatWasCollectedIsNotCreatedAgain",
+	},
+	{
+		Name: "a ring is settled although a resource is not known", File: "govern.go",
+		Old: "errs := []error{e.unknown}", New: "errs := []error{nil}",
+		Caught: "TestAResourceThatIsNotServedIsPickedUpLater",
+	},
+	{
+		Name: "a history that is lost is not recalled where a resource cannot be listed", File: "session.go",
+		Old: "	return len(errs) > 0, nil\n", New: "	return false, errors.Join(errs...)\n",
+		Caught: "TestALostHistoryIsRecalledWhereAResourceCannotBeListed",
+	},
+	{
+		Name: "every cache of children has to show those of all namespaces", File: "informer.go",
+		Old: "return i.namespace == \"\" || namespace == \"\" || i.namespace == namespace", New: "_ = namespace\n	return true",
+		Caught: "TestACacheOfChildrenThatFailsConcernsItsNamespaceOnly",
+	},
+	{
 		Name: "a scan tries at once what has failed again and again", File: "queue.go",
 		Old: "return i.index >= 0 && i.failures > patience }", New: "return false }",
 		Caught: "TestAnObjectThatAPolicyDeniesCostsLittle",

@@ -24,6 +24,13 @@ type source struct {
 	selector  labels.Selector
 	page      *pageSize
 	log       *zap.Logger
+	outcome   func(verb string, err error) // is told how requests have ended; nil: nobody is
+}
+
+func (s source) ended(ctx context.Context, verb string, err error) {
+	if s.outcome != nil && ctx.Err() == nil && !apierrors.IsResourceExpired(err) {
+		s.outcome(verb, err)
+	}
 }
 
 // pageSize is how many objects of a resource are listed at a time: fewer if they are large, such as those with the configuration
@@ -86,7 +93,9 @@ func (s source) pages(ctx context.Context, found func(*metav1.PartialObjectMetad
 			options.Continue = continueOf(err)
 			continue
 		case err != nil:
-			return "", fmt.Errorf("list %s: %w", s.resource.GVR.GroupResource(), err)
+			err = fmt.Errorf("list %s: %w", s.resource.GVR.GroupResource(), err)
+			s.ended(ctx, "list", err)
+			return "", err
 		}
 		if version == "" {
 			version = page.ResourceVersion
@@ -100,6 +109,7 @@ func (s source) pages(ctx context.Context, found func(*metav1.PartialObjectMetad
 			}
 		}
 		if page.Continue == "" {
+			s.ended(ctx, "list", nil)
 			return version, nil
 		}
 		options.Continue = page.Continue
@@ -169,8 +179,11 @@ func (s source) follow(ctx context.Context, to sink) (useful bool, err error) {
 			})
 		})
 		if err != nil {
-			return useful, fmt.Errorf("watch %s: %w", s.resource.GVR.GroupResource(), err)
+			err = fmt.Errorf("watch %s: %w", s.resource.GVR.GroupResource(), err)
+			s.ended(ctx, "watch", err)
+			return useful, err
 		}
+		s.ended(ctx, "watch", nil)
 		began := time.Now()
 		next, err := s.drink(ctx, w, version, to)
 		w.Stop()
