@@ -161,7 +161,7 @@
 //	edit repaired                            1 patch, 2 if the shard sends the object back
 //	object that cannot be patched            1 read and 1 patch every 30 s; with a child that cannot, 1 list of children besides
 //	object without a record, unsettled ring  1 patch, and 2 for each living shard that may have owned it
-//	change of membership                     2 writes of the history
+//	change of membership                     2 writes of the history, and 1 read of each Lease that it names and that is gone
 //	join                                     2 lists of all objects, in pages
 //	release or death                         1 list of the moved objects and one of all, in pages
 //	batch of moved roots                     for each resource of children, 1 list of those of the shards that they come from, in pages

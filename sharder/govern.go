@@ -133,6 +133,7 @@ func (e *session) reign(ctx context.Context, p *plan) {
 			})
 		}
 	}
+	all.Go(func() { e.acquaint(ctx) })
 	news := make(chan struct{}, 1)
 	all.Go(func() {
 		listed.Wait()
@@ -145,6 +146,19 @@ func (e *session) reign(ctx context.Context, p *plan) {
 		}
 		if e.await(ctx, wait) || e.registry.matured() {
 			poke(news)
+		}
+	}
+}
+
+// acquaint reads the Leases that the history names and of which nothing is known. That their shards are gone takes twice a Lease's
+// duration to prove: or every object without a record would wait for so long, also the first that comes after an hour.
+func (e *session) acquaint(ctx context.Context) {
+	for _, t := range e.history.Load().tenants() {
+		if ctx.Err() != nil {
+			return
+		}
+		if e.registry.lifeOf(t) == unread && e.registry.reread(ctx, t) == nil { // or whoever has to know asks again
+			e.registry.ask(t)
 		}
 	}
 }

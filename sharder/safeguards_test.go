@@ -133,6 +133,11 @@ var safeguards = []mutant.Mutation{
 		Caught: "TestACacheOfChildrenThatFailsConcernsItsNamespaceOnly",
 	},
 	{
+		Name: "nothing is asked about former members before somebody has to know", File: "govern.go",
+		Old: "	all.Go(func() { e.acquaint(ctx) })\n", New: "",
+		Caught: "TestANewObjectDoesNotWaitForTheProofThatAShardIsGone",
+	},
+	{
 		Name: "a scan tries at once what has failed again and again", File: "queue.go",
 		Old: "return i.index >= 0 && i.failures > patience }", New: "return false }",
 		Caught: "TestAnObjectThatAPolicyDeniesCostsLittle",

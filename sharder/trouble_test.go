@@ -175,6 +175,33 @@ func TestALostHistoryIsRecalledWhereAResourceCannotBeListed(t *testing.T) {
 	})
 }
 
+// While a ring is not settled, a new object may have been any former member's. That one of those is gone is proved before the object comes.
+func TestANewObjectDoesNotWaitForTheProofThatAShardIsGone(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.Resources = []Resource{{GVR: widgets}, {GVR: configMaps}}
+		stop, shards := w.settledWith(40, c, "a", "b")
+		defer func() { stop() }()
+		unlisted := func(q *http.Request) bool {
+			return q.Method == http.MethodGet && strings.HasSuffix(q.URL.Path, "/widgets")
+		}
+		w.astray.Store(&unlisted)
+		w.server.Restart(0)
+		w.shard("c")
+		time.Sleep(time.Minute)
+		shards[1].kill()
+		require.NoError(t, w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
+		time.Sleep(time.Minute)
+		stop()
+		require.NoError(t, w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
+		stop = w.sharder(c)
+		time.Sleep(time.Minute)
+		w.create(40, "p")
+		time.Sleep(time.Second)
+		w.requirePlaced(80, "a", "c")
+	})
+}
+
 // The Lease of a shard that somebody has made up is created to prove that nobody holds it, and deleted once.
 func TestALeaseThatWasCollectedIsNotCreatedAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
