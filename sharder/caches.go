@@ -36,8 +36,8 @@ func (c *caches) remove(i *informer) {
 	c.running[i.resource] = others
 }
 
-// begun returns the caches of the objects of a resource in a namespace whose first list began in a term. What others show may be older than the
-// term.
+// begun returns the caches of the objects of a resource in a namespace whose first list began in a
+// term. What others show may be older than the term.
 func (c *caches) begun(term *shardlease.Term, resource schema.GroupVersionResource, namespace string) []*informer {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -108,10 +108,13 @@ func view(caches []*informer, at address, own metav1.Object) (newest metav1.Obje
 	return newest, stale && newest != nil
 }
 
-// behind returns a resource of children of which a running cache does not show yet what it has to, so that work may begin on a root in this
-// namespace with this record; empty: there is none. What has no cache is not behind: one that is started during work begins with a list from after
-// the admission.
-func (c *caches) behind(term *shardlease.Term, children []schema.GroupVersionResource, namespace string, r record) string {
+// behind returns a resource of children of which a running cache does not show yet what it has to,
+// so that work may begin on a root in this namespace with this record; empty: there is none. What
+// has no cache is not behind: one that is started during work begins with a list from after the
+// admission.
+func (c *caches) behind(
+	term *shardlease.Term, children []schema.GroupVersionResource, namespace string, r record,
+) string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for _, resource := range children {

@@ -208,7 +208,8 @@ func TestWorkWaitsForACacheOfChildrenThatIsAboutToBegin(t *testing.T) {
 	})
 }
 
-// Of two caches of children, one for each of two namespaces, one cannot list: the roots of the other namespace are worked on.
+// Of two caches of children, one for each of two namespaces, one cannot list: the roots of the
+// other namespace are worked on.
 func TestACacheOfChildrenThatFailsConcernsItsNamespaceOnly(t *testing.T) {
 	inFamily(t, func(t *testing.T, r *replica) {
 		r.create("x")

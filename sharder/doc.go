@@ -57,19 +57,22 @@
 //
 // # Objects that do not get on
 //
-// An object that cannot be changed, because a policy denies it or for any other reason, concerns no other. It is tried again after pauses of up
-// to half a minute, without a list, and the log says why, once for each cause. A child that cannot be changed keeps its root waiting in
-// the same way. Objects without progress are looked at by scans that grow as rare as ScanInterval. Up to 100 of them do not keep
-// the history growing: it says of each of them who may have owned it, and forgets the memberships that the others have behind them.
-// The ring is not settled until they are with their owners, though.
+// An object that cannot be changed, because a policy denies it or for any other reason, concerns no
+// other. It is tried again after pauses of up to half a minute, without a list, and the log says
+// why, once for each cause. A child that cannot be changed keeps its root waiting in the same way.
+// Objects without progress are looked at by scans that grow as rare as ScanInterval. Up to 100 of
+// them do not keep the history growing: it says of each of them who may have owned it, and forgets
+// the memberships that the others have behind them. The ring is not settled until they are with
+// their owners, though.
 //
-// The history grows while more than those are out of place, or a resource cannot be listed, and shards come and go. At half a megabyte, some
-// thousand replaced shards, it forgets which objects they have owned: from then until the ring is settled, an object without a record, which
-// every new one is, is taken in turn from each shard of that time that may still live. A plan takes as much memory as a ring of
-// all the shards that the history names, 14 bytes for each of their tokens.
+// The history grows while more than those are out of place, or a resource cannot be listed, and
+// shards come and go. At half a megabyte, some thousand replaced shards, it forgets which objects
+// they have owned: from then until the ring is settled, an object without a record, which every new
+// one is, is taken in turn from each shard of that time that may still live. A plan takes as much
+// memory as a ring of all the shards that the history names, 14 bytes for each of their tokens.
 //
-// A record that names an epoch that its shard has never had counts as none: those are asked who may have owned the object, and
-// the shard it names, should it have begun that epoch meanwhile.
+// A record that names an epoch that its shard has never had counts as none: those are asked who may
+// have owned the object, and the shard it names, should it have begun that epoch meanwhile.
 //
 // # Copies
 //
@@ -100,8 +103,9 @@
 // A root that comes without a record may have been the shard's before, and lost the record that said so. Its next record names the
 // greatest version of all the children that are known to be with the shard.
 //
-// For a root that cannot have been another shard's nothing is listed, if its resource has no Selector: there are no children yet, or they are
-// its shard's already. What somebody else has created for it meanwhile the shard sees when the sharder has labelled it.
+// For a root that cannot have been another shard's nothing is listed, if its resource has no
+// Selector: there are no children yet, or they are its shard's already. What somebody else has
+// created for it meanwhile the shard sees when the sharder has labelled it.
 //
 // Where the shard of a root was lost together with its record, or a sharder has ended in the middle of a move, the children of any shard are
 // listed instead of those of one.

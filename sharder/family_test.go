@@ -335,8 +335,8 @@ func TestANewRootCostsNoListOfChildren(t *testing.T) {
 	}
 }
 
-// A root loses its record when some of its children have been given to its next shard, and the others are with one that is gone: it looks like a new
-// one.
+// A root loses its record when some of its children have been given to its next shard, and the
+// others are with one that is gone: it looks like a new one.
 func TestARootWhoseMoveHasEndedHalfwayIsNotTakenForANewOne(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")

@@ -150,8 +150,9 @@ func (e *session) reign(ctx context.Context, p *plan) {
 	}
 }
 
-// acquaint reads the Leases that the history names and of which nothing is known. That their shards are gone takes twice a Lease's
-// duration to prove: or every object without a record would wait for so long, also the first that comes after an hour.
+// acquaint reads the Leases that the history names and of which nothing is known. That their shards
+// are gone takes twice a Lease's duration to prove: or every object without a record would wait for
+// so long, also the first that comes after an hour.
 func (e *session) acquaint(ctx context.Context) {
 	for _, t := range e.history.Load().tenants() {
 		if ctx.Err() != nil {
@@ -166,7 +167,8 @@ func (e *session) acquaint(ctx context.Context) {
 const (
 	minUnrest = time.Second
 	maxUnrest = time.Minute
-	// maxSettling is after what pauses between scans that change nothing an object counts as one that does not get on.
+	// maxSettling is after what pauses between scans that change nothing an object counts as one
+	// that does not get on.
 	maxSettling = 10 * time.Second
 )
 
@@ -222,8 +224,8 @@ func (e *session) settle(ctx context.Context, p *plan, news <-chan struct{}) {
 	}
 }
 
-// setApart notes that all objects were found where they belong but for a few, which do not get on: the memberships under which the others
-// may have been assigned need not be known any more.
+// setApart notes that all objects were found where they belong but for a few, which do not get on:
+// the memberships under which the others may have been assigned need not be known any more.
 func (e *session) setApart(ctx context.Context, left []root) {
 	p := e.plan.Load()
 	settled := history{[]membership{p.members}, apart{}}

@@ -26,7 +26,8 @@ type Hooks struct {
 	OnCollected func(shard string)
 	// OnStorm is told of shards that have expired together, and so are given more time.
 	OnStorm func(shards []string)
-	// OnResource is told when the objects of a resource cannot be listed or watched, or it is not served, and why; and when it is over.
+	// OnResource is told when the objects of a resource cannot be listed or watched, or it is not
+	// served, and why; and when it is over.
 	OnResource func(ResourceState)
 	// OnThrottled is told of each request that the client has held back on this side, by its own rate limit, and for how long.
 	OnThrottled func(wait time.Duration)
@@ -41,7 +42,8 @@ type ObjectRef struct {
 // Patch is one attempt to change an object.
 type Patch struct {
 	Object ObjectRef
-	// Verb is what it is for: assign, drain, withdraw, restore, probe, seal, annul or gather; for a child, follow.
+	// Verb is what it is for: assign, drain, withdraw, restore, probe, seal, annul or gather; for a
+	// child, follow.
 	Verb string
 	// Shard is whose label the object has afterwards.
 	Shard string

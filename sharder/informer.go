@@ -27,9 +27,10 @@ import (
 // function of the lease. While it runs, the informer also lets go of objects that the sharder wants for other shards, and sends
 // those back that carry the shard's label by mistake; each resource of the ring has to have one for that.
 //
-// While an informer of children exists, before it runs too, no work begins on their roots that it would show too old a state for: make
-// none that is not run. Informers of one namespace each are better made by [Shard.NewInformerOf]: here, work in one
-// namespace waits for those of all others, up to a minute for a bookmark of the API server, and for as long as one of them cannot list.
+// While an informer of children exists, before it runs too, no work begins on their roots that it
+// would show too old a state for: make none that is not run. Informers of one namespace each are
+// better made by [Shard.NewInformerOf]: here, work in one namespace waits for those of all others,
+// up to a minute for a bookmark of the API server, and for as long as one of them cannot list.
 //
 // Its first list is consistent: it asks the API server for the present state, by pages, not for what some cache of the server holds. If
 // lw asks for no labels, the informer asks for those of [Shard.Selector]. What a transform removes of the ring's labels and
@@ -41,9 +42,11 @@ func (s *Shard) NewInformer(lw cache.ListerWatcher, example runtime.Object, resy
 	return s.NewInformerOf("", lw, example, resync, indexers)
 }
 
-// NewInformerOf is NewInformer for an lw that lists and watches one namespace; empty: all of them. Work on roots of other
-// namespaces does not depend on what it shows.
-func (s *Shard) NewInformerOf(namespace string, lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+// NewInformerOf is NewInformer for an lw that lists and watches one namespace; empty: all of them.
+// Work on roots of other namespaces does not depend on what it shows.
+func (s *Shard) NewInformerOf(
+	namespace string, lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers,
+) cache.SharedIndexInformer {
 	k, err := s.kinOf(example)
 	if err != nil {
 		s.config.Logger.Info("an informer is not about objects of the ring", zap.Error(err))

@@ -111,8 +111,8 @@ func validateResources(resources []Resource, n names) []error {
 	return errs
 }
 
-// resolve asks the API server, by way of mapper, what resources are. unknown says which of them, or of their children, it does not know:
-// these are left out. err says what is wrong with others.
+// resolve asks the API server, by way of mapper, what resources are. unknown says which of them, or
+// of their children, it does not know: these are left out. err says what is wrong with others.
 func resolve(mapper meta.RESTMapper, resources []Resource) (known []resource, unknown, err error) {
 	var missing, errs []error
 	for i, r := range resources {

@@ -94,7 +94,7 @@ var safeguards = []mutant.Mutation{
 	},
 	{
 		Name: "a root that was outside of the ring is taken for a new one", File: "work.go",
-		Old: "!e.resources[s.resource].Selector.Empty() || e.moves", New: "e.moves",
+		Old: "!e.resources[s.resource].Selector.Empty() ||\n", New: "false ||\n",
 		Caught: "TestChildrenOfARootThatIsSelectedLaterComeWithIt",
 	},
 	{

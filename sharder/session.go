@@ -48,7 +48,8 @@ type session struct {
 	troubles troubles
 }
 
-// open finds out what a session needs to begin. partly says that it may do without some of the resources.
+// open finds out what a session needs to begin. partly says that it may do without some of the
+// resources.
 func (s *Sharder) open(ctx context.Context, partly bool) (*session, error) {
 	e, err := s.newSession()
 	if err != nil {
@@ -140,7 +141,8 @@ func (e *session) recall(ctx context.Context) error {
 	return nil
 }
 
-// touched reports whether any object carries anything of the ring, or may: the objects of some resource cannot be listed.
+// touched reports whether any object carries anything of the ring, or may: the objects of some
+// resource cannot be listed.
 func (e *session) touched(ctx context.Context) (bool, error) {
 	touched := e.unknown != nil
 	var errs []error
@@ -176,7 +178,8 @@ func poke(c chan struct{}) {
 // errKnown says that the API server knows a resource that a session had to do without.
 var errKnown = errors.New("sharder: a resource is served that was not")
 
-// run works until ctx has ended, or until it is known that it cannot. It returns errKnown if another session can do more.
+// run works until ctx has ended, or until it is known that it cannot. It returns errKnown if
+// another session can do more.
 func (e *session) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer e.queue.watch(ctx)() // until the last worker has ended
@@ -375,7 +378,9 @@ func (e *session) empty(ctx context.Context, shard string) (bool, error) {
 }
 
 func (e *session) status() Status {
-	status := Status{Settled: e.settled.Load(), Draining: e.drains.len(), Waiting: e.queue.len(), Troubled: e.troubles.resources()}
+	status := Status{
+		Settled: e.settled.Load(), Draining: e.drains.len(), Waiting: e.queue.len(), Troubled: e.troubles.resources(),
+	}
 	if p := e.plan.Load(); p != nil {
 		status.Members = p.members.names()
 	}

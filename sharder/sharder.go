@@ -49,12 +49,14 @@ func New(kube kubernetes.Interface, meta metadata.Interface, mapper meta.RESTMap
 	return &Sharder{kube: kube, meta: meta, mapper: mapper, config: config, names: namesOf(config.Ring)}, nil
 }
 
-// Run distributes objects until ctx has ended, and returns nil then. When it returns, nothing that it has begun goes on, except for
-// requests that have been sent. It returns an error if, when it begins, the API server does not have a resource or refuses a request that the
-// sharder cannot do without, and that has lasted for LeaseDuration: until then the roles may be on their way. The error says what to
-// grant, and so does the log at once. If that is about some of the resources only, the objects of the others are distributed, and those as
-// soon as it is over: of a resource that was not served, within a minute. So it is later if it may not store the ring's history. Whatever else fails is tried again until
-// ctx has ended.
+// Run distributes objects until ctx has ended, and returns nil then. When it returns, nothing that
+// it has begun goes on, except for requests that have been sent. It returns an error if, when it
+// begins, the API server does not have a resource or refuses a request that the sharder cannot do
+// without, and that has lasted for LeaseDuration: until then the roles may be on their way. The
+// error says what to grant, and so does the log at once. If that is about some of the resources
+// only, the objects of the others are distributed, and those as soon as it is over: of a resource
+// that was not served, within a minute. So it is later if it may not store the ring's history.
+// Whatever else fails is tried again until ctx has ended.
 func (s *Sharder) Run(ctx context.Context) error {
 	if !s.busy.TryLock() {
 		return ErrBusy
@@ -127,8 +129,8 @@ type Status struct {
 	Draining int
 	// Waiting is how many objects wait for the sharder to do something about them.
 	Waiting int
-	// Troubled are the resources of which objects cannot be listed or watched now, or that the API server does not serve, sorted. Their
-	// objects wait, and those of the others do not.
+	// Troubled are the resources of which objects cannot be listed or watched now, or that the API
+	// server does not serve, sorted. Their objects wait, and those of the others do not.
 	Troubled []schema.GroupVersionResource
 }
 

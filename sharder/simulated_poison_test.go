@@ -25,11 +25,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder"
 )
 
-// promptly is within what an object that is created has an owner, when nothing else has been wrong for long.
+// promptly is within what an object that is created has an owner, when nothing else has been wrong
+// for long.
 const promptly = 10 * time.Second
 
-// TestSimulatedPoison is that one thing with which something is wrong, for ever, concerns no other: an object that a policy denies, or a child, records
-// that somebody forges, a resource that cannot be listed. When all other faults have been over for the time of Quiet, every other object is with
+// TestSimulatedPoison is that one thing with which something is wrong, for ever, concerns no other:
+// an object that a policy denies, or a child, records that somebody forges, a resource that cannot
+// be listed. When all other faults have been over for the time of Quiet, every other object is with
 // its owner, and one that is created then is so promptly.
 func TestSimulatedPoison(t *testing.T) {
 	s := sharding()
@@ -140,10 +142,12 @@ type hands func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (h hands) RoundTrip(q *http.Request) (*http.Response, error) { return h(q) }
 
-// CancelRequest is for client-go, which complains of transports without it. The request's context ends, too.
+// CancelRequest is for client-go, which complains of transports without it. The request's context
+// ends, too.
 func (h hands) CancelRequest(*http.Request) {}
 
-// denial is the answer of an API server with a policy that refuses a patch, or with a webhook for conversion that is down.
+// denial is the answer of an API server with a policy that refuses a patch, or with a webhook for
+// conversion that is down.
 func denial(q *http.Request) (*http.Response, error) {
 	s := apierrors.NewInternalError(errors.New("conversion webhook failed")).Status()
 	if q.Method == http.MethodPatch {

@@ -33,8 +33,9 @@ func (s source) ended(ctx context.Context, verb string, err error) {
 	}
 }
 
-// pageSize is how many objects of a resource are listed at a time: fewer if they are large, such as those with the configuration
-// that was applied last in an annotation. A list of a thousand objects could take a gigabyte otherwise.
+// pageSize is how many objects of a resource are listed at a time: fewer if they are large, such as
+// those with the configuration that was applied last in an annotation. A list of a thousand objects
+// could take a gigabyte otherwise.
 type pageSize struct {
 	limit int64 // at most
 	now   atomic.Int64
@@ -103,7 +104,7 @@ func (s source) pages(ctx context.Context, found func(*metav1.PartialObjectMetad
 		s.page.fit(page.Items)
 		for i := range page.Items {
 			o := page.Items[i]
-			page.Items[i] = metav1.PartialObjectMetadata{} // whoever is told of it may wait, and keeps nothing else in memory
+			page.Items[i] = metav1.PartialObjectMetadata{} // found may wait, and keeps nothing else in memory
 			if s.selects(&o) && !found(&o) {
 				return "", context.Canceled
 			}

@@ -26,10 +26,9 @@ type troubles struct {
 func (t *troubles) note(of trouble, err error) {
 	t.mu.Lock()
 	before, known := t.open[of]
-	switch {
-	case err == nil:
+	if err == nil {
 		delete(t.open, of)
-	default:
+	} else {
 		t.open[of] = err
 	}
 	t.mu.Unlock()

@@ -85,8 +85,9 @@ func TestAResourceThatCannotBeListedStopsNoOther(t *testing.T) {
 	}
 }
 
-// A resource that the API server does not serve, as when its CustomResourceDefinition is not there yet, keeps no others from being distributed, and its
-// objects are as soon as it is. Until then nothing is forgotten: it may be that it is only not known of.
+// A resource that the API server does not serve, as when its CustomResourceDefinition is not there
+// yet, keeps no others from being distributed, and its objects are as soon as it is. Until then
+// nothing is forgotten: it may be that it is only not known of.
 func TestAResourceThatIsNotServedIsPickedUpLater(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
@@ -175,7 +176,8 @@ func TestALostHistoryIsRecalledWhereAResourceCannotBeListed(t *testing.T) {
 	})
 }
 
-// While a ring is not settled, a new object may have been any former member's. That one of those is gone is proved before the object comes.
+// While a ring is not settled, a new object may have been any former member's. That one of those is
+// gone is proved before the object comes.
 func TestANewObjectDoesNotWaitForTheProofThatAShardIsGone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
@@ -202,7 +204,8 @@ func TestANewObjectDoesNotWaitForTheProofThatAShardIsGone(t *testing.T) {
 	})
 }
 
-// The Lease of a shard that somebody has made up is created to prove that nobody holds it, and deleted once.
+// The Lease of a shard that somebody has made up is created to prove that nobody holds it, and
+// deleted once.
 func TestALeaseThatWasCollectedIsNotCreatedAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()

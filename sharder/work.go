@@ -138,17 +138,21 @@ func (e *session) deal(ctx context.Context, i *item, o *root, reserved bool) (pl
 	return false, contended
 }
 
-// floorOf is from which versions on caches show the children of a root that has been with no other shard than the one that it is assigned
-// to, by the resources of children. If known is false, the children have to be listed first.
+// floorOf is from which versions on caches show the children of a root that has been with no other
+// shard than the one that it is assigned to, by the resources of children. If known is false, the
+// children have to be listed first.
 //
-// A root has no record, and can have had no other owner: it is new, or its owner's whose record was removed. Its children are with that
-// shard or with none: those that the shard has created itself, of whatever version, its own caches show as ever, and those that it was given
-// reach no further than what is known of it. Those that are with none have been created since, by others, as they could be a moment later as well:
-// the sharder labels them when it sees them. That there were none before requires that no root can have been outside of the
-// ring when its children were created, so it has no Selector; that all that were there before this session were listed; and that no
-// move of the root has ended halfway.
+// A root has no record, and can have had no other owner: it is new, or its owner's whose record was
+// removed. Its children are with that shard or with none: those that the shard has created itself,
+// of whatever version, its own caches show as ever, and those that it was given reach no further
+// than what is known of it. Those that are with none have been created since, by others, as they
+// could be a moment later as well: the sharder labels them when it sees them. That there were none
+// before requires that no root can have been outside of the ring when its children were created, so
+// it has no Selector; that all that were there before this session were listed; and that no move of
+// the root has ended halfway.
 func (e *session) floorOf(s situation, d decision) (floor map[string]string, known bool) {
-	if d.verb != assign || s.recorded || s.origin().any || !e.resources[s.resource].Selector.Empty() || e.moves.inDoubt(s.ref) || e.unsurveyed(s.root) {
+	if d.verb != assign || s.recorded || s.origin().any || !e.resources[s.resource].Selector.Empty() ||
+		e.moves.inDoubt(s.ref) || e.unsurveyed(s.root) {
 		return nil, false
 	}
 	floor = map[string]string{}
