@@ -95,7 +95,7 @@ var safeguards = []mutant.Mutation{
 	{
 		Name: "a root that was outside of the ring is taken for a new one", File: "work.go",
 		Old: "!e.resources[s.resource].Selector.Empty() ||\n", New: "false ||\n",
-		Caught: "TestChildrenOfARootThatIsSelectedLaterComeWithIt",
+		Caught: "TestARootThatIsSelectedLaterIsNotTakenForANewOne",
 	},
 	{
 		Name: "a sharder that is new takes roots for new ones", File: "work.go",

@@ -104,9 +104,6 @@ func (e *session) deal(ctx context.Context, i *item, o *root, reserved bool) (pl
 		case d.verb == hold, d.verb == reread:
 			e.hold(d)
 			return false, nil
-		case d.verb == annul:
-			e.log(r).Warn("the record of an object names an epoch of its shard that has never been, and is taken for none",
-				zap.String("shard", d.record.Shard), zap.Int64("epoch", d.record.Epoch))
 		}
 		if d.drain && !o.drain && !reserved {
 			if !e.drains.reserve(ctx, r, d.label, time.Now(), false) {
@@ -126,6 +123,10 @@ func (e *session) deal(ctx context.Context, i *item, o *root, reserved bool) (pl
 		switch err := e.patch(ctx, *o, d); {
 		case err == nil:
 			drained, i.wrote = d.drain, true
+			if d.verb == annul {
+				e.log(r).Warn("the record of an object names an epoch of its shard that has never been, and is taken for none",
+					zap.String("shard", d.record.Shard), zap.Int64("epoch", d.record.Epoch))
+			}
 			return d.placed(), nil
 		case e.absent(r, err):
 			return true, nil
