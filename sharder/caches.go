@@ -36,13 +36,14 @@ func (c *caches) remove(i *informer) {
 	c.running[i.resource] = others
 }
 
-// begun returns the caches of a resource whose first list began in a term. What others show may be older than the term.
-func (c *caches) begun(term *shardlease.Term, resource schema.GroupVersionResource) []*informer {
+// begun returns the caches of the objects of a resource in a namespace whose first list began in a
+// term. What others show may be older than the term.
+func (c *caches) begun(term *shardlease.Term, resource schema.GroupVersionResource, namespace string) []*informer {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	begun := make([]*informer, 0, len(c.running[resource]))
 	for _, i := range c.running[resource] {
-		if i.began() == term {
+		if i.covers(namespace) && i.began() == term {
 			begun = append(begun, i)
 		}
 	}
@@ -51,7 +52,7 @@ func (c *caches) begun(term *shardlease.Term, resource schema.GroupVersionResour
 
 // newest returns the newest copy of a root that the caches show, nil if none does.
 func (s *Shard) newest(term *shardlease.Term, at address) (newest metav1.Object) {
-	for _, i := range s.caches.begun(term, at.resource) {
+	for _, i := range s.caches.begun(term, at.resource, at.namespace) {
 		if o := i.copyOf(at); o != nil && (newest == nil || newer(o, newest)) {
 			newest = o
 		}
@@ -61,13 +62,13 @@ func (s *Shard) newest(term *shardlease.Term, at address) (newest metav1.Object)
 
 // look returns what the caches show of a root, and of the copy that work is to be done on.
 func (s *Shard) look(term *shardlease.Term, q errand) sight {
-	begun := s.caches.begun(term, q.at.resource)
+	begun := s.caches.begun(term, q.at.resource, q.at.namespace)
 	seen := sight{started: len(begun) > 0, complete: true}
 	var newest metav1.Object
 	if q.ofChild() {
 		seen.child = true
 		seen.complete = s.names.shardOf(q.own) != s.lease.Identity() // the caches will show its root some day, or not show it any more
-		_, seen.stale = view(s.caches.begun(term, q.child.resource), q.child, q.own)
+		_, seen.stale = view(s.caches.begun(term, q.child.resource, q.child.namespace), q.child, q.own)
 		newest = s.newest(term, q.at)
 		seen.found = newest != nil
 	} else {
@@ -86,7 +87,7 @@ func (s *Shard) look(term *shardlease.Term, q errand) sight {
 	seen.standing, seen.version = s.claimant(term, q.at.resource).standing(newest), newest.GetResourceVersion()
 	if seen.standing == assigned && len(q.children) > 0 {
 		r, _ := s.marks[q.at.resource].recordOf(newest)
-		seen.behind = s.caches.behind(term, q.children, r)
+		seen.behind = s.caches.behind(term, q.children, q.at.namespace, r)
 	}
 	return seen
 }
@@ -107,15 +108,21 @@ func view(caches []*informer, at address, own metav1.Object) (newest metav1.Obje
 	return newest, stale && newest != nil
 }
 
-// behind returns a resource of children of which a running cache does not show yet what it has to, so that work may begin on a root with
-// this record; empty: there is none. What has no cache is not behind: one that is started during work begins with a list from after
-// the admission.
-func (c *caches) behind(term *shardlease.Term, children []schema.GroupVersionResource, r record) string {
+// behind returns a resource of children of which a running cache does not show yet what it has to,
+// so that work may begin on a root in this namespace with this record; empty: there is none. What
+// has no cache is not behind: one that is started during work begins with a list from after the
+// admission.
+func (c *caches) behind(
+	term *shardlease.Term, children []schema.GroupVersionResource, namespace string, r record,
+) string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for _, resource := range children {
 		name := resource.GroupResource().String()
 		for _, i := range c.running[resource] {
+			if !i.covers(namespace) {
+				continue
+			}
 			if floor, known := r.ChildFloor[name]; !known || i.began() != term || !i.complete(floor) {
 				return name
 			}
@@ -126,7 +133,7 @@ func (c *caches) behind(term *shardlease.Term, children []schema.GroupVersionRes
 
 // passed reports whether every cache that work in this term looks at has reached a version.
 func (s *Shard) passed(term *shardlease.Term, at address, floor string) bool {
-	for _, i := range s.caches.begun(term, at.resource) {
+	for _, i := range s.caches.begun(term, at.resource, at.namespace) {
 		if !reaches(i.progress(), floor) {
 			return false
 		}

@@ -208,6 +208,25 @@ func TestWorkWaitsForACacheOfChildrenThatIsAboutToBegin(t *testing.T) {
 	})
 }
 
+// Of two caches of children, one for each of two namespaces, one cannot list: the roots of the
+// other namespace are worked on.
+func TestACacheOfChildrenThatFailsConcernsItsNamespaceOnly(t *testing.T) {
+	inFamily(t, func(t *testing.T, r *replica) {
+		r.create("x")
+		root := r.assign("x")
+		client := r.client()
+		here := r.shard.NewInformerOf("default", ListerWatcher(client.CoreV1().Pods("default"), client), &corev1.Pod{}, 0, cache.Indexers{})
+		r.running.Go(func() { here.RunWithContext(r.ctx) })
+		r.shard.NewInformerOf("elsewhere", ListerWatcher(client.CoreV1().Pods("elsewhere"), client), &corev1.Pod{}, 0, cache.Indexers{}) // never runs
+		synctest.Wait()
+		assert.NoError(t, r.do(root))
+		pod := r.bear(root, "p", "a")
+		assert.NoError(t, r.doFor(pod))
+		r.shard.NewInformer(ListerWatcher(client.CoreV1().Pods("elsewhere"), client), &corev1.Pod{}, 0, cache.Indexers{})
+		assert.ErrorIs(t, r.do(root), ErrNotYet, "which might be of any namespace")
+	})
+}
+
 func TestChildrenOfAnotherShardsRootAreSentBack(t *testing.T) {
 	inFamily(t, func(t *testing.T, r *replica) {
 		r.raise(0)

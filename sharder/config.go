@@ -38,8 +38,8 @@ type Config struct {
 	// children are being moved do not count: there may be as many as four times PageSize.
 	MaxDrains int
 
-	// PageSize is how many objects are listed at a time; so many are held in memory, per resource and namespace. Of large objects they are
-	// fewer, some 4 MB. Default: 500.
+	// PageSize is how many objects are listed at a time; so many are held in memory, per resource
+	// and namespace. Of large objects they are fewer, some 4 MB. Default: 500.
 	PageSize int
 
 	// ScanInterval is how often all objects are looked at, page by page, for what no watch tells: the edits of users that a shard

@@ -144,10 +144,11 @@ func (s situation) next() decision {
 	return decision{verb: probe, label: ask[0].Shard, drain: true, record: record}
 }
 
-// annulled is the record of a root whose record names an epoch that has never been: somebody has forged it, or restored etcd. The true one is
-// lost, so those have to be asked who may have owned the root. And so has the shard in that epoch, which
-// may begin before this is written: if the Lease is read again after that, and there is no such epoch yet, it never
-// works by the forged record.
+// annulled is the record of a root whose record names an epoch that has never been: somebody has
+// forged it, or restored etcd. The true one is lost, so those have to be asked who may have owned
+// the root. And so has the shard in that epoch, which may begin before this is written: if the
+// Lease is read again after that, and there is no such epoch yet, it never works by the forged
+// record.
 func (s situation) annulled() *record {
 	r := s.record
 	r.State, r.Probed, r.ChildFloor = free, true, nil
@@ -160,8 +161,8 @@ func (s situation) annulled() *record {
 	return &r
 }
 
-// without returns the situation once it is known that there has never been such a life of a shard. owners are those who may
-// have owned the root, if it has no true record.
+// without returns the situation once it is known that there has never been such a life of a shard.
+// owners are those who may have owned the root, if it has no true record.
 func (s situation) without(t tenant, owners []claim) situation {
 	if s.recorded && s.record.State == owned && s.record.tenant() == t {
 		s.owner = never

@@ -57,19 +57,22 @@
 //
 // # Objects that do not get on
 //
-// An object that cannot be changed, because a policy denies it or for any other reason, concerns no other. It is tried again after pauses of up
-// to half a minute, without a list, and the log says why, once for each cause. A child that cannot be changed keeps its root waiting in
-// the same way. Objects without progress are looked at by scans that grow as rare as ScanInterval. Up to 100 of them do not keep
-// the history growing: it says of each of them who may have owned it, and forgets the memberships that the others have behind them.
-// The ring is not settled until they are with their owners, though.
+// An object that cannot be changed, because a policy denies it or for any other reason, concerns no
+// other. It is tried again after pauses of up to half a minute, without a list, and the log says
+// why, once for each cause. A child that cannot be changed keeps its root waiting in the same way.
+// Objects without progress are looked at by scans that grow as rare as ScanInterval. Up to 100 of
+// them do not keep the history growing: it says of each of them who may have owned it, and forgets
+// the memberships that the others have behind them. The ring is not settled until they are with
+// their owners, though.
 //
-// The history grows while more than those are out of place, or a resource cannot be listed, and shards come and go. At half a megabyte, some
-// thousand replaced shards, it forgets which objects they have owned: from then until the ring is settled, an object without a record, which
-// every new one is, is taken in turn from each shard of that time that may still live. A plan takes as much memory as a ring of
-// all the shards that the history names, 14 bytes for each of their tokens.
+// The history grows while more than those are out of place, or a resource cannot be listed, and
+// shards come and go. At half a megabyte, some thousand replaced shards, it forgets which objects
+// they have owned: from then until the ring is settled, an object without a record, which every new
+// one is, is taken in turn from each shard of that time that may still live. A plan takes as much
+// memory as a ring of all the shards that the history names, 14 bytes for each of their tokens.
 //
-// A record that names an epoch that its shard has never had counts as none: those are asked who may have owned the object, and
-// the shard it names, should it have begun that epoch meanwhile.
+// A record that names an epoch that its shard has never had counts as none: those are asked who may
+// have owned the object, and the shard it names, should it have begun that epoch meanwhile.
 //
 // # Copies
 //
@@ -100,8 +103,9 @@
 // A root that comes without a record may have been the shard's before, and lost the record that said so. Its next record names the
 // greatest version of all the children that are known to be with the shard.
 //
-// For a root that cannot have been another shard's nothing is listed, if its resource has no Selector: there are no children yet, or they are
-// its shard's already. What somebody else has created for it meanwhile the shard sees when the sharder has labelled it.
+// For a root that cannot have been another shard's nothing is listed, if its resource has no
+// Selector: there are no children yet, or they are its shard's already. What somebody else has
+// created for it meanwhile the shard sees when the sharder has labelled it.
 //
 // Where the shard of a root was lost together with its record, or a sharder has ended in the middle of a move, the children of any shard are
 // listed instead of those of one.
@@ -125,7 +129,8 @@
 //     annotations, but for those named below.
 //   - Every object is given to a living shard when faults have ended.
 //   - The sharder holds no objects in memory but those that it is busy with: its memory does not depend on how many are assigned.
-//   - A resource that cannot be listed, or whose children cannot, keeps its own objects waiting, and those of no other.
+//   - A resource that cannot be listed or is not served, or whose children are not, keeps its own objects waiting, and those of no other.
+//     [Hooks].OnResource and [Status] name it. The ring is not settled meanwhile.
 //   - A sharder that has lost its election writes nothing that does harm: what it had already sent either comes first, or is refused.
 //
 // # Not guaranteed
@@ -160,7 +165,7 @@
 //	edit repaired                            1 patch, 2 if the shard sends the object back
 //	object that cannot be patched            1 read and 1 patch every 30 s; with a child that cannot, 1 list of children besides
 //	object without a record, unsettled ring  1 patch, and 2 for each living shard that may have owned it
-//	change of membership                     2 writes of the history
+//	change of membership                     2 writes of the history, and 1 read of each Lease that it names and that is gone
 //	join                                     2 lists of all objects, in pages
 //	release or death                         1 list of the moved objects and one of all, in pages
 //	batch of moved roots                     for each resource of children, 1 list of those of the shards that they come from, in pages

@@ -199,6 +199,9 @@ func (s *Sharder) observe(ctx context.Context) (*session, *plan, error) {
 		return running, running.plan.Load(), nil
 	}
 	e, err := s.newSession()
+	if err == nil {
+		err = e.unknown
+	}
 	if err != nil {
 		return nil, nil, err
 	}

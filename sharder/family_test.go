@@ -257,6 +257,27 @@ func TestChildrenOfARootThatIsSelectedLaterComeWithIt(t *testing.T) {
 	})
 }
 
+// Nor is a root that is selected later taken for a new one when the sharder knows of the children of others.
+func TestARootThatIsSelectedLaterIsNotTakenForANewOne(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.familyConfig()
+		c.Resources[0].Selector = selectorOf(t, "sharded=true")
+		w.shard("a")
+		time.Sleep(time.Second)
+		defer w.sharder(c)()
+		w.create(2, "o")
+		w.edit("o-000", `{"metadata":{"labels":{"sharded":"true"}}}`)
+		time.Sleep(time.Minute)
+		require.Equal(t, "a", w.names.shardOf(w.objectOf("o-000")))
+		w.bear(2, false)
+		time.Sleep(10 * time.Minute)
+		w.edit("o-001", `{"metadata":{"labels":{"sharded":"true"}}}`)
+		time.Sleep(time.Minute)
+		w.requireFamilies(2)
+		w.requireFloorsReach([]string{"o-001"})
+	})
+}
+
 func TestChildrenOfAResourceThatIsNewInTheRingAreGathered(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, shards := w.settledWith(20, w.config(), "a", "b")
@@ -335,8 +356,8 @@ func TestANewRootCostsNoListOfChildren(t *testing.T) {
 	}
 }
 
-// A root loses its record when some of its children have been given to its next shard, and the others are with one that is gone: it looks like a new
-// one.
+// A root loses its record when some of its children have been given to its next shard, and the
+// others are with one that is gone: it looks like a new one.
 func TestARootWhoseMoveHasEndedHalfwayIsNotTakenForANewOne(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")

@@ -133,6 +133,7 @@ func (e *session) reign(ctx context.Context, p *plan) {
 			})
 		}
 	}
+	all.Go(func() { e.acquaint(ctx) })
 	news := make(chan struct{}, 1)
 	all.Go(func() {
 		listed.Wait()
@@ -149,10 +150,25 @@ func (e *session) reign(ctx context.Context, p *plan) {
 	}
 }
 
+// acquaint reads the Leases that the history names and of which nothing is known. That their shards
+// are gone takes twice a Lease's duration to prove: or every object without a record would wait for
+// so long, also the first that comes after an hour.
+func (e *session) acquaint(ctx context.Context) {
+	for _, t := range e.history.Load().tenants() {
+		if ctx.Err() != nil {
+			return
+		}
+		if e.registry.lifeOf(t) == unread && e.registry.reread(ctx, t) == nil { // or whoever has to know asks again
+			e.registry.ask(t)
+		}
+	}
+}
+
 const (
 	minUnrest = time.Second
 	maxUnrest = time.Minute
-	// maxSettling is after what pauses between scans that change nothing an object counts as one that does not get on.
+	// maxSettling is after what pauses between scans that change nothing an object counts as one
+	// that does not get on.
 	maxSettling = 10 * time.Second
 )
 
@@ -208,8 +224,8 @@ func (e *session) settle(ctx context.Context, p *plan, news <-chan struct{}) {
 	}
 }
 
-// setApart notes that all objects were found where they belong but for a few, which do not get on: the memberships under which the others
-// may have been assigned need not be known any more.
+// setApart notes that all objects were found where they belong but for a few, which do not get on:
+// the memberships under which the others may have been assigned need not be known any more.
 func (e *session) setApart(ctx context.Context, left []root) {
 	p := e.plan.Load()
 	settled := history{[]membership{p.members}, apart{}}
@@ -295,7 +311,7 @@ func (e *session) content(ctx context.Context) bool {
 func (e *session) scan(ctx context.Context) (*tally, error) {
 	began := time.Now()
 	t := newTally()
-	var errs []error
+	errs := []error{e.unknown}
 	for i := range e.resources {
 		for _, src := range e.sources(i, e.resources[i].Selector) {
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {

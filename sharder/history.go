@@ -39,19 +39,22 @@ func (m membership) member(shard string) (tenant, bool) {
 	return m[i], true
 }
 
-// history is under which memberships objects may have been assigned: a shard that may be at work on an object whose record is lost
-// owned it under one of them. It is stored before anything is assigned under a new membership.
+// history is under which memberships objects may have been assigned: a shard that may be at work on
+// an object whose record is lost owned it under one of them. It is stored before anything is
+// assigned under a new membership.
 type history struct {
 	// memberships are those since the ring was settled last, the present one last.
 	memberships []membership
-	// apart are objects that were not with their owner when the ring was settled, by their UIDs, and who may have owned each of them before.
+	// apart are objects that were not with their owner when the ring was settled, by their UIDs,
+	// and who may have owned each of them before.
 	apart apart
 }
 
 // apart is who may have owned single objects.
 type apart map[types.UID][]tenant
 
-// historyOf returns one of a ring that was not settled under any of these memberships but, perhaps, the first.
+// historyOf returns one of a ring that was not settled under any of these memberships but, perhaps,
+// the first.
 func historyOf(memberships ...membership) history { return history{memberships: memberships} }
 
 // with returns the history after a change to m.
@@ -81,7 +84,8 @@ func (h history) contains(other history) bool {
 
 // equal reports whether two histories say the same.
 func (h history) equal(other history) bool {
-	return slices.EqualFunc(h.memberships, other.memberships, slices.Equal[membership]) && h.apart.contains(other.apart) && other.apart.contains(h.apart)
+	return slices.EqualFunc(h.memberships, other.memberships, slices.Equal[membership]) &&
+		h.apart.contains(other.apart) && other.apart.contains(h.apart)
 }
 
 // names reports whether a history names a shard.
@@ -139,14 +143,17 @@ func (a apart) contains(other apart) bool {
 }
 
 const (
-	// maxHistory is up to how many bytes the memberships are kept one by one: a ConfigMap has room for twice as much.
+	// maxHistory is up to how many bytes the memberships are kept one by one: a ConfigMap has room
+	// for twice as much.
 	maxHistory = 512 << 10
-	// maxSettled is how many bytes a history may take when the ring counts as settled but for some objects.
+	// maxSettled is how many bytes a history may take when the ring counts as settled but for some
+	// objects.
 	maxSettled = 256 << 10
 )
 
-// bounded returns a history that is at most so long, if the ring has no more shards than that: it forgets which objects the earlier
-// shards owned. Each of those that over does not say of that it has ended may have owned any object.
+// bounded returns a history that is at most so long, if the ring has no more shards than that: it
+// forgets which objects the earlier shards owned. Each of those that over does not say of that it
+// has ended may have owned any object.
 func (h history) bounded(limit int, over func(tenant) bool) history {
 	last := len(h.memberships) - 1
 	if last < 1 || h.size() <= limit {
@@ -171,8 +178,8 @@ func (h history) bounded(limit int, over func(tenant) bool) history {
 type step struct {
 	Join  []tenant `json:"join,omitempty"` // or come back in another life
 	Leave []string `json:"leave,omitempty"`
-	// Of are the UIDs of the objects that this is about; none: it is about all. For v0.1 it is always about all, and then more shards are
-	// asked than need be.
+	// Of are the UIDs of the objects that this is about; none: it is about all. For v0.1 it is
+	// always about all, and then more shards are asked than need be.
 	Of []types.UID `json:"of,omitempty"`
 }
 

@@ -26,6 +26,9 @@ type Hooks struct {
 	OnCollected func(shard string)
 	// OnStorm is told of shards that have expired together, and so are given more time.
 	OnStorm func(shards []string)
+	// OnResource is told when the objects of a resource cannot be listed or watched, or it is not
+	// served, and why; and when it is over.
+	OnResource func(ResourceState)
 	// OnThrottled is told of each request that the client has held back on this side, by its own rate limit, and for how long.
 	OnThrottled func(wait time.Duration)
 }
@@ -39,7 +42,8 @@ type ObjectRef struct {
 // Patch is one attempt to change an object.
 type Patch struct {
 	Object ObjectRef
-	// Verb is what it is for: assign, drain, withdraw, restore, probe, seal, annul or gather; for a child, follow.
+	// Verb is what it is for: assign, drain, withdraw, restore, probe, seal, annul or gather; for a
+	// child, follow.
 	Verb string
 	// Shard is whose label the object has afterwards.
 	Shard string
@@ -58,6 +62,17 @@ type Scan struct {
 	Shards map[string]int
 	// Took is how long the scan took.
 	Took time.Duration
+}
+
+// ResourceState is whether a request about all objects of a resource succeeds.
+type ResourceState struct {
+	GVR schema.GroupVersionResource
+	// Namespace is where; empty: in all of them.
+	Namespace string
+	// Verb is list or watch, or serve where the API server does not know the resource.
+	Verb string
+	// Err is why it does not succeed; nil: it does again, or the sharder has ended.
+	Err error
 }
 
 // Overdue is an object that should have been let go.

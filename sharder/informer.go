@@ -27,8 +27,10 @@ import (
 // function of the lease. While it runs, the informer also lets go of objects that the sharder wants for other shards, and sends
 // those back that carry the shard's label by mistake; each resource of the ring has to have one for that.
 //
-// While an informer of children exists, before it runs too, no work begins on their roots that it would show too old a state for: make
-// none that is not run. One per namespace may keep work waiting for a bookmark, which the API server sends once a minute.
+// While an informer of children exists, before it runs too, no work begins on their roots that it
+// would show too old a state for: make none that is not run. Informers of one namespace each are
+// better made by [Shard.NewInformerOf]: here, work in one namespace waits for those of all others,
+// up to a minute for a bookmark of the API server, and for as long as one of them cannot list.
 //
 // Its first list is consistent: it asks the API server for the present state, by pages, not for what some cache of the server holds. If
 // lw asks for no labels, the informer asks for those of [Shard.Selector]. What a transform removes of the ring's labels and
@@ -37,12 +39,20 @@ import (
 //
 // That an object is not in the cache of a shard means that it was deleted or that it is another shard's now.
 func (s *Shard) NewInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+	return s.NewInformerOf("", lw, example, resync, indexers)
+}
+
+// NewInformerOf is NewInformer for an lw that lists and watches one namespace; empty: all of them.
+// Work on roots of other namespaces does not depend on what it shows.
+func (s *Shard) NewInformerOf(
+	namespace string, lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers,
+) cache.SharedIndexInformer {
 	k, err := s.kinOf(example)
 	if err != nil {
 		s.config.Logger.Info("an informer is not about objects of the ring", zap.Error(err))
 		return cache.NewSharedIndexInformer(lw, example, resync, indexers)
 	}
-	i := &informer{shard: s, resource: k.resource, child: k.child}
+	i := &informer{shard: s, resource: k.resource, namespace: namespace, child: k.child}
 	c := consistent{i, cache.ToListerWatcherWithContext(lw)}
 	i.SharedIndexInformer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: c.list, WatchFuncWithContext: c.watch,
@@ -71,16 +81,22 @@ func ListerWatcher[List runtime.Object](resource interface {
 // informer of a resource of the ring, with the workers that settle its objects.
 type informer struct {
 	cache.SharedIndexInformer
-	shard    *Shard
-	resource schema.GroupVersionResource
-	child    bool // its objects are children
-	started  atomic.Bool
-	queue    workqueue.TypedRateLimitingInterface[address] // set before the informer is in shard.caches, and not changed after
+	shard     *Shard
+	resource  schema.GroupVersionResource
+	namespace string // whose objects it shows; empty: those of all, or of one that is not known
+	child     bool   // its objects are children
+	started   atomic.Bool
+	queue     workqueue.TypedRateLimitingInterface[address] // set before the informer is in shard.caches, and not changed after
 
 	mu      sync.Mutex
 	listed  bool             // guarded by mu: the first list has begun
 	term    *shardlease.Term // guarded by mu: the one in which it did; nil if the lease was not held
 	reached string           // guarded by mu: the greatest version up to which the store was seen to be complete
+}
+
+// covers reports whether the informer may show objects of a namespace; empty: of any.
+func (i *informer) covers(namespace string) bool {
+	return i.namespace == "" || namespace == "" || i.namespace == namespace
 }
 
 // Run implements cache.SharedInformer.

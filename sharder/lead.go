@@ -51,7 +51,8 @@ func (e *session) gather(ctx context.Context, p *plan) error {
 	return errors.Join(errs...)
 }
 
-// children selects the children that may be moved, if they are with those members besides those that are with none.
+// children selects the children that may be moved, if they are with those members besides those
+// that are with none.
 func (p *plan) children(n names, sources ...string) labels.Selector {
 	others := slices.DeleteFunc(p.members.names(), func(name string) bool { return slices.Contains(sources, name) })
 	if len(others) == 0 {

@@ -32,7 +32,8 @@ type ledger struct {
 	stands history           // what that says
 	known  history           // that, and whatever else may be true
 
-	// over reports whether a shard is not at work in a life, and never will be; nil: of none is that known.
+	// over reports whether a shard is not at work in a life, and never will be; nil: of none is
+	// that known.
 	over func(tenant) bool
 }
 
@@ -108,8 +109,9 @@ func (l *ledger) begin(ctx context.Context, m membership) error {
 
 func (l *ledger) ended(t tenant) bool { return l.over != nil && l.over(t) }
 
-// settle stores that all objects but those apart are with their owners under the only membership of h, which is the one that was begun
-// last. If somebody else has written meanwhile it fails, and the scan that proved it has to be made anew.
+// settle stores that all objects but those apart are with their owners under the only membership of
+// h, which is the one that was begun last. If somebody else has written meanwhile it fails, and the
+// scan that proved it has to be made anew.
 func (l *ledger) settle(ctx context.Context, h history) error {
 	err := l.write(ctx, h)
 	if err != nil {

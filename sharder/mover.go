@@ -34,7 +34,8 @@ func (e *session) moveFamilies(ctx context.Context) {
 	}
 }
 
-// unsurveyed reports whether there may be children of a root with any shard, of which this session does not know.
+// unsurveyed reports whether there may be children of a root with any shard, of which this session
+// does not know.
 func (e *session) unsurveyed(r root) bool {
 	return slices.ContainsFunc(e.kin.children[r.resource], func(i int) bool { return !e.given.knows(i) })
 }

@@ -51,8 +51,9 @@ type moves struct {
 	mu      sync.Mutex
 	waiting []*move // guarded by mu; no more than the queue has room for
 
-	// A move that ends halfway leaves children with a shard that their root is not with. So may have the sharder before this one. Until a
-	// scan has found a root with its owner, lists for it have to show the children that are with any shard.
+	// A move that ends halfway leaves children with a shard that their root is not with. So may
+	// have the sharder before this one. Until a scan has found a root with its owner, lists for it
+	// have to show the children that are with any shard.
 	halfway map[ref]struct{} // guarded by mu: roots whose moves may have ended so
 	anyRoot bool             // guarded by mu: there may be others
 	ended   int              // guarded by mu: how many have ended so
@@ -112,7 +113,8 @@ func (m *moves) doubts() int {
 	return m.ended
 }
 
-// found notes that a scan, before which so many moves had ended halfway, has found all roots with their owners but those.
+// found notes that a scan, before which so many moves had ended halfway, has found all roots with
+// their owners but those.
 func (m *moves) found(ended int, but []root) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,12 +139,14 @@ func (m *moves) inDoubt(r ref) bool {
 // batch is moves whose children one list shows.
 type batch struct {
 	moves []*move
-	// any says that the children may be with any shard; otherwise they are with the sources, or with none of the members.
+	// any says that the children may be with any shard; otherwise they are with the sources, or
+	// with none of the members.
 	any     bool
 	sources []string
 }
 
-// batchOf returns the batch of moves that a list is about to be made for. It is one list, however many shards the children are with.
+// batchOf returns the batch of moves that a list is about to be made for. It is one list, however
+// many shards the children are with.
 func batchOf(all []*move, anywhere func(*move) bool) batch {
 	b := batch{moves: all}
 	for _, m := range all {

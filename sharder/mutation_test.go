@@ -47,6 +47,11 @@ var mutations = []struct {
 		"overlap", "",
 	},
 	{
+		"a record of an epoch that never is keeps its object waiting for that", "decide.go",
+		"return decision{verb: annul, record: s.annulled()}", "return decision{verb: hold, about: owner}",
+		"is not looked after", "TestSimulatedPoison",
+	},
+	{
 		"a root that has lost its record begins without a floor", "work.go",
 		"] = e.given.floor(holding{d.label, i})", "], _ = \"\", i",
 		"does not see child", "TestSimulatedReplays",

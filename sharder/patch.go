@@ -48,8 +48,9 @@ func (n names) stripPatch(o metav1.Object) []byte {
 	return encodePatch(o.GetUID(), o.GetResourceVersion(), map[string]any{n.shard: nil, n.drain: nil, n.seal: nil}, annotations)
 }
 
-// outdates reports whether an error says that the object has changed since it was read, or is another one of the same name: what is to be done
-// has to be decided anew. That a policy or a schema refuses the patch, which may have the same code, is no such error.
+// outdates reports whether an error says that the object has changed since it was read, or is
+// another one of the same name: what is to be done has to be decided anew. That a policy or a
+// schema refuses the patch, which may have the same code, is no such error.
 func outdates(err error) bool {
 	if apierrors.IsConflict(err) {
 		return true
@@ -58,7 +59,9 @@ func outdates(err error) bool {
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
 		return false
 	}
-	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool {
+		return c.Field == "metadata.uid"
+	})
 }
 
 func encodePatch(uid types.UID, version string, labels, annotations map[string]any) []byte {

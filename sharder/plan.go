@@ -44,8 +44,8 @@ func (p *plan) target(hash uint64) tenant {
 	return t
 }
 
-// owners are all who may have owned an object since the ring was settled, the present one last. They are in the order in which every
-// sharder asks them.
+// owners are all who may have owned an object since the ring was settled, the present one last.
+// They are in the order in which every sharder asks them.
 func (p *plan) owners(uid types.UID, hash uint64) []tenant {
 	all := slices.Clone(p.apart[uid])
 	for _, t := range p.past.owners(hash) {
@@ -57,9 +57,9 @@ func (p *plan) owners(uid types.UID, hash uint64) []tenant {
 	return append(slices.DeleteFunc(all, func(t tenant) bool { return t == target }), target)
 }
 
-// past is who owned keys under several memberships. It is one ring of all who were members of any: under a membership, the owner of a key
-// is the first of those that would own it next who was a member then. A ring for each would take a gigabyte when some hundred
-// shards are rolled over.
+// past is who owned keys under several memberships. It is one ring of all who were members of any:
+// under a membership, the owner of a key is the first of those that would own it next who was a
+// member then. A ring for each would take a gigabyte when some hundred shards are rolled over.
 type past struct {
 	ring  *ring.Ring // nil: there are no memberships
 	lives map[string][]tenure

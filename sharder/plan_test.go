@@ -65,7 +65,8 @@ func TestOwnersUnderManyMembershipsAreThoseOfARingForEach(t *testing.T) {
 	})
 }
 
-// A ring of 300 shards that is rolled over takes no more memory than one of twice as many shards: it was 815 MB.
+// A ring of 300 shards that is rolled over takes no more memory than one of twice as many shards:
+// it was 815 MB.
 func TestAPlanOfManyMembershipsIsSmall(t *testing.T) {
 	h := rolledOver(300)
 	var before, after runtime.MemStats
@@ -82,7 +83,8 @@ func TestAPlanOfManyMembershipsIsSmall(t *testing.T) {
 	runtime.KeepAlive(h)
 }
 
-// rolledOver is the history of a ring of n shards each of which was replaced by another one, which came before it went.
+// rolledOver is the history of a ring of n shards each of which was replaced by another one, which
+// came before it went.
 func rolledOver(n int) history {
 	var members []tenant
 	for i := range n {

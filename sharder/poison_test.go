@@ -31,7 +31,8 @@ type toll struct {
 	count map[string]int // such as "LIST configmaps"
 }
 
-// deny has the patches of one object answered with an error, for the latest sharder, and counts the requests from now on.
+// deny has the patches of one object answered with an error, for the latest sharder, and counts the
+// requests from now on.
 func (w *world) deny(name string, refusal error) *toll {
 	t := &toll{count: map[string]int{}}
 	w.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
@@ -58,7 +59,7 @@ func (w *world) deny(name string, refusal error) *toll {
 
 // answer is that of an API server that refuses a request.
 func answer(q *http.Request, refusal error) *http.Response {
-	s := refusal.(apierrors.APIStatus).Status() //nolint:errorlint,forcetypeassert // what the test says
+	s := refusal.(apierrors.APIStatus).Status() //nolint:forcetypeassert // what the test says
 	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	body, _ := json.Marshal(s)
 	return &http.Response{
@@ -84,18 +85,20 @@ func refusals() map[string]error {
 	return map[string]error{"403": forbidden, "422": invalid}
 }
 
-// warnings has what the sharders of a configuration warn of counted by object.
+// warnings are those of the sharders of a configuration.
 func warnings(c *Config) *observer.ObservedLogs {
 	core, logs := observer.New(zap.WarnLevel)
 	c.Logger = c.Logger.WithOptions(zap.WrapCore(func(tee zapcore.Core) zapcore.Core { return zapcore.NewTee(tee, core) }))
 	return logs
 }
 
-func about1(logs *observer.ObservedLogs, name string) int {
+// warned is how often an object was warned about.
+func warned(logs *observer.ObservedLogs, name string) int {
 	return logs.FilterField(zap.String("name", name)).Len()
 }
 
-// Of many objects one cannot be patched: it is tried again less and less often, and nothing else is done for it.
+// Of many objects one cannot be patched: it is tried again less and less often, and nothing else is
+// done for it.
 func TestAnObjectThatAPolicyDeniesCostsLittle(t *testing.T) {
 	for name, refusal := range refusals() {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +115,7 @@ func TestAnObjectThatAPolicyDeniesCostsLittle(t *testing.T) {
 				assert.LessOrEqual(t, asked["LIST configmaps"], 10+7, "one scan per minute, and those that look whether it is better now: %v", asked)
 				assert.LessOrEqual(t, asked["PATCH configmaps"], 10+20, "%v", asked)
 				assert.LessOrEqual(t, asked["GET configmaps"], 10+20, "%v", asked)
-				assert.Equal(t, 1, about1(logs, "p-000"), "it is said once")
+				assert.Equal(t, 1, warned(logs, "p-000"), "it is said once")
 
 				// Nor is anything done for it when others come all the time.
 				for range 60 {
@@ -133,7 +136,8 @@ func TestAnObjectThatAPolicyDeniesCostsLittle(t *testing.T) {
 	}
 }
 
-// A record that names an epoch that has never been is taken for none: whoever may have owned the object is asked.
+// A record that names an epoch that has never been is taken for none: whoever may have owned the
+// object is asked.
 func TestARecordOfAnEpochThatHasNeverBeenIsDealtWithOnce(t *testing.T) {
 	for _, family := range []bool{false, true} {
 		t.Run(fmt.Sprint("children ", family), func(t *testing.T) {
@@ -173,7 +177,8 @@ func TestARecordOfAnEpochThatHasNeverBeenIsDealtWithOnce(t *testing.T) {
 	}
 }
 
-// The shard may begin the epoch that a forged record names before the sharder has taken that for none.
+// The shard may begin the epoch that a forged record names before the sharder has taken that for
+// none.
 func TestAForgedEpochThatBeginsMeanwhileIsAskedToLetGo(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, shards := w.settledWith(10, w.config(), "a", "b")
@@ -241,7 +246,7 @@ func TestAChildThatAPolicyDeniesCostsLittle(t *testing.T) {
 		assert.LessOrEqual(t, asked["LIST configmaps"], 10+10, "%v", asked)
 		assert.LessOrEqual(t, asked["GET configmaps"], 2*(10+30), "the root, and that of the child: %v", asked)
 		assert.LessOrEqual(t, asked["LIST pods"], 3*(10+20), "%v", asked)
-		assert.Equal(t, 1, about1(logs, root.Name))
+		assert.Equal(t, 1, warned(logs, root.Name))
 
 		// The moves of others do not have all children listed.
 		w.shard("c")
@@ -293,7 +298,8 @@ func TestAnObjectThatAPolicyDeniesDoesNotKeepTheHistoryGrowing(t *testing.T) {
 	})
 }
 
-// An object that was set apart has lost its record: those are asked who may have owned it when the ring was settled but for it.
+// An object that was set apart has lost its record: those are asked who may have owned it when the
+// ring was settled but for it.
 func TestAnObjectThatWasSetApartIsTakenFromWhoeverMayHaveOwnedIt(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()

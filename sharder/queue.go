@@ -56,9 +56,10 @@ func (q *queue) watch(ctx context.Context) (stop func() bool) {
 	})
 }
 
-// offer puts a version of an object into the queue; the latest offered counts. It waits for room, and reports whether ctx has not ended
-// before. If scan is not nil, it is told once how the object turned out. An object that has failed again and again is read and worked on
-// when that is due, whatever is offered.
+// offer puts a version of an object into the queue; the latest offered counts. It waits for room,
+// and reports whether ctx has not ended before. If scan is not nil, it is told once how the object
+// turned out. An object that has failed again and again is read and worked on when that is due,
+// whatever is offered.
 func (q *queue) offer(ctx context.Context, o subject, scan *tally, slot bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -154,7 +155,8 @@ func (q *queue) done(i *item, placed bool) {
 const (
 	minBackoff = 20 * time.Millisecond
 	maxBackoff = 30 * time.Second
-	// patience is how often an object may fail, within some two seconds, before nothing waits for it any more.
+	// patience is how often an object may fail, within some two seconds, before nothing waits for
+	// it any more.
 	patience = 6
 )
 

@@ -172,6 +172,7 @@ func (g *registry) see(l *coordinationv1.Lease, deleted bool) {
 	var changed bool
 	if deleted {
 		changed = g.roster.Miss(l.Name, now)
+		delete(g.asked, l.Name) // or it would be created again for ever; whoever still has to know asks again
 	} else {
 		changed = g.roster.See(l, now)
 	}
@@ -276,7 +277,8 @@ func (g *registry) membership() (membership, time.Duration) {
 	return newMembership(members...), wait
 }
 
-// matured reports whether something that decisions may depend on has changed by itself since this was asked last.
+// matured reports whether something that decisions may depend on has changed by itself since this
+// was asked last.
 func (g *registry) matured() bool {
 	now := g.clock.Now()
 	g.mu.Lock()
@@ -304,7 +306,8 @@ func (g *registry) judge(o root, p *plan) situation {
 	return s
 }
 
-// resolve decides what is to be done about a root, which was read before, and reads the Leases that it takes to know that.
+// resolve decides what is to be done about a root, which was read before, and reads the Leases that
+// it takes to know that.
 func (g *registry) resolve(ctx context.Context, o root, p *plan) (situation, decision, error) {
 	var read []tenant
 	for {

@@ -111,14 +111,14 @@ func validateResources(resources []Resource, n names) []error {
 	return errs
 }
 
-// resolve asks the API server, by way of mapper, what resources are. An error says which one it does not know.
-func resolve(mapper meta.RESTMapper, resources []Resource) ([]resource, error) {
-	var errs []error
-	resolved := make([]resource, 0, len(resources))
+// resolve asks the API server, by way of mapper, what resources are. unknown says which of them, or
+// of their children, it does not know: these are left out. err says what is wrong with others.
+func resolve(mapper meta.RESTMapper, resources []Resource) (known []resource, unknown, err error) {
+	var missing, errs []error
 	for i, r := range resources {
 		kind, namespaced, err := lookUp(mapper, r.GVR)
 		if err != nil {
-			errs = append(errs, mappingError(i, "GVR", r.GVR, err))
+			missing = append(missing, mappingError(i, "GVR", r.GVR, err))
 			continue
 		}
 		if !namespaced && len(r.Namespaces) > 0 {
@@ -131,12 +131,12 @@ func resolve(mapper meta.RESTMapper, resources []Resource) ([]resource, error) {
 		if r.Key == nil {
 			r.Key = ObjectKey
 		}
-		root := resource{Resource: r, kind: kind, namespaced: namespaced}
+		root, complete := resource{Resource: r, kind: kind, namespaced: namespaced}, true
 		for _, gvr := range r.Children {
 			kind, inNamespaces, err := lookUp(mapper, gvr)
 			switch {
 			case err != nil:
-				errs = append(errs, mappingError(i, "Children", gvr, err))
+				missing, complete = append(missing, mappingError(i, "Children", gvr, err)), false
 			case namespaced && !inNamespaces:
 				errs = append(errs, fmt.Errorf("sharder: Resources[%d].Children: %w: %s have none, %s have", i, errDescent, gvr.GroupResource(), r.GVR.GroupResource()))
 			default:
@@ -145,9 +145,11 @@ func resolve(mapper meta.RESTMapper, resources []Resource) ([]resource, error) {
 				})
 			}
 		}
-		resolved = append(resolved, root)
+		if complete {
+			known = append(known, root)
+		}
 	}
-	return resolved, errors.Join(errs...)
+	return known, errors.Join(missing...), errors.Join(errs...)
 }
 
 // lookUp asks the API server, by way of mapper, for the kind of a resource, and whether its objects are in namespaces.

@@ -60,7 +60,7 @@ func TestBadResourcesAreRefused(t *testing.T) {
 }
 
 func TestResourcesAreLookedUp(t *testing.T) {
-	resolved, err := resolve(testMapper(), []Resource{{GVR: configMaps, Namespaces: []string{"a", "b"}}, {GVR: nodes}})
+	resolved, _, err := resolve(testMapper(), []Resource{{GVR: configMaps, Namespaces: []string{"a", "b"}}, {GVR: nodes}})
 	require.NoError(t, err)
 	assert.Equal(t, schema.GroupKind{Kind: "ConfigMap"}, resolved[0].kind)
 	assert.True(t, resolved[0].namespaced)
@@ -73,7 +73,7 @@ func TestResourcesAreLookedUp(t *testing.T) {
 
 func TestChildrenAreLookedUp(t *testing.T) {
 	children := []schema.GroupVersionResource{pods}
-	resolved, err := resolve(testMapper(), []Resource{{GVR: configMaps, Namespaces: []string{"a"}, Children: children}, {GVR: nodes, Children: children}})
+	resolved, _, err := resolve(testMapper(), []Resource{{GVR: configMaps, Namespaces: []string{"a"}, Children: children}, {GVR: nodes, Children: children}})
 	require.NoError(t, err)
 	for i, namespaces := range [][]string{{"a"}, {""}} {
 		child := resolved[i].children[0]
@@ -81,16 +81,17 @@ func TestChildrenAreLookedUp(t *testing.T) {
 		assert.True(t, child.namespaced)
 		assert.Equal(t, namespaces, child.namespaces())
 	}
-	_, err = resolve(testMapper(), []Resource{{GVR: configMaps, Children: []schema.GroupVersionResource{nodes}}})
+	_, _, err = resolve(testMapper(), []Resource{{GVR: configMaps, Children: []schema.GroupVersionResource{nodes}}})
 	assert.ErrorContains(t, err, "Resources[0].Children: must be in namespaces, as the objects that control them are: nodes have none, configmaps have")
 	absent := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}
-	_, err = resolve(testMapper(), []Resource{{GVR: configMaps, Children: []schema.GroupVersionResource{absent}}})
+	_, err, _ = resolve(testMapper(), []Resource{{GVR: configMaps, Children: []schema.GroupVersionResource{absent}}})
 	assert.ErrorContains(t, err, "Resources[0].Children: must be served by the API server: example.com/v1, Resource=gadgets is not")
 }
 
 func TestResourcesThatTheServerDoesNotHaveAreNamed(t *testing.T) {
 	absent := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}
-	_, err := resolve(testMapper(), []Resource{{GVR: configMaps}, {GVR: absent}, {GVR: nodes, Namespaces: []string{"a"}}})
-	assert.ErrorContains(t, err, "Resources[1].GVR: must be served by the API server: example.com/v1, Resource=gadgets is not, is its CustomResourceDefinition installed?")
+	known, unknown, err := resolve(testMapper(), []Resource{{GVR: configMaps}, {GVR: absent}, {GVR: nodes, Namespaces: []string{"a"}}})
+	assert.Len(t, known, 1)
+	assert.ErrorContains(t, unknown, "Resources[1].GVR: must be served by the API server: example.com/v1, Resource=gadgets is not, is its CustomResourceDefinition installed?")
 	assert.ErrorContains(t, err, "Resources[2].Namespaces: must be empty for a cluster-scoped resource: nodes is")
 }

@@ -94,8 +94,8 @@ var safeguards = []mutant.Mutation{
 	},
 	{
 		Name: "a root that was outside of the ring is taken for a new one", File: "work.go",
-		Old: "!e.resources[s.resource].Selector.Empty() || e.moves", New: "e.moves",
-		Caught: "TestChildrenOfARootThatIsSelectedLaterComeWithIt",
+		Old: "!e.resources[s.resource].Selector.Empty() ||\n", New: "false ||\n",
+		Caught: "TestARootThatIsSelectedLaterIsNotTakenForANewOne",
 	},
 	{
 		Name: "a sharder that is new takes roots for new ones", File: "work.go",
@@ -111,6 +111,31 @@ var safeguards = []mutant.Mutation{
 		Name: "a page has as many large objects as small ones", File: "source.go",
 		Old: "	p.now.Store(max(1, min(p.limit, ", New: "	p.now.Store(max(p.limit, min(p.limit, ",
 		Caught: "TestAPageOfLargeObjectsIsNotLarge",
+	},
+	{
+		Name: "the Lease of a shard that was asked about is created for ever", File: "registry.go",
+		Old: "		delete(g.asked, l.Name)", New: "		_ = g.asked",
+		Caught: "TestALeaseThatWasCollectedIsNotCreatedAgain",
+	},
+	{
+		Name: "a ring is settled although a resource is not known", File: "govern.go",
+		Old: "errs := []error{e.unknown}", New: "errs := []error{nil}",
+		Caught: "TestAResourceThatIsNotServedIsPickedUpLater",
+	},
+	{
+		Name: "a history that is lost is not recalled where a resource cannot be listed", File: "session.go",
+		Old: "	return len(errs) > 0, nil\n", New: "	return false, errors.Join(errs...)\n",
+		Caught: "TestALostHistoryIsRecalledWhereAResourceCannotBeListed",
+	},
+	{
+		Name: "every cache of children has to show those of all namespaces", File: "informer.go",
+		Old: "return i.namespace == \"\" || namespace == \"\" || i.namespace == namespace", New: "_ = namespace\n	return true",
+		Caught: "TestACacheOfChildrenThatFailsConcernsItsNamespaceOnly",
+	},
+	{
+		Name: "nothing is asked about former members before somebody has to know", File: "govern.go",
+		Old: "	all.Go(func() { e.acquaint(ctx) })\n", New: "",
+		Caught: "TestANewObjectDoesNotWaitForTheProofThatAShardIsGone",
 	},
 	{
 		Name: "a scan tries at once what has failed again and again", File: "queue.go",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,7 @@ import (
 type session struct {
 	*Sharder
 	resources []resource // of roots
+	unknown   error      // which other resources the API server does not know; nil: none
 	kin       kindred
 	marks     []names     // of each resource
 	pages     []*pageSize // of each resource
@@ -41,13 +43,26 @@ type session struct {
 
 	throttle throttle
 	notes    notes
+	troubles troubles
 }
 
-// open finds out what a session needs to begin.
-func (s *Sharder) open(ctx context.Context) (*session, error) {
+// open finds out what a session needs to begin. partly says that it may do without some of the
+// resources.
+func (s *Sharder) open(ctx context.Context, partly bool) (*session, error) {
 	e, err := s.newSession()
 	if err != nil {
 		return nil, err
+	}
+	if e.unknown != nil {
+		if len(e.resources) == 0 || !partly {
+			return nil, e.unknown
+		}
+		e.config.Logger.Warn("objects of some resources are not distributed", zap.Error(e.unknown))
+		for _, r := range e.config.Resources {
+			if !slices.ContainsFunc(e.resources, func(known resource) bool { return known.GVR == r.GVR }) {
+				e.troubles.note(trouble{r.GVR, "", "serve"}, e.unknown)
+			}
+		}
 	}
 	s.warnOfLimit()
 	if err := e.checkAccess(ctx); err != nil {
@@ -64,17 +79,18 @@ func (s *Sharder) open(ctx context.Context) (*session, error) {
 
 // newSession returns a session that knows nothing but what the API server's resources are.
 func (s *Sharder) newSession() (*session, error) {
-	resources, err := resolve(s.mapper, s.config.Resources)
+	resources, unknown, err := resolve(s.mapper, s.config.Resources)
 	if err != nil {
 		return nil, err
 	}
 	c := s.config
 	e := &session{
-		Sharder: s, resources: resources, kin: kindredOf(resources), moves: newMoves(), given: newGiven(),
+		Sharder: s, resources: resources, unknown: unknown, kin: kindredOf(resources), moves: newMoves(), given: newGiven(),
 		queue: newQueue(4 * max(c.PageSize, c.Concurrency)), drains: newDrains(c.MaxDrains),
 		changed: make(chan struct{}, 1), unsettle: make(chan struct{}, 1), progress: make(chan struct{}, 1),
 		throttle: throttle{hook: c.Hooks.OnThrottled, log: c.Logger},
 	}
+	e.troubles = troubles{hook: c.Hooks.OnResource, open: map[trouble]error{}}
 	for _, r := range e.kin.all {
 		e.marks = append(e.marks, s.names.of(r.GVR.GroupResource()))
 		e.pages = append(e.pages, newPageSize(c.PageSize))
@@ -114,9 +130,11 @@ func (e *session) recall(ctx context.Context) error {
 	return nil
 }
 
-// touched reports whether any object carries anything of the ring.
+// touched reports whether any object carries anything of the ring, or may: the objects of some
+// resource cannot be listed.
 func (e *session) touched(ctx context.Context) (bool, error) {
-	touched := false
+	touched := e.unknown != nil
+	var errs []error
 	for i := range e.resources {
 		for _, src := range e.sources(i, e.resources[i].Selector) {
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
@@ -127,11 +145,15 @@ func (e *session) touched(ctx context.Context) (bool, error) {
 				return true, nil
 			}
 			if err != nil {
-				return false, err
+				errs = append(errs, err)
+				break
 			}
 		}
 	}
-	return false, nil
+	if len(errs) == len(e.resources) {
+		return false, errors.Join(errs...)
+	}
+	return len(errs) > 0, nil
 }
 
 // poke tells a channel of capacity 1 something, unless it has been told already.
@@ -142,13 +164,26 @@ func poke(c chan struct{}) {
 	}
 }
 
-// run works until ctx has ended, or until it is known that it cannot.
+// errKnown says that the API server knows a resource that a session had to do without.
+var errKnown = errors.New("sharder: a resource is served that was not")
+
+// run works until ctx has ended, or until it is known that it cannot. It returns errKnown if
+// another session can do more.
 func (e *session) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer e.queue.watch(ctx)() // until the last worker has ended
 	var all sync.WaitGroup
 	defer all.Wait()
-	defer cancel()
+	defer cancel(nil)
+	if e.unknown != nil {
+		all.Go(func() {
+			for sleep(ctx, maxUnrest) {
+				if now, _, err := resolve(e.mapper, e.config.Resources); err == nil && len(now) > len(e.resources) {
+					cancel(errKnown)
+				}
+			}
+		})
+	}
 	all.Go(func() { e.registry.run(ctx, e.version) })
 	all.Go(func() { e.keeper.run(ctx) })
 	all.Go(func() { e.pump(ctx) })
@@ -177,7 +212,13 @@ func (e *session) run(ctx context.Context) error {
 		}
 	}
 	counted.Wait()
-	return e.govern(ctx)
+	if err := e.govern(ctx); err != nil {
+		return err
+	}
+	if errors.Is(context.Cause(ctx), errKnown) {
+		return errKnown
+	}
+	return nil
 }
 
 // sources of the objects of a resource, one for each namespace.
@@ -188,6 +229,7 @@ func (e *session) sources(index int, selector labels.Selector) []source {
 		all = append(all, source{
 			client: e.client(index, namespace), resource: r, namespace: namespace, selector: selector,
 			page: e.pages[index], log: e.config.Logger,
+			outcome: func(verb string, err error) { e.troubles.note(trouble{r.GVR, namespace, verb}, err) },
 		})
 	}
 	return all
@@ -300,6 +342,9 @@ func (e *session) objectRef(r ref) ObjectRef {
 
 // empty reports whether no object carries the label of a shard.
 func (e *session) empty(ctx context.Context, shard string) (bool, error) {
+	if e.unknown != nil {
+		return false, e.unknown
+	}
 	for i := range e.kin.all {
 		// Whatever the resource's selector: an object that is not selected any more is still the shard's.
 		for _, src := range e.sources(i, with(labels.Everything(), e.names.shard, selection.Equals, shard)) {
@@ -322,7 +367,9 @@ func (e *session) empty(ctx context.Context, shard string) (bool, error) {
 }
 
 func (e *session) status() Status {
-	status := Status{Settled: e.settled.Load(), Draining: e.drains.len(), Waiting: e.queue.len()}
+	status := Status{
+		Settled: e.settled.Load(), Draining: e.drains.len(), Waiting: e.queue.len(), Troubled: e.troubles.resources(),
+	}
 	if p := e.plan.Load(); p != nil {
 		status.Members = p.members.names()
 	}

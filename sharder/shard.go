@@ -141,8 +141,8 @@ func NewShard(client metadata.Interface, mapper meta.RESTMapper, lease *shardlea
 	if err := errors.Join(config.validate(s.names)...); err != nil {
 		return nil, err
 	}
-	resources, err := resolve(mapper, config.Resources)
-	if err != nil {
+	resources, unknown, err := resolve(mapper, config.Resources)
+	if err := errors.Join(unknown, err); err != nil {
 		return nil, err
 	}
 	for _, r := range resources {
@@ -236,7 +236,7 @@ func (s *Shard) kinOf(o runtime.Object) (kin, error) {
 // poke has a root looked at that something has happened to.
 func (s *Shard) poke(at address) {
 	if term, err := s.lease.Term(); err == nil {
-		for _, i := range s.caches.begun(term, at.resource) {
+		for _, i := range s.caches.begun(term, at.resource, at.namespace) {
 			i.queue.Add(at)
 		}
 	}

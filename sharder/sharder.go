@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 
@@ -57,34 +58,43 @@ func New(kube kubernetes.Interface, meta metadata.Interface, mapper meta.RESTMap
 	return &Sharder{kube: kube, meta: meta, mapper: mapper, config: config, names: namesOf(config.Ring), roster: roster}, nil
 }
 
-// Run distributes objects until ctx has ended, and returns nil then. When it returns, nothing that it has begun goes on, except for
-// requests that have been sent. It returns an error if, when it begins, the API server does not have a resource or refuses a request that the
-// sharder cannot do without, and that has lasted for LeaseDuration: until then the roles may be on their way. The error says what to
-// grant, and so does the log at once. If that is about some of the resources only, the objects of the others are distributed, and those as
-// soon as it is over. So it is later if it may not store the ring's history. Whatever else fails is tried again until
-// ctx has ended.
+// Run distributes objects until ctx has ended, and returns nil then. When it returns, nothing that
+// it has begun goes on, except for requests that have been sent. It returns an error if, when it
+// begins, the API server does not have a resource or refuses a request that the sharder cannot do
+// without, and that has lasted for LeaseDuration: until then the roles may be on their way. The
+// error says what to grant, and so does the log at once. If that is about some of the resources
+// only, the objects of the others are distributed, and those as soon as it is over: of a resource
+// that was not served, within a minute. So it is later if it may not store the ring's history.
+// Whatever else fails is tried again until ctx has ended.
 func (s *Sharder) Run(ctx context.Context) error {
 	if !s.busy.TryLock() {
 		return ErrBusy
 	}
 	defer s.busy.Unlock()
-	session, err := s.begin(ctx)
-	if session == nil {
-		return err
-	}
-	s.set(session)
 	defer s.set(nil)
-	if err := session.run(ctx); ctx.Err() == nil {
-		return err
+	for {
+		session, err := s.begin(ctx, true)
+		if session == nil {
+			return err
+		}
+		s.set(session)
+		err = session.run(ctx)
+		session.troubles.end() // whoever has them next finds out
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case !errors.Is(err, errKnown):
+			return err
+		}
+		s.config.Logger.Info("a resource is served that was not: its objects are distributed, too")
 	}
-	return nil
 }
 
 // begin opens a session. It returns none when ctx has ended, and an error if the API server has refused for too long what a session needs.
-func (s *Sharder) begin(ctx context.Context) (*session, error) {
+func (s *Sharder) begin(ctx context.Context, partly bool) (*session, error) {
 	pause, said, refused := minPause, "", s.config.Clock.Now()
 	for {
-		session, err := s.open(ctx)
+		session, err := s.open(ctx, partly)
 		now := s.config.Clock.Now()
 		switch {
 		case ctx.Err() != nil:
@@ -128,6 +138,9 @@ type Status struct {
 	Draining int
 	// Waiting is how many objects wait for the sharder to do something about them.
 	Waiting int
+	// Troubled are the resources of which objects cannot be listed or watched now, or that the API
+	// server does not serve, sorted. Their objects wait, and those of the others do not.
+	Troubled []schema.GroupVersionResource
 }
 
 // Status returns what the sharder is busy with; ok is false if it is not running.

@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/transport"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
@@ -140,6 +141,7 @@ func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	m.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	m.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
+	m.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	return m
 }
 
@@ -151,7 +153,10 @@ func must[T any](value T, err error) T {
 }
 
 // runReplica is a program of which every replica is equal.
-func runReplica(ctx context.Context, p *sim.Process) {
+func runReplica(ctx context.Context, p *sim.Process) { runReplicaOf(ctx, p, configMaps) }
+
+// runReplicaOf is one of a ring of such resources, whose requests pass through other hands.
+func runReplicaOf(ctx context.Context, p *sim.Process, resources []sharder.Resource, hands ...transport.WrapperFunc) {
 	leases := kubernetes.NewForConfigOrDie(p.Config())
 	lease := must(shardlease.New(leases, shardlease.Config{
 		Namespace: "ns", Ring: simulatedRing, Identity: identity(p.Name), Clock: p.Clock, OnLost: func(error) { p.Exit() },
@@ -160,12 +165,14 @@ func runReplica(ctx context.Context, p *sim.Process) {
 		Namespace: "ns", Name: "sharder", Identity: p.Name, Clock: p.Clock, OnLost: func(error) {},
 	}))
 	own, sharders := p.Config(), p.Config()
+	own.Wrap(transport.Wrappers(hands...))
+	sharders.Wrap(transport.Wrappers(hands...))
 	own.Timeout = 20 * time.Second // or a controller waits for a lost answer for ever
 	own.Wrap(lease.WrapTransport)
 	sharders.Wrap(elector.WrapTransport)
-	shard := must(sharder.NewShard(metadata.NewForConfigOrDie(own), mapper(), lease, sharder.ShardConfig{Resources: configMaps}))
+	shard := must(sharder.NewShard(metadata.NewForConfigOrDie(own), mapper(), lease, sharder.ShardConfig{Resources: resources}))
 	s := must(sharder.New(kubernetes.NewForConfigOrDie(sharders), metadata.NewForConfigOrDie(sharders), mapper(), sharder.Config{
-		Ring: simulatedRing, Namespace: "ns", Resources: configMaps, ScanInterval: scanInterval, GCPeriod: time.Minute, Clock: p.Clock,
+		Ring: simulatedRing, Namespace: "ns", Resources: resources, ScanInterval: scanInterval, GCPeriod: time.Minute, Clock: p.Clock,
 	}))
 	p.World().State.Store(identity(p.Name), s)
 	err := lease.Run(ctx, func(ctx context.Context) error {

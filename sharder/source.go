@@ -24,10 +24,18 @@ type source struct {
 	selector  labels.Selector
 	page      *pageSize
 	log       *zap.Logger
+	outcome   func(verb string, err error) // is told how requests have ended; nil: nobody is
 }
 
-// pageSize is how many objects of a resource are listed at a time: fewer if they are large, such as those with the configuration
-// that was applied last in an annotation. A list of a thousand objects could take a gigabyte otherwise.
+func (s source) ended(ctx context.Context, verb string, err error) {
+	if s.outcome != nil && ctx.Err() == nil && !apierrors.IsResourceExpired(err) {
+		s.outcome(verb, err)
+	}
+}
+
+// pageSize is how many objects of a resource are listed at a time: fewer if they are large, such as
+// those with the configuration that was applied last in an annotation. A list of a thousand objects
+// could take a gigabyte otherwise.
 type pageSize struct {
 	limit int64 // at most
 	now   atomic.Int64
@@ -86,7 +94,9 @@ func (s source) pages(ctx context.Context, found func(*metav1.PartialObjectMetad
 			options.Continue = continueOf(err)
 			continue
 		case err != nil:
-			return "", fmt.Errorf("list %s: %w", s.resource.GVR.GroupResource(), err)
+			err = fmt.Errorf("list %s: %w", s.resource.GVR.GroupResource(), err)
+			s.ended(ctx, "list", err)
+			return "", err
 		}
 		if version == "" {
 			version = page.ResourceVersion
@@ -94,12 +104,13 @@ func (s source) pages(ctx context.Context, found func(*metav1.PartialObjectMetad
 		s.page.fit(page.Items)
 		for i := range page.Items {
 			o := page.Items[i]
-			page.Items[i] = metav1.PartialObjectMetadata{} // whoever is told of it may wait, and keeps nothing else in memory
+			page.Items[i] = metav1.PartialObjectMetadata{} // found may wait, and keeps nothing else in memory
 			if s.selects(&o) && !found(&o) {
 				return "", context.Canceled
 			}
 		}
 		if page.Continue == "" {
+			s.ended(ctx, "list", nil)
 			return version, nil
 		}
 		options.Continue = page.Continue
@@ -169,8 +180,11 @@ func (s source) follow(ctx context.Context, to sink) (useful bool, err error) {
 			})
 		})
 		if err != nil {
-			return useful, fmt.Errorf("watch %s: %w", s.resource.GVR.GroupResource(), err)
+			err = fmt.Errorf("watch %s: %w", s.resource.GVR.GroupResource(), err)
+			s.ended(ctx, "watch", err)
+			return useful, err
 		}
+		s.ended(ctx, "watch", nil)
 		began := time.Now()
 		next, err := s.drink(ctx, w, version, to)
 		w.Stop()

@@ -25,7 +25,7 @@ func (s *Sharder) StripLabels(ctx context.Context) error {
 		return ErrBusy
 	}
 	defer s.busy.Unlock()
-	e, err := s.begin(ctx)
+	e, err := s.begin(ctx, false)
 	if err != nil {
 		return err
 	}

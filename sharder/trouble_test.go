@@ -1,16 +1,23 @@
 package sharder
 
 import (
+	"context"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 )
 
@@ -76,4 +83,144 @@ func TestAResourceThatCannotBeListedStopsNoOther(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A resource that the API server does not serve, as when its CustomResourceDefinition is not there
+// yet, keeps no others from being distributed, and its objects are as soon as it is. Until then
+// nothing is forgotten: it may be that it is only not known of.
+func TestAResourceThatIsNotServedIsPickedUpLater(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.GCPeriod = time.Minute
+		c.Resources = []Resource{{GVR: configMaps}, {GVR: widgets}, {GVR: nodes, Children: []schema.GroupVersionResource{widgetParts}}}
+		var mu sync.Mutex
+		var said []string
+		c.Hooks.OnResource = func(s ResourceState) {
+			mu.Lock()
+			defer mu.Unlock()
+			said = append(said, fmt.Sprint(s.Verb, " ", s.GVR.Resource, " ", s.Err == nil))
+		}
+		w.shard("a")
+		b := w.shard("b")
+		time.Sleep(time.Second)
+		kube, objects := w.clients(w.server.Client("sharder"))
+		mapper := &lateMapper{RESTMapper: testMapper()}
+		s, err := New(kube, objects, mapper, c)
+		require.NoError(t, err)
+		stop := w.begin(func(ctx context.Context) { assert.NoError(t, s.Run(ctx)) })
+		defer stop()
+		w.create(40, "o")
+		w.createWidget("default", "early", nil)
+		time.Sleep(time.Minute)
+		w.requirePlaced(40, "a", "b")
+		b.release()
+		time.Sleep(10 * time.Minute)
+		w.requirePlaced(40, "a")
+		status, _ := s.Status()
+		assert.Equal(t, []schema.GroupVersionResource{nodes, widgets}, status.Troubled)
+		assert.NotContains(t, w.told(), "collected b", "there may be objects of it")
+		assert.Greater(t, len(w.session().historyNow(t).memberships), 1)
+
+		mapper.known.Store(true)
+		w.createWidget("default", "late", nil)
+		time.Sleep(2 * time.Minute)
+		list, err := objects.Resource(widgets).List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		require.Len(t, list.Items, 2)
+		for _, o := range list.Items {
+			assert.Equal(t, "a", w.names.shardOf(&o), o.Name)
+		}
+		status, _ = s.Status()
+		assert.Equal(t, []schema.GroupVersionResource{nodes}, status.Troubled)
+		mu.Lock()
+		defer mu.Unlock()
+		assert.Contains(t, said, "serve widgets false")
+		assert.Contains(t, said, "serve widgets true")
+	})
+}
+
+// widgetParts are never served.
+var widgetParts = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgetparts"}
+
+// lateMapper does not know widgets at first.
+type lateMapper struct {
+	meta.RESTMapper
+	known atomic.Bool
+}
+
+// KindFor implements meta.RESTMapper.
+func (m *lateMapper) KindFor(r schema.GroupVersionResource) (schema.GroupVersionKind, error) {
+	if r == widgets && !m.known.Load() {
+		return schema.GroupVersionKind{}, &meta.NoResourceMatchError{PartialResource: r}
+	}
+	return m.RESTMapper.KindFor(r)
+}
+
+// The history is lost, and a resource cannot be listed: that is no reason to do nothing.
+func TestALostHistoryIsRecalledWhereAResourceCannotBeListed(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.Resources = []Resource{{GVR: widgets}, {GVR: configMaps}}
+		stop, shards := w.settledWith(20, c, "a", "b")
+		stop()
+		require.NoError(t, w.kube.CoreV1().ConfigMaps(testNamespace).Delete(t.Context(), HistoryName(testRing), metav1.DeleteOptions{}))
+		w.edit("o-000", `{"metadata":{"labels":null,"annotations":null}}`)
+		unlisted := func(q *http.Request) bool {
+			return q.Method == http.MethodGet && strings.HasSuffix(q.URL.Path, "/widgets")
+		}
+		w.astray.Store(&unlisted)
+		defer w.sharder(c)()
+		time.Sleep(2 * time.Minute)
+		w.requirePlaced(20, "a", "b")
+		assert.EqualValues(t, 1, shards[0].acks.Load()+shards[1].acks.Load(), "whoever may be at work on it was asked")
+	})
+}
+
+// While a ring is not settled, a new object may have been any former member's. That one of those is
+// gone is proved before the object comes.
+func TestANewObjectDoesNotWaitForTheProofThatAShardIsGone(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.Resources = []Resource{{GVR: widgets}, {GVR: configMaps}}
+		stop, shards := w.settledWith(40, c, "a", "b")
+		defer func() { stop() }()
+		unlisted := func(q *http.Request) bool {
+			return q.Method == http.MethodGet && strings.HasSuffix(q.URL.Path, "/widgets")
+		}
+		w.astray.Store(&unlisted)
+		w.server.Restart(0)
+		w.shard("c")
+		time.Sleep(time.Minute)
+		shards[1].kill()
+		require.NoError(t, w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
+		time.Sleep(time.Minute)
+		stop()
+		require.NoError(t, w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
+		stop = w.sharder(c)
+		time.Sleep(time.Minute)
+		w.create(40, "p")
+		time.Sleep(time.Second)
+		w.requirePlaced(80, "a", "c")
+	})
+}
+
+// The Lease of a shard that somebody has made up is created to prove that nobody holds it, and
+// deleted once.
+func TestALeaseThatWasCollectedIsNotCreatedAgain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.GCPeriod, c.ScanInterval = time.Minute, time.Minute
+		stop, _ := w.settledWith(20, c, "a", "b")
+		defer stop()
+		o := w.objects()[0]
+		r, _ := w.names.recordOf(&o)
+		r.Shard, r.LeaseUID, r.Epoch = "ghost", "none", 1
+		_, err := w.meta.Resource(configMaps).Namespace("default").Patch(t.Context(), o.Name, types.MergePatchType,
+			w.names.mergePatch(o.UID, o.ResourceVersion, "", false, &r), metav1.PatchOptions{})
+		require.NoError(t, err)
+		time.Sleep(30 * time.Minute)
+		w.requirePlaced(20, "a", "b")
+		told := slices.DeleteFunc(w.told(), func(s string) bool { return s != "taken ghost" && s != "collected ghost" })
+		assert.Equal(t, []string{"taken ghost", "collected ghost"}, told)
+	})
 }

@@ -104,9 +104,6 @@ func (e *session) deal(ctx context.Context, i *item, o *root, reserved bool) (pl
 		case d.verb == hold, d.verb == reread:
 			e.hold(d)
 			return false, nil
-		case d.verb == annul:
-			e.log(r).Warn("the record of an object names an epoch of its shard that has never been, and is taken for none",
-				zap.String("shard", d.record.Shard), zap.Int64("epoch", d.record.Epoch))
 		}
 		if d.drain && !o.drain && !reserved {
 			if !e.drains.reserve(ctx, r, d.label, time.Now(), false) {
@@ -126,6 +123,10 @@ func (e *session) deal(ctx context.Context, i *item, o *root, reserved bool) (pl
 		switch err := e.patch(ctx, *o, d); {
 		case err == nil:
 			drained, i.wrote = d.drain, true
+			if d.verb == annul {
+				e.log(r).Warn("the record of an object names an epoch of its shard that has never been, and is taken for none",
+					zap.String("shard", d.record.Shard), zap.Int64("epoch", d.record.Epoch))
+			}
 			return d.placed(), nil
 		case e.absent(r, err):
 			return true, nil
@@ -138,17 +139,21 @@ func (e *session) deal(ctx context.Context, i *item, o *root, reserved bool) (pl
 	return false, contended
 }
 
-// floorOf is from which versions on caches show the children of a root that has been with no other shard than the one that it is assigned
-// to, by the resources of children. If known is false, the children have to be listed first.
+// floorOf is from which versions on caches show the children of a root that has been with no other
+// shard than the one that it is assigned to, by the resources of children. If known is false, the
+// children have to be listed first.
 //
-// A root has no record, and can have had no other owner: it is new, or its owner's whose record was removed. Its children are with that
-// shard or with none: those that the shard has created itself, of whatever version, its own caches show as ever, and those that it was given
-// reach no further than what is known of it. Those that are with none have been created since, by others, as they could be a moment later as well:
-// the sharder labels them when it sees them. That there were none before requires that no root can have been outside of the
-// ring when its children were created, so it has no Selector; that all that were there before this session were listed; and that no
-// move of the root has ended halfway.
+// A root has no record, and can have had no other owner: it is new, or its owner's whose record was
+// removed. Its children are with that shard or with none: those that the shard has created itself,
+// of whatever version, its own caches show as ever, and those that it was given reach no further
+// than what is known of it. Those that are with none have been created since, by others, as they
+// could be a moment later as well: the sharder labels them when it sees them. That there were none
+// before requires that no root can have been outside of the ring when its children were created, so
+// it has no Selector; that all that were there before this session were listed; and that no move of
+// the root has ended halfway.
 func (e *session) floorOf(s situation, d decision) (floor map[string]string, known bool) {
-	if d.verb != assign || s.recorded || s.origin().any || !e.resources[s.resource].Selector.Empty() || e.moves.inDoubt(s.ref) || e.unsurveyed(s.root) {
+	if d.verb != assign || s.recorded || s.origin().any || !e.resources[s.resource].Selector.Empty() ||
+		e.moves.inDoubt(s.ref) || e.unsurveyed(s.root) {
 		return nil, false
 	}
 	floor = map[string]string{}

@@ -192,8 +192,9 @@ func (r *Roster) Next(now Reading) (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
-// Passed is how often the state of each shard, or a verdict, has changed since its lease did: it differs from before if, at the end of what
-// [Roster.Next] said, something has really changed, because the lease was not renewed meanwhile.
+// Passed is how often the state of each shard, or a verdict, has changed since its lease did: it
+// differs from before if, at the end of what [Roster.Next] said, something has really changed,
+// because the lease was not renewed meanwhile.
 func (r *Roster) Passed(now Reading) map[string]int {
 	all := map[string]int{}
 	for shard, s := range r.shards {

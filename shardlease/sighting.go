@@ -249,7 +249,8 @@ func (s *sighting) acquirable(now Reading) bool {
 	return false
 }
 
-// next is after how long something changes by itself; zero if nothing does. passed is how often it has, since the lease was seen to change.
+// next is after how long something changes by itself; zero if nothing does. passed is how often it
+// has, since the lease was seen to change.
 func (s *sighting) next(now Reading, collectAfter time.Duration) (soonest time.Duration, passed int) {
 	at := func(since Reading, after time.Duration) {
 		switch wait := after - now.SinceAtLeast(since); {

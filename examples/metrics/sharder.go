@@ -39,7 +39,7 @@ func Sharder(registry prometheus.Registerer) (sharder.Hooks, error) {
 // distribution is what a sharder tells.
 type distribution struct {
 	members, objects, placed, unsettled        prometheus.Gauge
-	shards                                     *prometheus.GaugeVec
+	shards, troubled                           *prometheus.GaugeVec
 	settle, scans, throttled                   prometheus.Histogram
 	patches                                    *prometheus.CounterVec
 	took                                       *prometheus.HistogramVec
@@ -59,6 +59,7 @@ func newDistribution(registry prometheus.Registerer) (*distribution, error) {
 		placed:    f.gauge("placed_objects", "Objects of the last scan that are with their owner, and in nobody else's hands."),
 		unsettled: f.gauge("unsettled", "1 from a change of the membership until every object is with its owner."),
 		shards:    f.gauges("shard_objects", "Objects that each shard had at the last scan.", "shard"),
+		troubled:  f.gauges("resource_trouble", "1 while objects of a resource cannot be listed or watched, or it is not served.", "resource", "namespace", "verb"),
 		settle:    f.histogram("settle_duration_seconds", "How long it took from a change of the membership until every object was with its owner.", ofDrains),
 		scans:     f.histogram("scan_duration_seconds", "How long scans of all objects took.", ofFences),
 		throttled: f.histogram("throttled_seconds", "How long requests were held back by the client's own rate limit.", ofRequests),
@@ -105,6 +106,13 @@ func (d *distribution) hooks() sharder.Hooks {
 		OnTaken:     func(string) { d.taken.Inc() },
 		OnCollected: func(string) { d.collected.Inc() },
 		OnStorm:     func([]string) { d.storm.Inc() },
+		OnResource: func(s sharder.ResourceState) {
+			g := d.troubled.WithLabelValues(s.GVR.GroupResource().String(), s.Namespace, s.Verb)
+			g.Set(0)
+			if s.Err != nil {
+				g.Set(1)
+			}
+		},
 		OnThrottled: func(wait time.Duration) { d.throttled.Observe(wait.Seconds()) },
 	}
 }

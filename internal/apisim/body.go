@@ -30,7 +30,8 @@ func newStream(c *Client) *streamBody {
 	return &streamBody{client: c, ended: make(chan struct{}), abandoned: make(chan struct{}), news: make(chan struct{}, 1)}
 }
 
-// send writes a chunk, unless the stream has ended: a bookmark after that would say that nothing was missed.
+// send writes a chunk, unless the stream has ended: a bookmark after that would say that nothing
+// was missed.
 func (b *streamBody) send(data []byte) {
 	due := time.Now().Add(b.client.lag())
 	b.mu.Lock()
