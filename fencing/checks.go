@@ -29,18 +29,22 @@ type checks struct {
 	mu        sync.Mutex
 	results   map[string]check           // by node
 	begun     map[string]time.Time       // when the last one was, by node
+	busy      map[string]bool            // nodes that are being checked
 	withdrawn map[string]map[string]bool // devices that have contradicted their node and were not seen on since, by node
+
+	whole survey // of watch
 }
 
 // check is what the last reading of a node's devices has found.
 type check struct {
 	readiness
 	machine machine
+	flawed  bool      // it was the configuration that was the problem
 	told    time.Time // when people were told of it last
 }
 
 func newChecks(r *run) *checks {
-	return &checks{run: r, results: map[string]check{}, begun: map[string]time.Time{}, withdrawn: map[string]map[string]bool{}}
+	return &checks{run: r, results: map[string]check{}, begun: map[string]time.Time{}, busy: map[string]bool{}, withdrawn: map[string]map[string]bool{}}
 }
 
 // status says whether the node could be fenced, and why not: Missing if that was not checked.
@@ -69,20 +73,23 @@ func (c *checks) watch(ctx context.Context) {
 	slots := make(chan struct{}, checksAtOnce)
 	var all sync.WaitGroup
 	defer all.Wait()
+	defer c.leaveSurvey()
 	for {
 		nodes, _ := c.view.configured(c.config.Namespace)
 		c.forget(nodes)
+		flaws := c.survey(ctx, nodes)
 		for _, n := range nodes {
-			if !c.due(n) {
+			if !c.due(n, flaws[n.Name] != nil) {
 				continue
 			}
 			select {
 			case slots <- struct{}{}:
 			case <-ctx.Done():
-				return
+				return // and nothing is due any more
 			}
 			all.Go(func() {
 				defer func() { <-slots }()
+				defer c.ends(n.Name)
 				c.check(ctx, n)
 			})
 		}
@@ -114,8 +121,9 @@ func (c *checks) forget(nodes []*corev1.Node) {
 	}
 }
 
-// due says that the node is to be checked now, and takes the task. Devices of a fence that is under way are left alone.
-func (c *checks) due(n *corev1.Node) bool {
+// due says that the node is to be checked now, and takes the task. Devices of a fence that is under way are left alone. That its configuration has got a
+// flaw, or has lost it, is to be said at once.
+func (c *checks) due(n *corev1.Node, flawed bool) bool {
 	if f := c.view.fence(n.Name); f != nil && standing(f) != policy.FenceNone && standing(f) != policy.FenceQueued {
 		return false
 	}
@@ -124,16 +132,27 @@ func (c *checks) due(n *corev1.Node) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.busy[n.Name] {
+		return false
+	}
 	interval, result := c.config.CheckInterval, c.results[n.Name]
 	if result.problem != nil || result.limited != nil {
 		interval = min(interval, time.Minute)
 	}
-	another := ready(n) && result.machine != machineOf(n) // or it was started since: what was seen of it says nothing any more
+	another := ready(n) && result.machine != machineOf(n) || // or it was started since: what was seen of it says nothing any more
+		result.flawed != flawed
 	if last, ok := c.begun[n.Name]; ok && time.Since(last) < interval && (!another || time.Since(last) < tick) {
 		return false
 	}
-	c.begun[n.Name] = time.Now()
+	c.begun[n.Name], c.busy[n.Name] = time.Now(), true
 	return true
+}
+
+// ends says that a task that was taken has come to its end.
+func (c *checks) ends(node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.busy, node)
 }
 
 // check reads all devices of a node, and says everywhere what came of it.
@@ -169,7 +188,7 @@ func (c *checks) inspect(ctx context.Context, n *corev1.Node, plan config.Plan, 
 		_, err = c.flow(plan, unknown)
 	}
 	if err != nil {
-		result.problem = err
+		result.problem, result.flawed = err, true
 		return result, nil
 	}
 	found := c.read(ctx, n.Name, plan)

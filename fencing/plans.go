@@ -39,6 +39,9 @@ type plans struct {
 	of       string                 // the versions of the ConfigMaps that it was resolved from
 	recent   map[string][]config.Plan
 	good     map[string]origin // of the last one of recent, by node
+
+	surveyed *config.Resolution // that flawed is about
+	flawed   map[string]error   // what is wrong with the configuration of each node that has a flaw
 }
 
 // origin is what a configuration was resolved from, but for Secrets and agents.
@@ -66,13 +69,18 @@ func (p *plans) plan(ctx context.Context, node, hash string) (config.Plan, error
 		return config.Plan{}, ctx.Err()
 	}
 	defer func() { <-p.turn }()
-	recent := p.recent[node]
-	for _, plan := range recent {
+	for _, plan := range p.recent[node] {
 		if plan.Hash == hash {
 			return plan, nil
 		}
 	}
 	p.resolve(ctx)
+	return p.current(node)
+}
+
+// current is the configuration of a node as it was resolved last. The caller has the turn.
+func (p *plans) current(node string) (config.Plan, error) {
+	recent := p.recent[node]
 	plan, err := p.resolved.Plan(node)
 	last, of := len(recent)-1, origin{p.nodes[node], p.of}
 	switch {
