@@ -186,9 +186,6 @@ func (c *Controller) flow(p config.Plan, known func(*config.Device) bool) (autom
 	if p.Kdump && c.config.Dumps == nil { // to take it and not to wait would cut off the dump that somebody relies on
 		return flow, errors.New("fencing: kdump: must be no, as this controller has no Config.Dumps: have power_wait be as long as a dump takes (got \"yes\")")
 	}
-	if len(p.Isolation) > 1 {
-		return flow, errors.New("fencing: isolation.2: fallback levels of the isolation are not supported")
-	}
 	method := func(m config.Method) automaton.Method {
 		converted := automaton.Method{Name: m.Name, Optional: !m.MustSucceed}
 		if m.Device != nil {

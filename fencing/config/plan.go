@@ -17,7 +17,8 @@ type Plan struct {
 	Node string
 	// Object is the ConfigMap that says so, or [BuiltIn].
 	Object string
-	// Isolation and PowerManagement have levels: each after the first is for when the one before it has failed. No level: nothing to do.
+	// Isolation and PowerManagement have levels, none if there is nothing to do. Isolation has one at most. In
+	// PowerManagement each after the first is for when the one before it has failed.
 	Isolation, PowerManagement []Level
 	// Recovery is for when the node is ready again.
 	Recovery Level

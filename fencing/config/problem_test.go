@@ -267,8 +267,12 @@ var rules = []struct {
 		want:  []string{"LevelGap " + settings + `:4: level must be 1`},
 		warns: []string{"UnusedMethod " + bmcOff, "UnusedMethod " + bmcOn},
 	}, {
-		name: "fallback that is empty", changes: changes{{settings, "", "isolation.2="}},
+		name: "fallback that is empty", changes: changes{{settings, "", "power_management.3="}},
 		want: []string{"LevelGap " + settings + ":6: fallback level must have methods"},
+	}, {
+		name: "fallback of the isolation", changes: changes{{settings, "", "isolation.2=cordon"}},
+		want: []string{"UnknownKey " + settings + `:6: isolation has one level: all that is in it has to succeed, but for must_success=no, ` +
+			`and what comes after it is power_management (got "isolation.2")`},
 	}, {
 		name: "several plugs in a method", changes: changes{{object + "/fence-method-pdu-a-off", "plug=5", "plug=5,6"}, {object + "/fence-method-pdu-a-on", "plug=5", "plug=5,6"}},
 		want: []string{

@@ -245,12 +245,12 @@ func TestIsolationMayFail(t *testing.T) {
 func TestSettings(t *testing.T) {
 	objects := load(t, "bmc-then-pdus.yaml", "w1")
 	changes{{settings, "power_management", "Power-Managment"}, {settings, "", strings.Join([]string{
-		"isolation.2=cordon", "power-on=manual", "not_ready_for=1m", "power_wait=0s", "boot_grace=20m", "retries=1", "restarts=0", "kdump=YES", "kdump-timeout=10m",
+		"power-on=manual", "not_ready_for=1m", "power_wait=0s", "boot_grace=20m", "retries=1", "restarts=0", "kdump=YES", "kdump-timeout=10m",
 	}, "\r\n")}}.apply(t, objects)
 	p := plan(t, namespace(objects), config.Node{Name: "w1"})
 	assert.Equal(t, "manual 1m0s 0s 20m0s 1 0 true 10m0s",
 		fmt.Sprint(p.PowerOn, " ", p.NotReadyFor, p.PowerWait, p.BootGrace, p.Retries, p.Restarts, p.Kdump, p.KdumpTimeout))
-	assert.Len(t, p.Isolation, 2)
+	assert.Len(t, p.Isolation, 1)
 	assert.Len(t, p.PowerManagement, 2)
 }
 
