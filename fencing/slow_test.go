@@ -1,0 +1,45 @@
+package fencing_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+)
+
+// An instance of a cloud takes a while to stop, is neither on nor off meanwhile, and outlasts the command. It
+// costs what the instance takes and little more, however long that is, and it is told once.
+func TestInstanceThatTakesLongToStop(t *testing.T) {
+	for _, takes := range []time.Duration{10 * time.Second, 25 * time.Second, 45 * time.Second, 65 * time.Second, 90 * time.Second, 3 * time.Minute, 5 * time.Minute} {
+		t.Run(takes.String(), func(t *testing.T) {
+			inWorld(t, 3, func(w *world) {
+				breaches := w.referee()
+				w.configure("fence-config-node-n1", map[string]string{
+					// With default times.
+					"config.properties": "node_name=n1\nisolation=mark-unschedulable\npower_management=off on\nrecovery=mark-schedulable\n",
+					"fence-method-off":  "template=fence-method-template-rack\nplug=n1\naction=off\n",
+					"fence-method-on":   "template=fence-method-template-rack\nplug=n1\naction=on\n",
+				})
+				w.pod("db-0", "n1")
+				a := w.start("a", func(*fencing.Config) {})
+				defer a.stop()
+				wait(w.ctx, settled)
+				w.cutOff("n1", true)
+				w.rack.Break("n1", fencingtest.Fault{Takes: takes})
+				w.eventually(bound, "it is told to stop", func() bool { return w.rack.Count("n1", "command", v1alpha1.ActionOff) == 1 })
+				took := w.eventually(20*time.Minute, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
+				t.Logf("stopped after %v: released after %v", takes, took)
+				assert.LessOrEqual(t, took, takes+12*time.Second)
+				w.cutOff("n1", false)
+				w.ends("n1", v1alpha1.PhaseFinal)
+				assert.Empty(t, breaches())
+				assert.Equal(t, 1, w.rack.Count("n1", "command", v1alpha1.ActionOff))
+				assert.True(t, w.rack.On("n1"))
+			})
+		})
+	}
+}
