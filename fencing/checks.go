@@ -19,9 +19,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// checksAtOnce is how many nodes have their devices read at the same time.
-const checksAtOnce = 8
-
 // checks are readings of devices while nothing is wrong: whether a node could be fenced, if it had to be.
 type checks struct {
 	*run
@@ -70,7 +67,7 @@ func (c *checks) done(node string) bool {
 func (c *checks) watch(ctx context.Context) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	slots := make(chan struct{}, checksAtOnce)
+	slots := make(chan struct{}, c.config.ChecksAtOnce)
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer c.leaveSurvey()

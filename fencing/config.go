@@ -71,6 +71,11 @@ type Config struct {
 	// CheckInterval is how often the devices of a node are read while nothing is wrong with it. Default: 5 min; at least 1 s.
 	CheckInterval time.Duration
 
+	// ChecksAtOnce is how many nodes have their devices read at the same time while nothing is wrong: each
+	// takes the memory of one agent, which is 20 MiB for fence_ipmilan, and 65 MiB or more for fence_aws.
+	// Default: 4; from 1 to 64.
+	ChecksAtOnce int
+
 	// CommandTimeout is how long an agent may take for a command or a reading. Whole seconds. Default: 30 s.
 	CommandTimeout time.Duration
 
@@ -100,6 +105,8 @@ type Agents interface {
 const (
 	defaultCheckInterval  = 5 * time.Minute
 	defaultCommandTimeout = 30 * time.Second
+	defaultChecksAtOnce   = 4
+	maxChecksAtOnce       = 64
 )
 
 // complete returns c with its defaults, or everything that is wrong with it.
@@ -156,6 +163,12 @@ func (c Config) complete() (Config, error) {
 		if *d.value < d.least {
 			bad(d.field, fmt.Sprintf("must be at least %v", d.least), *d.value)
 		}
+	}
+	if c.ChecksAtOnce == 0 {
+		c.ChecksAtOnce = defaultChecksAtOnce
+	}
+	if c.ChecksAtOnce < 1 || c.ChecksAtOnce > maxChecksAtOnce {
+		bad("ChecksAtOnce", fmt.Sprintf("must be from 1 to %d", maxChecksAtOnce), c.ChecksAtOnce)
 	}
 	if c.CommandTimeout%time.Second != 0 {
 		bad("CommandTimeout", "must be whole seconds", c.CommandTimeout)

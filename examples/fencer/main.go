@@ -44,6 +44,7 @@ func run(ctx context.Context) error {
 	flag.BoolVar(&fencer.OutsideCluster, "outside-cluster", false, "this process runs on no node of the cluster")
 	flag.DurationVar(&fencer.Limits.Observation, "observation", 40*time.Second, "how long a new leader watches before it fences")
 	flag.BoolVar(&fencer.RequireCommissioned, "require-commissioned", false, "fence only nodes whose devices were proved to be their own")
+	flag.IntVar(&fencer.ChecksAtOnce, "checks-at-once", 4, "how many agents read devices at the same time while nothing is wrong")
 	dumps := flag.String("kdump", "", "where kernels of nodes with kdump=yes say that they write a dump, such as :7410; empty: such nodes are refused")
 	agents := agents{}
 	agents.flags()
