@@ -56,6 +56,10 @@ type Config struct {
 	// [Controller.Commission].
 	RequireCommissioned bool
 
+	// TypeLabel is the label of Nodes whose value selects the ConfigMap for all nodes of a type. A kubelet may write
+	// most labels of its own Node: with the prefix node-restriction.kubernetes.io/ it may not. Default: type.
+	TypeLabel string
+
 	// StrictSecrets refuses configurations with a password that is not in a Secret.
 	StrictSecrets bool
 
@@ -136,6 +140,12 @@ func (c Config) complete() (Config, error) {
 	}
 	if err := c.Limits.Validate(); err != nil {
 		wrong = append(wrong, err)
+	}
+	if c.TypeLabel == "" {
+		c.TypeLabel = "type"
+	}
+	if problems := validation.IsQualifiedName(c.TypeLabel); len(problems) > 0 {
+		bad("TypeLabel", "must be the key of a label", fmt.Sprintf("%q", c.TypeLabel))
 	}
 	for method, storage := range c.Storage {
 		if err := storage.Validate(); err != nil {

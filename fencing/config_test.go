@@ -38,6 +38,7 @@ func TestBadConfigIsNamedFieldByField(t *testing.T) {
 		{func(c *fencing.Config) { c.CommandTimeout = 1500 * time.Millisecond }, `fencing: CommandTimeout: must be whole seconds (got 1.5s)`},
 		{func(c *fencing.Config) { c.ChecksAtOnce = -1 }, `fencing: ChecksAtOnce: must be from 1 to 64 (got -1)`},
 		{func(c *fencing.Config) { c.ChecksAtOnce = 65 }, `fencing: ChecksAtOnce: must be from 1 to 64 (got 65)`},
+		{func(c *fencing.Config) { c.TypeLabel = "a b" }, `fencing: TypeLabel: must be the key of a label (got "a b")`},
 		{func(c *fencing.Config) { c.History = -1 }, `fencing: History: must be at least 0s (got -1ns)`},
 		{func(c *fencing.Config) {
 			c.Nodes.Triggers = []sighting.Condition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}

@@ -18,7 +18,9 @@ import (
 // nothing on the word of another plug, says what it waits for, and goes on when the configuration is put back.
 func TestConfigurationThatChangesWhileAFenceIsUnderWay(t *testing.T) {
 	const object = "fence-config-type-worker"
-	off := func(plug string) string { return "template=fence-method-template-rack\nplug=" + plug + "\naction=off\n" }
+	off := func(plug string) string {
+		return "template=fence-method-template-rack\nplug=" + plug + "\naction=off\n"
+	}
 	on := func(plug string) string { return "template=fence-method-template-rack\nplug=" + plug + "\naction=on\n" }
 	change := map[string]func(w *world){
 		"another plug": func(w *world) {

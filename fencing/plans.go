@@ -14,9 +14,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// nodeTypeLabel selects configurations for sets of nodes.
-const nodeTypeLabel = "type"
-
 // plansLast is how long configurations with errors are good while neither ConfigMaps nor nodes have changed: what is missing may be a Secret or an
 // agent, which are not watched.
 const plansLast = 30 * time.Second
@@ -100,9 +97,12 @@ func (p *plans) resolve(ctx context.Context) {
 	nodes, configMaps := p.view.configured(p.config.Namespace)
 	in := inputs{nodes: map[string]config.Node{}, maps: map[string]map[string]string{}}
 	for _, n := range nodes {
-		node := config.Node{Name: n.Name, ProviderID: n.Spec.ProviderID, Type: n.Labels[nodeTypeLabel], Since: p.changes + 1}
-		if before, known := p.nodes[n.Name]; known && before.ProviderID == node.ProviderID {
+		node := config.Node{Name: n.Name, ProviderID: n.Spec.ProviderID, Type: n.Labels[p.config.TypeLabel], Since: p.changes + 1}
+		if before, known := p.nodes[n.Name]; known && before.ProviderID == node.ProviderID && before.Since > 0 {
 			node.Since = before.Since
+		}
+		if vouched(n) {
+			node.Since = 0
 		}
 		in.nodes[n.Name] = node
 	}

@@ -45,6 +45,7 @@ func run(ctx context.Context) error {
 	flag.DurationVar(&fencer.Limits.Observation, "observation", 40*time.Second, "how long a new leader watches before it fences")
 	flag.BoolVar(&fencer.RequireCommissioned, "require-commissioned", false, "fence only nodes whose devices were proved to be their own")
 	flag.IntVar(&fencer.ChecksAtOnce, "checks-at-once", 4, "how many agents read devices at the same time while nothing is wrong")
+	flag.StringVar(&fencer.TypeLabel, "type-label", "type", "label of nodes that selects the configuration of a type")
 	dumps := flag.String("kdump", "", "where kernels of nodes with kdump=yes say that they write a dump, such as :7410; empty: such nodes are refused")
 	agents := agents{}
 	agents.flags()

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -191,6 +192,11 @@ func (p Plan) Devices() []*Device {
 		}
 	}
 	return devices
+}
+
+// Claimed returns the devices of the plan that are the node's because of what the node says of itself.
+func (p Plan) Claimed() []*Device {
+	return slices.DeleteFunc(p.Devices(), func(d *Device) bool { return !d.claimed })
 }
 
 func (p Plan) levels() []Level {

@@ -327,6 +327,7 @@ func TestNodeThatClaimsAnothersPlugHarmsItselfOnly(t *testing.T) {
 		owner string
 	}{
 		"who had it first":                       {[]config.Node{{Name: "a", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}, {Name: "b", Type: "cloud", ProviderID: "aws:///i-1", Since: 2}}, "a"},
+		"who is known to have had it first":      {[]config.Node{{Name: "a", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}, {Name: "b", Type: "cloud", ProviderID: "aws:///i-1"}}, "b"},
 		"nobody knows who":                       {[]config.Node{{Name: "a", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}, {Name: "b", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}}, ""},
 		"the administrator has said whose it is": {[]config.Node{{Name: "a", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}, {Name: "named", Since: 2}}, "named"},
 		"alone":                                  {[]config.Node{{Name: "a", Type: "cloud", ProviderID: "aws:///i-1", Since: 7}}, "a"},
