@@ -59,6 +59,8 @@
 //     one node keep no other from being fenced, and a configuration that was good stays so while only agents and Secrets fail
 //     (TestOneBadConfigurationConcernsOneNode, TestConfigurationThatWasGoodStaysSo). A lost node that is not fenced has a record that says why, and an Event that
 //     is repeated.
+//   - The volumes of the lost machine come loose with its proof, by Kubernetes' own attach-detach controller: seconds after the power is off, not 6 min
+//     (e2e:TestVolumeIsFreeOnceThePowerIsOff, e2e:TestVolumeOfAPodThatIsDeletedByForceStays).
 //   - A fence that was given up, or waits for a human, keeps neither its node from the next fence (TestNodeThatIsMadeAgainIsFenced,
 //     TestNodeThatIsToBeRemovedForAMomentIsFenced) nor other nodes from theirs (TestNodeThatWaitsForAHumanDoesNotKeepOthersWaiting).
 //   - What a proxy answers makes no Node, Pod, Lease or record gone (TestPageOfAProxyMakesNothingGone).
