@@ -72,7 +72,7 @@ func (c *checks) watch(ctx context.Context) {
 	defer all.Wait()
 	defer c.leaveSurvey()
 	for {
-		nodes, _ := c.view.configured(c.config.Namespace)
+		nodes, _ := c.view.namespace(c.config.Namespace)
 		c.forget(nodes)
 		flaws := c.survey(ctx, nodes)
 		for _, n := range nodes {
@@ -388,6 +388,6 @@ func (c *checks) overdue(node string) bool {
 
 // selected says that the node may be fenced, by this process or, where it is its own, by another.
 func (v *view) selected(n *corev1.Node) bool {
-	facts, ok := v.nodes.FactsOf(n.Name, time.Now())
+	facts, ok := v.factsOf(n.Name, time.Now())
 	return ok && facts.Selected && !facts.Excluded && !facts.Deleting
 }

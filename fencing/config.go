@@ -49,12 +49,18 @@ type Config struct {
 	// the first such node is seen, and closed when Run returns. Nil: kdump=yes is an error of a node's configuration.
 	Dumps func() (Dumps, error)
 
-	// Paused says why nothing may be fenced now, such as that it is not the hour for it; empty: it may. It must not block. Nil: it may.
+	// Paused says why nothing may be fenced now, such as that it is not the hour for it; empty: it may. It must not block. Nil: it may. While
+	// there is a ConfigMap fence-paused in Namespace, nothing is fenced either; its key reason says why.
 	Paused func() string
 
 	// RequireCommissioned holds the fence of every node whose power devices were not proved to be its own with their present configuration, see
 	// [Controller.Commission].
 	RequireCommissioned bool
+
+	// OnlyConfigured leaves nodes alone that have no ConfigMap, neither of their own nor of their type, as long as there is no
+	// fence-method-template-cloud either: as if they had the label that excludes them. Otherwise such a node has the condition
+	// FenceReady False, and its fence is held.
+	OnlyConfigured bool
 
 	// TypeLabel is the label of Nodes whose value selects the ConfigMap for all nodes of a type. A kubelet may write
 	// most labels of its own Node: with the prefix node-restriction.kubernetes.io/ it may not. Default: type.

@@ -41,6 +41,7 @@ func (p *plans) flaws(ctx context.Context, usable func(config.Plan) error) (flaw
 		return p.flawed, ctx.Err()
 	}
 	flaws = map[string]error{}
+	configured := map[string]bool{}
 	for node := range p.nodes {
 		plan, err := p.current(node)
 		if err == nil {
@@ -49,25 +50,37 @@ func (p *plans) flaws(ctx context.Context, usable func(config.Plan) error) (flaw
 		if err != nil {
 			flaws[node] = err
 		}
+		problems := config.Problems(err)
+		nothing := len(problems) > 0 && problems[0].Kind == config.NotConfigured
+		configured[node] = p.resolved.Object(node) != config.BuiltIn || !nothing
 	}
+	p.view.configured.Store(&configured)
 	p.surveyed, p.flawed = p.resolved, flaws
 	return flaws, ctx.Err()
+}
+
+// flaws returns what is wrong with the configuration of each node that has a flaw.
+func (c *checks) flaws(ctx context.Context) (map[string]error, error) {
+	return c.plans.flaws(ctx, func(plan config.Plan) error {
+		_, err := c.flow(plan, unknown)
+		return err
+	})
 }
 
 // survey finds out which nodes have no configuration that can be used, and tells people if that is
 // so of all: then the fencer is as good as none, whatever became of each node.
 func (c *checks) survey(ctx context.Context, nodes []*corev1.Node) map[string]error {
-	flaws, err := c.plans.flaws(ctx, func(plan config.Plan) error {
-		_, err := c.flow(plan, unknown)
-		return err
-	})
+	flaws, err := c.flaws(ctx)
 	if err != nil {
 		return nil
 	}
-	var selected, flawed int
+	var selected, flawed, bare int
 	var said []string
 	for _, n := range nodes {
 		if !c.view.selected(n) {
+			if facts, ok := c.view.nodes.FactsOf(n.Name, time.Now()); ok && facts.Selected && !facts.Excluded {
+				bare++
+			}
 			continue
 		}
 		selected++
@@ -80,8 +93,11 @@ func (c *checks) survey(ctx context.Context, nodes []*corev1.Node) map[string]er
 		}
 	}
 	var wrong error
-	if selected > 0 && flawed == selected {
+	switch {
+	case selected > 0 && flawed == selected:
 		wrong = errors.New(few(said))
+	case selected == 0 && bare > 0 && c.config.OnlyConfigured:
+		wrong = errors.New("there is no ConfigMap for any node")
 	}
 	c.tellAll(wrong)
 	return flaws

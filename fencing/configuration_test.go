@@ -194,3 +194,83 @@ func TestManyFlawsOfTheWholeConfiguration(t *testing.T) {
 		assert.Contains(t, said[0], "and 3 more")
 	})
 }
+
+// Nodes that no ConfigMap is about are left alone, if that is asked for: they are no alarm, and count nowhere. That none is left is one.
+func TestNodesWithoutConfigurationAreLeftAlone(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		g := &gazette{}
+		for _, node := range []string{"n3", "n4", "n5"} {
+			_, err := w.client.CoreV1().Nodes().Patch(w.ctx, node, types.MergePatchType, []byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{})
+			require.NoError(t, err)
+		}
+		w.pod("db-0", "n1")
+		a := w.start("a", func(c *fencing.Config) { c.OnlyConfigured, c.Events = true, g })
+		defer a.stop()
+		wait(w.ctx, settled)
+		assert.Equal(t, corev1.ConditionTrue, w.fenceReady("n1").Status)
+		assert.Empty(t, w.fenceReady("n3"))
+		assessed, err := a.Assess(w.ctx)
+		require.NoError(t, err)
+		assert.Len(t, assessed, 2)
+
+		w.cutOff("n3", true)
+		wait(w.ctx, 10*time.Minute)
+		assert.Nil(t, w.fence("n3"))
+		w.cutOff("n4", true)
+		w.cutOff("n5", true)
+		wait(w.ctx, 2*time.Minute)
+		w.lose("n1")
+		w.eventually(10*time.Minute, "the pod is released, as one of two is no storm", func() bool { return len(w.pods("n1")) == 0 })
+		w.ends("n1", v1alpha1.PhaseFinal)
+
+		// What has begun goes on, even if its ConfigMap is deleted; but that no node has one is not silent.
+		w.pod("db-1", "n1")
+		w.cutOff("n1", true)
+		w.eventually(5*time.Minute, "its power is off", func() bool { return w.rack.Count("n1", "power", v1alpha1.ActionOff) == 2 })
+		require.NoError(t, w.client.CoreV1().ConfigMaps("fencing").Delete(w.ctx, "fence-config-type-worker", metav1.DeleteOptions{}))
+		w.eventually(2*time.Minute, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
+		wait(w.ctx, 10*time.Second)
+		said := g.take()
+		require.Len(t, said, 1)
+		assert.Contains(t, said[0], "there is no ConfigMap for any node")
+	})
+}
+
+// Without that they are said not to be fenceable, and so is what their fences wait for.
+func TestNodesWithoutConfigurationAreHeld(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		_, err := w.client.CoreV1().Nodes().Patch(w.ctx, "n1", types.MergePatchType, []byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+		a := w.start("a", nil)
+		defer a.stop()
+		wait(w.ctx, settled)
+		assert.Equal(t, corev1.ConditionFalse, w.fenceReady("n1").Status)
+		w.cutOff("n1", true)
+		wait(w.ctx, 10*time.Minute)
+		require.NotNil(t, w.fence("n1").Status.Hold)
+		assert.Equal(t, string(policy.ReasonNotConfigured), w.fence("n1").Status.Hold.Reason)
+	})
+}
+
+// A ConfigMap pauses all fencing, whoever leads, and says why.
+func TestConfigMapPausesEverything(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.configure("fence-paused", map[string]string{"reason": "the switch is replaced"})
+		w.pod("db-0", "n1")
+		a := w.start("a", nil)
+		wait(w.ctx, settled)
+		w.cutOff("n1", true)
+		wait(w.ctx, 10*time.Minute)
+		hold := w.fence("n1").Status.Hold
+		require.NotNil(t, hold)
+		assert.Equal(t, string(policy.ReasonPaused), hold.Reason)
+		assert.Contains(t, hold.Message, "the switch is replaced")
+		a.stop()
+		a = w.start("b", nil)
+		defer a.stop()
+		wait(w.ctx, 10*time.Minute)
+		w.untouched("n1")
+		require.NoError(t, w.client.CoreV1().ConfigMaps("fencing").Delete(w.ctx, "fence-paused", metav1.DeleteOptions{}))
+		w.eventually(5*time.Minute, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
+	})
+}

@@ -94,7 +94,7 @@ func (p *plans) current(node string) (config.Plan, error) {
 // resolve makes up for changes. What has errors is resolved once more after a while, beside those who ask: an agent that does not answer is not to keep
 // other nodes waiting. The caller has the turn.
 func (p *plans) resolve(ctx context.Context) {
-	nodes, configMaps := p.view.configured(p.config.Namespace)
+	nodes, configMaps := p.view.namespace(p.config.Namespace)
 	in := inputs{nodes: map[string]config.Node{}, maps: map[string]map[string]string{}}
 	for _, n := range nodes {
 		node := config.Node{Name: n.Name, ProviderID: n.Spec.ProviderID, Type: n.Labels[p.config.TypeLabel], Since: p.changes + 1}
