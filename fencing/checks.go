@@ -222,7 +222,7 @@ func (c *checks) read(ctx context.Context, node string, plan config.Plan) map[st
 }
 
 func (c *checks) readOne(ctx context.Context, node string, d *config.Device) (v1alpha1.Power, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.config.CommandTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout(d))
 	defer cancel()
 	target, err := c.secrets.target(ctx, node, d)
 	if err != nil {

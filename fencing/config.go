@@ -86,7 +86,8 @@ type Config struct {
 	// Default: 4; from 1 to 64.
 	ChecksAtOnce int
 
-	// CommandTimeout is how long an agent may take for a command or a reading. Whole seconds. Default: 30 s.
+	// CommandTimeout is how long an agent may take for a command or a reading, unless its template says command_timeout. Whole
+	// seconds. Default: 30 s.
 	CommandTimeout time.Duration
 
 	// Hooks are told what happens, for metrics and tests.

@@ -199,7 +199,11 @@ func (f *fence) readPowers(ctx context.Context, step automaton.Read) ([]v1alpha1
 }
 
 func (f *fence) power(ctx context.Context, name string) v1alpha1.Power {
-	ctx, cancel := context.WithTimeout(ctx, f.config.CommandTimeout)
+	timeout := f.config.CommandTimeout
+	if d, ok := device(f.plan, name); ok {
+		timeout = f.timeout(d)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	began := time.Now()
 	power := v1alpha1.PowerUnknown

@@ -1,6 +1,7 @@
 package fencing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -181,7 +182,7 @@ func (c *Controller) flow(p config.Plan, known func(*config.Device) bool) (autom
 		flow.Restarts = -1
 	}
 	device := func(d *config.Device) automaton.Device {
-		return automaton.Device{Name: d.Key, Settle: d.Settle, Timeout: c.config.CommandTimeout, Known: known(d)}
+		return automaton.Device{Name: d.Key, Settle: d.Settle, Timeout: c.timeout(d), Known: known(d)}
 	}
 	if p.Kdump && c.config.Dumps == nil { // to take it and not to wait would cut off the dump that somebody relies on
 		return flow, errors.New("fencing: kdump: must be no, as this controller has no Config.Dumps: have power_wait be as long as a dump takes (got \"yes\")")
@@ -218,6 +219,11 @@ func (c *Controller) flow(p config.Plan, known func(*config.Device) bool) (autom
 	// Who configures mark-unschedulable as the recovery, as an example of old does, is taken at their word.
 	flow.KeepTaint = slices.ContainsFunc(p.Recovery, func(m config.Method) bool { return m.Name == config.MarkUnschedulable })
 	return flow, flow.Validate()
+}
+
+// timeout is how long a device's agent may take.
+func (c *Controller) timeout(d *config.Device) time.Duration {
+	return cmp.Or(d.Timeout, c.config.CommandTimeout)
 }
 
 // given is a wait that was configured: one of 0 is none, which to the automaton would be its default.

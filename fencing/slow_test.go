@@ -1,6 +1,7 @@
 package fencing_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -42,4 +43,33 @@ func TestInstanceThatTakesLongToStop(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A device that hangs is left alone when the time is over that its template gives it, not that of all others.
+func TestTimeoutOfADevice(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.twoLevels()
+		w.configure("fence-method-template-bmc", map[string]string{"template.properties": "agent_name=fence_rack\nip=rack\ncommand_timeout=2s\n"})
+		for _, action := range []string{"off", "on"} {
+			w.change("fence-config-node-n1", "fence-method-bmc-"+action, "template=fence-method-template-bmc\nplug=n1\naction="+action+"\n")
+		}
+		var mu sync.Mutex
+		read := map[string]time.Duration{}
+		w.pod("db-0", "n1")
+		a := w.start("a", func(c *fencing.Config) {
+			c.Hooks.OnReading = func(_, device string, _ v1alpha1.Power, took time.Duration) {
+				mu.Lock()
+				defer mu.Unlock()
+				read[device] = max(read[device], took)
+			}
+		})
+		defer a.stop()
+		wait(w.ctx, settled)
+		w.rack.Break("n1", fencingtest.Fault{Slow: time.Hour})
+		w.cutOff("n1", true)
+		w.eventually(bound, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
+		mu.Lock()
+		defer mu.Unlock()
+		assert.Equal(t, 2*time.Second, read["fence_rack/rack/n1"])
+	})
 }

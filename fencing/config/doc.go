@@ -102,6 +102,7 @@
 // Both have
 //
 //	settle             from a command until it has landed, if that ever happens         default 30s, or what the agent needs if that is more
+//	command_timeout    how long the agent may take for a command or a reading          whole seconds, default the controller's
 //	<parameter>        of the agent, by its new or old name
 //	<parameter>.secret name/key of a Secret                                             not for what says which plug is meant
 //

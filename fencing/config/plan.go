@@ -120,6 +120,9 @@ type Device struct {
 	Arguments []Argument
 	// Settle is after how long a command that was accepted has landed at the latest.
 	Settle time.Duration
+	// Timeout is how long the agent may take for a command or a reading. Whole seconds; 0: what the controller
+	// gives all of them.
+	Timeout time.Duration `json:",omitempty"`
 
 	// identity is the same for one plug whatever the agent, with the port that the agent takes if none is given.
 	identity string
@@ -133,7 +136,7 @@ type Argument struct {
 	Value Value
 }
 
-// Hash tells which plug it is and how it is reached from any other way. It is not of Settle, and a password counts as in [Plan].Hash.
+// Hash tells which plug it is and how it is reached from any other way. It is not of Settle and Timeout, and a password counts as in [Plan].Hash.
 func (d *Device) Hash() string {
 	encoded, err := json.Marshal(struct {
 		Key, Agent string

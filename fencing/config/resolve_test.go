@@ -1,9 +1,11 @@
 package config_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -252,6 +254,28 @@ func TestSettings(t *testing.T) {
 		fmt.Sprint(p.PowerOn, " ", p.NotReadyFor, p.PowerWait, p.BootGrace, p.Retries, p.Restarts, p.Kdump, p.KdumpTimeout))
 	assert.Len(t, p.Isolation, 1)
 	assert.Len(t, p.PowerManagement, 2)
+}
+
+// The timeout of a device is that of its method, or of its template. Without any it is no part of the hash.
+func TestTimeoutsOfDevices(t *testing.T) {
+	for name, c := range map[string]struct {
+		changes changes
+		want    time.Duration
+	}{
+		"none":            {nil, 0},
+		"of the template": {changes{{template, "", "command_timeout=2s"}}, 2 * time.Second},
+		"of the method":   {changes{{template, "", "command_timeout=2s"}, {bmcOff, "", "command-timeout=1m"}}, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := load(t, "bmc-then-pdus.yaml", "w1")
+			c.changes.apply(t, objects)
+			p := plan(t, namespace(objects), config.Node{Name: "w1"})
+			assert.Equal(t, c.want, p.PowerManagement[0].Off()[0].Device.Timeout)
+			encoded, err := json.Marshal(p)
+			require.NoError(t, err)
+			assert.Equal(t, c.want != 0, strings.Contains(string(encoded), "Timeout"+`":`+fmt.Sprint(int64(c.want))))
+		})
+	}
 }
 
 func TestKeysOfDevices(t *testing.T) {
