@@ -130,8 +130,8 @@ func TestConfigurationThatIsUnusableAsAWhole(t *testing.T) {
 				require.ErrorContains(t, errs[0], c.says)
 
 				w.cutOff("n1", true)
-				wait(w.ctx, 65*time.Minute)
-				assert.Len(t, g.take(), 2, "it is said again as long as it is so")
+				wait(w.ctx, 35*time.Minute)
+				assert.Len(t, g.take(), 1, "it is said again as long as it is so")
 				assert.Equal(t, 1, logs.Len(), logs.All())
 				assert.Empty(t, taken())
 				hold := w.fence("n1").Status.Hold
