@@ -41,7 +41,10 @@ type check struct {
 }
 
 func newChecks(r *run) *checks {
-	return &checks{run: r, results: map[string]check{}, begun: map[string]time.Time{}, busy: map[string]bool{}, withdrawn: map[string]map[string]bool{}}
+	return &checks{
+		run: r, results: map[string]check{}, begun: map[string]time.Time{}, busy: map[string]bool{},
+		withdrawn: map[string]map[string]bool{},
+	}
 }
 
 // status says whether the node could be fenced, and why not: Missing if that was not checked.
@@ -118,8 +121,8 @@ func (c *checks) forget(nodes []*corev1.Node) {
 	}
 }
 
-// due says that the node is to be checked now, and takes the task. Devices of a fence that is under way are left alone. That its configuration has got a
-// flaw, or has lost it, is to be said at once.
+// due says that the node is to be checked now, and takes the task. Devices of a fence that is under way are
+// left alone. That its configuration has got a flaw, or has lost it, is to be said at once.
 func (c *checks) due(n *corev1.Node, flawed bool) bool {
 	if f := c.view.fence(n.Name); f != nil && standing(f) != policy.FenceNone && standing(f) != policy.FenceQueued {
 		return false
@@ -136,7 +139,8 @@ func (c *checks) due(n *corev1.Node, flawed bool) bool {
 	if result.problem != nil || result.limited != nil {
 		interval = min(interval, time.Minute)
 	}
-	another := ready(n) && result.machine != machineOf(n) || // or it was started since: what was seen of it says nothing any more
+	// Another machine, or one that was started since: what was seen of it says nothing any more.
+	another := ready(n) && result.machine != machineOf(n) ||
 		result.flawed != flawed
 	if last, ok := c.begun[n.Name]; ok && time.Since(last) < interval && (!another || time.Since(last) < tick) {
 		return false
@@ -164,7 +168,8 @@ func (c *checks) check(ctx context.Context, n *corev1.Node) {
 		result.limited = errors.Join(result.limited, err) // soon
 	}
 	if err := c.vouch(ctx, n, plan, result, found); err != nil && ctx.Err() == nil {
-		c.config.Logger.Debug("that a node has come to its provider ID first could not be written down, and is tried again", zap.String("node", n.Name), zap.Error(err))
+		c.config.Logger.Debug("that a node has come to its provider ID first could not be written down, and is tried again",
+			zap.String("node", n.Name), zap.Error(err))
 	}
 	before, checked := c.note(n.Name, result)
 	if hook := c.config.Hooks.OnCheck; hook != nil {

@@ -28,9 +28,14 @@ func providerHash(n *corev1.Node) string {
 // vouch writes down that a node has come to its provider ID before any other: the one that works, whose
 // devices read on, and whose claim is not disputed. A leader that comes when there are two knows it from
 // that. A provider ID that is there is never changed: the API server sees to that.
-func (c *checks) vouch(ctx context.Context, n *corev1.Node, plan config.Plan, result check, found map[string]reading) error {
+func (c *checks) vouch(
+	ctx context.Context, n *corev1.Node, plan config.Plan, result check, found map[string]reading,
+) error {
 	claimed := plan.Claimed()
-	if result.problem != nil || len(claimed) == 0 || n.Spec.ProviderID == "" || n.Labels[v1alpha1.LabelProvider] != "" || !ready(n) {
+	if result.problem != nil || len(claimed) == 0 || !ready(n) {
+		return nil
+	}
+	if n.Spec.ProviderID == "" || n.Labels[v1alpha1.LabelProvider] != "" {
 		return nil
 	}
 	for _, d := range claimed {

@@ -252,7 +252,7 @@ func TestNodesWithoutConfigurationAreHeld(t *testing.T) {
 	})
 }
 
-// A ConfigMap pauses all fencing, whoever leads, and says why.
+// A ConfigMap pauses all fencing, whichever replica leads, and says why.
 func TestConfigMapPausesEverything(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.configure("fence-paused", map[string]string{"reason": "the switch is replaced"})

@@ -98,7 +98,9 @@ func (p *plans) resolve(ctx context.Context) {
 	nodes, configMaps := p.view.namespace(p.config.Namespace)
 	in := inputs{nodes: map[string]config.Node{}, maps: map[string]map[string]string{}}
 	for _, n := range nodes {
-		node := config.Node{Name: n.Name, ProviderID: n.Spec.ProviderID, Type: n.Labels[p.config.TypeLabel], Since: p.changes + 1}
+		node := config.Node{
+			Name: n.Name, ProviderID: n.Spec.ProviderID, Type: n.Labels[p.config.TypeLabel], Since: p.changes + 1,
+		}
 		if before, known := p.nodes[n.Name]; known && before.ProviderID == node.ProviderID && before.Since > 0 {
 			node.Since = before.Since
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // An instance of a cloud takes a while to stop, is neither on nor off meanwhile, and outlasts the command. It
-// costs what the instance takes and little more, however long that is, and it is told once.
+// costs what the instance takes and little more, however long that is, and it gets one command.
 func TestInstanceThatTakesLongToStop(t *testing.T) {
 	for _, takes := range []time.Duration{25 * time.Second, 45 * time.Second, 90 * time.Second, 5 * time.Minute} {
 		t.Run(takes.String(), func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestInstanceThatTakesLongToStop(t *testing.T) {
 				wait(w.ctx, settled)
 				w.cutOff("n1", true)
 				w.rack.Break("n1", fencingtest.Fault{Takes: takes})
-				w.eventually(bound, "it is told to stop", func() bool { return w.rack.Count("n1", "command", v1alpha1.ActionOff) == 1 })
+				w.eventually(bound, "it gets its command", func() bool { return w.rack.Count("n1", "command", v1alpha1.ActionOff) == 1 })
 				took := w.eventually(20*time.Minute, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
 				t.Logf("stopped after %v: released after %v", takes, took)
 				assert.LessOrEqual(t, took, takes+12*time.Second)

@@ -30,7 +30,7 @@ func assess(ctx context.Context, config *rest.Config, fencer fencing.Config, age
 	if fencer.Agents, err = agents.new(client, fencer.Logger); err != nil {
 		return err
 	}
-	fencer.Leadership = nobody{}
+	fencer.Leadership = powerless{}
 	controller, err := fencing.New(client, fences, fencer)
 	if err != nil {
 		return err
@@ -42,10 +42,10 @@ func assess(ctx context.Context, config *rest.Config, fencer fencing.Config, age
 	return report(all)
 }
 
-// nobody is the leadership of a process that only assesses.
-type nobody struct{}
+// powerless is the leadership of a process that only assesses.
+type powerless struct{}
 
-func (nobody) Remaining() time.Duration { return 0 }
+func (powerless) Remaining() time.Duration { return 0 }
 
 // report prints what would become of each node, and says whether all could be fenced.
 func report(all []fencing.Assessment) error {
@@ -68,7 +68,8 @@ func report(all []fencing.Assessment) error {
 		}
 	}
 	if len(bad) > 0 {
-		return fmt.Errorf("%d of %d nodes could not be fenced: %s", len(bad), len(all), strings.Join(slices.Sorted(maps.Keys(bad)), ", "))
+		names := strings.Join(slices.Sorted(maps.Keys(bad)), ", ")
+		return fmt.Errorf("%d of %d nodes could not be fenced: %s", len(bad), len(all), names)
 	}
 	return nil
 }

@@ -136,7 +136,8 @@ type Argument struct {
 	Value Value
 }
 
-// Hash tells which plug it is and how it is reached from any other way. It is not of Settle and Timeout, and a password counts as in [Plan].Hash.
+// Hash tells which plug it is and how it is reached from any other way. It is not of Settle and Timeout, and
+// a password counts as in [Plan].Hash.
 func (d *Device) Hash() string {
 	encoded, err := json.Marshal(struct {
 		Key, Agent string

@@ -85,8 +85,8 @@ func (s *subject) readSetting(at place, key string, e Entry) {
 		s.plan.Kdump = s.choice(at, e, "yes", "no") == "yes"
 	default:
 		if strings.HasPrefix(key, isolation+".") {
-			s.problem(UnknownKey, at, "isolation has one level: all that is in it has to succeed, but for must_success=no, and what "+
-				"comes after it is power_management", e.Name)
+			s.problem(UnknownKey, at, "isolation has one level: all that is in it has to succeed, "+
+				"but for must_success=no, and what comes after it is power_management", e.Name)
 			return
 		}
 		s.problem(UnknownKey, at, nearest("key is not known here", key, knownSettings), e.Name)

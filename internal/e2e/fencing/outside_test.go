@@ -52,7 +52,7 @@ func TestFencerOutsideTheCluster(t *testing.T) {
 		return p
 	}
 
-	// Who may write nothing is told what would be done.
+	// Who may write nothing learns what would be done.
 	const reader = "reads-what-a-fencer-reads"
 	require.NoError(t, shared.Grant(t.Context(), reader, "",
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "configmaps"}, Verbs: []string{"get", "list", "watch"}},
