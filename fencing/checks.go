@@ -167,7 +167,7 @@ func (c *checks) check(ctx context.Context, n *corev1.Node) {
 		c.config.Logger.Debug("what was seen of a node's devices could not be written down, and is tried again", zap.String("node", n.Name), zap.Error(err))
 		result.limited = errors.Join(result.limited, err) // soon
 	}
-	if err := c.vouch(ctx, n, plan, result, found); err != nil && ctx.Err() == nil {
+	if err := c.vouch(ctx, n, plan, found); err != nil && ctx.Err() == nil {
 		c.config.Logger.Debug("that a node has come to its provider ID first could not be written down, and is tried again",
 			zap.String("node", n.Name), zap.Error(err))
 	}

@@ -28,11 +28,9 @@ func providerHash(n *corev1.Node) string {
 // vouch writes down that a node has come to its provider ID before any other: the one that works, whose
 // devices read on, and whose claim is not disputed. A leader that comes when there are two knows it from
 // that. A provider ID that is there is never changed: the API server sees to that.
-func (c *checks) vouch(
-	ctx context.Context, n *corev1.Node, plan config.Plan, result check, found map[string]reading,
-) error {
-	claimed := plan.Claimed()
-	if result.problem != nil || len(claimed) == 0 || !ready(n) {
+func (c *checks) vouch(ctx context.Context, n *corev1.Node, plan config.Plan, found map[string]reading) error {
+	claimed := plan.Claimed() // of a configuration with an error there is no plan
+	if len(claimed) == 0 || !ready(n) {
 		return nil
 	}
 	if n.Spec.ProviderID == "" || n.Labels[v1alpha1.LabelProvider] != "" {

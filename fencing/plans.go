@@ -81,6 +81,7 @@ func (p *plans) current(node string) (config.Plan, error) {
 	recent := p.recent[node]
 	plan, err := p.resolved.Plan(node)
 	last, of := len(recent)-1, origin{p.nodes[node], p.of}
+	of.node.Since = 0 // that the node is vouched for makes its configuration no worse
 	switch {
 	case err == nil:
 		if p.good[node] = of; last < 0 || recent[last].Hash != plan.Hash {
