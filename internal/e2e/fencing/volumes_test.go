@@ -20,7 +20,7 @@ func (l *lab) mounted() string {
 	l.t.Helper()
 	l.patchNode(l.machine, `{"metadata":{"annotations":{"volumes.kubernetes.io/controller-managed-attach-detach":"true"}}}`)
 	l.volume()
-	l.arena.pod("data-0", l.machine, func(pod *corev1.Pod) {
+	l.pod("data-0", l.machine, func(pod *corev1.Pod) {
 		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
 		}}}
