@@ -46,7 +46,10 @@ func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 		case <-ticker.C:
 		}
 	}
-	nodes, _ := r.view.configured(c.config.Namespace)
+	if _, err := r.checks.flaws(ctx); err != nil {
+		return nil, err
+	}
+	nodes, _ := r.view.namespace(c.config.Namespace)
 	var all []Assessment
 	for _, n := range nodes {
 		if !r.view.selected(n) {

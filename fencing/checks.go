@@ -19,9 +19,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// checksAtOnce is how many nodes have their devices read at the same time.
-const checksAtOnce = 8
-
 // checks are readings of devices while nothing is wrong: whether a node could be fenced, if it had to be.
 type checks struct {
 	*run
@@ -29,18 +26,25 @@ type checks struct {
 	mu        sync.Mutex
 	results   map[string]check           // by node
 	begun     map[string]time.Time       // when the last one was, by node
+	busy      map[string]bool            // nodes that are being checked
 	withdrawn map[string]map[string]bool // devices that have contradicted their node and were not seen on since, by node
+
+	whole survey // of watch
 }
 
 // check is what the last reading of a node's devices has found.
 type check struct {
 	readiness
 	machine machine
+	flawed  bool      // it was the configuration that was the problem
 	told    time.Time // when people were told of it last
 }
 
 func newChecks(r *run) *checks {
-	return &checks{run: r, results: map[string]check{}, begun: map[string]time.Time{}, withdrawn: map[string]map[string]bool{}}
+	return &checks{
+		run: r, results: map[string]check{}, begun: map[string]time.Time{}, busy: map[string]bool{},
+		withdrawn: map[string]map[string]bool{},
+	}
 }
 
 // status says whether the node could be fenced, and why not: Missing if that was not checked.
@@ -66,23 +70,26 @@ func (c *checks) done(node string) bool {
 func (c *checks) watch(ctx context.Context) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	slots := make(chan struct{}, checksAtOnce)
+	slots := make(chan struct{}, c.config.ChecksAtOnce)
 	var all sync.WaitGroup
 	defer all.Wait()
+	defer c.leaveSurvey()
 	for {
-		nodes, _ := c.view.configured(c.config.Namespace)
+		nodes, _ := c.view.namespace(c.config.Namespace)
 		c.forget(nodes)
+		flaws := c.survey(ctx, nodes)
 		for _, n := range nodes {
-			if !c.due(n) {
+			if !c.due(n, flaws[n.Name] != nil) {
 				continue
 			}
 			select {
 			case slots <- struct{}{}:
 			case <-ctx.Done():
-				return
+				return // and nothing is due any more
 			}
 			all.Go(func() {
 				defer func() { <-slots }()
+				defer c.ends(n.Name)
 				c.check(ctx, n)
 			})
 		}
@@ -114,8 +121,9 @@ func (c *checks) forget(nodes []*corev1.Node) {
 	}
 }
 
-// due says that the node is to be checked now, and takes the task. Devices of a fence that is under way are left alone.
-func (c *checks) due(n *corev1.Node) bool {
+// due says that the node is to be checked now, and takes the task. Devices of a fence that is under way are
+// left alone. That its configuration has got a flaw, or has lost it, is to be said at once.
+func (c *checks) due(n *corev1.Node, flawed bool) bool {
 	if f := c.view.fence(n.Name); f != nil && standing(f) != policy.FenceNone && standing(f) != policy.FenceQueued {
 		return false
 	}
@@ -124,16 +132,28 @@ func (c *checks) due(n *corev1.Node) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.busy[n.Name] {
+		return false
+	}
 	interval, result := c.config.CheckInterval, c.results[n.Name]
 	if result.problem != nil || result.limited != nil {
 		interval = min(interval, time.Minute)
 	}
-	another := ready(n) && result.machine != machineOf(n) // or it was started since: what was seen of it says nothing any more
+	// Another machine, or one that was started since: what was seen of it says nothing any more.
+	another := ready(n) && result.machine != machineOf(n) ||
+		result.flawed != flawed
 	if last, ok := c.begun[n.Name]; ok && time.Since(last) < interval && (!another || time.Since(last) < tick) {
 		return false
 	}
-	c.begun[n.Name] = time.Now()
+	c.begun[n.Name], c.busy[n.Name] = time.Now(), true
 	return true
+}
+
+// ends says that a task that was taken has come to its end.
+func (c *checks) ends(node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.busy, node)
 }
 
 // check reads all devices of a node, and says everywhere what came of it.
@@ -146,6 +166,10 @@ func (c *checks) check(ctx context.Context, n *corev1.Node) {
 	if err := c.remember(ctx, n, plan, found); err != nil && ctx.Err() == nil {
 		c.config.Logger.Debug("what was seen of a node's devices could not be written down, and is tried again", zap.String("node", n.Name), zap.Error(err))
 		result.limited = errors.Join(result.limited, err) // soon
+	}
+	if err := c.vouch(ctx, n, plan, found); err != nil && ctx.Err() == nil {
+		c.config.Logger.Debug("that a node has come to its provider ID first could not be written down, and is tried again",
+			zap.String("node", n.Name), zap.Error(err))
 	}
 	before, checked := c.note(n.Name, result)
 	if hook := c.config.Hooks.OnCheck; hook != nil {
@@ -169,7 +193,7 @@ func (c *checks) inspect(ctx context.Context, n *corev1.Node, plan config.Plan, 
 		_, err = c.flow(plan, unknown)
 	}
 	if err != nil {
-		result.problem = err
+		result.problem, result.flawed = err, true
 		return result, nil
 	}
 	found := c.read(ctx, n.Name, plan)
@@ -203,7 +227,7 @@ func (c *checks) read(ctx context.Context, node string, plan config.Plan) map[st
 }
 
 func (c *checks) readOne(ctx context.Context, node string, d *config.Device) (v1alpha1.Power, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.config.CommandTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout(d))
 	defer cancel()
 	target, err := c.secrets.target(ctx, node, d)
 	if err != nil {
@@ -369,6 +393,6 @@ func (c *checks) overdue(node string) bool {
 
 // selected says that the node may be fenced, by this process or, where it is its own, by another.
 func (v *view) selected(n *corev1.Node) bool {
-	facts, ok := v.nodes.FactsOf(n.Name, time.Now())
+	facts, ok := v.factsOf(n.Name, time.Now())
 	return ok && facts.Selected && !facts.Excluded && !facts.Deleting
 }

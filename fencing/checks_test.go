@@ -1,6 +1,7 @@
 package fencing_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -17,7 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
 
@@ -167,4 +170,45 @@ func TestReadinessIsWrittenAlthoughTheNodeChanges(t *testing.T) {
 			return c.Type == "FenceReady" && c.Status == corev1.ConditionTrue
 		}), "%+v", n.Status.Conditions)
 	})
+}
+
+// crowd counts how many readings are under way at the same time.
+type crowd struct {
+	agents
+	mu        sync.Mutex
+	now, most int
+}
+
+func (c *crowd) Power(ctx context.Context, target agent.Target) (v1alpha1.Power, error) {
+	c.mu.Lock()
+	c.now++
+	c.most = max(c.most, c.now)
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.now--
+	}()
+	wait(ctx, 7*time.Second)
+	return c.agents.Power(ctx, target)
+}
+
+// Agents that read devices take memory: how many of them there are at the same time is limited, and all nodes have their turn.
+func TestChecksAtOnce(t *testing.T) {
+	for atOnce, want := range map[int]int{0: 4, 1: 1, 7: 7} {
+		t.Run(fmt.Sprint(atOnce), func(t *testing.T) {
+			inWorld(t, 12, func(w *world) {
+				c := &crowd{agents: agents{w.rack}}
+				a := w.start("a", func(config *fencing.Config) { config.Agents, config.ChecksAtOnce = c, atOnce })
+				defer a.stop()
+				wait(w.ctx, settled+12*7*time.Second)
+				for i := range 12 {
+					assert.Equal(t, corev1.ConditionTrue, w.fenceReady(fmt.Sprintf("n%d", i+1)).Status, i)
+				}
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				assert.Equal(t, want, c.most)
+			})
+		})
+	}
 }

@@ -49,12 +49,24 @@ type Config struct {
 	// the first such node is seen, and closed when Run returns. Nil: kdump=yes is an error of a node's configuration.
 	Dumps func() (Dumps, error)
 
-	// Paused says why nothing may be fenced now, such as that it is not the hour for it; empty: it may. It must not block. Nil: it may.
+	// Paused says why nothing may be fenced now, such as that it is not the hour for it; empty: it may.
+	// It must not block. Nil: it may. While there is a ConfigMap fence-paused in Namespace, nothing is
+	// fenced either; its key reason says why.
 	Paused func() string
 
 	// RequireCommissioned holds the fence of every node whose power devices were not proved to be its own with their present configuration, see
 	// [Controller.Commission].
 	RequireCommissioned bool
+
+	// OnlyConfigured leaves nodes alone that have no ConfigMap, neither of their own nor of their type, as
+	// long as there is no fence-method-template-cloud either: as if they had the label that excludes them.
+	// Otherwise such a node has the condition FenceReady False, and its fence is held.
+	OnlyConfigured bool
+
+	// TypeLabel is the label of Nodes whose value selects the ConfigMap for all nodes of a type. A kubelet
+	// may write most labels of its own Node: with the prefix node-restriction.kubernetes.io/ it may not.
+	// Default: type.
+	TypeLabel string
 
 	// StrictSecrets refuses configurations with a password that is not in a Secret.
 	StrictSecrets bool
@@ -71,7 +83,13 @@ type Config struct {
 	// CheckInterval is how often the devices of a node are read while nothing is wrong with it. Default: 5 min; at least 1 s.
 	CheckInterval time.Duration
 
-	// CommandTimeout is how long an agent may take for a command or a reading. Whole seconds. Default: 30 s.
+	// ChecksAtOnce is how many nodes have their devices read at the same time while nothing is wrong. Each
+	// takes the memory of one agent, which is 20 MiB for fence_ipmilan, and 65 MiB or more for fence_aws.
+	// Default: 4; from 1 to 64.
+	ChecksAtOnce int
+
+	// CommandTimeout is how long an agent may take for a command or a reading, unless its template says
+	// command_timeout. Whole seconds. Default: 30 s.
 	CommandTimeout time.Duration
 
 	// Hooks are told what happens, for metrics and tests.
@@ -100,6 +118,8 @@ type Agents interface {
 const (
 	defaultCheckInterval  = 5 * time.Minute
 	defaultCommandTimeout = 30 * time.Second
+	defaultChecksAtOnce   = 4
+	maxChecksAtOnce       = 64
 )
 
 // complete returns c with its defaults, or everything that is wrong with it.
@@ -130,6 +150,12 @@ func (c Config) complete() (Config, error) {
 	if err := c.Limits.Validate(); err != nil {
 		wrong = append(wrong, err)
 	}
+	if c.TypeLabel == "" {
+		c.TypeLabel = "type"
+	}
+	if problems := validation.IsQualifiedName(c.TypeLabel); len(problems) > 0 {
+		bad("TypeLabel", "must be the key of a label", fmt.Sprintf("%q", c.TypeLabel))
+	}
 	for method, storage := range c.Storage {
 		if err := storage.Validate(); err != nil {
 			wrong = append(wrong, fmt.Errorf("fencing: Storage[%q]: %w", method, err))
@@ -156,6 +182,12 @@ func (c Config) complete() (Config, error) {
 		if *d.value < d.least {
 			bad(d.field, fmt.Sprintf("must be at least %v", d.least), *d.value)
 		}
+	}
+	if c.ChecksAtOnce == 0 {
+		c.ChecksAtOnce = defaultChecksAtOnce
+	}
+	if c.ChecksAtOnce < 1 || c.ChecksAtOnce > maxChecksAtOnce {
+		bad("ChecksAtOnce", fmt.Sprintf("must be from 1 to %d", maxChecksAtOnce), c.ChecksAtOnce)
 	}
 	if c.CommandTimeout%time.Second != 0 {
 		bad("CommandTimeout", "must be whole seconds", c.CommandTimeout)

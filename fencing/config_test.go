@@ -36,6 +36,9 @@ func TestBadConfigIsNamedFieldByField(t *testing.T) {
 		{func(c *fencing.Config) { c.Limits = policy.Limits{RequireStorage: true} }, `fencing: StorageReachable: required with Limits.RequireStorage (got <nil>)`},
 		{func(c *fencing.Config) { c.CheckInterval = time.Millisecond }, `fencing: CheckInterval: must be at least 1s (got 1ms)`},
 		{func(c *fencing.Config) { c.CommandTimeout = 1500 * time.Millisecond }, `fencing: CommandTimeout: must be whole seconds (got 1.5s)`},
+		{func(c *fencing.Config) { c.ChecksAtOnce = -1 }, `fencing: ChecksAtOnce: must be from 1 to 64 (got -1)`},
+		{func(c *fencing.Config) { c.ChecksAtOnce = 65 }, `fencing: ChecksAtOnce: must be from 1 to 64 (got 65)`},
+		{func(c *fencing.Config) { c.TypeLabel = "a b" }, `fencing: TypeLabel: must be the key of a label (got "a b")`},
 		{func(c *fencing.Config) { c.History = -1 }, `fencing: History: must be at least 0s (got -1ns)`},
 		{func(c *fencing.Config) {
 			c.Nodes.Triggers = []sighting.Condition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}

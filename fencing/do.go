@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -37,8 +38,7 @@ func (f *fence) do(ctx context.Context, step automaton.Step) error {
 		return f.release(ctx, step)
 	case automaton.Wait:
 		f.alarm()
-		f.pause(ctx, step.For)
-		return nil
+		return f.await(ctx, step)
 	case automaton.SetFinalizer:
 		return f.change(ctx, step, func(ctx context.Context) (*v1alpha1.NodeFence, error) {
 			return f.records.setFinalizer(ctx, f.record, step.Present)
@@ -153,6 +153,36 @@ func (f *fence) reach(ctx context.Context, name string) (agent.Target, error) {
 
 // readDevices reads all of them at the same time.
 func (f *fence) readDevices(ctx context.Context, step automaton.Read) error {
+	_, err := f.readPowers(ctx, step)
+	return err
+}
+
+// watchEvery is how often devices are read that may go off while a fence waits.
+const watchEvery = 5 * time.Second
+
+// await waits, until a device that is watched reads off.
+func (f *fence) await(ctx context.Context, step automaton.Wait) error {
+	if len(step.Watch) == 0 {
+		f.pause(ctx, step.For)
+		return nil
+	}
+	began := f.clock.Now()
+	for {
+		left := step.For - f.clock.Now().SinceAtLeast(began)
+		if left <= 0 || f.pause(ctx, min(left, watchEvery)) || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if left <= watchEvery {
+			return nil
+		}
+		powers, err := f.readPowers(ctx, automaton.Read{Devices: step.Watch})
+		if err != nil || slices.Contains(powers, v1alpha1.PowerOff) {
+			return err
+		}
+	}
+}
+
+func (f *fence) readPowers(ctx context.Context, step automaton.Read) ([]v1alpha1.Power, error) {
 	before := f.record.Status
 	outcome := automaton.Outcome{Began: f.clock.Now(), Powers: make([]v1alpha1.Power, len(step.Devices))}
 	var all sync.WaitGroup
@@ -161,15 +191,19 @@ func (f *fence) readDevices(ctx context.Context, step automaton.Read) error {
 	}
 	all.Wait()
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 	outcome.Ended = f.clock.Now()
 	f.memory = f.memory.After(&before, step, outcome)
-	return nil
+	return outcome.Powers, nil
 }
 
 func (f *fence) power(ctx context.Context, name string) v1alpha1.Power {
-	ctx, cancel := context.WithTimeout(ctx, f.config.CommandTimeout)
+	timeout := f.config.CommandTimeout
+	if d, ok := device(f.plan, name); ok {
+		timeout = f.timeout(d)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	began := time.Now()
 	power := v1alpha1.PowerUnknown

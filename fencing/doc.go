@@ -59,6 +59,11 @@
 //     one node keep no other from being fenced, and a configuration that was good stays so while only agents and Secrets fail
 //     (TestOneBadConfigurationConcernsOneNode, TestConfigurationThatWasGoodStaysSo). A lost node that is not fenced has a record that says why, and an Event that
 //     is repeated.
+//   - The volumes of the lost machine come loose with its proof, by Kubernetes' own attach-detach controller: seconds after the power is off, not 6 min
+//     (e2e:TestVolumeIsFreeOnceThePowerIsOff, e2e:TestVolumeOfAPodThatIsDeletedByForceStays).
+//   - A kubelet that gives its Node the provider ID of another keeps that from nothing, whichever replica leads and in whatever order it sees the two
+//     (TestProviderIDThatIsClaimedTwice), where NodeRestriction is in force. That no node has a configuration that can be used is not silent
+//     (TestConfigurationThatIsUnusableAsAWhole).
 //   - A fence that was given up, or waits for a human, keeps neither its node from the next fence (TestNodeThatIsMadeAgainIsFenced,
 //     TestNodeThatIsToBeRemovedForAMomentIsFenced) nor other nodes from theirs (TestNodeThatWaitsForAHumanDoesNotKeepOthersWaiting).
 //   - What a proxy answers makes no Node, Pod, Lease or record gone (TestPageOfAProxyMakesNothingGone).
@@ -96,7 +101,7 @@
 //
 // # RBAC
 //
-//	nodes                                    get, list, watch, patch   taints, and annotations of commissions
+//	nodes                                    get, list, watch, patch   taints, annotations, and the label of provider IDs
 //	nodes/status                             patch             the condition FenceReady
 //	leases (coordination.k8s.io)             get, list, watch  in kube-node-lease
 //	nodefences (fencing.bellwether.dev)      get, list, watch, create, update, delete

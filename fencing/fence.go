@@ -265,7 +265,7 @@ func (f *fence) decided(d policy.Decision) {
 }
 
 // pause waits until it is time to decide anew, or something has changed.
-func (f *fence) pause(ctx context.Context, d time.Duration) {
+func (f *fence) pause(ctx context.Context, d time.Duration) (changed bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	if d == 0 {
@@ -279,7 +279,9 @@ func (f *fence) pause(ctx context.Context, d time.Duration) {
 		if known := f.view.fence(f.node); known == nil || f.record == nil || known.ResourceVersion != f.record.ResourceVersion {
 			f.record = nil
 		}
+		return true
 	}
+	return false
 }
 
 // found is a node as the automaton wants to have it.

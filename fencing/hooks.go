@@ -30,6 +30,10 @@ type Hooks struct {
 	OnCommission func(node string, err error)
 	// OnCheck is called when the devices of a node were checked: nil, or what keeps it from being fenced.
 	OnCheck func(node string, err error)
+	// OnConfiguration is called when it is known for the first time whether any node that may be fenced has
+	// a configuration that can be used, and when that changes: nil, or what is wrong with all of them.
+	// When Run ends while none has, it is called with nil: another process has to know from then on.
+	OnConfiguration func(err error)
 	// OnFenceReady is called after the condition FenceReady of a node was written that was another before: nil, or what keeps the node from being
 	// fenced. Of a node that had none it is called if it is not True.
 	OnFenceReady func(node string, err error)

@@ -1,6 +1,7 @@
 package fencing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -13,9 +14,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/config"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
-
-// nodeTypeLabel selects configurations for sets of nodes.
-const nodeTypeLabel = "type"
 
 // plansLast is how long configurations with errors are good while neither ConfigMaps nor nodes have changed: what is missing may be a Secret or an
 // agent, which are not watched.
@@ -39,6 +37,9 @@ type plans struct {
 	of       string                 // the versions of the ConfigMaps that it was resolved from
 	recent   map[string][]config.Plan
 	good     map[string]origin // of the last one of recent, by node
+
+	surveyed *config.Resolution // that flawed is about
+	flawed   map[string]error   // what is wrong with the configuration of each node that has a flaw
 }
 
 // origin is what a configuration was resolved from, but for Secrets and agents.
@@ -66,15 +67,21 @@ func (p *plans) plan(ctx context.Context, node, hash string) (config.Plan, error
 		return config.Plan{}, ctx.Err()
 	}
 	defer func() { <-p.turn }()
-	recent := p.recent[node]
-	for _, plan := range recent {
+	for _, plan := range p.recent[node] {
 		if plan.Hash == hash {
 			return plan, nil
 		}
 	}
 	p.resolve(ctx)
+	return p.current(node)
+}
+
+// current is the configuration of a node as it was resolved last. The caller has the turn.
+func (p *plans) current(node string) (config.Plan, error) {
+	recent := p.recent[node]
 	plan, err := p.resolved.Plan(node)
 	last, of := len(recent)-1, origin{p.nodes[node], p.of}
+	of.node.Since = 0 // that the node is vouched for makes its configuration no worse
 	switch {
 	case err == nil:
 		if p.good[node] = of; last < 0 || recent[last].Hash != plan.Hash {
@@ -89,12 +96,17 @@ func (p *plans) plan(ctx context.Context, node, hash string) (config.Plan, error
 // resolve makes up for changes. What has errors is resolved once more after a while, beside those who ask: an agent that does not answer is not to keep
 // other nodes waiting. The caller has the turn.
 func (p *plans) resolve(ctx context.Context) {
-	nodes, configMaps := p.view.configured(p.config.Namespace)
+	nodes, configMaps := p.view.namespace(p.config.Namespace)
 	in := inputs{nodes: map[string]config.Node{}, maps: map[string]map[string]string{}}
 	for _, n := range nodes {
-		node := config.Node{Name: n.Name, ProviderID: n.Spec.ProviderID, Type: n.Labels[nodeTypeLabel], Since: p.changes + 1}
-		if before, known := p.nodes[n.Name]; known && before.ProviderID == node.ProviderID {
+		node := config.Node{
+			Name: n.Name, ProviderID: n.Spec.ProviderID, Type: n.Labels[p.config.TypeLabel], Since: p.changes + 1,
+		}
+		if before, known := p.nodes[n.Name]; known && before.ProviderID == node.ProviderID && before.Since > 0 {
 			node.Since = before.Since
+		}
+		if vouched(n) {
+			node.Since = 0
 		}
 		in.nodes[n.Name] = node
 	}
@@ -173,13 +185,10 @@ func (c *Controller) flow(p config.Plan, known func(*config.Device) bool) (autom
 		flow.Restarts = -1
 	}
 	device := func(d *config.Device) automaton.Device {
-		return automaton.Device{Name: d.Key, Settle: d.Settle, Timeout: c.config.CommandTimeout, Known: known(d)}
+		return automaton.Device{Name: d.Key, Settle: d.Settle, Timeout: c.timeout(d), Known: known(d)}
 	}
 	if p.Kdump && c.config.Dumps == nil { // to take it and not to wait would cut off the dump that somebody relies on
 		return flow, errors.New("fencing: kdump: must be no, as this controller has no Config.Dumps: have power_wait be as long as a dump takes (got \"yes\")")
-	}
-	if len(p.Isolation) > 1 {
-		return flow, errors.New("fencing: isolation.2: fallback levels of the isolation are not supported")
 	}
 	method := func(m config.Method) automaton.Method {
 		converted := automaton.Method{Name: m.Name, Optional: !m.MustSucceed}
@@ -213,6 +222,11 @@ func (c *Controller) flow(p config.Plan, known func(*config.Device) bool) (autom
 	// Who configures mark-unschedulable as the recovery, as an example of old does, is taken at their word.
 	flow.KeepTaint = slices.ContainsFunc(p.Recovery, func(m config.Method) bool { return m.Name == config.MarkUnschedulable })
 	return flow, flow.Validate()
+}
+
+// timeout is how long a device's agent may take.
+func (c *Controller) timeout(d *config.Device) time.Duration {
+	return cmp.Or(d.Timeout, c.config.CommandTimeout)
 }
 
 // given is a wait that was configured: one of 0 is none, which to the automaton would be its default.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,8 @@ type view struct {
 	slots   map[string]bool                // of nodes that may begin, and whose record does not say so yet
 	wake    func(node string)
 	checked func(node string) (policy.Status, error)
+
+	configured atomic.Pointer[map[string]bool] // the nodes that have a configuration; nil: it is not known yet
 }
 
 // waiting is a fence that has asked to begin.
@@ -53,8 +56,42 @@ func newView(c Config, nodes *sighting.Nodes, nodeLister corelisters.NodeLister,
 	}
 }
 
-// configured returns the nodes, and the ConfigMaps of the namespace, by name.
-func (v *view) configured(namespace string) ([]*corev1.Node, []*corev1.ConfigMap) {
+// factsOf returns what is known of a node, and whether there is one.
+func (v *view) factsOf(name string, now time.Time) (policy.NodeFacts, bool) {
+	facts, ok := v.nodes.FactsOf(name, now)
+	facts.Excluded = facts.Excluded || v.unconfigured(name)
+	return facts, ok
+}
+
+// unconfigured says that a node is left alone because nothing says how it is to be fenced, or that it is
+// not known yet.
+func (v *view) unconfigured(node string) bool {
+	if !v.config.OnlyConfigured {
+		return false
+	}
+	configured := v.configured.Load()
+	return configured == nil || !(*configured)[node]
+}
+
+// pausedMap is the ConfigMap that has nothing fenced as long as it is there.
+const pausedMap = "fence-paused"
+
+// paused says why nothing may be fenced now; empty: it may.
+func (v *view) paused() string {
+	if v.config.Paused != nil {
+		if why := v.config.Paused(); why != "" {
+			return why
+		}
+	}
+	m, err := v.configMaps.ConfigMaps(v.config.Namespace).Get(pausedMap)
+	if err != nil {
+		return ""
+	}
+	return cmp.Or(m.Data["reason"], "there is a ConfigMap "+pausedMap)
+}
+
+// namespace returns the nodes, and the ConfigMaps of the namespace, by name.
+func (v *view) namespace(namespace string) ([]*corev1.Node, []*corev1.ConfigMap) {
 	nodes, _ := v.nodeLister.List(labels.Everything()) // a lister of an informer has no errors
 	configMaps, _ := v.configMaps.ConfigMaps(namespace).List(labels.Everything())
 	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
@@ -150,6 +187,7 @@ func (v *view) look(now time.Time) policy.View {
 		if f != nil {
 			n.Fence = standing(f)
 		}
+		n.Excluded = n.Excluded || v.unconfigured(n.Name) && (f == nil || !touched(f)) // what has begun goes on
 		if v.slots[n.Name] {
 			n.Fence, n.Starting = policy.FenceActive, f == nil || f.Status.Commission == nil
 		}
@@ -205,9 +243,7 @@ func (v *view) input(all policy.View, target policy.Target, storage policy.Statu
 	if v.config.Leadership.Remaining() > 0 { // it was renewed since
 		in.Self.LastAPIWrite = all.Now
 	}
-	if v.config.Paused != nil {
-		in.Paused = v.config.Paused()
-	}
+	in.Paused = v.paused()
 	return in
 }
 
@@ -274,7 +310,7 @@ func (v *view) fenced() []string {
 // trigger is the condition for which a node should be fenced now; nil: none.
 func (v *view) trigger(node string) *v1alpha1.Trigger {
 	now := time.Now()
-	facts, ok := v.nodes.FactsOf(node, now)
+	facts, ok := v.factsOf(node, now)
 	if !ok || !v.candidate(&facts) {
 		return nil
 	}

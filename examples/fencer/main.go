@@ -1,17 +1,21 @@
 // Command fencer takes lost nodes out of service: it cuts their power by the fence agents that are configured, frees their pods, and switches them on
 // again. Run two copies, on different nodes: one of them works.
 //
-// It exits with 75 when it has lost the leadership, with 1 when its own node has failed, and with 0 on SIGTERM, after its work has ended.
+// From a machine beside the cluster, with the fence agents installed, and a namespace fencer with a configuration:
+//
+//	go run ./examples/fencer -kubeconfig ~/.kube/config -outside-cluster -namespace fencer -assess
+//
+// says what it would do. Without -assess it does.
+//
+// It exits with 75 when it has lost the leadership, with 1 when its own node has failed or -assess has found one that could not be fenced, and with 0 on SIGTERM, after its work has ended.
 package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"go.uber.org/zap"
 	"k8s.io/client-go/dynamic"
@@ -37,30 +41,25 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "path to a kubeconfig; empty: in-cluster")
-	namespace := flag.String("namespace", os.Getenv("POD_NAMESPACE"), "namespace of the Lease and of the configuration")
-	fencer := fencing.Config{StrictSecrets: true}
-	flag.StringVar(&fencer.Node, "node", os.Getenv("NODE_NAME"), "node that this process runs on, which it never fences")
-	flag.BoolVar(&fencer.OutsideCluster, "outside-cluster", false, "this process runs on no node of the cluster")
-	flag.DurationVar(&fencer.Limits.Observation, "observation", 40*time.Second, "how long a new leader watches before it fences")
-	flag.BoolVar(&fencer.RequireCommissioned, "require-commissioned", false, "fence only nodes whose devices were proved to be their own")
-	dumps := flag.String("kdump", "", "where kernels of nodes with kdump=yes say that they write a dump, such as :7410; empty: such nodes are refused")
-	agents := agents{}
-	agents.flags()
-	election := leaderelection.Config{Name: "fencer"}
-	flag.DurationVar(&election.LeaseDuration, "lease-duration", 15*time.Second, "how long a leader stays one without renewal")
-	flag.BoolVar(&election.KernelDeadline, "kernel-deadline", false, "have the kernel kill a leader that is stopped past its deadline")
-	flag.Parse()
+	o, err := parse()
+	if err != nil {
+		return err
+	}
+	election, fencer := o.election, o.fencer
 	log, err := zap.NewProduction()
 	if err != nil {
 		return err
 	}
-	election.Namespace, fencer.Namespace = *namespace, *namespace
 	election.Logger, fencer.Logger = log, log
-	fencer.Limits.APISilence = election.LeaseDuration
-	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig) // of the cluster that this runs in, if empty
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig) // of the cluster that this runs in, if empty
 	if err != nil {
 		return err
+	}
+	if o.dumps != "" {
+		fencer.Dumps = func() (fencing.Dumps, error) { return kdump.Listen(o.dumps) }
+	}
+	if o.assess {
+		return assess(ctx, config, fencer, o.agents)
 	}
 	// A client of its own for the Lease: renewals must not queue behind the work.
 	leases, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config))
@@ -83,10 +82,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if *dumps != "" {
-		fencer.Dumps = func() (fencing.Dumps, error) { return kdump.Listen(*dumps) }
-	}
-	if fencer.Agents, err = agents.new(client, log); err != nil {
+	if fencer.Agents, err = o.agents.new(client, log); err != nil {
 		return err
 	}
 	recorder := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})

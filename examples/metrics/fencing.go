@@ -35,7 +35,14 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 	decisions := f.counters("decisions_total", "Answers of the policy.", "verdict", "reason")
 	commissions := f.counters("commissions_total", "Commissions that have ended: error if nothing was proved.", "result")
 	checks := f.counters("checks_total", "Checks of the devices of a node while nothing is wrong.", "result")
+	unusable := f.gauge("configuration_unusable", "1 if no node has a configuration by which it could be fenced.")
 	return fencing.Hooks{
+		OnConfiguration: func(err error) {
+			unusable.Set(0)
+			if err != nil {
+				unusable.Set(1)
+			}
+		},
 		OnRecord:    s.saw,
 		OnForgotten: s.forgot,
 		OnTransition: func(fence *v1alpha1.NodeFence, reason string) {

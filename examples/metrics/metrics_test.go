@@ -121,6 +121,7 @@ func (a *all) everything() {
 	a.fencing.OnDecision("n", policy.Decision{Reason: policy.ReasonStorm})
 	a.fencing.OnCommission("n", errNoAnswer)
 	a.fencing.OnCheck("n", errNoAnswer)
+	a.fencing.OnConfiguration(errNoAnswer)
 }
 
 // Names follow the rules of Prometheus, and two parts of one process do not share one.
@@ -182,6 +183,15 @@ func TestLatencies(t *testing.T) {
 		assert.Zero(t, a.value(t, "bellwether_sharder_members"), "another replica distributes now")
 		assert.Zero(t, testutil.CollectAndCount(a, "bellwether_sharder_shard_objects"))
 	})
+}
+
+func TestConfigurationThatIsUsableAgain(t *testing.T) {
+	a := register(t)
+	assert.Zero(t, a.value(t, "bellwether_fencing_configuration_unusable"), "nor is it in a process that does not lead")
+	a.fencing.OnConfiguration(errNoAnswer)
+	assert.Equal(t, 1, a.value(t, "bellwether_fencing_configuration_unusable"))
+	a.fencing.OnConfiguration(nil)
+	assert.Zero(t, a.value(t, "bellwether_fencing_configuration_unusable"))
 }
 
 func TestFencesAndChecksAreCountedWhileTheyAreThere(t *testing.T) {

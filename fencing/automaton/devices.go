@@ -153,6 +153,10 @@ func (t turn) afterOff(d Device, rec v1alpha1.Device, further bool, failed func(
 		return failed(OffUnread)
 	}
 	if step := t.quiet(d, rec, seen); step != nil {
+		if wait, ok := step.(Wait); ok {
+			wait.Watch = []string{d.Name}
+			return wait
+		}
 		return step
 	}
 	if seen.power == v1alpha1.PowerOn {
@@ -226,6 +230,36 @@ func (t turn) quiet(d Device, rec v1alpha1.Device, seen sighting) Step {
 		return Wait{For: left, Why: "a command may still be under way"}
 	}
 	return Read{[]string{d.Name}}
+}
+
+// rest is nil if a wait before the power is taken is over, or what to do. It is over, too, when all
+// devices of a level read off that had not shown it when the flow came to a rest: instances of clouds
+// take their time to stop. That proves nothing, but there is nothing left to wait for.
+func (t turn) rest(whole time.Duration, why string) Step {
+	left := t.left(whole)
+	if left <= 0 {
+		return nil
+	}
+	wait := Wait{For: min(left, lookEvery), Why: why}
+	for _, level := range t.Plan.Levels {
+		landed, open := true, false
+		for _, d := range level {
+			switch recorded(t.s, d.Name).State {
+			case v1alpha1.DeviceOff:
+			case v1alpha1.DeviceOffIntent:
+				open = true
+				wait.Watch = append(wait.Watch, d.Name)
+				seen, ok := t.reading(d.Name, recent)
+				landed = landed && ok && seen.power == v1alpha1.PowerOff
+			default:
+				landed = false
+			}
+		}
+		if landed && open {
+			return nil
+		}
+	}
+	return wait
 }
 
 // callOf is how long a call of another process to a device may take.

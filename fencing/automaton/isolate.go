@@ -61,8 +61,8 @@ func (t turn) detected() Step {
 	if t.s.Hold != nil && !t.touched() && t.restartAsked() {
 		return t.reopen(IncidentReopened, n, t.open)
 	}
-	if left := t.left(or(t.Plan.NotReadyFor, DefaultNotReadyFor)); left > 0 {
-		return Wait{For: min(left, lookEvery), Why: "the condition has to last"}
+	if step := t.rest(or(t.Plan.NotReadyFor, DefaultNotReadyFor), "the condition has to last"); step != nil {
+		return step
 	}
 	if step := t.resolved(); step != nil {
 		return step
@@ -157,8 +157,8 @@ func (t turn) isolated() Step {
 	if step := t.freeDumped(n); step != nil {
 		return step
 	}
-	if left := t.left(or(t.Plan.PowerWait, DefaultPowerWait)); left > 0 {
-		return Wait{For: min(left, lookEvery), Why: "the node may return by itself"}
+	if step := t.rest(or(t.Plan.PowerWait, DefaultPowerWait), "the node may return by itself"); step != nil {
+		return step
 	}
 	if t.s.Released == v1alpha1.ReleasedDone {
 		return t.enter(AlreadyReleased, v1alpha1.PhaseRestoring, reread, func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortNone })

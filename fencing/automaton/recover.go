@@ -107,8 +107,8 @@ func (t turn) failed() Step {
 	case t.back(n):
 		return t.abort(Returned, v1alpha1.AbortNodeReady)
 	}
-	if left := t.left(or(t.Plan.RestartDelay, DefaultRestartDelay)); left > 0 {
-		return Wait{For: min(left, lookEvery), Why: "the flow starts anew"}
+	if step := t.rest(or(t.Plan.RestartDelay, DefaultRestartDelay), "the flow starts again"); step != nil {
+		return step
 	}
 	if t.s.Restarts >= t.Plan.restarts() {
 		return t.abort(RestartsUsedUp, v1alpha1.AbortGaveUp)

@@ -81,6 +81,9 @@ const (
 type Wait struct {
 	For time.Duration
 	Why string
+	// Watch are devices that were told to switch off and may do so yet. Read them every few seconds, and
+	// decide again when one of them reads off.
+	Watch []string
 }
 
 // SetFinalizer adds or removes [v1alpha1.Finalizer], by an update of the record with its resource version.

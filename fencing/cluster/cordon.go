@@ -69,6 +69,24 @@ func (n *Node) Annotate(ctx context.Context, prove Proof, key, value string) err
 	return n.wrap("annotate it with "+key, err)
 }
 
+// Label gives the node a label.
+func (n *Node) Label(ctx context.Context, prove Proof, key, value string) error {
+	if prove == nil {
+		return errNoProof
+	}
+	_, err := n.edit(ctx, prove, func(node *corev1.Node) []operation {
+		old, has := node.Labels[key]
+		switch {
+		case has && old == value:
+			return nil
+		case len(node.Labels) == 0:
+			return []operation{{"add", "/metadata/labels", map[string]string{key: value}}}
+		}
+		return []operation{{"add", "/metadata/labels/" + escape(key), value}}
+	})
+	return n.wrap("label it with "+key, err)
+}
+
 // DropAnnotation removes an annotation from the node, if it has this value.
 func (n *Node) DropAnnotation(ctx context.Context, key, value string) error {
 	_, err := n.edit(ctx, nil, func(node *corev1.Node) []operation {

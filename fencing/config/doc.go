@@ -61,7 +61,7 @@
 //	isolation          methods                                                          required, may be empty
 //	power_management   methods; power_managment too                                     required, may be empty
 //	recovery           methods                                                          required, may be empty
-//	isolation.2 to .9, power_management.2 to .9                                         methods for when the level before has failed; no gaps
+//	power_management.2 to .9                                                            methods for when the level before has failed; no gaps
 //	power_on           always, never or manual                                          default always
 //	not_ready_for      for how long a node has to have failed                           default 30s
 //	power_wait         between isolation and power management                           default 5m
@@ -77,7 +77,8 @@
 // mark-unschedulable, mark-schedulable, cordon, uncordon, restart-instance, clean-pods, out-of-service, detach-volumes and delete-node. All
 // others are data keys fence-method-<name> of the ConfigMap; all of them are checked, also those in no step. Names are compared as keys are.
 //
-// Isolation switches nothing on, and what it switches off recovery switches on. Recovery switches nothing off. A level of power management has to cut
+// Isolation has one level: all of its methods have to succeed, but for those with must_success=no, and power management is what comes after it.
+// It switches nothing on, and what it switches off recovery switches on. Recovery switches nothing off. A level of power management has to cut
 // all feeds of the machine by itself, and what it switches off it switches on, but for power_on=never. That also leaves out what is written
 // to be switched on. delete-node is the last method of power management, and needs power_on=never.
 //
@@ -101,6 +102,7 @@
 // Both have
 //
 //	settle             from a command until it has landed, if that ever happens         default 30s, or what the agent needs if that is more
+//	command_timeout    how long the agent may take for a command or a reading          whole seconds, default the controller's
 //	<parameter>        of the agent, by its new or old name
 //	<parameter>.secret name/key of a Secret                                             not for what says which plug is meant
 //

@@ -104,14 +104,14 @@ func (s *subject) findDevice(d *definition, entries []Entry) {
 		}
 	}
 	values := map[string]setting{}
-	settle := max(defaultSettle, agent.minSettle())
+	times := times{settle: max(defaultSettle, agent.minSettle())}
 	if template != nil {
-		s.readTemplate(*template, d, agent, values, &settle)
+		s.readTemplate(*template, d, agent, values, &times)
 	}
-	s.readParameters(d.at, entries, []string{"template", "agent", "action", "settle"}, agent, values)
-	s.readSettle(d.at, entries, agent, &settle)
+	s.readParameters(d.at, entries, []string{"template", "agent", "action", settleKey, timeoutKey}, agent, values)
+	s.readTimes(d.at, entries, agent, &times)
 	if d.device = s.assemble(d, agent, values); d.device != nil {
-		d.device.Settle = settle
+		d.device.Settle, d.device.Timeout = times.settle, times.timeout
 	}
 }
 

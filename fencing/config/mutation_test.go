@@ -34,7 +34,7 @@ var mutations = []mutant.Mutation{
 	{Name: "on comes before off", File: "steps.go", Old: "case m.Action == Off && firstOn != \"\":", New: "case false:", Caught: "TestEveryRule"},
 	{Name: "machines that are to stay off are switched on", File: "steps.go", Old: "m.Action != On || st.name != powerManagement || s.plan.PowerOn != Never", New: "true", Caught: "TestMachineThatStaysOffHasNoOn"},
 	{Name: "power management may fail and go on", File: "steps.go", Old: "st.name == powerManagement && !d.mustSucceed", New: "false", Caught: "TestEveryRule"},
-	{Name: "commands land at once", File: "parameter.go", Old: "*settle < least", New: "*settle < 0 && least > 0", Caught: "TestEveryRule"},
+	{Name: "commands land at once", File: "parameter.go", Old: "t.settle < least", New: "t.settle < 0 && least > 0", Caught: "TestEveryRule"},
 	{Name: "agents settle as fast as others", File: "method.go", Old: "max(defaultSettle, agent.minSettle())", New: "defaultSettle", Caught: "TestFallbackLevels"},
 }
 

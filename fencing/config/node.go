@@ -14,7 +14,8 @@ type Node struct {
 	// Type is the value of the label type. Empty: there is none.
 	Type string
 	// Since orders when nodes came to their provider IDs, the smaller the earlier. A kubelet can give its Node the provider ID of another: of two nodes that claim a plug
-	// by it, the one that had it earlier keeps it. If neither had, neither does.
+	// by it, the one that had it earlier keeps it. If neither had, neither does. 0 is for those that are known to
+	// have had it before all others, by what no kubelet can have written.
 	Since int64
 }
 

@@ -17,14 +17,29 @@ type setting struct {
 	secret *SecretRef
 }
 
-// readSettle sets settle if the text does.
-func (s *subject) readSettle(at place, entries []Entry, agent *knownAgent, settle *time.Duration) {
-	e, given := byKey(entries)["settle"]
-	if !given {
+// Keys of methods and templates that are times.
+const (
+	settleKey  = "settle"
+	timeoutKey = "command_timeout"
+)
+
+// times of a device.
+type times struct{ settle, timeout time.Duration }
+
+// readTimes sets those that the text does.
+func (s *subject) readTimes(at place, entries []Entry, agent *knownAgent, t *times) {
+	given := byKey(entries)
+	if e, has := given[timeoutKey]; has {
+		if t.timeout = s.duration(at.of(e), e, time.Second); t.timeout%time.Second != 0 {
+			s.badValue(at.of(e), e, "must be whole seconds")
+		}
+	}
+	e, has := given[settleKey]
+	if !has {
 		return
 	}
-	*settle = s.duration(at.of(e), e, 0)
-	if least := agent.minSettle(); *settle < least {
+	t.settle = s.duration(at.of(e), e, 0)
+	if least := agent.minSettle(); t.settle < least {
 		s.problem(SettleTooShort, at.of(e), fmt.Sprintf("settle must be at least %v for %s, until a command has landed for certain", least, agent.Name), e.Value)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +18,8 @@ type Plan struct {
 	Node string
 	// Object is the ConfigMap that says so, or [BuiltIn].
 	Object string
-	// Isolation and PowerManagement have levels: each after the first is for when the one before it has failed. No level: nothing to do.
+	// Isolation and PowerManagement have levels, none if there is nothing to do. Isolation has one at most. In
+	// PowerManagement each after the first is for when the one before it has failed.
 	Isolation, PowerManagement []Level
 	// Recovery is for when the node is ready again.
 	Recovery Level
@@ -118,6 +120,9 @@ type Device struct {
 	Arguments []Argument
 	// Settle is after how long a command that was accepted has landed at the latest.
 	Settle time.Duration
+	// Timeout is how long the agent may take for a command or a reading. Whole seconds; 0: what the controller
+	// gives all of them.
+	Timeout time.Duration `json:",omitempty"`
 
 	// identity is the same for one plug whatever the agent, with the port that the agent takes if none is given.
 	identity string
@@ -131,7 +136,8 @@ type Argument struct {
 	Value Value
 }
 
-// Hash tells which plug it is and how it is reached from any other way. It is not of Settle, and a password counts as in [Plan].Hash.
+// Hash tells which plug it is and how it is reached from any other way. It is not of Settle and Timeout, and
+// a password counts as in [Plan].Hash.
 func (d *Device) Hash() string {
 	encoded, err := json.Marshal(struct {
 		Key, Agent string
@@ -190,6 +196,11 @@ func (p Plan) Devices() []*Device {
 		}
 	}
 	return devices
+}
+
+// Claimed returns the devices of the plan that are the node's because of what the node says of itself.
+func (p Plan) Claimed() []*Device {
+	return slices.DeleteFunc(p.Devices(), func(d *Device) bool { return !d.claimed })
 }
 
 func (p Plan) levels() []Level {

@@ -267,8 +267,12 @@ var rules = []struct {
 		want:  []string{"LevelGap " + settings + `:4: level must be 1`},
 		warns: []string{"UnusedMethod " + bmcOff, "UnusedMethod " + bmcOn},
 	}, {
-		name: "fallback that is empty", changes: changes{{settings, "", "isolation.2="}},
+		name: "fallback that is empty", changes: changes{{settings, "", "power_management.3="}},
 		want: []string{"LevelGap " + settings + ":6: fallback level must have methods"},
+	}, {
+		name: "fallback of the isolation", changes: changes{{settings, "", "isolation.2=cordon"}},
+		want: []string{"UnknownKey " + settings + `:6: isolation has one level: all that is in it has to succeed, but for must_success=no, ` +
+			`and what comes after it is power_management (got "isolation.2")`},
 	}, {
 		name: "several plugs in a method", changes: changes{{object + "/fence-method-pdu-a-off", "plug=5", "plug=5,6"}, {object + "/fence-method-pdu-a-on", "plug=5", "plug=5,6"}},
 		want: []string{
@@ -395,6 +399,12 @@ var rules = []struct {
 	}, {
 		name: "settle that is too short", changes: changes{{template, "", "settle=39s"}},
 		want: []string{"SettleTooShort " + template + `:7: settle must be at least 40s for fence_ipmilan, until a command has landed for certain (got "39s")`},
+	}, {
+		name: "timeout that is no whole seconds", changes: changes{{template, "", "command_timeout=1500ms"}},
+		want: []string{"BadValue " + template + `:7: command_timeout must be whole seconds (got "1500ms")`},
+	}, {
+		name: "no timeout at all", changes: changes{{template, "", "command_timeout=0s"}},
+		want: []string{"BadValue " + template + ":7: command_timeout must be a duration such as 90s or 5m, from 1s to 24h0m0s"},
 	}, {
 		name: "settle that is too short for any", changes: changes{{object + "/fence-method-pdu-a-off", "", "settle=9s"}},
 		want: []string{"SettleTooShort " + object + "/fence-method-pdu-a-off:4: settle must be at least 10s for fence_apc_snmp"},

@@ -71,6 +71,15 @@ func (r *Resolution) Plan(node string) (Plan, error) {
 	return plan, nil
 }
 
+// Object returns the name of the ConfigMap that says how a node is fenced, whatever is wrong with it;
+// [BuiltIn] if there is none, and nothing for a node that was not among those resolved.
+func (r *Resolution) Object(node string) string {
+	if s := r.subjects[node]; s != nil {
+		return s.object
+	}
+	return ""
+}
+
 // Validate returns the errors of all nodes, each once: every part is a [*Problem]. Objects of no node and templates that are not used are not
 // looked at.
 func (r *Resolution) Validate() error { return r.all.err() }

@@ -1,9 +1,11 @@
 package config_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -245,13 +247,35 @@ func TestIsolationMayFail(t *testing.T) {
 func TestSettings(t *testing.T) {
 	objects := load(t, "bmc-then-pdus.yaml", "w1")
 	changes{{settings, "power_management", "Power-Managment"}, {settings, "", strings.Join([]string{
-		"isolation.2=cordon", "power-on=manual", "not_ready_for=1m", "power_wait=0s", "boot_grace=20m", "retries=1", "restarts=0", "kdump=YES", "kdump-timeout=10m",
+		"power-on=manual", "not_ready_for=1m", "power_wait=0s", "boot_grace=20m", "retries=1", "restarts=0", "kdump=YES", "kdump-timeout=10m",
 	}, "\r\n")}}.apply(t, objects)
 	p := plan(t, namespace(objects), config.Node{Name: "w1"})
 	assert.Equal(t, "manual 1m0s 0s 20m0s 1 0 true 10m0s",
 		fmt.Sprint(p.PowerOn, " ", p.NotReadyFor, p.PowerWait, p.BootGrace, p.Retries, p.Restarts, p.Kdump, p.KdumpTimeout))
-	assert.Len(t, p.Isolation, 2)
+	assert.Len(t, p.Isolation, 1)
 	assert.Len(t, p.PowerManagement, 2)
+}
+
+// The timeout of a device is that of its method, or of its template. Without any it is no part of the hash.
+func TestTimeoutsOfDevices(t *testing.T) {
+	for name, c := range map[string]struct {
+		changes changes
+		want    time.Duration
+	}{
+		"none":            {nil, 0},
+		"of the template": {changes{{template, "", "command_timeout=2s"}}, 2 * time.Second},
+		"of the method":   {changes{{template, "", "command_timeout=2s"}, {bmcOff, "", "command-timeout=1m"}}, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := load(t, "bmc-then-pdus.yaml", "w1")
+			c.changes.apply(t, objects)
+			p := plan(t, namespace(objects), config.Node{Name: "w1"})
+			assert.Equal(t, c.want, p.PowerManagement[0].Off()[0].Device.Timeout)
+			encoded, err := json.Marshal(p)
+			require.NoError(t, err)
+			assert.Equal(t, c.want != 0, strings.Contains(string(encoded), "Timeout"+`":`+fmt.Sprint(int64(c.want))))
+		})
+	}
 }
 
 func TestKeysOfDevices(t *testing.T) {
@@ -327,6 +351,7 @@ func TestNodeThatClaimsAnothersPlugHarmsItselfOnly(t *testing.T) {
 		owner string
 	}{
 		"who had it first":                       {[]config.Node{{Name: "a", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}, {Name: "b", Type: "cloud", ProviderID: "aws:///i-1", Since: 2}}, "a"},
+		"who is known to have had it first":      {[]config.Node{{Name: "a", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}, {Name: "b", Type: "cloud", ProviderID: "aws:///i-1"}}, "b"},
 		"nobody knows who":                       {[]config.Node{{Name: "a", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}, {Name: "b", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}}, ""},
 		"the administrator has said whose it is": {[]config.Node{{Name: "a", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}, {Name: "named", Since: 2}}, "named"},
 		"alone":                                  {[]config.Node{{Name: "a", Type: "cloud", ProviderID: "aws:///i-1", Since: 7}}, "a"},

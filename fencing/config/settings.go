@@ -26,7 +26,7 @@ var requiredSettings = []string{"node_name", "isolation", "power_management", "r
 
 var knownSettings = append([]string{
 	"power_on", "not_ready_for", "power_wait", "boot_grace", "retries", "restarts", "kdump", "kdump_timeout",
-	"isolation.2", "power_management.2",
+	"power_management.2",
 }, requiredSettings...)
 
 // readSettings reads config.properties, and makes the plan of it.
@@ -84,6 +84,11 @@ func (s *subject) readSetting(at place, key string, e Entry) {
 	case "kdump":
 		s.plan.Kdump = s.choice(at, e, "yes", "no") == "yes"
 	default:
+		if strings.HasPrefix(key, isolation+".") {
+			s.problem(UnknownKey, at, "isolation has one level: all that is in it has to succeed, "+
+				"but for must_success=no, and what comes after it is power_management", e.Name)
+			return
+		}
 		s.problem(UnknownKey, at, nearest("key is not known here", key, knownSettings), e.Name)
 	}
 }

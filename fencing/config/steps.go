@@ -33,7 +33,7 @@ func stepOf(key string) (name string, level int, ok bool) {
 	switch {
 	case !leveled:
 		return name, 1, name == isolation || name == powerManagement || name == recovery
-	case name != isolation && name != powerManagement, len(number) != 1 || number[0] < '2' || number[0] > '0'+maxLevel:
+	case name != powerManagement, len(number) != 1 || number[0] < '2' || number[0] > '0'+maxLevel:
 		return "", 0, false
 	}
 	return name, int(number[0] - '0'), true

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 )
 
 // template is what methods for one device have in common.
@@ -44,7 +43,7 @@ func (s *subject) template(at place, name string) *template {
 }
 
 // readTemplate adds what a template says to values.
-func (s *subject) readTemplate(t template, d *definition, agent *knownAgent, values map[string]setting, settle *time.Duration) {
+func (s *subject) readTemplate(t template, d *definition, agent *knownAgent, values map[string]setting, times *times) {
 	var parameters []Entry
 	spelt := false
 	for _, e := range t.entries {
@@ -62,6 +61,6 @@ func (s *subject) readTemplate(t template, d *definition, agent *knownAgent, val
 			parameters = append(parameters, e)
 		}
 	}
-	s.readParameters(t.at, parameters, []string{"agent_name", "name", "settle"}, agent, values)
-	s.readSettle(t.at, t.entries, agent, settle)
+	s.readParameters(t.at, parameters, []string{"agent_name", "name", settleKey, timeoutKey}, agent, values)
+	s.readTimes(t.at, t.entries, agent, times)
 }

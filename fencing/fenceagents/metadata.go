@@ -55,7 +55,7 @@ func (a *Agents) askMetadata(ctx context.Context, name string) (config.AgentMeta
 	case err != nil:
 		return config.AgentMetadata{}, err
 	case outcome.code != 0:
-		return config.AgentMetadata{}, fmt.Errorf("exit code %d: %s", outcome.code, shorten(string(outcome.stderr.kept)))
+		return config.AgentMetadata{}, fmt.Errorf("exit code %d: %s", outcome.code, shorten(tidy(string(outcome.stderr.kept))))
 	case outcome.truncated:
 		return config.AgentMetadata{}, fmt.Errorf("more than %d bytes", maxOutput)
 	}

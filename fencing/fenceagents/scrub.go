@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -35,7 +36,42 @@ func secretive(name string) bool {
 // scrub returns what an agent wrote to its standard error, without any value that might be a secret, also not in the guises
 // that libraries give it, and shortened to its end: that is where the reason stands.
 func scrub(written tail, metadata config.AgentMetadata, parameters agent.Parameters) string {
-	return shorten(hide(string(written.kept), written.dropped, guises(metadata, parameters)))
+	return shorten(tidy(hide(string(written.kept), written.dropped, guises(metadata, parameters))))
+}
+
+var (
+	// pythonWarning is what Python says of the libraries of an agent; the line of code after it is indented.
+	pythonWarning = regexp.MustCompile(`^\S+:\d+: \w*Warning: `)
+	// logged is a line of an agent's log: the same twice, once with the time.
+	logged = regexp.MustCompile(`^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ )?(DEBUG|INFO|WARNING|ERROR|CRITICAL):\s*(?:root:)?\s*(.*)$`)
+)
+
+// tidy leaves out of what an agent wrote what is no reason: warnings, and times, which would make another
+// text of the same reason each time that the device is read. If there is nothing else, all of it stays.
+func tidy(text string) string {
+	var kept []string
+	warned := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\r\n")
+		indented := strings.HasPrefix(line, "  ")
+		if warned = pythonWarning.MatchString(line) || warned && indented; warned {
+			continue
+		}
+		if parts := logged.FindStringSubmatch(line); parts != nil {
+			if parts[1] != "ERROR" && parts[1] != "CRITICAL" {
+				continue
+			}
+			line = parts[2]
+		}
+		line = strings.TrimSpace(line)
+		if line != "" && line != "Please use '-h' for usage" && !slices.Contains(kept, line) {
+			kept = append(kept, line)
+		}
+	}
+	if len(kept) == 0 {
+		return text
+	}
+	return strings.Join(kept, "\n")
 }
 
 // guises returns the values that might be secrets, and what libraries make of them.

@@ -73,3 +73,34 @@ func TestTailKeepsTheEnd(t *testing.T) {
 		assert.Equal(t, len(all) > maxTail, kept.dropped)
 	})
 }
+
+// Warnings of Python and of agents are no reason why a device cannot be read, nor is the time: a condition of
+// a Node would be written with each reading.
+func TestTidyOutput(t *testing.T) {
+	for name, c := range map[string]struct{ written, said string }{
+		"an agent that does not reach the cloud": {
+			"WARNING:root:Parse error: Ignoring unknown option 'ip=127.0.0.1'\n\n" +
+				"2026-11-22 17:29:30,001 WARNING: Parse error: Ignoring unknown option 'ip=127.0.0.1'\n\n" +
+				"ERROR:root:Failed: Incorrect Region.\n\n2026-11-22 17:29:30,515 ERROR: Failed: Incorrect Region.\n\n" +
+				"ERROR:root:Please use '-h' for usage\n\n2026-11-22 17:29:30,516 ERROR: Please use '-h' for usage\n\n",
+			"Failed: Incorrect Region.",
+		},
+		"old libraries": {
+			"/usr/lib/python3/dist-packages/pysnmp/x.py:12: DeprecationWarning: asyncore is deprecated\n  import asyncore\n" +
+				"/usr/sbin/fence_redfish:5: InsecureRequestWarning: Unverified HTTPS request\n  warnings.warn(\nConnection timed out\n",
+			"Connection timed out",
+		},
+		"nothing but warnings": {
+			"WARNING:root:Parse error: Ignoring unknown option 'a=b'\n", "WARNING:root:Parse error: Ignoring unknown option 'a=b'",
+		},
+		"a traceback": {
+			"Traceback (most recent call last):\n  File \"/usr/sbin/fence_x\", line 3, in <module>\n    main()\nValueError: no\n",
+			`Traceback (most recent call last): File "/usr/sbin/fence_x", line 3, in <module> main() ValueError: no`,
+		},
+		"no answer": {"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, c.said, scrub(tail{kept: []byte(c.written)}, config.AgentMetadata{}, agent.Parameters{}))
+		})
+	}
+}

@@ -25,6 +25,10 @@ type Fault struct {
 	// Slow is how long the answer to a command or a reading takes. A command whose caller has gone away is carried out
 	// all the same.
 	Slow time.Duration
+	// Takes is how long a plug takes to go off or on, as instances of a cloud do. The answer to the command
+	// waits for that, and meanwhile readings are answered with an error. A command that comes meanwhile
+	// does nothing.
+	Takes time.Duration
 	// Unreadable answers readings with an error.
 	Unreadable bool
 	// Switches is the plug that is switched instead of this one; readings are of this one.
@@ -60,6 +64,7 @@ type Rack struct {
 type plug struct {
 	on    bool
 	fault Fault
+	until time.Time // when it has gone off or on that takes a while for that
 }
 
 var _ agent.Agent = (*Rack)(nil)
@@ -129,7 +134,7 @@ func (r *Rack) Power(ctx context.Context, target agent.Target) (v1alpha1.Power, 
 	if err := wait(ctx, fault.Slow); err != nil {
 		return v1alpha1.PowerUnknown, err
 	}
-	if fault.Unreadable {
+	if fault.Unreadable || r.between(name) {
 		return v1alpha1.PowerUnknown, fmt.Errorf("plug %s: no answer", name)
 	}
 	if r.On(name) {
@@ -151,16 +156,31 @@ func (r *Rack) Switch(ctx context.Context, target agent.Target, command agent.Co
 	if fault.Switches != "" {
 		switched = fault.Switches
 	}
-	if !fault.Ignore {
-		r.land(switched, command, max(fault.Late, fault.Slow))
+	if between := r.between(name); !fault.Ignore && !between {
+		r.begins(name, fault.Takes)
+		r.land(switched, command, max(fault.Late, fault.Slow, fault.Takes))
 	}
-	if err := wait(ctx, fault.Slow); err != nil {
+	if err := wait(ctx, max(fault.Slow, fault.Takes)); err != nil {
 		return err
 	}
 	if fault.Fail {
 		return errors.New("plug " + name + ": failed")
 	}
 	return nil
+}
+
+// begins has a plug take a while to go off or on.
+func (r *Rack) begins(name string, takes time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.plug(name).until = time.Now().Add(takes)
+}
+
+// between says that a plug is neither on nor off.
+func (r *Rack) between(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Now().Before(r.plug(name).until)
 }
 
 // land carries a command out, after a time or at once.

@@ -193,6 +193,10 @@ const (
 	AnnotationCommissioned = "fencing.bellwether.dev/commissioned"
 	// AnnotationSeenOn, on a Node, says which of its devices were read on while it worked, and of which machine and boot that was. Only controllers write it.
 	AnnotationSeenOn = "fencing.bellwether.dev/seen-on"
+	// LabelProvider, on a Node, has a hash of the provider ID with which a controller has seen it first. Only
+	// controllers write it: by its domain a kubelet may not, where the API server restricts them to their own
+	// Nodes (NodeRestriction).
+	LabelProvider = "fencing.bellwether.node-restriction.kubernetes.io/provider-id"
 	// Finalizer keeps a NodeFence until what it switched off is switched on again, or the fence has ended.
 	Finalizer = "fencing.bellwether.dev/restore"
 )

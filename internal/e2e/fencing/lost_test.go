@@ -45,7 +45,7 @@ func TestLostNode(t *testing.T) {
 	}
 	a.requireOn(lostNode, append([]string{"agent-", "proxy-"}, stateful...)...)
 	web, agent, proxy := a.find("web-0"), a.first("agent-"), a.first("proxy-")
-	attachment := a.requireAttached()
+	attachment := a.requireAttached(lostNode)
 	a.patchNode(lostNode, fmt.Sprintf(`{"status":{"volumesInUse":["kubernetes.io/csi/%s^%s"]}}`, driver, a.namespace), "status")
 
 	a.patchNode(goodNode, `{"spec":{"unschedulable":null}}`)
@@ -134,14 +134,14 @@ func (a *arena) volume() {
 }
 
 // requireAttached waits until the control plane wants the volume to be attached to the node, and attaches it as a driver does.
-func (a *arena) requireAttached() string {
+func (a *arena) requireAttached(node string) string {
 	a.t.Helper()
 	var found *storagev1.VolumeAttachment
 	require.Eventually(a.t, func() bool {
 		attachments, err := a.client.StorageV1().VolumeAttachments().List(a.t.Context(), metav1.ListOptions{})
 		require.NoError(a.t, err)
 		for _, attachment := range attachments.Items {
-			if attachment.Spec.Attacher == driver && attachment.Spec.NodeName == lostNode {
+			if attachment.Spec.Attacher == driver && attachment.Spec.NodeName == node && *attachment.Spec.Source.PersistentVolumeName == a.namespace {
 				found = &attachment
 			}
 		}
@@ -150,7 +150,7 @@ func (a *arena) requireAttached() string {
 	found.Status.Attached = true
 	_, err := a.client.StorageV1().VolumeAttachments().UpdateStatus(a.t.Context(), found, metav1.UpdateOptions{})
 	require.NoError(a.t, err)
-	require.Eventually(a.t, func() bool { return len(a.getNode(lostNode).Status.VolumesAttached) > 0 }, patience, poll)
+	require.Eventually(a.t, func() bool { return len(a.getNode(node).Status.VolumesAttached) > 0 }, patience, poll)
 	return found.Name
 }
 

@@ -61,7 +61,7 @@ func (l *Lab) BMC(chassis *Plug) (*Device, error) {
 			// Or ipmitool says again what a slow BMC has not answered yet: what reaches the device is counted.
 			"ipmitool_timeout": "60",
 		},
-		freeze: process.Pause, thaw: process.Resume,
+		freeze: process.Pause, thaw: process.Resume, powerOff: process.Kill, powerOn: process.Restart,
 	}, nil
 }
 

@@ -40,7 +40,8 @@ type Device struct {
 	// Certificate is the file of the one to trust, of devices that have one.
 	Certificate string
 
-	freeze, thaw func() error
+	freeze, thaw      func() error
+	powerOff, powerOn func() error // nil: it cannot be done
 }
 
 // New starts a lab that keeps its files in dir. The error names the packages that are missing. [Main] must be called by the
@@ -100,6 +101,17 @@ func (d *Device) Freeze() error { return d.freeze() }
 
 // Thaw lets the device go on.
 func (d *Device) Thaw() error { return d.thaw() }
+
+// Power takes the device's own power, or gives it back: without any it does not answer, and forgets what it was told.
+func (d *Device) Power(on bool) error {
+	switch {
+	case d.powerOff == nil:
+		return errors.New("lab: this device cannot lose its power")
+	case on:
+		return d.powerOn()
+	}
+	return d.powerOff()
+}
 
 // name returns a name that no other device of the lab has.
 func (l *Lab) name(kind string) string {

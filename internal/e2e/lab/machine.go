@@ -13,6 +13,8 @@ type Machine struct {
 	chassis *Plug
 	feeds   []*Plug
 	changes []Change
+	fed     func(powered bool)
+	unfed   bool // no feed has power
 }
 
 // Change is a machine that began or ceased to run, or a plug that got or lost its power.
@@ -41,6 +43,15 @@ func (m *Machine) Feed() *Plug {
 	return feed
 }
 
+// Fed has f called with each change of whether any feed has power, in the order of the changes and before the device
+// answers: what hangs on the feeds besides the machine, such as its BMC, loses its power with them. It must not ask the
+// machine.
+func (m *Machine) Fed(f func(powered bool)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fed = f
+}
+
 // On says whether the machine runs.
 func (m *Machine) On() bool {
 	m.mu.Lock()
@@ -67,6 +78,11 @@ func (m *Machine) update() {
 	powered := len(m.feeds) == 0
 	for _, feed := range m.feeds {
 		powered = powered || feed.On()
+	}
+	if m.unfed == powered {
+		if m.unfed = !powered; m.fed != nil {
+			m.fed(powered)
+		}
 	}
 	if on := powered && m.chassis.On(); on != m.on() {
 		m.changes = append(m.changes, Change{At: time.Now(), On: on})

@@ -9,6 +9,29 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 )
 
+func TestMachineTellsWhatHangsOnItsFeeds(t *testing.T) {
+	t.Parallel()
+	var fed []bool
+	machine := lab.NewMachine(nil)
+	first, second := machine.Feed(), machine.Feed()
+	machine.Fed(func(powered bool) { fed = append(fed, powered) })
+	for _, step := range []struct {
+		plug *lab.Plug
+		to   bool
+		want []bool
+	}{
+		{first, false, nil},
+		{machine.Chassis(), false, nil},
+		{second, false, []bool{false}},
+		{machine.Chassis(), true, []bool{false}},
+		{first, true, []bool{false, true}},
+		{second, true, []bool{false, true}},
+	} {
+		step.plug.Press(step.to)
+		assert.Equal(t, step.want, fed)
+	}
+}
+
 func TestMachineRunsWhileItsChassisIsOnAndAFeedHasPower(t *testing.T) {
 	t.Parallel()
 	var powers []bool

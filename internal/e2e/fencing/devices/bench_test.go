@@ -41,10 +41,16 @@ func BenchmarkRelease(b *testing.B) {
 	f.report(took)
 }
 
-// BenchmarkDeadBMC is until both power distribution units are off that take the place of a BMC that hangs, with 2 s for a command.
+// BenchmarkDeadBMC is until both power distribution units are off that take the place of a BMC that hangs, with 2 s for a command, and with 5 s.
 func BenchmarkDeadBMC(b *testing.B) {
+	for _, timeout := range []time.Duration{2 * time.Second, 5 * time.Second} {
+		b.Run(timeout.String(), func(b *testing.B) { deadBMC(b, timeout) })
+	}
+}
+
+func deadBMC(b *testing.B, timeout time.Duration) {
 	f := newFleet(b, 1, func(s *site) { s.bmc(true) })
-	f.lead(2*time.Second, 1)
+	f.lead(timeout, 1)
 	var took []time.Duration
 	for range 5 {
 		bmc := f.sites[0].devices["ipmi-"+f.sites[0].node]

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 )
 
 // The machine is cut off from its storage, the pod that uses it may go; the machine loses its power, all pods may go; it gets its power back, and its
@@ -72,6 +73,45 @@ func TestDeadBMCThenPDUs(t *testing.T) {
 	s.requireFencedOnce("pdu-a", "pdu-b")
 	require.NoError(t, s.devices["ipmi"].Thaw())
 	assert.Empty(t, s.plugs["bmc"].Commands())
+	s.stop(p)
+}
+
+// The BMC acknowledges commands, and does nothing; and it hangs on the outlets of its machine, as most do. It has no power
+// while they are off, and takes a while to start after that: power comes back in the order in which it can.
+func TestStuckBMCThatHangsOnThePDUs(t *testing.T) {
+	t.Parallel()
+	s := newFallbackSite(t)
+	var mu sync.Mutex
+	var unpowered int
+	var starting sync.WaitGroup
+	t.Cleanup(starting.Wait)
+	s.machine.Fed(func(powered bool) {
+		if !powered {
+			mu.Lock()
+			unpowered++
+			mu.Unlock()
+			assert.NoError(t, s.devices["ipmi"].Power(false))
+			return
+		}
+		starting.Go(func() {
+			<-time.After(5 * time.Second)
+			assert.NoError(t, s.devices["ipmi"].Power(true))
+		})
+	})
+	p := s.start()
+	s.checked(corev1.ConditionTrue)
+	s.plugs["bmc"].Break(lab.Fault{Ignores: true})
+	s.lose()
+	s.eventually("both outlets are off", func() bool { return !s.plugs["pdu-a"].On() && !s.plugs["pdu-b"].On() })
+	began := time.Now()
+	s.eventually("they are on again", func() bool { return s.plugs["pdu-a"].On() && s.plugs["pdu-b"].On() })
+	t.Logf("without power for %.1f s", time.Since(began).Seconds())
+	s.reaches(v1alpha1.PhaseFinal)
+	t.Logf("it has ended %.1f s after the power was off", time.Since(began).Seconds())
+	s.requireFencedOnce("bmc", "pdu-a", "pdu-b")
+	mu.Lock()
+	defer mu.Unlock()
+	assert.Equal(t, 1, unpowered)
 	s.stop(p)
 }
 
