@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 
@@ -10,12 +11,12 @@ import (
 // What the demo starts.
 const (
 	embedded = "embedded" // an API server in memory
-	real     = "real"     // etcd, Kubernetes and nodes in pretence
+	genuine  = "real"     // etcd, Kubernetes and nodes in pretence
 )
 
 // embed starts an API server in this process. Whoever closes it removes the file of the kubeconfig.
-func embed(namespace string) (server *apisim.Standalone, kubeconfig string, err error) {
-	server, err = apisim.Listen()
+func embed(ctx context.Context, namespace string) (server *apisim.Standalone, kubeconfig string, err error) {
+	server, err = apisim.Listen(ctx)
 	if err != nil {
 		return nil, "", err
 	}

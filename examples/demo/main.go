@@ -42,14 +42,14 @@ func main() {
 	defer stop()
 	d := demo{report: &report{out: os.Stdout}}
 	flag.StringVar(&d.kubeconfig, "kubeconfig", "", "path to the kubeconfig of a cluster to use; empty: as -controlplane says")
-	flag.StringVar(&d.controlPlane, "controlplane", embedded, "what to start: an API server in memory ("+embedded+"), or etcd and Kubernetes ("+real+")")
+	flag.StringVar(&d.controlPlane, "controlplane", embedded, "what to start: an API server in memory ("+embedded+"), or etcd and Kubernetes ("+genuine+")")
 	flag.StringVar(&d.namespace, "namespace", "default", "namespace of all objects")
 	flag.StringVar(&d.picture, "picture", "", "file for the picture of the chapter sharding; empty: none")
 	wanted := flag.String("chapter", "", "which one to play, by its name or its number; empty: all. They are:\n"+contents())
 	flag.Parse()
 	selected, err := choose(*wanted)
-	if err == nil && d.controlPlane != embedded && d.controlPlane != real {
-		err = fmt.Errorf("controlplane: must be %s or %s (got %q)", embedded, real, d.controlPlane)
+	if err == nil && d.controlPlane != embedded && d.controlPlane != genuine {
+		err = fmt.Errorf("controlplane: must be %s or %s (got %q)", embedded, genuine, d.controlPlane)
 	}
 	if err == nil && flag.NArg() > 0 {
 		err = fmt.Errorf("takes no arguments but flags (got %q)", flag.Args())
@@ -80,7 +80,7 @@ func (d demo) run(ctx context.Context, selected []chapter) (failed error) {
 		d.paragraph("Chapters; CHAPTER=1 plays one, by its number or its name:")
 		d.lines(contents())
 	}
-	own := d.kubeconfig == "" && d.controlPlane == real
+	own := d.kubeconfig == "" && d.controlPlane == genuine
 	var cp *e2e.ControlPlane
 	switch playable := slices.ContainsFunc(selected, func(c chapter) bool { return c.lacks(own) == "" }); {
 	case d.kubeconfig != "" || !playable:
@@ -99,7 +99,7 @@ func (d demo) run(ctx context.Context, selected []chapter) (failed error) {
 		}
 		d.paragraph("Ready after %.1f s.", time.Since(start).Seconds())
 	default:
-		server, kubeconfig, err := embed(d.namespace)
+		server, kubeconfig, err := embed(ctx, d.namespace)
 		if err != nil {
 			return err
 		}

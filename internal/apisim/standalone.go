@@ -28,13 +28,13 @@ const (
 )
 
 // Listen begins to serve. Close ends it.
-func Listen(resources ...Resource) (*Standalone, error) {
+func Listen(ctx context.Context, resources ...Resource) (*Standalone, error) {
 	var config net.ListenConfig
-	listener, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("apisim: %w", err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Standalone{Server: NewServer(resources...), address: listener.Addr().String(), stop: stop}
 	s.http = &http.Server{Handler: s.Handler(), ReadHeaderTimeout: time.Minute}
 	s.running.Go(func() { _ = s.http.Serve(listener) })

@@ -16,7 +16,7 @@ import (
 
 // TestStandaloneServer is used as a program would that gets a kubeconfig and knows nothing else.
 func TestStandaloneServer(t *testing.T) {
-	server, err := apisim.Listen()
+	server, err := apisim.Listen(t.Context())
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, server.Close()) }()
 	var changes []apisim.Change

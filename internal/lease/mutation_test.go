@@ -21,8 +21,8 @@ var mutations = []mutant.Mutation{
 	},
 	{
 		Name: "an expired term is extended again", File: "term.go",
-		Old: "(t.state == held || t.state == ending) && t.left(now) > 0",
-		New: "(t.state == held || t.state == ending) && !now.Wall.IsZero()",
+		Old:    "(t.state == held || t.state == ending) && t.left(now) > 0",
+		New:    "(t.state == held || t.state == ending) && !now.Wall.IsZero()",
 		Caught: "TestExpiredTermIsNotExtended",
 	},
 	{

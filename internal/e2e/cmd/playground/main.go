@@ -36,7 +36,7 @@ func main() {
 }
 
 func inMemory(ctx context.Context) (failed error) {
-	server, err := apisim.Listen()
+	server, err := apisim.Listen(ctx)
 	if err != nil {
 		return err
 	}
