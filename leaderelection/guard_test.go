@@ -387,7 +387,7 @@ func TestLeaseIsHeldWhileItsReleaseWaits(t *testing.T) {
 		released := make(chan error, 1)
 		go func() { released <- w.Release(t.Context()) }()
 		synctest.Wait()
-		for last := (metav1.MicroTime{}); len(released) == 0; time.Sleep(usable / 2) {
+		for last := (metav1.MicroTime{}); len(released) == 0; time.Sleep(5 * time.Second) { // the release comes at 18 s
 			l, err := clientset(t, w.server.Client("kubectl"), nil).CoordinationV1().Leases("ns").Get(t.Context(), "l", metav1.GetOptions{})
 			require.NoError(t, err)
 			assert.NotEmpty(t, *l.Spec.HolderIdentity)
