@@ -76,6 +76,17 @@ func (w *worker) create(ctx context.Context, name string) error {
 	return err
 }
 
+// abandonWrite begins a term, and sends a write that has no answer until its caller gives it up.
+func (w *worker) abandonWrite(t *testing.T) {
+	t.Helper()
+	_, err := w.TryAcquire(t.Context())
+	require.NoError(t, err)
+	w.link.Inject(apisim.Faults{LoseRequest: apisim.Always})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	require.Error(t, w.create(ctx, "x"))
+}
+
 // holder is who holds the Lease, as somebody else sees it.
 func (w *worker) holder(t *testing.T) string {
 	t.Helper()
@@ -378,12 +389,7 @@ func TestNothingIsReleasedAtTheDeadline(t *testing.T) {
 func TestLeaseIsHeldWhileItsReleaseWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorker(t, nil)
-		_, err := w.TryAcquire(t.Context())
-		require.NoError(t, err)
-		w.link.Inject(apisim.Faults{LoseRequest: apisim.Always})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		require.Error(t, w.create(ctx, "x"))
+		w.abandonWrite(t)
 		released := make(chan error, 1)
 		go func() { released <- w.Release(t.Context()) }()
 		synctest.Wait()
@@ -406,12 +412,7 @@ func TestLeaseIsHeldWhileItsReleaseWaits(t *testing.T) {
 func TestReleaseEndsWhenTheLeaseIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorker(t, nil)
-		_, err := w.TryAcquire(t.Context())
-		require.NoError(t, err)
-		w.link.Inject(apisim.Faults{LoseRequest: apisim.Always})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		require.Error(t, w.create(ctx, "x"))
+		w.abandonWrite(t)
 		leases := clientset(t, w.server.Client("kubectl"), nil).CoordinationV1().Leases("ns")
 		require.NoError(t, leases.Delete(t.Context(), "l", metav1.DeleteOptions{}))
 		begin := time.Now()
