@@ -47,7 +47,7 @@ const (
 	withdraw verb = "withdraw" // tell its shard to go on
 	probe    verb = "probe"    // ask a shard that may be at work to say that it is not
 	seal     verb = "seal"     // leave it where it is, but write its record so that copies can be told from it
-	annul    verb = "annul"    // take its record, which nobody of ours has written, for none, and ask whoever may be at work
+	annul    verb = "annul"    // take its record, which none of ours has written, for none, and ask those who may be at work
 	gather   verb = "gather"   // leave it where it is, but have its children there, too, of which its record does not know
 	follow   verb = "follow"   // of a child: give it to the shard of its root
 )

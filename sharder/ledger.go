@@ -111,7 +111,7 @@ func (l *ledger) ended(t tenant) bool { return l.over != nil && l.over(t) }
 
 // settle stores that all objects but those apart are with their owners under the only membership of
 // h, which is the one that was begun last. If somebody else has written meanwhile it fails, and the
-// scan that proved it has to be made anew.
+// scan that proved it has to be made again.
 func (l *ledger) settle(ctx context.Context, h history) error {
 	err := l.write(ctx, h)
 	if err != nil {

@@ -25,7 +25,7 @@ type Sharder struct {
 	config Config
 	names  names
 	busy   sync.Mutex         // held by Run
-	roster *shardlease.Roster // of whoever follows the Leases: Run, or follow before it
+	roster *shardlease.Roster // of what follows the Leases: Run, or follow before it
 
 	mu      sync.Mutex
 	session *session // guarded by mu: the one that Run is busy with; nil if there is none
