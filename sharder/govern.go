@@ -240,19 +240,20 @@ func (e *session) setApart(ctx context.Context, left []root) {
 	if settled.size() > maxSettled {
 		return
 	}
-	if err := e.shrink(ctx, settled); err != nil && ctx.Err() == nil {
-		e.config.Logger.Warn("the ring's history could not be shrunk, will be tried after the next scan", zap.Error(err))
-	}
+	e.shrink(ctx, settled)
 }
 
-// shrink stores a history that a scan has proved.
-func (e *session) shrink(ctx context.Context, h history) error {
+// shrink stores a history that a scan has proved, and reports whether it stands.
+func (e *session) shrink(ctx context.Context, h history) bool {
 	if e.ledger.stands.equal(h) {
-		return nil
+		return true
 	}
 	err := e.ledger.settle(ctx, h)
 	_, _ = e.replan(e.plan.Load().members) // by what is known now, which after a failure may be more
-	return err
+	if err != nil && ctx.Err() == nil {
+		e.config.Logger.Warn("the ring's history could not be shrunk, will be tried after the next scan", zap.Error(err))
+	}
+	return err == nil
 }
 
 // forget takes back what a channel has been told by poke.
@@ -369,10 +370,7 @@ func (e *session) reserve(ctx context.Context, v root, d decision, t *tally) boo
 
 // concluded notes that all objects were found where they belong, and shrinks the ring's history.
 func (e *session) concluded(ctx context.Context, p *plan) {
-	if err := e.shrink(ctx, historyOf(p.members)); err != nil {
-		if ctx.Err() == nil {
-			e.config.Logger.Warn("the ring's history could not be shrunk, will be tried after the next scan", zap.Error(err))
-		}
+	if !e.shrink(ctx, historyOf(p.members)) {
 		return
 	}
 	if !e.settled.Swap(true) {
