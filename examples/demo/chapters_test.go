@@ -43,7 +43,7 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 // Not even a control plane is started for it, which takes minutes the first time.
 func TestChapterThatLacksSomethingIsNotPlayed(t *testing.T) {
 	var printed page
-	d := demo{report: &report{out: &printed}}
+	d := demo{report: &report{out: &printed}, controlPlane: genuine}
 	c := chapter{name: "x", about: "y", lacks: func(own bool) string {
 		assert.True(t, own)
 		return "it needs much."
