@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestCostsOfInstances counts the requests of a steady state, and what the death of one of ten costs. BENCHMARKS.md has the figures.
-func TestCostsOfInstances(t *testing.T) {
+// TestSimulatedCostsOfInstances counts the requests of a steady state, and what the death of one of ten costs. BENCHMARKS.md has the figures.
+func TestSimulatedCostsOfInstances(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		begun := 0
 		for _, e := range []struct{ n, rounds int }{{3, 5}, {10, 5}, {100, 1}} {

@@ -162,7 +162,7 @@ func TestOddAnswersProveNothing(t *testing.T) {
 					}
 
 					mended.Store(true)
-					time.Sleep(15 * time.Second)
+					time.Sleep(20 * time.Second) // the longest pause, 15 s, and what an answer asks to wait
 					require.Equal(t, []string{"a"}, w.leaders())
 					assert.Equal(t, "a: its Pod runs", b.why())
 					a.exit()

@@ -22,13 +22,15 @@ func toyScenario(fromResponse bool) sim.Scenario {
 func TestSimulatedToy(t *testing.T) { sim.Prove(t, toyScenario(false), sim.Schedules(t, 60)) }
 
 func TestPlantedFaultIsFoundAndReplayed(t *testing.T) {
-	count, violation := sim.Explore(t, toyScenario(true), sim.First(200))
+	scenario := toyScenario(true)
+	scenario.Duration = 2 * time.Minute
+	count, violation := sim.Explore(t, scenario, sim.First(200))
 	require.NotNil(t, violation, "not found in %v", count)
 	t.Logf("found by %v: %s", count, violation.Violation)
 	file, err := violation.Record(t.TempDir())
 	require.NoError(t, err)
-	for range 10 {
-		again, err := sim.Replay(t, toyScenario(true), file)
+	for range 3 {
+		again, err := sim.Replay(t, scenario, file)
 		require.NoError(t, err)
 		assert.Equal(t, violation.Violation, again.Violation)
 	}
