@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
@@ -23,7 +24,8 @@ var nodes = []string{"one", "two", "three"}
 
 // stage is where the processes of a chapter act, and what is said about them.
 type stage struct {
-	cp                    *e2e.ControlPlane // nil: somebody else's cluster
+	cp                    *e2e.ControlPlane  // nil: not on one of ours
+	server                *apisim.Standalone // nil: not on one in memory
 	kubeconfig, namespace string
 	picture               string // file for one of the chapter; empty: none
 	group                 *e2e.Group
