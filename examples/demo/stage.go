@@ -41,7 +41,7 @@ type stage struct {
 func (s *stage) build(ctx context.Context, example string) error {
 	s.program = filepath.Join(s.dir, example)
 	return s.during("Building examples/"+example, func() error {
-		command := exec.CommandContext(ctx, "go", "build", "-o", s.program, "github.com/bellwether-k8s/bellwether/examples/"+example)
+		command := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", s.program, "github.com/bellwether-k8s/bellwether/examples/"+example)
 		command.Cancel = func() error { return command.Process.Signal(os.Interrupt) } // so that it ends its compilers
 		out, err := command.CombinedOutput()
 		if err != nil {
