@@ -142,7 +142,8 @@ demo: ## a tour: leaders, shards and servers that fail; CHAPTER=sharding plays o
 	@echo "building the demo; with a cold cache a minute or two"
 	@cd examples/demo && go run . -picture '$(PICTURE)' $(if $(CHAPTER),-chapter '$(CHAPTER)') $(if $(CONTROLPLANE),-controlplane '$(CONTROLPLANE)') $(ARGS)
 
-playground: ## an API server to try things on, until Ctrl-C; CONTROLPLANE=real: etcd, Kubernetes and nodes in pretence
+playground: ## an API server to try the examples on, until Ctrl-C; CONTROLPLANE=real: etcd, Kubernetes and nodes in pretence
+	@echo "building the playground; with a cold cache a minute or two"
 	@cd internal/e2e && go run ./cmd/playground $(if $(filter real,$(CONTROLPLANE)),-real)
 
 picture: ## the picture in the README, from a run of the demo's chapter about sharding

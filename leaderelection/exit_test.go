@@ -28,11 +28,12 @@ func loseLeadership() {
 	}
 	client := fake.NewClientset()
 	config := leaderelection.Config{
-		Namespace: "ns", Name: "l", Identity: "loser", LeaseDuration: 3 * time.Second, MissedRenewals: 1, Margin: time.Second,
+		// It renews every second, and has a minute for it: that the machine stands still is no reason to lose it.
+		Namespace: "ns", Name: "l", Identity: "loser", LeaseDuration: 61 * time.Second, MissedRenewals: 59, Margin: time.Second,
 	}
 	blocked := os.Getenv(loserEnv) == "blocked"
-	if blocked {
-		config.Logger = zap.Must(zap.NewProduction())
+	if blocked { // the end of the term ends it
+		config.Logger, config.LeaseDuration, config.MissedRenewals = zap.Must(zap.NewProduction()), 3*time.Second, 1
 	}
 	elector, err := leaderelection.New(client, config)
 	if err != nil {
@@ -52,8 +53,8 @@ func releaseLate() {
 	client := fake.NewClientset()
 	lost := make(chan struct{})
 	elector, err := leaderelection.New(client, leaderelection.Config{
-		Namespace: "ns", Name: "l", LeaseDuration: 6 * time.Second, MissedRenewals: 1, KernelDeadline: true,
-		Margin: 4 * time.Second, // half of it is left for the release, however slow the machine
+		Namespace: "ns", Name: "l", LeaseDuration: 14 * time.Second, MissedRenewals: 1, KernelDeadline: true,
+		Margin: 12 * time.Second, // half of it is left for the release, however slow the machine
 		OnLost: func(error) { close(lost) },
 	})
 	if err != nil {
@@ -66,7 +67,7 @@ func releaseLate() {
 	if err := elector.Release(context.Background()); !errors.Is(err, leaderelection.ErrNotLeader) {
 		panic(err)
 	}
-	<-time.After(3 * time.Second)
+	<-time.After(7 * time.Second)
 	os.Exit(0)
 }
 
@@ -74,7 +75,7 @@ func loser(t *testing.T, logs string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // or a daemon that does not exit would outlive the test
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // or a daemon that does not exit would outlive the test
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, self)
 	c.Env = append(os.Environ(), loserEnv+"="+logs)

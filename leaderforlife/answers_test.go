@@ -87,19 +87,6 @@ func review(r *http.Request, pod, uid string) *http.Response {
 	})
 }
 
-// withReviews adds to a server that does not know them the reviews of credentials that are bound
-// to no Pod.
-type withReviews struct{ next http.RoundTripper }
-
-func (w withReviews) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := w.next.RoundTrip(r)
-	if err != nil || response.StatusCode != http.StatusNotFound || !isA(r, "selfsubjectreviews", "create") {
-		return response, err
-	}
-	_ = response.Body.Close()
-	return review(r, "", ""), nil
-}
-
 // An odd answer to any read is an error: it is said, and the read is tried again. Nothing else
 // follows from it.
 func TestOddAnswersProveNothing(t *testing.T) {

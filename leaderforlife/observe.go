@@ -74,7 +74,12 @@ func (c *candidate) suspect(l *lock, labelled []corev1.Pod, listed bool) {
 }
 
 // see takes in a version of a suspect's Pod.
-func (s *suspect) see(pod *corev1.Pod) { s.gone, s.seen = false, pod }
+func (s *suspect) see(pod *corev1.Pod) {
+	s.gone, s.seen = false, pod
+	if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace > 0 { // the last event of a Pod that is gone says 0, too
+		s.ending = true
+	}
+}
 
 // investigate reads what is not yet known of a suspect.
 func (c *candidate) investigate(ctx context.Context, s *suspect) error {
@@ -119,7 +124,7 @@ func (c *candidate) judgeAll() (ownerOver bool, waiting []Waiting) {
 		if over {
 			ownerOver = ownerOver || owner
 			delete(c.owners, s.uid)
-			if s.gone && s.seen != nil && s.seen.DeletionTimestamp == nil && !ended(s.seen) {
+			if s.gone && s.seen != nil && !s.ending && !ended(s.seen) {
 				c.sayOnce(fmt.Sprintf("Pod %s with UID %s was deleted while it ran, at once or by force: taken for ended", s.name, s.uid))
 			}
 			continue

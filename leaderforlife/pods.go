@@ -15,6 +15,7 @@ func LeaderLabel(lockName string) string { return "leader.bellwether.dev/" + loc
 type suspect struct {
 	podID
 	seen   *corev1.Pod // as last seen; nil: never
+	ending bool        // it was seen while it had time to end
 	gone   bool        // there is no such Pod any more
 	kept   bool        // it owns a lock that the garbage collector does not remove: deletion is no proof
 	fenced bool        // says the Fence

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 )
@@ -246,6 +247,24 @@ func TestStrict(t *testing.T) {
 			w.deletePod("a")
 			require.Equal(t, []string{"a", "b"}, w.leaders())
 			assert.Len(t, b.logs.FilterMessageSnippet("was deleted while it ran, at once or by force").All(), 1)
+		})
+	})
+	t.Run("had time to end", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			a, err := w.client.CoreV1().Pods("ns").Create(t.Context(), &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: "a"},
+				Spec:       corev1.PodSpec{NodeName: node, TerminationGracePeriodSeconds: ptr.To[int64](30)}, Status: running,
+			}, metav1.CreateOptions{})
+			require.NoError(t, err)
+			w.start(a)
+			require.Equal(t, []string{"a"}, w.leaders())
+			b := w.start(w.pod("b"))
+			synctest.Wait()
+			w.deletePod("a")
+			require.Equal(t, []string{"a"}, w.leaders())
+			require.NoError(t, w.client.CoreV1().Pods("ns").Delete(t.Context(), "a", *metav1.NewDeleteOptions(0)))
+			require.Equal(t, []string{"a", "b"}, w.leaders())
+			assert.Zero(t, b.logs.FilterMessageSnippet("by force").Len())
 		})
 	})
 }

@@ -56,7 +56,7 @@ func (p *proxy) isBroken() bool {
 // connect puts the proxy between a client and the API server.
 func (p *proxy) connect(config *rest.Config) *rest.Config {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return filter{withReviews{next}, p.roundTrip}
+		return filter{next, p.roundTrip}
 	})
 	return config
 }

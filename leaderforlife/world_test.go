@@ -204,7 +204,6 @@ func (p *process) options(w *world, options []leader.Option) []leader.Option {
 	core, logs := observer.New(zap.InfoLevel)
 	p.logs = logs
 	config := p.connection.Config()
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return withReviews{next} })
 	for _, wrapper := range p.wrappers {
 		config.Wrap(wrapper)
 	}

@@ -2,7 +2,7 @@
 // each ConfigMap with the label example.bellwether.dev/digest=wanted it keeps a Secret with the digest of the ConfigMap's data. A second
 // controller, which counts the Secrets, runs in one of the copies only.
 //
-//	go run . -kubeconfig ~/.kube/config -identity a
+//	go run . -identity a    # after make playground, or with -kubeconfig ~/.kube/config
 //
 // It exits with 75 when it has lost its shard lease, and with 0 on SIGTERM or Ctrl-C, after its work has ended.
 package main

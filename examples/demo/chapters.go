@@ -15,24 +15,24 @@ type chapter struct {
 	name, program string
 	about         string
 	play          func(ctx context.Context, s *stage) error
-	lacks         func(own bool) (what string) // that it cannot be played without, on a control plane of our own or not
+	lacks         func(place) (what string) // that it cannot be played without
 }
 
-func nothing(bool) string { return "" }
+func nothing(place) string { return "" }
 
-// noNodes says why there are no nodes whose kubelets one may stop.
-func noNodes(own bool) string {
-	if own {
-		return ""
+// noPods says why there are no Pods of ours.
+func noPods(where place) string {
+	if where == foreign {
+		return "it needs nodes whose kubelets it may stop: the demo has them where it starts the control plane itself."
 	}
-	return "it needs nodes whose kubelets it may stop: CONTROLPLANE=real starts them."
+	return ""
 }
 
 // noLab says why there can be no BMCs.
-func noLab(own bool) string {
+func noLab(where place) string {
 	switch {
-	case !own:
-		return noNodes(own)
+	case where != genuine:
+		return "it needs nodes that are lost when their kubelets stop: CONTROLPLANE=real starts them."
 	case lab.OptedOut():
 		return "it needs real fence agents, and LAB=0 says to do without."
 	case lab.Missing() != nil:
@@ -43,7 +43,7 @@ func noLab(own bool) string {
 
 var chapters = []chapter{
 	{"election", "leaderelection", "one of three works; its leader is killed, stopped, ended (17 s)", playElection, nothing},
-	{"life", "leaderforlife", "a Pod leads until it ends: crash, eviction, deletion (10 s)", playLife, noNodes},
+	{"life", "leaderforlife", "a Pod leads until it ends: crash, eviction, deletion (10 s)", playLife, noPods},
 	{"sharding", "sharding", "shards share 1,000 objects; one joins, is killed, ends (30 s)", playSharding, nothing},
 	{"endpoints", "endpoints", "servers come and go, and traffic follows (20 s)", playServing, nothing},
 	{"fencing", "fencer", "a hung machine loses its power, its Pod moves on (45 s)", playFencing, noLab},

@@ -31,21 +31,23 @@ func TestChaptersAreChosenByNameOrNumber(t *testing.T) {
 func TestWhatIsMissingIsSaid(t *testing.T) {
 	t.Setenv("BELLWETHER_LAB", "")
 	t.Setenv("PATH", t.TempDir())
-	assert.Contains(t, noLab(true), "openipmi ipmitool")
-	assert.Contains(t, noLab(true), "make lab")
+	assert.Contains(t, noLab(genuine), "openipmi ipmitool")
+	assert.Contains(t, noLab(genuine), "make lab")
 	t.Setenv("BELLWETHER_LAB", "0")
-	assert.Contains(t, noLab(true), "LAB=0")
-	assert.Contains(t, noLab(false), "nodes")
-	assert.Contains(t, noNodes(false), "nodes")
-	assert.Empty(t, noNodes(true))
+	assert.Contains(t, noLab(genuine), "LAB=0")
+	for _, where := range []place{embedded, foreign} {
+		assert.Contains(t, noLab(where), "CONTROLPLANE=real")
+	}
+	assert.Contains(t, noPods(foreign), "nodes")
+	assert.Empty(t, noPods(genuine)+noPods(embedded))
 }
 
 // Not even a control plane is started for it, which takes minutes the first time.
 func TestChapterThatLacksSomethingIsNotPlayed(t *testing.T) {
 	var printed page
-	d := demo{report: &report{out: &printed}, controlPlane: genuine}
-	c := chapter{name: "x", about: "y", lacks: func(own bool) string {
-		assert.True(t, own)
+	d := demo{report: &report{out: &printed}, place: genuine}
+	c := chapter{name: "x", about: "y", lacks: func(where place) string {
+		assert.Equal(t, genuine, where)
 		return "it needs much."
 	}}
 	require.NoError(t, d.run(t.Context(), []chapter{c}))

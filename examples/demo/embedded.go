@@ -8,10 +8,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
 
-// What the demo starts.
+// place is what the chapters are played on.
+type place string
+
 const (
-	embedded = "embedded" // an API server in memory
-	genuine  = "real"     // etcd, Kubernetes and nodes in pretence
+	embedded place = "embedded" // an API server in memory
+	genuine  place = "real"     // etcd, Kubernetes and nodes in pretence
+	foreign  place = ""         // somebody's cluster
 )
 
 // embed starts an API server in this process. The caller closes it, and removes the file of the kubeconfig.

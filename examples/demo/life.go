@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
@@ -24,6 +26,7 @@ const lifeLock = "example-leader"
 // life is a chapter: three Pods of examples/leaderforlife, of which one leads until it ends.
 type life struct {
 	*stage
+	host   host
 	client kubernetes.Interface
 	pods   map[string]*corev1.Pod
 	alive  map[string]*e2e.Process // the latest process of each Pod
@@ -39,23 +42,27 @@ type lifetime struct {
 	start, end time.Time // end is zero until it has ended
 }
 
-func playLife(ctx context.Context, s *stage) error {
-	client, err := kubernetes.NewForConfig(s.cp.Admin())
+func playLife(ctx context.Context, s *stage) (err error) {
+	config, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
 	if err != nil {
 		return err
 	}
-	l := &life{stage: s, client: client, pods: map[string]*corev1.Pod{}, alive: map[string]*e2e.Process{}, begun: make(chan lifetime, 10)}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	h := s.host(ctx, client)
+	defer func() { err = errors.Join(err, h.close()) }()
+	l := &life{stage: s, host: h, client: client, pods: map[string]*corev1.Pod{}, alive: map[string]*e2e.Process{}, begun: make(chan lifetime, 10)}
 	return l.play(ctx)
 }
 
 func (l *life) play(ctx context.Context) error {
-	l.paragraph("Three Pods contend for a ConfigMap. Who has made it leads until its Pod has ended: it renews nothing, and the others send " +
-		"no requests while they wait.")
+	l.paragraph("Three Pods contend for a ConfigMap. Who has made it leads until its Pod has ended: it renews nothing, and the others send "+
+		"no requests while they wait. %s", l.host.about())
 	l.paragraph("")
-	for _, manifest := range []string{"rbac.yaml", "rbac-optional.yaml"} {
-		if err := l.cp.Apply(ctx, filepath.Join("..", "leaderforlife", manifest)); err != nil {
-			return err
-		}
+	if err := l.host.grant(ctx, filepath.Join("..", "leaderforlife", "rbac.yaml"), filepath.Join("..", "leaderforlife", "rbac-optional.yaml")); err != nil {
+		return err
 	}
 	if err := l.launch(ctx, "a", "one"); err != nil {
 		return err
@@ -123,7 +130,7 @@ func (l *life) evict(ctx context.Context, leader string) (string, error) {
 
 // delete deletes the leader's Pod in the foreground. Its lock is gone at once; it has still to end.
 func (l *life) delete(ctx context.Context, leader string) (string, error) {
-	kubelet := l.cp.Node(l.pods[leader].Spec.NodeName)
+	kubelet := l.host.kubelet(l.pods[leader].Spec.NodeName)
 	if err := kubelet.Pause(); err != nil { // it takes its time to end the container
 		return "", err
 	}
@@ -191,7 +198,7 @@ func (l *life) launch(ctx context.Context, name, node string) error {
 	pod, err := pods.Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PodSpec{
-			NodeName: node, ServiceAccountName: lifeLock, Containers: []corev1.Container{{Name: "daemon", Image: "none.invalid/none"}},
+			NodeName: node, ServiceAccountName: lifeLock, TerminationGracePeriodSeconds: ptr.To[int64](30), Containers: []corev1.Container{{Name: "daemon", Image: "none.invalid/none"}},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -211,11 +218,7 @@ func (l *life) launch(ctx context.Context, name, node string) error {
 
 // start starts the process of a Pod, with the token that the kubelet mounts.
 func (l *life) start(ctx context.Context, name string) error {
-	config, err := l.cp.ServiceAccount(ctx, l.namespace, lifeLock, l.pods[name])
-	if err != nil {
-		return err
-	}
-	kubeconfig, err := l.cp.Kubeconfig(config)
+	kubeconfig, err := l.host.kubeconfig(ctx, l.pods[name])
 	if err != nil {
 		return err
 	}

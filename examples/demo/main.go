@@ -11,7 +11,7 @@
 //
 // Each reports how long it took the others to carry on, and whether two processes ever did the same work at once.
 //
-//	go run .                                 # on an API server in memory: election, sharding and endpoints
+//	go run .                                 # on an API server in memory: all but fencing
 //	go run . -controlplane real              # starts etcd and Kubernetes, which it builds first: all chapters
 //	go run . -chapter sharding               # one chapter, by its name or its number
 //	go run . -kubeconfig ~/.kube/config      # uses yours: Leases, ConfigMaps and a Service in the namespace given
@@ -29,6 +29,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 )
@@ -42,14 +43,17 @@ func main() {
 	defer stop()
 	d := demo{report: &report{out: os.Stdout}}
 	flag.StringVar(&d.kubeconfig, "kubeconfig", "", "path to the kubeconfig of a cluster to use; empty: as -controlplane says")
-	flag.StringVar(&d.controlPlane, "controlplane", embedded, "what to start: an API server in memory ("+embedded+"), or etcd and Kubernetes ("+genuine+")")
+	flag.StringVar((*string)(&d.place), "controlplane", string(embedded), fmt.Sprintf("what to start: an API server in memory (%s), or etcd and Kubernetes (%s)", embedded, genuine))
 	flag.StringVar(&d.namespace, "namespace", "default", "namespace of all objects")
 	flag.StringVar(&d.picture, "picture", "", "file for the picture of the chapter sharding; empty: none")
 	wanted := flag.String("chapter", "", "which one to play, by its name or its number; empty: all. They are:\n"+contents())
 	flag.Parse()
 	selected, err := choose(*wanted)
-	if err == nil && d.controlPlane != embedded && d.controlPlane != genuine {
-		err = fmt.Errorf("controlplane: must be %s or %s (got %q)", embedded, genuine, d.controlPlane)
+	if err == nil && d.place != embedded && d.place != genuine {
+		err = fmt.Errorf("controlplane: must be %s or %s (got %q)", embedded, genuine, d.place)
+	}
+	if d.kubeconfig != "" {
+		d.place = foreign
 	}
 	if err == nil && flag.NArg() > 0 {
 		err = fmt.Errorf("takes no arguments but flags (got %q)", flag.Args())
@@ -72,7 +76,7 @@ func main() {
 type demo struct {
 	*report
 	kubeconfig, namespace, picture string
-	controlPlane                   string
+	place                          place
 }
 
 func (d demo) run(ctx context.Context, selected []chapter) (failed error) {
@@ -80,11 +84,11 @@ func (d demo) run(ctx context.Context, selected []chapter) (failed error) {
 		d.paragraph("Chapters; CHAPTER=1 plays one, by its number or its name:")
 		d.lines(contents())
 	}
-	own := d.kubeconfig == "" && d.controlPlane == genuine
 	var cp *e2e.ControlPlane
-	switch playable := slices.ContainsFunc(selected, func(c chapter) bool { return c.lacks(own) == "" }); {
-	case d.kubeconfig != "" || !playable:
-	case own:
+	var server *apisim.Standalone
+	switch playable := slices.ContainsFunc(selected, func(c chapter) bool { return c.lacks(d.place) == "" }); {
+	case d.place == foreign || !playable:
+	case d.place == genuine:
 		start := time.Now()
 		if err := d.during("Starting a control plane, and nodes in pretence, on loopback ports", func() (err error) {
 			cp, err = e2e.New(ctx, e2e.Options{ControllerManager: true, Scheduler: true, Nodes: nodes, Progress: d.report})
@@ -99,15 +103,14 @@ func (d demo) run(ctx context.Context, selected []chapter) (failed error) {
 		}
 		d.paragraph("Ready after %.1f s.", time.Since(start).Seconds())
 	default:
-		server, kubeconfig, err := embed(ctx, d.namespace)
-		if err != nil {
+		var err error
+		if server, d.kubeconfig, err = embed(ctx, d.namespace); err != nil {
 			return err
 		}
-		defer func() { failed = errors.Join(failed, server.Close(), os.Remove(kubeconfig)) }()
-		d.kubeconfig = kubeconfig
+		defer func() { failed = errors.Join(failed, server.Close(), os.Remove(d.kubeconfig)) }()
 		d.paragraph("The processes are real. Their API server is in memory, on a loopback port: it passes the table of cases that a " +
 			"real one passes (internal/apisim/conformance). With CONTROLPLANE=real they run on etcd and Kubernetes, which takes some " +
-			"minutes to build, and all chapters are played.")
+			"minutes to build, and the chapter fencing is played, too.")
 	}
 	dir, err := os.MkdirTemp("", "bellwether-demo-")
 	if err != nil {
@@ -123,12 +126,12 @@ func (d demo) run(ctx context.Context, selected []chapter) (failed error) {
 	for _, c := range selected {
 		d.paragraph("")
 		d.paragraph("== %s: %s", c.name, c.about)
-		if what := c.lacks(own); what != "" {
+		if what := c.lacks(d.place); what != "" {
 			d.paragraph("Not played: %s", what)
 			continue
 		}
 		s := &stage{
-			cp: cp, kubeconfig: d.kubeconfig, namespace: d.namespace, picture: d.picture, dir: filepath.Join(dir, c.name), report: d.report,
+			cp: cp, server: server, kubeconfig: d.kubeconfig, namespace: d.namespace, picture: d.picture, dir: filepath.Join(dir, c.name), report: d.report,
 		}
 		if err := perform(ctx, c, s); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)

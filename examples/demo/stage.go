@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
@@ -23,7 +24,8 @@ var nodes = []string{"one", "two", "three"}
 
 // stage is where the processes of a chapter act, and what is said about them.
 type stage struct {
-	cp                    *e2e.ControlPlane // nil: somebody else's cluster
+	cp                    *e2e.ControlPlane  // nil: not on one of ours
+	server                *apisim.Standalone // nil: not on one in memory
 	kubeconfig, namespace string
 	picture               string // file for one of the chapter; empty: none
 	group                 *e2e.Group
@@ -39,7 +41,7 @@ type stage struct {
 func (s *stage) build(ctx context.Context, example string) error {
 	s.program = filepath.Join(s.dir, example)
 	return s.during("Building examples/"+example, func() error {
-		command := exec.CommandContext(ctx, "go", "build", "-o", s.program, "github.com/bellwether-k8s/bellwether/examples/"+example)
+		command := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", s.program, "github.com/bellwether-k8s/bellwether/examples/"+example)
 		command.Cancel = func() error { return command.Process.Signal(os.Interrupt) } // so that it ends its compilers
 		out, err := command.CombinedOutput()
 		if err != nil {

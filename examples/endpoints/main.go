@@ -1,7 +1,7 @@
 // Command endpoints is an HTTP server that publishes itself behind a Service without a selector: run as many copies as you like, wherever clients
 // of the Service reach them.
 //
-//	go run ./examples/endpoints -kubeconfig ~/.kube/config -addresses 10.1.2.3
+//	go run ./examples/endpoints -addresses 192.0.2.1    # after make playground, or with -kubeconfig ~/.kube/config
 //
 // On SIGTERM or Ctrl-C it withdraws itself, goes on answering for a while, since clients learn of that a moment later, and exits with 0.
 package main

@@ -1,6 +1,6 @@
 // Command leaderelection is a highly available daemon: run as many copies as you like, one of them works.
 //
-//	go run ./examples/leaderelection -kubeconfig ~/.kube/config
+//	go run ./examples/leaderelection    # after make playground, or with -kubeconfig ~/.kube/config
 //
 // It exits with 75 when it has lost the leadership, and with 0 on SIGTERM or Ctrl-C, after its work has ended.
 package main

@@ -1,7 +1,7 @@
 // Command sharding is a controller of which every copy works on its own part of the objects: it writes the checksum of each ConfigMap
 // that has the label checksum=wanted into an annotation. Run as many copies as you like, each with an identity of its own.
 //
-//	go run ./examples/sharding -kubeconfig ~/.kube/config -identity a
+//	go run ./examples/sharding -identity a -journal    # after make playground, or with -kubeconfig ~/.kube/config
 //
 // It exits with 75 when it has lost its shard lease, and with 0 on SIGTERM or Ctrl-C, after its work has ended.
 package main

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 )
@@ -18,8 +19,8 @@ var errConnection = errors.New("apisim: connection reset by peer")
 
 // Client is the connection of one replica, with its faults. It implements http.RoundTripper.
 type Client struct {
-	name   string
-	server *Server
+	identity identity
+	server   *Server
 
 	mu      sync.Mutex
 	faults  Faults
@@ -76,16 +77,26 @@ func Always(*http.Request) bool { return true }
 
 // Client returns a connection without faults.
 func (s *Server) Client(name string) *Client {
-	return &Client{name: name, server: s, changed: make(chan struct{})}
+	return s.client(identity{user: name})
+}
+
+// ClientOf returns a connection of a process of a Pod: its credentials say so.
+func (s *Server) ClientOf(pod *corev1.Pod) *Client { return s.client(ofPod(pod)) }
+
+func (s *Server) client(i identity) *Client {
+	return &Client{identity: i, server: s, changed: make(chan struct{})}
 }
 
 // Config returns a configuration for any client library. Client-side throttling is off.
 func (c *Client) Config() *rest.Config {
 	return &rest.Config{
-		Host: "http://" + c.name + ".invalid", Transport: c, QPS: -1, UserAgent: c.name,
+		Host: "http://apisim.invalid", Transport: c, QPS: -1, UserAgent: c.identity.user,
 		ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"},
 	}
 }
+
+// Path is what begins the paths of its requests to a [Server.Handler].
+func (c *Client) Path() string { return c.identity.path() }
 
 // Inject replaces the faults of the connection.
 func (c *Client) Inject(f Faults) { c.change(func() { c.faults = f }) }

@@ -23,8 +23,10 @@ func TestConformanceOverTCP(t *testing.T) {
 			server := apisim.NewServer()
 			listener := httptest.NewServer(server.Handler())
 			t.Cleanup(listener.Close) // after the watches of the case
-			clients, err := conformance.NewClients(&rest.Config{Host: listener.URL + "/as/test", QPS: -1}, "conformance")
+			over := func(c *apisim.Client) *rest.Config { return &rest.Config{Host: listener.URL + c.Path(), QPS: -1} }
+			clients, err := conformance.NewClients(over(server.Client("test")), "conformance")
 			require.NoError(t, err)
+			clients.OfPod = func(_ context.Context, pod *corev1.Pod) (*rest.Config, error) { return over(server.ClientOf(pod)), nil }
 			runConformance(t, server, clients, c)
 		})
 	}
@@ -37,6 +39,9 @@ func TestConformance(t *testing.T) {
 				server := apisim.NewServer()
 				clients, err := conformance.NewClients(server.Client("test").Config(), "conformance")
 				require.NoError(t, err)
+				clients.OfPod = func(_ context.Context, pod *corev1.Pod) (*rest.Config, error) {
+					return server.ClientOf(pod).Config(), nil
+				}
 				runConformance(t, server, clients, c)
 			})
 		})

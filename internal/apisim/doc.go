@@ -11,7 +11,8 @@
 //
 // What it does it does as the real server: the cases of package conformance run on both. It knows resources of any kind
 // (see [Resource]), typed, dynamic and metadata clients; JSON only. It validates metadata and the size of ConfigMaps, not
-// specs, does not ask whether a namespace exists, sets no defaults and authorizes everybody. Garbage is collected and
+// specs, does not ask whether a namespace exists, sets no defaults (a Pod has the grace period that it says, or none) and
+// authorizes everybody, also in the name of a Pod that is gone. There is no eviction and no other subresource than the status. Garbage is collected and
 // history forgotten when the test says so ([Server.Collect], [Server.Compact]).
 //
 // # Inside a bubble

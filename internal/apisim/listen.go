@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,9 +21,9 @@ import (
 // maxBody is how much of a request is read: a real API server takes 3 MiB.
 const maxBody = 3 << 20
 
-// Handler serves over HTTP, for programs in processes of their own. The first two segments of a path may say whose
-// request it is, as in /as/somebody/api/v1: a kubeconfig gives no token to a server without TLS. Everybody may do
-// everything. Besides the API there are what clients ask to find out about it: /version, /readyz, and discovery without its
+// Handler serves over HTTP, for programs in processes of their own. The first segments of a path may say whose
+// request it is, as in /as/somebody/api/v1, or /as/somebody/of/<Pod>/<UID>/api/v1 of a process in a Pod: a kubeconfig
+// gives no token to a server without TLS. Everybody may do everything. Besides the API there are what clients ask to find out about it: /version, /readyz, and discovery without its
 // aggregated form.
 //
 // Nothing is traced, since such a server may run for long.
@@ -30,7 +31,7 @@ func (s *Server) Handler() http.Handler {
 	s.mu.Lock()
 	s.untraced = true
 	s.mu.Unlock()
-	h := &handler{server: s, clients: map[string]*Client{}}
+	h := &handler{server: s, clients: map[identity]*Client{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, r *http.Request) {
@@ -43,23 +44,19 @@ func (s *Server) Handler() http.Handler {
 	}
 	mux.Handle("/", h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user := ""
-		if rest, ok := strings.CutPrefix(r.URL.Path, "/as/"); ok {
-			user, rest, _ = strings.Cut(rest, "/")
-			r.URL.Path, r.URL.RawPath = "/"+rest, ""
-		}
-		mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
+		r = r.WithContext(context.WithValue(r.Context(), identityKey{}, identify(r)))
+		mux.ServeHTTP(w, r)
 	})
 }
 
-// userKey is the key of the user's name in the context of a request.
-type userKey struct{}
+// identityKey is the key of who asks in the context of a request.
+type identityKey struct{}
 
 type handler struct {
 	server *Server
 
 	mu      sync.Mutex
-	clients map[string]*Client // by user
+	clients map[identity]*Client
 }
 
 // ServeHTTP implements http.Handler.
@@ -96,13 +93,13 @@ func readProtobuf(r *http.Request) error {
 }
 
 func (h *handler) client(r *http.Request) *Client {
-	user, _ := r.Context().Value(userKey{}).(string)
+	who, _ := r.Context().Value(identityKey{}).(identity)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := h.clients[user]
+	c := h.clients[who]
 	if c == nil {
-		c = h.server.Client(user)
-		h.clients[user] = c
+		c = h.server.client(who)
+		h.clients[who] = c
 	}
 	return c
 }
@@ -155,6 +152,11 @@ func (s *Server) discovery() map[string]any {
 			})
 		}
 	}
+	reviews := metav1.GroupVersion{Group: authenticationv1.GroupName, Version: "v1"}
+	groups[reviews.Group] = []string{reviews.Version}
+	lists[reviews] = []any{map[string]any{
+		"name": "selfsubjectreviews", "singularName": "selfsubjectreview", "kind": "SelfSubjectReview", "namespaced": false, "verbs": []string{"create"},
+	}}
 	var named []any
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
 		if group == "" {

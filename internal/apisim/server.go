@@ -31,6 +31,8 @@ type Resource struct {
 	Status bool
 	// StatusAtCreation keeps the status that an object is created with, as for Nodes.
 	StatusAtCreation bool
+	// Graceful objects end before they are gone, as Pods.
+	Graceful bool
 	// Fields select besides metadata.name and metadata.namespace, such as spec.nodeName.
 	Fields []string
 }
@@ -45,7 +47,7 @@ var builtin = []Resource{
 	{
 		// A real server gives new Pods a status of its own.
 		GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
-		Kind:                 "Pod", Namespaced: true, Status: true, StatusAtCreation: true, Fields: []string{"spec.nodeName"},
+		Kind:                 "Pod", Namespaced: true, Status: true, StatusAtCreation: true, Graceful: true, Fields: []string{"spec.nodeName"},
 	},
 	{
 		GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "services"},
@@ -68,6 +70,7 @@ type Server struct {
 
 	start time.Time
 	order *order
+	lot   uint32 // is in all UIDs
 
 	mu       sync.Mutex // never held while waiting
 	data     database
@@ -204,7 +207,7 @@ func (s *Server) serve(c *Client, r *http.Request, body []byte) *http.Response {
 	if s.observe != nil {
 		changes, _ := s.data.since(before)
 		for _, change := range changes {
-			s.observe(Change{c.name, change.before, change.after})
+			s.observe(Change{c.identity.user, change.before, change.after})
 		}
 	}
 	request.At, request.Code = time.Since(s.start), answer.StatusCode
@@ -216,6 +219,9 @@ func (s *Server) serve(c *Client, r *http.Request, body []byte) *http.Response {
 
 // handle answers a request. A watch is answered with its stream as the body. The caller holds mu.
 func (s *Server) handle(c *Client, r *http.Request, body []byte) *http.Response {
+	if r.Method == http.MethodPost && r.URL.Path == reviewPath {
+		return respond(r, http.StatusCreated, c.identity.review())
+	}
 	t, ok := s.target(r.URL.Path)
 	if !ok {
 		return respond(r, http.StatusNotFound, apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, "", "the server could not find the requested resource", 0, true).Status())

@@ -3,11 +3,13 @@ package apisim
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
@@ -36,6 +38,7 @@ func Listen(ctx context.Context, resources ...Resource) (*Standalone, error) {
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Standalone{Server: NewServer(resources...), address: listener.Addr().String(), stop: stop}
+	s.lot = rand.Uint32() // or processes would share by it what belongs to Pods of two servers on one machine
 	s.http = &http.Server{Handler: s.Handler(), ReadHeaderTimeout: time.Minute}
 	s.running.Go(func() { _ = s.http.Serve(listener) })
 	s.running.Go(func() { s.tidy(ctx) })
@@ -72,9 +75,18 @@ func (s *Standalone) Close() error {
 
 // Kubeconfig is the content of a file for clients of a user.
 func (s *Standalone) Kubeconfig(user, namespace string) ([]byte, error) {
+	return s.kubeconfig(identity{user: user}, namespace)
+}
+
+// KubeconfigOf is the content of a file for the processes of a Pod.
+func (s *Standalone) KubeconfigOf(pod *corev1.Pod) ([]byte, error) {
+	return s.kubeconfig(ofPod(pod), pod.Namespace)
+}
+
+func (s *Standalone) kubeconfig(i identity, namespace string) ([]byte, error) {
 	const name = "in-memory"
 	return clientcmd.Write(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: "http://" + s.address + "/as/" + user}},
+		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: "http://" + s.address + i.path()}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {}},
 		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name, Namespace: namespace}},
 		CurrentContext: name,

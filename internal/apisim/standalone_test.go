@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -56,4 +57,21 @@ func TestStandaloneServer(t *testing.T) {
 	_, err = configMaps.Get(t.Context(), "owned", metav1.GetOptions{})
 	assert.True(t, apierrors.IsNotFound(err))
 	assert.Equal(t, "somebody", changes[0].Client)
+}
+
+// Processes of Pods share by the UID what belongs to the Pod, as leaderforlife does, whatever server the Pod is on.
+func TestStandaloneServersGiveUIDsOfTheirOwn(t *testing.T) {
+	uids := map[types.UID]bool{}
+	for range 2 {
+		server, err := apisim.Listen(t.Context())
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, server.Close()) }()
+		client, err := kubernetes.NewForConfig(server.Client("test").Config())
+		require.NoError(t, err)
+		object, err := client.CoreV1().ConfigMaps("ns").
+			Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "first"}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		uids[object.UID] = true
+	}
+	assert.Len(t, uids, 2)
 }

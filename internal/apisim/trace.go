@@ -113,5 +113,5 @@ func (o *order) shorten(n int) {
 }
 
 func served(c *Client, r *http.Request) Served {
-	return Served{Client: c.name, Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery}
+	return Served{Client: c.identity.user, Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery}
 }

@@ -60,7 +60,7 @@ func (s *Server) insert(t target, o *object, dry bool) (*object, status) {
 	if s.data.objects[t.key()] != nil {
 		return nil, apierrors.NewAlreadyExists(t.group(), t.name)
 	}
-	o.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", s.data.created)))
+	o.SetUID(types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012d", s.lot, s.data.created)))
 	o.SetCreationTimestamp(metav1.Time{Time: time.Now().Truncate(time.Second)})
 	o.SetDeletionTimestamp(nil)
 	o.SetDeletionGracePeriodSeconds(nil)
@@ -154,7 +154,7 @@ func (s *Server) replace(t target, old, o *object, dry bool) (*object, status) {
 	switch {
 	case dry:
 		return o, nil
-	case old.GetDeletionTimestamp() != nil && len(o.GetFinalizers()) == 0:
+	case old.GetDeletionTimestamp() != nil && seconds(old.GetDeletionGracePeriodSeconds()) == 0 && len(o.GetFinalizers()) == 0:
 		s.store(t, nil)
 		return o, nil
 	case same(old, o):
@@ -199,6 +199,9 @@ func (s *Server) delete(t target, body []byte, dry bool) (any, status) {
 	}
 	if dry || slices.Contains(options.DryRun, metav1.DryRunAll) {
 		return success(t, old), nil
+	}
+	if t.Graceful {
+		return s.end(t, old, options), nil
 	}
 	o := old.DeepCopy()
 	if p := options.PropagationPolicy; p != nil { // the latest policy counts, also when the deletion has begun

@@ -13,12 +13,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 )
 
 // Apply creates what a manifest says. Fields that the API server does not know are errors.
 func (c *ControlPlane) Apply(ctx context.Context, manifest string) error {
-	return c.each("apply", manifest, func(objects dynamic.ResourceInterface, object *unstructured.Unstructured) error {
+	return Apply(ctx, c.Admin(), manifest)
+}
+
+// Apply creates on any API server what a manifest says.
+func Apply(ctx context.Context, config *rest.Config, manifest string) error {
+	return each(config, "apply", manifest, func(objects dynamic.ResourceInterface, object *unstructured.Unstructured) error {
 		_, err := objects.Create(ctx, object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 		return err
 	})
@@ -26,7 +32,7 @@ func (c *ControlPlane) Apply(ctx context.Context, manifest string) error {
 
 // Delete deletes what Apply has created, as far as it is there, and does not wait until it is gone: namespaces take a while.
 func (c *ControlPlane) Delete(ctx context.Context, manifest string) error {
-	return c.each("delete", manifest, func(objects dynamic.ResourceInterface, object *unstructured.Unstructured) error {
+	return each(c.Admin(), "delete", manifest, func(objects dynamic.ResourceInterface, object *unstructured.Unstructured) error {
 		if err := objects.Delete(ctx, object.GetName(), metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
 			return err
 		}
@@ -35,13 +41,13 @@ func (c *ControlPlane) Delete(ctx context.Context, manifest string) error {
 }
 
 // each does something with each object of a manifest.
-func (c *ControlPlane) each(what, manifest string, do func(dynamic.ResourceInterface, *unstructured.Unstructured) error) error {
+func each(config *rest.Config, what, manifest string, do func(dynamic.ResourceInterface, *unstructured.Unstructured) error) error {
 	file, err := os.Open(manifest)
 	if err != nil {
 		return fmt.Errorf("e2e: %s: %w", what, err)
 	}
 	defer file.Close()
-	groups, err := discovery.NewDiscoveryClientForConfig(c.Admin())
+	groups, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return fmt.Errorf("e2e: %s: %w", what, err)
 	}
@@ -50,7 +56,7 @@ func (c *ControlPlane) each(what, manifest string, do func(dynamic.ResourceInter
 		return fmt.Errorf("e2e: %s: %w", what, err)
 	}
 	mapper := restmapper.NewDiscoveryRESTMapper(resources)
-	client, err := dynamic.NewForConfig(c.Admin())
+	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("e2e: %s: %w", what, err)
 	}

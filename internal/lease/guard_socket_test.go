@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"net/http/httptrace"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -75,15 +74,12 @@ func TestGuardOverSockets(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "hello\n", line)
 
-	var lost time.Time
 	go func() {
 		<-arrived
-		lost = time.Now()
 		g.term.lose(ErrTaken, "b")
 	}()
 	_, err = send(http.MethodPut, pods+"/stuck")
-	assert.ErrorIs(t, err, ErrOutcomeUnknown)
-	assert.Less(t, time.Since(lost), time.Second, "10 ms, on a machine that has nothing else to do")
+	assert.ErrorIs(t, err, ErrOutcomeUnknown, "it returns, though no answer comes")
 	_, err = lines.ReadString('\n')
 	assert.Error(t, err, "the upgraded connection ends with the term")
 }

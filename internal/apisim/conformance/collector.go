@@ -76,6 +76,10 @@ func ownedBy(owner *corev1.ConfigMap) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}
 }
 
+func ofPod(pod *corev1.Pod) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
+}
+
 // blocking is ownedBy with blockOwnerDeletion.
 func blocking(owner *corev1.ConfigMap) metav1.OwnerReference {
 	yes, reference := true, ownedBy(owner)
@@ -132,6 +136,34 @@ func CollectorCases() []Case {
 			c.goes(t, "-owned")
 			events.expect("DELETED -owned")
 			c.stays(t, "-bystander")
+		}},
+		{"collect: what a Pod owns goes when the Pod is gone, not before", func(t *testing.T, c *Clients) {
+			pod := c.createPod(t, newPod(t, ""))
+			c.createOwned(t, "-owned", ofPod(pod))
+			c.endPod(t, pod)
+			c.stays(t, "-owned")
+			c.endPod(t, pod, 0)
+			c.goes(t, "-owned")
+		}},
+		{"collect: in the foreground what a Pod owns goes first, and the Pod still has its grace period", func(t *testing.T, c *Clients) {
+			pod := c.createPod(t, newPod(t, ""))
+			c.createOwned(t, "-owned", ofPod(pod))
+			c.stays(t, "-owned") // the collector knows it now
+			require.NoError(t, c.pods().Delete(t.Context(), pod.Name, metav1.DeleteOptions{PropagationPolicy: &foreground}))
+			c.goes(t, "-owned")
+			c.collected(t, func() bool { return len(c.getPod(t, pod.Name).Finalizers) == 0 })
+			requireEnding(t, c.getPod(t, pod.Name), grace)
+			c.endPod(t, pod, 0)
+			c.podGone(t, pod.Name)
+		}},
+		{"collect: a Pod that has lost its owner gets its grace period", func(t *testing.T, c *Clients) {
+			owner := c.createConfigMap(t, "-owner", nil)
+			pod := newPod(t, "")
+			pod.OwnerReferences = []metav1.OwnerReference{ownedBy(owner)}
+			pod = c.createPod(t, pod)
+			c.remove(t, owner.Name)
+			c.collected(t, func() bool { return c.getPod(t, pod.Name).DeletionTimestamp != nil })
+			requireEnding(t, c.getPod(t, pod.Name), grace)
 		}},
 		{"collect: an owner that never was is gone", func(t *testing.T, c *Clients) {
 			c.createOwned(t, "", gone("v1", "ConfigMap"))

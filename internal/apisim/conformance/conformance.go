@@ -5,7 +5,8 @@
 // and each runs as well inside a bubble of testing/synctest as outside.
 //
 // What a subject needs: the resources configmaps, leases, services, endpoints, endpointslices, namespaces, nodes, pods and
-// clusterroles, and a namespace for the cases to work in. There are three tables, which differ in what else:
+// clusterroles, reviews of who asks, and a namespace with a service account for the cases to work in. There are three tables,
+// which differ in what else:
 //
 //   - [Cases] are about the API server alone, and find what they have left behind as they have left it: no controllers.
 //   - [CollectorCases] are about the garbage collector. Other controllers do no harm.
@@ -14,8 +15,8 @@
 // Cases are independent of each other: run them in any order, those of the first two tables at the same time, and again
 // under another test's name. They leave their objects behind.
 //
-// Not covered: discovery, admission, authorization, server-side apply, subresources other than the status, how long the server keeps history
-// and how soon garbage is collected.
+// Not covered: discovery, admission, authorization, defaults, server-side apply, subresources other than the status, how long the server
+// keeps history, how soon garbage is collected, and that credentials of a Pod end with it.
 package conformance
 
 import (
@@ -24,12 +25,16 @@ import (
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 )
+
+// ServiceAccount is that of the Pods of the cases. It exists in the namespace.
+const ServiceAccount = "conformance"
 
 // Case is one thing that clients may expect.
 type Case struct {
@@ -46,6 +51,8 @@ type Clients struct {
 	Metadata metadata.Interface
 	// Namespace is where the cases work. It exists.
 	Namespace string
+	// OfPod is how processes of a Pod talk to the server: as its service account, by credentials that are bound to the Pod.
+	OfPod func(context.Context, *corev1.Pod) (*rest.Config, error)
 	// Collect lets the collector finish. Nil: it comes by itself, in its own time.
 	Collect func()
 	// Compact makes the server forget the past, caches included. Only CompactionCases need it.
@@ -80,5 +87,6 @@ func Cases() []Case {
 	return slices.Concat(
 		createCases(), getCases(), updateCases(), deleteCases(), patchCases(), listCases(), selectorCases(), watchCases(),
 		finalizerCases(), concurrencyCases(), statusCases(), publicationCases(), sizeCases(),
+		podCases(), reviewCases(),
 	)
 }

@@ -24,8 +24,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// patience is how long a case waits for an event. In a bubble it takes no time.
-const patience = 10 * time.Second
+// patience is how long a case waits for an event: only one that never comes takes so long. In a bubble it takes no time.
+const patience = time.Minute
 
 // caseLabel tells the objects of one case from those of others in the same namespace.
 const caseLabel = "conformance.bellwether.dev/case"

@@ -8,6 +8,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim/conformance"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
@@ -46,6 +49,12 @@ func clientsFor(t *testing.T, cp *e2e.ControlPlane) *conformance.Clients {
 	require.NoError(t, err)
 	clients, err := conformance.NewClients(cp.Admin(), namespace)
 	require.NoError(t, err)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: conformance.ServiceAccount}}
+	_, err = clients.Typed.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{})
+	require.NoError(t, err)
+	clients.OfPod = func(ctx context.Context, pod *corev1.Pod) (*rest.Config, error) {
+		return cp.ServiceAccount(ctx, pod.Namespace, pod.Spec.ServiceAccountName, pod)
+	}
 	return clients
 }
 

@@ -2,6 +2,8 @@
 //
 //	go run ./cmd/playground          # in memory: Leases, ConfigMaps, Pods and the like, without authorization
 //	go run ./cmd/playground -real    # etcd, Kubernetes and nodes in pretence, with the roles of the examples
+//
+// Both have what the examples work on. kill -9 leaves a directory with the kubeconfig, and with -real what etcd has stored.
 package main
 
 import (
@@ -15,28 +17,34 @@ import (
 	"slices"
 	"syscall"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
 func main() {
 	genuine := flag.Bool("real", false, "start etcd, Kubernetes and nodes; builds them first if they are not there yet")
-	examples := flag.String("examples", "../../examples", "directory with the examples, whose roles are loaded")
+	examples := flag.String("examples", "../../examples", "directory with the examples, whose roles and objects are loaded")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	play := inMemory
 	if *genuine {
-		play = func(ctx context.Context) error { return onKubernetes(ctx, *examples) }
+		play = onKubernetes
 	}
-	if err := play(ctx); err != nil && ctx.Err() == nil {
+	if err := play(ctx, *examples); err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "playground:", err)
 		os.Exit(1)
 	}
 }
 
-func inMemory(ctx context.Context) (failed error) {
-	server, err := apisim.Listen(ctx)
+var secrets = apisim.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets"), Kind: "Secret", Namespaced: true}
+
+func inMemory(ctx context.Context, examples string) (failed error) {
+	server, err := apisim.Listen(ctx, secrets) // for examples/controllerruntime
 	if err != nil {
 		return err
 	}
@@ -54,8 +62,34 @@ func inMemory(ctx context.Context) (failed error) {
 	if err := os.WriteFile(kubeconfig, content, 0o600); err != nil {
 		return err
 	}
-	stay(ctx, kubeconfig, "An API server in memory. There are no controllers but the garbage collector, no kubelets and no roles.")
+	config, err := clientcmd.RESTConfigFromKubeConfig(content)
+	if err != nil {
+		return err
+	}
+	if _, err := load(ctx, config, examples, "service.yaml", "objects.yaml"); err != nil {
+		return err
+	}
+	stay(ctx, kubeconfig, "An API server in memory. There are no controllers but the garbage collector, no kubelets and no roles.\n"+
+		"Without kubectl, look at it so:\n\ncurl "+config.Host+"/api/v1/namespaces/default/configmaps")
 	return nil
+}
+
+// load loads manifests of these names, and returns how many.
+func load(ctx context.Context, config *rest.Config, examples string, names ...string) (n int, err error) {
+	for _, name := range names {
+		manifests, err := filepath.Glob(filepath.Join(examples, "*", name))
+		if err != nil {
+			return n, err
+		}
+		slices.Sort(manifests)
+		for _, manifest := range manifests {
+			if err := e2e.Apply(ctx, config, manifest); err != nil {
+				return n, err
+			}
+			n++
+		}
+	}
+	return n, nil
 }
 
 func onKubernetes(ctx context.Context, examples string) (failed error) {
@@ -64,21 +98,18 @@ func onKubernetes(ctx context.Context, examples string) (failed error) {
 		return err
 	}
 	defer func() { failed = errors.Join(failed, cp.Close()) }()
-	roles, err := filepath.Glob(filepath.Join(examples, "*", "rbac*.yaml"))
+	roles, err := load(ctx, cp.Admin(), examples, "rbac*.yaml")
+	if err == nil {
+		_, err = load(ctx, cp.Admin(), examples, "service.yaml", "objects.yaml")
+	}
 	if err != nil {
 		return err
-	}
-	slices.Sort(roles)
-	for _, manifest := range roles {
-		if err := cp.Apply(ctx, manifest); err != nil {
-			return err
-		}
 	}
 	kubeconfig, err := cp.Kubeconfig(cp.Admin())
 	if err != nil {
 		return err
 	}
-	stay(ctx, kubeconfig, fmt.Sprintf("etcd and Kubernetes, three nodes in pretence, and the roles of %d manifests.", len(roles)))
+	stay(ctx, kubeconfig, fmt.Sprintf("etcd and Kubernetes, three nodes in pretence, and the roles of %d manifests.", roles))
 	return nil
 }
 
