@@ -28,13 +28,14 @@ func TestForeignWriteEndsTheWork(t *testing.T) {
 		client, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(m.user("a", verbs...)))
 		require.NoError(t, err)
 		var latencies []time.Duration
+		begun := time.Now()
 		for n := range trials {
 			latencies = append(latencies, m.lose(client, fmt.Sprintf("l-%d", n)))
 		}
 		slices.Sort(latencies)
 		t.Logf("from a foreign write to the end of the work's context: %v (median), at most %v",
 			latencies[trials/2], latencies[trials-1])
-		assert.Less(t, latencies[trials-1], 2*time.Second, "of the %d at least one by a renewal only", trials)
+		assert.Less(t, latencies[trials-1], time.Second+m.gauge.Slack(begun), "of the %d at least one by a renewal only", trials)
 	})
 }
 

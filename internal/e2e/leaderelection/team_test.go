@@ -40,6 +40,7 @@ type team struct {
 	cp        *e2e.ControlPlane
 	namespace string
 	duration  time.Duration
+	gauge     *e2e.Gauge
 
 	mu    sync.Mutex
 	terms []*term // in the order in which they began
@@ -56,7 +57,7 @@ func newTeam(t *testing.T, cp *e2e.ControlPlane) *team {
 	t.Helper()
 	namespace, err := cp.Namespace(t.Context(), "team")
 	require.NoError(t, err)
-	return &team{t: t, cp: cp, namespace: namespace, duration: duration}
+	return &team{t: t, cp: cp, namespace: namespace, duration: duration, gauge: e2e.NewGauge(t, cp, namespace)}
 }
 
 // user returns the client configuration of a replica's own user, with the right to these verbs on leases.

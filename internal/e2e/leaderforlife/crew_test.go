@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 )
 
@@ -45,6 +46,7 @@ type crew struct {
 	t         *testing.T
 	client    kubernetes.Interface
 	namespace string
+	gauge     *e2e.Gauge
 
 	mu      sync.Mutex
 	deleted map[types.UID]deletion // guarded by mu: Pods
@@ -62,7 +64,7 @@ func newCrew(t *testing.T, rules ...rbacv1.PolicyRule) *crew {
 	require.NoError(t, err)
 	client, err := kubernetes.NewForConfig(shared.Admin())
 	require.NoError(t, err)
-	c := &crew{t: t, client: client, namespace: namespace, deleted: map[types.UID]deletion{}}
+	c := &crew{t: t, client: client, namespace: namespace, gauge: e2e.NewGauge(t, shared, namespace), deleted: map[types.UID]deletion{}}
 	if rules == nil {
 		rules = rights
 	}
