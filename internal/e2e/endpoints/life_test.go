@@ -298,7 +298,7 @@ func TestThousandsOfTheDeadAreRemoved(t *testing.T) {
 		dead[key] = `{"name":"https","port":443,"protocol":"TCP","creationTimestamp":"2026-11-21T10:00:00Z","updateTimestamp":"2026-11-21T10:07:30Z"}`
 	}
 	f.createConfigMap("web-endpoints", dead)
-	a := f.start("a", first, "-interval", "10s", "-expire-after", "30s") // an interval is how long a round may take, and with so many it takes long
+	a := f.start("a", first, "-interval", "6s", "-expire-after", "18s") // an interval is how long a round may take, and with so many it takes long
 	f.requirePublished(first)
 	assert.Equal(t, 6000, strings.Count(f.log(a), "removed an instance that has not been refreshed"))
 }
