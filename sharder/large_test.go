@@ -18,7 +18,7 @@ import (
 
 // Objects with large annotations are listed by pages that are no larger for that.
 func TestAPageOfLargeObjectsIsNotLarge(t *testing.T) {
-	const objects, size = 400, 50 << 10
+	const objects, size = 150, 50 << 10
 	inWorld(t, func(t *testing.T, w *world) {
 		large := strings.Repeat("x", size)
 		for i := range objects {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
@@ -25,6 +26,8 @@ type setup struct {
 	ring      bool
 	// parts says that each process selects its part of the objects by a label.
 	parts bool
+	// labelled says that somebody has put the shard label on the objects.
+	labelled bool
 	// of is the setup whose objects these processes work on; nil: their own.
 	of *setup
 
@@ -43,7 +46,8 @@ func (s spending) per1000(seconds float64) float64 { return 1000 * seconds / flo
 // BenchmarkSharderOverhead is the CPU time that a thousand updates of objects cost, where each is made by a controller upon the event of
 // the one before: of all processes of the controller, of the API server and of etcd. Beside one process without a shard stand
 //
-//   - that process, on objects that carry what the ring writes on its own: what their size costs;
+//   - that process, on objects that somebody else has put one label on: the least that dividing objects by labels costs;
+//   - the same on objects that carry what the ring writes on its own;
 //   - five processes without shards that select a fifth of the objects each by a label: what it costs that there are five;
 //   - one shard, which is also the sharder, and five of them.
 //
@@ -56,11 +60,12 @@ func BenchmarkSharderOverhead(b *testing.B) {
 		rounds  = 2
 	)
 	one := &setup{name: "plain", processes: 1}
+	labelled := &setup{name: "labelled", processes: 1, labelled: true}
 	shard := &setup{name: "shard", processes: 1, ring: true}
 	dressed := &setup{name: "dressed", processes: 1, of: shard}
 	parts := &setup{name: "parts", processes: 5, parts: true}
 	shards := &setup{name: "shards", processes: 5, ring: true}
-	all := []*setup{one, shard, dressed, parts, shards}
+	all := []*setup{one, labelled, shard, dressed, parts, shards}
 	for _, s := range all {
 		if s.of != nil {
 			s.f = s.of.f
@@ -68,10 +73,16 @@ func BenchmarkSharderOverhead(b *testing.B) {
 		}
 		s.f = newCrowd(b, lasting)
 		for i := range objects {
-			_, err := s.f.client.CoreV1().ConfigMaps(s.f.namespace).Create(b.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			objects := s.f.client.CoreV1().ConfigMaps(s.f.namespace)
+			o, err := objects.Create(b.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 				Name: fmt.Sprint("o-", i), Labels: map[string]string{"test": s.f.namespace, "part": strconv.Itoa(i % max(1, s.processes))},
 			}}, metav1.CreateOptions{})
 			require.NoError(b, err)
+			if s.labelled {
+				_, err := objects.Patch(b.Context(), o.Name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:"s0"}}}`, shardLabel),
+					metav1.PatchOptions{FieldManager: "somebody"})
+				require.NoError(b, err)
+			}
 		}
 	}
 	for range rounds {
@@ -87,7 +98,7 @@ func BenchmarkSharderOverhead(b *testing.B) {
 		b.ReportMetric(s.spent.per1000(s.spent.server), s.name+"-server-s")
 		b.ReportMetric(s.spent.per1000(s.spent.etcd), s.name+"-etcd-s")
 	}
-	for _, c := range []struct{ ours, peer *setup }{{shard, one}, {dressed, one}, {parts, one}, {shards, one}, {shards, parts}} {
+	for _, c := range []struct{ ours, peer *setup }{{labelled, one}, {dressed, one}, {shard, one}, {parts, one}, {shards, one}, {shards, parts}} {
 		ours, peer := c.ours.spent, c.peer.spent
 		name := c.ours.name + "-x-" + c.peer.name
 		b.ReportMetric(ours.per1000(ours.controllers)/peer.per1000(peer.controllers), name)
@@ -171,7 +182,7 @@ func (s *setup) turn(b *testing.B, pace, length time.Duration) {
 		s.f.requireEnd(p)
 	}
 	turn := spending{after.updates - before.updates, after.controllers - before.controllers, after.server - before.server, after.etcd - before.etcd}
-	fmt.Fprintf(os.Stderr, "%-8s %d updates, CPU ms for each: controllers %.2f, API server %.2f, etcd %.2f\n", s.name, turn.updates,
+	b.Logf("%-8s %d updates, CPU ms for each: controllers %.2f, API server %.2f, etcd %.2f", s.name, turn.updates,
 		turn.per1000(turn.controllers), turn.per1000(turn.server), turn.per1000(turn.etcd))
 	s.spent.updates += turn.updates
 	s.spent.controllers += turn.controllers

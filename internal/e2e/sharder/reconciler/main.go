@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/pprof"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -45,15 +44,9 @@ func main() {
 	flag.StringVar(&o.identity, "identity", "", "of this replica")
 	flag.StringVar(&o.selector, "selector", "", "of the objects, without a ring")
 	flag.DurationVar(&o.pace, "pace", time.Second, "from the event of an object to the patch that brings about the next one")
-	profile := flag.String("profile", "", "file for a CPU profile")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if *profile != "" {
-		f, _ := os.Create(*profile)
-		_ = pprof.StartCPUProfile(f)
-		defer pprof.StopCPUProfile()
-	}
 	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
