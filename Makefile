@@ -122,8 +122,8 @@ lab: ## install the Debian packages of fence agents and of devices for them, if 
 bench: controlplane $(if $(filter 0,$(LAB)),,lab) ## benchmarks against floors and client-go's elector, for benchstat
 	@echo "== bench in memory, against floors and peers: about a minute"
 	@go test -run '^$$' -bench . -benchmem ./...
-	@echo "== bench on a real control plane, against client-go's elector and bare loops: some 10 minutes; leave the machine alone"
-	@cd internal/e2e && go test -run '^$$' -bench . -benchtime 1x -timeout 20m -p 1 ./leaderelection ./sharder ./fencing/devices
+	@echo "== bench on a real control plane, against client-go's elector and bare loops: some 15 minutes; leave the machine alone"
+	@cd internal/e2e && go test -run '^$$' -bench . -benchtime 1x -timeout 30m -p 1 ./leaderelection ./sharder ./fencing/devices
 
 soak: controlplane $(if $(filter 0,$(LAB)),,lab) ## repeat simulations, then end-to-end tests, for DURATION (10m) each, and count; then chaos for as long
 	@BELLWETHER_SOAK=$(DURATION) go test -count=1 -timeout 0 -run '^TestSimulated' ./endpoints ./fencing/automaton ./leaderelection ./leaderforlife ./shardlease ./sharder

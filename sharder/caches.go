@@ -84,9 +84,10 @@ func (s *Shard) look(term *shardlease.Term, q errand) sight {
 	if !seen.found {
 		return seen
 	}
-	seen.standing, seen.version = s.claimant(term, q.at.resource).standing(newest), newest.GetResourceVersion()
+	var r record
+	seen.standing, r = s.claimant(term, q.at.resource).claim(newest)
+	seen.version = newest.GetResourceVersion()
 	if seen.standing == assigned && len(q.children) > 0 {
-		r, _ := s.marks[q.at.resource].recordOf(newest)
 		seen.behind = s.caches.behind(term, q.children, q.at.namespace, r)
 	}
 	return seen

@@ -32,6 +32,12 @@ func (n names) recordOf(o metav1.Object) (r record, ok bool) {
 	return p.record, p.valid
 }
 
+// carries reports whether an object has this value as its record, in the form of this version.
+func (n names) carries(o metav1.Object, value string) bool {
+	annotations := o.GetAnnotations()
+	return annotations[n.record] == value && annotations[n.owner] == value && o.GetLabels()[n.seal] == sealOf(value)
+}
+
 // paperOf reads the record of an object.
 func (n names) paperOf(o metav1.Object) paper {
 	annotations := o.GetAnnotations()

@@ -54,8 +54,10 @@ func newPageSize(limit int) *pageSize {
 	return p
 }
 
-// fit takes in a page, by which the size of the next one follows.
-func (p *pageSize) fit(page []metav1.PartialObjectMetadata) {
+// fit takes in a page of at most asked objects, from which the size of the next one follows. Pages
+// grow only after a full one, and by steps: the few objects without a shard, among which is the
+// ring's history, say nothing about the many that have one.
+func (p *pageSize) fit(page []metav1.PartialObjectMetadata, asked int64) {
 	if len(page) == 0 {
 		return
 	}
@@ -63,7 +65,14 @@ func (p *pageSize) fit(page []metav1.PartialObjectMetadata) {
 	for i := range page {
 		bytes += page[i].Size()
 	}
-	p.now.Store(max(1, min(p.limit, int64(pageBytes/max(1, bytes/len(page))))))
+	fitting := max(1, min(p.limit, int64(pageBytes/max(1, bytes/len(page)))))
+	now := p.now.Load()
+	switch {
+	case fitting < now:
+		p.now.Store(fitting)
+	case int64(len(page)) >= asked:
+		p.now.Store(min(fitting, max(now, 2*asked)))
+	}
 }
 
 // sink takes in what a source finds.
@@ -101,7 +110,7 @@ func (s source) pages(ctx context.Context, found func(*metav1.PartialObjectMetad
 		if version == "" {
 			version = page.ResourceVersion
 		}
-		s.page.fit(page.Items)
+		s.page.fit(page.Items, options.Limit)
 		for i := range page.Items {
 			o := page.Items[i]
 			page.Items[i] = metav1.PartialObjectMetadata{} // found may wait, and keeps nothing else in memory

@@ -27,17 +27,28 @@ type claimant struct {
 
 // standing of a version of a root. The record decides; the label makes visible.
 func (c claimant) standing(root metav1.Object) standing {
+	standing, _ := c.claim(root)
+	return standing
+}
+
+// claim returns the standing of a version of a root, and its record if there is one.
+func (c claimant) claim(root metav1.Object) (standing, record) {
 	if c.names.shardOf(root) != c.tenant.Shard {
-		return elsewhere
+		return elsewhere, record{}
 	}
-	r, ok := c.names.recordOf(root)
+	// At nearly every event of nearly every root this is its record, and comparing takes less than half as long as parsing.
+	r := record{UID: root.GetUID(), Shard: c.tenant.Shard, LeaseUID: c.tenant.LeaseUID, Epoch: c.tenant.Epoch, State: owned}
+	ok := c.names.carries(root, r.encode())
+	if !ok {
+		r, ok = c.names.recordOf(root)
+	}
 	switch {
 	case !ok, r.Shard != c.tenant.Shard, r.State != owned:
-		return stray
+		return stray, r
 	case r.tenant() != c.tenant:
-		return outdated
+		return outdated, r
 	case c.names.draining(root):
-		return drained
+		return drained, r
 	}
-	return assigned
+	return assigned, r
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func TestStandingOfARoot(t *testing.T) {
-	n := namesOf("r")
+	n := namesOf("r").of(configMaps.GroupResource())
 	me := claimant{names: n, tenant: tenant{Shard: "a", LeaseUID: "l", Epoch: 3}}
 	mine := record{UID: "u", Shard: "a", LeaseUID: "l", Epoch: 3, State: owned}
 	but := func(change func(*record)) string {
@@ -47,6 +47,17 @@ func TestStandingOfARoot(t *testing.T) {
 		if test.record != "" {
 			o.Annotations[n.owner] = test.record
 		}
+		assert.Equal(t, test.want, me.standing(o), "%s, written by v0.1", name)
+		if test.record == "" {
+			continue
+		}
+		o.Annotations[n.record], o.Labels[n.seal] = test.record, sealOf(test.record)
 		assert.Equal(t, test.want, me.standing(o), name)
+		if test.want != elsewhere {
+			o.Labels[n.seal] = sealOf(test.record + " ")
+			assert.Equal(t, stray, me.standing(o), "%s, but sealed for another record", name)
+			delete(o.Labels, n.seal)
+			assert.Equal(t, stray, me.standing(o), "%s, but without a seal", name)
+		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -207,18 +209,31 @@ func (c *guardedConn) CloseWrite() error {
 // seconds later otherwise. A shorter timeout of the caller stays, and so does one that the server will refuse. r is a copy, but its
 // URL is not. It returns when the API server gives up, after the arrival of the request.
 func boundOnServer(r *http.Request, left time.Duration) time.Duration {
+	if raw := r.URL.RawQuery; !strings.Contains(raw, "timeout") && !strings.Contains(raw, "%") { // nor a hidden one: no need to take it apart
+		u := *r.URL
+		left = wholeMilliseconds(left)
+		u.RawQuery = strings.TrimPrefix(raw+"&timeout="+url.QueryEscape(left.String()), "&")
+		r.URL = &u
+		return left
+	}
 	query := r.URL.Query()
 	if value := query.Get("timeout"); value != "" {
 		if d, err := time.ParseDuration(value); err != nil || 0 < d && d <= left {
 			return d
 		}
 	}
-	if short := left.Truncate(time.Millisecond); short > 0 { // zero would be no timeout
-		left = short
-	}
+	left = wholeMilliseconds(left)
 	query.Set("timeout", left.String())
 	u := *r.URL
 	u.RawQuery = query.Encode()
 	r.URL = &u
 	return left
+}
+
+// wholeMilliseconds rounds down, but not to zero, which would be no timeout.
+func wholeMilliseconds(d time.Duration) time.Duration {
+	if short := d.Truncate(time.Millisecond); short > 0 {
+		return short
+	}
+	return d
 }

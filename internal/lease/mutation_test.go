@@ -46,6 +46,10 @@ var mutations = []mutant.Mutation{
 		Old: "return a.bound + margin - ", New: "return margin - ", Caught: "TestScopeIsOpenAsLongAsARequestMayBeCarriedOut",
 	},
 	{
+		Name: "a timeout that is written in another way is overlooked", File: "guard.go",
+		Old: ` && !strings.Contains(raw, "%")`, New: "", Caught: "TestServerIsToldWhenTheTermEnds",
+	},
+	{
 		Name: "closed upgrades are kept", File: "guard.go",
 		Old: "	err := c.ReadWriteCloser.Close()\n	c.flight.end()\n", New: "	err := c.ReadWriteCloser.Close()\n",
 		Caught: "TestClosedUpgradedConnectionsAreForgotten",

@@ -146,7 +146,7 @@ func deploymentsAndReplicaSets(t *testing.T, cp *e2e.ControlPlane) {
 
 // undo is kubectl rollout undo: it gives a Deployment the template of its second last ReplicaSet, and the annotations. It reports whether
 // that restores an old record of the Deployment.
-func undo(t *testing.T, client kubernetes.Interface, namespace, name string) (outdated bool) {
+func undo(t testing.TB, client kubernetes.Interface, namespace, name string) (outdated bool) {
 	t.Helper()
 	d, err := client.AppsV1().Deployments(namespace).Get(t.Context(), name, metav1.GetOptions{})
 	require.NoError(t, err)
