@@ -115,6 +115,7 @@ type Shard struct {
 	names    names
 	kinds    map[schema.GroupKind]kin
 	marks    map[schema.GroupVersionResource]names // of resources of roots
+	families map[schema.GroupVersionResource]bool  // resources that have children
 	custody  custody
 	caches   caches
 	// cacheless are the resources of which was said that no cache is one of NewInformer.
@@ -137,7 +138,7 @@ func NewShard(client metadata.Interface, mapper meta.RESTMapper, lease *shardlea
 		return nil, errors.Join(errs...)
 	}
 	config = config.withDefaults()
-	s := &Shard{metadata: client, lease: lease, config: config, names: namesOf(lease.Ring()), kinds: map[schema.GroupKind]kin{}, marks: map[schema.GroupVersionResource]names{}}
+	s := &Shard{metadata: client, lease: lease, config: config, names: namesOf(lease.Ring()), kinds: map[schema.GroupKind]kin{}, marks: map[schema.GroupVersionResource]names{}, families: map[schema.GroupVersionResource]bool{}}
 	if err := errors.Join(config.validate(s.names)...); err != nil {
 		return nil, err
 	}
@@ -153,6 +154,7 @@ func NewShard(client metadata.Interface, mapper meta.RESTMapper, lease *shardlea
 		}
 		s.kinds[r.kind] = k
 		s.marks[r.GVR] = s.names.of(r.GVR.GroupResource())
+		s.families[r.GVR] = len(r.children) > 0
 	}
 	lease.Await(s.end)
 	return s, nil
