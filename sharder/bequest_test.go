@@ -128,7 +128,7 @@ func TestWhoIsNextMayChangeBeforeAnObjectIsGivenAway(t *testing.T) {
 
 // Who is next dies at the moment at which it gets the objects: they are assigned as those of any dead shard.
 func TestObjectsAreGivenToAShardThatHasJustEnded(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inWorld(t, func(_ *testing.T, w *world) {
 		stop, _ := w.settledWith(120, w.config(), "a", "b")
 		defer stop()
 		w.connection.Inject(apisim.Faults{WatchLag: 5 * time.Second}) // the sharder hears of it late
