@@ -80,14 +80,14 @@ func (s *Shard) settle(ctx context.Context, term *shardlease.Term, at address) (
 	}
 }
 
-// acknowledge says that nothing of this process works on a root, nor will. The root is closed, and stays so until the outcome is
-// known.
+// acknowledge says that nothing of this process works on a root, nor will, and gives it to who is
+// next, if the sharder has said so. The root is closed, and stays so until the outcome is known.
 func (s *Shard) acknowledge(ctx context.Context, at address, root metav1.Object) error {
 	s.custody.advance(at, unsure, "")
 	n := s.marks[at.resource]
 	r, _ := n.recordOf(root)
-	r.State = free
-	answer, err := s.patch(ctx, at, n.mergePatch(root.GetUID(), root.GetResourceVersion(), "", false, &r))
+	label, next := n.letGo(root, r, s.families[at.resource])
+	answer, err := s.patch(ctx, at, n.mergePatch(root.GetUID(), root.GetResourceVersion(), label, false, next))
 	s.config.Hooks.drained(at, time.Since(s.custody.get(at).since), err)
 	switch {
 	case err != nil:

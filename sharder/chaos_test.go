@@ -64,12 +64,12 @@ func (r *referee) see(c apisim.Change) {
 		r.lease(l)
 	case "ConfigMap":
 		if c.After != nil {
-			r.judge(c.Client, c.After)
+			r.judge(c.Client, c.Before, c.After)
 		}
 	}
 }
 
-func (r *referee) judge(client string, o *unstructured.Unstructured) {
+func (r *referee) judge(client string, last, o *unstructured.Unstructured) {
 	rec, ok := r.names.recordOf(o)
 	if !ok {
 		return
@@ -82,12 +82,24 @@ func (r *referee) judge(client string, o *unstructured.Unstructured) {
 			delete(r.owners, o.GetUID())
 		}
 	case r.names.draining(o) || r.names.shardOf(o) != now.Shard:
+	case known && before != now && client == before.Shard && r.bequeathed(last, before, now): // by its owner
+		r.handles++
+		r.owners[o.GetUID()] = now
 	case known && before != now && !r.over(before):
 		r.foul = append(r.foul, fmt.Sprintf("%v %s: %v has %s, and %v may be at work", time.Now().Format(time.TimeOnly), client, now, o.GetName(), before))
 	default:
 		r.handles++
 		r.owners[o.GetUID()] = now
 	}
+}
+
+// bequeathed reports whether the owner of an object had been asked to give it to another.
+func (r *referee) bequeathed(o *unstructured.Unstructured, by, to tenant) bool {
+	if o == nil {
+		return false
+	}
+	rec, ok := r.names.recordOf(o)
+	return ok && rec.tenant() == by && rec.State == owned && r.names.draining(o) && rec.Next != nil && *rec.Next == to
 }
 
 // Shards come, go, and hold on; users edit; Leases are deleted; the sharder is slow and restarts. In the end every object is where it belongs.

@@ -38,7 +38,7 @@ func (s *Shard) rootOf(child schema.GroupVersionResource, o metav1.Object) (kin,
 	if !ok {
 		return kin{}, address{}, fmt.Errorf("no controller owner reference says whose child it is")
 	}
-	root, ok := s.kinds[p.kind]
+	root, ok := s.kinds.of(p.kind)
 	if !ok || !slices.Contains(root.children, child) {
 		return kin{}, address{}, fmt.Errorf("it is controlled by a %s, of whose resource %s are not among the Children", p.kind, child.GroupResource())
 	}

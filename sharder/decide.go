@@ -28,6 +28,8 @@ type situation struct {
 	target claim
 	// owner is whether the owner in the root's record may be at work.
 	owner life
+	// resident says that the owner in the root's record, in this life, is a member of the ring.
+	resident bool
 	// claims are those in the Left of the root's record; without a valid record, of those who owned the root under any membership
 	// since the ring was settled last.
 	claims []claim
@@ -98,18 +100,46 @@ func decide(s situation) decision {
 		return decision{verb: restore, label: r.Shard, drain: asked}
 	case r.Shard == s.target.Shard && owner != s.target.tenant: // another process of that name holds the Lease now: this one ends
 		return decision{verb: hold, about: owner}
-	case asked && !s.drain:
-		return decision{verb: drain, label: r.Shard, drain: true}
+	case asked && (!s.drain || s.heir != nil && *s.heir != s.target.tenant):
+		return decision{verb: drain, label: r.Shard, drain: true, record: s.bequest()}
 	case asked: // also if the target is the same shard again, but others are left to ask
 		return decision{verb: await}
 	case s.drain:
-		return decision{verb: withdraw, label: r.Shard}
+		return decision{verb: withdraw, label: r.Shard, record: s.revoked()}
 	case s.scattered:
 		return decision{verb: gather, label: r.Shard, record: &r}
 	case s.unsealed || len(s.foreign) > 0:
 		return decision{verb: seal, label: r.Shard, record: &r}
 	}
 	return decision{verb: keep}
+}
+
+// bequest is the record of a root that its owner is to give to the target itself; nil: it is to let
+// go of the root, and the sharder sees to the rest. That is so if children go along, or somebody is
+// left to be asked.
+//
+// And if the owner is no member. A drain that was sent may be carried out at any time while the root
+// is as it was: also when the ring is settled, with the root where it is now, and the history has
+// forgotten that it was to be the target's. Then nobody would ask the target, should the record be
+// lost. But a member that keeps the root has no claim before it on the ring but those that are no
+// members any more, and the history names those until they are over.
+func (s situation) bequest() *record {
+	if s.family || len(s.record.Left) > 0 || !s.resident || !s.target.current {
+		return nil
+	}
+	r, heir := s.record, s.target.tenant
+	r.Next = &heir
+	return &r
+}
+
+// revoked is the record of a root that its owner keeps; nil: the one that it has.
+func (s situation) revoked() *record {
+	if s.record.Next == nil {
+		return nil
+	}
+	r := s.record
+	r.Next = nil
+	return &r
 }
 
 // next is the decision for a root on which nobody is at work but, perhaps, those with a claim. They are asked one after another: who is
@@ -151,7 +181,7 @@ func (s situation) next() decision {
 // record.
 func (s situation) annulled() *record {
 	r := s.record
-	r.State, r.Probed, r.ChildFloor = free, true, nil
+	r.State, r.Probed, r.Next, r.ChildFloor = free, true, nil, nil
 	r.Left = []tenant{s.record.tenant()}
 	for _, c := range s.claims {
 		if !slices.Contains(r.Left, c.tenant) {

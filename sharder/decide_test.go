@@ -121,6 +121,62 @@ func TestNothingIsAssignedToAShardThatCannotTakeIt(t *testing.T) {
 	}
 }
 
+// Who drains an object says to whom its shard is to give it, if nothing else has to be seen to.
+func TestWhoIsNext(t *testing.T) {
+	bequest := func(by, to tenant) *record {
+		r := recordWith(owned, by)
+		r.Next = &to
+		return r
+	}
+	of := func(drained bool, r *record) situation {
+		return situation{root: rootWith("a", drained, r), target: liveClaim(inB), owner: live, resident: true}
+	}
+	given := func(to tenant, r *record) situation { // by a drain that says so
+		s := of(true, r)
+		s.record.Next, s.heir = &to, &to
+		return s
+	}
+	plain := decision{verb: drain, label: "a", drain: true}
+	ordered := decision{verb: drain, label: "a", drain: true, record: bequest(inA, inB)}
+	for name, test := range map[string]struct {
+		of     func() situation
+		change func(s *situation)
+		want   decision
+	}{
+		"the target": {func() situation { return of(false, recordWith(owned, inA)) }, nil, ordered},
+		"nobody: the children go first": {
+			func() situation { return of(false, recordWith(owned, inA)) }, func(s *situation) { s.family = true }, plain,
+		},
+		"nobody: others are left to be asked": {
+			func() situation { return of(false, recordWith(owned, inA, inC)) }, nil, plain,
+		},
+		"nobody: the target cannot take it": {
+			func() situation { return of(false, recordWith(owned, inA)) }, func(s *situation) { s.target.current = false }, plain,
+		},
+		"nobody: the owner is no member, and may be one again": {
+			func() situation { return of(false, recordWith(owned, inA)) }, func(s *situation) { s.resident = false }, plain,
+		},
+		"as is said already":   {func() situation { return given(inB, recordWith(owned, inA)) }, nil, decision{verb: await}},
+		"another than is said": {func() situation { return given(inC, recordWith(owned, inA)) }, nil, ordered},
+		"another, to whom it cannot be given": {
+			func() situation { return given(inC, recordWith(owned, inA)) }, func(s *situation) { s.target.current = false }, plain,
+		},
+		"somebody else has drained it": {func() situation { return of(true, bequest(inA, inC)) }, nil, decision{verb: await}},
+		"nobody any more: it stays": {
+			func() situation { return given(inC, recordWith(owned, inA)) }, func(s *situation) { s.target = liveClaim(inA) },
+			decision{verb: withdraw, label: "a", record: recordWith(owned, inA)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := test.of()
+			if test.change != nil {
+				test.change(&s)
+			}
+			assert.Equal(t, test.want, decide(s))
+		})
+	}
+}
+
 func TestPlacedIsWithItsOwnerAndInNobodyElsesHands(t *testing.T) {
 	for verb, want := range map[verb]bool{
 		keep: true, assign: true, withdraw: true, restore: true,
@@ -150,6 +206,13 @@ func TestNoDecisionTakesARootFromWhoMayBeAtWork(t *testing.T) {
 			for _, c := range s.claims {
 				s.record.Left = append(s.record.Left, c.tenant)
 			}
+			if next := someone.Draw(t, "next"); rapid.Bool().Draw(t, "bequeathed") {
+				s.record.Next = &next
+				if s.drain {
+					s.heir = &next
+				}
+			}
+			s.resident, s.family = rapid.Bool().Draw(t, "resident"), rapid.Bool().Draw(t, "family")
 		}
 		d := decide(s)
 		require.NotEmpty(t, d.verb)
@@ -166,6 +229,12 @@ func TestNoDecisionTakesARootFromWhoMayBeAtWork(t *testing.T) {
 		}
 		if d.record == nil {
 			return
+		}
+		if heir := d.record.Next; heir != nil {
+			require.True(t, d.drain && *heir == target && s.target.current && s.resident && !s.family && len(s.record.Left) == 0, "%+v", d.record)
+		}
+		if s.recorded && d.record.State == owned && d.record.tenant() == s.record.tenant() && len(d.record.Left) == len(s.record.Left) {
+			return // its owner keeps it, or is told to whom to give it
 		}
 		require.True(t, !s.recorded || s.record.State == free || s.owner == over, "the record of one who may be at work was replaced")
 		for _, c := range s.claims {

@@ -41,7 +41,8 @@
 // restarts within that time goes on in its epoch, and nothing moves.
 //
 //	a new object               the sharder sets label and record
-//	a shard joins              drain; the shard ends its work, removes both labels and marks the record free; the sharder assigns
+//	a shard joins              drain, and the record says who is next; the shard ends its work and gives the object away itself
+//	the same, with Children    drain; the shard ends its work, removes both labels and marks the record free; the sharder assigns
 //	a shard releases its Lease the sharder assigns its objects to others at once
 //	a shard dies               after two lease durations the sharder takes its Lease, once; then as above
 //	a user edits labels        the sharder makes them again what the record says
@@ -54,6 +55,23 @@
 // settled last, when a scan found every object in its place, in a ConfigMap ([HistoryName]), written before anything is assigned under a
 // new one. Under a settled ring such an object has one possible owner and is simply assigned. Otherwise every other shard that may
 // have owned it becomes its owner in name, drained, and has to let go first.
+//
+// # Who is next
+//
+// An object without Children goes from one living shard to another in two writes. The sharder drains
+// it, and says in its record who is next. The shard that has it ends its work, and then makes the
+// other one its owner, in the same patch that otherwise says that it has let go. Where that would not
+// be right, it lets go, and the sharder assigns the object with a third write: Children have to be
+// moved first, others have to be asked, the shard is no member of the ring at the time, or the drain
+// label was set by somebody else. For this the label has the seal of the record that says who is next.
+//
+// If the ring changes meanwhile, the sharder says anew who is next. If that comes too late, or who is
+// next has ended when it gets the object, it is an object like any other that is out of place: a ring
+// is settled only when a scan has found each object with its owner. The history names a shard that is
+// no member any more until it is known to be at an end: a drain that was sent before can come late.
+//
+// A shard of v0.1 does not know who is next and lets go, and a sharder of v0.1 does not say it: so
+// replicas of both versions can run side by side.
 //
 // # Objects that do not get on
 //
@@ -157,7 +175,7 @@
 //
 //	new object                               1 patch; with Children and a Selector, a share in 1 list of those that are with no member, for each resource
 //	new child                                0 if it was stamped; otherwise 1 patch, and 1 read of its root
-//	move between living shards               3 patches, and 1 for each child
+//	move between living shards               2 patches; with Children 3, and 1 for each child
 //	release or death of a shard              1 patch for each of its objects, and 1 for each of their children
 //	restart within two lease durations       0
 //	first scan after an upgrade from v0.1    1 patch for each object

@@ -228,7 +228,7 @@ func (e *session) settle(ctx context.Context, p *plan, news <-chan struct{}) {
 // the memberships under which the others may have been assigned need not be known any more.
 func (e *session) setApart(ctx context.Context, left []root) {
 	p := e.plan.Load()
-	settled := history{[]membership{p.members}, apart{}}
+	settled := history{append(e.lingering(p), p.members), apart{}}
 	for _, v := range left {
 		owners := p.owners(v.uid, v.hash)
 		if v.recorded {
@@ -241,6 +241,18 @@ func (e *session) setApart(ctx context.Context, left []root) {
 		return
 	}
 	e.shrink(ctx, settled)
+}
+
+// lingering are the memberships of shards that are no members any more, and of which it is not known
+// that they are over. Drains that were sent under these can still be carried out, and have objects
+// given to such a shard.
+func (e *session) lingering(p *plan) (all []membership) {
+	for _, m := range e.ledger.known.memberships {
+		if slices.ContainsFunc(m, func(t tenant) bool { return !slices.Contains(p.members, t) && !e.ledger.ended(t) }) {
+			all = append(all, m)
+		}
+	}
+	return all
 }
 
 // shrink stores a history that a scan has proved, and reports whether it stands.
@@ -370,7 +382,7 @@ func (e *session) reserve(ctx context.Context, v root, d decision, t *tally) boo
 
 // concluded notes that all objects were found where they belong, and shrinks the ring's history.
 func (e *session) concluded(ctx context.Context, p *plan) {
-	if !e.shrink(ctx, historyOf(p.members)) {
+	if !e.shrink(ctx, historyOf(append(e.lingering(p), p.members)...)) {
 		return
 	}
 	if !e.settled.Swap(true) {

@@ -48,6 +48,10 @@ func (s *Shard) NewInformerOf(
 	namespace string, lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers,
 ) cache.SharedIndexInformer {
 	k, err := s.kinOf(example)
+	if err != nil { // or the API server knows the kind by now
+		_ = s.kinds.learn() // others may not be known yet
+		k, err = s.kinOf(example)
+	}
 	if err != nil {
 		s.config.Logger.Info("an informer is not about objects of the ring", zap.Error(err))
 		return cache.NewSharedIndexInformer(lw, example, resync, indexers)

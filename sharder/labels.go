@@ -39,7 +39,8 @@ func RecordAnnotation(ring string, resource schema.GroupResource) string {
 	return recordPrefix + resource.String() + recordSuffix + ring
 }
 
-// drainValue is what the sharder sets the drain label to. Any value, the empty one too, is a drain.
+// drainValue is what the sharder sets the drain label to, unless the record names who is next: then
+// it is the seal of that record. Any value, the empty one too, is a drain.
 const drainValue = "true"
 
 // names are those of one ring, made once. record is for the objects of one resource, and empty where that does not matter.

@@ -52,6 +52,11 @@ var mutations = []struct {
 		"is not looked after", "TestSimulatedPoison",
 	},
 	{
+		"an object is given away while somebody is at work on it", "handover.go",
+		"		case h.atWork || h.pending:", "		case false:",
+		"overlap|writes to", "TestSimulatedHandovers",
+	},
+	{
 		"a root that has lost its record begins without a floor", "work.go",
 		"] = e.given.floor(holding{d.label, i})", "], _ = \"\", i",
 		"does not see child", "TestSimulatedReplays",

@@ -29,6 +29,9 @@ func (n names) mergePatch(uid types.UID, version, shard string, drained bool, r 
 	if r != nil {
 		value := r.encode()
 		labels[n.seal] = sealOf(value)
+		if drained && r.Next != nil {
+			labels[n.drain] = labels[n.seal]
+		}
 		annotations = map[string]any{n.owner: value, n.record: value}
 		for _, key := range removed {
 			annotations[key] = nil

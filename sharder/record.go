@@ -24,6 +24,10 @@ type record struct {
 	Left []tenant `json:"left,omitempty"`
 	// Probed says that there was a time without a record: others than Shard may have worked on the object since the last assignment.
 	Probed bool `json:"probed,omitempty"`
+	// Next is to whom the owner gives the object itself when it is asked to let go; nil: it lets go
+	// of it, and the sharder assigns it. It counts while the drain label has the seal of this record
+	// ([names.heirOf]): a label that somebody else sets is no order to give the object to anybody.
+	Next *tenant `json:"next,omitempty"`
 	// ChildFloor is, for each resource of children, the version that a cache must have reached before work may begin; empty: any. Of a
 	// resource that is not in it, children may be anywhere. The keys are group resources, such as "replicasets.apps".
 	ChildFloor map[string]string `json:"childFloor,omitempty"`
@@ -97,7 +101,35 @@ func parseRecord(value string) (record, error) {
 			return record{}, fmt.Errorf("owner record: left: %s", problem)
 		}
 	}
+	if r.Next != nil {
+		if problem := r.Next.problem(); problem != "" {
+			return record{}, fmt.Errorf("owner record: next: %s", problem)
+		}
+	}
 	return r, nil
+}
+
+// letGo returns the record of a root that its owner has let go of, and the label that goes with it.
+// It is the heir's at once, if there is one, and otherwise nobody's. family says that the root may
+// have children: they go first, and only the sharder sees to that.
+func (n names) letGo(root metav1.Object, r record, family bool) (label string, next *record) {
+	heir := n.heirOf(root, r)
+	r.Next = nil
+	if heir == nil || family || len(r.Left) > 0 {
+		r.State = free
+		return "", &r
+	}
+	return heir.Shard, &record{UID: r.UID, Shard: heir.Shard, LeaseUID: heir.LeaseUID, Epoch: heir.Epoch, State: owned}
+}
+
+// heirOf returns to whom the owner of a drained root is to give it, by its valid record; nil: to
+// nobody.
+func (n names) heirOf(root metav1.Object, r record) *tenant {
+	value, drained := root.GetLabels()[n.drain]
+	if !drained || value == "" || value != root.GetLabels()[n.seal] {
+		return nil
+	}
+	return r.Next
 }
 
 // draining reports whether the object carries the drain label.

@@ -299,6 +299,8 @@ func (g *registry) judge(o root, p *plan) situation {
 		s.claims = g.claims(p.owners(o.uid, o.hash), now)
 	case o.record.State == owned:
 		s.owner = g.claim(o.record.tenant(), now).life
+		resident, _ := p.members.member(o.record.Shard)
+		s.resident = resident == o.record.tenant()
 		fallthrough
 	default:
 		s.claims = g.claims(o.record.Left, now)

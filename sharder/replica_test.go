@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -31,13 +32,14 @@ type territory struct {
 	admin  kubernetes.Interface
 	sniff  func(*http.Request) // is told of each request of the shards, unless it is nil
 	names  names
+	mapper meta.RESTMapper // of shards
 }
 
 func newTerritory(t *testing.T) *territory {
 	server := apisim.NewServer()
 	admin, err := kubernetes.NewForConfig(server.Client("admin").Config())
 	require.NoError(t, err)
-	return &territory{t: t, server: server, admin: admin, names: namesOf("r").of(configMaps.GroupResource())}
+	return &territory{t: t, server: server, admin: admin, names: namesOf("r").of(configMaps.GroupResource()), mapper: testMapper()}
 }
 
 // create makes a ConfigMap that nobody has yet.
@@ -123,7 +125,7 @@ func (w *territory) replicaOf(identity string, clock shardlease.Clock, config Sh
 		OnDrained: func(o ObjectRef, _ time.Duration, err error) { tell("drain", o, err) },
 		OnBounced: func(o ObjectRef, err error) { tell("bounce", o, err) },
 	}
-	r.shard, err = NewShard(client, testMapper(), r.lease, config)
+	r.shard, err = NewShard(client, w.mapper, r.lease, config)
 	require.NoError(w.t, err)
 	return r
 }

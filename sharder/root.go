@@ -21,6 +21,8 @@ type root struct {
 	version  string // resourceVersion
 	label    string // of the shard; empty: none
 	drain    bool
+	heir     *tenant // to whom its shard gives it when it lets go; nil: to nobody
+	family   bool    // its resource has children
 	record   record
 	recorded bool   // record is valid
 	hash     uint64 // of the key
@@ -41,6 +43,10 @@ func (n names) rootOf(index int, r resource, o metav1.Object) root {
 	}
 	p := n.paperOf(o)
 	v.record, v.recorded, v.unsealed = p.record, p.valid, p.valid && !p.sealed
+	if v.recorded {
+		v.heir = n.heirOf(o, v.record)
+	}
+	v.family = len(r.Children) > 0
 	v.foreign = n.foreign(o)
 	v.scattered = v.recorded && !v.record.knows(r.Children)
 	var buffer [256]byte

@@ -113,8 +113,9 @@ type Shard struct {
 	lease    *shardlease.Lease
 	config   ShardConfig
 	names    names
-	kinds    map[schema.GroupKind]kin
+	kinds    kinds
 	marks    map[schema.GroupVersionResource]names // of resources of roots
+	families map[schema.GroupVersionResource]bool  // resources that have children
 	custody  custody
 	caches   caches
 	// cacheless are the resources of which was said that no cache is one of NewInformer.
@@ -123,6 +124,8 @@ type Shard struct {
 
 // NewShard returns the shard that a lease is the heartbeat of. It asks the API server, by way of mapper, for the kinds of the resources.
 // client has to be guarded by the lease. One lease has one shard. The error joins one error for every rule that config breaks.
+// A resource that is not served yet, such as a custom resource that is installed later, is no error
+// unless all are: it is known when [Shard.NewInformer] is called for it.
 func NewShard(client metadata.Interface, mapper meta.RESTMapper, lease *shardlease.Lease, config ShardConfig) (*Shard, error) {
 	var errs []error
 	for _, required := range []struct {
@@ -137,22 +140,24 @@ func NewShard(client metadata.Interface, mapper meta.RESTMapper, lease *shardlea
 		return nil, errors.Join(errs...)
 	}
 	config = config.withDefaults()
-	s := &Shard{metadata: client, lease: lease, config: config, names: namesOf(lease.Ring()), kinds: map[schema.GroupKind]kin{}, marks: map[schema.GroupVersionResource]names{}}
+	s := &Shard{metadata: client, lease: lease, config: config, names: namesOf(lease.Ring()), marks: map[schema.GroupVersionResource]names{}, families: map[schema.GroupVersionResource]bool{}}
 	if err := errors.Join(config.validate(s.names)...); err != nil {
 		return nil, err
 	}
 	resources, unknown, err := resolve(mapper, config.Resources)
-	if err := errors.Join(unknown, err); err != nil {
-		return nil, err
+	switch {
+	case err != nil:
+		return nil, errors.Join(unknown, err)
+	case len(resources) == 0:
+		return nil, unknown
+	case unknown != nil:
+		config.Logger.Warn("objects of some resources are not worked on before the API server serves them, and informers of them are made", zap.Error(unknown))
 	}
-	for _, r := range resources {
-		k := kin{resource: r.GVR, namespaced: r.namespaced}
-		for _, child := range r.children {
-			s.kinds[child.kind] = kin{resource: child.GVR, namespaced: child.namespaced, child: true}
-			k.children = append(k.children, child.GVR)
-		}
-		s.kinds[r.kind] = k
+	s.kinds = kinds{mapper: mapper, resources: config.Resources, known: map[schema.GroupKind]kin{}}
+	_ = s.kinds.learn() // what is unknown was said above
+	for _, r := range config.Resources {
 		s.marks[r.GVR] = s.names.of(r.GVR.GroupResource())
+		s.families[r.GVR] = len(r.Children) > 0
 	}
 	lease.Await(s.end)
 	return s, nil
@@ -226,7 +231,7 @@ func (s *Shard) kinOf(o runtime.Object) (kin, error) {
 		}
 		kind = kinds[0].GroupKind()
 	}
-	k, ok := s.kinds[kind]
+	k, ok := s.kinds.of(kind)
 	if !ok {
 		return kin{}, fmt.Errorf("sharder: objects of kind %s are not in ShardConfig.Resources", kind)
 	}

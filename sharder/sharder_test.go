@@ -74,7 +74,7 @@ func TestAJoiningShardGetsItsPartByDrains(t *testing.T) {
 		w.requirePlaced(60, "a", "b", "c")
 		moved := after["c"]
 		assert.Equal(t, map[string]int{"a": before["a"] - after["a"], "b": before["b"] - after["b"]}, map[string]int{"a": int(shards[0].acks.Load()), "b": int(shards[1].acks.Load())})
-		assert.Equal(t, map[string]int{"drain": moved, "assign": moved}, w.patched(), "and as many acknowledgements")
+		assert.Equal(t, map[string]int{"drain": moved}, w.patched(), "and as many of the shards, which give them away themselves")
 		assert.Equal(t, []string{"members [a b c]", "settled [a b c]"}, w.told())
 		for _, s := range shards {
 			s.release()
@@ -115,7 +115,7 @@ func TestADeadShardsLeaseIsTakenOnceAndItsObjectsMove(t *testing.T) {
 		w.shard("b")
 		time.Sleep(time.Minute)
 		w.requirePlaced(60, "a", "b", "c")
-		assert.Equal(t, map[string]int{"drain": moved, "assign": moved}, w.patched())
+		assert.Equal(t, map[string]int{"drain": moved}, w.patched())
 	})
 }
 
@@ -169,7 +169,7 @@ func TestASharderThatTakesOverInTheMiddleOfARebalanceFinishesIt(t *testing.T) {
 		c := w.config()
 		c.MaxDrains, c.Concurrency = 2, 1
 		stop, _ := w.settledWith(60, c, "a", "b")
-		w.connection.Inject(apisim.Faults{Latency: 20 * time.Millisecond})
+		w.connection.Inject(apisim.Faults{Latency: 50 * time.Millisecond})
 		w.shard("c")
 		time.Sleep(time.Second)
 		stop()
@@ -526,7 +526,7 @@ func TestRequestsAreBounded(t *testing.T) {
 		time.Sleep(time.Minute)
 		moved := w.owners()["d"]
 		joined := w.requests(from)
-		assert.Equal(t, 2*moved, joined["PATCH configmaps"], "and as many of the shards")
+		assert.Equal(t, moved, joined["PATCH configmaps"], "and as many of the shards")
 		assert.LessOrEqual(t, joined["LIST configmaps"], 2*pages+1, "two scans, and the list of a watch: %+v", w.scans)
 		assert.Equal(t, 2, joined["PUT configmaps"], "the ring's history")
 

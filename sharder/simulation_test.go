@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -157,6 +158,13 @@ func runReplica(ctx context.Context, p *sim.Process) { runReplicaOf(ctx, p, conf
 
 // runReplicaOf is one of a ring of such resources, whose requests pass through other hands.
 func runReplicaOf(ctx context.Context, p *sim.Process, resources []sharder.Resource, hands ...transport.WrapperFunc) {
+	runReplicaWith(ctx, p, replicaConfig{resources, resources}, hands...)
+}
+
+// replicaConfig is what a replica takes for the resources of the ring, as a shard and as a sharder.
+type replicaConfig struct{ shard, sharder []sharder.Resource }
+
+func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands ...transport.WrapperFunc) {
 	leases := kubernetes.NewForConfigOrDie(p.Config())
 	lease := must(shardlease.New(leases, shardlease.Config{
 		Namespace: "ns", Ring: simulatedRing, Identity: identity(p.Name), Clock: p.Clock, OnLost: func(error) { p.Exit() },
@@ -170,9 +178,9 @@ func runReplicaOf(ctx context.Context, p *sim.Process, resources []sharder.Resou
 	own.Timeout = 20 * time.Second // or a controller waits for a lost answer for ever
 	own.Wrap(lease.WrapTransport)
 	sharders.Wrap(elector.WrapTransport)
-	shard := must(sharder.NewShard(metadata.NewForConfigOrDie(own), mapper(), lease, sharder.ShardConfig{Resources: resources}))
+	shard := must(sharder.NewShard(metadata.NewForConfigOrDie(own), mapper(), lease, sharder.ShardConfig{Resources: c.shard}))
 	s := must(sharder.New(kubernetes.NewForConfigOrDie(sharders), metadata.NewForConfigOrDie(sharders), mapper(), sharder.Config{
-		Ring: simulatedRing, Namespace: "ns", Resources: resources, ScanInterval: scanInterval, GCPeriod: time.Minute, Clock: p.Clock,
+		Ring: simulatedRing, Namespace: "ns", Resources: c.sharder, ScanInterval: scanInterval, GCPeriod: time.Minute, Clock: p.Clock,
 	}))
 	p.World().State.Store(identity(p.Name), s)
 	err := lease.Run(ctx, func(ctx context.Context) error {
@@ -183,7 +191,7 @@ func runReplicaOf(ctx context.Context, p *sim.Process, resources []sharder.Resou
 				p.Fail("sharder: %v", err)
 			}
 		})
-		control(ctx, p, shard, own)
+		control(ctx, p, shard, own, slices.ContainsFunc(c.sharder, func(r sharder.Resource) bool { return len(r.Children) > 0 }))
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
@@ -192,9 +200,13 @@ func runReplicaOf(ctx context.Context, p *sim.Process, resources []sharder.Resou
 }
 
 // control is a controller, from before its informer begins until its last worker has returned.
-func control(ctx context.Context, p *sim.Process, shard *sharder.Shard, config *rest.Config) {
+func control(ctx context.Context, p *sim.Process, shard *sharder.Shard, config *rest.Config, families bool) {
 	clients := kubernetes.NewForConfigOrDie(config)
-	client, children := clients.CoreV1().ConfigMaps("ns"), newBrood(p, shard, clients)
+	client := clients.CoreV1().ConfigMaps("ns")
+	var children *brood // nil: there are none
+	if families {
+		children = newBrood(p, shard, clients)
+	}
 	informer := shard.NewInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
@@ -207,7 +219,9 @@ func control(ctx context.Context, p *sim.Process, shard *sharder.Shard, config *
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { informer.RunWithContext(ctx) })
-	running.Go(func() { _ = children.control(ctx) })
+	if families {
+		running.Go(func() { _ = children.control(ctx) })
+	}
 	for range 2 {
 		running.Go(func() {
 			for {
@@ -236,7 +250,9 @@ func work(ctx context.Context, p *sim.Process, client coreclient.ConfigMapInterf
 	key := string(o.UID)
 	p.Begin(key)
 	defer p.End(key)
-	children.check(ctx, o.UID)
+	if children != nil {
+		children.check(ctx, o.UID)
+	}
 	now := p.Clock.Now().Wall.UnixNano()
 	done := ctx.Done()
 	if o.UID[len(o.UID)-1]%3 == 0 {
@@ -257,7 +273,7 @@ func work(ctx context.Context, p *sim.Process, client coreclient.ConfigMapInterf
 		}
 	}
 	p.World().State.Store(key, worked{identity(p.Name), time.Now()})
-	if hasChildren(o.UID) {
+	if children != nil && hasChildren(o.UID) {
 		if err := children.tend(ctx, o, now); err != nil {
 			return err
 		}
@@ -283,6 +299,11 @@ func objectsOf(w *sim.World) coreclient.ConfigMapInterface {
 
 // meddle does what users do: they create and delete objects, and edit what they should not. It keeps some eight objects.
 func meddle(w *sim.World, r *rand.Rand) {
+	meddleWith(w, r, func(roots []corev1.ConfigMap) { meddleWithChildren(w, r, roots) })
+}
+
+// meddleWith is the same for objects whose children are somebody else's business.
+func meddleWith(w *sim.World, r *rand.Rand, children func(roots []corev1.ConfigMap)) {
 	ctx, client := context.Background(), objectsOf(w)
 	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: "user"})
 	if err != nil {
@@ -316,7 +337,7 @@ func meddle(w *sim.World, r *rand.Rand) {
 	case 7:
 		_ = client.Delete(ctx, o.Name, metav1.DeleteOptions{})
 	case 9, 10, 11, 12:
-		meddleWithChildren(w, r, list.Items)
+		children(list.Items)
 	case 13, 14:
 		replay(w, r, list.Items)
 	case 15:

@@ -2,6 +2,7 @@ package sharder
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,9 @@ import (
 // all objects of the Resources, selected or not, and from their children. When it returns nil, no shard works on any of them, nor will
 // one before a sharder runs again: whoever calls it may work on all. Like Run it has to be called under the election, so that no sharder
 // runs meanwhile, nor while its caller works. See Migration in the package's documentation.
+//
+// An epoch that a record names and that has never begun is nobody's: somebody has forged that record,
+// and it is removed.
 //
 // A living shard is named in the log, and waited for as long as ctx lasts. One that has not released its Lease has to prove dead, as under Run: its
 // Lease is taken when it has not been renewed for twice its duration. The error is that of ctx, or says what the API server
@@ -47,11 +51,14 @@ func (e *session) strip(ctx context.Context) error {
 	all.Go(func() { e.keeper.run(background) })
 
 	said, pause := "", minPause
+	forged := unbegun{}
 	for ctx.Err() == nil {
-		living, err := e.living(ctx)
+		living, err := e.living(ctx, forged)
 		if err == nil && len(living) == 0 {
 			var left int
-			if living, left, err = e.stripAll(ctx); err == nil && len(living) == 0 && left == 0 {
+			known := len(forged)
+			living, left, err = e.stripAll(ctx, forged)
+			if err == nil && len(living) == 0 && left == 0 && len(forged) <= known {
 				return nil
 			}
 		}
@@ -75,43 +82,51 @@ func (e *session) strip(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// living returns the shards that may be at work on objects without a record, by the ring's history.
-func (e *session) living(ctx context.Context) ([]string, error) {
-	return e.among(ctx, e.ledger.known.tenants())
+// unbegun are the epochs that records of stripped objects named, and that had not begun when their
+// Leases were read after the objects: somebody has forged those records. If such an epoch has still
+// not begun when the object has been stripped, nobody has worked by that record, nor will: there is
+// nothing to wait for. If it has, its shard is waited for.
+type unbegun map[tenant]bool
+
+// living returns the shards that may be at work on objects without a record: by the ring's history,
+// and by the forged records of objects that have been stripped.
+func (e *session) living(ctx context.Context, forged unbegun) ([]string, error) {
+	named, err := e.among(ctx, e.ledger.known.tenants(), nil)
+	if err != nil {
+		return nil, err
+	}
+	begun, err := e.among(ctx, slices.SortedFunc(maps.Keys(forged), tenant.compare), forged)
+	return append(named, begun...), err
 }
 
-// among returns the shards of those tenants that may be at work.
-func (e *session) among(ctx context.Context, tenants []tenant) (living []string, err error) {
+// among returns the shards of those tenants that may be at work. Those in an epoch that has not begun
+// are noted in forged, unless it is nil, and not waited for.
+func (e *session) among(ctx context.Context, tenants []tenant, forged unbegun) (living []string, err error) {
 	for _, t := range tenants {
-		ended, err := e.ended(ctx, t)
-		if err != nil {
-			return nil, err
+		life := e.registry.lifeOf(t)
+		if life == unread {
+			if err := e.registry.reread(ctx, t); err != nil {
+				return nil, err
+			}
+			life = e.registry.lifeOf(t)
 		}
-		if !ended && !slices.Contains(living, t.Shard) {
-			living = append(living, t.Shard)
+		switch {
+		case life == over:
+		case life == unread && forged != nil:
+			forged[t] = true
+		default: // its Lease is taken when that is due
+			e.registry.ask(t)
+			if !slices.Contains(living, t.Shard) {
+				living = append(living, t.Shard)
+			}
 		}
 	}
 	return living, nil
 }
 
-// ended reports whether a tenant does not work any more, nor ever will. If not, its Lease is taken when that is due.
-func (e *session) ended(ctx context.Context, t tenant) (bool, error) {
-	life := e.registry.lifeOf(t)
-	if life == unread {
-		if err := e.registry.reread(ctx, t); err != nil {
-			return false, err
-		}
-		life = e.registry.lifeOf(t)
-	}
-	if life != over {
-		e.registry.ask(t)
-	}
-	return life == over, nil
-}
-
 // stripAll strips all objects whose records name nobody who may be at work, and then the children. It returns the shards that others name, and how
 // many objects could not be stripped.
-func (e *session) stripAll(ctx context.Context) (living []string, left int, err error) {
+func (e *session) stripAll(ctx context.Context, forged unbegun) (living []string, left int, err error) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	var mu sync.Mutex
@@ -127,7 +142,7 @@ func (e *session) stripAll(ctx context.Context) (living []string, left int, err 
 					return true
 				}
 				var owners []string
-				if owners, failure = e.among(ctx, e.marks[i].tenants(o)); failure != nil {
+				if owners, failure = e.among(ctx, e.marks[i].tenants(o), forged); failure != nil {
 					return false
 				}
 				if len(owners) > 0 {

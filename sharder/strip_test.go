@@ -253,3 +253,50 @@ func TestStripLabelsBesideRun(t *testing.T) {
 		assert.ErrorIs(t, s.StripLabels(t.Context()), ErrBusy)
 	})
 }
+
+// A record that names an epoch of a Lease that has never been is nobody's.
+func TestStripLabelsDoesNotWaitForAnEpochThatHasNeverBeen(t *testing.T) {
+	for name, begins := range map[string]bool{"": false, "it begins meanwhile, and is waited for": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				stop, shards := w.settledWith(20, w.config(), "a", "b")
+				stop()
+				shards[0].release()
+				shards[1].release()
+				time.Sleep(time.Second)
+				l, err := w.kube.CoordinationV1().Leases(testNamespace).Get(t.Context(), "b", metav1.GetOptions{})
+				require.NoError(t, err)
+				o := w.objects()[7]
+				forged := &record{UID: o.UID, Shard: "b", LeaseUID: l.UID, Epoch: 2, State: owned}
+				_, err = w.meta.Resource(configMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name, types.MergePatchType,
+					w.names.mergePatch(o.UID, "", "b", false, forged), metav1.PatchOptions{})
+				require.NoError(t, err)
+
+				var once sync.Once
+				var b *shard
+				result, _ := w.strip(w.config(), func(name string) {
+					if begins && name == o.Name {
+						once.Do(func() {
+							b = w.shard("b")
+							time.Sleep(time.Second)
+						})
+					}
+				})
+				time.Sleep(time.Minute)
+				if begins {
+					requirePending(t, result)
+					b.release()
+					time.Sleep(time.Second)
+				}
+				synctest.Wait()
+				select {
+				case err := <-result:
+					require.NoError(t, err)
+				default:
+					require.Fail(t, "it waits for ever")
+				}
+				assert.Zero(t, w.marked())
+			})
+		})
+	}
+}

@@ -46,6 +46,7 @@ type world struct {
 	running []func()
 
 	returnWithin time.Duration // of shards
+	former       bool          // shards are of the last version, which knows of no next one
 
 	mu      sync.Mutex
 	history []string // what the hooks told
@@ -201,9 +202,9 @@ func (w *world) acknowledge(ctx context.Context, s *shard, name string, meta met
 		for s.stubborn.Load() && sleep(ctx, time.Second) {
 		}
 		if ok && r.State == owned && r.tenant() == (tenant{name, epoch.LeaseUID, epoch.Number}) {
-			r.State = free
+			label, next := w.names.letGo(o, r, w.former)
 			_, err := meta.Resource(configMaps).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType,
-				w.names.mergePatch(o.UID, o.ResourceVersion, "", false, &r), metav1.PatchOptions{})
+				w.names.mergePatch(o.UID, o.ResourceVersion, label, false, next), metav1.PatchOptions{})
 			if err == nil {
 				s.acks.Add(1)
 			}

@@ -109,6 +109,14 @@ func loop(ctx context.Context, f *fleet, assigned func(string), patch func(*meta
 
 // runOurs runs a sharder, with its defaults and clients without limits.
 func runOurs(ctx context.Context, f *fleet, assigned func(string)) {
+	runSharder(ctx, f, sharder.Hooks{OnPatch: func(p sharder.Patch) {
+		if p.Err == nil {
+			assigned(p.Object.Name)
+		}
+	}})
+}
+
+func runSharder(ctx context.Context, f *fleet, hooks sharder.Hooks) {
 	kube, err := kubernetes.NewForConfig(shared.Admin())
 	require.NoError(f.t, err)
 	objects, err := metadata.NewForConfig(shared.Admin())
@@ -118,24 +126,26 @@ func runOurs(ctx context.Context, f *fleet, assigned func(string)) {
 	s, err := sharder.New(kube, objects, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer)), sharder.Config{
 		Ring: ringName, Namespace: f.namespace,
 		Resources: []sharder.Resource{{GVR: configMaps.Resource, Namespaces: []string{f.namespace}}},
-		Hooks: sharder.Hooks{OnPatch: func(p sharder.Patch) {
-			if p.Err == nil {
-				assigned(p.Object.Name)
-			}
-		}},
+		Hooks:     hooks,
 	})
 	require.NoError(f.t, err)
 	require.NoError(f.t, s.Run(ctx))
 }
 
-// holdLease is the shard, which does nothing with what it is given.
-func holdLease(b *testing.B, f *fleet) {
+// holdLease is a shard, which does nothing with what it is given. Calling release ends it.
+func holdLease(b *testing.B, f *fleet, name string) (release func()) {
+	b.Helper()
+	return runLease(b, f, name, func(ctx context.Context, _ *shardlease.Lease) { <-ctx.Done() })
+}
+
+// runLease runs work while it holds the Lease of a shard, until release is called.
+func runLease(b *testing.B, f *fleet, name string, work func(context.Context, *shardlease.Lease)) (release func()) {
 	b.Helper()
 	client, err := kubernetes.NewForConfig(shardlease.LeaseConfig(shared.Admin()))
 	require.NoError(b, err)
 	held := make(chan struct{})
 	lease, err := shardlease.New(client, shardlease.Config{
-		Namespace: f.namespace, Ring: ringName, Identity: "a",
+		Namespace: f.namespace, Ring: ringName, Identity: name,
 		Hooks:  shardlease.Hooks{OnHeld: func(shardlease.Epoch) { close(held) }},
 		OnLost: func(err error) { b.Error(err) },
 	})
@@ -144,15 +154,17 @@ func holdLease(b *testing.B, f *fleet) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		_ = lease.Run(ctx, func(ctx context.Context) error { // a loss has failed the benchmark
-			<-ctx.Done()
+			work(ctx, lease)
 			return nil
 		})
 	})
-	b.Cleanup(func() {
+	release = func() {
 		cancel()
 		running.Wait()
-	})
+	}
+	b.Cleanup(release)
 	<-held
+	return release
 }
 
 // BenchmarkSharderAssignment is how fast 10,000 objects are assigned that were there before the sharder, from its start until the last
@@ -163,7 +175,7 @@ func BenchmarkSharderAssignment(b *testing.B) {
 	measure := func(a assigner) {
 		f := newCrowd(b, lasting)
 		f.create(objects)
-		holdLease(b, f)
+		holdLease(b, f, "a")
 		ctx, cancel := context.WithCancel(b.Context())
 		done := make(chan time.Time, 1)
 		var mu sync.Mutex
@@ -205,7 +217,7 @@ func BenchmarkSharderLatency(b *testing.B) {
 	for _, a := range []assigner{bare, ours} {
 		b.Run(a.name, func(b *testing.B) {
 			f := newCrowd(b, lasting)
-			holdLease(b, f)
+			holdLease(b, f, "a")
 			ctx, cancel := context.WithCancel(b.Context())
 			assigned := make(chan string, objects+1)
 			var running sync.WaitGroup

@@ -41,7 +41,7 @@ func TestAllKindsOfObjects(t *testing.T) {
 		all := f.list()
 		require.Len(t, all, many)
 		f.requireWorkedOn(all, "a", "b")
-		f.requireCosts(before, ownedBy(all, "b", "a", "b"), cost{sharder: 2, shard: 1})
+		f.requireCosts(before, ownedBy(all, "b", "a", "b"), cost{sharder: 1, shard: 1})
 
 		edited := map[string]object{}
 		for _, o := range all {

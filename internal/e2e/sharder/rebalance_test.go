@@ -44,7 +44,7 @@ func TestShardThatDiesWhileItIsDrained(t *testing.T) {
 		for _, o := range all {
 			switch drained := o.owner("a", "b", "c") != o.owner("a", "b"); {
 			case o.owner("a", "b") == "a" && drained:
-				want[o.GetName()] = cost{sharder: 2, shard: 1}
+				want[o.GetName()] = cost{sharder: 1, shard: 1}
 			case o.owner("a", "b") == "b" && drained:
 				want[o.GetName()] = cost{sharder: 2}
 			case o.owner("a", "b") == "b":
@@ -76,7 +76,7 @@ func TestWorkThatKeepsAnObjectTooLong(t *testing.T) {
 		f.start("b", "-work=1h")
 		f.requireSettled("a", "b")
 		f.requireWorkedOn(all, "a", "b")
-		f.requireCosts(before, ownedBy(all, "b", "a", "b"), cost{sharder: 2, shard: 1})
+		f.requireCosts(before, ownedBy(all, "b", "a", "b"), cost{sharder: 1, shard: 1})
 		f.requireExclusion()
 	})
 }
@@ -135,7 +135,7 @@ func TestSharderThatChangesInTheMiddleOfARebalance(t *testing.T) {
 				}
 				f.requireSettled("a", "b", "c")
 				f.requireWorkedOn(all, "a", "b", "c")
-				f.requireCosts(before, share, cost{sharder: 2, shard: 1})
+				f.requireCosts(before, share, cost{sharder: 1, shard: 1})
 				late := map[string]int{}
 				for _, e := range f.audited(before) {
 					if e.Write() && e.UserAgent == "sharder/s1" && e.Received.After(ended.Add(f.duration)) {

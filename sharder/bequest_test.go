@@ -1,0 +1,178 @@
+package sharder
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// A shard that lets go of an object gives it to who is next, if its sharder has said so, and nothing
+// else has to be seen to first.
+func TestAShardGivesAnObjectToWhoIsNext(t *testing.T) {
+	b := tenant{"b", "lease-b", 7}
+	ordered := func(r *replica, o metav1.Object) *record {
+		rec := r.owned(o)
+		rec.Next = &b
+		return rec
+	}
+	for name, test := range map[string]struct {
+		config ShardConfig
+		drain  func(r *replica, o metav1.Object)
+		freed  bool
+	}{
+		"": {drain: func(r *replica, o metav1.Object) { r.set("x", "a", true, ordered(r, o)) }},
+		"somebody else sets the drain label": {freed: true, drain: func(r *replica, o metav1.Object) {
+			r.set("x", "a", false, ordered(r, o))
+			synctest.Wait()
+			r.set("x", "a", true, nil)
+		}},
+		"others have to be asked": {freed: true, drain: func(r *replica, o metav1.Object) {
+			rec := ordered(r, o)
+			rec.Left = []tenant{{"c", "lease-c", 1}}
+			r.set("x", "a", true, rec)
+		}},
+		"it may have children": {
+			config: ShardConfig{Resources: []Resource{{GVR: configMaps, Children: []schema.GroupVersionResource{pods}}}}, freed: true,
+			drain: func(r *replica, o metav1.Object) { r.set("x", "a", true, ordered(r, o)) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newTerritory(t)
+				assert.NoError(t, w.replica(test.config).run(func(r *replica) {
+					w.create("x")
+					o := r.assign("x")
+					end := r.work(o)
+					test.drain(r, o)
+					time.Sleep(time.Second)
+					w.drainedStill("x")
+					assert.ErrorIs(t, r.do(o), ErrNotYet)
+					require.NoError(t, end())
+					synctest.Wait()
+					if test.freed {
+						w.acknowledged("x")
+						return
+					}
+					got := w.get("x")
+					assert.Equal(t, "b", got.Labels[w.names.shard])
+					assert.NotContains(t, got.Labels, w.names.drain)
+					rec, ok := w.names.recordOf(got)
+					assert.True(t, ok)
+					assert.Equal(t, record{UID: o.UID, Shard: "b", LeaseUID: b.LeaseUID, Epoch: b.Epoch, State: owned}, rec)
+					assert.ErrorIs(t, r.do(o), ErrNotMine)
+					assert.Empty(t, r.remembered(), "all caches have passed the floor")
+					assert.Equal(t, []string{"drain x"}, r.hooks())
+				}))
+			})
+		})
+	}
+}
+
+// A shard of the last version lets go, and the sharder assigns.
+func TestAShardOfTheLastVersionLetsGoOfWhatItIsToGiveAway(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.former = true
+		stop, _ := w.settledWith(60, w.config(), "a", "b")
+		defer stop()
+		w.shard("c")
+		time.Sleep(30 * time.Second)
+		w.requirePlaced(60, "a", "b", "c")
+		moved := w.owners()["c"]
+		assert.Equal(t, map[string]int{"drain": moved, "assign": moved}, w.patched())
+	})
+}
+
+// The shard that was to have the objects comes to an end while the others still have them, or comes
+// back in its next life: they are told who is next now.
+func TestWhoIsNextMayChangeBeforeAnObjectIsGivenAway(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(w *world, c *shard)
+		shards []string
+	}{
+		"it has left":     {func(_ *world, c *shard) { c.release() }, []string{"a", "b"}},
+		"it is back":      {func(w *world, c *shard) { c.release(); w.shard("c") }, []string{"a", "b", "c"}},
+		"it has died":     {func(_ *world, c *shard) { c.kill() }, []string{"a", "b"}},
+		"another is next": {func(w *world, c *shard) { w.shard("d"); c.release() }, []string{"a", "b", "d"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				r := &referee{names: w.names, owners: map[types.UID]tenant{}, past: map[types.UID]int64{}, gone: map[types.UID]time.Time{}}
+				w.server.Observe(r.see)
+				stop, shards := w.settledWith(120, w.config(), "a", "b")
+				defer stop()
+				stubborn(true, shards...)
+				c := w.shard("c")
+				time.Sleep(10 * time.Second)
+				require.Positive(t, w.owners()["-"])
+				test.change(w, c)
+				time.Sleep(time.Minute)
+				w.patched()
+				stubborn(false, shards...)
+				time.Sleep(time.Minute)
+				w.requirePlaced(120, test.shards...)
+				assert.Empty(t, w.patched(), "the shards had been told before")
+				assert.Empty(t, r.foul)
+			})
+		})
+	}
+}
+
+// Who is next dies at the moment at which it gets the objects: they are assigned as those of any dead shard.
+func TestObjectsAreGivenToAShardThatHasJustEnded(t *testing.T) {
+	inWorld(t, func(_ *testing.T, w *world) {
+		stop, _ := w.settledWith(120, w.config(), "a", "b")
+		defer stop()
+		w.connection.Inject(apisim.Faults{WatchLag: 5 * time.Second}) // the sharder hears of it late
+		c := w.shard("c")
+		time.Sleep(5*time.Second + 100*time.Millisecond)
+		c.release()
+		w.shard("c") // in its next life, so that the label says nothing
+		time.Sleep(time.Minute)
+		w.requirePlaced(120, "a", "b", "c")
+	})
+}
+
+// Drains that were sent while a shard was a member can be carried out when it is none any more: while
+// it may live, the history names it, or nobody would ask it for an object whose record is lost.
+func TestTheHistoryNamesAFormerMemberUntilItIsOver(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.ScanInterval = 20 * time.Second
+		defer w.sharder(c)()
+		w.shard("a")
+		b := w.shard("b")
+		time.Sleep(time.Minute)
+		w.told()
+		lease := func(patch string) {
+			_, err := w.kube.CoordinationV1().Leases(testNamespace).Patch(t.Context(), "b", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+			require.NoError(t, err)
+		}
+		b.kill()
+		lease(`{"metadata":{"annotations":{"` + shardlease.EpochAnnotation + `":"?"}}}`) // it is no member, and may be at work
+		time.Sleep(time.Minute)
+		told := w.told()
+		require.Contains(t, told, "settled [a]")
+		assert.True(t, w.remembers("b"), "%v", told)
+		lease(`{"metadata":{"annotations":{"` + shardlease.EpochAnnotation + `":"1"}}}`)
+		time.Sleep(2 * time.Minute) // it is taken
+		assert.False(t, w.remembers("b"), "%v", w.told())
+	})
+}
+
+// remembers reports whether the ring's history names a shard.
+func (w *world) remembers(shard string) bool {
+	m, err := w.kube.CoreV1().ConfigMaps(testNamespace).Get(w.t.Context(), HistoryName(testRing), metav1.GetOptions{})
+	require.NoError(w.t, err)
+	h, err := parseHistory(m.Data[historyKey])
+	require.NoError(w.t, err)
+	return h.names(shard)
+}
