@@ -79,6 +79,8 @@ var mutations = []mutant.Mutation{
 	{Name: "the whole is said once", File: "configuration.go", Old: "turned || time.Since(before.told) >= alarmEvery", New: "turned", Caught: "TestConfigurationThatIsUnusableAsAWhole"},
 	{Name: "a flaw is said at the next check", File: "checks.go", Old: "result.flawed != flawed\n", New: "false && flawed\n", Caught: "TestConfigurationThatIsUnusableAsAWhole"},
 	{Name: "what may go off yet is not read", File: "do.go", Old: "if len(step.Watch) == 0 {", New: "if true {", Caught: "TestInstanceThatTakesLongToStop"},
+	{Name: "nothing is read ahead", File: "do.go", Old: "if len(step.Ahead) > 0 {", New: "if false {", Caught: "TestDevicesAreReadAhead"},
+	{Name: "all are read ahead at once", File: "controller.go", Old: "c.config.Limits.WithDefaults().MaxConcurrent)", New: "1000)", Caught: "TestFewDevicesAreReadAheadAtATime"},
 	{Name: "any node is cordoned", File: "commission.go", Old: "if !n.Spec.Unschedulable || ours {", New: "if ours {", Caught: "TestCommissionIsRefused"},
 	{Name: "any node is drained", File: "commission.go", Old: "case len(pods) > 0:", New: "case len(pods) > 1000:", Caught: "TestCommissionIsRefused"},
 	{Name: "pods that come later do not matter", File: "commission.go", Old: "	if !target.Switched {\n		n, err", New: "	if false {\n		n, err", Caught: "TestNodeWithAPodKeepsItsPower"},

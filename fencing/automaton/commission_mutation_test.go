@@ -34,6 +34,8 @@ var commissionMutations = []mutant.Mutation{
 	{Name: "it counts as a repetition", File: "devices.go", Old: "!t.touched() && s.Commission == nil", New: "!t.touched()", Caught: "TestFlowOfACommission"},
 	{Name: "what was asked for stays", File: "commission.go", Old: "case c != nil && c.Asked == asked:", New: "case c != nil && c.Asked == \"none\":", Caught: "TestCommissionThatProvesNothing"},
 	{Name: "failing nodes are commissioned", File: "isolate.go", Old: "!= \"\" && t.Trigger == nil {", New: "!= \"\" {", Caught: "TestFailingNodeIsFencedNotCommissioned"},
+	{Name: "an old reading will do", File: "transition.go", Old: "recent = 10 * time.Second", New: "recent = 10 * time.Hour", Caught: "TestReadingOfSomeTimeAgoIsTakenAgain"},
+	{Name: "what was read before a command proves its effect", File: "memory.go", Old: "m.devices[i].power, m.devices[i].twice = \"\", false\n	}\n	s := m.sighting(step.Device)", New: "_ = i\n	}\n	s := m.sighting(step.Device)", Caught: "TestWhatWasReadAheadProvesNothing"},
 	{Name: "who was away for long gives up", File: "recover.go", Old: "if t.s.Commission != nil && t.cleared(n) && ", New: "if false && t.cleared(n) && ", Caught: "TestCommissionSurvivesRestarts"},
 }
 
