@@ -215,13 +215,13 @@ func TestTwoControllersAtOnce(t *testing.T) {
 }
 
 func TestOtherTriggers(t *testing.T) {
-	for name, c := range map[string]struct {
+	for name, c := range variants(map[string]struct {
 		ready []string // conditions for which Ready nodes lose their power
 		off   bool
 	}{
 		"isolates a Ready node only":   {},
 		"fences a Ready node if asked": {ready: []string{"Corrupt"}, off: true},
-	} {
+	}) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
 				a := w.start("a", func(config *fencing.Config) {
@@ -249,7 +249,7 @@ func TestOtherTriggers(t *testing.T) {
 }
 
 func TestLyingDevices(t *testing.T) {
-	for name, c := range map[string]struct {
+	for name, c := range variants(map[string]struct {
 		fault fencingtest.Fault
 		ends  v1alpha1.Phase
 		times int // power goes off
@@ -260,7 +260,7 @@ func TestLyingDevices(t *testing.T) {
 		"lands 20 s later":                   {fencingtest.Fault{Late: 20 * time.Second}, v1alpha1.PhaseFinal, 1},
 		"cannot be read":                     {fencingtest.Fault{Unreadable: true}, v1alpha1.PhaseGivenUp, 1},
 		"switches the plug of its neighbour": {fencingtest.Fault{Switches: "n3"}, v1alpha1.PhaseGivenUp, 0},
-	} {
+	}) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
 				breaches := w.referee()
@@ -310,7 +310,7 @@ func (r *told) count(what string) int {
 
 // Events are forgotten after an hour.
 func TestAlarmsAreRepeated(t *testing.T) {
-	for reason, begin := range map[string]func(w *world){
+	for reason, begin := range variants(map[string]func(w *world){
 		"GivenUp": func(w *world) {
 			w.rack.Break("n1", fencingtest.Fault{Unreadable: true})
 			w.ends("n1", v1alpha1.PhaseGivenUp)
@@ -320,7 +320,7 @@ func TestAlarmsAreRepeated(t *testing.T) {
 			require.NoError(w.t, err)
 			w.eventually(5*time.Minute, "the fence is held", func() bool { f := w.fence("n1"); return f != nil && f.Status.Hold != nil })
 		},
-	} {
+	}) {
 		t.Run(reason, func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
 				r := &told{}
