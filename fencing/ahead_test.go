@@ -23,14 +23,14 @@ func TestDevicesAreReadAhead(t *testing.T) {
 		var mu sync.Mutex
 		var over, off time.Time
 		c := w.start("a", func(c *fencing.Config) {
-			c.Hooks.OnTransition = func(f *v1alpha1.NodeFence, row string) {
+			c.Hooks.OnTransition = func(_ *v1alpha1.NodeFence, row string) {
 				mu.Lock()
 				defer mu.Unlock()
 				if row == "PowerWaitOver" {
 					over = time.Now()
 				}
 			}
-			c.Hooks.OnCommand = func(_, _ string, action v1alpha1.OpAction, took time.Duration, _ error) {
+			c.Hooks.OnCommand = func(_, _ string, action v1alpha1.OpAction, _ time.Duration, _ error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if action == v1alpha1.ActionOff {
