@@ -72,3 +72,13 @@ func TestWhatWasReadAheadProvesNothing(t *testing.T) {
 	r.until(automaton.OffSeen)
 	assert.Equal(t, []string{"bmc", "bmc"}, readings(r.steps[before:]))
 }
+
+// The admin pulls the plug after it was read ahead, and says so.
+func TestConfirmationAfterThePlugWasReadAhead(t *testing.T) {
+	r := newRig(t, bmc())
+	r.until(automaton.PowerWaitOver)
+	r.plugs["bmc"].on = false
+	r.annotate(v1alpha1.AnnotationConfirmOff, "1")
+	r.until(automaton.Confirmed)
+	assert.NotContains(t, r.transcript(), "refused")
+}
