@@ -302,7 +302,11 @@ func (x *explorer) wait(s State, in *Input, step Wait) {
 	}
 	n.hears(at.SinceAtLeast(in.Dump))
 	n.Young = n.Young && at.SinceAtLeast(m.begun) < dumpOver
-	if n.Wait == 1 && (step.For >= lookEvery || len(step.Ahead) > 0) {
+	whole := lookEvery
+	if s.Phase == phIsolated {
+		whole = readAhead
+	}
+	if n.Wait == 1 && step.For >= whole {
 		n.Wait = 2
 	}
 	if n != s {
