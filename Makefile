@@ -59,7 +59,7 @@ generate: ## deep copies and the manifest of NodeFence, from its types
 gotest = echo "== test $(2) ($(1))" && mkdir -p $(RESULTS) && (out=$$PWD/$(RESULTS)/$(2).json && cd $(1) && \
 	$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --jsonfile $$out -- -vet=off -shuffle=on -timeout 15m $(3))
 
-# What make simulate runs.
+# What make simulate runs, besides the variants of tests in virtual time of which make unit tries a third.
 SIMULATIONS := ^TestSimulated|^TestMutationsAreCaught$$
 SIMULATED := ./endpoints ./fencing ./fencing/automaton ./fencing/config ./fencing/policy ./fencing/sighting ./internal/lease ./internal/sim \
 	./leaderelection ./leaderforlife ./shardlease ./sharder
@@ -99,8 +99,9 @@ suites-e2e: $(GOTESTSUM) controlplane $(if $(filter 0,$(LAB)),,lab)
 	@$(call with,internal/e2e,$@)
 	@export GOFLAGS=-modfile=$(CURDIR)/$(RESULTS)/$@.mod && $(call gotest,internal/e2e,$@,-p 1 -parallel 6 ./...)
 
-simulate: $(GOTESTSUM) ## all replicas under faults in virtual time: a tenth of the schedules with the race detector; and mutations
+simulate: $(GOTESTSUM) ## all replicas under faults in virtual time: a tenth of the schedules with the race detector; mutations; all variants
 	@$(call gotest,.,simulate,-p 1 -run '$(SIMULATIONS)' $(SIMULATED))
+	@$(call gotest,.,variants,-skip '$(SIMULATIONS)' ./fencing)
 	@$(call gotest,.,simulate-race,-race -run '$(SIMULATIONS)' $(SIMULATED))
 
 # Minutes each, for a claim that others show in seconds, or about real devices.

@@ -154,7 +154,7 @@ func TestSimulatedAdmins(t *testing.T) {
 				inWorld(t, 3, func(w *world) {
 					i := &incident{world: w, reached: make(chan struct{})}
 					breaches := w.referee()
-					w.server.Observe(func(c apisim.Change) {
+					w.observe(func(c apisim.Change) {
 						if c.After == nil || c.After.GetKind() != "NodeFence" {
 							return
 						}

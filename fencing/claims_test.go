@@ -36,7 +36,7 @@ func (w *world) byInstance() {
 // the same time, in whatever order, knows whose it is: that node is fenced, and the other one says what is wrong.
 func TestProviderIDThatIsClaimedTwice(t *testing.T) {
 	for _, c := range []struct{ owner, thief string }{{"n1", "n3"}, {"n3", "n1"}} {
-		for name, next := range map[string]bool{"the same leader": false, "the next leader": true} {
+		for name, next := range variants(map[string]bool{"the same leader": false, "the next leader": true}) {
 			t.Run(c.owner+" and "+c.thief+"/"+name, func(t *testing.T) {
 				inWorld(t, 4, func(w *world) {
 					breaches := w.referee()

@@ -60,7 +60,7 @@ func (w *world) change(configMap, key, value string) {
 // again, and a node that is lost meanwhile is fenced when it is mended.
 func TestConfigurationThatIsUnusableAsAWhole(t *testing.T) {
 	const template, object = "fence-method-template-rack", "fence-config-type-worker"
-	for name, c := range map[string]struct {
+	for name, c := range variants(map[string]struct {
 		spoil, mend func(w *world)
 		says        string
 	}{
@@ -87,7 +87,7 @@ func TestConfigurationThatIsUnusableAsAWhole(t *testing.T) {
 			},
 			"fence-method-template-cloud",
 		},
-	} {
+	}) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 4, func(w *world) {
 				g := &gazette{}

@@ -117,6 +117,8 @@ type run struct {
 	closed bool
 	failed string // the last error of a watch
 
+	ahead chan struct{} // has one for each fence whose devices are being read ahead: no more than may go on
+
 	pods  sync.Mutex
 	spent policy.Budget // guarded by pods
 }
@@ -130,7 +132,10 @@ func (c *Controller) begin(ctx context.Context) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{Controller: c, clock: clock.System(), began: time.Now(), fences: map[string]*fence{}, asked: map[string]bool{}}
+	r := &run{
+		Controller: c, clock: clock.System(), began: time.Now(), fences: map[string]*fence{}, asked: map[string]bool{},
+		ahead: make(chan struct{}, c.config.Limits.WithDefaults().MaxConcurrent),
+	}
 	cluster := informers.NewSharedInformerFactory(c.kube, 0)
 	leases := informers.NewSharedInformerFactoryWithOptions(c.kube, 0, informers.WithNamespace(corev1.NamespaceNodeLease))
 	configMaps := informers.NewSharedInformerFactoryWithOptions(c.kube, 0, informers.WithNamespace(c.config.Namespace))

@@ -3,7 +3,10 @@
 package fencing_test
 
 import (
+	"cmp"
+	"flag"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -18,13 +21,29 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
+var firstDeath = flag.Uint64("death", 0, "seed of the first of TestSimulatedDeathsOfNodes: a test that fails has it in its name")
+
+// deaths are seeds: of 40 deaths, or while soaking of as many as there is time for, and of 1,000 at least.
+func deaths(t *testing.T) iter.Seq[uint64] {
+	t.Helper()
+	soak, err := time.ParseDuration(cmp.Or(os.Getenv(sim.SoakVariable), "0s"))
+	require.NoError(t, err)
+	first, least, until := *firstDeath, 40, time.Now().Add(soak)
+	if soak > 0 {
+		first, least = cmp.Or(first, rand.Uint64()>>1), 1000
+	}
+	return func(yield func(uint64) bool) {
+		for n := 0; n < least || time.Now().Before(until); n++ {
+			if !yield(first + uint64(n)) {
+				return
+			}
+		}
+	}
+}
+
 // A node with a BMC and two power supplies dies at a random moment, with default settings, in one of many ways, and perhaps with the leader on it. Its pods are released within the
 // bound, and never while it runs.
 func TestSimulatedDeathsOfNodes(t *testing.T) {
-	deaths := 40
-	if os.Getenv(sim.SoakVariable) != "" {
-		deaths = 1000
-	}
 	ways := []struct {
 		name   string
 		before func(w *world) // long before
@@ -44,9 +63,11 @@ func TestSimulatedDeathsOfNodes(t *testing.T) {
 		{"a power supply is slow to answer", func(w *world) { w.rack.Break("feed", fencingtest.Fault{Slow: 5 * time.Second}) }, func(w *world) { w.rack.Break("n1", fencingtest.Fault{Unreadable: true}) }},
 	}
 	var longest time.Duration
-	for seed := range deaths {
-		random := rand.New(rand.NewPCG(21, uint64(seed)))
-		way, leads := ways[seed%len(ways)], random.IntN(2) == 0
+	died := 0
+	for seed := range deaths(t) {
+		died++
+		random := rand.New(rand.NewPCG(21, seed))
+		way, leads := ways[seed%uint64(len(ways))], random.IntN(2) == 0
 		t.Run(fmt.Sprintf("%d/%s/leads=%v", seed, way.name, leads), func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
 				breaches := w.referee()
@@ -85,5 +106,9 @@ func TestSimulatedDeathsOfNodes(t *testing.T) {
 		})
 		require.False(t, t.Failed())
 	}
-	t.Logf("%d deaths, all released, after %v at most", deaths, longest.Round(time.Second))
+	summary := fmt.Sprintf("%d deaths, all released, after %v at most", died, longest.Round(time.Second))
+	if os.Getenv(sim.SoakVariable) != "" {
+		fmt.Printf("soak: %s: %s\n", t.Name(), summary) // a log would be shown only on failure
+	}
+	t.Log(summary)
 }

@@ -162,6 +162,14 @@ const watchEvery = 5 * time.Second
 
 // await waits, until a device that is watched reads off.
 func (f *fence) await(ctx context.Context, step automaton.Wait) error {
+	if len(step.Ahead) > 0 {
+		select {
+		case f.ahead <- struct{}{}:
+			defer func() { <-f.ahead }()
+			return f.readDevices(ctx, automaton.Read{Devices: step.Ahead})
+		default: // others read: there may be many, and only some of them may go on
+		}
+	}
 	if len(step.Watch) == 0 {
 		f.pause(ctx, step.For)
 		return nil

@@ -37,7 +37,7 @@ func TestConfigurationThatChangesWhileAFenceIsUnderWay(t *testing.T) {
 		w.change(object, "fence-method-plug-on", on("{{.NodeName}}"))
 		w.change(object, "config.properties", settings)
 	}
-	for what, change := range change {
+	for what, change := range variants(change) {
 		for name, moment := range map[string]v1alpha1.Phase{"when a command was sent": v1alpha1.PhasePowering, "when the machine was off": v1alpha1.PhaseRestoring} {
 			for leader, other := range map[string]bool{"the same leader": false, "the next leader": true} {
 				// With the same devices the machine is switched on again whatever the times are.

@@ -50,7 +50,7 @@ func (w *world) odd(agent, parameter string) {
 
 // The agent of one node is broken, or its Secret may not be read: the others are fenced, and of that one it is said, when it works and when it is lost.
 func TestOneBadConfigurationConcernsOneNode(t *testing.T) {
-	for name, c := range map[string]struct {
+	for name, c := range variants(map[string]struct {
 		begin  func(w *world)
 		says   string
 		faults func(*apisim.Client)
@@ -64,7 +64,7 @@ func TestOneBadConfigurationConcernsOneNode(t *testing.T) {
 				c.Inject(apisim.Faults{Refuse: func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/secrets/forbidden") }})
 			},
 		},
-	} {
+	}) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 4, func(w *world) {
 				c.begin(w)
@@ -107,7 +107,7 @@ func TestOneBadConfigurationConcernsOneNode(t *testing.T) {
 
 // What was resolved stays good while an agent that nothing has changed about does not answer, also for who looks at the node the moment it is lost.
 func TestConfigurationThatWasGoodStaysSo(t *testing.T) {
-	for name, takes := range map[string]time.Duration{"at once": 0, "in the end": time.Hour} {
+	for name, takes := range variants(map[string]time.Duration{"at once": 0, "in the end": time.Hour}) {
 		t.Run("an agent fails "+name, func(t *testing.T) {
 			inWorld(t, 4, func(w *world) {
 				w.odd("fence_odd", "")

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -64,6 +66,9 @@ type world struct {
 	unwired  map[string]bool   // plugs that feed nothing any more
 	shown    map[string]string // what was written last of whether nodes are Ready, and in which boot
 
+	stored map[string]*unstructured.Unstructured // of the API server, by kind, namespace and name: Pods, Leases and NodeFences
+	judge  func(apisim.Change)                   // is told of every change; nil: nobody is
+
 	proxy func(*http.Request) *http.Response // what stands before the API server of controllers, and may answer in its place
 	dead  map[string]bool                    // of those
 }
@@ -104,7 +109,9 @@ func inWorld(t *testing.T, nodes int, test func(w *world)) {
 		w := &world{
 			t: t, ctx: ctx, server: server, client: kubernetes.NewForConfigOrDie(admin),
 			fences: dynamic.NewForConfigOrDie(admin).Resource(v1alpha1.Resource()), machines: map[string]*machine{}, unwired: map[string]bool{}, shown: map[string]string{},
+			stored: map[string]*unstructured.Unstructured{},
 		}
+		server.Observe(w.changed)
 		var plugs []string
 		for i := range nodes {
 			plugs = append(plugs, fmt.Sprintf("n%d", i+1))
@@ -249,15 +256,13 @@ func (w *world) nodeLifecycle(ctx context.Context) {
 	last := map[string]seen{}
 	wait(ctx, heartbeat/4) // never at the same moment as kubelets
 	for round := 0; ctx.Err() == nil; round++ {
-		list, err := w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{})
-		if err == nil {
-			for _, l := range list.Items {
-				if last[l.Name].version != l.ResourceVersion {
-					last[l.Name] = seen{l.ResourceVersion, time.Now()}
-				}
-				if time.Since(last[l.Name].at) > silence {
-					w.show(ctx, l.Name, corev1.ConditionUnknown, "", round)
-				}
+		for _, l := range w.objects("Lease", corev1.NamespaceNodeLease) {
+			name, version := l.GetName(), l.GetResourceVersion()
+			if last[name].version != version {
+				last[name] = seen{version, time.Now()}
+			}
+			if time.Since(last[name].at) > silence {
+				w.show(ctx, name, corev1.ConditionUnknown, "", round)
 			}
 		}
 		wait(ctx, 5*time.Second)
@@ -320,32 +325,92 @@ func (w *world) pod(name, node string, volumes ...corev1.Volume) {
 	require.NoError(w.t, err)
 }
 
+// changed keeps what tests and their controllers ask for again and again: requests for it would be most of what a test costs.
+func (w *world) changed(c apisim.Change) {
+	object := c.After
+	if object == nil {
+		object = c.Before
+	}
+	name := object.GetKind() + "/" + object.GetNamespace() + "/" + object.GetName()
+	w.mu.Lock()
+	switch {
+	case c.After == nil:
+		delete(w.stored, name)
+	case slices.Contains([]string{"Pod", "Lease", "NodeFence"}, object.GetKind()):
+		w.stored[name] = object
+	}
+	judge := w.judge
+	w.mu.Unlock()
+	if judge != nil {
+		judge(c)
+	}
+}
+
+// observe has f called with every change.
+func (w *world) observe(f func(apisim.Change)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.judge = f
+}
+
+// objects are those of a kind in a namespace, by their names.
+func (w *world) objects(kind, namespace string) (found []*unstructured.Unstructured) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, object := range w.stored {
+		if strings.HasPrefix(name, kind+"/"+namespace+"/") {
+			found = append(found, object)
+		}
+	}
+	slices.SortFunc(found, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return found
+}
+
 func (w *world) pods(node string) (names []string) {
-	list, err := w.client.CoreV1().Pods("ns").List(w.ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
-	require.NoError(w.t, err)
-	for _, p := range list.Items {
-		names = append(names, p.Name)
+	for _, pod := range w.objects("Pod", "ns") {
+		if on, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName"); on == node {
+			names = append(names, pod.GetName())
+		}
 	}
 	return names
 }
 
+// record is that of a node; nil: there is none.
+func (w *world) record(node string) *unstructured.Unstructured {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stored["NodeFence//"+v1alpha1.Name(node)]
+}
+
 // fence returns the record of a node; nil: there is none.
 func (w *world) fence(node string) *v1alpha1.NodeFence {
-	u, err := w.fences.Get(w.ctx, v1alpha1.Name(node), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	u := w.record(node)
+	if u == nil {
 		return nil
 	}
-	require.NoError(w.t, err)
 	f := &v1alpha1.NodeFence{}
 	require.NoError(w.t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, f))
 	return f
 }
 
 func (w *world) phase(node string) v1alpha1.Phase {
-	if f := w.fence(node); f != nil {
-		return f.Status.Phase
+	u := w.record(node)
+	if u == nil {
+		return ""
 	}
-	return ""
+	phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
+	return v1alpha1.Phase(phase)
+}
+
+// variants are those of a test: with the race detector only a share.
+func variants[T any](all map[string]T) iter.Seq2[string, T] {
+	return func(yield func(string, T) bool) {
+		for i, name := range slices.Sorted(maps.Keys(all)) {
+			if i%share == 0 && !yield(name, all[name]) {
+				return
+			}
+		}
+	}
 }
 
 // eventually waits until it is so, for at most so long.
@@ -466,7 +531,7 @@ func answer(code int, contentType, body string) *http.Response {
 func (w *world) referee() (breaches func() []string) {
 	var mu sync.Mutex
 	var all []string
-	w.server.Observe(func(c apisim.Change) {
+	w.observe(func(c apisim.Change) {
 		if c.After != nil || c.Before.GetKind() != "Pod" {
 			return
 		}

@@ -273,15 +273,20 @@ func TestStripLabelsDoesNotWaitForAnEpochThatHasNeverBeen(t *testing.T) {
 				require.NoError(t, err)
 
 				var once sync.Once
-				var b *shard
+				read, begun := make(chan struct{}), make(chan struct{})
 				result, _ := w.strip(w.config(), func(name string) {
 					if begins && name == o.Name {
-						once.Do(func() {
-							b = w.shard("b")
-							time.Sleep(time.Second)
-						})
+						once.Do(func() { close(read) })
+						<-begun
 					}
 				})
+				var b *shard
+				if begins {
+					<-read
+					b = w.shard("b")
+					time.Sleep(time.Second)
+					close(begun)
+				}
 				time.Sleep(time.Minute)
 				if begins {
 					requirePending(t, result)

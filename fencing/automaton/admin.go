@@ -99,10 +99,10 @@ func (t turn) confirm() Step {
 	_, devices := t.level()
 	p := t.pass(devices)
 	switch {
+	case len(devices) > 0 && (p.missing || p.age > recent), p.on && p.age > callWithin: // the admin may just have pulled the plug
+		return p.read
 	case p.on:
 		return refuse("a device reads on")
-	case len(devices) > 0 && (p.missing || p.age > recent):
-		return p.read
 	}
 	n, look := t.node(callWithin)
 	switch {

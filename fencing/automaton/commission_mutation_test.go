@@ -34,6 +34,12 @@ var commissionMutations = []mutant.Mutation{
 	{Name: "it counts as a repetition", File: "devices.go", Old: "!t.touched() && s.Commission == nil", New: "!t.touched()", Caught: "TestFlowOfACommission"},
 	{Name: "what was asked for stays", File: "commission.go", Old: "case c != nil && c.Asked == asked:", New: "case c != nil && c.Asked == \"none\":", Caught: "TestCommissionThatProvesNothing"},
 	{Name: "failing nodes are commissioned", File: "isolate.go", Old: "!= \"\" && t.Trigger == nil {", New: "!= \"\" {", Caught: "TestFailingNodeIsFencedNotCommissioned"},
+	{Name: "an old reading will do", File: "transition.go", Old: "recent = 10 * time.Second", New: "recent = 10 * time.Hour", Caught: "TestReadingOfSomeTimeAgoIsTakenAgain"},
+	{Name: "what was read before a command proves its effect", File: "memory.go", Old: "m.devices[i].power, m.devices[i].twice = \"\", false\n	}\n	s := m.sighting(step.Device)", New: "_ = i\n	}\n	s := m.sighting(step.Device)", Caught: "TestWhatWasReadAheadProvesNothing"},
+	{Name: "a plug that was on is on", File: "admin.go", Old: ", p.on && p.age > callWithin:", New: " && !p.on:", Caught: "TestConfirmationAfterThePlugWasReadAhead"},
+	{Name: "a plug that was left is left for good", File: "ends.go", Old: "case seen.power == v1alpha1.PowerOn:\n			return t.onSeen(rec, seen)", New: "case seen.power == \"none\":\n			return t.onSeen(rec, seen)", Caught: "TestNodeThatWorksIsRecoveredWhenItsDeviceAnswersAgain"},
+	{Name: "a hold says what was so first", File: "transition.go", Old: "same = wordsOf(h.Message) == wordsOf(message) ||", New: "same = true ||", Caught: "TestHoldSaysWhatIsSoNow"},
+	{Name: "each number is news", File: "transition.go", Old: "wordsOf(h.Message) == wordsOf(message)", New: "h.Message == message", Caught: "TestHoldSaysWhatIsSoNow"},
 	{Name: "who was away for long gives up", File: "recover.go", Old: "if t.s.Commission != nil && t.cleared(n) && ", New: "if false && t.cleared(n) && ", Caught: "TestCommissionSurvivesRestarts"},
 }
 

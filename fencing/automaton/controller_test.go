@@ -302,11 +302,45 @@ func (x *explorer) wait(s State, in *Input, step Wait) {
 	}
 	n.hears(at.SinceAtLeast(in.Dump))
 	n.Young = n.Young && at.SinceAtLeast(m.begun) < dumpOver
-	if n.Wait == 1 && step.For >= lookEvery {
+	whole := lookEvery
+	if s.Phase == phIsolated {
+		whole = readAhead
+	}
+	if n.Wait == 1 && step.For >= whole {
 		n.Wait = 2
 	}
 	if n != s {
 		x.addQuiet("time passes", n, "")
+	}
+	if len(step.Ahead) > 0 {
+		x.readAhead(n, in, m, step.Ahead, at)
+	}
+}
+
+// readAhead is that devices are read in the last moment of a wait.
+func (x *explorer) readAhead(s State, in *Input, m Memory, devices []string, at clock.Reading) {
+	read := func(n State, powers []v1alpha1.Power) State {
+		step, o := Read{devices}, Outcome{Began: at, Ended: at, Powers: powers}
+		x.deed = deed{step: step, outcome: o}
+		m := m.After(&in.Fence.Status, step, o)
+		n.remember(&m, &in.Fence.Status, at)
+		return n
+	}
+	powers := make([]v1alpha1.Power, len(devices))
+	for j, name := range devices {
+		p := &s.Plugs[slices.Index(names[:], name)]
+		powers[j] = v1alpha1.PowerOff
+		if p.On {
+			powers[j] = v1alpha1.PowerOn
+		}
+		p.ReadOn, p.ExtNow = p.ReadOn || p.On, false
+	}
+	x.addQuiet("read ahead", read(s, powers), "")
+	if s.Faults > 0 {
+		s.Faults--
+		powers = slices.Clone(powers)
+		powers[0] = v1alpha1.PowerUnknown
+		x.push(edge{label: "read ahead: no answer from " + devices[0], s: read(s, powers)})
 	}
 }
 

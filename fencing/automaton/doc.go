@@ -69,6 +69,9 @@
 //
 // # One device
 //
+// A device is read before it is commanded. Those of the first level are read in the last 5 s of the wait before the power may be taken, so that nobody waits for
+// that when it is over. Such a reading proves nothing, and is at most 10 s old when the command is written down, or is taken again.
+//
 // A device that cannot be read is not commanded where another level of devices can take its place. Otherwise a command is written into the record (OffIntent) before it is sent, with an ID that follows from the node, the incident and a count. The node is looked at between
 // the two, and the command begins within 2 s of that look. Whether it was carried out is read from the device, never from the command's
 // own answer. Read off, twice: it is (OffSeen), and it is never switched off again in this incident. Read on, or not to be read: where another level

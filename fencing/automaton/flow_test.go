@@ -39,15 +39,15 @@ func TestFlowOfADeadNode(t *testing.T) {
  5m33s AwaitDetach
  5m34s AwaitDetach
  5m35s AwaitDetach
- 5m36s Untaint
- 5m38s WorkloadsFreed: Restoring (Power-Management/Running)
+ 5m35s Untaint
+ 5m37s WorkloadsFreed: Restoring (Power-Management/Running)
   6m1s OnIntent: Restoring (Power-Management/Running)
   6m1s on bmc
  6m32s OnSeen: Restoring (Power-Management/Running)
  6m32s PowerRestored: Booting (Power-Management/Done)
   7m2s NodeBack: Recovering (Recovery/Running)
  7m12s mark-schedulable
- 7m13s Recovered: Final (Recovery/Final)
+ 7m12s Recovered: Final (Recovery/Final)
 `)
 }
 
@@ -86,7 +86,7 @@ func TestFlowWithASecondLevel(t *testing.T) {
  5m34s NextLevel: Powering (Power-Management/Running)
  5m34s OffIntent: Powering (Power-Management/Running)
  5m34s off pdu a
- 5m36s OffSeen: Powering (Power-Management/Running)
+ 5m35s OffSeen: Powering (Power-Management/Running)
  5m36s OffIntent: Powering (Power-Management/Running)
  5m36s off pdu b
  5m37s OffSeen: Powering (Power-Management/Running)
@@ -97,8 +97,8 @@ func TestFlowWithASecondLevel(t *testing.T) {
  5m38s Taint
  5m38s PodsDeleted: Releasing (Power-Management/Running)
  5m38s AwaitDetach
- 5m39s Untaint
- 5m41s WorkloadsFreed: Restoring (Power-Management/Running)
+ 5m38s Untaint
+ 5m40s WorkloadsFreed: Restoring (Power-Management/Running)
   6m7s OnIntent: Restoring (Power-Management/Running)
   6m7s on pdu b
  6m38s OnSeen: Restoring (Power-Management/Running)
@@ -149,8 +149,8 @@ func TestFlowOfStorageThatIsCut(t *testing.T) {
  6m34s OnSeen: Restoring (Power-Management/Running)
  6m34s PowerRestored: Booting (Power-Management/Done)
   7m4s NodeBack: Recovering (Recovery/Running)
- 7m15s OnIntent: Recovering (Recovery/Running)
- 7m15s on port
+ 7m14s OnIntent: Recovering (Recovery/Running)
+ 7m14s on port
  7m46s OnSeen: Recovering (Recovery/Running)
  7m46s mark-schedulable
  7m46s Recovered: Final (Recovery/Final)
@@ -189,8 +189,8 @@ func TestFlowOfAMachineThatDoesNotBoot(t *testing.T) {
  17m2s mark-unschedulable
  17m2s NodeIsolated: Isolated (Isolation/Done)
  22m2s AlreadyReleased: Restoring (Power-Management/Running)
- 22m3s OnSeen: Restoring (Power-Management/Running)
- 22m3s PowerRestored: Booting (Power-Management/Done)
+ 22m2s OnSeen: Restoring (Power-Management/Running)
+ 22m2s PowerRestored: Booting (Power-Management/Done)
  32m3s BootGraceOver: Error (Power-Management/Error)
 32m33s RestartsUsedUp: Restoring (Power-Management/Running)
 32m33s Ended: GivenUp (Power-Management/Error)

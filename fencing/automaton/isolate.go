@@ -158,7 +158,7 @@ func (t turn) isolated() Step {
 		return step
 	}
 	if step := t.rest(or(t.Plan.PowerWait, DefaultPowerWait), "the node may return by itself"); step != nil {
-		return step
+		return t.ahead(step)
 	}
 	if t.s.Released == v1alpha1.ReleasedDone {
 		return t.enter(AlreadyReleased, v1alpha1.PhaseRestoring, reread, func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortNone })
@@ -181,6 +181,30 @@ func (t turn) isolated() Step {
 		}
 	}
 	return t.enter(PowerWaitOver, v1alpha1.PhasePowering, func(s *v1alpha1.Status) { s.Level = 1 })
+}
+
+// ahead is a wait before the power is taken that has the devices of the first level read shortly before its end, if it is one: they have to be read
+// before they are commanded, and nobody has to wait for that then.
+func (t turn) ahead(step Step) Step {
+	wait, ok := step.(Wait)
+	if !ok || len(wait.Watch) > 0 || len(t.Plan.Levels) == 0 {
+		return step
+	}
+	var names []string
+	for _, d := range t.Plan.Levels[0] {
+		if _, read := t.reading(d.Name, recent); !read && !recorded(t.s, d.Name).Touched {
+			names = append(names, d.Name)
+		}
+	}
+	left := t.left(or(t.Plan.PowerWait, DefaultPowerWait))
+	switch {
+	case len(names) == 0:
+	case left > readAhead:
+		wait.For = min(wait.For, left-readAhead)
+	default:
+		wait.Ahead = names
+	}
+	return wait
 }
 
 // reread has every plug restored anew that an earlier try has left as it was.

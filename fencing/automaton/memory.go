@@ -155,6 +155,9 @@ func (m *Memory) wrote(before *v1alpha1.Status, step Write, o Outcome) {
 	if before.Phase != after.Phase || step.Row == MethodFailed || step.Row == TaintRemoved {
 		m.progress = progress{}
 	}
+	if step.Row == PowerWaitOver { // what was read ahead was read for what comes now
+		return
+	}
 	for i := range m.devices { // what was decided on is decided; what proves something may be of use once more
 		if s := &m.devices[i]; s.power != v1alpha1.PowerOff {
 			s.power = ""

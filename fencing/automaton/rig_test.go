@@ -168,7 +168,7 @@ func (r *rig) decide() automaton.Step {
 func (r *rig) step() automaton.Step {
 	step := r.decide()
 	before := r.fence.Status.DeepCopy()
-	o := automaton.Outcome{Began: r.now}
+	o, done := automaton.Outcome{Began: r.now}, step
 	r.steps = append(r.steps, step)
 	switch step := step.(type) {
 	case automaton.Write:
@@ -220,6 +220,14 @@ func (r *rig) step() automaton.Step {
 		if step.For == 0 {
 			return step
 		}
+		if len(step.Ahead) > 0 {
+			r.pass(100 * time.Millisecond)
+			for _, name := range step.Ahead {
+				o.Powers = append(o.Powers, r.plugs[name].read())
+			}
+			done = automaton.Read{Devices: step.Ahead}
+			break
+		}
 		r.pass(step.For)
 	case automaton.SetFinalizer:
 		if step.Present {
@@ -239,7 +247,7 @@ func (r *rig) step() automaton.Step {
 		r.deleted = true
 	}
 	o.Ended = r.now
-	r.memory = r.memory.After(before, step, o)
+	r.memory = r.memory.After(before, done, o)
 	return step
 }
 

@@ -58,7 +58,7 @@ func (c *scenario) plan() Plan {
 		return Device{Name: names[i], Settle: settles, Timeout: timeout, Poll: polls, Known: true}
 	}
 	p := Plan{
-		Hash: "c", NotReadyFor: lookEvery, PowerWait: lookEvery, BootGrace: lookEvery, RestartDelay: lookEvery, DetachTimeout: lookEvery,
+		Hash: "c", NotReadyFor: lookEvery, PowerWait: readAhead, BootGrace: lookEvery, RestartDelay: lookEvery, DetachTimeout: lookEvery,
 		Retries: int32(c.retries), Restarts: int32(c.restarts), Kdump: c.dumps > 0, KdumpTimeout: 48 * time.Hour,
 	}
 	if c.restarts == 0 {

@@ -84,6 +84,8 @@ type Wait struct {
 	// Watch are devices that were told to switch off and may do so yet. Read them every few seconds, and
 	// decide again when one of them reads off.
 	Watch []string
+	// Ahead are devices that are commanded next. Read them at once and decide again, unless that is to be spared: then they are read when the wait is over.
+	Ahead []string
 }
 
 // SetFinalizer adds or removes [v1alpha1.Finalizer], by an update of the record with its resource version.

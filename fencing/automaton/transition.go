@@ -22,6 +22,8 @@ const (
 	apart = 500 * time.Millisecond
 	// recent is how old a reading may be that proves nothing by itself.
 	recent = 10 * time.Second
+	// readAhead is how long before the power may be taken its devices are read: less than recent, by as long as the policy and the record may take.
+	readAhead = 5 * time.Second
 	// readAgain is how long a device that could not be read is left alone.
 	readAgain = 5 * time.Second
 	// fallbackAfter is for how long at most a device is given to obey where there is another level.

@@ -36,6 +36,10 @@ var mutations = []mutant.Mutation{
 	{Name: "power management may fail and go on", File: "steps.go", Old: "st.name == powerManagement && !d.mustSucceed", New: "false", Caught: "TestEveryRule"},
 	{Name: "commands land at once", File: "parameter.go", Old: "t.settle < least", New: "t.settle < 0 && least > 0", Caught: "TestEveryRule"},
 	{Name: "agents settle as fast as others", File: "method.go", Old: "max(defaultSettle, agent.minSettle())", New: "defaultSettle", Caught: "TestFallbackLevels"},
+	{Name: "who came first does not matter", File: "resolve.go", Old: "return c.own && c.since < other.since", New: "return false", Caught: "TestNodeThatClaimsAnothersPlugHarmsItselfOnly"},
+	{Name: "what a node says of itself is as good", File: "resolve.go", Old: "	if c.own != other.own {\n		return other.own\n	}\n	return c.own && ", New: "	return ", Caught: "TestNodeThatClaimsAnothersPlugHarmsItselfOnly"},
+	{Name: "a spelling disables all of its type", File: "resolve.go", Old: "s.warning(TypeCollision,", New: "s.problem(TypeCollision,", Caught: "TestNodeThatClaimsAnothersPlugHarmsItselfOnly"},
+	{Name: "what cannot be found out is wrong", File: "problem.go", Old: "return p.Kind == NotKnown })", New: "return p.Kind == \"none\" })", Caught: "TestWhatCannotBeFoundOutConcernsThoseWhoNeedIt"},
 }
 
 func TestSimulatedMutationsAreCaught(t *testing.T) {

@@ -238,57 +238,6 @@ func askStorage(c *consideration) GateResult {
 	return pass("the controller reaches the storage")
 }
 
-func askStorm(c *consideration) GateResult {
-	if c.Target.Switched {
-		return begun()
-	}
-	return c.askScope(wholeCluster, c.census.all, ReasonStorm)
-}
-
-func askZoneStorm(c *consideration) GateResult {
-	switch {
-	case c.Target.Switched:
-		return begun()
-	case c.node == nil:
-		return noNode(ReasonZoneStorm)
-	case !c.census.zoned():
-		return pass("there are no zones to compare")
-	}
-	return c.askScope(inZone(c.node.Zone), c.census.zones[c.node.Zone], ReasonZoneStorm)
-}
-
-func (c *consideration) askScope(s scope, t tally, reason Reason) GateResult {
-	limit := max(2, (int64(c.Limits.StormPercent)*t.members+99)/100) // for the message
-	if c.storms[s] {
-		return hold(reason, "in %v %d of %d nodes are unhealthy; from %d on (%d %%) it is not they who have failed",
-			s, t.unhealthy, t.members, limit, c.Limits.StormPercent)
-	}
-	return pass("in %v %d of %d nodes are unhealthy; nothing is fenced from %d on (%d %%)",
-		s, t.unhealthy, t.members, limit, c.Limits.StormPercent)
-}
-
-func askCoolDown(c *consideration) GateResult {
-	if c.Target.Switched {
-		return begun()
-	}
-	scopes := []scope{wholeCluster}
-	if c.node != nil {
-		scopes = append(scopes, inZone(c.node.Zone))
-	}
-	var longest time.Duration
-	var where scope
-	for _, s := range scopes {
-		if left := c.State.coolDown(s, c.Now, c.Limits.CoolDown); left > longest {
-			longest, where = left, s
-		}
-	}
-	if longest > 0 {
-		return wait(ReasonCoolDown, longest, "%v was in a storm, or may have been, until %v ago; that has to be over for %v",
-			where, span(c.Limits.CoolDown-longest), c.Limits.CoolDown)
-	}
-	return pass("no storm within %v", c.Limits.CoolDown)
-}
-
 func askControlPlane(c *consideration) GateResult {
 	switch {
 	case c.node == nil:
@@ -319,70 +268,6 @@ func askControlPlane(c *consideration) GateResult {
 			number(all, "node", "nodes"), healthy, c.Target.Name, majority)
 	}
 	return pass("of %s of the control plane %d are left healthy without %s, and %d have to", number(all, "node", "nodes"), healthy, c.Target.Name, majority)
-}
-
-func askRepeats(c *consideration) GateResult {
-	limit, window := c.Limits.MaxRepeats, c.Limits.RepeatWindow
-	starts := c.State.within(c.Now, window, c.Target.Name)
-	switch {
-	case c.Target.Switched:
-		return begun()
-	case c.Target.Act == Commission:
-		return pass("this is not a fence")
-	case c.Target.Restarted:
-		return pass("an administrator has started this fence")
-	case c.Target.Repeating:
-		return hold(ReasonRepeats, "node %s has been fenced again and again: an administrator has to look, and to restart the fence", c.Target.Name)
-	case len(starts) >= limit:
-		return hold(ReasonRepeats, "node %s has been fenced %s in %v, and %d is the limit: an administrator has to look, and to restart the fence",
-			c.Target.Name, number(len(starts), "time", "times"), window, limit)
-	}
-	return pass("node %s has been fenced %s in %v; the limit is %d", c.Target.Name, number(len(starts), "time", "times"), window, limit)
-}
-
-func askRate(c *consideration) GateResult {
-	limit, window := c.Limits.MaxStarts, c.Limits.StartWindow
-	switch {
-	case c.Target.Switched:
-		return begun()
-	case c.Target.Act == Commission:
-		return pass("this is not a fence")
-	case c.Target.Act == Isolate:
-		return pass("no device would be switched")
-	}
-	var starts []time.Duration
-	for i := range c.Nodes {
-		if n := &c.Nodes[i]; n.Starting && !c.is(n) {
-			starts = append(starts, 0)
-		}
-	}
-	starts = append(starts, c.State.within(c.Now, window, "")...)
-	if len(starts) >= limit {
-		// Enough of the youngest have to grow too old.
-		after := window - starts[limit-1]
-		return wait(ReasonRate, after, "%s began in %v, and %d is the limit", number(len(starts), "fence", "fences"), window, limit)
-	}
-	return pass("%s began in %v; the limit is %d", number(len(starts), "fence", "fences"), window, limit)
-}
-
-func askConcurrency(c *consideration) GateResult {
-	switch {
-	case c.Target.Switched:
-		return begun()
-	case c.Target.Act == Isolate:
-		return pass("no device would be switched")
-	}
-	active := 0
-	for i := range c.Nodes {
-		// A fence of an earlier Node of this name has its slot as well.
-		if n := &c.Nodes[i]; n.Fence.slot() && n != c.node {
-			active++
-		}
-	}
-	if active >= c.Limits.MaxConcurrent {
-		return hold(ReasonQueue, "%s under way, and %d is the limit", number(active, "fence is", "fences are"), c.Limits.MaxConcurrent)
-	}
-	return pass("%s under way; the limit is %d", number(active, "fence is", "fences are"), c.Limits.MaxConcurrent)
 }
 
 func renewed(silent time.Duration) string {

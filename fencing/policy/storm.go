@@ -77,3 +77,54 @@ func (c census) storms(percent int) map[scope]bool {
 	}
 	return storms
 }
+
+func askStorm(c *consideration) GateResult {
+	if c.Target.Switched {
+		return begun()
+	}
+	return c.askScope(wholeCluster, c.census.all, ReasonStorm)
+}
+
+func askZoneStorm(c *consideration) GateResult {
+	switch {
+	case c.Target.Switched:
+		return begun()
+	case c.node == nil:
+		return noNode(ReasonZoneStorm)
+	case !c.census.zoned():
+		return pass("there are no zones to compare")
+	}
+	return c.askScope(inZone(c.node.Zone), c.census.zones[c.node.Zone], ReasonZoneStorm)
+}
+
+func (c *consideration) askScope(s scope, t tally, reason Reason) GateResult {
+	limit := max(2, (int64(c.Limits.StormPercent)*t.members+99)/100) // for the message
+	if c.storms[s] {
+		return hold(reason, "in %v %d of %d nodes are unhealthy; from %d on (%d %%) it is not they who have failed",
+			s, t.unhealthy, t.members, limit, c.Limits.StormPercent)
+	}
+	return pass("in %v %d of %d nodes are unhealthy; nothing is fenced from %d on (%d %%)",
+		s, t.unhealthy, t.members, limit, c.Limits.StormPercent)
+}
+
+func askCoolDown(c *consideration) GateResult {
+	if c.Target.Switched {
+		return begun()
+	}
+	scopes := []scope{wholeCluster}
+	if c.node != nil {
+		scopes = append(scopes, inZone(c.node.Zone))
+	}
+	var longest time.Duration
+	var where scope
+	for _, s := range scopes {
+		if left := c.State.coolDown(s, c.Now, c.Limits.CoolDown); left > longest {
+			longest, where = left, s
+		}
+	}
+	if longest > 0 {
+		return wait(ReasonCoolDown, longest, "%v was in a storm, or may have been, until %v ago; that has to be over for %v",
+			where, span(c.Limits.CoolDown-longest), c.Limits.CoolDown)
+	}
+	return pass("no storm within %v", c.Limits.CoolDown)
+}

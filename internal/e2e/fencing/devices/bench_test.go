@@ -23,22 +23,80 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab/labtest"
 )
 
-// Each benchmark is one experiment, whatever b.N is, and reports what it timed itself: from the decision that a machine is to lose its power. The machines
-// have real devices and agents, and kubelets that are goroutines. What the lab costs, which starts a process for each question to a BMC, is part of the
-// figures.
+// Each benchmark is one experiment, whatever b.N is, and reports what it timed itself: from when a machine may lose its power, since its node has not
+// returned within powerWait. The machines have real devices and agents, and kubelets that are goroutines. What the lab costs, which starts a process for
+// each question to a BMC, is part of the figures.
 
-// BenchmarkRelease is until the workload of a machine with a BMC is gone from the API server, and may start elsewhere.
+// powerWait is how long a node may take to return.
+const powerWait = 2 * time.Second
+
+// BenchmarkRelease is until a machine with a BMC is off, until that is proved, and until its workload is gone from the API server, and may start elsewhere.
+// The floor is the bare agent, in turns with it: until the machine is off, until it has said so, and what one reading takes.
 func BenchmarkRelease(b *testing.B) {
 	const rounds = 20
 	f := newFleet(b, 1, func(s *site) { s.bmc(false) })
 	f.lead(10*time.Second, 1)
-	var took []time.Duration
+	bare := f.bareMachine()
+	var off, verified, released []time.Duration
 	for range rounds {
 		f.lose()
-		took = append(took, f.released(0))
+		released = append(released, f.released(0))
+		off, verified = append(off, f.off(0)), append(verified, f.verified(0))
 		f.ended()
+		bare.fence()
 	}
-	f.report(took)
+	f.report(released)
+	for name, took := range map[string][]time.Duration{
+		"off": off, "verified": verified, "bare-off": bare.off, "bare-off-answer": bare.answer, "bare-reading": bare.reading,
+	} {
+		slices.Sort(took)
+		b.ReportMetric(1e3*took[len(took)/2].Seconds(), "ms-"+name)
+	}
+}
+
+// bareMachine is one that nothing but its agent is asked to switch off.
+type bareMachine struct {
+	b                    *testing.B
+	agents               quick
+	machine              *lab.Machine
+	target               agent.Target
+	off, answer, reading []time.Duration
+}
+
+func (f *fleet) bareMachine() *bareMachine {
+	f.b.Helper()
+	m := &bareMachine{b: f.b, agents: newAgents(f.b, nil), machine: lab.NewMachine(func(bool) {})}
+	bmc, err := f.sites[0].lab.BMC(m.machine.Chassis())
+	require.NoError(f.b, err)
+	m.target = agent.Target{Node: "bare", Device: "bare", Agent: bmc.Agent, Parameters: agent.NewParameters(bmc.Parameters)}
+	return m
+}
+
+// fence has it switched off, read once, and switched on again by hand.
+func (m *bareMachine) fence() {
+	m.b.Helper()
+	began := time.Now()
+	require.NoError(m.b, m.agents.Switch(m.b.Context(), m.target, agent.Command{ID: "bare", Action: v1alpha1.ActionOff, Timeout: 10 * time.Second}))
+	m.answer = append(m.answer, time.Since(began))
+	m.off = append(m.off, lastOff(m.b, m.machine).Sub(began))
+	began = time.Now()
+	power, err := m.agents.Power(m.b.Context(), m.target)
+	require.NoError(m.b, err)
+	require.Equal(m.b, v1alpha1.PowerOff, power)
+	m.reading = append(m.reading, time.Since(began))
+	m.machine.Chassis().Press(true)
+}
+
+// lastOff is when a machine has lost its power last.
+func lastOff(b *testing.B, m *lab.Machine) time.Time {
+	b.Helper()
+	for _, c := range slices.Backward(m.Changes()) {
+		if !c.On {
+			return c.At
+		}
+	}
+	b.Fatal("it has always had power")
+	return time.Time{}
 }
 
 // BenchmarkDeadBMC is until both power distribution units are off that take the place of a BMC that hangs, with 2 s for a command, and with 5 s.
@@ -152,14 +210,15 @@ type fleet struct {
 	hosts []*host
 
 	mu      sync.Mutex
-	decided map[string]time.Time // by node
+	decided map[string]time.Time // when its machine might lose its power, by node
+	proved  map[string]time.Time // that it had, by node
 	gone    map[string]time.Time // when its pod was, by node
 }
 
 // newFleet returns so many machines, which build hangs on devices.
 func newFleet(b *testing.B, n int, build func(*site)) *fleet {
 	b.Helper()
-	f := &fleet{b: b, decided: map[string]time.Time{}, gone: map[string]time.Time{}}
+	f := &fleet{b: b, decided: map[string]time.Time{}, proved: map[string]time.Time{}, gone: map[string]time.Time{}}
 	l := labtest.New(b)
 	for i := range n {
 		s := &site{t: b, lab: l, plugs: map[string]*lab.Plug{}, devices: map[string]*lab.Device{}, timeout: commandTimeout}
@@ -264,10 +323,13 @@ func (f *fleet) lead(timeout time.Duration, atOnce int) {
 		settings.CommandTimeout = timeout
 		settings.Limits.MaxConcurrent, settings.Limits.StormPercent, settings.Limits.MaxStarts, settings.Limits.MaxRepeats = atOnce, 100, 1000, 1000
 		settings.Hooks.OnTransition = func(fence *v1alpha1.NodeFence, reason string) {
-			if reason == "PowerWaitOver" {
-				f.mu.Lock()
-				defer f.mu.Unlock()
-				f.decided[fence.Node] = time.Now()
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			switch reason {
+			case "NodeIsolated":
+				f.decided[fence.Node] = time.Now().Add(powerWait)
+			case "Verified":
+				f.proved[fence.Node] = time.Now()
 			}
 		}
 	})
@@ -312,14 +374,16 @@ func (f *fleet) released(i int) time.Duration {
 func (f *fleet) off(i int) time.Duration {
 	f.b.Helper()
 	decided, _ := f.times(i)
-	changes := f.sites[i].machine.Changes()
-	require.NotEmpty(f.b, changes)
-	for _, c := range slices.Backward(changes) {
-		if !c.On {
-			return c.At.Sub(decided)
-		}
-	}
-	return 0
+	return lastOff(f.b, f.sites[i].machine).Sub(decided)
+}
+
+// verified is how long it took until that was proved.
+func (f *fleet) verified(i int) time.Duration {
+	f.b.Helper()
+	decided, _ := f.times(i)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.proved[f.sites[i].node].Sub(decided)
 }
 
 // ended waits until all machines work again.
@@ -348,7 +412,7 @@ func heapInUse() float64 {
 	return float64(m.HeapAlloc) / (1 << 20)
 }
 
-// bmc hangs a machine on a BMC, and if asked for on two power distribution units besides. Nothing is waited for before the decision.
+// bmc hangs a machine on a BMC, and if asked for on two power distribution units besides.
 func (s *site) bmc(pdus bool) {
 	s.t.Helper()
 	bmc, err := s.lab.BMC(s.machine.Chassis())
@@ -360,5 +424,5 @@ func (s *site) bmc(pdus bool) {
 		levels, devices = append(levels, pduLevel), append(devices, s.pdus()...)
 	}
 	s.configure("mark-unschedulable", "mark-schedulable", levels, devices...)
-	s.setting("not_ready_for=0s", "power_wait=0s")
+	s.setting("not_ready_for=0s", "power_wait="+powerWait.String())
 }
