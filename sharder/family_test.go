@@ -338,7 +338,7 @@ func TestANewRootCostsNoListOfChildren(t *testing.T) {
 				w.create(100, "o")
 				time.Sleep(time.Minute)
 				w.bear(2, true)
-				time.Sleep(10 * time.Minute)
+				time.Sleep(2 * time.Minute)
 				require.Contains(t, w.told(), fmt.Sprintf("settled %v", w.members()))
 				count := w.lists()
 				for i := range 20 {

@@ -63,7 +63,7 @@ func TestACrashOfTheSharderIsThatOfAShard(t *testing.T) {
 				delete(replicas, victim)
 				crashed := time.Now()
 				for w.owners()["-"]+w.owners()[victim] > 0 {
-					time.Sleep(100 * time.Millisecond)
+					time.Sleep(500 * time.Millisecond)
 					require.Less(t, time.Since(crashed), time.Minute)
 				}
 				const d = 15 * time.Second
