@@ -64,9 +64,12 @@ SIMULATIONS := ^TestSimulated|^TestMutationsAreCaught$$
 SIMULATED := ./endpoints ./fencing ./fencing/automaton ./fencing/config ./fencing/policy ./fencing/sighting ./internal/lease ./internal/sim \
 	./leaderelection ./leaderforlife ./shardlease ./sharder
 
+# The packages that take longest begin first.
+LONG := ./sharder ./endpoints ./fencing
+
 unit: $(GOTESTSUM) ## unit tests with the race detector
 	@echo "unit tests; with a cold cache compiling for the race detector takes some 2 minutes on 2 cores"
-	@$(call gotest,.,unit,-race -skip '$(SIMULATIONS)' ./...)
+	@$(call gotest,.,unit,-race -skip '$(SIMULATIONS)' $(LONG) ./...)
 	@$(call gotest,examples/demo,unit-demo,-race ./...)
 	@$(call gotest,examples/metrics,unit-metrics,-race ./...)
 	@$(call gotest,examples/controllerruntime,unit-controllerruntime,-race . ./operator)

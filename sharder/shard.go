@@ -151,7 +151,7 @@ func NewShard(client metadata.Interface, mapper meta.RESTMapper, lease *shardlea
 	case len(resources) == 0:
 		return nil, unknown
 	case unknown != nil:
-		config.Logger.Warn("objects of some resources are not worked on before the API server serves them, and informers of them are made", zap.Error(unknown))
+		config.Logger.Warn("objects of some resources are not worked on yet", zap.Error(unknown))
 	}
 	s.kinds = kinds{mapper: mapper, resources: config.Resources, known: map[schema.GroupKind]kin{}}
 	_ = s.kinds.learn() // what is unknown was said above
