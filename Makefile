@@ -111,7 +111,7 @@ simulate: $(GOTESTSUM) ## all replicas under faults in virtual time: a tenth of 
 DEEP := ./chaos ./fencejobs ./fencing/devices ./fencing/storm ./lab/...
 
 e2e: $(GOTESTSUM) controlplane ## end-to-end tests on a real control plane
-	@$(call gotest,internal/e2e,e2e,-race -p 2 -parallel 4 $$(go list ./... | grep -vxF "$$(go list $(DEEP))"))
+	@$(call gotest,internal/e2e,e2e,-race -p 2 -parallel 6 ./sharder ./fencing $$(go list ./... | grep -vxF "$$(go list $(DEEP))"))
 	@$(call gotest,examples/controllerruntime,e2e-controllerruntime,-race ./e2e)
 
 e2e-deep: $(GOTESTSUM) controlplane $(if $(filter 0,$(LAB)),,lab) ## those that take minutes, and those with real fence agents

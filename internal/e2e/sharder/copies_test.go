@@ -49,7 +49,8 @@ func TestWhatControllersCopy(t *testing.T) {
 func deploymentsAndReplicaSets(t *testing.T, cp *e2e.ControlPlane) {
 	f := newFleetIn(t, cp, lasting, deployments, replicaSets)
 	// What work writes would be copied, too. What copies have done where nobody is about to look is found by a scan.
-	args := []string{"-work=500ms", "-pace=1s", "-scan-interval=5s"}
+	args := []string{"-work=500ms", "-pace=1s", "-scan-interval=2s"}
+	const twoScans = 4 * time.Second
 	f.start("a", args...)
 	b := f.start("b", args...)
 	f.requireSettled("a", "b")
@@ -73,13 +74,13 @@ func deploymentsAndReplicaSets(t *testing.T, cp *e2e.ControlPlane) {
 	rests := func(what string, since time.Time, each int) {
 		t.Helper()
 		f.requirePlaced(members...)
-		time.Sleep(10 * time.Second) // to see that nothing happens
+		time.Sleep(twoScans) // to see that nothing happens
 		costs := f.costs(since)
 		for name, c := range costs {
 			assert.LessOrEqual(t, c.sharder+c.shard, each, "%s: writes on %s", what, name)
 		}
 		quiet := time.Now()
-		time.Sleep(10 * time.Second) // to see that nothing happens
+		time.Sleep(twoScans) // to see that nothing happens
 		assert.Empty(t, f.costs(quiet), "%s: writes when it is over", what)
 		t.Logf("%s: %v", what, costs)
 	}
