@@ -115,7 +115,7 @@ var safeguards = []mutant.Mutation{
 	},
 	{
 		Name: "a page has as many large objects as small ones", File: "source.go",
-		Old: "	p.now.Store(max(1, min(p.limit, ", New: "	p.now.Store(max(p.limit, min(p.limit, ",
+		Old: "	fitting := max(1, min(p.limit, ", New: "	fitting := max(p.limit, min(p.limit, ",
 		Caught: "TestAPageOfLargeObjectsIsNotLarge",
 	},
 	{
