@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -53,16 +54,11 @@ func (l *Lab) onFreePort(name string, command func(port int) (e2e.Command, error
 	return 0, nil, fmt.Errorf("lab: start %s: no free port", name)
 }
 
-// bound returns when somebody has bound the port: the process that was started for it, unless that has ended.
+// bound returns when the process has bound the port. Another process that was faster does not count.
 func bound(process *e2e.Process, port int) error {
-	local := fmt.Sprintf(" 0100007F:%04X ", port) // 127.0.0.1 as the kernel writes it, on machines with the lowest byte first
 	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); {
-		sockets, err := os.ReadFile("/proc/net/udp")
-		if err != nil {
+		if ok, err := binds(process.Pid(), port); ok || err != nil {
 			return err
-		}
-		if strings.Contains(string(sockets), local) {
-			return nil
 		}
 		select {
 		case <-process.Done():
@@ -72,4 +68,31 @@ func bound(process *e2e.Process, port int) error {
 	}
 	_ = process.Kill()
 	return fmt.Errorf("it does not listen on port %d", port)
+}
+
+// binds reports whether a process has a UDP port of 127.0.0.1.
+func binds(pid, port int) (bool, error) {
+	sockets, err := os.ReadFile("/proc/net/udp")
+	if err != nil {
+		return false, err
+	}
+	local := fmt.Sprintf("0100007F:%04X", port) // 127.0.0.1 as the kernel writes it, on machines with the lowest byte first
+	for line := range strings.Lines(string(sockets)) {
+		if fields := strings.Fields(line); len(fields) > 9 && fields[1] == local && has(pid, fields[9]) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// has reports whether a process has a socket open, by its inode.
+func has(pid int, inode string) bool {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, _ := os.ReadDir(dir) // none: it has ended
+	for _, entry := range entries {
+		if target, err := os.Readlink(filepath.Join(dir, entry.Name())); err == nil && target == "socket:["+inode+"]" {
+			return true
+		}
+	}
+	return false
 }
