@@ -55,8 +55,8 @@ func newPageSize(limit int) *pageSize {
 }
 
 // fit takes in a page of at most asked objects, from which the size of the next one follows. Pages
-// grow only after a full one, and by steps: the few objects without a shard, among which is the
-// ring's history, say nothing about the many that have one.
+// grow only after a full one: the few objects without a shard, among which is the ring's history, say
+// nothing about the many that have one.
 func (p *pageSize) fit(page []metav1.PartialObjectMetadata, asked int64) {
 	if len(page) == 0 {
 		return
@@ -66,12 +66,8 @@ func (p *pageSize) fit(page []metav1.PartialObjectMetadata, asked int64) {
 		bytes += page[i].Size()
 	}
 	fitting := max(1, min(p.limit, int64(pageBytes/max(1, bytes/len(page)))))
-	now := p.now.Load()
-	switch {
-	case fitting < now:
+	if fitting < p.now.Load() || int64(len(page)) >= asked {
 		p.now.Store(fitting)
-	case int64(len(page)) >= asked:
-		p.now.Store(min(fitting, max(now, 2*asked)))
 	}
 }
 
