@@ -100,11 +100,15 @@ func (s *shard) note(what func()) {
 // start runs the shard until it is stopped or the test ends.
 func (s *shard) start(c *cluster) *shard {
 	c.Helper()
+	s.begin(c)
+	synctest.Wait()
+	return s
+}
+
+func (s *shard) begin(c *cluster) {
 	ctx, cancel := context.WithCancel(c.Context())
 	s.cancel = cancel
 	go func() { s.result <- s.Run(ctx, s.run) }()
-	synctest.Wait()
-	return s
 }
 
 func (s *shard) run(ctx context.Context) error {

@@ -33,10 +33,13 @@ func (s Served) same(o Served) bool {
 }
 
 // Trace returns what the server has served, in that order.
-func (s *Server) Trace() []Served {
+func (s *Server) Trace() []Served { return s.TraceFrom(0) }
+
+// TraceFrom returns what the server has served after the first n requests.
+func (s *Server) TraceFrom(n int) []Served {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.trace)
+	return slices.Clone(s.trace[n:])
 }
 
 // Replay makes the server serve requests in the order of the trace of another run: in a bubble, which of two goroutines runs

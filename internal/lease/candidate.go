@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -61,7 +62,7 @@ const maxBlindness = time.Minute
 func NewCandidate(client kubernetes.Interface, c Config) *Candidate {
 	sighting := NewSighting(c.Timing.Duration, c.TrustForeign)
 	sighting.reclaim = c.Variant.reclaim
-	return &Candidate{config: c, store: NewStore(client, c, 3*c.Timing.Duration), sighting: sighting}
+	return &Candidate{config: c, store: NewStore(client, c, 3*c.Timing.Duration), sighting: sighting, claim: NewClaim(rand.Text())}
 }
 
 // Try reads the record and takes the lease if it is free; otherwise it returns nothing, and Standing says why. A record that has to
@@ -266,7 +267,7 @@ func (c *Candidate) won(r Record, now clock.Reading) *Holder {
 	}
 	h := newHolder(c.config, c.store, &c.stamps, c.claim)
 	h.vacant, h.succeeds = c.vacancy.until(now), c.vacancy.released
-	c.claim = Claim{}
+	c.claim = NewClaim(c.claim.process)
 	c.sighting.See(r, now) // the next term, should this one be lost, is not before this record has expired
 	return h
 }

@@ -21,6 +21,9 @@ const ReleasedAnnotation = "bellwether.dev/released"
 // that the spec is of. client-go's elector leaves annotations alone, so one of another term says nothing.
 const TermAnnotation = "bellwether.dev/term"
 
+// ProcessAnnotation is the mark of the process that has written a record: a random text.
+const ProcessAnnotation = "bellwether.dev/process"
+
 // LockLabel with the value [LockForLife] marks the lock of a leader for life, be it a Lease or a ConfigMap.
 const (
 	LockLabel   = "bellwether.dev/lock"

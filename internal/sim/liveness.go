@@ -2,7 +2,11 @@ package sim
 
 import (
 	"fmt"
+	"net/http"
+	"slices"
 	"time"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
 
 // look is how often liveness is looked at.
@@ -10,12 +14,14 @@ const look = time.Second
 
 // superviseLiveness fails the schedule when nobody has worked for [Scenario].Bound, while the server and
 // one and the same process had no fault. What works is a process that can act: one that is stopped in
-// the midst of its work keeps others from it for a lease duration only.
+// the midst of its work keeps others from it for a lease duration only. The time begins again with a
+// write of a process that is not well: it may have taken what all wait for, and have died before it
+// began to work.
 func (w *World) superviseLiveness() {
 	well := map[*Process]time.Time{} // since when each has had no fault, and nobody has worked
 	tick := time.NewTicker(look)
 	defer tick.Stop()
-	begun := 0
+	begun, served := 0, 0
 	for {
 		select {
 		case <-w.over:
@@ -25,6 +31,10 @@ func (w *World) superviseLiveness() {
 		candidates := w.wellProcesses()
 		if n := w.referee.beginnings(); n != begun { // perhaps for less than a look
 			begun, candidates = n, nil
+		}
+		requests := w.Server.TraceFrom(served)
+		if served += len(requests); w.writtenBySick(requests, candidates) {
+			candidates = nil
 		}
 		for p := range well {
 			if !candidates[p] {
@@ -42,6 +52,19 @@ func (w *World) superviseLiveness() {
 			}
 		}
 	}
+}
+
+// writtenBySick reports whether a process that is not well has written something.
+func (w *World) writtenBySick(requests []apisim.Served, well map[*Process]bool) bool {
+	wellNames := map[string]bool{}
+	for p := range well {
+		wellNames[p.Name] = true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(requests, func(r apisim.Served) bool {
+		return w.started[r.Client] && !wellNames[r.Client] && r.Method != http.MethodGet && r.Code < http.StatusMultipleChoices
+	})
 }
 
 // wellProcesses are those that could work, if none does.

@@ -138,6 +138,11 @@ func newPlan(s Scenario, seed uint64) Plan {
 	for i, f := range p.Faults {
 		p.Faults[i].For = min(f.For, s.Duration-f.At)
 	}
+	if r.IntN(2) == 0 { // as in most clusters: what they write can be the same
+		for i := range p.Replicas {
+			p.Replicas[i].Offset = 0
+		}
+	}
 	if slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == ClockStep && f.Amount < 0 }) {
 		p.thaw()
 	}

@@ -86,6 +86,7 @@ type World struct {
 	incarnations []int      // by replica
 	graves       []*Process
 	conditions   map[*Fault]bool // that hold now
+	started      map[string]bool // names of processes
 	disturbed    map[int]bool    // replicas that something happened to since liveness was last looked at
 	trace        []apisim.Served // until the end
 }
@@ -114,6 +115,7 @@ func Play(t *testing.T, s Scenario, plan Plan, trace []apisim.Served) Result {
 			Server: apisim.NewServer(s.Resources...), scenario: s, plan: plan, referee: newReferee(), ctx: t.Context(),
 			over: make(chan struct{}), current: make([]*Process, len(result.Plan.Replicas)),
 			incarnations: make([]int, len(result.Plan.Replicas)), conditions: map[*Fault]bool{}, disturbed: map[int]bool{},
+			started: map[string]bool{},
 		}
 		if trace != nil {
 			w.Server.Replay(trace)
@@ -228,7 +230,7 @@ func (w *World) start(replica int) {
 	w.incarnations[replica]++
 	name, own := processName(replica, w.incarnations[replica]), w.plan.Replicas[replica]
 	p := &Process{Name: name, Clock: newClock(own.Offset, own.Rate), connection: w.Server.Client(name), world: w}
-	w.current[replica] = p
+	w.current[replica], w.started[name] = p, true
 	p.connection.Inject(w.faults(replica))
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(w.ctx)

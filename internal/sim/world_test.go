@@ -11,6 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -187,6 +190,22 @@ func TestLiveness(t *testing.T) {
 		blinks = append(blinks, Fault{Kind: Latency, At: at + 100*time.Millisecond, For: 300 * time.Millisecond}, Fault{Kind: Kill, At: at, For: s, Replica: 1})
 	}
 	assert.Empty(t, play(nil, blinks...).Violation, "faults between two looks count")
+
+	writes := func(name string) func(*Scenario) {
+		return func(s *Scenario) {
+			s.Main = func(ctx context.Context, p *Process) {
+				for ; ctx.Err() == nil; time.Sleep(20 * time.Second) {
+					if p.Name[:1] == name {
+						l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{GenerateName: "l-"}}
+						_, _ = kubernetes.NewForConfigOrDie(p.Config()).CoordinationV1().Leases("ns").Create(ctx, l, metav1.CreateOptions{})
+					}
+				}
+			}
+		}
+	}
+	slow := Fault{Kind: Latency, At: s, For: 5 * time.Minute, Replica: 1, Amount: s}
+	assert.Empty(t, play(writes("b"), slow).Violation, "one that is not well may have taken what all wait for")
+	assert.Contains(t, play(writes("a"), slow).Violation, "nothing is wrong with a1", "what is written by one that is well is no excuse")
 
 	var written int
 	annotated := play(func(s *Scenario) { s.Annotate = func(*World) { written++ } }, Fault{Kind: Annotations, At: s, For: 30 * s, Amount: s})
