@@ -74,6 +74,8 @@
 //     the Lease is renewed until the API server has given the request up, at the end of the term in which
 //     it was sent, and M longer (TestReleaseWaitsForWrites, TestLeaseIsHeldWhileItsReleaseWaits). If the Lease cannot
 //     be renewed, nothing is released.
+//   - Of processes that were given one identity, one leads: each record has the mark of the process that
+//     wrote it (TestOfTwoElectorsOfOneIdentityOneLeads).
 //   - Only a Status of the API server that names the Lease says that it is absent. Other answers, such as a
 //     proxy's page with 404, are failures, and are retried (TestOddAnswersDoNotEndATerm).
 //   - Liveness: while the API server and one candidate work, the Lease is taken within D of the last renewal

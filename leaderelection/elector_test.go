@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -604,6 +605,24 @@ func TestWithoutWatch(t *testing.T) {
 		synctest.Wait()
 		assert.True(t, poller.IsLeader())
 		require.NoError(t, poller.stop())
+	})
+}
+
+// TestOfTwoElectorsOfOneIdentityOneLeads is about replicas whose identities were configured to be the
+// same. Their clocks agree, so they write the same.
+func TestOfTwoElectorsOfOneIdentityOneLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI()
+		one, other := newReplica(t, a, "same", nil), newReplica(t, a, "same", nil)
+		for _, r := range []*replica{one, other} {
+			ctx, cancel := context.WithCancel(t.Context())
+			r.cancel = cancel
+			go func() { r.result <- r.Run(ctx, r.lead) }()
+		}
+		synctest.Wait()
+		assert.Len(t, slices.Concat(one.work, other.work), 1)
+		require.NoError(t, one.stop())
+		require.NoError(t, other.stop())
 	})
 }
 

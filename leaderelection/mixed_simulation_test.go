@@ -188,16 +188,21 @@ func (l *ledger) mayBeOurs() bool {
 func (l *ledger) judge(p, other *sim.Process) (violation, excuse string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for _, worker := range []*sim.Process{p, other} {
+		if worker != nil && isForeign(worker.Name) && l.terms[worker.Name] == nil { // it believes any answer
+			return "", "client-go took an odd answer for a Lease of its own"
+		}
+	}
 	mine := l.terms[p.Name]
-	if other == nil {
+	if other == nil || mine == nil {
 		return mine.wrong(), ""
+	}
+	if wrong := l.terms[other.Name].wrong(); wrong != "" {
+		return "the other is wrong: " + wrong, ""
 	}
 	first, second := mine, l.terms[other.Name]
 	if second.began.Before(first.began) {
 		first, second = second, first
-	}
-	if wrong := l.terms[other.Name].wrong(); wrong != "" {
-		return "the other is wrong: " + wrong, ""
 	}
 	switch {
 	case !first.foreign && !second.foreign:

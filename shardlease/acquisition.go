@@ -30,6 +30,7 @@ func (r *Roster) Acquisition(shard string, now Reading) (a Acquisition, ok bool)
 	metav1.SetMetaDataLabel(&l.ObjectMeta, RingLabel, r.config.Ring)
 	delete(l.Annotations, IncarnationAnnotation)
 	delete(l.Annotations, ReturnAnnotation)
+	delete(l.Annotations, LeavingAnnotation)
 	if s.lease == nil {
 		setEpoch(l, 0)
 	}

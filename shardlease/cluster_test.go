@@ -60,11 +60,21 @@ type shard struct {
 	released []shardlease.Epoch
 	waited   []shardlease.Standing
 	lost     []error
-	cause    error // of the last work's context
+	cause    error         // of the last work's context
+	lasts    time.Duration // how long work takes to stop
 }
 
 func newShard(c *cluster, change func(*shardlease.Config)) *shard {
 	c.Helper()
+	s, config := makeShard(c, change)
+	var err error
+	s.Lease, err = shardlease.New(kubernetes.NewForConfigOrDie(s.client.Config()), config)
+	require.NoError(c, err)
+	return s
+}
+
+// makeShard makes a shard that has no lease yet, and its configuration.
+func makeShard(c *cluster, change func(*shardlease.Config)) (*shard, shardlease.Config) {
 	core, logs := observer.New(zapcore.DebugLevel)
 	s := &shard{client: c.server.Client("shard"), logs: logs, result: make(chan error, 1)}
 	config := shardlease.Config{
@@ -76,19 +86,16 @@ func newShard(c *cluster, change func(*shardlease.Config)) *shard {
 			OnWaiting:  func(w shardlease.Standing) { s.note(func() { s.waited = append(s.waited, w) }) },
 		},
 	}
-	if change != nil {
-		change(&config)
-	}
-	var err error
-	s.Lease, err = shardlease.New(kubernetes.NewForConfigOrDie(s.client.Config()), config)
-	require.NoError(c, err)
-	s.SetOccupy(func(name string) (func(), error) {
+	config.SetOccupy(func(name string) (func(), error) {
 		if _, taken := c.names.LoadOrStore(name, s); taken {
 			return nil, errors.New("taken")
 		}
 		return func() { c.names.Delete(name) }, nil
 	})
-	return s
+	if change != nil {
+		change(&config)
+	}
+	return s, config
 }
 
 func (s *shard) note(what func()) {
@@ -116,7 +123,9 @@ func (s *shard) run(ctx context.Context) error {
 		return s.work(ctx)
 	}
 	<-ctx.Done()
-	s.note(func() { s.cause = context.Cause(ctx) })
+	var lasts time.Duration
+	s.note(func() { s.cause, lasts = context.Cause(ctx), s.lasts })
+	time.Sleep(lasts)
 	return ctx.Err()
 }
 

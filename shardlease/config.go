@@ -17,6 +17,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/sole"
 )
 
 // Config of a [Lease]. All shards of a ring, and its sharders, should have the same LeaseDuration, MissedRenewals and Margin. Everyone
@@ -96,6 +97,9 @@ type Config struct {
 
 	// Clock is for simulations that give every shard a time of its own. Nil: the system's.
 	Clock Clock
+
+	pod    string                                        // the hostname, if Identity was claimed
+	occupy func(name string) (release func(), err error) // nil: [sole.Occupy]
 }
 
 // MaxLeaseDuration is the longest LeaseDuration. A lease that says more is [Malformed], so that none can keep a shard's objects from the others
@@ -125,6 +129,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Clock == nil {
 		c.Clock = clock.System()
+	}
+	if c.occupy == nil {
+		c.occupy = sole.Occupy
 	}
 	return c, nil
 }

@@ -32,6 +32,11 @@
 // socket tells, which the kernel gives to one process at a time. Everywhere else, and from any other Pod, the lease has to stand
 // unrenewed for its duration: so a second process waits as long as the first one lives, and says for whom.
 //
+// # Names for the Pods of a Deployment
+//
+// Such a Pod has another name than the one it replaces. [ClaimOrdinal] gives it the name, and so the
+// objects, of a shard that has released its lease.
+//
 // # For the sharder
 //
 // A [Roster] is fed with what lists, watches and reads of the leases return, and answers for each shard:
@@ -65,8 +70,12 @@
 //
 // In brackets: the test that fails without it.
 //
-//   - Two processes of one identity never both hold a term, whatever the latency, the loss of answers and the clocks, as long as
-//     nobody deletes the Lease (TestSimulatedShard; against deletions, between processes that have seen a holder, TestSimulatedDeletions).
+//   - Two processes of one identity never both hold a term, whatever the latency, the loss of answers and
+//     the clocks, as long as the Lease is not deleted
+//     (TestOfTwoProcessesOfOneIdentityThatStartAtOnceOneHoldsTheLease, TestSimulatedShard; against
+//     deletions, between processes that have seen a holder, TestSimulatedDeletions).
+//   - Of Pods that claim names, each has one of its own, and none that another one has not released
+//     ([ClaimOrdinal]; TestEachPodClaimsANameOfItsOwn, TestWhichNameIsClaimed).
 //   - No process holds a term in an epoch on which the verdict of any sharder was [Over] (the same, and TestVerdicts).
 //   - The epoch grows as said above, and at no other time (TestEpochs, TestSimulatedShard).
 //   - The sharder takes a lease exactly once, whoever tries how often (TestLifeOfAShard in internal/e2e/shardlease), and never one
@@ -101,6 +110,7 @@
 //	create             until the Lease exists; cannot be restricted to a name
 //	get, update        required
 //	watch              optional; without it a second process polls, and a loss is learned of from the next renewal
+//	list               for ClaimOrdinal
 //
 // For a sharder: list, watch, get, update, create, delete. A missing verb is an error that names it, at once in the log, and from Run once it
 // has lasted for D.

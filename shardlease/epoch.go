@@ -25,6 +25,14 @@ const (
 	// ReturnAnnotation is the annotation of a shard's Lease with the seconds of its [Config].ReturnWithin.
 	ReturnAnnotation = "ring.bellwether.dev/return-within-seconds"
 
+	// PodAnnotation is the annotation of a shard's Lease with the hostname of the Pod that has claimed it
+	// ([ClaimOrdinal]).
+	PodAnnotation = "ring.bellwether.dev/pod"
+
+	// LeavingAnnotation is the annotation of a claimed Lease whose shard has been told to stop, until it
+	// has released the Lease.
+	LeavingAnnotation = "ring.bellwether.dev/leaving"
+
 	// Sharder is the holder of a Lease that the sharder has taken: one constant, whichever process it was. No shard can have this name.
 	Sharder = "bellwether.dev/sharder"
 )

@@ -12,7 +12,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/killtimer"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
-	"github.com/bellwether-k8s/bellwether/internal/sole"
 )
 
 // Lease is the heartbeat of one shard. All its methods may be called at any time, but only one Run runs.
@@ -20,10 +19,10 @@ type Lease struct {
 	config    Config
 	candidate *lease.Candidate
 	guard     *lease.Guard
-	waiting   waiting                                       // of Run
-	occupy    func(name string) (release func(), err error) // see [sole.Occupy]
-	busy      sync.Mutex                                    // held by Run
-	release   func()                                        // guarded by busy: what occupy has returned; nil if there is none
+	waiting   waiting       // of Run
+	busy      sync.Mutex    // held by Run
+	release   func()        // guarded by busy: what occupy has returned; nil if there is none
+	claimed   *lease.Holder // guarded by busy: by ClaimOrdinal, for Run
 
 	mu      sync.Mutex
 	term    *Term                         // guarded by mu: the latest; nil before the first
@@ -54,7 +53,7 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 		}
 	}
 	config.Logger = config.Logger.With(zap.Stringer("lease", config.lease()), zap.String("ring", config.Ring))
-	l := &Lease{config: config, guard: lease.NewGuard(config.lease(), ErrNotHeld, lease.GuardConfig(config.Guard)), occupy: sole.Occupy}
+	l := &Lease{config: config, guard: lease.NewGuard(config.lease(), ErrNotHeld, lease.GuardConfig(config.Guard))}
 	l.candidate = lease.NewCandidate(client, lease.Config{
 		Lease:          config.lease(),
 		Identity:       config.Identity,
@@ -73,8 +72,11 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 		Variant: lease.Variant{
 			Unfit:   config.unfit,
 			Reclaim: func(r lease.Record) bool { return config.reclaims(r, l.incarnation()) },
-			Dress:   func(o *coordinationv1.Lease, prior lease.Record) { config.dress(o, prior, l.incarnation()) },
-			Altered: altered,
+			Dress: func(o *coordinationv1.Lease, prior lease.Record, leaving bool) {
+				config.dress(o, prior, l.incarnation(), leaving && config.pod != "")
+			},
+			SaysLeaving: config.pod != "",
+			Altered:     altered,
 		},
 	})
 	return l, nil
@@ -102,7 +104,7 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error
 	defer l.busy.Unlock()
 	l.claimName()
 	for {
-		h, err := l.candidate.Wait(ctx)
+		h, err := l.acquire(ctx)
 		if err != nil {
 			l.yieldName()
 			if ctx.Err() != nil {
@@ -120,6 +122,16 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error
 			return err // and keeps the name: nobody else may take the lease before it has expired
 		}
 	}
+}
+
+// acquire waits for the lease, unless it was claimed.
+func (l *Lease) acquire(ctx context.Context) (*lease.Holder, error) {
+	h := l.claimed
+	l.claimed = nil
+	if h == nil || h.Lost() {
+		return l.candidate.Wait(ctx)
+	}
+	return h, nil
 }
 
 // hold is one term.
@@ -233,7 +245,7 @@ func (l *Lease) claimName() {
 	if l.config.Incarnation == "" || l.release != nil {
 		return
 	}
-	release, err := l.occupy("shardlease/" + l.config.Ring + "/" + l.config.lease().String() + "/" + l.config.Incarnation)
+	release, err := l.config.occupy("shardlease/" + l.config.Ring + "/" + l.config.lease().String() + "/" + l.config.Incarnation)
 	if err != nil {
 		l.config.Logger.Info("not taking the lease back from an earlier process of this Pod before it has expired", zap.Error(err))
 		return

@@ -140,11 +140,12 @@ func TestRestartedContainerTakesItsLeaseBackAtOnce(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				newShard(c, func(config *shardlease.Config) { config.Incarnation = r.before }).start(c).die()
 				begin := time.Now()
-				s := newShard(c, func(config *shardlease.Config) { config.Incarnation = r.after })
-				if r.taken {
-					s.SetOccupy(func(string) (func(), error) { return nil, syscall.EADDRINUSE })
-				}
-				s.start(c)
+				s := newShard(c, func(config *shardlease.Config) {
+					config.Incarnation = r.after
+					if r.taken {
+						config.SetOccupy(occupied)
+					}
+				}).start(c)
 				c.within(time.Minute, func() bool { return len(s.epochs()) > 0 })
 				assert.InDelta(t, r.wait.Seconds(), time.Since(begin).Seconds(), 0.1)
 				assert.Equal(t, []int64{1}, s.epochs())
@@ -154,13 +155,17 @@ func TestRestartedContainerTakesItsLeaseBackAtOnce(t *testing.T) {
 	}
 }
 
+// occupied is what the kernel says if another process has a name.
+func occupied(string) (release func(), err error) { return nil, syscall.EADDRINUSE }
+
 // TestOnlyTheSoleProcessOfAPodSaysWhichPod is about two containers of one Pod. The one that came first has the name; if the other outlives it and
 // holds the lease, nobody may take that for left behind.
 func TestOnlyTheSoleProcessOfAPodSaysWhichPod(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		s := newShard(c, func(config *shardlease.Config) { config.Incarnation = "pod-1" })
-		s.SetOccupy(func(string) (func(), error) { return nil, syscall.EADDRINUSE })
-		s.start(c)
+		s := newShard(c, func(config *shardlease.Config) {
+			config.Incarnation = "pod-1"
+			config.SetOccupy(occupied)
+		}).start(c)
 		assert.NotContains(t, c.lease().Annotations, shardlease.IncarnationAnnotation)
 		other := newShard(c, func(config *shardlease.Config) { config.Incarnation = "pod-1" }).start(c)
 		time.Sleep(time.Minute)

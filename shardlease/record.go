@@ -41,21 +41,28 @@ func (c Config) reclaims(r lease.Record, incarnation string) bool {
 }
 
 // dress writes what a record says beyond holder and times. Who removes it from a lease that is held sees it come back.
-func (c Config) dress(l *coordinationv1.Lease, prior lease.Record, incarnation string) {
+func (c Config) dress(l *coordinationv1.Lease, prior lease.Record, incarnation string, leaving bool) {
 	number, _ := nextNumber(prior, c.Identity) // where there is none, prior is unfit
 	for key, value := range c.Labels {
 		metav1.SetMetaDataLabel(&l.ObjectMeta, key, value)
 	}
 	metav1.SetMetaDataLabel(&l.ObjectMeta, RingLabel, c.Ring)
 	setEpoch(l, number)
-	delete(l.Annotations, IncarnationAnnotation)
-	delete(l.Annotations, ReturnAnnotation)
+	returns := ""
 	if c.ReturnWithin > 0 {
-		seconds := strconv.FormatInt(int64(c.ReturnWithin/time.Second), 10)
-		metav1.SetMetaDataAnnotation(&l.ObjectMeta, ReturnAnnotation, seconds)
+		returns = strconv.FormatInt(int64(c.ReturnWithin/time.Second), 10)
 	}
-	if incarnation != "" {
-		metav1.SetMetaDataAnnotation(&l.ObjectMeta, IncarnationAnnotation, incarnation)
+	leaves := ""
+	if leaving {
+		leaves = "true"
+	}
+	for key, value := range map[string]string{
+		IncarnationAnnotation: incarnation, ReturnAnnotation: returns, PodAnnotation: c.pod, LeavingAnnotation: leaves,
+	} {
+		delete(l.Annotations, key)
+		if value != "" {
+			metav1.SetMetaDataAnnotation(&l.ObjectMeta, key, value)
+		}
 	}
 }
 

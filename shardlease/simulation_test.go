@@ -126,16 +126,17 @@ func leasesOf(w *sim.World) coordinationclient.LeaseInterface {
 // runShard is a program with a shard lease.
 func runShard(ctx context.Context, p *sim.Process, onLost func(*sim.Process)) {
 	w := p.World()
-	l, err := shardlease.New(kubernetes.NewForConfigOrDie(p.Config()), shardlease.Config{
+	config := shardlease.Config{
 		Namespace: "ns", Ring: "r", Identity: key, Incarnation: pod(p), Clock: p.Clock,
 		OnLost: func(error) { onLost(p) },
 		Hooks:  shardlease.Hooks{OnWaiting: func(shardlease.Standing) { w.State.Store(seen(p), true) }},
-	})
+	}
+	config.SetOccupy(func(name string) (func(), error) { return occupy(p, name) })
+	l, err := shardlease.New(kubernetes.NewForConfigOrDie(p.Config()), config)
 	if err != nil {
 		panic(err)
 	}
 	defer w.State.Delete(seen(p))
-	l.SetOccupy(func(name string) (func(), error) { return occupy(p, name) })
 	l.Await(func(context.Context) error {
 		if _, unlucky := w.State.LoadAndDelete(p); unlucky { // something is still in flight
 			<-p.Clock.NewTimer(p.Drain()).C()

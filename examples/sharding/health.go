@@ -1,16 +1,37 @@
 package main
 
 import (
+	"errors"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 )
 
-// serveHealth answers the kubelet's probes until stop is called: also while this process waits for its lease. It is alive unless it holds
-// on to what it has lost, and ready when it is a shard.
-func serveHealth(address string, r *replica.Replica) (stop func(), err error) {
+// health answers the kubelet's probes: also while this process waits for its lease, and before there is a
+// replica. It is alive unless it holds on to what it has lost, and ready when it is a shard.
+type health struct {
+	replica atomic.Pointer[replica.Replica]
+}
+
+func (h *health) alive(request *http.Request) error {
+	if r := h.replica.Load(); r != nil {
+		return r.Alive(request)
+	}
+	return nil
+}
+
+func (h *health) ready(request *http.Request) error {
+	if r := h.replica.Load(); r != nil {
+		return r.Ready(request)
+	}
+	return errors.New("no name has been claimed yet")
+}
+
+// serve answers until stop is called.
+func (h *health) serve(address string) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil
 	}
@@ -22,8 +43,8 @@ func serveHealth(address string, r *replica.Replica) (stop func(), err error) {
 			}
 		})
 	}
-	handle("/livez", r.Alive)
-	handle("/readyz", r.Ready)
+	handle("/livez", h.alive)
+	handle("/readyz", h.ready)
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err

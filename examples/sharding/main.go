@@ -42,11 +42,13 @@ func run(ctx context.Context) error {
 	flag.StringVar(&c.Lease.Namespace, "namespace", "default", "namespace of the ConfigMaps and of the Leases")
 	flag.StringVar(&c.Lease.Ring, "ring", "checksums", "what all copies have in common")
 	flag.StringVar(&c.Lease.Identity, "identity", "", "name of this shard, the same after a restart; empty: hostname")
+	claim := flag.Bool("claim-name", false, "take the first free name of <ring>-0, <ring>-1, …, and the objects of who had it before; not with -identity")
+	flag.DurationVar(&c.Lease.ReturnWithin, "return-within", 0, "how long objects wait for a name that was released; 0: not, or 30s with -claim-name")
 	flag.StringVar(&c.Lease.Incarnation, "incarnation", "", "UID of this Pod, so that a restarted container need not wait; empty: none")
 	flag.DurationVar(&c.Lease.LeaseDuration, "lease-duration", 15*time.Second, "how long a shard stays one without renewal; dead after twice that")
 	flag.BoolVar(&c.Lease.KernelDeadline, "kernel-deadline", false, "have the kernel kill a shard that is stopped past its deadline")
 	flag.DurationVar(&c.Lease.ReleaseTimeout, "release-timeout", 20*time.Second, "how long work may take to end")
-	health := flag.String("health-address", "", "address for /livez and /readyz; empty: none")
+	address := flag.String("health-address", "", "address for /livez and /readyz; empty: none")
 	var work checksums
 	work.addFlags()
 	flag.Parse()
@@ -65,20 +67,29 @@ func run(ctx context.Context) error {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	c.Mapper = mapper
-	r, err := replica.New(config, c)
-	if err != nil {
-		return err
-	}
-	stopHealth, err := serveHealth(*health, r)
+	var health health
+	stopHealth, err := health.serve(*address)
 	if err != nil {
 		return err
 	}
 	defer stopHealth()
+	r, err := newReplica(ctx, config, c, *claim)
+	if err != nil {
+		return err
+	}
+	health.replica.Store(r)
 	work.shard, work.namespace = r.Shard, c.Lease.Namespace
 	if work.client, err = kubernetes.NewForConfig(r.Mine); err != nil {
 		return err
 	}
 	return r.Run(ctx, work.run, nil)
+}
+
+func newReplica(ctx context.Context, config *rest.Config, c replica.Config, claim bool) (*replica.Replica, error) {
+	if claim {
+		return replica.Claim(ctx, config, c)
+	}
+	return replica.New(config, c)
 }
 
 func clientConfig(kubeconfig string) (config *rest.Config, err error) {

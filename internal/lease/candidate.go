@@ -233,7 +233,7 @@ func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 		c.claim.record = Record{} // an earlier attempt may still arrive
 		c.vacancy = vacancy{since: c.sighting.since, known: r.Exists(), released: r.Released()}
 		l := r.Acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, c.stamps.Next(now.Wall))
-		return c.swap(ctx, c.config.Variant.dress(withAddress(l, c.config.Address), r))
+		return c.swap(ctx, c.config.Variant.dress(withAddress(l, c.config.Address), r, false))
 	default:
 		return nil, nil
 	}

@@ -54,9 +54,11 @@ func TestClaimIsOnlyWhatItWrote(t *testing.T) {
 		{"shorter duration", func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ptr.To(int32(1)) }, false},
 		{"given a strategy", func(l *coordinationv1.Lease) { l.Spec.Strategy = ptr.To(coordinationv1.OldestEmulationVersion) }, false},
 		{"created anew with our spec", func(l *coordinationv1.Lease) { l.UID = "other" }, false},
+		{"by another process of our identity", func(l *coordinationv1.Lease) { l.Annotations[ProcessAnnotation] = "other" }, false},
+		{"mark removed by somebody", func(l *coordinationv1.Lease) { l.Annotations = nil }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var claim Claim
+			claim := NewClaim("process")
 			l := taken("a", 15*time.Second)
 			claim.Attempt(l, reading(0))
 			require.True(t, claim.Confirm(RecordOf(l)))

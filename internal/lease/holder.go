@@ -34,6 +34,7 @@ type Holder struct {
 	succeeds    bool          // a holder that has released the lease
 	releaseFrom clock.Reading
 	doubt       bool // the outcome of the last write is unknown until the record has been read
+	leaving     bool // work has been told to stop
 }
 
 func newHolder(c Config, store *Store, stamps *Stamps, claim Claim) *Holder {
@@ -127,6 +128,9 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 			return <-returned
 		case <-stopping: // work has been told to stop; renewal goes on until it has
 			stopping = nil
+			if h.leaving = true; h.config.Variant.SaysLeaving {
+				renewal.Reset(0)
+			}
 			if h.config.ReleaseTimeout > 0 {
 				timer := h.config.Clock.NewTimer(h.config.ReleaseTimeout)
 				defer timer.Stop()
@@ -212,6 +216,7 @@ func (h *Holder) Release(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
+	h.leaving = false // it has left
 	pause := backoff(h.config.Timing)
 	h.releaseFrom = h.config.Clock.Now()
 	for {
@@ -302,7 +307,7 @@ func (h *Holder) replace(ctx context.Context, next func(Record, metav1.MicroTime
 func (h *Holder) write(ctx context.Context, l *coordinationv1.Lease) error {
 	sent := h.config.Clock.Now()
 	h.attempt(l, sent)
-	r, err := h.store.Write(ctx, h.timeout(), h.config.Variant.dress(l, h.first), h.claim.record)
+	r, err := h.store.Write(ctx, h.timeout(), h.config.Variant.dress(l, h.first, h.leaving), h.claim.record)
 	if err == nil && h.confirm(r) {
 		h.extend(h.claim.sent)
 	} else {

@@ -26,6 +26,10 @@ var mutations = []mutant.Mutation{
 		Caught: "TestExpiredTermIsNotExtended",
 	},
 	{
+		Name: "what another process of the same identity wrote is ours", File: "claim.go",
+		Old: `return mark == "" || mark == c.process`, New: `return mark != "-"`, Caught: "TestClaimIsOnlyWhatItWrote",
+	},
+	{
 		Name: "an older deletion ends the term", File: "lookout.go",
 		Old: "case deleted && order >= 0:", New: "case deleted:", Caught: "TestOlderEventsAreNoLoss",
 	},

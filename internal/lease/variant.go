@@ -9,8 +9,10 @@ type Variant struct {
 	// Reclaim reports whether the holder of a record is known to have ended, so that nobody has to wait for that.
 	Reclaim func(r Record) bool
 	// Dress completes a write that takes a lease over from prior or, where prior is the version that began the term, renews or
-	// releases it. It changes nothing but metadata.
-	Dress func(l *coordinationv1.Lease, prior Record)
+	// releases it. It changes nothing but metadata. leaving: work has been told to stop, and has not ended yet.
+	Dress func(l *coordinationv1.Lease, prior Record, leaving bool)
+	// SaysLeaving has the lease be renewed at once when work has been told to stop, so that others can see it.
+	SaysLeaving bool
 	// Altered says why r, whose spec may still be that of a term, is not of the term any more that began with first.
 	Altered func(first, r Record) error
 }
@@ -31,9 +33,9 @@ func (v Variant) altered(first, r Record) error {
 	return v.Altered(first, r)
 }
 
-func (v Variant) dress(l *coordinationv1.Lease, prior Record) *coordinationv1.Lease {
+func (v Variant) dress(l *coordinationv1.Lease, prior Record, leaving bool) *coordinationv1.Lease {
 	if v.Dress != nil {
-		v.Dress(l, prior)
+		v.Dress(l, prior, leaving)
 	}
 	return l
 }

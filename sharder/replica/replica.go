@@ -52,7 +52,28 @@ type Replica struct {
 //
 // Without [Config].Mapper New asks the API server for the kinds of the resources, and fails if it does not answer. An error for a bad
 // Config names each field and the rule that it breaks.
-func New(config *rest.Config, c Config) (*Replica, error) {
+func New(config *rest.Config, c Config) (*Replica, error) { return build(config, c, shardlease.New) }
+
+// Claim is [New] for the Pods of a Deployment: the shard takes the first name of <ring>-0, <ring>-1, …
+// that is free, and with it the objects of the Pod that it replaces. It holds the lease when it
+// returns: call Run within LeaseDuration - Margin, 12 s by default. See [shardlease.ClaimOrdinal]. Lease.Identity
+// must be empty.
+func Claim(ctx context.Context, config *rest.Config, c Config) (*Replica, error) {
+	var lease *shardlease.Lease
+	r, err := build(config, c, func(client kubernetes.Interface, c shardlease.Config) (_ *shardlease.Lease, err error) {
+		lease, err = shardlease.ClaimOrdinal(ctx, client, c)
+		return lease, err
+	})
+	if err != nil && lease != nil {
+		over, end := context.WithCancel(ctx)
+		end()
+		err = errors.Join(err, lease.Run(over, func(context.Context) error { return nil })) // gives the name back
+	}
+	return r, err
+}
+
+// build makes a replica whose lease is made by newLease.
+func build(config *rest.Config, c Config, newLease func(kubernetes.Interface, shardlease.Config) (*shardlease.Lease, error)) (*Replica, error) {
 	if err := c.validate(config); err != nil {
 		return nil, err
 	}
@@ -61,9 +82,9 @@ func New(config *rest.Config, c Config) (*Replica, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replica: make the client of the leases: %w", err)
 	}
-	lease, shardErr := shardlease.New(leases, c.Lease)
 	elector, electorErr := leaderelection.New(leases, c.Election)
-	if err := errors.Join(shardErr, electorErr); err != nil {
+	lease, leaseErr := newLease(leases, c.Lease)
+	if err := errors.Join(leaseErr, electorErr); err != nil {
 		return nil, err
 	}
 	r := &Replica{Lease: lease, Elector: elector, Mine: guarded(config, lease.WrapTransport), Leaders: guarded(config, elector.WrapTransport)}

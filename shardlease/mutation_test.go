@@ -1,0 +1,50 @@
+package shardlease_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/sim"
+)
+
+// mutations remove what makes a claimed name the right one.
+var mutations = []mutant.Mutation{
+	{
+		Name: "a claim does not wait for a shard that is leaving", File: "ordinal.go",
+		Old: "o.leaving && now.SinceAtLeast(leavingSince) < c.config.ReturnWithin", New: "false", Caught: "TestWhichNameIsClaimed",
+	},
+	{
+		Name: "a claim waits for a leaving shard for ever", File: "ordinal.go",
+		Old: "o.leaving && now.SinceAtLeast(leavingSince) < c.config.ReturnWithin", New: "o.leaving", Caught: "TestWhichNameIsClaimed",
+	},
+	{
+		Name: "a shard that is told to stop does not say so at once", File: "lease.go",
+		Old: `			SaysLeaving: config.pod != "",` + "\n", New: "", Caught: "TestWhoIsLeavingSaysSoAtOnce",
+	},
+	{
+		Name: "a shard that has left says that it is leaving", File: "../internal/lease/holder.go",
+		Old: "	h.leaving = false // it has left\n", New: "", Caught: "TestWhoIsLeavingSaysSoAtOnce",
+	},
+	{
+		Name: "who is expected back does not come first", File: "ordinal.go",
+		Old: "now.Sub(l.Spec.RenewTime.Time).Abs() < within", New: "within < 0", Caught: "TestWhichNameIsClaimed",
+	},
+	{
+		Name: "the last one to be released is claimed first", File: "ordinal.go",
+		Old: "a.released.Compare(b.released)", New: "b.released.Compare(a.released)", Caught: "TestWhichNameIsClaimed",
+	},
+	{
+		Name: "a restarted container claims another name", File: "ordinal.go",
+		Old: "case c.named(name).reclaims(r, c.config.Incarnation):", New: `case name == "":`, Caught: "TestNameOfAPodIsItsOwnAfterARestart",
+	},
+	{
+		Name: "a name that another Pod has taken is given out", File: "ordinal.go",
+		Old: "		case err == nil, kube.RoleMissing(err), ctx.Err() != nil:\n", New: "		case err == nil:\n			return l, nil\n		case kube.RoleMissing(err), ctx.Err() != nil:\n",
+		Caught: "TestEachPodClaimsANameOfItsOwn",
+	},
+}
+
+func TestMutationsAreCaught(t *testing.T) {
+	mutant.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "")
+}

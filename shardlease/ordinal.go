@@ -1,0 +1,269 @@
+package shardlease
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
+	"github.com/bellwether-k8s/bellwether/internal/lease"
+)
+
+// defaultReturnWithin is that of shards with claimed names.
+const defaultReturnWithin = 30 * time.Second
+
+// ClaimOrdinal is [New] for Pods whose names do not outlive a roll-out, as those of a Deployment: the
+// shard takes the first name of <ring>-0, <ring>-1, … that is free. So a new Pod goes on with the
+// name, and the objects, of one that it replaces: a roll-out that adds one Pod at a time moves the
+// objects of the first new Pod and those of the last old one, and no others.
+//
+// In this order it takes
+//
+//   - the name that an earlier process of this Pod had ([Config].Incarnation; Linux only),
+//   - the name of a shard that has released its Lease and is expected back ([Config].ReturnWithin),
+//   - after a wait of at most ReturnWithin, that of a shard that has been told to stop and has not
+//     released its Lease yet ([LeavingAnnotation]),
+//   - the lowest one whose Lease was released, or does not exist.
+//
+// It never takes a Lease that was not released, however long that is ago: the sharder does. Of several
+// Pods that claim one name, one gets it.
+//
+// config.Identity must be empty. The default of ReturnWithin is 30 s; objects of a shard that is not
+// replaced wait for so long. The hostname is written into the Lease ([PodAnnotation]).
+//
+// ClaimOrdinal waits while the API server does not answer. It returns an error when ctx has ended, and
+// if the API server has refused a request that it cannot do without for a whole LeaseDuration. Its
+// client needs to be allowed to list Leases, besides what a shard needs.
+//
+// The Lease is held when ClaimOrdinal returns. Call [Lease.Run] within LeaseDuration - Margin, 12 s by
+// default: afterwards it is lost, and OnLost is called. After Run has returned, another Pod may have
+// the name: claim one again.
+func ClaimOrdinal(ctx context.Context, client kubernetes.Interface, config Config) (*Lease, error) {
+	if client == nil {
+		return nil, errors.New("shardlease: client: must not be nil")
+	}
+	if config.Identity != "" {
+		return nil, fmt.Errorf("shardlease: Identity: must be empty, because a name is claimed (got %q)", config.Identity)
+	}
+	var err error
+	if config.pod, err = os.Hostname(); err != nil {
+		return nil, fmt.Errorf("shardlease: no hostname to be written into the Lease: %w", err)
+	}
+	if config.ReturnWithin == 0 {
+		config.ReturnWithin = defaultReturnWithin
+	}
+	c := claimant{client: client, given: config, foreign: map[string]bool{}}
+	first, err := New(client, c.named(ordinalName(config.Ring, 0)))
+	if err != nil {
+		return nil, err
+	}
+	c.config = first.config
+	return c.claim(ctx)
+}
+
+// claimant looks for a name.
+type claimant struct {
+	client  kubernetes.Interface
+	given   Config          // without a name
+	config  Config          // with the first one, and with defaults
+	foreign map[string]bool // names of Leases that are none of the ring
+
+	refused  clock.Reading // since when requests have been refused; zero: they are not
+	listless bool          // the last list has failed, which was said
+}
+
+// named returns the configuration with a name.
+func (c *claimant) named(name string) Config {
+	config := c.given
+	config.Identity = name
+	return config
+}
+
+func ordinalName(ring string, ordinal int) string { return ring + "-" + strconv.Itoa(ordinal) }
+
+// claim looks until it has got a name.
+func (c *claimant) claim(ctx context.Context) (*Lease, error) {
+	pause := c.backoff()
+	var leavingSince clock.Reading
+	for ctx.Err() == nil {
+		now := c.config.Clock.Now()
+		leases, err := c.list(ctx)
+		var l *Lease
+		if err == nil {
+			o := c.offer(leases, now.Wall)
+			if o.leaving && leavingSince == (clock.Reading{}) {
+				leavingSince = now
+			}
+			if o.leaving && now.SinceAtLeast(leavingSince) < c.config.ReturnWithin {
+				o.lowest = ""
+			}
+			l, err = c.takeOneOf(ctx, o)
+		}
+		switch {
+		case l != nil:
+			l.config.Logger.Info("name claimed", zap.String("pod", c.given.pod))
+			return l, nil
+		case err == nil:
+			c.refused, pause = clock.Reading{}, c.backoff()
+		case !errors.As(err, new(*lease.AccessError)):
+			return nil, err
+		case !kube.RoleMissing(err):
+		case c.refused == (clock.Reading{}):
+			c.refused = now
+		case now.SinceAtLeast(c.refused) >= c.config.LeaseDuration:
+			return nil, fmt.Errorf("shardlease: claim a name: %w", err)
+		}
+		c.sleep(ctx, pause.Step())
+	}
+	return nil, fmt.Errorf("shardlease: claim a name: %w", context.Cause(ctx))
+}
+
+func (c *claimant) sleep(ctx context.Context, d time.Duration) {
+	timer := c.config.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C():
+	}
+}
+
+// backoff paces attempts.
+func (c *claimant) backoff() wait.Backoff {
+	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.5, Steps: math.MaxInt32, Cap: 2 * time.Second}
+}
+
+// list returns the Leases of the ring.
+func (c *claimant) list(ctx context.Context) ([]coordinationv1.Lease, error) {
+	ctx, cancel := clock.WithTimeout(ctx, c.config.Clock, c.config.timing().RenewInterval())
+	defer cancel()
+	list, err := c.client.CoordinationV1().Leases(c.config.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: labels.SelectorFromSet(labels.Set{RingLabel: c.config.Ring}).String(),
+	})
+	if err != nil {
+		err = &lease.AccessError{Verb: "list", Lease: types.NamespacedName{Namespace: c.config.Namespace, Name: c.config.Ring + "-*"}, Err: err}
+		if !c.listless {
+			c.config.Logger.Warn("a name cannot be claimed yet, will be tried again", zap.Error(err))
+		}
+		c.listless = true
+		return nil, err
+	}
+	c.listless = false
+	return list.Items, nil
+}
+
+// offer is what names there are to be had.
+type offer struct {
+	first   []string // to be tried in this order
+	leaving bool     // another one will soon be to be had
+	lowest  string   // to be tried at last
+}
+
+// offer says which names are to be had. now is compared with the times of other machines: that decides
+// what is tried first, and nothing else.
+func (c *claimant) offer(leases []coordinationv1.Lease, now time.Time) (o offer) {
+	type returning struct {
+		name     string
+		released time.Time
+	}
+	var expected []returning
+	taken := map[string]bool{}
+	for i := range leases {
+		l := &leases[i]
+		ordinal, ok := ordinalOf(l.Name, c.config.Ring)
+		if !ok || l.Labels[RingLabel] != c.config.Ring { // fakes do not select
+			continue
+		}
+		name := ordinalName(c.config.Ring, ordinal)
+		r := lease.RecordOf(l)
+		switch within := returnWithin(l); {
+		case c.named(name).reclaims(r, c.config.Incarnation):
+			o.first = append(o.first, name)
+			taken[name] = true
+		case !r.Released():
+			taken[name] = true
+			o.leaving = o.leaving || r.Holder() == name && l.Annotations[LeavingAnnotation] != ""
+		case l.Spec.RenewTime != nil && now.Sub(l.Spec.RenewTime.Time).Abs() < within:
+			expected = append(expected, returning{name, l.Spec.RenewTime.Time})
+		}
+	}
+	slices.SortFunc(expected, func(a, b returning) int { // whose time is over first
+		return cmp.Or(a.released.Compare(b.released), strings.Compare(a.name, b.name))
+	})
+	for _, e := range expected {
+		o.first = append(o.first, e.name)
+	}
+	for ordinal := 0; o.lowest == ""; ordinal++ {
+		if name := ordinalName(c.config.Ring, ordinal); !taken[name] && !c.foreign[name] {
+			o.lowest = name
+		}
+	}
+	return o
+}
+
+// ordinalOf returns the ordinal in a name.
+func ordinalOf(name, ring string) (ordinal int, ok bool) {
+	digits, ok := strings.CutPrefix(name, ring+"-")
+	if !ok {
+		return 0, false
+	}
+	ordinal, err := strconv.Atoi(digits)
+	return ordinal, err == nil && ordinal >= 0 && strconv.Itoa(ordinal) == digits
+}
+
+// takeOneOf takes the first name that is to be had still.
+func (c *claimant) takeOneOf(ctx context.Context, o offer) (*Lease, error) {
+	for _, name := range append(o.first, o.lowest) {
+		if name == "" {
+			continue
+		}
+		if l, err := c.take(ctx, name); l != nil || err != nil {
+			return l, err
+		}
+	}
+	return nil, nil
+}
+
+// take returns nothing if somebody else has the name.
+func (c *claimant) take(ctx context.Context, name string) (*Lease, error) {
+	l, err := New(c.client, c.named(name))
+	if err != nil {
+		return nil, err
+	}
+	l.claimName()
+	pause := c.backoff()
+	for {
+		l.claimed, err = l.candidate.Try(ctx)
+		switch {
+		case l.claimed != nil:
+			return l, nil
+		case isForeign(err):
+			c.foreign[name] = true
+			err = nil
+			fallthrough
+		case err == nil, kube.RoleMissing(err), ctx.Err() != nil:
+			l.yieldName()
+			return nil, err
+		}
+		c.sleep(ctx, pause.Step()) // and find out whether what was sent has taken the name
+	}
+}
+
+func isForeign(err error) bool {
+	return errors.Is(err, ErrForeign) || errors.Is(err, lease.ErrCoordinated) || errors.Is(err, lease.ErrForLife)
+}

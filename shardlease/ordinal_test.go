@@ -1,0 +1,338 @@
+package shardlease_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// claim claims a name, and holds its lease until the shard is stopped.
+func claim(c *cluster, change func(*shardlease.Config)) *shard {
+	c.Helper()
+	s := claimOnly(c, change)
+	if s.Lease == nil {
+		c.FailNow()
+	}
+	return s.start(c)
+}
+
+func claimOnly(c *cluster, change func(*shardlease.Config)) *shard {
+	c.Helper()
+	s, config := makeShard(c, func(config *shardlease.Config) {
+		config.Identity = ""
+		if change != nil {
+			change(config)
+		}
+	})
+	ctx, cancel := context.WithTimeout(c.Context(), 5*time.Minute)
+	defer cancel()
+	var err error
+	s.Lease, err = shardlease.ClaimOrdinal(ctx, kubernetes.NewForConfigOrDie(s.client.Config()), config)
+	assert.NoError(c, err)
+	return s
+}
+
+// claimed are shards of the names r-0, r-1, …
+func claimed(c *cluster, n int) (shards []*shard) {
+	c.Helper()
+	for i := range n {
+		s := claim(c, nil)
+		require.Equal(c, fmt.Sprintf("r-%d", i), s.Identity())
+		shards = append(shards, s)
+	}
+	return shards
+}
+
+func (c *cluster) patchLease(name, patch string) {
+	c.Helper()
+	_, err := c.leases().Patch(c.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	require.NoError(c, err)
+}
+
+// TestEachPodClaimsANameOfItsOwn has several do so at once.
+func TestEachPodClaimsANameOfItsOwn(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		const pods = 8
+		shards := make([]*shard, pods)
+		var claims sync.WaitGroup
+		for i := range shards {
+			claims.Go(func() { shards[i] = claimOnly(c, nil) })
+		}
+		claims.Wait()
+		var names, want []string
+		for i, s := range shards {
+			names, want = append(names, s.start(c).Identity()), append(want, fmt.Sprintf("r-%d", i))
+		}
+		slices.Sort(names)
+		assert.Equal(t, want, names)
+		time.Sleep(time.Minute)
+		host, _ := os.Hostname()
+		for _, s := range shards {
+			l, err := c.leases().Get(c.Context(), s.Identity(), metav1.GetOptions{})
+			require.NoError(t, err)
+			assert.Equal(t, s.Identity(), holder(l))
+			assert.Equal(t, host, l.Annotations[shardlease.PodAnnotation])
+			assert.Equal(t, "30", l.Annotations[shardlease.ReturnAnnotation], "the default")
+			assert.Empty(t, s.losses())
+			assert.NoError(t, s.stop())
+		}
+	})
+}
+
+func TestWhichNameIsClaimed(t *testing.T) {
+	for _, e := range []struct {
+		name   string
+		happen func(c *cluster, shards []*shard) // to r-0, r-1 and r-2
+		want   string
+		wait   time.Duration // at most
+	}{
+		{"all are held", func(*cluster, []*shard) {}, "r-3", time.Second},
+		{"released, and expected back", func(_ *cluster, s []*shard) { _ = s[1].stop() }, "r-1", time.Second},
+		{"of two that are expected back, the one whose time is over first", func(_ *cluster, s []*shard) {
+			_ = s[2].stop()
+			time.Sleep(5 * time.Second)
+			_ = s[0].stop()
+		}, "r-2", time.Second},
+		{"expected back, before one that is not any more", func(_ *cluster, s []*shard) {
+			_ = s[0].stop()
+			time.Sleep(time.Minute)
+			_ = s[1].stop()
+		}, "r-1", time.Second},
+		{"not expected back any more", func(_ *cluster, s []*shard) {
+			_ = s[2].stop()
+			_ = s[1].stop()
+			time.Sleep(time.Minute)
+		}, "r-1", time.Second},
+		{"dead, not released", func(_ *cluster, s []*shard) { s[1].die() }, "r-3", time.Second},
+		{"dead for long, not released", func(_ *cluster, s []*shard) {
+			s[1].die()
+			time.Sleep(10 * time.Minute)
+		}, "r-3", time.Second},
+		{"emptied by somebody", func(c *cluster, s []*shard) {
+			s[1].die()
+			c.patchLease("r-1", `{"spec":{"holderIdentity":""}}`)
+		}, "r-3", time.Second},
+		{"taken by the sharder", func(c *cluster, s []*shard) {
+			s[1].die()
+			c.patchLease("r-1", `{"spec":{"holderIdentity":"bellwether.dev/sharder"}}`)
+		}, "r-3", time.Second},
+		{"deleted", func(c *cluster, s []*shard) {
+			s[1].die()
+			require.NoError(c, c.leases().Delete(c.Context(), "r-1", metav1.DeleteOptions{}))
+		}, "r-1", time.Second},
+		{"told to stop, and on its way", func(_ *cluster, s []*shard) { s[1].leave(10 * time.Second) }, "r-1", 11 * time.Second},
+		{"told to stop, and dead", func(_ *cluster, s []*shard) {
+			s[1].leave(2 * time.Minute)
+			s[1].client.Sever()
+		}, "r-3", 33 * time.Second},
+		{"told to stop, and at work for too long", func(_ *cluster, s []*shard) { s[1].leave(time.Minute) }, "r-3", 33 * time.Second},
+		{"none of the ring", func(c *cluster, s []*shard) {
+			_ = s[1].stop()
+			c.patchLease("r-1", `{"metadata":{"labels":{"ring.bellwether.dev/name":"other"}}}`)
+		}, "r-3", 2 * time.Second},
+	} {
+		t.Run(e.name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				shards := claimed(c, 3)
+				e.happen(c, shards)
+				begin := time.Now()
+				s := claim(c, nil)
+				assert.Equal(t, e.want, s.Identity())
+				assert.LessOrEqual(t, time.Since(begin), e.wait)
+				assert.Empty(t, s.losses())
+				for _, s := range append(shards, s) {
+					s.cancel()
+				}
+				time.Sleep(3 * time.Minute) // which some need in order to stop
+			})
+		})
+	}
+}
+
+// leave has the shard be told to stop, which takes its work so long.
+func (s *shard) leave(takes time.Duration) {
+	s.note(func() { s.lasts = takes })
+	s.cancel()
+	synctest.Wait()
+}
+
+// TestNameOfAPodIsItsOwnAfterARestart is about a container that is restarted, also while others claim names.
+func TestNameOfAPodIsItsOwnAfterARestart(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		in := func(pod string) func(*shardlease.Config) {
+			return func(config *shardlease.Config) { config.Incarnation = pod }
+		}
+		a, b := claim(c, in("pod-a")), claim(c, in("pod-b"))
+		b.die()
+		others := claim(c, in("pod-c"))
+		assert.Equal(t, "r-2", others.Identity())
+		begin := time.Now()
+		again := claim(c, in("pod-b"))
+		assert.Equal(t, "r-1", again.Identity())
+		assert.Less(t, time.Since(begin), time.Second)
+		assert.Equal(t, b.epochs(), again.epochs(), "nothing has moved")
+
+		second := claim(c, in("pod-b")) // another container of the Pod
+		assert.Equal(t, "r-3", second.Identity())
+		for _, s := range []*shard{a, others, again, second} {
+			assert.NoError(t, s.stop())
+			assert.Empty(t, s.losses())
+		}
+	})
+}
+
+// TestClaimThatIsNotUsedInTimeIsLost is about a program that takes too long to call Run. The name is lost, and Run gets it back.
+func TestClaimThatIsNotUsedInTimeIsLost(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		s, config := makeShard(c, func(config *shardlease.Config) { config.Identity = "" })
+		var err error
+		s.Lease, err = shardlease.ClaimOrdinal(c.Context(), kubernetes.NewForConfigOrDie(s.client.Config()), config)
+		require.NoError(t, err)
+		time.Sleep(duration - margin - time.Second)
+		assert.Empty(t, s.losses())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Len(t, s.losses(), 1)
+		assert.ErrorIs(t, s.losses()[0], shardlease.ErrLost)
+		s.start(c)
+		c.within(duration, func() bool { return len(s.epochs()) == 1 })
+		assert.NoError(t, s.stop())
+	})
+}
+
+// TestClaimEndsWithItsContext sends a claim's first request into an outage.
+func TestClaimEndsWithItsContext(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		s, config := makeShard(c, func(config *shardlease.Config) { config.Identity = "" })
+		ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
+		defer cancel()
+		s.client.Sever()
+		_, err := shardlease.ClaimOrdinal(ctx, kubernetes.NewForConfigOrDie(s.client.Config()), config)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Len(t, s.logs.FilterMessage("a name cannot be claimed yet, will be tried again").All(), 1)
+	})
+}
+
+// TestClaimWaitsForTheAPIServer also loses the answer to the write that takes the name.
+func TestClaimWaitsForTheAPIServer(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		s, config := makeShard(c, func(config *shardlease.Config) { config.Identity = "" })
+		way, begin := s.client.Config(), time.Now()
+		created := 0
+		way.WrapTransport = func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if time.Since(begin) < time.Minute {
+					return nil, errors.New("no route to host")
+				}
+				answer, err := next.RoundTrip(r)
+				if r.Method == http.MethodPost {
+					if created++; created == 1 {
+						return nil, errors.New("connection reset by peer")
+					}
+				}
+				return answer, err
+			})
+		}
+		var err error
+		s.Lease, err = shardlease.ClaimOrdinal(c.Context(), kubernetes.NewForConfigOrDie(way), config)
+		require.NoError(t, err)
+		assert.Equal(t, "r-0", s.Identity())
+		assert.Less(t, time.Since(begin), time.Minute+5*time.Second)
+		s.start(c)
+		assert.NoError(t, s.stop())
+	})
+}
+
+// TestClaimSaysWhichRightItLacks refuses each kind of request for good.
+func TestClaimSaysWhichRightItLacks(t *testing.T) {
+	for method, verb := range map[string]string{http.MethodGet: "list", http.MethodPost: "create"} {
+		t.Run(verb, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				s, config := makeShard(c, func(config *shardlease.Config) { config.Identity = "" })
+				way, begin := s.client.Config(), time.Now()
+				way.WrapTransport = refuse(method)
+				_, err := shardlease.ClaimOrdinal(c.Context(), kubernetes.NewForConfigOrDie(way), config)
+				require.ErrorContains(t, err, fmt.Sprintf("grant the verb %q on resource leases", verb))
+				assert.True(t, apierrors.IsForbidden(err))
+				assert.InDelta(t, duration.Seconds(), time.Since(begin).Seconds(), 3)
+			})
+		})
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// refuse is the API server's answer to a user who has not got the right to requests of a method.
+func refuse(method string) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method != method {
+				return next.RoundTrip(r)
+			}
+			body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,` +
+				`"message":"leases.coordination.k8s.io is forbidden: User \"x\" cannot do resource \"leases\""}`
+			return &http.Response{
+				StatusCode: http.StatusForbidden, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+				Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)),
+			}, nil
+		})
+	}
+}
+
+func TestBadClaim(t *testing.T) {
+	client := kubernetes.NewForConfigOrDie(&rest.Config{})
+	_, err := shardlease.ClaimOrdinal(t.Context(), nil, shardlease.Config{})
+	require.ErrorContains(t, err, "client: must not be nil")
+	_, err = shardlease.ClaimOrdinal(t.Context(), client, shardlease.Config{Namespace: "ns", Ring: "r", Identity: "a"})
+	require.ErrorContains(t, err, `Identity: must be empty, because a name is claimed (got "a")`)
+	_, err = shardlease.ClaimOrdinal(t.Context(), client, shardlease.Config{Namespace: "ns", Ring: "R"})
+	require.ErrorContains(t, err, "Ring")
+}
+
+// TestWhoIsLeavingSaysSoAtOnce looks at the Lease of a shard whose work takes longer to stop than a renewal.
+func TestWhoIsLeavingSaysSoAtOnce(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		s := claim(c, nil)
+		leaving := func() string {
+			l, err := c.leases().Get(c.Context(), s.Identity(), metav1.GetOptions{})
+			require.NoError(c, err)
+			return l.Annotations[shardlease.LeavingAnnotation]
+		}
+		time.Sleep(10 * time.Second)
+		assert.Empty(t, leaving())
+		s.leave(10 * time.Second)
+		assert.Equal(t, "true", leaving())
+		time.Sleep(9 * time.Second)
+		assert.Equal(t, "true", leaving())
+		assert.NoError(t, <-s.result)
+		assert.Empty(t, leaving(), "it has left")
+		assert.Equal(t, "r-0", claim(c, nil).Identity())
+		assert.Empty(t, leaving())
+
+		other := newShard(c, nil).start(c)
+		other.leave(10 * time.Second)
+		assert.Empty(t, c.lease().Annotations[shardlease.LeavingAnnotation], "who has a name of its own is not replaced by others")
+		assert.NoError(t, <-other.result)
+	})
+}
