@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -43,11 +44,13 @@ func claimOnly(c *cluster, change func(*shardlease.Config)) *shard {
 			change(config)
 		}
 	})
+	s.client.Inject(apisim.Faults{Latency: 10 * time.Millisecond}) // so that all ask before one has written
 	ctx, cancel := context.WithTimeout(c.Context(), 5*time.Minute)
 	defer cancel()
 	var err error
 	s.Lease, err = shardlease.ClaimOrdinal(ctx, kubernetes.NewForConfigOrDie(s.client.Config()), config)
 	assert.NoError(c, err)
+	s.client.Inject(apisim.Faults{})
 	return s
 }
 
