@@ -3,6 +3,7 @@ package sharder
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -54,16 +55,17 @@ type moves struct {
 	// A move that ends halfway leaves children with a shard that their root is not with. So may
 	// have the sharder before this one. Until a scan has found a root with its owner, lists for it
 	// have to show the children that are with any shard.
-	halfway map[ref]struct{} // guarded by mu: roots whose moves may have ended so
-	anyRoot bool             // guarded by mu: there may be others
-	ended   int              // guarded by mu: how many have ended so
+	halfway map[ref]int // guarded by mu: roots whose moves may have ended so, and how many had by then
+	anyRoot bool        // guarded by mu: there may be others
+	unknown int         // guarded by mu: how many had ended so by the last of those others
+	ended   int         // guarded by mu: how many have ended so
 }
 
 // maxHalfway is how many of them are known one by one.
 const maxHalfway = 1000
 
 func newMoves() *moves {
-	return &moves{wake: make(chan struct{}, 1), halfway: map[ref]struct{}{}, anyRoot: true}
+	return &moves{wake: make(chan struct{}, 1), halfway: map[ref]int{}, anyRoot: true}
 }
 
 func (m *moves) add(v *move) {
@@ -93,9 +95,9 @@ func (m *moves) doubt(r ref) {
 	defer m.mu.Unlock()
 	m.ended++
 	if len(m.halfway) < maxHalfway {
-		m.halfway[r] = struct{}{}
+		m.halfway[r] = m.ended
 	} else {
-		m.anyRoot = true
+		m.anyRoot, m.unknown = true, m.ended
 	}
 }
 
@@ -114,17 +116,14 @@ func (m *moves) doubts() int {
 }
 
 // found notes that a scan, before which so many moves had ended halfway, has found all roots with
-// their owners but those.
+// their owners but those. It says nothing about roots whose moves have ended so since.
 func (m *moves) found(ended int, but []root) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.ended != ended { // some of them have not been looked at since
-		return
-	}
-	m.anyRoot = false
-	clear(m.halfway)
+	m.anyRoot = m.anyRoot && m.unknown > ended
+	maps.DeleteFunc(m.halfway, func(_ ref, at int) bool { return at <= ended })
 	for _, v := range but {
-		m.halfway[v.ref] = struct{}{}
+		m.halfway[v.ref] = m.ended
 	}
 }
 

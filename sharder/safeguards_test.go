@@ -114,6 +114,11 @@ var safeguards = []mutant.Mutation{
 		Caught: "TestARootWhoseMoveHasEndedHalfwayIsNotTakenForANewOne",
 	},
 	{
+		Name: "a scan ends the doubts from after its beginning", File: "moves.go",
+		Old: "return at <= ended })", New: "return at > 0 || ended > 0 })",
+		Caught: "TestScanEndsTheDoubtsFromBeforeIt",
+	},
+	{
 		Name: "a page has as many large objects as small ones", File: "source.go",
 		Old: "	fitting := max(1, min(p.limit, ", New: "	fitting := max(p.limit, min(p.limit, ",
 		Caught: "TestAPageOfLargeObjectsIsNotLarge",

@@ -1,0 +1,35 @@
+package sharder
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestScanEndsTheDoubtsFromBeforeIt has moves end halfway before a scan, and while it goes on.
+func TestScanEndsTheDoubtsFromBeforeIt(t *testing.T) {
+	before, during, other := ref{name: "before"}, ref{name: "during"}, ref{name: "other"}
+	m := newMoves()
+	assert.True(t, m.inDoubt(other), "another sharder's moves may have ended so")
+	m.doubt(before)
+	ended := m.doubts()
+	m.doubt(during)
+	m.found(ended, nil)
+	assert.False(t, m.inDoubt(before))
+	assert.True(t, m.inDoubt(during))
+	assert.False(t, m.inDoubt(other))
+
+	m.found(m.doubts(), []root{{ref: other}})
+	assert.False(t, m.inDoubt(during))
+	assert.True(t, m.inDoubt(other), "the scan has not found it with its owner")
+
+	ended = m.doubts()
+	for i := range maxHalfway + 1 {
+		m.doubt(ref{name: fmt.Sprint(i)})
+	}
+	m.found(ended, nil)
+	assert.True(t, m.inDoubt(before), "too many have ended so since")
+	m.found(m.doubts(), nil)
+	assert.False(t, m.inDoubt(before))
+}
