@@ -23,7 +23,7 @@ PICTURE ?= $(CURDIR)/$(RESULTS)/sharding.svg
 LAB ?= 1
 export BELLWETHER_LAB = $(LAB)
 
-.PHONY: help test lint fix generate unit compat suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground picture controlplane lab verify count e2e-deep
+.PHONY: help test lint fix generate unit compat suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground picture controlplane lab verify count e2e-deep e2e-primitives e2e-controllerruntime
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -64,12 +64,20 @@ SIMULATIONS := ^TestSimulated|^TestMutationsAreCaught$$
 SIMULATED := ./endpoints ./fencing ./fencing/automaton ./fencing/config ./fencing/policy ./fencing/sighting ./internal/lease ./internal/sim \
 	./leaderelection ./leaderforlife ./shardlease ./sharder
 
+# These count requests or take thousands of objects, and the race detector makes them seven times as slow: make unit runs
+# them without it, make simulate with it.
+LARGE := ^TestANewRootCostsNoListOfChildren$$|^TestListsOfChildrenDoNotGrowWithTheShards$$|^TestAPageOfLargeObjectsIsNotLarge$$|\
+^TestManyFamiliesMoveInFewBatches$$|^TestAnObjectThatAPolicyDeniesCostsLittle$$|\
+^TestAnObjectThatAPolicyDeniesDoesNotKeepTheHistoryGrowing$$|^TestThousandsOfTheDeadAreRemoved$$
+LARGE := $(subst | ,|,$(LARGE))
+
 # The packages that take longest begin first.
 LONG := ./sharder ./endpoints ./fencing
 
 unit: $(GOTESTSUM) ## unit tests with the race detector
-	@echo "unit tests; with a cold cache compiling for the race detector takes some 2 minutes on 2 cores"
-	@$(call gotest,.,unit,-race -skip '$(SIMULATIONS)' $(LONG) ./...)
+	@echo "unit tests: some 4 minutes on 2 cores, ./sharder the longest; with a cold cache compiling takes 2 more"
+	@$(call gotest,.,unit,-race -skip '$(SIMULATIONS)|$(LARGE)' $(LONG) ./...)
+	@$(call gotest,.,unit-large,-run '$(LARGE)' ./sharder ./endpoints)
 	@$(call gotest,examples/demo,unit-demo,-race ./...)
 	@$(call gotest,examples/metrics,unit-metrics,-race ./...)
 	@$(call gotest,examples/controllerruntime,unit-controllerruntime,-race . ./operator)
@@ -105,13 +113,21 @@ suites-e2e: $(GOTESTSUM) controlplane $(if $(filter 0,$(LAB)),,lab)
 simulate: $(GOTESTSUM) ## all replicas under faults in virtual time: a tenth of the schedules with the race detector; mutations; all variants
 	@$(call gotest,.,simulate,-p 1 -run '$(SIMULATIONS)' $(SIMULATED))
 	@$(call gotest,.,variants,-skip '$(SIMULATIONS)' ./fencing)
-	@$(call gotest,.,simulate-race,-race -run '$(SIMULATIONS)' $(SIMULATED))
+	@$(call gotest,.,simulate-race,-race -run '$(SIMULATIONS)|$(LARGE)' $(SIMULATED))
 
 # Minutes each, for a claim that others show in seconds, or about real devices.
 DEEP := ./chaos ./fencejobs ./fencing/devices ./fencing/storm ./lab/...
 
+# The packages that take longest begin first. Three at a time: they wait more than they compute.
 e2e: $(GOTESTSUM) controlplane ## end-to-end tests on a real control plane
-	@$(call gotest,internal/e2e,e2e,-race -p 2 -parallel 6 ./sharder ./fencing $$(go list ./... | grep -vxF "$$(go list $(DEEP))"))
+	@echo "end-to-end tests: some 6 minutes on 2 cores, ./sharder and ./fencing the longest"
+	@$(MAKE) --no-print-directory -j 2 e2e-primitives e2e-controllerruntime
+
+e2e-primitives: $(GOTESTSUM)
+	@$(call gotest,internal/e2e,e2e,-race -p 3 -parallel 6 ./sharder ./fencing ./leaderelection ./endpoints \
+		$$(go list ./... | grep -vxF "$$(go list $(DEEP))"))
+
+e2e-controllerruntime: $(GOTESTSUM)
 	@$(call gotest,examples/controllerruntime,e2e-controllerruntime,-race ./e2e)
 
 e2e-deep: $(GOTESTSUM) controlplane $(if $(filter 0,$(LAB)),,lab) ## those that take minutes, and those with real fence agents
