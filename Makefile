@@ -124,7 +124,7 @@ DEEP := ./chaos ./fencejobs ./fencing/devices ./fencing/storm ./lab/...
 
 # The packages that take longest begin first. Two at a time: of three, on 2 cores, replicas lose Leases of a few seconds.
 e2e: $(GOTESTSUM) controlplane ## end-to-end tests on a real control plane
-	@echo "end-to-end tests: some 8 minutes on 2 cores, ./sharder and ./fencing the longest"
+	@echo "end-to-end tests: some 7 minutes on 2 cores, ./sharder and ./fencing the longest"
 	@$(call gotest,internal/e2e,e2e,-race -p 2 -parallel 6 ./sharder ./fencing ./leaderelection ./endpoints \
 		$$(go list ./... | grep -vxF "$$(go list $(DEEP))"))
 	@$(call gotest,examples/controllerruntime,e2e-controllerruntime,-race ./e2e)
