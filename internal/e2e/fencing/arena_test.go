@@ -26,7 +26,7 @@ import (
 
 const (
 	patience = 3 * time.Minute // for what has no bound of its own
-	poll     = 10 * time.Millisecond
+	poll     = 50 * time.Millisecond
 )
 
 // rights are what the package documentation says a fencer needs.
@@ -194,7 +194,7 @@ func (a *arena) pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod 
 // afterwards may well make it so.
 func (a *arena) never(what string, d time.Duration, so func() bool) {
 	a.t.Helper()
-	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * poll) {
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(2 * poll) {
 		require.False(a.t, so(), what)
 	}
 }

@@ -126,7 +126,7 @@ func (l *lab) beat() {
 // beats lets time pass.
 func (l *lab) beats(d time.Duration) {
 	l.t.Helper()
-	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * poll) {
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(2 * poll) {
 		l.beat()
 	}
 }

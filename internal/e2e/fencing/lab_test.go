@@ -329,7 +329,7 @@ func (l *lab) checked() {
 // eventually waits until it is so.
 func (l *lab) eventually(what string, so func() bool) {
 	l.t.Helper()
-	for deadline := time.Now().Add(patience); !so(); time.Sleep(5 * poll) {
+	for deadline := time.Now().Add(patience); !so(); time.Sleep(poll) {
 		if time.Now().After(deadline) {
 			var status any
 			if f := l.record(); f != nil {

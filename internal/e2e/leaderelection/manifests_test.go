@@ -97,6 +97,6 @@ func requireFenced(t *testing.T, cp *e2e.ControlPlane, leader, other corev1.Pod)
 	}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.ErrorContains(c, write(other), "Pod "+string(other.UID)+" is not the leader")
-	}, patience, 10*poll)
+	}, patience, 2*poll)
 	require.NoError(t, write(leader))
 }

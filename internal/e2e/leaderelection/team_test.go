@@ -28,7 +28,7 @@ const (
 	interval = 1 * time.Second
 
 	patience = time.Minute // for what has no bound of its own
-	poll     = 5 * time.Millisecond
+	poll     = 20 * time.Millisecond
 )
 
 // verbs is what the package documentation says an elector needs.
@@ -274,6 +274,6 @@ func (m *team) requireAudited(replica string, since time.Time, kind string, n in
 	require.Eventually(m.t, func() bool {
 		times = m.audited(replica, since)[kind]
 		return len(times) >= n
-	}, patience, 10*poll, "%s: want %q %d times", replica, kind, n)
+	}, patience, 2*poll, "%s: want %q %d times", replica, kind, n)
 	return times
 }

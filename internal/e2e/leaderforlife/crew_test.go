@@ -26,7 +26,7 @@ import (
 
 const (
 	patience = time.Minute // for what has no bound of its own
-	poll     = 5 * time.Millisecond
+	poll     = 50 * time.Millisecond
 
 	// lostNode and goodNode are played by KWOK. On handNode the test is the kubelet.
 	lostNode, goodNode, handNode = "lost", "good", "hand"

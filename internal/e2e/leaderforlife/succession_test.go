@@ -50,7 +50,7 @@ func (c *crew) requireIdle(p *candidate, leading *candidate) {
 			}
 		}
 		return settled
-	}, patience, 10*poll, "%s does not watch", p.pod.Name)
+	}, patience, poll, "%s does not watch", p.pod.Name)
 	before := len(c.requests())
 	const happenings = 20
 	for n := range happenings {
@@ -69,7 +69,7 @@ func (c *crew) requireIdle(p *candidate, leading *candidate) {
 			}
 		}
 		return n == happenings
-	}, patience, 10*poll)
+	}, patience, poll)
 	assert.Len(c.t, c.requests(), before)
 }
 

@@ -26,7 +26,7 @@ const (
 	duration = 5 * time.Second // D of most shards
 
 	patience = time.Minute // for what has no bound of its own
-	poll     = 5 * time.Millisecond
+	poll     = 20 * time.Millisecond
 )
 
 // verbs is what the package documentation says a shard needs.
@@ -211,6 +211,6 @@ func (s *sharder) requireStates(states ...shardlease.State) {
 		require.Eventually(s.crew.t, func() bool {
 			s.list()
 			return s.State("a", s.now()) == state
-		}, patience, 10*poll, "never %v", state)
+		}, patience, 2*poll, "never %v", state)
 	}
 }
