@@ -85,7 +85,7 @@ func TestStoppedLeaderExitsWhenItWakes(t *testing.T) {
 		woken := time.Now()
 		exit := m.requireExit(leader, leaderelection.ExitCodeNotLeader)
 		t.Logf("exited %v after it woke", exit.At.Sub(woken))
-		assert.Less(t, exit.At.Sub(woken), m.gauge.Slack(woken))
+		assert.Less(t, exit.At.Sub(woken), duration+m.gauge.Slack(woken), "a busy machine is slow to run it")
 		// By its deadline, unless the answer to a renewal that it had sent before came first.
 		assert.Regexp(t, "not renewed in time|the record is not ours any more", m.log(leader))
 
