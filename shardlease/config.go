@@ -99,6 +99,7 @@ type Config struct {
 	Clock Clock
 
 	pod    string                                        // the hostname, if Identity was claimed
+	killer lease.KillTimer                               // for all names that are tried; nil: none yet
 	occupy func(name string) (release func(), err error) // nil: [sole.Occupy]
 }
 

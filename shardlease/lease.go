@@ -46,9 +46,8 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 	if err := lease.CheckRate(client, config.timing(), config.Logger); err != nil {
 		return nil, fmt.Errorf("shardlease: %w", err)
 	}
-	var killer lease.KillTimer
-	if config.KernelDeadline {
-		if killer, err = killtimer.New(); err != nil {
+	if config.KernelDeadline && config.killer == nil {
+		if config.killer, err = killtimer.New(); err != nil {
 			return nil, fmt.Errorf("shardlease: KernelDeadline: %w", err)
 		}
 	}
@@ -67,7 +66,7 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 		Health:         lease.NewHealth(config.Healthy),
 		Guard:          l.guard,
 		Clock:          config.Clock,
-		KillTimer:      killer,
+		KillTimer:      config.killer,
 		Log:            config.Logger,
 		Variant: lease.Variant{
 			Unfit:   config.unfit,

@@ -73,7 +73,7 @@ func ClaimOrdinal(ctx context.Context, client kubernetes.Interface, config Confi
 	if err != nil {
 		return nil, err
 	}
-	c.config = first.config
+	c.config, c.given.killer = first.config, first.config.killer
 	return c.claim(ctx)
 }
 
