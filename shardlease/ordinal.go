@@ -44,7 +44,8 @@ const defaultReturnWithin = 30 * time.Second
 // It never takes a Lease that was not released, however long that is ago: the sharder does. Of several
 // Pods that claim one name, one gets it.
 //
-// config.Identity must be empty. The default of ReturnWithin is 30 s; objects of a shard that is not
+// config.Identity must be empty. Set Incarnation: without it, a container that was restarted without
+// having released its Lease takes another name, and the objects of the first one move. The default of ReturnWithin is 30 s; objects of a shard that is not
 // replaced wait for so long. The hostname is written into the Lease ([PodAnnotation]).
 //
 // ClaimOrdinal waits while the API server does not answer. It returns an error when ctx has ended, and
