@@ -50,7 +50,9 @@ var safeguards = []mutant.Mutation{
 	},
 	{
 		Name: "any 404 proves that an object is gone", File: "work.go",
-		Old: "return kube.Absent(err, e.kin.all[r.resource].GVR.GroupResource(), r.name)", New: "_ = kube.Absent\n	return apierrors.IsNotFound(err)",
+		Old: "return kube.Absent(err, e.kin.all[r.resource].GVR.GroupResource(), r.name)", New: `_ = kube.Absent
+	var status interface{ Status() metav1.Status }
+	return errors.As(err, &status) && status.Status().Code == 404`,
 		Caught: "TestAPageOfAProxyDoesNotProveThatAnObjectIsGone",
 	},
 	{
