@@ -1,6 +1,9 @@
 package sharder
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // life is whether a shard may be at work in an epoch, as far as the sharder can know.
 type life int
@@ -77,6 +80,37 @@ func (d decision) writes() bool {
 
 // placed reports whether the root, once the decision has been carried out, is with its owner on the ring and in nobody else's hands.
 func (d decision) placed() bool { return d.verb == keep || d.writes() && !d.drain && d.verb != annul }
+
+// why says in words what is to be done.
+func (d decision) why() string {
+	switch d.verb {
+	case keep:
+		return "it is with its owner on the ring"
+	case await:
+		return "its shard has been asked to let go of it, and has not yet"
+	case hold:
+		return fmt.Sprintf("whether shard %q is at work is not known yet, or it cannot take objects", d.about.Shard)
+	case reread:
+		return fmt.Sprintf("whether shard %q is at work is not known before its Lease has been read", d.about.Shard)
+	case annul:
+		return fmt.Sprintf("its record names an epoch of shard %q that has never been, and counts as none", d.record.Shard)
+	case assign:
+		return fmt.Sprintf("nobody works on it, and it belongs to shard %q", d.label)
+	case restore:
+		return fmt.Sprintf("its record says that shard %q may work on it, and its label does not", d.label)
+	case drain:
+		return fmt.Sprintf("it belongs to another shard than %q", d.label)
+	case withdraw:
+		return fmt.Sprintf("it belongs to shard %q again, or somebody else has set the drain label", d.label)
+	case probe:
+		return fmt.Sprintf("it has no record that says so, but shard %q may work on it, and is asked", d.label)
+	case seal:
+		return "it is with its owner on the ring, but a copy of its record, or of another object's, could be taken for it"
+	case gather:
+		return "it is with its owner on the ring, but there may be children of it that are not"
+	}
+	return ""
+}
 
 // decide is the rule of the protocol for one root.
 func decide(s situation) decision {

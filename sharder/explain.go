@@ -107,37 +107,6 @@ func (e *session) explain(ctx context.Context, p *plan, at ref, o *metav1.Partia
 	return x, nil
 }
 
-// why says in words what is to be done.
-func (d decision) why() string {
-	switch d.verb {
-	case keep:
-		return "it is with its owner on the ring"
-	case await:
-		return "its shard has been asked to let go of it, and has not yet"
-	case hold:
-		return fmt.Sprintf("whether shard %q is at work is not known yet, or it cannot take objects", d.about.Shard)
-	case reread:
-		return fmt.Sprintf("whether shard %q is at work is not known before its Lease has been read", d.about.Shard)
-	case annul:
-		return fmt.Sprintf("its record names an epoch of shard %q that has never been, and counts as none", d.record.Shard)
-	case assign:
-		return fmt.Sprintf("nobody works on it, and it belongs to shard %q", d.label)
-	case restore:
-		return fmt.Sprintf("its record says that shard %q may work on it, and its label does not", d.label)
-	case drain:
-		return fmt.Sprintf("it belongs to another shard than %q", d.label)
-	case withdraw:
-		return fmt.Sprintf("it belongs to shard %q again, or somebody else has set the drain label", d.label)
-	case probe:
-		return fmt.Sprintf("it has no record that says so, but shard %q may work on it, and is asked", d.label)
-	case seal:
-		return "it is with its owner on the ring, but a copy of its record, or of another object's, could be taken for it"
-	case gather:
-		return "it is with its owner on the ring, but there may be children of it that are not"
-	}
-	return ""
-}
-
 // Forecast is what a sharder would do.
 type Forecast struct {
 	// Members are the shards among which objects are distributed, sorted.

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/ring"
 )
 
@@ -46,7 +47,7 @@ func (e *session) govern(ctx context.Context) error {
 			return fmt.Errorf("sharder: %w", err)
 		}
 		e.config.Logger.Warn("a new membership could not be stored, will be tried again", zap.Error(err))
-		sleep(ctx, pause)
+		clock.Sleep(ctx, pause)
 		pause = min(2*pause, maxPause)
 	}
 	return nil

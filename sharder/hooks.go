@@ -33,12 +33,6 @@ type Hooks struct {
 	OnThrottled func(wait time.Duration)
 }
 
-// ObjectRef names an object of the ring.
-type ObjectRef struct {
-	GVR             schema.GroupVersionResource
-	Namespace, Name string
-}
-
 // Patch is one attempt to change an object.
 type Patch struct {
 	Object ObjectRef

@@ -48,7 +48,7 @@ func (k *keeper) run(ctx context.Context) {
 		case <-k.due:
 		}
 		timer.Stop()
-		if !sleep(ctx, minKeeping) {
+		if !clock.Sleep(ctx, minKeeping) {
 			return
 		}
 	}

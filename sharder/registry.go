@@ -111,7 +111,7 @@ func (g *registry) run(ctx context.Context, version string) {
 			failing = true
 			g.log.Warn("watching the shards' Leases failed, they are listed again and again until it succeeds", zap.Error(err))
 		}
-		if !sleep(ctx, pause) {
+		if !clock.Sleep(ctx, pause) {
 			return
 		}
 		pause = min(2*pause, 2*time.Second)
@@ -218,7 +218,7 @@ func (g *registry) reread(ctx context.Context, t tenant) error {
 	}
 	now := g.clock.Now()
 	g.mu.Lock()
-	changed := g.roster.Read(t.Shard, t.epoch(), l, now)
+	changed := g.roster.Read(t.Shard, epochOf(t), l, now)
 	g.mu.Unlock()
 	if changed {
 		g.tell()
@@ -240,7 +240,7 @@ func (g *registry) ask(t tenant) {
 }
 
 // epoch is that of a tenant, as package shardlease calls it.
-func (t tenant) epoch() shardlease.Epoch {
+func epochOf(t tenant) shardlease.Epoch {
 	return shardlease.Epoch{LeaseUID: t.LeaseUID, Number: t.Epoch}
 }
 
@@ -350,7 +350,7 @@ func (g *registry) claims(all []tenant, now clock.Reading) []claim {
 // claim is what is known of a tenant. The caller holds mu.
 func (g *registry) claim(t tenant, now clock.Reading) claim {
 	c := claim{tenant: t}
-	switch g.roster.Verdict(t.Shard, t.epoch(), now) {
+	switch g.roster.Verdict(t.Shard, epochOf(t), now) {
 	case shardlease.Over:
 		c.life = over
 	case shardlease.Unread:
@@ -359,7 +359,7 @@ func (g *registry) claim(t tenant, now clock.Reading) claim {
 		c.life = unproven
 	}
 	e, ok := g.roster.Epoch(t.Shard, now)
-	c.current = ok && e == t.epoch()
+	c.current = ok && e == epochOf(t)
 	return c
 }
 

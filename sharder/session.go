@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -177,7 +178,7 @@ func (e *session) run(ctx context.Context) error {
 	defer cancel(nil)
 	if e.unknown != nil {
 		all.Go(func() {
-			for sleep(ctx, maxUnrest) {
+			for clock.Sleep(ctx, maxUnrest) {
 				if now, _, err := resolve(e.mapper, e.config.Resources); err == nil && len(now) > len(e.resources) {
 					cancel(errKnown)
 				}
@@ -324,7 +325,7 @@ func (e *session) hold(d decision) {
 
 // reportOverdue reports objects that shards do not let go of.
 func (e *session) reportOverdue(ctx context.Context) {
-	for sleep(ctx, max(e.config.OverdueAfter/4, time.Second)) {
+	for clock.Sleep(ctx, max(e.config.OverdueAfter/4, time.Second)) {
 		for r, o := range e.drains.overdue(time.Now().Add(-e.config.OverdueAfter)) {
 			object := e.objectRef(r)
 			e.config.Logger.Warn("a shard does not let go of an object", zap.String("shard", o.shard), zap.Time("since", o.since),

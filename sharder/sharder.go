@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -110,7 +111,7 @@ func (s *Sharder) begin(ctx context.Context, partly bool) (*session, error) {
 			said = err.Error()
 			s.config.Logger.Warn("the sharder cannot begin yet, will be tried again", zap.Error(err))
 		}
-		if !sleep(ctx, pause) {
+		if !clock.Sleep(ctx, pause) {
 			return nil, nil
 		}
 		pause = min(2*pause, maxPause)

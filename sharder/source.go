@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -159,7 +160,7 @@ func (s source) run(ctx context.Context, to sink) {
 			failing = true
 			s.log.Warn("watch failed, will be tried again", zap.Error(err))
 		}
-		if !sleep(ctx, pause) {
+		if !clock.Sleep(ctx, pause) {
 			return
 		}
 		pause = min(2*pause, maxPause)
@@ -239,15 +240,3 @@ func (s source) drink(ctx context.Context, w watch.Interface, version string, to
 
 // watchSeconds is after how many seconds a watch ends and goes on as another: a connection that has died may tell nothing for ever.
 const watchSeconds int64 = 300
-
-// sleep waits, and reports whether ctx has not ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

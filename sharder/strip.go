@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -76,7 +77,7 @@ func (e *session) strip(ctx context.Context) error {
 			pause = minPause
 			continue
 		}
-		sleep(ctx, pause)
+		clock.Sleep(ctx, pause)
 		pause = min(2*pause, maxPause)
 	}
 	return ctx.Err()
@@ -184,32 +185,4 @@ func (e *session) stripOne(ctx context.Context, index int, o *metav1.PartialObje
 		return e.failed("patch", at, err)
 	}
 	return nil
-}
-
-// marks reports whether an object carries anything of the ring.
-func (n names) marks(o metav1.Object) bool {
-	labels, annotations := o.GetLabels(), o.GetAnnotations()
-	for _, key := range []string{n.shard, n.drain, n.seal} {
-		if _, ok := labels[key]; ok {
-			return true
-		}
-	}
-	for _, key := range []string{n.owner, n.record} {
-		if _, ok := annotations[key]; ok {
-			return true
-		}
-	}
-	return false
-}
-
-// tenants returns those who may be at work on an object by its record.
-func (n names) tenants(o metav1.Object) []tenant {
-	r, ok := n.recordOf(o)
-	switch {
-	case !ok:
-		return nil
-	case r.State == free:
-		return r.Left
-	}
-	return append([]tenant{r.tenant()}, r.Left...)
 }

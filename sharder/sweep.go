@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -31,7 +32,7 @@ type suspicion struct {
 // like one twice in a row, and is not merely on its way with its root, is asked about.
 func (i *informer) sweep(ctx context.Context) {
 	suspects := map[address]suspicion{}
-	for sleep(ctx, sweepInterval) {
+	for clock.Sleep(ctx, sweepInterval) {
 		term := i.began()
 		if term == nil || !i.HasSynced() {
 			continue

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/transport"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -199,7 +200,7 @@ func (w *world) acknowledge(ctx context.Context, s *shard, name string, meta met
 	src := source{client: meta.Resource(configMaps), selector: drained, page: newPageSize(500), log: zap.NewNop(), resource: resource{Resource: Resource{GVR: configMaps}}}
 	src.run(ctx, sink{found: func(o *metav1.PartialObjectMetadata) bool {
 		r, ok := w.names.recordOf(o)
-		for s.stubborn.Load() && sleep(ctx, time.Second) {
+		for s.stubborn.Load() && clock.Sleep(ctx, time.Second) {
 		}
 		if ok && r.State == owned && r.tenant() == (tenant{name, epoch.LeaseUID, epoch.Number}) {
 			label, next := w.names.letGo(o, r, w.former)
