@@ -8,14 +8,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-var (
-	inA  = tenant{"a", "lease-a", 1}
-	inB  = tenant{"b", "lease-b", 1}
-	inC  = tenant{"c", "lease-c", 1}
-	inA2 = tenant{"a", "lease-a", 2}       // a, after its epoch has ended
-	inAx = tenant{"a", "other-lease-a", 1} // a, after somebody has deleted its Lease
-)
-
 // rootWith is a root in the given state; record is nil if it has no valid one.
 func rootWith(label string, drained bool, r *record) root {
 	o := root{uid: "u", label: label, drain: drained}

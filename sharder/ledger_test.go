@@ -25,7 +25,6 @@ func ledgersOn(t *testing.T, n int) []*ledger {
 	return all
 }
 
-var onlyA, onlyB, both = newMembership(inA), newMembership(inB), newMembership(inA, inB)
 
 func TestTheHistoryIsFoundByTheNextSharder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

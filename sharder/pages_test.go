@@ -26,11 +26,6 @@ func (w *world) proxy(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip implements http.RoundTripper.
-func (f roundTripper) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
-
 // lose has the requests that match answered by a page for a while, at the beginning of which it does something.
 func (w *world) lose(duration time.Duration, match func(*http.Request) bool, begin func()) {
 	w.astray.Store(&match)

@@ -140,3 +140,10 @@ func TestASelectorThatIsTooLongForAURLIsNotUsed(t *testing.T) {
 	s := planOf(t, newMembership(members...)).strays(namesOf("r"), labels.Everything())
 	assert.Equal(t, "!shard.bellwether.dev/r", s.String())
 }
+
+func TestObjectsThatWereNotPlacedHaveOwnersOfTheirOwn(t *testing.T) {
+	p, err := newPlan(history{[]membership{both}, apart{"x": {inA, inC}, "y": {inA}}})
+	require.NoError(t, err)
+	assert.Subset(t, p.owners("x", 1), []tenant{inA, inC})
+	assert.NotContains(t, p.owners("z", 1), inC)
+}

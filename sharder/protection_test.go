@@ -1,9 +1,6 @@
 package sharder
 
 import (
-	"bytes"
-	"encoding/json"
-	"io"
 	"net/http"
 	"sync"
 	"testing"
@@ -16,44 +13,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
-
-// preconditions are those of the patches that a connection sends; of patches of nobody there are none.
-type preconditions struct {
-	mu  sync.Mutex
-	all []precondition // guarded by mu
-}
-
-type precondition struct{ UID, ResourceVersion string }
-
-// note takes in a request.
-func (p *preconditions) note(q *http.Request) {
-	if !isPatch(q) || q.URL.Query().Get("dryRun") != "" {
-		return
-	}
-	body, err := io.ReadAll(q.Body)
-	if err != nil {
-		panic(err)
-	}
-	q.Body = io.NopCloser(bytes.NewReader(body))
-	var patch struct{ Metadata precondition }
-	if err := json.Unmarshal(body, &patch); err != nil {
-		panic(err)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.all = append(p.all, patch.Metadata)
-}
-
-func (p *preconditions) require(t *testing.T, atLeast int) {
-	t.Helper()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	require.GreaterOrEqual(t, len(p.all), atLeast)
-	for _, c := range p.all {
-		require.NotEmpty(t, c.UID, "a patch would be carried out on another object of the same name")
-		require.NotEmpty(t, c.ResourceVersion, "a patch would be carried out on what was not decided on")
-	}
-}
 
 func TestEveryPatchOfASharderNamesTheObjectAndItsVersion(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -73,25 +32,6 @@ func TestEveryPatchOfASharderNamesTheObjectAndItsVersion(t *testing.T) {
 		w.requirePlaced(20, "b", "c")
 		sent.require(t, 20)
 		stop()
-	})
-}
-
-func TestEveryPatchOfAShardNamesTheObjectAndItsVersion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var sent preconditions
-		w := newTerritory(t)
-		w.sniff = sent.note
-		o := w.create("x")
-		assert.NoError(t, w.within(func(r *replica) {
-			w.set("x", "a", false, nil) // which is sent back
-			time.Sleep(time.Second)
-			term, err := r.lease.Term()
-			assert.NoError(t, err)
-			w.set("x", "a", true, &record{UID: o.UID, Shard: "a", LeaseUID: term.Epoch().LeaseUID, Epoch: term.Epoch().Number, State: owned})
-			time.Sleep(time.Second)
-			w.acknowledged("x")
-			sent.require(t, 2)
-		}))
 	})
 }
 

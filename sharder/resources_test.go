@@ -6,35 +6,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
-
-var (
-	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	pods       = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	nodes      = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
-	widgets    = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
-)
-
-// testMapper knows ConfigMaps, Pods, Nodes, Namespaces and Widgets.
-func testMapper() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper(nil)
-	m.Add(configMaps.GroupVersion().WithKind("ConfigMap"), meta.RESTScopeNamespace)
-	m.Add(pods.GroupVersion().WithKind("Pod"), meta.RESTScopeNamespace)
-	m.Add(nodes.GroupVersion().WithKind("Node"), meta.RESTScopeRoot)
-	m.Add(configMaps.GroupVersion().WithKind("Namespace"), meta.RESTScopeRoot)
-	m.Add(widgets.GroupVersion().WithKind("Widget"), meta.RESTScopeNamespace)
-	return m
-}
-
-func selectorOf(t *testing.T, s string) labels.Selector {
-	t.Helper()
-	parsed, err := labels.Parse(s)
-	require.NoError(t, err)
-	return parsed
-}
 
 func TestBadResourcesAreRefused(t *testing.T) {
 	other := widgets

@@ -275,5 +275,3 @@ func (w *world) requirePlaced(n int, shards ...string) {
 	}
 	require.Equal(w.t, n, total)
 }
-
-func isPatch(r *http.Request) bool { return r.Method == http.MethodPatch }

@@ -1,0 +1,149 @@
+package sharder
+
+import (
+	"context"
+	"encoding/json"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+)
+
+// kubectl rollout undo restores the annotations that a Deployment had when a shard was its owner that is dead now. Its owner since then has
+// been asked to let go of it, and has not.
+func TestAnOldRecordThatIsRestoredEndsNobodysWork(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		r := &referee{names: w.names, owners: map[types.UID]tenant{}, past: map[types.UID]int64{}, gone: map[types.UID]time.Time{}}
+		w.server.Observe(r.see)
+		stop, shards := w.settledWith(60, w.config(), "a", "b")
+		defer stop()
+		before := map[string]map[string]string{}
+		for _, o := range w.objects() {
+			before[o.Name] = o.Annotations
+		}
+		shards[0].release()
+		time.Sleep(time.Minute)
+		w.requirePlaced(60, "b")
+		stubborn(true, shards[1])
+		w.shard("c")
+		time.Sleep(10 * time.Second)
+		restored := 0
+		for _, o := range w.objects() {
+			if rec, err := parseRecord(before[o.Name][w.names.record]); err == nil && rec.Shard == "a" && w.names.draining(&o) {
+				patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": before[o.Name]}})
+				require.NoError(t, err)
+				w.edit(o.Name, string(patch))
+				restored++
+			}
+		}
+		require.Positive(t, restored)
+		time.Sleep(10 * time.Second)
+		assert.Empty(t, r.foul, "b may be at work")
+		stubborn(false, shards[1])
+		time.Sleep(time.Minute)
+		w.requirePlaced(60, "b", "c")
+		assert.Empty(t, r.foul)
+	})
+}
+
+// A controller that copies the annotations of one object to another whenever it sees a change of either, as that of Deployments does, and somebody
+// who restores them, as kubectl rollout undo does: each change is answered once.
+func TestCopiedAnnotationsAreNoReasonToWriteForEver(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.Resources, c.ScanInterval = []Resource{{GVR: widgets, Key: NamespaceKey}, {GVR: configMaps, Key: NamespaceKey}}, 20*time.Second
+		w.shard("a")
+		time.Sleep(time.Second)
+		defer w.sharder(c)()
+		user, err := dynamic.NewForConfig(w.server.Client("user").Config())
+		require.NoError(t, err)
+		parent, err := user.Resource(widgets).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "parent"},
+		}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		child := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "child"}}}
+		child.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(parent, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"})})
+		_, err = user.Resource(configMaps).Namespace("default").Create(t.Context(), child, metav1.CreateOptions{})
+		require.NoError(t, err)
+
+		controller, err := dynamic.NewForConfig(w.server.Client("controller").Config())
+		require.NoError(t, err)
+		events := make(chan struct{}, 1)
+		var copies atomic.Int32
+		w.server.Observe(func(change apisim.Change) {
+			if kind := change.After.GetKind(); kind == "Widget" || kind == "ConfigMap" && change.After.GetName() == "child" {
+				poke(events)
+			}
+		})
+		ctx := t.Context()
+		annotationsOf := func(gvr schema.GroupVersionResource, name string) map[string]string {
+			o, err := user.Resource(gvr).Namespace("default").Get(ctx, name, metav1.GetOptions{})
+			require.NoError(t, err)
+			return o.GetAnnotations()
+		}
+		annotate := func(client dynamic.Interface, gvr schema.GroupVersionResource, name string, annotations map[string]any) {
+			patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+			require.NoError(t, err)
+			_, err = client.Resource(gvr).Namespace("default").Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+			require.NoError(t, err)
+		}
+		defer w.begin(func(ctx context.Context) {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-events:
+				}
+				changed := map[string]any{}
+				has := annotationsOf(configMaps, "child")
+				for key, value := range annotationsOf(widgets, "parent") {
+					if has[key] != value {
+						changed[key] = value
+					}
+				}
+				if len(changed) > 0 {
+					copies.Add(1)
+					annotate(controller, configMaps, "child", changed)
+				}
+			}
+		})()
+		poke(events)
+		time.Sleep(10 * time.Minute)
+		total := func() (sum int) {
+			for _, count := range w.patched() {
+				sum += count
+			}
+			return sum
+		}
+		assert.LessOrEqual(t, total(), 4)
+		assert.LessOrEqual(t, copies.Swap(0), int32(4))
+
+		undone := map[string]any{}
+		for key, value := range annotationsOf(configMaps, "child") {
+			undone[key] = value
+		}
+		annotate(user, widgets, "parent", undone)
+		time.Sleep(10 * time.Minute)
+		assert.LessOrEqual(t, total(), 6)
+		assert.LessOrEqual(t, copies.Swap(0), int32(6))
+		for key := range annotationsOf(widgets, "parent") {
+			assert.NotContains(t, key, "configmaps", "it would be copied to the child for ever")
+		}
+		for gvr, name := range map[schema.GroupVersionResource]string{widgets: "parent", configMaps: "child"} {
+			o, err := user.Resource(gvr).Namespace("default").Get(ctx, name, metav1.GetOptions{})
+			require.NoError(t, err)
+			r, ok := namesOf(testRing).of(gvr.GroupResource()).recordOf(o)
+			assert.True(t, ok)
+			assert.Equal(t, "a", r.Shard)
+		}
+	})
+}
