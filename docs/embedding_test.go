@@ -15,8 +15,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/endpoints"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -66,7 +67,7 @@ func shardedController(ctx context.Context, config *rest.Config, lease shardleas
 	config.QPS = -1 // for the work's client, below; client-go's default is 5 requests per second
 	r, err := replica.New(config, replica.Config{
 		Lease:     lease, // Namespace, Ring, Identity, Incarnation, KernelDeadline, ReleaseTimeout, Logger
-		Resources: []sharder.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}},
+		Resources: []api.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}},
 	})
 	if err != nil {
 		return err
@@ -76,9 +77,9 @@ func shardedController(ctx context.Context, config *rest.Config, lease shardleas
 		return err
 	}
 	return r.Run(ctx, func(ctx context.Context) error {
-		source := sharder.ListerWatcher(client.CoreV1().ConfigMaps(""), client)
+		source := shard.ListerWatcher(client.CoreV1().ConfigMaps(""), client)
 		informer := r.Shard.NewInformer(source, &corev1.ConfigMap{}, 0, cache.Indexers{})
-		return sharder.Reconcile(ctx, r.Shard, informer, 4, reconcile)
+		return shard.RunController(ctx, r.Shard, informer, 4, reconcile)
 	}, nil)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 )
 
@@ -20,7 +21,7 @@ var (
 	_ = uninstall
 )
 
-func explain(ctx context.Context, s *sharder.Sharder, object sharder.ObjectRef) error {
+func explain(ctx context.Context, s *sharder.Sharder, object api.ObjectRef) error {
 	x, err := s.Explain(ctx, object)
 	if err != nil {
 		return err

@@ -19,15 +19,15 @@ const nobody = "bellwether-checks-its-access"
 // may not read or change the objects would otherwise wait for ever for something to do. What the server refuses of one resource and its children
 // is no reason not to distribute the objects of another one.
 func (e *session) checkAccess(ctx context.Context) error {
-	refused := make([]error, len(e.kin.all))
-	for i, r := range e.kin.all {
-		for _, namespace := range r.namespaces() {
+	refused := make([]error, len(e.graph.All))
+	for i, r := range e.graph.All {
+		for _, namespace := range r.WatchedNamespaces() {
 			refused[i] = errors.Join(refused[i], e.checkResource(ctx, i, namespace))
 		}
 	}
 	err := errors.Join(refused...)
 	for i := range e.resources {
-		of := append(slices.Clone(e.kin.children[i]), i)
+		of := append(slices.Clone(e.graph.ChildResources[i]), i)
 		if err != nil && !slices.ContainsFunc(of, func(i int) bool { return refused[i] != nil }) {
 			e.config.Logger.Warn("objects of some resources are not distributed", zap.Error(err))
 			return nil
@@ -41,7 +41,7 @@ func (e *session) checkResource(ctx context.Context, index int, namespace string
 	defer cancel()
 	all := e.client(index, namespace)
 	each := all
-	if namespace == "" && e.kin.all[index].namespaced {
+	if namespace == "" && e.graph.All[index].Namespaced {
 		each = e.client(index, e.config.Namespace) // a request about one object names its namespace
 	}
 	var errs []error
@@ -50,10 +50,10 @@ func (e *session) checkResource(ctx context.Context, index int, namespace string
 		case err == nil, ctx.Err() != nil:
 			return true
 		case apierrors.IsForbidden(err):
-			gr, where := e.kin.all[index].GVR.GroupResource(), "in all namespaces"
+			gr, where := e.graph.All[index].GVR.GroupResource(), "in all namespaces"
 			if namespace != "" {
 				where = "in namespace " + namespace
-			} else if !e.kin.all[index].namespaced {
+			} else if !e.graph.All[index].Namespaced {
 				where = "by a ClusterRole"
 			}
 			errs = append(errs, fmt.Errorf("not allowed to %s %s: grant the verb %q on resource %s of API group %q %s: %w", verb, gr, verb, gr.Resource, gr.Group, where, err))
@@ -63,7 +63,7 @@ func (e *session) checkResource(ctx context.Context, index int, namespace string
 	}
 	list, err := all.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil && apierrors.IsNotFound(err) {
-		return fmt.Errorf("the API server does not have %s: is its CustomResourceDefinition installed? %w", e.kin.all[index].GVR.String(), err)
+		return fmt.Errorf("the API server does not have %s: is its CustomResourceDefinition installed? %w", e.graph.All[index].GVR.String(), err)
 	}
 	if check("list", err) && err == nil {
 		w, err := all.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})

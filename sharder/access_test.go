@@ -24,6 +24,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -44,7 +46,7 @@ func refusal(verb string, resource schema.GroupResource) error {
 }
 
 func testConfig() Config {
-	return Config{Ring: testRing, Namespace: testNamespace, Resources: []Resource{{GVR: configMaps}}}
+	return Config{Ring: testRing, Namespace: testNamespace, Resources: []api.Resource{{GVR: ringtest.ConfigMaps}}}
 }
 
 func TestMissingPermissionsOnTheObjectsAreErrorsAtStart(t *testing.T) {
@@ -52,7 +54,7 @@ func TestMissingPermissionsOnTheObjectsAreErrorsAtStart(t *testing.T) {
 		for _, verb := range []string{"list", "get", "patch"} {
 			kube, meta := fakes(t)
 			meta.PrependReactor(verb, "configmaps", forbidden)
-			s, err := New(kube, meta, testMapper(), testConfig())
+			s, err := New(kube, meta, ringtest.TestMapper(), testConfig())
 			require.NoError(t, err)
 			assert.ErrorContains(t, s.Run(t.Context()), `sharder: not allowed to `+verb+` configmaps: grant the verb "`+verb+`" on resource configmaps of API group "" in all namespaces`)
 		}
@@ -62,7 +64,7 @@ func TestMissingPermissionsOnTheObjectsAreErrorsAtStart(t *testing.T) {
 		})
 		c := testConfig()
 		c.Resources[0].Namespaces = []string{"default"}
-		s, err := New(kube, meta, testMapper(), c)
+		s, err := New(kube, meta, ringtest.TestMapper(), c)
 		require.NoError(t, err)
 		assert.ErrorContains(t, s.Run(t.Context()), `grant the verb "watch" on resource configmaps of API group "" in namespace default`)
 	})
@@ -76,7 +78,7 @@ func TestMissingPermissionsOnLeasesAndHistoryAreErrorsAtStart(t *testing.T) {
 		} {
 			kube, meta := fakes(t)
 			kube.PrependReactor("*", resource, forbidden)
-			s, err := New(kube, meta, testMapper(), testConfig())
+			s, err := New(kube, meta, ringtest.TestMapper(), testConfig())
 			require.NoError(t, err)
 			assert.ErrorContains(t, s.Run(t.Context()), want)
 		}
@@ -87,7 +89,7 @@ func TestAHistoryThatMayNotBeWrittenEndsTheSharder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube, meta := fakes(t)
 		kube.PrependReactor("create", "configmaps", forbidden)
-		s, err := New(kube, meta, testMapper(), testConfig())
+		s, err := New(kube, meta, ringtest.TestMapper(), testConfig())
 		require.NoError(t, err)
 		lease, err := shardlease.New(kube, shardlease.Config{Namespace: testNamespace, Ring: testRing, Identity: "a"})
 		require.NoError(t, err)
@@ -124,16 +126,16 @@ func TestResourcesThatAreNotInstalledAreErrorsAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube, meta := fakes(t)
 		c := testConfig()
-		c.Resources = []Resource{{GVR: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}}}
-		s, err := New(kube, meta, testMapper(), c)
+		c.Resources = []api.Resource{{GVR: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}}}
+		s, err := New(kube, meta, ringtest.TestMapper(), c)
 		require.NoError(t, err)
 		assert.ErrorContains(t, s.Run(t.Context()), "is its CustomResourceDefinition installed?")
 
-		c.Resources[0].GVR = widgets // which the mapper has heard of, but the server has not
+		c.Resources[0].GVR = ringtest.Widgets // which the mapper has heard of, but the server has not
 		meta.PrependReactor("list", "widgets", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewNotFound(widgets.GroupResource(), "")
+			return true, nil, apierrors.NewNotFound(ringtest.Widgets.GroupResource(), "")
 		})
-		s, err = New(kube, meta, testMapper(), c)
+		s, err = New(kube, meta, ringtest.TestMapper(), c)
 		require.NoError(t, err)
 		assert.ErrorContains(t, s.Run(t.Context()), "the API server does not have example.com/v1, Resource=widgets: is its CustomResourceDefinition installed?")
 	})
@@ -146,7 +148,7 @@ func TestAClientWithALowRateLimitIsReported(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	c := testConfig()
 	c.Logger = zap.New(core)
-	s, err := New(kube, meta, testMapper(), c)
+	s, err := New(kube, meta, ringtest.TestMapper(), c)
 	require.NoError(t, err)
 	s.warnOfLimit()
 	require.Equal(t, 1, logs.Len())
@@ -163,7 +165,7 @@ func TestRunEndsWithItsContextOnFakes(t *testing.T) {
 	kube, meta := fakes(t)
 	_, err := kube.CoordinationV1().Leases(testNamespace).Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	s, err := New(kube, meta, testMapper(), testConfig())
+	s, err := New(kube, meta, ringtest.TestMapper(), testConfig())
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -31,17 +32,17 @@ func TestAShardOfTheLastVersionLetsGoOfWhatItIsToGiveAway(t *testing.T) {
 // back in its next life: they are told who is next now.
 func TestWhoIsNextMayChangeBeforeAnObjectIsGivenAway(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(w *world, c *shard)
+		change func(w *world, c *testShard)
 		shards []string
 	}{
-		"it has left":     {func(_ *world, c *shard) { c.release() }, []string{"a", "b"}},
-		"it is back":      {func(w *world, c *shard) { c.release(); w.shard("c") }, []string{"a", "b", "c"}},
-		"it has died":     {func(_ *world, c *shard) { c.kill() }, []string{"a", "b"}},
-		"another is next": {func(w *world, c *shard) { w.shard("d"); c.release() }, []string{"a", "b", "d"}},
+		"it has left":     {func(_ *world, c *testShard) { c.release() }, []string{"a", "b"}},
+		"it is back":      {func(w *world, c *testShard) { c.release(); w.shard("c") }, []string{"a", "b", "c"}},
+		"it has died":     {func(_ *world, c *testShard) { c.kill() }, []string{"a", "b"}},
+		"another is next": {func(w *world, c *testShard) { w.shard("d"); c.release() }, []string{"a", "b", "d"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				r := &referee{names: w.names, owners: map[types.UID]tenant{}, past: map[types.UID]int64{}, gone: map[types.UID]time.Time{}}
+				r := &referee{keys: w.keys, owners: map[types.UID]protocol.OwnerEpoch{}, past: map[types.UID]int64{}, gone: map[types.UID]time.Time{}}
 				w.server.Observe(r.see)
 				stop, shards := w.settledWith(120, w.config(), "a", "b")
 				defer stop()
@@ -108,7 +109,7 @@ func TestTheHistoryNamesAFormerMemberUntilItIsOver(t *testing.T) {
 func (w *world) remembers(shard string) bool {
 	m, err := w.kube.CoreV1().ConfigMaps(testNamespace).Get(w.t.Context(), HistoryName(testRing), metav1.GetOptions{})
 	require.NoError(w.t, err)
-	h, err := parseHistory(m.Data[historyKey])
+	h, err := protocol.ParseHistory(m.Data[historyKey])
 	require.NoError(w.t, err)
-	return h.names(shard)
+	return h.Names(shard)
 }

@@ -16,20 +16,21 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 // referee sees every change on the server, and complains when an object is given to a shard while another may be at work on it.
 type referee struct {
-	names   names
-	owners  map[types.UID]tenant    // who may be at work
-	past    map[types.UID]int64     // epochs of a Lease that are over
-	gone    map[types.UID]time.Time // Leases that were deleted
+	keys    protocol.Keys
+	owners  map[types.UID]protocol.OwnerEpoch // who may be at work
+	past    map[types.UID]int64               // epochs of a Lease that are over
+	gone    map[types.UID]time.Time           // Leases that were deleted
 	foul    []string
 	handles int // how often an object was given to a shard
 }
 
-func (r *referee) over(t tenant) bool {
+func (r *referee) over(t protocol.OwnerEpoch) bool {
 	if r.past[t.LeaseUID] >= t.Epoch {
 		return true
 	}
@@ -70,18 +71,18 @@ func (r *referee) see(c apisim.Change) {
 }
 
 func (r *referee) judge(client string, last, o *unstructured.Unstructured) {
-	rec, ok := r.names.recordOf(o)
+	rec, ok := r.keys.RecordOf(o)
 	if !ok {
 		return
 	}
-	now := rec.tenant()
+	now := rec.Owner()
 	before, known := r.owners[o.GetUID()]
 	switch {
-	case rec.State == free:
+	case rec.State == protocol.StateFree:
 		if known && before == now && client == now.Shard {
 			delete(r.owners, o.GetUID())
 		}
-	case r.names.draining(o) || r.names.shardOf(o) != now.Shard:
+	case r.keys.Draining(o) || r.keys.ShardOf(o) != now.Shard:
 	case known && before != now && client == before.Shard && r.bequeathed(last, before, now): // by its owner
 		r.handles++
 		r.owners[o.GetUID()] = now
@@ -94,12 +95,12 @@ func (r *referee) judge(client string, last, o *unstructured.Unstructured) {
 }
 
 // bequeathed reports whether the owner of an object had been asked to give it to another.
-func (r *referee) bequeathed(o *unstructured.Unstructured, by, to tenant) bool {
+func (r *referee) bequeathed(o *unstructured.Unstructured, by, to protocol.OwnerEpoch) bool {
 	if o == nil {
 		return false
 	}
-	rec, ok := r.names.recordOf(o)
-	return ok && rec.tenant() == by && rec.State == owned && r.names.draining(o) && rec.Next != nil && *rec.Next == to
+	rec, ok := r.keys.RecordOf(o)
+	return ok && rec.Owner() == by && rec.State == protocol.StateOwned && r.keys.Draining(o) && rec.Next != nil && *rec.Next == to
 }
 
 // Shards come, go, and hold on; users edit; Leases are deleted; the sharder is slow and restarts. In the end every object is where it belongs.
@@ -113,14 +114,14 @@ func TestNobodyIsGivenWhatAnotherMayBeAtWorkOn(t *testing.T) {
 }
 
 func chaos(t *testing.T, w *world, random *rand.Rand) {
-	r := &referee{names: w.names, owners: map[types.UID]tenant{}, past: map[types.UID]int64{}, gone: map[types.UID]time.Time{}}
+	r := &referee{keys: w.keys, owners: map[types.UID]protocol.OwnerEpoch{}, past: map[types.UID]int64{}, gone: map[types.UID]time.Time{}}
 	w.server.Observe(r.see)
 	c := w.config()
 	c.ScanInterval, c.MaxDrains, c.PageSize, c.GCPeriod = 30*time.Second, 4, 5, 2*time.Minute
 	note := func(format string, args ...any) { // shown if the schedule fails
 		t.Logf("%v %s", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
 	}
-	shards := map[string]*shard{}
+	shards := map[string]*testShard{}
 	stop := func() {}
 	w.create(12, "o")
 	pause := func() { time.Sleep(time.Duration(random.Int64N(int64(20 * time.Second)))) }
@@ -163,9 +164,9 @@ func chaos(t *testing.T, w *world, random *rand.Rand) {
 		case 7, 8:
 			object := fmt.Sprintf("o-%03d", random.IntN(12))
 			edits := []string{
-				`{"labels":null,"annotations":null}`, `{"labels":{"` + w.names.shard + `":null}}`, `{"labels":{"` + w.names.shard + `":"` + name + `"}}`,
-				`{"labels":{"` + w.names.shard + `":"x"}}`, `{"labels":{"` + w.names.drain + `":"x"}}`, `{"labels":{"` + w.names.drain + `":null}}`,
-				`{"annotations":{"` + w.names.owner + `":null}}`, `{"labels":{"` + w.names.shard + `":"` + name + `","` + w.names.drain + `":null},"annotations":{"` + w.names.owner + `":null}}`,
+				`{"labels":null,"annotations":null}`, `{"labels":{"` + w.keys.Shard + `":null}}`, `{"labels":{"` + w.keys.Shard + `":"` + name + `"}}`,
+				`{"labels":{"` + w.keys.Shard + `":"x"}}`, `{"labels":{"` + w.keys.Drain + `":"x"}}`, `{"labels":{"` + w.keys.Drain + `":null}}`,
+				`{"annotations":{"` + w.keys.Owner + `":null}}`, `{"labels":{"` + w.keys.Shard + `":"` + name + `","` + w.keys.Drain + `":null},"annotations":{"` + w.keys.Owner + `":null}}`,
 			}
 			edit := edits[random.IntN(len(edits))]
 			note("edit %s %s", object, edit)
@@ -193,8 +194,8 @@ func chaos(t *testing.T, w *world, random *rand.Rand) {
 	require.Zero(t, w.owners()["-"], "%v", w.owners())
 	m, err := w.kube.CoreV1().ConfigMaps(testNamespace).Get(t.Context(), HistoryName(testRing), metav1.GetOptions{})
 	require.NoError(t, err)
-	h, err := parseHistory(m.Data[historyKey])
+	h, err := protocol.ParseHistory(m.Data[historyKey])
 	require.NoError(t, err)
-	assert.Len(t, h.memberships, 1, "settled")
+	assert.Len(t, h.Memberships, 1, "settled")
 	require.Positive(t, r.handles)
 }

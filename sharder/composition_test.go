@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -36,7 +37,7 @@ func (w *world) alone(e Elector) (r Replica, events chan string) {
 		Hooks:  shardlease.Hooks{OnReleased: func(shardlease.Epoch) { events <- "released" }},
 	})
 	require.NoError(w.t, err)
-	s, err := New(kube, meta, testMapper(), w.config())
+	s, err := New(kube, meta, ringtest.TestMapper(), w.config())
 	require.NoError(w.t, err)
 	return Replica{Lease: lease, Elector: e, Sharder: s}, events
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/ring"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -25,7 +27,7 @@ type Config struct {
 	Namespace string
 
 	// Resources whose objects are distributed. Required. A resource that is taken out keeps its labels and records.
-	Resources []Resource
+	Resources []api.Resource
 
 	// TokensPerShard is how many places each shard has on the ring: more of them share objects out more evenly. A change moves
 	// objects between all shards. Default: [ring.DefaultTokens].
@@ -108,13 +110,13 @@ func (c Config) validate() error {
 	bad := func(field, rule string, got any) {
 		errs = append(errs, fmt.Errorf("sharder: %s: %s (got %v)", field, rule, got))
 	}
-	for _, problem := range ringProblems(c.Ring) {
+	for _, problem := range protocol.RingProblems(c.Ring) {
 		bad("Ring", problem, fmt.Sprintf("%q", c.Ring))
 	}
 	for _, problem := range validation.IsDNS1123Label(c.Namespace) {
 		bad("Namespace", problem, fmt.Sprintf("%q", c.Namespace))
 	}
-	errs = append(errs, validateResources(c.Resources, namesOf(c.Ring))...)
+	errs = append(errs, protocol.ValidateResources(c.Resources, protocol.KeysOf(c.Ring))...)
 	within := func(field string, got, least, most int) {
 		if got < least || got > most {
 			bad(field, fmt.Sprintf("must be from %d to %d", least, most), got)

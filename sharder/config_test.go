@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -26,17 +28,17 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		`sharder: OverdueAfter: must be at least 0s`:               func(c *Config) { c.OverdueAfter = -1 },
 		`sharder: LeaseDuration: must be whole seconds`:            func(c *Config) { c.LeaseDuration = 5500 * time.Millisecond },
 		`sharder: LeaseDuration: must be from 3s to 1h0m0s (got`:   func(c *Config) { c.LeaseDuration = time.Second },
-		`sharder: Resources[0].GVR: must have a version`:           func(c *Config) { c.Resources = []Resource{{}} },
-		`sharder: Resources[0].Selector: must not mention a label`: func(c *Config) { c.Resources[0].Selector = selectorOf(t, DrainLabel(testRing)) },
+		`sharder: Resources[0].GVR: must have a version`:           func(c *Config) { c.Resources = []api.Resource{{}} },
+		`sharder: Resources[0].Selector: must not mention a label`: func(c *Config) { c.Resources[0].Selector = ringtest.SelectorOf(t, api.DrainLabel(testRing)) },
 	} {
 		c := testConfig()
 		spoil(&c)
-		_, err := New(kube, meta, testMapper(), c)
+		_, err := New(kube, meta, ringtest.TestMapper(), c)
 		assert.ErrorContains(t, err, want)
 	}
-	_, err := New(nil, meta, testMapper(), Config{Ring: "x", Resources: []Resource{{GVR: configMaps}}})
+	_, err := New(nil, meta, ringtest.TestMapper(), Config{Ring: "x", Resources: []api.Resource{{GVR: ringtest.ConfigMaps}}})
 	assert.ErrorContains(t, err, "sharder: kube: must not be nil")
 	assert.ErrorContains(t, err, "sharder: Namespace: ", "all at once")
-	_, err = New(kube, meta, testMapper(), testConfig())
+	_, err = New(kube, meta, ringtest.TestMapper(), testConfig())
 	require.NoError(t, err)
 }

@@ -16,13 +16,16 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 )
 
 // kubectl rollout undo restores the annotations that a Deployment had when a shard was its owner that is dead now. Its owner since then has
 // been asked to let go of it, and has not.
 func TestAnOldRecordThatIsRestoredEndsNobodysWork(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		r := &referee{names: w.names, owners: map[types.UID]tenant{}, past: map[types.UID]int64{}, gone: map[types.UID]time.Time{}}
+		r := &referee{keys: w.keys, owners: map[types.UID]protocol.OwnerEpoch{}, past: map[types.UID]int64{}, gone: map[types.UID]time.Time{}}
 		w.server.Observe(r.see)
 		stop, shards := w.settledWith(60, w.config(), "a", "b")
 		defer stop()
@@ -38,7 +41,7 @@ func TestAnOldRecordThatIsRestoredEndsNobodysWork(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		restored := 0
 		for _, o := range w.objects() {
-			if rec, err := parseRecord(before[o.Name][w.names.record]); err == nil && rec.Shard == "a" && w.names.draining(&o) {
+			if rec, err := protocol.ParseRecord(before[o.Name][w.keys.Record]); err == nil && rec.Shard == "a" && w.keys.Draining(&o) {
 				patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": before[o.Name]}})
 				require.NoError(t, err)
 				w.edit(o.Name, string(patch))
@@ -60,19 +63,19 @@ func TestAnOldRecordThatIsRestoredEndsNobodysWork(t *testing.T) {
 func TestCopiedAnnotationsAreNoReasonToWriteForEver(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
-		c.Resources, c.ScanInterval = []Resource{{GVR: widgets, Key: NamespaceKey}, {GVR: configMaps, Key: NamespaceKey}}, 20*time.Second
+		c.Resources, c.ScanInterval = []api.Resource{{GVR: ringtest.Widgets, Key: api.NamespaceKey}, {GVR: ringtest.ConfigMaps, Key: api.NamespaceKey}}, 20*time.Second
 		w.shard("a")
 		time.Sleep(time.Second)
 		defer w.sharder(c)()
 		user, err := dynamic.NewForConfig(w.server.Client("user").Config())
 		require.NoError(t, err)
-		parent, err := user.Resource(widgets).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		parent, err := user.Resource(ringtest.Widgets).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "parent"},
 		}}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		child := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "child"}}}
 		child.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(parent, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"})})
-		_, err = user.Resource(configMaps).Namespace("default").Create(t.Context(), child, metav1.CreateOptions{})
+		_, err = user.Resource(ringtest.ConfigMaps).Namespace("default").Create(t.Context(), child, metav1.CreateOptions{})
 		require.NoError(t, err)
 
 		controller, err := dynamic.NewForConfig(w.server.Client("controller").Config())
@@ -104,15 +107,15 @@ func TestCopiedAnnotationsAreNoReasonToWriteForEver(t *testing.T) {
 				case <-events:
 				}
 				changed := map[string]any{}
-				has := annotationsOf(configMaps, "child")
-				for key, value := range annotationsOf(widgets, "parent") {
+				has := annotationsOf(ringtest.ConfigMaps, "child")
+				for key, value := range annotationsOf(ringtest.Widgets, "parent") {
 					if has[key] != value {
 						changed[key] = value
 					}
 				}
 				if len(changed) > 0 {
 					copies.Add(1)
-					annotate(controller, configMaps, "child", changed)
+					annotate(controller, ringtest.ConfigMaps, "child", changed)
 				}
 			}
 		})()
@@ -128,20 +131,20 @@ func TestCopiedAnnotationsAreNoReasonToWriteForEver(t *testing.T) {
 		assert.LessOrEqual(t, copies.Swap(0), int32(4))
 
 		undone := map[string]any{}
-		for key, value := range annotationsOf(configMaps, "child") {
+		for key, value := range annotationsOf(ringtest.ConfigMaps, "child") {
 			undone[key] = value
 		}
-		annotate(user, widgets, "parent", undone)
+		annotate(user, ringtest.Widgets, "parent", undone)
 		time.Sleep(10 * time.Minute)
 		assert.LessOrEqual(t, total(), 6)
 		assert.LessOrEqual(t, copies.Swap(0), int32(6))
-		for key := range annotationsOf(widgets, "parent") {
+		for key := range annotationsOf(ringtest.Widgets, "parent") {
 			assert.NotContains(t, key, "configmaps", "it would be copied to the child for ever")
 		}
-		for gvr, name := range map[schema.GroupVersionResource]string{widgets: "parent", configMaps: "child"} {
+		for gvr, name := range map[schema.GroupVersionResource]string{ringtest.Widgets: "parent", ringtest.ConfigMaps: "child"} {
 			o, err := user.Resource(gvr).Namespace("default").Get(ctx, name, metav1.GetOptions{})
 			require.NoError(t, err)
-			r, ok := namesOf(testRing).of(gvr.GroupResource()).recordOf(o)
+			r, ok := protocol.KeysOf(testRing).Of(gvr.GroupResource()).RecordOf(o)
 			assert.True(t, ok)
 			assert.Equal(t, "a", r.Shard)
 		}

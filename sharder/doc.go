@@ -8,10 +8,10 @@
 //
 // In main, with error handling left out:
 //
-//	resources := []sharder.Resource{{GVR: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}}}
+//	resources := []api.Resource{{GVR: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}}}
 //	lease, _ := shardlease.New(leaseClient, shardlease.Config{Namespace: ns, Ring: "checksum"})
 //	config.Wrap(lease.WrapTransport) // clients made from config write only while the lease is held
-//	shard, _ := sharder.NewShard(metadata, mapper, lease, sharder.ShardConfig{Resources: resources})
+//	shard, _ := shard.New(metadata, mapper, lease, shard.Config{Resources: resources})
 //	elector, _ := leaderelection.New(leaseClient, leaderelection.Config{Namespace: ns, Name: "checksum-sharder", OnLost: func(error) {}})
 //	s, _ := sharder.New(kube, sharderMetadata, mapper, sharder.Config{Namespace: ns, Ring: "checksum", Resources: resources})
 //

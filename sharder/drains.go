@@ -2,6 +2,7 @@ package sharder
 
 import (
 	"context"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"sync"
 	"time"
 )
@@ -13,7 +14,7 @@ type drains struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond // of mu: there are fewer, or a context has ended
-	open    map[ref]*drainage
+	open    map[protocol.Ref]*drainage
 }
 
 // drainage is one object that is drained, or about to be.
@@ -26,13 +27,13 @@ type drainage struct {
 }
 
 func newDrains(limit int) *drains {
-	d := &drains{limit: limit, open: map[ref]*drainage{}}
+	d := &drains{limit: limit, open: map[protocol.Ref]*drainage{}}
 	d.changed = sync.NewCond(&d.mu)
 	return d
 }
 
 // reserve takes a slot for an object. It waits for one if wait is set. It reports whether there is one.
-func (d *drains) reserve(ctx context.Context, r ref, shard string, now time.Time, wait bool) bool {
+func (d *drains) reserve(ctx context.Context, r protocol.Ref, shard string, now time.Time, wait bool) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	watched := false
@@ -61,7 +62,7 @@ func (d *drains) reserve(ctx context.Context, r ref, shard string, now time.Time
 }
 
 // patched says how a patch for which there was a slot has ended: whether it has certainly set the label.
-func (d *drains) patched(r ref, done bool) {
+func (d *drains) patched(r protocol.Ref, done bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	o, ok := d.open[r]
@@ -75,7 +76,7 @@ func (d *drains) patched(r ref, done bool) {
 }
 
 // see takes in an object that carries the drain label, also one too many.
-func (d *drains) see(r ref, shard string, now time.Time) {
+func (d *drains) see(r protocol.Ref, shard string, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	o, ok := d.open[r]
@@ -90,7 +91,7 @@ func (d *drains) see(r ref, shard string, now time.Time) {
 }
 
 // gone takes in that an object does not carry the label any more.
-func (d *drains) gone(r ref) {
+func (d *drains) gone(r protocol.Ref) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, ok := d.open[r]; ok {
@@ -99,18 +100,18 @@ func (d *drains) gone(r ref) {
 }
 
 // relist takes in a list of all objects of a resource and namespace (empty: all) that carry the label.
-func (d *drains) relist(resource int, namespace string, listed map[ref]bool) {
+func (d *drains) relist(resource int, namespace string, listed map[protocol.Ref]bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for r, o := range d.open {
-		if r.resource == resource && (namespace == "" || r.namespace == namespace) && !listed[r] && !o.patching {
+		if r.Resource == resource && (namespace == "" || r.Namespace == namespace) && !listed[r] && !o.patching {
 			d.remove(r)
 		}
 	}
 }
 
 // remove frees a slot. The caller holds mu.
-func (d *drains) remove(r ref) {
+func (d *drains) remove(r protocol.Ref) {
 	delete(d.open, r)
 	d.changed.Broadcast()
 }
@@ -123,10 +124,10 @@ func (d *drains) len() int {
 }
 
 // overdue returns, once each, the objects that were drained before a time and still are.
-func (d *drains) overdue(before time.Time) map[ref]drainage {
+func (d *drains) overdue(before time.Time) map[protocol.Ref]drainage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	late := map[ref]drainage{}
+	late := map[protocol.Ref]drainage{}
 	for r, o := range d.open {
 		if o.seen && !o.reported && o.since.Before(before) {
 			o.reported = true

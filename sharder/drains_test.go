@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -13,7 +14,7 @@ import (
 func TestDrainsBeyondTheLimitWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDrains(2)
-		a, b, c := ref{name: "a"}, ref{name: "b"}, ref{name: "c"}
+		a, b, c := protocol.Ref{Name: "a"}, protocol.Ref{Name: "b"}, protocol.Ref{Name: "c"}
 		now := time.Now()
 		require.True(t, d.reserve(t.Context(), a, "s", now, false))
 		require.True(t, d.reserve(t.Context(), a, "s", now, false), "has its slot")
@@ -36,7 +37,7 @@ func TestDrainsBeyondTheLimitWait(t *testing.T) {
 
 func TestADrainEndsWithItsLabel(t *testing.T) {
 	d := newDrains(2)
-	a := ref{name: "a"}
+	a := protocol.Ref{Name: "a"}
 	d.reserve(t.Context(), a, "s", time.Now(), false)
 	d.see(a, "s", time.Now())
 	d.patched(a, true)
@@ -47,7 +48,7 @@ func TestADrainEndsWithItsLabel(t *testing.T) {
 
 func TestAnAcknowledgementMayComeBeforeTheAnswerToThePatch(t *testing.T) {
 	d := newDrains(2)
-	a := ref{name: "a"}
+	a := protocol.Ref{Name: "a"}
 	d.reserve(t.Context(), a, "s", time.Now(), false)
 	d.see(a, "s", time.Now())
 	d.gone(a)
@@ -57,22 +58,22 @@ func TestAnAcknowledgementMayComeBeforeTheAnswerToThePatch(t *testing.T) {
 
 func TestAListOfDrainsReplacesWhatWasKnown(t *testing.T) {
 	d := newDrains(9)
-	a, b, c, other := ref{name: "a"}, ref{name: "b"}, ref{name: "c"}, ref{name: "o", resource: 1}
+	a, b, c, other := protocol.Ref{Name: "a"}, protocol.Ref{Name: "b"}, protocol.Ref{Name: "c"}, protocol.Ref{Name: "o", Resource: 1}
 	d.see(a, "s", time.Now())
 	d.see(b, "s", time.Now())
 	d.see(other, "s", time.Now())
 	d.reserve(t.Context(), c, "s", time.Now(), false) // its patch is under way
-	d.relist(0, "", map[ref]bool{a: true})
+	d.relist(0, "", map[protocol.Ref]bool{a: true})
 	assert.Equal(t, 3, d.len())
 	d.patched(c, true)
-	d.relist(0, "", map[ref]bool{})
+	d.relist(0, "", map[protocol.Ref]bool{})
 	assert.Equal(t, 1, d.len())
 }
 
 func TestDrainsThatTakeTooLongAreReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDrains(9)
-		a := ref{name: "a"}
+		a := protocol.Ref{Name: "a"}
 		d.see(a, "s", time.Now())
 		time.Sleep(time.Minute)
 		assert.Empty(t, d.overdue(time.Now().Add(-2*time.Minute)))

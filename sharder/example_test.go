@@ -12,6 +12,7 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 
 	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -36,7 +37,7 @@ func ExampleSharder() {
 	settled := make(chan []string)
 	s, err := sharder.New(kube, objects, mapper, sharder.Config{
 		Ring: "checksum", Namespace: "default",
-		Resources: []sharder.Resource{{GVR: configMaps}},
+		Resources: []api.Resource{{GVR: configMaps}},
 		Hooks:     sharder.Hooks{OnSettled: func(members []string) { settled <- members }},
 	})
 	if err != nil {
@@ -55,7 +56,7 @@ func ExampleSharder() {
 		fmt.Println("settled among", <-settled)
 		o, err := objects.Resource(configMaps).Namespace("default").Get(ctx, "one", metav1.GetOptions{})
 		if err == nil {
-			fmt.Println("one is with", o.Labels[sharder.ShardLabel("checksum")])
+			fmt.Println("one is with", o.Labels[api.ShardLabel("checksum")])
 		}
 		stop()
 		return <-ended

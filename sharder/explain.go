@@ -12,13 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/bellwether-k8s/bellwether/ring"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
 // Explanation is where an object is, where it belongs, and what a sharder does about it.
 type Explanation struct {
-	Object ObjectRef
+	Object api.ObjectRef
 	// Root is the object itself, or for a child its root: what follows is about that, but for Label, Verb and Why.
-	Root ObjectRef
+	Root api.ObjectRef
 	// Label is the shard whose label the object carries; empty: none.
 	Label string
 	// Draining says that it carries the drain label.
@@ -39,17 +41,17 @@ type Explanation struct {
 
 // Explain says why an object is where it is. It changes nothing, and works whether or not this sharder runs; if it does not, it knows
 // of no shard's death that is not in its Lease.
-func (s *Sharder) Explain(ctx context.Context, object ObjectRef) (Explanation, error) {
+func (s *Sharder) Explain(ctx context.Context, object api.ObjectRef) (Explanation, error) {
 	e, p, err := s.observe(ctx)
 	if err != nil {
 		return Explanation{}, err
 	}
-	index := slices.IndexFunc(e.kin.all, func(r resource) bool { return r.GVR.GroupResource() == object.GVR.GroupResource() })
+	index := slices.IndexFunc(e.graph.All, func(r protocol.Resource) bool { return r.GVR.GroupResource() == object.GVR.GroupResource() })
 	if index < 0 {
 		return Explanation{}, fmt.Errorf("sharder: Resource %s is not in the ring", object.GVR.GroupResource())
 	}
-	at := ref{index, object.Namespace, object.Name}
-	o, err := e.client(index, at.namespace).Get(ctx, at.name, metav1.GetOptions{})
+	at := protocol.Ref{index, object.Namespace, object.Name}
+	o, err := e.client(index, at.Namespace).Get(ctx, at.Name, metav1.GetOptions{})
 	if err != nil {
 		return Explanation{}, fmt.Errorf("sharder: %w", e.failed("get", at, err))
 	}
@@ -58,52 +60,52 @@ func (s *Sharder) Explain(ctx context.Context, object ObjectRef) (Explanation, e
 	}
 	c, ok := e.childOf(index, o)
 	if !ok {
-		return Explanation{Object: object, Label: e.names.shardOf(o), Verb: string(keep), Why: "no object of the ring controls it"}, nil
+		return Explanation{Object: object, Label: e.keys.ShardOf(o), Verb: string(protocol.Keep), Why: "no object of the ring controls it"}, nil
 	}
-	root, err := e.client(c.root.resource, c.root.namespace).Get(ctx, c.root.name, metav1.GetOptions{})
+	root, err := e.client(c.Root.Resource, c.Root.Namespace).Get(ctx, c.Root.Name, metav1.GetOptions{})
 	switch {
-	case e.absent(c.root, err), err == nil && root.UID != c.rootUID:
-		return Explanation{Object: object, Root: e.objectRef(c.root), Label: c.label, Verb: string(keep), Why: "the object that controls it is gone"}, nil
+	case e.absent(c.Root, err), err == nil && root.UID != c.RootUID:
+		return Explanation{Object: object, Root: e.objectRef(c.Root), Label: c.Label, Verb: string(protocol.Keep), Why: "the object that controls it is gone"}, nil
 	case err != nil:
-		return Explanation{}, fmt.Errorf("sharder: %w", e.failed("get", c.root, err))
+		return Explanation{}, fmt.Errorf("sharder: %w", e.failed("get", c.Root, err))
 	}
-	x, err := e.explain(ctx, p, c.root, root)
-	x.Object, x.Label = object, c.label
+	x, err := e.explain(ctx, p, c.Root, root)
+	x.Object, x.Label = object, c.Label
 	switch {
 	case x.Owner == "" || x.Free:
-		x.Verb, x.Why = string(hold), "its root is with no shard: "+x.Why
-	case x.Owner == c.label:
-		x.Verb, x.Why = string(keep), "it is with its root: "+x.Why
+		x.Verb, x.Why = string(protocol.Hold), "its root is with no shard: "+x.Why
+	case x.Owner == c.Label:
+		x.Verb, x.Why = string(protocol.Keep), "it is with its root: "+x.Why
 	default:
-		x.Verb, x.Why = string(follow), fmt.Sprintf("its root is with shard %q: %s", x.Owner, x.Why)
+		x.Verb, x.Why = string(protocol.Follow), fmt.Sprintf("its root is with shard %q: %s", x.Owner, x.Why)
 	}
 	return x, err
 }
 
 // explain says why a root is where it is.
-func (e *session) explain(ctx context.Context, p *plan, at ref, o *metav1.PartialObjectMetadata) (Explanation, error) {
-	index := at.resource
+func (e *session) explain(ctx context.Context, p *plan, at protocol.Ref, o *metav1.PartialObjectMetadata) (Explanation, error) {
+	index := at.Resource
 	v, ok := e.rootOf(index, o)
-	x := Explanation{Object: e.objectRef(at), Root: e.objectRef(at), Label: v.label, Draining: v.drain}
-	if v.recorded {
-		x.Owner, x.Free = v.record.Shard, v.record.State == free
-		for _, t := range v.record.Left {
+	x := Explanation{Object: e.objectRef(at), Root: e.objectRef(at), Label: v.Label, Draining: v.Drain}
+	if v.Recorded {
+		x.Owner, x.Free = v.Record.Shard, v.Record.State == protocol.StateFree
+		for _, t := range v.Record.Left {
 			x.Left = append(x.Left, t.Shard)
 		}
 	}
 	if !ok || !e.resources[index].Selector.Matches(labels.Set(o.Labels)) {
-		x.Verb, x.Why = string(keep), "it is not selected by the ring"
+		x.Verb, x.Why = string(protocol.Keep), "it is not selected by the ring"
 		return x, nil
 	}
 	if p == nil {
-		x.Verb, x.Why = string(hold), "there is no shard"
+		x.Verb, x.Why = string(protocol.Hold), "there is no shard"
 		return x, nil
 	}
 	_, d, err := e.registry.resolve(ctx, v, p)
 	if err != nil {
 		return Explanation{}, fmt.Errorf("sharder: %w", err)
 	}
-	x.Target, x.Verb, x.Why = p.target(v.hash).Shard, string(d.verb), d.why()
+	x.Target, x.Verb, x.Why = p.target(v.Hash).Shard, string(d.Verb), d.Why()
 	return x, nil
 }
 
@@ -134,14 +136,14 @@ func (s *Sharder) Plan(ctx context.Context) (Forecast, error) {
 	if p == nil {
 		return Forecast{}, errors.New("sharder: there is no shard")
 	}
-	f := Forecast{Members: p.members.names()}
+	f := Forecast{Members: p.members.Names()}
 	moves := map[Move]int{}
 	for i := range e.resources {
 		for _, src := range e.sources(i, e.resources[i].Selector) {
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
 				if v, ok := e.rootOf(i, o); ok {
 					f.Objects++
-					moves[Move{From: v.label, To: p.target(v.hash).Shard}]++
+					moves[Move{From: v.Label, To: p.target(v.Hash).Shard}]++
 				}
 				return ctx.Err() == nil
 			})
@@ -184,7 +186,7 @@ func (s *Sharder) observe(ctx context.Context) (*session, *plan, error) {
 	if err := e.ledger.load(ctx); err != nil && !errors.Is(err, errNoHistory) && !apierrors.IsForbidden(err) {
 		return nil, nil, fmt.Errorf("sharder: %w", err)
 	}
-	p, err := newPlan(e.ledger.known.with(m), ring.WithTokens(s.config.TokensPerShard))
+	p, err := newPlan(e.ledger.known.With(m), ring.WithTokens(s.config.TokensPerShard))
 	if err != nil {
 		return nil, nil, fmt.Errorf("sharder: %w", err)
 	}

@@ -19,11 +19,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 )
 
 func (w *world) familyConfig() Config {
 	c := w.config()
-	c.Resources[0].Children = []schema.GroupVersionResource{pods}
+	c.Resources[0].Children = []schema.GroupVersionResource{ringtest.Pods}
 	return c
 }
 
@@ -33,7 +36,7 @@ func (w *world) bear(n int, stamped bool) {
 		for range n {
 			shard := ""
 			if stamped {
-				shard = w.names.shardOf(&o)
+				shard = w.keys.ShardOf(&o)
 			}
 			w.bearOne(&o, shard)
 		}
@@ -46,7 +49,7 @@ func (w *world) bearOne(root metav1.Object, shard string) *corev1.Pod {
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(root, corev1.SchemeGroupVersion.WithKind("ConfigMap"))},
 	}}
 	if shard != "" {
-		pod.Labels = map[string]string{w.names.shard: shard}
+		pod.Labels = map[string]string{w.keys.Shard: shard}
 	}
 	pod, err := w.kube.CoreV1().Pods("default").Create(w.t.Context(), pod, metav1.CreateOptions{})
 	require.NoError(w.t, err)
@@ -55,11 +58,11 @@ func (w *world) bearOne(root metav1.Object, shard string) *corev1.Pod {
 
 // children are those of every root, by its UID.
 func (w *world) children() map[types.UID][]metav1.PartialObjectMetadata {
-	list, err := w.meta.Resource(pods).List(w.t.Context(), metav1.ListOptions{})
+	list, err := w.meta.Resource(ringtest.Pods).List(w.t.Context(), metav1.ListOptions{})
 	require.NoError(w.t, err)
 	all := map[types.UID][]metav1.PartialObjectMetadata{}
 	for _, o := range list.Items {
-		if p, ok := parentageOf(&o); ok {
+		if p, ok := protocol.ControllerRefOf(&o); ok {
 			all[p.UID] = append(all[p.UID], o)
 		}
 	}
@@ -73,7 +76,7 @@ func (w *world) requireFamilies(n int) {
 	for _, o := range w.objects() {
 		require.Len(w.t, children[o.UID], n)
 		for _, c := range children[o.UID] {
-			require.Equal(w.t, w.names.shardOf(&o), w.names.shardOf(&c), "%s of %s", c.Name, o.Name)
+			require.Equal(w.t, w.keys.ShardOf(&o), w.keys.ShardOf(&c), "%s of %s", c.Name, o.Name)
 		}
 	}
 }
@@ -81,7 +84,7 @@ func (w *world) requireFamilies(n int) {
 // rootsOf are the names of the roots of a shard.
 func (w *world) rootsOf(shard string) (all []string) {
 	for _, o := range w.objects() {
-		if w.names.shardOf(&o) == shard {
+		if w.keys.ShardOf(&o) == shard {
 			all = append(all, o.Name)
 		}
 	}
@@ -99,11 +102,11 @@ func (w *world) requireFloors(roots []string) {
 		}
 		greatest := ""
 		for _, c := range children[o.UID] {
-			if reaches(c.ResourceVersion, greatest) {
+			if protocol.Reaches(c.ResourceVersion, greatest) {
 				greatest = c.ResourceVersion
 			}
 		}
-		r, _ := w.names.recordOf(&o)
+		r, _ := w.keys.RecordOf(&o)
 		require.Equal(w.t, map[string]string{"pods": greatest}, r.ChildFloor, o.Name)
 	}
 }
@@ -117,9 +120,9 @@ func (w *world) requireFloorsReach(roots []string) {
 		if !slices.Contains(roots, o.Name) {
 			continue
 		}
-		r, _ := w.names.recordOf(&o)
+		r, _ := w.keys.RecordOf(&o)
 		for _, c := range children[o.UID] {
-			assert.True(w.t, reaches(r.ChildFloor["pods"], c.ResourceVersion),
+			assert.True(w.t, protocol.Reaches(r.ChildFloor["pods"], c.ResourceVersion),
 				"work on %s begins at version %q of pods, and %s is of %s", o.Name, r.ChildFloor["pods"], c.Name, c.ResourceVersion)
 		}
 	}
@@ -178,8 +181,8 @@ func TestMarkedChildrenGoWhereTheirRootIs(t *testing.T) {
 		defer stop()
 		mark := func(root metav1.Object, shard string) {
 			pod := w.bearOne(root, shard)
-			_, err := w.meta.Resource(pods).Namespace("default").Patch(t.Context(), pod.Name, types.MergePatchType,
-				w.names.mergePatch(pod.UID, pod.ResourceVersion, shard, true, nil), metav1.PatchOptions{})
+			_, err := w.meta.Resource(ringtest.Pods).Namespace("default").Patch(t.Context(), pod.Name, types.MergePatchType,
+				w.keys.MergePatch(pod.UID, pod.ResourceVersion, shard, true, nil), metav1.PatchOptions{})
 			require.NoError(t, err)
 		}
 		for _, o := range w.objects() {
@@ -188,7 +191,7 @@ func TestMarkedChildrenGoWhereTheirRootIs(t *testing.T) {
 		time.Sleep(time.Second)
 		w.requireFamilies(1)
 		for _, of := range w.children() {
-			assert.False(t, w.names.draining(&of[0]))
+			assert.False(t, w.keys.Draining(&of[0]))
 		}
 		assert.Equal(t, map[string]int{"follow": 20}, w.patched())
 
@@ -207,8 +210,8 @@ func TestMarkedChildrenGoWhereTheirRootIs(t *testing.T) {
 		w.requireFloors(roots)
 		for _, of := range w.children() {
 			for _, c := range of {
-				assert.Equal(t, "a", w.names.shardOf(&c))
-				assert.False(t, w.names.draining(&c))
+				assert.Equal(t, "a", w.keys.ShardOf(&c))
+				assert.False(t, w.keys.Draining(&c))
 			}
 		}
 	})
@@ -235,7 +238,7 @@ func TestChildrenOfANewRootWaitForIt(t *testing.T) {
 func TestChildrenOfARootThatIsSelectedLaterComeWithIt(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.familyConfig()
-		c.Resources[0].Selector = selectorOf(t, "sharded=true")
+		c.Resources[0].Selector = ringtest.SelectorOf(t, "sharded=true")
 		w.shard("a")
 		time.Sleep(time.Second)
 		stop := w.sharder(c)
@@ -245,7 +248,7 @@ func TestChildrenOfARootThatIsSelectedLaterComeWithIt(t *testing.T) {
 		time.Sleep(20 * time.Minute) // the ring is settled
 		assert.Empty(t, w.patched())
 		for _, o := range w.objects() {
-			_, err := w.meta.Resource(configMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name, types.MergePatchType,
+			_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name, types.MergePatchType,
 				[]byte(`{"metadata":{"labels":{"sharded":"true"}}}`), metav1.PatchOptions{})
 			require.NoError(t, err)
 		}
@@ -261,14 +264,14 @@ func TestChildrenOfARootThatIsSelectedLaterComeWithIt(t *testing.T) {
 func TestARootThatIsSelectedLaterIsNotTakenForANewOne(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.familyConfig()
-		c.Resources[0].Selector = selectorOf(t, "sharded=true")
+		c.Resources[0].Selector = ringtest.SelectorOf(t, "sharded=true")
 		w.shard("a")
 		time.Sleep(time.Second)
 		defer w.sharder(c)()
 		w.create(2, "o")
 		w.edit("o-000", `{"metadata":{"labels":{"sharded":"true"}}}`)
 		time.Sleep(time.Minute)
-		require.Equal(t, "a", w.names.shardOf(w.objectOf("o-000")))
+		require.Equal(t, "a", w.keys.ShardOf(w.objectOf("o-000")))
 		w.bear(2, false)
 		time.Sleep(10 * time.Minute)
 		w.edit("o-001", `{"metadata":{"labels":{"sharded":"true"}}}`)
@@ -301,7 +304,7 @@ func TestChildrenOfAResourceThatIsNewInTheRingAreGathered(t *testing.T) {
 }
 
 func TestFamiliesMoveTogether(t *testing.T) {
-	for name, depart := range map[string]func(*shard){"release": func(s *shard) { s.release() }, "death": (*shard).kill} {
+	for name, depart := range map[string]func(*testShard){"release": func(s *testShard) { s.release() }, "death": (*testShard).kill} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				stop, shards := w.settledWith(60, w.familyConfig(), "a", "b", "c")
@@ -348,7 +351,7 @@ func TestANewRootCostsNoListOfChildren(t *testing.T) {
 				assert.Zero(t, w.owners()["-"])
 				assert.Zero(t, count())
 				for _, o := range w.objects() {
-					r, _ := w.names.recordOf(&o)
+					r, _ := w.keys.RecordOf(&o)
 					require.Contains(t, r.ChildFloor, "pods", "work may begin")
 				}
 			})
@@ -368,10 +371,10 @@ func TestARootWhoseMoveHasEndedHalfwayIsNotTakenForANewOne(t *testing.T) {
 		w.deny(w.children()[root.UID][1].Name, refusals()["403"])
 		shards[0].release()
 		time.Sleep(10 * time.Minute) // the ring is settled but for this root
-		require.Len(t, w.session().historyNow(t).memberships, 1)
+		require.Len(t, w.session().historyNow(t).Memberships, 1)
 		w.strips(w.objectOf(root.Name))
 		time.Sleep(time.Minute)
-		assert.Empty(t, w.names.shardOf(w.objectOf(root.Name)), "not all of its children are with its next shard")
+		assert.Empty(t, w.keys.ShardOf(w.objectOf(root.Name)), "not all of its children are with its next shard")
 		w.connection.Inject(apisim.Faults{})
 		time.Sleep(time.Minute)
 		w.requirePlaced(20, "b")
@@ -458,14 +461,14 @@ func TestAMoveThatEndedHalfwayIsKnown(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 				roots := w.rootsOf("a")
 				w.connection.Inject(apisim.Faults{Refuse: func(q *http.Request) bool {
-					return isPatch(q) && strings.Contains(q.URL.Path, "/configmaps/")
+					return ringtest.IsPatch(q) && strings.Contains(q.URL.Path, "/configmaps/")
 				}})
 				shards[0].release()
 				time.Sleep(10 * time.Second)
 				children := 0
 				for _, of := range w.children() {
 					for _, c := range of {
-						assert.Equal(t, "b", w.names.shardOf(&c))
+						assert.Equal(t, "b", w.keys.ShardOf(&c))
 						children++
 					}
 				}
@@ -496,7 +499,7 @@ func TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				c := w.familyConfig()
 				if of.selector != "" {
-					c.Resources[0].Selector = selectorOf(t, of.selector)
+					c.Resources[0].Selector = ringtest.SelectorOf(t, of.selector)
 				}
 				stop, shards := w.settledWith(20, c, "a", "b")
 				defer func() { stop() }()
@@ -539,7 +542,7 @@ func TestChildrenOfAStrippedRootAreFound(t *testing.T) {
 		w.shard("d")
 		time.Sleep(10 * time.Second)
 		for _, name := range w.rootsOf("a") {
-			_, err := w.meta.Resource(configMaps).Namespace("default").Patch(t.Context(), name, types.MergePatchType,
+			_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), name, types.MergePatchType,
 				[]byte(`{"metadata":{"labels":null,"annotations":null}}`), metav1.PatchOptions{})
 			require.NoError(t, err)
 		}
@@ -560,7 +563,7 @@ func TestAChildInTheNameOfAShardThatIsGoneIsFound(t *testing.T) {
 		w.bearOne(&root, "z")
 		time.Sleep(6 * time.Minute)
 		for _, c := range w.children()[root.UID] {
-			assert.Equal(t, w.names.shardOf(&root), w.names.shardOf(&c))
+			assert.Equal(t, w.keys.ShardOf(&root), w.keys.ShardOf(&c))
 		}
 		assert.Equal(t, map[string]int{"follow": 1}, w.patched())
 	})
@@ -580,7 +583,7 @@ func TestAChildThatOthersChangeIsMovedAllTheSame(t *testing.T) {
 				if len(of) == 3 {
 					require.NoError(t, w.kube.CoreV1().Pods("default").Delete(t.Context(), of[0].Name, metav1.DeleteOptions{}))
 				}
-				_, err := w.meta.Resource(pods).Namespace("default").Patch(t.Context(), of[len(of)-1].Name, types.MergePatchType,
+				_, err := w.meta.Resource(ringtest.Pods).Namespace("default").Patch(t.Context(), of[len(of)-1].Name, types.MergePatchType,
 					fmt.Appendf(nil, `{"metadata":{"annotations":{"at":"%d"}}}`, time.Now().UnixNano()), metav1.PatchOptions{})
 				require.NoError(t, err)
 			}
@@ -621,7 +624,7 @@ func TestChildrenOfRootsOfTheCluster(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
 		namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-		c.Resources = []Resource{{GVR: namespaces, Children: []schema.GroupVersionResource{pods}}}
+		c.Resources = []api.Resource{{GVR: namespaces, Children: []schema.GroupVersionResource{ringtest.Pods}}}
 		defer w.sharder(c)()
 		a := w.shard("a")
 		w.shard("b")
@@ -642,8 +645,8 @@ func TestChildrenOfRootsOfTheCluster(t *testing.T) {
 			require.NoError(t, err)
 			children := w.children()
 			for _, o := range list.Items {
-				assert.NotEmpty(t, w.names.shardOf(&o))
-				assert.Equal(t, w.names.shardOf(&o), w.names.shardOf(&children[o.UID][0]))
+				assert.NotEmpty(t, w.keys.ShardOf(&o))
+				assert.Equal(t, w.keys.ShardOf(&o), w.keys.ShardOf(&children[o.UID][0]))
 			}
 		}
 		time.Sleep(time.Minute)
@@ -658,7 +661,7 @@ func TestALeaseStaysWhileChildrenNameIt(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.familyConfig()
 		kube, meta := w.clients(w.server.Client("sharder"))
-		s, err := New(kube, meta, testMapper(), c)
+		s, err := New(kube, meta, ringtest.TestMapper(), c)
 		require.NoError(t, err)
 		e, err := s.newSession()
 		require.NoError(t, err)
@@ -668,7 +671,7 @@ func TestALeaseStaysWhileChildrenNameIt(t *testing.T) {
 			require.NoError(t, err)
 			return ok
 		}
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "stranger", Labels: map[string]string{w.names.shard: "z"}}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "stranger", Labels: map[string]string{w.keys.Shard: "z"}}}
 		_, err = w.kube.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
 		require.NoError(t, err)
 		assert.True(t, empty(), "it is nobody's")
@@ -684,17 +687,17 @@ func TestAChildIsExplainedByItsRoot(t *testing.T) {
 		stop, _ := w.settledWith(1, c, "a")
 		stop()
 		kube, meta := w.clients(w.server.Client("sharder"))
-		s, err := New(kube, meta, testMapper(), c)
+		s, err := New(kube, meta, ringtest.TestMapper(), c)
 		require.NoError(t, err)
 		root := w.objects()[0]
 		explain := func(name string) Explanation {
-			x, err := s.Explain(t.Context(), ObjectRef{GVR: pods, Namespace: "default", Name: name})
+			x, err := s.Explain(t.Context(), api.ObjectRef{GVR: ringtest.Pods, Namespace: "default", Name: name})
 			require.NoError(t, err)
 			return x
 		}
 		x := explain(w.bearOne(&root, "").Name)
-		assert.Equal(t, ObjectRef{GVR: configMaps, Namespace: "default", Name: root.Name}, x.Root)
-		assert.Equal(t, pods, x.Object.GVR)
+		assert.Equal(t, api.ObjectRef{GVR: ringtest.ConfigMaps, Namespace: "default", Name: root.Name}, x.Root)
+		assert.Equal(t, ringtest.Pods, x.Object.GVR)
 		assert.Equal(t, "a", x.Owner)
 		assert.Empty(t, x.Label)
 		assert.Equal(t, "follow", x.Verb)
@@ -721,8 +724,8 @@ func TestPermissionsOnChildrenAreAskedFor(t *testing.T) {
 		kube, meta := fakes(t)
 		meta.PrependReactor("patch", "pods", forbidden)
 		c := testConfig()
-		c.Resources[0].Children = []schema.GroupVersionResource{pods}
-		s, err := New(kube, meta, testMapper(), c)
+		c.Resources[0].Children = []schema.GroupVersionResource{ringtest.Pods}
+		s, err := New(kube, meta, ringtest.TestMapper(), c)
 		require.NoError(t, err)
 		assert.ErrorContains(t, s.Run(t.Context()), `not allowed to patch pods: grant the verb "patch" on resource pods`)
 	})

@@ -10,12 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bellwether-k8s/bellwether/leaderelection"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 // replica begins a process that is a shard, and contends for the sharder's Lease.
-func (w *world) replica(name string) *shard {
-	s := &shard{connection: w.server.Client(name)}
+func (w *world) replica(name string) *testShard {
+	s := &testShard{connection: w.server.Client(name)}
 	kube, meta := w.clients(s.connection)
 	lease, err := shardlease.New(kube, shardlease.Config{
 		Namespace: testNamespace, Ring: testRing, Identity: name, OnLost: func(error) {},
@@ -25,7 +26,7 @@ func (w *world) replica(name string) *shard {
 		Namespace: testNamespace, Name: "election", Identity: name, OnLost: func(error) {},
 	})
 	require.NoError(w.t, err)
-	sharder, err := New(kube, meta, testMapper(), w.config())
+	sharder, err := New(kube, meta, ringtest.TestMapper(), w.config())
 	require.NoError(w.t, err)
 	s.release = w.begin(func(ctx context.Context) {
 		_ = Replica{Lease: lease, Elector: elector, Sharder: sharder}.Run(ctx, func(ctx context.Context) error {
@@ -46,7 +47,7 @@ func TestACrashOfTheSharderIsThatOfAShard(t *testing.T) {
 	for name, sharder := range map[string]bool{"a plain shard": false, "the sharder's": true} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				replicas := map[string]*shard{}
+				replicas := map[string]*testShard{}
 				for _, name := range []string{"a", "b", "c", "d"} {
 					replicas[name] = w.replica(name)
 					time.Sleep(time.Second)

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +23,7 @@ func treeKey(dst []byte, _ schema.GroupKind, o metav1.Object) []byte {
 func TestGenerationsWithOneKeyAreWithOneShard(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
-		c.Resources = []Resource{{GVR: widgets, Key: treeKey}, {GVR: configMaps, Key: treeKey, Children: []schema.GroupVersionResource{pods}}}
+		c.Resources = []api.Resource{{GVR: ringtest.Widgets, Key: treeKey}, {GVR: ringtest.ConfigMaps, Key: treeKey, Children: []schema.GroupVersionResource{ringtest.Pods}}}
 		defer w.sharder(c)()
 		a := w.shard("a")
 		w.shard("b")
@@ -32,31 +34,31 @@ func TestGenerationsWithOneKeyAreWithOneShard(t *testing.T) {
 		for tree := range 12 {
 			labels := map[string]string{"tree": string(rune('a' + tree))}
 			widget := &unstructured.Unstructured{}
-			widget.SetGroupVersionKind(widgets.GroupVersion().WithKind("Widget"))
+			widget.SetGroupVersionKind(ringtest.Widgets.GroupVersion().WithKind("Widget"))
 			widget.SetName("w-" + labels["tree"])
 			widget.SetLabels(labels)
-			widget, err = client.Resource(widgets).Namespace("default").Create(t.Context(), widget, metav1.CreateOptions{})
+			widget, err = client.Resource(ringtest.Widgets).Namespace("default").Create(t.Context(), widget, metav1.CreateOptions{})
 			require.NoError(t, err)
 			root := &unstructured.Unstructured{}
-			root.SetGroupVersionKind(configMaps.GroupVersion().WithKind("ConfigMap"))
+			root.SetGroupVersionKind(ringtest.ConfigMaps.GroupVersion().WithKind("ConfigMap"))
 			root.SetName("c-" + labels["tree"])
 			root.SetLabels(labels)
 			root.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(widget, widget.GroupVersionKind())})
-			root, err = client.Resource(configMaps).Namespace("default").Create(t.Context(), root, metav1.CreateOptions{})
+			root, err = client.Resource(ringtest.ConfigMaps).Namespace("default").Create(t.Context(), root, metav1.CreateOptions{})
 			require.NoError(t, err)
 			w.bearOne(root, "")
 		}
 		together := func(shards int) {
 			t.Helper()
 			of, all := map[string]string{}, map[string]bool{}
-			list, err := w.meta.Resource(widgets).List(t.Context(), metav1.ListOptions{})
+			list, err := w.meta.Resource(ringtest.Widgets).List(t.Context(), metav1.ListOptions{})
 			require.NoError(t, err)
 			for _, o := range list.Items {
-				of[o.Labels["tree"]] = w.names.shardOf(&o)
-				all[w.names.shardOf(&o)] = true
+				of[o.Labels["tree"]] = w.keys.ShardOf(&o)
+				all[w.keys.ShardOf(&o)] = true
 			}
 			for _, o := range w.objects() {
-				assert.Equal(t, of[o.Labels["tree"]], w.names.shardOf(&o), o.Name)
+				assert.Equal(t, of[o.Labels["tree"]], w.keys.ShardOf(&o), o.Name)
 			}
 			assert.NotContains(t, all, "")
 			assert.Len(t, all, shards)

@@ -1,6 +1,9 @@
 package sharder
 
-import "sync"
+import (
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+	"sync"
+)
 
 // given is what is known of the children that shards have: of each shard and resource, the greatest version of a child that carried
 // the shard's label. The caches of the shard reach that version without a further event.
@@ -28,7 +31,7 @@ func (g *given) note(h holding, version string) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.versions[h] = later(g.versions[h], version)
+	g.versions[h] = protocol.Later(g.versions[h], version)
 }
 
 // floor is the version from which on a cache shows all the children that a shard has been given; empty: any.

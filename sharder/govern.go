@@ -14,6 +14,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/ring"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
 // govern follows the membership until ctx has ended: one reign after another. It returns an error if it may not do what it has to.
@@ -70,7 +71,7 @@ func (e *session) await(ctx context.Context, wait time.Duration) (changed bool) 
 }
 
 // adopt makes a plan for a membership, once the ring's history says that there is one.
-func (e *session) adopt(ctx context.Context, m membership) (*plan, error) {
+func (e *session) adopt(ctx context.Context, m protocol.Membership) (*plan, error) {
 	if err := e.ledger.begin(ctx, m); err != nil {
 		return nil, err
 	}
@@ -79,19 +80,19 @@ func (e *session) adopt(ctx context.Context, m membership) (*plan, error) {
 		return nil, err
 	}
 	kept := map[string]bool{} // also one that is no member may come back in the life in which it was given children
-	for _, shard := range append(m.names(), e.registry.known()...) {
+	for _, shard := range append(m.Names(), e.registry.known()...) {
 		kept[shard] = true
 	}
 	e.given.prune(kept)
 	e.settled.Store(false)
-	e.config.Logger.Info("objects are distributed among other shards", zap.Strings("members", m.names()))
-	e.announce(m.names())
+	e.config.Logger.Info("objects are distributed among other shards", zap.Strings("members", m.Names()))
+	e.announce(m.Names())
 	return p, nil
 }
 
 // replan makes a plan for a membership by all that is known of those before.
-func (e *session) replan(m membership) (*plan, error) {
-	h := e.ledger.known.with(m)
+func (e *session) replan(m protocol.Membership) (*plan, error) {
+	h := e.ledger.known.With(m)
 	p, err := newPlan(h, ring.WithTokens(e.config.TokensPerShard))
 	if err != nil {
 		return nil, err
@@ -117,7 +118,7 @@ func (e *session) reign(ctx context.Context, p *plan) {
 	for i, r := range e.resources {
 		selector := r.Selector
 		if !e.config.WatchAll {
-			selector = p.strays(e.names, r.Selector)
+			selector = p.strays(e.keys, r.Selector)
 		}
 		for _, src := range e.sources(i, selector) {
 			listed.Add(1)
@@ -155,11 +156,11 @@ func (e *session) reign(ctx context.Context, p *plan) {
 // are gone takes twice a Lease's duration to prove: or every object without a record would wait for
 // so long, also the first that comes after an hour.
 func (e *session) acquaint(ctx context.Context) {
-	for _, t := range e.history.Load().tenants() {
+	for _, t := range e.history.Load().OwnerEpochs() {
 		if ctx.Err() != nil {
 			return
 		}
-		if e.registry.lifeOf(t) == unread && e.registry.reread(ctx, t) == nil { // or whoever has to know asks again
+		if e.registry.lifeOf(t) == protocol.EpochUnknown && e.registry.reread(ctx, t) == nil { // or whoever has to know asks again
 			e.registry.ask(t)
 		}
 	}
@@ -227,18 +228,18 @@ func (e *session) settle(ctx context.Context, p *plan, news <-chan struct{}) {
 
 // setApart notes that all objects were found where they belong but for a few, which do not get on:
 // the memberships under which the others may have been assigned need not be known any more.
-func (e *session) setApart(ctx context.Context, left []root) {
+func (e *session) setApart(ctx context.Context, left []protocol.Root) {
 	p := e.plan.Load()
-	settled := history{append(e.lingering(p), p.members), apart{}}
+	settled := protocol.History{append(e.lingering(p), p.members), protocol.Displaced{}}
 	for _, v := range left {
-		owners := p.owners(v.uid, v.hash)
-		if v.recorded {
-			owners = append(append(owners, v.record.tenant()), v.record.Left...)
+		owners := p.owners(v.UID, v.Hash)
+		if v.Recorded {
+			owners = append(append(owners, v.Record.Owner()), v.Record.Left...)
 		}
-		slices.SortFunc(owners, tenant.compare)
-		settled.apart[v.uid] = slices.DeleteFunc(slices.Compact(owners), e.ledger.ended)
+		slices.SortFunc(owners, protocol.OwnerEpoch.Compare)
+		settled.Displaced[v.UID] = slices.DeleteFunc(slices.Compact(owners), e.ledger.ended)
 	}
-	if settled.size() > maxSettled {
+	if settled.Size() > protocol.MaxSettled {
 		return
 	}
 	e.shrink(ctx, settled)
@@ -247,9 +248,9 @@ func (e *session) setApart(ctx context.Context, left []root) {
 // lingering are the memberships of shards that are no members any more, and of which it is not known
 // that they are over. Drains that were sent under these can still be carried out, and have objects
 // given to such a shard.
-func (e *session) lingering(p *plan) (all []membership) {
-	for _, m := range e.ledger.known.memberships {
-		if slices.ContainsFunc(m, func(t tenant) bool { return !slices.Contains(p.members, t) && !e.ledger.ended(t) }) {
+func (e *session) lingering(p *plan) (all []protocol.Membership) {
+	for _, m := range e.ledger.known.Memberships {
+		if slices.ContainsFunc(m, func(t protocol.OwnerEpoch) bool { return !slices.Contains(p.members, t) && !e.ledger.ended(t) }) {
 			all = append(all, m)
 		}
 	}
@@ -257,8 +258,8 @@ func (e *session) lingering(p *plan) (all []membership) {
 }
 
 // shrink stores a history that a scan has proved, and reports whether it stands.
-func (e *session) shrink(ctx context.Context, h history) bool {
-	if e.ledger.stands.equal(h) {
+func (e *session) shrink(ctx context.Context, h protocol.History) bool {
+	if e.ledger.stands.Equal(h) {
 		return true
 	}
 	err := e.ledger.settle(ctx, h)
@@ -349,23 +350,23 @@ func (e *session) scan(ctx context.Context) (*tally, error) {
 
 // inspect is what a scan does about one object. It waits for a slot if the object is to be drained. It reports whether ctx has
 // not ended.
-func (e *session) inspect(ctx context.Context, v root, t *tally) bool {
-	d := decide(e.registry.judge(v, e.plan.Load()))
-	t.count(v, d.verb == keep)
+func (e *session) inspect(ctx context.Context, v protocol.Root, t *tally) bool {
+	d := protocol.Decide(e.registry.judge(v, e.plan.Load()))
+	t.count(v, d.Verb == protocol.Keep)
 	switch {
-	case d.verb == keep, d.verb == await, e.queue.waits(v.ref):
+	case d.Verb == protocol.Keep, d.Verb == protocol.Await, e.queue.waits(v.Ref):
 		return ctx.Err() == nil
-	case d.verb == hold:
-		e.registry.ask(d.about)
+	case d.Verb == protocol.Hold:
+		e.registry.ask(d.About)
 		return ctx.Err() == nil
 	}
-	slot := d.drain && !v.drain
+	slot := d.Drain && !v.Drain
 	if slot && !e.reserve(ctx, v, d, t) {
 		return ctx.Err() == nil
 	}
 	if !e.queue.offer(ctx, v, t, slot) {
 		if slot {
-			e.drains.patched(v.ref, false)
+			e.drains.patched(v.Ref, false)
 		}
 		return false
 	}
@@ -373,23 +374,23 @@ func (e *session) inspect(ctx context.Context, v root, t *tally) bool {
 }
 
 // reserve waits until a root may be drained. A scan that has waited for long without success waits no more: there are other objects.
-func (e *session) reserve(ctx context.Context, v root, d decision, t *tally) bool {
+func (e *session) reserve(ctx context.Context, v protocol.Root, d protocol.Decision, t *tally) bool {
 	ctx, cancel := context.WithTimeout(ctx, e.config.OverdueAfter)
 	defer cancel()
-	ok := e.drains.reserve(ctx, v.ref, d.label, time.Now(), !t.impatient)
+	ok := e.drains.reserve(ctx, v.Ref, d.Label, time.Now(), !t.impatient)
 	t.impatient = !ok
 	return ok
 }
 
 // concluded notes that all objects were found where they belong, and shrinks the ring's history.
 func (e *session) concluded(ctx context.Context, p *plan) {
-	if !e.shrink(ctx, historyOf(append(e.lingering(p), p.members)...)) {
+	if !e.shrink(ctx, protocol.HistoryOf(append(e.lingering(p), p.members)...)) {
 		return
 	}
 	if !e.settled.Swap(true) {
-		e.config.Logger.Info("all objects are with their owners", zap.Strings("members", p.members.names()))
+		e.config.Logger.Info("all objects are with their owners", zap.Strings("members", p.members.Names()))
 		if e.config.Hooks.OnSettled != nil {
-			e.config.Hooks.OnSettled(p.members.names())
+			e.config.Hooks.OnSettled(p.members.Names())
 		}
 	}
 }

@@ -3,6 +3,7 @@ package sharder
 import (
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -35,7 +36,7 @@ type Hooks struct {
 
 // Patch is one attempt to change an object.
 type Patch struct {
-	Object ObjectRef
+	Object api.ObjectRef
 	// Verb is what it is for: assign, drain, withdraw, restore, probe, seal, annul or gather; for a
 	// child, follow.
 	Verb string
@@ -71,7 +72,7 @@ type ResourceState struct {
 
 // Overdue is an object that should have been let go.
 type Overdue struct {
-	Object ObjectRef
+	Object api.ObjectRef
 	Shard  string
 	Since  time.Time
 }

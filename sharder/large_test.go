@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +32,7 @@ func TestAPageOfLargeObjectsIsNotLarge(t *testing.T) {
 		time.Sleep(time.Second)
 		var largest, lists atomic.Int64
 		kube, meta := w.clients(w.server.Client("sharder"), func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(q *http.Request) (*http.Response, error) {
+			return ringtest.RoundTripper(func(q *http.Request) (*http.Response, error) {
 				r, err := next.RoundTrip(q)
 				if err != nil || !strings.HasSuffix(q.URL.Path, "/configmaps") || q.URL.Query().Get("watch") != "" {
 					return r, err
@@ -43,7 +44,7 @@ func TestAPageOfLargeObjectsIsNotLarge(t *testing.T) {
 				return r, err
 			})
 		})
-		s, err := New(kube, meta, testMapper(), w.config())
+		s, err := New(kube, meta, ringtest.TestMapper(), w.config())
 		require.NoError(t, err)
 		run := func(what string) {
 			largest.Store(0)

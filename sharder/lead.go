@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -15,9 +16,9 @@ import (
 var errRootless = errors.New("its root is with no shard yet")
 
 // childOf condenses a child; ok is false if it is none of the ring's business.
-func (e *session) childOf(index int, o *metav1.PartialObjectMetadata) (c child, ok bool) {
-	c, ok = e.kin.childOf(index, o)
-	c.label, c.drain = e.names.shardOf(o), e.names.draining(o)
+func (e *session) childOf(index int, o *metav1.PartialObjectMetadata) (c protocol.Child, ok bool) {
+	c, ok = e.graph.ChildOf(index, o)
+	c.Label, c.Drain = e.keys.ShardOf(o), e.keys.Draining(o)
 	return c, ok
 }
 
@@ -33,11 +34,11 @@ func (e *session) adoptChild(ctx context.Context, index int, o *metav1.PartialOb
 // shard that is gone, or in vain has a worker dealt with them. One that is with another member than its root is found by that one itself.
 func (e *session) gather(ctx context.Context, p *plan) error {
 	var errs []error
-	for i := len(e.resources); i < len(e.kin.all); i++ {
-		misled := with(labels.Everything(), e.names.drain, selection.Exists)
-		for _, src := range append(e.sources(i, p.children(e.names)), e.sources(i, misled)...) {
+	for i := len(e.resources); i < len(e.graph.All); i++ {
+		misled := with(labels.Everything(), e.keys.Drain, selection.Exists)
+		for _, src := range append(e.sources(i, p.children(e.keys)), e.sources(i, misled)...) {
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
-				if _, member := p.members.member(e.names.shardOf(o)); member && !e.names.draining(o) { // the selector would have been too long
+				if _, member := p.members.Member(e.keys.ShardOf(o)); member && !e.keys.Draining(o) { // the selector would have been too long
 					return ctx.Err() == nil
 				}
 				return e.adoptChild(ctx, i, o)
@@ -53,12 +54,12 @@ func (e *session) gather(ctx context.Context, p *plan) error {
 
 // children selects the children that may be moved, if they are with those members besides those
 // that are with none.
-func (p *plan) children(n names, sources ...string) labels.Selector {
-	others := slices.DeleteFunc(p.members.names(), func(name string) bool { return slices.Contains(sources, name) })
+func (p *plan) children(n protocol.Keys, sources ...string) labels.Selector {
+	others := slices.DeleteFunc(p.members.Names(), func(name string) bool { return slices.Contains(sources, name) })
 	if len(others) == 0 {
 		return labels.Everything()
 	}
-	if s := with(labels.Everything(), n.shard, selection.NotIn, others...); len(s.String()) <= maxSelector {
+	if s := with(labels.Everything(), n.Shard, selection.NotIn, others...); len(s.String()) <= maxSelector {
 		return s
 	}
 	return labels.Everything()
@@ -69,7 +70,7 @@ func (p *plan) children(n names, sources ...string) labels.Selector {
 // While the root has no owner, or one that may be dead, nothing is done: whoever assigns it lists its children before, and has to know of
 // those that may have been created by the last owner. The root is read after the child was. So if it has an owner then, and the child
 // is the same when the patch comes, whoever has meanwhile moved the root has not listed its children yet, or will notice.
-func (e *session) lead(ctx context.Context, r ref, c *child) error {
+func (e *session) lead(ctx context.Context, r protocol.Ref, c *protocol.Child) error {
 	contended := errContended
 	for range attempts {
 		if c == nil {
@@ -77,31 +78,31 @@ func (e *session) lead(ctx context.Context, r ref, c *child) error {
 			if o == nil {
 				return err
 			}
-			v, ok := e.childOf(r.resource, o)
+			v, ok := e.childOf(r.Resource, o)
 			if !ok {
 				return nil
 			}
 			c = &v
 		}
 		shard, err := e.leaderOf(ctx, *c)
-		if err != nil || shard == "" || shard == c.label && !c.drain {
+		if err != nil || shard == "" || shard == c.Label && !c.Drain {
 			return err
 		}
 		p := e.plan.Load()
 		if p == nil {
 			return errRootless
 		}
-		if _, member := p.members.member(c.label); member && !c.drain { // it may know better
+		if _, member := p.members.Member(c.Label); member && !c.Drain { // it may know better
 			return nil
 		}
-		version, err := e.send(ctx, c.ref, follow, shard, e.names.mergePatch(c.uid, c.version, shard, false, nil))
+		version, err := e.send(ctx, c.Ref, protocol.Follow, shard, e.keys.MergePatch(c.UID, c.Version, shard, false, nil))
 		switch {
 		case err == nil:
-			e.given.note(holding{shard, r.resource}, version)
+			e.given.note(holding{shard, r.Resource}, version)
 			return nil
-		case e.absent(c.ref, err):
+		case e.absent(c.Ref, err):
 			return nil
-		case outdates(err):
+		case protocol.IsOutdated(err):
 			c, contended = nil, fmt.Errorf("%w: %w", errContended, err)
 		default:
 			return err
@@ -111,12 +112,12 @@ func (e *session) lead(ctx context.Context, r ref, c *child) error {
 }
 
 // leaderOf reads the root of a child, and returns the shard that it is with; empty: there is no such root.
-func (e *session) leaderOf(ctx context.Context, c child) (shard string, err error) {
-	o, err := e.get(ctx, c.root)
-	if o == nil || o.UID != c.rootUID {
+func (e *session) leaderOf(ctx context.Context, c protocol.Child) (shard string, err error) {
+	o, err := e.get(ctx, c.Root)
+	if o == nil || o.UID != c.RootUID {
 		return "", err
 	}
-	v, ok := e.rootOf(c.root.resource, o)
+	v, ok := e.rootOf(c.Root.Resource, o)
 	if !ok {
 		return "", nil
 	}
@@ -125,16 +126,16 @@ func (e *session) leaderOf(ctx context.Context, c child) (shard string, err erro
 		return "", errRootless
 	}
 	s := e.registry.judge(v, p)
-	if s.recorded && s.owner == unread {
-		if err := e.registry.reread(ctx, v.record.tenant()); err != nil {
+	if s.Recorded && s.Owner == protocol.EpochUnknown {
+		if err := e.registry.reread(ctx, v.Record.Owner()); err != nil {
 			return "", err
 		}
 		s = e.registry.judge(v, p)
 	}
-	if shard, ok = s.leader(); ok {
+	if shard, ok = s.ShardOfChildren(); ok {
 		return shard, nil
 	}
-	if !s.recorded && !e.resources[c.root.resource].Selector.Matches(labels.Set(o.Labels)) { // nor will it be
+	if !s.Recorded && !e.resources[c.Root.Resource].Selector.Matches(labels.Set(o.Labels)) { // nor will it be
 		return "", nil
 	}
 	return "", errRootless

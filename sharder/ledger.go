@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/kube"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -29,12 +30,12 @@ type ledger struct {
 	namespace, ring string
 
 	stored *corev1.ConfigMap // as last seen; nil: there is none
-	stands history           // what that says
-	known  history           // that, and whatever else may be true
+	stands protocol.History  // what that says
+	known  protocol.History  // that, and whatever else may be true
 
 	// over reports whether a shard is not at work in a life, and never will be; nil: of none is
 	// that known.
-	over func(tenant) bool
+	over func(protocol.OwnerEpoch) bool
 }
 
 // load reads the history. It returns errNoHistory if there is none, or none that can be read.
@@ -45,7 +46,7 @@ func (l *ledger) load(ctx context.Context) error {
 		return err
 	case problem != nil:
 		return fmt.Errorf("%w: ConfigMap %s/%s: %w", errNoHistory, l.namespace, HistoryName(l.ring), problem)
-	case len(h.memberships) == 0:
+	case len(h.Memberships) == 0:
 		return errNoHistory
 	}
 	l.known = h
@@ -54,19 +55,19 @@ func (l *ledger) load(ctx context.Context) error {
 
 var errNoHistory = errors.New("no ring history")
 
-func (l *ledger) read(ctx context.Context) (h history, problem, err error) {
-	l.stored, l.stands = nil, history{}
+func (l *ledger) read(ctx context.Context) (h protocol.History, problem, err error) {
+	l.stored, l.stands = nil, protocol.History{}
 	m, err := bounded(ctx, func(ctx context.Context) (*corev1.ConfigMap, error) {
 		return l.kube.CoreV1().ConfigMaps(l.namespace).Get(ctx, HistoryName(l.ring), metav1.GetOptions{})
 	})
 	switch {
 	case l.absent(err):
-		return history{}, nil, nil
+		return protocol.History{}, nil, nil
 	case err != nil:
-		return history{}, nil, l.failed("get", err)
+		return protocol.History{}, nil, l.failed("get", err)
 	}
 	l.stored = m
-	l.stands, problem = parseHistory(m.Data[historyKey])
+	l.stands, problem = protocol.ParseHistory(m.Data[historyKey])
 	return l.stands, problem, nil
 }
 
@@ -85,16 +86,16 @@ func (l *ledger) failed(verb string, err error) error {
 }
 
 // assume sets a history that nobody has stored yet.
-func (l *ledger) assume(h history) { l.known = h }
+func (l *ledger) assume(h protocol.History) { l.known = h }
 
 // begin stores that m is the membership now; on success objects may be assigned under it. It is a compare-and-swap, and it writes also if the
 // history has m already, unless as the last: an earlier sharder's attempt to shrink the history must fail from here on.
-func (l *ledger) begin(ctx context.Context, m membership) error {
+func (l *ledger) begin(ctx context.Context, m protocol.Membership) error {
 	for {
-		if n := len(l.stands.memberships); n > 0 && slices.Equal(l.stands.memberships[n-1], m) && l.stands.contains(l.known) {
+		if n := len(l.stands.Memberships); n > 0 && slices.Equal(l.stands.Memberships[n-1], m) && l.stands.Contains(l.known) {
 			return nil
 		}
-		err := l.write(ctx, l.known.with(m).bounded(maxHistory, l.ended))
+		err := l.write(ctx, l.known.With(m).Bounded(protocol.MaxHistory, l.ended))
 		if err == nil {
 			return nil
 		}
@@ -107,12 +108,12 @@ func (l *ledger) begin(ctx context.Context, m membership) error {
 	}
 }
 
-func (l *ledger) ended(t tenant) bool { return l.over != nil && l.over(t) }
+func (l *ledger) ended(t protocol.OwnerEpoch) bool { return l.over != nil && l.over(t) }
 
 // settle stores that all objects but those apart are with their owners under the only membership of
 // h, which is the one that was begun last. If somebody else has written meanwhile it fails, and the
 // scan that proved it has to be made again.
-func (l *ledger) settle(ctx context.Context, h history) error {
+func (l *ledger) settle(ctx context.Context, h protocol.History) error {
 	err := l.write(ctx, h)
 	if err != nil {
 		_ = l.refresh(ctx) // or the next attempt, which will be after another scan, would fail too
@@ -126,25 +127,25 @@ func (l *ledger) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.known = l.known.union(h)
+	l.known = l.known.Union(h)
 	return nil
 }
 
-func (l *ledger) write(ctx context.Context, h history) error {
+func (l *ledger) write(ctx context.Context, h protocol.History) error {
 	maps := l.kube.CoreV1().ConfigMaps(l.namespace)
 	next := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: HistoryName(l.ring)}}
 	if l.stored != nil {
 		next = l.stored.DeepCopy()
 	}
 	metav1.SetMetaDataLabel(&next.ObjectMeta, shardlease.RingLabel, l.ring)
-	next.Data = map[string]string{historyKey: h.encode()}
+	next.Data = map[string]string{historyKey: h.Encode()}
 	verb := "update"
 	next, err := bounded(ctx, func(ctx context.Context) (*corev1.ConfigMap, error) {
 		if l.stored == nil {
 			verb = "create"
-			return maps.Create(ctx, next, metav1.CreateOptions{FieldManager: fieldManager})
+			return maps.Create(ctx, next, metav1.CreateOptions{FieldManager: protocol.FieldManager})
 		}
-		return maps.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
+		return maps.Update(ctx, next, metav1.UpdateOptions{FieldManager: protocol.FieldManager})
 	})
 	if err != nil {
 		return l.failed(verb, err)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
 func ledgersOn(t *testing.T, n int) []*ledger {
@@ -25,7 +26,6 @@ func ledgersOn(t *testing.T, n int) []*ledger {
 	return all
 }
 
-
 func TestTheHistoryIsFoundByTheNextSharder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := ledgersOn(t, 2)
@@ -33,10 +33,10 @@ func TestTheHistoryIsFoundByTheNextSharder(t *testing.T) {
 		require.NoError(t, l[0].begin(t.Context(), onlyA))
 		require.NoError(t, l[0].begin(t.Context(), both))
 		require.NoError(t, l[1].load(t.Context()))
-		assert.Equal(t, historyOf(onlyA, both), l[1].known)
-		require.NoError(t, l[1].settle(t.Context(), historyOf(both)))
+		assert.Equal(t, protocol.HistoryOf(onlyA, both), l[1].known)
+		require.NoError(t, l[1].settle(t.Context(), protocol.HistoryOf(both)))
 		require.NoError(t, l[0].load(t.Context()))
-		assert.Equal(t, historyOf(both), l[0].known)
+		assert.Equal(t, protocol.HistoryOf(both), l[0].known)
 	})
 }
 
@@ -53,7 +53,7 @@ func TestBeginningTheSameMembershipAgainWritesNothing(t *testing.T) {
 
 // A sharder that was deposed has proved that the ring is settled under a membership that is not the present one any more.
 func TestADeposedSharderCannotShrinkTheHistoryOfItsSuccessor(t *testing.T) {
-	for name, successor := range map[string]membership{"a new membership": onlyB, "one that was there before": onlyA} {
+	for name, successor := range map[string]protocol.Membership{"a new membership": onlyB, "one that was there before": onlyA} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := ledgersOn(t, 2)
@@ -61,9 +61,9 @@ func TestADeposedSharderCannotShrinkTheHistoryOfItsSuccessor(t *testing.T) {
 				require.NoError(t, l[0].begin(t.Context(), both))
 				require.NoError(t, l[1].load(t.Context()))
 				require.NoError(t, l[1].begin(t.Context(), successor))
-				require.Error(t, l[0].settle(t.Context(), historyOf(both)))
+				require.Error(t, l[0].settle(t.Context(), protocol.HistoryOf(both)))
 				require.NoError(t, l[1].load(t.Context()))
-				assert.True(t, l[1].known.contains(historyOf(onlyA, both, successor)))
+				assert.True(t, l[1].known.Contains(protocol.HistoryOf(onlyA, both, successor)))
 			})
 		})
 	}
@@ -76,7 +76,7 @@ func TestTwoShardersForgetNothingOfEachOther(t *testing.T) {
 		require.NoError(t, l[1].load(t.Context()))
 		require.NoError(t, l[0].begin(t.Context(), both))
 		require.NoError(t, l[1].begin(t.Context(), onlyB), "after a conflict")
-		assert.True(t, l[1].known.contains(historyOf(onlyA, both, onlyB)))
+		assert.True(t, l[1].known.Contains(protocol.HistoryOf(onlyA, both, onlyB)))
 	})
 }
 
@@ -87,7 +87,7 @@ func TestAHistoryThatWasDeletedIsWrittenAnew(t *testing.T) {
 		require.NoError(t, l.kube.CoreV1().ConfigMaps(testNamespace).Delete(t.Context(), HistoryName(testRing), metav1.DeleteOptions{}))
 		require.NoError(t, l.begin(t.Context(), both))
 		require.NoError(t, l.load(t.Context()))
-		assert.Equal(t, historyOf(onlyA, both), l.known)
+		assert.Equal(t, protocol.HistoryOf(onlyA, both), l.known)
 	})
 }
 

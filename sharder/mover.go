@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -30,14 +31,14 @@ func (e *session) moveFamilies(ctx context.Context) {
 		if len(current) == 0 {
 			continue
 		}
-		e.moveBatch(ctx, p, batchOf(current, func(m *move) bool { return e.moves.inDoubt(m.root.ref) || e.unsurveyed(m.root) }))
+		e.moveBatch(ctx, p, batchOf(current, func(m *move) bool { return e.moves.inDoubt(m.root.Ref) || e.unsurveyed(m.root) }))
 	}
 }
 
 // unsurveyed reports whether there may be children of a root with any shard, of which this session
 // does not know.
-func (e *session) unsurveyed(r root) bool {
-	return slices.ContainsFunc(e.kin.children[r.resource], func(i int) bool { return !e.given.knows(i) })
+func (e *session) unsurveyed(r protocol.Root) bool {
+	return slices.ContainsFunc(e.graph.ChildResources[r.Resource], func(i int) bool { return !e.given.knows(i) })
 }
 
 // moveBatch gives the children of a batch of roots to the shards that the roots are to be with, and then the roots. Only a page of children is in
@@ -52,12 +53,12 @@ func (e *session) moveBatch(ctx context.Context, p *plan, b batch) {
 			job()
 		})
 	}
-	roots := map[ref]*move{}
+	roots := map[protocol.Ref]*move{}
 	for _, m := range b.moves {
-		roots[m.root.ref] = m
+		roots[m.root.Ref] = m
 	}
-	unlisted := e.listChildren(ctx, p, b, func(c child) {
-		if m := roots[c.root]; m != nil && m.root.uid == c.rootUID {
+	unlisted := e.listChildren(ctx, p, b, func(c protocol.Child) {
+		if m := roots[c.Root]; m != nil && m.root.UID == c.RootUID {
 			begin(func() { e.bring(ctx, m, c) })
 		}
 	})
@@ -71,21 +72,21 @@ func (e *session) moveBatch(ctx context.Context, p *plan, b batch) {
 // listChildren tells found of the children among which are all those of a batch of roots. The first list of a resource is of all its
 // children, wherever their roots are: it shows what the shards have been given before this session. It returns which resources could not be listed,
 // and why.
-func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func(child)) (unlisted map[int]error) {
+func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func(protocol.Child)) (unlisted map[int]error) {
 	unlisted = map[int]error{}
 	namespaces := map[int][]string{} // of the roots, by the resources of their children
 	for _, m := range b.moves {
-		for _, i := range e.kin.children[m.root.resource] {
-			if !slices.Contains(namespaces[i], m.root.namespace) {
-				namespaces[i] = append(namespaces[i], m.root.namespace)
+		for _, i := range e.graph.ChildResources[m.root.Resource] {
+			if !slices.Contains(namespaces[i], m.root.Namespace) {
+				namespaces[i] = append(namespaces[i], m.root.Namespace)
 			}
 		}
 	}
 	selector := labels.Everything()
 	if !b.any {
-		selector = p.children(e.names, b.sources...)
+		selector = p.children(e.keys, b.sources...)
 	}
-	for i := len(e.resources); i < len(e.kin.all); i++ {
+	for i := len(e.resources); i < len(e.graph.All); i++ {
 		if len(namespaces[i]) == 0 {
 			continue
 		}
@@ -100,7 +101,7 @@ func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func
 			}
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
 				if c, ok := e.childOf(i, o); ok {
-					e.given.note(holding{c.label, i}, c.version)
+					e.given.note(holding{c.Label, i}, c.Version)
 					found(c)
 				}
 				return ctx.Err() == nil
@@ -118,27 +119,27 @@ func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func
 }
 
 // bring gives a child to the shard that its root is to be with.
-func (e *session) bring(ctx context.Context, m *move, c child) {
-	resource, contended := e.kin.all[c.resource].GVR.GroupResource().String(), errContended
+func (e *session) bring(ctx context.Context, m *move, c protocol.Child) {
+	resource, contended := e.graph.All[c.Resource].GVR.GroupResource().String(), errContended
 	for range attempts {
-		if c.label == m.decision.label && !c.drain {
-			m.reach(resource, c.version)
+		if c.Label == m.decision.Label && !c.Drain {
+			m.reach(resource, c.Version)
 			return
 		}
-		version, err := e.send(ctx, c.ref, follow, m.decision.label, e.names.mergePatch(c.uid, c.version, m.decision.label, false, nil))
+		version, err := e.send(ctx, c.Ref, protocol.Follow, m.decision.Label, e.keys.MergePatch(c.UID, c.Version, m.decision.Label, false, nil))
 		switch {
 		case err == nil:
-			e.given.note(holding{m.decision.label, c.resource}, version)
+			e.given.note(holding{m.decision.Label, c.Resource}, version)
 			m.reach(resource, version)
 			return
-		case e.absent(c.ref, err):
+		case e.absent(c.Ref, err):
 			return
-		case !outdates(err):
+		case !protocol.IsOutdated(err):
 			m.fail(err)
 			return
 		}
 		contended = fmt.Errorf("%w: %w", errContended, err)
-		o, err := e.get(ctx, c.ref)
+		o, err := e.get(ctx, c.Ref)
 		if err != nil {
 			m.fail(err)
 			return
@@ -146,8 +147,8 @@ func (e *session) bring(ctx context.Context, m *move, c child) {
 		if o == nil {
 			return
 		}
-		now, ok := e.childOf(c.resource, o)
-		if !ok || now.root != c.root || now.rootUID != c.rootUID {
+		now, ok := e.childOf(c.Resource, o)
+		if !ok || now.Root != c.Root || now.RootUID != c.RootUID {
 			return
 		}
 		c = now
@@ -158,7 +159,7 @@ func (e *session) bring(ctx context.Context, m *move, c child) {
 // settleRoot assigns a root whose children are where they are to be. unlisted are the resources that could not be listed, and why.
 func (e *session) settleRoot(ctx context.Context, m *move, b batch, unlisted map[int]error) {
 	var err error
-	for _, i := range e.kin.children[m.root.resource] {
+	for _, i := range e.graph.ChildResources[m.root.Resource] {
 		err = cmp.Or(err, unlisted[i])
 	}
 	switch {
@@ -168,30 +169,30 @@ func (e *session) settleRoot(ctx context.Context, m *move, b batch, unlisted map
 	case e.plan.Load() != m.plan:
 		err = errReplanned
 	default:
-		r := *m.decision.record
+		r := *m.decision.Record
 		r.ChildFloor = map[string]string{}
-		for _, i := range e.kin.children[m.root.resource] {
-			name := e.kin.all[i].GVR.GroupResource().String()
+		for _, i := range e.graph.ChildResources[m.root.Resource] {
+			name := e.graph.All[i].GVR.GroupResource().String()
 			r.ChildFloor[name] = m.floor[name]
-			if !m.root.recorded && !b.any { // the list did not show those that are with the shard already
-				r.ChildFloor[name] = later(m.floor[name], e.given.floor(holding{m.decision.label, i}))
+			if !m.root.Recorded && !b.any { // the list did not show those that are with the shard already
+				r.ChildFloor[name] = protocol.Later(m.floor[name], e.given.floor(holding{m.decision.Label, i}))
 			}
 		}
-		m.decision.record = &r
+		m.decision.Record = &r
 		err = e.patch(ctx, m.root, m.decision)
 	}
-	if e.absent(m.root.ref, err) {
+	if e.absent(m.root.Ref, err) {
 		e.finish(ctx, m.item, true, nil)
 		return
 	}
 	if err != nil {
-		e.moves.doubt(m.root.ref)
+		e.moves.doubt(m.root.Ref)
 	} else {
-		e.moves.mended(m.root.ref)
+		e.moves.mended(m.root.Ref)
 		m.item.wrote = true
 	}
-	if outdates(err) { // nothing to log
+	if protocol.IsOutdated(err) { // nothing to log
 		err = errReplanned
 	}
-	e.finish(ctx, m.item, m.decision.placed(), err)
+	e.finish(ctx, m.item, m.decision.Placed(), err)
 }

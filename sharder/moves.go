@@ -3,6 +3,7 @@ package sharder
 import (
 	"context"
 	"errors"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"maps"
 	"slices"
 	"sync"
@@ -18,9 +19,9 @@ var (
 // move is a root that nobody works on any more, on its way to a shard by way of its children.
 type move struct {
 	item     *item
-	root     root
-	decision decision
-	origin   origin
+	root     protocol.Root
+	decision protocol.Decision
+	origin   protocol.Origin
 	plan     *plan // by which was decided
 
 	mu    sync.Mutex
@@ -35,7 +36,7 @@ func (m *move) reach(resource, version string) {
 	if m.floor == nil {
 		m.floor = map[string]string{}
 	}
-	m.floor[resource] = later(m.floor[resource], version) // client-go's fakes have none
+	m.floor[resource] = protocol.Later(m.floor[resource], version) // client-go's fakes have none
 }
 
 func (m *move) fail(err error) {
@@ -55,17 +56,17 @@ type moves struct {
 	// A move that ends halfway leaves children with a shard that their root is not with. So may
 	// have the sharder before this one. Until a scan has found a root with its owner, lists for it
 	// have to show the children that are with any shard.
-	halfway map[ref]int // guarded by mu: roots whose moves may have ended so, and how many had by then
-	anyRoot bool        // guarded by mu: there may be others
-	unknown int         // guarded by mu: how many had ended so by the last of those others
-	ended   int         // guarded by mu: how many have ended so
+	halfway map[protocol.Ref]int // guarded by mu: roots whose moves may have ended so, and how many had by then
+	anyRoot bool                 // guarded by mu: there may be others
+	unknown int                  // guarded by mu: how many had ended so by the last of those others
+	ended   int                  // guarded by mu: how many have ended so
 }
 
 // maxHalfway is how many of them are known one by one.
 const maxHalfway = 1000
 
 func newMoves() *moves {
-	return &moves{wake: make(chan struct{}, 1), halfway: map[ref]int{}, anyRoot: true}
+	return &moves{wake: make(chan struct{}, 1), halfway: map[protocol.Ref]int{}, anyRoot: true}
 }
 
 func (m *moves) add(v *move) {
@@ -90,7 +91,7 @@ func (m *moves) take(ctx context.Context) []*move {
 }
 
 // doubt notes that children of a root may be with any shard.
-func (m *moves) doubt(r ref) {
+func (m *moves) doubt(r protocol.Ref) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ended++
@@ -102,7 +103,7 @@ func (m *moves) doubt(r ref) {
 }
 
 // mended notes that a move has ended well.
-func (m *moves) mended(r ref) {
+func (m *moves) mended(r protocol.Ref) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.halfway, r)
@@ -117,18 +118,18 @@ func (m *moves) doubts() int {
 
 // found notes that a scan, before which so many moves had ended halfway, has found all roots with
 // their owners but those. It says nothing about roots whose moves have ended so since.
-func (m *moves) found(ended int, but []root) {
+func (m *moves) found(ended int, but []protocol.Root) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.anyRoot = m.anyRoot && m.unknown > ended
-	maps.DeleteFunc(m.halfway, func(_ ref, at int) bool { return at <= ended })
+	maps.DeleteFunc(m.halfway, func(_ protocol.Ref, at int) bool { return at <= ended })
 	for _, v := range but {
-		m.halfway[v.ref] = m.ended
+		m.halfway[v.Ref] = m.ended
 	}
 }
 
 // inDoubt reports whether children of a root may be with any shard.
-func (m *moves) inDoubt(r ref) bool {
+func (m *moves) inDoubt(r protocol.Ref) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, known := m.halfway[r]
@@ -149,9 +150,9 @@ type batch struct {
 func batchOf(all []*move, anywhere func(*move) bool) batch {
 	b := batch{moves: all}
 	for _, m := range all {
-		b.any = b.any || m.origin.any || anywhere(m)
-		if _, member := m.plan.members.member(m.origin.shard); member && !slices.Contains(b.sources, m.origin.shard) {
-			b.sources = append(b.sources, m.origin.shard)
+		b.any = b.any || m.origin.Any || anywhere(m)
+		if _, member := m.plan.members.Member(m.origin.Shard); member && !slices.Contains(b.sources, m.origin.Shard) {
+			b.sources = append(b.sources, m.origin.Shard)
 		}
 	}
 	return b

@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/stretchr/testify/assert"
 )
 
 // TestScanEndsTheDoubtsFromBeforeIt has moves end halfway before a scan, and while it goes on.
 func TestScanEndsTheDoubtsFromBeforeIt(t *testing.T) {
-	before, during, other := ref{name: "before"}, ref{name: "during"}, ref{name: "other"}
+	before, during, other := protocol.Ref{Name: "before"}, protocol.Ref{Name: "during"}, protocol.Ref{Name: "other"}
 	m := newMoves()
 	assert.True(t, m.inDoubt(other), "another sharder's moves may have ended so")
 	m.doubt(before)
@@ -20,13 +21,13 @@ func TestScanEndsTheDoubtsFromBeforeIt(t *testing.T) {
 	assert.True(t, m.inDoubt(during))
 	assert.False(t, m.inDoubt(other))
 
-	m.found(m.doubts(), []root{{ref: other}})
+	m.found(m.doubts(), []protocol.Root{{Ref: other}})
 	assert.False(t, m.inDoubt(during))
 	assert.True(t, m.inDoubt(other), "the scan has not found it with its owner")
 
 	ended = m.doubts()
 	for i := range maxHalfway + 1 {
-		m.doubt(ref{name: fmt.Sprint(i)})
+		m.doubt(protocol.Ref{Name: fmt.Sprint(i)})
 	}
 	m.found(ended, nil)
 	assert.True(t, m.inDoubt(before), "too many have ended so since")

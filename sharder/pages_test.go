@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +18,7 @@ import (
 
 // proxy answers the requests that go astray with the code 404, which client-go makes a NotFound error of.
 func (w *world) proxy(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(q *http.Request) (*http.Response, error) {
+	return ringtest.RoundTripper(func(q *http.Request) (*http.Response, error) {
 		if astray := w.astray.Load(); astray == nil || !(*astray)(q) {
 			return next.RoundTrip(q)
 		}
@@ -143,13 +146,13 @@ func TestAPageOfAProxyDoesNotProveThatAnObjectIsGone(t *testing.T) {
 			name := w.bearOne(&root, "").Name
 			stop()
 			kube, meta := w.clients(w.server.Client("sharder"), w.proxy)
-			s, err := New(kube, meta, testMapper(), w.familyConfig())
+			s, err := New(kube, meta, ringtest.TestMapper(), w.familyConfig())
 			require.NoError(t, err)
 			match := func(q *http.Request) bool {
 				return about(q, http.MethodGet, root.Name) || strings.HasSuffix(q.URL.Path, "/"+root.Name)
 			}
 			w.astray.Store(&match)
-			_, err = s.Explain(t.Context(), ObjectRef{GVR: pods, Namespace: "default", Name: name})
+			_, err = s.Explain(t.Context(), api.ObjectRef{GVR: ringtest.Pods, Namespace: "default", Name: name})
 			assert.ErrorContains(t, err, "get configmaps default/"+root.Name)
 		})
 	})
@@ -158,7 +161,7 @@ func TestAPageOfAProxyDoesNotProveThatAnObjectIsGone(t *testing.T) {
 			kube, _ := w.clients(w.server.Client("a"), w.proxy)
 			match := func(q *http.Request) bool { return about(q, http.MethodGet, "configmaps") }
 			w.astray.Store(&match)
-			_, err := Guarded(nil, func(ctx context.Context, name string) (Object, error) {
+			_, err := shard.WrapReconciler(nil, func(ctx context.Context, name string) (shard.Object, error) {
 				return kube.CoreV1().ConfigMaps("default").Get(ctx, name, metav1.GetOptions{})
 			}, func(context.Context, string) (struct{}, error) { return struct{}{}, nil })(t.Context(), "x")
 			assert.Error(t, err)
@@ -169,7 +172,7 @@ func TestAPageOfAProxyDoesNotProveThatAnObjectIsGone(t *testing.T) {
 // session returns one that does not run.
 func (w *world) session() *session {
 	kube, meta := w.clients(w.server.Client("sharder"), w.proxy)
-	s, err := New(kube, meta, testMapper(), w.familyConfig())
+	s, err := New(kube, meta, ringtest.TestMapper(), w.familyConfig())
 	require.NoError(w.t, err)
 	e, err := s.newSession()
 	require.NoError(w.t, err)

@@ -12,49 +12,50 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/ring"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
 // plan is where objects belong under one membership. It never changes.
 type plan struct {
-	members membership
-	ring    *ring.Ring
-	past    past // of the memberships before, since the ring was settled
-	apart   apart
+	members   protocol.Membership
+	ring      *ring.Ring
+	past      past // of the memberships before, since the ring was settled
+	displaced protocol.Displaced
 }
 
 // newPlan returns the plan for the last membership of a history, which has members.
-func newPlan(h history, options ...ring.Option) (*plan, error) {
-	last := len(h.memberships) - 1
-	m := h.memberships[last]
-	r, err := ring.New(m.names(), options...)
+func newPlan(h protocol.History, options ...ring.Option) (*plan, error) {
+	last := len(h.Memberships) - 1
+	m := h.Memberships[last]
+	r, err := ring.New(m.Names(), options...)
 	if err != nil {
-		return nil, fmt.Errorf("ring of %q: %w", m.names(), err)
+		return nil, fmt.Errorf("ring of %q: %w", m.Names(), err)
 	}
-	before, err := newPast(h.memberships[:last], options...)
+	before, err := newPast(h.Memberships[:last], options...)
 	if err != nil {
 		return nil, err
 	}
-	return &plan{members: m, ring: r, past: before, apart: h.apart}, nil
+	return &plan{members: m, ring: r, past: before, displaced: h.Displaced}, nil
 }
 
 // target is the owner of a key.
-func (p *plan) target(hash uint64) tenant {
+func (p *plan) target(hash uint64) protocol.OwnerEpoch {
 	name, _ := p.ring.OwnerHash(hash) // a plan has members
-	t, _ := p.members.member(name)
+	t, _ := p.members.Member(name)
 	return t
 }
 
 // owners are all who may have owned an object since the ring was settled, the present one last.
 // They are in the order in which every sharder asks them.
-func (p *plan) owners(uid types.UID, hash uint64) []tenant {
-	all := slices.Clone(p.apart[uid])
+func (p *plan) owners(uid types.UID, hash uint64) []protocol.OwnerEpoch {
+	all := slices.Clone(p.displaced[uid])
 	for _, t := range p.past.owners(hash) {
 		if !slices.Contains(all, t) {
 			all = append(all, t)
 		}
 	}
 	target := p.target(hash)
-	return append(slices.DeleteFunc(all, func(t tenant) bool { return t == target }), target)
+	return append(slices.DeleteFunc(all, func(t protocol.OwnerEpoch) bool { return t == target }), target)
 }
 
 // past is who owned keys under several memberships. It is one ring of all who were members of any:
@@ -68,11 +69,11 @@ type past struct {
 
 // tenure is one life of a shard, and in which memberships it was, by their numbers.
 type tenure struct {
-	tenant
+	protocol.OwnerEpoch
 	in big.Int
 }
 
-func newPast(memberships []membership, options ...ring.Option) (past, error) {
+func newPast(memberships []protocol.Membership, options ...ring.Option) (past, error) {
 	p := past{lives: map[string][]tenure{}, count: len(memberships)}
 	if p.count == 0 {
 		return p, nil
@@ -80,10 +81,10 @@ func newPast(memberships []membership, options ...ring.Option) (past, error) {
 	for number, m := range memberships {
 		for _, t := range m {
 			lives := p.lives[t.Shard]
-			i := slices.IndexFunc(lives, func(l tenure) bool { return l.tenant == t })
+			i := slices.IndexFunc(lives, func(l tenure) bool { return l.OwnerEpoch == t })
 			if i < 0 {
 				i = len(lives)
-				lives = append(lives, tenure{tenant: t})
+				lives = append(lives, tenure{OwnerEpoch: t})
 			}
 			lives[i].in.SetBit(&lives[i].in, number, 1)
 			p.lives[t.Shard] = lives
@@ -99,9 +100,9 @@ func newPast(memberships []membership, options ...ring.Option) (past, error) {
 }
 
 // owners are those of a key, in the order of the first membership under which each was that.
-func (p past) owners(hash uint64) []tenant {
+func (p past) owners(hash uint64) []protocol.OwnerEpoch {
 	type owner struct {
-		tenant
+		protocol.OwnerEpoch
 		first uint
 	}
 	var found []owner
@@ -114,7 +115,7 @@ func (p past) owners(hash uint64) []tenant {
 		for _, name := range names[before:] {
 			for _, life := range p.lives[name] {
 				if under.And(&open, &life.in).Sign() != 0 {
-					found = append(found, owner{life.tenant, under.TrailingZeroBits()})
+					found = append(found, owner{life.OwnerEpoch, under.TrailingZeroBits()})
 					open.AndNot(&open, &under)
 				}
 			}
@@ -124,9 +125,9 @@ func (p past) owners(hash uint64) []tenant {
 		}
 	}
 	slices.SortFunc(found, func(a, b owner) int { return cmp.Compare(a.first, b.first) })
-	all := make([]tenant, len(found))
+	all := make([]protocol.OwnerEpoch, len(found))
 	for i, o := range found {
-		all[i] = o.tenant
+		all[i] = o.OwnerEpoch
 	}
 	return all
 }
@@ -136,11 +137,11 @@ const maxSelector = 4096
 
 // strays selects the objects that are with none of the members: unassigned ones, those of shards that are gone, and those with
 // the label of a shard that never was. With so many members that a URL cannot name them, it selects the unassigned ones.
-func (p *plan) strays(n names, base labels.Selector) labels.Selector {
-	if s := with(base, n.shard, selection.NotIn, p.members.names()...); len(s.String()) <= maxSelector {
+func (p *plan) strays(n protocol.Keys, base labels.Selector) labels.Selector {
+	if s := with(base, n.Shard, selection.NotIn, p.members.Names()...); len(s.String()) <= maxSelector {
 		return s
 	}
-	return with(base, n.shard, selection.DoesNotExist)
+	return with(base, n.Shard, selection.DoesNotExist)
 }
 
 // with narrows a selector. The name of the label and the values are valid.

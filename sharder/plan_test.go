@@ -12,21 +12,23 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bellwether-k8s/bellwether/ring"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 )
 
-func planOf(t *testing.T, h ...membership) *plan {
+func planOf(t *testing.T, h ...protocol.Membership) *plan {
 	t.Helper()
-	p, err := newPlan(historyOf(h...))
+	p, err := newPlan(protocol.HistoryOf(h...))
 	require.NoError(t, err)
 	return p
 }
 
 func TestOwnersAreThoseUnderAnyMembershipSinceTheRingWasSettled(t *testing.T) {
-	settled := planOf(t, newMembership(inA, inB))
-	unsettled := planOf(t, newMembership(inA, inB), newMembership(inA, inB, inC), newMembership(inB, inC))
+	settled := planOf(t, protocol.NewMembership(inA, inB))
+	unsettled := planOf(t, protocol.NewMembership(inA, inB), protocol.NewMembership(inA, inB, inC), protocol.NewMembership(inB, inC))
 	for hash := range uint64(1000) {
 		hash *= 0x9e3779b97f4a7c15
-		assert.Equal(t, []tenant{settled.target(hash)}, settled.owners("", hash))
+		assert.Equal(t, []protocol.OwnerEpoch{settled.target(hash)}, settled.owners("", hash))
 		owners := unsettled.owners("", hash)
 		assert.Equal(t, unsettled.target(hash), owners[len(owners)-1])
 		assert.Contains(t, owners, settled.target(hash))
@@ -36,30 +38,30 @@ func TestOwnersAreThoseUnderAnyMembershipSinceTheRingWasSettled(t *testing.T) {
 // One ring for all memberships before says the same as one for each.
 func TestOwnersUnderManyMembershipsAreThoseOfARingForEach(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := historyOf()
+		h := protocol.HistoryOf()
 		for range rapid.IntRange(1, 70).Draw(t, "memberships") {
-			var members []tenant
+			var members []protocol.OwnerEpoch
 			for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"}), 1, 6, rapid.ID).Draw(t, "members") {
-				members = append(members, tenant{name, "l", rapid.Int64Range(1, 3).Draw(t, "epoch")})
+				members = append(members, protocol.OwnerEpoch{name, "l", rapid.Int64Range(1, 3).Draw(t, "epoch")})
 			}
-			h = h.with(newMembership(members...))
+			h = h.With(protocol.NewMembership(members...))
 		}
 		p, err := newPlan(h, ring.WithTokens(8))
 		require.NoError(t, err)
 		for range 20 {
 			hash := rapid.Uint64().Draw(t, "hash")
-			var want []tenant
-			for _, m := range h.memberships {
-				r, err := ring.New(m.names(), ring.WithTokens(8))
+			var want []protocol.OwnerEpoch
+			for _, m := range h.Memberships {
+				r, err := ring.New(m.Names(), ring.WithTokens(8))
 				require.NoError(t, err)
 				name, _ := r.OwnerHash(hash)
-				owner, _ := m.member(name)
+				owner, _ := m.Member(name)
 				if !slices.Contains(want, owner) {
 					want = append(want, owner)
 				}
 			}
 			target := p.target(hash)
-			want = append(slices.DeleteFunc(want, func(t tenant) bool { return t == target }), target)
+			want = append(slices.DeleteFunc(want, func(t protocol.OwnerEpoch) bool { return t == target }), target)
 			require.Equal(t, want, p.owners("", hash))
 		}
 	})
@@ -85,17 +87,17 @@ func TestAPlanOfManyMembershipsIsSmall(t *testing.T) {
 
 // rolledOver is the history of a ring of n shards each of which was replaced by another one, which
 // came before it went.
-func rolledOver(n int) history {
-	var members []tenant
+func rolledOver(n int) protocol.History {
+	var members []protocol.OwnerEpoch
 	for i := range n {
-		members = append(members, tenant{fmt.Sprintf("controller-7d9f8b6c5-%05d", i), "lease", 1})
+		members = append(members, protocol.OwnerEpoch{fmt.Sprintf("controller-7d9f8b6c5-%05d", i), "lease", 1})
 	}
-	h := historyOf(newMembership(members...))
+	h := protocol.HistoryOf(protocol.NewMembership(members...))
 	for i := range n {
-		next := tenant{fmt.Sprintf("controller-5c4b9d8f7-%05d", i), "lease", 1}
-		h.memberships = append(h.memberships, newMembership(append(slices.Clone(members), next)...))
+		next := protocol.OwnerEpoch{fmt.Sprintf("controller-5c4b9d8f7-%05d", i), "lease", 1}
+		h.Memberships = append(h.Memberships, protocol.NewMembership(append(slices.Clone(members), next)...))
 		members[i] = next
-		h.memberships = append(h.memberships, newMembership(members...))
+		h.Memberships = append(h.Memberships, protocol.NewMembership(members...))
 	}
 	return h
 }
@@ -104,7 +106,7 @@ func BenchmarkPlanAfterARollOut(b *testing.B) {
 	for _, n := range []int{10, 100, 300} {
 		b.Run(fmt.Sprint("shards=", n), func(b *testing.B) {
 			h := rolledOver(n)
-			b.ReportMetric(float64(h.size()), "stored-B")
+			b.ReportMetric(float64(h.Size()), "stored-B")
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := newPlan(h); err != nil {
@@ -116,34 +118,34 @@ func BenchmarkPlanAfterARollOut(b *testing.B) {
 }
 
 func TestAnEarlierLifeOfAnOwnerIsAnotherOwner(t *testing.T) {
-	p := planOf(t, newMembership(inA), newMembership(inA2))
-	assert.Equal(t, []tenant{inA, inA2}, p.owners("", 1))
+	p := planOf(t, protocol.NewMembership(inA), protocol.NewMembership(inA2))
+	assert.Equal(t, []protocol.OwnerEpoch{inA, inA2}, p.owners("", 1))
 }
 
 func TestStraysAreAllThatIsWithNoMember(t *testing.T) {
-	n := namesOf("r")
-	p := planOf(t, newMembership(inA, inB))
-	s := p.strays(n, selectorOf(t, "x=y"))
+	n := protocol.KeysOf("r")
+	p := planOf(t, protocol.NewMembership(inA, inB))
+	s := p.strays(n, ringtest.SelectorOf(t, "x=y"))
 	assert.Equal(t, "shard.bellwether.dev/r notin (a,b),x=y", s.String())
 	for label, want := range map[string]bool{"": true, "a": false, "b": false, "c": true} {
-		assert.Equal(t, want, s.Matches(labels.Set{"x": "y", n.shard: label}), label)
+		assert.Equal(t, want, s.Matches(labels.Set{"x": "y", n.Shard: label}), label)
 	}
 	assert.True(t, s.Matches(labels.Set{"x": "y"}))
 	assert.False(t, s.Matches(labels.Set{}))
 }
 
 func TestASelectorThatIsTooLongForAURLIsNotUsed(t *testing.T) {
-	var members []tenant
+	var members []protocol.OwnerEpoch
 	for i := range 200 {
-		members = append(members, tenant{fmt.Sprintf("controller-7d9f8b6c5-%05d", i), "l", 1})
+		members = append(members, protocol.OwnerEpoch{fmt.Sprintf("controller-7d9f8b6c5-%05d", i), "l", 1})
 	}
-	s := planOf(t, newMembership(members...)).strays(namesOf("r"), labels.Everything())
+	s := planOf(t, protocol.NewMembership(members...)).strays(protocol.KeysOf("r"), labels.Everything())
 	assert.Equal(t, "!shard.bellwether.dev/r", s.String())
 }
 
 func TestObjectsThatWereNotPlacedHaveOwnersOfTheirOwn(t *testing.T) {
-	p, err := newPlan(history{[]membership{both}, apart{"x": {inA, inC}, "y": {inA}}})
+	p, err := newPlan(protocol.History{[]protocol.Membership{both}, protocol.Displaced{"x": {inA, inC}, "y": {inA}}})
 	require.NoError(t, err)
-	assert.Subset(t, p.owners("x", 1), []tenant{inA, inC})
+	assert.Subset(t, p.owners("x", 1), []protocol.OwnerEpoch{inA, inC})
 	assert.NotContains(t, p.owners("z", 1), inC)
 }

@@ -23,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 )
 
 // toll is what the latest sharder asks for, and what is denied of that.
@@ -119,7 +121,7 @@ func TestAnObjectThatAPolicyDeniesCostsLittle(t *testing.T) {
 
 				// Nor is anything done for it when others come all the time.
 				for range 60 {
-					w.edit("o-000", `{"metadata":{"labels":{"`+w.names.shard+`":null}}}`)
+					w.edit("o-000", `{"metadata":{"labels":{"`+w.keys.Shard+`":null}}}`)
 					time.Sleep(10 * time.Second)
 				}
 				asked = toll.take()
@@ -151,14 +153,14 @@ func TestARecordOfAnEpochThatHasNeverBeenIsDealtWithOnce(t *testing.T) {
 				defer stop()
 				toll := w.deny("", nil)
 				for i, o := range w.objects()[:2] {
-					r, ok := w.names.recordOf(&o)
+					r, ok := w.keys.RecordOf(&o)
 					require.True(t, ok)
 					r.Epoch += 7
 					if i == 1 {
-						r.Left = []tenant{r.tenant(), {"b", "no such Lease", 1}}
+						r.Left = []protocol.OwnerEpoch{r.Owner(), {"b", "no such Lease", 1}}
 					}
-					_, err := w.meta.Resource(configMaps).Namespace("default").Patch(t.Context(), o.Name, types.MergePatchType,
-						w.names.mergePatch(o.UID, o.ResourceVersion, "x", false, &r), metav1.PatchOptions{})
+					_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), o.Name, types.MergePatchType,
+						w.keys.MergePatch(o.UID, o.ResourceVersion, "x", false, &r), metav1.PatchOptions{})
 					require.NoError(t, err)
 				}
 				time.Sleep(time.Minute)
@@ -185,11 +187,11 @@ func TestAForgedEpochThatBeginsMeanwhileIsAskedToLetGo(t *testing.T) {
 		defer stop()
 		var o metav1.PartialObjectMetadata
 		for _, o = range w.objects() {
-			if w.names.shardOf(&o) == "b" {
+			if w.keys.ShardOf(&o) == "b" {
 				break
 			}
 		}
-		r, _ := w.names.recordOf(&o)
+		r, _ := w.keys.RecordOf(&o)
 		lease, err := w.kube.CoordinationV1().Leases(testNamespace).Get(t.Context(), "a", metav1.GetOptions{})
 		require.NoError(t, err)
 		r.Shard, r.LeaseUID, r.Epoch = "a", lease.UID, 2
@@ -200,8 +202,8 @@ func TestAForgedEpochThatBeginsMeanwhileIsAskedToLetGo(t *testing.T) {
 			}
 			return nil
 		}})
-		_, err = w.meta.Resource(configMaps).Namespace("default").Patch(t.Context(), o.Name, types.MergePatchType,
-			w.names.mergePatch(o.UID, o.ResourceVersion, "a", true, &r), metav1.PatchOptions{})
+		_, err = w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), o.Name, types.MergePatchType,
+			w.keys.MergePatch(o.UID, o.ResourceVersion, "a", true, &r), metav1.PatchOptions{})
 		require.NoError(t, err)
 		time.Sleep(100 * time.Millisecond)
 		shards[0].release()
@@ -211,8 +213,8 @@ func TestAForgedEpochThatBeginsMeanwhileIsAskedToLetGo(t *testing.T) {
 		close(late)
 		time.Sleep(time.Minute)
 		now := w.objectOf(o.Name)
-		assert.Equal(t, "a", w.names.shardOf(now), "it has not said that it does not work by the forged record")
-		assert.True(t, w.names.draining(now))
+		assert.Equal(t, "a", w.keys.ShardOf(now), "it has not said that it does not work by the forged record")
+		assert.True(t, w.keys.Draining(now))
 		stubborn(false, a)
 		time.Sleep(time.Minute)
 		w.requirePlaced(10, "a", "b")
@@ -222,7 +224,7 @@ func TestAForgedEpochThatBeginsMeanwhileIsAskedToLetGo(t *testing.T) {
 
 func (w *world) objectOf(name string) *metav1.PartialObjectMetadata {
 	w.t.Helper()
-	o, err := w.meta.Resource(configMaps).Namespace("default").Get(w.t.Context(), name, metav1.GetOptions{})
+	o, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Get(w.t.Context(), name, metav1.GetOptions{})
 	require.NoError(w.t, err)
 	return o
 }
@@ -269,7 +271,7 @@ func TestAnObjectThatAPolicyDeniesDoesNotKeepTheHistoryGrowing(t *testing.T) {
 		denied := w.rootsOf("a-0")[0]
 		w.deny(denied, refusals()["403"])
 		for i := 1; i <= 10; i++ {
-			fresh := []*shard{w.shard(fmt.Sprint("a-", i)), w.shard(fmt.Sprint("b-", i))}
+			fresh := []*testShard{w.shard(fmt.Sprint("a-", i)), w.shard(fmt.Sprint("b-", i))}
 			time.Sleep(30 * time.Second)
 			for _, s := range shards {
 				s.release()
@@ -281,9 +283,9 @@ func TestAnObjectThatAPolicyDeniesDoesNotKeepTheHistoryGrowing(t *testing.T) {
 		assert.Equal(t, map[string]int{"a-0": 1, "a-10": w.owners()["a-10"], "b-10": w.owners()["b-10"]}, w.owners())
 		m, err := w.kube.CoreV1().ConfigMaps(testNamespace).Get(t.Context(), HistoryName(testRing), metav1.GetOptions{})
 		require.NoError(t, err)
-		h, err := parseHistory(m.Data[historyKey])
+		h, err := protocol.ParseHistory(m.Data[historyKey])
 		require.NoError(t, err)
-		assert.Len(t, h.memberships, 1)
+		assert.Len(t, h.Memberships, 1)
 		leases, err := w.kube.CoordinationV1().Leases(testNamespace).List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
 		assert.LessOrEqual(t, len(leases.Items), 3, "two that live, and one of which there is an object")
@@ -311,33 +313,33 @@ func TestAnObjectThatWasSetApartIsTakenFromWhoeverMayHaveOwnedIt(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		var moving []string
 		for _, o := range w.objects() {
-			if w.names.draining(&o) {
+			if w.keys.Draining(&o) {
 				moving = append(moving, o.Name)
 			}
 		}
 		require.NotEmpty(t, moving)
 		time.Sleep(5 * time.Minute)
-		assert.Len(t, w.session().historyNow(t).memberships, 1)
+		assert.Len(t, w.session().historyNow(t).Memberships, 1)
 		shards[1].release() // another membership, under which a was never the owner
 		time.Sleep(5 * time.Minute)
-		assert.Len(t, w.session().historyNow(t).memberships, 1)
+		assert.Len(t, w.session().historyNow(t).Memberships, 1)
 		stop()
 		w.edit(moving[0], `{"metadata":{"labels":null,"annotations":null}}`)
 		w.patched()
 		stop = w.sharder(c)
 		time.Sleep(time.Minute)
 		o := w.objectOf(moving[0])
-		assert.Equal(t, "a", w.names.shardOf(o), "it may be at work")
-		assert.True(t, w.names.draining(o))
+		assert.Equal(t, "a", w.keys.ShardOf(o), "it may be at work")
+		assert.True(t, w.keys.Draining(o))
 		stubborn(false, shards...)
 		time.Sleep(3 * time.Minute)
 		w.requirePlaced(40, "a", "c")
-		assert.Empty(t, w.session().historyNow(t).apart)
+		assert.Empty(t, w.session().historyNow(t).Displaced)
 	})
 }
 
 // historyNow is what is stored.
-func (e *session) historyNow(t *testing.T) history {
+func (e *session) historyNow(t *testing.T) protocol.History {
 	require.NoError(t, e.ledger.load(context.WithoutCancel(t.Context())))
 	return e.ledger.known
 }

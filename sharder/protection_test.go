@@ -12,14 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 )
 
 func TestEveryPatchOfASharderNamesTheObjectAndItsVersion(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
-		var sent preconditions
+		var sent ringtest.Preconditions
 		note := func(q *http.Request) bool {
-			sent.note(q)
+			sent.Note(q)
 			return false
 		}
 		w.astray.Store(&note)
@@ -30,7 +32,7 @@ func TestEveryPatchOfASharderNamesTheObjectAndItsVersion(t *testing.T) {
 		shards[0].release()
 		time.Sleep(time.Minute)
 		w.requirePlaced(20, "b", "c")
-		sent.require(t, 20)
+		sent.Require(t, 20)
 		stop()
 	})
 }
@@ -38,7 +40,7 @@ func TestEveryPatchOfASharderNamesTheObjectAndItsVersion(t *testing.T) {
 // Nobody is given anything before the history says that it may have been.
 func TestTheHistoryIsStoredBeforeAnythingIsAssigned(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		var known history
+		var known protocol.History
 		given, unknown := 0, []string(nil)
 		w.server.Observe(func(c apisim.Change) {
 			if c.After == nil || c.After.GetKind() != "ConfigMap" {
@@ -46,14 +48,14 @@ func TestTheHistoryIsStoredBeforeAnythingIsAssigned(t *testing.T) {
 			}
 			if c.After.GetName() == HistoryName(testRing) {
 				value, _, _ := unstructured.NestedString(c.After.Object, "data", historyKey)
-				h, err := parseHistory(value)
+				h, err := protocol.ParseHistory(value)
 				assert.NoError(t, err)
 				known = h
 				return
 			}
-			if r, ok := w.names.recordOf(c.After); ok && r.State == owned {
+			if r, ok := w.keys.RecordOf(c.After); ok && r.State == protocol.StateOwned {
 				given++
-				if !known.names(r.Shard) {
+				if !known.Names(r.Shard) {
 					unknown = append(unknown, c.After.GetName()+" to "+r.Shard)
 				}
 			}
@@ -107,13 +109,13 @@ func TestANewSharderCountsTheDrainsThatAreUnderWay(t *testing.T) {
 		var mu sync.Mutex
 		drained := map[string]bool{}
 		for _, o := range w.objects() {
-			drained[o.Name] = w.names.draining(&o)
+			drained[o.Name] = w.keys.Draining(&o)
 		}
 		w.server.Observe(func(change apisim.Change) {
 			mu.Lock()
 			defer mu.Unlock()
 			if change.After != nil && change.After.GetKind() == "ConfigMap" {
-				drained[change.After.GetName()] = w.names.draining(change.After)
+				drained[change.After.GetName()] = w.keys.Draining(change.After)
 			}
 			now := 0
 			for _, d := range drained {
@@ -124,7 +126,7 @@ func TestANewSharderCountsTheDrainsThatAreUnderWay(t *testing.T) {
 			most = max(most, now)
 		})
 		slow := func(q *http.Request) bool { // the list of those that are drained takes longer than all others
-			if q.URL.Query().Get("labelSelector") == w.names.drain && q.URL.Query().Get("watch") == "" {
+			if q.URL.Query().Get("labelSelector") == w.keys.Drain && q.URL.Query().Get("watch") == "" {
 				time.Sleep(5 * time.Second)
 			}
 			return false

@@ -3,6 +3,7 @@ package sharder
 import (
 	"container/heap"
 	"context"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"sync"
 	"time"
 )
@@ -14,7 +15,7 @@ type queue struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond // of mu: something is ready, or there is room, or a context has ended
-	items   map[ref]*item
+	items   map[protocol.Ref]*item
 	urgent  []*item // ready, in order: what nobody may be working on, which would otherwise wait until all drains have begun
 	ready   []*item // after those, in order: what is to be drained
 	delayed delays
@@ -22,11 +23,11 @@ type queue struct {
 }
 
 // subject is one version of an object that may have to be dealt with: a root or a child.
-type subject interface{ at() ref }
+type subject interface{ At() protocol.Ref }
 
 // item is one object in a queue.
 type item struct {
-	ref
+	protocol.Ref
 	latest   subject // nil: it has to be read
 	scan     *tally  // that waits for the outcome; nil: none does
 	slot     bool    // it may be drained
@@ -42,7 +43,7 @@ type item struct {
 }
 
 func newQueue(capacity int) *queue {
-	q := &queue{capacity: capacity, items: map[ref]*item{}, later: make(chan struct{}, 1)}
+	q := &queue{capacity: capacity, items: map[protocol.Ref]*item{}, later: make(chan struct{}, 1)}
 	q.changed = sync.NewCond(&q.mu)
 	return q
 }
@@ -65,7 +66,7 @@ func (q *queue) offer(ctx context.Context, o subject, scan *tally, slot bool) bo
 	defer q.mu.Unlock()
 	watched := false
 	for ctx.Err() == nil {
-		i, known := q.items[o.at()]
+		i, known := q.items[o.At()]
 		if !known && len(q.items) >= q.capacity {
 			if !watched {
 				watched = true
@@ -75,8 +76,8 @@ func (q *queue) offer(ctx context.Context, o subject, scan *tally, slot bool) bo
 			continue
 		}
 		if !known {
-			i = &item{ref: o.at(), index: -1}
-			q.items[o.at()] = i
+			i = &item{Ref: o.At(), index: -1}
+			q.items[o.At()] = i
 		}
 		i.slot = i.slot || slot
 		if i.waits() {
@@ -148,7 +149,7 @@ func (q *queue) done(i *item, placed bool) {
 		q.enqueue(i)
 		return
 	}
-	delete(q.items, i.ref)
+	delete(q.items, i.Ref)
 	q.changed.Broadcast()
 }
 
@@ -164,7 +165,7 @@ const (
 func (i *item) waits() bool { return i.index >= 0 && i.failures > patience }
 
 // waits reports whether an object has failed again and again, and is not due yet.
-func (q *queue) waits(r ref) bool {
+func (q *queue) waits(r protocol.Ref) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i := q.items[r]
@@ -183,7 +184,7 @@ func (q *queue) retry(i *item, now time.Time) bool {
 	case i.again: // which brings a version that may be newer than the failure, or not: read it
 		i.again = false
 	case len(q.delayed) >= q.capacity/2:
-		delete(q.items, i.ref)
+		delete(q.items, i.Ref)
 		q.changed.Broadcast()
 		return false
 	}
@@ -200,7 +201,7 @@ func (q *queue) retry(i *item, now time.Time) bool {
 func (i *item) end(placed bool) {
 	i.taken = false
 	if i.scan != nil {
-		i.scan.outcome(i.ref, placed, i.wrote)
+		i.scan.outcome(i.Ref, placed, i.wrote)
 		i.scan = nil
 	}
 }

@@ -7,12 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-func object(i int, version string) root {
-	return root{ref: ref{name: strconv.Itoa(i)}, version: version}
+func object(i int, version string) protocol.Root {
+	return protocol.Root{Ref: protocol.Ref{Name: strconv.Itoa(i)}, Version: version}
 }
 
 func TestAQueueHoldsTheLatestVersionOfEachObjectOnce(t *testing.T) {
@@ -23,12 +24,12 @@ func TestAQueueHoldsTheLatestVersionOfEachObjectOnce(t *testing.T) {
 	}
 	assert.Equal(t, 1, q.len())
 	i, o, _ := q.take(t.Context())
-	assert.Equal(t, "2", o.(root).version)
+	assert.Equal(t, "2", o.(protocol.Root).Version)
 
 	require.True(t, q.offer(t.Context(), object(1, "3"), nil, false), "while it is being worked on")
 	q.done(i, true)
 	i, o, _ = q.take(t.Context())
-	assert.Equal(t, "3", o.(root).version)
+	assert.Equal(t, "3", o.(protocol.Root).Version)
 	q.done(i, true)
 	assert.Zero(t, q.len())
 }
@@ -42,7 +43,7 @@ func TestWhatNobodyWorksOnComesBeforeWhatIsToBeDrained(t *testing.T) {
 	var order []string
 	for range 4 {
 		i, _, _ := q.take(t.Context())
-		order = append(order, i.name)
+		order = append(order, i.Name)
 		q.done(i, true)
 	}
 	assert.Equal(t, []string{"1", "3", "0", "2"}, order)
@@ -134,7 +135,7 @@ func TestAScanIsToldHowItsObjectsTurnedOut(t *testing.T) {
 		defer q.watch(t.Context())()
 		scan := newTally()
 		for n := range 3 {
-			scan.count(root{}, false)
+			scan.count(protocol.Root{}, false)
 			q.offer(t.Context(), object(n, ""), scan, false)
 		}
 		finished := make(chan error)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -35,9 +36,9 @@ type registry struct {
 
 	mu     sync.Mutex
 	roster *shardlease.Roster
-	last   map[string]tenant   // members, in the life in which they held their Lease last
-	asked  map[string]struct{} // shards that records or the history name, and about which nothing could be decided
-	passed map[string]int      // of the roster, as matured has seen it last
+	last   map[string]protocol.OwnerEpoch // members, in the life in which they held their Lease last
+	asked  map[string]struct{}            // shards that records or the history name, and about which nothing could be decided
+	passed map[string]int                 // of the roster, as matured has seen it last
 	flaps  flaps
 }
 
@@ -211,7 +212,7 @@ func (g *registry) look(ctx context.Context, shard string) error {
 }
 
 // reread reads the Lease of a tenant, after an object that names it was read.
-func (g *registry) reread(ctx context.Context, t tenant) error {
+func (g *registry) reread(ctx context.Context, t protocol.OwnerEpoch) error {
 	l, err := g.get(ctx, t.Shard)
 	if err != nil {
 		return err
@@ -227,7 +228,7 @@ func (g *registry) reread(ctx context.Context, t tenant) error {
 }
 
 // ask notes that nothing can be decided before it is known whether a tenant may be at work.
-func (g *registry) ask(t tenant) {
+func (g *registry) ask(t protocol.OwnerEpoch) {
 	g.mu.Lock()
 	_, known := g.asked[t.Shard]
 	if !known && len(g.asked) < maxAsked {
@@ -240,20 +241,20 @@ func (g *registry) ask(t tenant) {
 }
 
 // epoch is that of a tenant, as package shardlease calls it.
-func epochOf(t tenant) shardlease.Epoch {
+func epochOf(t protocol.OwnerEpoch) shardlease.Epoch {
 	return shardlease.Epoch{LeaseUID: t.LeaseUID, Number: t.Epoch}
 }
 
 // membership returns the shards among which objects are to be distributed now, and after how long that may be others although no Lease
 // changes; zero: never.
-func (g *registry) membership() (membership, time.Duration) {
+func (g *registry) membership() (protocol.Membership, time.Duration) {
 	now := g.clock.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	present := map[string]tenant{}
+	present := map[string]protocol.OwnerEpoch{}
 	for _, name := range g.roster.Members(now) {
 		if e, ok := g.roster.Epoch(name, now); ok {
-			present[name] = tenant{name, e.LeaseUID, e.Number}
+			present[name] = protocol.OwnerEpoch{name, e.LeaseUID, e.Number}
 		} else if t, ok := g.last[name]; ok { // its Lease was deleted, or emptied by somebody: it may be back any moment
 			present[name] = t
 		}
@@ -264,7 +265,7 @@ func (g *registry) membership() (membership, time.Duration) {
 		}
 	}
 	g.last = present
-	var members []tenant
+	var members []protocol.OwnerEpoch
 	wait, _ := g.roster.Next(now)
 	for name, t := range present {
 		delay := g.flaps.wait(name, now.Monotonic)
@@ -274,7 +275,7 @@ func (g *registry) membership() (membership, time.Duration) {
 			wait = delay
 		}
 	}
-	return newMembership(members...), wait
+	return protocol.NewMembership(members...), wait
 }
 
 // matured reports whether something that decisions may depend on has changed by itself since this
@@ -289,58 +290,58 @@ func (g *registry) matured() bool {
 }
 
 // judge returns the situation of a root under a plan.
-func (g *registry) judge(o root, p *plan) situation {
+func (g *registry) judge(o protocol.Root, p *plan) protocol.Situation {
 	now := g.clock.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := situation{root: o, target: g.claim(p.target(o.hash), now)}
+	s := protocol.Situation{Root: o, Target: g.claim(p.target(o.Hash), now)}
 	switch {
-	case !o.recorded:
-		s.claims = g.claims(p.owners(o.uid, o.hash), now)
-	case o.record.State == owned:
-		s.owner = g.claim(o.record.tenant(), now).life
-		resident, _ := p.members.member(o.record.Shard)
-		s.resident = resident == o.record.tenant()
+	case !o.Recorded:
+		s.Claims = g.claims(p.owners(o.UID, o.Hash), now)
+	case o.Record.State == protocol.StateOwned:
+		s.Owner = g.claim(o.Record.Owner(), now).EpochState
+		resident, _ := p.members.Member(o.Record.Shard)
+		s.Resident = resident == o.Record.Owner()
 		fallthrough
 	default:
-		s.claims = g.claims(o.record.Left, now)
+		s.Claims = g.claims(o.Record.Left, now)
 	}
 	return s
 }
 
 // resolve decides what is to be done about a root, which was read before, and reads the Leases that
 // it takes to know that.
-func (g *registry) resolve(ctx context.Context, o root, p *plan) (situation, decision, error) {
-	var read []tenant
+func (g *registry) resolve(ctx context.Context, o protocol.Root, p *plan) (protocol.Situation, protocol.Decision, error) {
+	var read []protocol.OwnerEpoch
 	for {
 		s := g.judge(o, p)
 		for _, t := range read { // or they are known by now
-			if g.lifeOf(t) == unread {
-				s = s.without(t, g.suspects(o, p))
+			if g.lifeOf(t) == protocol.EpochUnknown {
+				s = s.Without(t, g.suspects(o, p))
 			}
 		}
-		d := decide(s)
-		if d.verb != reread || slices.Contains(read, d.about) {
+		d := protocol.Decide(s)
+		if d.Verb != protocol.Reread || slices.Contains(read, d.About) {
 			return s, d, nil
 		}
-		if err := g.reread(ctx, d.about); err != nil {
+		if err := g.reread(ctx, d.About); err != nil {
 			return s, d, err
 		}
-		read = append(read, d.about)
+		read = append(read, d.About)
 	}
 }
 
 // suspects are those who may have owned a root, whatever its record says.
-func (g *registry) suspects(o root, p *plan) []claim {
+func (g *registry) suspects(o protocol.Root, p *plan) []protocol.Claim {
 	now := g.clock.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.claims(p.owners(o.uid, o.hash), now)
+	return g.claims(p.owners(o.UID, o.Hash), now)
 }
 
 // claims is what is known of tenants. The caller holds mu.
-func (g *registry) claims(all []tenant, now clock.Reading) []claim {
-	claims := make([]claim, len(all))
+func (g *registry) claims(all []protocol.OwnerEpoch, now clock.Reading) []protocol.Claim {
+	claims := make([]protocol.Claim, len(all))
 	for i, t := range all {
 		claims[i] = g.claim(t, now)
 	}
@@ -348,27 +349,27 @@ func (g *registry) claims(all []tenant, now clock.Reading) []claim {
 }
 
 // claim is what is known of a tenant. The caller holds mu.
-func (g *registry) claim(t tenant, now clock.Reading) claim {
-	c := claim{tenant: t}
+func (g *registry) claim(t protocol.OwnerEpoch, now clock.Reading) protocol.Claim {
+	c := protocol.Claim{OwnerEpoch: t}
 	switch g.roster.Verdict(t.Shard, epochOf(t), now) {
 	case shardlease.Over:
-		c.life = over
+		c.EpochState = protocol.EpochEnded
 	case shardlease.Unread:
-		c.life = unread
+		c.EpochState = protocol.EpochUnknown
 	case shardlease.Unproven:
-		c.life = unproven
+		c.EpochState = protocol.EpochUnproven
 	}
 	e, ok := g.roster.Epoch(t.Shard, now)
-	c.current = ok && e == epochOf(t)
+	c.Current = ok && e == epochOf(t)
 	return c
 }
 
 // lifeOf is whether a tenant may be at work.
-func (g *registry) lifeOf(t tenant) life {
+func (g *registry) lifeOf(t protocol.OwnerEpoch) protocol.EpochState {
 	now := g.clock.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.claim(t, now).life
+	return g.claim(t, now).EpochState
 }
 
 // known returns the names of all shards with a Lease, or about which somebody has asked.
@@ -386,14 +387,14 @@ func (g *registry) known() []string {
 }
 
 // tenants returns all shards in their present lives, for when the ring's history was lost.
-func (g *registry) tenants() []tenant {
+func (g *registry) tenants() []protocol.OwnerEpoch {
 	now := g.clock.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var all []tenant
+	var all []protocol.OwnerEpoch
 	for _, name := range g.roster.Shards(now) {
 		if e, ok := g.roster.Epoch(name, now); ok {
-			all = append(all, tenant{name, e.LeaseUID, e.Number})
+			all = append(all, protocol.OwnerEpoch{name, e.LeaseUID, e.Number})
 		}
 	}
 	return all

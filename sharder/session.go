@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -20,11 +22,11 @@ import (
 // session is one run of a sharder: what it knows ends with it, and the next one begins with what the API server says.
 type session struct {
 	*Sharder
-	resources []resource // of roots
-	unknown   error      // which other resources the API server does not know; nil: none
-	kin       kindred
-	marks     []names     // of each resource
-	pages     []*pageSize // of each resource
+	resources []protocol.Resource // of roots
+	unknown   error               // which other resources the API server does not know; nil: none
+	graph     protocol.ResourceGraph
+	marks     []protocol.Keys // of each resource
+	pages     []*pageSize     // of each resource
 	registry  *registry
 	keeper    *keeper
 	queue     *queue
@@ -34,7 +36,7 @@ type session struct {
 	version   string // of the list of Leases that the registry began with
 
 	ledger  *ledger // of the goroutine that governs, and of the one that settles under it
-	history atomic.Pointer[history]
+	history atomic.Pointer[protocol.History]
 	plan    atomic.Pointer[plan] // nil while there are no members
 
 	changed  chan struct{} // the registry has changed
@@ -60,7 +62,7 @@ func (s *Sharder) open(ctx context.Context, partly bool) (*session, error) {
 		}
 		e.config.Logger.Warn("objects of some resources are not distributed", zap.Error(e.unknown))
 		for _, r := range e.config.Resources {
-			if !slices.ContainsFunc(e.resources, func(known resource) bool { return known.GVR == r.GVR }) {
+			if !slices.ContainsFunc(e.resources, func(known protocol.Resource) bool { return known.GVR == r.GVR }) {
 				e.troubles.note(trouble{r.GVR, "", "serve"}, e.unknown)
 			}
 		}
@@ -80,30 +82,30 @@ func (s *Sharder) open(ctx context.Context, partly bool) (*session, error) {
 
 // newSession returns a session that knows nothing but what the API server's resources are.
 func (s *Sharder) newSession() (*session, error) {
-	resources, unknown, err := resolve(s.mapper, s.config.Resources)
+	resources, unknown, err := protocol.Resolve(s.mapper, s.config.Resources)
 	if err != nil {
 		return nil, err
 	}
 	c := s.config
 	e := &session{
-		Sharder: s, resources: resources, unknown: unknown, kin: kindredOf(resources), moves: newMoves(), given: newGiven(),
+		Sharder: s, resources: resources, unknown: unknown, graph: protocol.ResourceGraphOf(resources), moves: newMoves(), given: newGiven(),
 		queue: newQueue(4 * max(c.PageSize, c.Concurrency)), drains: newDrains(c.MaxDrains),
 		changed: make(chan struct{}, 1), unsettle: make(chan struct{}, 1), progress: make(chan struct{}, 1),
 		throttle: throttle{hook: c.Hooks.OnThrottled, log: c.Logger},
 	}
 	e.troubles = troubles{hook: c.Hooks.OnResource, open: map[trouble]error{}}
-	for _, r := range e.kin.all {
-		e.marks = append(e.marks, s.names.of(r.GVR.GroupResource()))
+	for _, r := range e.graph.All {
+		e.marks = append(e.marks, s.keys.Of(r.GVR.GroupResource()))
 		e.pages = append(e.pages, newPageSize(c.PageSize))
 	}
-	e.history.Store(&history{})
+	e.history.Store(&protocol.History{})
 	e.registry = s.newRegistry(func() { poke(e.changed) })
 	e.ledger = &ledger{
-		kube: s.kube, namespace: c.Namespace, ring: c.Ring, over: func(t tenant) bool { return e.registry.lifeOf(t) == over },
+		kube: s.kube, namespace: c.Namespace, ring: c.Ring, over: func(t protocol.OwnerEpoch) bool { return e.registry.lifeOf(t) == protocol.EpochEnded },
 	}
 	e.keeper = &keeper{
 		registry: e.registry, kube: s.kube, duration: c.LeaseDuration, patience: c.ScanInterval, hooks: c.Hooks, empty: e.empty,
-		named: func(shard string) bool { return e.history.Load().names(shard) },
+		named: func(shard string) bool { return e.history.Load().Names(shard) },
 	}
 	return e, nil
 }
@@ -122,9 +124,9 @@ func (e *session) recall(ctx context.Context) error {
 		return nil
 	}
 	// Whoever lives may be at work on any object whose record was lost too.
-	h := historyOf()
+	h := protocol.HistoryOf()
 	for _, t := range e.registry.tenants() {
-		h = h.with(membership{t})
+		h = h.With(protocol.Membership{t})
 	}
 	e.ledger.assume(h)
 	e.config.Logger.Warn("the ring's history is gone, though there are objects with owners: objects without a record are taken from every shard in turn", zap.Error(err))
@@ -139,7 +141,7 @@ func (e *session) touched(ctx context.Context) (bool, error) {
 	for i := range e.resources {
 		for _, src := range e.sources(i, e.resources[i].Selector) {
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
-				touched = touched || e.marks[i].marks(o)
+				touched = touched || e.marks[i].CarriesMarks(o)
 				return !touched
 			})
 			if touched {
@@ -179,7 +181,7 @@ func (e *session) run(ctx context.Context) error {
 	if e.unknown != nil {
 		all.Go(func() {
 			for clock.Sleep(ctx, maxUnrest) {
-				if now, _, err := resolve(e.mapper, e.config.Resources); err == nil && len(now) > len(e.resources) {
+				if now, _, err := protocol.Resolve(e.mapper, e.config.Resources); err == nil && len(now) > len(e.resources) {
 					cancel(errKnown)
 				}
 			}
@@ -195,7 +197,7 @@ func (e *session) run(ctx context.Context) error {
 	}
 	var counted sync.WaitGroup // the drains that there are already
 	for i := range e.resources {
-		for _, src := range e.sources(i, with(e.resources[i].Selector, e.names.drain, selection.Exists)) {
+		for _, src := range e.sources(i, with(e.resources[i].Selector, e.keys.Drain, selection.Exists)) {
 			counted.Add(1)
 			once := sync.OnceFunc(counted.Done)
 			all.Go(func() {
@@ -204,8 +206,8 @@ func (e *session) run(ctx context.Context) error {
 			})
 		}
 	}
-	for i := len(e.resources); i < len(e.kin.all); i++ {
-		stray, misled := with(labels.Everything(), e.names.shard, selection.DoesNotExist), with(labels.Everything(), e.names.drain, selection.Exists)
+	for i := len(e.resources); i < len(e.graph.All); i++ {
+		stray, misled := with(labels.Everything(), e.keys.Shard, selection.DoesNotExist), with(labels.Everything(), e.keys.Drain, selection.Exists)
 		for _, src := range append(e.sources(i, stray), e.sources(i, misled)...) {
 			all.Go(func() {
 				src.run(ctx, sink{found: func(o *metav1.PartialObjectMetadata) bool { return e.adoptChild(ctx, i, o) }})
@@ -225,8 +227,8 @@ func (e *session) run(ctx context.Context) error {
 // sources of the objects of a resource, one for each namespace.
 func (e *session) sources(index int, selector labels.Selector) []source {
 	var all []source
-	r := e.kin.all[index]
-	for _, namespace := range r.namespaces() {
+	r := e.graph.All[index]
+	for _, namespace := range r.WatchedNamespaces() {
 		all = append(all, source{
 			client: e.client(index, namespace), resource: r, namespace: namespace, selector: selector,
 			page: e.pages[index], log: e.config.Logger,
@@ -237,7 +239,7 @@ func (e *session) sources(index int, selector labels.Selector) []source {
 }
 
 func (e *session) client(index int, namespace string) metadata.ResourceInterface {
-	client := e.meta.Resource(e.kin.all[index].GVR)
+	client := e.meta.Resource(e.graph.All[index].GVR)
 	if namespace == "" {
 		return client
 	}
@@ -262,33 +264,33 @@ func (e *session) pump(ctx context.Context) {
 }
 
 // rootOf condenses an object; ok is false if it is none of the ring's business.
-func (e *session) rootOf(index int, o *metav1.PartialObjectMetadata) (v root, ok bool) {
+func (e *session) rootOf(index int, o *metav1.PartialObjectMetadata) (v protocol.Root, ok bool) {
 	r := e.resources[index]
-	if o.Name == HistoryName(e.config.Ring) && o.Namespace == e.config.Namespace && r.kind.Group == "" && r.kind.Kind == "ConfigMap" {
-		return root{}, false
+	if o.Name == HistoryName(e.config.Ring) && o.Namespace == e.config.Namespace && r.Kind.Group == "" && r.Kind.Kind == "ConfigMap" {
+		return protocol.Root{}, false
 	}
-	return e.marks[index].rootOf(index, r, o), true
+	return e.marks[index].RootOf(index, r, o), true
 }
 
 // watchDrains keeps count of the objects that carry the drain label, and has them looked at. counted is called when those that there were
 // have been counted, or cannot be: other resources do not wait for one that cannot be listed.
 func (e *session) watchDrains(ctx context.Context, index int, src source, counted func()) {
-	var listed map[ref]bool // during a list
+	var listed map[protocol.Ref]bool // during a list
 	src.run(ctx, sink{
-		listing: func() { listed = map[ref]bool{} },
+		listing: func() { listed = map[protocol.Ref]bool{} },
 		found: func(o *metav1.PartialObjectMetadata) bool {
 			v, ok := e.rootOf(index, o)
 			if !ok {
 				return true
 			}
 			if listed != nil {
-				listed[v.ref] = true
+				listed[v.Ref] = true
 			}
-			e.drains.see(v.ref, v.label, time.Now())
+			e.drains.see(v.Ref, v.Label, time.Now())
 			return e.consider(ctx, v)
 		},
 		left: func(o *metav1.PartialObjectMetadata) {
-			e.drains.gone(ref{index, o.Namespace, o.Name})
+			e.drains.gone(protocol.Ref{index, o.Namespace, o.Name})
 			poke(e.progress)
 		},
 		listed: func() {
@@ -302,15 +304,15 @@ func (e *session) watchDrains(ctx context.Context, index int, src source, counte
 }
 
 // consider has a worker deal with an object if that has to be. It reports whether ctx has not ended.
-func (e *session) consider(ctx context.Context, v root) bool {
+func (e *session) consider(ctx context.Context, v protocol.Root) bool {
 	p := e.plan.Load()
 	if p == nil {
 		return ctx.Err() == nil // the lists that come with a plan will find it
 	}
-	switch d := decide(e.registry.judge(v, p)); d.verb {
-	case keep, await:
+	switch d := protocol.Decide(e.registry.judge(v, p)); d.Verb {
+	case protocol.Keep, protocol.Await:
 		return ctx.Err() == nil
-	case hold:
+	case protocol.Hold:
 		e.hold(d)
 		return ctx.Err() == nil
 	}
@@ -318,8 +320,8 @@ func (e *session) consider(ctx context.Context, v root) bool {
 }
 
 // hold notes that an object has to be looked at again when more is known.
-func (e *session) hold(d decision) {
-	e.registry.ask(d.about)
+func (e *session) hold(d protocol.Decision) {
+	e.registry.ask(d.About)
 	poke(e.unsettle)
 }
 
@@ -329,7 +331,7 @@ func (e *session) reportOverdue(ctx context.Context) {
 		for r, o := range e.drains.overdue(time.Now().Add(-e.config.OverdueAfter)) {
 			object := e.objectRef(r)
 			e.config.Logger.Warn("a shard does not let go of an object", zap.String("shard", o.shard), zap.Time("since", o.since),
-				zap.Stringer("resource", object.GVR.GroupResource()), zap.String("namespace", r.namespace), zap.String("name", r.name))
+				zap.Stringer("resource", object.GVR.GroupResource()), zap.String("namespace", r.Namespace), zap.String("name", r.Name))
 			if e.config.Hooks.OnOverdue != nil {
 				e.config.Hooks.OnOverdue(Overdue{object, o.shard, o.since})
 			}
@@ -337,8 +339,8 @@ func (e *session) reportOverdue(ctx context.Context) {
 	}
 }
 
-func (e *session) objectRef(r ref) ObjectRef {
-	return ObjectRef{GVR: e.kin.all[r.resource].GVR, Namespace: r.namespace, Name: r.name}
+func (e *session) objectRef(r protocol.Ref) api.ObjectRef {
+	return api.ObjectRef{GVR: e.graph.All[r.Resource].GVR, Namespace: r.Namespace, Name: r.Name}
 }
 
 // empty reports whether no object carries the label of a shard.
@@ -346,15 +348,15 @@ func (e *session) empty(ctx context.Context, shard string) (bool, error) {
 	if e.unknown != nil {
 		return false, e.unknown
 	}
-	for i := range e.kin.all {
+	for i := range e.graph.All {
 		// Whatever the resource's selector: an object that is not selected any more is still the shard's.
-		for _, src := range e.sources(i, with(labels.Everything(), e.names.shard, selection.Equals, shard)) {
+		for _, src := range e.sources(i, with(labels.Everything(), e.keys.Shard, selection.Equals, shard)) {
 			found := false
 			ours := func(*metav1.PartialObjectMetadata) bool { return true }
 			if i < len(e.resources) {
 				src.page = newPageSize(1)
 			} else { // what has no root keeps its label for ever
-				ours = func(o *metav1.PartialObjectMetadata) bool { _, ok := e.kin.childOf(i, o); return ok }
+				ours = func(o *metav1.PartialObjectMetadata) bool { _, ok := e.graph.ChildOf(i, o); return ok }
 			}
 			if _, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool { found = ours(o); return !found }); err != nil && !found {
 				return false, err
@@ -372,7 +374,7 @@ func (e *session) status() Status {
 		Settled: e.settled.Load(), Draining: e.drains.len(), Waiting: e.queue.len(), Troubled: e.troubles.resources(),
 	}
 	if p := e.plan.Load(); p != nil {
-		status.Members = p.members.names()
+		status.Members = p.members.Names()
 	}
 	return status
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -24,7 +25,7 @@ type Sharder struct {
 	meta   metadata.Interface
 	mapper meta.RESTMapper
 	config Config
-	names  names
+	keys   protocol.Keys
 	busy   sync.Mutex         // held by Run
 	roster *shardlease.Roster // of what follows the Leases: Run, or follow before it
 
@@ -56,7 +57,7 @@ func New(kube kubernetes.Interface, meta metadata.Interface, mapper meta.RESTMap
 		return nil, fmt.Errorf("sharder: %w", err)
 	}
 	config.Logger = config.Logger.With(zap.String("ring", config.Ring))
-	return &Sharder{kube: kube, meta: meta, mapper: mapper, config: config, names: namesOf(config.Ring), roster: roster}, nil
+	return &Sharder{kube: kube, meta: meta, mapper: mapper, config: config, keys: protocol.KeysOf(config.Ring), roster: roster}, nil
 }
 
 // Run distributes objects until ctx has ended, and returns nil then. When it returns, nothing that
@@ -120,7 +121,7 @@ func (s *Sharder) begin(ctx context.Context, partly bool) (*session, error) {
 
 // isRefusal reports whether an error is one that nothing but somebody's action will mend.
 func isRefusal(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || errors.Is(err, errScope) || errors.Is(err, errDescent)
+	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || errors.Is(err, protocol.ErrScope) || errors.Is(err, protocol.ErrDescent)
 }
 
 func (s *Sharder) set(session *session) {

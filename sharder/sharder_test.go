@@ -20,6 +20,9 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -47,7 +50,7 @@ func TestObjectsAreAssignedToTheOnlyShard(t *testing.T) {
 }
 
 // settledWith begins a ring of shards with n objects, and a sharder.
-func (w *world) settledWith(n int, c Config, names ...string) (stop func(), shards []*shard) {
+func (w *world) settledWith(n int, c Config, names ...string) (stop func(), shards []*testShard) {
 	w.t.Helper()
 	for _, name := range names {
 		shards = append(shards, w.shard(name))
@@ -233,18 +236,18 @@ func TestADeadShardsLeaseIsDeletedInTheEnd(t *testing.T) {
 func TestALeaseIsKeptWhileAnObjectCarriesItsLabel(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
-		c.Resources[0].Selector, c.GCPeriod, c.ScanInterval = selectorOf(t, "sharded=true"), time.Minute, time.Minute
+		c.Resources[0].Selector, c.GCPeriod, c.ScanInterval = ringtest.SelectorOf(t, "sharded=true"), time.Minute, time.Minute
 		stop := w.sharder(c)
 		defer stop()
 		w.shard("a")
 		b := w.shard("b")
 		w.create(1, "o")
-		w.edit("o-000", `{"metadata":{"labels":{"`+w.names.shard+`":"b"}}}`)
+		w.edit("o-000", `{"metadata":{"labels":{"`+w.keys.Shard+`":"b"}}}`)
 		time.Sleep(time.Second)
 		b.release()
 		time.Sleep(5 * time.Minute)
 		assert.NotContains(t, w.told(), "collected b")
-		w.edit("o-000", `{"metadata":{"labels":{"`+w.names.shard+`":null}}}`)
+		w.edit("o-000", `{"metadata":{"labels":{"`+w.keys.Shard+`":null}}}`)
 		time.Sleep(2 * time.Minute)
 		assert.Contains(t, w.told(), "collected b")
 	})
@@ -265,7 +268,7 @@ func TestWhenHalfOfTheShardsExpireTogetherTheyGetMoreTime(t *testing.T) {
 }
 
 // stubborn makes shards hold on to their objects, or let go of them.
-func stubborn(hold bool, shards ...*shard) {
+func stubborn(hold bool, shards ...*testShard) {
 	for _, s := range shards {
 		s.stubborn.Store(hold)
 	}
@@ -274,7 +277,7 @@ func stubborn(hold bool, shards ...*shard) {
 // draining is how many objects are drained.
 func (w *world) draining() (n int) {
 	for _, o := range w.objects() {
-		if w.names.draining(&o) {
+		if w.keys.Draining(&o) {
 			n++
 		}
 	}
@@ -290,17 +293,17 @@ func (w *world) edit(name, patch string) {
 
 func TestEditsOfUsersAreRepaired(t *testing.T) {
 	const object = "o-007"
-	n := namesOf(testRing)
+	n := protocol.KeysOf(testRing)
 	for name, edit := range map[string]string{
-		"label removed":                        `{"labels":{"` + n.shard + `":null}}`,
-		"label set to a shard that is unknown": `{"labels":{"` + n.shard + `":"x"}}`,
-		"label set to a":                       `{"labels":{"` + n.shard + `":"a"}}`,
-		"label set to b":                       `{"labels":{"` + n.shard + `":"b"}}`,
-		"drain label set":                      `{"labels":{"` + n.drain + `":""}}`,
-		"record removed":                       `{"annotations":{"` + n.owner + `":null}}`,
-		"record garbled":                       `{"annotations":{"` + n.owner + `":"x"}}`,
+		"label removed":                        `{"labels":{"` + n.Shard + `":null}}`,
+		"label set to a shard that is unknown": `{"labels":{"` + n.Shard + `":"x"}}`,
+		"label set to a":                       `{"labels":{"` + n.Shard + `":"a"}}`,
+		"label set to b":                       `{"labels":{"` + n.Shard + `":"b"}}`,
+		"drain label set":                      `{"labels":{"` + n.Drain + `":""}}`,
+		"record removed":                       `{"annotations":{"` + n.Owner + `":null}}`,
+		"record garbled":                       `{"annotations":{"` + n.Owner + `":"x"}}`,
 		"everything removed":                   `{"labels":null,"annotations":null}`,
-		"record of an epoch that never was":    `{"annotations":{"` + n.owner + `":null},"labels":{"` + n.shard + `":"b","` + n.drain + `":"x"}}`,
+		"record of an epoch that never was":    `{"annotations":{"` + n.Owner + `":null},"labels":{"` + n.Shard + `":"b","` + n.Drain + `":"x"}}`,
 	} {
 		for _, all := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
@@ -339,7 +342,7 @@ func TestABlankObjectIsProbedWhileTheRingIsUnsettled(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		var moving string
 		for _, o := range w.objects() {
-			if w.names.draining(&o) {
+			if w.keys.Draining(&o) {
 				moving = o.Name
 				break
 			}
@@ -351,8 +354,8 @@ func TestABlankObjectIsProbedWhileTheRingIsUnsettled(t *testing.T) {
 		assert.Equal(t, map[string]int{"probe": 1}, w.patched())
 		o, err := w.kube.CoreV1().ConfigMaps("default").Get(t.Context(), moving, metav1.GetOptions{})
 		require.NoError(t, err)
-		assert.Contains(t, []string{"a", "b"}, w.names.shardOf(o))
-		assert.True(t, w.names.draining(o))
+		assert.Contains(t, []string{"a", "b"}, w.keys.ShardOf(o))
+		assert.True(t, w.keys.Draining(o))
 
 		stubborn(false, shards...)
 		time.Sleep(time.Minute)
@@ -396,7 +399,7 @@ func TestCustomAndClusterScopedResourcesAndNamespaces(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 		c := w.config()
-		c.Resources = []Resource{{GVR: namespaces}, {GVR: widgets, Namespaces: []string{"x", "y"}, Key: NamespaceKey, Selector: selectorOf(t, "sharded=true")}}
+		c.Resources = []api.Resource{{GVR: namespaces}, {GVR: ringtest.Widgets, Namespaces: []string{"x", "y"}, Key: api.NamespaceKey, Selector: ringtest.SelectorOf(t, "sharded=true")}}
 		stop := w.sharder(c)
 		defer stop()
 		w.shard("a")
@@ -415,13 +418,13 @@ func TestCustomAndClusterScopedResourcesAndNamespaces(t *testing.T) {
 			require.NoError(t, err)
 			count := map[string]int{}
 			for _, o := range list.Items {
-				count[o.Namespace+":"+w.names.shardOf(&o)]++
+				count[o.Namespace+":"+w.keys.ShardOf(&o)]++
 			}
 			return count
 		}
 		of := count(namespaces)
 		assert.Equal(t, 10, of[":a"]+of[":b"])
-		of = count(widgets)
+		of = count(ringtest.Widgets)
 		assert.Equal(t, 10, of["x:a"]+of["x:b"])
 		assert.Contains(t, []int{0, 10}, of["x:a"], "objects of one namespace are together")
 		assert.Contains(t, []int{0, 10}, of["y:a"])
@@ -434,8 +437,8 @@ func (w *world) createWidget(namespace, name string, labels map[string]any) {
 	w.t.Helper()
 	client, err := dynamic.NewForConfig(w.server.Client("user").Config())
 	require.NoError(w.t, err)
-	_, err = client.Resource(widgets).Namespace(namespace).Create(w.t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": widgets.GroupVersion().String(), "kind": "Widget", "metadata": map[string]any{"name": name, "labels": labels},
+	_, err = client.Resource(ringtest.Widgets).Namespace(namespace).Create(w.t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": ringtest.Widgets.GroupVersion().String(), "kind": "Widget", "metadata": map[string]any{"name": name, "labels": labels},
 	}}, metav1.CreateOptions{})
 	require.NoError(w.t, err)
 }
@@ -467,9 +470,9 @@ func TestAConflictIsDecidedAnew(t *testing.T) {
 
 func TestAFailingPatchIsTriedAgain(t *testing.T) {
 	for name, fault := range map[string]apisim.Faults{
-		"request lost":  {LoseRequest: isPatch},
-		"response lost": {LoseResponse: isPatch},
-		"refused":       {Refuse: isPatch},
+		"request lost":  {LoseRequest: ringtest.IsPatch},
+		"response lost": {LoseResponse: ringtest.IsPatch},
+		"refused":       {Refuse: ringtest.IsPatch},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(_ *testing.T, w *world) {
@@ -547,7 +550,7 @@ func TestASettledSharderHoldsNoObject(t *testing.T) {
 		c := w.config()
 		w.connection = w.server.Client("sharder")
 		kube, meta := w.clients(w.connection)
-		s, err := New(kube, meta, testMapper(), c)
+		s, err := New(kube, meta, ringtest.TestMapper(), c)
 		require.NoError(t, err)
 		defer w.begin(func(ctx context.Context) { _ = s.Run(ctx) })()
 		w.shard("a")
@@ -590,16 +593,16 @@ func TestExplainAndPlanSayWhatWouldHappen(t *testing.T) {
 		stop, shards := w.settledWith(30, w.config(), "a", "b")
 		stop()
 		kube, meta := w.clients(w.server.Client("user"))
-		s, err := New(kube, meta, testMapper(), testConfig())
+		s, err := New(kube, meta, ringtest.TestMapper(), testConfig())
 		require.NoError(t, err)
-		object := ObjectRef{GVR: configMaps, Namespace: "default", Name: "o-000"}
+		object := api.ObjectRef{GVR: ringtest.ConfigMaps, Namespace: "default", Name: "o-000"}
 		x, err := s.Explain(t.Context(), object)
 		require.NoError(t, err)
 		assert.Equal(t, "keep", x.Verb)
 		assert.Equal(t, x.Target, x.Owner)
 		assert.Equal(t, x.Target, x.Label)
 
-		w.edit("o-000", `{"metadata":{"labels":{"`+w.names.shard+`":"x"}}}`)
+		w.edit("o-000", `{"metadata":{"labels":{"`+w.keys.Shard+`":"x"}}}`)
 		x, err = s.Explain(t.Context(), object)
 		require.NoError(t, err)
 		assert.Equal(t, "restore", x.Verb)
@@ -620,7 +623,7 @@ func TestExplainAndPlanSayWhatWouldHappen(t *testing.T) {
 		x, err = s.Explain(t.Context(), object)
 		require.NoError(t, err)
 		assert.Equal(t, "there is no shard", x.Why)
-		_, err = s.Explain(t.Context(), ObjectRef{GVR: widgets})
+		_, err = s.Explain(t.Context(), api.ObjectRef{GVR: ringtest.Widgets})
 		assert.ErrorContains(t, err, "is not in the ring")
 	})
 }

@@ -19,7 +19,8 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -57,7 +58,7 @@ func (b *births) see(c apisim.Change) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	label := sharder.ShardLabel(simulatedRing)
+	label := api.ShardLabel(simulatedRing)
 	known := b.alive[o.GetUID()]
 	switch {
 	case c.After == nil:
@@ -99,12 +100,12 @@ func hasChildren(root types.UID) bool {
 // brood is what a controller does about children.
 type brood struct {
 	p        *sim.Process
-	shard    *sharder.Shard
+	shard    *shard.Shard
 	client   coreclient.PodInterface
 	informer cache.SharedIndexInformer
 }
 
-func newBrood(p *sim.Process, shard *sharder.Shard, client kubernetes.Interface) *brood {
+func newBrood(p *sim.Process, worker *shard.Shard, client kubernetes.Interface) *brood {
 	pods := client.CoreV1().Pods("ns")
 	lists := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) },
@@ -116,7 +117,7 @@ func newBrood(p *sim.Process, shard *sharder.Shard, client kubernetes.Interface)
 			return delayed(w, p), nil
 		},
 	}
-	return &brood{p, shard, pods, shard.NewInformer(lists, &corev1.Pod{}, resync, cache.Indexers{})}
+	return &brood{p, worker, pods, worker.NewInformer(lists, &corev1.Pod{}, resync, cache.Indexers{})}
 }
 
 // delayed is a watch by which everything is told later: caches of different resources do not keep step.
@@ -199,7 +200,7 @@ func childOf(root *corev1.ConfigMap) *corev1.Pod {
 
 // control is a controller of children, until ctx has ended.
 func (b *brood) control(ctx context.Context) error {
-	return sharder.Reconcile(ctx, b.shard, b.informer, 2, func(ctx context.Context, child *corev1.Pod) error {
+	return shard.RunController(ctx, b.shard, b.informer, 2, func(ctx context.Context, child *corev1.Pod) error {
 		root := metav1.GetControllerOf(child).UID
 		b.p.Begin(string(root))
 		defer b.p.End(string(root))
@@ -240,7 +241,7 @@ func meddleWithChildren(w *sim.World, r *rand.Rand, roots []corev1.ConfigMap) {
 		return
 	}
 	o := &list.Items[r.IntN(len(list.Items))]
-	label := sharder.ShardLabel(simulatedRing)
+	label := api.ShardLabel(simulatedRing)
 	switch r.IntN(4) {
 	case 0:
 		_ = client.Delete(ctx, o.Name, metav1.DeleteOptions{})
@@ -259,7 +260,7 @@ func everyChildIsWithItsRoot(w *sim.World, roots []corev1.ConfigMap) error {
 	if err != nil {
 		return err
 	}
-	label := sharder.ShardLabel(simulatedRing)
+	label := api.ShardLabel(simulatedRing)
 	of := map[types.UID]string{}
 	for _, root := range roots {
 		of[root.UID] = root.Labels[label]

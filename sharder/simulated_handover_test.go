@@ -12,11 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bellwether-k8s/bellwether/internal/sim"
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
 // childless are resources whose objects a shard gives to the next one itself.
-var childless = []sharder.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}}
+var childless = []api.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}}
 
 // TestSimulatedHandovers is that of writes for objects without children, which their shards give to
 // each other. The third replica is of the last version, as shard and as sharder.
@@ -62,9 +62,9 @@ func withoutHeir(q *http.Request) (*http.Request, error) {
 	var patch map[string]map[string]any
 	_ = json.Unmarshal(body, &patch) // or it is none of an object
 	labels, _ := patch["metadata"]["labels"].(map[string]any)
-	if heir, _ := labels[sharder.DrainLabel(simulatedRing)].(string); heir != "" && heir == labels[sharder.SealLabel(simulatedRing)] {
-		labels[sharder.DrainLabel(simulatedRing)] = "true"
-		delete(labels, sharder.SealLabel(simulatedRing))
+	if heir, _ := labels[api.DrainLabel(simulatedRing)].(string); heir != "" && heir == labels[api.SealLabel(simulatedRing)] {
+		labels[api.DrainLabel(simulatedRing)] = "true"
+		delete(labels, api.SealLabel(simulatedRing))
 		delete(patch["metadata"], "annotations")
 		body = must(json.Marshal(patch))
 	}

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/sim"
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
 // promptly is within what an object that is created has an owner, when nothing else has been wrong
@@ -41,8 +41,8 @@ func TestSimulatedPoison(t *testing.T) {
 		meddle(w, r)
 	}
 	s.Main = func(ctx context.Context, p *sim.Process) {
-		nodes := sharder.Resource{GVR: corev1.SchemeGroupVersion.WithResource("nodes")}
-		runReplicaOf(ctx, p, append([]sharder.Resource{nodes}, configMaps...), func(next http.RoundTripper) http.RoundTripper {
+		nodes := api.Resource{GVR: corev1.SchemeGroupVersion.WithResource("nodes")}
+		runReplicaOf(ctx, p, append([]api.Resource{nodes}, configMaps...), func(next http.RoundTripper) http.RoundTripper {
 			return hands(func(q *http.Request) (*http.Response, error) {
 				if chosen, ok := p.World().State.Load(poisonKey); ok && chosen.(poison).denies(q) {
 					return denial(q)
@@ -126,12 +126,12 @@ func forge(w *sim.World, r *rand.Rand) {
 		return
 	}
 	record := fmt.Sprintf(`{"uid":%q,"shard":%q,"leaseUID":%q,"epoch":1000000,"state":"owned"}`, o.UID, shard, l.UID)
-	labels := map[string]any{sharder.SealLabel(simulatedRing): strconv.FormatUint(xxhash.Sum64String(record), 16)}
+	labels := map[string]any{api.SealLabel(simulatedRing): strconv.FormatUint(xxhash.Sum64String(record), 16)}
 	if r.IntN(2) == 0 {
-		labels[sharder.ShardLabel(simulatedRing)] = shard
+		labels[api.ShardLabel(simulatedRing)] = shard
 	}
 	patch := must(json.Marshal(map[string]any{"metadata": map[string]any{
-		"labels": labels, "annotations": map[string]any{sharder.OwnerAnnotation(simulatedRing): record, recordAnnotation: record},
+		"labels": labels, "annotations": map[string]any{api.OwnerAnnotation(simulatedRing): record, recordAnnotation: record},
 	}}))
 	_, _ = client.Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 }
@@ -174,7 +174,7 @@ func othersHaveTheirOwners(w *sim.World) error {
 	if getErr != nil {
 		return errors.Join(err, getErr)
 	}
-	if _, drained := late.Labels[sharder.DrainLabel(simulatedRing)]; drained || late.Labels[sharder.ShardLabel(simulatedRing)] == "" {
+	if _, drained := late.Labels[api.DrainLabel(simulatedRing)]; drained || late.Labels[api.ShardLabel(simulatedRing)] == "" {
 		err = errors.Join(err, fmt.Errorf("an object that was created %v ago has no owner: %s", promptly, explain(w, late.Name)))
 	}
 	return err

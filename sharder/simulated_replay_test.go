@@ -14,7 +14,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
 // TestSimulatedReplays is TestSimulatedFamilies with others who copy annotations from one object to another, put back those that an object
@@ -50,7 +50,7 @@ func stripSoon(w *sim.World, c apisim.Change) {
 	if c.Before == nil || c.After == nil || c.After.GetKind() != "ConfigMap" {
 		return
 	}
-	label := sharder.ShardLabel(simulatedRing)
+	label := api.ShardLabel(simulatedRing)
 	version := c.After.GetResourceVersion()
 	if now := c.After.GetLabels()[label]; now == "" || now == c.Before.GetLabels()[label] || version[len(version)-1]%4 != 0 {
 		return
@@ -59,8 +59,8 @@ func stripSoon(w *sim.World, c apisim.Change) {
 	time.AfterFunc(wait, func() {
 		_, _ = objectsOf(w).Patch(context.Background(), name, types.MergePatchType,
 			must(json.Marshal(map[string]any{"metadata": map[string]any{
-				"labels":      map[string]any{label: nil, sharder.DrainLabel(simulatedRing): nil, sharder.SealLabel(simulatedRing): nil},
-				"annotations": map[string]any{sharder.OwnerAnnotation(simulatedRing): nil, recordAnnotation: nil},
+				"labels":      map[string]any{label: nil, api.DrainLabel(simulatedRing): nil, api.SealLabel(simulatedRing): nil},
+				"annotations": map[string]any{api.OwnerAnnotation(simulatedRing): nil, recordAnnotation: nil},
 			}})), metav1.PatchOptions{})
 	})
 }

@@ -36,6 +36,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -92,7 +94,7 @@ func noForeignWrites(w *sim.World) sim.Rule {
 		}
 		record := c.Before.GetAnnotations()[recordAnnotation]
 		_ = json.Unmarshal([]byte(record), &r)
-		genuine := c.Before.GetLabels()[sharder.SealLabel(simulatedRing)] == strconv.FormatUint(xxhash.Sum64String(record), 16)
+		genuine := c.Before.GetLabels()[api.SealLabel(simulatedRing)] == strconv.FormatUint(xxhash.Sum64String(record), 16)
 		if genuine && r.UID == c.Before.GetUID() && (r.Shard != identity(c.Client) || r.State != "owned") {
 			late.Store(new(fmt.Sprintf("%s writes to %s, whose record says %+v", c.Client, r.UID, r)))
 		}
@@ -108,7 +110,7 @@ func noForeignWrites(w *sim.World) sim.Rule {
 	}
 }
 
-var recordAnnotation = sharder.RecordAnnotation(simulatedRing, schema.GroupResource{Resource: "configmaps"})
+var recordAnnotation = api.RecordAnnotation(simulatedRing, schema.GroupResource{Resource: "configmaps"})
 
 // by is what the work on an object has written.
 func by(o *unstructured.Unstructured) string {
@@ -133,7 +135,7 @@ func sharding() sim.Scenario {
 // identity is the name that all incarnations of a replica share.
 func identity(process string) string { return strings.TrimRight(process, "0123456789") }
 
-var configMaps = []sharder.Resource{{
+var configMaps = []api.Resource{{
 	GVR:      corev1.SchemeGroupVersion.WithResource("configmaps"),
 	Children: []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("pods")},
 }}
@@ -157,12 +159,12 @@ func must[T any](value T, err error) T {
 func runReplica(ctx context.Context, p *sim.Process) { runReplicaOf(ctx, p, configMaps) }
 
 // runReplicaOf is one of a ring of such resources, whose requests pass through other hands.
-func runReplicaOf(ctx context.Context, p *sim.Process, resources []sharder.Resource, hands ...transport.WrapperFunc) {
+func runReplicaOf(ctx context.Context, p *sim.Process, resources []api.Resource, hands ...transport.WrapperFunc) {
 	runReplicaWith(ctx, p, replicaConfig{resources, resources}, hands...)
 }
 
 // replicaConfig is what a replica takes for the resources of the ring, as a shard and as a sharder.
-type replicaConfig struct{ shard, sharder []sharder.Resource }
+type replicaConfig struct{ shard, sharder []api.Resource }
 
 func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands ...transport.WrapperFunc) {
 	leases := kubernetes.NewForConfigOrDie(p.Config())
@@ -178,7 +180,7 @@ func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands 
 	own.Timeout = 20 * time.Second // or a controller waits for a lost answer for ever
 	own.Wrap(lease.WrapTransport)
 	sharders.Wrap(elector.WrapTransport)
-	shard := must(sharder.NewShard(metadata.NewForConfigOrDie(own), mapper(), lease, sharder.ShardConfig{Resources: c.shard}))
+	worker := must(shard.New(metadata.NewForConfigOrDie(own), mapper(), lease, shard.Config{Resources: c.shard}))
 	s := must(sharder.New(kubernetes.NewForConfigOrDie(sharders), metadata.NewForConfigOrDie(sharders), mapper(), sharder.Config{
 		Ring: simulatedRing, Namespace: "ns", Resources: c.sharder, ScanInterval: scanInterval, GCPeriod: time.Minute, Clock: p.Clock,
 	}))
@@ -191,7 +193,7 @@ func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands 
 				p.Fail("sharder: %v", err)
 			}
 		})
-		control(ctx, p, shard, own, slices.ContainsFunc(c.sharder, func(r sharder.Resource) bool { return len(r.Children) > 0 }))
+		control(ctx, p, worker, own, slices.ContainsFunc(c.sharder, func(r api.Resource) bool { return len(r.Children) > 0 }))
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
@@ -200,14 +202,14 @@ func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands 
 }
 
 // control is a controller, from before its informer begins until its last worker has returned.
-func control(ctx context.Context, p *sim.Process, shard *sharder.Shard, config *rest.Config, families bool) {
+func control(ctx context.Context, p *sim.Process, worker *shard.Shard, config *rest.Config, families bool) {
 	clients := kubernetes.NewForConfigOrDie(config)
 	client := clients.CoreV1().ConfigMaps("ns")
 	var children *brood // nil: there are none
 	if families {
-		children = newBrood(p, shard, clients)
+		children = newBrood(p, worker, clients)
 	}
-	informer := shard.NewInformer(&cache.ListWatch{
+	informer := worker.NewInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return client.Watch(ctx, o)
@@ -230,10 +232,10 @@ func control(ctx context.Context, p *sim.Process, shard *sharder.Shard, config *
 					return
 				}
 				if o, exists, _ := informer.GetStore().GetByKey(key); exists {
-					err := shard.Do(ctx, o.(*corev1.ConfigMap), func(ctx context.Context) error {
+					err := worker.Do(ctx, o.(*corev1.ConfigMap), func(ctx context.Context) error {
 						return work(ctx, p, client, children, o.(*corev1.ConfigMap))
 					})
-					if errors.Is(err, sharder.ErrNotYet) {
+					if errors.Is(err, shard.ErrNotYet) {
 						queue.AddAfter(key, time.Second)
 					}
 				}
@@ -318,7 +320,7 @@ func meddleWith(w *sim.World, r *rand.Rand, children func(roots []corev1.ConfigM
 		p := must(json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels, "annotations": annotations}}))
 		_, _ = client.Patch(ctx, o.Name, types.MergePatchType, p, metav1.PatchOptions{})
 	}
-	shard, drain, owner := sharder.ShardLabel(simulatedRing), sharder.DrainLabel(simulatedRing), sharder.OwnerAnnotation(simulatedRing)
+	shard, drain, owner := api.ShardLabel(simulatedRing), api.DrainLabel(simulatedRing), api.OwnerAnnotation(simulatedRing)
 	switch r.IntN(16) {
 	case 0:
 		patch(map[string]any{shard: nil}, nil)
@@ -341,7 +343,7 @@ func meddleWith(w *sim.World, r *rand.Rand, children func(roots []corev1.ConfigM
 	case 13, 14:
 		replay(w, r, list.Items)
 	case 15:
-		patch(map[string]any{sharder.SealLabel(simulatedRing): nil}, nil)
+		patch(map[string]any{api.SealLabel(simulatedRing): nil}, nil)
 	case 8:
 		name := string(rune('a' + r.IntN(3)))
 		_ = kubernetes.NewForConfigOrDie(w.Server.Client(user).Config()).CoordinationV1().Leases("ns").Delete(ctx, name, metav1.DeleteOptions{})
@@ -380,7 +382,7 @@ func explain(w *sim.World, name string) string {
 		if status, running := s.Status(); running {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
-			e, err := s.Explain(ctx, sharder.ObjectRef{GVR: configMaps[0].GVR, Namespace: "ns", Name: name})
+			e, err := s.Explain(ctx, api.ObjectRef{GVR: configMaps[0].GVR, Namespace: "ns", Name: name})
 			return fmt.Sprintf("%s is the sharder (%+v), which says: %+v, %v", shard, status, e, err)
 		}
 	}
@@ -397,11 +399,11 @@ func everyObjectHasOneOwner(w *sim.World) error {
 	for _, o := range list.Items {
 		last, _ := w.State.Load(string(o.UID))
 		by, _ := last.(worked)
-		shard := o.Labels[sharder.ShardLabel(simulatedRing)]
-		_, drained := o.Labels[sharder.DrainLabel(simulatedRing)]
+		shard := o.Labels[api.ShardLabel(simulatedRing)]
+		_, drained := o.Labels[api.DrainLabel(simulatedRing)]
 		if shard == "" || drained || by.identity != shard || time.Since(by.at) > 2*resync {
 			problems = append(problems, fmt.Errorf("object %s (%s) is not looked after: labels %v, record %s, last worked on by %q %v ago: %s", o.Name, o.UID, o.Labels,
-				o.Annotations[sharder.OwnerAnnotation(simulatedRing)], by.identity, time.Since(by.at), explain(w, o.Name)))
+				o.Annotations[api.OwnerAnnotation(simulatedRing)], by.identity, time.Since(by.at), explain(w, o.Name)))
 		}
 	}
 	return errors.Join(append(problems, everyChildIsWithItsRoot(w, list.Items))...)

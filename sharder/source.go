@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +21,7 @@ import (
 // source lists and watches the metadata of some of the objects of one resource, in one namespace or in all. It holds one page.
 type source struct {
 	client    metadata.ResourceInterface
-	resource  resource
+	resource  protocol.Resource
 	namespace string
 	selector  labels.Selector
 	page      *pageSize

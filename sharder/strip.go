@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -87,33 +88,33 @@ func (e *session) strip(ctx context.Context) error {
 // Leases were read after the objects: somebody has forged those records. If such an epoch has still
 // not begun when the object has been stripped, nobody has worked by that record, nor will: there is
 // nothing to wait for. If it has, its shard is waited for.
-type unbegun map[tenant]bool
+type unbegun map[protocol.OwnerEpoch]bool
 
 // living returns the shards that may be at work on objects without a record: by the ring's history,
 // and by the forged records of objects that have been stripped.
 func (e *session) living(ctx context.Context, forged unbegun) ([]string, error) {
-	named, err := e.among(ctx, e.ledger.known.tenants(), nil)
+	named, err := e.among(ctx, e.ledger.known.OwnerEpochs(), nil)
 	if err != nil {
 		return nil, err
 	}
-	begun, err := e.among(ctx, slices.SortedFunc(maps.Keys(forged), tenant.compare), forged)
+	begun, err := e.among(ctx, slices.SortedFunc(maps.Keys(forged), protocol.OwnerEpoch.Compare), forged)
 	return append(named, begun...), err
 }
 
 // among returns the shards of those tenants that may be at work. Those in an epoch that has not begun
 // are noted in forged, unless it is nil, and not waited for.
-func (e *session) among(ctx context.Context, tenants []tenant, forged unbegun) (living []string, err error) {
+func (e *session) among(ctx context.Context, tenants []protocol.OwnerEpoch, forged unbegun) (living []string, err error) {
 	for _, t := range tenants {
 		life := e.registry.lifeOf(t)
-		if life == unread {
+		if life == protocol.EpochUnknown {
 			if err := e.registry.reread(ctx, t); err != nil {
 				return nil, err
 			}
 			life = e.registry.lifeOf(t)
 		}
 		switch {
-		case life == over:
-		case life == unread && forged != nil:
+		case life == protocol.EpochEnded:
+		case life == protocol.EpochUnknown && forged != nil:
 			forged[t] = true
 		default: // its Lease is taken when that is due
 			e.registry.ask(t)
@@ -132,18 +133,18 @@ func (e *session) stripAll(ctx context.Context, forged unbegun) (living []string
 	defer all.Wait()
 	var mu sync.Mutex
 	slots := make(chan struct{}, e.config.Concurrency)
-	for i := range e.kin.all {
+	for i := range e.graph.All {
 		if i == len(e.resources) && len(living) > 0 { // whose children follow
 			break
 		}
 		for _, src := range e.sources(i, labels.Everything()) {
 			var failure error
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
-				if !e.marks[i].marks(o) {
+				if !e.marks[i].CarriesMarks(o) {
 					return true
 				}
 				var owners []string
-				if owners, failure = e.among(ctx, e.marks[i].tenants(o), forged); failure != nil {
+				if owners, failure = e.among(ctx, e.marks[i].OwnerEpochs(o), forged); failure != nil {
 					return false
 				}
 				if len(owners) > 0 {
@@ -154,7 +155,7 @@ func (e *session) stripAll(ctx context.Context, forged unbegun) (living []string
 				all.Go(func() {
 					defer func() { <-slots }()
 					if err := e.stripOne(ctx, i, o); err != nil && ctx.Err() == nil {
-						e.note(&item{ref: ref{i, o.Namespace, o.Name}}, err)
+						e.note(&item{Ref: protocol.Ref{i, o.Namespace, o.Name}}, err)
 						mu.Lock()
 						defer mu.Unlock()
 						left++
@@ -176,8 +177,8 @@ func (e *session) stripAll(ctx context.Context, forged unbegun) (living []string
 
 // stripOne strips an object, unless it has changed: then it has to be looked at again.
 func (e *session) stripOne(ctx context.Context, index int, o *metav1.PartialObjectMetadata) error {
-	at := ref{index, o.Namespace, o.Name}
-	_, err := e.merge(ctx, at, e.marks[index].stripPatch(o))
+	at := protocol.Ref{index, o.Namespace, o.Name}
+	_, err := e.merge(ctx, at, e.marks[index].StripPatch(o))
 	if e.absent(at, err) {
 		return nil
 	}

@@ -17,19 +17,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 )
 
 // strip calls StripLabels in the background. beforePatch, unless nil, is called before each patch, with the name of the object.
 func (w *world) strip(c Config, beforePatch func(name string)) (result <-chan error, cancel func()) {
 	connection := w.server.Client("stripper")
 	connection.Inject(apisim.Faults{Refuse: func(r *http.Request) bool {
-		if name := path.Base(r.URL.Path); isPatch(r) && name != nobody && beforePatch != nil {
+		if name := path.Base(r.URL.Path); ringtest.IsPatch(r) && name != nobody && beforePatch != nil {
 			beforePatch(name)
 		}
 		return false
 	}})
 	kube, meta := w.clients(connection, w.proxy)
-	s, err := New(kube, meta, testMapper(), c)
+	s, err := New(kube, meta, ringtest.TestMapper(), c)
 	require.NoError(w.t, err)
 	done := make(chan error, 1)
 	stop := w.begin(func(ctx context.Context) { done <- s.StripLabels(ctx) })
@@ -40,7 +42,7 @@ func (w *world) strip(c Config, beforePatch func(name string)) (result <-chan er
 func (w *world) marked() int {
 	marked := 0
 	for _, o := range w.objects() {
-		if w.names.marks(&o) {
+		if w.keys.CarriesMarks(&o) {
 			marked++
 		}
 	}
@@ -147,9 +149,9 @@ func TestStripLabelsWaitsForThoseThatOnlyARecordNames(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.create(1, "o")
 		o := w.objects()[0]
-		r := record{UID: o.UID, Shard: "z", LeaseUID: "gone", Epoch: 3, State: owned}
-		_, err := w.meta.Resource(configMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name, types.MergePatchType,
-			w.names.mergePatch(o.UID, o.ResourceVersion, "z", false, &r), metav1.PatchOptions{})
+		r := protocol.Record{UID: o.UID, Shard: "z", LeaseUID: "gone", Epoch: 3, State: protocol.StateOwned}
+		_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name, types.MergePatchType,
+			w.keys.MergePatch(o.UID, o.ResourceVersion, "z", false, &r), metav1.PatchOptions{})
 		require.NoError(t, err)
 		result, _ := w.strip(w.config(), nil)
 		time.Sleep(29 * time.Second)
@@ -167,7 +169,7 @@ func TestStripLabelsStripsObjectsThatAreNotSelectedAnyMore(t *testing.T) {
 		stop()
 		shards[0].release()
 		c := w.config()
-		c.Resources[0].Selector = selectorOf(t, "no=object")
+		c.Resources[0].Selector = ringtest.SelectorOf(t, "no=object")
 		result, _ := w.strip(c, nil)
 		require.NoError(t, <-result)
 		assert.Zero(t, w.marked())
@@ -178,20 +180,20 @@ func TestStripLabelsKeepsChildrenWithTheirRoots(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.create(1, "o")
 		root := w.objects()[0]
-		r := record{UID: root.UID, Shard: "z", LeaseUID: "gone", Epoch: 3, State: owned}
-		_, err := w.meta.Resource(configMaps).Namespace(root.Namespace).Patch(t.Context(), root.Name, types.MergePatchType,
-			w.names.mergePatch(root.UID, root.ResourceVersion, "z", false, &r), metav1.PatchOptions{})
+		r := protocol.Record{UID: root.UID, Shard: "z", LeaseUID: "gone", Epoch: 3, State: protocol.StateOwned}
+		_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace(root.Namespace).Patch(t.Context(), root.Name, types.MergePatchType,
+			w.keys.MergePatch(root.UID, root.ResourceVersion, "z", false, &r), metav1.PatchOptions{})
 		require.NoError(t, err)
 		pods := w.kube.CoreV1().Pods(root.Namespace)
 		_, err = pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Name: "child", Labels: map[string]string{w.names.shard: "z"},
+			Name: "child", Labels: map[string]string{w.keys.Shard: "z"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: root.Name, UID: root.UID, Controller: new(true)}},
 		}}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		labelled := func() bool {
 			child, err := pods.Get(t.Context(), "child", metav1.GetOptions{})
 			require.NoError(t, err)
-			return w.names.shardOf(child) != ""
+			return w.keys.ShardOf(child) != ""
 		}
 		c := w.config()
 		c.Resources[0].Children = []schema.GroupVersionResource{{Version: "v1", Resource: "pods"}}
@@ -220,7 +222,7 @@ func TestStripLabelsNeverOverwritesWhatHasChanged(t *testing.T) {
 				return
 			}
 			edited[name] = true
-			_, err := w.meta.Resource(configMaps).Namespace("default").Patch(t.Context(), name, types.MergePatchType,
+			_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), name, types.MergePatchType,
 				[]byte(`{"metadata":{"annotations":{"edited":"by a user"}}}`), metav1.PatchOptions{})
 			assert.NoError(t, err)
 		}
@@ -246,7 +248,7 @@ func TestStripLabelsEndsWithItsContext(t *testing.T) {
 func TestStripLabelsBesideRun(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		kube, meta := w.clients(w.server.Client("sharder"))
-		s, err := New(kube, meta, testMapper(), w.config())
+		s, err := New(kube, meta, ringtest.TestMapper(), w.config())
 		require.NoError(t, err)
 		w.begin(func(ctx context.Context) { _ = s.Run(ctx) })
 		synctest.Wait()
@@ -267,9 +269,9 @@ func TestStripLabelsDoesNotWaitForAnEpochThatHasNeverBeen(t *testing.T) {
 				l, err := w.kube.CoordinationV1().Leases(testNamespace).Get(t.Context(), "b", metav1.GetOptions{})
 				require.NoError(t, err)
 				o := w.objects()[7]
-				forged := &record{UID: o.UID, Shard: "b", LeaseUID: l.UID, Epoch: 2, State: owned}
-				_, err = w.meta.Resource(configMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name, types.MergePatchType,
-					w.names.mergePatch(o.UID, "", "b", false, forged), metav1.PatchOptions{})
+				forged := &protocol.Record{UID: o.UID, Shard: "b", LeaseUID: l.UID, Epoch: 2, State: protocol.StateOwned}
+				_, err = w.meta.Resource(ringtest.ConfigMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name, types.MergePatchType,
+					w.keys.MergePatch(o.UID, "", "b", false, forged), metav1.PatchOptions{})
 				require.NoError(t, err)
 
 				var once sync.Once
@@ -280,7 +282,7 @@ func TestStripLabelsDoesNotWaitForAnEpochThatHasNeverBeen(t *testing.T) {
 						<-begun
 					}
 				})
-				var b *shard
+				var b *testShard
 				if begins {
 					<-read
 					b = w.shard("b")

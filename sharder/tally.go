@@ -2,6 +2,7 @@ package sharder
 
 import (
 	"context"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"maps"
 	"slices"
 	"sync"
@@ -21,30 +22,30 @@ type tally struct {
 	shards   map[string]int // objects by the shard that they are with
 
 	// apart are those that are not where they belong, if there are few.
-	apart map[ref]root
-	many  bool
+	displaced map[protocol.Ref]protocol.Root
+	many      bool
 }
 
 // maxApart is how many objects may be out of place in a ring that counts as settled but for them.
 const maxApart = 100
 
 func newTally() *tally {
-	return &tally{finished: make(chan struct{}), shards: map[string]int{}, apart: map[ref]root{}}
+	return &tally{finished: make(chan struct{}), shards: map[string]int{}, displaced: map[protocol.Ref]protocol.Root{}}
 }
 
 // count takes in an object, and whether it is where it belongs already.
-func (t *tally) count(v root, placed bool) {
+func (t *tally) count(v protocol.Root, placed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.objects++
-	if v.label != "" {
-		t.shards[v.label]++
+	if v.Label != "" {
+		t.shards[v.Label]++
 	}
 	switch {
 	case placed:
 		t.placed++
-	case len(t.apart) < maxApart:
-		t.apart[v.ref] = v
+	case len(t.displaced) < maxApart:
+		t.displaced[v.Ref] = v
 	default:
 		t.many = true
 	}
@@ -58,7 +59,7 @@ func (t *tally) expect() {
 }
 
 // outcome says how that turned out, and whether something was written.
-func (t *tally) outcome(r ref, placed, wrote bool) {
+func (t *tally) outcome(r protocol.Ref, placed, wrote bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pending--
@@ -67,16 +68,16 @@ func (t *tally) outcome(r ref, placed, wrote bool) {
 	}
 	if placed {
 		t.placed++
-		delete(t.apart, r)
+		delete(t.displaced, r)
 	}
 	t.check()
 }
 
 // left returns the objects that are not where they belong; ok is false if they are too many.
-func (t *tally) left() (all []root, ok bool) {
+func (t *tally) left() (all []protocol.Root, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.Collect(maps.Values(t.apart)), !t.many
+	return slices.Collect(maps.Values(t.displaced)), !t.many
 }
 
 func (t *tally) check() {

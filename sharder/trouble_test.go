@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,7 +31,7 @@ func TestAResourceThatCannotBeListedStopsNoOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				c := w.config()
-				c.Resources = []Resource{{GVR: widgets}, {GVR: configMaps}, {GVR: nodes}}
+				c.Resources = []api.Resource{{GVR: ringtest.Widgets}, {GVR: ringtest.ConfigMaps}, {GVR: ringtest.Nodes}}
 				user, err := dynamic.NewForConfig(w.server.Client("user").Config())
 				require.NoError(t, err)
 				w.shard("a")
@@ -38,11 +41,11 @@ func TestAResourceThatCannotBeListedStopsNoOther(t *testing.T) {
 				defer func() { stop() }()
 				w.create(40, "o")
 				create := func(name string) {
-					_, err = user.Resource(widgets).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+					_, err = user.Resource(ringtest.Widgets).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 						"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name},
 					}}, metav1.CreateOptions{})
 					require.NoError(t, err)
-					_, err = user.Resource(nodes).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+					_, err = user.Resource(ringtest.Nodes).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 						"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name},
 					}}, metav1.CreateOptions{})
 					require.NoError(t, err)
@@ -71,12 +74,12 @@ func TestAResourceThatCannotBeListedStopsNoOther(t *testing.T) {
 
 				w.astray.Store(nil)
 				time.Sleep(5 * time.Minute)
-				for gvr, client := range map[schema.GroupVersionResource]dynamic.ResourceInterface{widgets: user.Resource(widgets).Namespace("default"), nodes: user.Resource(nodes)} {
+				for gvr, client := range map[schema.GroupVersionResource]dynamic.ResourceInterface{ringtest.Widgets: user.Resource(ringtest.Widgets).Namespace("default"), ringtest.Nodes: user.Resource(ringtest.Nodes)} {
 					list, err := client.List(t.Context(), metav1.ListOptions{})
 					require.NoError(t, err)
 					require.Len(t, list.Items, 2)
 					for _, o := range list.Items {
-						_, ok := namesOf(testRing).of(gvr.GroupResource()).recordOf(&o)
+						_, ok := protocol.KeysOf(testRing).Of(gvr.GroupResource()).RecordOf(&o)
 						assert.True(t, ok, "%s %s", gvr.Resource, o.GetName())
 					}
 				}
@@ -92,7 +95,7 @@ func TestAResourceThatIsNotServedIsPickedUpLater(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
 		c.GCPeriod = time.Minute
-		c.Resources = []Resource{{GVR: configMaps}, {GVR: widgets}, {GVR: nodes, Children: []schema.GroupVersionResource{widgetParts}}}
+		c.Resources = []api.Resource{{GVR: ringtest.ConfigMaps}, {GVR: ringtest.Widgets}, {GVR: ringtest.Nodes, Children: []schema.GroupVersionResource{widgetParts}}}
 		var mu sync.Mutex
 		var said []string
 		c.Hooks.OnResource = func(s ResourceState) {
@@ -104,7 +107,7 @@ func TestAResourceThatIsNotServedIsPickedUpLater(t *testing.T) {
 		b := w.shard("b")
 		time.Sleep(time.Second)
 		kube, objects := w.clients(w.server.Client("sharder"))
-		mapper := &lateMapper{RESTMapper: testMapper()}
+		mapper := &lateMapper{RESTMapper: ringtest.TestMapper()}
 		s, err := New(kube, objects, mapper, c)
 		require.NoError(t, err)
 		stop := w.begin(func(ctx context.Context) { assert.NoError(t, s.Run(ctx)) })
@@ -117,21 +120,21 @@ func TestAResourceThatIsNotServedIsPickedUpLater(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		w.requirePlaced(40, "a")
 		status, _ := s.Status()
-		assert.Equal(t, []schema.GroupVersionResource{nodes, widgets}, status.Troubled)
+		assert.Equal(t, []schema.GroupVersionResource{ringtest.Nodes, ringtest.Widgets}, status.Troubled)
 		assert.NotContains(t, w.told(), "collected b", "there may be objects of it")
-		assert.Greater(t, len(w.session().historyNow(t).memberships), 1)
+		assert.Greater(t, len(w.session().historyNow(t).Memberships), 1)
 
 		mapper.known.Store(true)
 		w.createWidget("default", "late", nil)
 		time.Sleep(2 * time.Minute)
-		list, err := objects.Resource(widgets).List(t.Context(), metav1.ListOptions{})
+		list, err := objects.Resource(ringtest.Widgets).List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
 		require.Len(t, list.Items, 2)
 		for _, o := range list.Items {
-			assert.Equal(t, "a", w.names.shardOf(&o), o.Name)
+			assert.Equal(t, "a", w.keys.ShardOf(&o), o.Name)
 		}
 		status, _ = s.Status()
-		assert.Equal(t, []schema.GroupVersionResource{nodes}, status.Troubled)
+		assert.Equal(t, []schema.GroupVersionResource{ringtest.Nodes}, status.Troubled)
 		mu.Lock()
 		defer mu.Unlock()
 		assert.Contains(t, said, "serve widgets false")
@@ -150,7 +153,7 @@ type lateMapper struct {
 
 // KindFor implements meta.RESTMapper.
 func (m *lateMapper) KindFor(r schema.GroupVersionResource) (schema.GroupVersionKind, error) {
-	if r == widgets && !m.known.Load() {
+	if r == ringtest.Widgets && !m.known.Load() {
 		return schema.GroupVersionKind{}, &meta.NoResourceMatchError{PartialResource: r}
 	}
 	return m.RESTMapper.KindFor(r)
@@ -161,7 +164,7 @@ func (m *lateMapper) KindFor(r schema.GroupVersionResource) (schema.GroupVersion
 func TestALostHistoryIsRecalledWhereAResourceCannotBeListed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
-		c.Resources = []Resource{{GVR: widgets}, {GVR: configMaps}}
+		c.Resources = []api.Resource{{GVR: ringtest.Widgets}, {GVR: ringtest.ConfigMaps}}
 		stop, shards := w.settledWith(20, c, "a", "b")
 		stop()
 		require.NoError(t, w.kube.CoreV1().ConfigMaps(testNamespace).Delete(t.Context(), HistoryName(testRing), metav1.DeleteOptions{}))
@@ -184,7 +187,7 @@ func TestALostHistoryIsRecalledWhereAResourceCannotBeListed(t *testing.T) {
 func TestANewObjectDoesNotWaitForTheProofThatAShardIsGone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
-		c.Resources = []Resource{{GVR: widgets}, {GVR: configMaps}}
+		c.Resources = []api.Resource{{GVR: ringtest.Widgets}, {GVR: ringtest.ConfigMaps}}
 		stop, shards := w.settledWith(40, c, "a", "b")
 		defer func() { stop() }()
 		unlisted := func(q *http.Request) bool {
@@ -216,10 +219,10 @@ func TestALeaseThatWasCollectedIsNotCreatedAgain(t *testing.T) {
 		stop, _ := w.settledWith(20, c, "a", "b")
 		defer stop()
 		o := w.objects()[0]
-		r, _ := w.names.recordOf(&o)
+		r, _ := w.keys.RecordOf(&o)
 		r.Shard, r.LeaseUID, r.Epoch = "ghost", "none", 1
-		_, err := w.meta.Resource(configMaps).Namespace("default").Patch(t.Context(), o.Name, types.MergePatchType,
-			w.names.mergePatch(o.UID, o.ResourceVersion, "", false, &r), metav1.PatchOptions{})
+		_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), o.Name, types.MergePatchType,
+			w.keys.MergePatch(o.UID, o.ResourceVersion, "", false, &r), metav1.PatchOptions{})
 		require.NoError(t, err)
 		time.Sleep(30 * time.Minute)
 		w.requirePlaced(20, "a", "b")

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/kube"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
 // work deals with one object after another until ctx has ended.
@@ -24,10 +25,10 @@ func (e *session) work(ctx context.Context) {
 		}
 		var placed bool
 		var err error
-		if i.resource < len(e.resources) {
-			placed, err = e.deal(ctx, i, versionOf[root](o), slot)
+		if i.Resource < len(e.resources) {
+			placed, err = e.deal(ctx, i, versionOf[protocol.Root](o), slot)
 		} else {
-			placed, err = true, e.lead(ctx, i.ref, versionOf[child](o))
+			placed, err = true, e.lead(ctx, i.Ref, versionOf[protocol.Child](o))
 		}
 		if !errors.Is(err, errMoving) {
 			e.finish(ctx, i, placed, err)
@@ -72,8 +73,8 @@ var errContended = errors.New("others change it again and again")
 // deal does what has to be done about a root, and reports whether it is where it belongs then. After an error it has to be read
 // and dealt with again, but after errMoving somebody else finishes the item. o is what is known of the root; nil: nothing. reserved
 // says that it may be drained.
-func (e *session) deal(ctx context.Context, i *item, o *root, reserved bool) (placed bool, err error) {
-	r, drained := i.ref, false
+func (e *session) deal(ctx context.Context, i *item, o *protocol.Root, reserved bool) (placed bool, err error) {
+	r, drained := i.Ref, false
 	defer func() {
 		if reserved {
 			e.drains.patched(r, drained)
@@ -97,40 +98,40 @@ func (e *session) deal(ctx context.Context, i *item, o *root, reserved bool) (pl
 		switch {
 		case err != nil:
 			return false, err
-		case d.verb == keep:
+		case d.Verb == protocol.Keep:
 			return true, nil
-		case d.verb == await:
+		case d.Verb == protocol.Await:
 			return false, nil
-		case d.verb == hold, d.verb == reread:
+		case d.Verb == protocol.Hold, d.Verb == protocol.Reread:
 			e.hold(d)
 			return false, nil
 		}
-		if d.drain && !o.drain && !reserved {
-			if !e.drains.reserve(ctx, r, d.label, time.Now(), false) {
+		if d.Drain && !o.Drain && !reserved {
+			if !e.drains.reserve(ctx, r, d.Label, time.Now(), false) {
 				poke(e.unsettle) // a scan waits until there is a slot
 				return false, nil
 			}
 			reserved = true
 		}
-		if d.brings() && len(e.kin.children[r.resource]) > 0 {
+		if d.MovesChildren() && len(e.graph.ChildResources[r.Resource]) > 0 {
 			floor, known := e.floorOf(s, d)
 			if !known {
-				e.moves.add(&move{item: i, root: *o, decision: d, origin: s.origin(), plan: p})
+				e.moves.add(&move{item: i, root: *o, decision: d, origin: s.Origin(), plan: p})
 				return false, errMoving
 			}
-			d.record.ChildFloor = floor
+			d.Record.ChildFloor = floor
 		}
 		switch err := e.patch(ctx, *o, d); {
 		case err == nil:
-			drained, i.wrote = d.drain, true
-			if d.verb == annul {
+			drained, i.wrote = d.Drain, true
+			if d.Verb == protocol.Annul {
 				e.log(r).Warn("the record of an object names an epoch of its shard that has never been, and is taken for none",
-					zap.String("shard", d.record.Shard), zap.Int64("epoch", d.record.Epoch))
+					zap.String("shard", d.Record.Shard), zap.Int64("epoch", d.Record.Epoch))
 			}
-			return d.placed(), nil
+			return d.Placed(), nil
 		case e.absent(r, err):
 			return true, nil
-		case outdates(err):
+		case protocol.IsOutdated(err):
 			o, contended = nil, fmt.Errorf("%w: %w", errContended, err)
 		default: // the outcome may be unknown
 			return false, err
@@ -151,22 +152,22 @@ func (e *session) deal(ctx context.Context, i *item, o *root, reserved bool) (pl
 // before requires that no root can have been outside of the ring when its children were created, so
 // it has no Selector; that all that were there before this session were listed; and that no move of
 // the root has ended halfway.
-func (e *session) floorOf(s situation, d decision) (floor map[string]string, known bool) {
-	if d.verb != assign || s.recorded || s.origin().any || !e.resources[s.resource].Selector.Empty() ||
-		e.moves.inDoubt(s.ref) || e.unsurveyed(s.root) {
+func (e *session) floorOf(s protocol.Situation, d protocol.Decision) (floor map[string]string, known bool) {
+	if d.Verb != protocol.Assign || s.Recorded || s.Origin().Any || !e.resources[s.Resource].Selector.Empty() ||
+		e.moves.inDoubt(s.Ref) || e.unsurveyed(s.Root) {
 		return nil, false
 	}
 	floor = map[string]string{}
-	for _, i := range e.kin.children[s.resource] {
-		floor[e.kin.all[i].GVR.GroupResource().String()] = e.given.floor(holding{d.label, i})
+	for _, i := range e.graph.ChildResources[s.Resource] {
+		floor[e.graph.All[i].GVR.GroupResource().String()] = e.given.floor(holding{d.Label, i})
 	}
 	return floor, true
 }
 
 // get reads an object; nil: there is none.
-func (e *session) get(ctx context.Context, r ref) (*metav1.PartialObjectMetadata, error) {
+func (e *session) get(ctx context.Context, r protocol.Ref) (*metav1.PartialObjectMetadata, error) {
 	o, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-		return e.client(r.resource, r.namespace).Get(ctx, r.name, metav1.GetOptions{})
+		return e.client(r.Resource, r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
 	})
 	switch {
 	case e.absent(r, err):
@@ -178,31 +179,31 @@ func (e *session) get(ctx context.Context, r ref) (*metav1.PartialObjectMetadata
 }
 
 // absent reports whether an error says that an object does not exist.
-func (e *session) absent(r ref, err error) bool {
-	return kube.Absent(err, e.kin.all[r.resource].GVR.GroupResource(), r.name)
+func (e *session) absent(r protocol.Ref, err error) bool {
+	return kube.Absent(err, e.graph.All[r.Resource].GVR.GroupResource(), r.Name)
 }
 
 // read returns the root as it is now; nil: there is none that is to be distributed.
-func (e *session) read(ctx context.Context, r ref) (*root, error) {
+func (e *session) read(ctx context.Context, r protocol.Ref) (*protocol.Root, error) {
 	o, err := e.get(ctx, r)
 	if o == nil {
 		return nil, err
 	}
-	v, ok := e.rootOf(r.resource, o)
-	if !ok || !e.resources[r.resource].Selector.Matches(labels.Set(o.Labels)) {
+	v, ok := e.rootOf(r.Resource, o)
+	if !ok || !e.resources[r.Resource].Selector.Matches(labels.Set(o.Labels)) {
 		return nil, nil
 	}
 	return &v, nil
 }
 
 // patch carries out a decision, if the root is still what was decided on.
-func (e *session) patch(ctx context.Context, o root, d decision) error {
-	_, err := e.send(ctx, o.ref, d.verb, d.label, e.marks[o.resource].mergePatch(o.uid, o.version, d.label, d.drain, d.record, o.foreign...))
+func (e *session) patch(ctx context.Context, o protocol.Root, d protocol.Decision) error {
+	_, err := e.send(ctx, o.Ref, d.Verb, d.Label, e.marks[o.Resource].MergePatch(o.UID, o.Version, d.Label, d.Drain, d.Record, o.Foreign...))
 	return err
 }
 
 // send sends a patch that gives an object the label of a shard, and returns the version that comes of it.
-func (e *session) send(ctx context.Context, r ref, v verb, shard string, patch []byte) (version string, err error) {
+func (e *session) send(ctx context.Context, r protocol.Ref, v protocol.Verb, shard string, patch []byte) (version string, err error) {
 	began := time.Now()
 	o, err := e.merge(ctx, r, patch)
 	if e.config.Hooks.OnPatch != nil && ctx.Err() == nil {
@@ -215,30 +216,30 @@ func (e *session) send(ctx context.Context, r ref, v verb, shard string, patch [
 }
 
 // merge sends a merge patch.
-func (e *session) merge(ctx context.Context, r ref, patch []byte) (*metav1.PartialObjectMetadata, error) {
+func (e *session) merge(ctx context.Context, r protocol.Ref, patch []byte) (*metav1.PartialObjectMetadata, error) {
 	return bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-		return e.client(r.resource, r.namespace).Patch(e.throttle.watch(ctx), r.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+		return e.client(r.Resource, r.Namespace).Patch(e.throttle.watch(ctx), r.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: protocol.FieldManager})
 	})
 }
 
 // failed names the request, and what to grant where that is what is missing.
-func (e *session) failed(verb string, r ref, err error) error {
-	gr := e.kin.all[r.resource].GVR.GroupResource()
+func (e *session) failed(verb string, r protocol.Ref, err error) error {
+	gr := e.graph.All[r.Resource].GVR.GroupResource()
 	if kube.RoleMissing(err) {
 		return fmt.Errorf("not allowed to %s %s: grant the verb %q on resource %s of API group %q: %w", verb, gr, verb, gr.Resource, gr.Group, err)
 	}
-	return fmt.Errorf("%s %s %s/%s: %w", verb, gr, r.namespace, r.name, err)
+	return fmt.Errorf("%s %s %s/%s: %w", verb, gr, r.Namespace, r.Name, err)
 }
 
-func (e *session) log(r ref) *zap.Logger {
-	return e.config.Logger.With(zap.Stringer("resource", e.kin.all[r.resource].GVR.GroupResource()), zap.String("namespace", r.namespace), zap.String("name", r.name))
+func (e *session) log(r protocol.Ref) *zap.Logger {
+	return e.config.Logger.With(zap.Stringer("resource", e.graph.All[r.Resource].GVR.GroupResource()), zap.String("namespace", r.Namespace), zap.String("name", r.Name))
 }
 
 // note logs a failure: once for each object and cause.
 func (e *session) note(i *item, err error) {
 	if said := err.Error(); said != i.said && e.notes.admit(time.Now()) {
 		i.said = said
-		e.log(i.ref).Warn("an object could not be dealt with: it will be tried again", zap.Error(err))
+		e.log(i.Ref).Warn("an object could not be dealt with: it will be tried again", zap.Error(err))
 	}
 }
 

@@ -27,6 +27,9 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -37,7 +40,7 @@ type world struct {
 	server *apisim.Server
 	kube   kubernetes.Interface
 	meta   metadata.Interface
-	names  names
+	keys   protocol.Keys
 
 	connection *apisim.Client // of the latest sharder
 
@@ -63,7 +66,7 @@ const (
 func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, server: apisim.NewServer(apisim.Resource{GroupVersionResource: widgets, Kind: "Widget", Namespaced: true}), names: namesOf(testRing).of(configMaps.GroupResource()), patches: map[string]int{}}
+		w := &world{t: t, server: apisim.NewServer(apisim.Resource{GroupVersionResource: ringtest.Widgets, Kind: "Widget", Namespaced: true}), keys: protocol.KeysOf(testRing).Of(ringtest.ConfigMaps.GroupResource()), patches: map[string]int{}}
 		w.kube, w.meta = w.clients(w.server.Client("user"))
 		defer w.end()
 		f(t, w)
@@ -97,7 +100,7 @@ func (w *world) config() Config {
 		w.history = append(w.history, fmt.Sprintf(format, args...))
 	}
 	return Config{
-		Ring: testRing, Namespace: testNamespace, Resources: []Resource{{GVR: configMaps}}, Logger: w.log(),
+		Ring: testRing, Namespace: testNamespace, Resources: []api.Resource{{GVR: ringtest.ConfigMaps}}, Logger: w.log(),
 		Hooks: Hooks{
 			OnMembership: func(members []string) { note("members %v", members) },
 			OnSettled:    func(members []string) { note("settled %v", members) },
@@ -147,7 +150,7 @@ func (w *world) patched() map[string]int {
 func (w *world) sharder(c Config) (stop func()) {
 	w.connection = w.server.Client("sharder")
 	kube, meta := w.clients(w.connection, w.proxy)
-	s, err := New(kube, meta, testMapper(), c)
+	s, err := New(kube, meta, ringtest.TestMapper(), c)
 	require.NoError(w.t, err)
 	return w.begin(func(ctx context.Context) { assert.NoError(w.t, s.Run(ctx)) })
 }
@@ -168,7 +171,7 @@ func (w *world) begin(run func(context.Context)) (stop func()) {
 }
 
 // shard is one in a world.
-type shard struct {
+type testShard struct {
 	connection *apisim.Client
 	release    func()
 	stubborn   atomic.Bool // it does not let go of anything
@@ -176,8 +179,8 @@ type shard struct {
 }
 
 // shard begins one.
-func (w *world) shard(name string) *shard {
-	s := &shard{connection: w.server.Client(name)}
+func (w *world) shard(name string) *testShard {
+	s := &testShard{connection: w.server.Client(name)}
 	kube, meta := w.clients(s.connection)
 	lease, err := shardlease.New(kube, shardlease.Config{Namespace: testNamespace, Ring: testRing, Identity: name, ReturnWithin: w.returnWithin, OnLost: func(error) {}})
 	require.NoError(w.t, err)
@@ -195,17 +198,17 @@ func (w *world) shard(name string) *shard {
 }
 
 // acknowledge lets go of what is drained, until ctx has ended.
-func (w *world) acknowledge(ctx context.Context, s *shard, name string, meta metadata.Interface, epoch shardlease.Epoch) {
-	drained := selectorOf(w.t, w.names.drain+","+w.names.shard+"="+name)
-	src := source{client: meta.Resource(configMaps), selector: drained, page: newPageSize(500), log: zap.NewNop(), resource: resource{Resource: Resource{GVR: configMaps}}}
+func (w *world) acknowledge(ctx context.Context, s *testShard, name string, meta metadata.Interface, epoch shardlease.Epoch) {
+	drained := ringtest.SelectorOf(w.t, w.keys.Drain+","+w.keys.Shard+"="+name)
+	src := source{client: meta.Resource(ringtest.ConfigMaps), selector: drained, page: newPageSize(500), log: zap.NewNop(), resource: protocol.Resource{Resource: api.Resource{GVR: ringtest.ConfigMaps}}}
 	src.run(ctx, sink{found: func(o *metav1.PartialObjectMetadata) bool {
-		r, ok := w.names.recordOf(o)
+		r, ok := w.keys.RecordOf(o)
 		for s.stubborn.Load() && clock.Sleep(ctx, time.Second) {
 		}
-		if ok && r.State == owned && r.tenant() == (tenant{name, epoch.LeaseUID, epoch.Number}) {
-			label, next := w.names.letGo(o, r, w.former)
-			_, err := meta.Resource(configMaps).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType,
-				w.names.mergePatch(o.UID, o.ResourceVersion, label, false, next), metav1.PatchOptions{})
+		if ok && r.State == protocol.StateOwned && r.Owner() == (protocol.OwnerEpoch{name, epoch.LeaseUID, epoch.Number}) {
+			label, next := w.keys.ReleaseRecord(o, r, w.former)
+			_, err := meta.Resource(ringtest.ConfigMaps).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType,
+				w.keys.MergePatch(o.UID, o.ResourceVersion, label, false, next), metav1.PatchOptions{})
 			if err == nil {
 				s.acks.Add(1)
 			}
@@ -215,7 +218,7 @@ func (w *world) acknowledge(ctx context.Context, s *shard, name string, meta met
 }
 
 // kill cuts a shard off for good.
-func (s *shard) kill() {
+func (s *testShard) kill() {
 	s.connection.Sever()
 }
 
@@ -228,14 +231,14 @@ func (w *world) create(n int, prefix string) {
 }
 
 func (w *world) objects() []metav1.PartialObjectMetadata {
-	list, err := w.meta.Resource(configMaps).Namespace("default").List(w.t.Context(), metav1.ListOptions{})
+	list, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").List(w.t.Context(), metav1.ListOptions{})
 	require.NoError(w.t, err)
 	return list.Items
 }
 
 // strips removes from an object all that the ring has written on it.
 func (w *world) strips(o metav1.Object) {
-	_, err := w.meta.Resource(configMaps).Namespace(o.GetNamespace()).Patch(w.t.Context(), o.GetName(), types.MergePatchType, w.names.stripPatch(o), metav1.PatchOptions{})
+	_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace(o.GetNamespace()).Patch(w.t.Context(), o.GetName(), types.MergePatchType, w.keys.StripPatch(o), metav1.PatchOptions{})
 	require.NoError(w.t, err)
 }
 
@@ -244,7 +247,7 @@ func (w *world) strips(o metav1.Object) {
 func (w *world) owners() map[string]int {
 	count := map[string]int{}
 	for _, o := range w.objects() {
-		r, ok := w.names.recordOf(&o)
+		r, ok := w.keys.RecordOf(&o)
 		var l *coordinationv1.Lease
 		if ok {
 			var err error
@@ -254,8 +257,8 @@ func (w *world) owners() map[string]int {
 			require.NoError(w.t, err)
 		}
 		owner := "-"
-		if ok && r.State == owned && w.names.shardOf(&o) == r.Shard && !w.names.draining(&o) && l != nil {
-			if e, err := shardlease.EpochOf(l); err == nil && (tenant{r.Shard, e.LeaseUID, e.Number}) == r.tenant() {
+		if ok && r.State == protocol.StateOwned && w.keys.ShardOf(&o) == r.Shard && !w.keys.Draining(&o) && l != nil {
+			if e, err := shardlease.EpochOf(l); err == nil && (protocol.OwnerEpoch{r.Shard, e.LeaseUID, e.Number}) == r.Owner() {
 				owner = r.Shard
 			}
 		}

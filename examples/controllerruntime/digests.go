@@ -9,6 +9,7 @@ import (
 	"flag"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,8 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/bellwether-k8s/bellwether/sharder"
 )
 
 var (
@@ -35,7 +34,7 @@ const digestKey = "sha256"
 // digests is the sharded controller. It is where yours goes.
 type digests struct {
 	client  client.Client // guarded by the shard lease
-	shard   *sharder.Shard
+	shard   *shard.Shard
 	workers int
 	takes   time.Duration
 	journal bool
@@ -56,7 +55,7 @@ func (d *digests) setUp(mgr ctrl.Manager) error {
 
 // guarded reconciles what is this shard's, while no other process can.
 func (d *digests) guarded() reconcile.Func {
-	return sharder.Guarded(d.shard, func(ctx context.Context, r ctrl.Request) (*corev1.ConfigMap, error) {
+	return shard.WrapReconciler(d.shard, func(ctx context.Context, r ctrl.Request) (*corev1.ConfigMap, error) {
 		m := &corev1.ConfigMap{}
 		return m, d.client.Get(ctx, r.NamespacedName, m)
 	}, d.Reconcile)

@@ -18,7 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/sharder/shardertest"
 )
 
@@ -30,10 +31,10 @@ func TestDigestsAreOfWhatIsThisShards(t *testing.T) {
 		mapper := meta.NewDefaultRESTMapper(nil)
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
-		lease, shard, err := shardertest.NewShard(objects, mapper, sharder.Resource{GVR: configMaps, Children: []schema.GroupVersionResource{secrets}})
+		lease, worker, err := shardertest.NewShard(objects, mapper, api.Resource{GVR: configMaps, Children: []schema.GroupVersionResource{secrets}})
 		require.NoError(t, err)
-		work := digests{client: fake.NewClientBuilder().WithObjectTracker(objects.Tracker()).WithRESTMapper(mapper).Build(), shard: shard}
-		informer := shard.NewInformer(sharder.ListerWatcher(objects.CoreV1().ConfigMaps(""), objects), &corev1.ConfigMap{}, 0, cache.Indexers{})
+		work := digests{client: fake.NewClientBuilder().WithObjectTracker(objects.Tracker()).WithRESTMapper(mapper).Build(), shard: worker}
+		informer := worker.NewInformer(shard.ListerWatcher(objects.CoreV1().ConfigMaps(""), objects), &corev1.ConfigMap{}, 0, cache.Indexers{})
 
 		require.NoError(t, lease.Run(t.Context(), func(ctx context.Context) error {
 			ctx, end := context.WithCancel(ctx)
@@ -54,7 +55,7 @@ func TestDigestsAreOfWhatIsThisShards(t *testing.T) {
 				err = work.client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Name + "-digest"}, &s)
 				require.NoError(t, client.IgnoreNotFound(err))
 				if err == nil {
-					assert.Equal(t, lease.Identity(), s.Labels[sharder.ShardLabel(lease.Ring())], "a child is stamped")
+					assert.Equal(t, lease.Identity(), s.Labels[api.ShardLabel(lease.Ring())], "a child is stamped")
 				}
 				return string(s.Data[digestKey])
 			}
@@ -67,7 +68,7 @@ func TestDigestsAreOfWhatIsThisShards(t *testing.T) {
 			require.NoError(t, work.client.Update(ctx, mine))
 			assert.Equal(t, "21f76dfbfe6dfe21f762080ef484112cf2952974cef30741fd1931e1c6d92112", digestOf(mine))
 			require.NoError(t, work.client.Get(ctx, client.ObjectKeyFromObject(mine), mine))
-			assert.NotContains(t, mine.Labels, sharder.ShardLabel(lease.Ring()))
+			assert.NotContains(t, mine.Labels, api.ShardLabel(lease.Ring()))
 
 			end()
 			<-ended

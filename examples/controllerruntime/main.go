@@ -23,7 +23,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/bellwether-k8s/bellwether/examples/metrics"
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
@@ -60,7 +60,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.Resources = []sharder.Resource{{GVR: configMaps, Selector: wanted, Namespaces: []string{c.Lease.Namespace}, Children: []schema.GroupVersionResource{secrets}}}
+	c.Resources = []api.Resource{{GVR: configMaps, Selector: wanted, Namespaces: []string{c.Lease.Namespace}, Children: []schema.GroupVersionResource{secrets}}}
 	if err := metrics.Replica(ctrlmetrics.Registry, &c); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/ring"
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
 // census is which shard has which of the ConfigMaps, as a watch shows them.
@@ -54,11 +54,11 @@ func (c *census) see(m *corev1.ConfigMap, now time.Time) {
 	defer c.mu.Unlock()
 	r := c.objects[m.UID]
 	if r == nil {
-		r = &resident{key: sharder.ObjectKey(nil, schema.GroupKind{Kind: "ConfigMap"}, m), free: now}
+		r = &resident{key: api.ObjectKey(nil, schema.GroupKind{Kind: "ConfigMap"}, m), free: now}
 		c.objects[m.UID] = r
 	}
-	r.shard = m.Labels[sharder.ShardLabel(c.ring)]
-	_, r.leaving = m.Labels[sharder.DrainLabel(c.ring)]
+	r.shard = m.Labels[api.ShardLabel(c.ring)]
+	_, r.leaving = m.Labels[api.DrainLabel(c.ring)]
 	r.right = m.Annotations["example.bellwether.dev/sha256"] == checksum(m.Data)
 	switch has := r.shard != "" && !r.leaving; {
 	case !has && r.free.IsZero():

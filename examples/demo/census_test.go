@@ -5,13 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/bellwether-k8s/bellwether/sharder"
 )
 
 // at is some seconds after the beginning.
@@ -24,10 +23,10 @@ func configMap(i int, shard string, leaving bool) *corev1.ConfigMap {
 		Data:       map[string]string{"a": "1"},
 	}
 	if shard != "" {
-		m.Labels[sharder.ShardLabel("r")] = shard
+		m.Labels[api.ShardLabel("r")] = shard
 	}
 	if leaving {
-		m.Labels[sharder.DrainLabel("r")] = "true"
+		m.Labels[api.DrainLabel("r")] = "true"
 	}
 	return m
 }

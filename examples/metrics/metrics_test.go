@@ -24,7 +24,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -86,16 +88,16 @@ func (a *all) value(t *testing.T, series string) int {
 
 // everything happens once.
 func (a *all) everything() {
-	election, lease, shard, distribution := a.replica.Election.Hooks, a.replica.Lease.Hooks, a.replica.Shard.Hooks, a.replica.Sharder.Hooks
+	election, lease, ownership, distribution := a.replica.Election.Hooks, a.replica.Lease.Hooks, a.replica.Shard.Hooks, a.replica.Sharder.Hooks
 	election.OnNewLeader("a")
 	election.OnStartedLeading(leaderelection.Term{Vacant: time.Second, Released: true})
 	election.OnRenewal(time.Millisecond, errNoAnswer)
 	lease.OnWaiting(shardlease.Standing{})
 	lease.OnHeld(shardlease.Epoch{})
 	lease.OnRenewal(time.Millisecond, nil)
-	shard.OnDrained(sharder.ObjectRef{}, time.Second, nil)
-	shard.OnBounced(sharder.ObjectRef{}, errNoAnswer)
-	shard.OnRefused(sharder.ObjectRef{}, sharder.ErrNotMine)
+	ownership.OnDrained(api.ObjectRef{}, time.Second, nil)
+	ownership.OnBounced(api.ObjectRef{}, errNoAnswer)
+	ownership.OnRefused(api.ObjectRef{}, shard.ErrNotMine)
 	distribution.OnMembership([]string{"a", "b"})
 	distribution.OnPatch(sharder.Patch{Verb: "drain", Err: apierrors.NewConflict(schema.GroupResource{}, "x", nil)})
 	distribution.OnScan(sharder.Scan{Objects: 10, Placed: 8, Shards: map[string]int{"a": 5, "b": 5}})

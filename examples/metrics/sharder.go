@@ -10,7 +10,9 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 )
 
 // Replica registers all parts of a sharded replica, and sets their hooks. Call it before replica.New.
@@ -145,23 +147,23 @@ func (d *distribution) forget() {
 }
 
 // Shard registers how a shard lets go of objects.
-func Shard(registry prometheus.Registerer) (sharder.ShardHooks, error) {
+func Shard(registry prometheus.Registerer) (shard.Hooks, error) {
 	f := &factory{registry: registry, subsystem: "shard"}
 	drains := f.counters("drains_total", "Attempts to let go of an object.", "result")
 	age := f.histogram("drain_duration_seconds", "How long after it was asked for an object was let go.", ofDrains)
 	bounces := f.counters("bounces_total", "Attempts to send back an object that has the label of this shard by mistake.", "result")
 	refusals := f.counters("refusals_total", "Work that was refused: the object is another shard's, or is not proved to be this one's yet.", "reason")
-	return sharder.ShardHooks{
-		OnDrained: func(_ sharder.ObjectRef, took time.Duration, err error) {
+	return shard.Hooks{
+		OnDrained: func(_ api.ObjectRef, took time.Duration, err error) {
 			drains.WithLabelValues(result(err)).Inc()
 			if err == nil {
 				age.Observe(took.Seconds())
 			}
 		},
-		OnBounced: func(_ sharder.ObjectRef, err error) { bounces.WithLabelValues(result(err)).Inc() },
-		OnRefused: func(_ sharder.ObjectRef, err error) {
+		OnBounced: func(_ api.ObjectRef, err error) { bounces.WithLabelValues(result(err)).Inc() },
+		OnRefused: func(_ api.ObjectRef, err error) {
 			reason := "not_yet"
-			if errors.Is(err, sharder.ErrNotMine) {
+			if errors.Is(err, shard.ErrNotMine) {
 				reason = "not_mine"
 			}
 			refusals.WithLabelValues(reason).Inc()

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 )
 
 var (
@@ -32,7 +32,7 @@ const checksumAnnotation = "example.bellwether.dev/sha256"
 // checksums is the controller. It is where yours goes.
 type checksums struct {
 	client    kubernetes.Interface // guarded by the shard's lease
-	shard     *sharder.Shard
+	shard     *shard.Shard
 	namespace string
 	workers   int
 	resync    time.Duration
@@ -50,9 +50,9 @@ func (c *checksums) addFlags() {
 
 // run works on the ConfigMaps of this shard until ctx has ended.
 func (c *checksums) run(ctx context.Context) error {
-	source := sharder.ListerWatcher(c.client.CoreV1().ConfigMaps(c.namespace), c.client)
+	source := shard.ListerWatcher(c.client.CoreV1().ConfigMaps(c.namespace), c.client)
 	informer := c.shard.NewInformer(source, &corev1.ConfigMap{}, c.resync, cache.Indexers{})
-	return sharder.Reconcile(ctx, c.shard, informer, c.workers, c.reconcile)
+	return shard.RunController(ctx, c.shard, informer, c.workers, c.reconcile)
 }
 
 // reconcile is called while no other process can work on m. It writes with ctx, which ends when that may change.

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/shardertest"
 )
 
@@ -22,7 +22,7 @@ func TestChecksumsAreOfWhatIsThisShards(t *testing.T) {
 		client := fake.NewSimpleClientset() // the other one is a hundred times slower in a bubble
 		mapper := meta.NewDefaultRESTMapper(nil)
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-		lease, shard, err := shardertest.NewShard(client, mapper, sharder.Resource{GVR: configMaps, Selector: wanted})
+		lease, shard, err := shardertest.NewShard(client, mapper, api.Resource{GVR: configMaps, Selector: wanted})
 		require.NoError(t, err)
 		work := checksums{client: client, shard: shard, namespace: "default", workers: 2, journal: true, log: zaptest.NewLogger(t)}
 

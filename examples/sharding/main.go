@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
@@ -62,7 +62,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.Resources = []sharder.Resource{{GVR: configMaps, Selector: wanted, Namespaces: []string{c.Lease.Namespace}}}
+	c.Resources = []api.Resource{{GVR: configMaps, Selector: wanted, Namespaces: []string{c.Lease.Namespace}}}
 	// What is known beforehand need not be asked for: a replica that starts while the API server is down waits instead of failing.
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)

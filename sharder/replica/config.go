@@ -10,6 +10,8 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -21,10 +23,10 @@ type Config struct {
 	Lease shardlease.Config
 
 	// Resources that are distributed.
-	Resources []sharder.Resource
+	Resources []api.Resource
 
 	// Shard lets go of objects. Resources must be empty.
-	Shard sharder.ShardConfig
+	Shard shard.Config
 
 	// Sharder distributes objects. Namespace, Ring, Resources and LeaseDuration must be empty.
 	Sharder sharder.Config

@@ -4,7 +4,7 @@
 //
 //	r, err := replica.New(config, replica.Config{
 //		Lease:     shardlease.Config{Namespace: ns, Ring: "checksums"},
-//		Resources: []sharder.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}},
+//		Resources: []api.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}},
 //	})
 //	…
 //	return r.Run(ctx, func(ctx context.Context) error {
@@ -29,6 +29,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -36,13 +37,13 @@ import (
 type Replica struct {
 	// Lease is the heartbeat of the shard, and Shard what it may work on.
 	Lease *shardlease.Lease
-	Shard *sharder.Shard
+	Shard *shard.Shard
 	// Elector elects the one replica whose Sharder is at work.
 	Elector *leaderelection.Elector
 	Sharder *sharder.Sharder
 
 	// Mine is the configuration for the clients of the work on this shard's objects: they write only while this process holds Lease.
-	// No work is done before there is such a client ([sharder.ErrUnguarded]).
+	// No work is done before there is such a client ([shard.ErrUnguarded]).
 	// Leaders is that for what only one of the replicas may do: its clients write only while Elector leads. Both are copies of
 	// the configuration that New was given, with its rate limit: controllers usually need a higher one than client-go's 5 requests per second.
 	Mine, Leaders *rest.Config
@@ -99,7 +100,7 @@ func build(config *rest.Config, c Config, newLease func(kubernetes.Interface, sh
 	if c.Mapper == nil {
 		c.Mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kube.Discovery()))
 	}
-	if r.Shard, err = sharder.NewShard(mine, c.Mapper, lease, c.Shard); err != nil {
+	if r.Shard, err = shard.New(mine, c.Mapper, lease, c.Shard); err != nil {
 		return nil, err
 	}
 	if r.Sharder, err = sharder.New(kube, everyones, c.Mapper, c.Sharder); err != nil {

@@ -20,11 +20,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-var configMaps = sharder.Resource{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}
+var configMaps = api.Resource{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}
 
 func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
@@ -35,7 +37,7 @@ func mapper() meta.RESTMapper {
 func minimal() replica.Config {
 	return replica.Config{
 		Lease:     shardlease.Config{Namespace: "default", Ring: "checksums", Identity: "a"},
-		Resources: []sharder.Resource{configMaps},
+		Resources: []api.Resource{configMaps},
 		Mapper:    mapper(),
 	}
 }
@@ -52,8 +54,8 @@ func newReplica(t *testing.T, config *rest.Config, c replica.Config) (*replica.R
 // work is a sharded controller that hands over the names of its objects.
 func work(r *replica.Replica, client kubernetes.Interface, seen chan<- string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		informer := r.Shard.NewInformer(sharder.ListerWatcher(client.CoreV1().ConfigMaps(""), client), &corev1.ConfigMap{}, 0, cache.Indexers{})
-		return sharder.Reconcile(ctx, r.Shard, informer, 1, func(_ context.Context, m *corev1.ConfigMap) error {
+		informer := r.Shard.NewInformer(shard.ListerWatcher(client.CoreV1().ConfigMaps(""), client), &corev1.ConfigMap{}, 0, cache.Indexers{})
+		return shard.RunController(ctx, r.Shard, informer, 1, func(_ context.Context, m *corev1.ConfigMap) error {
 			seen <- m.Name
 			return nil
 		})
@@ -137,7 +139,7 @@ func TestWorkWithClientsThatAreNotGuardedIsRefused(t *testing.T) {
 		assert.NoError(t, r.Run(t.Context(), func(ctx context.Context) error {
 			m, err := unguarded.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
 			require.NoError(t, err)
-			assert.ErrorIs(t, r.Shard.Do(ctx, m, func(context.Context) error { return errors.New("called") }), sharder.ErrUnguarded)
+			assert.ErrorIs(t, r.Shard.Do(ctx, m, func(context.Context) error { return errors.New("called") }), shard.ErrUnguarded)
 			return nil
 		}, nil))
 	})

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 )
 
@@ -48,7 +48,7 @@ func rollOut(t *testing.T, claim bool) (changes float64) {
 		if c.After == nil || c.After.GetKind() != "ConfigMap" {
 			return
 		}
-		shard := c.After.GetLabels()[sharder.ShardLabel("checksums")]
+		shard := c.After.GetLabels()[api.ShardLabel("checksums")]
 		mu.Lock()
 		defer mu.Unlock()
 		if before := owners[c.After.GetName()]; shard != "" && before != shard {

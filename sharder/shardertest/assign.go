@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -36,14 +36,14 @@ func Assign(lease *shardlease.Lease, obj metav1.Object, children ...schema.Group
 	if err != nil {
 		return fmt.Errorf("shardertest: %w", err)
 	}
-	obj.SetLabels(with(obj.GetLabels(), sharder.ShardLabel(lease.Ring()), lease.Identity()))
-	obj.SetAnnotations(with(obj.GetAnnotations(), sharder.OwnerAnnotation(lease.Ring()), string(record)))
+	obj.SetLabels(with(obj.GetLabels(), api.ShardLabel(lease.Ring()), lease.Identity()))
+	obj.SetAnnotations(with(obj.GetAnnotations(), api.OwnerAnnotation(lease.Ring()), string(record)))
 	return nil
 }
 
 // Drain writes into obj, which was assigned to a shard, what the sharder would that wants it for another one: the shard is to let go of it.
 func Drain(lease *shardlease.Lease, obj metav1.Object) {
-	obj.SetLabels(with(obj.GetLabels(), sharder.DrainLabel(lease.Ring()), "true"))
+	obj.SetLabels(with(obj.GetLabels(), api.DrainLabel(lease.Ring()), "true"))
 }
 
 func with(all map[string]string, key, value string) map[string]string {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/shardertest"
 )
 
@@ -22,11 +23,11 @@ func TestASharderDistributesTheObjectsOfAFakeClientset(t *testing.T) {
 		client := fake.NewSimpleClientset()
 		mapper := meta.NewDefaultRESTMapper(nil)
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-		resource := sharder.Resource{GVR: configMaps}
+		resource := api.Resource{GVR: configMaps}
 		lease, _, err := shardertest.NewShard(client, mapper, resource)
 		require.NoError(t, err)
 		s, err := sharder.New(client, shardertest.Objects(client, mapper), mapper, sharder.Config{
-			Namespace: "default", Ring: lease.Ring(), Resources: []sharder.Resource{resource},
+			Namespace: "default", Ring: lease.Ring(), Resources: []api.Resource{resource},
 		})
 		require.NoError(t, err)
 		create := func(name string) {
@@ -44,7 +45,7 @@ func TestASharderDistributesTheObjectsOfAFakeClientset(t *testing.T) {
 			for _, name := range []string{"early", "late"} {
 				m, err := client.CoreV1().ConfigMaps("default").Get(ctx, name, metav1.GetOptions{})
 				require.NoError(t, err)
-				assert.Equal(t, lease.Identity(), m.Labels[sharder.ShardLabel(lease.Ring())], name)
+				assert.Equal(t, lease.Identity(), m.Labels[api.ShardLabel(lease.Ring())], name)
 			}
 			end()
 			return <-ended

@@ -5,7 +5,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/testing"
 
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -18,11 +19,11 @@ type Clientset interface {
 
 // NewShard returns a shard whose lease and objects are in a fake clientset. Its lease has still to be run, and each of resources needs an
 // informer. Its ring is called "test", its identity is "test-0" and its namespace "default". Nothing is guarded.
-func NewShard(clientset Clientset, mapper meta.RESTMapper, resources ...sharder.Resource) (*shardlease.Lease, *sharder.Shard, error) {
+func NewShard(clientset Clientset, mapper meta.RESTMapper, resources ...api.Resource) (*shardlease.Lease, *shard.Shard, error) {
 	lease, err := shardlease.New(clientset, shardlease.Config{Namespace: "default", Ring: "test", Identity: "test-0"})
 	if err != nil {
 		return nil, nil, err
 	}
-	shard, err := sharder.NewShard(Objects(clientset, mapper), mapper, lease, sharder.ShardConfig{Resources: resources, Unguarded: true})
+	shard, err := shard.New(Objects(clientset, mapper), mapper, lease, shard.Config{Resources: resources, Unguarded: true})
 	return lease, shard, err
 }

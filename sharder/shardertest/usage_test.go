@@ -15,7 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/sharder/shardertest"
 )
 
@@ -27,12 +28,12 @@ var (
 // keys is a sharded controller as a user writes it: every ConfigMap gets a Secret.
 type keys struct {
 	client kubernetes.Interface
-	shard  *sharder.Shard
+	shard  *shard.Shard
 }
 
 func (k *keys) run(ctx context.Context) error {
-	parents := k.shard.NewInformer(sharder.ListerWatcher(k.client.CoreV1().ConfigMaps(""), k.client), &corev1.ConfigMap{}, 0, cache.Indexers{})
-	return sharder.Reconcile(ctx, k.shard, parents, 2, k.reconcile)
+	parents := k.shard.NewInformer(shard.ListerWatcher(k.client.CoreV1().ConfigMaps(""), k.client), &corev1.ConfigMap{}, 0, cache.Indexers{})
+	return shard.RunController(ctx, k.shard, parents, 2, k.reconcile)
 }
 
 func (k *keys) reconcile(ctx context.Context, m *corev1.ConfigMap) error {
@@ -54,13 +55,13 @@ func TestKeysAreMadeForWhatIsThisShards(t *testing.T) {
 		mapper := meta.NewDefaultRESTMapper(nil)
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
-		lease, shard, err := shardertest.NewShard(client, mapper, sharder.Resource{GVR: configMaps, Children: []schema.GroupVersionResource{secrets}})
+		lease, worker, err := shardertest.NewShard(client, mapper, api.Resource{GVR: configMaps, Children: []schema.GroupVersionResource{secrets}})
 		require.NoError(t, err)
 
 		ctx, end := context.WithCancel(t.Context())
 		require.NoError(t, lease.Run(ctx, func(ctx context.Context) error {
 			ended := make(chan error, 1)
-			go func() { ended <- (&keys{client, shard}).run(ctx) }()
+			go func() { ended <- (&keys{client, worker}).run(ctx) }()
 
 			// One object is assigned to this shard, the other one to nobody.
 			objects := client.CoreV1().ConfigMaps("default")
@@ -75,7 +76,7 @@ func TestKeysAreMadeForWhatIsThisShards(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, made.Items, 1)
 			assert.Equal(t, "mine", made.Items[0].Name)
-			assert.Equal(t, lease.Identity(), made.Items[0].Labels[sharder.ShardLabel(lease.Ring())])
+			assert.Equal(t, lease.Identity(), made.Items[0].Labels[api.ShardLabel(lease.Ring())])
 
 			// The sharder wants it back: the shard lets go of it, and does not work on it any more.
 			shardertest.Drain(lease, mine)
@@ -84,8 +85,8 @@ func TestKeysAreMadeForWhatIsThisShards(t *testing.T) {
 			synctest.Wait()
 			after, err := objects.Get(ctx, "mine", metav1.GetOptions{})
 			require.NoError(t, err)
-			assert.NotContains(t, after.Labels, sharder.ShardLabel(lease.Ring()))
-			assert.ErrorIs(t, shard.Do(ctx, after, func(context.Context) error { return nil }), sharder.ErrNotMine)
+			assert.NotContains(t, after.Labels, api.ShardLabel(lease.Ring()))
+			assert.ErrorIs(t, worker.Do(ctx, after, func(context.Context) error { return nil }), shard.ErrNotMine)
 
 			end()
 			return <-ended

@@ -27,7 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
 const (
@@ -233,9 +233,9 @@ func (c *crew) requireFamilies(replicas ...string) {
 		}
 		parents, busy := c.parents(), map[string]bool{}
 		for _, m := range parents {
-			shard, child := m.Labels[sharder.ShardLabel(ring)], children[m.Name+"-digest"]
-			_, drained := m.Labels[sharder.DrainLabel(ring)]
-			if !slices.Contains(replicas, shard) || drained || child.Labels[sharder.ShardLabel(ring)] != shard ||
+			shard, child := m.Labels[api.ShardLabel(ring)], children[m.Name+"-digest"]
+			_, drained := m.Labels[api.DrainLabel(ring)]
+			if !slices.Contains(replicas, shard) || drained || child.Labels[api.ShardLabel(ring)] != shard ||
 				string(child.Data["sha256"]) != digest(m.Data) {
 				return false
 			}

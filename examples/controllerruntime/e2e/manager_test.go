@@ -16,8 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -26,7 +27,7 @@ func (c *crew) replica() *replica.Replica {
 	c.t.Helper()
 	r, err := replica.New(shared.Admin(), replica.Config{
 		Lease:     shardlease.Config{Namespace: c.namespace, Ring: ring, Identity: "a", LeaseDuration: duration},
-		Resources: []sharder.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespaces: []string{c.namespace}}},
+		Resources: []api.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespaces: []string{c.namespace}}},
 	})
 	require.NoError(c.t, err)
 	return r
@@ -59,7 +60,7 @@ func TestTheLeaseIsKeptUntilAWorkerHasReturned(t *testing.T) {
 	require.NoError(t, err)
 	told, finish := make(chan struct{}, 100), make(chan struct{})
 	require.NoError(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
-		sharder.Guarded(r.Shard, getter(mgr), func(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+		shard.WrapReconciler(r.Shard, getter(mgr), func(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 			told <- struct{}{}
 			<-ctx.Done()
 			told <- struct{}{}

@@ -11,8 +11,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/bellwether-k8s/bellwether/sharder"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 )
 
 // What is easily forgotten is refused, with a reason, and the reconciler not called.
@@ -27,12 +27,12 @@ func TestAManagerThatIsNotWiredWorksOnNothing(t *testing.T) {
 		"clients without the guard": {
 			config:  func(*replica.Replica) *rest.Config { return shared.Admin() },
 			options: func(r *replica.Replica, o *ctrl.Options) { o.Cache.NewInformer = r.Shard.NewInformer },
-			want:    sharder.ErrUnguarded,
+			want:    shard.ErrUnguarded,
 		},
 		"a cache of other informers": {
 			config:  func(r *replica.Replica) *rest.Config { return r.Mine },
 			options: func(*replica.Replica, *ctrl.Options) {},
-			want:    sharder.ErrNotYet, says: "cache.Options.NewInformer",
+			want:    shard.ErrNotYet, says: "cache.Options.NewInformer",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestAManagerThatIsNotWiredWorksOnNothing(t *testing.T) {
 			test.options(r, &options)
 			mgr, err := ctrl.NewManager(test.config(r), options)
 			require.NoError(t, err)
-			guarded := sharder.Guarded(r.Shard, getter(mgr), func(context.Context, ctrl.Request) (struct{}, error) {
+			guarded := shard.WrapReconciler(r.Shard, getter(mgr), func(context.Context, ctrl.Request) (struct{}, error) {
 				assert.Fail(t, "the reconciler was called")
 				return struct{}{}, nil
 			})

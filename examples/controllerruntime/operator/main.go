@@ -17,8 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -42,7 +43,7 @@ func run(ctx context.Context, log *zap.Logger) error {
 			Identity: os.Getenv("POD_NAME"), Incarnation: os.Getenv("POD_UID"),
 			KernelDeadline: true, ReleaseTimeout: 20 * time.Second, Logger: log,
 		},
-		Resources: []sharder.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}},
+		Resources: []api.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}},
 	})
 	if err != nil {
 		return err
@@ -65,7 +66,7 @@ func run(ctx context.Context, log *zap.Logger) error {
 		return m, mgr.GetClient().Get(ctx, q.NamespacedName, m)
 	}
 	err = ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).
-		Complete(reconcile.Func(sharder.Guarded(r.Shard, get, reconciler.Reconcile)))
+		Complete(reconcile.Func(shard.WrapReconciler(r.Shard, get, reconciler.Reconcile)))
 	if err != nil {
 		return err
 	}

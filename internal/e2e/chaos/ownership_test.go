@@ -14,15 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
 const ringName = "chaos"
 
 var (
-	shardLabel      = sharder.ShardLabel(ringName)
-	drainLabel      = sharder.DrainLabel(ringName)
-	ownerAnnotation = sharder.OwnerAnnotation(ringName)
+	shardLabel      = api.ShardLabel(ringName)
+	drainLabel      = api.DrainLabel(ringName)
+	ownerAnnotation = api.OwnerAnnotation(ringName)
 )
 
 const (

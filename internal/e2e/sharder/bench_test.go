@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -47,8 +48,8 @@ var (
 		loop(ctx, f, assigned, func(o *metav1.PartialObjectMetadata) []byte {
 			record := fmt.Sprintf(`{"uid":%q,"shard":"a","leaseUID":"00000000-0000-0000-0000-000000000000","epoch":1,"state":"owned"}`, o.UID)
 			return fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"labels":{%q:"a",%q:null,%q:%q},"annotations":{%q:%q,%q:%q}}}`,
-				o.UID, o.ResourceVersion, shardLabel, drainLabel, sharder.SealLabel(ringName), sealOf(record),
-				ownerAnnotation, record, sharder.RecordAnnotation(ringName, configMaps.Resource.GroupResource()), record)
+				o.UID, o.ResourceVersion, shardLabel, drainLabel, api.SealLabel(ringName), sealOf(record),
+				ownerAnnotation, record, api.RecordAnnotation(ringName, configMaps.Resource.GroupResource()), record)
 		})
 	}}
 	ours = assigner{"bellwether", runOurs}
@@ -125,7 +126,7 @@ func runSharder(ctx context.Context, f *fleet, hooks sharder.Hooks) {
 	require.NoError(f.t, err)
 	s, err := sharder.New(kube, objects, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer)), sharder.Config{
 		Ring: ringName, Namespace: f.namespace,
-		Resources: []sharder.Resource{{GVR: configMaps.Resource, Namespaces: []string{f.namespace}}},
+		Resources: []api.Resource{{GVR: configMaps.Resource, Namespaces: []string{f.namespace}}},
 		Hooks:     hooks,
 	})
 	require.NoError(f.t, err)

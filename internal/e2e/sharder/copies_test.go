@@ -23,7 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
 var (
@@ -181,7 +181,7 @@ func undo(t testing.TB, client kubernetes.Interface, namespace, name string) (ou
 	require.NoError(t, err)
 	_, err = client.AppsV1().Deployments(namespace).Patch(t.Context(), name, types.JSONPatchType, patch, metav1.PatchOptions{})
 	require.NoError(t, err)
-	record := sharder.RecordAnnotation(ringName, deployments.Resource.GroupResource())
+	record := api.RecordAnnotation(ringName, deployments.Resource.GroupResource())
 	return annotations[record] != "" && annotations[record] != d.Annotations[record]
 }
 
@@ -197,8 +197,8 @@ func copiesOfControllers(t *testing.T, cp *e2e.ControlPlane) {
 	app := map[string]string{"app": "x"}
 	made := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{sharder.ShardLabel(ring): "a"},
-			Annotations: map[string]string{sharder.RecordAnnotation(ring, schema.GroupResource{Resource: "x"}): "x"},
+			Name: name, Labels: map[string]string{api.ShardLabel(ring): "a"},
+			Annotations: map[string]string{api.RecordAnnotation(ring, schema.GroupResource{Resource: "x"}): "x"},
 		}
 	}
 	template := corev1.PodTemplateSpec{
@@ -275,8 +275,8 @@ func copiesOfControllers(t *testing.T, cp *e2e.ControlPlane) {
 		"Service to EndpointSlice": {"v", slicesOf}, "Endpoints to EndpointSlice": {"m", slicesOf},
 	} {
 		o := find(of.owner, of.list)
-		_, labelled := o.GetLabels()[sharder.ShardLabel(ring)]
-		_, annotated := o.GetAnnotations()[sharder.RecordAnnotation(ring, schema.GroupResource{Resource: "x"})]
+		_, labelled := o.GetLabels()[api.ShardLabel(ring)]
+		_, annotated := o.GetAnnotations()[api.RecordAnnotation(ring, schema.GroupResource{Resource: "x"})]
 		got[name] = copies{labelled, annotated}
 	}
 	assert.Equal(t, map[string]copies{

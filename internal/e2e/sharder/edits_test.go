@@ -11,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
 // The names of what the protocol writes on objects.
 var (
-	shardLabel      = sharder.ShardLabel(ringName)
-	drainLabel      = sharder.DrainLabel(ringName)
-	ownerAnnotation = sharder.OwnerAnnotation(ringName)
+	shardLabel      = api.ShardLabel(ringName)
+	drainLabel      = api.DrainLabel(ringName)
+	ownerAnnotation = api.OwnerAnnotation(ringName)
 )
 
 // edits are what users do to an object, and how often shards may have to write it so that the sharder, by one patch, can repair that.

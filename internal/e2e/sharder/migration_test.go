@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
 // TestMigrationToShardsAndBack rolls a controller of two replicas from one release to the next, one replica at a time: client-go's elector,
@@ -44,9 +44,9 @@ func TestMigrationToShardsAndBack(t *testing.T) {
 		f.end(g)
 		f.requireAlone(all, "h")
 		for _, o := range f.list() {
-			assert.NotContains(t, o.GetLabels(), sharder.ShardLabel(ringName))
-			assert.NotContains(t, o.GetLabels(), sharder.DrainLabel(ringName))
-			assert.NotContains(t, o.GetAnnotations(), sharder.OwnerAnnotation(ringName))
+			assert.NotContains(t, o.GetLabels(), api.ShardLabel(ringName))
+			assert.NotContains(t, o.GetLabels(), api.DrainLabel(ringName))
+			assert.NotContains(t, o.GetAnnotations(), api.OwnerAnnotation(ringName))
 		}
 
 		i := f.join("i", "-plain")

@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -164,11 +166,11 @@ func idle(ctx context.Context, b *testing.B, f *fleet, lease *shardlease.Lease, 
 	require.NoError(b, err)
 	discoverer, err := discovery.NewDiscoveryClientForConfig(shared.Admin())
 	require.NoError(b, err)
-	shard, err := sharder.NewShard(objects, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer)), lease, sharder.ShardConfig{
-		Resources: []sharder.Resource{{GVR: configMaps.Resource, Namespaces: []string{f.namespace}}},
-		Hooks:     sharder.ShardHooks{OnDrained: func(sharder.ObjectRef, time.Duration, error) { writes.Add(1) }},
+	worker, err := shard.New(objects, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer)), lease, shard.Config{
+		Resources: []api.Resource{{GVR: configMaps.Resource, Namespaces: []string{f.namespace}}},
+		Hooks:     shard.Hooks{OnDrained: func(api.ObjectRef, time.Duration, error) { writes.Add(1) }},
 	})
 	require.NoError(b, err)
-	informer := shard.NewInformer(sharder.ListerWatcher(client.CoreV1().ConfigMaps(f.namespace), client), &corev1.ConfigMap{}, 0, cache.Indexers{})
+	informer := worker.NewInformer(shard.ListerWatcher(client.CoreV1().ConfigMaps(f.namespace), client), &corev1.ConfigMap{}, 0, cache.Indexers{})
 	informer.RunWithContext(ctx)
 }

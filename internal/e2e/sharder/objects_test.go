@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/bellwether-k8s/bellwether/ring"
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
 // many is how many objects most tests have: few enough to be quick, and enough that each shard among three has some. A test that needs some which
@@ -111,7 +111,7 @@ func (o object) owner(members ...string) string {
 	if err != nil {
 		return err.Error()
 	}
-	name, _ := r.OwnerBytes(sharder.ObjectKey(nil, o.GroupVersionKind().GroupKind(), o))
+	name, _ := r.OwnerBytes(api.ObjectKey(nil, o.GroupVersionKind().GroupKind(), o))
 	return name
 }
 

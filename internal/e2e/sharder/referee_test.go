@@ -11,14 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
-
-	"github.com/bellwether-k8s/bellwether/sharder"
 )
 
 // referee judges by two accounts that know nothing of each other: when the replicas say that they worked on an object, and all versions of the
@@ -131,11 +130,11 @@ func (r *referee) see(o *metav1.PartialObjectMetadata) {
 
 func versionOf(o metav1.Object) version {
 	labels, annotations := o.GetLabels(), o.GetAnnotations()
-	v := version{shard: labels[sharder.ShardLabel(ringName)], by: annotations["by"]}
-	_, v.drained = labels[sharder.DrainLabel(ringName)]
-	record, seal := annotations[sharder.OwnerAnnotation(ringName)], labels[sharder.SealLabel(ringName)]
+	v := version{shard: labels[api.ShardLabel(ringName)], by: annotations["by"]}
+	_, v.drained = labels[api.DrainLabel(ringName)]
+	record, seal := annotations[api.OwnerAnnotation(ringName)], labels[api.SealLabel(ringName)]
 	for key, value := range annotations { // which may be a copy of another object's, or one from long ago
-		if strings.HasPrefix(key, "owner.") && strings.HasSuffix(key, "."+strings.TrimPrefix(sharder.OwnerAnnotation(ringName), "owner.")) && sealOf(value) == seal {
+		if strings.HasPrefix(key, "owner.") && strings.HasSuffix(key, "."+strings.TrimPrefix(api.OwnerAnnotation(ringName), "owner.")) && sealOf(value) == seal {
 			record = value
 		}
 	}

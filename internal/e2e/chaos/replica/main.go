@@ -21,7 +21,9 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -75,10 +77,10 @@ func run(ctx context.Context, o options) error {
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
 	r, err := replica.New(config, replica.Config{
 		Lease: o.lease,
-		Resources: []sharder.Resource{{
+		Resources: []api.Resource{{
 			GVR: configMaps, Selector: wanted, Namespaces: []string{o.lease.Namespace}, Children: []schema.GroupVersionResource{secrets},
 		}},
-		Shard:    sharder.ShardConfig{AckGrace: time.Second},
+		Shard:    shard.Config{AckGrace: time.Second},
 		Sharder:  sharder.Config{ScanInterval: o.scanInterval, GCPeriod: o.gcPeriod, Hooks: told(log)},
 		Election: leaderelection.Config{Identity: fmt.Sprintf("%s-%d", o.lease.Identity, os.Getpid())},
 		Mapper:   mapper,

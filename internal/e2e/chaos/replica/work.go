@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -44,7 +44,7 @@ const (
 // work is the controller.
 type work struct {
 	client    kubernetes.Interface // guarded by the lease
-	shard     *sharder.Shard
+	shard     *shard.Shard
 	journal   *journal
 	namespace string
 	identity  string
@@ -55,8 +55,8 @@ type work struct {
 
 func (w *work) run(ctx context.Context) error {
 	core := w.client.CoreV1()
-	roots := w.shard.NewInformer(sharder.ListerWatcher(core.ConfigMaps(w.namespace), w.client), &corev1.ConfigMap{}, resync, cache.Indexers{})
-	below := w.shard.NewInformer(sharder.ListerWatcher(core.Secrets(w.namespace), w.client), &corev1.Secret{}, 2*resync, cache.Indexers{parentIndex: byParent})
+	roots := w.shard.NewInformer(shard.ListerWatcher(core.ConfigMaps(w.namespace), w.client), &corev1.ConfigMap{}, resync, cache.Indexers{})
+	below := w.shard.NewInformer(shard.ListerWatcher(core.Secrets(w.namespace), w.client), &corev1.Secret{}, 2*resync, cache.Indexers{parentIndex: byParent})
 	w.roots = roots.GetStore()
 	w.children = &children{cache: below.GetIndexer(), expected: map[types.UID]expectation{}}
 	var both sync.WaitGroup
@@ -64,11 +64,11 @@ func (w *work) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	both.Go(func() {
-		if err := sharder.Reconcile(ctx, w.shard, below, workers, w.tend); err != nil {
+		if err := shard.RunController(ctx, w.shard, below, workers, w.tend); err != nil {
 			panic(err) // of too few workers
 		}
 	})
-	return sharder.Reconcile(ctx, w.shard, roots, workers, w.reconcile)
+	return shard.RunController(ctx, w.shard, roots, workers, w.reconcile)
 }
 
 func (w *work) reconcile(ctx context.Context, m *corev1.ConfigMap) error {

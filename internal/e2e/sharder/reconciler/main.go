@@ -27,7 +27,9 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -66,7 +68,7 @@ func run(ctx context.Context, o options) error {
 	r, err := replica.New(config, replica.Config{
 		Lease:     shardlease.Config{Namespace: o.namespace, Ring: o.ring, Identity: o.identity},
 		Election:  leaderelection.Config{Identity: o.identity},
-		Resources: []sharder.Resource{{GVR: gvr, Namespaces: []string{o.namespace}}},
+		Resources: []api.Resource{{GVR: gvr, Namespaces: []string{o.namespace}}},
 		Sharder:   sharder.Config{Hooks: sharder.Hooks{OnSettled: func(members []string) { fmt.Println("settled", len(members)) }}},
 	})
 	if err != nil {
@@ -79,7 +81,7 @@ func run(ctx context.Context, o options) error {
 var patched atomic.Int64
 
 // control runs an informer, a queue and workers: the same ones with a shard and without.
-func control(ctx context.Context, config *rest.Config, o options, shard *sharder.Shard) error {
+func control(ctx context.Context, config *rest.Config, o options, shard *shard.Shard) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err

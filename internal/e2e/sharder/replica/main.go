@@ -31,6 +31,8 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -42,7 +44,7 @@ type options struct {
 	qps        float64
 	lease      shardlease.Config
 	sharder    sharder.Config
-	shard      sharder.ShardConfig
+	shard      shard.Config
 	work       workOptions
 
 	leaseOnly, withoutShard, withoutSharder bool
@@ -63,18 +65,18 @@ func parse() options {
 	var o options
 	var namespace string
 	var duration time.Duration
-	var resources []sharder.Resource
+	var resources []api.Resource
 	var children []schema.GroupVersionResource
 	flag.StringVar(&namespace, "namespace", "", "of the Leases, and of the objects")
 	flag.DurationVar(&duration, "lease-duration", 0, "D")
 	flag.Func("resource", "that is distributed, as [group/]version/resource, in the namespace", func(value string) error {
 		gvr, err := parseResource(value)
-		resources = append(resources, sharder.Resource{GVR: gvr, Namespaces: []string{""}})
+		resources = append(resources, api.Resource{GVR: gvr, Namespaces: []string{""}})
 		return err
 	})
 	flag.Func("cluster-resource", "that is distributed, where the label test=<namespace> is", func(value string) error {
 		gvr, err := parseResource(value)
-		resources = append(resources, sharder.Resource{GVR: gvr})
+		resources = append(resources, api.Resource{GVR: gvr})
 		return err
 	})
 	flag.Func("child", "resource of children of all that is distributed, as [group/]version/resource", func(value string) error {
@@ -235,7 +237,7 @@ func (r *replica) newWorker(lease *shardlease.Lease) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	shard, err := sharder.NewShard(objects, r.mapper, lease, r.shard)
+	shard, err := shard.New(objects, r.mapper, lease, r.shard)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -34,10 +35,10 @@ type workOptions struct {
 // worker is the controllers of one process.
 type worker struct {
 	workOptions
-	shard     *sharder.Shard // nil: one that works on all objects
+	shard     *shard.Shard // nil: one that works on all objects
 	client    dynamic.Interface
 	mapper    meta.RESTMapper
-	resources []sharder.Resource
+	resources []api.Resource
 	turns     <-chan time.Time // to write
 }
 
@@ -69,7 +70,7 @@ func (w *worker) run(ctx context.Context) error {
 	return nil
 }
 
-func (w *worker) informer(r sharder.Resource) (cache.SharedIndexInformer, error) {
+func (w *worker) informer(r api.Resource) (cache.SharedIndexInformer, error) {
 	kind, err := w.mapper.KindFor(r.GVR)
 	if err != nil {
 		return nil, err
@@ -103,7 +104,7 @@ func selected(o metav1.ListOptions, selector labels.Selector) metav1.ListOptions
 	return o
 }
 
-func (w *worker) objects(r sharder.Resource) dynamic.ResourceInterface {
+func (w *worker) objects(r api.Resource) dynamic.ResourceInterface {
 	if len(r.Namespaces) == 0 {
 		return w.client.Resource(r.GVR)
 	}
@@ -115,7 +116,7 @@ const look = 20 * time.Millisecond
 
 // control works on each object of a store as soon as that is there, and again after pauses of random length as long as it is: one piece of
 // work at a time.
-func (w *worker) control(ctx context.Context, r sharder.Resource, store cache.Store) {
+func (w *worker) control(ctx context.Context, r api.Resource, store cache.Store) {
 	var visits sync.WaitGroup
 	defer visits.Wait()
 	ticks := time.NewTicker(look)
@@ -156,7 +157,7 @@ func (w *worker) do(ctx context.Context, obj *unstructured.Unstructured, work fu
 	return w.shard.Do(ctx, obj, work)
 }
 
-func (w *worker) visit(ctx context.Context, r sharder.Resource, obj *unstructured.Unstructured) {
+func (w *worker) visit(ctx context.Context, r api.Resource, obj *unstructured.Unstructured) {
 	err := w.do(ctx, obj, func(ctx context.Context) error {
 		piece := pieces.Add(1)
 		say("begin", piece, time.Now().UnixNano(), obj.GetUID())
@@ -181,7 +182,7 @@ func (w *worker) visit(ctx context.Context, r sharder.Resource, obj *unstructure
 		return err
 	})
 	switch {
-	case err == nil, errors.Is(err, sharder.ErrNotMine), errors.Is(err, sharder.ErrNotYet), errors.Is(err, shardlease.ErrNotHeld), ctx.Err() != nil:
+	case err == nil, errors.Is(err, shard.ErrNotMine), errors.Is(err, shard.ErrNotYet), errors.Is(err, shardlease.ErrNotHeld), ctx.Err() != nil:
 	default:
 		fmt.Fprintln(os.Stderr, err)
 	}

@@ -1,0 +1,37 @@
+package protocol
+
+import (
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// address is where to find a root. An object that is created anew under its name is another.
+type Address struct {
+	Resource  schema.GroupVersionResource
+	Namespace string
+	Name      string
+	UID       types.UID
+}
+
+// String is for messages.
+func (a Address) String() string {
+	name := a.Name
+	if a.Namespace != "" {
+		name = a.Namespace + "/" + name
+	}
+	return a.Resource.Resource + " " + name
+}
+
+// addressOf returns the address of an object.
+func AddressOf(resource schema.GroupVersionResource, o metav1.Object) Address {
+	return Address{Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
+}
+
+// of reports whether an object of the resource is the one at this address.
+func (a Address) Of(o metav1.Object) bool { return AddressOf(a.Resource, o) == a }
+
+func (a Address) Ref() api.ObjectRef {
+	return api.ObjectRef{GVR: a.Resource, Namespace: a.Namespace, Name: a.Name}
+}

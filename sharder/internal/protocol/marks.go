@@ -1,0 +1,31 @@
+package protocol
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// marks reports whether an object carries anything of the ring.
+func (n Keys) CarriesMarks(o metav1.Object) bool {
+	labels, annotations := o.GetLabels(), o.GetAnnotations()
+	for _, key := range []string{n.Shard, n.Drain, n.Seal} {
+		if _, ok := labels[key]; ok {
+			return true
+		}
+	}
+	for _, key := range []string{n.Owner, n.Record} {
+		if _, ok := annotations[key]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// tenants returns those who may be at work on an object by its record.
+func (n Keys) OwnerEpochs(o metav1.Object) []OwnerEpoch {
+	r, ok := n.RecordOf(o)
+	switch {
+	case !ok:
+		return nil
+	case r.State == StateFree:
+		return r.Left
+	}
+	return append([]OwnerEpoch{r.Owner()}, r.Left...)
+}

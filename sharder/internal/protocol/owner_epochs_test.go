@@ -1,0 +1,11 @@
+package protocol
+
+var (
+	inA  = OwnerEpoch{"a", "lease-a", 1}
+	inB  = OwnerEpoch{"b", "lease-b", 1}
+	inC  = OwnerEpoch{"c", "lease-c", 1}
+	inA2 = OwnerEpoch{"a", "lease-a", 2}       // a, after its epoch has ended
+	inAx = OwnerEpoch{"a", "other-lease-a", 1} // a, after somebody has deleted its Lease
+)
+
+var onlyA, onlyB, both = NewMembership(inA), NewMembership(inB), NewMembership(inA, inB)

@@ -1,0 +1,70 @@
+package protocol
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// kindred is which resources of a ring are of roots, which of their children, and whose. A resource is known by its index.
+type ResourceGraph struct {
+	All            []Resource // of roots, and then of children, each once
+	ChildResources [][]int    // of each resource of roots
+	roots          map[schema.GroupKind]int
+}
+
+func ResourceGraphOf(roots []Resource) ResourceGraph {
+	k := ResourceGraph{All: slices.Clone(roots), ChildResources: make([][]int, len(roots)), roots: map[schema.GroupKind]int{}}
+	known := map[schema.GroupVersionResource]int{}
+	for i, r := range roots {
+		k.roots[r.Kind] = i
+		for _, child := range r.childResources {
+			at, ok := known[child.GVR]
+			if !ok {
+				at = len(k.All)
+				known[child.GVR] = at
+				child.Namespaces = slices.Clone(child.Namespaces)
+				k.All = append(k.All, child)
+			} else if all := &k.All[at].Namespaces; len(*all) > 0 && len(child.Namespaces) > 0 { // or it is in all of them
+				*all = slices.Compact(slices.Sorted(slices.Values(append(*all, child.Namespaces...))))
+			} else {
+				*all = nil
+			}
+			k.ChildResources[i] = append(k.ChildResources[i], at)
+		}
+	}
+	return k
+}
+
+// child is what a decision needs of one version of an object that a root controls.
+type Child struct {
+	Ref
+	UID     types.UID
+	Version string // resourceVersion
+	Label   string // of the shard; empty: none
+	Drain   bool   // its shard takes it for another's
+	Root    Ref
+	RootUID types.UID
+}
+
+// childOf condenses an object of a resource of children; ok is false if no root of the ring controls it.
+func (k ResourceGraph) ChildOf(index int, o metav1.Object) (c Child, ok bool) {
+	p, ok := ControllerRefOf(o)
+	if !ok {
+		return Child{}, false
+	}
+	root, ok := k.roots[p.Kind]
+	if !ok || !slices.Contains(k.ChildResources[root], index) {
+		return Child{}, false
+	}
+	c = Child{
+		Ref: Ref{Resource: index, Namespace: o.GetNamespace(), Name: o.GetName()}, UID: o.GetUID(), Version: o.GetResourceVersion(),
+		Root: Ref{Resource: root, Name: p.Name}, RootUID: p.UID,
+	}
+	if k.All[root].Namespaced {
+		c.Root.Namespace = c.Namespace
+	}
+	return c, true
+}

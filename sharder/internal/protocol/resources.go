@@ -1,0 +1,158 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// resource is a [Resource] with its defaults, and what the API server says about it.
+type Resource struct {
+	api.Resource
+	Kind           schema.GroupKind
+	Namespaced     bool
+	childResources []Resource // which have no children, and are children themselves
+}
+
+// namespaces to list and to watch, one by one; the empty one stands for all.
+func (r Resource) WatchedNamespaces() []string {
+	if len(r.Namespaces) == 0 {
+		return []string{""}
+	}
+	return r.Namespaces
+}
+
+// validateResources returns the rules that resources break by themselves.
+func ValidateResources(resources []api.Resource, n Keys) []error {
+	if len(resources) == 0 {
+		return []error{errors.New("sharder: Resources: must name at least one")}
+	}
+	var errs []error
+	seen := map[schema.GroupResource]bool{}
+	versions := map[schema.GroupResource]string{} // of children
+	for i, r := range resources {
+		bad := func(field, rule string, got any) {
+			errs = append(errs, fmt.Errorf("sharder: Resources[%d].%s: %s (got %v)", i, field, rule, got))
+		}
+		switch gr := r.GVR.GroupResource(); {
+		case r.GVR.Version == "" || r.GVR.Resource == "":
+			bad("GVR", "must have a version and a resource, which is the plural in lower case", fmt.Sprintf("%q", r.GVR.String()))
+		case seen[gr]: // in two versions too: the objects are the same
+			bad("GVR", "must not occur twice", gr)
+		default:
+			seen[gr] = true
+			for _, problem := range validation.IsQualifiedName(n.Of(gr).Record) {
+				bad("GVR", "must fit into the name of an annotation: "+problem, fmt.Sprintf("%q", n.Of(gr).Record))
+			}
+		}
+		if r.Selector != nil {
+			requirements, selectable := r.Selector.Requirements()
+			if !selectable {
+				bad("Selector", "must be able to select something", fmt.Sprintf("%q", r.Selector))
+			}
+			for _, requirement := range requirements {
+				if key := requirement.Key(); key == n.Shard || key == n.Drain || key == n.Seal {
+					bad("Selector", "must not mention a label of the ring itself", fmt.Sprintf("%q", r.Selector))
+				}
+			}
+		}
+		twice := map[string]bool{}
+		for _, ns := range r.Namespaces {
+			for _, problem := range validation.IsDNS1123Label(ns) {
+				bad("Namespaces", problem, fmt.Sprintf("%q", ns))
+			}
+			if twice[ns] {
+				bad("Namespaces", "must not occur twice", fmt.Sprintf("%q", ns))
+			}
+			twice[ns] = true
+		}
+		for k, child := range r.Children {
+			gr := child.GroupResource()
+			switch version, known := versions[gr]; {
+			case child.Version == "" || child.Resource == "":
+				bad("Children", "must have a version and a resource, which is the plural in lower case", fmt.Sprintf("%q", child.String()))
+			case slices.ContainsFunc(r.Children[:k], func(other schema.GroupVersionResource) bool { return other.GroupResource() == gr }):
+				bad("Children", "must not occur twice", gr)
+			case slices.ContainsFunc(resources, func(other api.Resource) bool { return other.GVR.GroupResource() == gr }):
+				bad("Children", "must not be a resource of the ring itself, whose objects have places of their own", gr)
+			case known && version != child.Version:
+				bad("Children", "must be of the same version in all Resources", child)
+			default:
+				versions[gr] = child.Version
+			}
+		}
+	}
+	return errs
+}
+
+// resolve asks the API server, by way of mapper, what resources are. unknown says which of them, or
+// of their children, it does not know: these are left out. err says what is wrong with others.
+func Resolve(mapper meta.RESTMapper, resources []api.Resource) (known []Resource, unknown, err error) {
+	var missing, errs []error
+	for i, r := range resources {
+		kind, namespaced, err := LookUp(mapper, r.GVR)
+		if err != nil {
+			missing = append(missing, MappingError(i, "GVR", r.GVR, err))
+			continue
+		}
+		if !namespaced && len(r.Namespaces) > 0 {
+			errs = append(errs, fmt.Errorf("sharder: Resources[%d].Namespaces: %w: %s is (got %q)", i, ErrScope, r.GVR.GroupResource(), r.Namespaces))
+			continue
+		}
+		if r.Selector == nil {
+			r.Selector = labels.Everything()
+		}
+		if r.Key == nil {
+			r.Key = api.ObjectKey
+		}
+		root, complete := Resource{Resource: r, Kind: kind, Namespaced: namespaced}, true
+		for _, gvr := range r.Children {
+			kind, inNamespaces, err := LookUp(mapper, gvr)
+			switch {
+			case err != nil:
+				missing, complete = append(missing, MappingError(i, "Children", gvr, err)), false
+			case namespaced && !inNamespaces:
+				errs = append(errs, fmt.Errorf("sharder: Resources[%d].Children: %w: %s have none, %s have", i, ErrDescent, gvr.GroupResource(), r.GVR.GroupResource()))
+			default:
+				root.childResources = append(root.childResources, Resource{
+					Resource: api.Resource{GVR: gvr, Selector: labels.Everything(), Namespaces: r.Namespaces}, Kind: kind, Namespaced: inNamespaces,
+				})
+			}
+		}
+		if complete {
+			known = append(known, root)
+		}
+	}
+	return known, errors.Join(missing...), errors.Join(errs...)
+}
+
+// lookUp asks the API server, by way of mapper, for the kind of a resource, and whether its objects are in namespaces.
+func LookUp(mapper meta.RESTMapper, gvr schema.GroupVersionResource) (kind schema.GroupKind, namespaced bool, err error) {
+	found, err := mapper.KindFor(gvr)
+	if err != nil {
+		return schema.GroupKind{}, false, err
+	}
+	mapping, err := mapper.RESTMapping(found.GroupKind(), gvr.Version)
+	if err != nil {
+		return schema.GroupKind{}, false, err
+	}
+	return found.GroupKind(), mapping.Scope.Name() == meta.RESTScopeNameNamespace, nil
+}
+
+var (
+	ErrScope   = errors.New("must be empty for a cluster-scoped resource")
+	ErrDescent = errors.New("must be in namespaces, as the objects that control them are")
+)
+
+func MappingError(i int, field string, gvr schema.GroupVersionResource, err error) error {
+	if meta.IsNoMatchError(err) {
+		return fmt.Errorf("sharder: Resources[%d].%s: must be served by the API server: %s is not, is its CustomResourceDefinition installed? %w", i, field, gvr.String(), err)
+	}
+	return fmt.Errorf("sharder: Resources[%d].%s: ask for %s: %w", i, field, gvr.String(), err)
+}

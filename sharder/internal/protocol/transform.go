@@ -1,0 +1,70 @@
+package protocol
+
+import (
+	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// preserve returns a transform that leaves alone what a shard has to know of an object.
+func (n Keys) Preserve(transform cache.TransformFunc) cache.TransformFunc {
+	return func(obj any) (any, error) {
+		before, ok := obj.(metav1.Object)
+		if !ok {
+			return transform(obj)
+		}
+		uid, version := before.GetUID(), before.GetResourceVersion()
+		labels := entries(before.GetLabels(), n.Shard, n.Drain, n.Seal)
+		annotations := entries(before.GetAnnotations(), n.Owner, n.Record)
+		obj, err := transform(obj)
+		if after, ok := obj.(metav1.Object); ok && err == nil {
+			after.SetUID(uid)
+			after.SetResourceVersion(version)
+			after.SetLabels(restored(after.GetLabels(), labels))
+			after.SetAnnotations(restored(after.GetAnnotations(), annotations))
+		}
+		return obj, err
+	}
+}
+
+// preserveOwner returns a transform that leaves alone what a shard has to know of a child besides.
+func PreserveOwner(transform cache.TransformFunc) cache.TransformFunc {
+	return func(obj any) (any, error) {
+		before, ok := obj.(metav1.Object)
+		if !ok {
+			return transform(obj)
+		}
+		owner := metav1.GetControllerOf(before)
+		obj, err := transform(obj)
+		if after, ok := obj.(metav1.Object); ok && err == nil && owner != nil && metav1.GetControllerOfNoCopy(after) == nil {
+			after.SetOwnerReferences(append(after.GetOwnerReferences(), *owner))
+		}
+		return obj, err
+	}
+}
+
+// entries returns those entries of a map that have the given keys.
+func entries(all map[string]string, keys ...string) map[string]string {
+	found := map[string]string{}
+	for _, key := range keys {
+		if value, ok := all[key]; ok {
+			found[key] = value
+		}
+	}
+	return found
+}
+
+// restored returns a map with the kept entries put back; it changes neither.
+func restored(all, kept map[string]string) map[string]string {
+	if len(kept) == 0 {
+		return all
+	}
+	merged := maps.Clone(kept)
+	for key, value := range all {
+		if _, ok := kept[key]; !ok {
+			merged[key] = value
+		}
+	}
+	return merged
+}

@@ -1,0 +1,161 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// ErrDrained is the cause of the context of work that has not ended within [ShardConfig].AckGrace although another shard is to have the
+// object.
+var ErrDrained = errors.New("sharder: the object is to be another shard's")
+
+const (
+	// requestPoll is how often is asked whether a request that was given up can still be carried out: nobody tells.
+	requestPoll = 250 * time.Millisecond
+	// floorPoll is how often is asked whether all caches have passed a floor: the event that says so of a root may have come before.
+	floorPoll = 5 * time.Second
+	// settleTimeout bounds each request about an object that is handed over.
+	settleTimeout = 10 * time.Second
+)
+
+// shardManager is who the API server notes as the writer of a shard's patches.
+const shardManager = "bellwether-shard"
+
+// settle takes the steps that a root needs now. It returns after how long to look again, zero if something will tell. After an error
+// the caller looks again later.
+func (s *Shard) settle(ctx context.Context, term *shardlease.Term, at protocol.Address) (again time.Duration, err error) {
+	for {
+		known := s.tracker.get(at)
+		root := s.newest(term, at)
+		h := protocol.Handover{DrainState: known.drainState, Floor: known.floor}
+		if known.drainState == protocol.Closing {
+			h.AtWork, h.Pending = s.tracker.inFlight(at) > 0, s.tracker.pending(at)
+			h.Overdue = time.Since(known.since) >= s.config.AckGrace
+		}
+		if root != nil {
+			h.Assignment, h.Version = s.self(term, at.Resource).AssignmentOf(root), root.GetResourceVersion()
+		}
+		switch h.NextAction() {
+		case protocol.DoNothing:
+			switch {
+			case known.floor == "":
+				return 0, nil
+			case !s.passed(term, at, known.floor):
+				return floorPoll, nil
+			}
+			s.tracker.forget(at, known.floor)
+			return 0, nil
+		case protocol.StopAdmission:
+			s.tracker.mark(at, time.Now())
+		case protocol.ResumeAdmission, protocol.AckSeen:
+			s.tracker.advance(at, protocol.Accepting, "")
+		case protocol.AwaitWork:
+			if h.AtWork { // its end will tell
+				return max(time.Millisecond, s.config.AckGrace-time.Since(known.since)), nil
+			}
+			return requestPoll, nil
+		case protocol.CancelWork:
+			s.config.Logger.Warn("work takes too long on an object that is to be another shard's: its context ends", zap.Stringer("object", at))
+			s.tracker.cut(at, ErrDrained)
+			return 0, nil // its end will tell
+		case protocol.SendAck:
+			err = s.acknowledge(ctx, at, root)
+		case protocol.ReadLive:
+			err = s.review(ctx, term, at)
+		case protocol.ReturnObject:
+			return 0, s.returnObject(ctx, at, root, "", false)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// acknowledge says that nothing of this process works on a root, nor will, and gives it to who is
+// next, if the sharder has said so. The root is closed, and stays so until the outcome is known.
+func (s *Shard) acknowledge(ctx context.Context, at protocol.Address, root metav1.Object) error {
+	s.tracker.advance(at, protocol.AckUncertain, "")
+	n := s.marks[at.Resource]
+	r, _ := n.RecordOf(root)
+	label, next := n.ReleaseRecord(root, r, s.families[at.Resource])
+	answer, err := s.patch(ctx, at, n.MergePatch(root.GetUID(), root.GetResourceVersion(), label, false, next))
+	s.config.Hooks.drained(at, time.Since(s.tracker.get(at).since), err)
+	switch {
+	case err != nil:
+		return fmt.Errorf("sharder: acknowledge the drain of %s: %w", at, err)
+	case answer.GetResourceVersion() == "":
+		s.tracker.advance(at, protocol.AckUnseen, "")
+	default:
+		s.tracker.advance(at, protocol.Accepting, answer.GetResourceVersion())
+	}
+	return nil
+}
+
+// review finds out by a consistent read what an acknowledgement has come to; if it has not been carried out, all is decided anew. Work
+// begins on no version below what was read. On that one it begins only if it is not drained; but what was sent can be carried out
+// on no other version than a drained one.
+func (s *Shard) review(ctx context.Context, term *shardlease.Term, at protocol.Address) error {
+	root, version, err := s.live(ctx, at)
+	if err != nil {
+		return fmt.Errorf("sharder: read %s, whose acknowledgement has an unknown outcome: %w", at, err)
+	}
+	now := protocol.AssignedElsewhere // gone, and perhaps another shard's before: no copy is good
+	if root != nil {
+		now = s.self(term, at.Resource).AssignmentOf(root)
+	}
+	if now == protocol.AssignedElsewhere && version == "" {
+		s.tracker.advance(at, protocol.AckUnseen, "")
+	} else {
+		s.tracker.advance(at, protocol.Accepting, version)
+	}
+	return nil
+}
+
+// live reads a root consistently; it is nil if there is none. The version is that of the root, or one at which there was none.
+func (s *Shard) live(ctx context.Context, at protocol.Address) (root *metav1.PartialObjectMetadata, version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	// A list rather than a get, because it has a version also if the object is gone.
+	list, err := s.metadata.Resource(at.Resource).Namespace(at.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, at.Name).String(),
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	for i := range list.Items { // client-go's fakes do not select by name
+		if o := &list.Items[i]; at.Of(o) {
+			return o, o.GetResourceVersion(), nil
+		}
+	}
+	return nil, list.GetResourceVersion(), nil
+}
+
+// bounce sends an object that this shard has no claim to back to the sharder, who decides. A root loses its label, but not its record, which says
+// whose it is; a child is only marked as drained, because its label may be right.
+func (s *Shard) returnObject(ctx context.Context, at protocol.Address, o metav1.Object, label string, drained bool) error {
+	_, err := s.patch(ctx, at, s.keys.MergePatch(o.GetUID(), o.GetResourceVersion(), label, drained, nil))
+	s.config.Hooks.bounced(at, err)
+	if err != nil {
+		return fmt.Errorf("sharder: send %s back to the sharder: %w", at, err)
+	}
+	s.config.Logger.Info("sent an object that is not this shard's back to the sharder", zap.Stringer("object", at))
+	return nil
+}
+
+// patch sends a patch, which is of one version of an object: nothing is undone that was decided meanwhile.
+func (s *Shard) patch(ctx context.Context, at protocol.Address, patch []byte) (*metav1.PartialObjectMetadata, error) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	return s.metadata.Resource(at.Resource).Namespace(at.Namespace).
+		Patch(ctx, at.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: shardManager})
+}

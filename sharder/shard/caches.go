@@ -1,0 +1,150 @@
+package shard
+
+import (
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// caches are the informers of a shard that are running, and those of children that are about to be.
+type caches struct {
+	mu      sync.RWMutex
+	running map[schema.GroupVersionResource][]*informer
+}
+
+func (c *caches) add(i *informer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running == nil {
+		c.running = map[schema.GroupVersionResource][]*informer{}
+	}
+	c.running[i.resource] = append(c.running[i.resource], i)
+}
+
+func (c *caches) remove(i *informer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var others []*informer
+	for _, other := range c.running[i.resource] {
+		if other != i {
+			others = append(others, other)
+		}
+	}
+	c.running[i.resource] = others
+}
+
+// begun returns the caches of the objects of a resource in a namespace whose first list began in a
+// term. What others show may be older than the term.
+func (c *caches) begun(term *shardlease.Term, resource schema.GroupVersionResource, namespace string) []*informer {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	begun := make([]*informer, 0, len(c.running[resource]))
+	for _, i := range c.running[resource] {
+		if i.covers(namespace) && i.began() == term {
+			begun = append(begun, i)
+		}
+	}
+	return begun
+}
+
+// newest returns the newest copy of a root that the caches show, nil if none does.
+func (s *Shard) newest(term *shardlease.Term, at protocol.Address) (newest metav1.Object) {
+	for _, i := range s.caches.begun(term, at.Resource, at.Namespace) {
+		if o := i.copyOf(at); o != nil && (newest == nil || newer(o, newest)) {
+			newest = o
+		}
+	}
+	return newest
+}
+
+// look returns what the caches show of a root, and of the copy that work is to be done on.
+func (s *Shard) look(term *shardlease.Term, q workRequest) cacheState {
+	begun := s.caches.begun(term, q.at.Resource, q.at.Namespace)
+	seen := cacheState{started: len(begun) > 0, complete: true}
+	var newest metav1.Object
+	if q.forChild() {
+		seen.child = true
+		seen.complete = s.keys.ShardOf(q.own) != s.lease.Identity() // the caches will show its root some day, or not show it any more
+		_, seen.stale = view(s.caches.begun(term, q.child.Resource, q.child.Namespace), q.child, q.own)
+		newest = s.newest(term, q.at)
+		seen.found = newest != nil
+	} else {
+		for _, i := range begun {
+			seen.complete = seen.complete && (i.copyOf(q.at) != nil || i.shows(q.own.GetResourceVersion()))
+		}
+		newest, seen.stale = view(begun, q.at, q.own)
+		seen.found = newest != nil
+		if seen.found && newer(q.own, newest) {
+			newest = q.own
+		}
+	}
+	if !seen.found {
+		return seen
+	}
+	var r protocol.Record
+	seen.assignment, r = s.self(term, q.at.Resource).Read(newest)
+	seen.version = newest.GetResourceVersion()
+	if seen.assignment == protocol.AssignedHere && len(q.childResources) > 0 {
+		seen.behind = s.caches.behind(term, q.childResources, q.at.Namespace, r)
+	}
+	return seen
+}
+
+// view returns the newest copy of an object that caches show, nil if none does, and whether own is older than all of theirs.
+func view(caches []*informer, at protocol.Address, own metav1.Object) (newest metav1.Object, stale bool) {
+	stale = true
+	for _, i := range caches {
+		o := i.copyOf(at)
+		if o == nil {
+			continue
+		}
+		stale = stale && newer(o, own)
+		if newest == nil || newer(o, newest) {
+			newest = o
+		}
+	}
+	return newest, stale && newest != nil
+}
+
+// behind returns a resource of children of which a running cache does not show yet what it has to,
+// so that work may begin on a root in this namespace with this record; empty: there is none. What
+// has no cache is not behind: one that is started during work begins with a list from after the
+// admission.
+func (c *caches) behind(
+	term *shardlease.Term, children []schema.GroupVersionResource, namespace string, r protocol.Record,
+) string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, resource := range children {
+		name := resource.GroupResource().String()
+		for _, i := range c.running[resource] {
+			if !i.covers(namespace) {
+				continue
+			}
+			if floor, known := r.ChildFloor[name]; !known || i.began() != term || !i.complete(floor) {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// passed reports whether every cache that work in this term looks at has reached a version.
+func (s *Shard) passed(term *shardlease.Term, at protocol.Address, floor string) bool {
+	for _, i := range s.caches.begun(term, at.Resource, at.Namespace) {
+		if !protocol.Reaches(i.progress(), floor) {
+			return false
+		}
+	}
+	return true
+}
+
+// newer reports whether a is known to be newer than b.
+func newer(a, b metav1.Object) bool {
+	order, known := protocol.CompareVersions(a.GetResourceVersion(), b.GetResourceVersion())
+	return known && order > 0
+}

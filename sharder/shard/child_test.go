@@ -1,0 +1,299 @@
+package shard
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
+)
+
+// families are ConfigMaps and Nodes with Pods as children.
+func families() []api.Resource {
+	return []api.Resource{
+		{GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{ringtest.Pods}},
+		{GVR: ringtest.Nodes, Children: []schema.GroupVersionResource{ringtest.Pods}},
+	}
+}
+
+// podOf is a child that is about to be created.
+func podOf(root *corev1.ConfigMap, name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: root.Namespace, Name: name,
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(root, corev1.SchemeGroupVersion.WithKind("ConfigMap"))},
+	}}
+}
+
+// bear creates a child, with the label of a shard unless that is empty.
+func (w *cluster) bear(root *corev1.ConfigMap, name, shard string) *corev1.Pod {
+	pod := podOf(root, name)
+	if shard != "" {
+		pod.Labels = map[string]string{w.keys.Shard: shard}
+	}
+	pod, err := w.admin.CoreV1().Pods(root.Namespace).Create(w.t.Context(), pod, metav1.CreateOptions{})
+	require.NoError(w.t, err)
+	synctest.Wait()
+	return pod
+}
+
+func (w *cluster) pod(name string) *corev1.Pod {
+	pod, err := w.admin.CoreV1().Pods("default").Get(w.t.Context(), name, metav1.GetOptions{})
+	require.NoError(w.t, err)
+	return pod
+}
+
+func (w *cluster) label(name, shard string) *corev1.Pod {
+	pod, err := w.admin.CoreV1().Pods("default").Patch(w.t.Context(), name, types.MergePatchType, w.keys.MergePatch("", "", shard, false, nil), metav1.PatchOptions{})
+	require.NoError(w.t, err)
+	synctest.Wait()
+	return pod
+}
+
+// raise runs an informer of children, of which the watch tells everything that much later.
+func (r *replica) raise(lag time.Duration) cache.SharedIndexInformer {
+	conn := r.conn
+	defer func() { r.conn = conn }()
+	r.conn = r.server.Client("a-children")
+	client := r.client()
+	informer := r.shard.NewInformer(ListerWatcher(client.CoreV1().Pods(""), client), &corev1.Pod{}, 0, cache.Indexers{})
+	r.running.Go(func() { informer.RunWithContext(r.ctx) })
+	require.True(r.t, cache.WaitForCacheSync(r.ctx.Done(), informer.HasSynced))
+	r.conn.Inject(apisim.Faults{WatchLag: lag})
+	return informer
+}
+
+func (r *replica) doFor(o Object) error {
+	return r.shard.Do(r.ctx, o, func(context.Context) error { return nil })
+}
+
+func inFamily(t *testing.T, f func(t *testing.T, r *replica)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		assert.NoError(t, w.replica(Config{Resources: families()}).run(func(r *replica) { f(t, r) }))
+	})
+}
+
+func TestTheRootDecidesWhoWorksOnAChild(t *testing.T) {
+	inFamily(t, func(t *testing.T, r *replica) {
+		r.raise(0)
+		root := r.create("x")
+		pod := r.bear(root, "p", "a")
+		assert.ErrorIs(t, r.doFor(pod), ErrNotYet, "its root may follow")
+		assert.ErrorIs(t, r.doFor(r.bear(root, "q", "b")), ErrNotMine, "nor need its root be here")
+		r.assign("x")
+		assert.NoError(t, r.doFor(pod))
+		assert.NoError(t, r.doFor(r.pod("q")), "a label makes visible, and no more")
+		r.set("x", "a", false, &protocol.Record{UID: root.UID, Shard: "a", LeaseUID: "earlier", Epoch: 1, State: protocol.StateOwned})
+		synctest.Wait()
+		assert.ErrorIs(t, r.doFor(pod), ErrNotYet, "no event of the child follows when its root has its new record")
+
+		other := r.bear(root, "other", "a")
+		other.OwnerReferences = nil
+		assert.ErrorIs(t, r.doFor(other), ErrNotMine)
+		other.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "x", UID: root.UID, Controller: new(true)}}
+		assert.ErrorIs(t, r.doFor(other), ErrNotMine)
+		another := podOf(root, "another")
+		another.OwnerReferences[0].UID = "of an earlier one"
+		another.Labels = map[string]string{r.keys.Shard: "a"}
+		assert.ErrorIs(t, r.doFor(another), ErrNotYet)
+	})
+}
+
+func TestWorkOnAChildHasToEndBeforeItsRootIsHandedOver(t *testing.T) {
+	inFamily(t, func(t *testing.T, r *replica) {
+		r.raise(0)
+		r.create("x")
+		root := r.assign("x")
+		pod := r.bear(root, "p", "a")
+		finish, result := make(chan struct{}), make(chan error)
+		go func() {
+			result <- r.shard.Do(r.ctx, pod, func(context.Context) error {
+				<-finish
+				return nil
+			})
+		}()
+		synctest.Wait()
+		r.set("x", "a", true, nil)
+		time.Sleep(time.Second)
+		r.drainedStill("x")
+		assert.ErrorIs(t, r.doFor(pod), ErrNotYet)
+		assert.ErrorIs(t, r.do(root), ErrNotYet)
+		close(finish)
+		require.NoError(t, <-result)
+		synctest.Wait()
+		r.acknowledged("x")
+		assert.ErrorIs(t, r.doFor(pod), ErrNotYet)
+		assert.ErrorIs(t, r.doFor(r.label("p", "b")), ErrNotMine)
+	})
+}
+
+func TestARootOfTheClusterHasChildrenInNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newCluster(t).replica(Config{Resources: families()}).shard
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "Node", Name: "n", UID: "u", Controller: new(true)},
+		}}}
+		_, at, err := s.rootOf(ringtest.Pods, pod)
+		require.NoError(t, err)
+		assert.Equal(t, protocol.Address{Resource: ringtest.Nodes, Name: "n", UID: "u"}, at)
+	})
+}
+
+func TestWorkWaitsForTheCachesOfChildren(t *testing.T) {
+	inFamily(t, func(t *testing.T, r *replica) {
+		root := r.create("x")
+		r.assign("x")
+		assert.NoError(t, r.do(r.cached("x")), "what has no cache is not behind")
+		children := r.raise(time.Minute)
+		assert.NoError(t, r.do(r.cached("x")))
+
+		moved := r.bear(root, "p", "a")
+		other := r.bear(root, "q", "b")
+		rec := r.owned(root)
+		rec.ChildFloor = map[string]string{"elephants": "77"}
+		r.set("x", "a", false, rec)
+		synctest.Wait()
+		assert.ErrorContains(t, r.do(r.cached("x")), "a cache of pods, children of it, does not show yet", "the record does not know of them")
+
+		rec.ChildFloor = map[string]string{"pods": moved.ResourceVersion, "elephants": "77"}
+		r.set("x", "a", false, rec)
+		synctest.Wait()
+		assert.ErrorContains(t, r.do(r.cached("x")), "a cache of pods, children of it, does not show yet")
+		assert.ErrorIs(t, r.do(r.cached("x")), ErrNotYet)
+		assert.ErrorIs(t, r.doFor(moved), ErrNotYet)
+		time.Sleep(time.Minute + time.Second)
+		assert.Len(t, children.GetStore().List(), 1)
+		assert.NoError(t, r.do(r.cached("x")))
+		assert.NoError(t, r.doFor(moved))
+
+		rec.ChildFloor["pods"] = other.ResourceVersion // which only a bookmark tells
+		r.set("x", "a", false, rec)
+		synctest.Wait()
+		assert.ErrorIs(t, r.do(r.cached("x")), ErrNotYet)
+		time.Sleep(2*time.Minute + time.Second)
+		assert.NoError(t, r.do(r.cached("x")))
+
+		stale := moved.DeepCopy()
+		r.label("p", "b")
+		r.label("p", "a")
+		time.Sleep(time.Minute + time.Second)
+		assert.ErrorIs(t, r.doFor(stale), ErrNotYet, "the cache shows a newer copy")
+	})
+}
+
+func TestWorkWaitsForACacheOfChildrenThatIsAboutToBegin(t *testing.T) {
+	inFamily(t, func(t *testing.T, r *replica) {
+		r.create("x")
+		root := r.assign("x")
+		client := r.client()
+		informer := r.shard.NewInformer(ListerWatcher(client.CoreV1().Pods(""), client), &corev1.Pod{}, 0, cache.Indexers{})
+		assert.ErrorIs(t, r.do(root), ErrNotYet)
+		ctx, stop := context.WithCancel(r.ctx)
+		r.running.Go(func() { informer.RunWithContext(ctx) })
+		synctest.Wait()
+		assert.NoError(t, r.do(root))
+		stop()
+		synctest.Wait()
+		assert.NoError(t, r.do(root))
+	})
+}
+
+// Of two caches of children, one for each of two namespaces, one cannot list: the roots of the
+// other namespace are worked on.
+func TestACacheOfChildrenThatFailsConcernsItsNamespaceOnly(t *testing.T) {
+	inFamily(t, func(t *testing.T, r *replica) {
+		r.create("x")
+		root := r.assign("x")
+		client := r.client()
+		here := r.shard.NewInformerOf("default", ListerWatcher(client.CoreV1().Pods("default"), client), &corev1.Pod{}, 0, cache.Indexers{})
+		r.running.Go(func() { here.RunWithContext(r.ctx) })
+		r.shard.NewInformerOf("elsewhere", ListerWatcher(client.CoreV1().Pods("elsewhere"), client), &corev1.Pod{}, 0, cache.Indexers{}) // never runs
+		synctest.Wait()
+		assert.NoError(t, r.do(root))
+		pod := r.bear(root, "p", "a")
+		assert.NoError(t, r.doFor(pod))
+		r.shard.NewInformer(ListerWatcher(client.CoreV1().Pods("elsewhere"), client), &corev1.Pod{}, 0, cache.Indexers{})
+		assert.ErrorIs(t, r.do(root), ErrNotYet, "which might be of any namespace")
+	})
+}
+
+func TestChildrenOfAnotherShardsRootAreSentBack(t *testing.T) {
+	inFamily(t, func(t *testing.T, r *replica) {
+		r.raise(0)
+		r.create("mine")
+		mine := r.assign("mine")
+		r.create("theirs")
+		theirs := r.set("theirs", "b", false, nil)
+		r.set("theirs", "b", false, &protocol.Record{UID: theirs.UID, Shard: "b", LeaseUID: "l", Epoch: 1, State: protocol.StateOwned})
+		blank := r.create("blank")
+		moving := r.create("moving")
+		r.set("moving", "", false, &protocol.Record{UID: moving.UID, Shard: "b", LeaseUID: "l", Epoch: 1, State: protocol.StateFree})
+		gone := r.create("gone")
+		for name, root := range map[string]*corev1.ConfigMap{"mine": mine, "theirs": theirs, "blank": blank, "moving": moving, "gone": gone} {
+			r.bear(root, name, "a")
+		}
+		require.NoError(t, r.admin.CoreV1().ConfigMaps("default").Delete(t.Context(), "gone", metav1.DeleteOptions{}))
+		time.Sleep(sweepInterval)
+		assert.Empty(t, r.hooks(), "a root may be on its way")
+		time.Sleep(2 * sweepInterval)
+		assert.Equal(t, []string{"bounce theirs"}, r.hooks())
+		assert.Equal(t, map[string]string{r.keys.Shard: "a", r.keys.Drain: protocol.DrainValue}, r.pod("theirs").Labels, "its root may be about to come")
+		for _, name := range []string{"mine", "blank", "moving", "gone"} {
+			assert.Equal(t, "a", r.pod(name).Labels[r.keys.Shard], name)
+		}
+	})
+}
+
+func TestTransformsLeaveTheOwnerAlone(t *testing.T) {
+	inFamily(t, func(t *testing.T, r *replica) {
+		client := r.client()
+		informer := r.shard.NewInformer(ListerWatcher(client.CoreV1().Pods(""), client), &corev1.Pod{}, 0, cache.Indexers{})
+		require.NoError(t, informer.SetTransform(func(obj any) (any, error) {
+			o := obj.(*corev1.Pod)
+			o.ObjectMeta = metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}
+			return o, nil
+		}))
+		r.running.Go(func() { informer.RunWithContext(r.ctx) })
+		r.create("x")
+		r.bear(r.assign("x"), "p", "a")
+		require.Len(t, informer.GetStore().List(), 1)
+		assert.NoError(t, r.doFor(informer.GetStore().List()[0].(*corev1.Pod)))
+	})
+}
+
+func TestChildrenAreStamped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		s := w.replica(Config{Resources: families()}).shard
+		root := w.create("x")
+		pod := podOf(root, "p")
+		require.NoError(t, s.Stamp(pod))
+		assert.Equal(t, map[string]string{w.keys.Shard: "a"}, pod.Labels)
+		pod.Labels = map[string]string{"b": "c"}
+		require.NoError(t, s.Stamp(pod))
+		assert.Equal(t, map[string]string{w.keys.Shard: "a", "b": "c"}, pod.Labels)
+
+		pod = podOf(root, "p")
+		pod.OwnerReferences[0].Controller = nil
+		assert.ErrorContains(t, s.Stamp(pod), "sharder: stamp pods default/p: no controller owner reference says whose child it is")
+		pod = podOf(root, "p")
+		pod.OwnerReferences[0].Kind = "Secret"
+		assert.ErrorContains(t, s.Stamp(pod), "it is controlled by a Secret, of whose resource pods are not among the Children")
+		assert.Empty(t, pod.Labels)
+		assert.ErrorContains(t, s.Stamp(root), "sharder: stamp configmaps default/x: they are not children")
+		assert.ErrorContains(t, s.Stamp(&corev1.Secret{}), "objects of kind Secret are not in")
+	})
+}

@@ -1,0 +1,98 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+const (
+	// sweepInterval is how often a shard looks for children in its caches whose root is not its own. No event tells of them: the versions
+	// of a child and of its root cannot be compared, and either may change last.
+	sweepInterval = 10 * time.Second
+	// maxSuspects is how many of them are asked about in one sweep, each by a request.
+	maxSuspects = 100
+	// trust is for how long an answer is good.
+	trust = time.Minute
+)
+
+// suspicion is that a child carries the label of this shard by mistake.
+type suspicion struct {
+	version string // of the child
+	due     time.Time
+}
+
+// sweep has the sharder look, until ctx has ended, at the children of a cache that seem to carry the label of this shard by mistake. What looks
+// like one twice in a row, and is not merely on its way with its root, is asked about.
+func (i *informer) sweep(ctx context.Context) {
+	suspects := map[protocol.Address]suspicion{}
+	for clock.Sleep(ctx, sweepInterval) {
+		term := i.began()
+		if term == nil || !i.HasSynced() {
+			continue
+		}
+		before, now, asked := suspects, time.Now(), 0
+		suspects = map[protocol.Address]suspicion{}
+		for _, item := range i.GetStore().List() {
+			o, ok := item.(metav1.Object)
+			if !ok {
+				continue
+			}
+			_, root, err := i.shard.rootOf(i.resource, o)
+			if err != nil || i.shard.keys.Draining(o) || i.shard.minds(term, root) {
+				continue
+			}
+			at := protocol.AddressOf(i.resource, o)
+			known, ok := before[at]
+			if !ok || known.version != o.GetResourceVersion() {
+				suspects[at] = suspicion{o.GetResourceVersion(), now}
+				continue
+			}
+			suspects[at] = known
+			if known.due.After(now) || asked == maxSuspects {
+				continue
+			}
+			asked++
+			suspects[at] = suspicion{known.version, now.Add(trust)}
+			if err := i.shard.disown(ctx, at, o, root); err != nil && ctx.Err() == nil {
+				i.shard.config.Logger.Warn("a child of another shard's object could not be marked; trying again", zap.Error(err))
+			}
+		}
+	}
+}
+
+// minds reports whether a root is this shard's as far as it knows, or is being handed over.
+func (s *Shard) minds(term *shardlease.Term, root protocol.Address) bool {
+	if s.tracker.has(root) {
+		return true
+	}
+	o := s.newest(term, root)
+	if o == nil {
+		return false
+	}
+	standing := s.self(term, root.Resource).AssignmentOf(o)
+	return standing != protocol.AssignedElsewhere && standing != protocol.AssignedUnrecorded
+}
+
+// disown sets the drain label of a child whose root is another shard's, for the sharder to put it there. The child keeps its own label: the
+// owner of the root may be dead, and then the sharder has perhaps moved the child here just now, and is about to let the root follow.
+func (s *Shard) disown(ctx context.Context, at protocol.Address, child metav1.Object, root protocol.Address) error {
+	o, _, err := s.live(ctx, root)
+	if err != nil {
+		return fmt.Errorf("sharder: read %s, the root of %s: %w", root, at, err)
+	}
+	if o == nil { // it is left to the garbage collector
+		return nil
+	}
+	if r, ok := s.marks[root.Resource].RecordOf(o); !ok || r.State != protocol.StateOwned || r.Shard == s.lease.Identity() || s.tracker.has(root) {
+		return nil
+	}
+	return s.returnObject(ctx, at, child, s.lease.Identity(), true)
+}

@@ -1,0 +1,90 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// Reconcile is a controller: it calls reconcile, by way of [Shard.Do], with a copy of each object of this shard when it comes and
+// whenever it changes, one call for an object at a time, and again after pauses that grow up to a minute if that returns an error. T is the type of the
+// informer's objects.
+//
+// It runs the informer, which is one of [Shard.NewInformer] that nobody else runs, and workers goroutines. It returns nil when ctx has
+// ended and all calls have returned.
+func RunController[T Object](ctx context.Context, shard *Shard, informer cache.SharedIndexInformer, workers int, reconcile func(context.Context, T) error) error {
+	if workers < 1 {
+		return fmt.Errorf("sharder: workers: must be positive (got %d)", workers)
+	}
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](50*time.Millisecond, time.Minute))
+	defer queue.ShutDown()
+	enqueue := func(obj any) {
+		if name, err := cache.ObjectToName(obj); err == nil {
+			queue.Add(name)
+		}
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    enqueue,
+		UpdateFunc: func(_, obj any) { enqueue(obj) },
+	}); err != nil {
+		return fmt.Errorf("sharder: watch the objects: %w", err)
+	}
+	controller := &controller[T]{shard: shard, informer: informer, queue: queue, reconcile: reconcile}
+	var running sync.WaitGroup
+	defer running.Wait()
+	for range workers {
+		running.Go(func() {
+			for controller.next(ctx) {
+			}
+		})
+	}
+	informer.RunWithContext(ctx)
+	queue.ShutDown()
+	return nil
+}
+
+type controller[T Object] struct {
+	shard     *Shard
+	informer  cache.SharedIndexInformer
+	queue     workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	reconcile func(context.Context, T) error
+}
+
+// next reconciles one object, and reports whether there may be more.
+func (c *controller[T]) next(ctx context.Context) bool {
+	name, over := c.queue.Get()
+	if over {
+		return false
+	}
+	defer c.queue.Done(name)
+	item, exists, err := c.informer.GetStore().GetByKey(name.String())
+	if err != nil || !exists || ctx.Err() != nil { // deleted, or another shard's
+		c.queue.Forget(name)
+		return true
+	}
+	cached, ok := item.(T)
+	if !ok {
+		c.shard.config.Logger.Error("an informer's objects are not of the type to be reconciled", zap.String("type", fmt.Sprintf("%T", item)))
+		return true
+	}
+	obj := cached.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has the type of what it is a copy of
+	err = c.shard.Do(ctx, obj, func(ctx context.Context) error { return c.reconcile(ctx, obj) })
+	switch {
+	case err == nil, errors.Is(err, ErrNotMine):
+		c.queue.Forget(name)
+		return true
+	case errors.Is(err, ErrNotYet):
+		c.queue.AddAfter(name, retryDelay)
+		return true
+	case ctx.Err() == nil:
+		c.shard.config.Logger.Warn("reconciling failed; trying again", zap.Stringer("object", name), zap.Error(err), zap.Int("failures", c.queue.NumRequeues(name)+1))
+	}
+	c.queue.AddRateLimited(name)
+	return true
+}

@@ -1,0 +1,73 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// retryDelay is after how long a request is tried again for an object that work may not begin on yet.
+const retryDelay = time.Second
+
+// Guarded returns a function that reconciles by way of [Shard.Do], for controllers whose queue holds something other than objects, such
+// as those of controller-runtime, which is not imported here:
+//
+//	Reconciler: reconcile.Func(shard.WrapReconciler(shard, func(ctx context.Context, r reconcile.Request) (*corev1.ConfigMap, error) {
+//		cm := &corev1.ConfigMap{}
+//		return cm, mgr.GetClient().Get(ctx, r.NamespacedName, cm)
+//	}, reconciler.Reconcile))
+//
+// get returns the object of a request, from the cache of the shard. For one that is not there, or not this shard's, nothing is done: it
+// was deleted or is another shard's now, which is why what a deletion leaves behind is for finalizers to clean up. For one that
+// work may not begin on yet the request is tried again after a second, if Result has a field RequeueAfter of type
+// time.Duration, as controller-runtime's has; otherwise the [ErrNotYet] is returned, and the caller tries again.
+func WrapReconciler[Request, Result any, T Object](
+	shard *Shard,
+	get func(context.Context, Request) (T, error),
+	reconcile func(context.Context, Request) (Result, error),
+) func(context.Context, Request) (Result, error) {
+	return func(ctx context.Context, request Request) (Result, error) {
+		var result, nothing Result
+		obj, err := get(ctx, request)
+		switch {
+		case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse): // or it is a proxy's page
+			return nothing, nil
+		case err != nil:
+			return nothing, err
+		}
+		called := false
+		err = shard.Do(ctx, obj, func(ctx context.Context) error {
+			called = true
+			var err error
+			result, err = reconcile(ctx, request)
+			return err
+		})
+		switch {
+		case called: // err is the work's own, whatever it is
+			return result, err
+		case errors.Is(err, ErrNotMine):
+			return nothing, nil
+		case errors.Is(err, ErrNotYet) && requeueAfter(&nothing, retryDelay):
+			return nothing, nil
+		}
+		return nothing, err
+	}
+}
+
+// requeueAfter sets the field RequeueAfter of a struct, if it has one.
+func requeueAfter(result any, delay time.Duration) bool {
+	v := reflect.ValueOf(result).Elem()
+	if v.Kind() != reflect.Struct {
+		return false
+	}
+	field := v.FieldByName("RequeueAfter")
+	if !field.IsValid() || !field.CanSet() || field.Type() != reflect.TypeFor[time.Duration]() {
+		return false
+	}
+	field.SetInt(int64(delay))
+	return true
+}
