@@ -28,11 +28,11 @@ var mutations = []struct {
 }{
 	{
 		"a root is assigned before its children are moved", "mover.go",
-		"	unlisted := e.listChildren(", "	for _, m := range b.moves {\n		m.decision.record.ChildFloor = map[string]string{\"pods\": \"\"}\n		_ = e.patch(ctx, m.root, m.decision)\n	}\n	unlisted := e.listChildren(",
+		"	unlisted := e.listChildren(", "	for _, m := range b.moves {\n		m.decision.Record.ChildFloor = map[string]string{\"pods\": \"\"}\n		_ = e.patch(ctx, m.root, m.decision)\n	}\n	unlisted := e.listChildren(",
 		"does not see child", "",
 	},
 	{
-		"the versions of children are ignored", "caches.go",
+		"the versions of children are ignored", "shard/caches.go",
 		"i.complete(floor)", "i.complete(floor[:0])",
 		"does not see child", "",
 	},
@@ -42,23 +42,23 @@ var mutations = []struct {
 		"does not see child", "",
 	},
 	{
-		"work on a child is not work on its root", "do.go",
-		"	p := &piece{at: at,", "	if q.ofChild() {\n		at = q.child\n	}\n	p := &piece{at: at,",
+		"work on a child is not work on its root", "shard/do.go",
+		"	p := &workItem{at: at,", "	if q.forChild() {\n		at = q.child\n	}\n	p := &workItem{at: at,",
 		"overlap", "",
 	},
 	{
-		"a record of an epoch that never is keeps its object waiting for that", "decide.go",
-		"return decision{verb: annul, record: s.annulled()}", "return decision{verb: hold, about: owner}",
+		"a record of an epoch that never is keeps its object waiting for that", "internal/protocol/decide.go",
+		"return Decision{Verb: Annul, Record: s.annulled()}", "return Decision{Verb: Hold, About: owner}",
 		"is not looked after", "TestSimulatedPoison",
 	},
 	{
-		"an object is given away while somebody is at work on it", "handover.go",
-		"		case h.atWork || h.pending:", "		case false:",
+		"an object is given away while somebody is at work on it", "internal/protocol/handover.go",
+		"		case h.AtWork || h.Pending:", "		case false:",
 		"overlap|writes to", "TestSimulatedHandovers",
 	},
 	{
 		"a root that has lost its record begins without a floor", "work.go",
-		"] = e.given.floor(holding{d.label, i})", "], _ = \"\", i",
+		"] = e.given.floor(holding{d.Label, i})", "], _ = \"\", i",
 		"does not see child", "TestSimulatedReplays",
 	},
 }

@@ -1,0 +1,46 @@
+//go:build !race
+
+package protocol
+
+import (
+	"os"
+	"testing"
+
+	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/sim"
+)
+
+// safeguards are lines that a test of this package misses by name. See package sharder.
+var safeguards = []mutant.Mutation{
+	{
+		Name: "an old record of v0.1 may be restored", File: "seal.go",
+		Old: "case own && !recorded && !sealed:", New: "case own && !recorded:",
+		Caught: "TestARecordCountsIfItIsTheOneThatWasWrittenLast",
+	},
+	{
+		Name: "an edited label hands an object over", File: "decide.go",
+		Old: "return Decision{Verb: restore, Label: r.Shard, Drain: asked}", New: "return s.next()",
+		Caught: "TestDecision",
+	},
+	{
+		Name: "a sharder has roots given away before their children", File: "decide.go",
+		Old: "	if s.family || len(s.Record.Left) > 0 ||", New: "	if len(s.Record.Left) > 0 ||",
+		Caught: "TestWhoIsNext",
+	},
+	{
+		Name: "a shard that is no member is told who is next", File: "decide.go",
+		Old: "|| !s.Resident || !s.Target.Current {", New: "|| !s.Target.Current {",
+		Caught: "TestWhoIsNext",
+	},
+	{
+		Name: "the usual record counts without its seal", File: "seal.go",
+		Old:    " && annotations[n.Owner] == value && o.GetLabels()[n.Seal] == SealOf(value)",
+		New:    " && annotations[n.Owner] == value",
+		Caught: "TestStandingOfARoot",
+	},
+}
+
+// TestSimulatedMutationsOfSafeguardsAreCaught has a name that keeps it with the simulations, because it takes builds.
+func TestSimulatedMutationsOfSafeguardsAreCaught(t *testing.T) {
+	mutant.Catch(t, safeguards, os.Getenv(sim.SoakVariable) != "")
+}

@@ -1,0 +1,55 @@
+//go:build !race
+
+package shard
+
+import (
+	"os"
+	"testing"
+
+	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/sim"
+)
+
+// safeguards are lines that a test of this package misses by name. See package sharder.
+var safeguards = []mutant.Mutation{
+	{
+		Name: "a patch of a shard is carried out on another object of that name", File: "acknowledge.go",
+		Old: "n.MergePatch(root.GetUID(), root", New: "n.MergePatch(\"\", root",
+		Caught: "TestEveryPatchOfAShardNamesTheObjectAndItsVersion",
+	},
+	{
+		Name: "a decision is carried out on another version", File: "../internal/protocol/patch.go",
+		Old: "		metadata[\"resourceVersion\"] = version", New: "		_ = version",
+		Caught: "TestEveryPatchOfAShardNamesTheObjectAndItsVersion",
+	},
+	{
+		Name: "a shard's first list is from a cache of the API server", File: "informer.go",
+		Old: "	if options.ResourceVersion == \"0\" {", New: "	if options.ResourceVersion == \"none\" {",
+		Caught: "TestFirstListsAreConsistent",
+	},
+	{
+		Name: "every cache of children has to show those of all namespaces", File: "informer.go",
+		Old: "return i.namespace == \"\" || namespace == \"\" || i.namespace == namespace", New: "_ = namespace\n	return true",
+		Caught: "TestACacheOfChildrenThatFailsConcernsItsNamespaceOnly",
+	},
+	{
+		Name: "a drain label that somebody sets gives an object away", File: "../internal/protocol/record.go",
+		Old: "	if !drained || value == \"\" || value != root.GetLabels()[n.Seal] {", New: "	if _ = value; !drained {",
+		Caught: "TestAShardGivesAnObjectToWhoIsNext",
+	},
+	{
+		Name: "a root is given away before its children", File: "../internal/protocol/record.go",
+		Old: "if heir == nil || family || len(r.Left) > 0 {", New: "if _ = family; heir == nil || len(r.Left) > 0 {",
+		Caught: "TestAShardGivesAnObjectToWhoIsNext",
+	},
+	{
+		Name: "an object is given away before all have been asked", File: "../internal/protocol/record.go",
+		Old: "if heir == nil || family || len(r.Left) > 0 {", New: "if heir == nil || family {",
+		Caught: "TestAShardGivesAnObjectToWhoIsNext",
+	},
+}
+
+// TestSimulatedMutationsOfSafeguardsAreCaught has a name that keeps it with the simulations, because it takes builds.
+func TestSimulatedMutationsOfSafeguardsAreCaught(t *testing.T) {
+	mutant.Catch(t, safeguards, os.Getenv(sim.SoakVariable) != "")
+}
