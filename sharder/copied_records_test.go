@@ -84,7 +84,7 @@ func TestCopiedAnnotationsAreNoReasonToWriteForEver(t *testing.T) {
 		var copies atomic.Int32
 		w.server.Observe(func(change apisim.Change) {
 			if kind := change.After.GetKind(); kind == "Widget" || kind == "ConfigMap" && change.After.GetName() == "child" {
-				poke(events)
+				notify(events)
 			}
 		})
 		ctx := t.Context()
@@ -119,7 +119,7 @@ func TestCopiedAnnotationsAreNoReasonToWriteForEver(t *testing.T) {
 				}
 			}
 		})()
-		poke(events)
+		notify(events)
 		time.Sleep(10 * time.Minute)
 		total := func() (sum int) {
 			for _, count := range w.patched() {

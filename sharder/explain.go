@@ -101,7 +101,7 @@ func (e *session) explain(ctx context.Context, p *plan, at protocol.Ref, o *meta
 		x.Verb, x.Why = string(protocol.Hold), "there is no shard"
 		return x, nil
 	}
-	_, d, err := e.registry.resolve(ctx, v, p)
+	_, d, err := e.leases.resolve(ctx, v, p)
 	if err != nil {
 		return Explanation{}, fmt.Errorf("sharder: %w", err)
 	}
@@ -176,17 +176,17 @@ func (s *Sharder) observe(ctx context.Context) (*session, *plan, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := e.registry.list(ctx); err != nil {
+	if _, err := e.leases.list(ctx); err != nil {
 		return nil, nil, fmt.Errorf("sharder: %w", err)
 	}
-	m, _ := e.registry.membership()
+	m, _ := e.leases.membership()
 	if len(m) == 0 {
 		return e, nil, nil
 	}
-	if err := e.ledger.load(ctx); err != nil && !errors.Is(err, errNoHistory) && !apierrors.IsForbidden(err) {
+	if err := e.store.load(ctx); err != nil && !errors.Is(err, errNoHistory) && !apierrors.IsForbidden(err) {
 		return nil, nil, fmt.Errorf("sharder: %w", err)
 	}
-	p, err := newPlan(e.ledger.known.With(m), ring.WithTokens(s.config.TokensPerShard))
+	p, err := newPlan(e.store.known.With(m), ring.WithTokens(s.config.TokensPerShard))
 	if err != nil {
 		return nil, nil, fmt.Errorf("sharder: %w", err)
 	}

@@ -115,7 +115,7 @@ func TestAPageOfAProxyDoesNotProveThatAnObjectIsGone(t *testing.T) {
 	})
 	t.Run("a Lease that cannot be read is not missed", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
-			g := w.session().registry
+			g := w.session().leases
 			match := func(q *http.Request) bool { return about(q, http.MethodGet, "leases") }
 			w.astray.Store(&match)
 			_, err := g.get(t.Context(), "a")
@@ -131,11 +131,11 @@ func TestAPageOfAProxyDoesNotProveThatAnObjectIsGone(t *testing.T) {
 			e := w.session()
 			match := func(q *http.Request) bool { return about(q, http.MethodGet, "configmaps") }
 			w.astray.Store(&match)
-			err := e.ledger.load(t.Context())
+			err := e.store.load(t.Context())
 			require.ErrorContains(t, err, "the ring's history")
 			require.NotErrorIs(t, err, errNoHistory)
 			w.astray.Store(nil)
-			require.ErrorIs(t, e.ledger.load(t.Context()), errNoHistory)
+			require.ErrorIs(t, e.store.load(t.Context()), errNoHistory)
 		})
 	})
 	t.Run("the root of a child is not explained away", func(t *testing.T) {

@@ -340,6 +340,6 @@ func TestAnObjectThatWasSetApartIsTakenFromWhoeverMayHaveOwnedIt(t *testing.T) {
 
 // historyNow is what is stored.
 func (e *session) historyNow(t *testing.T) protocol.History {
-	require.NoError(t, e.ledger.load(context.WithoutCancel(t.Context())))
-	return e.ledger.known
+	require.NoError(t, e.store.load(context.WithoutCancel(t.Context())))
+	return e.store.known
 }

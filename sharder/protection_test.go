@@ -81,14 +81,14 @@ func TestALeaseStaysWhileTheHistoryNamesIt(t *testing.T) {
 			b.release()
 			e := w.session()
 			collected := 0
-			e.keeper.hooks.OnCollected = func(string) { collected++ }
-			e.keeper.named = func(string) bool { return named }
-			_, err := e.registry.list(t.Context())
+			e.collector.hooks.OnCollected = func(string) { collected++ }
+			e.collector.named = func(string) bool { return named }
+			_, err := e.leases.list(t.Context())
 			require.NoError(t, err)
 			time.Sleep(2 * e.config.GCPeriod)
-			_, err = e.registry.list(t.Context())
+			_, err = e.leases.list(t.Context())
 			require.NoError(t, err)
-			e.keeper.collect(t.Context(), "b")
+			e.collector.collect(t.Context(), "b")
 			assert.Equal(t, want, collected, "named: %t", named)
 		})
 	}

@@ -28,9 +28,9 @@ type subject interface{ At() protocol.Ref }
 // item is one object in a queue.
 type item struct {
 	protocol.Ref
-	latest   subject // nil: it has to be read
-	scan     *tally  // that waits for the outcome; nil: none does
-	slot     bool    // it may be drained
+	latest   subject     // nil: it has to be read
+	scan     *scanResult // that waits for the outcome; nil: none does
+	slot     bool        // it may be drained
 	failures int
 	wrote    bool   // something has been written on the object since it was taken
 	said     string // what has been logged of its failures
@@ -61,7 +61,7 @@ func (q *queue) watch(ctx context.Context) (stop func() bool) {
 // and reports whether ctx has not ended before. If scan is not nil, it is told once how the object
 // turned out. An object that has failed again and again is read and worked on when that is due,
 // whatever is offered.
-func (q *queue) offer(ctx context.Context, o subject, scan *tally, slot bool) bool {
+func (q *queue) offer(ctx context.Context, o subject, scan *scanResult, slot bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	watched := false
@@ -193,7 +193,7 @@ func (q *queue) retry(i *item, now time.Time) bool {
 	if i.waits() {
 		q.stuck++
 	}
-	poke(q.later)
+	notify(q.later)
 	return true
 }
 

@@ -133,7 +133,7 @@ func TestAScanIsToldHowItsObjectsTurnedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(4)
 		defer q.watch(t.Context())()
-		scan := newTally()
+		scan := newScanResult()
 		for n := range 3 {
 			scan.count(protocol.Root{}, false)
 			q.offer(t.Context(), object(n, ""), scan, false)

@@ -27,15 +27,15 @@ type session struct {
 	graph     protocol.ResourceGraph
 	marks     []protocol.Keys // of each resource
 	pages     []*pageSize     // of each resource
-	registry  *registry
-	keeper    *keeper
+	leases    *shardLeases
+	collector *leaseCollector
 	queue     *queue
 	moves     *moves
-	given     *given
+	floors    *childFloors
 	drains    *drains
 	version   string // of the list of Leases that the registry began with
 
-	ledger  *ledger // of the goroutine that governs, and of the one that settles under it
+	store   *historyStore // of the goroutine that governs, and of the one that settles under it
 	history atomic.Pointer[protocol.History]
 	plan    atomic.Pointer[plan] // nil while there are no members
 
@@ -46,7 +46,7 @@ type session struct {
 
 	throttle throttle
 	notes    notes
-	troubles troubles
+	troubles resourceTroubles
 }
 
 // open finds out what a session needs to begin. partly says that it may do without some of the
@@ -63,7 +63,7 @@ func (s *Sharder) open(ctx context.Context, partly bool) (*session, error) {
 		e.config.Logger.Warn("objects of some resources are not distributed", zap.Error(e.unknown))
 		for _, r := range e.config.Resources {
 			if !slices.ContainsFunc(e.resources, func(known protocol.Resource) bool { return known.GVR == r.GVR }) {
-				e.troubles.note(trouble{r.GVR, "", "serve"}, e.unknown)
+				e.troubles.note(resourceTrouble{r.GVR, "", "serve"}, e.unknown)
 			}
 		}
 	}
@@ -71,10 +71,10 @@ func (s *Sharder) open(ctx context.Context, partly bool) (*session, error) {
 	if err := e.checkAccess(ctx); err != nil {
 		return nil, fmt.Errorf("sharder: %w", err)
 	}
-	if e.version, err = e.registry.list(ctx); err != nil {
+	if e.version, err = e.leases.list(ctx); err != nil {
 		return nil, fmt.Errorf("sharder: %w", err)
 	}
-	if err := e.recall(ctx); err != nil {
+	if err := e.recallHistory(ctx); err != nil {
 		return nil, fmt.Errorf("sharder: %w", err)
 	}
 	return e, nil
@@ -88,35 +88,35 @@ func (s *Sharder) newSession() (*session, error) {
 	}
 	c := s.config
 	e := &session{
-		Sharder: s, resources: resources, unknown: unknown, graph: protocol.ResourceGraphOf(resources), moves: newMoves(), given: newGiven(),
+		Sharder: s, resources: resources, unknown: unknown, graph: protocol.ResourceGraphOf(resources), moves: newMoves(), floors: newChildFloors(),
 		queue: newQueue(4 * max(c.PageSize, c.Concurrency)), drains: newDrains(c.MaxDrains),
 		changed: make(chan struct{}, 1), unsettle: make(chan struct{}, 1), progress: make(chan struct{}, 1),
 		throttle: throttle{hook: c.Hooks.OnThrottled, log: c.Logger},
 	}
-	e.troubles = troubles{hook: c.Hooks.OnResource, open: map[trouble]error{}}
+	e.troubles = resourceTroubles{hook: c.Hooks.OnResource, open: map[resourceTrouble]error{}}
 	for _, r := range e.graph.All {
 		e.marks = append(e.marks, s.keys.Of(r.GVR.GroupResource()))
 		e.pages = append(e.pages, newPageSize(c.PageSize))
 	}
 	e.history.Store(&protocol.History{})
-	e.registry = s.newRegistry(func() { poke(e.changed) })
-	e.ledger = &ledger{
-		kube: s.kube, namespace: c.Namespace, ring: c.Ring, over: func(t protocol.OwnerEpoch) bool { return e.registry.lifeOf(t) == protocol.EpochEnded },
+	e.leases = s.newShardLeases(func() { notify(e.changed) })
+	e.store = &historyStore{
+		kube: s.kube, namespace: c.Namespace, ring: c.Ring, over: func(t protocol.OwnerEpoch) bool { return e.leases.lifeOf(t) == protocol.EpochEnded },
 	}
-	e.keeper = &keeper{
-		registry: e.registry, kube: s.kube, duration: c.LeaseDuration, patience: c.ScanInterval, hooks: c.Hooks, empty: e.empty,
+	e.collector = &leaseCollector{
+		shardLeases: e.leases, kube: s.kube, duration: c.LeaseDuration, patience: c.ScanInterval, hooks: c.Hooks, empty: e.empty,
 		named: func(shard string) bool { return e.history.Load().Names(shard) },
 	}
 	return e, nil
 }
 
 // recall finds out under which memberships objects may have been assigned.
-func (e *session) recall(ctx context.Context) error {
-	err := e.ledger.load(ctx)
+func (e *session) recallHistory(ctx context.Context) error {
+	err := e.store.load(ctx)
 	if err == nil || !errors.Is(err, errNoHistory) {
 		return err
 	}
-	touched, scanErr := e.touched(ctx)
+	touched, scanErr := e.ringInUse(ctx)
 	if scanErr != nil {
 		return scanErr
 	}
@@ -125,17 +125,17 @@ func (e *session) recall(ctx context.Context) error {
 	}
 	// Whoever lives may be at work on any object whose record was lost too.
 	h := protocol.HistoryOf()
-	for _, t := range e.registry.tenants() {
+	for _, t := range e.leases.tenants() {
 		h = h.With(protocol.Membership{t})
 	}
-	e.ledger.assume(h)
+	e.store.assume(h)
 	e.config.Logger.Warn("the ring's history is gone, though there are objects with owners: objects without a record are taken from every shard in turn", zap.Error(err))
 	return nil
 }
 
 // touched reports whether any object carries anything of the ring, or may: the objects of some
 // resource cannot be listed.
-func (e *session) touched(ctx context.Context) (bool, error) {
+func (e *session) ringInUse(ctx context.Context) (bool, error) {
 	touched := e.unknown != nil
 	var errs []error
 	for i := range e.resources {
@@ -160,7 +160,7 @@ func (e *session) touched(ctx context.Context) (bool, error) {
 }
 
 // poke tells a channel of capacity 1 something, unless it has been told already.
-func poke(c chan struct{}) {
+func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -168,7 +168,7 @@ func poke(c chan struct{}) {
 }
 
 // errKnown says that the API server knows a resource that a session had to do without.
-var errKnown = errors.New("sharder: a resource is served that was not")
+var errResourceServed = errors.New("sharder: a resource is served that was not")
 
 // run works until ctx has ended, or until it is known that it cannot. It returns errKnown if
 // another session can do more.
@@ -180,16 +180,16 @@ func (e *session) run(ctx context.Context) error {
 	defer cancel(nil)
 	if e.unknown != nil {
 		all.Go(func() {
-			for clock.Sleep(ctx, maxUnrest) {
+			for clock.Sleep(ctx, maxRescanDelay) {
 				if now, _, err := protocol.Resolve(e.mapper, e.config.Resources); err == nil && len(now) > len(e.resources) {
-					cancel(errKnown)
+					cancel(errResourceServed)
 				}
 			}
 		})
 	}
-	all.Go(func() { e.registry.run(ctx, e.version) })
-	all.Go(func() { e.keeper.run(ctx) })
-	all.Go(func() { e.pump(ctx) })
+	all.Go(func() { e.leases.run(ctx, e.version) })
+	all.Go(func() { e.collector.run(ctx) })
+	all.Go(func() { e.releaseRetries(ctx) })
 	all.Go(func() { e.reportOverdue(ctx) })
 	all.Go(func() { e.moveFamilies(ctx) })
 	for range e.config.Concurrency {
@@ -215,11 +215,11 @@ func (e *session) run(ctx context.Context) error {
 		}
 	}
 	counted.Wait()
-	if err := e.govern(ctx); err != nil {
+	if err := e.followMembership(ctx); err != nil {
 		return err
 	}
-	if errors.Is(context.Cause(ctx), errKnown) {
-		return errKnown
+	if errors.Is(context.Cause(ctx), errResourceServed) {
+		return errResourceServed
 	}
 	return nil
 }
@@ -232,7 +232,7 @@ func (e *session) sources(index int, selector labels.Selector) []source {
 		all = append(all, source{
 			client: e.client(index, namespace), resource: r, namespace: namespace, selector: selector,
 			page: e.pages[index], log: e.config.Logger,
-			outcome: func(verb string, err error) { e.troubles.note(trouble{r.GVR, namespace, verb}, err) },
+			outcome: func(verb string, err error) { e.troubles.note(resourceTrouble{r.GVR, namespace, verb}, err) },
 		})
 	}
 	return all
@@ -247,7 +247,7 @@ func (e *session) client(index int, namespace string) metadata.ResourceInterface
 }
 
 // pump makes ready what waits for another attempt.
-func (e *session) pump(ctx context.Context) {
+func (e *session) releaseRetries(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := time.Hour
 		if due, ok := e.queue.next(time.Now()); ok {
@@ -287,29 +287,29 @@ func (e *session) watchDrains(ctx context.Context, index int, src source, counte
 				listed[v.Ref] = true
 			}
 			e.drains.see(v.Ref, v.Label, time.Now())
-			return e.consider(ctx, v)
+			return e.enqueueIfNeeded(ctx, v)
 		},
 		left: func(o *metav1.PartialObjectMetadata) {
 			e.drains.gone(protocol.Ref{index, o.Namespace, o.Name})
-			poke(e.progress)
+			notify(e.progress)
 		},
 		listed: func() {
 			e.drains.relist(index, src.namespace, listed)
 			listed = nil
 			counted()
-			poke(e.progress)
+			notify(e.progress)
 		},
 		failed: counted,
 	})
 }
 
 // consider has a worker deal with an object if that has to be. It reports whether ctx has not ended.
-func (e *session) consider(ctx context.Context, v protocol.Root) bool {
+func (e *session) enqueueIfNeeded(ctx context.Context, v protocol.Root) bool {
 	p := e.plan.Load()
 	if p == nil {
 		return ctx.Err() == nil // the lists that come with a plan will find it
 	}
-	switch d := protocol.Decide(e.registry.judge(v, p)); d.Verb {
+	switch d := protocol.Decide(e.leases.situationOf(v, p)); d.Verb {
 	case protocol.Keep, protocol.Await:
 		return ctx.Err() == nil
 	case protocol.Hold:
@@ -321,8 +321,8 @@ func (e *session) consider(ctx context.Context, v protocol.Root) bool {
 
 // hold notes that an object has to be looked at again when more is known.
 func (e *session) hold(d protocol.Decision) {
-	e.registry.ask(d.About)
-	poke(e.unsettle)
+	e.leases.ask(d.About)
+	notify(e.unsettle)
 }
 
 // reportOverdue reports objects that shards do not let go of.

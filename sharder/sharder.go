@@ -85,7 +85,7 @@ func (s *Sharder) Run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case !errors.Is(err, errKnown):
+		case !errors.Is(err, errResourceServed):
 			return err
 		}
 		s.config.Logger.Info("a resource is served that was not: its objects are distributed, too")

@@ -52,7 +52,7 @@ type admission struct {
 	floor      string
 	// outlived says that work on the root is in flight that began in an earlier term.
 	outlived bool
-	sight    cacheState
+	caches   cacheState
 }
 
 // refusal is why work may not begin, or nil. The order of the questions matters to the error alone: all have to be answered well.
@@ -64,20 +64,20 @@ func (a admission) refusal() error {
 		return fmt.Errorf("%w: it is being handed over", ErrNotYet)
 	case a.outlived:
 		return fmt.Errorf("%w: work of an earlier term has not ended", ErrNotYet)
-	case !a.sight.started:
+	case !a.caches.started:
 		return errNoCache
-	case !a.sight.found && !a.sight.complete:
+	case !a.caches.found && !a.caches.complete:
 		return fmt.Errorf("%w: the cache does not show it yet", ErrNotYet)
-	case a.sight.assignment != protocol.AssignedHere && a.sight.child && !a.sight.complete: // should the root be assigned again, nothing tells of the child
+	case a.caches.assignment != protocol.AssignedHere && a.caches.child && !a.caches.complete: // should the root be assigned again, nothing tells of the child
 		return fmt.Errorf("%w: it waits for its root", ErrNotYet)
-	case a.sight.assignment != protocol.AssignedHere:
+	case a.caches.assignment != protocol.AssignedHere:
 		return ErrNotMine
-	case !protocol.Reaches(a.sight.version, a.floor):
+	case !protocol.Reaches(a.caches.version, a.floor):
 		return fmt.Errorf("%w: the cache is from before it was handed over", ErrNotYet)
-	case a.sight.stale:
+	case a.caches.stale:
 		return fmt.Errorf("%w: the copy is older than the cache's", ErrNotYet)
-	case a.sight.behind != "":
-		return fmt.Errorf("%w: a cache of %s, children of it, does not show yet what another shard may have written", ErrNotYet, a.sight.behind)
+	case a.caches.behind != "":
+		return fmt.Errorf("%w: a cache of %s, children of it, does not show yet what another shard may have written", ErrNotYet, a.caches.behind)
 	}
 	return nil
 }

@@ -62,21 +62,21 @@ func (s *Shard) newest(term *shardlease.Term, at protocol.Address) (newest metav
 }
 
 // look returns what the caches show of a root, and of the copy that work is to be done on.
-func (s *Shard) look(term *shardlease.Term, q workRequest) cacheState {
+func (s *Shard) cacheStateOf(term *shardlease.Term, q workRequest) cacheState {
 	begun := s.caches.begun(term, q.at.Resource, q.at.Namespace)
 	seen := cacheState{started: len(begun) > 0, complete: true}
 	var newest metav1.Object
 	if q.forChild() {
 		seen.child = true
 		seen.complete = s.keys.ShardOf(q.own) != s.lease.Identity() // the caches will show its root some day, or not show it any more
-		_, seen.stale = view(s.caches.begun(term, q.child.Resource, q.child.Namespace), q.child, q.own)
+		_, seen.stale = newestCopy(s.caches.begun(term, q.child.Resource, q.child.Namespace), q.child, q.own)
 		newest = s.newest(term, q.at)
 		seen.found = newest != nil
 	} else {
 		for _, i := range begun {
 			seen.complete = seen.complete && (i.copyOf(q.at) != nil || i.shows(q.own.GetResourceVersion()))
 		}
-		newest, seen.stale = view(begun, q.at, q.own)
+		newest, seen.stale = newestCopy(begun, q.at, q.own)
 		seen.found = newest != nil
 		if seen.found && newer(q.own, newest) {
 			newest = q.own
@@ -89,13 +89,13 @@ func (s *Shard) look(term *shardlease.Term, q workRequest) cacheState {
 	seen.assignment, r = s.self(term, q.at.Resource).Read(newest)
 	seen.version = newest.GetResourceVersion()
 	if seen.assignment == protocol.AssignedHere && len(q.childResources) > 0 {
-		seen.behind = s.caches.behind(term, q.childResources, q.at.Namespace, r)
+		seen.behind = s.caches.lagging(term, q.childResources, q.at.Namespace, r)
 	}
 	return seen
 }
 
 // view returns the newest copy of an object that caches show, nil if none does, and whether own is older than all of theirs.
-func view(caches []*informer, at protocol.Address, own metav1.Object) (newest metav1.Object, stale bool) {
+func newestCopy(caches []*informer, at protocol.Address, own metav1.Object) (newest metav1.Object, stale bool) {
 	stale = true
 	for _, i := range caches {
 		o := i.copyOf(at)
@@ -114,7 +114,7 @@ func view(caches []*informer, at protocol.Address, own metav1.Object) (newest me
 // so that work may begin on a root in this namespace with this record; empty: there is none. What
 // has no cache is not behind: one that is started during work begins with a list from after the
 // admission.
-func (c *caches) behind(
+func (c *caches) lagging(
 	term *shardlease.Term, children []schema.GroupVersionResource, namespace string, r protocol.Record,
 ) string {
 	c.mu.RLock()
@@ -134,7 +134,7 @@ func (c *caches) behind(
 }
 
 // passed reports whether every cache that work in this term looks at has reached a version.
-func (s *Shard) passed(term *shardlease.Term, at protocol.Address, floor string) bool {
+func (s *Shard) cachesReached(term *shardlease.Term, at protocol.Address, floor string) bool {
 	for _, i := range s.caches.begun(term, at.Resource, at.Namespace) {
 		if !protocol.Reaches(i.progress(), floor) {
 			return false

@@ -246,9 +246,9 @@ func TestChildrenOfAnotherShardsRootAreSentBack(t *testing.T) {
 			r.bear(root, name, "a")
 		}
 		require.NoError(t, r.admin.CoreV1().ConfigMaps("default").Delete(t.Context(), "gone", metav1.DeleteOptions{}))
-		time.Sleep(sweepInterval)
+		time.Sleep(misplacedInterval)
 		assert.Empty(t, r.hooks(), "a root may be on its way")
-		time.Sleep(2 * sweepInterval)
+		time.Sleep(2 * misplacedInterval)
 		assert.Equal(t, []string{"bounce theirs"}, r.hooks())
 		assert.Equal(t, map[string]string{r.keys.Shard: "a", r.keys.Drain: protocol.DrainValue}, r.pod("theirs").Labels, "its root may be about to come")
 		for _, name := range []string{"mine", "blank", "moving", "gone"} {

@@ -51,7 +51,7 @@ func (s *Shard) Do(ctx context.Context, obj Object, work func(ctx context.Contex
 	defer cancel(nil)
 	ctx, scope := term.Scope(ctx)
 	p := &workItem{at: at, term: term, scope: scope, cancel: cancel}
-	if err := s.tracker.admit(p, func() cacheState { return s.look(term, q) }); err != nil {
+	if err := s.tracker.admit(p, func() cacheState { return s.cacheStateOf(term, q) }); err != nil {
 		scope.End()
 		return s.refused(at, err)
 	}

@@ -72,7 +72,7 @@ func TestObjectsAreHandedOverOnFakes(t *testing.T) {
 				assert.NotContains(t, after.Labels, n.Drain)
 				r, _ := n.RecordOf(after)
 				assert.Equal(t, protocol.StateFree, r.State)
-				assert.Empty(t, shard.tracker.unsettled(ringtest.ConfigMaps))
+				assert.Empty(t, shard.tracker.unfinished(ringtest.ConfigMaps))
 			}
 			patch("a", false, nil) // the record is free: a stray
 			after, err := objects.Get(ctx, "x", metav1.GetOptions{})

@@ -119,7 +119,7 @@ func (i *informer) RunWithContext(ctx context.Context) {
 		defer sweeping.Wait()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		sweeping.Go(func() { i.sweep(ctx) })
+		sweeping.Go(func() { i.returnMisplaced(ctx) })
 		i.SharedIndexInformer.RunWithContext(ctx)
 		return
 	}
@@ -197,7 +197,7 @@ func (i *informer) settleNext(ctx context.Context) bool {
 	if term == nil || !i.shard.tracker.begin(at) {
 		return true
 	}
-	again, err := i.shard.settle(ctx, term, at)
+	again, err := i.shard.advanceDrain(ctx, term, at)
 	if i.shard.tracker.finish(at) {
 		i.shard.wakeAcknowledger(at)
 	}
@@ -238,7 +238,7 @@ func (i *informer) begin() {
 		i.shard.config.Logger.Warn("an informer was started while the shard lease is not held: no work will be done on its objects",
 			zap.String("resource", i.resource.GroupResource().String()), zap.Error(err))
 	default:
-		for _, at := range i.shard.tracker.unsettled(i.resource) { // left behind by an informer that has stopped
+		for _, at := range i.shard.tracker.unfinished(i.resource) { // left behind by an informer that has stopped
 			i.queue.Add(at)
 		}
 	}

@@ -16,11 +16,11 @@ import (
 const (
 	// sweepInterval is how often a shard looks for children in its caches whose root is not its own. No event tells of them: the versions
 	// of a child and of its root cannot be compared, and either may change last.
-	sweepInterval = 10 * time.Second
+	misplacedInterval = 10 * time.Second
 	// maxSuspects is how many of them are asked about in one sweep, each by a request.
 	maxSuspects = 100
 	// trust is for how long an answer is good.
-	trust = time.Minute
+	recheckAfter = time.Minute
 )
 
 // suspicion is that a child carries the label of this shard by mistake.
@@ -31,9 +31,9 @@ type suspicion struct {
 
 // sweep has the sharder look, until ctx has ended, at the children of a cache that seem to carry the label of this shard by mistake. What looks
 // like one twice in a row, and is not merely on its way with its root, is asked about.
-func (i *informer) sweep(ctx context.Context) {
+func (i *informer) returnMisplaced(ctx context.Context) {
 	suspects := map[protocol.Address]suspicion{}
-	for clock.Sleep(ctx, sweepInterval) {
+	for clock.Sleep(ctx, misplacedInterval) {
 		term := i.began()
 		if term == nil || !i.HasSynced() {
 			continue
@@ -46,7 +46,7 @@ func (i *informer) sweep(ctx context.Context) {
 				continue
 			}
 			_, root, err := i.shard.rootOf(i.resource, o)
-			if err != nil || i.shard.keys.Draining(o) || i.shard.minds(term, root) {
+			if err != nil || i.shard.keys.Draining(o) || i.shard.hasClaimOn(term, root) {
 				continue
 			}
 			at := protocol.AddressOf(i.resource, o)
@@ -60,8 +60,8 @@ func (i *informer) sweep(ctx context.Context) {
 				continue
 			}
 			asked++
-			suspects[at] = suspicion{known.version, now.Add(trust)}
-			if err := i.shard.disown(ctx, at, o, root); err != nil && ctx.Err() == nil {
+			suspects[at] = suspicion{known.version, now.Add(recheckAfter)}
+			if err := i.shard.returnChild(ctx, at, o, root); err != nil && ctx.Err() == nil {
 				i.shard.config.Logger.Warn("a child of another shard's object could not be marked; trying again", zap.Error(err))
 			}
 		}
@@ -69,7 +69,7 @@ func (i *informer) sweep(ctx context.Context) {
 }
 
 // minds reports whether a root is this shard's as far as it knows, or is being handed over.
-func (s *Shard) minds(term *shardlease.Term, root protocol.Address) bool {
+func (s *Shard) hasClaimOn(term *shardlease.Term, root protocol.Address) bool {
 	if s.tracker.has(root) {
 		return true
 	}
@@ -83,8 +83,8 @@ func (s *Shard) minds(term *shardlease.Term, root protocol.Address) bool {
 
 // disown sets the drain label of a child whose root is another shard's, for the sharder to put it there. The child keeps its own label: the
 // owner of the root may be dead, and then the sharder has perhaps moved the child here just now, and is about to let the root follow.
-func (s *Shard) disown(ctx context.Context, at protocol.Address, child metav1.Object, root protocol.Address) error {
-	o, _, err := s.live(ctx, root)
+func (s *Shard) returnChild(ctx context.Context, at protocol.Address, child metav1.Object, root protocol.Address) error {
+	o, _, err := s.readLive(ctx, root)
 	if err != nil {
 		return fmt.Errorf("sharder: read %s, the root of %s: %w", root, at, err)
 	}

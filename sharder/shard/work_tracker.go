@@ -60,11 +60,11 @@ func (r *workTracker) admit(p *workItem, look func() cacheState) error {
 			a.outlived = a.outlived || other.term != p.term
 		}
 	}
-	a.sight = look()
+	a.caches = look()
 	if err := a.refusal(); err != nil {
 		return fmt.Errorf("%w (%s)", err, p.at)
 	}
-	e := r.entryOf(p.at)
+	e := r.stateOf(p.at)
 	if e.atWork == nil {
 		e.atWork = map[*workItem]struct{}{}
 	}
@@ -89,7 +89,7 @@ func (r *workTracker) leave(p *workItem, open bool) (awaited bool) {
 		e.ended = append(e.ended, p)
 		r.late = append(r.late, p)
 	}
-	r.tidy(e)
+	r.dropIfEmpty(e)
 	return e.drainState == protocol.Closing && len(e.atWork) == 0
 }
 
@@ -112,7 +112,7 @@ func (r *workTracker) forgetEnded() {
 			r.late = r.late[1:]
 			if e := r.roots[p.at]; e != nil {
 				e.drop(p)
-				r.tidy(e)
+				r.dropIfEmpty(e)
 			}
 		}
 		r.mu.Unlock()
@@ -166,7 +166,7 @@ func (r *workTracker) has(at protocol.Address) bool {
 func (r *workTracker) begin(at protocol.Address) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.entryOf(at)
+	e := r.stateOf(at)
 	if e.busy {
 		e.again = true
 		return false
@@ -181,12 +181,12 @@ func (r *workTracker) finish(at protocol.Address) (again bool) {
 	defer r.mu.Unlock()
 	e := r.roots[at]
 	e.busy = false
-	r.tidy(e)
+	r.dropIfEmpty(e)
 	return e.again
 }
 
 // mark closes a root: from now on no work on it is admitted.
-func (r *workTracker) mark(at protocol.Address, now time.Time) {
+func (r *workTracker) startClosing(at protocol.Address, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.roots[at]
@@ -201,7 +201,7 @@ func (r *workTracker) inFlight(at protocol.Address) int {
 }
 
 // cut tells the work on a root to end.
-func (r *workTracker) cut(at protocol.Address, cause error) {
+func (r *workTracker) cancelWork(at protocol.Address, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for p := range r.roots[at].atWork {
@@ -221,7 +221,7 @@ func (r *workTracker) advance(at protocol.Address, to protocol.DrainState, floor
 }
 
 // forget drops the floor of a root, if it is still this one.
-func (r *workTracker) forget(at protocol.Address, floor string) {
+func (r *workTracker) clearFloor(at protocol.Address, floor string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.roots[at]; e.floor == floor {
@@ -230,7 +230,7 @@ func (r *workTracker) forget(at protocol.Address, floor string) {
 }
 
 // unsettled returns the roots of a resource that somebody has to settle.
-func (r *workTracker) unsettled(resource schema.GroupVersionResource) []protocol.Address {
+func (r *workTracker) unfinished(resource schema.GroupVersionResource) []protocol.Address {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var found []protocol.Address
@@ -270,7 +270,7 @@ func (r *workTracker) await(ctx context.Context) error {
 }
 
 // entryOf returns the entry of a root, a new one if there is none. The caller holds mu.
-func (r *workTracker) entryOf(at protocol.Address) *workState {
+func (r *workTracker) stateOf(at protocol.Address) *workState {
 	e := r.roots[at]
 	if e == nil {
 		if r.roots == nil {
@@ -283,7 +283,7 @@ func (r *workTracker) entryOf(at protocol.Address) *workState {
 }
 
 // tidy removes the entry of a root of which there is nothing to remember. The caller holds mu.
-func (r *workTracker) tidy(e *workState) {
+func (r *workTracker) dropIfEmpty(e *workState) {
 	if e.drainState == protocol.Accepting && e.floor == "" && len(e.atWork) == 0 && len(e.ended) == 0 && !e.busy {
 		delete(r.roots, e.at)
 	}

@@ -52,7 +52,7 @@ func TestNoWorkBeginsOnARootThatIsClosed(t *testing.T) {
 	p := work(present)
 	require.NoError(t, r.admit(p, showMine))
 	require.True(t, r.begin(here))
-	r.mark(here, time.Now())
+	r.startClosing(here, time.Now())
 	assert.ErrorIs(t, r.admit(work(present), showMine), ErrNotYet)
 	assert.True(t, r.leave(p, false), "somebody waits for the end of the last piece of work")
 	assert.ErrorIs(t, r.admit(work(present), showMine), ErrNotYet)
@@ -63,9 +63,9 @@ func TestNoWorkBeginsOnARootThatIsClosed(t *testing.T) {
 	r.advance(here, protocol.Accepting, "7")
 	assert.False(t, r.finish(here))
 	assert.ErrorIs(t, r.admit(work(present), showMine), ErrNotYet, "below the floor")
-	r.forget(here, "6")
+	r.clearFloor(here, "6")
 	assert.Equal(t, "7", r.get(here).floor, "another floor was forgotten")
-	r.forget(here, "7")
+	r.clearFloor(here, "7")
 	assert.NoError(t, r.admit(work(present), showMine))
 }
 
@@ -75,7 +75,7 @@ func TestTheEndOfWorkIsToldOnlyIfNoneIsLeft(t *testing.T) {
 	require.NoError(t, r.admit(p, showMine))
 	require.NoError(t, r.admit(q, showMine))
 	require.True(t, r.begin(here))
-	r.mark(here, time.Now())
+	r.startClosing(here, time.Now())
 	assert.False(t, r.leave(p, false))
 	assert.True(t, r.leave(q, false))
 }
@@ -91,8 +91,8 @@ func TestAFloorOnlyRises(t *testing.T) {
 	assert.Equal(t, "10", r.get(here).floor)
 	assert.False(t, r.finish(here))
 	assert.True(t, r.knows(here))
-	assert.Equal(t, []protocol.Address{here}, r.unsettled(ringtest.ConfigMaps))
-	assert.Empty(t, r.unsettled(ringtest.Nodes))
+	assert.Equal(t, []protocol.Address{here}, r.unfinished(ringtest.ConfigMaps))
+	assert.Empty(t, r.unfinished(ringtest.Nodes))
 }
 
 func TestWorkWithOpenRequestsIsRememberedUntilTheyAreOver(t *testing.T) {
@@ -143,7 +143,7 @@ func TestWorkOnADrainedRootIsTold(t *testing.T) {
 	p := work(present)
 	p.cancel = cancel
 	require.NoError(t, r.admit(p, showMine))
-	r.cut(here, ErrDrained)
+	r.cancelWork(here, ErrDrained)
 	assert.ErrorIs(t, context.Cause(ctx), ErrDrained)
 }
 

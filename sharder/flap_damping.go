@@ -4,7 +4,7 @@ import "time"
 
 // flaps are the shards that come and go, such as those whose process crashes over and over. Each return moves objects to them, and
 // each departure away again, so they are let in later and later.
-type flaps struct {
+type flapDamping struct {
 	left map[string][]time.Duration // when a shard has left, within flapWindow, by the sharder's monotonic clock
 }
 
@@ -16,7 +16,7 @@ const (
 )
 
 // depart notes that a shard has left.
-func (f *flaps) depart(shard string, now time.Duration) {
+func (f *flapDamping) depart(shard string, now time.Duration) {
 	if f.left == nil {
 		f.left = map[string][]time.Duration{}
 	}
@@ -28,7 +28,7 @@ func (f *flaps) depart(shard string, now time.Duration) {
 	f.left[shard] = append(f.recent(shard, now), now)
 }
 
-func (f *flaps) recent(shard string, now time.Duration) []time.Duration {
+func (f *flapDamping) recent(shard string, now time.Duration) []time.Duration {
 	times := f.left[shard]
 	for len(times) > 0 && now-times[0] >= flapWindow {
 		times = times[1:]
@@ -37,7 +37,7 @@ func (f *flaps) recent(shard string, now time.Duration) []time.Duration {
 }
 
 // wait is for how long a shard has to stay before it is let in; zero: it is welcome.
-func (f *flaps) wait(shard string, now time.Duration) time.Duration {
+func (f *flapDamping) wait(shard string, now time.Duration) time.Duration {
 	times := f.recent(shard, now)
 	if len(times) <= flapsAllowed {
 		return 0

@@ -9,21 +9,21 @@ import (
 )
 
 // trouble is that a resource cannot be listed or watched, or is not served.
-type trouble struct {
+type resourceTrouble struct {
 	resource        schema.GroupVersionResource
 	namespace, verb string
 }
 
 // troubles are those that there are.
-type troubles struct {
+type resourceTroubles struct {
 	hook func(ResourceState)
 
 	mu   sync.Mutex
-	open map[trouble]error
+	open map[resourceTrouble]error
 }
 
 // note takes in how a request has ended. It tells the hook when that is other than before.
-func (t *troubles) note(of trouble, err error) {
+func (t *resourceTroubles) note(of resourceTrouble, err error) {
 	t.mu.Lock()
 	before, known := t.open[of]
 	if err == nil {
@@ -39,7 +39,7 @@ func (t *troubles) note(of trouble, err error) {
 }
 
 // resources are those with which something is wrong, sorted.
-func (t *troubles) resources() []schema.GroupVersionResource {
+func (t *resourceTroubles) resources() []schema.GroupVersionResource {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []schema.GroupVersionResource
@@ -53,9 +53,9 @@ func (t *troubles) resources() []schema.GroupVersionResource {
 }
 
 // end tells that what was wrong with resources that are served now is over.
-func (t *troubles) end() {
+func (t *resourceTroubles) end() {
 	t.mu.Lock()
-	var all []trouble
+	var all []resourceTrouble
 	for of := range t.open {
 		all = append(all, of)
 	}

@@ -18,11 +18,11 @@ import (
 )
 
 // govern follows the membership until ctx has ended: one reign after another. It returns an error if it may not do what it has to.
-func (e *session) govern(ctx context.Context) error {
+func (e *session) followMembership(ctx context.Context) error {
 	pause := minPause
 	var refused time.Time // since when
 	for ctx.Err() == nil {
-		m, wait := e.registry.membership()
+		m, wait := e.leases.membership()
 		if len(m) == 0 {
 			if e.plan.Swap(nil) != nil {
 				e.config.Logger.Warn("there is no shard left: objects wait for one")
@@ -31,10 +31,10 @@ func (e *session) govern(ctx context.Context) error {
 			e.await(ctx, wait)
 			continue
 		}
-		p, err := e.adopt(ctx, m)
+		p, err := e.adoptMembership(ctx, m)
 		if err == nil {
 			pause, refused = minPause, time.Time{}
-			e.reign(ctx, p)
+			e.serveMembership(ctx, p)
 			continue
 		}
 		switch {
@@ -71,8 +71,8 @@ func (e *session) await(ctx context.Context, wait time.Duration) (changed bool) 
 }
 
 // adopt makes a plan for a membership, once the ring's history says that there is one.
-func (e *session) adopt(ctx context.Context, m protocol.Membership) (*plan, error) {
-	if err := e.ledger.begin(ctx, m); err != nil {
+func (e *session) adoptMembership(ctx context.Context, m protocol.Membership) (*plan, error) {
+	if err := e.store.begin(ctx, m); err != nil {
 		return nil, err
 	}
 	p, err := e.replan(m)
@@ -80,10 +80,10 @@ func (e *session) adopt(ctx context.Context, m protocol.Membership) (*plan, erro
 		return nil, err
 	}
 	kept := map[string]bool{} // also one that is no member may come back in the life in which it was given children
-	for _, shard := range append(m.Names(), e.registry.known()...) {
+	for _, shard := range append(m.Names(), e.leases.known()...) {
 		kept[shard] = true
 	}
-	e.given.prune(kept)
+	e.floors.prune(kept)
 	e.settled.Store(false)
 	e.config.Logger.Info("objects are distributed among other shards", zap.Strings("members", m.Names()))
 	e.announce(m.Names())
@@ -92,7 +92,7 @@ func (e *session) adopt(ctx context.Context, m protocol.Membership) (*plan, erro
 
 // replan makes a plan for a membership by all that is known of those before.
 func (e *session) replan(m protocol.Membership) (*plan, error) {
-	h := e.ledger.known.With(m)
+	h := e.store.known.With(m)
 	p, err := newPlan(h, ring.WithTokens(e.config.TokensPerShard))
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (e *session) announce(members []string) {
 }
 
 // reign distributes objects by a plan until there is another membership.
-func (e *session) reign(ctx context.Context, p *plan) {
+func (e *session) serveMembership(ctx context.Context, p *plan) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -128,26 +128,26 @@ func (e *session) reign(ctx context.Context, p *plan) {
 				src.run(ctx, sink{
 					found: func(o *metav1.PartialObjectMetadata) bool {
 						v, ok := e.rootOf(i, o)
-						return !ok || e.consider(ctx, v)
+						return !ok || e.enqueueIfNeeded(ctx, v)
 					},
 					listed: once, failed: once, // other resources do not wait for one that cannot be listed
 				})
 			})
 		}
 	}
-	all.Go(func() { e.acquaint(ctx) })
+	all.Go(func() { e.resolveFormerMembers(ctx) })
 	news := make(chan struct{}, 1)
 	all.Go(func() {
 		listed.Wait()
-		e.settle(ctx, p, news)
+		e.keepScanning(ctx, p, news)
 	})
 	for ctx.Err() == nil {
-		m, wait := e.registry.membership()
+		m, wait := e.leases.membership()
 		if !slices.Equal(m, p.members) {
 			return
 		}
-		if e.await(ctx, wait) || e.registry.matured() {
-			poke(news)
+		if e.await(ctx, wait) || e.leases.matured() {
+			notify(news)
 		}
 	}
 }
@@ -155,37 +155,37 @@ func (e *session) reign(ctx context.Context, p *plan) {
 // acquaint reads the Leases that the history names and of which nothing is known. That their shards
 // are gone takes twice a Lease's duration to prove: or every object without a record would wait for
 // so long, also the first that comes after an hour.
-func (e *session) acquaint(ctx context.Context) {
+func (e *session) resolveFormerMembers(ctx context.Context) {
 	for _, t := range e.history.Load().OwnerEpochs() {
 		if ctx.Err() != nil {
 			return
 		}
-		if e.registry.lifeOf(t) == protocol.EpochUnknown && e.registry.reread(ctx, t) == nil { // or whoever has to know asks again
-			e.registry.ask(t)
+		if e.leases.lifeOf(t) == protocol.EpochUnknown && e.leases.reread(ctx, t) == nil { // or whoever has to know asks again
+			e.leases.ask(t)
 		}
 	}
 }
 
 const (
-	minUnrest = time.Second
-	maxUnrest = time.Minute
+	minRescanDelay = time.Second
+	maxRescanDelay = time.Minute
 	// maxSettling is after what pauses between scans that change nothing an object counts as one
 	// that does not get on.
-	maxSettling = 10 * time.Second
+	stuckAfter = 10 * time.Second
 )
 
 // settle scans all objects: at once, again as long as some of them are not where they belong, and then every ScanInterval. news
 // says that what scans depend on may have changed.
-func (e *session) settle(ctx context.Context, p *plan, news <-chan struct{}) {
-	unrest := minUnrest
+func (e *session) keepScanning(ctx context.Context, p *plan, news <-chan struct{}) {
+	unrest := minRescanDelay
 	busy := true // with what the lists of a new plan have found
 	for {
-		e.quiet(ctx, busy, unrest, news)
+		e.awaitQuiet(ctx, busy, unrest, news)
 		if ctx.Err() != nil {
 			return
 		}
-		forget(e.unsettle) // what is known by now, this scan will see
-		forget(news)
+		clear(e.unsettle) // what is known by now, this scan will see
+		clear(news)
 		doubts := e.moves.doubts()
 		t, err := e.scan(ctx)
 		if ctx.Err() != nil {
@@ -202,10 +202,10 @@ func (e *session) settle(ctx context.Context, p *plan, news <-chan struct{}) {
 			err = errors.Join(err, gathered)
 		}
 		if err == nil && t.placed == t.objects {
-			unrest = minUnrest
+			unrest = minRescanDelay
 			e.moves.found(doubts, nil)
-			e.concluded(ctx, p)
-			if !e.content(ctx) {
+			e.markSettled(ctx, p)
+			if !e.awaitNextScan(ctx) {
 				return
 			}
 			busy = false
@@ -215,42 +215,42 @@ func (e *session) settle(ctx context.Context, p *plan, news <-chan struct{}) {
 		// While there is progress, the next scan comes when what this one has begun is done.
 		busy = err == nil && (t.changed > 0 || e.drains.len() > 0)
 		if t.changed > 0 {
-			unrest = minUnrest
+			unrest = minRescanDelay
 			continue
 		}
-		unrest = min(2*unrest, max(maxUnrest, e.config.ScanInterval))
-		if left, ok := t.left(); ok && err == nil && unrest > maxSettling {
+		unrest = min(2*unrest, max(maxRescanDelay, e.config.ScanInterval))
+		if left, ok := t.left(); ok && err == nil && unrest > stuckAfter {
 			e.moves.found(doubts, left)
-			e.setApart(ctx, left)
+			e.recordDisplaced(ctx, left)
 		}
 	}
 }
 
 // setApart notes that all objects were found where they belong but for a few, which do not get on:
 // the memberships under which the others may have been assigned need not be known any more.
-func (e *session) setApart(ctx context.Context, left []protocol.Root) {
+func (e *session) recordDisplaced(ctx context.Context, left []protocol.Root) {
 	p := e.plan.Load()
-	settled := protocol.History{append(e.lingering(p), p.members), protocol.Displaced{}}
+	settled := protocol.History{append(e.unfinishedMemberships(p), p.members), protocol.Displaced{}}
 	for _, v := range left {
 		owners := p.owners(v.UID, v.Hash)
 		if v.Recorded {
 			owners = append(append(owners, v.Record.Owner()), v.Record.Left...)
 		}
 		slices.SortFunc(owners, protocol.OwnerEpoch.Compare)
-		settled.Displaced[v.UID] = slices.DeleteFunc(slices.Compact(owners), e.ledger.ended)
+		settled.Displaced[v.UID] = slices.DeleteFunc(slices.Compact(owners), e.store.ended)
 	}
 	if settled.Size() > protocol.MaxSettled {
 		return
 	}
-	e.shrink(ctx, settled)
+	e.shrinkHistory(ctx, settled)
 }
 
 // lingering are the memberships of shards that are no members any more, and of which it is not known
 // that they are over. Drains that were sent under these can still be carried out, and have objects
 // given to such a shard.
-func (e *session) lingering(p *plan) (all []protocol.Membership) {
-	for _, m := range e.ledger.known.Memberships {
-		if slices.ContainsFunc(m, func(t protocol.OwnerEpoch) bool { return !slices.Contains(p.members, t) && !e.ledger.ended(t) }) {
+func (e *session) unfinishedMemberships(p *plan) (all []protocol.Membership) {
+	for _, m := range e.store.known.Memberships {
+		if slices.ContainsFunc(m, func(t protocol.OwnerEpoch) bool { return !slices.Contains(p.members, t) && !e.store.ended(t) }) {
 			all = append(all, m)
 		}
 	}
@@ -258,11 +258,11 @@ func (e *session) lingering(p *plan) (all []protocol.Membership) {
 }
 
 // shrink stores a history that a scan has proved, and reports whether it stands.
-func (e *session) shrink(ctx context.Context, h protocol.History) bool {
-	if e.ledger.stands.Equal(h) {
+func (e *session) shrinkHistory(ctx context.Context, h protocol.History) bool {
+	if e.store.stands.Equal(h) {
 		return true
 	}
-	err := e.ledger.settle(ctx, h)
+	err := e.store.settle(ctx, h)
 	_, _ = e.replan(e.plan.Load().members) // by what is known now, which after a failure may be more
 	if err != nil && ctx.Err() == nil {
 		e.config.Logger.Warn("the ring's history could not be shrunk, will be tried after the next scan", zap.Error(err))
@@ -271,7 +271,7 @@ func (e *session) shrink(ctx context.Context, h protocol.History) bool {
 }
 
 // forget takes back what a channel has been told by poke.
-func forget(c <-chan struct{}) {
+func clear(c <-chan struct{}) {
 	select {
 	case <-c:
 	default:
@@ -280,7 +280,7 @@ func forget(c <-chan struct{}) {
 
 // quiet waits until nothing is going on any more, or there has been no progress for as long as unrest, if busy is set; otherwise for
 // unrest, or for news.
-func (e *session) quiet(ctx context.Context, busy bool, unrest time.Duration, news <-chan struct{}) {
+func (e *session) awaitQuiet(ctx context.Context, busy bool, unrest time.Duration, news <-chan struct{}) {
 	if !busy {
 		timer := time.NewTimer(unrest)
 		defer timer.Stop()
@@ -291,7 +291,7 @@ func (e *session) quiet(ctx context.Context, busy bool, unrest time.Duration, ne
 		}
 		return
 	}
-	limit := time.NewTimer(maxUnrest) // objects may be created all the time
+	limit := time.NewTimer(maxRescanDelay) // objects may be created all the time
 	defer limit.Stop()
 	for e.queue.busy() > 0 || e.drains.len() > 0 {
 		timer := time.NewTimer(unrest)
@@ -309,7 +309,7 @@ func (e *session) quiet(ctx context.Context, busy bool, unrest time.Duration, ne
 }
 
 // content waits for ScanInterval, or until something is known to be wrong. It reports whether ctx has not ended.
-func (e *session) content(ctx context.Context) bool {
+func (e *session) awaitNextScan(ctx context.Context) bool {
 	timer := time.NewTimer(e.config.ScanInterval)
 	defer timer.Stop()
 	select {
@@ -323,15 +323,15 @@ func (e *session) content(ctx context.Context) bool {
 
 // scan looks at all objects, page by page, and waits until what it has found has been dealt with. It goes on where a resource cannot be listed,
 // of which the error tells.
-func (e *session) scan(ctx context.Context) (*tally, error) {
+func (e *session) scan(ctx context.Context) (*scanResult, error) {
 	began := time.Now()
-	t := newTally()
+	t := newScanResult()
 	errs := []error{e.unknown}
 	for i := range e.resources {
 		for _, src := range e.sources(i, e.resources[i].Selector) {
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
 				v, ok := e.rootOf(i, o)
-				return !ok || e.inspect(ctx, v, t)
+				return !ok || e.scanObject(ctx, v, t)
 			})
 			errs = append(errs, err)
 			if ctx.Err() != nil {
@@ -350,14 +350,14 @@ func (e *session) scan(ctx context.Context) (*tally, error) {
 
 // inspect is what a scan does about one object. It waits for a slot if the object is to be drained. It reports whether ctx has
 // not ended.
-func (e *session) inspect(ctx context.Context, v protocol.Root, t *tally) bool {
-	d := protocol.Decide(e.registry.judge(v, e.plan.Load()))
+func (e *session) scanObject(ctx context.Context, v protocol.Root, t *scanResult) bool {
+	d := protocol.Decide(e.leases.situationOf(v, e.plan.Load()))
 	t.count(v, d.Verb == protocol.Keep)
 	switch {
 	case d.Verb == protocol.Keep, d.Verb == protocol.Await, e.queue.waits(v.Ref):
 		return ctx.Err() == nil
 	case d.Verb == protocol.Hold:
-		e.registry.ask(d.About)
+		e.leases.ask(d.About)
 		return ctx.Err() == nil
 	}
 	slot := d.Drain && !v.Drain
@@ -374,7 +374,7 @@ func (e *session) inspect(ctx context.Context, v protocol.Root, t *tally) bool {
 }
 
 // reserve waits until a root may be drained. A scan that has waited for long without success waits no more: there are other objects.
-func (e *session) reserve(ctx context.Context, v protocol.Root, d protocol.Decision, t *tally) bool {
+func (e *session) reserve(ctx context.Context, v protocol.Root, d protocol.Decision, t *scanResult) bool {
 	ctx, cancel := context.WithTimeout(ctx, e.config.OverdueAfter)
 	defer cancel()
 	ok := e.drains.reserve(ctx, v.Ref, d.Label, time.Now(), !t.impatient)
@@ -383,8 +383,8 @@ func (e *session) reserve(ctx context.Context, v protocol.Root, d protocol.Decis
 }
 
 // concluded notes that all objects were found where they belong, and shrinks the ring's history.
-func (e *session) concluded(ctx context.Context, p *plan) {
-	if !e.shrink(ctx, protocol.HistoryOf(append(e.lingering(p), p.members)...)) {
+func (e *session) markSettled(ctx context.Context, p *plan) {
+	if !e.shrinkHistory(ctx, protocol.HistoryOf(append(e.unfinishedMemberships(p), p.members)...)) {
 		return
 	}
 	if !e.settled.Swap(true) {

@@ -10,7 +10,7 @@ import (
 //
 // A root without a record needs it. It may have been its shard's already, and its children are with that shard then, where no list
 // of those to be moved shows them; the shard may not have seen them yet, and the record that made it wait is lost.
-type given struct {
+type childFloors struct {
 	mu       sync.Mutex
 	versions map[holding]string
 	surveyed map[int]bool // resources of which all children were listed, so that versions has those from before the session, too
@@ -22,10 +22,12 @@ type holding struct {
 	resource int
 }
 
-func newGiven() *given { return &given{versions: map[holding]string{}, surveyed: map[int]bool{}} }
+func newChildFloors() *childFloors {
+	return &childFloors{versions: map[holding]string{}, surveyed: map[int]bool{}}
+}
 
 // note takes in that a child is with a shard, since a version or before.
-func (g *given) note(h holding, version string) {
+func (g *childFloors) note(h holding, version string) {
 	if h.shard == "" {
 		return
 	}
@@ -35,28 +37,28 @@ func (g *given) note(h holding, version string) {
 }
 
 // floor is the version from which on a cache shows all the children that a shard has been given; empty: any.
-func (g *given) floor(h holding) string {
+func (g *childFloors) floor(h holding) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.versions[h]
 }
 
 // complete notes that a list has shown all children of a resource.
-func (g *given) complete(resource int) {
+func (g *childFloors) complete(resource int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.surveyed[resource] = true
 }
 
 // knows reports whether the children of a resource that were there before the session are known, too.
-func (g *given) knows(resource int) bool {
+func (g *childFloors) knows(resource int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.surveyed[resource]
 }
 
 // prune forgets the shards that are not to be kept.
-func (g *given) prune(kept map[string]bool) {
+func (g *childFloors) prune(kept map[string]bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for h := range g.versions {

@@ -14,14 +14,14 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
-func ledgersOn(t *testing.T, n int) []*ledger {
+func ledgersOn(t *testing.T, n int) []*historyStore {
 	t.Helper()
 	server := apisim.NewServer()
-	var all []*ledger
+	var all []*historyStore
 	for range n {
 		kube, err := kubernetes.NewForConfig(server.Client("l").Config())
 		require.NoError(t, err)
-		all = append(all, &ledger{kube: kube, namespace: testNamespace, ring: testRing})
+		all = append(all, &historyStore{kube: kube, namespace: testNamespace, ring: testRing})
 	}
 	return all
 }
@@ -107,7 +107,7 @@ func TestAHistoryThatCannotBeReadIsNone(t *testing.T) {
 }
 
 func TestAnErrorOfTheHistorySaysWhatToGrant(t *testing.T) {
-	l := &ledger{namespace: testNamespace, ring: testRing}
+	l := &historyStore{namespace: testNamespace, ring: testRing}
 	err := l.failed("update", refusal("update", corev1.Resource("configmaps")))
 	assert.ErrorContains(t, err, `grant the verb "update" on resource configmaps in namespace ns`)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func TestShardsThatComeAndGoAreLetInLaterAndLater(t *testing.T) {
-	var f flaps
+	var f flapDamping
 	now := time.Hour
 	for range flapsAllowed {
 		f.depart("a", now)

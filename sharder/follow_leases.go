@@ -9,7 +9,7 @@ func (s *Sharder) follow(ctx context.Context) (stop func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.newRegistry(func() {}).run(ctx, "")
+		s.newShardLeases(func() {}).run(ctx, "")
 	}()
 	return func() {
 		cancel()
@@ -18,9 +18,9 @@ func (s *Sharder) follow(ctx context.Context) (stop func()) {
 }
 
 // newRegistry returns one that has decided nothing. What is known of the Leases outlives it. Only one may be in use at a time.
-func (s *Sharder) newRegistry(changed func()) *registry {
+func (s *Sharder) newShardLeases(changed func()) *shardLeases {
 	c := s.config
-	return &registry{
+	return &shardLeases{
 		client: s.kube.CoordinationV1().Leases(c.Namespace), namespace: c.Namespace, ring: c.Ring, clock: c.Clock, log: c.Logger,
 		changed: changed, due: make(chan struct{}, 1), roster: s.roster, asked: map[string]struct{}{},
 	}

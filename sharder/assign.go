@@ -26,9 +26,9 @@ func (e *session) work(ctx context.Context) {
 		var placed bool
 		var err error
 		if i.Resource < len(e.resources) {
-			placed, err = e.deal(ctx, i, versionOf[protocol.Root](o), slot)
+			placed, err = e.reconcile(ctx, i, versionOf[protocol.Root](o), slot)
 		} else {
-			placed, err = true, e.lead(ctx, i.Ref, versionOf[protocol.Child](o))
+			placed, err = true, e.assignChild(ctx, i.Ref, versionOf[protocol.Child](o))
 		}
 		if !errors.Is(err, errMoving) {
 			e.finish(ctx, i, placed, err)
@@ -51,10 +51,10 @@ func (e *session) finish(ctx context.Context, i *item, placed bool, err error) {
 			e.note(i, err)
 		}
 		if !e.queue.retry(i, time.Now()) {
-			poke(e.unsettle) // a scan will find it
+			notify(e.unsettle) // a scan will find it
 		}
 	}
-	poke(e.progress)
+	notify(e.progress)
 }
 
 // versionOf returns a version of a root or of a child; nil: none is known.
@@ -73,7 +73,7 @@ var errContended = errors.New("others change it again and again")
 // deal does what has to be done about a root, and reports whether it is where it belongs then. After an error it has to be read
 // and dealt with again, but after errMoving somebody else finishes the item. o is what is known of the root; nil: nothing. reserved
 // says that it may be drained.
-func (e *session) deal(ctx context.Context, i *item, o *protocol.Root, reserved bool) (placed bool, err error) {
+func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, reserved bool) (placed bool, err error) {
 	r, drained := i.Ref, false
 	defer func() {
 		if reserved {
@@ -94,7 +94,7 @@ func (e *session) deal(ctx context.Context, i *item, o *protocol.Root, reserved 
 		if p == nil {
 			return false, nil
 		}
-		s, d, err := e.registry.resolve(ctx, *o, p)
+		s, d, err := e.leases.resolve(ctx, *o, p)
 		switch {
 		case err != nil:
 			return false, err
@@ -108,7 +108,7 @@ func (e *session) deal(ctx context.Context, i *item, o *protocol.Root, reserved 
 		}
 		if d.Drain && !o.Drain && !reserved {
 			if !e.drains.reserve(ctx, r, d.Label, time.Now(), false) {
-				poke(e.unsettle) // a scan waits until there is a slot
+				notify(e.unsettle) // a scan waits until there is a slot
 				return false, nil
 			}
 			reserved = true
@@ -159,7 +159,7 @@ func (e *session) floorOf(s protocol.Situation, d protocol.Decision) (floor map[
 	}
 	floor = map[string]string{}
 	for _, i := range e.graph.ChildResources[s.Resource] {
-		floor[e.graph.All[i].GVR.GroupResource().String()] = e.given.floor(holding{d.Label, i})
+		floor[e.graph.All[i].GVR.GroupResource().String()] = e.floors.floor(holding{d.Label, i})
 	}
 	return floor, true
 }

@@ -25,7 +25,7 @@ func HistoryName(ring string) string { return ring + ".ring.bellwether.dev" }
 const historyKey = "memberships"
 
 // ledger keeps the ring's history where the next sharder finds it. It is for one goroutine.
-type ledger struct {
+type historyStore struct {
 	kube            kubernetes.Interface
 	namespace, ring string
 
@@ -39,7 +39,7 @@ type ledger struct {
 }
 
 // load reads the history. It returns errNoHistory if there is none, or none that can be read.
-func (l *ledger) load(ctx context.Context) error {
+func (l *historyStore) load(ctx context.Context) error {
 	h, problem, err := l.read(ctx)
 	switch {
 	case err != nil:
@@ -55,7 +55,7 @@ func (l *ledger) load(ctx context.Context) error {
 
 var errNoHistory = errors.New("no ring history")
 
-func (l *ledger) read(ctx context.Context) (h protocol.History, problem, err error) {
+func (l *historyStore) read(ctx context.Context) (h protocol.History, problem, err error) {
 	l.stored, l.stands = nil, protocol.History{}
 	m, err := bounded(ctx, func(ctx context.Context) (*corev1.ConfigMap, error) {
 		return l.kube.CoreV1().ConfigMaps(l.namespace).Get(ctx, HistoryName(l.ring), metav1.GetOptions{})
@@ -72,12 +72,12 @@ func (l *ledger) read(ctx context.Context) (h protocol.History, problem, err err
 }
 
 // absent reports whether an error says that there is no history.
-func (l *ledger) absent(err error) bool {
+func (l *historyStore) absent(err error) bool {
 	return kube.Absent(err, corev1.Resource("configmaps"), HistoryName(l.ring))
 }
 
 // failed names the request, and what to grant where that is what is missing.
-func (l *ledger) failed(verb string, err error) error {
+func (l *historyStore) failed(verb string, err error) error {
 	if kube.RoleMissing(err) {
 		return fmt.Errorf("not allowed to %s ConfigMap %s/%s, the ring's history: grant the verb %q on resource configmaps in namespace %s: %w",
 			verb, l.namespace, HistoryName(l.ring), verb, l.namespace, err)
@@ -86,11 +86,11 @@ func (l *ledger) failed(verb string, err error) error {
 }
 
 // assume sets a history that nobody has stored yet.
-func (l *ledger) assume(h protocol.History) { l.known = h }
+func (l *historyStore) assume(h protocol.History) { l.known = h }
 
 // begin stores that m is the membership now; on success objects may be assigned under it. It is a compare-and-swap, and it writes also if the
 // history has m already, unless as the last: an earlier sharder's attempt to shrink the history must fail from here on.
-func (l *ledger) begin(ctx context.Context, m protocol.Membership) error {
+func (l *historyStore) begin(ctx context.Context, m protocol.Membership) error {
 	for {
 		if n := len(l.stands.Memberships); n > 0 && slices.Equal(l.stands.Memberships[n-1], m) && l.stands.Contains(l.known) {
 			return nil
@@ -108,12 +108,12 @@ func (l *ledger) begin(ctx context.Context, m protocol.Membership) error {
 	}
 }
 
-func (l *ledger) ended(t protocol.OwnerEpoch) bool { return l.over != nil && l.over(t) }
+func (l *historyStore) ended(t protocol.OwnerEpoch) bool { return l.over != nil && l.over(t) }
 
 // settle stores that all objects but those apart are with their owners under the only membership of
 // h, which is the one that was begun last. If somebody else has written meanwhile it fails, and the
 // scan that proved it has to be made again.
-func (l *ledger) settle(ctx context.Context, h protocol.History) error {
+func (l *historyStore) settle(ctx context.Context, h protocol.History) error {
 	err := l.write(ctx, h)
 	if err != nil {
 		_ = l.refresh(ctx) // or the next attempt, which will be after another scan, would fail too
@@ -122,7 +122,7 @@ func (l *ledger) settle(ctx context.Context, h protocol.History) error {
 }
 
 // refresh reads what is stored. What was known stays known: more memberships are always safe.
-func (l *ledger) refresh(ctx context.Context) error {
+func (l *historyStore) refresh(ctx context.Context) error {
 	h, _, err := l.read(ctx)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (l *ledger) refresh(ctx context.Context) error {
 	return nil
 }
 
-func (l *ledger) write(ctx context.Context, h protocol.History) error {
+func (l *historyStore) write(ctx context.Context, h protocol.History) error {
 	maps := l.kube.CoreV1().ConfigMaps(l.namespace)
 	next := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: HistoryName(l.ring)}}
 	if l.stored != nil {

@@ -23,7 +23,7 @@ import (
 )
 
 // registry knows the shards of the ring, by their Leases.
-type registry struct {
+type shardLeases struct {
 	client          coordinationclient.LeaseInterface
 	namespace, ring string
 	clock           clock.Clock
@@ -34,12 +34,12 @@ type registry struct {
 	// due is told, without waiting, that an acquisition may be due.
 	due chan struct{}
 
-	mu     sync.Mutex
-	roster *shardlease.Roster
-	last   map[string]protocol.OwnerEpoch // members, in the life in which they held their Lease last
-	asked  map[string]struct{}            // shards that records or the history name, and about which nothing could be decided
-	passed map[string]int                 // of the roster, as matured has seen it last
-	flaps  flaps
+	mu      sync.Mutex
+	roster  *shardlease.Roster
+	last    map[string]protocol.OwnerEpoch // members, in the life in which they held their Lease last
+	asked   map[string]struct{}            // shards that records or the history name, and about which nothing could be decided
+	passed  map[string]int                 // of the roster, as matured has seen it last
+	damping flapDamping
 }
 
 // maxAsked bounds how many shards without a Lease are remembered: records could name any number.
@@ -49,7 +49,7 @@ const maxAsked = 1000
 const readTimeout = 10 * time.Second
 
 // list reads all Leases of the ring.
-func (g *registry) list(ctx context.Context) (version string, err error) {
+func (g *shardLeases) list(ctx context.Context) (version string, err error) {
 	options := metav1.ListOptions{LabelSelector: shardlease.Selector(g.ring).String(), Limit: 500}
 	var leases []*coordinationv1.Lease
 	for {
@@ -79,7 +79,7 @@ func (g *registry) list(ctx context.Context) (version string, err error) {
 }
 
 // failed names the request, and what to grant where that is what is missing.
-func (g *registry) failed(verb string, err error) error {
+func (g *shardLeases) failed(verb string, err error) error {
 	if kube.RoleMissing(err) {
 		return fmt.Errorf("not allowed to %s the shards' Leases: grant the verb %q on resource leases of API group coordination.k8s.io in namespace %s: %w",
 			verb, verb, g.namespace, err)
@@ -87,7 +87,7 @@ func (g *registry) failed(verb string, err error) error {
 	return fmt.Errorf("%s the shards' Leases in namespace %s: %w", verb, g.namespace, err)
 }
 
-func (g *registry) tell() {
+func (g *shardLeases) tell() {
 	g.changed()
 	select {
 	case g.due <- struct{}{}:
@@ -97,7 +97,7 @@ func (g *registry) tell() {
 
 // run follows the Leases until ctx has ended, from a version on that was listed. Where watching is not allowed, it lists again and
 // again.
-func (g *registry) run(ctx context.Context, version string) {
+func (g *shardLeases) run(ctx context.Context, version string) {
 	pause, failing := minPause, false
 	for ctx.Err() == nil {
 		next, err := g.follow(ctx, version)
@@ -123,7 +123,7 @@ func (g *registry) run(ctx context.Context, version string) {
 }
 
 // follow reads one watch to its end.
-func (g *registry) follow(ctx context.Context, version string) (string, error) {
+func (g *shardLeases) follow(ctx context.Context, version string) (string, error) {
 	if version == "" {
 		var err error
 		if version, err = g.list(ctx); err != nil {
@@ -167,7 +167,7 @@ func (g *registry) follow(ctx context.Context, version string) (string, error) {
 }
 
 // see takes in a version of a Lease.
-func (g *registry) see(l *coordinationv1.Lease, deleted bool) {
+func (g *shardLeases) see(l *coordinationv1.Lease, deleted bool) {
 	now := g.clock.Now()
 	g.mu.Lock()
 	var changed bool
@@ -184,7 +184,7 @@ func (g *registry) see(l *coordinationv1.Lease, deleted bool) {
 }
 
 // get reads the Lease of a shard; nil: there is none.
-func (g *registry) get(ctx context.Context, shard string) (*coordinationv1.Lease, error) {
+func (g *shardLeases) get(ctx context.Context, shard string) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	l, err := g.client.Get(ctx, shard, metav1.GetOptions{})
@@ -198,7 +198,7 @@ func (g *registry) get(ctx context.Context, shard string) (*coordinationv1.Lease
 }
 
 // look reads the Lease of a shard, whatever the watch may tell.
-func (g *registry) look(ctx context.Context, shard string) error {
+func (g *shardLeases) look(ctx context.Context, shard string) error {
 	l, err := g.get(ctx, shard)
 	if err != nil {
 		return err
@@ -212,7 +212,7 @@ func (g *registry) look(ctx context.Context, shard string) error {
 }
 
 // reread reads the Lease of a tenant, after an object that names it was read.
-func (g *registry) reread(ctx context.Context, t protocol.OwnerEpoch) error {
+func (g *shardLeases) reread(ctx context.Context, t protocol.OwnerEpoch) error {
 	l, err := g.get(ctx, t.Shard)
 	if err != nil {
 		return err
@@ -228,7 +228,7 @@ func (g *registry) reread(ctx context.Context, t protocol.OwnerEpoch) error {
 }
 
 // ask notes that nothing can be decided before it is known whether a tenant may be at work.
-func (g *registry) ask(t protocol.OwnerEpoch) {
+func (g *shardLeases) ask(t protocol.OwnerEpoch) {
 	g.mu.Lock()
 	_, known := g.asked[t.Shard]
 	if !known && len(g.asked) < maxAsked {
@@ -247,7 +247,7 @@ func epochOf(t protocol.OwnerEpoch) shardlease.Epoch {
 
 // membership returns the shards among which objects are to be distributed now, and after how long that may be others although no Lease
 // changes; zero: never.
-func (g *registry) membership() (protocol.Membership, time.Duration) {
+func (g *shardLeases) membership() (protocol.Membership, time.Duration) {
 	now := g.clock.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -261,14 +261,14 @@ func (g *registry) membership() (protocol.Membership, time.Duration) {
 	}
 	for name := range g.last {
 		if _, ok := present[name]; !ok {
-			g.flaps.depart(name, now.Monotonic)
+			g.damping.depart(name, now.Monotonic)
 		}
 	}
 	g.last = present
 	var members []protocol.OwnerEpoch
 	wait, _ := g.roster.Next(now)
 	for name, t := range present {
-		delay := g.flaps.wait(name, now.Monotonic)
+		delay := g.damping.wait(name, now.Monotonic)
 		if delay == 0 {
 			members = append(members, t)
 		} else if wait == 0 || delay < wait {
@@ -280,7 +280,7 @@ func (g *registry) membership() (protocol.Membership, time.Duration) {
 
 // matured reports whether something that decisions may depend on has changed by itself since this
 // was asked last.
-func (g *registry) matured() bool {
+func (g *shardLeases) matured() bool {
 	now := g.clock.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -290,7 +290,7 @@ func (g *registry) matured() bool {
 }
 
 // judge returns the situation of a root under a plan.
-func (g *registry) judge(o protocol.Root, p *plan) protocol.Situation {
+func (g *shardLeases) situationOf(o protocol.Root, p *plan) protocol.Situation {
 	now := g.clock.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -311,10 +311,10 @@ func (g *registry) judge(o protocol.Root, p *plan) protocol.Situation {
 
 // resolve decides what is to be done about a root, which was read before, and reads the Leases that
 // it takes to know that.
-func (g *registry) resolve(ctx context.Context, o protocol.Root, p *plan) (protocol.Situation, protocol.Decision, error) {
+func (g *shardLeases) resolve(ctx context.Context, o protocol.Root, p *plan) (protocol.Situation, protocol.Decision, error) {
 	var read []protocol.OwnerEpoch
 	for {
-		s := g.judge(o, p)
+		s := g.situationOf(o, p)
 		for _, t := range read { // or they are known by now
 			if g.lifeOf(t) == protocol.EpochUnknown {
 				s = s.Without(t, g.suspects(o, p))
@@ -332,7 +332,7 @@ func (g *registry) resolve(ctx context.Context, o protocol.Root, p *plan) (proto
 }
 
 // suspects are those who may have owned a root, whatever its record says.
-func (g *registry) suspects(o protocol.Root, p *plan) []protocol.Claim {
+func (g *shardLeases) suspects(o protocol.Root, p *plan) []protocol.Claim {
 	now := g.clock.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -340,7 +340,7 @@ func (g *registry) suspects(o protocol.Root, p *plan) []protocol.Claim {
 }
 
 // claims is what is known of tenants. The caller holds mu.
-func (g *registry) claims(all []protocol.OwnerEpoch, now clock.Reading) []protocol.Claim {
+func (g *shardLeases) claims(all []protocol.OwnerEpoch, now clock.Reading) []protocol.Claim {
 	claims := make([]protocol.Claim, len(all))
 	for i, t := range all {
 		claims[i] = g.claim(t, now)
@@ -349,7 +349,7 @@ func (g *registry) claims(all []protocol.OwnerEpoch, now clock.Reading) []protoc
 }
 
 // claim is what is known of a tenant. The caller holds mu.
-func (g *registry) claim(t protocol.OwnerEpoch, now clock.Reading) protocol.Claim {
+func (g *shardLeases) claim(t protocol.OwnerEpoch, now clock.Reading) protocol.Claim {
 	c := protocol.Claim{OwnerEpoch: t}
 	switch g.roster.Verdict(t.Shard, epochOf(t), now) {
 	case shardlease.Over:
@@ -365,7 +365,7 @@ func (g *registry) claim(t protocol.OwnerEpoch, now clock.Reading) protocol.Clai
 }
 
 // lifeOf is whether a tenant may be at work.
-func (g *registry) lifeOf(t protocol.OwnerEpoch) protocol.EpochState {
+func (g *shardLeases) lifeOf(t protocol.OwnerEpoch) protocol.EpochState {
 	now := g.clock.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -373,7 +373,7 @@ func (g *registry) lifeOf(t protocol.OwnerEpoch) protocol.EpochState {
 }
 
 // known returns the names of all shards with a Lease, or about which somebody has asked.
-func (g *registry) known() []string {
+func (g *shardLeases) known() []string {
 	now := g.clock.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -387,7 +387,7 @@ func (g *registry) known() []string {
 }
 
 // tenants returns all shards in their present lives, for when the ring's history was lost.
-func (g *registry) tenants() []protocol.OwnerEpoch {
+func (g *shardLeases) tenants() []protocol.OwnerEpoch {
 	now := g.clock.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()

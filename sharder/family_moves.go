@@ -73,7 +73,7 @@ func (m *moves) add(v *move) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.waiting = append(m.waiting, v)
-	poke(m.wake)
+	notify(m.wake)
 }
 
 // take waits for moves, and returns all that there are; none when ctx has ended.

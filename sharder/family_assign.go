@@ -70,7 +70,7 @@ func (p *plan) children(n protocol.Keys, sources ...string) labels.Selector {
 // While the root has no owner, or one that may be dead, nothing is done: whoever assigns it lists its children before, and has to know of
 // those that may have been created by the last owner. The root is read after the child was. So if it has an owner then, and the child
 // is the same when the patch comes, whoever has meanwhile moved the root has not listed its children yet, or will notice.
-func (e *session) lead(ctx context.Context, r protocol.Ref, c *protocol.Child) error {
+func (e *session) assignChild(ctx context.Context, r protocol.Ref, c *protocol.Child) error {
 	contended := errContended
 	for range attempts {
 		if c == nil {
@@ -98,7 +98,7 @@ func (e *session) lead(ctx context.Context, r protocol.Ref, c *protocol.Child) e
 		version, err := e.send(ctx, c.Ref, protocol.Follow, shard, e.keys.MergePatch(c.UID, c.Version, shard, false, nil))
 		switch {
 		case err == nil:
-			e.given.note(holding{shard, r.Resource}, version)
+			e.floors.note(holding{shard, r.Resource}, version)
 			return nil
 		case e.absent(c.Ref, err):
 			return nil
@@ -125,12 +125,12 @@ func (e *session) leaderOf(ctx context.Context, c protocol.Child) (shard string,
 	if p == nil {
 		return "", errRootless
 	}
-	s := e.registry.judge(v, p)
+	s := e.leases.situationOf(v, p)
 	if s.Recorded && s.Owner == protocol.EpochUnknown {
-		if err := e.registry.reread(ctx, v.Record.Owner()); err != nil {
+		if err := e.leases.reread(ctx, v.Record.Owner()); err != nil {
 			return "", err
 		}
-		s = e.registry.judge(v, p)
+		s = e.leases.situationOf(v, p)
 	}
 	if shard, ok = s.ShardOfChildren(); ok {
 		return shard, nil

@@ -25,7 +25,7 @@ const (
 	// floorPoll is how often is asked whether all caches have passed a floor: the event that says so of a root may have come before.
 	floorPoll = 5 * time.Second
 	// settleTimeout bounds each request about an object that is handed over.
-	settleTimeout = 10 * time.Second
+	drainTimeout = 10 * time.Second
 )
 
 // shardManager is who the API server notes as the writer of a shard's patches.
@@ -33,7 +33,7 @@ const shardManager = "bellwether-shard"
 
 // settle takes the steps that a root needs now. It returns after how long to look again, zero if something will tell. After an error
 // the caller looks again later.
-func (s *Shard) settle(ctx context.Context, term *shardlease.Term, at protocol.Address) (again time.Duration, err error) {
+func (s *Shard) advanceDrain(ctx context.Context, term *shardlease.Term, at protocol.Address) (again time.Duration, err error) {
 	for {
 		known := s.tracker.get(at)
 		root := s.newest(term, at)
@@ -50,13 +50,13 @@ func (s *Shard) settle(ctx context.Context, term *shardlease.Term, at protocol.A
 			switch {
 			case known.floor == "":
 				return 0, nil
-			case !s.passed(term, at, known.floor):
+			case !s.cachesReached(term, at, known.floor):
 				return floorPoll, nil
 			}
-			s.tracker.forget(at, known.floor)
+			s.tracker.clearFloor(at, known.floor)
 			return 0, nil
 		case protocol.StopAdmission:
-			s.tracker.mark(at, time.Now())
+			s.tracker.startClosing(at, time.Now())
 		case protocol.ResumeAdmission, protocol.AckSeen:
 			s.tracker.advance(at, protocol.Accepting, "")
 		case protocol.AwaitWork:
@@ -66,12 +66,12 @@ func (s *Shard) settle(ctx context.Context, term *shardlease.Term, at protocol.A
 			return requestPoll, nil
 		case protocol.CancelWork:
 			s.config.Logger.Warn("work takes too long on an object that is to be another shard's: its context ends", zap.Stringer("object", at))
-			s.tracker.cut(at, ErrDrained)
+			s.tracker.cancelWork(at, ErrDrained)
 			return 0, nil // its end will tell
 		case protocol.SendAck:
 			err = s.acknowledge(ctx, at, root)
 		case protocol.ReadLive:
-			err = s.review(ctx, term, at)
+			err = s.confirmAck(ctx, term, at)
 		case protocol.ReturnObject:
 			return 0, s.returnObject(ctx, at, root, "", false)
 		}
@@ -104,8 +104,8 @@ func (s *Shard) acknowledge(ctx context.Context, at protocol.Address, root metav
 // review finds out by a consistent read what an acknowledgement has come to; if it has not been carried out, all is decided anew. Work
 // begins on no version below what was read. On that one it begins only if it is not drained; but what was sent can be carried out
 // on no other version than a drained one.
-func (s *Shard) review(ctx context.Context, term *shardlease.Term, at protocol.Address) error {
-	root, version, err := s.live(ctx, at)
+func (s *Shard) confirmAck(ctx context.Context, term *shardlease.Term, at protocol.Address) error {
+	root, version, err := s.readLive(ctx, at)
 	if err != nil {
 		return fmt.Errorf("sharder: read %s, whose acknowledgement has an unknown outcome: %w", at, err)
 	}
@@ -122,8 +122,8 @@ func (s *Shard) review(ctx context.Context, term *shardlease.Term, at protocol.A
 }
 
 // live reads a root consistently; it is nil if there is none. The version is that of the root, or one at which there was none.
-func (s *Shard) live(ctx context.Context, at protocol.Address) (root *metav1.PartialObjectMetadata, version string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+func (s *Shard) readLive(ctx context.Context, at protocol.Address) (root *metav1.PartialObjectMetadata, version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	// A list rather than a get, because it has a version also if the object is gone.
 	list, err := s.metadata.Resource(at.Resource).Namespace(at.Namespace).List(ctx, metav1.ListOptions{
@@ -154,7 +154,7 @@ func (s *Shard) returnObject(ctx context.Context, at protocol.Address, o metav1.
 
 // patch sends a patch, which is of one version of an object: nothing is undone that was decided meanwhile.
 func (s *Shard) patch(ctx context.Context, at protocol.Address, patch []byte) (*metav1.PartialObjectMetadata, error) {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	return s.metadata.Resource(at.Resource).Namespace(at.Namespace).
 		Patch(ctx, at.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: shardManager})

@@ -16,8 +16,8 @@ import (
 
 // keeper takes the Leases of shards that have not renewed them for long enough, which proves them dead, and deletes those that have been
 // dead for long.
-type keeper struct {
-	*registry
+type leaseCollector struct {
+	*shardLeases
 	kube     kubernetes.Interface
 	duration time.Duration // D
 	patience time.Duration // before a Lease that could not be deleted is tried again
@@ -38,7 +38,7 @@ const (
 )
 
 // run acts when something is due, until ctx has ended.
-func (k *keeper) run(ctx context.Context) {
+func (k *leaseCollector) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := k.round(ctx)
 		timer := k.clock.NewTimer(wait)
@@ -55,7 +55,7 @@ func (k *keeper) run(ctx context.Context) {
 }
 
 // round does what is due, and returns when to come again although no Lease changes.
-func (k *keeper) round(ctx context.Context) time.Duration {
+func (k *leaseCollector) round(ctx context.Context) time.Duration {
 	calm, wait := k.calm()
 	for _, shard := range k.known() {
 		if ctx.Err() != nil {
@@ -73,7 +73,7 @@ func (k *keeper) round(ctx context.Context) time.Duration {
 
 // calm reports whether Leases may be taken. When at least half of three or more shards expire together, it is more likely that the API
 // server or the network has failed than that they have: then one more D has to pass.
-func (k *keeper) calm() (calm bool, wait time.Duration) {
+func (k *leaseCollector) calm() (calm bool, wait time.Duration) {
 	now := k.clock.Now()
 	k.mu.Lock()
 	members := k.roster.Members(now)
@@ -109,7 +109,7 @@ func (k *keeper) calm() (calm bool, wait time.Duration) {
 }
 
 // take acquires the Lease of a shard if that is due. It reports false if it has to be tried again soon.
-func (k *keeper) take(ctx context.Context, shard string) bool {
+func (k *leaseCollector) take(ctx context.Context, shard string) bool {
 	now := k.clock.Now()
 	k.mu.Lock()
 	acquisition, ok := k.roster.Acquisition(shard, now)
@@ -143,7 +143,7 @@ func (k *keeper) take(ctx context.Context, shard string) bool {
 
 // collect deletes the Lease of a shard that has been dead for long, and that nothing refers to any more. It reports false if
 // that has to be tried again.
-func (k *keeper) collect(ctx context.Context, shard string) bool {
+func (k *leaseCollector) collect(ctx context.Context, shard string) bool {
 	now := k.clock.Now()
 	k.mu.Lock()
 	collection, ok := k.roster.Collection(shard, now)

@@ -38,7 +38,7 @@ func (e *session) moveFamilies(ctx context.Context) {
 // unsurveyed reports whether there may be children of a root with any shard, of which this session
 // does not know.
 func (e *session) unsurveyed(r protocol.Root) bool {
-	return slices.ContainsFunc(e.graph.ChildResources[r.Resource], func(i int) bool { return !e.given.knows(i) })
+	return slices.ContainsFunc(e.graph.ChildResources[r.Resource], func(i int) bool { return !e.floors.knows(i) })
 }
 
 // moveBatch gives the children of a batch of roots to the shards that the roots are to be with, and then the roots. Only a page of children is in
@@ -90,7 +90,7 @@ func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func
 		if len(namespaces[i]) == 0 {
 			continue
 		}
-		survey := b.any && !e.given.knows(i)
+		survey := b.any && !e.floors.knows(i)
 		for _, src := range e.sources(i, selector) {
 			switch of := namespaces[i]; {
 			case survey:
@@ -101,7 +101,7 @@ func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func
 			}
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
 				if c, ok := e.childOf(i, o); ok {
-					e.given.note(holding{c.Label, i}, c.Version)
+					e.floors.note(holding{c.Label, i}, c.Version)
 					found(c)
 				}
 				return ctx.Err() == nil
@@ -112,7 +112,7 @@ func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func
 			}
 		}
 		if survey && unlisted[i] == nil {
-			e.given.complete(i)
+			e.floors.complete(i)
 		}
 	}
 	return unlisted
@@ -129,7 +129,7 @@ func (e *session) bring(ctx context.Context, m *move, c protocol.Child) {
 		version, err := e.send(ctx, c.Ref, protocol.Follow, m.decision.Label, e.keys.MergePatch(c.UID, c.Version, m.decision.Label, false, nil))
 		switch {
 		case err == nil:
-			e.given.note(holding{m.decision.Label, c.Resource}, version)
+			e.floors.note(holding{m.decision.Label, c.Resource}, version)
 			m.reach(resource, version)
 			return
 		case e.absent(c.Ref, err):
@@ -175,7 +175,7 @@ func (e *session) settleRoot(ctx context.Context, m *move, b batch, unlisted map
 			name := e.graph.All[i].GVR.GroupResource().String()
 			r.ChildFloor[name] = m.floor[name]
 			if !m.root.Recorded && !b.any { // the list did not show those that are with the shard already
-				r.ChildFloor[name] = protocol.Later(m.floor[name], e.given.floor(holding{m.decision.Label, i}))
+				r.ChildFloor[name] = protocol.Later(m.floor[name], e.floors.floor(holding{m.decision.Label, i}))
 			}
 		}
 		m.decision.Record = &r

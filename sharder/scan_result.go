@@ -9,7 +9,7 @@ import (
 )
 
 // tally is what a scan of all objects has found.
-type tally struct {
+type scanResult struct {
 	impatient bool // of the goroutine that scans: it has waited for a drain to end, in vain
 
 	mu       sync.Mutex
@@ -29,12 +29,12 @@ type tally struct {
 // maxApart is how many objects may be out of place in a ring that counts as settled but for them.
 const maxApart = 100
 
-func newTally() *tally {
-	return &tally{finished: make(chan struct{}), shards: map[string]int{}, displaced: map[protocol.Ref]protocol.Root{}}
+func newScanResult() *scanResult {
+	return &scanResult{finished: make(chan struct{}), shards: map[string]int{}, displaced: map[protocol.Ref]protocol.Root{}}
 }
 
 // count takes in an object, and whether it is where it belongs already.
-func (t *tally) count(v protocol.Root, placed bool) {
+func (t *scanResult) count(v protocol.Root, placed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.objects++
@@ -52,14 +52,14 @@ func (t *tally) count(v protocol.Root, placed bool) {
 }
 
 // expect takes in that a worker deals with an object that has been counted.
-func (t *tally) expect() {
+func (t *scanResult) expect() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pending++
 }
 
 // outcome says how that turned out, and whether something was written.
-func (t *tally) outcome(r protocol.Ref, placed, wrote bool) {
+func (t *scanResult) outcome(r protocol.Ref, placed, wrote bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pending--
@@ -74,13 +74,13 @@ func (t *tally) outcome(r protocol.Ref, placed, wrote bool) {
 }
 
 // left returns the objects that are not where they belong; ok is false if they are too many.
-func (t *tally) left() (all []protocol.Root, ok bool) {
+func (t *scanResult) left() (all []protocol.Root, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Collect(maps.Values(t.displaced)), !t.many
 }
 
-func (t *tally) check() {
+func (t *scanResult) check() {
 	if t.closing && t.pending == 0 {
 		close(t.finished)
 		t.closing = false
@@ -89,7 +89,7 @@ func (t *tally) check() {
 
 // wait returns when all workers have dealt with what they had to, or when ctx has ended. It is called once, after the last
 // expect.
-func (t *tally) wait(ctx context.Context) error {
+func (t *scanResult) wait(ctx context.Context) error {
 	t.mu.Lock()
 	t.closing = true
 	t.check()

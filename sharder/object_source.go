@@ -193,7 +193,7 @@ func (s source) follow(ctx context.Context, to sink) (useful bool, err error) {
 		}
 		s.ended(ctx, "watch", nil)
 		began := time.Now()
-		next, err := s.drink(ctx, w, version, to)
+		next, err := s.followWatch(ctx, w, version, to)
 		w.Stop()
 		switch {
 		case err != nil:
@@ -208,7 +208,7 @@ func (s source) follow(ctx context.Context, to sink) (useful bool, err error) {
 }
 
 // drink reads one watch to its end, and returns the version up to which it has told everything.
-func (s source) drink(ctx context.Context, w watch.Interface, version string, to sink) (string, error) {
+func (s source) followWatch(ctx context.Context, w watch.Interface, version string, to sink) (string, error) {
 	for {
 		select {
 		case <-ctx.Done():

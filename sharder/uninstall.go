@@ -44,13 +44,13 @@ func (s *Sharder) StripLabels(ctx context.Context) error {
 // strip waits for the end of all shards that the ring's history names, strips all objects, and begins anew until nothing is left to wait for
 // or to strip.
 func (e *session) strip(ctx context.Context) error {
-	e.history.Store(&e.ledger.known)
+	e.history.Store(&e.store.known)
 	background, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
-	all.Go(func() { e.registry.run(background, e.version) })
-	all.Go(func() { e.keeper.run(background) })
+	all.Go(func() { e.leases.run(background, e.version) })
+	all.Go(func() { e.collector.run(background) })
 
 	said, pause := "", minPause
 	forged := unbegun{}
@@ -73,7 +73,7 @@ func (e *session) strip(ctx context.Context) error {
 			e.config.Logger.Warn("waiting for shards to end before the ring's labels are removed", zap.Strings("shards", living))
 		}
 		if len(living) > 0 {
-			_, wait := e.registry.membership()
+			_, wait := e.leases.membership()
 			e.await(ctx, wait)
 			pause = minPause
 			continue
@@ -93,7 +93,7 @@ type unbegun map[protocol.OwnerEpoch]bool
 // living returns the shards that may be at work on objects without a record: by the ring's history,
 // and by the forged records of objects that have been stripped.
 func (e *session) living(ctx context.Context, forged unbegun) ([]string, error) {
-	named, err := e.among(ctx, e.ledger.known.OwnerEpochs(), nil)
+	named, err := e.among(ctx, e.store.known.OwnerEpochs(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -105,19 +105,19 @@ func (e *session) living(ctx context.Context, forged unbegun) ([]string, error) 
 // are noted in forged, unless it is nil, and not waited for.
 func (e *session) among(ctx context.Context, tenants []protocol.OwnerEpoch, forged unbegun) (living []string, err error) {
 	for _, t := range tenants {
-		life := e.registry.lifeOf(t)
+		life := e.leases.lifeOf(t)
 		if life == protocol.EpochUnknown {
-			if err := e.registry.reread(ctx, t); err != nil {
+			if err := e.leases.reread(ctx, t); err != nil {
 				return nil, err
 			}
-			life = e.registry.lifeOf(t)
+			life = e.leases.lifeOf(t)
 		}
 		switch {
 		case life == protocol.EpochEnded:
 		case life == protocol.EpochUnknown && forged != nil:
 			forged[t] = true
 		default: // its Lease is taken when that is due
-			e.registry.ask(t)
+			e.leases.ask(t)
 			if !slices.Contains(living, t.Shard) {
 				living = append(living, t.Shard)
 			}
