@@ -70,7 +70,7 @@ const attempts = 5
 
 var errContended = errors.New("others change it again and again")
 
-// deal does what has to be done about a root, and reports whether it is where it belongs then. After an error it has to be read
+// reconcile does what has to be done about a root, and reports whether it is where it belongs then. After an error it has to be read
 // and dealt with again, but after errMoving somebody else finishes the item. o is what is known of the root; nil: nothing. reserved
 // says that it may be drained.
 func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, reserved bool) (placed bool, err error) {

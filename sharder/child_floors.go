@@ -1,11 +1,12 @@
 package sharder
 
 import (
-	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"sync"
+
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
-// given is what is known of the children that shards have: of each shard and resource, the greatest version of a child that carried
+// childFloors is what is known of the children that shards have: of each shard and resource, the greatest version of a child that carried
 // the shard's label. The caches of the shard reach that version without a further event.
 //
 // A root without a record needs it. It may have been its shard's already, and its children are with that shard then, where no list

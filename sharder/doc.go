@@ -11,12 +11,12 @@
 //	resources := []api.Resource{{GVR: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}}}
 //	lease, _ := shardlease.New(leaseClient, shardlease.Config{Namespace: ns, Ring: "checksum"})
 //	config.Wrap(lease.WrapTransport) // clients made from config write only while the lease is held
-//	shard, _ := shard.New(metadata, mapper, lease, shard.Config{Resources: resources})
+//	worker, _ := shard.New(metadata, mapper, lease, shard.Config{Resources: resources})
 //	elector, _ := leaderelection.New(leaseClient, leaderelection.Config{Namespace: ns, Name: "checksum-sharder", OnLost: func(error) {}})
 //	s, _ := sharder.New(kube, sharderMetadata, mapper, sharder.Config{Namespace: ns, Ring: "checksum", Resources: resources})
 //
 //	sharder.Replica{Lease: lease, Elector: elector, Sharder: s}.Run(ctx, func(ctx context.Context) error {
-//		return controller(ctx, shard) // for example by [Reconcile]
+//		return controller(ctx, worker) // for example by shard.RunController
 //	})
 //
 // [Replica] ends the work, the sharder and the lease in this order. Package replica makes all of this from one client configuration;
@@ -107,11 +107,11 @@
 //
 // # Children
 //
-// Objects that a controller creates for others, such as the Pods of a ReplicaSet, need no places of their own: as [Resource].Children they
+// Objects that a controller creates for others, such as the Pods of a ReplicaSet, need no places of their own: as [api.Resource].Children they
 // are always with the shard of their root, which is the object that their controller owner reference names. They have the label, and no
-// record. [Shard.Do] for a child asks whether its root may be worked on, and counts as work on that.
+// record. [shard.Shard.Do] for a child asks whether its root may be worked on, and counts as work on that.
 //
-//	a new child            carries the label already ([Shard.Stamp]), or the sharder sets that of its root's shard
+//	a new child            carries the label already ([shard.Shard.Stamp]), or the sharder sets that of its root's shard
 //	a root is handed over  when nobody works on it any more, its children are given to the next shard first, and then the root
 //	a user edits a label   a child without a shard is found by the sharder at once, one of a shard that is gone by the next scan, and one that
 //	                       is with another shard than its root by that shard, which marks it with the drain label within half a minute
@@ -134,15 +134,15 @@
 // # Several generations
 //
 // Grandchildren follow nobody: their controller is no root. Trees such as Deployment, ReplicaSet, and Pod are kept together by making
-// Deployments and ReplicaSets resources of the ring, with Pods as children of ReplicaSets, and giving both a [Resource].Key that is the same
-// for all of a tree: [NamespaceKey], or a KeyFunc of one's own that follows from what they have in common and never changes, such as a
+// Deployments and ReplicaSets resources of the ring, with Pods as children of ReplicaSets, and giving both a [api.Resource].Key that is the same
+// for all of a tree: [api.NamespaceKey], or a KeyFunc of one's own that follows from what they have in common and never changes, such as a
 // label of the application. Objects of equal keys belong to the same shard, and are there when the ring is settled. Each of
 // these roots is moved by itself, though: while shards come and go a Deployment may be with one shard already, and its ReplicaSet with another
 // still. Do excludes others from one of them, not from the tree.
 //
 // # Guarantees
 //
-//   - No two processes execute [Shard.Do] for one object at a time, nor for objects of one family, a root and its children: whatever the
+//   - No two processes execute [shard.Shard.Do] for one object at a time, nor for objects of one family, a root and its children: whatever the
 //     latency, the clocks, the order of events, restarts, partitions, changes of the sharder, lost responses, and edits of labels and
 //     annotations, but for those named below.
 //   - Every object is given to a living shard when faults have ended.

@@ -2,9 +2,10 @@ package sharder
 
 import (
 	"context"
-	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"sync"
 	"time"
+
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
 // drains are the objects whose shards have been asked to let go, and slots for those that are about to be. What is drained is

@@ -50,7 +50,7 @@ func (s *Sharder) Explain(ctx context.Context, object api.ObjectRef) (Explanatio
 	if index < 0 {
 		return Explanation{}, fmt.Errorf("sharder: Resource %s is not in the ring", object.GVR.GroupResource())
 	}
-	at := protocol.Ref{index, object.Namespace, object.Name}
+	at := protocol.Ref{Resource: index, Namespace: object.Namespace, Name: object.Name}
 	o, err := e.client(index, at.Namespace).Get(ctx, at.Name, metav1.GetOptions{})
 	if err != nil {
 		return Explanation{}, fmt.Errorf("sharder: %w", e.failed("get", at, err))

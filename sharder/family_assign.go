@@ -65,7 +65,7 @@ func (p *plan) children(n protocol.Keys, sources ...string) labels.Selector {
 	return labels.Everything()
 }
 
-// lead gives a child that was found without the label of a member, or that its shard takes for another's, that of its root's shard. c is what is known of it; nil: nothing.
+// assignChild gives a child that was found without the label of a member, or that its shard takes for another's, that of its root's shard. c is what is known of it; nil: nothing.
 //
 // While the root has no owner, or one that may be dead, nothing is done: whoever assigns it lists its children before, and has to know of
 // those that may have been created by the last owner. The root is read after the child was. So if it has an owner then, and the child

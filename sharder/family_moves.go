@@ -3,10 +3,11 @@ package sharder
 import (
 	"context"
 	"errors"
-	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
 var (

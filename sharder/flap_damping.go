@@ -2,7 +2,7 @@ package sharder
 
 import "time"
 
-// flaps are the shards that come and go, such as those whose process crashes over and over. Each return moves objects to them, and
+// flapDamping are the shards that come and go, such as those whose process crashes over and over. Each return moves objects to them, and
 // each departure away again, so they are let in later and later.
 type flapDamping struct {
 	left map[string][]time.Duration // when a shard has left, within flapWindow, by the sharder's monotonic clock

@@ -17,7 +17,7 @@ func (s *Sharder) follow(ctx context.Context) (stop func()) {
 	}
 }
 
-// newRegistry returns one that has decided nothing. What is known of the Leases outlives it. Only one may be in use at a time.
+// newShardLeases returns one that has decided nothing. What is known of the Leases outlives it. Only one may be in use at a time.
 func (s *Sharder) newShardLeases(changed func()) *shardLeases {
 	c := s.config
 	return &shardLeases{

@@ -24,7 +24,7 @@ func HistoryName(ring string) string { return ring + ".ring.bellwether.dev" }
 // historyKey is the key of the history in the ConfigMap's data.
 const historyKey = "memberships"
 
-// ledger keeps the ring's history where the next sharder finds it. It is for one goroutine.
+// historyStore keeps the ring's history where the next sharder finds it. It is for one goroutine.
 type historyStore struct {
 	kube            kubernetes.Interface
 	namespace, ring string

@@ -14,7 +14,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// keeper takes the Leases of shards that have not renewed them for long enough, which proves them dead, and deletes those that have been
+// leaseCollector takes the Leases of shards that have not renewed them for long enough, which proves them dead, and deletes those that have been
 // dead for long.
 type leaseCollector struct {
 	*shardLeases

@@ -27,7 +27,7 @@ var mutations = []struct {
 	test     string // whose schedules are to catch it; empty: TestSimulatedFamilies
 }{
 	{
-		"a root is assigned before its children are moved", "mover.go",
+		"a root is assigned before its children are moved", "family_mover.go",
 		"	unlisted := e.listChildren(", "	for _, m := range b.moves {\n		m.decision.Record.ChildFloor = map[string]string{\"pods\": \"\"}\n		_ = e.patch(ctx, m.root, m.decision)\n	}\n	unlisted := e.listChildren(",
 		"does not see child", "",
 	},
@@ -37,7 +37,7 @@ var mutations = []struct {
 		"does not see child", "",
 	},
 	{
-		"a list is taken for roots that are let go of meanwhile", "mover.go",
+		"a list is taken for roots that are let go of meanwhile", "family_mover.go",
 		"	busy.Wait()\n	for _, m := range b.moves {", "	busy.Wait()\n	e.moves.add(nil)\n	for _, m := range append(b.moves, e.moves.take(ctx)...) {\n		if m == nil {\n			continue\n		}",
 		"does not see child", "",
 	},
@@ -57,8 +57,8 @@ var mutations = []struct {
 		"overlap|writes to", "TestSimulatedHandovers",
 	},
 	{
-		"a root that has lost its record begins without a floor", "work.go",
-		"] = e.given.floor(holding{d.Label, i})", "], _ = \"\", i",
+		"a root that has lost its record begins without a floor", "assign.go",
+		"] = e.floors.floor(holding{d.Label, i})", "], _ = \"\", i",
 		"does not see child", "TestSimulatedReplays",
 	},
 }

@@ -207,7 +207,7 @@ func (s source) follow(ctx context.Context, to sink) (useful bool, err error) {
 	}
 }
 
-// drink reads one watch to its end, and returns the version up to which it has told everything.
+// followWatch reads one watch to its end, and returns the version up to which it has told everything.
 func (s source) followWatch(ctx context.Context, w watch.Interface, version string, to sink) (string, error) {
 	for {
 		select {

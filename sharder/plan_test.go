@@ -42,7 +42,7 @@ func TestOwnersUnderManyMembershipsAreThoseOfARingForEach(t *testing.T) {
 		for range rapid.IntRange(1, 70).Draw(t, "memberships") {
 			var members []protocol.OwnerEpoch
 			for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"}), 1, 6, rapid.ID).Draw(t, "members") {
-				members = append(members, protocol.OwnerEpoch{name, "l", rapid.Int64Range(1, 3).Draw(t, "epoch")})
+				members = append(members, protocol.OwnerEpoch{Shard: name, LeaseUID: "l", Epoch: rapid.Int64Range(1, 3).Draw(t, "epoch")})
 			}
 			h = h.With(protocol.NewMembership(members...))
 		}
@@ -90,11 +90,11 @@ func TestAPlanOfManyMembershipsIsSmall(t *testing.T) {
 func rolledOver(n int) protocol.History {
 	var members []protocol.OwnerEpoch
 	for i := range n {
-		members = append(members, protocol.OwnerEpoch{fmt.Sprintf("controller-7d9f8b6c5-%05d", i), "lease", 1})
+		members = append(members, protocol.OwnerEpoch{Shard: fmt.Sprintf("controller-7d9f8b6c5-%05d", i), LeaseUID: "lease", Epoch: 1})
 	}
 	h := protocol.HistoryOf(protocol.NewMembership(members...))
 	for i := range n {
-		next := protocol.OwnerEpoch{fmt.Sprintf("controller-5c4b9d8f7-%05d", i), "lease", 1}
+		next := protocol.OwnerEpoch{Shard: fmt.Sprintf("controller-5c4b9d8f7-%05d", i), LeaseUID: "lease", Epoch: 1}
 		h.Memberships = append(h.Memberships, protocol.NewMembership(append(slices.Clone(members), next)...))
 		members[i] = next
 		h.Memberships = append(h.Memberships, protocol.NewMembership(members...))
@@ -137,14 +137,14 @@ func TestStraysAreAllThatIsWithNoMember(t *testing.T) {
 func TestASelectorThatIsTooLongForAURLIsNotUsed(t *testing.T) {
 	var members []protocol.OwnerEpoch
 	for i := range 200 {
-		members = append(members, protocol.OwnerEpoch{fmt.Sprintf("controller-7d9f8b6c5-%05d", i), "l", 1})
+		members = append(members, protocol.OwnerEpoch{Shard: fmt.Sprintf("controller-7d9f8b6c5-%05d", i), LeaseUID: "l", Epoch: 1})
 	}
 	s := planOf(t, protocol.NewMembership(members...)).strays(protocol.KeysOf("r"), labels.Everything())
 	assert.Equal(t, "!shard.bellwether.dev/r", s.String())
 }
 
 func TestObjectsThatWereNotPlacedHaveOwnersOfTheirOwn(t *testing.T) {
-	p, err := newPlan(protocol.History{[]protocol.Membership{both}, protocol.Displaced{"x": {inA, inC}, "y": {inA}}})
+	p, err := newPlan(protocol.History{Memberships: []protocol.Membership{both}, Displaced: protocol.Displaced{"x": {inA, inC}, "y": {inA}}})
 	require.NoError(t, err)
 	assert.Subset(t, p.owners("x", 1), []protocol.OwnerEpoch{inA, inC})
 	assert.NotContains(t, p.owners("z", 1), inC)

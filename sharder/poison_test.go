@@ -157,7 +157,7 @@ func TestARecordOfAnEpochThatHasNeverBeenIsDealtWithOnce(t *testing.T) {
 					require.True(t, ok)
 					r.Epoch += 7
 					if i == 1 {
-						r.Left = []protocol.OwnerEpoch{r.Owner(), {"b", "no such Lease", 1}}
+						r.Left = []protocol.OwnerEpoch{r.Owner(), {Shard: "b", LeaseUID: "no such Lease", Epoch: 1}}
 					}
 					_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), o.Name, types.MergePatchType,
 						w.keys.MergePatch(o.UID, o.ResourceVersion, "x", false, &r), metav1.PatchOptions{})

@@ -3,9 +3,10 @@ package sharder
 import (
 	"container/heap"
 	"context"
-	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"sync"
 	"time"
+
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
 // queue holds the objects that wait for a worker, each once, however often it was offered. It is bounded: who offers waits.

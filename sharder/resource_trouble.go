@@ -8,13 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// trouble is that a resource cannot be listed or watched, or is not served.
+// resourceTrouble is that a resource cannot be listed or watched, or is not served.
 type resourceTrouble struct {
 	resource        schema.GroupVersionResource
 	namespace, verb string
 }
 
-// troubles are those that there are.
+// resourceTroubles are those that there are.
 type resourceTroubles struct {
 	hook func(ResourceState)
 

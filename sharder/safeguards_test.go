@@ -13,17 +13,17 @@ import (
 // safeguards are lines that a simulation misses seldom, or late. Each has a test of its own that fails without it, at once.
 var safeguards = []mutant.Mutation{
 	{
-		Name: "a root that has lost its record begins without a floor", File: "work.go",
-		Old: "] = e.given.floor(holding{d.Label, i})", New: "], _ = \"\", i",
+		Name: "a root that has lost its record begins without a floor", File: "assign.go",
+		Old: "] = e.floors.floor(holding{d.Label, i})", New: "], _ = \"\", i",
 		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
 	},
 	{
-		Name: "a root that has lost its record, and may have been outside of the ring, begins without a floor", File: "mover.go",
+		Name: "a root that has lost its record, and may have been outside of the ring, begins without a floor", File: "family_mover.go",
 		Old: "if !m.root.Recorded && !b.any {", New: "if false {",
 		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
 	},
 	{
-		Name: "a sharder does not ask what shards were given before it", File: "mover.go",
+		Name: "a sharder does not ask what shards were given before it", File: "family_mover.go",
 		Old: "e.moves.inDoubt(m.root.Ref) || e.unsurveyed(m.root)", New: "e.moves.inDoubt(m.root.Ref)",
 		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
 	},
@@ -38,7 +38,7 @@ var safeguards = []mutant.Mutation{
 		Caught: "TestCopiedAnnotationsAreNoReasonToWriteForEver",
 	},
 	{
-		Name: "any 404 proves that an object is gone", File: "work.go",
+		Name: "any 404 proves that an object is gone", File: "assign.go",
 		Old: "return kube.Absent(err, e.graph.All[r.Resource].GVR.GroupResource(), r.Name)", New: "_ = kube.Absent\n	var status interface{ Status() metav1.Status }\n	return errors.As(err, &status) && status.Status().Code == 404",
 		Caught: "TestAPageOfAProxyDoesNotProveThatAnObjectIsGone",
 	},
@@ -48,12 +48,12 @@ var safeguards = []mutant.Mutation{
 		Caught: "TestEveryPatchOfASharderNamesTheObjectAndItsVersion",
 	},
 	{
-		Name: "objects are assigned before the history says among whom", File: "govern.go",
-		Old: "if err := e.ledger.begin(ctx, m); err != nil {\n		return nil, err", New: "if err := ctx.Err(); err != nil {\n		return nil, err",
+		Name: "objects are assigned before the history says among whom", File: "membership.go",
+		Old: "if err := e.store.begin(ctx, m); err != nil {\n		return nil, err", New: "if err := ctx.Err(); err != nil {\n		return nil, err",
 		Caught: "TestTheHistoryIsStoredBeforeAnythingIsAssigned",
 	},
 	{
-		Name: "a Lease is deleted that the history names", File: "keeper.go",
+		Name: "a Lease is deleted that the history names", File: "lease_collector.go",
 		Old: "if !ok || k.named(shard) {", New: "if !ok {",
 		Caught: "TestALeaseStaysWhileTheHistoryNamesIt",
 	},
@@ -63,42 +63,42 @@ var safeguards = []mutant.Mutation{
 		Caught: "TestANewSharderCountsTheDrainsThatAreUnderWay",
 	},
 	{
-		Name: "a resource that cannot be listed ends a scan", File: "govern.go",
+		Name: "a resource that cannot be listed ends a scan", File: "scan.go",
 		Old: "			if ctx.Err() != nil {\n				return t, ctx.Err()", New: "			if err != nil {\n				return t, err",
 		Caught: "TestAResourceThatCannotBeListedStopsNoOther",
 	},
 	{
-		Name: "a root that was outside of the ring is taken for a new one", File: "work.go",
+		Name: "a root that was outside of the ring is taken for a new one", File: "assign.go",
 		Old: "!e.resources[s.Resource].Selector.Empty() ||\n", New: "false ||\n",
 		Caught: "TestARootThatIsSelectedLaterIsNotTakenForANewOne",
 	},
 	{
-		Name: "a sharder that is new takes roots for new ones", File: "work.go",
+		Name: "a sharder that is new takes roots for new ones", File: "assign.go",
 		Old: "e.moves.inDoubt(s.Ref) || e.unsurveyed(s.Root)", New: "false",
 		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
 	},
 	{
-		Name: "a root whose move has ended halfway is taken for a new one", File: "work.go",
+		Name: "a root whose move has ended halfway is taken for a new one", File: "assign.go",
 		Old: "e.moves.inDoubt(s.Ref) || e.unsurveyed(s.Root)", New: "e.unsurveyed(s.Root)",
 		Caught: "TestARootWhoseMoveHasEndedHalfwayIsNotTakenForANewOne",
 	},
 	{
-		Name: "a scan ends the doubts from after its beginning", File: "moves.go",
+		Name: "a scan ends the doubts from after its beginning", File: "family_moves.go",
 		Old: "return at <= ended })", New: "return at > 0 || ended > 0 })",
 		Caught: "TestScanEndsTheDoubtsFromBeforeIt",
 	},
 	{
-		Name: "a page has as many large objects as small ones", File: "source.go",
+		Name: "a page has as many large objects as small ones", File: "object_source.go",
 		Old: "	fitting := max(1, min(p.limit, ", New: "	fitting := max(p.limit, min(p.limit, ",
 		Caught: "TestAPageOfLargeObjectsIsNotLarge",
 	},
 	{
-		Name: "the Lease of a shard that was asked about is created for ever", File: "registry.go",
+		Name: "the Lease of a shard that was asked about is created for ever", File: "shard_leases.go",
 		Old: "		delete(g.asked, l.Name)", New: "		_ = g.asked",
 		Caught: "TestALeaseThatWasCollectedIsNotCreatedAgain",
 	},
 	{
-		Name: "a ring is settled although a resource is not known", File: "govern.go",
+		Name: "a ring is settled although a resource is not known", File: "scan.go",
 		Old: "errs := []error{e.unknown}", New: "errs := []error{nil}",
 		Caught: "TestAResourceThatIsNotServedIsPickedUpLater",
 	},
@@ -108,8 +108,8 @@ var safeguards = []mutant.Mutation{
 		Caught: "TestALostHistoryIsRecalledWhereAResourceCannotBeListed",
 	},
 	{
-		Name: "nothing is asked about former members before somebody has to know", File: "govern.go",
-		Old: "	all.Go(func() { e.acquaint(ctx) })\n", New: "",
+		Name: "nothing is asked about former members before somebody has to know", File: "membership.go",
+		Old: "	all.Go(func() { e.resolveFormerMembers(ctx) })\n", New: "",
 		Caught: "TestANewObjectDoesNotWaitForTheProofThatAShardIsGone",
 	},
 	{
@@ -128,13 +128,13 @@ var safeguards = []mutant.Mutation{
 		Caught: "TestAForgedEpochThatBeginsMeanwhileIsAskedToLetGo",
 	},
 	{
-		Name: "who has owned an object that is set apart is forgotten", File: "govern.go",
+		Name: "who has owned an object that is set apart is forgotten", File: "scan.go",
 		Old: "settled.Displaced[v.UID] = slices", New: "settled.Displaced[v.UID], _ = nil, slices",
 		Caught: "TestAnObjectThatWasSetApartIsTakenFromWhoeverMayHaveOwnedIt",
 	},
 	{
-		Name: "one object out of place keeps the whole history", File: "govern.go",
-		Old: "ok && err == nil && unrest > maxSettling", New: "ok && err == nil && unrest < 0",
+		Name: "one object out of place keeps the whole history", File: "scan.go",
+		Old: "ok && err == nil && delay > stuckAfter", New: "ok && err == nil && delay < 0",
 		Caught: "TestAnObjectThatAPolicyDeniesDoesNotKeepTheHistoryGrowing",
 	},
 	{
@@ -143,12 +143,12 @@ var safeguards = []mutant.Mutation{
 		Caught: "TestWhoIsNextMayChangeBeforeAnObjectIsGivenAway",
 	},
 	{
-		Name: "the history forgets who may still be given an object", File: "govern.go",
-		Old: "	for _, m := range e.ledger.known.Memberships {\n		if slices.ContainsFunc(m, func(t protocol.OwnerEpoch) bool { return", New: "	for _, m := range e.ledger.known.Memberships {\n		if slices.ContainsFunc(m, func(t protocol.OwnerEpoch) bool { return false &&",
+		Name: "the history forgets who may still be given an object", File: "scan.go",
+		Old: "	for _, m := range e.store.known.Memberships {\n		if slices.ContainsFunc(m, func(t protocol.OwnerEpoch) bool { return", New: "	for _, m := range e.store.known.Memberships {\n		if slices.ContainsFunc(m, func(t protocol.OwnerEpoch) bool { return false &&",
 		Caught: "TestTheHistoryNamesAFormerMemberUntilItIsOver",
 	},
 	{
-		Name: "a ring has ended although a forged epoch has begun", File: "strip.go",
+		Name: "a ring has ended although a forged epoch has begun", File: "uninstall.go",
 		Old: "left == 0 && len(forged) <= known {", New: "left == 0 && known >= 0 {",
 		Caught: "TestStripLabelsDoesNotWaitForAnEpochThatHasNeverBeen",
 	},

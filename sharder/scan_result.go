@@ -2,13 +2,14 @@ package sharder
 
 import (
 	"context"
-	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
-// tally is what a scan of all objects has found.
+// scanResult is what a scan of all objects has found.
 type scanResult struct {
 	impatient bool // of the goroutine that scans: it has waited for a drain to end, in vain
 
@@ -21,7 +22,7 @@ type scanResult struct {
 	changed  int            // objects that had something written
 	shards   map[string]int // objects by the shard that they are with
 
-	// apart are those that are not where they belong, if there are few.
+	// displaced are those that are not where they belong, if there are few.
 	displaced map[protocol.Ref]protocol.Root
 	many      bool
 }

@@ -110,7 +110,7 @@ func (s *Sharder) newSession() (*session, error) {
 	return e, nil
 }
 
-// recall finds out under which memberships objects may have been assigned.
+// recallHistory finds out under which memberships objects may have been assigned.
 func (e *session) recallHistory(ctx context.Context) error {
 	err := e.store.load(ctx)
 	if err == nil || !errors.Is(err, errNoHistory) {
@@ -133,7 +133,7 @@ func (e *session) recallHistory(ctx context.Context) error {
 	return nil
 }
 
-// touched reports whether any object carries anything of the ring, or may: the objects of some
+// ringInUse reports whether any object carries anything of the ring, or may: the objects of some
 // resource cannot be listed.
 func (e *session) ringInUse(ctx context.Context) (bool, error) {
 	touched := e.unknown != nil
@@ -159,7 +159,7 @@ func (e *session) ringInUse(ctx context.Context) (bool, error) {
 	return len(errs) > 0, nil
 }
 
-// poke tells a channel of capacity 1 something, unless it has been told already.
+// notify tells a channel of capacity 1 something, unless it has been told already.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -167,7 +167,7 @@ func notify(c chan struct{}) {
 	}
 }
 
-// errKnown says that the API server knows a resource that a session had to do without.
+// errResourceServed says that the API server knows a resource that a session had to do without.
 var errResourceServed = errors.New("sharder: a resource is served that was not")
 
 // run works until ctx has ended, or until it is known that it cannot. It returns errKnown if
@@ -246,7 +246,7 @@ func (e *session) client(index int, namespace string) metadata.ResourceInterface
 	return client.Namespace(namespace)
 }
 
-// pump makes ready what waits for another attempt.
+// releaseRetries makes ready what waits for another attempt.
 func (e *session) releaseRetries(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := time.Hour
@@ -290,7 +290,7 @@ func (e *session) watchDrains(ctx context.Context, index int, src source, counte
 			return e.enqueueIfNeeded(ctx, v)
 		},
 		left: func(o *metav1.PartialObjectMetadata) {
-			e.drains.gone(protocol.Ref{index, o.Namespace, o.Name})
+			e.drains.gone(protocol.Ref{Resource: index, Namespace: o.Namespace, Name: o.Name})
 			notify(e.progress)
 		},
 		listed: func() {
@@ -303,7 +303,7 @@ func (e *session) watchDrains(ctx context.Context, index int, src source, counte
 	})
 }
 
-// consider has a worker deal with an object if that has to be. It reports whether ctx has not ended.
+// enqueueIfNeeded has a worker deal with an object if that has to be. It reports whether ctx has not ended.
 func (e *session) enqueueIfNeeded(ctx context.Context, v protocol.Root) bool {
 	p := e.plan.Load()
 	if p == nil {

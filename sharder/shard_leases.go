@@ -22,7 +22,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// registry knows the shards of the ring, by their Leases.
+// shardLeases knows the shards of the ring, by their Leases.
 type shardLeases struct {
 	client          coordinationclient.LeaseInterface
 	namespace, ring string
@@ -254,7 +254,7 @@ func (g *shardLeases) membership() (protocol.Membership, time.Duration) {
 	present := map[string]protocol.OwnerEpoch{}
 	for _, name := range g.roster.Members(now) {
 		if e, ok := g.roster.Epoch(name, now); ok {
-			present[name] = protocol.OwnerEpoch{name, e.LeaseUID, e.Number}
+			present[name] = protocol.OwnerEpoch{Shard: name, LeaseUID: e.LeaseUID, Epoch: e.Number}
 		} else if t, ok := g.last[name]; ok { // its Lease was deleted, or emptied by somebody: it may be back any moment
 			present[name] = t
 		}
@@ -289,7 +289,7 @@ func (g *shardLeases) matured() bool {
 	return !maps.Equal(before, g.passed)
 }
 
-// judge returns the situation of a root under a plan.
+// situationOf returns the situation of a root under a plan.
 func (g *shardLeases) situationOf(o protocol.Root, p *plan) protocol.Situation {
 	now := g.clock.Now()
 	g.mu.Lock()
@@ -394,7 +394,7 @@ func (g *shardLeases) tenants() []protocol.OwnerEpoch {
 	var all []protocol.OwnerEpoch
 	for _, name := range g.roster.Shards(now) {
 		if e, ok := g.roster.Epoch(name, now); ok {
-			all = append(all, protocol.OwnerEpoch{name, e.LeaseUID, e.Number})
+			all = append(all, protocol.OwnerEpoch{Shard: name, LeaseUID: e.LeaseUID, Epoch: e.Number})
 		}
 	}
 	return all

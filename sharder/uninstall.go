@@ -155,7 +155,7 @@ func (e *session) stripAll(ctx context.Context, forged unbegun) (living []string
 				all.Go(func() {
 					defer func() { <-slots }()
 					if err := e.stripOne(ctx, i, o); err != nil && ctx.Err() == nil {
-						e.note(&item{Ref: protocol.Ref{i, o.Namespace, o.Name}}, err)
+						e.note(&item{Ref: protocol.Ref{Resource: i, Namespace: o.Namespace, Name: o.Name}}, err)
 						mu.Lock()
 						defer mu.Unlock()
 						left++
@@ -177,7 +177,7 @@ func (e *session) stripAll(ctx context.Context, forged unbegun) (living []string
 
 // stripOne strips an object, unless it has changed: then it has to be looked at again.
 func (e *session) stripOne(ctx context.Context, index int, o *metav1.PartialObjectMetadata) error {
-	at := protocol.Ref{index, o.Namespace, o.Name}
+	at := protocol.Ref{Resource: index, Namespace: o.Namespace, Name: o.Name}
 	_, err := e.merge(ctx, at, e.marks[index].StripPatch(o))
 	if e.absent(at, err) {
 		return nil

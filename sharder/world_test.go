@@ -170,7 +170,7 @@ func (w *world) begin(run func(context.Context)) (stop func()) {
 	return stop
 }
 
-// shard is one in a world.
+// testShard is one in a world.
 type testShard struct {
 	connection *apisim.Client
 	release    func()
@@ -205,7 +205,7 @@ func (w *world) acknowledge(ctx context.Context, s *testShard, name string, meta
 		r, ok := w.keys.RecordOf(o)
 		for s.stubborn.Load() && clock.Sleep(ctx, time.Second) {
 		}
-		if ok && r.State == protocol.StateOwned && r.Owner() == (protocol.OwnerEpoch{name, epoch.LeaseUID, epoch.Number}) {
+		if ok && r.State == protocol.StateOwned && r.Owner() == (protocol.OwnerEpoch{Shard: name, LeaseUID: epoch.LeaseUID, Epoch: epoch.Number}) {
 			label, next := w.keys.ReleaseRecord(o, r, w.former)
 			_, err := meta.Resource(ringtest.ConfigMaps).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType,
 				w.keys.MergePatch(o.UID, o.ResourceVersion, label, false, next), metav1.PatchOptions{})
@@ -258,7 +258,7 @@ func (w *world) owners() map[string]int {
 		}
 		owner := "-"
 		if ok && r.State == protocol.StateOwned && w.keys.ShardOf(&o) == r.Shard && !w.keys.Draining(&o) && l != nil {
-			if e, err := shardlease.EpochOf(l); err == nil && (protocol.OwnerEpoch{r.Shard, e.LeaseUID, e.Number}) == r.Owner() {
+			if e, err := shardlease.EpochOf(l); err == nil && (protocol.OwnerEpoch{Shard: r.Shard, LeaseUID: e.LeaseUID, Epoch: e.Number}) == r.Owner() {
 				owner = r.Shard
 			}
 		}

@@ -3,6 +3,7 @@ package shard
 import (
 	"errors"
 	"fmt"
+
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
@@ -24,13 +25,13 @@ var (
 // errNoCache is the ErrNotYet of which nothing will come unless somebody mends the program.
 var errNoCache = fmt.Errorf("%w: no cache of its resource is one of Shard.NewInformer (in controller-runtime: cache.Options.NewInformer) that began after the shard lease was acquired", ErrNotYet)
 
-// sight is what the caches show of a root.
+// cacheState is what the caches show of a root.
 type cacheState struct {
 	// started says that a cache began with a consistent list in this term. What others show may be older than the term.
 	started bool
 	// complete says that the caches which show no copy would, if there were one of the version that work is to be done on.
 	complete bool
-	// standing of the newest copy; elsewhere if there is none.
+	// assignment of the newest copy; elsewhere if there is none.
 	assignment protocol.Assignment
 	// version of the newest copy.
 	version string

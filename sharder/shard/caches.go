@@ -61,7 +61,7 @@ func (s *Shard) newest(term *shardlease.Term, at protocol.Address) (newest metav
 	return newest
 }
 
-// look returns what the caches show of a root, and of the copy that work is to be done on.
+// cacheStateOf returns what the caches show of a root, and of the copy that work is to be done on.
 func (s *Shard) cacheStateOf(term *shardlease.Term, q workRequest) cacheState {
 	begun := s.caches.begun(term, q.at.Resource, q.at.Namespace)
 	seen := cacheState{started: len(begun) > 0, complete: true}
@@ -94,7 +94,7 @@ func (s *Shard) cacheStateOf(term *shardlease.Term, q workRequest) cacheState {
 	return seen
 }
 
-// view returns the newest copy of an object that caches show, nil if none does, and whether own is older than all of theirs.
+// newestCopy returns the newest copy of an object that caches show, nil if none does, and whether own is older than all of theirs.
 func newestCopy(caches []*informer, at protocol.Address, own metav1.Object) (newest metav1.Object, stale bool) {
 	stale = true
 	for _, i := range caches {
@@ -110,7 +110,7 @@ func newestCopy(caches []*informer, at protocol.Address, own metav1.Object) (new
 	return newest, stale && newest != nil
 }
 
-// behind returns a resource of children of which a running cache does not show yet what it has to,
+// lagging returns a resource of children of which a running cache does not show yet what it has to,
 // so that work may begin on a root in this namespace with this record; empty: there is none. What
 // has no cache is not behind: one that is started during work begins with a list from after the
 // admission.
@@ -133,7 +133,7 @@ func (c *caches) lagging(
 	return ""
 }
 
-// passed reports whether every cache that work in this term looks at has reached a version.
+// cachesReached reports whether every cache that work in this term looks at has reached a version.
 func (s *Shard) cachesReached(term *shardlease.Term, at protocol.Address, floor string) bool {
 	for _, i := range s.caches.begun(term, at.Resource, at.Namespace) {
 		if !protocol.Reaches(i.progress(), floor) {

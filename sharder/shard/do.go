@@ -68,7 +68,7 @@ func (s *Shard) Do(ctx context.Context, obj Object, work func(ctx context.Contex
 	return work(ctx)
 }
 
-// errand is what Do is asked for.
+// workRequest is what Do is asked for.
 type workRequest struct {
 	// at is the root that decides, and children are the resources of its children.
 	at             protocol.Address
@@ -78,7 +78,7 @@ type workRequest struct {
 	child protocol.Address
 }
 
-// ofChild reports whether own is a child.
+// forChild reports whether own is a child.
 func (q workRequest) forChild() bool { return q.child != protocol.Address{} }
 
 // admissible answers the questions for which neither the custody nor a cache has to be asked.

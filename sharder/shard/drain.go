@@ -24,14 +24,14 @@ const (
 	requestPoll = 250 * time.Millisecond
 	// floorPoll is how often is asked whether all caches have passed a floor: the event that says so of a root may have come before.
 	floorPoll = 5 * time.Second
-	// settleTimeout bounds each request about an object that is handed over.
+	// drainTimeout bounds each request about an object that is handed over.
 	drainTimeout = 10 * time.Second
 )
 
 // shardManager is who the API server notes as the writer of a shard's patches.
 const shardManager = "bellwether-shard"
 
-// settle takes the steps that a root needs now. It returns after how long to look again, zero if something will tell. After an error
+// advanceDrain takes the steps that a root needs now. It returns after how long to look again, zero if something will tell. After an error
 // the caller looks again later.
 func (s *Shard) advanceDrain(ctx context.Context, term *shardlease.Term, at protocol.Address) (again time.Duration, err error) {
 	for {
@@ -101,7 +101,7 @@ func (s *Shard) acknowledge(ctx context.Context, at protocol.Address, root metav
 	return nil
 }
 
-// review finds out by a consistent read what an acknowledgement has come to; if it has not been carried out, all is decided anew. Work
+// confirmAck finds out by a consistent read what an acknowledgement has come to; if it has not been carried out, all is decided anew. Work
 // begins on no version below what was read. On that one it begins only if it is not drained; but what was sent can be carried out
 // on no other version than a drained one.
 func (s *Shard) confirmAck(ctx context.Context, term *shardlease.Term, at protocol.Address) error {
@@ -121,7 +121,7 @@ func (s *Shard) confirmAck(ctx context.Context, term *shardlease.Term, at protoc
 	return nil
 }
 
-// live reads a root consistently; it is nil if there is none. The version is that of the root, or one at which there was none.
+// readLive reads a root consistently; it is nil if there is none. The version is that of the root, or one at which there was none.
 func (s *Shard) readLive(ctx context.Context, at protocol.Address) (root *metav1.PartialObjectMetadata, version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
@@ -140,7 +140,7 @@ func (s *Shard) readLive(ctx context.Context, at protocol.Address) (root *metav1
 	return nil, list.GetResourceVersion(), nil
 }
 
-// bounce sends an object that this shard has no claim to back to the sharder, who decides. A root loses its label, but not its record, which says
+// returnObject sends an object that this shard has no claim to back to the sharder, who decides. A root loses its label, but not its record, which says
 // whose it is; a child is only marked as drained, because its label may be right.
 func (s *Shard) returnObject(ctx context.Context, at protocol.Address, o metav1.Object, label string, drained bool) error {
 	_, err := s.patch(ctx, at, s.keys.MergePatch(o.GetUID(), o.GetResourceVersion(), label, drained, nil))

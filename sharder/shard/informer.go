@@ -151,9 +151,9 @@ func (i *informer) SetTransform(transform cache.TransformFunc) error {
 		return i.SharedIndexInformer.SetTransform(nil)
 	}
 	if i.child {
-		transform = protocol.PreserveOwner(transform)
+		transform = preserveOwner(transform)
 	}
-	return i.SharedIndexInformer.SetTransform(i.shard.keys.Of(i.resource.GroupResource()).Preserve(transform))
+	return i.SharedIndexInformer.SetTransform(preserveRecord(i.shard.keys.Of(i.resource.GroupResource()), transform))
 }
 
 // consider queues an object that was added or changed, if there is something to do about it.

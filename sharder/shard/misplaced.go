@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// sweepInterval is how often a shard looks for children in its caches whose root is not its own. No event tells of them: the versions
+	// misplacedInterval is how often a shard looks for children in its caches whose root is not its own. No event tells of them: the versions
 	// of a child and of its root cannot be compared, and either may change last.
 	misplacedInterval = 10 * time.Second
 	// maxSuspects is how many of them are asked about in one sweep, each by a request.
 	maxSuspects = 100
-	// trust is for how long an answer is good.
+	// recheckAfter is for how long an answer is good.
 	recheckAfter = time.Minute
 )
 
@@ -29,7 +29,7 @@ type suspicion struct {
 	due     time.Time
 }
 
-// sweep has the sharder look, until ctx has ended, at the children of a cache that seem to carry the label of this shard by mistake. What looks
+// returnMisplaced has the sharder look, until ctx has ended, at the children of a cache that seem to carry the label of this shard by mistake. What looks
 // like one twice in a row, and is not merely on its way with its root, is asked about.
 func (i *informer) returnMisplaced(ctx context.Context) {
 	suspects := map[protocol.Address]suspicion{}
@@ -68,7 +68,7 @@ func (i *informer) returnMisplaced(ctx context.Context) {
 	}
 }
 
-// minds reports whether a root is this shard's as far as it knows, or is being handed over.
+// hasClaimOn reports whether a root is this shard's as far as it knows, or is being handed over.
 func (s *Shard) hasClaimOn(term *shardlease.Term, root protocol.Address) bool {
 	if s.tracker.has(root) {
 		return true
@@ -81,7 +81,7 @@ func (s *Shard) hasClaimOn(term *shardlease.Term, root protocol.Address) bool {
 	return standing != protocol.AssignedElsewhere && standing != protocol.AssignedUnrecorded
 }
 
-// disown sets the drain label of a child whose root is another shard's, for the sharder to put it there. The child keeps its own label: the
+// returnChild sets the drain label of a child whose root is another shard's, for the sharder to put it there. The child keeps its own label: the
 // owner of the root may be dead, and then the sharder has perhaps moved the child here just now, and is about to let the root follow.
 func (s *Shard) returnChild(ctx context.Context, at protocol.Address, child metav1.Object, root protocol.Address) error {
 	o, _, err := s.readLive(ctx, root)

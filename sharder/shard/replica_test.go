@@ -28,7 +28,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// territory is an API server with an administrator, who here does what the sharder would.
+// cluster is an API server with an administrator, who here does what the sharder would.
 type cluster struct {
 	t      *testing.T
 	server *apisim.Server

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Reconcile is a controller: it calls reconcile, by way of [Shard.Do], with a copy of each object of this shard when it comes and
+// RunController is a controller: it calls reconcile, by way of [Shard.Do], with a copy of each object of this shard when it comes and
 // whenever it changes, one call for an object at a time, and again after pauses that grow up to a minute if that returns an error. T is the type of the
 // informer's objects.
 //

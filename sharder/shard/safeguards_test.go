@@ -13,7 +13,7 @@ import (
 // safeguards are lines that a test of this package misses by name. See package sharder.
 var safeguards = []mutant.Mutation{
 	{
-		Name: "a patch of a shard is carried out on another object of that name", File: "acknowledge.go",
+		Name: "a patch of a shard is carried out on another object of that name", File: "drain.go",
 		Old: "n.MergePatch(root.GetUID(), root", New: "n.MergePatch(\"\", root",
 		Caught: "TestEveryPatchOfAShardNamesTheObjectAndItsVersion",
 	},

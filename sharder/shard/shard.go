@@ -20,7 +20,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// ShardConfig of a [Shard].
+// Config of a [Shard].
 type Config struct {
 	// Resources of the ring: the same ones that its sharder has. Required. This process has to run an informer of each
 	// ([Shard.NewInformer]): what it does not watch, it does not let go of. Of Children it needs informers only where its work reads
@@ -48,7 +48,7 @@ type Config struct {
 	Logger *zap.Logger
 }
 
-// ShardHooks are functions that a [Shard] calls when something happens; each may be nil. They are called synchronously, from several
+// Hooks are functions that a [Shard] calls when something happens; each may be nil. They are called synchronously, from several
 // goroutines, and have to return quickly.
 type Hooks struct {
 	// OnDrained is told of each attempt to let go of an object, and how long after it was asked for that was. err is nil if it succeeded.
@@ -124,7 +124,7 @@ type Shard struct {
 	cacheless sync.Map
 }
 
-// NewShard returns the shard that a lease is the heartbeat of. It asks the API server, by way of mapper, for the kinds of the resources.
+// New returns the shard that a lease is the heartbeat of. It asks the API server, by way of mapper, for the kinds of the resources.
 // client has to be guarded by the lease. One lease has one shard. The error joins one error for every rule that config breaks.
 // A resource that is not served yet, such as a custom resource that is installed later, is no error
 // unless all are: it is known when [Shard.NewInformer] is called for it.
@@ -217,13 +217,13 @@ func (s *Shard) end(ctx context.Context) error {
 	return s.tracker.await(ctx)
 }
 
-// claimant is this shard in a term, which looks at roots of a resource.
+// self is this shard in a term, which looks at roots of a resource.
 func (s *Shard) self(term *shardlease.Term, resource schema.GroupVersionResource) protocol.Self {
 	e := term.Epoch()
 	return protocol.Self{Keys: s.marks[resource], OwnerEpoch: protocol.OwnerEpoch{Shard: s.lease.Identity(), LeaseUID: e.LeaseUID, Epoch: e.Number}}
 }
 
-// kinOf returns what the objects of a kind are in the ring.
+// roleOf returns what the objects of a kind are in the ring.
 func (s *Shard) roleOf(o runtime.Object) (protocol.Role, error) {
 	kind := o.GetObjectKind().GroupVersionKind().GroupKind()
 	if kind.Kind == "" { // as that of typed objects which client-go has decoded
@@ -240,7 +240,7 @@ func (s *Shard) roleOf(o runtime.Object) (protocol.Role, error) {
 	return k, nil
 }
 
-// poke has a root looked at that something has happened to.
+// wakeAcknowledger has a root looked at that something has happened to.
 func (s *Shard) wakeAcknowledger(at protocol.Address) {
 	if term, err := s.lease.Term(); err == nil {
 		for _, i := range s.caches.begun(term, at.Resource, at.Namespace) {

@@ -17,7 +17,7 @@ import (
 // A shard that lets go of an object gives it to who is next, if its sharder has said so, and nothing
 // else has to be seen to first.
 func TestAShardGivesAnObjectToWhoIsNext(t *testing.T) {
-	b := protocol.OwnerEpoch{"b", "lease-b", 7}
+	b := protocol.OwnerEpoch{Shard: "b", LeaseUID: "lease-b", Epoch: 7}
 	ordered := func(r *replica, o metav1.Object) *protocol.Record {
 		rec := r.owned(o)
 		rec.Next = &b
@@ -36,7 +36,7 @@ func TestAShardGivesAnObjectToWhoIsNext(t *testing.T) {
 		}},
 		"others have to be asked": {freed: true, drain: func(r *replica, o metav1.Object) {
 			rec := ordered(r, o)
-			rec.Left = []protocol.OwnerEpoch{{"c", "lease-c", 1}}
+			rec.Left = []protocol.OwnerEpoch{{Shard: "c", LeaseUID: "lease-c", Epoch: 1}}
 			r.set("x", "a", true, rec)
 		}},
 		"it may have children": {

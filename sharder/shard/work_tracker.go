@@ -12,7 +12,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// piece is one piece of work on a root, from its admission until nothing of it can happen any more.
+// workItem is one piece of work on a root, from its admission until nothing of it can happen any more.
 type workItem struct {
 	at     protocol.Address
 	term   *shardlease.Term
@@ -20,7 +20,7 @@ type workItem struct {
 	cancel context.CancelCauseFunc
 }
 
-// entry is what a process has to remember of a root: nothing, of most.
+// workState is what a process has to remember of a root: nothing, of most.
 type workState struct {
 	at         protocol.Address
 	drainState protocol.DrainState
@@ -37,7 +37,7 @@ type workState struct {
 	busy, again bool
 }
 
-// custody is what a process knows of the roots that it works on, lets go of, or has let go of. All controllers of the process share it:
+// workTracker is what a process knows of the roots that it works on, lets go of, or has let go of. All controllers of the process share it:
 // no work is admitted between the look at a root and the mark that no more may be.
 type workTracker struct {
 	mu     sync.Mutex
@@ -185,7 +185,7 @@ func (r *workTracker) finish(at protocol.Address) (again bool) {
 	return e.again
 }
 
-// mark closes a root: from now on no work on it is admitted.
+// startClosing closes a root: from now on no work on it is admitted.
 func (r *workTracker) startClosing(at protocol.Address, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -200,7 +200,7 @@ func (r *workTracker) inFlight(at protocol.Address) int {
 	return len(r.roots[at].atWork)
 }
 
-// cut tells the work on a root to end.
+// cancelWork tells the work on a root to end.
 func (r *workTracker) cancelWork(at protocol.Address, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -220,7 +220,7 @@ func (r *workTracker) advance(at protocol.Address, to protocol.DrainState, floor
 	}
 }
 
-// forget drops the floor of a root, if it is still this one.
+// clearFloor drops the floor of a root, if it is still this one.
 func (r *workTracker) clearFloor(at protocol.Address, floor string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -229,7 +229,7 @@ func (r *workTracker) clearFloor(at protocol.Address, floor string) {
 	}
 }
 
-// unsettled returns the roots of a resource that somebody has to settle.
+// unfinished returns the roots of a resource that somebody has to settle.
 func (r *workTracker) unfinished(resource schema.GroupVersionResource) []protocol.Address {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -269,7 +269,7 @@ func (r *workTracker) await(ctx context.Context) error {
 	}
 }
 
-// entryOf returns the entry of a root, a new one if there is none. The caller holds mu.
+// stateOf returns the entry of a root, a new one if there is none. The caller holds mu.
 func (r *workTracker) stateOf(at protocol.Address) *workState {
 	e := r.roots[at]
 	if e == nil {
@@ -282,7 +282,7 @@ func (r *workTracker) stateOf(at protocol.Address) *workState {
 	return e
 }
 
-// tidy removes the entry of a root of which there is nothing to remember. The caller holds mu.
+// dropIfEmpty removes the entry of a root of which there is nothing to remember. The caller holds mu.
 func (r *workTracker) dropIfEmpty(e *workState) {
 	if e.drainState == protocol.Accepting && e.floor == "" && len(e.atWork) == 0 && len(e.ended) == 0 && !e.busy {
 		delete(r.roots, e.at)

@@ -13,7 +13,7 @@ import (
 // retryDelay is after how long a request is tried again for an object that work may not begin on yet.
 const retryDelay = time.Second
 
-// Guarded returns a function that reconciles by way of [Shard.Do], for controllers whose queue holds something other than objects, such
+// WrapReconciler returns a function that reconciles by way of [Shard.Do], for controllers whose queue holds something other than objects, such
 // as those of controller-runtime, which is not imported here:
 //
 //	Reconciler: reconcile.Func(shard.WrapReconciler(shard, func(ctx context.Context, r reconcile.Request) (*corev1.ConfigMap, error) {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// address is where to find a root. An object that is created anew under its name is another.
+// Address is where to find a root. An object that is created anew under its name is another.
 type Address struct {
 	Resource  schema.GroupVersionResource
 	Namespace string
@@ -24,14 +24,15 @@ func (a Address) String() string {
 	return a.Resource.Resource + " " + name
 }
 
-// addressOf returns the address of an object.
+// AddressOf returns the address of an object.
 func AddressOf(resource schema.GroupVersionResource, o metav1.Object) Address {
 	return Address{Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
 }
 
-// of reports whether an object of the resource is the one at this address.
+// Of reports whether an object of the resource is the one at this address.
 func (a Address) Of(o metav1.Object) bool { return AddressOf(a.Resource, o) == a }
 
+// Ref returns the name of the object, for hooks.
 func (a Address) Ref() api.ObjectRef {
 	return api.ObjectRef{GVR: a.Resource, Namespace: a.Namespace, Name: a.Name}
 }

@@ -2,36 +2,36 @@ package protocol
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// standing is what one version of a root, an object with a record of its own, says to one shard.
+// Assignment is what one version of a root, an object with a record of its own, says to one shard.
 type Assignment int
 
 const (
-	// elsewhere is a root that the shard has nothing to do with.
+	// AssignedElsewhere is a root that the shard has nothing to do with.
 	AssignedElsewhere Assignment = iota
-	// assigned to the shard in this epoch: it may work.
+	// AssignedHere to the shard in this epoch: it may work.
 	AssignedHere
-	// drained is an assigned root that the sharder wants back.
+	// AssignedDraining is an assigned root that the sharder wants back.
 	AssignedDraining
-	// outdated roots are assigned to the shard in another epoch. The sharder, which sees every change of an epoch, assigns them
+	// AssignedFormerEpoch roots are assigned to the shard in another epoch. The sharder, which sees every change of an epoch, assigns them
 	// anew.
 	AssignedFormerEpoch
-	// stray roots carry the shard's label, and their record does not say why. The sharder does not see them.
+	// AssignedUnrecorded roots carry the shard's label, and their record does not say why. The sharder does not see them.
 	AssignedUnrecorded
 )
 
-// claimant is a shard, in its present life, that looks at the objects of its ring.
+// Self is a shard, in its present life, that looks at the objects of its ring.
 type Self struct {
 	Keys       Keys
 	OwnerEpoch OwnerEpoch
 }
 
-// standing of a version of a root. The record decides; the label makes visible.
+// AssignmentOf of a version of a root. The record decides; the label makes visible.
 func (c Self) AssignmentOf(root metav1.Object) Assignment {
 	standing, _ := c.Read(root)
 	return standing
 }
 
-// claim returns the standing of a version of a root, and its record if there is one.
+// Read returns the standing of a version of a root, and its record if there is one.
 func (c Self) Read(root metav1.Object) (Assignment, Record) {
 	if c.Keys.ShardOf(root) != c.OwnerEpoch.Shard {
 		return AssignedElsewhere, Record{}

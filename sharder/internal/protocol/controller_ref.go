@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kin is what the objects of a kind are in a ring: roots, which have records, or children, which follow those.
+// Role is what the objects of a kind are in a ring: roots, which have records, or children, which follow those.
 type Role struct {
 	Resource       schema.GroupVersionResource
 	Namespaced     bool
@@ -13,18 +13,18 @@ type Role struct {
 	ChildResources []schema.GroupVersionResource // of roots
 }
 
-// parentage is what the controller owner reference of an object says.
-type controllerRef struct {
+// ControllerRef is what the controller owner reference of an object says.
+type ControllerRef struct {
 	Kind schema.GroupKind
 	metav1.OwnerReference
 }
 
-// parentageOf returns whom an object is controlled by; ok is false if that is nobody.
-func ControllerRefOf(o metav1.Object) (p controllerRef, ok bool) {
+// ControllerRefOf returns whom an object is controlled by; ok is false if that is nobody.
+func ControllerRefOf(o metav1.Object) (p ControllerRef, ok bool) {
 	owner := metav1.GetControllerOfNoCopy(o)
 	if owner == nil {
-		return controllerRef{}, false
+		return ControllerRef{}, false
 	}
 	group, err := schema.ParseGroupVersion(owner.APIVersion)
-	return controllerRef{schema.GroupKind{Group: group.Group, Kind: owner.Kind}, *owner}, err == nil
+	return ControllerRef{schema.GroupKind{Group: group.Group, Kind: owner.Kind}, *owner}, err == nil
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// life is whether a shard may be at work in an epoch, as far as the sharder can know.
+// EpochState is whether a shard may be at work in an epoch, as far as the sharder can know.
 type EpochState int
 
 const (
@@ -16,31 +16,32 @@ const (
 	epochNeverBegan                   // there was no such epoch when the Lease was read, after the object
 )
 
-// claim is what is known of a tenant that may be at work.
+// Claim is what is known of a tenant that may be at work.
 type Claim struct {
 	OwnerEpoch
 	EpochState
-	// current says that the shard holds its Lease in this epoch, or did until recently: it can be given objects, and be asked.
+	// Current says that the shard holds its Lease in this epoch, or did until recently: it can be given objects, and be asked.
 	Current bool
 }
 
-// situation is all that the decision for one root depends on.
+// Situation is all that the decision for one root depends on.
 type Situation struct {
 	Root
-	// target is the root's owner on the ring.
+	// Target is the root's owner on the ring.
 	Target Claim
-	// owner is whether the owner in the root's record may be at work.
+	// Owner is whether the owner in the root's record may be at work.
 	Owner EpochState
-	// resident says that the owner in the root's record, in this life, is a member of the ring.
+	// Resident says that the owner in the root's record, in this life, is a member of the ring.
 	Resident bool
-	// claims are those in the Left of the root's record; without a valid record, of those who owned the root under any membership
+	// Claims are those in the Left of the root's record; without a valid record, of those who owned the root under any membership
 	// since the ring was settled last.
 	Claims []Claim
 }
 
-// verb is what is to be done about a root.
+// Verb is what is to be done about a root.
 type Verb string
 
+// What can be done about a root.
 const (
 	Keep     Verb = "keep"     // nothing: it is where it belongs
 	Await    Verb = "await"    // nothing: its shard has been asked to let go, and will
@@ -57,7 +58,7 @@ const (
 	Follow   Verb = "follow"   // of a child: give it to the shard of its root
 )
 
-// decision is what is to be done about a root.
+// Decision is what is to be done about a root.
 type Decision struct {
 	Verb  Verb
 	About OwnerEpoch // whose life has to be known first; for hold and reread
@@ -78,10 +79,10 @@ func (d Decision) writes() bool {
 	return false
 }
 
-// placed reports whether the root, once the decision has been carried out, is with its owner on the ring and in nobody else's hands.
+// Placed reports whether the root, once the decision has been carried out, is with its owner on the ring and in nobody else's hands.
 func (d Decision) Placed() bool { return d.Verb == Keep || d.writes() && !d.Drain && d.Verb != Annul }
 
-// why says in words what is to be done.
+// Why says in words what is to be done.
 func (d Decision) Why() string {
 	switch d.Verb {
 	case Keep:
@@ -112,7 +113,7 @@ func (d Decision) Why() string {
 	return ""
 }
 
-// decide is the rule of the protocol for one root.
+// Decide is the rule of the protocol for one root.
 func Decide(s Situation) Decision {
 	if !s.Recorded || s.Record.State == StateFree {
 		return s.next() // whatever the label
@@ -148,7 +149,7 @@ func Decide(s Situation) Decision {
 	return Decision{Verb: Keep}
 }
 
-// bequest is the record of a root that its owner is to give to the target itself; nil: it is to let
+// successorRecord is the record of a root that its owner is to give to the target itself; nil: it is to let
 // go of the root, and the sharder sees to the rest. That is so if children go along, or somebody is
 // left to be asked.
 //
@@ -166,7 +167,7 @@ func (s Situation) successorRecord() *Record {
 	return &r
 }
 
-// revoked is the record of a root that its owner keeps; nil: the one that it has.
+// recordWithoutSuccessor is the record of a root that its owner keeps; nil: the one that it has.
 func (s Situation) recordWithoutSuccessor() *Record {
 	if s.Record.Next == nil {
 		return nil
@@ -225,7 +226,7 @@ func (s Situation) annulled() *Record {
 	return &r
 }
 
-// without returns the situation once it is known that there has never been such a life of a shard.
+// Without returns the situation once it is known that there has never been such a life of a shard.
 // owners are those who may have owned the root, if it has no true record.
 func (s Situation) Without(t OwnerEpoch, owners []Claim) Situation {
 	if s.Recorded && s.Record.State == StateOwned && s.Record.Owner() == t {
@@ -237,18 +238,18 @@ func (s Situation) Without(t OwnerEpoch, owners []Claim) Situation {
 	return s
 }
 
-// brings reports whether the children of the root have to be with its shard before the decision is carried out.
+// MovesChildren reports whether the children of the root have to be with its shard before the decision is carried out.
 func (d Decision) MovesChildren() bool { return d.Verb == Assign || d.Verb == gather }
 
-// origin is with which shard the children of a root are that is to be assigned.
+// Origin is with which shard the children of a root are that is to be assigned.
 type Origin struct {
-	// any says that they may be with any shard.
+	// Any says that they may be with any shard.
 	Any bool
-	// shard is otherwise the one that they may be with, besides those that are with no member of the ring; empty: there is none.
+	// Shard is otherwise the one that they may be with, besides those that are with no member of the ring; empty: there is none.
 	Shard string
 }
 
-// origin of the children, by what is known of the root.
+// Origin of the children, by what is known of the root.
 func (s Situation) Origin() Origin {
 	switch {
 	case !s.Recorded: // a new root, whose children nobody has labelled; or one that was stripped, whose children are with the target
@@ -259,7 +260,7 @@ func (s Situation) Origin() Origin {
 	return Origin{Shard: s.Record.Shard}
 }
 
-// leader is the shard whose label the children of a root are to carry; ok is false if that is to be seen when it is assigned.
+// ShardOfChildren is the shard whose label the children of a root are to carry; ok is false if that is to be seen when it is assigned.
 func (s Situation) ShardOfChildren() (shard string, ok bool) {
 	return s.Record.Shard, s.Recorded && s.Record.State == StateOwned && s.Owner == epochActive
 }

@@ -9,7 +9,7 @@ import (
 func TestAnObjectIsHandedOverWhenNothingOfItIsInFlight(t *testing.T) {
 	for name, test := range map[string]struct {
 		Handover
-		want drainAction
+		want DrainAction
 	}{
 		"mine":                      {Handover{Assignment: AssignedHere, Version: "5"}, DoNothing},
 		"somebody else's":           {Handover{Assignment: AssignedElsewhere}, DoNothing},

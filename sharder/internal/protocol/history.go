@@ -11,17 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// membership is a set of shards among which objects are distributed, each in one of its lives: one that comes back in its next life
+// Membership is a set of shards among which objects are distributed, each in one of its lives: one that comes back in its next life
 // makes another membership. It is sorted by name.
 type Membership []OwnerEpoch
 
+// NewMembership returns the membership of these shards, in any order.
 func NewMembership(members ...OwnerEpoch) Membership {
 	m := slices.Clone(Membership(members))
 	slices.SortFunc(m, OwnerEpoch.Compare)
 	return m
 }
 
-// names of the members.
+// Names of the members.
 func (m Membership) Names() []string {
 	all := make([]string, len(m))
 	for i, t := range m {
@@ -30,7 +31,7 @@ func (m Membership) Names() []string {
 	return all
 }
 
-// member returns the tenant of that name.
+// Member returns the tenant of that name.
 func (m Membership) Member(shard string) (OwnerEpoch, bool) {
 	i, ok := slices.BinarySearchFunc(m, shard, func(t OwnerEpoch, name string) int { return strings.Compare(t.Shard, name) })
 	if !ok {
@@ -39,31 +40,31 @@ func (m Membership) Member(shard string) (OwnerEpoch, bool) {
 	return m[i], true
 }
 
-// history is under which memberships objects may have been assigned: a shard that may be at work on
+// History is under which memberships objects may have been assigned: a shard that may be at work on
 // an object whose record is lost owned it under one of them. It is stored before anything is
 // assigned under a new membership.
 type History struct {
-	// memberships are those since the ring was settled last, the present one last.
+	// Memberships are those since the ring was settled last, the present one last.
 	Memberships []Membership
-	// apart are objects that were not with their owner when the ring was settled, by their UIDs,
+	// Displaced are objects that were not with their owner when the ring was settled, by their UIDs,
 	// and who may have owned each of them before.
 	Displaced Displaced
 }
 
-// apart is who may have owned single objects.
+// Displaced is who may have owned single objects.
 type Displaced map[types.UID][]OwnerEpoch
 
-// historyOf returns one of a ring that was not settled under any of these memberships but, perhaps,
+// HistoryOf returns one of a ring that was not settled under any of these memberships but, perhaps,
 // the first.
 func HistoryOf(memberships ...Membership) History { return History{Memberships: memberships} }
 
-// with returns the history after a change to m.
+// With returns the history after a change to m.
 func (h History) With(m Membership) History {
 	others := slices.DeleteFunc(slices.Clone(h.Memberships), func(o Membership) bool { return slices.Equal(o, m) })
 	return History{append(others, m), h.Displaced}
 }
 
-// union returns the history of which both are part; the present membership is that of h.
+// Union returns the history of which both are part; the present membership is that of h.
 func (h History) Union(other History) History {
 	all := History{slices.Clone(other.Memberships), h.Displaced.union(other.Displaced)}
 	for _, m := range h.Memberships {
@@ -72,7 +73,7 @@ func (h History) Union(other History) History {
 	return all
 }
 
-// contains reports whether the history has all of another.
+// Contains reports whether the history has all of another.
 func (h History) Contains(other History) bool {
 	for _, m := range other.Memberships {
 		if !slices.ContainsFunc(h.Memberships, func(o Membership) bool { return slices.Equal(o, m) }) {
@@ -82,13 +83,13 @@ func (h History) Contains(other History) bool {
 	return h.Displaced.contains(other.Displaced)
 }
 
-// equal reports whether two histories say the same.
+// Equal reports whether two histories say the same.
 func (h History) Equal(other History) bool {
 	return slices.EqualFunc(h.Memberships, other.Memberships, slices.Equal[Membership]) &&
 		h.Displaced.contains(other.Displaced) && other.Displaced.contains(h.Displaced)
 }
 
-// names reports whether a history names a shard.
+// Names reports whether a history names a shard.
 func (h History) Names(shard string) bool {
 	for _, owners := range h.Displaced {
 		if slices.ContainsFunc(owners, func(t OwnerEpoch) bool { return t.Shard == shard }) {
@@ -101,7 +102,7 @@ func (h History) Names(shard string) bool {
 	})
 }
 
-// tenants are all who may have owned an object.
+// OwnerEpochs are all who may have owned an object.
 func (h History) OwnerEpochs() []OwnerEpoch {
 	all := slices.Concat(h.Memberships...)
 	for _, owners := range h.Displaced {
@@ -111,7 +112,7 @@ func (h History) OwnerEpochs() []OwnerEpoch {
 	return slices.Compact(all)
 }
 
-// size is how many bytes the history takes.
+// Size is how many bytes the history takes.
 func (h History) Size() int { return len(h.Encode()) }
 
 func (a Displaced) union(other Displaced) Displaced {
@@ -143,15 +144,15 @@ func (a Displaced) contains(other Displaced) bool {
 }
 
 const (
-	// maxHistory is up to how many bytes the memberships are kept one by one: a ConfigMap has room
+	// MaxHistory is up to how many bytes the memberships are kept one by one: a ConfigMap has room
 	// for twice as much.
 	MaxHistory = 512 << 10
-	// maxSettled is how many bytes a history may take when the ring counts as settled but for some
+	// MaxSettled is how many bytes a history may take when the ring counts as settled but for some
 	// objects.
 	MaxSettled = 256 << 10
 )
 
-// bounded returns a history that is at most so long, if the ring has no more shards than that: it
+// Bounded returns a history that is at most so long, if the ring has no more shards than that: it
 // forgets which objects the earlier shards owned. Each of those that over does not say of that it
 // has ended may have owned any object.
 func (h History) Bounded(limit int, over func(OwnerEpoch) bool) History {
@@ -183,7 +184,7 @@ type step struct {
 	Of []types.UID `json:"of,omitempty"`
 }
 
-// encode returns the history as it is stored: memberships are many and large while a large fleet is rolled over, the steps small.
+// Encode returns the history as it is stored: memberships are many and large while a large fleet is rolled over, the steps small.
 func (h History) Encode() string {
 	steps := []step{}
 	var before Membership
@@ -220,7 +221,7 @@ func (h History) Encode() string {
 	return string(raw)
 }
 
-// parseHistory reads what encode has written.
+// ParseHistory reads what encode has written.
 func ParseHistory(value string) (History, error) {
 	var steps []step
 	if err := json.Unmarshal([]byte(value), &steps); err != nil {

@@ -9,18 +9,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// drainValue is what the sharder sets the drain label to, unless the record names who is next: then
+// DrainValue is what the sharder sets the drain label to, unless the record names who is next: then
 // it is the seal of that record. Any value, the empty one too, is a drain.
 const DrainValue = "true"
 
-// names are those of one ring, made once. record is for the objects of one resource, and empty where that does not matter.
+// Keys are those of one ring, made once. record is for the objects of one resource, and empty where that does not matter.
 type Keys struct{ ring, Shard, Drain, Seal, Owner, Record string }
 
+// KeysOf returns the keys of a ring, without that of the record annotation.
 func KeysOf(ring string) Keys {
 	return Keys{ring: ring, Shard: api.ShardLabel(ring), Drain: api.DrainLabel(ring), Seal: api.SealLabel(ring), Owner: api.OwnerAnnotation(ring)}
 }
 
-// of returns the names for the objects of a resource.
+// Of returns the names for the objects of a resource.
 func (n Keys) Of(resource schema.GroupResource) Keys {
 	n.Record = api.RecordAnnotation(n.ring, resource)
 	return n
@@ -33,10 +34,10 @@ func (n Keys) isRecord(annotation string) bool {
 	return ok && strings.HasSuffix(resource, suffix)
 }
 
-// shardOf returns the value of the shard label, empty if there is none.
+// ShardOf returns the value of the shard label, empty if there is none.
 func (n Keys) ShardOf(o metav1.Object) string { return o.GetLabels()[n.Shard] }
 
-// ringProblems returns the rules that the name of a ring breaks. It is part of the names of labels and of a ConfigMap, and the
+// RingProblems returns the rules that the name of a ring breaks. It is part of the names of labels and of a ConfigMap, and the
 // value of a label.
 func RingProblems(ring string) []string {
 	if ring == "" {

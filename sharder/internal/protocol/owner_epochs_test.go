@@ -8,4 +8,4 @@ var (
 	inAx = OwnerEpoch{"a", "other-lease-a", 1} // a, after somebody has deleted its Lease
 )
 
-var onlyA, onlyB, both = NewMembership(inA), NewMembership(inB), NewMembership(inA, inB)
+var onlyA, both = NewMembership(inA), NewMembership(inA, inB)

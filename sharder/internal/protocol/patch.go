@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// fieldManager is who the API server notes as the writer of labels and records.
+// FieldManager is who the API server notes as the writer of labels and records.
 const FieldManager = "bellwether-sharder"
 
-// mergePatch returns the JSON Merge Patch that gives an object the labels and the record. It is refused if the object is another than the
+// MergePatch returns the JSON Merge Patch that gives an object the labels and the record. It is refused if the object is another than the
 // one with that UID, or not of that version any more: a decision on a stale object must not be carried out. An empty shard
 // removes the label; a nil record leaves the record as it is. removed are annotations to remove with it.
 func (n Keys) MergePatch(uid types.UID, version, shard string, drained bool, r *Record, removed ...string) []byte {
@@ -40,7 +40,7 @@ func (n Keys) MergePatch(uid types.UID, version, shard string, drained bool, r *
 	return encodePatch(uid, version, labels, annotations)
 }
 
-// stripPatch returns the patch that removes everything of the ring from an object.
+// StripPatch returns the patch that removes everything of the ring from an object.
 func (n Keys) StripPatch(o metav1.Object) []byte {
 	annotations := map[string]any{n.Owner: nil}
 	for key := range o.GetAnnotations() {
@@ -51,7 +51,7 @@ func (n Keys) StripPatch(o metav1.Object) []byte {
 	return encodePatch(o.GetUID(), o.GetResourceVersion(), map[string]any{n.Shard: nil, n.Drain: nil, n.Seal: nil}, annotations)
 }
 
-// outdates reports whether an error says that the object has changed since it was read, or is
+// IsOutdated reports whether an error says that the object has changed since it was read, or is
 // another one of the same name: what is to be done has to be decided anew. That a policy or a
 // schema refuses the patch, which may have the same code, is no such error.
 func IsOutdated(err error) bool {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// record says who may work on an object. It is the value of the owner annotation; the labels follow from it, not it from them.
+// Record says who may work on an object. It is the value of the owner annotation; the labels follow from it, not it from them.
 type Record struct {
 	// UID is that of the object the record was written for: a record that was copied to another object is none.
 	UID types.UID `json:"uid"`
@@ -36,22 +36,23 @@ type Record struct {
 // state of an owner record.
 type state string
 
+// States of a record.
 const (
 	StateOwned state = "owned" // the shard may be at work
 	StateFree  state = "free"  // the shard has said that it is not, and will not be
 )
 
-// tenant is a shard, in one of its lives, that may be at work on an object without a record that says so.
+// OwnerEpoch is a shard, in one of its lives, that may be at work on an object without a record that says so.
 type OwnerEpoch struct {
 	Shard    string    `json:"shard"`
 	LeaseUID types.UID `json:"leaseUID"`
 	Epoch    int64     `json:"epoch"`
 }
 
-// tenant returns the owner.
+// Owner returns the owner.
 func (r Record) Owner() OwnerEpoch { return OwnerEpoch{r.Shard, r.LeaseUID, r.Epoch} }
 
-// compare orders tenants by their shards, and those of one shard somehow.
+// Compare orders tenants by their shards, and those of one shard somehow.
 func (c OwnerEpoch) Compare(other OwnerEpoch) int {
 	return cmp.Or(cmp.Compare(c.Shard, other.Shard), cmp.Compare(c.LeaseUID, other.LeaseUID), cmp.Compare(c.Epoch, other.Epoch))
 }
@@ -67,7 +68,7 @@ func (c OwnerEpoch) problem() string {
 	return ""
 }
 
-// knows reports whether the children of all these resources are with the owner, for caches that have reached ChildFloor.
+// coversChildren reports whether the children of all these resources are with the owner, for caches that have reached ChildFloor.
 func (r Record) coversChildren(children []schema.GroupVersionResource) bool {
 	return !slices.ContainsFunc(children, func(gvr schema.GroupVersionResource) bool {
 		_, known := r.ChildFloor[gvr.GroupResource().String()]
@@ -75,7 +76,7 @@ func (r Record) coversChildren(children []schema.GroupVersionResource) bool {
 	})
 }
 
-// encode returns the value of the annotation.
+// Encode returns the value of the annotation.
 func (r Record) Encode() string {
 	raw, err := json.Marshal(r)
 	if err != nil { // impossible for these fields
@@ -84,7 +85,7 @@ func (r Record) Encode() string {
 	return string(raw)
 }
 
-// parseRecord reads the value of an annotation. What it returns is well-formed, but may be another object's.
+// ParseRecord reads the value of an annotation. What it returns is well-formed, but may be another object's.
 func ParseRecord(value string) (Record, error) {
 	var r Record
 	if err := json.Unmarshal([]byte(value), &r); err != nil {
@@ -109,7 +110,7 @@ func ParseRecord(value string) (Record, error) {
 	return r, nil
 }
 
-// letGo returns the record of a root that its owner has let go of, and the label that goes with it.
+// ReleaseRecord returns the record of a root that its owner has let go of, and the label that goes with it.
 // It is the heir's at once, if there is one, and otherwise nobody's. family says that the root may
 // have children: they go first, and only the sharder sees to that.
 func (n Keys) ReleaseRecord(root metav1.Object, r Record, family bool) (label string, next *Record) {
@@ -122,7 +123,7 @@ func (n Keys) ReleaseRecord(root metav1.Object, r Record, family bool) (label st
 	return heir.Shard, &Record{UID: r.UID, Shard: heir.Shard, LeaseUID: heir.LeaseUID, Epoch: heir.Epoch, State: StateOwned}
 }
 
-// heirOf returns to whom the owner of a drained root is to give it, by its valid record; nil: to
+// successorOf returns to whom the owner of a drained root is to give it, by its valid record; nil: to
 // nobody.
 func (n Keys) successorOf(root metav1.Object, r Record) *OwnerEpoch {
 	value, drained := root.GetLabels()[n.Drain]
@@ -132,7 +133,7 @@ func (n Keys) successorOf(root metav1.Object, r Record) *OwnerEpoch {
 	return r.Next
 }
 
-// draining reports whether the object carries the drain label.
+// Draining reports whether the object carries the drain label.
 func (n Keys) Draining(o metav1.Object) bool {
 	_, ok := o.GetLabels()[n.Drain]
 	return ok

@@ -8,13 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// kindred is which resources of a ring are of roots, which of their children, and whose. A resource is known by its index.
+// ResourceGraph is which resources of a ring are of roots, which of their children, and whose. A resource is known by its index.
 type ResourceGraph struct {
 	All            []Resource // of roots, and then of children, each once
 	ChildResources [][]int    // of each resource of roots
 	roots          map[schema.GroupKind]int
 }
 
+// ResourceGraphOf returns the graph of these resources of roots and of their children.
 func ResourceGraphOf(roots []Resource) ResourceGraph {
 	k := ResourceGraph{All: slices.Clone(roots), ChildResources: make([][]int, len(roots)), roots: map[schema.GroupKind]int{}}
 	known := map[schema.GroupVersionResource]int{}
@@ -38,7 +39,7 @@ func ResourceGraphOf(roots []Resource) ResourceGraph {
 	return k
 }
 
-// child is what a decision needs of one version of an object that a root controls.
+// Child is what a decision needs of one version of an object that a root controls.
 type Child struct {
 	Ref
 	UID     types.UID
@@ -49,7 +50,7 @@ type Child struct {
 	RootUID types.UID
 }
 
-// childOf condenses an object of a resource of children; ok is false if no root of the ring controls it.
+// ChildOf condenses an object of a resource of children; ok is false if no root of the ring controls it.
 func (k ResourceGraph) ChildOf(index int, o metav1.Object) (c Child, ok bool) {
 	p, ok := ControllerRefOf(o)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// resource is a [Resource] with its defaults, and what the API server says about it.
+// Resource is a [Resource] with its defaults, and what the API server says about it.
 type Resource struct {
 	api.Resource
 	Kind           schema.GroupKind
@@ -20,7 +20,7 @@ type Resource struct {
 	childResources []Resource // which have no children, and are children themselves
 }
 
-// namespaces to list and to watch, one by one; the empty one stands for all.
+// WatchedNamespaces to list and to watch, one by one; the empty one stands for all.
 func (r Resource) WatchedNamespaces() []string {
 	if len(r.Namespaces) == 0 {
 		return []string{""}
@@ -28,7 +28,7 @@ func (r Resource) WatchedNamespaces() []string {
 	return r.Namespaces
 }
 
-// validateResources returns the rules that resources break by themselves.
+// ValidateResources returns the rules that resources break by themselves.
 func ValidateResources(resources []api.Resource, n Keys) []error {
 	if len(resources) == 0 {
 		return []error{errors.New("sharder: Resources: must name at least one")}
@@ -91,7 +91,7 @@ func ValidateResources(resources []api.Resource, n Keys) []error {
 	return errs
 }
 
-// resolve asks the API server, by way of mapper, what resources are. unknown says which of them, or
+// Resolve asks the API server, by way of mapper, what resources are. unknown says which of them, or
 // of their children, it does not know: these are left out. err says what is wrong with others.
 func Resolve(mapper meta.RESTMapper, resources []api.Resource) (known []Resource, unknown, err error) {
 	var missing, errs []error
@@ -132,7 +132,7 @@ func Resolve(mapper meta.RESTMapper, resources []api.Resource) (known []Resource
 	return known, errors.Join(missing...), errors.Join(errs...)
 }
 
-// lookUp asks the API server, by way of mapper, for the kind of a resource, and whether its objects are in namespaces.
+// LookUp asks the API server, by way of mapper, for the kind of a resource, and whether its objects are in namespaces.
 func LookUp(mapper meta.RESTMapper, gvr schema.GroupVersionResource) (kind schema.GroupKind, namespaced bool, err error) {
 	found, err := mapper.KindFor(gvr)
 	if err != nil {
@@ -145,11 +145,13 @@ func LookUp(mapper meta.RESTMapper, gvr schema.GroupVersionResource) (kind schem
 	return found.GroupKind(), mapping.Scope.Name() == meta.RESTScopeNameNamespace, nil
 }
 
+// What can be wrong with the scope of a resource.
 var (
 	ErrScope   = errors.New("must be empty for a cluster-scoped resource")
 	ErrDescent = errors.New("must be in namespaces, as the objects that control them are")
 )
 
+// MappingError returns the error for a resource that the API server does not serve, or could not be asked about.
 func MappingError(i int, field string, gvr schema.GroupVersionResource, err error) error {
 	if meta.IsNoMatchError(err) {
 		return fmt.Errorf("sharder: Resources[%d].%s: must be served by the API server: %s is not, is its CustomResourceDefinition installed? %w", i, field, gvr.String(), err)

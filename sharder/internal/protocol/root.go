@@ -6,15 +6,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ref names an object of the ring.
+// Ref names an object of the ring.
 type Ref struct {
 	Resource        int // index of the resource
 	Namespace, Name string
 }
 
+// At returns the name itself, for a queue of objects.
 func (r Ref) At() Ref { return r }
 
-// root is what a decision needs of one version of an object. It is small, so that many can wait for their turn.
+// Root is what a decision needs of one version of an object. It is small, so that many can wait for their turn.
 type Root struct {
 	Ref
 	UID       types.UID
@@ -30,11 +31,11 @@ type Root struct {
 	scattered bool
 	// unsealed says that the record is valid, but in the form of v0.1.
 	unsealed bool
-	// foreign are annotations with the records of other objects.
+	// Foreign are annotations with the records of other objects.
 	Foreign []string
 }
 
-// rootOf condenses a version of an object of a resource, which is the index-th.
+// RootOf condenses a version of an object of a resource, which is the index-th.
 func (n Keys) RootOf(index int, r Resource, o metav1.Object) Root {
 	v := Root{
 		Ref: Ref{Resource: index, Namespace: o.GetNamespace(), Name: o.GetName()},

@@ -16,17 +16,17 @@ import (
 // what the Deployment carried long ago. The object's UID in a record tells it from that of another object, the annotation of the
 // resource is not overwritten by a copy of another resource's, and the seal tells a record from an earlier one of the same object.
 
-// sealOf is the value of the seal label for a record.
+// SealOf is the value of the seal label for a record.
 func SealOf(value string) string { return strconv.FormatUint(xxhash.Sum64String(value), 16) }
 
-// paper is what an object says about its owner.
+// recordState is what an object says about its owner.
 type recordState struct {
 	record Record
 	valid  bool // the record was written for the object, and is the one that was written last
 	sealed bool // it is in the form of this version
 }
 
-// recordOf returns the valid record of an object. Otherwise ok is false.
+// RecordOf returns the valid record of an object. Otherwise ok is false.
 func (n Keys) RecordOf(o metav1.Object) (r Record, ok bool) {
 	p := n.recordStateOf(o)
 	return p.record, p.valid
@@ -38,7 +38,7 @@ func (n Keys) carries(o metav1.Object, value string) bool {
 	return annotations[n.Record] == value && annotations[n.Owner] == value && o.GetLabels()[n.Seal] == SealOf(value)
 }
 
-// paperOf reads the record of an object.
+// recordStateOf reads the record of an object.
 func (n Keys) recordStateOf(o metav1.Object) recordState {
 	annotations := o.GetAnnotations()
 	plain, ok := annotations[n.Owner]

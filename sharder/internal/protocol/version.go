@@ -2,13 +2,13 @@ package protocol
 
 import "k8s.io/apimachinery/pkg/util/resourceversion"
 
-// compareVersions compares two resource versions of one resource. known is false if either is none: client-go's fakes do not set any.
+// CompareVersions compares two resource versions of one resource. known is false if either is none: client-go's fakes do not set any.
 func CompareVersions(a, b string) (order int, known bool) {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return order, err == nil
 }
 
-// later returns the greater of two versions; what is none counts as less than any.
+// Later returns the greater of two versions; what is none counts as less than any.
 func Later(a, b string) string {
 	if _, known := CompareVersions(b, b); known && Reaches(b, a) {
 		return b
@@ -16,7 +16,7 @@ func Later(a, b string) string {
 	return a
 }
 
-// reaches reports whether a version is at least floor. Where that cannot be said, it does not; an empty floor is none.
+// Reaches reports whether a version is at least floor. Where that cannot be said, it does not; an empty floor is none.
 func Reaches(version, floor string) bool {
 	if floor == "" {
 		return true

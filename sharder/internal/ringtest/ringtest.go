@@ -1,3 +1,4 @@
+// Package ringtest has what the tests of the assigner, the shard and their protocol share.
 package ringtest
 
 import (
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// Resources that [TestMapper] knows.
 var (
 	ConfigMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	Pods       = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
@@ -21,7 +23,7 @@ var (
 	Widgets    = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 )
 
-// testMapper knows ConfigMaps, Pods, Nodes, Namespaces and Widgets.
+// TestMapper knows ConfigMaps, Pods, Nodes, Namespaces and Widgets.
 func TestMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	m.Add(ConfigMaps.GroupVersion().WithKind("ConfigMap"), meta.RESTScopeNamespace)
@@ -32,6 +34,7 @@ func TestMapper() meta.RESTMapper {
 	return m
 }
 
+// SelectorOf parses a label selector.
 func SelectorOf(t *testing.T, s string) labels.Selector {
 	t.Helper()
 	parsed, err := labels.Parse(s)
@@ -39,14 +42,16 @@ func SelectorOf(t *testing.T, s string) labels.Selector {
 	return parsed
 }
 
+// RoundTripper is a function as an http.RoundTripper.
 type RoundTripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.
 func (f RoundTripper) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
 
+// IsPatch reports whether a request is a patch.
 func IsPatch(r *http.Request) bool { return r.Method == http.MethodPatch }
 
-// preconditions are those of the patches that a connection sends; of patches of nobody there are none.
+// Preconditions are those of the patches that a connection sends; of patches of nobody there are none.
 type Preconditions struct {
 	mu  sync.Mutex
 	all []precondition // guarded by mu
@@ -54,7 +59,7 @@ type Preconditions struct {
 
 type precondition struct{ UID, ResourceVersion string }
 
-// note takes in a request.
+// Note takes in a request.
 func (p *Preconditions) Note(q *http.Request) {
 	if !IsPatch(q) || q.URL.Query().Get("dryRun") != "" {
 		return
@@ -73,6 +78,7 @@ func (p *Preconditions) Note(q *http.Request) {
 	p.all = append(p.all, patch.Metadata)
 }
 
+// Require fails the test unless that many patches were sent, each with a UID and a version.
 func (p *Preconditions) Require(t *testing.T, atLeast int) {
 	t.Helper()
 	p.mu.Lock()

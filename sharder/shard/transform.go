@@ -1,14 +1,15 @@
-package protocol
+package shard
 
 import (
 	"maps"
 
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
-// preserve returns a transform that leaves alone what a shard has to know of an object.
-func (n Keys) Preserve(transform cache.TransformFunc) cache.TransformFunc {
+// preserveRecord returns a transform that leaves alone what a shard has to know of an object.
+func preserveRecord(n protocol.Keys, transform cache.TransformFunc) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		before, ok := obj.(metav1.Object)
 		if !ok {
@@ -29,7 +30,7 @@ func (n Keys) Preserve(transform cache.TransformFunc) cache.TransformFunc {
 }
 
 // preserveOwner returns a transform that leaves alone what a shard has to know of a child besides.
-func PreserveOwner(transform cache.TransformFunc) cache.TransformFunc {
+func preserveOwner(transform cache.TransformFunc) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		before, ok := obj.(metav1.Object)
 		if !ok {
