@@ -16,7 +16,7 @@ import (
 
 // documented are the packages whose messages a page explains.
 var documented = map[string][]string{
-	"operating.md": {"leaderelection", "leaderforlife", "shardlease", "sharder", "sharder/replica", "endpoints", "internal/lease"},
+	"operating.md": {"leaderelection", "leaderforlife", "shardlease", "sharder", "sharder/shard", "sharder/replica", "endpoints", "internal/lease"},
 	"fencing.md":   {"fencing", "fencing/automaton", "fencing/fenceagents", "fencing/fencejobs", "fencing/kdump"},
 }
 

@@ -9,11 +9,11 @@ import (
 type EpochState int
 
 const (
-	epochActive     EpochState = iota // it may be
+	EpochActive     EpochState = iota // it may be
 	EpochEnded                        // it is not, and never will be
 	EpochUnknown                      // not known before its Lease has been read again, after the object
 	EpochUnproven                     // not known before the sharder has taken its Lease, which takes time
-	epochNeverBegan                   // there was no such epoch when the Lease was read, after the object
+	EpochNeverBegan                   // there was no such epoch when the Lease was read, after the object
 )
 
 // Claim is what is known of a tenant that may be at work.
@@ -126,7 +126,7 @@ func Decide(s Situation) Decision {
 		return Decision{Verb: Hold, About: owner}
 	case EpochEnded:
 		return s.next() // to the same shard, in its next life, too
-	case epochNeverBegan:
+	case EpochNeverBegan:
 		return Decision{Verb: Annul, Record: s.annulled()}
 	}
 	asked := r.Shard != s.Target.Shard || len(r.Left) > 0
@@ -230,7 +230,7 @@ func (s Situation) annulled() *Record {
 // owners are those who may have owned the root, if it has no true record.
 func (s Situation) Without(t OwnerEpoch, owners []Claim) Situation {
 	if s.Recorded && s.Record.State == StateOwned && s.Record.Owner() == t {
-		s.Owner = epochNeverBegan
+		s.Owner = EpochNeverBegan
 		s.Claims = append(slices.Clone(s.Claims), owners...)
 		return s
 	}
@@ -262,7 +262,7 @@ func (s Situation) Origin() Origin {
 
 // ShardOfChildren is the shard whose label the children of a root are to carry; ok is false if that is to be seen when it is assigned.
 func (s Situation) ShardOfChildren() (shard string, ok bool) {
-	return s.Record.Shard, s.Recorded && s.Record.State == StateOwned && s.Owner == epochActive
+	return s.Record.Shard, s.Recorded && s.Record.State == StateOwned && s.Owner == EpochActive
 }
 
 func (s Situation) owned(by OwnerEpoch, left []OwnerEpoch) *Record {

@@ -21,7 +21,7 @@ func recordWith(st state, by OwnerEpoch, left ...OwnerEpoch) *Record {
 	return &Record{UID: "u", Shard: by.Shard, LeaseUID: by.LeaseUID, Epoch: by.Epoch, State: st, Left: left}
 }
 
-func liveClaim(c OwnerEpoch) Claim { return Claim{c, epochActive, true} }
+func liveClaim(c OwnerEpoch) Claim { return Claim{c, EpochActive, true} }
 
 // The rule for one root. The first rule that matches counts; t is the owner on the ring.
 func TestDecision(t *testing.T) {
@@ -55,46 +55,46 @@ func TestDecision(t *testing.T) {
 			{"not yet proven: wait", "a", false, recordWith(StateOwned, inA), EpochUnproven, inB, nil, Decision{Verb: Hold, About: inA}},
 		},
 		"2: owned, live, label differs from the record: restore it, never hand over": {
-			{"label removed", "", false, recordWith(StateOwned, inA), epochActive, inA, nil, Decision{Verb: restore, Label: "a"}},
-			{"label of another live shard", "b", false, recordWith(StateOwned, inA), epochActive, inA, nil, Decision{Verb: restore, Label: "a"}},
-			{"label of a shard that does not exist", "x", false, recordWith(StateOwned, inA), epochActive, inA, nil, Decision{Verb: restore, Label: "a"}},
-			{"label of t: as well", "b", false, recordWith(StateOwned, inA), epochActive, inB, nil, Decision{Verb: restore, Label: "a", Drain: true}},
-			{"with drain if somebody is left", "", false, recordWith(StateOwned, inA, inB), epochActive, inA, []Claim{liveClaim(inB)}, Decision{Verb: restore, Label: "a", Drain: true}},
-			{"without, if t is the shard", "", true, recordWith(StateOwned, inA), epochActive, inA, nil, Decision{Verb: restore, Label: "a"}},
+			{"label removed", "", false, recordWith(StateOwned, inA), EpochActive, inA, nil, Decision{Verb: restore, Label: "a"}},
+			{"label of another live shard", "b", false, recordWith(StateOwned, inA), EpochActive, inA, nil, Decision{Verb: restore, Label: "a"}},
+			{"label of a shard that does not exist", "x", false, recordWith(StateOwned, inA), EpochActive, inA, nil, Decision{Verb: restore, Label: "a"}},
+			{"label of t: as well", "b", false, recordWith(StateOwned, inA), EpochActive, inB, nil, Decision{Verb: restore, Label: "a", Drain: true}},
+			{"with drain if somebody is left", "", false, recordWith(StateOwned, inA, inB), EpochActive, inA, []Claim{liveClaim(inB)}, Decision{Verb: restore, Label: "a", Drain: true}},
+			{"without, if t is the shard", "", true, recordWith(StateOwned, inA), EpochActive, inA, nil, Decision{Verb: restore, Label: "a"}},
 		},
 		"3: owned, live, somebody left: keep drained, never withdraw": {
-			{"drained", "a", true, recordWith(StateOwned, inA, inB), epochActive, inB, []Claim{liveClaim(inB)}, Decision{Verb: Await}},
-			{"drained, t is the shard", "a", true, recordWith(StateOwned, inA, inB), epochActive, inA, []Claim{liveClaim(inB)}, Decision{Verb: Await}},
-			{"drain removed", "a", false, recordWith(StateOwned, inA, inB), epochActive, inA, []Claim{liveClaim(inB)}, Decision{Verb: drain, Label: "a", Drain: true}},
+			{"drained", "a", true, recordWith(StateOwned, inA, inB), EpochActive, inB, []Claim{liveClaim(inB)}, Decision{Verb: Await}},
+			{"drained, t is the shard", "a", true, recordWith(StateOwned, inA, inB), EpochActive, inA, []Claim{liveClaim(inB)}, Decision{Verb: Await}},
+			{"drain removed", "a", false, recordWith(StateOwned, inA, inB), EpochActive, inA, []Claim{liveClaim(inB)}, Decision{Verb: drain, Label: "a", Drain: true}},
 		},
 		"4: owned, live": {
-			{"t differs: drain", "a", false, recordWith(StateOwned, inA), epochActive, inB, nil, Decision{Verb: drain, Label: "a", Drain: true}},
-			{"drained already", "a", true, recordWith(StateOwned, inA), epochActive, inB, nil, Decision{Verb: Await}},
-			{"t is the same again: withdraw", "a", true, recordWith(StateOwned, inA), epochActive, inA, nil, Decision{Verb: withdraw, Label: "a"}},
-			{"nothing to do", "a", false, recordWith(StateOwned, inA), epochActive, inA, nil, Decision{Verb: Keep}},
-			{"t is another process of the same name: it waits", "a", false, recordWith(StateOwned, inA), epochActive, inAx, nil, Decision{Verb: Hold, About: inA}},
+			{"t differs: drain", "a", false, recordWith(StateOwned, inA), EpochActive, inB, nil, Decision{Verb: drain, Label: "a", Drain: true}},
+			{"drained already", "a", true, recordWith(StateOwned, inA), EpochActive, inB, nil, Decision{Verb: Await}},
+			{"t is the same again: withdraw", "a", true, recordWith(StateOwned, inA), EpochActive, inA, nil, Decision{Verb: withdraw, Label: "a"}},
+			{"nothing to do", "a", false, recordWith(StateOwned, inA), EpochActive, inA, nil, Decision{Verb: Keep}},
+			{"t is another process of the same name: it waits", "a", false, recordWith(StateOwned, inA), EpochActive, inAx, nil, Decision{Verb: Hold, About: inA}},
 		},
 		"5: free": {
-			{"assign t", "", false, recordWith(StateFree, inA), epochActive, inB, nil, given(inB)},
-			{"back to the same shard", "", false, recordWith(StateFree, inA), epochActive, inA, nil, given(inA)},
-			{"a user's label and drain do not count", "c", true, recordWith(StateFree, inA), epochActive, inB, nil, given(inB)},
+			{"assign t", "", false, recordWith(StateFree, inA), EpochActive, inB, nil, given(inB)},
+			{"back to the same shard", "", false, recordWith(StateFree, inA), EpochActive, inA, nil, given(inA)},
+			{"a user's label and drain do not count", "c", true, recordWith(StateFree, inA), EpochActive, inB, nil, given(inB)},
 			{"the life of who let go does not matter", "", false, recordWith(StateFree, inA), EpochUnproven, inB, nil, given(inB)},
-			{"probe who is left", "", false, recordWith(StateFree, inA, inC, inB), epochActive, inB, []Claim{liveClaim(inC), liveClaim(inB)}, probed(inC, inB)},
-			{"only t is left", "", false, recordWith(StateFree, inA, inB), epochActive, inB, []Claim{liveClaim(inB)}, given(inB)},
-			{"t was left, and is another now", "", false, recordWith(StateFree, inA, inB), epochActive, inC, []Claim{liveClaim(inB)}, probed(inB, inC)},
-			{"who is left may be at work, but cannot be asked", "", false, recordWith(StateFree, inA, inC), epochActive, inB, []Claim{{inC, epochActive, false}}, Decision{Verb: Hold, About: inC}},
-			{"an earlier process of t's name is left", "", false, recordWith(StateFree, inB, inA), epochActive, inAx, []Claim{{inA, epochActive, false}}, Decision{Verb: Hold, About: inA}},
-			{"an earlier epoch of t is left", "", false, recordWith(StateFree, inB, inA), epochActive, inA2, []Claim{{inA, EpochEnded, false}}, given(inA2)},
+			{"probe who is left", "", false, recordWith(StateFree, inA, inC, inB), EpochActive, inB, []Claim{liveClaim(inC), liveClaim(inB)}, probed(inC, inB)},
+			{"only t is left", "", false, recordWith(StateFree, inA, inB), EpochActive, inB, []Claim{liveClaim(inB)}, given(inB)},
+			{"t was left, and is another now", "", false, recordWith(StateFree, inA, inB), EpochActive, inC, []Claim{liveClaim(inB)}, probed(inB, inC)},
+			{"who is left may be at work, but cannot be asked", "", false, recordWith(StateFree, inA, inC), EpochActive, inB, []Claim{{inC, EpochActive, false}}, Decision{Verb: Hold, About: inC}},
+			{"an earlier process of t's name is left", "", false, recordWith(StateFree, inB, inA), EpochActive, inAx, []Claim{{inA, EpochActive, false}}, Decision{Verb: Hold, About: inA}},
+			{"an earlier epoch of t is left", "", false, recordWith(StateFree, inB, inA), EpochActive, inA2, []Claim{{inA, EpochEnded, false}}, given(inA2)},
 		},
 		"6: no valid record, whatever the label: those who owned it since the ring was settled": {
-			{"only t: one patch", "", false, nil, epochActive, inB, []Claim{liveClaim(inB)}, given(inB)},
-			{"nobody", "", false, nil, epochActive, inB, nil, given(inB)},
-			{"labelled by a user", "a", true, nil, epochActive, inB, []Claim{liveClaim(inB)}, given(inB)},
-			{"others: probe them in turn, then t", "", false, nil, epochActive, inB, []Claim{liveClaim(inA), liveClaim(inB), liveClaim(inC)}, probed(inA, inC, inB)},
-			{"others that are over", "", false, nil, epochActive, inB, []Claim{{inA, EpochEnded, false}, liveClaim(inB)}, given(inB)},
-			{"others not proven", "", false, nil, epochActive, inB, []Claim{{inA, EpochUnproven, false}, liveClaim(inC)}, Decision{Verb: Hold, About: inA}},
-			{"others not read", "", false, nil, epochActive, inB, []Claim{{inA, EpochUnknown, false}}, Decision{Verb: Reread, About: inA}},
-			{"t in an epoch that is over", "", false, nil, epochActive, inA2, []Claim{{inA, EpochEnded, false}}, given(inA2)},
+			{"only t: one patch", "", false, nil, EpochActive, inB, []Claim{liveClaim(inB)}, given(inB)},
+			{"nobody", "", false, nil, EpochActive, inB, nil, given(inB)},
+			{"labelled by a user", "a", true, nil, EpochActive, inB, []Claim{liveClaim(inB)}, given(inB)},
+			{"others: probe them in turn, then t", "", false, nil, EpochActive, inB, []Claim{liveClaim(inA), liveClaim(inB), liveClaim(inC)}, probed(inA, inC, inB)},
+			{"others that are over", "", false, nil, EpochActive, inB, []Claim{{inA, EpochEnded, false}, liveClaim(inB)}, given(inB)},
+			{"others not proven", "", false, nil, EpochActive, inB, []Claim{{inA, EpochUnproven, false}, liveClaim(inC)}, Decision{Verb: Hold, About: inA}},
+			{"others not read", "", false, nil, EpochActive, inB, []Claim{{inA, EpochUnknown, false}}, Decision{Verb: Reread, About: inA}},
+			{"t in an epoch that is over", "", false, nil, EpochActive, inA2, []Claim{{inA, EpochEnded, false}}, given(inA2)},
 		},
 	} {
 		for _, r := range rows {
@@ -108,7 +108,7 @@ func TestDecision(t *testing.T) {
 
 func TestNothingIsAssignedToAShardThatCannotTakeIt(t *testing.T) {
 	for _, o := range []Root{rootWith("", false, nil), rootWith("", false, recordWith(StateFree, inB)), rootWith("b", false, recordWith(StateOwned, inB))} {
-		s := Situation{Root: o, Target: Claim{inA, epochActive, false}, Owner: EpochEnded}
+		s := Situation{Root: o, Target: Claim{inA, EpochActive, false}, Owner: EpochEnded}
 		assert.Equal(t, Decision{Verb: Hold, About: inA}, Decide(s))
 	}
 }
@@ -121,7 +121,7 @@ func TestWhoIsNext(t *testing.T) {
 		return r
 	}
 	of := func(drained bool, r *Record) Situation {
-		return Situation{Root: rootWith("a", drained, r), Target: liveClaim(inB), Owner: epochActive, Resident: true}
+		return Situation{Root: rootWith("a", drained, r), Target: liveClaim(inB), Owner: EpochActive, Resident: true}
 	}
 	given := func(to OwnerEpoch, r *Record) Situation { // by a drain that says so
 		s := of(true, r)
@@ -185,12 +185,12 @@ func TestPlacedIsWithItsOwnerAndInNobodyElsesHands(t *testing.T) {
 func TestNoDecisionTakesARootFromWhoMayBeAtWork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		someone := rapid.SampledFrom([]OwnerEpoch{inA, inA2, inAx, inB, inC})
-		lives := rapid.SampledFrom([]EpochState{epochActive, EpochEnded, EpochUnknown, EpochUnproven})
+		lives := rapid.SampledFrom([]EpochState{EpochActive, EpochEnded, EpochUnknown, EpochUnproven})
 		target := rapid.SampledFrom([]OwnerEpoch{inA, inB, inC}).Draw(t, "target")
-		s := Situation{Target: Claim{target, epochActive, rapid.Bool().Draw(t, "current")}, Owner: lives.Draw(t, "owner")}
+		s := Situation{Target: Claim{target, EpochActive, rapid.Bool().Draw(t, "current")}, Owner: lives.Draw(t, "owner")}
 		for _, c := range rapid.SliceOfNDistinct(someone, 0, 4, rapid.ID).Draw(t, "claims") {
 			l := lives.Draw(t, "life")
-			s.Claims = append(s.Claims, Claim{c, l, l == epochActive && rapid.Bool().Draw(t, "current")})
+			s.Claims = append(s.Claims, Claim{c, l, l == EpochActive && rapid.Bool().Draw(t, "current")})
 		}
 		s.Root = rootWith(rapid.SampledFrom([]string{"", "a", "b", "x"}).Draw(t, "label"), rapid.Bool().Draw(t, "drain"), nil)
 		if st := rapid.SampledFrom([]state{"", StateOwned, StateFree}).Draw(t, "state"); st != "" {
@@ -269,10 +269,10 @@ func TestWhomAChildFollows(t *testing.T) {
 	of := func(state state, life EpochState) Situation {
 		return Situation{Root: Root{Record: Record{Shard: "a", State: state}, Recorded: true}, Owner: life}
 	}
-	shard, ok := of(StateOwned, epochActive).ShardOfChildren()
+	shard, ok := of(StateOwned, EpochActive).ShardOfChildren()
 	assert.Equal(t, "a", shard)
 	assert.True(t, ok)
-	for _, s := range []Situation{of(StateFree, epochActive), of(StateOwned, EpochEnded), of(StateOwned, EpochUnknown), of(StateOwned, EpochUnproven), {}} {
+	for _, s := range []Situation{of(StateFree, EpochActive), of(StateOwned, EpochEnded), of(StateOwned, EpochUnknown), of(StateOwned, EpochUnproven), {}} {
 		_, ok := s.ShardOfChildren()
 		assert.False(t, ok, "whoever assigns the root has to find the child first")
 	}
