@@ -23,7 +23,7 @@ PICTURE ?= $(CURDIR)/$(RESULTS)/sharding.svg
 LAB ?= 1
 export BELLWETHER_LAB = $(LAB)
 
-.PHONY: help test lint fix generate unit compat suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground picture controlplane lab verify count e2e-deep
+.PHONY: help test lint fix generate unit compat suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground picture controlplane lab verify count e2e-deep e2e-race
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -37,6 +37,7 @@ test: ## lint, unit tests, end-to-end tests: what has to pass
 verify: ## what proves more by running longer: simulations, mutations, chaos, storms, real fence agents and BMCs, other versions
 	@$(MAKE) --no-print-directory compat
 	@$(MAKE) --no-print-directory simulate
+	@$(MAKE) --no-print-directory e2e-race
 	@$(MAKE) --no-print-directory e2e-deep
 	@$(MAKE) --no-print-directory count
 
@@ -123,11 +124,16 @@ simulate: $(GOTESTSUM) ## all replicas under faults in virtual time: a tenth of 
 DEEP := ./chaos ./fencejobs ./fencing/devices ./fencing/storm ./lab/...
 
 # The packages that take longest begin first. Two at a time: of three, on 2 cores, replicas lose Leases of a few seconds.
+E2E := -p 2 -parallel 6 ./sharder ./fencing ./leaderelection ./endpoints $$(go list ./... | grep -vxF "$$(go list $(DEEP))")
+
+# The programs that the tests start have the race detector; the tests themselves have it in make verify.
 e2e: $(GOTESTSUM) controlplane ## end-to-end tests on a real control plane
-	@echo "end-to-end tests: some 7 minutes on 2 cores, ./sharder and ./fencing the longest"
-	@$(call gotest,internal/e2e,e2e,-race -p 2 -parallel 6 ./sharder ./fencing ./leaderelection ./endpoints \
-		$$(go list ./... | grep -vxF "$$(go list $(DEEP))"))
+	@echo "end-to-end tests: some 6 minutes on 2 cores, ./sharder and ./fencing the longest"
+	@$(call gotest,internal/e2e,e2e,$(E2E))
 	@$(call gotest,examples/controllerruntime,e2e-controllerruntime,-race ./e2e)
+
+e2e-race: $(GOTESTSUM) controlplane ## the same with the race detector in the tests, too
+	@$(call gotest,internal/e2e,e2e-race,-race $(E2E))
 
 e2e-deep: $(GOTESTSUM) controlplane $(if $(filter 0,$(LAB)),,lab) ## those that take minutes, and those with real fence agents
 	@$(call gotest,internal/e2e,e2e-deep,-race -p 1 -parallel 6 $(DEEP))

@@ -10,16 +10,16 @@ import (
 var (
 	// ErrNotMine is returned by [Shard.Do] for an object that this shard may not work on: it is another shard's or nobody's, or gone.
 	// There is nothing to do: if it becomes this shard's, an event will follow.
-	ErrNotMine = errors.New("sharder: the object is not this shard's")
+	ErrNotMine = errors.New("shard: the object is not this shard's")
 
 	// ErrNotYet is returned by [Shard.Do] for an object that this shard may be allowed to work on soon. Try again a little later: no
 	// event need follow.
-	ErrNotYet = errors.New("sharder: work on the object may not begin yet")
+	ErrNotYet = errors.New("shard: work on the object may not begin yet")
 
 	// ErrUnguarded is returned by [Shard.Do] if no client of this process is guarded by the shard's lease, so that nothing would stop
 	// a request of work when the lease is lost: pass WrapTransport of the lease to the Wrap of the rest.Config that the work's
 	// clients are made from.
-	ErrUnguarded = errors.New("sharder: the shard lease guards no client")
+	ErrUnguarded = errors.New("shard: the shard lease guards no client")
 )
 
 // errNoCache is the ErrNotYet of which nothing will come unless somebody mends the program.

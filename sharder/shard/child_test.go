@@ -288,12 +288,12 @@ func TestChildrenAreStamped(t *testing.T) {
 
 		pod = podOf(root, "p")
 		pod.OwnerReferences[0].Controller = nil
-		assert.ErrorContains(t, s.Stamp(pod), "sharder: stamp pods default/p: no controller owner reference says whose child it is")
+		assert.ErrorContains(t, s.Stamp(pod), "shard: stamp pods default/p: no controller owner reference says whose child it is")
 		pod = podOf(root, "p")
 		pod.OwnerReferences[0].Kind = "Secret"
 		assert.ErrorContains(t, s.Stamp(pod), "it is controlled by a Secret, of whose resource pods are not among the Children")
 		assert.Empty(t, pod.Labels)
-		assert.ErrorContains(t, s.Stamp(root), "sharder: stamp configmaps default/x: they are not children")
+		assert.ErrorContains(t, s.Stamp(root), "shard: stamp configmaps default/x: they are not children")
 		assert.ErrorContains(t, s.Stamp(&corev1.Secret{}), "objects of kind Secret are not in")
 	})
 }

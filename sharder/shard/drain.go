@@ -17,7 +17,7 @@ import (
 
 // ErrDrained is the cause of the context of work that has not ended within [ShardConfig].AckGrace although another shard is to have the
 // object.
-var ErrDrained = errors.New("sharder: the object is to be another shard's")
+var ErrDrained = errors.New("shard: the object is to be another shard's")
 
 const (
 	// requestPoll is how often is asked whether a request that was given up can still be carried out: nobody tells.
@@ -92,7 +92,7 @@ func (s *Shard) acknowledge(ctx context.Context, at protocol.Address, root metav
 	s.config.Hooks.drained(at, time.Since(s.tracker.get(at).since), err)
 	switch {
 	case err != nil:
-		return fmt.Errorf("sharder: acknowledge the drain of %s: %w", at, err)
+		return fmt.Errorf("shard: acknowledge the drain of %s: %w", at, err)
 	case answer.GetResourceVersion() == "":
 		s.tracker.advance(at, protocol.AckUnseen, "")
 	default:
@@ -107,7 +107,7 @@ func (s *Shard) acknowledge(ctx context.Context, at protocol.Address, root metav
 func (s *Shard) confirmAck(ctx context.Context, term *shardlease.Term, at protocol.Address) error {
 	root, version, err := s.readLive(ctx, at)
 	if err != nil {
-		return fmt.Errorf("sharder: read %s, whose acknowledgement has an unknown outcome: %w", at, err)
+		return fmt.Errorf("shard: read %s, whose acknowledgement has an unknown outcome: %w", at, err)
 	}
 	now := protocol.AssignedElsewhere // gone, and perhaps another shard's before: no copy is good
 	if root != nil {
@@ -146,7 +146,7 @@ func (s *Shard) returnObject(ctx context.Context, at protocol.Address, o metav1.
 	_, err := s.patch(ctx, at, s.keys.MergePatch(o.GetUID(), o.GetResourceVersion(), label, drained, nil))
 	s.config.Hooks.bounced(at, err)
 	if err != nil {
-		return fmt.Errorf("sharder: send %s back to the sharder: %w", at, err)
+		return fmt.Errorf("shard: send %s back to the sharder: %w", at, err)
 	}
 	s.config.Logger.Info("sent an object that is not this shard's back to the sharder", zap.Stringer("object", at))
 	return nil

@@ -86,7 +86,7 @@ func (s *Shard) hasClaimOn(term *shardlease.Term, root protocol.Address) bool {
 func (s *Shard) returnChild(ctx context.Context, at protocol.Address, child metav1.Object, root protocol.Address) error {
 	o, _, err := s.readLive(ctx, root)
 	if err != nil {
-		return fmt.Errorf("sharder: read %s, the root of %s: %w", root, at, err)
+		return fmt.Errorf("shard: read %s, the root of %s: %w", root, at, err)
 	}
 	if o == nil { // it is left to the garbage collector
 		return nil

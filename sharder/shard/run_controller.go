@@ -20,7 +20,7 @@ import (
 // ended and all calls have returned.
 func RunController[T Object](ctx context.Context, shard *Shard, informer cache.SharedIndexInformer, workers int, reconcile func(context.Context, T) error) error {
 	if workers < 1 {
-		return fmt.Errorf("sharder: workers: must be positive (got %d)", workers)
+		return fmt.Errorf("shard: workers: must be positive (got %d)", workers)
 	}
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](50*time.Millisecond, time.Minute))
 	defer queue.ShutDown()
@@ -33,7 +33,7 @@ func RunController[T Object](ctx context.Context, shard *Shard, informer cache.S
 		AddFunc:    enqueue,
 		UpdateFunc: func(_, obj any) { enqueue(obj) },
 	}); err != nil {
-		return fmt.Errorf("sharder: watch the objects: %w", err)
+		return fmt.Errorf("shard: watch the objects: %w", err)
 	}
 	controller := &controller[T]{shard: shard, informer: informer, queue: queue, reconcile: reconcile}
 	var running sync.WaitGroup

@@ -135,7 +135,7 @@ func New(client metadata.Interface, mapper meta.RESTMapper, lease *shardlease.Le
 		missing bool
 	}{{"client", client == nil}, {"mapper", mapper == nil}, {"lease", lease == nil}} {
 		if required.missing {
-			errs = append(errs, fmt.Errorf("sharder: %s: must not be nil", required.name))
+			errs = append(errs, fmt.Errorf("shard: %s: must not be nil", required.name))
 		}
 	}
 	if len(errs) > 0 {
@@ -184,10 +184,10 @@ func (c Config) withDefaults() Config {
 func (c Config) validate(n protocol.Keys) []error {
 	errs := protocol.ValidateResources(c.Resources, n)
 	if c.AckGrace < 0 {
-		errs = append(errs, fmt.Errorf("sharder: AckGrace: must be positive (got %v)", c.AckGrace))
+		errs = append(errs, fmt.Errorf("shard: AckGrace: must be positive (got %v)", c.AckGrace))
 	}
 	if c.Concurrency < 0 {
-		errs = append(errs, fmt.Errorf("sharder: Concurrency: must be positive (got %d)", c.Concurrency))
+		errs = append(errs, fmt.Errorf("shard: Concurrency: must be positive (got %d)", c.Concurrency))
 	}
 	return errs
 }
@@ -229,13 +229,13 @@ func (s *Shard) roleOf(o runtime.Object) (protocol.Role, error) {
 	if kind.Kind == "" { // as that of typed objects which client-go has decoded
 		kinds, _, err := s.config.Scheme.ObjectKinds(o)
 		if err != nil {
-			return protocol.Role{}, fmt.Errorf("sharder: the kind of a %T is unknown; is it in ShardConfig.Scheme? %w", o, err)
+			return protocol.Role{}, fmt.Errorf("shard: the kind of a %T is unknown; is it in ShardConfig.Scheme? %w", o, err)
 		}
 		kind = kinds[0].GroupKind()
 	}
 	k, ok := s.kinds.of(kind)
 	if !ok {
-		return protocol.Role{}, fmt.Errorf("sharder: objects of kind %s are not in ShardConfig.Resources", kind)
+		return protocol.Role{}, fmt.Errorf("shard: objects of kind %s are not in ShardConfig.Resources", kind)
 	}
 	return k, nil
 }

@@ -563,13 +563,13 @@ func TestBadShardConfigsAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newCluster(t).replica(Config{})
 		_, err := New(nil, nil, nil, Config{})
-		assert.ErrorContains(t, err, "sharder: client: must not be nil")
-		assert.ErrorContains(t, err, "sharder: mapper: must not be nil")
-		assert.ErrorContains(t, err, "sharder: lease: must not be nil")
+		assert.ErrorContains(t, err, "shard: client: must not be nil")
+		assert.ErrorContains(t, err, "shard: mapper: must not be nil")
+		assert.ErrorContains(t, err, "shard: lease: must not be nil")
 		_, err = New(r.shard.metadata, ringtest.TestMapper(), r.lease, Config{AckGrace: -1, Concurrency: -1})
-		assert.ErrorContains(t, err, "sharder: AckGrace: must be positive (got -1ns)")
-		assert.ErrorContains(t, err, "sharder: Concurrency: must be positive (got -1)")
-		assert.ErrorContains(t, err, "sharder: Resources: must name at least one")
+		assert.ErrorContains(t, err, "shard: AckGrace: must be positive (got -1ns)")
+		assert.ErrorContains(t, err, "shard: Concurrency: must be positive (got -1)")
+		assert.ErrorContains(t, err, "shard: Resources: must name at least one")
 		gadgets := ringtest.ConfigMaps
 		gadgets.Resource = "gadgets"
 		_, err = New(r.shard.metadata, ringtest.TestMapper(), r.lease, Config{Resources: []api.Resource{{GVR: gadgets}}})

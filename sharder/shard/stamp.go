@@ -38,10 +38,10 @@ func (s *Shard) Stamp(child Object) error {
 		return err
 	}
 	if !k.Child {
-		return fmt.Errorf("sharder: stamp %s: they are not children of anything in ShardConfig.Resources", protocol.AddressOf(k.Resource, child))
+		return fmt.Errorf("shard: stamp %s: they are not children of anything in ShardConfig.Resources", protocol.AddressOf(k.Resource, child))
 	}
 	if _, _, err := s.rootOf(k.Resource, child); err != nil {
-		return fmt.Errorf("sharder: stamp %s: %w", protocol.AddressOf(k.Resource, child), err)
+		return fmt.Errorf("shard: stamp %s: %w", protocol.AddressOf(k.Resource, child), err)
 	}
 	labels := child.GetLabels()
 	if labels == nil {

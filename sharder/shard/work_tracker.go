@@ -265,7 +265,7 @@ func (r *workTracker) await(ctx context.Context) error {
 	case <-idle:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("sharder: work is still in flight: %w", context.Cause(ctx))
+		return fmt.Errorf("shard: work is still in flight: %w", context.Cause(ctx))
 	}
 }
 
