@@ -187,7 +187,7 @@ replica: Election.KernelDeadline: must not be set, because who loses the electio
 		"shardlease: Ring":        func(c *replica.Config) { c.Lease.Ring = "" },
 		"leaderelection: Name":    func(c *replica.Config) { c.Election.Name = "A b" },
 		"sharder: Resources":      func(c *replica.Config) { c.Resources = nil },
-		"sharder: AckGrace":       func(c *replica.Config) { c.Shard.AckGrace = -1 },
+		"shard: AckGrace":         func(c *replica.Config) { c.Shard.AckGrace = -1 },
 		"sharder: TokensPerShard": func(c *replica.Config) { c.Sharder.TokensPerShard = -1 },
 	} {
 		c := minimal()

@@ -569,7 +569,7 @@ func TestBadShardConfigsAreRefused(t *testing.T) {
 		_, err = New(r.shard.metadata, ringtest.TestMapper(), r.lease, Config{AckGrace: -1, Concurrency: -1})
 		assert.ErrorContains(t, err, "shard: AckGrace: must be positive (got -1ns)")
 		assert.ErrorContains(t, err, "shard: Concurrency: must be positive (got -1)")
-		assert.ErrorContains(t, err, "shard: Resources: must name at least one")
+		assert.ErrorContains(t, err, "sharder: Resources: must name at least one")
 		gadgets := ringtest.ConfigMaps
 		gadgets.Resource = "gadgets"
 		_, err = New(r.shard.metadata, ringtest.TestMapper(), r.lease, Config{Resources: []api.Resource{{GVR: gadgets}}})
