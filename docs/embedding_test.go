@@ -72,7 +72,7 @@ func shardedController(ctx context.Context, config *rest.Config, lease shardleas
 	if err != nil {
 		return err
 	}
-	client, err := kubernetes.NewForConfig(r.Mine) // writes only while this replica holds its lease
+	client, err := kubernetes.NewForConfig(r.ShardConfig) // writes only while this replica holds its lease
 	if err != nil {
 		return err
 	}

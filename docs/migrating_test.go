@@ -48,6 +48,6 @@ func bridge(ctx context.Context, config *rest.Config, c replica.Config) error {
 		if err := r.Sharder.StripLabels(ctx); err != nil {
 			return err
 		}
-		return controller(ctx, r.Leaders)
+		return controller(ctx, r.LeaderConfig)
 	})
 }

@@ -81,7 +81,7 @@ func run(ctx context.Context) error {
 		&corev1.ConfigMap{}: {Label: r.Shard.Selector(wanted)},
 		&corev1.Secret{}:    {Label: r.Shard.Selector()},
 	}
-	mgr, err := ctrl.NewManager(r.Mine, options)
+	mgr, err := ctrl.NewManager(r.ShardConfig, options)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func run(ctx context.Context) error {
 	}
 	return r.Run(ctx, mgr.Start, func(ctx context.Context) error {
 		// What only one of the copies does: with a manager of its own, a new one each time that this process is elected.
-		mgr, err := ctrl.NewManager(r.Leaders, managerOptions(c.Lease.Namespace))
+		mgr, err := ctrl.NewManager(r.LeaderConfig, managerOptions(c.Lease.Namespace))
 		if err != nil {
 			return err
 		}

@@ -79,7 +79,7 @@ func run(ctx context.Context) error {
 	}
 	health.replica.Store(r)
 	work.shard, work.namespace = r.Shard, c.Lease.Namespace
-	if work.client, err = kubernetes.NewForConfig(r.Mine); err != nil {
+	if work.client, err = kubernetes.NewForConfig(r.ShardConfig); err != nil {
 		return err
 	}
 	return r.Run(ctx, work.run, nil)

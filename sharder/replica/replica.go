@@ -8,7 +8,7 @@
 //	})
 //	…
 //	return r.Run(ctx, func(ctx context.Context) error {
-//		return controller(ctx, r.Mine, r.Shard)
+//		return controller(ctx, r.ShardConfig, r.Shard)
 //	}, nil)
 //
 // A program may have several replicas, for several rings. What they guarantee, and the rights that they need, stands in package sharder.
@@ -42,11 +42,15 @@ type Replica struct {
 	Elector *leaderelection.Elector
 	Sharder *sharder.Sharder
 
-	// Mine is the configuration for the clients of the work on this shard's objects: they write only while this process holds Lease.
-	// No work is done before there is such a client ([shard.ErrUnguarded]).
-	// Leaders is that for what only one of the replicas may do: its clients write only while Elector leads. Both are copies of
-	// the configuration that New was given, with its rate limit: controllers usually need a higher one than client-go's 5 requests per second.
-	Mine, Leaders *rest.Config
+	// ShardConfig is for the clients of the work on this shard's objects: they write only while this
+	// process holds Lease. No work is done before there is such a client ([shard.ErrUnguarded]).
+	ShardConfig *rest.Config
+	// LeaderConfig is for what only one of the replicas may do: its clients write only while Elector
+	// leads.
+	//
+	// Both are copies of the configuration that New was given, with its rate limit. Controllers
+	// usually need a higher one than client-go's 5 requests per second.
+	LeaderConfig *rest.Config
 }
 
 // New makes a replica, which does nothing until Run is called. config is copied. The clients of the replica itself have no rate limit.
@@ -88,12 +92,12 @@ func build(config *rest.Config, c Config, newLease func(kubernetes.Interface, sh
 	if err := errors.Join(leaseErr, electorErr); err != nil {
 		return nil, err
 	}
-	r := &Replica{Lease: lease, Elector: elector, Mine: guarded(config, lease.WrapTransport), Leaders: guarded(config, elector.WrapTransport)}
+	r := &Replica{Lease: lease, Elector: elector, ShardConfig: guarded(config, lease.WrapTransport), LeaderConfig: guarded(config, elector.WrapTransport)}
 	_, mine, err := clients(guarded(config, lease.WrapOwnTransport))
 	if err != nil {
 		return nil, err
 	}
-	kube, everyones, err := clients(r.Leaders)
+	kube, everyones, err := clients(r.LeaderConfig)
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func minimal() replica.Config {
 func newReplica(t *testing.T, config *rest.Config, c replica.Config) (*replica.Replica, kubernetes.Interface) {
 	r, err := replica.New(config, c)
 	require.NoError(t, err)
-	client, err := kubernetes.NewForConfig(r.Mine)
+	client, err := kubernetes.NewForConfig(r.ShardConfig)
 	require.NoError(t, err)
 	return r, client
 }
@@ -68,7 +68,7 @@ func TestAReplicaDistributesAndWorks(t *testing.T) {
 		r, client := newReplica(t, server.Client("a").Config(), minimal())
 		assert.ErrorIs(t, r.Ready(nil), shardlease.ErrNotHeld)
 		assert.NoError(t, r.Alive(nil))
-		leaders, err := kubernetes.NewForConfig(r.Leaders)
+		leaders, err := kubernetes.NewForConfig(r.LeaderConfig)
 		require.NoError(t, err)
 
 		ctx, end := context.WithCancel(t.Context())

@@ -76,7 +76,7 @@ func rollOut(t *testing.T, claim bool) (changes float64) {
 			r, err = replica.New(config, c)
 		}
 		require.NoError(t, err)
-		client, err := kubernetes.NewForConfig(r.Mine)
+		client, err := kubernetes.NewForConfig(r.ShardConfig)
 		require.NoError(t, err)
 		run, stop := context.WithCancel(ctx)
 		running.Go(func() {

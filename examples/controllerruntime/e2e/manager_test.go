@@ -56,7 +56,7 @@ func TestTheLeaseIsKeptUntilAWorkerHasReturned(t *testing.T) {
 	c.create(1)
 	r, options := c.replica(), c.managerOptions()
 	options.Cache.NewInformer = r.Shard.NewInformer
-	mgr, err := ctrl.NewManager(r.Mine, options)
+	mgr, err := ctrl.NewManager(r.ShardConfig, options)
 	require.NoError(t, err)
 	told, finish := make(chan struct{}, 100), make(chan struct{})
 	require.NoError(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(

@@ -30,7 +30,7 @@ func TestAManagerThatIsNotWiredWorksOnNothing(t *testing.T) {
 			want:    shard.ErrUnguarded,
 		},
 		"a cache of other informers": {
-			config:  func(r *replica.Replica) *rest.Config { return r.Mine },
+			config:  func(r *replica.Replica) *rest.Config { return r.ShardConfig },
 			options: func(*replica.Replica, *ctrl.Options) {},
 			want:    shard.ErrNotYet, says: "cache.Options.NewInformer",
 		},

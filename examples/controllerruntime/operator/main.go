@@ -53,7 +53,7 @@ func run(ctx context.Context, log *zap.Logger) error {
 		return err
 	}
 	defer stopProbes()
-	mgr, err := ctrl.NewManager(r.Mine, ctrl.Options{
+	mgr, err := ctrl.NewManager(r.ShardConfig, ctrl.Options{
 		Cache:                   cache.Options{NewInformer: r.Shard.NewInformer},
 		GracefulShutdownTimeout: ptr.To(time.Duration(-1)),
 	})

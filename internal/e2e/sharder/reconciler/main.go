@@ -74,7 +74,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	return r.Run(ctx, func(ctx context.Context) error { return control(ctx, r.Mine, o, r.Shard) }, nil)
+	return r.Run(ctx, func(ctx context.Context) error { return control(ctx, r.ShardConfig, o, r.Shard) }, nil)
 }
 
 // patched is how many updates this process has made.
