@@ -124,7 +124,8 @@ simulate: $(GOTESTSUM) ## all replicas under faults in virtual time: a tenth of 
 DEEP := ./chaos ./fencejobs ./fencing/devices ./fencing/storm ./lab/...
 
 # The packages that take longest begin first. Two at a time: of three, on 2 cores, replicas lose Leases of a few seconds.
-E2E := -p 2 -parallel 6 ./sharder ./fencing ./leaderelection ./endpoints $$(go list ./... | grep -vxF "$$(go list $(DEEP))")
+# Those that build earlier commits are in e2e-deep.
+E2E := -p 2 -parallel 6 -skip '^TestUpgrade' ./sharder ./fencing ./leaderelection ./endpoints $$(go list ./... | grep -vxF "$$(go list $(DEEP))")
 
 # The programs that the tests start have the race detector; the tests themselves have it in make verify.
 e2e: $(GOTESTSUM) controlplane ## end-to-end tests on a real control plane
@@ -136,6 +137,7 @@ e2e-race: $(GOTESTSUM) controlplane ## the same with the race detector in the te
 	@$(call gotest,internal/e2e,e2e-race,-race $(E2E))
 
 e2e-deep: $(GOTESTSUM) controlplane $(if $(filter 0,$(LAB)),,lab) ## those that take minutes, and those with real fence agents
+	@$(call gotest,internal/e2e,e2e-upgrade,-race -run '^TestUpgrade' ./sharder)
 	@$(call gotest,internal/e2e,e2e-deep,-race -p 1 -parallel 6 $(DEEP))
 
 controlplane: ## build etcd, Kubernetes and KWOK, once

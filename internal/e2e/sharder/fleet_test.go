@@ -68,6 +68,7 @@ type fleet struct {
 	annotated int      // bytes of an annotation that each object is created with
 	referee   *referee // nil: there is none
 	build     []string // flags of go build
+	program   string   // that replicas run; empty: the one of this commit, built with these flags
 
 	mu        sync.Mutex
 	lines     []line
@@ -166,9 +167,12 @@ func (f *fleet) start(name string, args ...string) *e2e.Process {
 func (f *fleet) startAs(config *rest.Config, name string, args ...string) *e2e.Process {
 	f.t.Helper()
 	command := f.command(config, name, args...)
-	program, err := f.cp.Program(f.t.Context(), "./replica", f.build...)
-	require.NoError(f.t, err)
-	command.Path = program
+	command.Path = f.program
+	if command.Path == "" {
+		program, err := f.cp.Program(f.t.Context(), "./replica", f.build...)
+		require.NoError(f.t, err)
+		command.Path = program
+	}
 	p, err := f.cp.Run(command)
 	require.NoError(f.t, err)
 	f.t.Cleanup(func() { _ = p.Kill() })
