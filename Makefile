@@ -137,7 +137,7 @@ e2e-race: $(GOTESTSUM) controlplane ## the same with the race detector in the te
 	@$(call gotest,internal/e2e,e2e-race,-race $(E2E))
 
 e2e-deep: $(GOTESTSUM) controlplane $(if $(filter 0,$(LAB)),,lab) ## those that take minutes, and those with real fence agents
-	@$(call gotest,internal/e2e,e2e-upgrade,-race -run '^TestUpgrade' ./sharder)
+	@$(call gotest,internal/e2e,e2e-upgrade,-race -run '^TestUpgrade' ./sharder ./leaderelection)
 	@$(call gotest,internal/e2e,e2e-deep,-race -p 1 -parallel 6 $(DEEP))
 
 controlplane: ## build etcd, Kubernetes and KWOK, once

@@ -41,6 +41,7 @@ type team struct {
 	namespace string
 	duration  time.Duration
 	gauge     *e2e.Gauge
+	program   string // that replicas run; empty: the one of this commit
 
 	mu    sync.Mutex
 	terms []*term // in the order in which they began
@@ -93,8 +94,12 @@ func (m *team) run(pkg string, config *rest.Config, name string, args ...string)
 // command is how to start such a program, built with the race detector.
 func (m *team) command(pkg string, config *rest.Config, name string, args ...string) e2e.Command {
 	m.t.Helper()
-	program, err := shared.Program(m.t.Context(), pkg, "-race")
-	require.NoError(m.t, err)
+	program := m.program
+	if program == "" {
+		built, err := shared.Program(m.t.Context(), pkg, "-race")
+		require.NoError(m.t, err)
+		program = built
+	}
 	kubeconfig, err := m.cp.Kubeconfig(config)
 	require.NoError(m.t, err)
 	return e2e.Command{

@@ -1,0 +1,53 @@
+package leaderelection_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+)
+
+// beforeTheRedesign is the last commit before the code was moved and renamed, without a change of
+// what is written.
+const beforeTheRedesign = "1bbea0b99968fbd44e972e7cd6ebd337e4a69474"
+
+// TestUpgradeFromBeforeTheRedesign has replicas of that commit and of this one succeed each other,
+// by expiry and by release, in both directions.
+func TestUpgradeFromBeforeTheRedesign(t *testing.T) {
+	t.Parallel()
+	earlier, err := shared.EarlierProgram(t.Context(), beforeTheRedesign, "internal/e2e/leaderelection/replica", "-race")
+	if errors.Is(err, e2e.ErrNoHistory) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	m := newTeam(t, shared)
+	programs := []string{earlier, ""} // in turns
+	m.program = programs[0]
+	leader, leading := m.start("a"), "a"
+	for i, name := range []string{"b", "c", "d", "e"} {
+		m.term(i + 1)
+		m.program = programs[(i+1)%2]
+		next := m.start(name)
+		m.requireWatching(name)
+		told := time.Now()
+		if i < 2 { // by expiry
+			require.NoError(t, leader.Kill())
+			term := m.term(i + 2)
+			assert.Equal(t, name, term.replica)
+			assert.GreaterOrEqual(t, term.first.Sub(m.lastWrite(leading, term.first)), duration-100*time.Millisecond)
+			assert.LessOrEqual(t, term.first.Sub(told), duration+m.gauge.Slack(told))
+		} else { // by release
+			require.NoError(t, leader.Terminate())
+			m.requireExit(leader, 0)
+			term := m.term(i + 2)
+			assert.Equal(t, name, term.replica)
+			assert.Less(t, term.first.Sub(told), m.gauge.Slack(told))
+		}
+		leader, leading = next, name
+	}
+	m.requireOneLeader()
+}
