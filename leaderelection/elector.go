@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/bellwether-k8s/bellwether/internal/killtimer"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
 // Term is one period of leadership.
@@ -67,7 +67,7 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 	}
 	var killer lease.KillTimer
 	if config.KernelDeadline {
-		if killer, err = killtimer.New(); err != nil {
+		if killer, err = process.NewKillTimer(); err != nil {
 			return nil, fmt.Errorf("leaderelection: KernelDeadline: %w", err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
 // Hooks are functions that an [Elector] calls when something happens; each may be nil.
@@ -107,7 +108,7 @@ func (e *Elector) stopped() (tell func()) {
 		if hook != nil {
 			hook(term, err)
 		}
-		lease.Say(func() { <-recorded })
+		process.RunWithTimeout(func() { <-recorded })
 	})
 }
 
@@ -121,7 +122,7 @@ func (e *Elector) finish() {
 // lose is told of a loss. No hook may keep a lost term from ending.
 func (e *Elector) lose(err *lease.LostError) {
 	if tell := e.stopped(); tell != nil {
-		lease.Say(tell)
+		process.RunWithTimeout(tell)
 	}
 	e.config.OnLost(err)
 }

@@ -1,6 +1,6 @@
 package leaderelection
 
-import "github.com/bellwether-k8s/bellwether/internal/pid1"
+import "github.com/bellwether-k8s/bellwether/internal/process"
 
 // ReexecIfPID1 moves the program to another process if this one is PID 1 of a pid namespace, as the first process of a
 // container is. Otherwise, and on systems other than Linux, it returns at once. Call it first in main:
@@ -28,4 +28,4 @@ import "github.com/bellwether-k8s/bellwether/internal/pid1"
 //   - Before main and in the child before it handles signals, a SIGTERM ends the program by default.
 //   - SIGSTOP cannot be forwarded: sent to PID 1 it does not stop the child. Ctrl-Z on the container's terminal does,
 //     until somebody sends SIGCONT.
-func ReexecIfPID1() { pid1.Reexec() }
+func ReexecIfPID1() { process.ReexecIfPID1() }

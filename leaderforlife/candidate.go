@@ -12,7 +12,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/probe"
-	"github.com/bellwether-k8s/bellwether/internal/sole"
+	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
 const (
@@ -148,7 +148,7 @@ func (c *candidate) occupy(ctx context.Context) bool {
 		case err == nil:
 			c.release = release
 			return true
-		case !errors.Is(err, sole.ErrOccupied):
+		case !errors.Is(err, process.ErrLocked):
 			c.config.log.Warn("nothing keeps a second process of this Pod from leading by the same lock", zap.Error(err))
 			return true
 		case c.once:

@@ -6,12 +6,12 @@ import (
 	"os"
 	"testing"
 
-	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/mutation"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
 // mutations are what may happen to somebody who does not know why a line is there.
-var mutations = []mutant.Mutation{
+var mutations = []mutation.Mutation{
 	{
 		Name: "the lock is read after the labelled Pods", File: "observe.go",
 		Old: `	if v.lock, err = c.lock(ctx); err != nil {
@@ -100,5 +100,5 @@ var mutations = []mutant.Mutation{
 }
 
 func TestMutationsAreCaught(t *testing.T) {
-	mutant.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "")
+	mutation.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "")
 }

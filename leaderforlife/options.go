@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
-	"github.com/bellwether-k8s/bellwether/internal/sole"
+	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
 // Option changes what [Become] and [TryBecome] do by default. All replicas that contend for one lock need the same WithLease and
@@ -83,7 +83,7 @@ type config struct {
 	log                *zap.Logger
 	hooks              Hooks
 
-	occupy func(name string) (release func(), err error) // see [sole.Occupy]
+	occupy func(name string) (release func(), err error) // see [process.Lock]
 }
 
 // namespaceFile is where the kubelet says in which namespace a Pod is.
@@ -94,7 +94,7 @@ const leastPause = 100 * time.Millisecond
 
 // newConfig applies options, sets defaults and returns all rules that are broken.
 func newConfig(lock string, options []Option) (config, error) {
-	c := config{lock: lock, pollInterval: 5 * time.Second, maxBackoff: 15 * time.Second, occupy: sole.Occupy}
+	c := config{lock: lock, pollInterval: 5 * time.Second, maxBackoff: 15 * time.Second, occupy: process.Lock}
 	for _, option := range options {
 		option(&c)
 	}

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/bellwether-k8s/bellwether/internal/boottime"
+	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
-// KillTimer kills this process at a time of boottime.Now, whatever the process is doing then: that of package killtimer does. It is
-// for what the term's own timer cannot end, a process that is stopped or starved.
+// KillTimer is a [process.KillTimer]. It ends the process where the term's own timer cannot,
+// because the process is stopped or starved.
 type KillTimer interface {
 	SetAt(boot time.Duration) error
 	Stop() error
@@ -20,7 +20,7 @@ func (t *Term) armKillTimer() {
 	if t.kill == nil {
 		return
 	}
-	boot := boottime.Now() // first: who is stopped before the next line has less time, not more
+	boot := process.SinceBoot() // first: who is stopped before the next line has less time, not more
 	now := t.clock.Now()
 	t.mu.Lock()
 	at := boot + t.left(now) + t.timing.Margin/2

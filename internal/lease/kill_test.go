@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/bellwether-k8s/bellwether/internal/boottime"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
 // killer notes what it is told, as the time from now.
@@ -22,7 +22,7 @@ type killer struct {
 }
 
 func (k *killer) SetAt(boot time.Duration) error {
-	k.at = append(k.at, boot-boottime.Now())
+	k.at = append(k.at, boot-process.SinceBoot())
 	return k.err
 }
 

@@ -4,12 +4,12 @@ import (
 	"os"
 	"testing"
 
-	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/mutation"
 )
 
 // mutations remove safeguards that only count when a process has been stopped, when events are late, or
 // when somebody writes too often: the simulations meet those too seldom.
-var mutations = []mutant.Mutation{
+var mutations = []mutation.Mutation{
 	{
 		Name: "the guard does not look at the clock", File: "flight.go",
 		Old: "if t.state != held || left <= 0 || ", New: "if t.state != held || ", Caught: "TestGuardLooksAtTheClock",
@@ -61,5 +61,5 @@ var mutations = []mutant.Mutation{
 }
 
 func TestMutationsAreCaught(t *testing.T) {
-	mutant.Catch(t, mutations, os.Getenv("BELLWETHER_SOAK") != "")
+	mutation.Catch(t, mutations, os.Getenv("BELLWETHER_SOAK") != "")
 }
