@@ -1,4 +1,4 @@
-package leaderelection
+package admission
 
 import (
 	"errors"
@@ -17,72 +17,79 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// podUID is where the API server tells to which Pod the token of a request is bound.
+// podUID is the key of the extra user info that names the Pod to which a request's token is bound.
 const podUID = "authentication.kubernetes.io/pod-uid"
 
-// AdmissionPolicyConfig says whose writes an [AdmissionPolicy] denies, and which.
-type AdmissionPolicyConfig struct {
-	// Namespace and Name of the Lease, as in [Config]. Required.
+// PolicyConfig configures [Policy].
+type PolicyConfig struct {
+	// Namespace and Name of the Lease, as in leaderelection.Config. Required.
 	Namespace, Name string
 
-	// ServiceAccounts that the replicas run as. At least one. Give them to nothing else: all other Pods, and requests
-	// without a Pod, are denied the same writes. Whoever is none of them is not affected.
+	// ServiceAccounts of the replicas. At least one. Use them for nothing else: other Pods with them,
+	// and requests without a Pod, are denied the same writes. Other users are not affected.
 	ServiceAccounts []types.NamespacedName
 
-	// PolicyName of the policy and of its binding; both are cluster-scoped.
+	// PolicyName is the name of the policy and of its binding, which are cluster-scoped.
 	// Default: <Name>.<Namespace>.leader.bellwether.dev.
 	PolicyName string
 
-	// Rules are the writes that only the leader may do. Default: all, on subresources too, and connections (exec,
-	// attach, portforward, proxy). The API server evaluates the policy for whatever matches Rules, whoever asks: in a
-	// large cluster, name what the replicas write.
+	// Rules are the writes that only the leader may do. Default: all writes, also on subresources, and
+	// connections (exec, attach, portforward, proxy). The API server evaluates the policy for each
+	// request that matches Rules, from any user: in a large cluster, name what the replicas write.
 	Rules []admissionregistrationv1.NamedRuleWithOperations
 
-	// Exempt are writes that every replica may do, besides these: create and update Leases (or nobody could ever take
-	// over; deleting them is for the leader), Events, and access and token reviews.
+	// Exempt are writes that every replica may do. Always exempt are: create and update of Leases (or
+	// no replica could take over; only the leader may delete them) and of Events, and create of access
+	// and token reviews.
 	Exempt []admissionregistrationv1.NamedRuleWithOperations
 
-	// DenyWithoutLease denies also while there is no Lease. It then denies what matches Rules to everybody in the
-	// cluster: the API server looks for the Lease before it looks at who is asking. So it requires Rules of your own,
-	// on what nobody but the replicas writes. Default: without a Lease nothing is denied. That opens the fence between
-	// somebody's deletion of the Lease and its re-creation, in other words only while there is no successor.
+	// DenyWithoutLease also denies while the Lease does not exist. It then denies what matches Rules to
+	// all users of the cluster, because the API server looks up the Lease before it checks the user.
+	// Rules is therefore required, and must match only what the replicas write. Default: false, nothing
+	// is denied without a Lease. The fence is then open after the Lease is deleted, until a replica
+	// creates it again: while there is no successor.
 	DenyWithoutLease bool
 }
 
-// AdmissionPolicy returns a policy, and the binding that puts it into force, by which the API server denies a replica's
-// writes while the Lease names another Pod or none. It reaches what nothing in a process can: a request that a leader
-// sends after it was stopped, or that the network delivers after its term.
+// Policy returns a ValidatingAdmissionPolicy and the binding that enforces it. With it, the API
+// server denies a replica's writes unless the Lease names its Pod. It stops requests that no code in
+// the process can stop: those sent after the leader was paused, or delivered after its term.
 //
-// The API server knows the sender's Pod by the token, and the leader's by the end of the holder identity. So replicas
-// need the token that the kubelet mounts in their Pod, or one bound to it like that, and an identity of [PodIdentity];
-// with any other, even the leader's writes are denied. Requires Kubernetes 1.30.
+// The API server learns the sender's Pod from the token and the leader's Pod from the end of the
+// holder identity. Replicas therefore need the token that the kubelet mounts, or another one bound to
+// the Pod, and an identity from [PodIdentity]. With any other identity, the leader's writes are
+// denied too. Requires Kubernetes 1.30.
 //
-// An API server that has seen a successor's record denies the writes of all other Pods; the denial names the holder. It
-// sees the record by a watch of its own, usually within milliseconds of the write. But that is not linearizable, and a
-// watch that stalls delays it without limit. What follows from that and from the rest:
+// An API server that has seen a successor's record denies the writes of all other Pods; the message
+// names the holder. It sees the record by its own watch, usually within milliseconds of the write.
+// This is not linearizable: a stalled watch delays it without limit. As a result:
 //
-//   - For the same time a new leader's writes can be denied: retry them.
-//   - A write that has been admitted will be committed, also when the Lease changes hands in between.
-//   - Policies cannot ask for the time. A leader whose term has expired may write until somebody has taken over.
-//   - The unit is the Pod. A container that was restarted in the leader's Pod, and has not been elected again, may write.
-//   - Whoever may update the Lease may take it: this stops the late, not the malicious. Whoever may impersonate the
-//     service accounts with a Pod's UID, or create tokens for them, can pass for any Pod of theirs.
-//   - Only requests to this API server are checked, not reads, and not writes of webhook configurations and admission
-//     policies, which it exempts. An aggregated API server does its own admission, and may leave out policies.
-//   - An API server that has not been able to read Leases since its start denies what matches Rules to everybody:
+//   - A new leader's writes can be denied for that time: retry them.
+//   - A write that was admitted is committed, even if the Lease changes hands in between.
+//   - Policies cannot read the time. A leader whose term has expired may write until another one has
+//     taken over.
+//   - The unit is the Pod. A container that was restarted in the leader's Pod may write before it is
+//     elected again.
+//   - A user who may update the Lease can take it: the policy stops late writes, not an attacker. A
+//     user who may impersonate the service accounts with a Pod's UID, or create tokens for them, can
+//     pass for any of their Pods.
+//   - Only writes to this API server are checked. It exempts webhook configurations and admission
+//     policies. An aggregated API server does its own admission, and may not evaluate policies.
+//   - An API server that has not read Leases since its start denies what matches Rules to all users:
 //     failurePolicy is Fail.
 //
-// An admin installs the two objects; that takes the verb create on validatingadmissionpolicies and
-// validatingadmissionpolicybindings of admissionregistration.k8s.io, and get on leases in all namespaces. They are in
-// force a second or two later. Whoever may write them can disable the fence: the replicas need no right to them.
+// An admin installs both objects and needs these verbs: create on validatingadmissionpolicies and
+// validatingadmissionpolicybindings of admissionregistration.k8s.io, and get on leases in all
+// namespaces. The objects take effect after a second or two. A user who may write them can disable
+// the fence; replicas need no access to them.
 //
-// Change the objects in place; to take the fence out of force, set the binding's validationActions to Audit. Do not
-// delete them with the intent to install them again: once no binding of the cluster has a Lease as its parameter, an API
-// server stops to watch Leases, and does not resume before it is restarted (kubernetes/kubernetes#130887, open in 1.36).
-// A fence that is installed after that decides by Leases as they were.
+// Change the objects in place. To disable the fence, set the binding's validationActions to Audit. Do
+// not delete the objects in order to install them again later: when no binding of the cluster has a
+// Lease as its parameter, an API server stops watching Leases until it is restarted
+// (kubernetes/kubernetes#130887, open in 1.36). A fence installed after that uses outdated Leases.
 //
-// The error joins one error for every rule that config breaks.
-func AdmissionPolicy(config AdmissionPolicyConfig) (
+// The error joins one error for each rule that config breaks.
+func Policy(config PolicyConfig) (
 	*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding, error,
 ) {
 	config = config.withDefaults()
@@ -97,7 +104,7 @@ func AdmissionPolicy(config AdmissionPolicyConfig) (
 			FailurePolicy: ptr.To(admissionregistrationv1.Fail),
 			ParamKind:     &admissionregistrationv1.ParamKind{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"},
 			MatchConstraints: &admissionregistrationv1.MatchResources{
-				// Or another version of an API would be a way around.
+				// Equivalent also matches other versions of an API.
 				MatchPolicy:          ptr.To(admissionregistrationv1.Equivalent),
 				ResourceRules:        copyRules(config.Rules),
 				ExcludeResourceRules: append(alwaysExempt(), copyRules(config.Exempt)...),
@@ -126,7 +133,7 @@ func AdmissionPolicy(config AdmissionPolicyConfig) (
 					Reason: ptr.To(metav1.StatusReasonForbidden),
 				},
 				{
-					// A UID has no underscore, so this compares all of what follows the last one.
+					// A UID has no underscore, so this compares everything after the last one.
 					Expression: "variables.holder.endsWith('_' + variables.pod)",
 					MessageExpression: "'leaderelection: Pod ' + variables.pod + ' is not the leader: " +
 						"lease " + lease + " is held by ' + (variables.holder == '' ? 'nobody' : variables.holder)",
@@ -154,17 +161,17 @@ func AdmissionPolicy(config AdmissionPolicyConfig) (
 	return policy, binding, nil
 }
 
-func kind(kind string) metav1.TypeMeta { // or the objects could not be marshalled into manifests
+func kind(kind string) metav1.TypeMeta { // needed to marshal the objects into manifests
 	return metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: kind}
 }
 
-// alwaysExempt is what replicas write that are not leaders.
+// alwaysExempt returns the writes of replicas that do not lead.
 func alwaysExempt() []admissionregistrationv1.NamedRuleWithOperations {
 	createAndUpdate := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 	return []admissionregistrationv1.NamedRuleWithOperations{
 		rule(createAndUpdate, []string{coordinationv1.GroupName}, "leases"),
 		rule(createAndUpdate, []string{corev1.GroupName, eventsv1.GroupName}, "events"),
-		// Nothing but reviews, which the API server leaves out by itself, too, as of 1.36.
+		// These groups hold only reviews, which the API server itself exempts as of 1.36.
 		rule(createAndUpdate[:1], []string{authenticationv1.GroupName, authorizationv1.GroupName}, "*"),
 	}
 }
@@ -186,8 +193,8 @@ func copyRules(rules []admissionregistrationv1.NamedRuleWithOperations) []admiss
 	return copies
 }
 
-// users returns the service accounts' user names as CEL strings. Names that are valid need no escapes.
-func (c AdmissionPolicyConfig) users() []string {
+// users returns the service accounts' user names as CEL strings. Valid names need no escapes.
+func (c PolicyConfig) users() []string {
 	var users []string
 	for _, account := range c.ServiceAccounts {
 		users = append(users, "'system:serviceaccount:"+account.Namespace+":"+account.Name+"'")
@@ -195,7 +202,7 @@ func (c AdmissionPolicyConfig) users() []string {
 	return users
 }
 
-func (c AdmissionPolicyConfig) withDefaults() AdmissionPolicyConfig {
+func (c PolicyConfig) withDefaults() PolicyConfig {
 	if c.PolicyName == "" {
 		c.PolicyName = c.Name + "." + c.Namespace + ".leader.bellwether.dev" // unambiguous: a namespace has no dots
 	}
@@ -207,18 +214,18 @@ func (c AdmissionPolicyConfig) withDefaults() AdmissionPolicyConfig {
 	return c
 }
 
-// validate returns all rules that c breaks, once its defaults are set.
-func (c AdmissionPolicyConfig) validate() error {
+// validate returns one error for each rule that c breaks. Defaults must be set.
+func (c PolicyConfig) validate() error {
 	var errs []error
 	check := func(field, value string, problems []string) {
 		for _, problem := range problems {
-			errs = append(errs, fmt.Errorf("leaderelection: %s: %s (got %q)", field, problem, value))
+			errs = append(errs, fmt.Errorf("admission: %s: %s (got %q)", field, problem, value))
 		}
 	}
 	check("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
 	check("Name", c.Name, validation.IsDNS1123Subdomain(c.Name))
 	if len(c.ServiceAccounts) == 0 {
-		errs = append(errs, errors.New("leaderelection: ServiceAccounts: must name at least one (got none)"))
+		errs = append(errs, errors.New("admission: ServiceAccounts: must name at least one (got none)"))
 	}
 	for i, account := range c.ServiceAccounts {
 		field := fmt.Sprintf("ServiceAccounts[%d]", i)
@@ -227,8 +234,8 @@ func (c AdmissionPolicyConfig) validate() error {
 	}
 	check("PolicyName", c.PolicyName, validation.IsDNS1123Subdomain(c.PolicyName))
 	if len(c.Rules) == 0 {
-		errs = append(errs, errors.New("leaderelection: Rules: must be set with DenyWithoutLease, "+
-			"which denies them to everybody (got none)"))
+		errs = append(errs, errors.New("admission: Rules: must be set with DenyWithoutLease, "+
+			"which denies them to all users (got none)"))
 	}
 	errs = append(errs, incomplete("Rules", c.Rules)...)
 	errs = append(errs, incomplete("Exempt", c.Exempt)...)
@@ -239,8 +246,8 @@ func incomplete(field string, rules []admissionregistrationv1.NamedRuleWithOpera
 	var errs []error
 	for i, r := range rules {
 		if min(len(r.Operations), len(r.APIGroups), len(r.APIVersions), len(r.Resources)) == 0 {
-			errs = append(errs, fmt.Errorf("leaderelection: %s[%d]: must have operations, API groups, API versions and resources "+
-				"(got %v)", field, i, r.RuleWithOperations))
+			errs = append(errs, fmt.Errorf("admission: %s[%d]: must have operations, API groups, API versions and "+
+				"resources (got %v)", field, i, r.RuleWithOperations))
 		}
 	}
 	return errs

@@ -1,4 +1,4 @@
-package leaderelection_test
+package admission_test
 
 import (
 	"errors"
@@ -14,9 +14,10 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/bellwether-k8s/bellwether/leaderelection"
+	"github.com/bellwether-k8s/bellwether/leaderelection/admission"
 )
 
-// reviewed returns a client whom the API server knows like this.
+// reviewed returns a client whose SelfSubjectReview has this answer.
 func reviewed(extra map[string]authenticationv1.ExtraValue, err error) *fake.Clientset {
 	client := fake.NewClientset()
 	client.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -34,7 +35,7 @@ func TestPodIdentityIsUniquePerProcessAndEndsWithTheUID(t *testing.T) {
 	client := reviewed(map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/pod-uid": {uid}}, nil)
 	seen := map[string]bool{}
 	for range 3 {
-		identity, err := leaderelection.PodIdentity(t.Context(), client)
+		identity, err := admission.PodIdentity(t.Context(), client)
 		require.NoError(t, err)
 		assert.Regexp(t, "^"+regexp.QuoteMeta(host)+"_[0-9a-f]{16}_"+uid+"$", identity)
 		seen[identity] = true
@@ -44,7 +45,7 @@ func TestPodIdentityIsUniquePerProcessAndEndsWithTheUID(t *testing.T) {
 	assert.Len(t, seen, 3)
 }
 
-func TestPodIdentityNeedsTheTokenOfAPod(t *testing.T) {
+func TestPodIdentityNeedsATokenBoundToAPod(t *testing.T) {
 	for name, extra := range map[string]map[string]authenticationv1.ExtraValue{
 		"no token":            nil,
 		"token without a Pod": {"authentication.kubernetes.io/credential-id": {"JTI=1"}},
@@ -52,14 +53,14 @@ func TestPodIdentityNeedsTheTokenOfAPod(t *testing.T) {
 		"two UIDs":            {"authentication.kubernetes.io/pod-uid": {"a", "b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			identity, err := leaderelection.PodIdentity(t.Context(), reviewed(extra, nil))
+			identity, err := admission.PodIdentity(t.Context(), reviewed(extra, nil))
 			assert.Empty(t, identity)
-			assert.EqualError(t, err, `leaderelection: identity of the Pod: the credentials of "system:serviceaccount:ns:daemon" `+
+			assert.EqualError(t, err, `admission: Pod identity: the credentials of "system:serviceaccount:ns:daemon" `+
 				"are not bound to a Pod: use the token that the kubelet mounts in it")
 		})
 	}
 	refused := errors.New("refused")
-	_, err := leaderelection.PodIdentity(t.Context(), reviewed(nil, refused))
+	_, err := admission.PodIdentity(t.Context(), reviewed(nil, refused))
 	assert.ErrorIs(t, err, refused)
 	assert.ErrorContains(t, err, "create SelfSubjectReview")
 }

@@ -1,4 +1,4 @@
-package leaderelection_test
+package admission_test
 
 import (
 	"bytes"
@@ -15,24 +15,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/bellwether-k8s/bellwether/leaderelection"
+	"github.com/bellwether-k8s/bellwether/leaderelection/admission"
 )
 
-var daemon = leaderelection.AdmissionPolicyConfig{
+var daemon = admission.PolicyConfig{
 	Namespace: "default", Name: "example-daemon",
 	ServiceAccounts: []types.NamespacedName{{Namespace: "default", Name: "example-daemon"}},
 }
 
-// deployments is a rule that users could have.
+// deployments is an example rule.
 var deployments = admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 	Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
 	Rule:       admissionregistrationv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"*"}, Resources: []string{"deployments"}},
 }}
 
-func TestAdmissionPolicyIsTheManifestOfTheExample(t *testing.T) {
-	policy, binding, err := leaderelection.AdmissionPolicy(daemon)
+func TestPolicyIsTheExampleManifest(t *testing.T) {
+	policy, binding, err := admission.Policy(daemon)
 	require.NoError(t, err)
-	manifest, err := os.ReadFile("../examples/leaderelection/fence.yaml")
+	manifest, err := os.ReadFile("../../examples/leaderelection/fence.yaml")
 	require.NoError(t, err)
 	documents := bytes.Split(manifest, []byte("\n---\n"))
 	require.Len(t, documents, 2)
@@ -44,7 +44,7 @@ func TestAdmissionPolicyIsTheManifestOfTheExample(t *testing.T) {
 	}
 }
 
-func TestAdmissionPolicyTakesWhatItIsGiven(t *testing.T) {
+func TestPolicyUsesItsConfig(t *testing.T) {
 	config := daemon
 	config.PolicyName = "fence"
 	config.ServiceAccounts = append(config.ServiceAccounts, types.NamespacedName{Namespace: "other", Name: "helper"})
@@ -52,7 +52,7 @@ func TestAdmissionPolicyTakesWhatItIsGiven(t *testing.T) {
 	config.Exempt = []admissionregistrationv1.NamedRuleWithOperations{*deployments.DeepCopy()}
 	config.Exempt[0].ResourceNames = []string{"shared"}
 	config.DenyWithoutLease = true
-	policy, binding, err := leaderelection.AdmissionPolicy(config)
+	policy, binding, err := admission.Policy(config)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"fence", "fence", "fence"}, []string{policy.Name, binding.Name, binding.Spec.PolicyName})
 	assert.Equal(t, admissionregistrationv1.DenyAction, *binding.Spec.ParamRef.ParameterNotFoundAction)
@@ -65,57 +65,57 @@ func TestAdmissionPolicyTakesWhatItIsGiven(t *testing.T) {
 
 	constraints.ResourceRules[0].Resources[0] = "changed"
 	constraints.ExcludeResourceRules[0].Operations[0] = "changed"
-	assert.Equal(t, "deployments", config.Rules[0].Resources[0], "the caller's own")
-	again, _, err := leaderelection.AdmissionPolicy(config)
+	assert.Equal(t, "deployments", config.Rules[0].Resources[0], "the caller's value is copied")
+	again, _, err := admission.Policy(config)
 	require.NoError(t, err)
 	assert.NotEqual(t, constraints.ExcludeResourceRules[0], again.Spec.MatchConstraints.ExcludeResourceRules[0])
 }
 
-func TestBadAdmissionPolicyConfig(t *testing.T) {
+func TestBadPolicyConfig(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(*leaderelection.AdmissionPolicyConfig)
+		change func(*admission.PolicyConfig)
 		want   []string // in the message: field, rule, value
 	}{
-		{"no namespace", func(c *leaderelection.AdmissionPolicyConfig) { c.Namespace = "" }, []string{": Namespace: ", "lower case alphanumeric", `""`}},
-		{"name that ends a string of CEL", func(c *leaderelection.AdmissionPolicyConfig) { c.Name = "a' + 'b" }, []string{": Name: ", "lower case alphanumeric", `"a' + 'b"`}},
-		{"no service account", func(c *leaderelection.AdmissionPolicyConfig) { c.ServiceAccounts = nil }, []string{"ServiceAccounts: ", "at least one", "none"}},
-		{"service account without a namespace", func(c *leaderelection.AdmissionPolicyConfig) {
+		{"no namespace", func(c *admission.PolicyConfig) { c.Namespace = "" }, []string{": Namespace: ", "lower case alphanumeric", `""`}},
+		{"name that ends a string of CEL", func(c *admission.PolicyConfig) { c.Name = "a' + 'b" }, []string{": Name: ", "lower case alphanumeric", `"a' + 'b"`}},
+		{"no service account", func(c *admission.PolicyConfig) { c.ServiceAccounts = nil }, []string{"ServiceAccounts: ", "at least one", "none"}},
+		{"service account without a namespace", func(c *admission.PolicyConfig) {
 			c.ServiceAccounts = []types.NamespacedName{{Name: "a"}}
 		}, []string{"ServiceAccounts[0].Namespace: ", "lower case alphanumeric", `""`}},
-		{"service account that ends a string of CEL", func(c *leaderelection.AdmissionPolicyConfig) {
+		{"service account that ends a string of CEL", func(c *admission.PolicyConfig) {
 			c.ServiceAccounts = []types.NamespacedName{{Namespace: "a", Name: "a"}, {Namespace: "a", Name: "a'"}}
 		}, []string{"ServiceAccounts[1].Name: ", "lower case alphanumeric", `"a'"`}},
-		{"policy name in capitals", func(c *leaderelection.AdmissionPolicyConfig) { c.PolicyName = "Fence" }, []string{"PolicyName: ", "lower case alphanumeric", `"Fence"`}},
-		{"default policy name too long", func(c *leaderelection.AdmissionPolicyConfig) { c.Name = strings.Repeat("a", 250) }, []string{"PolicyName: ", "no more than 253", "aaaa"}},
-		{"denying everything to everybody", func(c *leaderelection.AdmissionPolicyConfig) { c.DenyWithoutLease = true }, []string{"Rules: ", "DenyWithoutLease", "none"}},
-		{"incomplete rule", func(c *leaderelection.AdmissionPolicyConfig) {
+		{"policy name in capitals", func(c *admission.PolicyConfig) { c.PolicyName = "Fence" }, []string{"PolicyName: ", "lower case alphanumeric", `"Fence"`}},
+		{"default policy name too long", func(c *admission.PolicyConfig) { c.Name = strings.Repeat("a", 250) }, []string{"PolicyName: ", "no more than 253", "aaaa"}},
+		{"all writes denied to all users", func(c *admission.PolicyConfig) { c.DenyWithoutLease = true }, []string{"Rules: ", "DenyWithoutLease", "none"}},
+		{"incomplete rule", func(c *admission.PolicyConfig) {
 			c.Rules = []admissionregistrationv1.NamedRuleWithOperations{deployments, *deployments.DeepCopy()}
 			c.Rules[1].APIGroups = nil
 		}, []string{"Rules[1]: ", "API groups", "deployments"}},
-		{"incomplete exemption", func(c *leaderelection.AdmissionPolicyConfig) {
+		{"incomplete exemption", func(c *admission.PolicyConfig) {
 			c.Exempt = make([]admissionregistrationv1.NamedRuleWithOperations, 1)
 		}, []string{"Exempt[0]: ", "operations"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			config := daemon
 			c.change(&config)
-			policy, binding, err := leaderelection.AdmissionPolicy(config)
+			policy, binding, err := admission.Policy(config)
 			assert.Nil(t, policy)
 			assert.Nil(t, binding)
-			for _, part := range append(c.want, "leaderelection: ") {
+			for _, part := range append(c.want, "admission: ") {
 				require.ErrorContains(t, err, part)
 			}
 		})
 	}
-	_, _, err := leaderelection.AdmissionPolicy(leaderelection.AdmissionPolicyConfig{PolicyName: "-"})
+	_, _, err := admission.Policy(admission.PolicyConfig{PolicyName: "-"})
 	for _, field := range []string{"Namespace", "Name", "ServiceAccounts", "PolicyName"} {
-		assert.ErrorContains(t, err, "leaderelection: "+field+": ")
+		assert.ErrorContains(t, err, "admission: "+field+": ")
 	}
 }
 
-func ExampleAdmissionPolicy() {
-	policy, binding, err := leaderelection.AdmissionPolicy(leaderelection.AdmissionPolicyConfig{
+func ExamplePolicy() {
+	policy, binding, err := admission.Policy(admission.PolicyConfig{
 		Namespace: "default", Name: "my-controller",
 		ServiceAccounts: []types.NamespacedName{{Namespace: "default", Name: "my-controller"}},
 	})
