@@ -24,7 +24,7 @@ func (l *Lease) Check(*http.Request) error {
 	if t == nil {
 		return nil
 	}
-	if err := t.holder.Overstay(); err != nil {
+	if err := t.holder.Expired(); err != nil {
 		return fmt.Errorf("shardlease: %w", err)
 	}
 	return nil

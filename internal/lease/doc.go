@@ -21,7 +21,7 @@
 //
 // # Layout
 //
-// Pure values that decide, each tested in tables: [Timing], [Record], [Claim] (what a term of ours wrote),
-// [Sighting] (what a candidate saw). The shell that acts: [Candidate] and [Holder] over a [Store], and the [Guard] of what is
+// Pure values that decide, each tested in tables: [Timing], [Record], [WriteLog] (what a term of ours wrote),
+// [Observation] (what a candidate saw). The shell that acts: [Candidate] and [Holder] over a [Store], and the [Guard] of what is
 // sent under a [Term].
 package lease

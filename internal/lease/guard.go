@@ -99,13 +99,13 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if class == bounded {
 		ctx = context.WithoutCancel(ctx) // see send
 	}
-	f := &flight{term: term}
+	f := &inflightRequest{term: term}
 	f.scope, _ = ctx.Value(scopeKey{g}).(*Scope)
 	ctx, f.cancel = context.WithCancel(ctx)
 	r = r.WithContext(ctx) // a copy
 	begun := f.begin(func(left time.Duration) time.Duration {
 		if class != bounded || g.config.NoServerTimeout {
-			return serverPatience
+			return serverTimeout
 		}
 		return boundOnServer(r, left)
 	})
@@ -160,19 +160,19 @@ func (g *Guard) explain(err error, t *Term) error {
 	return g.cut
 }
 
-// guardedBody ends the flight when it has been read or closed: until then a cut of the request cuts the body off.
+// guardedBody ends the request when it has been read or closed: until then a cut of the request cuts the body off.
 type guardedBody struct {
 	io.ReadCloser
-	flight *flight
-	guard  *Guard
+	request *inflightRequest
+	guard   *Guard
 }
 
 func (b *guardedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		b.flight.end()
+		b.request.end()
 		if err != io.EOF { //nolint:errorlint // a wrapped one is no end, but a failure
-			err = b.guard.explain(err, b.flight.term)
+			err = b.guard.explain(err, b.request.term)
 		}
 	}
 	return n, err
@@ -180,20 +180,20 @@ func (b *guardedBody) Read(p []byte) (int, error) {
 
 func (b *guardedBody) Close() error {
 	err := b.ReadCloser.Close() // first, or the connection would be lost with the context
-	b.flight.end()
+	b.request.end()
 	return err
 }
 
-// guardedConn is an upgraded connection. It ends the flight when it is closed. The end of what is read
+// guardedConn is an upgraded connection. It ends the request when it is closed. The end of what is read
 // is no reason to: the other direction may go on.
 type guardedConn struct {
 	io.ReadWriteCloser
-	flight *flight
+	request *inflightRequest
 }
 
 func (c *guardedConn) Close() error {
 	err := c.ReadWriteCloser.Close()
-	c.flight.end()
+	c.request.end()
 	return err
 }
 

@@ -26,9 +26,9 @@ type Holder struct {
 	config      Config
 	store       *Store
 	stamps      *Stamps
-	claims      sync.Mutex // held to change claim, and to read it outside of Run, Renew and Release
-	claim       Claim
-	suspect     chan struct{} // capacity 1: the record has to be read
+	writesMu    sync.Mutex // held to change claim, and to read it outside of Run, Renew and Release
+	writes      WriteLog
+	recheck     chan struct{} // capacity 1: the record has to be read
 	first       Record        // the version that began the term
 	vacant      time.Duration // before it
 	succeeds    bool          // a holder that has released the lease
@@ -37,10 +37,10 @@ type Holder struct {
 	leaving     bool // work has been told to stop
 }
 
-func newHolder(c Config, store *Store, stamps *Stamps, claim Claim) *Holder {
+func newHolder(c Config, store *Store, stamps *Stamps, writes WriteLog) *Holder {
 	h := &Holder{
-		Term: newTerm(c, claim.sent), config: c, store: store, stamps: stamps, claim: claim, first: claim.record,
-		suspect: make(chan struct{}, 1),
+		Term: newTerm(c, writes.sent), config: c, store: store, stamps: stamps, writes: writes, first: writes.record,
+		recheck: make(chan struct{}, 1),
 	}
 	c.Guard.term.Store(h.Term)
 	return h
@@ -115,7 +115,7 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer stop()
-	watching.Go(func() { h.lookOut(watchCtx) })
+	watching.Go(func() { h.watchLease(watchCtx) })
 	renewal := h.newPace()
 	defer renewal.Stop()
 	stopping := ctx.Done()
@@ -138,7 +138,7 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 			}
 		case <-tooLong:
 			h.lose(fmt.Errorf("%w (%v)", ErrReleaseTimeout, h.config.ReleaseTimeout), h.config.Identity)
-		case <-h.suspect:
+		case <-h.recheck:
 			h.doubt = true
 			_ = h.settle(ctx) // a loss is told, and doubt remains until the next renewal
 		case <-renewal.C():
@@ -170,7 +170,7 @@ func (p *pace) next(err error) {
 
 // untilRenewal counts from when the last one was sent, so that a slow API server does not slow the pace.
 func (h *Holder) untilRenewal() time.Duration {
-	return h.config.Timing.RenewInterval() - h.config.Clock.Now().SinceAtMost(h.claim.sent)
+	return h.config.Timing.RenewInterval() - h.config.Clock.Now().SinceAtMost(h.writes.sent)
 }
 
 // renew sends a renewal. If the answer does not tell whether it stands, it reads the record.
@@ -221,12 +221,12 @@ func (h *Holder) Release(ctx context.Context) error {
 	h.releaseFrom = h.config.Clock.Now()
 	for {
 		err := h.settle(ctx)
-		if err == nil && h.claim.record.Holder() != "" {
+		if err == nil && h.writes.record.Holder() != "" {
 			err = h.replace(ctx, Record.released)
 		}
 		switch {
 		case err == nil:
-			h.config.OnHolder(h.claim.record)
+			h.config.OnHolder(h.writes.record)
 			return nil
 		case errors.Is(err, ErrTaken): // by a successor, so there is nothing to give up
 			return nil
@@ -252,7 +252,7 @@ func (h *Holder) drain(ctx context.Context) error {
 	defer renewal.Stop()
 	for {
 		now := c.Now()
-		left := timing.Left(h.claim.sent, now)
+		left := timing.Left(h.writes.sent, now)
 		rest, landed := h.open.rest(now, timing.Margin)
 		if landed != nil {
 			rest = timing.Margin - now.SinceAtLeast(begin)
@@ -283,7 +283,7 @@ func (h *Holder) drain(ctx context.Context) error {
 
 // cutOff ends what is under way under the guard: answers that are being read, too, and upgraded connections.
 func (h *Holder) cutOff() {
-	if n := h.cut(); n > 0 {
+	if n := h.cancelRequests(); n > 0 {
 		h.config.Log.Warn("requests had no answer when the term ended: their outcome is unknown", zap.Int("requests", n))
 	}
 }
@@ -296,7 +296,7 @@ const maxConflicts = 5
 // frequent writer win every time.
 func (h *Holder) replace(ctx context.Context, next func(Record, metav1.MicroTime) *coordinationv1.Lease) error {
 	for conflicts := 0; ; conflicts++ {
-		err := h.write(ctx, next(h.claim.record, h.stamps.Next(h.config.Clock.Now().Wall)))
+		err := h.write(ctx, next(h.writes.record, h.stamps.Next(h.config.Clock.Now().Wall)))
 		if !apierrors.IsConflict(err) || h.doubt || conflicts == maxConflicts {
 			return err
 		}
@@ -307,9 +307,9 @@ func (h *Holder) replace(ctx context.Context, next func(Record, metav1.MicroTime
 func (h *Holder) write(ctx context.Context, l *coordinationv1.Lease) error {
 	sent := h.config.Clock.Now()
 	h.attempt(l, sent)
-	r, err := h.store.Write(ctx, h.timeout(), h.config.Variant.dress(l, h.first, h.leaving), h.claim.record)
+	r, err := h.store.Write(ctx, h.timeout(), h.config.Variant.dress(l, h.first, h.leaving), h.writes.record)
 	if err == nil && h.confirm(r) {
-		h.extend(h.claim.sent)
+		h.extend(h.writes.sent)
 	} else {
 		h.doubt = true
 		if settled := h.settle(ctx); settled != nil {
@@ -317,7 +317,7 @@ func (h *Holder) write(ctx context.Context, l *coordinationv1.Lease) error {
 		}
 	}
 	switch {
-	case h.claim.sent == sent: // at most the answer was lost
+	case h.writes.sent == sent: // at most the answer was lost
 		return nil
 	case err == nil: // or the next write would follow at once, and a lease that is not released pass for released
 		return fmt.Errorf("write Lease %s: the API server stored something else", h.config.Lease)
@@ -326,15 +326,15 @@ func (h *Holder) write(ctx context.Context, l *coordinationv1.Lease) error {
 }
 
 func (h *Holder) attempt(l *coordinationv1.Lease, now clock.Reading) {
-	h.claims.Lock()
-	defer h.claims.Unlock()
-	h.claim.Attempt(l, now)
+	h.writesMu.Lock()
+	defer h.writesMu.Unlock()
+	h.writes.Record(l, now)
 }
 
 func (h *Holder) confirm(r Record) bool {
-	h.claims.Lock()
-	defer h.claims.Unlock()
-	return h.altered(r) == nil && h.claim.Confirm(r)
+	h.writesMu.Lock()
+	defer h.writesMu.Unlock()
+	return h.altered(r) == nil && h.writes.Match(r)
 }
 
 // settle reads the record if the outcome of the last write is in doubt. ErrTaken means that the record is not ours, and
@@ -348,10 +348,10 @@ func (h *Holder) settle(ctx context.Context) error {
 		return err
 	}
 	if !h.confirm(r) {
-		return h.dispossess(r)
+		return h.lostTo(r)
 	}
 	h.doubt = false
-	h.extend(h.claim.sent)
+	h.extend(h.writes.sent)
 	return nil
 }
 
@@ -359,7 +359,7 @@ func (h *Holder) settle(ctx context.Context) error {
 func (h *Holder) timeout() time.Duration {
 	left := h.releaseTime()
 	if h.releaseFrom == (clock.Reading{}) {
-		left = h.config.Timing.Left(h.claim.sent, h.config.Clock.Now())
+		left = h.config.Timing.Left(h.writes.sent, h.config.Clock.Now())
 	}
 	return min(h.config.Timing.RenewInterval(), left)
 }

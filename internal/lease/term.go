@@ -33,9 +33,9 @@ type Term struct {
 	loss    *LostError              // set with state lost
 	told    chan struct{}           // closed when onLost has returned
 
-	scopes  map[*Scope]struct{}  // pieces of work; nil also after the end
-	flights map[*flight]struct{} // requests under the guard
-	open    openRequests         // of the guard
+	scopes   map[*Scope]struct{}           // pieces of work; nil also after the end
+	requests map[*inflightRequest]struct{} // requests under the guard
+	open     openRequests                  // of the guard
 }
 
 type state int
@@ -176,7 +176,7 @@ func (t *Term) loseAndUnlock(cause error, holder string, now clock.Reading) {
 	cancel := t.cancel
 	t.mu.Unlock()
 
-	t.cut()
+	t.cancelRequests()
 	if cancel != nil {
 		cancel(t.loss)
 	}

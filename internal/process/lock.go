@@ -2,5 +2,6 @@ package process
 
 import "errors"
 
-// ErrLocked is returned by [Lock] while another process, or another part of this process, holds the name.
+// ErrLocked is returned by [Lock] while another process, or another part of this process, holds the
+// name.
 var ErrLocked = errors.New("the name is taken")

@@ -16,16 +16,16 @@ import (
 // reviewTimeout bounds the request: a client from leaderelection.LeaseConfig has no timeout.
 const reviewTimeout = 10 * time.Second
 
-// PodIdentity returns an identity for leaderelection.Config that names this process' Pod, as [Policy]
-// requires: <hostname>_<16 random hexadecimal digits>_<Pod UID>.
+// PodIdentity returns an identity for leaderelection.Config that names this process' Pod, as
+// [Policy] requires: <hostname>_<16 random hexadecimal digits>_<Pod UID>.
 //
-// The UID comes from the API server, by a SelfSubjectReview with client's token. Every authenticated
-// user may create one (Kubernetes 1.28). The token must be bound to a Pod, as tokens mounted by the
-// kubelet are; otherwise PodIdentity returns an error.
+// The UID comes from the API server, by a SelfSubjectReview with client's token. Every
+// authenticated user may create one (Kubernetes 1.28). The token must be bound to a Pod, as tokens
+// mounted by the kubelet are; otherwise PodIdentity returns an error.
 //
 // All containers of a Pod and their restarts share its UID. The random digits make the identity
-// unique per process, as Config requires. Call PodIdentity once in each process and do not store the
-// result. Electors of one process that contend for one Lease need one call each.
+// unique per process, as Config requires. Call PodIdentity once in each process and do not store
+// the result. Electors of one process that contend for one Lease need one call each.
 func PodIdentity(ctx context.Context, client kubernetes.Interface) (string, error) {
 	host, err := os.Hostname()
 	if err != nil {

@@ -25,39 +25,40 @@ type PolicyConfig struct {
 	// Namespace and Name of the Lease, as in leaderelection.Config. Required.
 	Namespace, Name string
 
-	// ServiceAccounts of the replicas. At least one. Use them for nothing else: other Pods with them,
-	// and requests without a Pod, are denied the same writes. Other users are not affected.
+	// ServiceAccounts of the replicas. At least one. Use them for nothing else: other Pods with
+	// them, and requests without a Pod, are denied the same writes. Other users are not affected.
 	ServiceAccounts []types.NamespacedName
 
 	// PolicyName is the name of the policy and of its binding, which are cluster-scoped.
 	// Default: <Name>.<Namespace>.leader.bellwether.dev.
 	PolicyName string
 
-	// Rules are the writes that only the leader may do. Default: all writes, also on subresources, and
-	// connections (exec, attach, portforward, proxy). The API server evaluates the policy for each
-	// request that matches Rules, from any user: in a large cluster, name what the replicas write.
+	// Rules are the writes that only the leader may do. Default: all writes, also on subresources,
+	// and connections (exec, attach, portforward, proxy). The API server evaluates the policy for
+	// each request that matches Rules, from any user: in a large cluster, name what the replicas
+	// write.
 	Rules []admissionregistrationv1.NamedRuleWithOperations
 
-	// Exempt are writes that every replica may do. Always exempt are: create and update of Leases (or
-	// no replica could take over; only the leader may delete them) and of Events, and create of access
-	// and token reviews.
+	// Exempt are writes that every replica may do. Always exempt are: create and update of Leases
+	// (or no replica could take over; only the leader may delete them) and of Events, and create of
+	// access and token reviews.
 	Exempt []admissionregistrationv1.NamedRuleWithOperations
 
-	// DenyWithoutLease also denies while the Lease does not exist. It then denies what matches Rules to
-	// all users of the cluster, because the API server looks up the Lease before it checks the user.
-	// Rules is therefore required, and must match only what the replicas write. Default: false, nothing
-	// is denied without a Lease. The fence is then open after the Lease is deleted, until a replica
-	// creates it again: while there is no successor.
+	// DenyWithoutLease also denies while the Lease does not exist. It then denies what matches
+	// Rules to all users of the cluster, because the API server looks up the Lease before it checks
+	// the user. Rules is therefore required, and must match only what the replicas write. Default:
+	// false, nothing is denied without a Lease. The fence is then open after the Lease is deleted,
+	// until a replica creates it again: while there is no successor.
 	DenyWithoutLease bool
 }
 
 // Policy returns a ValidatingAdmissionPolicy and the binding that enforces it. With it, the API
-// server denies a replica's writes unless the Lease names its Pod. It stops requests that no code in
-// the process can stop: those sent after the leader was paused, or delivered after its term.
+// server denies a replica's writes unless the Lease names its Pod. It stops requests that no code
+// in the process can stop: those sent after the leader was paused, or delivered after its term.
 //
 // The API server learns the sender's Pod from the token and the leader's Pod from the end of the
-// holder identity. Replicas therefore need the token that the kubelet mounts, or another one bound to
-// the Pod, and an identity from [PodIdentity]. With any other identity, the leader's writes are
+// holder identity. Replicas therefore need the token that the kubelet mounts, or another one bound
+// to the Pod, and an identity from [PodIdentity]. With any other identity, the leader's writes are
 // denied too. Requires Kubernetes 1.30.
 //
 // An API server that has seen a successor's record denies the writes of all other Pods; the message
@@ -66,26 +67,26 @@ type PolicyConfig struct {
 //
 //   - A new leader's writes can be denied for that time: retry them.
 //   - A write that was admitted is committed, even if the Lease changes hands in between.
-//   - Policies cannot read the time. A leader whose term has expired may write until another one has
-//     taken over.
-//   - The unit is the Pod. A container that was restarted in the leader's Pod may write before it is
-//     elected again.
+//   - Policies cannot read the time. A leader whose term has expired may write until another one
+//     has taken over.
+//   - The unit is the Pod. A container that was restarted in the leader's Pod may write before it
+//     is elected again.
 //   - A user who may update the Lease can take it: the policy stops late writes, not an attacker. A
-//     user who may impersonate the service accounts with a Pod's UID, or create tokens for them, can
-//     pass for any of their Pods.
+//     user who may impersonate the service accounts with a Pod's UID, or create tokens for them,
+//     can pass for any of their Pods.
 //   - Only writes to this API server are checked. It exempts webhook configurations and admission
 //     policies. An aggregated API server does its own admission, and may not evaluate policies.
-//   - An API server that has not read Leases since its start denies what matches Rules to all users:
-//     failurePolicy is Fail.
+//   - An API server that has not read Leases since its start denies what matches Rules to all
+//     users: failurePolicy is Fail.
 //
 // An admin installs both objects and needs these verbs: create on validatingadmissionpolicies and
 // validatingadmissionpolicybindings of admissionregistration.k8s.io, and get on leases in all
 // namespaces. The objects take effect after a second or two. A user who may write them can disable
 // the fence; replicas need no access to them.
 //
-// Change the objects in place. To disable the fence, set the binding's validationActions to Audit. Do
-// not delete the objects in order to install them again later: when no binding of the cluster has a
-// Lease as its parameter, an API server stops watching Leases until it is restarted
+// Change the objects in place. To disable the fence, set the binding's validationActions to Audit.
+// Do not delete the objects in order to install them again later: when no binding of the cluster
+// has a Lease as its parameter, an API server stops watching Leases until it is restarted
 // (kubernetes/kubernetes#130887, open in 1.36). A fence installed after that uses outdated Leases.
 //
 // The error joins one error for each rule that config breaks.

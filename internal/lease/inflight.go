@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// flight is a request under a guard, from before it is sent until its body has been read or closed.
-type flight struct {
+// inflightRequest is a request under a guard, from before it is sent until its body has been read or closed.
+type inflightRequest struct {
 	term     *Term
 	cancel   context.CancelFunc // of the request's context
 	scope    *Scope             // that it belongs to; nil: none
@@ -22,8 +22,8 @@ type flight struct {
 }
 
 // begin lets the request go if the term is held. bound is called with how long that will last if no
-// renewal succeeds, and returns the flight's.
-func (f *flight) begin(bound func(left time.Duration) time.Duration) bool {
+// renewal succeeds, and returns the request's.
+func (f *inflightRequest) begin(bound func(left time.Duration) time.Duration) bool {
 	t := f.term
 	now := t.clock.Now()
 	t.mu.Lock()
@@ -33,10 +33,10 @@ func (f *flight) begin(bound func(left time.Duration) time.Duration) bool {
 		return false
 	}
 	f.bound = bound(left)
-	if t.flights == nil {
-		t.flights = map[*flight]struct{}{}
+	if t.requests == nil {
+		t.requests = map[*inflightRequest]struct{}{}
 	}
-	t.flights[f] = struct{}{}
+	t.requests[f] = struct{}{}
 	t.open.begin()
 	return true
 }
@@ -44,7 +44,7 @@ func (f *flight) begin(bound func(left time.Duration) time.Duration) bool {
 // answer notes that the request has been answered, or has failed with err: then it may still be carried
 // out. So may one that an API server, or a proxy before it, has given up waiting for: a write that etcd had
 // not committed when its time was over.
-func (f *flight) answer(resp *http.Response, err error) {
+func (f *inflightRequest) answer(resp *http.Response, err error) {
 	if err != nil && !neverSent(err) || err == nil && resp.StatusCode >= http.StatusInternalServerError {
 		f.abandon()
 	} else {
@@ -53,10 +53,10 @@ func (f *flight) answer(resp *http.Response, err error) {
 }
 
 // abandon gives the request up, and reports whether it had no answer.
-func (f *flight) abandon() bool { return f.land(abandoned{f.term.clock.Now(), f.bound}) }
+func (f *inflightRequest) abandon() bool { return f.land(abandoned{f.term.clock.Now(), f.bound}) }
 
 // land tells those who count the request, and reports whether this is the first time.
-func (f *flight) land(without ...abandoned) (first bool) {
+func (f *inflightRequest) land(without ...abandoned) (first bool) {
 	f.answered.Do(func() {
 		first = true
 		f.term.open.answer(without...)
@@ -73,22 +73,22 @@ func neverSent(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// hold closes conn when the term is over, unless the flight has ended by then. It reports false if the
+// hold closes conn when the term is over, unless the request has ended by then. It reports false if the
 // term is over already.
-func (f *flight) hold(conn io.Closer) bool {
+func (f *inflightRequest) hold(conn io.Closer) bool {
 	f.term.mu.Lock()
 	defer f.term.mu.Unlock()
-	if _, flying := f.term.flights[f]; !flying {
+	if _, flying := f.term.requests[f]; !flying {
 		return false
 	}
 	f.conn = conn
 	return true
 }
 
-// end releases what the flight holds. It may be called again.
-func (f *flight) end() {
+// end releases what the request holds. It may be called again.
+func (f *inflightRequest) end() {
 	f.term.mu.Lock()
-	delete(f.term.flights, f)
+	delete(f.term.requests, f)
 	f.term.mu.Unlock()
 	if f.unlink != nil {
 		f.unlink()
@@ -103,16 +103,16 @@ func (t *Term) over() bool {
 	return t.state != held
 }
 
-// cut ends what is under way under the guard of a term that is over, and returns how many requests had no answer.
-func (t *Term) cut() (unanswered int) {
+// cancelRequests ends what is under way under the guard of a term that is over, and returns how many requests had no answer.
+func (t *Term) cancelRequests() (unanswered int) {
 	t.mu.Lock()
-	flights, scopes := t.flights, t.scopes
-	t.flights, t.scopes = nil, nil
+	requests, scopes := t.requests, t.scopes
+	t.requests, t.scopes = nil, nil
 	t.mu.Unlock()
 	for s := range scopes {
 		s.cancel(t.cause())
 	}
-	for f := range flights {
+	for f := range requests {
 		if f.abandon() {
 			unanswered++
 		}
@@ -127,7 +127,7 @@ func (t *Term) cut() (unanswered int) {
 // send returns the answer, or an error as soon as the caller's context has ended. A write, whose own does
 // not end with it, has a margin more from then: a release follows its answer at once, and would have to
 // wait for as long as the API server may try if it had been cut off.
-func (f *flight) send(caller context.Context, base http.RoundTripper, r *http.Request) (*http.Response, error) {
+func (f *inflightRequest) send(caller context.Context, base http.RoundTripper, r *http.Request) (*http.Response, error) {
 	type answer struct {
 		resp *http.Response
 		err  error

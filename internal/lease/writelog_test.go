@@ -12,34 +12,34 @@ import (
 )
 
 // renewing is a claim with two renewals under way, sent 3 s and 6 s after the first write, which stands.
-func renewing(t *testing.T) (c Claim, first, second, third *coordinationv1.Lease) {
+func renewing(t *testing.T) (c WriteLog, first, second, third *coordinationv1.Lease) {
 	t.Helper()
 	first = taken("a", 15*time.Second)
-	c.Attempt(first, reading(0))
-	require.True(t, c.Confirm(RecordOf(first)))
+	c.Record(first, reading(0))
+	require.True(t, c.Match(RecordOf(first)))
 	second = RecordOf(first).renewed(at(3 * time.Second))
-	c.Attempt(second, reading(3*time.Second))
+	c.Record(second, reading(3*time.Second))
 	third = RecordOf(first).renewed(at(6 * time.Second))
-	c.Attempt(third, reading(6*time.Second))
+	c.Record(third, reading(6*time.Second))
 	return c, first, second, third
 }
 
-func TestClaimCountsFromTheAttemptThatStands(t *testing.T) {
+func TestTermCountsFromTheStoredWrite(t *testing.T) {
 	c, first, _, _ := renewing(t)
-	require.True(t, c.Confirm(RecordOf(first)))
+	require.True(t, c.Match(RecordOf(first)))
 	assert.Equal(t, reading(0), c.sent, "no renewal has arrived")
 
 	c, first, second, _ := renewing(t)
-	require.True(t, c.Confirm(version(second, "2", nil)))
+	require.True(t, c.Match(version(second, "2", nil)))
 	assert.Equal(t, reading(3*time.Second), c.sent, "not when the latest was sent, which did not come to stand")
-	assert.False(t, c.Confirm(version(first, "3", nil)), "a version before the standing one came back: not our write")
+	assert.False(t, c.Match(version(first, "3", nil)), "a version before the standing one came back: not our write")
 
 	c, _, _, third := renewing(t)
-	require.True(t, c.Confirm(version(third, "2", nil)))
+	require.True(t, c.Match(version(third, "2", nil)))
 	assert.Equal(t, reading(6*time.Second), c.sent)
 }
 
-func TestClaimIsOnlyWhatItWrote(t *testing.T) {
+func TestWriteLogMatchesOnlyItsWrites(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*coordinationv1.Lease)
@@ -58,15 +58,15 @@ func TestClaimIsOnlyWhatItWrote(t *testing.T) {
 		{"mark removed by somebody", func(l *coordinationv1.Lease) { l.Annotations = nil }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			claim := NewClaim("process")
+			writes := NewWriteLog("process")
 			l := taken("a", 15*time.Second)
-			claim.Attempt(l, reading(0))
-			require.True(t, claim.Confirm(RecordOf(l)))
-			assert.Equal(t, c.want, claim.Confirm(version(l, "2", c.change)))
+			writes.Record(l, reading(0))
+			require.True(t, writes.Match(RecordOf(l)))
+			assert.Equal(t, c.want, writes.Match(version(l, "2", c.change)))
 		})
 	}
-	assert.False(t, new(Claim).Confirm(Record{}))
-	assert.False(t, new(Claim).Confirm(RecordOf(taken("a", time.Second))))
+	assert.False(t, new(WriteLog).Match(Record{}))
+	assert.False(t, new(WriteLog).Match(RecordOf(taken("a", time.Second))))
 }
 
 func TestStampsAreUniqueInWholeSeconds(t *testing.T) {

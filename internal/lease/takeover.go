@@ -6,13 +6,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// Sighting is what a candidate knows about a lease: the version that it received last, since when the
+// Observation is what a candidate knows about a lease: the version that it received last, since when the
 // spec has stood unchanged by the candidate's own clock, and for how long it has to.
 //
 // Every other version restarts the wait, also a lower one (a restored etcd) and absence. The exception
 // is a later version of the same object with an equal spec, see [Record.keepsSpecOf]: it replaces the
 // version to swap, and the wait goes on. Otherwise every write of metadata would put off a succession.
-type Sighting struct {
+type Observation struct {
 	own          time.Duration // the candidate's D, where the record does not say
 	trustForeign bool          // take an empty record of another elector for released
 	reclaim      func(Record) bool
@@ -26,15 +26,15 @@ type Sighting struct {
 }
 
 // NewSighting returns the sighting of a candidate that has seen nothing. own is its configured lease duration.
-func NewSighting(own time.Duration, trustForeignRelease bool) Sighting {
-	return Sighting{own: own, trustForeign: trustForeignRelease, reclaim: Variant{}.reclaim}
+func NewObservation(own time.Duration, trustForeignRelease bool) Observation {
+	return Observation{own: own, trustForeign: trustForeignRelease, reclaim: Variant{}.reclaim}
 }
 
-// minForeignPatience is what a record of another elector has to stand for at least, beyond its duration.
-const minForeignPatience = 5 * time.Second
+// minForeignWait is what a record of another elector has to stand for at least, beyond its duration.
+const minForeignWait = 5 * time.Second
 
-// See takes in a version that has arrived at the local time now.
-func (s *Sighting) See(r Record, now clock.Reading) {
+// Observe takes in a version that has arrived at the local time now.
+func (s *Observation) Observe(r Record, now clock.Reading) {
 	if s.seen && s.record.sameVersion(r) {
 		return
 	}
@@ -67,26 +67,26 @@ func (s *Sighting) See(r Record, now clock.Reading) {
 		if !r.Ours() {
 			// client-go's elector counts its term from the answer to a renewal, and gives up between
 			// renewals only: after a slow answer it outlives its record.
-			s.wait += max(d/3, minForeignPatience)
+			s.wait += max(d/3, minForeignWait)
 		}
 	}
 	s.record, s.seen, s.unseen = r, true, 0
 }
 
-// FreeIn is after how long the lease may be taken by a compare-and-swap on [Sighting.Record], at once if not positive; ok is false
+// TimeToExpiry is after how long the lease may be taken by a compare-and-swap on [Observation.Record], at once if not positive; ok is false
 // before anything was seen. Only time that has surely passed counts.
-func (s *Sighting) FreeIn(now clock.Reading) (wait time.Duration, ok bool) {
+func (s *Observation) TimeToExpiry(now clock.Reading) (wait time.Duration, ok bool) {
 	return s.wait - now.SinceAtLeast(s.since), s.seen
 }
 
-// Spend makes the version unfit for another swap, after one that did not succeed. The outcome may be
+// Invalidate makes the version unfit for another swap, after one that did not succeed. The outcome may be
 // unknown, and the swap still under way: so if the same version is read next, or a lower one, the wait
 // restarts. A later version with an equal spec shows that the swap has failed for good, and on nothing
 // but metadata: the wait goes on.
 //
 // taken says that the swap has failed because somebody else was faster. Then, and after a swap on a release whose outcome is
 // unknown, there may be a holder that we have not seen: if the next thing to be seen is absence, that is a deletion.
-func (s *Sighting) Spend(taken bool) {
+func (s *Observation) Invalidate(taken bool) {
 	s.seen = false
 	if taken || s.record.Exists() && s.wait == 0 {
 		s.unseen = s.own
@@ -94,4 +94,4 @@ func (s *Sighting) Spend(taken bool) {
 }
 
 // Record is the version seen last.
-func (s *Sighting) Record() Record { return s.record }
+func (s *Observation) Record() Record { return s.record }

@@ -2,9 +2,9 @@ package lease
 
 import "fmt"
 
-// Overstay says that the term has ended, by a loss or by its deadline, other than in good standing: work that goes on does so without
+// Expired says that the term has ended, by a loss or by its deadline, other than in good standing: work that goes on does so without
 // it. It is nil while the term is held, and when it is being released.
-func (h *Holder) Overstay() error {
+func (h *Holder) Expired() error {
 	if h.Remaining() > 0 {
 		return nil
 	}

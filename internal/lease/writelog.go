@@ -11,13 +11,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// Claim is what a process knows about a term of its own: which writes it has sent and when. Whatever is read back from
+// WriteLog is what a process knows about a term of its own: which writes it has sent and when. Whatever is read back from
 // the API server is ours only if it is one of these writes, and counts from the time when exactly that one was sent,
 // not from the time of the answer, of the read, or of the latest attempt: a lost response must not lengthen a term.
 //
 // Two processes that were given one identity, and whose clocks agree, can write the same spec: which of
 // them has written a record, the mark of the process says.
-type Claim struct {
+type WriteLog struct {
 	process  string // the mark of this process; empty: none
 	attempts []attempt
 	record   Record        // the version that stands, as far as we know
@@ -34,10 +34,10 @@ type attempt struct {
 }
 
 // NewClaim returns the claim of a process, which has sent nothing.
-func NewClaim(process string) Claim { return Claim{process: process} }
+func NewWriteLog(process string) WriteLog { return WriteLog{process: process} }
 
-// Attempt notes, before it is sent, a write of l, and marks it.
-func (c *Claim) Attempt(l *coordinationv1.Lease, now clock.Reading) {
+// Record notes, before it is sent, a write of l, and marks it.
+func (c *WriteLog) Record(l *coordinationv1.Lease, now clock.Reading) {
 	if c.process != "" {
 		metav1.SetMetaDataAnnotation(&l.ObjectMeta, ProcessAnnotation, c.process)
 	}
@@ -47,16 +47,16 @@ func (c *Claim) Attempt(l *coordinationv1.Lease, now clock.Reading) {
 	c.attempts = append(c.attempts, attempt{*l.Spec.DeepCopy(), now})
 }
 
-// Wrote reports whether r is one of the versions that Confirm would take.
-func (c *Claim) Wrote(r Record) bool {
+// Contains reports whether r is one of the versions that Match would take.
+func (c *WriteLog) Contains(r Record) bool {
 	return r.Exists() && c.record.UID() == r.UID() && c.marked(r) &&
 		slices.ContainsFunc(c.attempts, func(a attempt) bool { return apiequality.Semantic.DeepEqual(a.spec, r.lease.Spec) })
 }
 
-// Confirm reports whether r was written by this claim, and if so makes it the standing version. A spec that differs in
+// Match reports whether r was written by this claim, and if so makes it the standing version. A spec that differs in
 // any field is somebody else's, also when it still names us as the holder. Metadata may differ, but for
 // the mark of another process.
-func (c *Claim) Confirm(r Record) bool {
+func (c *WriteLog) Match(r Record) bool {
 	if !r.Exists() || c.record.Exists() && c.record.UID() != r.UID() || !c.marked(r) {
 		return false
 	}
@@ -75,7 +75,7 @@ func (c *Claim) Confirm(r Record) bool {
 }
 
 // marked reports whether no other process has marked r. Somebody may have removed the mark.
-func (c *Claim) marked(r Record) bool {
+func (c *WriteLog) marked(r Record) bool {
 	mark := r.lease.Annotations[ProcessAnnotation]
 	return mark == "" || mark == c.process
 }

@@ -23,9 +23,9 @@ type abandoned struct {
 	bound  time.Duration // how long the API server tries
 }
 
-// serverPatience is for how long an API server tries to carry out a request that does not say for how
+// serverTimeout is for how long an API server tries to carry out a request that does not say for how
 // long: its default.
-const serverPatience = time.Minute
+const serverTimeout = time.Minute
 
 // begin counts a request that is about to be sent.
 func (o *openRequests) begin() {

@@ -31,16 +31,16 @@ func TestOlderEventsAreNoLoss(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				system, guard := clock.System(), NewGuard(name, errNotHeld, GuardConfig{})
 				mine := taken("a", 15*time.Second)
-				var claim Claim
-				claim.Attempt(mine, system.Now())
-				require.True(t, claim.Confirm(version(mine, "7", nil)))
+				var writes WriteLog
+				writes.Record(mine, system.Now())
+				require.True(t, writes.Match(version(mine, "7", nil)))
 				h := newHolder(Config{
 					Lease: name, Identity: "a", Timing: Timing{}.WithDefaults(), Clock: system, Guard: guard,
 					OnLost: func(*LostError) {}, OnHolder: func(Record) {},
-				}, nil, &Stamps{}, claim)
-				h.judge(version(taken("b", 15*time.Second), c.version, other), c.deleted)
+				}, nil, &Stamps{}, writes)
+				h.handleEvent(version(taken("b", 15*time.Second), c.version, other), c.deleted)
 				assert.Equal(t, c.lost, h.Lost())
-				assert.Empty(t, h.suspect)
+				assert.Empty(t, h.recheck)
 				h.lose(ErrTaken, "")
 			})
 		})

@@ -12,9 +12,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// lookOut watches the record of the term until ctx has ended, and ends the term as soon as the API server shows that the record is
+// watchLease watches the record of the term until ctx has ended, and ends the term as soon as the API server shows that the record is
 // somebody else's: a renewal would show it up to a renew interval later. Where watching is not allowed, nothing else does.
-func (h *Holder) lookOut(ctx context.Context) {
+func (h *Holder) watchLease(ctx context.Context) {
 	pause := backoff(h.config.Timing)
 	for ctx.Err() == nil {
 		delay := pause.Step()
@@ -22,7 +22,7 @@ func (h *Holder) lookOut(ctx context.Context) {
 		case useful:
 			pause = backoff(h.config.Timing)
 		case kube.RoleMissing(err): // the candidate has said so
-			delay = maxBlindness
+			delay = maxWatchBackoff
 		}
 		timer := h.config.Clock.NewTimer(delay)
 		select {
@@ -35,7 +35,7 @@ func (h *Holder) lookOut(ctx context.Context) {
 
 // follow reads one watch to its end, and reports whether it said anything of use.
 func (h *Holder) follow(ctx context.Context) (useful bool, err error) {
-	w, err := h.store.Watch(ctx, h.standing().ResourceVersion(), h.config.Timing.RenewInterval())
+	w, err := h.store.Watch(ctx, h.latestRecord().ResourceVersion(), h.config.Timing.RenewInterval())
 	if err != nil {
 		return false, err
 	}
@@ -51,37 +51,37 @@ func (h *Holder) follow(ctx context.Context) (useful bool, err error) {
 				continue
 			}
 			useful = true
-			h.judge(r, e.Type == watch.Deleted)
+			h.handleEvent(r, e.Type == watch.Deleted)
 		case <-ctx.Done():
 			return useful, nil
 		}
 	}
 }
 
-// judge ends the term if an event proves that it is over. Events come late, and the first may be from before the term: only a version
+// handleEvent ends the term if an event proves that it is over. Events come late, and the first may be from before the term: only a version
 // above the own one proves anything. A lower one is left to the next renewal, as in a cluster that was restored from a backup.
-func (h *Holder) judge(r Record, deleted bool) {
-	h.claims.Lock()
-	ours, standing := !deleted && h.claim.Wrote(r) && h.altered(r) == nil, h.claim.record
-	h.claims.Unlock()
+func (h *Holder) handleEvent(r Record, deleted bool) {
+	h.writesMu.Lock()
+	ours, standing := !deleted && h.writes.Contains(r) && h.altered(r) == nil, h.writes.record
+	h.writesMu.Unlock()
 	if ours {
 		return
 	}
 	switch order, known := r.compareVersion(standing); {
 	case !known:
 		select {
-		case h.suspect <- struct{}{}: // ask
+		case h.recheck <- struct{}{}: // ask
 		default:
 		}
 	case deleted && order >= 0: // fake clientsets give a deletion no version of its own
-		_ = h.dispossess(Record{})
+		_ = h.lostTo(Record{})
 	case order > 0:
-		_ = h.dispossess(r)
+		_ = h.lostTo(r)
 	}
 }
 
-// dispossess ends the term, because r stands.
-func (h *Holder) dispossess(r Record) error {
+// lostTo ends the term, because r stands.
+func (h *Holder) lostTo(r Record) error {
 	cause := ErrTaken
 	switch {
 	case !r.Exists():
@@ -97,10 +97,10 @@ func (h *Holder) dispossess(r Record) error {
 }
 
 // standing is the version that stands as far as is known, for any goroutine.
-func (h *Holder) standing() Record {
-	h.claims.Lock()
-	defer h.claims.Unlock()
-	return h.claim.record
+func (h *Holder) latestRecord() Record {
+	h.writesMu.Lock()
+	defer h.writesMu.Unlock()
+	return h.writes.record
 }
 
 // compareVersion compares resourceVersions, which API servers count up; known is false for those of anything else, such as fake

@@ -10,9 +10,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// TestSighting is the candidate's rules as a table: what arrives when, and when the lease is free after it. The candidate's own
+// TestObservation is the candidate's rules as a table: what arrives when, and when the lease is free after it. The candidate's own
 // duration is 15 s.
-func TestSighting(t *testing.T) {
+func TestObservation(t *testing.T) {
 	const s = time.Second
 	held := taken("a", 10*s)
 	renewed := func(rv string, n int) Record {
@@ -96,17 +96,17 @@ func TestSighting(t *testing.T) {
 		{"swap failed, then absent", []seen{{RecordOf(held), 0}, {spent, 10 * s}, {Record{}, 11 * s}}, 21 * s},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			sighting := NewSighting(15*s, false)
+			observation := NewObservation(15*s, false)
 			for _, v := range c.seen {
 				if v.r == spent || v.r == beaten {
-					sighting.Spend(v.r == beaten)
-					_, ok := sighting.FreeIn(reading(v.at))
+					observation.Invalidate(v.r == beaten)
+					_, ok := observation.TimeToExpiry(reading(v.at))
 					assert.False(t, ok)
 					continue
 				}
-				sighting.See(v.r, reading(v.at))
+				observation.Observe(v.r, reading(v.at))
 			}
-			free, ok := sighting.FreeIn(reading(0))
+			free, ok := observation.TimeToExpiry(reading(0))
 			assert.True(t, ok)
 			assert.Equal(t, c.free, free)
 		})
@@ -136,9 +136,9 @@ func TestTrustInForeignReleases(t *testing.T) {
 		{"another elector's, not trusted", version(ours, "2", func(l *coordinationv1.Lease) { empty(l); l.Annotations = nil }), false, 15 * s},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			sighting := NewSighting(15*s, c.trust)
-			sighting.See(c.r, reading(0))
-			wait, _ := sighting.FreeIn(reading(0))
+			observation := NewObservation(15*s, c.trust)
+			observation.Observe(c.r, reading(0))
+			wait, _ := observation.TimeToExpiry(reading(0))
 			assert.Equal(t, c.wait, wait)
 		})
 	}
@@ -147,11 +147,11 @@ func TestTrustInForeignReleases(t *testing.T) {
 func TestReclaimedRecordsNeedNotBeWaitedOut(t *testing.T) {
 	const s = time.Second
 	mine, others := taken("a", 10*s), version(taken("b", 10*s), "9", nil)
-	sighting := NewSighting(15*s, false)
-	sighting.reclaim = Variant{Reclaim: func(r Record) bool { return r.Holder() == "a" }}.reclaim
+	observation := NewObservation(15*s, false)
+	observation.reclaim = Variant{Reclaim: func(r Record) bool { return r.Holder() == "a" }}.reclaim
 	wait := func(r Record, now time.Duration) time.Duration {
-		sighting.See(r, reading(now))
-		wait, _ := sighting.FreeIn(reading(now))
+		observation.Observe(r, reading(now))
+		wait, _ := observation.TimeToExpiry(reading(now))
 		return wait
 	}
 	assert.Zero(t, wait(RecordOf(mine), 0))
