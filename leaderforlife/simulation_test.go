@@ -257,7 +257,7 @@ func (t *town) run(ctx context.Context, p *sim.Process, bound time.Duration) {
 	options := []leader.Option{
 		leader.WithClient(kubernetes.NewForConfigOrDie(h.proxy.connect(p.Config()))),
 		leader.WithNamespace("ns"), leader.WithPodName(pod.Name), leader.WithNodeCheck(),
-		leader.WithOccupy(func(name string) (func(), error) { return t.occupy(p, name) }),
+		leader.WithProcessLock(func(name string) (func(), error) { return t.occupy(p, name) }),
 	}
 	if t.lease {
 		options = append(options, leader.WithLease())

@@ -211,7 +211,7 @@ func (p *replica) options(w *world, options []leader.Option) []leader.Option {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return paced{next, requests} })
 	return append([]leader.Option{
 		leader.WithConfig(config), leader.WithNamespace("ns"), leader.WithPodName(p.pod.Name), leader.WithLogger(zap.New(core)),
-		leader.WithOccupy(w.occupy), leader.WithHooks(leader.Hooks{OnWaiting: func(waiting []leader.Waiting) {
+		leader.WithProcessLock(w.occupy), leader.WithHooks(leader.Hooks{OnWaiting: func(waiting []leader.Waiting) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.waiting = waiting

@@ -11,8 +11,8 @@ import (
 // LeaderLabel is the label on the Pod of the leader by a lock. Its value is the UID of the lock.
 func LeaderLabel(lockName string) string { return "leader.bellwether.dev/" + lockName }
 
-// suspect is another Pod that may be the leader: the owner of the lock, one with the label, or one that owned an earlier lock.
-type suspect struct {
+// contender is another Pod that may be the leader: the owner of the lock, one with the label, or one that owned an earlier lock.
+type contender struct {
 	podID
 	seen   *corev1.Pod // as last seen; nil: never
 	ending bool        // it was seen while it had time to end
@@ -22,7 +22,7 @@ type suspect struct {
 }
 
 // node is where it was last seen; empty if that is not known.
-func (s suspect) node() string {
+func (s contender) node() string {
 	if s.seen == nil {
 		return ""
 	}
@@ -74,8 +74,8 @@ func stateOf(node *corev1.Node) nodeState {
 // be back.
 func (s nodeState) down() bool { return s.known && (s.gone || s.outOfService && !s.ready) }
 
-// judge decides whether a suspect is proven to have ended; if not, why says what is in the way.
-func judge(s suspect, node nodeState) (over bool, why string) {
+// hasEnded decides whether a contender is proven to have ended; if not, why says what is in the way.
+func hasEnded(s contender, node nodeState) (over bool, why string) {
 	switch {
 	case ended(s.seen), s.gone && !s.kept, s.seen != nil && node.down(), s.fenced:
 		return true, ""
