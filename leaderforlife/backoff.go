@@ -14,12 +14,13 @@ import (
 const (
 	// firstPause is the pause after the first failed request.
 	firstPause = 100 * time.Millisecond
-	// maxRefusal is how long a required request may be refused before Become gives up: roles may be on their way.
+	// maxRefusal is how long a required request may be refused before Become gives up: roles may be
+	// on their way.
 	maxRefusal = 15 * time.Second
 )
 
-// retry calls f until it is done, with a growing pause after each error. It returns an error that is not worth a
-// retry.
+// retry calls f until it is done, with a growing pause after each error. It returns an error that
+// is not worth a retry.
 func (c *candidate) retry(ctx context.Context, f func() (done bool, err error)) error {
 	pause := firstPause
 	for ctx.Err() == nil {
@@ -58,8 +59,8 @@ func (c *candidate) permanent(err error) bool {
 	return c.once || !errors.As(err, &access)
 }
 
-// note logs an error before a retry, unless it is the same as the last one, a lost race, or a recent refusal of what
-// may be optional, which is logged elsewhere.
+// note logs an error before a retry, unless it is the same as the last one, a lost race, or a
+// recent refusal of what may be optional, which is logged elsewhere.
 func (c *candidate) note(err error) {
 	if kube.RoleMissing(err) && c.refusedFor(err) < refusalPatience {
 		return

@@ -2,7 +2,8 @@ package leaderforlife
 
 import corev1 "k8s.io/api/core/v1"
 
-// state is what one round of reads has shown. The own Pod was read before the lock, and that before the others.
+// state is what one round of reads has shown. The own Pod was read before the lock, and that before
+// the others.
 type state struct {
 	me    *corev1.Pod
 	label string // of the own Pod; empty: none
@@ -30,8 +31,9 @@ const (
 	toRemove       // the lock
 )
 
-// next decides. Nobody leads beside another, because each has labelled its Pod before it lists the Pods with the label: of two, the one whose
-// label came later has found that of the other. The lock says who may try.
+// next decides. Nobody leads beside another, because each has labelled its Pod before it lists the
+// Pods with the label: of two, the one whose label came later has found that of the other. The lock
+// says who may try.
 func (v state) next(a abilities) (step, []Waiting) {
 	if v.me.DeletionTimestamp != nil || terminal(v.me) {
 		return toWait, []Waiting{{Pod: v.me.Name, UID: v.me.UID, Node: v.me.Spec.NodeName, Why: "this Pod is ending, and does not begin to lead"}}

@@ -11,7 +11,8 @@ import (
 // LeaderLabel is the label on the Pod of the leader by a lock. Its value is the UID of the lock.
 func LeaderLabel(lockName string) string { return "leader.bellwether.dev/" + lockName }
 
-// contender is another Pod that may be the leader: the owner of the lock, one with the label, or one that owned an earlier lock.
+// contender is another Pod that may be the leader: the owner of the lock, one with the label, or
+// one that owned an earlier lock.
 type contender struct {
 	podID
 	seen   *corev1.Pod // as last seen; nil: never
@@ -29,8 +30,9 @@ func (s contender) node() string {
 	return s.seen.Spec.NodeName
 }
 
-// ended reports whether the kubelet has said that nothing of the Pod runs any more. A phase that is terminal does not change, but it may be
-// there before the containers have ended, or written by the control plane in the place of a kubelet that does not answer.
+// ended reports whether the kubelet has said that nothing of the Pod runs any more. A phase that is
+// terminal does not change, but it may be there before the containers have ended, or written by the
+// control plane in the place of a kubelet that does not answer.
 func ended(pod *corev1.Pod) bool {
 	return pod != nil && terminal(pod) && runningContainer(pod) == ""
 }
@@ -70,11 +72,12 @@ func stateOf(node *corev1.Node) nodeState {
 	return s
 }
 
-// down reports whether it is proven that nothing runs on the node. The taint alone is no proof: it may have been forgotten there, and the node
-// be back.
+// down reports whether it is proven that nothing runs on the node. The taint alone is no proof: it
+// may have been forgotten there, and the node be back.
 func (s nodeState) down() bool { return s.known && (s.gone || s.outOfService && !s.ready) }
 
-// hasEnded decides whether a contender is proven to have ended; if not, why says what is in the way.
+// hasEnded decides whether a contender is proven to have ended; if not, why says what is in the
+// way.
 func hasEnded(s contender, node nodeState) (over bool, why string) {
 	switch {
 	case ended(s.seen), s.gone && !s.kept, s.seen != nil && node.down(), s.fenced:

@@ -50,8 +50,8 @@ func newWatches(k *cluster) *watches {
 	return &watches{cluster: k, events: make(chan watchEvent), open: map[watchable]*stream{}, backoff: map[watchable]watchBackoff{}}
 }
 
-// want opens the watches of these objects, and closes the others. fresh reports whether one was opened: what changed before it
-// stood has to be read. all reports whether none is missing.
+// want opens the watches of these objects, and closes the others. fresh reports whether one was
+// opened: what changed before it stood has to be read. all reports whether none is missing.
 func (w *watches) want(ctx context.Context, objects map[watchable]bool) (fresh, all bool) {
 	for o := range w.open {
 		if !objects[o] {

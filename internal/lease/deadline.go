@@ -8,16 +8,16 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// Timing is the clockwork of a lease. A holder renews every RenewInterval, so that MissedRenewals renewals in a row may
-// fail before it has to stop, Margin before anyone else may take over.
+// Timing is the timing of a lease. A holder renews every RenewInterval. MissedRenewals renewals in
+// a row may fail before it must stop, Margin before another process may take over.
 type Timing struct {
-	// Duration (D) is how long a version of the record has to stand unchanged before it may be taken over.
-	// Whole seconds, because that is what the record holds.
+	// Duration (D) is how long the record must stay unchanged before it may be taken over. Whole
+	// seconds, as in the record.
 	Duration time.Duration
-	// Margin (M) is how long before the end of D the holder has stopped. It covers the difference in rate between
-	// two machines' clocks.
+	// Margin (M) is how long before the end of D the holder has stopped. It covers the difference
+	// in rate of two machines' clocks.
 	Margin time.Duration
-	// MissedRenewals (n) is how many renewals in a row may fail without loss of the lease.
+	// MissedRenewals (n) is how many renewals in a row may fail without a loss.
 	MissedRenewals int
 }
 
@@ -28,7 +28,7 @@ const (
 	minRenewInterval      = time.Second
 )
 
-// WithDefaults returns t with its zero fields set.
+// WithDefaults returns t with defaults for its zero fields.
 func (t Timing) WithDefaults() Timing {
 	if t.Duration == 0 {
 		t.Duration = DefaultDuration
@@ -42,7 +42,8 @@ func (t Timing) WithDefaults() Timing {
 	return t
 }
 
-// Validate returns one error per broken rule; each names the field as the public configs call it, the rule and the value.
+// Validate returns one error for each broken rule, with the field of the public configs, the rule
+// and the value.
 func (t Timing) Validate() []error {
 	var errs []error
 	bad := func(field, rule string, got any) {
@@ -78,8 +79,8 @@ func (t Timing) RenewInterval() time.Duration {
 	return (t.Duration - t.Margin) / time.Duration(t.MissedRenewals+1)
 }
 
-// Left is for how long a holder may still act whose standing version was sent at s: until s + D - M. Time that may have passed
-// counts as if it had.
+// Left returns how long a holder may still act after its last stored write was sent at s: until s +
+// D - M. All time that may have passed counts.
 func (t Timing) Left(sent, now clock.Reading) time.Duration {
 	return t.Duration - t.Margin - now.SinceAtMost(sent)
 }

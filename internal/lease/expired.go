@@ -2,8 +2,8 @@ package lease
 
 import "fmt"
 
-// Expired says that the term has ended, by a loss or by its deadline, other than in good standing: work that goes on does so without
-// it. It is nil while the term is held, and when it is being released.
+// Expired returns an error if the term was lost or has reached its deadline: its work must have
+// ended. It returns nil while the term is held, and during and after a release.
 func (h *Holder) Expired() error {
 	if h.Remaining() > 0 {
 		return nil

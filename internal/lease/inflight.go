@@ -10,14 +10,15 @@ import (
 	"time"
 )
 
-// inflightRequest is a request under a guard, from before it is sent until its body has been read or closed.
+// inflightRequest is a guarded request, from before it is sent until its body has been read or
+// closed.
 type inflightRequest struct {
 	term     *Term
 	cancel   context.CancelFunc // of the request's context
-	scope    *Scope             // that it belongs to; nil: none
-	bound    time.Duration      // how long the API server tries at most, once it has the request
-	conn     io.Closer          // guarded by term.mu: a connection that it was upgraded to; nil if there is none
-	unlink   func() bool        // undoes that the end of the caller's context cancels; nil before the answer
+	scope    *Scope             // nil: none
+	bound    time.Duration      // how long the API server tries at most
+	conn     io.Closer          // guarded by term.mu: of an upgrade; nil: none
+	unlink   func() bool        // detaches it from the caller's context; nil before the answer
 	answered sync.Once
 }
 
@@ -41,9 +42,9 @@ func (f *inflightRequest) begin(bound func(left time.Duration) time.Duration) bo
 	return true
 }
 
-// answer notes that the request has been answered, or has failed with err: then it may still be carried
-// out. So may one that an API server, or a proxy before it, has given up waiting for: a write that etcd had
-// not committed when its time was over.
+// answer records the answer, or the failure err, after which the request may still be carried out.
+// So may one that an API server or a proxy answered with a server error: etcd may commit the write
+// later.
 func (f *inflightRequest) answer(resp *http.Response, err error) {
 	if err != nil && !neverSent(err) || err == nil && resp.StatusCode >= http.StatusInternalServerError {
 		f.abandon()
@@ -52,10 +53,10 @@ func (f *inflightRequest) answer(resp *http.Response, err error) {
 	}
 }
 
-// abandon gives the request up, and reports whether it had no answer.
+// abandon gives up the request, and reports whether it had no answer.
 func (f *inflightRequest) abandon() bool { return f.land(abandoned{f.term.clock.Now(), f.bound}) }
 
-// land tells those who count the request, and reports whether this is the first time.
+// land ends the counting of the request, and reports whether this is the first time.
 func (f *inflightRequest) land(without ...abandoned) (first bool) {
 	f.answered.Do(func() {
 		first = true
@@ -73,8 +74,8 @@ func neverSent(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// hold closes conn when the term is over, unless the request has ended by then. It reports false if the
-// term is over already.
+// hold makes the end of the term close conn, unless the request has ended before. It returns false
+// if the term is over.
 func (f *inflightRequest) hold(conn io.Closer) bool {
 	f.term.mu.Lock()
 	defer f.term.mu.Unlock()
@@ -85,7 +86,7 @@ func (f *inflightRequest) hold(conn io.Closer) bool {
 	return true
 }
 
-// end releases what the request holds. It may be called again.
+// end frees the request. It may be called again.
 func (f *inflightRequest) end() {
 	f.term.mu.Lock()
 	delete(f.term.requests, f)
@@ -103,7 +104,8 @@ func (t *Term) over() bool {
 	return t.state != held
 }
 
-// cancelRequests ends what is under way under the guard of a term that is over, and returns how many requests had no answer.
+// cancelRequests ends the guarded requests of a term that is over, and returns how many had no
+// answer.
 func (t *Term) cancelRequests() (unanswered int) {
 	t.mu.Lock()
 	requests, scopes := t.requests, t.scopes
@@ -118,15 +120,15 @@ func (t *Term) cancelRequests() (unanswered int) {
 		}
 		f.cancel()
 		if f.conn != nil {
-			go func() { _ = f.conn.Close() }() // TLS may take five seconds to say goodbye
+			go func() { _ = f.conn.Close() }() // closing TLS may take five seconds
 		}
 	}
 	return unanswered
 }
 
-// send returns the answer, or an error as soon as the caller's context has ended. A write, whose own does
-// not end with it, has a margin more from then: a release follows its answer at once, and would have to
-// wait for as long as the API server may try if it had been cut off.
+// send returns the answer, or an error as soon as the caller's context ends. A write, whose context
+// does not end with it, gets one more margin for its answer: had it been cut off, a release would
+// have to wait for as long as the API server may try.
 func (f *inflightRequest) send(caller context.Context, base http.RoundTripper, r *http.Request) (*http.Response, error) {
 	type answer struct {
 		resp *http.Response
@@ -154,12 +156,12 @@ func (f *inflightRequest) send(caller context.Context, base http.RoundTripper, r
 			f.term.clock.AfterFunc(f.term.timing.Margin, f.cancel)
 			return nil, context.Cause(caller)
 		}
-		a = <-answers // it was cut off, which tells whether it had been sent
+		a = <-answers // it was cut off
 	}
 	if a.err != nil {
 		f.end()
 		return nil, a.err
 	}
-	f.unlink = context.AfterFunc(caller, f.cancel) // now that the outcome is known
+	f.unlink = context.AfterFunc(caller, f.cancel) // the outcome is known now
 	return a.resp, nil
 }

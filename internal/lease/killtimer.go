@@ -14,25 +14,25 @@ type KillTimer interface {
 	Stop() error
 }
 
-// armKillTimer sets the kill timer to half a margin after the deadline. Only the goroutine that renews calls it, so that no earlier
-// deadline replaces a later one.
+// armKillTimer sets the kill timer to half a margin after the deadline. Only the renewing goroutine
+// calls it, so no earlier deadline replaces a later one.
 func (t *Term) armKillTimer() {
 	if t.kill == nil {
 		return
 	}
-	boot := process.SinceBoot() // first: who is stopped before the next line has less time, not more
+	boot := process.SinceBoot() // first: a stop before the next line shortens the time
 	now := t.clock.Now()
 	t.mu.Lock()
 	at := boot + t.left(now) + t.timing.Margin/2
 	t.mu.Unlock()
-	if err := t.kill.SetAt(at); err != nil { // the earlier deadline stands, or there is none
+	if err := t.kill.SetAt(at); err != nil { // the earlier deadline, if any, remains
 		t.lose(fmt.Errorf("%w: %w", ErrKillTimer, err), t.identity)
 	}
 }
 
-// DisarmKillTimer is for when no work of the term is running any more.
+// DisarmKillTimer must be called only when no work of the term is running.
 func (t *Term) DisarmKillTimer() {
 	if t.kill != nil {
-		_ = t.kill.Stop() // what is not disarmed kills the process: nothing unsafe
+		_ = t.kill.Stop() // a failure is safe: the process ends
 	}
 }

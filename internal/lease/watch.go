@@ -12,8 +12,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// watchLease watches the record of the term until ctx has ended, and ends the term as soon as the API server shows that the record is
-// somebody else's: a renewal would show it up to a renew interval later. Where watching is not allowed, nothing else does.
+// watchLease watches the record until ctx ends, and ends the term when another process has changed
+// the record. The next renewal would notice up to a renew interval later; it does if watching is
+// forbidden.
 func (h *Holder) watchLease(ctx context.Context) {
 	pause := backoff(h.config.Timing)
 	for ctx.Err() == nil {
@@ -21,7 +22,7 @@ func (h *Holder) watchLease(ctx context.Context) {
 		switch useful, err := h.follow(ctx); {
 		case useful:
 			pause = backoff(h.config.Timing)
-		case kube.RoleMissing(err): // the candidate has said so
+		case kube.RoleMissing(err): // logged by the candidate
 			delay = maxWatchBackoff
 		}
 		timer := h.config.Clock.NewTimer(delay)
@@ -33,7 +34,7 @@ func (h *Holder) watchLease(ctx context.Context) {
 	}
 }
 
-// follow reads one watch to its end, and reports whether it said anything of use.
+// follow reads one watch to its end, and reports whether it had an event of the record.
 func (h *Holder) follow(ctx context.Context) (useful bool, err error) {
 	w, err := h.store.Watch(ctx, h.latestRecord().ResourceVersion(), h.config.Timing.RenewInterval())
 	if err != nil {
@@ -58,8 +59,9 @@ func (h *Holder) follow(ctx context.Context) (useful bool, err error) {
 	}
 }
 
-// handleEvent ends the term if an event proves that it is over. Events come late, and the first may be from before the term: only a version
-// above the own one proves anything. A lower one is left to the next renewal, as in a cluster that was restored from a backup.
+// handleEvent ends the term if an event proves that it is over. Events are late, and may be from
+// before the term: only a version above our own is a proof. A lower one, as after a restore of the
+// cluster, is left to the next renewal.
 func (h *Holder) handleEvent(r Record, deleted bool) {
 	h.writesMu.Lock()
 	ours, standing := !deleted && h.writes.Contains(r) && h.altered(r) == nil, h.writes.record
@@ -70,17 +72,17 @@ func (h *Holder) handleEvent(r Record, deleted bool) {
 	switch order, known := r.compareVersion(standing); {
 	case !known:
 		select {
-		case h.recheck <- struct{}{}: // ask
+		case h.recheck <- struct{}{}:
 		default:
 		}
-	case deleted && order >= 0: // fake clientsets give a deletion no version of its own
+	case deleted && order >= 0: // in fake clientsets a deletion has no new version
 		_ = h.lostTo(Record{})
 	case order > 0:
 		_ = h.lostTo(r)
 	}
 }
 
-// lostTo ends the term, because r stands.
+// lostTo ends the term because r is the record now.
 func (h *Holder) lostTo(r Record) error {
 	cause := ErrTaken
 	switch {
@@ -91,20 +93,20 @@ func (h *Holder) lostTo(r Record) error {
 			cause = fmt.Errorf("%w: %w", ErrTaken, err)
 		}
 	}
-	h.lose(cause, r.Holder()) // before it is told who has it, which may take time
+	h.lose(cause, r.Holder()) // before OnHolder, which may take time
 	h.config.OnHolder(r)
 	return cause
 }
 
-// standing is the version that stands as far as is known, for any goroutine.
+// latestRecord is the last known version of our record, for any goroutine.
 func (h *Holder) latestRecord() Record {
 	h.writesMu.Lock()
 	defer h.writesMu.Unlock()
 	return h.writes.record
 }
 
-// compareVersion compares resourceVersions, which API servers count up; known is false for those of anything else, such as fake
-// clientsets.
+// compareVersion compares resourceVersions, which grow. known is false if they are not numbers, as
+// in fake clientsets.
 func (r Record) compareVersion(o Record) (order int, known bool) {
 	a, errA := strconv.ParseUint(r.ResourceVersion(), 10, 64)
 	b, errB := strconv.ParseUint(o.ResourceVersion(), 10, 64)
