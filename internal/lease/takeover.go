@@ -25,8 +25,7 @@ type Observation struct {
 	unseen time.Duration // D of an unseen term that a deletion may have ended
 }
 
-// NewSighting returns the sighting of a candidate that has seen nothing. own is its configured
-// lease duration.
+// NewObservation returns an empty observation. own is the candidate's lease duration.
 func NewObservation(own time.Duration, trustForeignRelease bool) Observation {
 	return Observation{own: own, trustForeign: trustForeignRelease, reclaim: Variant{}.reclaim}
 }

@@ -33,7 +33,7 @@ type attempt struct {
 	sent clock.Reading
 }
 
-// NewClaim returns the claim of a process, which has sent nothing.
+// NewWriteLog returns an empty log.
 func NewWriteLog(process string) WriteLog { return WriteLog{process: process} }
 
 // Record adds a write of l before it is sent, and marks l.
