@@ -8,7 +8,7 @@ var ParseKey = parseKey
 // SystemClock is the default.
 func SystemClock() Clock { return clock.System() }
 
-// SetOccupy replaces sole.Occupy.
+// SetOccupy replaces process.Lock.
 func (r *Reconciler) SetOccupy(occupy func(name string) (release func(), err error)) {
 	r.incarnation.occupy = occupy
 }

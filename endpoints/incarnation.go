@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/bellwether-k8s/bellwether/internal/sole"
+	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
 // incarnation is a name that one process of a Pod has at a time. A process that has written it into
@@ -18,7 +18,7 @@ import (
 type incarnation struct {
 	name    string                                        // as configured; empty: none
 	socket  string                                        // what is occupied
-	occupy  func(name string) (release func(), err error) // see [sole.Occupy]
+	occupy  func(name string) (release func(), err error) // see [process.Lock]
 	release func()                                        // nil: this process does not have it
 	refusal string                                        // the last that was logged
 }
@@ -27,7 +27,7 @@ func newIncarnation(config Config) incarnation {
 	return incarnation{
 		name:   config.Incarnation,
 		socket: fmt.Sprintf("endpoints/%v/%s", config.service(), config.Incarnation),
-		occupy: sole.Occupy,
+		occupy: process.Lock,
 	}
 }
 

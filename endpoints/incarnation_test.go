@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bellwether-k8s/bellwether/endpoints"
-	"github.com/bellwether-k8s/bellwether/internal/sole"
+	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
 // kernel gives a name to one process at a time.
@@ -29,7 +29,7 @@ func (k *kernel) occupy(name string) (release func(), err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.taken[name] {
-		return nil, sole.ErrOccupied
+		return nil, process.ErrLocked
 	}
 	if k.taken == nil {
 		k.taken = map[string]bool{}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/mutation"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
@@ -64,7 +64,7 @@ func TestSimulatedDeathsInACommission(t *testing.T) {
 }
 
 // mutations are what may happen to somebody who does not know why a line is there. Each has to be caught by the test that is about it.
-var mutations = []mutant.Mutation{
+var mutations = []mutation.Mutation{
 	{Name: "each round is news", File: "checks.go", Old: "|| old.Reason != condition.Reason, ", New: "|| wrong, ", Caught: "TestChangesOfReadinessAreEvents"},
 	{Name: "it is said before it is written", File: "checks.go", Old: "\"status\"); err != nil {", New: "\"status\"); false {", Caught: "TestReadinessIsSaidOnceItIsWritten"},
 	{Name: "it is said once", File: "checks.go", Old: "return time.Since(last) >= alarmEvery", New: "return false", Caught: "TestPlugThatIsOffWhileItsNodeWorksProvesNothing"},
@@ -103,5 +103,5 @@ var mutations = []mutant.Mutation{
 }
 
 func TestSimulatedMutationsAreCaught(t *testing.T) {
-	mutant.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "")
+	mutation.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "")
 }

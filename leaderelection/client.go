@@ -6,10 +6,12 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
-// LeaseConfig returns a copy of config for the client of an [Elector]: with a connection and without a rate limit of its own.
+// LeaseConfig returns a copy of config for the client of an [Elector]: with its own connection and
+// without a rate limit.
 //
-// Copies of one config otherwise share one HTTP/2 connection, on which renewals wait behind the workload's traffic and
-// stall with it when the connection dies without a word; and the limiter of a busy client delays them. Over HTTP/1.1 a
-// request that has timed out takes its connection with it, and the next one dials anew. No limit is needed: an elector
-// paces itself. A custom config.Transport or Dial is kept and has to give the same on its own.
+// Copies of one config share one HTTP/2 connection: renewals would wait behind the workload's
+// traffic, and stall when the connection dies silently. A shared rate limiter would delay them too.
+// Over HTTP/1.1, a request that times out closes its connection, and the next one opens another. An
+// elector needs no limit, because it paces itself. A custom config.Transport or Dial is kept, and
+// must ensure the same.
 func LeaseConfig(config *rest.Config) *rest.Config { return lease.ClientConfig(config) }

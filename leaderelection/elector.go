@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/bellwether-k8s/bellwether/internal/killtimer"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
 // Term is one period of leadership.
@@ -21,36 +21,38 @@ type Term struct {
 	Identity string
 	// LeaseUID is the UID of the Lease object.
 	LeaseUID types.UID
-	// Transitions is spec.leaseTransitions: how many terms this object has seen before.
+	// Transitions is spec.leaseTransitions: the number of earlier terms of this object.
 	Transitions int32
 	// Token is the resourceVersion of the write that began the term.
 	Token string
-	// Vacant is for how long this process had seen the Lease stand unchanged when it won it: since the last leader has released it, or since the
-	// last renewal of one that died. It is 0 if there was none, and short if this process has only just begun to look.
+	// Vacant is how long this process had seen the Lease unchanged when it won it: since the
+	// release, or since the last renewal of a dead leader. It is 0 without a last leader, and short
+	// if this process has just started to watch.
 	Vacant time.Duration
-	// Released says that the last leader has released the Lease: Vacant is how long the hand-over took, and otherwise the failover.
+	// Released reports whether the last leader released the Lease. Vacant is then the duration of
+	// the hand-over, otherwise that of the failover.
 	Released bool
 }
 
-// Elector contends for one Lease. Run, TryAcquire, Renew and Release exclude each other; the other methods may be called at
-// any time.
+// Elector contends for one Lease. Run, TryAcquire, Renew and Release exclude each other. Other
+// methods may be called at any time.
 type Elector struct {
 	config    Config
 	candidate *lease.Candidate
 	guard     *lease.Guard
-	busy      sync.Mutex // held by Run and by the single steps
+	busy      sync.Mutex // held by Run, TryAcquire, Renew and Release
 
-	mu      sync.Mutex
-	holder  *lease.Holder // guarded by mu: of the latest term; nil before the first
-	running *lease.Holder // guarded by mu: the one that Run is busy with; nil if there is none
-	seen    lease.Record  // guarded by mu: the record as last seen
-	report  report        // guarded by mu
+	mu      sync.Mutex    // guards the next four
+	holder  *lease.Holder // of the latest term; nil before the first
+	running *lease.Holder // of the term that Run is in; nil if none
+	seen    lease.Record  // the last seen record
+	report  report
 	events  events
 }
 
-// New returns an elector; it sends no request yet. client should be one of its own, made from [LeaseConfig].
-// A client with a rate limit of less than two requests in a renew interval is refused. The error joins
-// one error for every rule that config breaks.
+// New returns an elector. It sends no request. Make client from [LeaseConfig], for this elector
+// only. A client with a rate limit below two requests in a renew interval is refused. The error
+// joins one error for each rule that config breaks.
 func New(client kubernetes.Interface, config Config) (*Elector, error) {
 	if client == nil {
 		return nil, errors.New("leaderelection: client: must not be nil")
@@ -67,7 +69,7 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 	}
 	var killer lease.KillTimer
 	if config.KernelDeadline {
-		if killer, err = killtimer.New(); err != nil {
+		if killer, err = process.NewKillTimer(); err != nil {
 			return nil, fmt.Errorf("leaderelection: KernelDeadline: %w", err)
 		}
 	}
@@ -96,20 +98,21 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 	return e, nil
 }
 
-// Run waits until this process is the leader, calls lead, and renews the Lease until lead has returned. Then it releases the
-// Lease and returns what lead returned.
+// Run waits until this process is the leader, calls lead, and renews the Lease until lead has
+// returned. Then it releases the Lease and returns the error of lead.
 //
-// lead's context ends with ctx or with the leadership; in that case its cause is an [ErrLost]. When ctx ends, the Lease is
-// kept until lead has returned, so that the successor begins after it. An error of lead that only says
-// that ctx has ended is none: Run returns nil when ctx has ended normally.
+// lead's context ends with ctx or with the leadership, then with an [ErrLost] as its cause. When
+// ctx ends, the Lease is kept until lead has returned. If ctx was cancelled and lead's error only
+// says so, Run returns nil.
 //
-// A release waits until no guarded request can be carried out any more ([Elector.WrapTransport]), as a rule for
-// the answers alone, and renews the Lease meanwhile. Then it takes at most four renew intervals. If it
-// fails, or if the Lease cannot be renewed, the successor waits until the Lease has expired.
+// A release waits until no guarded request can be continued out ([Elector.WrapTransport]), usually
+// for the answers alone, and renews the Lease meanwhile. Then it takes at most four renew
+// intervals. If the release fails, or the Lease cannot be renewed, the successor waits until the
+// Lease has expired.
 //
-// If leadership is lost and OnLost returns, Run waits for lead to return and contends again; lead is called anew. While it
-// contends, Run gives up only if the API server has refused a request that it cannot do without for a whole
-// LeaseDuration; the error names the verb and the Lease.
+// If leadership is lost and OnLost returns, Run waits for lead to return, contends again, and calls
+// lead again. As a candidate, Run fails only if the API server has refused a required request for a
+// whole LeaseDuration. The error names the verb and the Lease.
 func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) error {
 	if lead == nil { // before anything is written
 		return errors.New("leaderelection: Run: lead: must not be nil")
@@ -119,7 +122,7 @@ func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 	}
 	defer e.busy.Unlock()
 	for {
-		h := e.carried() // from TryAcquire
+		h := e.continued() // from TryAcquire
 		if h == nil {
 			var err error
 			switch h, err = e.candidate.Wait(ctx); {
@@ -144,15 +147,15 @@ func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 	}
 }
 
-// TryAcquire makes one attempt to become the leader. If the Lease is not free it returns a [HeldError] that names the leader. A
-// dead leader's Lease has to be seen unchanged for as long as it lasts: TryAcquire succeeds when it is called again
-// after HeldError.Wait.
+// TryAcquire tries once to become the leader. If the Lease is not free, it returns a [HeldError]
+// that names the leader. A dead leader's Lease must be seen unchanged for its whole duration:
+// TryAcquire succeeds when called again after HeldError.Wait.
 //
-// An attempt is up to four requests, each of which may take a renew interval. A write that is under way when ctx ends is
-// waited for, here and in Renew and Release: abandoned, it could begin a term that nobody knows of.
+// An attempt is up to four requests of up to a renew interval each. Here and in Renew and Release,
+// a write that is under way when ctx ends is waited for: abandoned, it could begin an unknown term.
 //
-// The term has begun when TryAcquire returns nil: Run carries it on, or Renew and Release do. If none of them is called in
-// time, leadership is lost as in Run, and the default OnLost ends the process.
+// The term has begun when TryAcquire returns nil. Continue it with Run, or with Renew and Release.
+// Otherwise leadership is lost at the deadline as in Run, and the default OnLost ends the process.
 func (e *Elector) TryAcquire(ctx context.Context) (Term, error) {
 	if !e.busy.TryLock() {
 		return Term{}, ErrBusy
@@ -161,7 +164,7 @@ func (e *Elector) TryAcquire(ctx context.Context) (Term, error) {
 	if err := ctx.Err(); err != nil {
 		return Term{}, err
 	}
-	h := e.carried()
+	h := e.continued()
 	if h == nil {
 		var err error
 		if h, err = e.candidate.Try(ctx); err != nil {
@@ -176,8 +179,8 @@ func (e *Elector) TryAcquire(ctx context.Context) (Term, error) {
 	return e.term(h), nil
 }
 
-// Renew renews the term that TryAcquire began. Nil means that its deadline has moved. After an error that is not an [ErrLost]
-// the term goes on until its deadline.
+// Renew renews the term that TryAcquire began. It returns nil if the deadline has moved. After an
+// error that does not match [ErrLost], the term goes on until its deadline.
 func (e *Elector) Renew(ctx context.Context) error {
 	if !e.busy.TryLock() {
 		return ErrBusy
@@ -189,11 +192,11 @@ func (e *Elector) Renew(ctx context.Context) error {
 	return ErrNotLeader
 }
 
-// Release ends the term that TryAcquire began. The work that was done under it must have ended; guarded requests are waited for as
-// in Run.
+// Release ends the term that TryAcquire began. Its work must have ended. Release waits for guarded
+// requests as Run does.
 //
-// After a loss, Release says just that the work has ended: it returns ErrNotLeader, and the KernelDeadline does not end the
-// process any more.
+// After a loss, Release only reports that the work has ended: it disarms the kernel deadline and
+// returns ErrNotLeader.
 func (e *Elector) Release(ctx context.Context) error {
 	if !e.busy.TryLock() {
 		return ErrBusy
@@ -208,11 +211,13 @@ func (e *Elector) Release(ctx context.Context) error {
 	return ErrNotLeader
 }
 
-// IsLeader reports whether this process is the leader now. Without a fence on the server nothing keeps that true until the next
-// statement: a process can be stopped between the two. Ask right before every act, and after every wait.
+// IsLeader reports whether this process is the leader now. The process can be stopped before its
+// next statement, so this may be outdated without a fence on the server. Call it before every act
+// and after every wait.
 func (e *Elector) IsLeader() bool { return e.current() != nil }
 
-// Remaining is for how long this process stays the leader if no further renewal succeeds; zero if it is not the leader.
+// Remaining returns how long this process stays the leader if no further renewal succeeds, and 0 if
+// it is not the leader.
 func (e *Elector) Remaining() time.Duration {
 	if h := e.current(); h != nil {
 		return h.Remaining()
@@ -220,16 +225,16 @@ func (e *Elector) Remaining() time.Duration {
 	return 0
 }
 
-// Leader returns the identity of the leader as last seen, for display; ok is false if there is none or none has been seen yet.
-// It may be long gone: Leader never sends a request.
+// Leader returns the last seen leader's identity, for display. ok is false if the Lease was free or
+// has not been seen. The leader may be gone: Leader sends no request.
 func (e *Elector) Leader() (identity string, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.seen.Holder(), e.seen.Holder() != ""
 }
 
-// LeaderAddress returns what the leader has set as its Config.Address, with the same reservations as Leader; ok is false if there
-// is no leader or it has set none.
+// LeaderAddress returns the last seen leader's Config.Address. Like Leader's result, it may be
+// outdated. ok is false without a leader or an address.
 func (e *Elector) LeaderAddress() (address string, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -245,7 +250,7 @@ func (e *Elector) current() *lease.Holder {
 	return h
 }
 
-// latest returns the holder of the latest term, also if it is over, or nil.
+// latest returns the holder of the latest term, even if it is over, or nil.
 func (e *Elector) latest() *lease.Holder {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -255,13 +260,14 @@ func (e *Elector) latest() *lease.Holder {
 func (e *Elector) term(h *lease.Holder) Term {
 	vacant, released := h.Vacant()
 	return Term{
-		Identity: e.config.Identity, LeaseUID: h.UID(), Transitions: h.Transitions(), Token: h.Token(), Vacant: vacant, Released: released,
+		Identity: e.config.Identity, LeaseUID: h.UID(), Transitions: h.Transitions(), Token: h.Token(),
+		Vacant: vacant, Released: released,
 	}
 }
 
-// carried is current for the methods that may begin a term. They begin none before the one is over that has reached its deadline,
-// should its timer be late.
-func (e *Elector) carried() *lease.Holder {
+// continued is current for the methods that may begin a term. If the last term's timer is late, it
+// ends that term first.
+func (e *Elector) continued() *lease.Holder {
 	h := e.current()
 	if h == nil {
 		e.mu.Lock()
@@ -293,10 +299,10 @@ func (e *Elector) observe(r lease.Record) {
 	e.mu.Lock()
 	changed := holder != e.seen.Holder()
 	e.seen = r
-	tell := e.newLeader(holder)
+	run := e.newLeader(holder)
 	e.mu.Unlock()
 	if changed && holder != "" && holder != e.config.Identity {
 		e.config.Logger.Info("following", zap.String("leader", holder))
 	}
-	tell()
+	run()
 }

@@ -11,52 +11,56 @@ import (
 )
 
 var (
-	// ErrHeld is what every [HeldError] is.
+	// ErrHeld is matched by every [HeldError].
 	ErrHeld = errors.New("leaderelection: somebody else is the leader")
 
-	// ErrLost is what the errors are that OnLost and the cause of lead's context report. Their text says which Lease was
-	// lost, why, who holds it now and when it was last renewed.
+	// ErrLost is matched by the error of OnLost and the cause of the lead function's context. Their
+	// text names the Lease, the reason, the present holder and the last renewal.
 	ErrLost = lease.ErrLost
 
-	// ErrCoordinated is returned by Run and TryAcquire for a Lease whose spec has a strategy or a preferredHolder: Kubernetes'
-	// coordinated leader election decides who holds it. It is never written.
+	// ErrCoordinated is returned by Run and TryAcquire for a Lease whose spec has a strategy or a
+	// preferredHolder: Kubernetes' coordinated leader election owns it. The Lease is not written.
 	ErrCoordinated = lease.ErrCoordinated
 
-	// ErrForLife is returned by Run and TryAcquire for a Lease that is the lock of a leader for life, of package leaderforlife. It is
-	// never written.
+	// ErrForLife is returned by Run and TryAcquire for a Lease that is a lock of package
+	// leaderforlife. The Lease is not written.
 	ErrForLife = lease.ErrForLife
 
-	// ErrNotLeader is returned by Renew and Release of an elector that holds no term. It is also what every error of a
-	// guarded request is ([Elector.WrapTransport]): alone, the request was not sent; together with ErrOutcomeUnknown, it was.
+	// ErrNotLeader is returned by Renew and Release without a term, and matched by every error of a
+	// guarded request ([Elector.WrapTransport]). Without ErrOutcomeUnknown, the request was not
+	// sent.
 	ErrNotLeader = errors.New("leaderelection: not the leader")
 
-	// ErrUnhealthy is what, beside ErrLost, the error of a loss is that came about because [Config].Healthy failed. It wraps
-	// what that said last.
+	// ErrUnhealthy is also matched when leadership was lost because [Config].Healthy kept failing.
+	// The error wraps the last one of Healthy.
 	ErrUnhealthy = lease.ErrUnhealthy
 
-	// ErrOutcomeUnknown is what the error of a guarded request is, beside ErrNotLeader, that was under way when the
-	// leadership ended: it may have been carried out, or may still be. Whoever leads next finds out by reading. It is
-	// also what the error of a renewal is of which nobody could tell yet whether it stands.
+	// ErrOutcomeUnknown is matched, besides ErrNotLeader, by the error of a guarded request that
+	// was under way when the leadership ended: it may be carried out. The next leader learns the
+	// outcome by reading. It is also matched by the error of a renewal that may or may not have
+	// been stored.
 	ErrOutcomeUnknown = lease.ErrOutcomeUnknown
 
-	// ErrBusy is returned by a method of an [Elector] that excludes another one which is still running.
+	// ErrBusy is returned by Run, TryAcquire, Renew and Release while another of them runs on this
+	// elector.
 	ErrBusy = errors.New("leaderelection: Run, TryAcquire, Renew or Release of this elector is already running")
 )
 
 // HeldError is returned by TryAcquire when the Lease is not free.
 type HeldError struct {
-	// Lease that was asked for.
+	// Lease is the requested Lease.
 	Lease types.NamespacedName
-	// Holder is the identity in the record. It is empty if somebody emptied the record, or deleted it, without marking
-	// that the leader's work had ended.
+	// Holder is the identity in the record. It is empty if the record was emptied or deleted
+	// without the mark of a release.
 	Holder string
-	// Wait is for how long the record has to stand unchanged from now until it may be taken over.
+	// Wait is how long the record must stay unchanged from now until it may be taken over.
 	Wait time.Duration
 }
 
 // Error names the holder.
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("leaderelection: lease %s is held by %q (free in %v if not renewed)", e.Lease, e.Holder, e.Wait.Round(time.Millisecond))
+	return fmt.Sprintf("leaderelection: lease %s is held by %q (free in %v if not renewed)",
+		e.Lease, e.Holder, e.Wait.Round(time.Millisecond))
 }
 
 // Is makes errors.Is(err, ErrHeld) true.

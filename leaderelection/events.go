@@ -13,28 +13,29 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
-// EventRecorder is implemented by the recorders of k8s.io/client-go/tools/events, which controller-runtime's managers
-// give out, too. One of k8s.io/client-go/tools/record becomes one by its NewEventRecorderAdapter.
+// EventRecorder is implemented by the recorders of k8s.io/client-go/tools/events, which
+// controller-runtime's managers return too. NewEventRecorderAdapter converts one of
+// k8s.io/client-go/tools/record.
 //
-// The Events are about the Lease, where kubectl describe shows them, with the reason LeaderElection: "<identity> became
-// leader", "<identity> stopped leading", and as a warning "<identity> lost the lead: <why>". It may block: nothing waits
-// for it longer than 50 ms, and Events for which it has no time are dropped. That is also how long one has to get it that
-// tells of a loss before the process exits; whether the recorder sends it in that time is another matter.
+// Events are about the Lease, with the reason LeaderElection: "<identity> became leader",
+// "<identity> stopped leading", and the warning "<identity> lost the lead: <why>". Eventf may
+// block: nothing waits longer than 50 ms for it, not even the process that exits after a loss, and
+// further Events are dropped.
 type EventRecorder interface {
 	Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any)
 }
 
-// maxWaiting is how many Events wait for a recorder that blocks, each with a goroutine.
+// maxWaiting bounds the Events, and their goroutines, that wait for a recorder that blocks.
 const maxWaiting = 10
 
-// maxNote is how long a note the API server takes.
+// maxNote is the API server's limit for a note.
 const maxNote = 1024
 
-// events are those of an elector. Calls of its methods come one after the other.
+// events records the Events of an elector. Its methods are not called concurrently.
 type events struct {
 	recorder EventRecorder // nil: none
 	lease    types.NamespacedName
-	last     <-chan struct{} // closed when the recorder has the Event before
+	last     <-chan struct{} // closed when the recorder has the last Event
 	waiting  atomic.Int32
 }
 
@@ -49,7 +50,7 @@ func (e *events) stopped(t Term, loss *lease.LostError) (recorded <-chan struct{
 	return e.record(t, corev1.EventTypeNormal, "StopLeading", t.Identity+" stopped leading")
 }
 
-// record gives the recorder an Event after those before it. It does not wait for that.
+// record passes an Event to the recorder after the earlier ones. It does not wait.
 func (e *events) record(t Term, eventType, action, note string) (recorded <-chan struct{}) {
 	done := make(chan struct{})
 	if e.recorder == nil || e.waiting.Load() == maxWaiting {
@@ -57,7 +58,7 @@ func (e *events) record(t Term, eventType, action, note string) (recorded <-chan
 		return done
 	}
 	if len(note) > maxNote {
-		note = strings.ToValidUTF8(note[:maxNote], "") // where a rune was cut
+		note = strings.ToValidUTF8(note[:maxNote], "") // drop a rune that was cut
 	}
 	about := &coordinationv1.Lease{
 		TypeMeta:   metav1.TypeMeta{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"},

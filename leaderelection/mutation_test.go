@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/mutation"
 )
 
 // mutations are what may happen to somebody who does not know why a line is there. Each has to be caught by a schedule of the named
@@ -26,22 +26,22 @@ var mutations = []struct {
 }{
 	{
 		"the term counts from the re-read", "holder.go",
-		"	h.doubt = false\n	h.extend(h.claim.sent)",
-		"	h.doubt = false\n	h.claim.sent = h.config.Clock.Now()\n	h.extend(h.claim.sent)",
+		"	h.doubt = false\n	h.extend(h.writes.sent)",
+		"	h.doubt = false\n	h.writes.sent = h.config.Clock.Now()\n	h.extend(h.writes.sent)",
 		"Elections",
 	},
 	{
 		"the term counts from the answer", "holder.go",
-		"		h.extend(h.claim.sent)\n	} else {", "		h.claim.sent = h.config.Clock.Now()\n		h.extend(h.claim.sent)\n	} else {",
+		"		h.extend(h.writes.sent)\n	} else {", "		h.writes.sent = h.config.Clock.Now()\n		h.extend(h.writes.sent)\n	} else {",
 		"SlowAnswers",
 	},
 	{
-		"there is no margin", "timing.go",
+		"there is no margin", "deadline.go",
 		"return t.Duration - t.Margin - now.SinceAtMost(sent)", "return t.Duration - now.SinceAtMost(sent)",
 		"Elections",
 	},
 	{
-		"suspension does not count", "timing.go",
+		"suspension does not count", "deadline.go",
 		"now.SinceAtMost(sent)", "now.SinceAtLeast(sent)",
 		"Elections",
 	},
@@ -51,32 +51,32 @@ var mutations = []struct {
 		"Elections",
 	},
 	{
-		"an unmarked release is trusted", "sighting.go",
+		"an unmarked release is trusted", "takeover.go",
 		"case r.Released(), ", "case r.Holder() == \"\", ",
 		"Elections",
 	},
 	{
-		"deletion is taken for release", "sighting.go",
+		"deletion is taken for release", "takeover.go",
 		"		s.wait = max(s.wait, s.term, s.unseen)\n", "		s.wait = 0\n",
 		"Deletions",
 	},
 	{
-		"loss is ignored until the deadline", "lookout.go",
+		"loss is ignored until the deadline", "watch.go",
 		"	h.lose(cause, r.Holder()) //", "	if cause != nil {\n		return nil\n	}\n	//",
 		"Elections",
 	},
 	{
-		"an event older than the own write is believed", "lookout.go",
+		"an event older than the own write is believed", "watch.go",
 		"	case order > 0:\n", "	default:\n",
 		"Elections",
 	},
 	{
-		"renewals do not start the wait anew", "sighting.go",
+		"renewals do not start the wait anew", "takeover.go",
 		"	if !r.keepsSpecOf(s.record) {\n", "	if !s.seen {\n",
 		"Elections",
 	},
 	{
-		"whoever has an identity has the lease", "claim.go",
+		"whoever has an identity has the lease", "writelog.go",
 		"if apiequality.Semantic.DeepEqual(a.spec, r.lease.Spec) {", "if *a.spec.HolderIdentity == r.Holder() {",
 		"Elections",
 	},
@@ -90,7 +90,7 @@ func TestSimulatedMutationsAreCaught(t *testing.T) {
 			path, err := filepath.Abs(filepath.Join(module, "internal", "lease", m.file))
 			require.NoError(t, err)
 			directory := t.TempDir()
-			overlay, binary := mutant.Overlay(t, path, m.old, m.new), filepath.Join(directory, "test")
+			overlay, binary := mutation.Overlay(t, path, m.old, m.new), filepath.Join(directory, "test")
 			out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay, "-o", binary, ".").CombinedOutput()
 			require.NoError(t, err, "%s", out)
 

@@ -1,31 +1,34 @@
 package leaderelection
 
-import "github.com/bellwether-k8s/bellwether/internal/pid1"
+import "github.com/bellwether-k8s/bellwether/internal/process"
 
-// ReexecIfPID1 moves the program to another process if this one is PID 1 of a pid namespace, as the first process of a
-// container is. Otherwise, and on systems other than Linux, it returns at once. Call it first in main:
+// ReexecIfPID1 moves the program to a child process if this one is PID 1 of a pid namespace, such
+// as the first process of a container. Otherwise, and on systems other than Linux, it returns at
+// once. Call it first in main:
 //
 //	func main() {
 //		leaderelection.ReexecIfPID1()
 //		...
 //	}
 //
-// The kernel spares PID 1 signals that kill any other process, among them the one that a deadline of the kernel sends. A
-// Pod with shareProcessNamespace: true, or an image whose entry point is an init such as tini, does not need this.
+// The kernel does not deliver some signals to PID 1, among them the SIGKILL of a kernel deadline. A
+// Pod with shareProcessNamespace: true, or an image whose entry point is an init such as tini, does
+// not need ReexecIfPID1.
 //
-// As PID 1 it starts the same program again as a child (/proc/self/exe, with the same arguments, environment, standard
-// input and outputs) and does not return. It forwards signals, waits for orphaned processes so that they leave no zombies,
-// and ends when the child ends: with its exit code, or with 128 plus the number of the signal that ended it, so 137
-// for SIGKILL. If it is killed itself, the kernel kills the child. If it cannot start the child, it says so on
-// stderr and exits with 126.
+// As PID 1, it runs the same program as a child (/proc/self/exe, with the same arguments,
+// environment, standard input and outputs) and does not return. It forwards signals and waits for
+// orphans, so that they leave no zombies. It exits with the child's exit code, or with 128 plus the
+// number of the signal that ended the child, such as 137 for SIGKILL. If it is killed, the kernel
+// kills the child. If it cannot start the child, it prints the error on stderr and exits with 126.
 //
-// What to expect:
+// Consequences:
 //
-//   - Two processes in the container, of which the first does nothing and costs some 4 MB of memory. The kernel's short
-//     name of the second one, as ps and its log show it, is "exe".
-//   - Code that runs before main, that is the initialization of packages, runs in both.
-//   - Other file descriptors than the standard ones are not passed on.
-//   - Before main and in the child before it handles signals, a SIGTERM ends the program by default.
-//   - SIGSTOP cannot be forwarded: sent to PID 1 it does not stop the child. Ctrl-Z on the container's terminal does,
-//     until somebody sends SIGCONT.
-func ReexecIfPID1() { pid1.Reexec() }
+//   - The container has two processes. The first is idle and uses some 4 MB of memory. The second
+//     one's short name in the kernel, as in ps and its log, is "exe".
+//   - Code that runs before main, such as package initialization, runs in both.
+//   - Only the standard file descriptors are passed on.
+//   - Before main, and in the child until it handles signals, a SIGTERM ends the program by
+//     default.
+//   - SIGSTOP cannot be forwarded: sent to PID 1, it does not stop the child. Ctrl-Z on the
+//     container's terminal does, until a SIGCONT.
+func ReexecIfPID1() { process.ReexecIfPID1() }

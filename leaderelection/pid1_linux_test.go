@@ -5,14 +5,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/bellwether-k8s/bellwether/internal/testchild"
+	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
 func TestLossEndsAContainer(t *testing.T) {
 	t.Parallel()
 	c := loser(t, "stderr")
-	testchild.StartAsPID1(t, c)
+	subprocess.StartAsPID1(t, c)
 	_ = c.Wait()
 	assert.Equal(t, leaderelection.ExitCodeNotLeader, c.ProcessState.ExitCode())
 }

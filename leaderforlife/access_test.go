@@ -44,7 +44,7 @@ func TestOptionalVerbs(t *testing.T) {
 	} {
 		t.Run(missing.verb+" "+missing.resource, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				start := func(name string, finalizers ...string) *process {
+				start := func(name string, finalizers ...string) *replica {
 					p := w.process(w.pod(name, finalizers...))
 					p.forbid(missing.resource, missing.verb)
 					p.start(w)

@@ -110,7 +110,7 @@ func TestOddAnswersProveNothing(t *testing.T) {
 			t.Run(read.what+"/"+odd.name, func(t *testing.T) {
 				inWorld(t, func(t *testing.T, w *world) {
 					require.NoError(t, createNode(t, w))
-					lacking := func(p *process) *process {
+					lacking := func(p *replica) *replica {
 						if read.lacksLabels {
 							p.forbid("pods", "list", "patch")
 						}
@@ -186,7 +186,7 @@ func TestOddAnswerDoesNotMakeTwoLeaders(t *testing.T) {
 func meetOddAnswer(t *testing.T, w *world, odd oddAnswer, labels, waiting bool, nth int32) {
 	t.Helper()
 	require.NoError(t, createNode(t, w))
-	start := func(p *process) {
+	start := func(p *replica) {
 		p.start(w, leader.WithNodeCheck())
 		time.Sleep(30 * time.Second)
 	}

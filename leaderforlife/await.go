@@ -11,11 +11,11 @@ import (
 )
 
 // await returns when there may be something new to read. While it can watch everything that it waits for, it sends no request.
-func (c *candidate) await(ctx context.Context, v view, waiting []Waiting) error {
+func (c *candidate) await(ctx context.Context, v state, waiting []Waiting) error {
 	abilities := c.abilities
 	c.noDelete = false // but to be tried again after a poll interval
-	polls := c.config.blind || c.config.fence != nil || abilities.noDelete
-	if !c.config.blind {
+	polls := c.config.withoutWatch || c.config.fence != nil || abilities.noDelete
+	if !c.config.withoutWatch {
 		fresh, all := c.watches.want(ctx, c.objects(waiting))
 		if fresh {
 			return nil
@@ -30,11 +30,11 @@ func (c *candidate) await(ctx context.Context, v view, waiting []Waiting) error 
 	}
 	for {
 		select {
-		case n := <-c.watches.news:
+		case n := <-c.watches.events:
 			if c.take(ctx, n) {
 				return nil
 			}
-			v.ownerOver, v.waiting = c.judgeAll()
+			v.ownerOver, v.waiting = c.checkContenders()
 			next, waiting := v.next(abilities)
 			if next != toWait {
 				return nil
@@ -61,7 +61,7 @@ func (c *candidate) objects(waiting []Waiting) map[watchable]bool {
 }
 
 // take reports whether an event calls for another round.
-func (c *candidate) take(ctx context.Context, n news) bool {
+func (c *candidate) take(ctx context.Context, n watchEvent) bool {
 	if c.watches.open[n.of] != n.from { // of a watch that was given up
 		return false
 	}
@@ -92,7 +92,7 @@ func (c *candidate) takePod(pod *corev1.Pod, deleted bool) bool {
 		return false
 	}
 	labelled := s.seen != nil && s.seen.Labels[c.label] != ""
-	s.see(pod)
+	s.observe(pod)
 	return deleted || ended(pod) || labelled && pod.Labels[c.label] == ""
 }
 

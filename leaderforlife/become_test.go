@@ -124,7 +124,7 @@ func TestForegroundDeletionDoesNotMakeTwoLeaders(t *testing.T) {
 		newcomer := w.start(w.pod("c"))
 		time.Sleep(time.Hour)
 		require.Equal(t, []string{"a"}, w.leaders())
-		for _, p := range []*process{b, newcomer} {
+		for _, p := range []*replica{b, newcomer} {
 			assert.Contains(t, p.why(), "a: its Pod is to end by 2000-")
 		}
 		assert.Nil(t, w.lock(), "nobody even tries")
@@ -346,7 +346,7 @@ func TestForeignLocks(t *testing.T) {
 func TestTryBecome(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.process(w.pod("a", kubelet)), w.process(w.pod("b"))
-		try := func(p *process) (led bool, err error) {
+		try := func(p *replica) (led bool, err error) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			return leader.TryBecome(ctx, lockName, p.options(w, nil)...)
@@ -400,7 +400,7 @@ func TestRacingCandidates(t *testing.T) {
 			locks = append(locks, w.lock().UID)
 			require.Equal(t, name, w.lock().OwnerReferences[0].Name)
 			w.mu.Lock()
-			i := slices.IndexFunc(w.all, func(p *process) bool { return p.pod.Name == name })
+			i := slices.IndexFunc(w.all, func(p *replica) bool { return p.pod.Name == name })
 			p := w.all[i]
 			w.mu.Unlock()
 			p.exit()

@@ -3,27 +3,21 @@ package leaderforlife
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/probe"
-	"github.com/bellwether-k8s/bellwether/internal/sole"
+	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
 const (
-	// firstPause is after a request that has failed.
-	firstPause = 100 * time.Millisecond
-	// accessPatience is how long an indispensable request has to be refused before Become gives up: roles may be on their way.
-	accessPatience = 15 * time.Second
 	// withdrawTimeout bounds the clean-up of a candidate that gives up.
 	withdrawTimeout = 3 * time.Second
-	// occupiedPause is between two looks whether another process of this Pod has ended.
-	occupiedPause = time.Second
+	// lockPause is the pause between two attempts to get the process lock of the Pod.
+	lockPause = time.Second
 )
 
 // candidate is one call of Become or TryBecome.
@@ -36,15 +30,15 @@ type candidate struct {
 	fence   probe.Probe
 
 	abilities
-	probed bool                   // whether the own Pod may be patched is known
-	wrote  bool                   // this call may have created the lock, or labelled the own Pod
-	owners map[types.UID]podID    // of earlier locks, of whom no label tells whether they lead
-	seen   *lock                  // the lock as last read
-	others map[types.UID]*suspect // as of the last reads, and of events since
-	nodes  map[string]nodeState   // of suspects
-	told   []Waiting              // what it waits for, as last told
-	last   step                   // of the round before
-	failed string                 // the error that was logged last, until all is well again
+	probed bool                     // whether the own Pod may be patched is known
+	wrote  bool                     // this call may have created the lock, or labelled the own Pod
+	owners map[types.UID]podID      // of earlier locks, of whom no label tells whether they lead
+	seen   *lock                    // the lock as last read
+	others map[types.UID]*contender // as of the last reads, and of events since
+	nodes  map[string]nodeState     // of contenders
+	told   []Waiting                // what it waits for, as last told
+	last   step                     // of the round before
+	failed string                   // the error that was logged last, until all is well again
 }
 
 // elect returns when this Pod leads, or does not and will not. end, which tests need, lets another process of the Pod in.
@@ -56,7 +50,7 @@ func elect(ctx context.Context, lockName string, options []Option, once bool) (e
 	k := newCluster(config)
 	c := &candidate{
 		cluster: k, once: once, watches: newWatches(k),
-		owners: map[types.UID]podID{}, others: map[types.UID]*suspect{}, nodes: map[string]nodeState{},
+		owners: map[types.UID]podID{}, others: map[types.UID]*contender{}, nodes: map[string]nodeState{},
 	}
 	defer c.watches.close()
 	err = c.retry(ctx, func() (done bool, err error) {
@@ -66,7 +60,7 @@ func elect(ctx context.Context, lockName string, options []Option, once bool) (e
 	if err != nil {
 		return nil, false, err
 	}
-	if !c.occupy(ctx) {
+	if !c.acquireProcessLock(ctx) {
 		return nil, false, ctx.Err()
 	}
 	err = c.retry(ctx, func() (done bool, err error) {
@@ -85,77 +79,26 @@ func elect(ctx context.Context, lockName string, options []Option, once bool) (e
 	return nil, false, err
 }
 
-// retry calls f until it is done, with a pause after each error, and returns the one that makes no sense to try again.
-func (c *candidate) retry(ctx context.Context, f func() (done bool, err error)) error {
-	pause := firstPause
-	for ctx.Err() == nil {
-		done, err := f()
-		switch {
-		case done:
-			return nil
-		case err == nil:
-			pause, c.failed = firstPause, ""
-			continue
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case c.hopeless(err):
-			return err
-		}
-		c.note(err)
-		sleep(ctx, pause/2+rand.N(pause))
-		pause = min(2*pause, c.config.maxBackoff*2/3) // which jitter makes half as long again at most
-	}
-	return ctx.Err()
-}
-
-// hopeless reports whether it is for people to do something about an error.
-func (c *candidate) hopeless(err error) bool {
-	switch {
-	case errors.Is(err, ErrForeignLock), errors.Is(err, ErrPodGone):
-		return true
-	case kube.RoleMissing(err) && c.once:
-		return c.refusedFor(err) >= refusalPatience
-	case kube.RoleMissing(err):
-		return c.refusedFor(err) >= accessPatience
-	case isLostRace(err), errors.Is(err, errFutile) && !c.once:
-		return false
-	}
-	var access *AccessError
-	return c.once || !errors.As(err, &access)
-}
-
-// note logs an error that will be tried again, unless it is the same as before, or nobody's fault. What is refused may be optional, and has
-// words of its own.
-func (c *candidate) note(err error) {
-	if kube.RoleMissing(err) && c.refusedFor(err) < refusalPatience {
-		return
-	}
-	if text := err.Error(); text != c.failed && !isLostRace(err) {
-		c.failed = text
-		c.config.log.Warn("request failed, will be tried again", zap.Error(err))
-	}
-}
-
-// occupy waits until no other process of this Pod is a candidate or leads by this lock. It returns false if that is not to be waited for.
-func (c *candidate) occupy(ctx context.Context) bool {
+// acquireProcessLock waits until no other process of this Pod is a candidate or leads by this lock. It returns false if that is not to be waited for.
+func (c *candidate) acquireProcessLock(ctx context.Context) bool {
 	c.release = func() {}
 	if !isUUID(c.me.uid) { // of no API server, but of tests, which would keep each other waiting
 		return true
 	}
 	for ctx.Err() == nil {
-		release, err := c.config.occupy("leaderforlife/" + string(c.me.uid) + "/" + c.config.lock)
+		release, err := c.config.processLock("leaderforlife/" + string(c.me.uid) + "/" + c.config.lock)
 		switch {
 		case err == nil:
 			c.release = release
 			return true
-		case !errors.Is(err, sole.ErrOccupied):
+		case !errors.Is(err, process.ErrLocked):
 			c.config.log.Warn("nothing keeps a second process of this Pod from leading by the same lock", zap.Error(err))
 			return true
 		case c.once:
 			return false
 		}
 		c.sayOnce("waiting for another process of this Pod, or for an earlier call in this one: it leads by this lock, or is a candidate")
-		sleep(ctx, occupiedPause)
+		sleep(ctx, lockPause)
 	}
 	return false
 }
@@ -198,7 +141,7 @@ func (c *candidate) round(ctx context.Context) (step, error) {
 var errFutile = errors.New("the API server says that it has labelled the Pod, or made or deleted the lock, but that does not last")
 
 // act writes. Whatever comes of it, the next round reads.
-func (c *candidate) act(ctx context.Context, next step, v view) error {
+func (c *candidate) act(ctx context.Context, next step, v state) error {
 	switch next {
 	case toCreate:
 		if !c.probed {
@@ -273,17 +216,5 @@ func (c *candidate) withdraw(ctx context.Context) {
 	}
 	if err != nil {
 		c.config.log.Warn("gave up, but may not have cleaned up: others may wait until this Pod has ended", zap.Error(err))
-	}
-}
-
-// sleep returns false if ctx has ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -8,7 +8,7 @@ func BecomeIn(ctx context.Context, lockName string, options ...Option) (end func
 	return end, named(lockName, err)
 }
 
-// WithOccupy replaces what makes a process the only one of its name in its Pod, for processes that are none.
-func WithOccupy(f func(name string) (release func(), err error)) Option {
-	return func(c *config) { c.occupy = f }
+// WithProcessLock replaces process.Lock, for simulated processes.
+func WithProcessLock(f func(name string) (release func(), err error)) Option {
+	return func(c *config) { c.processLock = f }
 }

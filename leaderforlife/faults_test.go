@@ -145,18 +145,18 @@ func TestErrorsBackOff(t *testing.T) {
 }
 
 func TestEndOfTheContextIsHeededAtOnce(t *testing.T) {
-	for name, begin := range map[string]func(w *world, p *process){
-		"watching": func(w *world, p *process) { p.start(w) },
-		"polling":  func(w *world, p *process) { p.start(w, leader.WithoutWatch()) },
-		"in a back-off": func(w *world, p *process) {
+	for name, begin := range map[string]func(w *world, p *replica){
+		"watching": func(w *world, p *replica) { p.start(w) },
+		"polling":  func(w *world, p *replica) { p.start(w, leader.WithoutWatch()) },
+		"in a back-off": func(w *world, p *replica) {
 			p.connection.Inject(apisim.Faults{Refuse: apisim.Always})
 			p.start(w)
 		},
-		"without an answer": func(w *world, p *process) {
+		"without an answer": func(w *world, p *replica) {
 			p.connection.Inject(apisim.Faults{LoseRequest: apisim.Always})
 			p.start(w)
 		},
-		"beside another process": func(w *world, p *process) {
+		"beside another process": func(w *world, p *replica) {
 			w.start(p.pod)
 			synctest.Wait()
 			p.start(w)

@@ -17,7 +17,7 @@ import (
 )
 
 // boundTo makes the API server say that the process' token is bound to a Pod.
-func (p *process) boundTo(name, uid string) {
+func (p *replica) boundTo(name, uid string) {
 	p.filter(func(_ http.RoundTripper, r *http.Request) (*http.Response, error) {
 		if !isA(r, "selfsubjectreviews", "create") {
 			return nil, nil

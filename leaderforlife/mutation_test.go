@@ -6,28 +6,28 @@ import (
 	"os"
 	"testing"
 
-	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/mutation"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
 // mutations are what may happen to somebody who does not know why a line is there.
-var mutations = []mutant.Mutation{
+var mutations = []mutation.Mutation{
 	{
 		Name: "the lock is read after the labelled Pods", File: "observe.go",
 		Old: `	if v.lock, err = c.lock(ctx); err != nil {
-		return view{}, err
+		return state{}, err
 	}
 	labelled, listed, err := c.labelled(ctx)
 	if err != nil {
-		return view{}, err
+		return state{}, err
 	}
 `,
 		New: `	labelled, listed, err := c.labelled(ctx)
 	if err != nil {
-		return view{}, err
+		return state{}, err
 	}
 	if v.lock, err = c.lock(ctx); err != nil {
-		return view{}, err
+		return state{}, err
 	}
 `,
 		Caught: "TestLockIsReadBeforeTheLabelledPods",
@@ -43,7 +43,7 @@ var mutations = []mutant.Mutation{
 		Caught: "TestSimulatedLeaders",
 	},
 	{
-		Name: "pauses grow without a bound", File: "candidate.go",
+		Name: "pauses grow without a bound", File: "backoff.go",
 		Old: "c.config.maxBackoff*2/3)", New: "100*c.config.maxBackoff*2/3)",
 		Caught: "TestErrorsBackOff",
 	},
@@ -73,7 +73,7 @@ var mutations = []mutant.Mutation{
 		Caught: "TestOddAnswersProveNothing",
 	},
 	{
-		Name: "an error is not followed by a pause", File: "candidate.go",
+		Name: "an error is not followed by a pause", File: "backoff.go",
 		Old: "		sleep(ctx, pause/2+rand.N(pause))\n", New: "		_ = rand.N(pause)\n",
 		Caught: "TestErrorsBackOff",
 	},
@@ -89,16 +89,16 @@ var mutations = []mutant.Mutation{
 	},
 	{
 		Name: "another process of the Pod is not waited for with a pause", File: "candidate.go",
-		Old: "		sleep(ctx, occupiedPause)\n", New: "",
+		Old: "		sleep(ctx, lockPause)\n", New: "",
 		Caught: "TestSecondProcessOfAPodWaits",
 	},
 	{
-		Name: "TryBecome tries again", File: "candidate.go",
+		Name: "TryBecome tries again", File: "backoff.go",
 		Old: "	return c.once || !errors.As", New: "	return !errors.As",
 		Caught: "TestTryBecome",
 	},
 }
 
 func TestMutationsAreCaught(t *testing.T) {
-	mutant.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "")
+	mutation.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "")
 }

@@ -13,42 +13,42 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// observe reads everything that a decision needs, in the order on which [view.next] relies.
-func (c *candidate) observe(ctx context.Context) (view, error) {
+// observe reads everything that a decision needs, in the order on which [state.next] relies.
+func (c *candidate) observe(ctx context.Context) (state, error) {
 	me, err := c.pod(ctx, c.me.name)
 	if err != nil {
-		return view{}, err
+		return state{}, err
 	}
 	if me == nil || me.UID != c.me.uid {
-		return view{}, fmt.Errorf("%w: Pod %s/%s with UID %s", ErrPodGone, c.config.namespace, c.me.name, c.me.uid)
+		return state{}, fmt.Errorf("%w: Pod %s/%s with UID %s", ErrPodGone, c.config.namespace, c.me.name, c.me.uid)
 	}
-	v := view{me: me, label: me.Labels[c.label]}
+	v := state{me: me, label: me.Labels[c.label]}
 	if v.lock, err = c.lock(ctx); err != nil {
-		return view{}, err
+		return state{}, err
 	}
 	labelled, listed, err := c.labelled(ctx)
 	if err != nil {
-		return view{}, err
+		return state{}, err
 	}
 	c.seen = v.lock
-	c.suspect(v.lock, labelled, listed)
+	c.collectContenders(v.lock, labelled, listed)
 	for _, s := range c.others {
-		if err := c.investigate(ctx, s); err != nil {
-			return view{}, err
+		if err := c.inspect(ctx, s); err != nil {
+			return state{}, err
 		}
 	}
-	v.ownerOver, v.waiting = c.judgeAll()
+	v.ownerOver, v.waiting = c.checkContenders()
 	return v, nil
 }
 
-// suspect collects who else may lead. What was seen of them before stays known.
-func (c *candidate) suspect(l *lock, labelled []corev1.Pod, listed bool) {
+// collectContenders collects who else may lead. What was seen of them before stays known.
+func (c *candidate) collectContenders(l *lock, labelled []corev1.Pod, listed bool) {
 	before := c.others
-	c.others = map[types.UID]*suspect{}
-	add := func(id podID) *suspect {
+	c.others = map[types.UID]*contender{}
+	add := func(id podID) *contender {
 		s := before[id.uid]
 		if s == nil {
-			s = &suspect{podID: id}
+			s = &contender{podID: id}
 		}
 		s.gone, s.kept = true, false // until it is found
 		c.others[id.uid] = s
@@ -65,7 +65,7 @@ func (c *candidate) suspect(l *lock, labelled []corev1.Pod, listed bool) {
 	}
 	for _, pod := range labelled {
 		if pod.UID != c.me.uid {
-			add(podID{pod.Name, pod.UID}).see(&pod)
+			add(podID{pod.Name, pod.UID}).observe(&pod)
 		}
 	}
 	if l != nil && l.kept && c.others[l.owner.uid] != nil {
@@ -73,26 +73,26 @@ func (c *candidate) suspect(l *lock, labelled []corev1.Pod, listed bool) {
 	}
 }
 
-// see takes in a version of a suspect's Pod.
-func (s *suspect) see(pod *corev1.Pod) {
+// observe records a version of a contender's Pod.
+func (s *contender) observe(pod *corev1.Pod) {
 	s.gone, s.seen = false, pod
 	if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace > 0 { // the last event of a Pod that is gone says 0, too
 		s.ending = true
 	}
 }
 
-// investigate reads what is not yet known of a suspect.
-func (c *candidate) investigate(ctx context.Context, s *suspect) error {
+// inspect reads what is not yet known of a contender.
+func (c *candidate) inspect(ctx context.Context, s *contender) error {
 	if s.gone {
 		pod, err := c.pod(ctx, s.name)
 		if err != nil {
 			return err
 		}
 		if pod != nil && pod.UID == s.uid {
-			s.see(pod)
+			s.observe(pod)
 		}
 	}
-	if over, _ := judge(*s, nodeState{}); over || s.seen == nil {
+	if over, _ := hasEnded(*s, nodeState{}); over || s.seen == nil {
 		return nil
 	}
 	if c.config.nodes && s.node() != "" {
@@ -116,11 +116,11 @@ func (c *candidate) investigate(ctx context.Context, s *suspect) error {
 	return nil
 }
 
-// judgeAll returns whether the lock's owner has ended, and who has not of all that may lead. Earlier owners that have are forgotten.
-func (c *candidate) judgeAll() (ownerOver bool, waiting []Waiting) {
+// checkContenders returns whether the lock's owner has ended, and who has not of all that may lead. Earlier owners that have are forgotten.
+func (c *candidate) checkContenders() (ownerOver bool, waiting []Waiting) {
 	for _, s := range c.others {
 		owner := c.seen != nil && c.seen.owner.uid == s.uid
-		over, why := judge(*s, c.nodes[s.node()])
+		over, why := hasEnded(*s, c.nodes[s.node()])
 		if over {
 			ownerOver = ownerOver || owner
 			delete(c.owners, s.uid)

@@ -1,19 +1,11 @@
 package leaderforlife
 
 import (
-	"errors"
-	"fmt"
-	"os"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-
-	"github.com/bellwether-k8s/bellwether/internal/lease"
-	"github.com/bellwether-k8s/bellwether/internal/sole"
 )
 
 // Option changes what [Become] and [TryBecome] do by default. All replicas that contend for one lock need the same WithLease and
@@ -47,7 +39,7 @@ func WithMaxBackoff(d time.Duration) Option { return func(c *config) { c.maxBack
 func WithLease() Option { return func(c *config) { c.lease = true } }
 
 // WithoutWatch has a candidate poll instead of watching.
-func WithoutWatch() Option { return func(c *config) { c.blind = true } }
+func WithoutWatch() Option { return func(c *config) { c.withoutWatch = true } }
 
 // WithNodeCheck lets a candidate succeed a leader whose node is gone, or is not Ready and has the taint
 // node.kubernetes.io/out-of-service. It needs the verb get on nodes, and watch if it is not to poll.
@@ -71,93 +63,17 @@ func WithHooks(hooks Hooks) Option { return func(c *config) { c.hooks = hooks } 
 
 // config is what options set.
 type config struct {
-	lock               string
-	client             kubernetes.Interface
-	rest               *rest.Config
-	namespace, podName string
-	pollInterval       time.Duration
-	maxBackoff         time.Duration
-	lease, blind       bool
-	nodes, strict      bool
-	fence              Fence
-	log                *zap.Logger
-	hooks              Hooks
+	lock                string
+	client              kubernetes.Interface
+	rest                *rest.Config
+	namespace, podName  string
+	pollInterval        time.Duration
+	maxBackoff          time.Duration
+	lease, withoutWatch bool
+	nodes, strict       bool
+	fence               Fence
+	log                 *zap.Logger
+	hooks               Hooks
 
-	occupy func(name string) (release func(), err error) // see [sole.Occupy]
-}
-
-// namespaceFile is where the kubelet says in which namespace a Pod is.
-const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-
-// leastPause is the shortest of all pauses that can be configured.
-const leastPause = 100 * time.Millisecond
-
-// newConfig applies options, sets defaults and returns all rules that are broken.
-func newConfig(lock string, options []Option) (config, error) {
-	c := config{lock: lock, pollInterval: 5 * time.Second, maxBackoff: 15 * time.Second, occupy: sole.Occupy}
-	for _, option := range options {
-		option(&c)
-	}
-	review := lease.Review{Package: "leaderforlife"}
-	review.Value("lockName", c.lock, append(validation.IsDNS1123Subdomain(c.lock), tooLong(c.lock)...))
-	if c.podName != "" {
-		review.Value("WithPodName", c.podName, validation.IsDNS1123Subdomain(c.podName))
-	}
-	for field, d := range map[string]time.Duration{"WithPollInterval": c.pollInterval, "WithMaxBackoff": c.maxBackoff} {
-		if d < leastPause {
-			review.Add(fmt.Errorf("%s: must be at least %v (got %v)", field, leastPause, d))
-		}
-	}
-	noNamespace := c.findNamespace()
-	if noNamespace == nil {
-		review.Value("WithNamespace", c.namespace, validation.IsDNS1123Label(c.namespace))
-	}
-	if c.log == nil {
-		c.log = zap.NewNop()
-	}
-	c.log = c.log.With(zap.String("lock", c.namespace+"/"+c.lock))
-	return c, errors.Join(review.Err(), noNamespace, c.connect())
-}
-
-// tooLong is about the label that has the lock's name in its key.
-func tooLong(lock string) []string {
-	if len(lock) > validation.LabelValueMaxLength {
-		return []string{validation.MaxLenError(validation.LabelValueMaxLength)}
-	}
-	return nil
-}
-
-// findNamespace looks for the namespace where Kubernetes says it.
-func (c *config) findNamespace() error {
-	if c.namespace == "" {
-		c.namespace = os.Getenv("POD_NAMESPACE")
-	}
-	if c.namespace == "" {
-		if content, err := os.ReadFile(namespaceFile); err == nil {
-			c.namespace = strings.TrimSpace(string(content))
-		}
-	}
-	if c.namespace == "" {
-		return ErrNoNamespace
-	}
-	return nil
-}
-
-// connect makes the client, if there is none yet.
-func (c *config) connect() error {
-	if c.client != nil {
-		return nil
-	}
-	var err error
-	if c.rest == nil {
-		if c.rest, err = rest.InClusterConfig(); err != nil {
-			return fmt.Errorf("leaderforlife: no client: %w: outside of a Pod, set it by WithConfig or WithClient", err)
-		}
-	}
-	own := rest.CopyConfig(c.rest)
-	own.RateLimiter, own.QPS, own.Burst = nil, -1, 0 // a candidate paces itself; client-go's default would hold up a succession for seconds
-	if c.client, err = kubernetes.NewForConfig(own); err != nil {
-		return fmt.Errorf("leaderforlife: WithConfig: make a client: %w", err)
-	}
-	return nil
+	processLock func(name string) (release func(), err error) // see [process.Lock]
 }

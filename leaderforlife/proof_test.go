@@ -218,7 +218,7 @@ func TestStrict(t *testing.T) {
 			newcomer := w.start(w.pod("c"), strict)
 			time.Sleep(time.Hour)
 			require.Equal(t, []string{"a"}, w.leaders())
-			for _, p := range []*process{b, newcomer} {
+			for _, p := range []*replica{b, newcomer} {
 				assert.Equal(t, "a: its Pod was deleted before it was seen to end; if you know that its process has ended, delete the lock", p.why())
 			}
 			require.NoError(t, w.client.CoreV1().ConfigMaps("ns").Delete(t.Context(), lockName, metav1.DeleteOptions{}))

@@ -16,8 +16,8 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/bellwether-k8s/bellwether/internal/process"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
-	"github.com/bellwether-k8s/bellwether/internal/sole"
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 )
 
@@ -257,7 +257,7 @@ func (t *town) run(ctx context.Context, p *sim.Process, bound time.Duration) {
 	options := []leader.Option{
 		leader.WithClient(kubernetes.NewForConfigOrDie(h.proxy.connect(p.Config()))),
 		leader.WithNamespace("ns"), leader.WithPodName(pod.Name), leader.WithNodeCheck(),
-		leader.WithOccupy(func(name string) (func(), error) { return t.occupy(p, name) }),
+		leader.WithProcessLock(func(name string) (func(), error) { return t.occupy(p, name) }),
 	}
 	if t.lease {
 		options = append(options, leader.WithLease())
@@ -341,7 +341,7 @@ func (t *town) occupy(p *sim.Process, name string) (release func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if other := t.names[name]; other != nil && other.Alive() {
-		return nil, sole.ErrOccupied
+		return nil, process.ErrLocked
 	}
 	t.names[name] = p
 	return func() {

@@ -11,19 +11,19 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// maxBlindness is how long at most a candidate that may not watch polls before it asks again.
-const maxBlindness = time.Minute
+// maxWatchBackoff is how long at most a candidate that may not watch polls before it asks again.
+const maxWatchBackoff = time.Minute
 
-// shortLife is how long a watch has to last for the next one to be opened at once.
-const shortLife = 5 * time.Second
+// minWatchLife is how long a watch has to last for the next one to be opened at once.
+const minWatchLife = 5 * time.Second
 
 // watches are those that are open, at most one of an object.
 type watches struct {
 	cluster *cluster
-	news    chan news
+	events  chan watchEvent
 	joined  sync.WaitGroup // a goroutine for each
 	open    map[watchable]*stream
-	blind   map[watchable]blindness
+	backoff map[watchable]watchBackoff
 }
 
 // stream is one watch.
@@ -32,14 +32,14 @@ type stream struct {
 	since  time.Time
 }
 
-// blindness is a time without a watch.
-type blindness struct {
+// watchBackoff is a time without a watch.
+type watchBackoff struct {
 	until time.Time
 	last  time.Duration
 }
 
-// news is an event, or the end of a stream.
-type news struct {
+// watchEvent is an event, or the end of a stream.
+type watchEvent struct {
 	of    watchable
 	from  *stream
 	event watch.Event
@@ -47,11 +47,11 @@ type news struct {
 }
 
 func newWatches(k *cluster) *watches {
-	return &watches{cluster: k, news: make(chan news), open: map[watchable]*stream{}, blind: map[watchable]blindness{}}
+	return &watches{cluster: k, events: make(chan watchEvent), open: map[watchable]*stream{}, backoff: map[watchable]watchBackoff{}}
 }
 
-// want opens the watches of these objects, and closes the others. fresh reports whether one was opened: what changed before it
-// stood has to be read. all reports whether none is missing.
+// want opens the watches of these objects, and closes the others. fresh reports whether one was
+// opened: what changed before it stood has to be read. all reports whether none is missing.
 func (w *watches) want(ctx context.Context, objects map[watchable]bool) (fresh, all bool) {
 	for o := range w.open {
 		if !objects[o] {
@@ -63,7 +63,7 @@ func (w *watches) want(ctx context.Context, objects map[watchable]bool) (fresh, 
 		if w.open[o] != nil {
 			continue
 		}
-		if time.Now().Before(w.blind[o].until) || !w.start(ctx, o) {
+		if time.Now().Before(w.backoff[o].until) || !w.start(ctx, o) {
 			all = false
 			continue
 		}
@@ -91,7 +91,7 @@ func (w *watches) start(parent context.Context, o watchable) bool {
 		case parent.Err() == nil:
 			w.cluster.sayOnce("a watch failed: polling until it succeeds, will be tried again", zap.Error(err))
 		}
-		w.shut(o, refused)
+		w.delay(o, refused)
 		return false
 	}
 	s := &stream{cancel, time.Now()}
@@ -108,7 +108,7 @@ func (w *watches) copy(ctx context.Context, o watchable, s *stream, events <-cha
 	timeout := time.NewTimer(watchTimeout)
 	defer timeout.Stop()
 	for {
-		n := news{of: o, from: s, ended: true}
+		n := watchEvent{of: o, from: s, ended: true}
 		select {
 		case <-timeout.C:
 		case e, ok := <-events:
@@ -119,7 +119,7 @@ func (w *watches) copy(ctx context.Context, o watchable, s *stream, events <-cha
 			return
 		}
 		select {
-		case w.news <- n:
+		case w.events <- n:
 		case <-ctx.Done():
 			return
 		}
@@ -130,24 +130,24 @@ func (w *watches) copy(ctx context.Context, o watchable, s *stream, events <-cha
 }
 
 // end opens a watch again that has ended; not at once, if it did not last.
-func (w *watches) end(ctx context.Context, n news) {
+func (w *watches) end(ctx context.Context, n watchEvent) {
 	w.forget(n.of)
-	if time.Since(n.from.since) < shortLife {
-		w.shut(n.of, false)
+	if time.Since(n.from.since) < minWatchLife {
+		w.delay(n.of, false)
 		return
 	}
-	delete(w.blind, n.of)
+	delete(w.backoff, n.of)
 	w.start(ctx, n.of)
 }
 
-// shut keeps a watch from being opened for a while; longer and longer, if it is forbidden.
-func (w *watches) shut(o watchable, forbidden bool) {
-	b := blindness{last: w.cluster.config.pollInterval}
+// delay keeps a watch from being opened for a while; longer and longer, if it is forbidden.
+func (w *watches) delay(o watchable, forbidden bool) {
+	b := watchBackoff{last: w.cluster.config.pollInterval}
 	if forbidden {
-		b.last = min(max(2*w.blind[o].last, b.last), max(maxBlindness, b.last))
+		b.last = min(max(2*w.backoff[o].last, b.last), max(maxWatchBackoff, b.last))
 	}
 	b.until = time.Now().Add(b.last)
-	w.blind[o] = b
+	w.backoff[o] = b
 }
 
 func (w *watches) forget(o watchable) {

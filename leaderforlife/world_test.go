@@ -28,7 +28,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
-	"github.com/bellwether-k8s/bellwether/internal/sole"
+	"github.com/bellwether-k8s/bellwether/internal/process"
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 )
 
@@ -48,7 +48,7 @@ type world struct {
 
 	mu       sync.Mutex
 	occupied map[string]bool
-	all      []*process
+	all      []*replica
 }
 
 // inWorld runs a test in a bubble of its own.
@@ -71,7 +71,7 @@ func (w *world) occupy(name string) (release func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.occupied[name] {
-		return nil, sole.ErrOccupied
+		return nil, process.ErrLocked
 	}
 	w.occupied[name] = true
 	return func() {
@@ -170,8 +170,8 @@ func (w *world) lock() *corev1.ConfigMap {
 	return lock
 }
 
-// process of a Pod that calls Become.
-type process struct {
+// replica is a process of a Pod that calls Become.
+type replica struct {
 	pod        *corev1.Pod
 	connection *apisim.Client
 	logs       *observer.ObservedLogs
@@ -185,8 +185,8 @@ type process struct {
 }
 
 // process returns one that has not begun.
-func (w *world) process(pod *corev1.Pod) *process {
-	p := &process{pod: pod, connection: w.server.Client(pod.Name), result: make(chan error, 1)}
+func (w *world) process(pod *corev1.Pod) *replica {
+	p := &replica{pod: pod, connection: w.server.Client(pod.Name), result: make(chan error, 1)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.all = append(w.all, p)
@@ -194,13 +194,13 @@ func (w *world) process(pod *corev1.Pod) *process {
 }
 
 // start starts one that calls Become.
-func (w *world) start(pod *corev1.Pod, options ...leader.Option) *process {
+func (w *world) start(pod *corev1.Pod, options ...leader.Option) *replica {
 	p := w.process(pod)
 	p.start(w, options...)
 	return p
 }
 
-func (p *process) options(w *world, options []leader.Option) []leader.Option {
+func (p *replica) options(w *world, options []leader.Option) []leader.Option {
 	core, logs := observer.New(zap.InfoLevel)
 	p.logs = logs
 	config := p.connection.Config()
@@ -211,7 +211,7 @@ func (p *process) options(w *world, options []leader.Option) []leader.Option {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return paced{next, requests} })
 	return append([]leader.Option{
 		leader.WithConfig(config), leader.WithNamespace("ns"), leader.WithPodName(p.pod.Name), leader.WithLogger(zap.New(core)),
-		leader.WithOccupy(w.occupy), leader.WithHooks(leader.Hooks{OnWaiting: func(waiting []leader.Waiting) {
+		leader.WithProcessLock(w.occupy), leader.WithHooks(leader.Hooks{OnWaiting: func(waiting []leader.Waiting) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.waiting = waiting
@@ -219,7 +219,7 @@ func (p *process) options(w *world, options []leader.Option) []leader.Option {
 	}, options...)
 }
 
-func (p *process) start(w *world, options ...leader.Option) {
+func (p *replica) start(w *world, options ...leader.Option) {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	p.cancel = cancel
 	options = p.options(w, options)
@@ -237,7 +237,7 @@ func (p *process) start(w *world, options ...leader.Option) {
 }
 
 // returned is what Become has returned, which it has to within an hour.
-func (p *process) returned() error {
+func (p *replica) returned() error {
 	select {
 	case err := <-p.result:
 		return err
@@ -246,14 +246,14 @@ func (p *process) returned() error {
 	}
 }
 
-func (p *process) leads() bool {
+func (p *replica) leads() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.end != nil
 }
 
 // why it waits.
-func (p *process) why() string {
+func (p *replica) why() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var all []string
@@ -264,7 +264,7 @@ func (p *process) why() string {
 }
 
 // exit ends the process, not its Pod.
-func (p *process) exit() {
+func (p *replica) exit() {
 	p.cancel()
 	p.connection.Sever()
 	p.mu.Lock()
@@ -290,7 +290,7 @@ func (w *world) leaders() []string {
 }
 
 // requests are those that a process has sent, from the nth on.
-func (w *world) requests(p *process, from int) []string {
+func (w *world) requests(p *replica, from int) []string {
 	var sent []string
 	for _, r := range w.server.Trace()[from:] {
 		if r.Client == p.pod.Name {
@@ -353,7 +353,7 @@ func (f filter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-func (p *process) filter(f func(next http.RoundTripper, r *http.Request) (*http.Response, error)) {
+func (p *replica) filter(f func(next http.RoundTripper, r *http.Request) (*http.Response, error)) {
 	p.wrappers = append(p.wrappers, func(next http.RoundTripper) http.RoundTripper { return filter{next, f} })
 }
 
@@ -372,7 +372,7 @@ func isA(r *http.Request, resource string, verbs ...string) bool {
 }
 
 // forbid refuses requests as RBAC does.
-func (p *process) forbid(resource string, verbs ...string) {
+func (p *replica) forbid(resource string, verbs ...string) {
 	var always atomic.Bool
 	always.Store(true)
 	p.forbidWhile(&always, resource, verbs...)
@@ -401,7 +401,7 @@ type held struct {
 }
 
 // hold breaks the connection under the first such request, which arrives when the test says so. Skip says of which not.
-func (p *process) hold(w *world, resource, verb string, skip ...func() bool) *held {
+func (p *replica) hold(w *world, resource, verb string, skip ...func() bool) *held {
 	h := &held{}
 	p.filter(func(_ http.RoundTripper, r *http.Request) (*http.Response, error) {
 		if !isA(r, resource, verb) || len(skip) > 0 && skip[0]() {
@@ -433,7 +433,7 @@ func (h *held) isHeld() bool {
 }
 
 // forbidWhile is forbid as long as a test says.
-func (p *process) forbidWhile(holds *atomic.Bool, resource string, verbs ...string) {
+func (p *replica) forbidWhile(holds *atomic.Bool, resource string, verbs ...string) {
 	p.filter(func(_ http.RoundTripper, r *http.Request) (*http.Response, error) {
 		if !holds.Load() || !isA(r, resource, verbs...) {
 			return nil, nil

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/mutation"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
@@ -70,7 +70,7 @@ func TestSimulatedMutationsAreCaught(t *testing.T) {
 			path, err := filepath.Abs(m.file)
 			require.NoError(t, err)
 			directory := t.TempDir()
-			overlay, binary := mutant.Overlay(t, path, m.old, m.new), filepath.Join(directory, "test")
+			overlay, binary := mutation.Overlay(t, path, m.old, m.new), filepath.Join(directory, "test")
 			out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay, "-o", binary, ".").CombinedOutput()
 			require.NoError(t, err, "%s", out)
 

@@ -6,12 +6,12 @@ import (
 	"os"
 	"testing"
 
-	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/mutation"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
 // safeguards are lines that a simulation misses seldom, or late. Each has a test of its own that fails without it, at once.
-var safeguards = []mutant.Mutation{
+var safeguards = []mutation.Mutation{
 	{
 		Name: "a root that has lost its record begins without a floor", File: "assign.go",
 		Old: "] = e.floors.floor(holding{d.Label, i})", New: "], _ = \"\", i",
@@ -161,5 +161,5 @@ var safeguards = []mutant.Mutation{
 
 // TestSimulatedMutationsOfSafeguardsAreCaught has a name that keeps it with the simulations, because it takes builds.
 func TestSimulatedMutationsOfSafeguardsAreCaught(t *testing.T) {
-	mutant.Catch(t, safeguards, os.Getenv(sim.SoakVariable) != "")
+	mutation.Catch(t, safeguards, os.Getenv(sim.SoakVariable) != "")
 }

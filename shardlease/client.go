@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
-	"github.com/bellwether-k8s/bellwether/internal/pid1"
+	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
 // LeaseConfig returns a copy of config for the client of a [Lease]: with a connection and without a rate limit of its own, as package
@@ -24,15 +24,15 @@ func (l *Lease) Check(*http.Request) error {
 	if t == nil {
 		return nil
 	}
-	if err := t.holder.Overstay(); err != nil {
+	if err := t.holder.Expired(); err != nil {
 		return fmt.Errorf("shardlease: %w", err)
 	}
 	return nil
 }
 
 // ExitCodeNotHeld is the exit code of a process that has lost its lease (EX_TEMPFAIL of sysexits.h), as package leaderelection's.
-const ExitCodeNotHeld = lease.ExitCode
+const ExitCodeNotHeld = process.ExitCode
 
 // ReexecIfPID1 moves the program to another process if this one is PID 1 of a pid namespace: that of package leaderelection. Call it
 // first in main; a second call does nothing.
-func ReexecIfPID1() { pid1.Reexec() }
+func ReexecIfPID1() { process.ReexecIfPID1() }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
-	"github.com/bellwether-k8s/bellwether/internal/sole"
+	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
 // Config of a [Lease]. All shards of a ring, and its sharders, should have the same LeaseDuration, MissedRenewals and Margin. Everyone
@@ -100,7 +100,7 @@ type Config struct {
 
 	pod    string                                        // the hostname, if Identity was claimed
 	killer lease.KillTimer                               // for all names that are tried; nil: none yet
-	occupy func(name string) (release func(), err error) // nil: [sole.Occupy]
+	occupy func(name string) (release func(), err error) // nil: [process.Lock]
 }
 
 // MaxLeaseDuration is the longest LeaseDuration. A lease that says more is [Malformed], so that none can keep a shard's objects from the others
@@ -132,7 +132,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Clock = clock.System()
 	}
 	if c.occupy == nil {
-		c.occupy = sole.Occupy
+		c.occupy = process.Lock
 	}
 	return c, nil
 }

@@ -10,8 +10,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/bellwether-k8s/bellwether/internal/killtimer"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
 // Lease is the heartbeat of one shard. All its methods may be called at any time, but only one Run runs.
@@ -47,7 +47,7 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 		return nil, fmt.Errorf("shardlease: %w", err)
 	}
 	if config.KernelDeadline && config.killer == nil {
-		if config.killer, err = killtimer.New(); err != nil {
+		if config.killer, err = process.NewKillTimer(); err != nil {
 			return nil, fmt.Errorf("shardlease: KernelDeadline: %w", err)
 		}
 	}

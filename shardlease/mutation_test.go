@@ -4,12 +4,12 @@ import (
 	"os"
 	"testing"
 
-	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/mutation"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
 // mutations remove what makes a claimed name the right one.
-var mutations = []mutant.Mutation{
+var mutations = []mutation.Mutation{
 	{
 		Name: "a claim does not wait for a shard that is leaving", File: "ordinal.go",
 		Old: "o.leaving && now.SinceAtLeast(leavingSince) < c.config.ReturnWithin", New: "false", Caught: "TestWhichNameIsClaimed",
@@ -46,5 +46,5 @@ var mutations = []mutant.Mutation{
 }
 
 func TestMutationsAreCaught(t *testing.T) {
-	mutant.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "")
+	mutation.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "")
 }

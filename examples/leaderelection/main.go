@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/bellwether-k8s/bellwether/leaderelection"
+	"github.com/bellwether-k8s/bellwether/leaderelection/admission"
 )
 
 func main() {
@@ -61,7 +62,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	if *fenced {
-		if election.Identity, err = leaderelection.PodIdentity(ctx, leases); err != nil {
+		if election.Identity, err = admission.PodIdentity(ctx, leases); err != nil {
 			return err
 		}
 	}

@@ -6,12 +6,12 @@ import (
 	"os"
 	"testing"
 
-	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/mutation"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
 // commissionMutations are what may happen to somebody who does not know why a line is there. Each has to be caught by the test that is about it.
-var commissionMutations = []mutant.Mutation{
+var commissionMutations = []mutation.Mutation{
 	{Name: "the cordon does not matter", File: "commission.go", Old: "case !n.Cordoned:", New: "case false:", Caught: "TestCommissionThatMayNotBegin"},
 	{Name: "nodes that fail are tried", File: "commission.go", Old: "case !begun && !t.cleared(n):", New: "case false:", Caught: "TestCommissionThatMayNotBegin"},
 	{Name: "nodes that have started anew are tried", File: "commission.go", Old: "case !begun && n.BootID != t.s.BootID:", New: "case false:", Caught: "TestCommissionThatMayNotBegin"},
@@ -44,5 +44,5 @@ var commissionMutations = []mutant.Mutation{
 }
 
 func TestSimulatedCommissionMutationsAreCaught(t *testing.T) {
-	mutant.Catch(t, commissionMutations, os.Getenv(sim.SoakVariable) != "")
+	mutation.Catch(t, commissionMutations, os.Getenv(sim.SoakVariable) != "")
 }

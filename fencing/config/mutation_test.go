@@ -6,12 +6,12 @@ import (
 	"os"
 	"testing"
 
-	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/mutation"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
 // mutations are what may happen to somebody who does not know why a line is there. Each has to be caught by the test that is about it.
-var mutations = []mutant.Mutation{
+var mutations = []mutation.Mutation{
 	{Name: "values go on in the next line", File: "text.go", Old: "unicode.IsControl(r) && r != '\\t'", New: "unicode.IsControl(r) && r != '\\t' && r != '\\n'", Caught: "TestFormatWritesNothingThatWouldBeReadAsSomethingElse"},
 	{Name: "quotes of a value are taken for the writer's", File: "text.go", Old: `|| value[0] == '"' && value[len(value)-1] == '"'`, New: "", Caught: "TestWhatIsFormattedIsReadTheSame"},
 	{Name: "what nodes say is not looked at", File: "node.go", Old: "case flaw != \"\":", New: "case false:", Caught: "TestWhatNodesSayIsNoConfiguration"},
@@ -43,5 +43,5 @@ var mutations = []mutant.Mutation{
 }
 
 func TestSimulatedMutationsAreCaught(t *testing.T) {
-	mutant.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "", "-rapid.nofailfile")
+	mutation.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "", "-rapid.nofailfile")
 }

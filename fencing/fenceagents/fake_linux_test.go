@@ -24,7 +24,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/testchild"
+	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 )
 
 const patience = 20 * time.Second
@@ -37,7 +37,7 @@ var programs = map[string]func(){
 	},
 }
 
-func TestMain(m *testing.M) { testchild.Main(m, programs) }
+func TestMain(m *testing.M) { subprocess.Main(m, programs) }
 
 // call is what the fake agent was given, and who it is.
 type call struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/testchild"
+	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 )
 
 // Children of an agent: such as ipmitool, and such as telnet on a terminal of its own.
@@ -114,7 +114,7 @@ func TestFloodsEndWithTheTimeout(t *testing.T) {
 func TestAgentDiesWithTheController(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	controller := testchild.New(t, "controller")
+	controller := subprocess.New(t, "controller")
 	controller.Args = append(controller.Args, f.directory, "hangs", "in the group")
 	controller.Start()
 	running := f.call()
@@ -133,7 +133,7 @@ func TestAgentDiesWithTheController(t *testing.T) {
 func TestEndThatSomebodyElseWaitsForIsReported(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	controller := testchild.New(t, "controller that sees no child end")
+	controller := subprocess.New(t, "controller that sees no child end")
 	controller.Args = append(controller.Args, f.directory, "", "")
 	controller.Start()
 	assert.Contains(t, controller.Rest(), "somebody else in this process has waited for it")

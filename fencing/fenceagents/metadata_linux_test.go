@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bellwether-k8s/bellwether/fencing/config"
-	"github.com/bellwether-k8s/bellwether/internal/testchild"
+	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 )
 
 func TestMetadata(t *testing.T) {
@@ -42,7 +42,7 @@ func TestMetadataIsAskedForOnceForEachVersionOfTheProgram(t *testing.T) {
 	program := filepath.Join(f.directory, "fence_fake")
 	require.NoError(t, os.Remove(program))
 	script := "#!/bin/sh\ncd " + f.directory + " && echo >> calls && cat metadata\n"
-	write := func(script string) { testchild.WriteProgram(t, program, script) }
+	write := func(script string) { subprocess.WriteProgram(t, program, script) }
 	write(script)
 	agents := f.agents()
 	ask := func() int {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/bellwether-k8s/bellwether/internal/testchild"
+	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 )
 
 // stopped is the context of a process that is stopped after it has first looked at it, for longer than there was time.
@@ -36,7 +36,7 @@ func TestNothingIsHandedOverTooLate(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
 	path, got := filepath.Join(directory, "fence_fake"), filepath.Join(directory, "got")
-	testchild.WriteProgram(t, path, "#!/bin/sh\ninput=$(cat)\necho \"$input\" > "+got+"\n")
+	subprocess.WriteProgram(t, path, "#!/bin/sh\ninput=$(cat)\necho \"$input\" > "+got+"\n")
 	program := program{path: path, environment: []string{"PATH=" + defaultPath}}
 
 	_, err := program.run(t.Context(), []byte("action=off\n"))
@@ -55,7 +55,7 @@ func TestNothingIsHandedOverTooLate(t *testing.T) {
 func TestProcessThatExecutesAProgramIsSeen(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "again")
-	testchild.WriteProgram(t, path, "#!/bin/sh\nexec "+path+"\n")
+	subprocess.WriteProgram(t, path, "#!/bin/sh\nexec "+path+"\n")
 	const marker = markerKey + "=x"
 	again := exec.Command(path)
 	again.Env = []string{marker}
@@ -101,7 +101,7 @@ func TestWhatWasSaidInTimeAndHeardTooLateDoesNotCount(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
 	path, ended := filepath.Join(directory, "fence_fake"), filepath.Join(directory, "ended")
-	testchild.WriteProgram(t, path, "#!/bin/sh\ncat > /dev/null\n: > "+ended+"\n")
+	subprocess.WriteProgram(t, path, "#!/bin/sh\ncat > /dev/null\n: > "+ended+"\n")
 	program := program{path: path, environment: []string{"PATH=" + defaultPath}}
 	_, err := program.run(woken{t.Context(), ended}, []byte("action=status\n"))
 	assert.ErrorContains(t, err, "killed")

@@ -6,13 +6,13 @@ import (
 	"os"
 	"testing"
 
-	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/mutation"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
 // mutations are what may happen to somebody who does not know why a line is there. Each has to be caught by the test that is about it. For
 // whole gates see TestForgottenGates.
-var mutations = []mutant.Mutation{
+var mutations = []mutation.Mutation{
 	{Name: "one node is a storm", File: "storm.go", Old: "t.unhealthy >= 2", New: "t.unhealthy >= 1", Caught: "TestGates/Storm"},
 	{Name: "the share itself is no storm", File: "storm.go", Old: "t.unhealthy*100 >= ", New: "t.unhealthy*100 > ", Caught: "TestStormTable"},
 	{Name: "shares are rounded", File: "storm.go", Old: "t.unhealthy*100 >= int64(percent)*t.members", New: "t.unhealthy*100/t.members > int64(percent)", Caught: "TestStormTable"},
@@ -53,5 +53,5 @@ var mutations = []mutant.Mutation{
 }
 
 func TestSimulatedMutationsAreCaught(t *testing.T) {
-	mutant.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "")
+	mutation.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "")
 }

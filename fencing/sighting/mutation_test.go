@@ -6,12 +6,12 @@ import (
 	"os"
 	"testing"
 
-	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/mutation"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
 // mutations are what may happen to somebody who does not know why a line is there. Each has to be caught by the test that is about it.
-var mutations = []mutant.Mutation{
+var mutations = []mutation.Mutation{
 	{Name: "the first sight of a Lease is a renewal", File: "nodes.go", Old: ", stamp: stampOf(v)}", New: "}", Caught: "TestLeaseSilentFor"},
 	{Name: "any version of a Lease is a renewal", File: "lease.go", Old: "!stamp.IsZero() && !stamp.Equal(&l.stamp)", New: "true || stamp.IsZero()", Caught: "TestLeaseSilentFor"},
 	{Name: "only a later stamp is a renewal", File: "lease.go", Old: "!stamp.Equal(&l.stamp)", New: "stamp.After(l.stamp.Time)", Caught: "TestLeaseSilentFor"},
@@ -29,5 +29,5 @@ var mutations = []mutant.Mutation{
 }
 
 func TestSimulatedMutationsAreCaught(t *testing.T) {
-	mutant.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "")
+	mutation.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "")
 }

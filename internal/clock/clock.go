@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/bellwether-k8s/bellwether/internal/boottime"
+	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
 // Clock reads the time and waits. Timers count as Monotonic of a [Reading] does. A caller holds no lock of its own while it calls
@@ -63,7 +63,7 @@ type system struct {
 // Now reads the suspensions first: the reading of a process that is stopped between the two is then of before or after the
 // stop.
 func (s system) Now() Reading {
-	suspended := boottime.Suspended()
+	suspended := process.Suspended()
 	now := time.Now()
 	return Reading{Wall: now.Round(0), Monotonic: now.Sub(s.origin), Suspended: suspended}
 }

@@ -17,7 +17,8 @@ func (r Record) Address() string {
 	return r.lease.Annotations[AddressAnnotation]
 }
 
-// withAddress makes l say that its holder is at address, or that it is nowhere: not where a predecessor was.
+// withAddress makes l say that its holder is at address, or that it is nowhere: not where a
+// predecessor was.
 func withAddress(l *coordinationv1.Lease, address string) *coordinationv1.Lease {
 	delete(l.Annotations, AddressAnnotation)
 	if address != "" {

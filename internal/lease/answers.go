@@ -9,9 +9,9 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// answers is what the API server has answered to one request of a [Store]. client-go sends a request
-// again by itself if an answer says so (429 and 5xx with Retry-After), and waits in between. If the
-// time for the request is over by then, it does not tell that there were answers.
+// answers is what the API server has answered to one request of a [Store]. client-go sends a
+// request again by itself if an answer says so (429 and 5xx with Retry-After), and waits in
+// between. If the time for the request is over by then, it does not tell that there were answers.
 type answers struct{ code atomic.Int32 } // the last; zero: none
 
 // answersKey is the key of the *answers in the context of a request.
@@ -25,23 +25,23 @@ func observed(ctx context.Context) (context.Context, *answers) {
 // explain returns why a request has failed whose time is over.
 func (a *answers) explain(cause error) error {
 	if code := int(a.code.Load()); code != 0 {
-		return &putOff{code, cause}
+		return &throttledError{code, cause}
 	}
 	return cause
 }
 
-// putOff is the error of a request that the API server has asked to send again later, until its time
-// was over.
-type putOff struct {
+// throttledError is the error of a request that the API server has asked to send again later, until
+// its time was over.
+type throttledError struct {
 	code  int
 	cause error
 }
 
-func (e *putOff) Error() string {
+func (e *throttledError) Error() string {
 	return fmt.Sprintf("the API server answered %d %s and asked to try again later", e.code, http.StatusText(e.code))
 }
 
-func (e *putOff) Unwrap() error { return e.cause }
+func (e *throttledError) Unwrap() error { return e.cause }
 
 // observer is a transport that notes answers. Without it, as in clients that are not made from
 // [ClientConfig], throttling looks like silence.

@@ -18,7 +18,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// Config is what the candidate and the holder of one lease have in common.
+// Config configures the candidate and the holder of one lease.
 type Config struct {
 	Lease          types.NamespacedName
 	Identity       string // unique per process
@@ -40,53 +40,56 @@ type Config struct {
 	OnRenewal func(latency time.Duration, err error)
 }
 
-// Candidate waits for a lease to become free and takes it. It sends no requests while it watches a record that does not
-// expire. Its methods exclude each other; what it has seen stays known from call to call.
+// Candidate waits until a lease is free and takes it. It sends no requests while it watches a
+// record that does not expire. Its methods exclude each other. It remembers its observation between
+// calls.
 type Candidate struct {
-	config   Config
-	store    *Store
-	sighting Sighting
-	claim    Claim // of the term that it last tried to begin
-	vacancy  vacancy
-	stamps   Stamps
+	config      Config
+	store       *Store
+	observation Observation
+	writes      WriteLog // of the term that it last tried to begin
+	vacancy     vacancy
+	stamps      Stamps
 
-	blind      int           // how often in a row watching was forbidden
-	blindSince clock.Reading // when it was last refused
-	blindFor   time.Duration // how long to wait from then, before asking again
+	watchRefusals  int           // how often in a row watching was forbidden
+	watchRefusedAt clock.Reading // when it was last refused
+	watchBackoff   time.Duration // how long to wait from then, before asking again
 }
 
-// maxBlindness is how long at most a candidate that may not watch polls before it asks again.
-const maxBlindness = time.Minute
+// maxWatchBackoff bounds how long a candidate polls after a refused watch before it tries to watch
+// again.
+const maxWatchBackoff = time.Minute
 
-// NewCandidate returns a candidate that has seen nothing yet.
+// NewCandidate returns a candidate without an observation.
 func NewCandidate(client kubernetes.Interface, c Config) *Candidate {
-	sighting := NewSighting(c.Timing.Duration, c.TrustForeign)
-	sighting.reclaim = c.Variant.reclaim
-	return &Candidate{config: c, store: NewStore(client, c, 3*c.Timing.Duration), sighting: sighting, claim: NewClaim(rand.Text())}
+	observation := NewObservation(c.Timing.Duration, c.TrustForeign)
+	observation.reclaim = c.Variant.reclaim
+	return &Candidate{config: c, store: NewStore(client, c, 3*c.Timing.Duration), observation: observation, writes: NewWriteLog(rand.Text())}
 }
 
-// Try reads the record and takes the lease if it is free; otherwise it returns nothing, and Standing says why. A record that has to
-// expire is free only to a candidate that has seen it for that long: Try again.
+// Try reads the record and takes the lease if it is free. Otherwise it returns nil, and Standing
+// says why. A record must have been observed until it expires: call Try again.
 func (c *Candidate) Try(ctx context.Context) (*Holder, error) {
 	if err := c.look(ctx); err != nil {
 		return nil, err
 	}
 	h, err := c.take(ctx)
-	if _, seen := c.sighting.FreeIn(c.config.Clock.Now()); seen && isLostRace(err) {
+	if _, seen := c.observation.TimeToExpiry(c.config.Clock.Now()); seen && isLostRace(err) {
 		return nil, nil
 	}
 	return h, err
 }
 
-// Standing is who holds the lease, and for how long the record has to stand unchanged from now until the lease is free. Nobody
-// holds it while a last holder has to be waited out whose work is not known to have ended.
+// Standing returns the holder, and how long the record must stay unchanged from now until the lease
+// is free. The holder is empty while the end of the last holder's work is not known.
 func (c *Candidate) Standing() (holder string, wait time.Duration) {
-	wait, _ = c.sighting.FreeIn(c.config.Clock.Now())
-	return c.sighting.Record().Holder(), max(0, wait)
+	wait, _ = c.observation.TimeToExpiry(c.config.Clock.Now())
+	return c.observation.Record().Holder(), max(0, wait)
 }
 
-// Wait returns when it has taken the lease, with the error of ctx when that has ended, with why the record is unfit (ErrCoordinated is one reason), and with an *AccessError
-// when RBAC has refused the same request for a lease duration.
+// Wait waits until it has taken the lease. It returns the error of ctx when ctx ends, the reason
+// why a record is unfit (such as ErrCoordinated), or an *AccessError when RBAC has refused one
+// request for a lease duration.
 func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 	interval := c.config.Timing.RenewInterval()
 	pause := backoff(c.config.Timing)
@@ -100,7 +103,8 @@ func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 		if errors.As(err, new(unfitError)) {
 			return nil, err
 		}
-		// Shorter refusals happen while a deployment's roles are being created, and while an API server starts.
+		// Shorter refusals happen while a deployment's roles are being created, and while an API
+		// server starts.
 		if c.store.RefusedFor(err) >= c.config.Timing.Duration {
 			return nil, err
 		}
@@ -117,10 +121,10 @@ func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 	return nil, ctx.Err()
 }
 
-// follow acts on every version of the record until it has taken the lease. It returns nothing when the situation has to be read
-// afresh: the watch ended, the poll interval is over, or a request failed.
+// follow acts on every version of the record until it has taken the lease. It returns nil when the
+// record must be read again: the watch ended, the poll interval is over, or a request failed.
 func (c *Candidate) follow(ctx context.Context) (*Holder, error) {
-	// The watch begins with the present version; only the read can tell that there is none.
+	// The watch begins with the present version. Only a read shows that there is none.
 	events, stop := c.watch(ctx)
 	defer stop()
 	if err := c.look(ctx); err != nil {
@@ -139,7 +143,7 @@ func (c *Candidate) follow(ctx context.Context) (*Holder, error) {
 		}
 		if c.config.OnWait != nil {
 			_, wait := c.Standing()
-			c.config.OnWait(c.sighting.Record(), wait)
+			c.config.OnWait(c.observation.Record(), wait)
 		}
 		if !c.await(ctx, events, poll) {
 			return nil, nil
@@ -147,9 +151,9 @@ func (c *Candidate) follow(ctx context.Context) (*Holder, error) {
 	}
 }
 
-// await returns true when the lease may have become free, false when there is nothing more to wait for here.
+// await returns true when the lease may be free, false when the watch or the poll interval is over.
 func (c *Candidate) await(ctx context.Context, events <-chan watch.Event, poll <-chan time.Time) bool {
-	wait, _ := c.sighting.FreeIn(c.config.Clock.Now())
+	wait, _ := c.observation.TimeToExpiry(c.config.Clock.Now())
 	free := c.config.Clock.NewTimer(wait)
 	defer free.Stop()
 	select {
@@ -164,23 +168,23 @@ func (c *Candidate) await(ctx context.Context, events <-chan watch.Event, poll <
 	}
 }
 
-// watch opens a watch, or returns a nil channel if there is none to be had now.
+// watch opens a watch, or returns a nil channel if that fails or was refused recently.
 func (c *Candidate) watch(ctx context.Context) (<-chan watch.Event, func()) {
 	nothing := func() {}
-	if c.blind > 0 && c.config.Clock.Now().SinceAtLeast(c.blindSince) < c.blindFor {
+	if c.watchRefusals > 0 && c.config.Clock.Now().SinceAtLeast(c.watchRefusedAt) < c.watchBackoff {
 		return nil, nothing
 	}
 	interval := c.config.Timing.RenewInterval()
 	w, err := c.store.Watch(ctx, "", interval)
 	if err == nil {
-		c.blind, c.blindFor = 0, 0
+		c.watchRefusals, c.watchBackoff = 0, 0
 		return w.ResultChan(), w.Stop
 	}
 	if kube.RoleMissing(err) {
-		c.blind++
-		c.blindSince = c.config.Clock.Now()
-		c.blindFor = min(max(2*c.blindFor, interval), maxBlindness)
-		if c.blind == 2 { // an API server that is starting refuses everything for a moment
+		c.watchRefusals++
+		c.watchRefusedAt = c.config.Clock.Now()
+		c.watchBackoff = min(max(2*c.watchBackoff, interval), maxWatchBackoff)
+		if c.watchRefusals == 2 { // an API server that is starting refuses everything for a moment
 			c.config.Log.Warn("polling instead of watching: succession takes up to a renew interval longer, and idle candidates send requests",
 				zap.Duration("interval", interval), zap.Error(err))
 		}
@@ -188,7 +192,7 @@ func (c *Candidate) watch(ctx context.Context) (<-chan watch.Event, func()) {
 	return nil, nothing
 }
 
-// receive takes in an event; false means that the watch is of no more use.
+// receive handles an event. It returns false if the watch is broken.
 func (c *Candidate) receive(e watch.Event) bool {
 	if e.Type == watch.Error {
 		return false
@@ -212,26 +216,26 @@ func (c *Candidate) look(ctx context.Context) error {
 }
 
 func (c *Candidate) see(r Record) {
-	c.sighting.See(r, c.config.Clock.Now())
+	c.observation.Observe(r, c.config.Clock.Now())
 	c.config.OnHolder(r)
 }
 
-// take begins a term if the lease is free, or if an earlier attempt turns out to have begun one. It returns nothing if the
-// lease is not to be had now, and an error if a write has failed.
+// take begins a term if the lease is free, or if an earlier attempt has begun one. It returns nil
+// if the lease is not free, and an error if a write has failed.
 func (c *Candidate) take(ctx context.Context) (*Holder, error) {
-	r, now := c.sighting.Record(), c.config.Clock.Now()
+	r, now := c.observation.Record(), c.config.Clock.Now()
 	if err := c.config.unfit(r); err != nil {
 		return nil, unfitError{fmt.Errorf("lease %s: %w", c.config.Lease, err)}
 	}
 	if h := c.won(r, now); h != nil {
 		return h, nil
 	}
-	switch wait, seen := c.sighting.FreeIn(now); {
-	case c.claim.Confirm(r): // but so long ago that no work may begin before a renewal
+	switch wait, seen := c.observation.TimeToExpiry(now); {
+	case c.writes.Match(r): // too long ago: renew before work begins
 		return c.swap(ctx, r.renewed(c.stamps.Next(now.Wall)))
 	case seen && wait <= 0:
-		c.claim.record = Record{} // an earlier attempt may still arrive
-		c.vacancy = vacancy{since: c.sighting.since, known: r.Exists(), released: r.Released()}
+		c.writes.record = Record{} // an earlier attempt may still arrive
+		c.vacancy = vacancy{since: c.observation.since, known: r.Exists(), released: r.Released()}
 		l := r.Acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, c.stamps.Next(now.Wall))
 		return c.swap(ctx, c.config.Variant.dress(withAddress(l, c.config.Address), r, false))
 	default:
@@ -239,16 +243,17 @@ func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 	}
 }
 
-// swap writes l in place of the version seen last. A swap that fails spends the sighting, and is never repeated on it.
+// swap writes l in place of the last seen version. It is never repeated on a version after a
+// failure.
 func (c *Candidate) swap(ctx context.Context, l *coordinationv1.Lease) (*Holder, error) {
-	c.claim.Attempt(l, c.config.Clock.Now())
-	r, err := c.store.Write(ctx, c.config.Timing.RenewInterval(), l, c.sighting.Record())
+	c.writes.Record(l, c.config.Clock.Now())
+	r, err := c.store.Write(ctx, c.config.Timing.RenewInterval(), l, c.observation.Record())
 	if err != nil {
-		c.sighting.Spend(isLostRace(err))
+		c.observation.Invalidate(isLostRace(err))
 		if lookErr := c.look(context.WithoutCancel(ctx)); lookErr != nil {
 			return nil, err
 		}
-		r = c.sighting.Record()
+		r = c.observation.Record()
 	}
 	if h := c.won(r, c.config.Clock.Now()); h != nil {
 		c.config.OnHolder(r)
@@ -260,19 +265,19 @@ func (c *Candidate) swap(ctx context.Context, l *coordinationv1.Lease) (*Holder,
 	return nil, err
 }
 
-// won returns the holder of the term that our claim began with r, if there is time left to work in it.
+// won returns the holder of the term that r began, if r is our write and time is left.
 func (c *Candidate) won(r Record, now clock.Reading) *Holder {
-	if !c.claim.Confirm(r) || c.config.Timing.Left(c.claim.sent, now) <= 0 {
+	if !c.writes.Match(r) || c.config.Timing.Left(c.writes.sent, now) <= 0 {
 		return nil
 	}
-	h := newHolder(c.config, c.store, &c.stamps, c.claim)
+	h := newHolder(c.config, c.store, &c.stamps, c.writes)
 	h.vacant, h.succeeds = c.vacancy.until(now), c.vacancy.released
-	c.claim = NewClaim(c.claim.process)
-	c.sighting.See(r, now) // the next term, should this one be lost, is not before this record has expired
+	c.writes = NewWriteLog(c.writes.process)
+	c.observation.Observe(r, now) // after a loss, the next term begins only when this record has expired
 	return h
 }
 
-// vacancy is the time before a term in which the lease was seen to stand unchanged.
+// vacancy is the time before a term in which the lease was seen unchanged.
 type vacancy struct {
 	since           clock.Reading
 	known, released bool

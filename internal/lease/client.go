@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ClientConfig returns a copy of config for a client that renews: with a connection and without a rate limit of its own. It may share them
-// with other such clients.
+// ClientConfig returns a copy of config for a client that renews: with a connection and without a
+// rate limit of its own. It may share them with other such clients.
 func ClientConfig(config *rest.Config) *rest.Config {
 	c := rest.CopyConfig(config)
 	c.NextProtos = []string{"http/1.1"}
@@ -19,8 +19,8 @@ func ClientConfig(config *rest.Config) *rest.Config {
 	return c
 }
 
-// CheckRate returns an error if the client's rate limit would let a lease expire, and warns if it has
-// one at all.
+// CheckRate returns an error if the client's rate limit would let a lease expire, and warns if it
+// has one at all.
 func CheckRate(client kubernetes.Interface, t Timing, log *zap.Logger) error {
 	api := client.CoordinationV1().RESTClient()
 	if api == nil || api.GetRateLimiter() == nil {

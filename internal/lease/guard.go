@@ -20,16 +20,20 @@ var ErrOutcomeUnknown = errors.New("the request was sent, and its outcome is unk
 
 // GuardConfig is what users may change about a guard.
 type GuardConfig struct {
-	// Allow reports whether a request may pass, whoever holds the lease, that the guard would hold back.
+	// Allow reports whether a request may pass, whoever holds the lease, that the guard would hold
+	// back.
 	Allow func(*http.Request) bool
-	// NoServerTimeout leaves out the query parameter by which the API server gives up at the end of the term.
+	// NoServerTimeout leaves out the query parameter by which the API server gives up at the end of
+	// the term.
 	NoServerTimeout bool
 }
 
-// Guard lets requests that change something pass only while a term of its lease is held, and cuts them off when it ends.
+// Guard lets requests that change something pass only while a term of its lease is held, and cuts
+// them off when it ends.
 //
-// Its errors are made to be final: client-go tries reads again whose error is a timeout or looks like a connection that
-// broke, and a proxied or an upgraded request is a read to it. So they wrap no error of anybody else, nor quote its text.
+// Its errors are made to be final: client-go tries reads again whose error is a timeout or looks
+// like a connection that broke, and a proxied or an upgraded request is a read to it. So they wrap
+// no error of anybody else, nor quote its text.
 type Guard struct {
 	config GuardConfig
 	term   atomic.Pointer[Term] // the latest; nil before the first
@@ -49,11 +53,12 @@ func NewGuard(lease types.NamespacedName, notHeld error, c GuardConfig) *Guard {
 	}
 }
 
-// termKey is the key of the *Term that a context names. Terms of other leases in the same context are none of the guard's business.
+// termKey is the key of the *Term that a context names. Terms of other leases in the same context
+// are none of the guard's business.
 type termKey struct{ guard *Guard }
 
-// ownKey marks the contexts of a Store's requests. They pass every guard: they are what its term depends on, and a path would
-// not tell them from somebody else's write of the same Lease.
+// ownKey marks the contexts of a Store's requests. They pass every guard: they are what its term
+// depends on, and a path would not tell them from somebody else's write of the same Lease.
 type ownKey struct{}
 
 func own(ctx context.Context) context.Context { return context.WithValue(ctx, ownKey{}, true) }
@@ -99,13 +104,13 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if class == bounded {
 		ctx = context.WithoutCancel(ctx) // see send
 	}
-	f := &flight{term: term}
+	f := &inflightRequest{term: term}
 	f.scope, _ = ctx.Value(scopeKey{g}).(*Scope)
 	ctx, f.cancel = context.WithCancel(ctx)
 	r = r.WithContext(ctx) // a copy
 	begun := f.begin(func(left time.Duration) time.Duration {
 		if class != bounded || g.config.NoServerTimeout {
-			return serverPatience
+			return serverTimeout
 		}
 		return boundOnServer(r, left)
 	})
@@ -121,8 +126,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	case err != nil:
 		return nil, g.explain(err, term)
 	case resp.StatusCode == http.StatusSwitchingProtocols:
-		// The body is the connection. client-go's own upgraders have none: they keep the connection to
-		// themselves, and close it with the context that they are given.
+		// The body is the connection. client-go's own upgraders have none: they keep the connection
+		// to themselves, and close it with the context that they are given.
 		conn, ok := resp.Body.(io.ReadWriteCloser)
 		if !ok {
 			f.end()
@@ -148,8 +153,8 @@ func refuse(r *http.Request, err error) (*http.Response, error) {
 	return nil, err
 }
 
-// explain returns the error of a request that was sent. Why it failed does not matter if the term is over: that is why nobody may
-// try it again.
+// explain returns the error of a request that was sent. Why it failed does not matter if the term
+// is over: that is why nobody may try it again.
 func (g *Guard) explain(err error, t *Term) error {
 	switch {
 	case !t.over():
@@ -160,19 +165,20 @@ func (g *Guard) explain(err error, t *Term) error {
 	return g.cut
 }
 
-// guardedBody ends the flight when it has been read or closed: until then a cut of the request cuts the body off.
+// guardedBody ends the request when it has been read or closed: until then a cut of the request
+// cuts the body off.
 type guardedBody struct {
 	io.ReadCloser
-	flight *flight
-	guard  *Guard
+	request *inflightRequest
+	guard   *Guard
 }
 
 func (b *guardedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		b.flight.end()
+		b.request.end()
 		if err != io.EOF { //nolint:errorlint // a wrapped one is no end, but a failure
-			err = b.guard.explain(err, b.flight.term)
+			err = b.guard.explain(err, b.request.term)
 		}
 	}
 	return n, err
@@ -180,20 +186,20 @@ func (b *guardedBody) Read(p []byte) (int, error) {
 
 func (b *guardedBody) Close() error {
 	err := b.ReadCloser.Close() // first, or the connection would be lost with the context
-	b.flight.end()
+	b.request.end()
 	return err
 }
 
-// guardedConn is an upgraded connection. It ends the flight when it is closed. The end of what is read
-// is no reason to: the other direction may go on.
+// guardedConn is an upgraded connection. It ends the request when it is closed. The end of what is
+// read is no reason to: the other direction may go on.
 type guardedConn struct {
 	io.ReadWriteCloser
-	flight *flight
+	request *inflightRequest
 }
 
 func (c *guardedConn) Close() error {
 	err := c.ReadWriteCloser.Close()
-	c.flight.end()
+	c.request.end()
 	return err
 }
 
@@ -205,9 +211,10 @@ func (c *guardedConn) CloseWrite() error {
 	return fmt.Errorf("CloseWrite: %w", http.ErrNotSupported)
 }
 
-// boundOnServer makes the API server give up when the term ends as far as is known now: what a client has given up may be committed
-// seconds later otherwise. A shorter timeout of the caller stays, and so does one that the server will refuse. r is a copy, but its
-// URL is not. It returns when the API server gives up, after the arrival of the request.
+// boundOnServer makes the API server give up when the term ends as far as is known now: what a
+// client has given up may be committed seconds later otherwise. A shorter timeout of the caller
+// stays, and so does one that the server will refuse. r is a copy, but its URL is not. It returns
+// when the API server gives up, after the arrival of the request.
 func boundOnServer(r *http.Request, left time.Duration) time.Duration {
 	if raw := r.URL.RawQuery; !strings.Contains(raw, "timeout") && !strings.Contains(raw, "%") { // nor a hidden one: no need to take it apart
 		u := *r.URL

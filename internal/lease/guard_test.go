@@ -68,7 +68,7 @@ func (g *guardian) begin() {
 func (g *guardian) flying() int {
 	g.term.mu.Lock()
 	defer g.term.mu.Unlock()
-	return len(g.term.flights)
+	return len(g.term.requests)
 }
 
 func (g *guardian) named(ctx context.Context) context.Context {
@@ -483,7 +483,7 @@ func TestClosedUpgradedConnectionsAreForgotten(t *testing.T) {
 			require.NoError(t, err)
 			_, err = io.ReadAll(resp.Body)
 			require.NoError(t, err)
-			assert.Len(t, g.term.flights, 1, "the other direction may go on")
+			assert.Len(t, g.term.requests, 1, "the other direction may go on")
 			require.NoError(t, resp.Body.Close())
 			assert.True(t, conn.closed.Load())
 		}

@@ -21,8 +21,8 @@ type Health struct {
 // NewHealth returns a Health that asks check.
 func NewHealth(check func(context.Context) error) *Health { return &Health{check: check} }
 
-// healthy asks whether the work is, unless ctx has ended: then it is stopping, and may say that it does. After an answer
-// that does not come there is time for another attempt before the deadline.
+// healthy asks whether the work is, unless ctx has ended: then it is stopping, and may say that it
+// does. After an answer that does not come there is time for another attempt before the deadline.
 func (h *Holder) healthy(ctx context.Context) error {
 	health := h.config.Health
 	if health.check == nil || ctx.Err() != nil {
@@ -46,8 +46,8 @@ func (h *Holder) healthy(ctx context.Context) error {
 	return err
 }
 
-// Renew sends a renewal if the work is healthy. Nil means that the deadline has moved, a *LostError that the term is
-// over, any other error that it goes on until its deadline.
+// Renew sends a renewal if the work is healthy. Nil means that the deadline has moved, a *LostError
+// that the term is over, any other error that it goes on until its deadline.
 func (h *Holder) Renew(ctx context.Context) error {
 	if h.Remaining() == 0 {
 		return h.conclude()

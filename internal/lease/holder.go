@@ -18,57 +18,59 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// Holder renews and releases a lease that a [Candidate] has won. Its term runs from then on: unless Run, Renew or Release
-// follow in time, the deadline ends it. Run, Renew and Release exclude each other; the methods of Term may be called
+// Holder renews and releases a lease that a [Candidate] has won. Its term has begun: call Run,
+// Renew or Release before its deadline. They exclude each other. The methods of Term may be called
 // at any time.
 type Holder struct {
 	*Term
 	config      Config
 	store       *Store
 	stamps      *Stamps
-	claims      sync.Mutex // held to change claim, and to read it outside of Run, Renew and Release
-	claim       Claim
-	suspect     chan struct{} // capacity 1: the record has to be read
+	writesMu    sync.Mutex // held to change writes, and to read it outside of Run, Renew and Release
+	writes      WriteLog
+	recheck     chan struct{} // capacity 1: the record must be read
 	first       Record        // the version that began the term
-	vacant      time.Duration // before it
-	succeeds    bool          // a holder that has released the lease
+	vacant      time.Duration // before the term
+	succeeds    bool          // the last holder has released the lease
 	releaseFrom clock.Reading
-	doubt       bool // the outcome of the last write is unknown until the record has been read
+	doubt       bool // the record must be read: the outcome of the last write is unknown
 	leaving     bool // work has been told to stop
 }
 
-func newHolder(c Config, store *Store, stamps *Stamps, claim Claim) *Holder {
+func newHolder(c Config, store *Store, stamps *Stamps, writes WriteLog) *Holder {
 	h := &Holder{
-		Term: newTerm(c, claim.sent), config: c, store: store, stamps: stamps, claim: claim, first: claim.record,
-		suspect: make(chan struct{}, 1),
+		Term: newTerm(c, writes.sent), config: c, store: store, stamps: stamps, writes: writes, first: writes.record,
+		recheck: make(chan struct{}, 1),
 	}
 	c.Guard.term.Store(h.Term)
 	return h
 }
 
-// First is the version of the record that began the term.
+// First returns the version of the record that began the term.
 func (h *Holder) First() Record { return h.first }
 
-// altered says why r is not of the term any more, although its spec may be.
+// altered returns why r, whose spec may be ours, is no longer of this term.
 func (h *Holder) altered(r Record) error { return h.config.Variant.altered(h.first, r) }
 
-// Token is the resourceVersion of the write that began the term. It grows from term to term.
+// Token returns the resourceVersion of the write that began the term. It grows from term to term.
 func (h *Holder) Token() string { return h.first.ResourceVersion() }
 
-// UID is that of the Lease object.
+// UID returns the UID of the Lease object.
 func (h *Holder) UID() types.UID { return h.first.UID() }
 
-// Transitions is how many terms came before this one.
+// Transitions returns the number of earlier terms.
 func (h *Holder) Transitions() int32 { return h.first.Transitions() }
 
-// Vacant is for how long the record of the last term was seen to stand before this one, and whether it was a release.
+// Vacant returns how long the last record was seen unchanged before this term, and whether it was a
+// release.
 func (h *Holder) Vacant() (d time.Duration, released bool) { return h.vacant, h.succeeds }
 
-// Run calls work, renews the lease until work has returned, and then releases it. Work's context ends with ctx, or when the
-// term is lost, with the *LostError as its cause. Run returns what work returned, without the error of a context that
-// ended with ctx. If the term is lost it returns the *LostError, after OnLost and work have returned.
+// Run calls work, renews the lease until work has returned, and then releases it. Work's context
+// ends with ctx, or with the term, then with the *LostError as its cause. Run returns work's error,
+// unless it is that of ctx. If the term is lost, Run returns the *LostError after OnLost and work
+// have returned.
 func (h *Holder) Run(ctx context.Context, work func(context.Context) error) error {
-	if ctx.Err() != nil { // ended while the lease was being won
+	if ctx.Err() != nil { // ended during the election
 		return h.end(ctx, nil)
 	}
 	workCtx, cancel := context.WithCancelCause(context.WithValue(ctx, termKey{h.config.Guard}, h.Term))
@@ -82,15 +84,15 @@ func (h *Holder) Run(ctx context.Context, work func(context.Context) error) erro
 	go func() {
 		defer stopped()
 		var err error
-		defer func() { returned <- err }() // also when work ends by runtime.Goexit
+		defer func() { returned <- err }() // even if work calls runtime.Goexit
 		err = work(workCtx)
 	}()
 
 	return h.end(ctx, h.keep(ctx, running, returned))
 }
 
-// end releases the lease, work having returned err, and returns what Run does. Whether the term was lost is its own state: work
-// may return the cause of its context, or the loss of another lease.
+// end releases the lease after work has returned err, and returns the result of Run. The state of
+// the term decides whether it was lost: work may return the loss of another lease.
 func (h *Holder) end(ctx context.Context, err error) error {
 	released := h.Release(ctx)
 	ended := err == nil || ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
@@ -109,13 +111,14 @@ func (h *Holder) end(ctx context.Context, err error) error {
 	return err
 }
 
-// keep renews until work has returned, and returns its error. running ends when work is told to stop, or has returned.
+// keep renews until work has returned, and returns its error. running ends with work or its
+// context.
 func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error {
-	watchCtx, stop := context.WithCancel(context.WithoutCancel(ctx)) // work may need its time after the end of ctx
+	watchCtx, stop := context.WithCancel(context.WithoutCancel(ctx)) // work may run on after the end of ctx
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer stop()
-	watching.Go(func() { h.lookOut(watchCtx) })
+	watching.Go(func() { h.watchLease(watchCtx) })
 	renewal := h.newPace()
 	defer renewal.Stop()
 	stopping := ctx.Done()
@@ -124,9 +127,9 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 		select {
 		case err := <-returned:
 			return err
-		case <-h.told: // nothing more to renew
+		case <-h.told: // lost: nothing to renew
 			return <-returned
-		case <-stopping: // work has been told to stop; renewal goes on until it has
+		case <-stopping: // renewal goes on until work has stopped
 			stopping = nil
 			if h.leaving = true; h.config.Variant.SaysLeaving {
 				renewal.Reset(0)
@@ -138,16 +141,16 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 			}
 		case <-tooLong:
 			h.lose(fmt.Errorf("%w (%v)", ErrReleaseTimeout, h.config.ReleaseTimeout), h.config.Identity)
-		case <-h.suspect:
+		case <-h.recheck:
 			h.doubt = true
-			_ = h.settle(ctx) // a loss is told, and doubt remains until the next renewal
+			_ = h.settle(ctx) // OnLost reports a loss; other errors leave the doubt
 		case <-renewal.C():
-			renewal.next(h.Renew(running)) // a loss is told, anything else will be tried again
+			renewal.next(h.Renew(running)) // OnLost reports a loss; other errors are retried
 		}
 	}
 }
 
-// pace says when to renew.
+// pace is the timer of renewals.
 type pace struct {
 	clock.Timer
 	holder *Holder
@@ -168,12 +171,13 @@ func (p *pace) next(err error) {
 	p.Reset(p.holder.untilRenewal())
 }
 
-// untilRenewal counts from when the last one was sent, so that a slow API server does not slow the pace.
+// untilRenewal counts from when the last renewal was sent: a slow API server does not slow the
+// pace.
 func (h *Holder) untilRenewal() time.Duration {
-	return h.config.Timing.RenewInterval() - h.config.Clock.Now().SinceAtMost(h.claim.sent)
+	return h.config.Timing.RenewInterval() - h.config.Clock.Now().SinceAtMost(h.writes.sent)
 }
 
-// renew sends a renewal. If the answer does not tell whether it stands, it reads the record.
+// renew sends a renewal. It reads the record if the outcome is unknown.
 func (h *Holder) renew(ctx context.Context) error {
 	if h.Remaining() == 0 {
 		return h.conclude()
@@ -188,7 +192,7 @@ func (h *Holder) renew(ctx context.Context) error {
 	return err
 }
 
-// prolong renews the record. ErrTaken means that it is not ours any more.
+// prolong renews the record. It returns ErrTaken if the record is no longer ours.
 func (h *Holder) prolong(ctx context.Context) error {
 	if err := h.settle(ctx); err != nil {
 		return err
@@ -196,10 +200,10 @@ func (h *Holder) prolong(ctx context.Context) error {
 	return h.replace(ctx, Record.renewed)
 }
 
-// Release gives the lease up; no work may be running. It waits for requests under the guard, see drain,
-// and takes at most four renew intervals after that, whether or not ctx has ended. If the deadline comes
-// while such a request is waited for, nothing is released.
-// If the term was lost before, it returns the *LostError; after any other error the lease is free when it has expired.
+// Release releases the lease. No work may be running. It waits for guarded requests, see drain, and
+// then takes at most four renew intervals, even if ctx has ended. If the deadline comes before,
+// nothing is released. If the term was lost, it returns the *LostError. After any other error, the
+// lease is free when it has expired.
 func (h *Holder) Release(ctx context.Context) error {
 	if err := h.finish(); err != nil {
 		h.DisarmKillTimer()
@@ -209,7 +213,7 @@ func (h *Holder) Release(ctx context.Context) error {
 	err := h.drain(ctx)
 	h.cutOff()
 	h.close()
-	h.DisarmKillTimer() // not before, or a process that is stopped meanwhile could go on sending when it is woken
+	h.DisarmKillTimer() // not before: a stopped process could send when it resumes
 	switch {
 	case errors.Is(err, ErrTaken):
 		return nil
@@ -221,14 +225,14 @@ func (h *Holder) Release(ctx context.Context) error {
 	h.releaseFrom = h.config.Clock.Now()
 	for {
 		err := h.settle(ctx)
-		if err == nil && h.claim.record.Holder() != "" {
+		if err == nil && h.writes.record.Holder() != "" {
 			err = h.replace(ctx, Record.released)
 		}
 		switch {
 		case err == nil:
-			h.config.OnHolder(h.claim.record)
+			h.config.OnHolder(h.writes.record)
 			return nil
-		case errors.Is(err, ErrTaken): // by a successor, so there is nothing to give up
+		case errors.Is(err, ErrTaken): // by a successor: nothing to release
 			return nil
 		}
 		wait := pause.Step()
@@ -240,76 +244,28 @@ func (h *Holder) Release(ctx context.Context) error {
 	}
 }
 
-var errNotDrained = errors.New("at the deadline a guarded request could still have been carried out")
-
-// drain renews until the requests under the guard cannot be carried out any more: a successor may begin as
-// soon as the lease is released. What has no answer after a margin is cut off. A request that failed
-// without an answer may still be carried out until the API server gives it up, and a margin is added to
-// that. It returns errNotDrained if the deadline comes first, and ErrTaken if the lease is somebody else's.
-func (h *Holder) drain(ctx context.Context) error {
-	c, timing := h.config.Clock, h.config.Timing
-	begin, renewal := c.Now(), h.newPace()
-	defer renewal.Stop()
-	for {
-		now := c.Now()
-		left := timing.Left(h.claim.sent, now)
-		rest, landed := h.open.rest(now, timing.Margin)
-		if landed != nil {
-			rest = timing.Margin - now.SinceAtLeast(begin)
-		}
-		switch {
-		case left <= 0:
-			return errNotDrained
-		case rest <= 0 && landed == nil:
-			return nil
-		case rest <= 0:
-			h.cutOff() // so that they are abandoned
-			continue
-		}
-		look := c.NewTimer(min(rest, left, checkInterval)) // the deadline may come sooner than a timer counts
-		select {
-		case <-landed:
-		case <-look.C():
-		case <-renewal.C():
-			err := h.prolong(ctx)
-			if errors.Is(err, ErrTaken) {
-				return err
-			}
-			renewal.next(err)
-		}
-		look.Stop()
-	}
-}
-
-// cutOff ends what is under way under the guard: answers that are being read, too, and upgraded connections.
-func (h *Holder) cutOff() {
-	if n := h.cut(); n > 0 {
-		h.config.Log.Warn("requests had no answer when the term ended: their outcome is unknown", zap.Int("requests", n))
-	}
-}
-
-// maxConflicts is how often in a row a write is sent again at once.
+// maxConflicts bounds how often in a row a write is repeated at once.
 const maxConflicts = 5
 
-// replace writes what next makes of the standing version. If somebody has changed nothing but metadata
-// meanwhile, it does so again with the version that stands now: pauses between the attempts would let a
-// frequent writer win every time.
+// replace writes what next makes of the known version. If only metadata was changed meanwhile, it
+// repeats this at once with the present version: with pauses, a frequent writer of metadata would
+// win every time.
 func (h *Holder) replace(ctx context.Context, next func(Record, metav1.MicroTime) *coordinationv1.Lease) error {
 	for conflicts := 0; ; conflicts++ {
-		err := h.write(ctx, next(h.claim.record, h.stamps.Next(h.config.Clock.Now().Wall)))
+		err := h.write(ctx, next(h.writes.record, h.stamps.Next(h.config.Clock.Now().Wall)))
 		if !apierrors.IsConflict(err) || h.doubt || conflicts == maxConflicts {
 			return err
 		}
 	}
 }
 
-// write sends l in place of the standing version, and reads the record if it has to in order to know the outcome.
+// write sends l in place of the known version. It reads the record if the outcome is unknown.
 func (h *Holder) write(ctx context.Context, l *coordinationv1.Lease) error {
 	sent := h.config.Clock.Now()
 	h.attempt(l, sent)
-	r, err := h.store.Write(ctx, h.timeout(), h.config.Variant.dress(l, h.first, h.leaving), h.claim.record)
+	r, err := h.store.Write(ctx, h.timeout(), h.config.Variant.dress(l, h.first, h.leaving), h.writes.record)
 	if err == nil && h.confirm(r) {
-		h.extend(h.claim.sent)
+		h.extend(h.writes.sent)
 	} else {
 		h.doubt = true
 		if settled := h.settle(ctx); settled != nil {
@@ -317,28 +273,28 @@ func (h *Holder) write(ctx context.Context, l *coordinationv1.Lease) error {
 		}
 	}
 	switch {
-	case h.claim.sent == sent: // at most the answer was lost
+	case h.writes.sent == sent: // at most the answer was lost
 		return nil
-	case err == nil: // or the next write would follow at once, and a lease that is not released pass for released
+	case err == nil: // no success: the next write would follow at once
 		return fmt.Errorf("write Lease %s: the API server stored something else", h.config.Lease)
 	}
 	return err
 }
 
 func (h *Holder) attempt(l *coordinationv1.Lease, now clock.Reading) {
-	h.claims.Lock()
-	defer h.claims.Unlock()
-	h.claim.Attempt(l, now)
+	h.writesMu.Lock()
+	defer h.writesMu.Unlock()
+	h.writes.Record(l, now)
 }
 
 func (h *Holder) confirm(r Record) bool {
-	h.claims.Lock()
-	defer h.claims.Unlock()
-	return h.altered(r) == nil && h.claim.Confirm(r)
+	h.writesMu.Lock()
+	defer h.writesMu.Unlock()
+	return h.altered(r) == nil && h.writes.Match(r)
 }
 
-// settle reads the record if the outcome of the last write is in doubt. ErrTaken means that the record is not ours, and
-// the term over.
+// settle reads the record if the outcome of the last write is unknown. It returns ErrTaken if the
+// record is not ours; the term is then over.
 func (h *Holder) settle(ctx context.Context) error {
 	if !h.doubt {
 		return nil
@@ -348,28 +304,28 @@ func (h *Holder) settle(ctx context.Context) error {
 		return err
 	}
 	if !h.confirm(r) {
-		return h.dispossess(r)
+		return h.lostTo(r)
 	}
 	h.doubt = false
-	h.extend(h.claim.sent)
+	h.extend(h.writes.sent)
 	return nil
 }
 
-// timeout is that of one request: no renewal is worth waiting for past the deadline.
+// timeout bounds one request. A renewal is not waited for past the deadline.
 func (h *Holder) timeout() time.Duration {
 	left := h.releaseTime()
 	if h.releaseFrom == (clock.Reading{}) {
-		left = h.config.Timing.Left(h.claim.sent, h.config.Clock.Now())
+		left = h.config.Timing.Left(h.writes.sent, h.config.Clock.Now())
 	}
 	return min(h.config.Timing.RenewInterval(), left)
 }
 
-// releaseTime is how long a release may still take.
+// releaseTime returns how long a release may still take.
 func (h *Holder) releaseTime() time.Duration {
 	return 4*h.config.Timing.RenewInterval() - h.config.Clock.Now().SinceAtMost(h.releaseFrom)
 }
 
-// backoff paces attempts after a failure, from 100 ms to half a renew interval.
+// backoff grows the pause after failures from 100 ms to half a renew interval.
 func backoff(t Timing) wait.Backoff {
 	return wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: math.MaxInt32, Cap: t.RenewInterval() / 2}
 }

@@ -4,14 +4,14 @@ import (
 	"os"
 	"testing"
 
-	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/mutation"
 )
 
 // mutations remove safeguards that only count when a process has been stopped, when events are late, or
 // when somebody writes too often: the simulations meet those too seldom.
-var mutations = []mutant.Mutation{
+var mutations = []mutation.Mutation{
 	{
-		Name: "the guard does not look at the clock", File: "flight.go",
+		Name: "the guard does not look at the clock", File: "inflight.go",
 		Old: "if t.state != held || left <= 0 || ", New: "if t.state != held || ", Caught: "TestGuardLooksAtTheClock",
 	},
 	{
@@ -26,27 +26,27 @@ var mutations = []mutant.Mutation{
 		Caught: "TestExpiredTermIsNotExtended",
 	},
 	{
-		Name: "what another process of the same identity wrote is ours", File: "claim.go",
-		Old: `return mark == "" || mark == c.process`, New: `return mark != "-"`, Caught: "TestClaimIsOnlyWhatItWrote",
+		Name: "what another process of the same identity wrote is ours", File: "writelog.go",
+		Old: `return mark == "" || mark == c.process`, New: `return mark != "-"`, Caught: "TestWriteLogMatchesOnlyItsWrites",
 	},
 	{
-		Name: "an older deletion ends the term", File: "lookout.go",
+		Name: "an older deletion ends the term", File: "watch.go",
 		Old: "case deleted && order >= 0:", New: "case deleted:", Caught: "TestOlderEventsAreNoLoss",
 	},
 	{
-		Name: "every new version restarts the wait", File: "sighting.go",
-		Old: "	if !r.keepsSpecOf(s.record) {\n", New: "	{\n", Caught: "TestSighting",
+		Name: "every new version restarts the wait", File: "takeover.go",
+		Old: "	if !r.keepsSpecOf(s.record) {\n", New: "	{\n", Caught: "TestObservation",
 	},
 	{
 		Name: "a lower version with the same spec keeps the start of the wait", File: "record.go",
-		Old: "return known && order > 0 && ", New: "return known && order != 0 && ", Caught: "TestSighting",
+		Old: "return known && order > 0 && ", New: "return known && order != 0 && ", Caught: "TestObservation",
 	},
 	{
-		Name: "a spent version is swapped again", File: "sighting.go",
-		Old: "func (s *Sighting) Spend(taken bool) {\n	s.seen = false\n", New: "func (s *Sighting) Spend(taken bool) {\n", Caught: "TestSighting",
+		Name: "a spent version is swapped again", File: "takeover.go",
+		Old: "func (s *Observation) Invalidate(taken bool) {\n	s.seen = false\n", New: "func (s *Observation) Invalidate(taken bool) {\n", Caught: "TestObservation",
 	},
 	{
-		Name: "what is abandoned is not waited for until the server's bound", File: "open.go",
+		Name: "what is abandoned is not waited for until the server's bound", File: "drain.go",
 		Old: "return a.bound + margin - ", New: "return margin - ", Caught: "TestScopeIsOpenAsLongAsARequestMayBeCarriedOut",
 	},
 	{
@@ -55,11 +55,11 @@ var mutations = []mutant.Mutation{
 	},
 	{
 		Name: "closed upgrades are kept", File: "guard.go",
-		Old: "	err := c.ReadWriteCloser.Close()\n	c.flight.end()\n", New: "	err := c.ReadWriteCloser.Close()\n",
+		Old: "	err := c.ReadWriteCloser.Close()\n	c.request.end()\n", New: "	err := c.ReadWriteCloser.Close()\n",
 		Caught: "TestClosedUpgradedConnectionsAreForgotten",
 	},
 }
 
 func TestMutationsAreCaught(t *testing.T) {
-	mutant.Catch(t, mutations, os.Getenv("BELLWETHER_SOAK") != "")
+	mutation.Catch(t, mutations, os.Getenv("BELLWETHER_SOAK") != "")
 }

@@ -14,23 +14,27 @@ import (
 )
 
 // ReleasedAnnotation marks a record whose holder gave it up after its work had ended. Its value is
-// <holder>/<acquireTime>/<transitions> of the term that ended. An empty holder without it is no release.
+// <holder>/<acquireTime>/<transitions> of the term that ended. An empty holder without it is no
+// release.
 const ReleasedAnnotation = "bellwether.dev/released"
 
-// TermAnnotation says that a record was written by this package's rules: its value is that of ReleasedAnnotation for the term
-// that the spec is of. client-go's elector leaves annotations alone, so one of another term says nothing.
+// TermAnnotation says that a record was written by this package's rules: its value is that of
+// ReleasedAnnotation for the term that the spec is of. client-go's elector leaves annotations
+// alone, so one of another term says nothing.
 const TermAnnotation = "bellwether.dev/term"
 
 // ProcessAnnotation is the mark of the process that has written a record: a random text.
 const ProcessAnnotation = "bellwether.dev/process"
 
-// LockLabel with the value [LockForLife] marks the lock of a leader for life, be it a Lease or a ConfigMap.
+// LockLabel with the value [LockForLife] marks the lock of a leader for life, be it a Lease or a
+// ConfigMap.
 const (
 	LockLabel   = "bellwether.dev/lock"
 	LockForLife = "life"
 )
 
-// Record is one version of a lease as the API server stored it. The zero Record is the absence of the object.
+// Record is one version of a lease as the API server stored it. The zero Record is the absence of
+// the object.
 type Record struct {
 	lease *coordinationv1.Lease
 }
@@ -92,13 +96,15 @@ func (r Record) Released() bool {
 	return r.markedBy(ReleasedAnnotation)
 }
 
-// Ours reports whether the holder in the record keeps the rules of this package, as far as the record says.
+// Ours reports whether the holder in the record keeps the rules of this package, as far as the
+// record says.
 func (r Record) Ours() bool {
 	return r.lease != nil && r.lease.Annotations[TermAnnotation] == r.Holder()+r.termSuffix()
 }
 
-// Emptied reports whether the holder is missing from a record of ours, which nobody has released. The acquire time does not count:
-// client-go's elector, deposed by one of ours, empties the record of its successor if it can, and writes a time of its own.
+// Emptied reports whether the holder is missing from a record of ours, which nobody has released.
+// The acquire time does not count: client-go's elector, deposed by one of ours, empties the record
+// of its successor if it can, and writes a time of its own.
 func (r Record) Emptied() bool {
 	if r.lease == nil || r.Holder() != "" {
 		return false
@@ -120,7 +126,8 @@ func (r Record) markedBy(annotation string) bool {
 	return ok && holder != ""
 }
 
-// termSuffix is what a marker of this record's term ends in. The holder stands in front of it, and may contain slashes.
+// termSuffix is what a marker of this record's term ends in. The holder stands in front of it, and
+// may contain slashes.
 func (r Record) termSuffix() string {
 	return fmt.Sprintf("/%s/%d", acquireTime(r.lease).UTC().Format(metav1.RFC3339Micro), r.Transitions())
 }
@@ -132,8 +139,9 @@ func acquireTime(l *coordinationv1.Lease) time.Time {
 	return l.Spec.AcquireTime.Time
 }
 
-// sameVersion is equality of UID and resourceVersion. The spec takes part for the sake of client-go's fake clientsets,
-// which leave both empty; on a real server it follows from the other two.
+// sameVersion is equality of UID and resourceVersion. The spec takes part for the sake of
+// client-go's fake clientsets, which leave both empty; on a real server it follows from the other
+// two.
 func (r Record) sameVersion(o Record) bool {
 	if r.lease == nil || o.lease == nil {
 		return r.lease == o.lease
@@ -142,9 +150,9 @@ func (r Record) sameVersion(o Record) bool {
 		apiequality.Semantic.DeepEqual(r.lease.Spec, o.lease.Spec)
 }
 
-// keepsSpecOf reports whether r is a later version of the same object with the spec of o: somebody has
-// changed metadata, and nothing else came between. Every renewal has a renew time of its own, so it
-// would show, unless somebody has put the older spec back.
+// keepsSpecOf reports whether r is a later version of the same object with the spec of o: somebody
+// has changed metadata, and nothing else came between. Every renewal has a renew time of its own,
+// so it would show, unless somebody has put the older spec back.
 func (r Record) keepsSpecOf(o Record) bool {
 	if r.lease == nil || o.lease == nil || r.lease.UID != o.lease.UID {
 		return false
@@ -166,9 +174,10 @@ func (r Record) SameTerm(o Record) bool {
 	return r.lease.UID == o.lease.UID && r.Holder() == o.Holder() && r.termSuffix() == o.termSuffix()
 }
 
-// Acquired returns the object to write in order to take the lease over from r, at the wall time stamp. Metadata that others put
-// there stays. UID and resourceVersion stay too: they make the write a compare-and-swap, and without the UID a PUT on
-// a Lease that is gone would create it again.
+// Acquired returns the object to write in order to take the lease over from r, at the wall time
+// stamp. Metadata that others put there stays. UID and resourceVersion stay too: they make the
+// write a compare-and-swap, and without the UID a PUT on a Lease that is gone would create it
+// again.
 func (r Record) Acquired(name types.NamespacedName, identity string, d time.Duration, stamp metav1.MicroTime) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
 	transitions := int32(0)

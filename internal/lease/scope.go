@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Scope is a piece of work under a term: its context ends with the term, and it knows which of the guarded requests that were sent with
-// that context may still be carried out.
+// Scope is a piece of work under a term: its context ends with the term, and it knows which of the
+// guarded requests that were sent with that context may still be carried out.
 type Scope struct {
 	term   *Term
 	cancel context.CancelCauseFunc
@@ -20,7 +20,8 @@ type Scope struct {
 // scopeKey is the key of the *Scope in a context, for one guard.
 type scopeKey struct{ guard *Guard }
 
-// Scope begins a piece of work. The context that it returns ends with ctx, with the term, and with End.
+// Scope begins a piece of work. The context that it returns ends with ctx, with the term, and with
+// End.
 func (h *Holder) Scope(ctx context.Context) (context.Context, *Scope) {
 	t, guard := h.Term, h.config.Guard
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -83,14 +84,15 @@ func (s *Scope) End() {
 	s.cancel(nil)
 }
 
-// Open reports whether a request of the scope may still be carried out: it has no answer, or it was abandoned, and a margin has not
-// passed since the API server has given it up.
+// Open reports whether a request of the scope may still be carried out: it has no answer, or it was
+// abandoned, and a margin has not passed since the API server has given it up.
 func (s *Scope) Open() bool {
 	wait, landed := s.rest()
 	return wait > 0 || landed != nil
 }
 
-// Settle ends the scope and waits until it is not open any more. It returns the error of ctx if that ends before.
+// Settle ends the scope and waits until it is not open any more. It returns the error of ctx if
+// that ends before.
 func (s *Scope) Settle(ctx context.Context) error {
 	s.End()
 	for {
@@ -113,8 +115,8 @@ func (s *Scope) Settle(ctx context.Context) error {
 	}
 }
 
-// rest is how long the abandoned requests may still be carried out, and what is closed when all others
-// have an answer; nil if they have.
+// rest is how long the abandoned requests may still be carried out, and what is closed when all
+// others have an answer; nil if they have.
 func (s *Scope) rest() (wait time.Duration, landed <-chan struct{}) {
 	return s.open.rest(s.term.clock.Now(), s.term.timing.Margin)
 }

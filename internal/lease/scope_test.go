@@ -147,7 +147,7 @@ func TestScopeEndsWithItsTerm(t *testing.T) {
 		g.begin()
 		assert.ErrorIs(t, g.do(context.WithoutCancel(ctx), http.MethodPost, pods), errNotHeld, "work of an earlier term")
 		require.NoError(t, g.term.finish())
-		g.term.cut()
+		g.term.cancelRequests()
 		after, _ := g.scope(t.Context())
 		assert.ErrorIs(t, context.Cause(after), context.Canceled)
 	})

@@ -21,8 +21,8 @@ import (
 
 var leases = coordinationv1.Resource("leases")
 
-// Store reads and writes one Lease. Every request is bounded in time; none is retried here. Not for concurrent use, but for a
-// Watch beside the others.
+// Store reads and writes one Lease. Every request is bounded in time; none is retried here. Not for
+// concurrent use, but for a Watch beside the others.
 type Store struct {
 	Name   types.NamespacedName
 	client coordinationclient.LeaseInterface
@@ -37,7 +37,8 @@ type Store struct {
 // refusal is a streak of requests that RBAC refused.
 type refusal struct{ first, last clock.Reading }
 
-// NewStore returns the store of a Lease. Refusals that are not farther apart than gap count as one that lasts.
+// NewStore returns the store of a Lease. Refusals that are not farther apart than gap count as one
+// that lasts.
 func NewStore(client kubernetes.Interface, c Config, gap time.Duration) *Store {
 	return &Store{
 		Name: c.Lease, client: client.CoordinationV1().Leases(c.Lease.Namespace), clock: c.Clock, log: c.Log,
@@ -76,9 +77,10 @@ func (s *Store) Get(ctx context.Context, timeout time.Duration) (Record, error) 
 }
 
 // Write creates l, or updates it if it carries the version that it was read at. An error leaves the
-// outcome unknown until the record has been read again, whatever the error says: a conflict may be with
-// an earlier write of our own. It is an error, too, if the API server has stored another spec. The end
-// of ctx does not cancel a write, only the timeout does: an abandoned one may begin an unknown term.
+// outcome unknown until the record has been read again, whatever the error says: a conflict may be
+// with an earlier write of our own. It is an error, too, if the API server has stored another spec.
+// The end of ctx does not cancel a write, only the timeout does: an abandoned one may begin an
+// unknown term.
 func (s *Store) Write(ctx context.Context, timeout time.Duration, l *coordinationv1.Lease, base Record) (Record, error) {
 	ctx = context.WithoutCancel(ctx)
 	if !base.Exists() {
@@ -134,7 +136,8 @@ func (s *Store) noteRefusal(verb string, refused bool, now clock.Reading) {
 	s.refused[verb] = r
 }
 
-// RefusedFor is for how long RBAC has refused the verb that err is about; zero if err is about something else.
+// RefusedFor is for how long RBAC has refused the verb that err is about; zero if err is about
+// something else.
 func (s *Store) RefusedFor(err error) time.Duration {
 	var access *AccessError
 	if !errors.As(err, &access) || !kube.RoleMissing(access.Err) {
@@ -147,8 +150,9 @@ func (s *Store) RefusedFor(err error) time.Duration {
 // Forgive forgets all refusals.
 func (s *Store) Forgive() { clear(s.refused) }
 
-// Watch streams the versions of the Lease after the given resourceVersion; if that is empty, the present one first. openTimeout bounds the time until the stream stands;
-// cancel ctx or call Stop to end it.
+// Watch streams the versions of the Lease after the given resourceVersion; if that is empty, the
+// present one first. openTimeout bounds the time until the stream stands; cancel ctx or call Stop
+// to end it.
 func (s *Store) Watch(ctx context.Context, after string, openTimeout time.Duration) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(own(ctx))
 	slow := s.clock.AfterFunc(openTimeout, cancel)
@@ -167,7 +171,8 @@ func (s *Store) Watch(ctx context.Context, after string, openTimeout time.Durati
 	return &stream{w, cancel}, nil
 }
 
-// recordOf returns the version in an event; ok is false if there is none. The last one of a deleted Lease is returned as well.
+// recordOf returns the version in an event; ok is false if there is none. The last one of a deleted
+// Lease is returned as well.
 func (s *Store) recordOf(e watch.Event) (r Record, ok bool) {
 	l, ok := e.Object.(*coordinationv1.Lease)
 	if !ok || l.Name != s.Name.Name || e.Type == watch.Bookmark { // fake clientsets do not select by name

@@ -20,8 +20,9 @@ const (
 
 // classify tells from its method and path what a request is. When in doubt, it is guarded.
 //
-// What goes over the wire is some encoding of URL.Path, and API servers look at nothing but what they decode from it, so neither does
-// this. Encoded slashes separate. The API may be below any path, where config.Host names one.
+// What goes over the wire is some encoding of URL.Path, and API servers look at nothing but what
+// they decode from it, so neither does this. Encoded slashes separate. The API may be below any
+// path, where config.Host names one.
 func classify(r *http.Request) class {
 	if r.URL == nil || r.URL.Opaque != "" || ambiguous(r.URL.Path) || r.Header.Get("Upgrade") != "" {
 		return guarded
@@ -52,8 +53,8 @@ func classify(r *http.Request) class {
 	return bounded
 }
 
-// ambiguous reports whether something on the way, such as a proxy that cleans paths or decodes twice, may read a path differently.
-// No name of an object contains a percent sign.
+// ambiguous reports whether something on the way, such as a proxy that cleans paths or decodes
+// twice, may read a path differently. No name of an object contains a percent sign.
 func ambiguous(path string) bool {
 	return strings.Contains(path, "//") || strings.Contains(path, "%") ||
 		strings.Contains(path+"/", "/./") || strings.Contains(path+"/", "/../")
@@ -67,11 +68,12 @@ type target struct {
 	legacy   bool // /watch/ before the resource
 }
 
-// connecting are the subresources that connect, in any group: a virtual machine's portforward is as good as a Pod's.
+// connecting are the subresources that connect, in any group: a virtual machine's portforward is as
+// good as a Pod's.
 var connecting = []string{"exec", "attach", "portforward", "proxy"}
 
-// parse reads a path of the API: /api/<version>/… or /apis/<group>/<version>/…, then [namespaces/<namespace>/]<resource>,
-// [/<name>[/<subresource>]], as the API server does.
+// parse reads a path of the API: /api/<version>/… or /apis/<group>/<version>/…, then
+// [namespaces/<namespace>/]<resource>, [/<name>[/<subresource>]], as the API server does.
 func parse(parts []string) (t target, ok bool) {
 	switch {
 	case len(parts) > 2 && parts[0] == "api":
@@ -103,7 +105,8 @@ func parse(parts []string) (t target, ok bool) {
 	return t, true
 }
 
-// changesNothing reports whether a request with such a method asks a question, or tells what has happened.
+// changesNothing reports whether a request with such a method asks a question, or tells what has
+// happened.
 func (t target) changesNothing(method string) bool {
 	if t.subresource != "" {
 		return false
@@ -128,7 +131,8 @@ func (t target) changesNothing(method string) bool {
 // ignoresDryRun reports whether a dry run is none: a token is issued all the same.
 func (t target) ignoresDryRun() bool { return t.legacy || t.subresource == "token" }
 
-// isDryRun reports whether the query asks for a dry run. Of a DELETE with a body the API server reads the options from there alone.
+// isDryRun reports whether the query asks for a dry run. Of a DELETE with a body the API server
+// reads the options from there alone.
 func isDryRun(r *http.Request) bool {
 	if r.URL.RawQuery == "" || r.Method == http.MethodDelete && r.Body != nil && r.Body != http.NoBody {
 		return false

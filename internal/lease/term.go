@@ -11,11 +11,11 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// Term is one period of holding a lease, as every goroutine of the process may see it: valid until its deadline, which
-// renewals move, and over once, either lost or ended by us.
+// Term is one period of holding a lease. It is valid until its deadline, which renewals move, and
+// ends once: lost, or ended by us. It is safe for concurrent use.
 //
-// The deadline is enforced by a timer that needs no other goroutine to make progress: a renewal that hangs, or work that
-// ignores its context, cannot hold it up.
+// A timer enforces the deadline. It needs no other goroutine: a hanging renewal, or work that
+// ignores its context, cannot delay it.
 type Term struct {
 	lease    types.NamespacedName
 	identity string
@@ -26,16 +26,16 @@ type Term struct {
 
 	mu      sync.Mutex
 	state   state
-	sent    clock.Reading           // when the write was sent that stands in the record
+	sent    clock.Reading           // when the write in the record was sent
 	failing error                   // why the last renewal failed; nil if it did not
 	timer   clock.Timer             // fires at the deadline
-	cancel  context.CancelCauseFunc // ends the context of the work; nil while there is none
+	cancel  context.CancelCauseFunc // ends the context of the work; nil without work
 	loss    *LostError              // set with state lost
 	told    chan struct{}           // closed when onLost has returned
 
-	scopes  map[*Scope]struct{}  // pieces of work; nil also after the end
-	flights map[*flight]struct{} // requests under the guard
-	open    openRequests         // of the guard
+	scopes   map[*Scope]struct{}           // nil after the end
+	requests map[*inflightRequest]struct{} // guarded requests
+	open     openRequests                  // of the guard
 }
 
 type state int
@@ -43,8 +43,8 @@ type state int
 const (
 	held   state = iota
 	lost         // at the deadline, or on evidence
-	ending       // by us: work has returned or never began, and requests of it may still be carried out
-	ended        // so it did
+	ending       // by us: no work runs, but its requests may be carried out
+	ended        // by us, for good
 )
 
 func newTerm(c Config, sent clock.Reading) *Term {
@@ -52,20 +52,21 @@ func newTerm(c Config, sent clock.Reading) *Term {
 		lease: c.Lease, identity: c.Identity, timing: c.Timing, clock: c.Clock, onLost: c.OnLost,
 		kill: c.KillTimer, sent: sent, told: make(chan struct{}),
 	}
-	t.mu.Lock() // or the timer could fire before it is stored
+	t.mu.Lock() // the timer must not fire before it is stored
 	t.timer = t.clock.AfterFunc(0, t.expire)
 	t.mu.Unlock()
 	t.armKillTimer()
 	return t
 }
 
-// checkInterval is how often at least the deadline is checked: a timer does not count the time that a machine is suspended.
+// checkInterval bounds the time between checks of the deadline: a timer does not count suspension.
 const checkInterval = time.Second
 
-// promptly is how long a goroutine that runs may take from a look at the clock to the start of a timer.
+// promptly bounds the time from reading the clock to starting a timer in a process that was not
+// stopped.
 const promptly = 10 * time.Millisecond
 
-// Remaining is how long the term lasts if no renewal succeeds; zero once it is over.
+// Remaining returns how long the term lasts if no renewal succeeds; 0 once it is over.
 func (t *Term) Remaining() time.Duration {
 	now := t.clock.Now()
 	t.mu.Lock()
@@ -83,17 +84,17 @@ func (t *Term) Lost() bool {
 	return t.state == lost
 }
 
-// Ended reports whether the term is over, and by which loss if it is lost.
+// Ended reports whether the term is over, with the loss if it was lost.
 func (t *Term) Ended() (loss *LostError, ended bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.loss, t.state != held
 }
 
-// Expire ends the term if it has reached its deadline, should the timer be late.
+// Expire ends the term if it has reached its deadline and the timer is late.
 func (t *Term) Expire() { t.expire() }
 
-// begin registers how to end the work, and reports whether there is still time for any.
+// begin registers the cancel function of the work, and reports whether the term is still valid.
 func (t *Term) begin(cancel context.CancelCauseFunc) bool {
 	now := t.clock.Now()
 	t.mu.Lock()
@@ -102,11 +103,12 @@ func (t *Term) begin(cancel context.CancelCauseFunc) bool {
 	return t.state == held && t.left(now) > 0
 }
 
-// extend moves the deadline: the write that was sent at sent stands.
+// extend moves the deadline, because the write sent at sent is in the record.
 func (t *Term) extend(sent clock.Reading) {
 	now := t.clock.Now()
 	t.mu.Lock()
-	extended := (t.state == held || t.state == ending) && t.left(now) > 0 // a term that has reached its deadline does not come back
+	// A term that has reached its deadline is not extended.
+	extended := (t.state == held || t.state == ending) && t.left(now) > 0
 	if extended {
 		t.sent, t.failing = sent, nil
 	}
@@ -116,7 +118,7 @@ func (t *Term) extend(sent clock.Reading) {
 	}
 }
 
-// fail notes why a renewal failed, for the message in case none succeeds.
+// fail records why a renewal failed, for the error of a loss.
 func (t *Term) fail(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,8 +128,8 @@ func (t *Term) fail(err error) {
 // Forfeit ends the term as lost: its work may not have ended, so the lease must not be released.
 func (t *Term) Forfeit(cause error) { t.lose(cause, t.identity) }
 
-// expire is called by the timer. It ends the term at its deadline, and otherwise sees to it that it is called again by then. That
-// does not depend on when the process was last stopped: if it was since the look at the clock, the timer is late.
+// expire is called by the timer. It ends the term at its deadline, or else resets the timer. If the
+// process was stopped after reading the clock, the timer would be late: it checks again.
 func (t *Term) expire() {
 	for {
 		now := t.clock.Now()
@@ -148,7 +150,7 @@ func (t *Term) expire() {
 // left is the time until the deadline. The caller holds mu.
 func (t *Term) left(now clock.Reading) time.Duration { return t.timing.Left(t.sent, now) }
 
-// overdue is why a term has reached its deadline. The caller holds mu.
+// overdue returns why the term reached its deadline. The caller holds mu.
 func (t *Term) overdue() error {
 	if t.failing != nil {
 		return fmt.Errorf("%w: %w", ErrDeadline, t.failing)
@@ -156,7 +158,7 @@ func (t *Term) overdue() error {
 	return ErrDeadline
 }
 
-// lose ends the term now. holder is who has the lease instead, as far as is known.
+// lose ends the term now. holder is the known present holder of the lease.
 func (t *Term) lose(cause error, holder string) {
 	now := t.clock.Now()
 	t.mu.Lock()
@@ -176,16 +178,16 @@ func (t *Term) loseAndUnlock(cause error, holder string, now clock.Reading) {
 	cancel := t.cancel
 	t.mu.Unlock()
 
-	t.cut()
+	t.cancelRequests()
 	if cancel != nil {
 		cancel(t.loss)
 	}
-	defer close(t.told) // also if onLost ends its goroutine
+	defer close(t.told) // even if onLost ends its goroutine
 	t.onLost(t.loss)
 }
 
-// conclude returns the loss of a term that was seen to have reached its deadline, or to be over. It is lost even if the deadline seems to
-// be ahead again, because the wall clock has been set back since. Nil: we have ended it.
+// conclude returns the loss of a term that was seen past its deadline, or over. It is lost even if
+// the wall clock was set back since. It returns nil if we have ended the term.
 func (t *Term) conclude() error {
 	now := t.clock.Now()
 	t.mu.Lock()
@@ -198,8 +200,9 @@ func (t *Term) conclude() error {
 	return t.loss
 }
 
-// finish ends the term from our side, when no work is running. It returns the loss if that came first, also if the deadline
-// has passed and the timer has not been scheduled yet, as when a stopped process wakes: work has outlived its term.
+// finish ends the term from our side when no work is running. It returns the loss if that came
+// first, even if the deadline has passed and the timer has not run yet, as in a process that
+// resumes.
 func (t *Term) finish() error {
 	now := t.clock.Now()
 	t.mu.Lock()
@@ -211,7 +214,7 @@ func (t *Term) finish() error {
 	return t.conclude()
 }
 
-// close ends a term for good that finish has.
+// close ends a finished term for good.
 func (t *Term) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -2,18 +2,24 @@ package lease
 
 import coordinationv1 "k8s.io/api/coordination/v1"
 
-// Variant is what one kind of lease does beyond what all do. Its functions are pure; each may be nil.
+// Variant is what one kind of lease does beyond what all do. Its functions are pure; each may be
+// nil.
 type Variant struct {
-	// Unfit says why a candidate must leave a record alone for good. A holder who sees such a record has lost.
+	// Unfit says why a candidate must leave a record alone for good. A holder who sees such a
+	// record has lost.
 	Unfit func(r Record) error
-	// Reclaim reports whether the holder of a record is known to have ended, so that nobody has to wait for that.
+	// Reclaim reports whether the holder of a record is known to have ended, so that nobody has to
+	// wait for that.
 	Reclaim func(r Record) bool
-	// Dress completes a write that takes a lease over from prior or, where prior is the version that began the term, renews or
-	// releases it. It changes nothing but metadata. leaving: work has been told to stop, and has not ended yet.
+	// Dress completes a write that takes a lease over from prior or, where prior is the version
+	// that began the term, renews or releases it. It changes nothing but metadata. leaving: work
+	// has been told to stop, and has not ended yet.
 	Dress func(l *coordinationv1.Lease, prior Record, leaving bool)
-	// SaysLeaving has the lease be renewed at once when work has been told to stop, so that others can see it.
+	// SaysLeaving has the lease be renewed at once when work has been told to stop, so that others
+	// can see it.
 	SaysLeaving bool
-	// Altered says why r, whose spec may still be that of a term, is not of the term any more that began with first.
+	// Altered says why r, whose spec may still be that of a term, is not of the term any more that
+	// began with first.
 	Altered func(first, r Record) error
 }
 

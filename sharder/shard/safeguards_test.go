@@ -6,12 +6,12 @@ import (
 	"os"
 	"testing"
 
-	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/mutation"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
 // safeguards are lines that a test of this package misses by name. See package sharder.
-var safeguards = []mutant.Mutation{
+var safeguards = []mutation.Mutation{
 	{
 		Name: "a patch of a shard is carried out on another object of that name", File: "drain.go",
 		Old: "n.MergePatch(root.GetUID(), root", New: "n.MergePatch(\"\", root",
@@ -51,5 +51,5 @@ var safeguards = []mutant.Mutation{
 
 // TestSimulatedMutationsOfSafeguardsAreCaught has a name that keeps it with the simulations, because it takes builds.
 func TestSimulatedMutationsOfSafeguardsAreCaught(t *testing.T) {
-	mutant.Catch(t, safeguards, os.Getenv(sim.SoakVariable) != "")
+	mutation.Catch(t, safeguards, os.Getenv(sim.SoakVariable) != "")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/bellwether-k8s/bellwether/internal/mutant"
+	"github.com/bellwether-k8s/bellwether/internal/mutation"
 )
 
 // breaking is a change by which the library does not keep its promise any more: a file of package sharder, and what in it is replaced.
@@ -68,5 +68,5 @@ func (b breaking) overlay(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "github.com/bellwether-k8s/bellwether/sharder").Output()
 	require.NoError(t, err)
-	return mutant.Overlay(t, filepath.Join(strings.TrimSpace(string(out)), b.file), b.old, b.new)
+	return mutation.Overlay(t, filepath.Join(strings.TrimSpace(string(out)), b.file), b.old, b.new)
 }

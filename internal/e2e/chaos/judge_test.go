@@ -12,8 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bellwether-k8s/bellwether/internal/boottime"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
 // judge reads what the replicas say of their work, all versions of the objects, and the audit log, as they grow, and has the referees judge
@@ -142,7 +142,7 @@ func (j *judge) ended(process string, at time.Duration, why cause) {
 func (j *judge) see(v e2e.Version) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	now := boottime.Now()
+	now := process.SinceBoot()
 	j.written++
 	last := owner{}
 	if o := j.ownership.objects[v.Object.GetUID()]; o != nil {
@@ -225,7 +225,7 @@ func (j *judge) note(n *journal, line []byte) error {
 func (j *judge) forget() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.exclusion.forget(boottime.Now() - remembered)
+	j.exclusion.forget(process.SinceBoot() - remembered)
 	j.ownership.forget(time.Now().Add(-remembered))
 }
 
@@ -234,7 +234,7 @@ func (j *judge) conclude() ([]breach, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, n := range j.journals {
-		j.exclusion.died(n.process, boottime.Now())
+		j.exclusion.died(n.process, process.SinceBoot())
 	}
 	return j.breaches, j.read
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/bellwether-k8s/bellwether/internal/boottime"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
 // replica is one of several places where a process runs: one after another, like those of a Deployment or a StatefulSet. It belongs to one
@@ -88,7 +88,7 @@ func (r *replica) watch(name string, p *e2e.Process) {
 	if !assert.NoError(r.a.t, err) {
 		return
 	}
-	at := boottime.Now() - time.Since(exit.At)
+	at := process.SinceBoot() - time.Since(exit.At)
 	r.alive("")
 	why := death
 	if exit.Code == 0 {

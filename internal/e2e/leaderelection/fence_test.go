@@ -25,6 +25,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
+	"github.com/bellwether-k8s/bellwether/leaderelection/admission"
 )
 
 // fence is an election whose Lease an admission policy asks, in a namespace of its own.
@@ -47,7 +48,7 @@ type pod struct {
 var anchor sync.Once
 
 // newFence makes an election that nobody_0 leads, and returns when its policy is in force.
-func newFence(t *testing.T, cp *e2e.ControlPlane, change func(*fence, *leaderelection.AdmissionPolicyConfig)) *fence {
+func newFence(t *testing.T, cp *e2e.ControlPlane, change func(*fence, *admission.PolicyConfig)) *fence {
 	t.Helper()
 	namespace, err := cp.Namespace(t.Context(), "fence")
 	require.NoError(t, err)
@@ -75,10 +76,10 @@ func newFence(t *testing.T, cp *e2e.ControlPlane, change func(*fence, *leaderele
 
 	if cp == shared {
 		anchor.Do(func() {
-			f.install(leaderelection.AdmissionPolicyConfig{Namespace: namespace, Name: "anchor", Rules: f.onlyWork()})
+			f.install(admission.PolicyConfig{Namespace: namespace, Name: "anchor", Rules: f.onlyWork()})
 		})
 	}
-	config := leaderelection.AdmissionPolicyConfig{Namespace: namespace, Name: "l"}
+	config := admission.PolicyConfig{Namespace: namespace, Name: "l"}
 	if change != nil {
 		change(f, &config)
 	}
@@ -93,10 +94,10 @@ func newFence(t *testing.T, cp *e2e.ControlPlane, change func(*fence, *leaderele
 }
 
 // install creates the policy and its binding with the rights that the documentation says are enough.
-func (f *fence) install(config leaderelection.AdmissionPolicyConfig) string {
+func (f *fence) install(config admission.PolicyConfig) string {
 	f.t.Helper()
 	config.ServiceAccounts = []types.NamespacedName{{Namespace: f.namespace, Name: "daemon"}}
-	policy, binding, err := leaderelection.AdmissionPolicy(config)
+	policy, binding, err := admission.Policy(config)
 	require.NoError(f.t, err)
 	installer := f.namespace + "-installer"
 	require.NoError(f.t, f.cp.Grant(f.t.Context(), installer, "",
@@ -152,7 +153,7 @@ func (f *fence) client(account string, bound *corev1.Pod) kubernetes.Interface {
 // elector contends for the Lease as a process in the Pod does.
 func (f *fence) elector(p pod) *leaderelection.Elector {
 	f.t.Helper()
-	identity, err := leaderelection.PodIdentity(f.t.Context(), p.client)
+	identity, err := admission.PodIdentity(f.t.Context(), p.client)
 	require.NoError(f.t, err)
 	require.True(f.t, strings.HasSuffix(identity, "_"+string(p.UID)), identity)
 	e, err := leaderelection.New(p.client, leaderelection.Config{
@@ -320,7 +321,7 @@ func TestFenceNeedsTheTokenOfAPod(t *testing.T) {
 		const why = "this token is not bound to a Pod: use the one that the kubelet mounts"
 		unbound := f.client("daemon", nil)
 		f.requireDenied(f.work(unbound), why)
-		_, err := leaderelection.PodIdentity(t.Context(), unbound)
+		_, err := admission.PodIdentity(t.Context(), unbound)
 		assert.ErrorContains(t, err, "not bound to a Pod")
 
 		config := shared.Admin()
@@ -345,7 +346,7 @@ func TestFenceWithoutLease(t *testing.T) {
 		f.hold("host_successor")
 		f.requireEventually(func() error { return f.work(a.client) }, "held by host_successor")
 
-		f = newFence(t, shared, func(f *fence, c *leaderelection.AdmissionPolicyConfig) {
+		f = newFence(t, shared, func(f *fence, c *admission.PolicyConfig) {
 			c.DenyWithoutLease, c.Rules = true, f.onlyWork()
 		})
 		remove(f)

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bellwether-k8s/bellwether/internal/boottime"
+	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
 // journal says when work begins and when it ends. Each line is one write to the file, before anything else happens: what a
@@ -29,8 +29,8 @@ func newJournal(path string) (*journal, error) {
 // without it.
 func (j *journal) begin(object types.UID) (piece int64, end func()) {
 	piece = j.pieces.Add(1)
-	j.write("begin %d %d %s\n", piece, boottime.Now(), object)
-	return piece, func() { j.write("end %d %d\n", piece, boottime.Now()) }
+	j.write("begin %d %d %s\n", piece, process.SinceBoot(), object)
+	return piece, func() { j.write("end %d %d\n", piece, process.SinceBoot()) }
 }
 
 func (j *journal) write(format string, args ...any) {

@@ -1,0 +1,96 @@
+package lease
+
+import (
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+)
+
+// WriteLog records the writes of a process for one term, with the time when each was sent. A record
+// is ours only if it is one of these writes. The term counts from when that write was sent, not
+// from the answer, the read or the latest attempt: a lost response must not lengthen a term.
+//
+// Two processes with one identity and equal clocks can write the same spec. The mark of the process
+// tells them apart.
+type WriteLog struct {
+	process  string // the mark of this process; empty: none
+	attempts []attempt
+	record   Record        // the last known version of our record
+	sent     clock.Reading // when its write was sent
+}
+
+// maxAttempts bounds the log during an outage. Attempts are at least some hundred milliseconds
+// apart, and no request takes minutes.
+const maxAttempts = 1000
+
+type attempt struct {
+	spec coordinationv1.LeaseSpec
+	sent clock.Reading
+}
+
+// NewWriteLog returns an empty log.
+func NewWriteLog(process string) WriteLog { return WriteLog{process: process} }
+
+// Record adds a write of l before it is sent, and marks l.
+func (c *WriteLog) Record(l *coordinationv1.Lease, now clock.Reading) {
+	if c.process != "" {
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, ProcessAnnotation, c.process)
+	}
+	if len(c.attempts) == maxAttempts { // the oldest has arrived or failed
+		c.attempts = c.attempts[1:]
+	}
+	c.attempts = append(c.attempts, attempt{*l.Spec.DeepCopy(), now})
+}
+
+// Contains reports whether Match would return true for r.
+func (c *WriteLog) Contains(r Record) bool {
+	return r.Exists() && c.record.UID() == r.UID() && c.marked(r) &&
+		slices.ContainsFunc(c.attempts, func(a attempt) bool { return apiequality.Semantic.DeepEqual(a.spec, r.lease.Spec) })
+}
+
+// Match reports whether r is one of our writes, and if so makes it the known version. A spec that
+// differs in any field is not ours, even if it names us as the holder. Metadata may differ, except
+// for the mark of another process.
+func (c *WriteLog) Match(r Record) bool {
+	if !r.Exists() || c.record.Exists() && c.record.UID() != r.UID() || !c.marked(r) {
+		return false
+	}
+	for _, a := range c.attempts {
+		if apiequality.Semantic.DeepEqual(a.spec, r.lease.Spec) {
+			if !c.record.sameVersion(r) {
+				// All other attempts were swaps on versions that are gone. Until then they may be
+				// under way.
+				c.attempts = []attempt{a}
+			}
+			c.record, c.sent = r, a.sent
+			return true
+		}
+	}
+	return false
+}
+
+// marked reports whether r has no mark of another process. A user may have removed ours.
+func (c *WriteLog) marked(r Record) bool {
+	mark := r.lease.Annotations[ProcessAnnotation]
+	return mark == "" || mark == c.process
+}
+
+// Stamps returns the renew times of one process: unique whole seconds. client-go's elector, and
+// some API servers and webhooks, keep no fractions. Without uniqueness, a wall clock that steps
+// back could hide a renewal.
+type Stamps struct{ last time.Time }
+
+// Next returns the wall time, or a second after the last stamp if that is later.
+func (s *Stamps) Next(wall time.Time) metav1.MicroTime {
+	t := wall.UTC().Truncate(time.Second)
+	if next := s.last.Add(time.Second); t.Before(next) {
+		t = next
+	}
+	s.last = t
+	return metav1.MicroTime{Time: t}
+}

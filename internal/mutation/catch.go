@@ -1,0 +1,59 @@
+package mutation
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Mutation is what may happen to somebody who does not know why a line is there.
+type Mutation struct {
+	// Name says what is so then.
+	Name string
+	// File of the package has Old once, for which it gets New.
+	File, Old, New string
+	// Caught is the test of the package that has to fail.
+	Caught string
+}
+
+// share is how many mutations there are for one that is tried, unless all are.
+const share = 4
+
+// Catch fails for every mutation that its test does not catch. Each takes a build, so only every fourth is tried, unless all are asked for; that the code
+// still looks as the others say is seen anyway. The flags are for the test.
+func Catch(t *testing.T, mutations []Mutation, all bool, flags ...string) {
+	t.Helper()
+	if !all {
+		t.Logf("one in %d of %d mutations is tried; a soak tries all", share, len(mutations))
+	}
+	for i, m := range mutations {
+		t.Run(m.Name, func(t *testing.T) {
+			t.Parallel()
+			path, err := filepath.Abs(m.File)
+			if err != nil {
+				t.Fatal(err)
+			}
+			overlay := Overlay(t, path, m.Old, m.New)
+			if i%share == 0 || all {
+				m.catch(t, overlay, flags)
+			}
+		})
+	}
+}
+
+func (m Mutation) catch(t *testing.T, overlay string, flags []string) {
+	binary := filepath.Join(t.TempDir(), "test")
+	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	run := exec.CommandContext(t.Context(), binary, append([]string{"-test.run", "^" + m.Caught + "$"}, flags...)...)
+	run.Env = append(os.Environ(), "BELLWETHER_SOAK=") // the test, not its soak
+	out, err := run.CombinedOutput()
+	var failed *exec.ExitError
+	if !errors.As(err, &failed) || !strings.Contains(string(out), "--- FAIL: "+m.Caught) {
+		t.Fatalf("not caught by %s: %v\n%s", m.Caught, err, out)
+	}
+}

@@ -1,6 +1,0 @@
-//go:build !linux
-
-package pid1
-
-// Reexec does nothing: pid namespaces are Linux'.
-func Reexec() {}

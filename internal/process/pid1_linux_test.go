@@ -1,0 +1,247 @@
+package process_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/bellwether-k8s/bellwether/internal/process"
+	"github.com/bellwether-k8s/bellwether/internal/subprocess"
+)
+
+var pid1Programs = map[string]func(){
+	"exits": func() {
+		process.ReexecIfPID1()
+		fmt.Println(os.Getpid() == 1, os.Args[1:], os.Getenv("FLAVOUR"))
+		in := bufio.NewScanner(os.Stdin)
+		in.Scan()
+		fmt.Println(in.Text())
+		fmt.Fprintln(os.Stderr, "on stderr")
+		os.Exit(75)
+	},
+	"stops with a deadline": func() {
+		process.ReexecIfPID1()
+		timer, err := process.NewKillTimer()
+		must(err)
+		must(timer.Set(time.Second))
+		must(unix.Kill(os.Getpid(), unix.SIGSTOP))
+		<-time.After(time.Minute)
+	},
+	"is terminated": func() {
+		process.ReexecIfPID1()
+		must(unix.Kill(os.Getpid(), unix.SIGTERM))
+		<-time.After(time.Minute)
+	},
+	"prints its signals": func() {
+		process.ReexecIfPID1()
+		signals := make(chan os.Signal, 64)
+		signal.Notify(signals)
+		signal.Reset(unix.SIGURG) // of the scheduler
+		fmt.Println("ready")
+		for s := range signals {
+			fmt.Println(int(s.(syscall.Signal)))
+			if s == unix.SIGTERM {
+				os.Exit(75)
+			}
+		}
+	},
+	"ignores hang-ups": func() {
+		if os.Getpid() == 1 {
+			signal.Ignore(unix.SIGHUP)
+		}
+		process.ReexecIfPID1()
+		fmt.Println("ignored:", signal.Ignored(unix.SIGHUP))
+	},
+	"leaves orphans": func() {
+		process.ReexecIfPID1()
+		var orphans []int
+		for range 10 {
+			out, err := program("parent").Output()
+			must(err)
+			var pid int
+			_, err = fmt.Sscan(string(out), &pid)
+			must(err)
+			orphans = append(orphans, pid)
+		}
+		for _, pid := range orphans {
+			for unix.Kill(pid, 0) == nil { // zombies can be sent signals
+				<-time.After(time.Millisecond)
+			}
+		}
+		fmt.Println("gone:", len(orphans))
+	},
+	"parent": func() { // of a child that outlives it
+		c := program("orphan")
+		in, out, err := os.Pipe() // ends with us
+		must(err)
+		c.Stdin = in
+		must(c.Start())
+		fmt.Println(c.Process.Pid)
+		_ = out
+	},
+	"orphan": func() { bufio.NewScanner(os.Stdin).Scan() },
+	"waits": func() {
+		process.ReexecIfPID1()
+		fmt.Println("ready")
+		<-time.After(time.Minute)
+	},
+	"cannot start": func() {
+		must(unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 3}))
+		process.ReexecIfPID1()
+		fmt.Println("not reached")
+	},
+	"counts interrupts": func() {
+		process.ReexecIfPID1()
+		signals := make(chan os.Signal, 64)
+		signal.Notify(signals, unix.SIGINT, unix.SIGTERM)
+		fmt.Println("ready")
+		interrupts := 0
+		for s := range signals {
+			if s == unix.SIGTERM {
+				break
+			}
+			interrupts++
+			fmt.Println("interrupted")
+		}
+		in := bufio.NewScanner(os.Stdin) // or we are not in the foreground and would be stopped here
+		in.Scan()
+		fmt.Println("interrupts:", interrupts, in.Text())
+	},
+}
+
+func program(name string) *exec.Cmd {
+	c := exec.Command("/proc/self/exe")
+	c.Env = append(os.Environ(), "BELLWETHER_TEST_PROGRAM="+name)
+	return c
+}
+
+func TestPID1RunsTheSameProgramAsAChild(t *testing.T) {
+	t.Parallel()
+	c := subprocess.New(t, "exits")
+	c.Args = append(c.Args, "first argument", "second")
+	c.Env = append(c.Env, "FLAVOUR=vanilla")
+	c.StartAsPID1()
+	assert.Equal(t, "false [first argument second] vanilla", c.Line())
+	c.Tell("from stdin")
+	assert.Equal(t, "from stdin", c.Line())
+	assert.Equal(t, "on stderr", c.Line())
+	assert.Equal(t, "exit status 75", c.End())
+}
+
+func TestReexecDoesNothingUnlessPID1(t *testing.T) {
+	t.Parallel()
+	c := subprocess.New(t, "stops with a deadline").Start()
+	assert.Equal(t, "signal: killed", c.End(), "a child would make this exit status 137")
+}
+
+func TestPID1EndsLikeItsChild(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ name, program, want string }{
+		{"killed by its kernel deadline while stopped", "stops with a deadline", "exit status 137"},
+		{"terminated", "is terminated", "exit status 143"},
+		{"successful", "ignores hang-ups", "exit status 0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			assert.Equal(t, test.want, subprocess.New(t, test.program).StartAsPID1().End())
+		})
+	}
+}
+
+func TestPID1ForwardsSignals(t *testing.T) {
+	t.Parallel()
+	c := subprocess.New(t, "prints its signals").StartAsPID1()
+	require.Equal(t, "ready", c.Line())
+	for _, s := range []syscall.Signal{
+		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT,
+		unix.SIGTSTP, unix.SIGWINCH, 35, 64, // the last two are real-time signals
+	} {
+		if signal.Ignored(s) { // here and so in the child, as under nohup
+			continue
+		}
+		c.Send(s)
+		assert.Equal(t, fmt.Sprint(int(s)), c.Line())
+	}
+	c.Send(unix.SIGTERM)
+	assert.Equal(t, "15", c.Line())
+	assert.Equal(t, "exit status 75", c.End())
+}
+
+func TestPID1LeavesIgnoredSignalsIgnored(t *testing.T) {
+	t.Parallel()
+	c := subprocess.New(t, "ignores hang-ups").StartAsPID1()
+	assert.Equal(t, "ignored: true", c.Line())
+	assert.Equal(t, "exit status 0", c.End())
+}
+
+func TestPID1LeavesNoZombies(t *testing.T) {
+	t.Parallel()
+	c := subprocess.New(t, "leaves orphans").StartAsPID1()
+	assert.Equal(t, "gone: 10", c.Line())
+	assert.Equal(t, "exit status 0", c.End())
+}
+
+func TestChildDoesNotOutlivePID1(t *testing.T) {
+	t.Parallel()
+	c := subprocess.New(t, "waits").StartAsPID1()
+	require.Equal(t, "ready", c.Line())
+	c.Send(unix.SIGKILL)
+	assert.Equal(t, "signal: killed", c.End())
+	assert.Empty(t, c.Rest(), "its stdout is closed")
+}
+
+func TestPID1ReportsThatItCannotStartTheChild(t *testing.T) {
+	t.Parallel()
+	c := subprocess.New(t, "cannot start").StartAsPID1()
+	assert.Equal(t, "leaderelection: PID 1 cannot start its program as a child: "+
+		"fork/exec /proc/self/exe: too many open files", c.Line())
+	assert.Equal(t, "exit status 126", c.End())
+	assert.Empty(t, c.Rest())
+}
+
+func TestTerminalKeysAreSentOnce(t *testing.T) {
+	t.Parallel()
+	keyboard, terminal := openTerminal(t)
+	c := subprocess.New(t, "counts interrupts")
+	c.Stdin = terminal
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	c.StartAsPID1()
+	require.Equal(t, "ready", c.Line())
+	_, err := keyboard.WriteString("\x03") // Ctrl-C
+	require.NoError(t, err)
+	require.Equal(t, "interrupted", c.Line())
+	c.Send(unix.SIGTERM) // would come after a second, forwarded interrupt
+	_, err = keyboard.WriteString("typed\n")
+	require.NoError(t, err)
+	assert.Equal(t, "interrupts: 1 typed", c.Line())
+	assert.Equal(t, "exit status 0", c.End())
+}
+
+// openTerminal returns the two ends of a pseudo-terminal.
+func openTerminal(t *testing.T) (keyboard, terminal *os.File) {
+	t.Helper()
+	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip("NOT TESTED: this system has no pseudo-terminals: ", err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = keyboard.Close() })
+	fd := int(keyboard.Fd())
+	require.NoError(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	require.NoError(t, err)
+	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = terminal.Close() })
+	return keyboard, terminal
+}

@@ -1,3 +1,0 @@
-// Package testchild runs the test binary again as a program that may be killed, stopped, or PID 1 of a pid namespace, for
-// tests of what ends a process. On Linux only.
-package testchild
