@@ -46,7 +46,7 @@ func Catch(t *testing.T, mutations []Mutation, all bool, flags ...string) {
 
 func (m Mutation) catch(t *testing.T, overlay string, flags []string) {
 	binary := filepath.Join(t.TempDir(), "test")
-	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, ".").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	run := exec.CommandContext(t.Context(), binary, append([]string{"-test.run", "^" + m.Caught + "$"}, flags...)...)
