@@ -17,7 +17,7 @@ import (
 // documented are the packages whose messages a page explains.
 var documented = map[string][]string{
 	"operating.md": {"leaderelection", "leaderforlife", "shardlease", "sharder", "sharder/replica", "endpoints", "internal/lease"},
-	"fencing.md":   {"fencing", "fencing/automaton", "fencing/fenceagents", "fencing/fencejobs", "fencing/kdump"},
+	"fencing.md":   {"fencing", "internal/fencing/statemachine", "fencing/fenceagents", "fencing/fencejobs", "fencing/kdump"},
 }
 
 // Operators search for what they read in a log: it stands there literally, and every warning does, but for those that say themselves that all

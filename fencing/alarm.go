@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/bellwether-k8s/bellwether/fencing/config"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 // alarmEvery is how often people are told again that a fence waits for them: the API server forgets Events after an hour, unless told otherwise.
@@ -49,7 +49,7 @@ func (f *fence) gaveUp(s *v1alpha1.Status) string {
 	case v1alpha1.AbortStopHold, v1alpha1.AbortStopRestore:
 		return ""
 	case v1alpha1.AbortNone:
-		if f.plan.PowerOn == config.Never || f.plan.PowerOn == config.Manual {
+		if f.plan.PowerOn == nodeconfig.Never || f.plan.PowerOn == nodeconfig.Manual {
 			return ""
 		}
 	case v1alpha1.AbortNodeGone:

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 // Assessment is what would become of a node if it had to be fenced now.

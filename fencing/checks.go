@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bellwether-k8s/bellwether/fencing/config"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 // checks are readings of devices while nothing is wrong: whether a node could be fenced, if it had to be.
@@ -187,7 +187,7 @@ func (c *checks) check(ctx context.Context, n *corev1.Node) {
 }
 
 // inspect reads all devices of a node, and changes nothing. The error is what is wrong with its configuration.
-func (c *checks) inspect(ctx context.Context, n *corev1.Node, plan config.Plan, err error) (check, map[string]reading) {
+func (c *checks) inspect(ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, err error) (check, map[string]reading) {
 	result := check{machine: machineOf(n)}
 	if err == nil {
 		_, err = c.flow(plan, unknown)
@@ -217,7 +217,7 @@ func (c *checks) note(node string, result check) (before check, checked bool) {
 }
 
 // read reads all devices of a node.
-func (c *checks) read(ctx context.Context, node string, plan config.Plan) map[string]reading {
+func (c *checks) read(ctx context.Context, node string, plan nodeconfig.Plan) map[string]reading {
 	found := map[string]reading{}
 	for _, d := range plan.Devices() {
 		power, err := c.readOne(ctx, node, d)
@@ -226,7 +226,7 @@ func (c *checks) read(ctx context.Context, node string, plan config.Plan) map[st
 	return found
 }
 
-func (c *checks) readOne(ctx context.Context, node string, d *config.Device) (v1alpha1.Power, error) {
+func (c *checks) readOne(ctx context.Context, node string, d *nodeconfig.Device) (v1alpha1.Power, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout(d))
 	defer cancel()
 	target, err := c.secrets.target(ctx, node, d)
@@ -238,8 +238,10 @@ func (c *checks) readOne(ctx context.Context, node string, d *config.Device) (v1
 
 // contradict compares what was read with whether the node works. One that has just died is shown Ready for a while: it is its Lease that tells, renewed
 // between two readings that say that it has no power.
-func (c *checks) contradict(ctx context.Context, n *corev1.Node, plan config.Plan, found map[string]reading) {
-	off := slices.DeleteFunc(plan.Devices(), func(d *config.Device) bool { return found[d.Key].err != nil || found[d.Key].power != v1alpha1.PowerOff })
+func (c *checks) contradict(ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, found map[string]reading) {
+	off := slices.DeleteFunc(plan.Devices(), func(d *nodeconfig.Device) bool {
+		return found[d.Key].err != nil || found[d.Key].power != v1alpha1.PowerOff
+	})
 	for device, r := range found {
 		r.on = r.err == nil && r.power == v1alpha1.PowerOn && ready(n)
 		found[device] = r

@@ -7,9 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
 // vouched says whether a controller has written down that a node has come to its provider ID before any
@@ -28,7 +28,7 @@ func providerHash(n *corev1.Node) string {
 // vouch writes down that a node has come to its provider ID before any other: the one that works, whose
 // devices read on, and whose claim is not disputed. A leader that comes when there are two knows it from
 // that. A provider ID that is there is never changed: the API server sees to that.
-func (c *checks) vouch(ctx context.Context, n *corev1.Node, plan config.Plan, found map[string]reading) error {
+func (c *checks) vouch(ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, found map[string]reading) error {
 	claimed := plan.Claimed() // of a configuration with an error there is no plan
 	if len(claimed) == 0 || !ready(n) {
 		return nil

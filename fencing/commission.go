@@ -14,11 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/bellwether-k8s/bellwether/fencing/automaton"
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
@@ -233,7 +233,7 @@ func (r *run) prepared(ctx context.Context, n *corev1.Node) error {
 }
 
 // trialOf is what the policy is asked about a commission.
-func trialOf(node, uid string, plan config.Plan) policy.Target {
+func trialOf(node, uid string, plan nodeconfig.Plan) policy.Target {
 	target := policy.Target{Name: node, UID: uid, Act: policy.Commission}
 	for _, level := range plan.PowerManagement {
 		target.Devices += len(level.Off())
@@ -295,7 +295,7 @@ func outcome(node string, s *v1alpha1.Status) error {
 }
 
 // announceCommission tells people who look at the Node.
-func (f *fence) announceCommission(row automaton.Row, s *v1alpha1.Status) {
+func (f *fence) announceCommission(row statemachine.Row, s *v1alpha1.Status) {
 	about := &corev1.Node{}
 	about.Name, about.UID = f.node, s.NodeUID
 	if !s.Phase.Ended() {
@@ -304,9 +304,9 @@ func (f *fence) announceCommission(row automaton.Row, s *v1alpha1.Status) {
 	}
 	err := outcome(f.node, s)
 	if err != nil {
-		f.nodeEvent(about, corev1.EventTypeWarning, string(automaton.CommissionFailed), "Commission", err.Error())
+		f.nodeEvent(about, corev1.EventTypeWarning, string(statemachine.CommissionFailed), "Commission", err.Error())
 	} else {
-		f.nodeEvent(about, corev1.EventTypeNormal, string(automaton.Commissioned), "Commission", "its power devices are its own")
+		f.nodeEvent(about, corev1.EventTypeNormal, string(statemachine.Commissioned), "Commission", "its power devices are its own")
 	}
 	if hook := f.config.Hooks.OnCommission; hook != nil {
 		hook(f.node, err)

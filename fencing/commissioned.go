@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
 // Commissioned is what commissions have proved of a node, and not what a reading tells: that its machine lost its power by these devices. It is in the
@@ -48,7 +48,7 @@ func proofOf(n *corev1.Node) Commissioned {
 }
 
 // devices are those of a level that are switched off, as proofs have them.
-func devices(level config.Level) map[string]string {
+func devices(level nodeconfig.Level) map[string]string {
 	all := map[string]string{}
 	for _, m := range level.Off() {
 		all[m.Device.Key] = m.Device.Hash()
@@ -63,10 +63,10 @@ func (p Commissioned) proves(devices map[string]string) bool {
 }
 
 // with is the proof with one more level. Of the others those stay that the plan still has.
-func (p Commissioned) with(proved ProvedLevel, plan config.Plan) Commissioned {
+func (p Commissioned) with(proved ProvedLevel, plan nodeconfig.Plan) Commissioned {
 	var kept []ProvedLevel
 	for _, l := range p.Levels {
-		same := func(level config.Level) bool { return maps.Equal(devices(level), l.Devices) }
+		same := func(level nodeconfig.Level) bool { return maps.Equal(devices(level), l.Devices) }
 		if !maps.Equal(l.Devices, proved.Devices) && slices.ContainsFunc(plan.PowerManagement, same) {
 			kept = append(kept, l)
 		}
@@ -76,7 +76,7 @@ func (p Commissioned) with(proved ProvedLevel, plan config.Plan) Commissioned {
 }
 
 // unproved names the power devices of a node's configuration that are not proved to be its own.
-func (r *run) unproved(node string, plan config.Plan) (names []string) {
+func (r *run) unproved(node string, plan nodeconfig.Plan) (names []string) {
 	var p Commissioned
 	if n, err := r.view.nodeLister.Get(node); err == nil {
 		p = proofOf(n)

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
-	"github.com/bellwether-k8s/bellwether/fencing/sighting"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 // Config of a [Controller]. All candidates for its leadership should have the same, but for Node and Leadership.
@@ -33,7 +33,7 @@ type Config struct {
 	Agents Agents
 
 	// Nodes says which nodes may be fenced, and for which of their conditions.
-	Nodes sighting.Config
+	Nodes nodestate.Config
 
 	// Limits of what may be fenced, and when.
 	Limits policy.Limits
@@ -112,7 +112,7 @@ type Leadership interface {
 type Agents interface {
 	agent.Agent
 	// Metadata describes an agent's parameters. An error that is fs.ErrNotExist says that there is no such agent; others may pass.
-	Metadata(ctx context.Context, name string) (config.AgentMetadata, error)
+	Metadata(ctx context.Context, name string) (nodeconfig.AgentMetadata, error)
 }
 
 const (
@@ -144,7 +144,7 @@ func (c Config) complete() (Config, error) {
 		bad("Agents", "required", nil)
 	}
 	c.Nodes = c.Nodes.WithDefaults()
-	if _, err := sighting.New(c.Nodes); err != nil {
+	if _, err := nodestate.New(c.Nodes); err != nil {
 		wrong = append(wrong, err)
 	}
 	if err := c.Limits.Validate(); err != nil {

@@ -12,8 +12,8 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
-	"github.com/bellwether-k8s/bellwether/fencing/sighting"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 func TestBadConfigIsNamedFieldByField(t *testing.T) {
@@ -41,7 +41,7 @@ func TestBadConfigIsNamedFieldByField(t *testing.T) {
 		{func(c *fencing.Config) { c.TypeLabel = "a b" }, `fencing: TypeLabel: must be the key of a label (got "a b")`},
 		{func(c *fencing.Config) { c.History = -1 }, `fencing: History: must be at least 0s (got -1ns)`},
 		{func(c *fencing.Config) {
-			c.Nodes.Triggers = []sighting.Condition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+			c.Nodes.Triggers = []nodestate.Condition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
 		}, `sighting: Triggers[0]: must be another condition`},
 	} {
 		bad := good()

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
 // Reasons of the Events about the configuration as a whole.
@@ -30,7 +30,7 @@ type survey struct {
 
 // flaws returns what is wrong with the configuration of each node that has a flaw. The error is that
 // of ctx.
-func (p *plans) flaws(ctx context.Context, usable func(config.Plan) error) (flaws map[string]error, err error) {
+func (p *plans) flaws(ctx context.Context, usable func(nodeconfig.Plan) error) (flaws map[string]error, err error) {
 	select {
 	case p.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -50,9 +50,9 @@ func (p *plans) flaws(ctx context.Context, usable func(config.Plan) error) (flaw
 		if err != nil {
 			flaws[node] = err
 		}
-		problems := config.Problems(err)
-		nothing := len(problems) > 0 && problems[0].Kind == config.NotConfigured
-		configured[node] = p.resolved.Object(node) != config.BuiltIn || !nothing
+		problems := nodeconfig.Problems(err)
+		nothing := len(problems) > 0 && problems[0].Kind == nodeconfig.NotConfigured
+		configured[node] = p.resolved.Object(node) != nodeconfig.BuiltIn || !nothing
 	}
 	p.view.configured.Store(&configured)
 	p.surveyed, p.flawed = p.resolved, flaws
@@ -61,7 +61,7 @@ func (p *plans) flaws(ctx context.Context, usable func(config.Plan) error) (flaw
 
 // flaws returns what is wrong with the configuration of each node that has a flaw.
 func (c *checks) flaws(ctx context.Context) (map[string]error, error) {
-	return c.plans.flaws(ctx, func(plan config.Plan) error {
+	return c.plans.flaws(ctx, func(plan nodeconfig.Plan) error {
 		_, err := c.flow(plan, unknown)
 		return err
 	})

@@ -20,10 +20,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
-	"github.com/bellwether-k8s/bellwether/fencing/sighting"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 var (
@@ -128,7 +128,7 @@ func (c *Controller) begin(ctx context.Context) (*run, error) {
 	if err := c.mayWatch(ctx); err != nil {
 		return nil, err
 	}
-	nodes, err := sighting.New(c.config.Nodes)
+	nodes, err := nodestate.New(c.config.Nodes)
 	if err != nil {
 		return nil, err
 	}

@@ -19,12 +19,12 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
-	"github.com/bellwether-k8s/bellwether/fencing/sighting"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 // settled is how long a controller watches before a test begins.
@@ -225,7 +225,7 @@ func TestOtherTriggers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
 				a := w.start("a", func(config *fencing.Config) {
-					config.Nodes.Triggers = []sighting.Condition{{Type: "Corrupt", Status: corev1.ConditionTrue}}
+					config.Nodes.Triggers = []nodestate.Condition{{Type: "Corrupt", Status: corev1.ConditionTrue}}
 					config.Limits.FenceReadyNodes = c.ready
 				})
 				defer a.stop()
@@ -408,7 +408,7 @@ func TestKdumpIsRefusedWithoutAPort(t *testing.T) {
 		defer a.stop()
 		wait(w.ctx, settled)
 		for _, c := range w.node("n1").Status.Conditions {
-			if c.Type == sighting.DefaultFenceReadyCondition {
+			if c.Type == nodestate.DefaultFenceReadyCondition {
 				assert.Equal(t, corev1.ConditionFalse, c.Status)
 				assert.Contains(t, c.Message, "kdump")
 			}

@@ -14,53 +14,53 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/automaton"
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
 // do does one step. An error is tried again.
-func (f *fence) do(ctx context.Context, step automaton.Step) error {
+func (f *fence) do(ctx context.Context, step statemachine.Step) error {
 	switch step := step.(type) {
-	case automaton.Write:
+	case statemachine.Write:
 		return f.write(ctx, step)
-	case automaton.Look:
+	case statemachine.Look:
 		return f.look(ctx)
-	case automaton.Read:
+	case statemachine.Read:
 		return f.readDevices(ctx, step)
-	case automaton.Call:
+	case statemachine.Call:
 		return f.call(ctx, step)
-	case automaton.Act:
+	case statemachine.Act:
 		return f.act(ctx, step)
-	case automaton.Release:
+	case statemachine.Release:
 		return f.release(ctx, step)
-	case automaton.Wait:
+	case statemachine.Wait:
 		f.alarm()
 		return f.await(ctx, step)
-	case automaton.SetFinalizer:
+	case statemachine.SetFinalizer:
 		return f.change(ctx, step, func(ctx context.Context) (*v1alpha1.NodeFence, error) {
 			return f.records.setFinalizer(ctx, f.record, step.Present)
 		})
-	case automaton.DropAnnotation:
+	case statemachine.DropAnnotation:
 		if step.Why != "" {
 			f.event(f.record, corev1.EventTypeWarning, "Refused", "Confirm", "%s is not taken: %s", step.Key, step.Why)
 		}
 		return f.change(ctx, step, func(ctx context.Context) (*v1alpha1.NodeFence, error) {
 			return f.records.dropAnnotation(ctx, f.record, step.Key)
 		})
-	case automaton.Delete:
+	case statemachine.Delete:
 		return f.delete(ctx)
 	}
 	return fmt.Errorf("fencing: a step that is not known: %T", step)
 }
 
 // write writes the status. Without an answer it is not known whether it was written: the record says.
-func (f *fence) write(ctx context.Context, step automaton.Write) error {
+func (f *fence) write(ctx context.Context, step statemachine.Write) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	before, outcome := f.record.Status, automaton.Outcome{Began: f.clock.Now()}
+	before, outcome := f.record.Status, statemachine.Outcome{Began: f.clock.Now()}
 	next := f.record.DeepCopy()
 	next.Status = step.Status
 	written, err := f.records.writeStatus(ctx, next)
@@ -82,7 +82,7 @@ func (f *fence) write(ctx context.Context, step automaton.Write) error {
 }
 
 // announce tells people what was written.
-func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, row automaton.Row) {
+func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, row statemachine.Row) {
 	s := &now.Status
 	f.log.Info("fence", zap.String("transition", string(row)), zap.String("phase", string(s.Phase)), zap.Int64("incident", s.Incident))
 	hooks := f.config.Hooks
@@ -95,7 +95,7 @@ func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, row au
 		}
 	}
 	f.alarm()
-	if row == automaton.DumpSeen {
+	if row == statemachine.DumpSeen {
 		f.event(now, corev1.EventTypeNormal, string(row), "Release",
 			"incident %d of node %s: its kernel writes a dump: its pods are released, and its power stays on until that has ended, for %v at most", s.Incident, f.node, f.plan.KdumpTimeout)
 	}
@@ -113,12 +113,12 @@ func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, row au
 }
 
 // change updates the metadata of the record.
-func (f *fence) change(ctx context.Context, step automaton.Step, update func(context.Context) (*v1alpha1.NodeFence, error)) error {
+func (f *fence) change(ctx context.Context, step statemachine.Step, update func(context.Context) (*v1alpha1.NodeFence, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	before := f.record.Status
 	changed, err := update(ctx)
-	f.memory = f.memory.After(&before, step, automaton.Outcome{Failed: err != nil})
+	f.memory = f.memory.After(&before, step, statemachine.Outcome{Failed: err != nil})
 	if err != nil {
 		f.record = nil
 		if apierrors.IsConflict(err) || absent(err, f.node) {
@@ -152,7 +152,7 @@ func (f *fence) reach(ctx context.Context, name string) (agent.Target, error) {
 }
 
 // readDevices reads all of them at the same time.
-func (f *fence) readDevices(ctx context.Context, step automaton.Read) error {
+func (f *fence) readDevices(ctx context.Context, step statemachine.Read) error {
 	_, err := f.readPowers(ctx, step)
 	return err
 }
@@ -161,12 +161,12 @@ func (f *fence) readDevices(ctx context.Context, step automaton.Read) error {
 const watchEvery = 5 * time.Second
 
 // await waits, until a device that is watched reads off.
-func (f *fence) await(ctx context.Context, step automaton.Wait) error {
+func (f *fence) await(ctx context.Context, step statemachine.Wait) error {
 	if len(step.Ahead) > 0 {
 		select {
 		case f.ahead <- struct{}{}:
 			defer func() { <-f.ahead }()
-			return f.readDevices(ctx, automaton.Read{Devices: step.Ahead})
+			return f.readDevices(ctx, statemachine.Read{Devices: step.Ahead})
 		default: // others read: there may be many, and only some of them may go on
 		}
 	}
@@ -183,16 +183,16 @@ func (f *fence) await(ctx context.Context, step automaton.Wait) error {
 		if left <= watchEvery {
 			return nil
 		}
-		powers, err := f.readPowers(ctx, automaton.Read{Devices: step.Watch})
+		powers, err := f.readPowers(ctx, statemachine.Read{Devices: step.Watch})
 		if err != nil || slices.Contains(powers, v1alpha1.PowerOff) {
 			return err
 		}
 	}
 }
 
-func (f *fence) readPowers(ctx context.Context, step automaton.Read) ([]v1alpha1.Power, error) {
+func (f *fence) readPowers(ctx context.Context, step statemachine.Read) ([]v1alpha1.Power, error) {
 	before := f.record.Status
-	outcome := automaton.Outcome{Began: f.clock.Now(), Powers: make([]v1alpha1.Power, len(step.Devices))}
+	outcome := statemachine.Outcome{Began: f.clock.Now(), Powers: make([]v1alpha1.Power, len(step.Devices))}
 	var all sync.WaitGroup
 	for i, name := range step.Devices {
 		all.Go(func() { outcome.Powers[i] = f.power(ctx, name) })
@@ -230,7 +230,7 @@ func (f *fence) power(ctx context.Context, name string) v1alpha1.Power {
 }
 
 // call sends a command, and follows it to its end: killed half-way, it could be carried out later.
-func (f *fence) call(ctx context.Context, step automaton.Call) error {
+func (f *fence) call(ctx context.Context, step statemachine.Call) error {
 	config := &f.config
 	target, err := f.reach(ctx, step.Device)
 	if err != nil {
@@ -240,7 +240,7 @@ func (f *fence) call(ctx context.Context, step automaton.Call) error {
 	calling, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	command := agent.Command{ID: step.Op.ID, Action: step.Op.Action, Timeout: timeout}
-	outcome := automaton.Outcome{Began: f.clock.Now()}
+	outcome := statemachine.Outcome{Began: f.clock.Now()}
 	if ctx.Err() != nil || config.Leadership.Remaining() <= 0 || step.Late(f.clock.Now()) {
 		f.memory = f.memory.Changed()
 		return ctx.Err()
@@ -271,12 +271,12 @@ func (f *fence) cluster() (*cluster.Node, error) {
 var errNotLeader = errors.New("fencing: the leadership has ended")
 
 // act carries out a method of the cluster.
-func (f *fence) act(ctx context.Context, step automaton.Act) error {
+func (f *fence) act(ctx context.Context, step statemachine.Act) error {
 	node, err := f.cluster()
 	if err != nil {
 		return err
 	}
-	before, outcome := f.record.Status, automaton.Outcome{Began: f.clock.Now()}
+	before, outcome := f.record.Status, statemachine.Outcome{Began: f.clock.Now()}
 	err = f.method(ctx, node, step.Method)
 	switch {
 	case ctx.Err() != nil:
@@ -297,21 +297,21 @@ func (f *fence) act(ctx context.Context, step automaton.Act) error {
 
 func (f *fence) method(ctx context.Context, node *cluster.Node, name string) error {
 	switch name {
-	case automaton.MarkUnschedulable:
+	case statemachine.MarkUnschedulable:
 		return node.MarkUnschedulable(ctx, f.stillLeads)
-	case automaton.MarkSchedulable:
+	case statemachine.MarkSchedulable:
 		return node.MarkSchedulable(ctx)
-	case config.Cordon:
+	case nodeconfig.Cordon:
 		_, err := node.Cordon(ctx, f.stillLeads)
 		return err
-	case config.Uncordon:
+	case nodeconfig.Uncordon:
 		return node.Uncordon(ctx)
-	case config.OutOfService: // is part of every release, and must not come before the proof
+	case nodeconfig.OutOfService: // is part of every release, and must not come before the proof
 		return nil
-	case config.CleanPods:
+	case nodeconfig.CleanPods:
 		_, err := node.Evict(ctx, f.stillFails, cluster.Options{Budget: f.budget, OnPod: f.evicted}, cluster.Progress{})
 		return err
-	case config.DetachVolumes:
+	case nodeconfig.DetachVolumes:
 		pods, err := node.Evict(ctx, f.stillFails, cluster.Options{Budget: f.budget, OnPod: f.evicted}, cluster.Progress{})
 		if err == nil && !pods.Done && !f.shownReady() {
 			return nil // no kubelet ends them: pods and volumes come loose with the release, when the machine has lost its power
@@ -323,9 +323,9 @@ func (f *fence) method(ctx context.Context, node *cluster.Node, name string) err
 			_, err = node.DetachVolumes(ctx, f.stillFails, nil)
 		}
 		return err
-	case automaton.Commission:
+	case statemachine.Commission:
 		return f.writeProof(ctx, node)
-	case automaton.DeleteNode:
+	case statemachine.DeleteNode:
 		return node.Delete(ctx, f.stillFails)
 	}
 	return fmt.Errorf("%w %q", errNoMethod, name)

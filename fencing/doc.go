@@ -36,7 +36,7 @@
 //
 // # Guaranteed
 //
-// If the assumptions of package automaton hold, above all that a device carries a command out within its settling time or never, and that a configured plug is that of
+// If the assumptions of package statemachine hold, above all that a device carries a command out within its settling time or never, and that a configured plug is that of
 // the node:
 //
 //   - Pods are released only while the machine of their node is proved to be without power, or an admin has said so (TestSimulatedDeaths,

@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
-	"github.com/bellwether-k8s/bellwether/fencing/sighting"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 // address is that of a node.
@@ -253,7 +253,7 @@ func TestPortThatCannotBeOpened(t *testing.T) {
 		defer a.stop()
 		fenceReady := func() (found corev1.NodeCondition) {
 			for _, c := range w.node("n1").Status.Conditions {
-				if c.Type == sighting.DefaultFenceReadyCondition {
+				if c.Type == nodestate.DefaultFenceReadyCondition {
 					found = c
 				}
 			}

@@ -15,12 +15,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/bellwether-k8s/bellwether/fencing/automaton"
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
@@ -41,8 +41,8 @@ type fence struct {
 
 	record    *v1alpha1.NodeFence // nil: to be read
 	version   string              // that this process has read or written last
-	memory    automaton.Memory
-	plan      config.Plan // that the last decision was made with
+	memory    statemachine.Memory
+	plan      nodeconfig.Plan // that the last decision was made with
 	progress  cluster.Progress
 	said      string // the last error that was logged
 	alarmed   string // what people were told last that it waits for
@@ -53,7 +53,7 @@ type fence struct {
 func newFence(r *run, node string) *fence {
 	return &fence{
 		run: r, node: node, log: r.config.Logger.With(zap.String("node", node)),
-		woken: make(chan struct{}, 1), memory: automaton.NewMemory(r.clock.Now()),
+		woken: make(chan struct{}, 1), memory: statemachine.NewMemory(r.clock.Now()),
 	}
 }
 
@@ -95,7 +95,7 @@ func (f *fence) turn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	step := f.gate(ctx, in, automaton.Transition(in))
+	step := f.gate(ctx, in, statemachine.Transition(in))
 	return f.do(ctx, step)
 }
 
@@ -130,7 +130,7 @@ func (f *fence) read(ctx context.Context) error {
 // have sent commands: then nothing that this process has seen before proves anything any more.
 func (f *fence) adopt(record *v1alpha1.NodeFence) {
 	if record.ResourceVersion != f.version {
-		f.memory = automaton.NewMemory(f.clock.Now())
+		f.memory = statemachine.NewMemory(f.clock.Now())
 	}
 	f.wrote(record)
 }
@@ -142,8 +142,8 @@ func (f *fence) wrote(record *v1alpha1.NodeFence) {
 }
 
 // input is what the next decision rests on.
-func (f *fence) input(ctx context.Context) (automaton.Input, error) {
-	in := automaton.Input{Fence: f.record, Memory: f.memory, Trigger: f.view.trigger(f.node)}
+func (f *fence) input(ctx context.Context) (statemachine.Input, error) {
+	in := statemachine.Input{Fence: f.record, Memory: f.memory, Trigger: f.view.trigger(f.node)}
 	s := &f.record.Status
 	plan, err := f.plans.plan(ctx, f.node, s.ConfigHash)
 	if ctx.Err() != nil {
@@ -154,9 +154,9 @@ func (f *fence) input(ctx context.Context) (automaton.Input, error) {
 		in.Plan, err = f.flow(plan, f.checks.known(f.node, s))
 	}
 	if err != nil {
-		in.Plan = automaton.Plan{History: f.config.History, Unresolved: err.Error()}
-		wrong := automaton.Answer{Verdict: automaton.Hold, Reason: string(policy.ReasonNotConfigured), Message: err.Error()}
-		in.Policy = automaton.Policy{Admit: wrong, Continue: wrong}
+		in.Plan = statemachine.Plan{History: f.config.History, Unresolved: err.Error()}
+		wrong := statemachine.Answer{Verdict: statemachine.Hold, Reason: string(policy.ReasonNotConfigured), Message: err.Error()}
+		in.Policy = statemachine.Policy{Admit: wrong, Continue: wrong}
 	}
 	if len(s.Triggers) > 0 {
 		in.Plan.FenceReadyNodes = slices.Contains(f.config.Limits.FenceReadyNodes, s.Triggers[0].Type)
@@ -170,8 +170,8 @@ func (f *fence) input(ctx context.Context) (automaton.Input, error) {
 }
 
 // gate asks the policy, if the step is one that it may have something against, and returns the step to do then.
-func (f *fence) gate(ctx context.Context, in automaton.Input, step automaton.Step) automaton.Step {
-	write, ok := step.(automaton.Write)
+func (f *fence) gate(ctx context.Context, in statemachine.Input, step statemachine.Step) statemachine.Step {
+	write, ok := step.(statemachine.Write)
 	if !ok {
 		return step
 	}
@@ -193,36 +193,36 @@ func (f *fence) gate(ctx context.Context, in automaton.Input, step automaton.Ste
 	if d.Verdict == policy.Allow {
 		return step
 	}
-	answer := automaton.Answer{Reason: string(d.Reason), Message: d.Message, After: d.After}
+	answer := statemachine.Answer{Reason: string(d.Reason), Message: d.Message, After: d.After}
 	switch d.Verdict {
 	case policy.Wait:
-		answer.Verdict = automaton.Postpone
+		answer.Verdict = statemachine.Postpone
 	case policy.Deny:
-		answer.Verdict = automaton.Deny
+		answer.Verdict = statemachine.Deny
 	default:
-		answer.Verdict = automaton.Hold
+		answer.Verdict = statemachine.Hold
 	}
-	in.Policy = automaton.Policy{Admit: answer}
+	in.Policy = statemachine.Policy{Admit: answer}
 	if target.Switched || target.Act == policy.Commission {
-		in.Policy = automaton.Policy{Continue: answer}
+		in.Policy = statemachine.Policy{Continue: answer}
 	}
-	return automaton.Transition(in)
+	return statemachine.Transition(in)
 }
 
 // target is what the policy is to be asked about before a transition; not asked: it has nothing to do with it.
-func (f *fence) target(in automaton.Input, row automaton.Row) (target policy.Target, asked bool) {
+func (f *fence) target(in statemachine.Input, row statemachine.Row) (target policy.Target, asked bool) {
 	s := &f.record.Status
 	act := policy.PowerOff
 	switch {
-	case row == automaton.OffIntent && s.Phase == v1alpha1.PhaseCommissioning:
+	case row == statemachine.OffIntent && s.Phase == v1alpha1.PhaseCommissioning:
 		return f.trial(), true
-	case row == automaton.Lasted && slices.ContainsFunc(in.Plan.Isolation, func(m automaton.Method) bool { return m.Device != nil }):
+	case row == statemachine.Lasted && slices.ContainsFunc(in.Plan.Isolation, func(m statemachine.Method) bool { return m.Device != nil }):
 		act = policy.SwitchOff
-	case row == automaton.Lasted, row == automaton.DumpSeen:
+	case row == statemachine.Lasted, row == statemachine.DumpSeen:
 		act = policy.Isolate
-	case row == automaton.OffIntent && s.Phase == v1alpha1.PhaseIsolating:
+	case row == statemachine.OffIntent && s.Phase == v1alpha1.PhaseIsolating:
 		act = policy.SwitchOff
-	case row != automaton.OffIntent && row != automaton.PowerWaitOver:
+	case row != statemachine.OffIntent && row != statemachine.PowerWaitOver:
 		return policy.Target{}, false
 	}
 	target = policy.Target{
@@ -285,8 +285,8 @@ func (f *fence) pause(ctx context.Context, d time.Duration) (changed bool) {
 }
 
 // found is a node as the automaton wants to have it.
-func found(n *corev1.Node, lease string, failing bool) automaton.Node {
-	node := automaton.Node{
+func found(n *corev1.Node, lease string, failing bool) statemachine.Node {
+	node := statemachine.Node{
 		UID: n.UID, Ready: ready(n), Failing: failing, Renewal: lease, BootID: n.Status.NodeInfo.BootID, ProviderID: n.Spec.ProviderID,
 		OutOfService: cluster.OutOfService(n), Cordoned: n.Spec.Unschedulable,
 	}
@@ -307,7 +307,7 @@ func (f *fence) look(ctx context.Context) error {
 	began := f.clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	var node automaton.Node
+	var node statemachine.Node
 	var failed error
 	var looking sync.WaitGroup
 	looking.Go(func() { node, failed = f.lookAtNode(ctx) })
@@ -324,11 +324,11 @@ func (f *fence) look(ctx context.Context) error {
 		return nil
 	}
 	before := f.record.Status
-	f.memory = f.memory.After(&before, automaton.Look{}, automaton.Outcome{Began: began, Ended: f.clock.Now(), Node: node})
+	f.memory = f.memory.After(&before, statemachine.Look{}, statemachine.Outcome{Began: began, Ended: f.clock.Now(), Node: node})
 	return nil
 }
 
-func (f *fence) lookAtNode(ctx context.Context) (automaton.Node, error) {
+func (f *fence) lookAtNode(ctx context.Context) (statemachine.Node, error) {
 	var renewal string
 	var failed error
 	var looking sync.WaitGroup
@@ -336,10 +336,10 @@ func (f *fence) lookAtNode(ctx context.Context) (automaton.Node, error) {
 	n, err := f.kube.CoreV1().Nodes().Get(ctx, f.node, metav1.GetOptions{})
 	looking.Wait()
 	if kube.Absent(err, corev1.Resource("nodes"), f.node) {
-		return automaton.Node{Missing: true}, nil
+		return statemachine.Node{Missing: true}, nil
 	}
 	if err := cmp.Or(err, failed); err != nil {
-		return automaton.Node{}, err
+		return statemachine.Node{}, err
 	}
 	f.view.nodes.Node(n, time.Now())
 	node := found(n, renewal, f.view.failing(n, f.record))

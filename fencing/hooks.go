@@ -3,8 +3,8 @@ package fencing
 import (
 	"time"
 
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 // Hooks are told what happens. They are called synchronously, by the goroutine of the fence that they are about or of a watch, so several may be called at the same

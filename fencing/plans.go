@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bellwether-k8s/bellwether/fencing/automaton"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
 // plansLast is how long configurations with errors are good while neither ConfigMaps nor nodes have changed: what is missing may be a Secret or an
@@ -27,24 +27,24 @@ type plans struct {
 	clock   clock.Clock
 	begins  func(func()) bool // has a goroutine do something
 
-	turn     chan struct{}      // held by who reads or changes what follows: a channel, as agents and Secrets are asked meanwhile
-	resolved *config.Resolution // nil: none yet
-	flawless bool               // no node's has an error
+	turn     chan struct{}          // held by who reads or changes what follows: a channel, as agents and Secrets are asked meanwhile
+	resolved *nodeconfig.Resolution // nil: none yet
+	flawless bool                   // no node's has an error
 	made     clock.Reading
-	changes  int64                  // of what it was resolved from
-	again    bool                   // it is being resolved once more
-	nodes    map[string]config.Node // that it was resolved for
-	of       string                 // the versions of the ConfigMaps that it was resolved from
-	recent   map[string][]config.Plan
+	changes  int64                      // of what it was resolved from
+	again    bool                       // it is being resolved once more
+	nodes    map[string]nodeconfig.Node // that it was resolved for
+	of       string                     // the versions of the ConfigMaps that it was resolved from
+	recent   map[string][]nodeconfig.Plan
 	good     map[string]origin // of the last one of recent, by node
 
-	surveyed *config.Resolution // that flawed is about
-	flawed   map[string]error   // what is wrong with the configuration of each node that has a flaw
+	surveyed *nodeconfig.Resolution // that flawed is about
+	flawed   map[string]error       // what is wrong with the configuration of each node that has a flaw
 }
 
 // origin is what a configuration was resolved from, but for Secrets and agents.
 type origin struct {
-	node config.Node
+	node nodeconfig.Node
 	maps string
 }
 
@@ -54,17 +54,17 @@ const kept = 8
 func newPlans(c Config, v *view, s *secrets, begins func(func()) bool) *plans {
 	return &plans{
 		turn: make(chan struct{}, 1), config: c, view: v, secrets: s, clock: clock.System(), begins: begins,
-		recent: map[string][]config.Plan{}, good: map[string]origin{},
+		recent: map[string][]nodeconfig.Plan{}, good: map[string]origin{},
 	}
 }
 
 // plan returns how a node is to be fenced: with the configuration of this hash, if it was seen, otherwise with that of today. The error is what is wrong with
 // it. What could not be found out, because a Secret cannot be read or an agent does not answer, does not change a configuration that was resolved before.
-func (p *plans) plan(ctx context.Context, node, hash string) (config.Plan, error) {
+func (p *plans) plan(ctx context.Context, node, hash string) (nodeconfig.Plan, error) {
 	select {
 	case p.turn <- struct{}{}:
 	case <-ctx.Done():
-		return config.Plan{}, ctx.Err()
+		return nodeconfig.Plan{}, ctx.Err()
 	}
 	defer func() { <-p.turn }()
 	for _, plan := range p.recent[node] {
@@ -77,7 +77,7 @@ func (p *plans) plan(ctx context.Context, node, hash string) (config.Plan, error
 }
 
 // current is the configuration of a node as it was resolved last. The caller has the turn.
-func (p *plans) current(node string) (config.Plan, error) {
+func (p *plans) current(node string) (nodeconfig.Plan, error) {
 	recent := p.recent[node]
 	plan, err := p.resolved.Plan(node)
 	last, of := len(recent)-1, origin{p.nodes[node], p.of}
@@ -87,7 +87,7 @@ func (p *plans) current(node string) (config.Plan, error) {
 		if p.good[node] = of; last < 0 || recent[last].Hash != plan.Hash {
 			p.recent[node] = append(recent[max(0, last+2-kept):], plan)
 		}
-	case config.Unknown(err) && last >= 0 && p.good[node] == of:
+	case nodeconfig.Unknown(err) && last >= 0 && p.good[node] == of:
 		return recent[last], nil
 	}
 	return plan, err
@@ -97,9 +97,9 @@ func (p *plans) current(node string) (config.Plan, error) {
 // other nodes waiting. The caller has the turn.
 func (p *plans) resolve(ctx context.Context) {
 	nodes, configMaps := p.view.namespace(p.config.Namespace)
-	in := inputs{nodes: map[string]config.Node{}, maps: map[string]map[string]string{}}
+	in := inputs{nodes: map[string]nodeconfig.Node{}, maps: map[string]map[string]string{}}
 	for _, n := range nodes {
-		node := config.Node{
+		node := nodeconfig.Node{
 			Name: n.Name, ProviderID: n.Spec.ProviderID, Type: n.Labels[p.config.TypeLabel], Since: p.changes + 1,
 		}
 		if before, known := p.nodes[n.Name]; known && before.ProviderID == node.ProviderID && before.Since > 0 {
@@ -136,12 +136,12 @@ func (p *plans) resolve(ctx context.Context) {
 
 // inputs are what configurations are resolved from, but for Secrets and agents.
 type inputs struct {
-	nodes map[string]config.Node
+	nodes map[string]nodeconfig.Node
 	maps  map[string]map[string]string
 	of    string // their versions
 }
 
-func (p *plans) take(in inputs, resolved *config.Resolution, now clock.Reading) {
+func (p *plans) take(in inputs, resolved *nodeconfig.Resolution, now clock.Reading) {
 	p.resolved, p.flawless, p.made, p.nodes, p.of = resolved, resolved.Validate() == nil, now, in.nodes, in.of
 	for node := range p.recent {
 		if _, there := in.nodes[node]; !there && p.view.fence(node) == nil {
@@ -151,8 +151,8 @@ func (p *plans) take(in inputs, resolved *config.Resolution, now clock.Reading) 
 	}
 }
 
-func (p *plans) resolution(ctx context.Context, in inputs) *config.Resolution {
-	namespace := config.Namespace{ConfigMaps: in.maps, StrictSecrets: p.config.StrictSecrets}
+func (p *plans) resolution(ctx context.Context, in inputs) *nodeconfig.Resolution {
+	namespace := nodeconfig.Namespace{ConfigMaps: in.maps, StrictSecrets: p.config.StrictSecrets}
 	namespace.SecretKeys = func(name string) ([]string, error) {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
@@ -162,36 +162,36 @@ func (p *plans) resolution(ctx context.Context, in inputs) *config.Resolution {
 		}
 		return slices.Sorted(maps.Keys(data)), err
 	}
-	namespace.Agent = func(name string) (config.AgentMetadata, error) {
+	namespace.Agent = func(name string) (nodeconfig.AgentMetadata, error) {
 		ctx, cancel := context.WithTimeout(ctx, p.config.CommandTimeout)
 		defer cancel()
 		return p.config.Agents.Metadata(ctx, name)
 	}
-	var nodes []config.Node
+	var nodes []nodeconfig.Node
 	for _, name := range slices.Sorted(maps.Keys(in.nodes)) {
 		nodes = append(nodes, in.nodes[name])
 	}
-	return config.Resolve(namespace, nodes)
+	return nodeconfig.Resolve(namespace, nodes)
 }
 
 // flow is a configuration as the automaton has it.
-func (c *Controller) flow(p config.Plan, known func(*config.Device) bool) (automaton.Plan, error) {
-	flow := automaton.Plan{
-		Hash: p.Hash, PowerOn: automaton.PowerOn(p.PowerOn), NotReadyFor: given(p.NotReadyFor), PowerWait: given(p.PowerWait), BootGrace: p.BootGrace,
+func (c *Controller) flow(p nodeconfig.Plan, known func(*nodeconfig.Device) bool) (statemachine.Plan, error) {
+	flow := statemachine.Plan{
+		Hash: p.Hash, PowerOn: statemachine.PowerOn(p.PowerOn), NotReadyFor: given(p.NotReadyFor), PowerWait: given(p.PowerWait), BootGrace: p.BootGrace,
 		RestartDelay: c.config.RestartDelay, DetachTimeout: c.config.DetachTimeout, Kdump: p.Kdump, KdumpTimeout: given(p.KdumpTimeout), History: c.config.History,
 		Retries: int32(p.Retries), Restarts: int32(p.Restarts),
 	}
 	if p.Restarts == 0 {
 		flow.Restarts = -1
 	}
-	device := func(d *config.Device) automaton.Device {
-		return automaton.Device{Name: d.Key, Settle: d.Settle, Timeout: c.timeout(d), Known: known(d)}
+	device := func(d *nodeconfig.Device) statemachine.Device {
+		return statemachine.Device{Name: d.Key, Settle: d.Settle, Timeout: c.timeout(d), Known: known(d)}
 	}
 	if p.Kdump && c.config.Dumps == nil { // to take it and not to wait would cut off the dump that somebody relies on
 		return flow, errors.New("fencing: kdump: must be no, as this controller has no Config.Dumps: have power_wait be as long as a dump takes (got \"yes\")")
 	}
-	method := func(m config.Method) automaton.Method {
-		converted := automaton.Method{Name: m.Name, Optional: !m.MustSucceed}
+	method := func(m nodeconfig.Method) statemachine.Method {
+		converted := statemachine.Method{Name: m.Name, Optional: !m.MustSucceed}
 		if m.Device != nil {
 			d := device(m.Device)
 			converted.Device = &d
@@ -205,7 +205,7 @@ func (c *Controller) flow(p config.Plan, known func(*config.Device) bool) (autom
 		}
 	}
 	for _, level := range p.PowerManagement {
-		var off []automaton.Device
+		var off []statemachine.Device
 		for _, m := range level.Off() {
 			off = append(off, device(m.Device))
 		}
@@ -213,19 +213,19 @@ func (c *Controller) flow(p config.Plan, known func(*config.Device) bool) (autom
 			flow.Levels = append(flow.Levels, off)
 		}
 		for _, m := range level {
-			flow.DeleteNode = flow.DeleteNode || m.Name == config.DeleteNode
+			flow.DeleteNode = flow.DeleteNode || m.Name == nodeconfig.DeleteNode
 		}
 	}
 	for _, m := range p.Recovery {
 		flow.Recovery = append(flow.Recovery, method(m))
 	}
 	// Who configures mark-unschedulable as the recovery, as an example of old does, is taken at their word.
-	flow.KeepTaint = slices.ContainsFunc(p.Recovery, func(m config.Method) bool { return m.Name == config.MarkUnschedulable })
+	flow.KeepTaint = slices.ContainsFunc(p.Recovery, func(m nodeconfig.Method) bool { return m.Name == nodeconfig.MarkUnschedulable })
 	return flow, flow.Validate()
 }
 
 // timeout is how long a device's agent may take.
-func (c *Controller) timeout(d *config.Device) time.Duration {
+func (c *Controller) timeout(d *nodeconfig.Device) time.Duration {
 	return cmp.Or(d.Timeout, c.config.CommandTimeout)
 }
 
@@ -233,7 +233,7 @@ func (c *Controller) timeout(d *config.Device) time.Duration {
 func given(wait time.Duration) time.Duration { return max(wait, 1) }
 
 // device finds one of a configuration by its key.
-func device(p config.Plan, key string) (*config.Device, bool) {
+func device(p nodeconfig.Plan, key string) (*nodeconfig.Device, bool) {
 	for _, d := range p.Devices() {
 		if d.Key == key {
 			return d, true

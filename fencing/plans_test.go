@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 // flawed are agents of which one does not say what parameters it has.
@@ -27,11 +27,11 @@ type flawed struct {
 	takes  time.Duration
 }
 
-func (f flawed) Metadata(ctx context.Context, name string) (config.AgentMetadata, error) {
+func (f flawed) Metadata(ctx context.Context, name string) (nodeconfig.AgentMetadata, error) {
 	if name == "fence_odd" {
 		if f.silent.Load() {
 			wait(ctx, f.takes)
-			return config.AgentMetadata{}, errors.New("Segmentation fault")
+			return nodeconfig.AgentMetadata{}, errors.New("Segmentation fault")
 		}
 		name = "fence_rack"
 	}

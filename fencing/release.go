@@ -8,20 +8,20 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/bellwether-k8s/bellwether/fencing/automaton"
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
 // errProofOld says that the devices have to be read anew.
 var errProofOld = errors.New("fencing: the proof that the machine is without power is too old")
 
 // release does one part of the release of the workloads.
-func (f *fence) release(ctx context.Context, step automaton.Release) error {
+func (f *fence) release(ctx context.Context, step statemachine.Release) error {
 	node, err := f.cluster()
 	if err != nil {
 		return err
 	}
-	before, outcome := f.record.Status, automaton.Outcome{Began: f.clock.Now()}
+	before, outcome := f.record.Status, statemachine.Outcome{Began: f.clock.Now()}
 	prove := func(ctx context.Context) error {
 		if step.Late(f.clock.Now()) {
 			return errProofOld
@@ -29,15 +29,15 @@ func (f *fence) release(ctx context.Context, step automaton.Release) error {
 		return f.stillLeads(ctx)
 	}
 	switch step.Part {
-	case automaton.Taint:
+	case statemachine.Taint:
 		_, err = node.TaintOutOfService(ctx, prove)
-	case automaton.Untaint:
+	case statemachine.Untaint:
 		_, err = node.UntaintOutOfService(ctx)
-	case automaton.AwaitDetach:
+	case statemachine.AwaitDetach:
 		var pods, attachments []string
 		pods, attachments, err = node.Left(ctx)
 		outcome.Left = len(pods)+len(attachments) > 0
-	case automaton.DeletePods:
+	case statemachine.DeletePods:
 		err = f.deletePods(ctx, node, prove, step.Storage)
 		outcome.Pods, outcome.Left = f.progress.Pods, !f.progress.Done
 	}

@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
 // machine is what a Node was when something was seen of its devices. When another machine takes a Node over, the UID stays and the rest does not.
@@ -48,14 +48,14 @@ func seenOf(n *corev1.Node) seenOn {
 }
 
 // has says whether a device was seen on, reached as it is now.
-func (s seenOn) has(d *config.Device) bool {
+func (s seenOn) has(d *nodeconfig.Device) bool {
 	hash, ok := s.Devices[d.Key]
 	return ok && hash == d.Hash()
 }
 
 // after is what was seen when the devices of a plan have been read once more. What reads off while the node works is not seen on any more; of what cannot
 // be read nothing new is known.
-func (s seenOn) after(plan config.Plan, found map[string]reading, by string, now time.Time) seenOn {
+func (s seenOn) after(plan nodeconfig.Plan, found map[string]reading, by string, now time.Time) seenOn {
 	next := seenOn{machine: s.machine, Devices: map[string]string{}, At: s.At, By: s.By}
 	for _, d := range plan.Devices() {
 		if r := found[d.Key]; r.on || s.has(d) && !r.contradicts {
@@ -69,7 +69,7 @@ func (s seenOn) after(plan config.Plan, found map[string]reading, by string, now
 }
 
 // remember writes down at a Node what was seen of its devices, if that is news. A contradiction counts in this process from now on, written down or not.
-func (c *checks) remember(ctx context.Context, n *corev1.Node, plan config.Plan, found map[string]reading) error {
+func (c *checks) remember(ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, found map[string]reading) error {
 	c.mu.Lock()
 	for device, r := range found {
 		switch {
@@ -100,17 +100,17 @@ func (c *checks) remember(ctx context.Context, n *corev1.Node, plan config.Plan,
 }
 
 // known says of the devices of a node whether they were seen on while the very machine worked that an incident is about.
-func (c *checks) known(node string, s *v1alpha1.Status) func(*config.Device) bool {
+func (c *checks) known(node string, s *v1alpha1.Status) func(*nodeconfig.Device) bool {
 	n, err := c.view.nodeLister.Get(node)
 	if err != nil || n.UID != s.NodeUID || n.Status.NodeInfo.BootID != s.BootID || n.Spec.ProviderID != s.ProviderID {
 		return unknown
 	}
 	seen := seenOf(n)
-	return func(d *config.Device) bool {
+	return func(d *nodeconfig.Device) bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return seen.has(d) && !c.withdrawn[node][d.Key]
 	}
 }
 
-func unknown(*config.Device) bool { return false }
+func unknown(*nodeconfig.Device) bool { return false }

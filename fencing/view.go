@@ -16,15 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	corelisters "k8s.io/client-go/listers/core/v1"
 
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
-	"github.com/bellwether-k8s/bellwether/fencing/sighting"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 // view is what this process knows of the whole cluster, and what it has allowed.
 type view struct {
 	config     Config
-	nodes      *sighting.Nodes
+	nodes      *nodestate.Nodes
 	nodeLister corelisters.NodeLister
 	configMaps corelisters.ConfigMapLister
 
@@ -49,7 +49,7 @@ type waiting struct {
 // patience is for how long a fence that was told to wait has a place in the queue: it asks again sooner than that.
 const patience = 30 * time.Second
 
-func newView(c Config, nodes *sighting.Nodes, nodeLister corelisters.NodeLister, configMaps corelisters.ConfigMapLister, wake func(string)) *view {
+func newView(c Config, nodes *nodestate.Nodes, nodeLister corelisters.NodeLister, configMaps corelisters.ConfigMapLister, wake func(string)) *view {
 	return &view{
 		config: c, nodes: nodes, nodeLister: nodeLister, configMaps: configMaps, wake: wake,
 		fences: map[string]*v1alpha1.NodeFence{}, deleted: map[string]types.UID{}, waiting: map[string]waiting{}, slots: map[string]bool{},
@@ -315,7 +315,7 @@ func (v *view) trigger(node string) *v1alpha1.Trigger {
 		return nil
 	}
 	failing := v.nodes.Failing(node, types.UID(facts.UID), now)
-	conditions := slices.SortedFunc(maps.Keys(failing), func(a, b sighting.Condition) int {
+	conditions := slices.SortedFunc(maps.Keys(failing), func(a, b nodestate.Condition) int {
 		if ready := (a.Type == corev1.NodeReady); ready != (b.Type == corev1.NodeReady) {
 			if ready {
 				return -1

@@ -33,11 +33,11 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -441,13 +441,13 @@ func wait(ctx context.Context, d time.Duration) {
 // agents are the rack, as an agent with parameters.
 type agents struct{ *fencingtest.Rack }
 
-func (agents) Metadata(_ context.Context, name string) (config.AgentMetadata, error) {
+func (agents) Metadata(_ context.Context, name string) (nodeconfig.AgentMetadata, error) {
 	if name != "fence_rack" {
-		return config.AgentMetadata{}, fmt.Errorf("no agent %q: %w", name, fs.ErrNotExist)
+		return nodeconfig.AgentMetadata{}, fmt.Errorf("no agent %q: %w", name, fs.ErrNotExist)
 	}
-	return config.AgentMetadata{
+	return nodeconfig.AgentMetadata{
 		Name:       name,
-		Parameters: []config.Parameter{{Name: "ip", Type: config.String, Required: true}, {Name: "plug", Type: config.String, Required: true}, {Name: "password", Type: config.String}},
+		Parameters: []nodeconfig.Parameter{{Name: "ip", Type: nodeconfig.String, Required: true}, {Name: "plug", Type: nodeconfig.String, Required: true}, {Name: "password", Type: nodeconfig.String}},
 	}, nil
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 

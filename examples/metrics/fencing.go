@@ -7,9 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
-	"github.com/bellwether-k8s/bellwether/fencing/automaton"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
 // checkLasts is for how long a check of a node's devices counts: a node that was removed is not checked again.
@@ -51,10 +51,10 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 				return
 			}
 			took := time.Since(fence.Status.Triggers[0].Since.Time).Seconds()
-			switch automaton.Row(reason) {
-			case automaton.WorkloadsFreed:
+			switch statemachine.Row(reason) {
+			case statemachine.WorkloadsFreed:
 				freed.Observe(took)
-			case automaton.Recovered:
+			case statemachine.Recovered:
 				recovered.Observe(took)
 			}
 		},

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
 const (
@@ -125,10 +125,10 @@ func (a *Agents) Names() ([]string, error) {
 
 // Metadata returns what an agent says of itself, without the parameters that are refused. The program is run once, and
 // again when its file has changed.
-func (a *Agents) Metadata(ctx context.Context, name string) (config.AgentMetadata, error) {
+func (a *Agents) Metadata(ctx context.Context, name string) (nodeconfig.AgentMetadata, error) {
 	metadata, err := a.metadata(ctx, name)
 	if err != nil {
-		return config.AgentMetadata{}, err
+		return nodeconfig.AgentMetadata{}, err
 	}
 	return permitted(metadata), nil
 }

@@ -27,9 +27,9 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
 const (
@@ -328,11 +328,11 @@ func off(id string) agent.Command {
 // rack is the agent of a pod.
 type rack struct{ *fencingtest.Rack }
 
-func (rack) Metadata(_ context.Context, name string) (config.AgentMetadata, error) {
+func (rack) Metadata(_ context.Context, name string) (nodeconfig.AgentMetadata, error) {
 	if name != "fence_rack" {
-		return config.AgentMetadata{}, fmt.Errorf("no agent %s: %w", name, fs.ErrNotExist)
+		return nodeconfig.AgentMetadata{}, fmt.Errorf("no agent %s: %w", name, fs.ErrNotExist)
 	}
-	return config.AgentMetadata{Name: name, MinSettle: time.Second, Parameters: []config.Parameter{{Name: "plug", Type: config.String, ShortDesc: "for people"}}}, nil
+	return nodeconfig.AgentMetadata{Name: name, MinSettle: time.Second, Parameters: []nodeconfig.Parameter{{Name: "plug", Type: nodeconfig.String, ShortDesc: "for people"}}}, nil
 }
 
 func pause(ctx context.Context, d time.Duration) {

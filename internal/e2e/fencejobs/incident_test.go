@@ -18,9 +18,9 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/fencejobs"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
-	"github.com/bellwether-k8s/bellwether/fencing/sighting"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 // A node is lost, fenced by Jobs, released, switched on again, and back.
@@ -47,7 +47,7 @@ func TestNodeIsFencedByJobs(t *testing.T) {
 		return err == nil
 	}, patience, poll, "NodeFences are not served")
 	controller, err := fencing.New(a.admin, dyn, fencing.Config{
-		Namespace: a.namespace, Node: host.node, Leadership: always{}, Nodes: sighting.Config{Selector: labels.Set{a.namespace: "true"}.AsSelector()},
+		Namespace: a.namespace, Node: host.node, Leadership: always{}, Nodes: nodestate.Config{Selector: labels.Set{a.namespace: "true"}.AsSelector()},
 		Agents: a.new(func(c *fencejobs.Config) { c.StartWithin, c.ClockSkew = 50*time.Second, 5*time.Second }),
 		Limits: policy.Limits{Observation: time.Second, CoolDown: time.Second}, CommandTimeout: time.Minute,
 	})

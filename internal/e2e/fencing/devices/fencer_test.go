@@ -21,12 +21,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
 	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
-	"github.com/bellwether-k8s/bellwether/fencing/sighting"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 const (
@@ -101,7 +101,7 @@ func (s *site) leadBy(config *rest.Config, change func(*fencing.Config)) *contro
 	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: map[string]string{s.namespace: "true"}})
 	require.NoError(s.t, err)
 	settings := fencing.Config{
-		Namespace: s.namespace, Node: spareNode, Leadership: always{}, Agents: newAgents(s.t, s.environment), Nodes: sighting.Config{Selector: selector},
+		Namespace: s.namespace, Node: spareNode, Leadership: always{}, Agents: newAgents(s.t, s.environment), Nodes: nodestate.Config{Selector: selector},
 		Limits:        policy.Limits{Observation: time.Millisecond, CoolDown: time.Second},
 		DetachTimeout: 5 * time.Second, RestartDelay: time.Second, CommandTimeout: s.timeout,
 	}
@@ -155,7 +155,7 @@ func newAgents(t testing.TB, environment []string) quick {
 	return quick{agents}
 }
 
-func (q quick) Metadata(ctx context.Context, name string) (config.AgentMetadata, error) {
+func (q quick) Metadata(ctx context.Context, name string) (nodeconfig.AgentMetadata, error) {
 	metadata, err := q.Agents.Metadata(ctx, name)
 	metadata.MinSettle = time.Second
 	return metadata, err

@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 )
 
 // What really happened is judged by what the devices have done and when, and by what the API server was asked for and when. What a fencer says

@@ -24,11 +24,11 @@ import (
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab/labtest"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 )
 
 // example is where the manifests are that users copy.

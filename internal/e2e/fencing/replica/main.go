@@ -28,13 +28,13 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
 	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
-	"github.com/bellwether-k8s/bellwether/fencing/sighting"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
@@ -67,10 +67,10 @@ func run(ctx context.Context) error {
 	effects := flag.String("effects", "", "file of what it has done to the world, for the next process to count on")
 	limits := defaultLimits
 	flag.Func("limits", "of the policy, as JSON", func(text string) error { return json.Unmarshal([]byte(text), &limits) })
-	var triggers []sighting.Condition
+	var triggers []nodestate.Condition
 	flag.Func("trigger", "TYPE=STATUS, a condition that nodes are fenced for", func(text string) error {
 		kind, status, _ := strings.Cut(text, "=")
-		triggers = append(triggers, sighting.Condition{Type: corev1.NodeConditionType(kind), Status: corev1.ConditionStatus(status)})
+		triggers = append(triggers, nodestate.Condition{Type: corev1.NodeConditionType(kind), Status: corev1.ConditionStatus(status)})
 		return nil
 	})
 	flag.Parse()
@@ -139,7 +139,7 @@ var defaultLimits = policy.Limits{Observation: time.Millisecond, CoolDown: time.
 
 func settings(namespace, host string, nodes labels.Selector, elector *leaderelection.Elector, devices fencing.Agents, log *zap.Logger, recorder events.EventRecorder) fencing.Config {
 	return fencing.Config{
-		Namespace: namespace, Node: host, Leadership: elector, Agents: devices, Nodes: sighting.Config{Selector: nodes},
+		Namespace: namespace, Node: host, Leadership: elector, Agents: devices, Nodes: nodestate.Config{Selector: nodes},
 		DetachTimeout: 5 * time.Second, RestartDelay: time.Second,
 		Logger: log, Events: recorder,
 	}
@@ -160,7 +160,7 @@ type agents struct {
 	settle time.Duration
 }
 
-func (a agents) Metadata(ctx context.Context, name string) (config.AgentMetadata, error) {
+func (a agents) Metadata(ctx context.Context, name string) (nodeconfig.AgentMetadata, error) {
 	metadata, err := a.Agents.Metadata(ctx, name)
 	metadata.MinSettle = a.settle
 	return metadata, err
@@ -174,12 +174,12 @@ func (a agents) Switch(ctx context.Context, target agent.Target, command agent.C
 // rack is one in another process.
 type rack struct{ fencingtest.Remote }
 
-func (rack) Metadata(_ context.Context, name string) (config.AgentMetadata, error) {
+func (rack) Metadata(_ context.Context, name string) (nodeconfig.AgentMetadata, error) {
 	if name != "fence_rack" {
-		return config.AgentMetadata{}, fmt.Errorf("there is no agent %q", name)
+		return nodeconfig.AgentMetadata{}, fmt.Errorf("there is no agent %q", name)
 	}
-	return config.AgentMetadata{
+	return nodeconfig.AgentMetadata{
 		Name:       name,
-		Parameters: []config.Parameter{{Name: "ip", Type: config.String, Required: true}, {Name: "plug", Type: config.String, Required: true}},
+		Parameters: []nodeconfig.Parameter{{Name: "ip", Type: nodeconfig.String, Required: true}, {Name: "plug", Type: nodeconfig.String, Required: true}},
 	}, nil
 }

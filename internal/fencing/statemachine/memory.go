@@ -1,0 +1,232 @@
+package statemachine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+)
+
+// Memory is what one process has seen and done for one record, and loses when it ends: nothing depends on it but speed. It is a value:
+// [Memory.After] returns the next one. A process that has lost the leadership throws it away.
+type Memory struct {
+	since  clock.Reading // when this process began with the record
+	begun  clock.Reading // when it began with the incident
+	unsent string        // ID of the operation that it has written down and not sent
+
+	waits   clock.Reading // since when it knows of the wait in the record
+	ownWait bool          // and has begun it
+	held    clock.Reading // when it has said last why nothing happens
+
+	node    Node
+	looked  clock.Reading // when the look began that found it
+	present bool          // there was a look since the last write
+	// Whether the node's Lease was renewed since the last call in this phase, and since the last reading.
+	sinceChange, sinceRead renewals
+
+	devices  []sighting
+	progress progress
+}
+
+// renewals tells whether a Lease was renewed: the first look is what later ones are compared with.
+type renewals struct {
+	based, renewed bool
+	first          string
+}
+
+func (r *renewals) see(n Node) {
+	switch {
+	case n.Missing:
+		*r = renewals{}
+	case n.Renewal == "" && r.based: // a Lease that is gone was not renewed
+	case !r.based:
+		r.based, r.first = true, n.Renewal
+	case r.first != n.Renewal:
+		r.renewed = true
+	}
+}
+
+// sighting is what this process knows of a device.
+type sighting struct {
+	device string
+	called bool          // by this process
+	quiet  clock.Reading // when its last call had ended
+
+	power v1alpha1.Power // empty: not read since
+	began clock.Reading  // when the last reading did
+	at    clock.Reading  // when its answer was there
+	first time.Time      // when it was read off for the first of several times in a row
+	twice bool           // it was read off twice, far enough apart
+}
+
+// progress is how far this process has come in a phase.
+type progress struct {
+	methods int    // that are done
+	failed  string // the last of them that has failed
+
+	tainted, deleted, detached, untainted bool
+	emptied, awaited, freed               clock.Reading // when the pods were gone, when what is left was last counted, and when the taint was gone
+	pods                                  v1alpha1.Pods
+}
+
+// NewMemory is that of a process that has just begun with a record. A restarted process begins with nothing else.
+func NewMemory(now clock.Reading) Memory {
+	return Memory{since: now, begun: now, waits: now, held: now}
+}
+
+// Outcome is what became of a step.
+type Outcome struct {
+	// Began is before the first request or command of the step, Ended after the last answer.
+	Began, Ended clock.Reading
+	// Failed: a write met a conflict, or it is not known whether it was made (read the record again); a method failed. A [Call] has no
+	// outcome: its exit code proves nothing. A look or a part of the release that failed is not told at all, but tried again.
+	Failed bool
+	// Node is what a look found.
+	Node Node
+	// Powers are the answers to a [Read], in the order of its devices.
+	Powers []v1alpha1.Power
+	// Pods is how many the release has listed and deleted so far.
+	Pods v1alpha1.Pods
+	// Left: the part of the release is not finished, and is to be done again.
+	Left bool
+}
+
+// After is what is known after a step was done, which was decided on by status before.
+func (m Memory) After(before *v1alpha1.Status, step Step, o Outcome) Memory {
+	m.devices = slices.Clone(m.devices)
+	switch step := step.(type) {
+	case Write:
+		m.wrote(before, step, o)
+	case SetFinalizer, DropAnnotation, Delete:
+		m.present = false
+	case Look:
+		m.saw(o)
+	case Read:
+		m.read(step, o)
+	case Call:
+		m.called(step, o)
+	case Act:
+		m.progress.methods++
+		if o.Failed {
+			m.progress.failed = step.Method
+		}
+	case Release:
+		m.released(step, o)
+	}
+	return m
+}
+
+// Changed is what is known after news of the node: it has to be looked at again.
+func (m Memory) Changed() Memory {
+	m.present = false
+	return m
+}
+
+func (m *Memory) wrote(before *v1alpha1.Status, step Write, o Outcome) {
+	after := &step.Status
+	m.present = false
+	if step.Row == Held {
+		m.held = o.Ended
+	}
+	if after.Incident != before.Incident { // what came before is of another incident
+		m.begun = o.Ended
+	}
+	if after.Wait != nil && (before.Wait == nil || *after.Wait != *before.Wait) {
+		m.waits, m.ownWait = o.Began, !o.Failed
+	}
+	if o.Failed { // what was seen may be of another phase
+		m.progress, m.sinceChange = progress{}, renewals{}
+		for i := range m.devices {
+			m.devices[i].power, m.devices[i].twice = "", false
+		}
+		return
+	}
+	if after.Operations > before.Operations {
+		for _, d := range after.Devices {
+			if d.Op != nil && d.Op.Seq == after.Operations {
+				m.unsent = d.Op.ID
+			}
+		}
+	}
+	if before.Phase != after.Phase {
+		m.sinceChange = renewals{}
+	}
+	if before.Phase != after.Phase || step.Row == MethodFailed || step.Row == TaintRemoved {
+		m.progress = progress{}
+	}
+	if step.Row == PowerWaitOver { // what was read ahead was read for what comes now
+		return
+	}
+	for i := range m.devices { // what was decided on is decided; what proves something may be of use once more
+		if s := &m.devices[i]; s.power != v1alpha1.PowerOff {
+			s.power = ""
+		}
+	}
+}
+
+func (m *Memory) saw(o Outcome) {
+	m.node, m.looked, m.present = o.Node, o.Began, true
+	m.sinceChange.see(o.Node)
+	m.sinceRead.see(o.Node)
+}
+
+func (m *Memory) read(step Read, o Outcome) {
+	m.sinceRead = renewals{}
+	for i, name := range step.Devices {
+		s := m.sighting(name)
+		power := v1alpha1.PowerUnknown
+		if i < len(o.Powers) {
+			power = o.Powers[i]
+		}
+		again := power == v1alpha1.PowerOff && s.power == power
+		s.twice = again && (s.twice || o.Began.SinceAtLeast(s.at) >= apart)
+		if !again {
+			s.first = o.Ended.Wall
+		}
+		s.power, s.began, s.at = power, o.Began, o.Ended
+	}
+}
+
+func (m *Memory) called(step Call, o Outcome) {
+	m.sinceChange, m.sinceRead, m.unsent = renewals{}, renewals{}, ""
+	for i := range m.devices { // the machine may be another thing now for all of them
+		m.devices[i].power, m.devices[i].twice = "", false
+	}
+	s := m.sighting(step.Device)
+	s.called, s.quiet = true, o.Ended
+}
+
+func (m *Memory) released(step Release, o Outcome) {
+	p := &m.progress
+	switch step.Part {
+	case Taint:
+		p.tainted = !o.Left
+	case DeletePods:
+		p.deleted, p.emptied, p.pods = !o.Left, o.Ended, o.Pods
+	case AwaitDetach:
+		p.detached, p.awaited = !o.Left, o.Ended
+	case Untaint:
+		p.untainted, p.freed = !o.Left, o.Ended
+	}
+}
+
+func (m *Memory) sighting(device string) *sighting {
+	for i := range m.devices {
+		if m.devices[i].device == device {
+			return &m.devices[i]
+		}
+	}
+	m.devices = append(m.devices, sighting{device: device})
+	return &m.devices[len(m.devices)-1]
+}
+
+// seen is what is known of a device, without making room for it.
+func (m *Memory) seen(device string) sighting {
+	for _, s := range m.devices {
+		if s.device == device {
+			return s
+		}
+	}
+	return sighting{device: device}
+}
