@@ -21,7 +21,7 @@ type Assessment struct {
 	Unproved []string
 	// Decision is what the policy says of switching its machine off now, with everything that stands in the way. For a node that works that is at least
 	// that it works.
-	Decision policy.Decision
+	Decision Decision
 }
 
 // Assess says of every node that may be fenced whether it would be now, and why not. It changes nothing, needs no leadership, and may be called beside Run. It
@@ -38,7 +38,7 @@ func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 	}
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	for began := time.Now(); time.Since(began) <= c.config.Limits.WithDefaults().Observation+tick; {
+	for began := time.Now(); time.Since(began) <= c.config.Limits.withDefaults().Observation+tick; {
 		r.view.observe()
 		select {
 		case <-ctx.Done():
@@ -78,7 +78,7 @@ func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 		if r.config.RequireCommissioned {
 			target.Unproved = a.Unproved
 		}
-		a.Decision = r.view.assess(target)
+		a.Decision = newDecision(r.view.assess(target))
 		all = append(all, a)
 	}
 	return all, ctx.Err()

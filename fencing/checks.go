@@ -257,7 +257,7 @@ func (c *checks) contradict(ctx context.Context, n *corev1.Node, plan nodeconfig
 
 // outlives says whether the node renews its Lease from now on, within the time in which it would have to.
 func (c *checks) outlives(ctx context.Context, node string) bool {
-	ctx, cancel := context.WithTimeout(ctx, c.config.Limits.WithDefaults().LeaseSilence)
+	ctx, cancel := context.WithTimeout(ctx, c.config.Limits.withDefaults().LeaseSilence)
 	defer cancel()
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -327,7 +327,7 @@ func (c *checks) tryToPublish(ctx context.Context, node string, found readiness)
 	if err != nil || !ready(n) {
 		return err
 	}
-	condition := found.condition(c.config.Nodes.FenceReadyCondition)
+	condition := found.condition(c.config.Nodes.withDefaults().FenceReadyCondition)
 	wrong := condition.Reason != reasonDevicesRead
 	conditions := slices.Clone(n.Status.Conditions)
 	i := slices.IndexFunc(conditions, func(old corev1.NodeCondition) bool { return old.Type == condition.Type })

@@ -315,7 +315,7 @@ func (f *fence) announceCommission(row statemachine.Row, s *v1alpha1.Status) {
 
 // takeRequests looks at what admins ask for by annotations of nodes, once this process can judge it.
 func (r *run) takeRequests(ctx context.Context) {
-	if r.config.Leadership.Remaining() <= 0 || time.Since(r.began) < r.config.Limits.WithDefaults().Observation+tick {
+	if r.config.Leadership.Remaining() <= 0 || time.Since(r.began) < r.config.Limits.withDefaults().Observation+tick {
 		return
 	}
 	nodes, _ := r.view.nodeLister.List(labels.Everything()) // a lister of an informer has no errors

@@ -80,7 +80,7 @@ var mutations = []mutant.Mutation{
 	{Name: "a flaw is said at the next check", File: "checks.go", Old: "result.flawed != flawed\n", New: "false && flawed\n", Caught: "TestConfigurationThatIsUnusableAsAWhole"},
 	{Name: "what may go off yet is not read", File: "do.go", Old: "if len(step.Watch) == 0 {", New: "if true {", Caught: "TestInstanceThatTakesLongToStop"},
 	{Name: "nothing is read ahead", File: "do.go", Old: "if len(step.Ahead) > 0 {", New: "if false {", Caught: "TestDevicesAreReadAhead"},
-	{Name: "all are read ahead at once", File: "controller.go", Old: "c.config.Limits.WithDefaults().MaxConcurrent)", New: "1000)", Caught: "TestFewDevicesAreReadAheadAtATime"},
+	{Name: "all are read ahead at once", File: "controller.go", Old: "c.config.Limits.withDefaults().MaxConcurrent)", New: "1000)", Caught: "TestFewDevicesAreReadAheadAtATime"},
 	{Name: "one problem is everybody's", File: "plans.go", Old: "	plan, err := p.resolved.Plan(node)\n", New: "	plan, err := p.resolved.Plan(node)\n	err = cmp.Or(err, p.resolved.Validate())\n", Caught: "TestOneBadConfigurationConcernsOneNode"},
 	{Name: "a page makes a node gone", File: "fence.go", Old: "if kube.Absent(err, corev1.Resource(\"nodes\"), f.node) {", New: "if apierrors.IsNotFound(err) {", Caught: "TestPageOfAProxyMakesNothingGone"},
 	{Name: "any answer makes a record gone", File: "record.go", Old: "return kube.Absent(err, v1alpha1.Resource().GroupResource(), v1alpha1.Name(node))", New: "_, of := err.(interface{ Status() metav1.Status })\n	return of || kube.Absent(err, v1alpha1.Resource().GroupResource(), v1alpha1.Name(node))", Caught: "TestPageOfAProxyMakesNothingGone"},

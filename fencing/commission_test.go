@@ -333,9 +333,9 @@ func TestOnlyCommissionedNodesAreFenced(t *testing.T) {
 		all, err := c.Assess(w.ctx)
 		require.NoError(t, err)
 		for _, a := range all {
-			for _, g := range a.Decision.All {
-				if g.Gate == policy.GateReadiness {
-					assert.Equal(t, a.Node == "n1", g.Verdict == policy.Allow, "%s: %s", a.Node, g.Message)
+			for _, g := range a.Decision.Gates {
+				if g.Gate == "Readiness" {
+					assert.Equal(t, a.Node == "n1", g.Verdict == fencing.Allow, "%s: %s", a.Node, g.Message)
 				}
 			}
 		}

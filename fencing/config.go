@@ -10,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
@@ -33,14 +31,14 @@ type Config struct {
 	Agents Agents
 
 	// Nodes says which nodes may be fenced, and for which of their conditions.
-	Nodes nodestate.Config
+	Nodes NodeSelector
 
 	// Limits of what may be fenced, and when.
-	Limits policy.Limits
+	Limits Limits
 
 	// Storage says, for methods of the isolation step that switch a device off, which storage the node cannot reach then. Its pods are released once the
 	// device is proved to be off. By the method's name. Default: none.
-	Storage map[string]cluster.Storage
+	Storage map[string]Storage
 
 	// StorageReachable says whether this process reaches the storage; it is asked before each fence if Limits.RequireStorage is set.
 	StorageReachable func(ctx context.Context) bool
@@ -112,7 +110,7 @@ type Leadership interface {
 type Agents interface {
 	agent.Agent
 	// Metadata describes an agent's parameters. An error that is fs.ErrNotExist says that there is no such agent; others may pass.
-	Metadata(ctx context.Context, name string) (nodeconfig.AgentMetadata, error)
+	Metadata(ctx context.Context, name string) (agent.Metadata, error)
 }
 
 const (
@@ -143,11 +141,10 @@ func (c Config) complete() (Config, error) {
 	if c.Agents == nil {
 		bad("Agents", "required", nil)
 	}
-	c.Nodes = c.Nodes.WithDefaults()
-	if _, err := nodestate.New(c.Nodes); err != nil {
+	if _, err := nodestate.New(c.Nodes.withDefaults()); err != nil {
 		wrong = append(wrong, err)
 	}
-	if err := c.Limits.Validate(); err != nil {
+	if err := policy.Limits(c.Limits).Validate(); err != nil {
 		wrong = append(wrong, err)
 	}
 	if c.TypeLabel == "" {
@@ -157,7 +154,7 @@ func (c Config) complete() (Config, error) {
 		bad("TypeLabel", "must be the key of a label", fmt.Sprintf("%q", c.TypeLabel))
 	}
 	for method, storage := range c.Storage {
-		if err := storage.Validate(); err != nil {
+		if err := storage.internal().Validate(); err != nil {
 			wrong = append(wrong, fmt.Errorf("fencing: Storage[%q]: %w", method, err))
 		}
 	}

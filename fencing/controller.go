@@ -128,13 +128,13 @@ func (c *Controller) begin(ctx context.Context) (*run, error) {
 	if err := c.mayWatch(ctx); err != nil {
 		return nil, err
 	}
-	nodes, err := nodestate.New(c.config.Nodes)
+	nodes, err := nodestate.New(c.config.Nodes.withDefaults())
 	if err != nil {
 		return nil, err
 	}
 	r := &run{
 		Controller: c, clock: clock.System(), began: time.Now(), fences: map[string]*fence{}, asked: map[string]bool{},
-		ahead: make(chan struct{}, c.config.Limits.WithDefaults().MaxConcurrent),
+		ahead: make(chan struct{}, c.config.Limits.withDefaults().MaxConcurrent),
 	}
 	cluster := informers.NewSharedInformerFactory(c.kube, 0)
 	leases := informers.NewSharedInformerFactoryWithOptions(c.kube, 0, informers.WithNamespace(corev1.NamespaceNodeLease))
@@ -242,7 +242,7 @@ func (r *run) turn(ctx context.Context) error {
 	all := r.view.observe()
 	for i := range all.Nodes {
 		n := &all.Nodes[i]
-		if n.Name == r.config.Node && n.NotReadyFor >= r.config.Limits.WithDefaults().NotReadyFor {
+		if n.Name == r.config.Node && n.NotReadyFor >= r.config.Limits.withDefaults().NotReadyFor {
 			return ErrOwnHost
 		}
 		if r.view.candidate(n) {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
@@ -74,7 +73,7 @@ func TestSimulatedDeathsOfNodes(t *testing.T) {
 				w.twoLevels()
 				w.pod("db-0", "n1")
 				on := func(node string) func(*fencing.Config) {
-					return func(c *fencing.Config) { c.OutsideCluster, c.Node, c.Limits = false, node, policy.Limits{} }
+					return func(c *fencing.Config) { c.OutsideCluster, c.Node, c.Limits = false, node, fencing.Limits{} }
 				}
 				leader := "n2"
 				if leads {

@@ -260,7 +260,7 @@ func (r *run) storageReachable(ctx context.Context) policy.Status {
 
 func (f *fence) decided(d policy.Decision) {
 	if hook := f.config.Hooks.OnDecision; hook != nil {
-		hook(f.node, d)
+		hook(f.node, newDecision(d))
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 // Hooks are told what happens. They are called synchronously, by the goroutine of the fence that they are about or of a watch, so several may be called at the same
@@ -24,7 +23,7 @@ type Hooks struct {
 	// OnReading is called after a device was read.
 	OnReading func(node, device string, power v1alpha1.Power, took time.Duration)
 	// OnDecision is called when the policy has been asked about a node.
-	OnDecision func(node string, decision policy.Decision)
+	OnDecision func(node string, decision Decision)
 	// OnCommission is called when a commission has ended: nil, or why it has proved nothing. One that was given up may be said to have failed once more, when
 	// its node is back.
 	OnCommission func(node string, err error)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
@@ -162,7 +163,7 @@ func (p *plans) resolution(ctx context.Context, in inputs) *nodeconfig.Resolutio
 		}
 		return slices.Sorted(maps.Keys(data)), err
 	}
-	namespace.Agent = func(name string) (nodeconfig.AgentMetadata, error) {
+	namespace.Agent = func(name string) (agent.Metadata, error) {
 		ctx, cancel := context.WithTimeout(ctx, p.config.CommandTimeout)
 		defer cancel()
 		return p.config.Agents.Metadata(ctx, name)

@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
@@ -27,11 +27,11 @@ type flawed struct {
 	takes  time.Duration
 }
 
-func (f flawed) Metadata(ctx context.Context, name string) (nodeconfig.AgentMetadata, error) {
+func (f flawed) Metadata(ctx context.Context, name string) (agent.Metadata, error) {
 	if name == "fence_odd" {
 		if f.silent.Load() {
 			wait(ctx, f.takes)
-			return nodeconfig.AgentMetadata{}, errors.New("Segmentation fault")
+			return agent.Metadata{}, errors.New("Segmentation fault")
 		}
 		name = "fence_rack"
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -91,7 +92,7 @@ func (f *fence) storage(devices []string) *cluster.Storage {
 
 // budget says how many pods may go now, over all fences.
 func (f *fence) budget(pods int) int {
-	limits := f.config.Limits
+	limits := policy.Limits(f.config.Limits)
 	if limits.PodsPerMinute == 0 {
 		return pods
 	}

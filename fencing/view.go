@@ -214,7 +214,7 @@ func (v *view) observe() policy.View {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	all := v.look(time.Now())
-	v.state = v.state.Observe(all, v.config.Limits)
+	v.state = v.state.Observe(all, policy.Limits(v.config.Limits))
 	return all
 }
 
@@ -235,9 +235,9 @@ func (v *view) decide(all policy.View, target policy.Target, storage policy.Stat
 
 // input is what the policy decides on. The caller holds mu.
 func (v *view) input(all policy.View, target policy.Target, storage policy.Status) policy.Input {
-	v.state = v.state.Observe(all, v.config.Limits)
+	v.state = v.state.Observe(all, policy.Limits(v.config.Limits))
 	in := policy.Input{
-		View: all, State: v.state, Target: target, Limits: v.config.Limits, Storage: storage,
+		View: all, State: v.state, Target: target, Limits: policy.Limits(v.config.Limits), Storage: storage,
 		Self: policy.Self{Node: v.config.Node, OutsideCluster: v.config.OutsideCluster},
 	}
 	if v.config.Leadership.Remaining() > 0 { // it was renewed since
@@ -356,5 +356,7 @@ func (v *view) failing(n *corev1.Node, f *v1alpha1.NodeFence) bool {
 
 // leaving says that an autoscaler is about to remove the node.
 func (v *view) leaving(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return slices.Contains(v.config.Nodes.AutoscalerTaints, t.Key) })
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return slices.Contains(v.config.Nodes.withDefaults().AutoscalerTaints, t.Key)
+	})
 }

@@ -33,11 +33,10 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -441,13 +440,13 @@ func wait(ctx context.Context, d time.Duration) {
 // agents are the rack, as an agent with parameters.
 type agents struct{ *fencingtest.Rack }
 
-func (agents) Metadata(_ context.Context, name string) (nodeconfig.AgentMetadata, error) {
+func (agents) Metadata(_ context.Context, name string) (agent.Metadata, error) {
 	if name != "fence_rack" {
-		return nodeconfig.AgentMetadata{}, fmt.Errorf("no agent %q: %w", name, fs.ErrNotExist)
+		return agent.Metadata{}, fmt.Errorf("no agent %q: %w", name, fs.ErrNotExist)
 	}
-	return nodeconfig.AgentMetadata{
+	return agent.Metadata{
 		Name:       name,
-		Parameters: []nodeconfig.Parameter{{Name: "ip", Type: nodeconfig.String, Required: true}, {Name: "plug", Type: nodeconfig.String, Required: true}, {Name: "password", Type: nodeconfig.String}},
+		Parameters: []agent.ParameterSpec{{Name: "ip", Type: agent.TypeString, Required: true}, {Name: "plug", Type: agent.TypeString, Required: true}, {Name: "password", Type: agent.TypeString}},
 	}, nil
 }
 
@@ -479,7 +478,7 @@ func (w *world) start(name string, change func(*fencing.Config), faults ...func(
 	}
 	c := fencing.Config{
 		Namespace: "fencing", OutsideCluster: true, Leadership: r.reign, Agents: agents{w.rack},
-		Limits: policy.Limits{Observation: 20 * time.Second},
+		Limits: fencing.Limits{Observation: 20 * time.Second},
 		Logger: zaptest.NewLogger(w.t, zaptest.Level(zap.DebugLevel)).Named(name),
 	}
 	if change != nil {

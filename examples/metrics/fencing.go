@@ -8,8 +8,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
 // checkLasts is for how long a check of a node's devices counts: a node that was removed is not checked again.
@@ -51,10 +49,10 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 				return
 			}
 			took := time.Since(fence.Status.Triggers[0].Since.Time).Seconds()
-			switch statemachine.Row(reason) {
-			case statemachine.WorkloadsFreed:
+			switch reason {
+			case "WorkloadsFreed":
 				freed.Observe(took)
-			case statemachine.Recovered:
+			case "Recovered":
 				recovered.Observe(took)
 			}
 		},
@@ -67,8 +65,8 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 			readings.WithLabelValues(string(power)).Inc()
 			readingTook.Observe(took.Seconds())
 		},
-		OnDecision: func(_ string, d policy.Decision) {
-			decisions.WithLabelValues(d.Verdict.String(), string(d.Reason)).Inc()
+		OnDecision: func(_ string, d fencing.Decision) {
+			decisions.WithLabelValues(string(d.Verdict), d.Reason).Inc()
 		},
 		OnCommission: func(_ string, err error) { commissions.WithLabelValues(result(err)).Inc() },
 		OnCheck: func(node string, err error) {

@@ -20,7 +20,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/examples/metrics"
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 	"github.com/bellwether-k8s/bellwether/sharder"
@@ -118,7 +117,7 @@ func (a *all) everything() {
 	a.fencing.OnHeld("n", v1alpha1.Hold{Reason: "Storm"})
 	a.fencing.OnCommand("n", "d", v1alpha1.ActionOff, time.Second, nil)
 	a.fencing.OnReading("n", "d", v1alpha1.PowerOff, time.Second)
-	a.fencing.OnDecision("n", policy.Decision{Reason: policy.ReasonStorm})
+	a.fencing.OnDecision("n", fencing.Decision{Reason: "Storm"})
 	a.fencing.OnCommission("n", errNoAnswer)
 	a.fencing.OnCheck("n", errNoAnswer)
 	a.fencing.OnConfiguration(errNoAnswer)

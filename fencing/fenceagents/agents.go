@@ -15,7 +15,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
 const (
@@ -125,10 +124,10 @@ func (a *Agents) Names() ([]string, error) {
 
 // Metadata returns what an agent says of itself, without the parameters that are refused. The program is run once, and
 // again when its file has changed.
-func (a *Agents) Metadata(ctx context.Context, name string) (nodeconfig.AgentMetadata, error) {
+func (a *Agents) Metadata(ctx context.Context, name string) (agent.Metadata, error) {
 	metadata, err := a.metadata(ctx, name)
 	if err != nil {
-		return nodeconfig.AgentMetadata{}, err
+		return agent.Metadata{}, err
 	}
 	return permitted(metadata), nil
 }

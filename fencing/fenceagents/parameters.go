@@ -56,7 +56,7 @@ func normal(name string) string { return strings.ReplaceAll(strings.ToLower(name
 const maxInput = 32 << 10
 
 // compose returns what an agent reads. The error names every parameter that is wrong, and no value.
-func compose(metadata nodeconfig.AgentMetadata, action string, parameters agent.Parameters) ([]byte, error) {
+func compose(metadata agent.Metadata, action string, parameters agent.Parameters) ([]byte, error) {
 	var errs []error
 	broken := func(name, rule string) {
 		errs = append(errs, fmt.Errorf("parameter %s %s", name, rule))
@@ -87,7 +87,7 @@ func compose(metadata nodeconfig.AgentMetadata, action string, parameters agent.
 			broken(name, rule)
 			continue
 		}
-		if parameter.Type == nodeconfig.Boolean {
+		if parameter.Type == agent.TypeBoolean {
 			if value = truth(parameter, value); value == "" {
 				continue
 			}
@@ -114,9 +114,9 @@ func compose(metadata nodeconfig.AgentMetadata, action string, parameters agent.
 }
 
 // find returns the parameter that a name means: for a former name, that of today.
-func find(metadata nodeconfig.AgentMetadata, name string) (nodeconfig.Parameter, bool) {
+func find(metadata agent.Metadata, name string) (agent.ParameterSpec, bool) {
 	name = normal(name)
-	var old nodeconfig.Parameter
+	var old agent.ParameterSpec
 	for _, parameter := range metadata.Parameters {
 		if !parameter.Deprecated && (normal(parameter.Name) == name || slices.ContainsFunc(parameter.Obsoletes, func(o string) bool { return normal(o) == name })) {
 			return parameter, true
@@ -135,7 +135,7 @@ var (
 )
 
 // truth is what an agent is told for true or false; empty if nothing, since for many agents being there is being true.
-func truth(parameter nodeconfig.Parameter, value string) string {
+func truth(parameter agent.ParameterSpec, value string) string {
 	switch {
 	case slices.Contains(truths, strings.ToLower(value)):
 		return "1"
@@ -151,14 +151,14 @@ var words = []string{"ip", "target", "cipher", "hexadecimal_kg", "identity_file"
 
 // deviation is the rule that a value breaks if an agent would take it for something else, or for more, than what the parameter
 // is meant for.
-func deviation(metadata nodeconfig.AgentMetadata, parameters agent.Parameters, parameter nodeconfig.Parameter, value string) (rule string) {
+func deviation(metadata agent.Metadata, parameters agent.Parameters, parameter agent.ParameterSpec, value string) (rule string) {
 	name := normal(parameter.Name)
 	word := slices.Contains(words, name)
 	if _, ssh := find(metadata, "ssh_path"); ssh && name == "username" {
 		word = true // of ssh's arguments
 	}
 	switch {
-	case parameter.Type == nodeconfig.Boolean && !slices.Contains(slices.Concat(truths, untruths), strings.ToLower(value)):
+	case parameter.Type == agent.TypeBoolean && !slices.Contains(slices.Concat(truths, untruths), strings.ToLower(value)):
 		return "must be 1, yes, on, true, 0, no, off or false"
 	case word && (strings.HasPrefix(value, "-") || strings.ContainsFunc(value, unicode.IsSpace)):
 		return "must be one word that does not begin with - (or a program that the agent runs would take options from it)"
@@ -170,7 +170,7 @@ func deviation(metadata nodeconfig.AgentMetadata, parameters agent.Parameters, p
 }
 
 // separator is what an agent has between the plugs of a list.
-func separator(metadata nodeconfig.AgentMetadata, parameters agent.Parameters) string {
+func separator(metadata agent.Metadata, parameters agent.Parameters) string {
 	const name, usual = "plug_separator", ","
 	for _, given := range parameters.Names() {
 		if value, _ := parameters.Get(given); normal(given) == name && value != "" {

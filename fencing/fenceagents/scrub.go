@@ -10,7 +10,6 @@ import (
 	"unicode"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
 // maxComplaint is how much of what an agent complains of becomes part of an error, in bytes.
@@ -35,7 +34,7 @@ func secretive(name string) bool {
 
 // scrub returns what an agent wrote to its standard error, without any value that might be a secret, also not in the guises
 // that libraries give it, and shortened to its end: that is where the reason stands.
-func scrub(written tail, metadata nodeconfig.AgentMetadata, parameters agent.Parameters) string {
+func scrub(written tail, metadata agent.Metadata, parameters agent.Parameters) string {
 	return shorten(tidy(hide(string(written.kept), written.dropped, guises(metadata, parameters))))
 }
 
@@ -75,12 +74,12 @@ func tidy(text string) string {
 }
 
 // guises returns the values that might be secrets, and what libraries make of them.
-func guises(metadata nodeconfig.AgentMetadata, parameters agent.Parameters) []string {
+func guises(metadata agent.Metadata, parameters agent.Parameters) []string {
 	var guises []string
 	for _, name := range parameters.Names() {
 		value, _ := parameters.Get(name)
 		parameter, found := find(metadata, name)
-		if value == "" || slices.Contains(harmless, normal(name)) || found && parameter.Type != nodeconfig.String || len(value) < short && !secretive(name) {
+		if value == "" || slices.Contains(harmless, normal(name)) || found && parameter.Type != agent.TypeString || len(value) < short && !secretive(name) {
 			continue
 		}
 		guises = append(guises, value, strings.TrimSpace(value), url.QueryEscape(value), url.PathEscape(value), strings.ReplaceAll(value, `\`, `\\`),

@@ -29,7 +29,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
 const (
@@ -328,11 +327,11 @@ func off(id string) agent.Command {
 // rack is the agent of a pod.
 type rack struct{ *fencingtest.Rack }
 
-func (rack) Metadata(_ context.Context, name string) (nodeconfig.AgentMetadata, error) {
+func (rack) Metadata(_ context.Context, name string) (agent.Metadata, error) {
 	if name != "fence_rack" {
-		return nodeconfig.AgentMetadata{}, fmt.Errorf("no agent %s: %w", name, fs.ErrNotExist)
+		return agent.Metadata{}, fmt.Errorf("no agent %s: %w", name, fs.ErrNotExist)
 	}
-	return nodeconfig.AgentMetadata{Name: name, MinSettle: time.Second, Parameters: []nodeconfig.Parameter{{Name: "plug", Type: nodeconfig.String, ShortDesc: "for people"}}}, nil
+	return agent.Metadata{Name: name, MinSettle: time.Second, Parameters: []agent.ParameterSpec{{Name: "plug", Type: agent.TypeString, ShortDesc: "for people"}}}, nil
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -10,13 +10,12 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
 // Agents are what a pod asks or tells: those of package fenceagents.
 type Agents interface {
 	agent.Agent
-	Metadata(ctx context.Context, name string) (nodeconfig.AgentMetadata, error)
+	Metadata(ctx context.Context, name string) (agent.Metadata, error)
 }
 
 // ExecuteConfig of [Execute].

@@ -19,7 +19,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
 // metadataLasts is how long it is believed what an agent has said of itself, or that there is none.
@@ -36,7 +35,7 @@ type Jobs struct {
 
 type known struct {
 	at       time.Time
-	metadata nodeconfig.AgentMetadata
+	metadata agent.Metadata
 	err      error // there is no such agent
 }
 
@@ -70,7 +69,7 @@ func (j *Jobs) Power(ctx context.Context, target agent.Target) (v1alpha1.Power, 
 
 // Metadata has a Job ask an agent what it knows, unless one has done so in the last 10 min. It is without the parameters that are refused, and without texts
 // for people.
-func (j *Jobs) Metadata(ctx context.Context, name string) (nodeconfig.AgentMetadata, error) {
+func (j *Jobs) Metadata(ctx context.Context, name string) (agent.Metadata, error) {
 	j.mu.Lock()
 	last, ok := j.known[name]
 	j.mu.Unlock()
@@ -90,7 +89,7 @@ func (j *Jobs) Metadata(ctx context.Context, name string) (nodeconfig.AgentMetad
 	case err != nil && ok && before.err == nil: // it is the image's, which does not change that often
 		return before.metadata, nil
 	case err != nil:
-		return nodeconfig.AgentMetadata{}, failure(r, err)
+		return agent.Metadata{}, failure(r, err)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()

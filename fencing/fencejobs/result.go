@@ -12,8 +12,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
 // outcome is how a pod has ended.
@@ -109,8 +109,8 @@ func (r result) power(to request, now time.Time, atMost time.Duration) (v1alpha1
 }
 
 // metadata is what an agent says of itself.
-func (r result) metadata() (nodeconfig.AgentMetadata, error) {
-	var m nodeconfig.AgentMetadata
+func (r result) metadata() (agent.Metadata, error) {
+	var m agent.Metadata
 	if err := r.err(); err != nil {
 		return m, err
 	}
@@ -123,14 +123,14 @@ func (r result) metadata() (nodeconfig.AgentMetadata, error) {
 		}
 	}
 	if err != nil {
-		return nodeconfig.AgentMetadata{}, errors.New("the pod's answer has no metadata")
+		return agent.Metadata{}, errors.New("the pod's answer has no metadata")
 	}
 	return m, nil
 }
 
 // compressed is metadata without what is for people, which is most of it.
-func compressed(m nodeconfig.AgentMetadata) ([]byte, error) {
-	parameters := make([]nodeconfig.Parameter, len(m.Parameters))
+func compressed(m agent.Metadata) ([]byte, error) {
+	parameters := make([]agent.ParameterSpec, len(m.Parameters))
 	for i, p := range m.Parameters {
 		parameters[i] = p
 		parameters[i].ShortDesc = ""

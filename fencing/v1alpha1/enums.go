@@ -197,6 +197,9 @@ const (
 	// controllers write it: by its domain a kubelet may not, where the API server restricts them to their own
 	// Nodes (NodeRestriction).
 	LabelProvider = "fencing.bellwether.node-restriction.kubernetes.io/provider-id"
+	// TaintFenced is the key of the taint that keeps new pods off a fenced node. Its effect is NoSchedule, its value the
+	// incident.
+	TaintFenced = Group + "/fenced"
 	// Finalizer keeps a NodeFence until what it switched off is switched on again, or the fence has ended.
 	Finalizer = "fencing.bellwether.dev/restore"
 )

@@ -17,11 +17,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 // control runs a controller in this process for as long as the test, so that something can be done at the very moment of one of its requests: they
@@ -39,8 +37,8 @@ func (l *lab) control(hook func(*http.Request, http.RoundTripper) (*http.Respons
 	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: map[string]string{l.label: "true"}})
 	require.NoError(l.t, err)
 	controller, err := fencing.New(kube, dyn, fencing.Config{
-		Namespace: l.namespace, Node: spareNode, Leadership: always{}, Agents: local{l.rack}, Nodes: nodestate.Config{Selector: selector},
-		Limits:        policy.Limits{Observation: time.Second, CoolDown: time.Second, MaxRepeats: 1000, MaxStarts: 1000},
+		Namespace: l.namespace, Node: spareNode, Leadership: always{}, Agents: local{l.rack}, Nodes: fencing.NodeSelector{Selector: selector},
+		Limits:        fencing.Limits{Observation: time.Second, CoolDown: time.Second, MaxRepeats: 1000, MaxStarts: 1000},
 		DetachTimeout: 5 * time.Second, RestartDelay: time.Second, CommandTimeout: 2 * time.Second,
 	})
 	require.NoError(l.t, err)
@@ -88,12 +86,12 @@ func (always) Remaining() time.Duration { return time.Minute }
 // local are the devices of a controller in this process.
 type local struct{ *fencingtest.Rack }
 
-func (local) Metadata(_ context.Context, name string) (nodeconfig.AgentMetadata, error) {
+func (local) Metadata(_ context.Context, name string) (agent.Metadata, error) {
 	if name != "fence_rack" {
-		return nodeconfig.AgentMetadata{}, fmt.Errorf("there is no agent %q", name)
+		return agent.Metadata{}, fmt.Errorf("there is no agent %q", name)
 	}
-	return nodeconfig.AgentMetadata{
+	return agent.Metadata{
 		Name: name, MinSettle: time.Second,
-		Parameters: []nodeconfig.Parameter{{Name: "ip", Type: nodeconfig.String, Required: true}, {Name: "plug", Type: nodeconfig.String, Required: true}},
+		Parameters: []agent.ParameterSpec{{Name: "ip", Type: agent.TypeString, Required: true}, {Name: "plug", Type: agent.TypeString, Required: true}},
 	}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 )
 
@@ -87,7 +88,7 @@ func TestCrash(t *testing.T) {
 			after := c.getNode(c.node.Name)
 			assert.Contains(t, after.Spec.Taints, foreign)
 			for _, taint := range after.Spec.Taints {
-				assert.NotContains(t, []string{cluster.TaintFenced, corev1.TaintNodeOutOfService}, taint.Key)
+				assert.NotContains(t, []string{v1alpha1.TaintFenced, corev1.TaintNodeOutOfService}, taint.Key)
 			}
 			assert.False(t, after.Spec.Unschedulable)
 			assert.NotContains(t, after.Annotations, cluster.AnnotationCordoned)

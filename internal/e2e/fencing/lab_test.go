@@ -29,7 +29,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 )
 
 // example is where the manifests are that users copy.
@@ -387,7 +386,7 @@ func (l *lab) forget() {
 	}
 	err = l.editTaints(l.machine, func(taints []corev1.Taint) []corev1.Taint { // or one test that fails would fail those with the same machine
 		return slices.DeleteFunc(taints, func(taint corev1.Taint) bool {
-			return taint.Key == cluster.TaintFenced || taint.Key == corev1.TaintNodeOutOfService
+			return taint.Key == v1alpha1.TaintFenced || taint.Key == corev1.TaintNodeOutOfService
 		})
 	})
 	if !apierrors.IsNotFound(err) {
@@ -488,6 +487,6 @@ func (l *lab) requireRecovered() {
 func (l *lab) requireUnmarked() {
 	l.t.Helper()
 	for _, taint := range l.getNode(l.machine).Spec.Taints {
-		assert.NotContains(l.t, []string{cluster.TaintFenced, corev1.TaintNodeOutOfService}, taint.Key)
+		assert.NotContains(l.t, []string{v1alpha1.TaintFenced, corev1.TaintNodeOutOfService}, taint.Key)
 	}
 }

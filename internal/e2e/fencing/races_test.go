@@ -137,7 +137,7 @@ func TestNodeMadeAgain(t *testing.T) {
 			require.NotNil(t, successor, "the race was not staged")
 			now := a.getNode(node.Name)
 			assert.Equal(t, successor.UID, now.UID)
-			assert.Equal(t, -1, slices.IndexFunc(now.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cluster.TaintFenced }))
+			assert.Equal(t, -1, slices.IndexFunc(now.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintFenced }))
 		})
 	}
 }
@@ -286,7 +286,7 @@ func TestNodeThatChangesMeanwhile(t *testing.T) {
 			act:       func(n *cluster.Node) error { return n.MarkSchedulable(t.Context()) },
 			check: func(t *testing.T, node *corev1.Node) {
 				assert.Contains(t, node.Spec.Taints, others[1])
-				assert.Equal(t, -1, slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cluster.TaintFenced }))
+				assert.Equal(t, -1, slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintFenced }))
 			},
 		},
 		"an admin puts the taint that we mean to put": {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
@@ -20,7 +21,7 @@ func namespace(t *testing.T, agents *fenceagents.Agents, maps map[string]map[str
 	return nodeconfig.Namespace{
 		ConfigMaps: maps,
 		SecretKeys: func(string) ([]string, error) { return []string{"password"}, nil },
-		Agent:      func(name string) (nodeconfig.AgentMetadata, error) { return agents.Metadata(t.Context(), name) },
+		Agent:      func(name string) (agent.Metadata, error) { return agents.Metadata(t.Context(), name) },
 	}
 }
 

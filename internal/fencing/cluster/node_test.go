@@ -145,7 +145,7 @@ func TestNothingWithoutProof(t *testing.T) {
 
 func TestAnotherNodeOfTheName(t *testing.T) {
 	t.Parallel()
-	other := worker(corev1.Taint{Key: cluster.TaintFenced, Effect: corev1.TaintEffectNoSchedule},
+	other := worker(corev1.Taint{Key: v1alpha1.TaintFenced, Effect: corev1.TaintEffectNoSchedule},
 		corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "bellwether-2", Effect: corev1.TaintEffectNoExecute})
 	other.UID = "another"
 	other.Annotations = map[string]string{cluster.AnnotationCordoned: "2"}
@@ -199,7 +199,7 @@ func TestTaints(t *testing.T) {
 
 func TestTaintsOfAnEarlierIncidentAreOurs(t *testing.T) {
 	t.Parallel()
-	fenced := corev1.Taint{Key: cluster.TaintFenced, Value: "2", Effect: corev1.TaintEffectNoSchedule}
+	fenced := corev1.Taint{Key: v1alpha1.TaintFenced, Value: "2", Effect: corev1.TaintEffectNoSchedule}
 	w := newWorld(t, worker(fenced, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "bellwether-2", Effect: corev1.TaintEffectNoExecute}))
 	require.NoError(t, w.MarkUnschedulable(t.Context(), proved))
 	assert.Equal(t, "3", w.node(t).Spec.Taints[0].Value)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/pager"
 
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
@@ -78,7 +79,7 @@ func returns(pod *corev1.Pod) bool {
 	if begun := pod.Status.StartTime != nil || pod.Status.Phase != corev1.PodPending && pod.Status.Phase != ""; begun {
 		return false
 	}
-	fence := corev1.Taint{Key: TaintFenced, Effect: corev1.TaintEffectNoSchedule}
+	fence := corev1.Taint{Key: v1alpha1.TaintFenced, Effect: corev1.TaintEffectNoSchedule}
 	return isDaemon(pod) || slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
 		return t.Operator == corev1.TolerationOpExists && (t.Key == "" || t.Key == fence.Key) && (t.Effect == "" || t.Effect == fence.Effect)
 	})

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
 // pod makes a pod that has been started.
@@ -107,7 +109,7 @@ func TestReturns(t *testing.T) {
 		"a daemon's pod made meanwhile stays":                  {pod("p", ownedBy("DaemonSet"), unstarted), true},
 		"a pod that tolerates everything, made meanwhile, too": {pod("p", everything, unstarted), true},
 		"one that tolerates the fence, too": {
-			pod("p", unstarted, withTolerations(corev1.Toleration{Key: TaintFenced, Operator: corev1.TolerationOpExists})), true,
+			pod("p", unstarted, withTolerations(corev1.Toleration{Key: v1alpha1.TaintFenced, Operator: corev1.TolerationOpExists})), true,
 		},
 		"what has not begun and does not tolerate it goes elsewhere": {pod("p", unstarted), false},
 		"other tolerations do not count": {

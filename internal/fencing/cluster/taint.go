@@ -13,14 +13,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-const (
-	// TaintFenced is the key of the taint that keeps the scheduler from a fenced node. Its effect is NoSchedule, its value
-	// the incident.
-	TaintFenced = v1alpha1.Group + "/fenced"
-
-	// outOfServicePrefix begins the values of our out-of-service taints; the incident follows.
-	outOfServicePrefix = "bellwether-"
-)
+// outOfServicePrefix begins the values of our out-of-service taints; the incident follows.
+const outOfServicePrefix = "bellwether-"
 
 // MarkUnschedulable puts our own taint on the node, which keeps new pods from it. In contrast to a cordon it has one
 // owner: it neither hides nor undoes an admin's cordon.
@@ -28,7 +22,7 @@ func (n *Node) MarkUnschedulable(ctx context.Context, prove Proof) error {
 	if prove == nil {
 		return errNoProof
 	}
-	taint := corev1.Taint{Key: TaintFenced, Value: strconv.FormatInt(n.config.Incident, 10), Effect: corev1.TaintEffectNoSchedule}
+	taint := corev1.Taint{Key: v1alpha1.TaintFenced, Value: strconv.FormatInt(n.config.Incident, 10), Effect: corev1.TaintEffectNoSchedule}
 	_, err := n.edit(ctx, prove, func(node *corev1.Node) []operation {
 		i := indexTaint(node, taint.Key, taint.Effect)
 		switch {
@@ -45,7 +39,7 @@ func (n *Node) MarkUnschedulable(ctx context.Context, prove Proof) error {
 // MarkSchedulable removes the taint of MarkUnschedulable, of whichever incident. No other taint is touched.
 func (n *Node) MarkSchedulable(ctx context.Context) error {
 	_, err := n.edit(ctx, nil, func(node *corev1.Node) []operation {
-		return removeTaint(indexTaint(node, TaintFenced, corev1.TaintEffectNoSchedule))
+		return removeTaint(indexTaint(node, v1alpha1.TaintFenced, corev1.TaintEffectNoSchedule))
 	})
 	if errors.Is(err, ErrNodeGone) {
 		return nil

@@ -7,51 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-)
 
-// AgentMetadata is what a fence agent says of itself. It has the shape of the metadata of ClusterLabs' agents.
-type AgentMetadata struct {
-	// Name of the agent, such as fence_ipmilan.
-	Name string
-	// Parameters that it knows, the deprecated ones too.
-	Parameters []Parameter
-	// Actions that it knows. An agent that lists any has to know off, on and status. Empty: not known.
-	Actions []string
-	// MinSettle is how long one waits at least until a command that was accepted has landed: what the slowest device takes for it, and 10 s.
-	// 0: not known, and 10 s is taken.
-	MinSettle time.Duration
-}
-
-// Parameter of a fence agent.
-type Parameter struct {
-	// Name by which the agent is given it.
-	Name string
-	// Obsoletes are former names of it. They may be listed as parameters of their own, which are the same one.
-	Obsoletes []string
-	// Deprecated says that there is a newer name.
-	Deprecated bool
-	// Type of its value. Another one than those known here is taken for String.
-	Type ParameterType
-	// Required says that the agent ends with an error without it.
-	Required bool
-	// Default that the agent takes if it is not given. A default of what says which plug is meant, the address and the plug, is never relied on.
-	Default string
-	// Options of a Select.
-	Options []string
-	// ShortDesc is for people.
-	ShortDesc string
-}
-
-// ParameterType is the content type of the metadata.
-type ParameterType string
-
-// Types of parameters.
-const (
-	String  ParameterType = "string"
-	Boolean ParameterType = "boolean" // 1, yes, on, true, 0, no, off or false
-	Integer ParameterType = "integer"
-	Second  ParameterType = "second" // whole seconds
-	Select  ParameterType = "select" // one of Options
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 )
 
 // Settle times.
@@ -79,14 +36,14 @@ var withinDevice = []string{"switch", "managed", "target", "suborg", "systems_ur
 
 // knownAgent is the metadata made ready for look-ups. Names are normal there.
 type knownAgent struct {
-	AgentMetadata
+	agent.Metadata
 	current    map[string]string // the name of today, of any name
-	parameters map[string]Parameter
+	parameters map[string]agent.ParameterSpec
 	ambiguous  map[string]bool
 }
 
-func index(a AgentMetadata) *knownAgent {
-	k := &knownAgent{AgentMetadata: a, current: map[string]string{}, parameters: map[string]Parameter{}, ambiguous: map[string]bool{}}
+func index(a agent.Metadata) *knownAgent {
+	k := &knownAgent{Metadata: a, current: map[string]string{}, parameters: map[string]agent.ParameterSpec{}, ambiguous: map[string]bool{}}
 	newer := map[string]string{}
 	for _, p := range a.Parameters {
 		for _, old := range p.Obsoletes {
@@ -144,21 +101,21 @@ func (k *knownAgent) names() []string {
 }
 
 // flaw says why a value is not of the parameter's type; empty if it is.
-func (p Parameter) flaw(value string) string {
+func flaw(p agent.ParameterSpec, value string) string {
 	switch p.Type {
-	case Boolean:
+	case agent.TypeBoolean:
 		if !slices.Contains([]string{"1", "yes", "on", "true", "0", "no", "off", "false"}, strings.ToLower(value)) {
 			return "must be 1, yes, on, true, 0, no, off or false"
 		}
-	case Integer:
+	case agent.TypeInteger:
 		if n, err := strconv.ParseInt(value, 10, 32); err != nil || strconv.FormatInt(n, 10) != value {
 			return "must be a whole number"
 		}
-	case Second:
+	case agent.TypeSecond:
 		if n, err := strconv.ParseInt(value, 10, 32); err != nil || strconv.FormatInt(n, 10) != value || n < 0 {
 			return "must be a whole number of seconds"
 		}
-	case Select:
+	case agent.TypeSelect:
 		if len(p.Options) > 0 && !slices.Contains(p.Options, value) {
 			return fmt.Sprintf("must be one of %s", strings.Join(p.Options, ", "))
 		}
@@ -167,8 +124,8 @@ func (p Parameter) flaw(value string) string {
 }
 
 // checked says whether the type allows some values only.
-func (p Parameter) checked() bool {
-	return p.Type == Boolean || p.Type == Integer || p.Type == Second || p.Type == Select
+func checked(p agent.ParameterSpec) bool {
+	return p.Type == agent.TypeBoolean || p.Type == agent.TypeInteger || p.Type == agent.TypeSecond || p.Type == agent.TypeSelect
 }
 
 // truth is the value of a Boolean.

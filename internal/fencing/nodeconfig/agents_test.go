@@ -3,23 +3,23 @@ package nodeconfig_test
 import (
 	"time"
 
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 )
 
 // Agents with what matters of the metadata of ClusterLabs' agents 4.12.
-var agents = map[string]nodeconfig.AgentMetadata{
+var agents = map[string]agent.Metadata{
 	"fence_ipmilan": {
 		Actions: []string{"on", "off", "reboot", "status", "monitor", "metadata"},
 		Parameters: join(
 			address(false, "623"), plug(false), login(false),
-			nodeconfig.Parameter{Name: "port_as_ip", Type: nodeconfig.Boolean},
-			nodeconfig.Parameter{Name: "lanplus", Type: nodeconfig.Boolean, Default: "0"},
-			nodeconfig.Parameter{Name: "cipher", Type: nodeconfig.String},
-			nodeconfig.Parameter{Name: "power_wait", Type: nodeconfig.Second, Default: "2"},
-			nodeconfig.Parameter{Name: "method", Type: nodeconfig.Select, Options: []string{"onoff", "cycle"}, Default: "onoff"},
-			nodeconfig.Parameter{Name: "help", Type: nodeconfig.Boolean},
-			nodeconfig.Parameter{Name: "target"},
-			nodeconfig.Parameter{Name: "missing_as_off", Type: nodeconfig.Boolean},
+			agent.ParameterSpec{Name: "port_as_ip", Type: agent.TypeBoolean},
+			agent.ParameterSpec{Name: "lanplus", Type: agent.TypeBoolean, Default: "0"},
+			agent.ParameterSpec{Name: "cipher", Type: agent.TypeString},
+			agent.ParameterSpec{Name: "power_wait", Type: agent.TypeSecond, Default: "2"},
+			agent.ParameterSpec{Name: "method", Type: agent.TypeSelect, Options: []string{"onoff", "cycle"}, Default: "onoff"},
+			agent.ParameterSpec{Name: "help", Type: agent.TypeBoolean},
+			agent.ParameterSpec{Name: "target"},
+			agent.ParameterSpec{Name: "missing_as_off", Type: agent.TypeBoolean},
 		),
 		MinSettle: 40 * time.Second,
 	},
@@ -28,61 +28,61 @@ var agents = map[string]nodeconfig.AgentMetadata{
 	"fence_brocade":    {Parameters: join(address(true, "23"), plug(true), login(true))},
 	"fence_aws": {Parameters: join(
 		plug(true),
-		nodeconfig.Parameter{Name: "region"}, nodeconfig.Parameter{Name: "access_key"}, nodeconfig.Parameter{Name: "secret_key"},
+		agent.ParameterSpec{Name: "region"}, agent.ParameterSpec{Name: "access_key"}, agent.ParameterSpec{Name: "secret_key"},
 	)},
 	"fence_redfish": {Parameters: join(
 		address(false, "443"), plug(false), login(true),
-		nodeconfig.Parameter{Name: "port_as_ip", Type: nodeconfig.Boolean},
-		nodeconfig.Parameter{Name: "systems-uri", Deprecated: true}, nodeconfig.Parameter{Name: "systems_uri", Obsoletes: []string{"systems-uri"}},
+		agent.ParameterSpec{Name: "port_as_ip", Type: agent.TypeBoolean},
+		agent.ParameterSpec{Name: "systems-uri", Deprecated: true}, agent.ParameterSpec{Name: "systems_uri", Obsoletes: []string{"systems-uri"}},
 	)},
 	"fence_dummy": {Parameters: join(
-		nodeconfig.Parameter{Name: "status_file", Default: "/tmp/fence_dummy.status"},
-		nodeconfig.Parameter{Name: "type", Default: "file"},
+		agent.ParameterSpec{Name: "status_file", Default: "/tmp/fence_dummy.status"},
+		agent.ParameterSpec{Name: "type", Default: "file"},
 	)},
 	// An old agent, which knows only the former names, and one with defaults that would hit somebody else's machine.
 	"fence_old": {Parameters: join(
-		nodeconfig.Parameter{Name: "ipaddr", Required: true}, nodeconfig.Parameter{Name: "port", Required: true},
-		nodeconfig.Parameter{Name: "login"}, nodeconfig.Parameter{Name: "passwd"}, nodeconfig.Parameter{Name: "method"},
-		nodeconfig.Parameter{Name: "action", Obsoletes: []string{"mode"}},
+		agent.ParameterSpec{Name: "ipaddr", Required: true}, agent.ParameterSpec{Name: "port", Required: true},
+		agent.ParameterSpec{Name: "login"}, agent.ParameterSpec{Name: "passwd"}, agent.ParameterSpec{Name: "method"},
+		agent.ParameterSpec{Name: "action", Obsoletes: []string{"mode"}},
 	)},
 	"fence_defaults": {Parameters: join(
-		nodeconfig.Parameter{Name: "ip", Required: true, Default: "localhost"}, nodeconfig.Parameter{Name: "plug", Required: true, Default: "1"},
+		agent.ParameterSpec{Name: "ip", Required: true, Default: "localhost"}, agent.ParameterSpec{Name: "plug", Required: true, Default: "1"},
 	)},
-	"fence_twins":     {Parameters: join(plug(true), nodeconfig.Parameter{Name: "Zone"}, nodeconfig.Parameter{Name: "zone"})},
+	"fence_twins":     {Parameters: join(plug(true), agent.ParameterSpec{Name: "Zone"}, agent.ParameterSpec{Name: "zone"})},
 	"fence_no_off":    {Parameters: plug(true), Actions: []string{"reboot", "status"}},
 	"fence_no_status": {Parameters: plug(true), Actions: []string{"on", "off"}},
 	// Some versions say that a plug is required even if there are none.
-	"fence_ilo": {Parameters: join(address(true, "623"), plug(true), nodeconfig.Parameter{Name: "port_as_ip", Type: nodeconfig.Boolean})},
+	"fence_ilo": {Parameters: join(address(true, "623"), plug(true), agent.ParameterSpec{Name: "port_as_ip", Type: agent.TypeBoolean})},
 }
 
-var action = nodeconfig.Parameter{Name: "action", Required: true, Default: "reboot"}
+var action = agent.ParameterSpec{Name: "action", Required: true, Default: "reboot"}
 
-var snmp = []nodeconfig.Parameter{
+var snmp = []agent.ParameterSpec{
 	{Name: "community"},
-	{Name: "snmp_version", Type: nodeconfig.Select, Options: []string{"1", "2c", "3"}},
+	{Name: "snmp_version", Type: agent.TypeSelect, Options: []string{"1", "2c", "3"}},
 	{Name: "plug_separator", Default: ","},
 	{Name: "switch"},
-	{Name: "power_wait", Type: nodeconfig.Second},
-	{Name: "retry_on", Type: nodeconfig.Integer, Default: "1"},
+	{Name: "power_wait", Type: agent.TypeSecond},
+	{Name: "retry_on", Type: agent.TypeInteger, Default: "1"},
 }
 
-func address(required bool, port string) []nodeconfig.Parameter {
-	return []nodeconfig.Parameter{
+func address(required bool, port string) []agent.ParameterSpec {
+	return []agent.ParameterSpec{
 		{Name: "ip", Required: required, Obsoletes: []string{"ipaddr"}},
 		{Name: "ipaddr", Required: required, Deprecated: true},
-		{Name: "ipport", Type: nodeconfig.Integer, Default: port},
+		{Name: "ipport", Type: agent.TypeInteger, Default: port},
 	}
 }
 
-func plug(required bool) []nodeconfig.Parameter {
-	return []nodeconfig.Parameter{
+func plug(required bool) []agent.ParameterSpec {
+	return []agent.ParameterSpec{
 		{Name: "plug", Required: required, Obsoletes: []string{"port"}},
 		{Name: "port", Required: required, Deprecated: true},
 	}
 }
 
-func login(required bool) []nodeconfig.Parameter {
-	return []nodeconfig.Parameter{
+func login(required bool) []agent.ParameterSpec {
+	return []agent.ParameterSpec{
 		{Name: "username", Required: required, Obsoletes: []string{"login"}},
 		{Name: "login", Required: required, Deprecated: true},
 		{Name: "password", Obsoletes: []string{"passwd"}},
@@ -92,13 +92,13 @@ func login(required bool) []nodeconfig.Parameter {
 }
 
 // join makes one list of parameters and lists of them, with the action that each agent has.
-func join(parts ...any) []nodeconfig.Parameter {
-	all := []nodeconfig.Parameter{action}
+func join(parts ...any) []agent.ParameterSpec {
+	all := []agent.ParameterSpec{action}
 	for _, part := range parts {
 		switch p := part.(type) {
-		case nodeconfig.Parameter:
+		case agent.ParameterSpec:
 			all = append(all, p)
-		case []nodeconfig.Parameter:
+		case []agent.ParameterSpec:
 			all = append(all, p...)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
@@ -36,12 +37,12 @@ lanplus=1`,
 			}
 			return []string{"password"}, nil
 		},
-		Agent: func(name string) (nodeconfig.AgentMetadata, error) {
+		Agent: func(name string) (agent.Metadata, error) {
 			if name != "fence_ipmilan" {
-				return nodeconfig.AgentMetadata{}, fs.ErrNotExist
+				return agent.Metadata{}, fs.ErrNotExist
 			}
-			return nodeconfig.AgentMetadata{Parameters: []nodeconfig.Parameter{
-				{Name: "ip", Obsoletes: []string{"ipaddr"}}, {Name: "username"}, {Name: "password"}, {Name: "lanplus", Type: nodeconfig.Boolean},
+			return agent.Metadata{Parameters: []agent.ParameterSpec{
+				{Name: "ip", Obsoletes: []string{"ipaddr"}}, {Name: "username"}, {Name: "password"}, {Name: "lanplus", Type: agent.TypeBoolean},
 			}}, nil
 		},
 	}

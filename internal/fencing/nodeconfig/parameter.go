@@ -102,7 +102,7 @@ func (s *subject) secretRef(at place, parameter string, e Entry, agent *knownAge
 	switch {
 	case name == "" || key == "" || strings.ContainsAny(key, "/ \t") || strings.ContainsAny(name, " \t"):
 		s.problem(BadSecret, at, "secret must be NAME/KEY", e.Value)
-	case parameter == methodParameter || agent.identifies(parameter) || agent.parameters[parameter].checked():
+	case parameter == methodParameter || agent.identifies(parameter) || checked(agent.parameters[parameter]):
 		s.problem(BadSecret, at, "parameter "+parameter+" must not be in a Secret: what is switched is to be seen and checked", e.Value)
 	case errors.Is(err, fs.ErrNotExist):
 		s.problem(BadSecret, at, "secret must exist in the namespace", e.Value)
@@ -121,7 +121,7 @@ func (s *subject) expand(name string, v setting, agent *knownAgent) (string, boo
 		s.problem(broken, v.at, rule, printable(name, v.value))
 		return "", false
 	}
-	if flaw := agent.parameters[name].flaw(text); flaw != "" {
+	if flaw := flaw(agent.parameters[name], text); flaw != "" {
 		s.problem(BadParameter, v.at, name+" "+flaw, printable(name, text))
 	}
 	if name == methodParameter && strings.EqualFold(text, "cycle") {

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 )
 
 // Namespace is what configurations are made of: what one namespace of the cluster holds, and the agents that are installed.
@@ -17,7 +19,7 @@ type Namespace struct {
 	// known, which is a problem of the nodes whose configuration refers to it. Nil: there are none. Values are asked for by [Device.Target] only.
 	SecretKeys func(name string) (keys []string, err error)
 	// Agent returns the metadata of an agent. Its errors are as those of SecretKeys. Nil: there are none.
-	Agent func(name string) (AgentMetadata, error)
+	Agent func(name string) (agent.Metadata, error)
 	// StrictSecrets makes an error of a password that is not in a Secret.
 	StrictSecrets bool
 }
@@ -123,7 +125,7 @@ func (r *resolver) agent(name string) (*knownAgent, error) {
 	}
 	asked := askedAgent{err: fs.ErrNotExist}
 	if r.Agent != nil {
-		var metadata AgentMetadata
+		var metadata agent.Metadata
 		if metadata, asked.err = r.Agent(name); asked.err == nil {
 			metadata.Name = name
 			asked.known = index(metadata)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
@@ -48,9 +49,9 @@ func namespace(objects map[string]map[string]string) nodeconfig.Namespace {
 	return nodeconfig.Namespace{
 		ConfigMaps: objects,
 		SecretKeys: secretKeys,
-		Agent: func(name string) (nodeconfig.AgentMetadata, error) {
+		Agent: func(name string) (agent.Metadata, error) {
 			if name == "fence_silent" {
-				return nodeconfig.AgentMetadata{}, errors.New("it does\nnot answer")
+				return agent.Metadata{}, errors.New("it does\nnot answer")
 			}
 			a, found := agents[name]
 			if !found {

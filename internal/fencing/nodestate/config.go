@@ -69,7 +69,7 @@ func (c Config) WithDefaults() Config {
 func (c Config) validate() error {
 	var problems []error
 	refuse := func(field, rule string, got any) {
-		problems = append(problems, fmt.Errorf("sighting: %s: %s (got %v)", field, rule, got))
+		problems = append(problems, fmt.Errorf("fencing: Nodes.%s: %s (got %v)", field, rule, got))
 	}
 	name := func(field, value string) {
 		if p := validation.IsQualifiedName(value); len(p) > 0 {

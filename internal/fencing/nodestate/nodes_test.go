@@ -369,13 +369,13 @@ func TestInvalidConfig(t *testing.T) {
 		StorageLost: nodestate.Condition{Type: "KernelDeadlock", Status: corev1.ConditionTrue},
 	})
 	for _, message := range []string{
-		`sighting: ExcludeLabel: name part must consist of`, `(got "a b")`,
-		`sighting: AutoscalerTaints[0]: name part must be non-empty`,
-		`sighting: Triggers[0]: must be another condition, as Ready is one anyway (got Ready=False)`,
-		`sighting: Triggers[2]: must be there once (got KernelDeadlock=True)`,
-		`sighting: Triggers[3].Status: must be True, False or Unknown (got "true")`,
-		`sighting: StorageLost: must not be a trigger, as nothing would be fenced for it (got KernelDeadlock=True)`,
-		`sighting: FenceReadyCondition: name part must consist of`,
+		`fencing: Nodes.ExcludeLabel: name part must consist of`, `(got "a b")`,
+		`fencing: Nodes.AutoscalerTaints[0]: name part must be non-empty`,
+		`fencing: Nodes.Triggers[0]: must be another condition, as Ready is one anyway (got Ready=False)`,
+		`fencing: Nodes.Triggers[2]: must be there once (got KernelDeadlock=True)`,
+		`fencing: Nodes.Triggers[3].Status: must be True, False or Unknown (got "true")`,
+		`fencing: Nodes.StorageLost: must not be a trigger, as nothing would be fenced for it (got KernelDeadlock=True)`,
+		`fencing: Nodes.FenceReadyCondition: name part must consist of`,
 	} {
 		assert.ErrorContains(t, err, message)
 	}

@@ -512,7 +512,7 @@ func TestMessages(t *testing.T) {
 		{func(in *policy.Input) { in.Target.ConfigErrors = []string{"no address", "no plug"} }, "the configuration of node w0 has 2 errors: no address; no plug"},
 		{
 			func(in *policy.Input) { in.Limits.MaxStarts, in.Limits.StormPercent = -1, 101 },
-			"the limits are invalid: policy: StormPercent: must be from 1 to 100 (got 101); policy: MaxStarts: must not be negative (got -1)",
+			"the limits are invalid: fencing: Limits.StormPercent: must be from 1 to 100 (got 101); fencing: Limits.MaxStarts: must not be negative (got -1)",
 		},
 		{func(in *policy.Input) { in.State = policy.State{} }, "this controller has to watch the nodes for 40s before it judges them; 40s are left"},
 		{

@@ -70,12 +70,12 @@ func set[T comparable](field *T, value T) {
 	}
 }
 
-// Validate returns all rules that l breaks, once its defaults are set: "policy: Field: rule (got value)".
+// Validate returns all rules that l breaks, once its defaults are set: "fencing: Limits.Field: rule (got value)".
 func (l Limits) Validate() error {
 	l = l.WithDefaults()
 	var problems []error
 	refuse := func(field, rule string, got any) {
-		problems = append(problems, fmt.Errorf("policy: %s: %s (got %v)", field, rule, got))
+		problems = append(problems, fmt.Errorf("fencing: Limits.%s: %s (got %v)", field, rule, got))
 	}
 	for _, d := range []struct {
 		field string

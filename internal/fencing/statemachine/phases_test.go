@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/proposal"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -278,7 +279,7 @@ func TestRecordsBelongToTheStepsOfTheProposal(t *testing.T) {
 	for r.status().Phase != v1alpha1.PhaseGivenUp {
 		r.step()
 		if r.status().Phase != "" {
-			_, err := v1alpha1.Automaton(r.status().Step, r.status().Status)
+			_, err := proposal.Automaton(r.status().Step, r.status().Status)
 			require.NoError(t, err)
 		}
 	}

@@ -21,12 +21,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 const (
@@ -101,8 +99,8 @@ func (s *site) leadBy(config *rest.Config, change func(*fencing.Config)) *contro
 	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: map[string]string{s.namespace: "true"}})
 	require.NoError(s.t, err)
 	settings := fencing.Config{
-		Namespace: s.namespace, Node: spareNode, Leadership: always{}, Agents: newAgents(s.t, s.environment), Nodes: nodestate.Config{Selector: selector},
-		Limits:        policy.Limits{Observation: time.Millisecond, CoolDown: time.Second},
+		Namespace: s.namespace, Node: spareNode, Leadership: always{}, Agents: newAgents(s.t, s.environment), Nodes: fencing.NodeSelector{Selector: selector},
+		Limits:        fencing.Limits{Observation: time.Millisecond, CoolDown: time.Second},
 		DetachTimeout: 5 * time.Second, RestartDelay: time.Second, CommandTimeout: s.timeout,
 	}
 	if change != nil {
@@ -155,7 +153,7 @@ func newAgents(t testing.TB, environment []string) quick {
 	return quick{agents}
 }
 
-func (q quick) Metadata(ctx context.Context, name string) (nodeconfig.AgentMetadata, error) {
+func (q quick) Metadata(ctx context.Context, name string) (agent.Metadata, error) {
 	metadata, err := q.Agents.Metadata(ctx, name)
 	metadata.MinSettle = time.Second
 	return metadata, err

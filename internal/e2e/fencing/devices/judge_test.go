@@ -11,7 +11,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 )
 
 // What really happened is judged by what the devices have done and when, and by what the API server was asked for and when. What a fencer says
@@ -98,7 +97,7 @@ func (s *site) requireFencedOnce(devices ...string) {
 func (s *site) requireUnmarked() {
 	s.t.Helper()
 	for _, taint := range s.getNode().Spec.Taints {
-		assert.NotContains(s.t, []string{cluster.TaintFenced, corev1.TaintNodeOutOfService}, taint.Key)
+		assert.NotContains(s.t, []string{v1alpha1.TaintFenced, corev1.TaintNodeOutOfService}, taint.Key)
 	}
 }
 

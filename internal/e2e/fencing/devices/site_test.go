@@ -28,7 +28,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab/labtest"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 )
 
 // example is where the manifests are that users copy.
@@ -291,7 +290,7 @@ func (s *site) forget() {
 			return err
 		}
 		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
-			return taint.Key == cluster.TaintFenced || taint.Key == corev1.TaintNodeOutOfService
+			return taint.Key == v1alpha1.TaintFenced || taint.Key == corev1.TaintNodeOutOfService
 		})
 		_, err = s.client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
 		return err

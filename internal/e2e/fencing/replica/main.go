@@ -31,10 +31,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
@@ -67,10 +63,10 @@ func run(ctx context.Context) error {
 	effects := flag.String("effects", "", "file of what it has done to the world, for the next process to count on")
 	limits := defaultLimits
 	flag.Func("limits", "of the policy, as JSON", func(text string) error { return json.Unmarshal([]byte(text), &limits) })
-	var triggers []nodestate.Condition
+	var triggers []fencing.NodeCondition
 	flag.Func("trigger", "TYPE=STATUS, a condition that nodes are fenced for", func(text string) error {
 		kind, status, _ := strings.Cut(text, "=")
-		triggers = append(triggers, nodestate.Condition{Type: corev1.NodeConditionType(kind), Status: corev1.ConditionStatus(status)})
+		triggers = append(triggers, fencing.NodeCondition{Type: corev1.NodeConditionType(kind), Status: corev1.ConditionStatus(status)})
 		return nil
 	})
 	flag.Parse()
@@ -125,7 +121,7 @@ func run(ctx context.Context) error {
 	settings := settings(*namespace, *host, selector, elector, agents{devices, deeds, *settle}, log, broadcaster.NewRecorder(scheme.Scheme, "fencer"))
 	settings.CommandTimeout, settings.Limits, settings.Nodes.Triggers = *timeout, limits, triggers
 	if method, driver, found := strings.Cut(*storage, "="); found {
-		settings.Storage = map[string]cluster.Storage{method: {Drivers: []string{driver}}}
+		settings.Storage = map[string]fencing.Storage{method: {Drivers: []string{driver}}}
 	}
 	controller, err := fencing.New(kube, dyn, settings)
 	if err != nil {
@@ -135,11 +131,11 @@ func run(ctx context.Context) error {
 }
 
 // defaultLimits are for tests that do not wait for long, and fence the same few nodes all the time.
-var defaultLimits = policy.Limits{Observation: time.Millisecond, CoolDown: time.Second, MaxRepeats: 1000, MaxStarts: 1000}
+var defaultLimits = fencing.Limits{Observation: time.Millisecond, CoolDown: time.Second, MaxRepeats: 1000, MaxStarts: 1000}
 
 func settings(namespace, host string, nodes labels.Selector, elector *leaderelection.Elector, devices fencing.Agents, log *zap.Logger, recorder events.EventRecorder) fencing.Config {
 	return fencing.Config{
-		Namespace: namespace, Node: host, Leadership: elector, Agents: devices, Nodes: nodestate.Config{Selector: nodes},
+		Namespace: namespace, Node: host, Leadership: elector, Agents: devices, Nodes: fencing.NodeSelector{Selector: nodes},
 		DetachTimeout: 5 * time.Second, RestartDelay: time.Second,
 		Logger: log, Events: recorder,
 	}
@@ -160,7 +156,7 @@ type agents struct {
 	settle time.Duration
 }
 
-func (a agents) Metadata(ctx context.Context, name string) (nodeconfig.AgentMetadata, error) {
+func (a agents) Metadata(ctx context.Context, name string) (agent.Metadata, error) {
 	metadata, err := a.Agents.Metadata(ctx, name)
 	metadata.MinSettle = a.settle
 	return metadata, err
@@ -174,12 +170,12 @@ func (a agents) Switch(ctx context.Context, target agent.Target, command agent.C
 // rack is one in another process.
 type rack struct{ fencingtest.Remote }
 
-func (rack) Metadata(_ context.Context, name string) (nodeconfig.AgentMetadata, error) {
+func (rack) Metadata(_ context.Context, name string) (agent.Metadata, error) {
 	if name != "fence_rack" {
-		return nodeconfig.AgentMetadata{}, fmt.Errorf("there is no agent %q", name)
+		return agent.Metadata{}, fmt.Errorf("there is no agent %q", name)
 	}
-	return nodeconfig.AgentMetadata{
+	return agent.Metadata{
 		Name:       name,
-		Parameters: []nodeconfig.Parameter{{Name: "ip", Type: nodeconfig.String, Required: true}, {Name: "plug", Type: nodeconfig.String, Required: true}},
+		Parameters: []agent.ParameterSpec{{Name: "ip", Type: agent.TypeString, Required: true}, {Name: "plug", Type: agent.TypeString, Required: true}},
 	}, nil
 }

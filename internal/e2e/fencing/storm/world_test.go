@@ -23,11 +23,10 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 const (
@@ -60,7 +59,7 @@ const rest = "rest"
 const method = "template=fence-method-template-rack\nplug={{.NodeName}}\nsettle=1s\naction="
 
 // limits of tests: as the default ones to each other and to what kubelets do here, but faster.
-var limits = policy.Limits{Observation: 5 * time.Second, LeaseSilence: 10 * time.Second, CoolDown: 5 * time.Second, MaxStarts: 1000}
+var limits = fencing.Limits{Observation: 5 * time.Second, LeaseSilence: 10 * time.Second, CoolDown: 5 * time.Second, MaxStarts: 1000}
 
 // world is a control plane, whose nodes are machines that have their power from a rack. What the nodes of a group have in common fails with its process.
 type world struct {
@@ -213,7 +212,7 @@ func (w *world) referee() {
 func (w *world) cuts(node string) int { return w.rack.Count(node, "power", v1alpha1.ActionOff) }
 
 // start starts a fencer, on one of the nodes. It has checked all machines when this returns.
-func (w *world) start(host string, limits policy.Limits, more ...string) *e2e.Process {
+func (w *world) start(host string, limits fencing.Limits, more ...string) *e2e.Process {
 	w.t.Helper()
 	program, err := w.cp.Program(w.t.Context(), "../replica")
 	require.NoError(w.t, err)
@@ -291,7 +290,7 @@ func has(n *corev1.Node, kind corev1.NodeConditionType) bool {
 // marked says that something of a fence is on a node.
 func marked(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == cluster.TaintFenced || t.Key == corev1.TaintNodeOutOfService
+		return t.Key == v1alpha1.TaintFenced || t.Key == corev1.TaintNodeOutOfService
 	})
 }
 
