@@ -42,7 +42,7 @@ func (f *fence) gaveUp(s *v1alpha1.Status) string {
 	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPoweredOff); c != nil && c.Status != metav1.ConditionFalse {
 		off = "; plugs " + c.Message
 	}
-	facts, there := f.view.factsOf(f.node, time.Now())
+	facts, there := f.state.factsOf(f.node, time.Now())
 	lost := there && facts.UID == string(s.NodeUID) && facts.Ready != policy.True
 	denied := meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionDenied)
 	switch s.Abort {

@@ -39,7 +39,7 @@ func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for began := time.Now(); time.Since(began) <= c.config.Limits.withDefaults().Observation+tick; {
-		r.view.observe()
+		r.state.observe()
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -49,10 +49,10 @@ func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 	if _, err := r.checks.flaws(ctx); err != nil {
 		return nil, err
 	}
-	nodes, _ := r.view.namespace(c.config.Namespace)
+	nodes, _ := r.state.namespace(c.config.Namespace)
 	var all []Assessment
 	for _, n := range nodes {
-		if !r.view.selected(n) {
+		if !r.state.selected(n) {
 			continue
 		}
 		a := Assessment{Node: n.Name}
@@ -78,7 +78,7 @@ func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 		if r.config.RequireCommissioned {
 			target.Unproved = a.Unproved
 		}
-		a.Decision = newDecision(r.view.assess(target))
+		a.Decision = newDecision(r.state.assess(target))
 		all = append(all, a)
 	}
 	return all, ctx.Err()

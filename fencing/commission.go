@@ -113,7 +113,7 @@ func (r *run) ask(ctx context.Context, node string, annotation *string) (string,
 	}
 	requests, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	record, err := r.records.get(requests, node)
+	record, err := r.nodeFences.get(requests, node)
 	if err != nil && !absent(err, node) {
 		return "", err
 	}
@@ -134,14 +134,14 @@ func (r *run) ask(ctx context.Context, node string, annotation *string) (string,
 		return "", ErrNotRunning
 	}
 	if record == nil {
-		record, err = r.records.create(requests, node, map[string]string{v1alpha1.AnnotationCommission: asked})
+		record, err = r.nodeFences.create(requests, node, map[string]string{v1alpha1.AnnotationCommission: asked})
 	} else {
-		record, err = r.records.annotate(requests, record, v1alpha1.AnnotationCommission, asked)
+		record, err = r.nodeFences.annotate(requests, record, v1alpha1.AnnotationCommission, asked)
 	}
 	if err != nil {
 		return "", fmt.Errorf("fencing: begin the commission of node %s: %w", node, err)
 	}
-	r.view.knows(record)
+	r.state.observeRecord(record)
 	r.wake(node)
 	return asked, nil
 }
@@ -186,11 +186,11 @@ func (r *run) refusal(ctx context.Context, n *corev1.Node, record *v1alpha1.Node
 	if err == nil {
 		_, err = r.flow(plan, unknown)
 	}
-	target := trialOf(n.Name, string(n.UID), plan)
+	target := newCommissionTarget(n.Name, string(n.UID), plan)
 	if err != nil {
 		target.ConfigErrors = []string{err.Error()}
 	}
-	for _, gate := range r.view.goesOn(target, r.storageReachable(ctx)).All {
+	for _, gate := range r.state.decideContinue(target, r.storageReachable(ctx)).All {
 		if gate.Verdict != policy.Allow {
 			bad("%s", gate.Message)
 		}
@@ -233,7 +233,7 @@ func (r *run) prepared(ctx context.Context, n *corev1.Node) error {
 }
 
 // trialOf is what the policy is asked about a commission.
-func trialOf(node, uid string, plan nodeconfig.Plan) policy.Target {
+func newCommissionTarget(node, uid string, plan nodeconfig.Plan) policy.Target {
 	target := policy.Target{Name: node, UID: uid, Act: policy.Commission}
 	for _, level := range plan.PowerManagement {
 		target.Devices += len(level.Off())
@@ -242,9 +242,9 @@ func trialOf(node, uid string, plan nodeconfig.Plan) policy.Target {
 }
 
 // trial is what the policy is asked about this commission before the next command.
-func (f *fence) trial() policy.Target {
+func (f *fence) commissionTarget() policy.Target {
 	s := &f.record.Status
-	target := trialOf(f.node, string(s.NodeUID), f.plan)
+	target := newCommissionTarget(f.node, string(s.NodeUID), f.plan)
 	for _, d := range s.Devices { // each level begins anew
 		target.Switched = target.Switched || d.Level == s.Level && d.Touched
 	}
@@ -252,7 +252,7 @@ func (f *fence) trial() policy.Target {
 }
 
 // tries asks whether the next device may be tried.
-func (f *fence) tries(ctx context.Context, target policy.Target, storage policy.Status) policy.Decision {
+func (f *fence) decideCommission(ctx context.Context, target policy.Target, storage policy.Status) policy.Decision {
 	if !target.Switched {
 		n, err := f.liveNode(ctx, f.node)
 		if err == nil {
@@ -262,12 +262,12 @@ func (f *fence) tries(ctx context.Context, target policy.Target, storage policy.
 			return policy.Decision{Verdict: policy.Hold, Reason: "NotPrepared", Message: err.Error()}
 		}
 	}
-	return f.view.tries(target, storage)
+	return f.state.decideCommission(target, storage)
 }
 
 // commissionEnded says whether a commission has come to its end, and why not to a good one.
 func (r *run) commissionEnded(node, asked string) (bool, error) {
-	record := r.view.fence(node)
+	record := r.state.fence(node)
 	if record == nil {
 		return false, fmt.Errorf("%w: node %s: its record is gone", ErrCommissionFailed, node)
 	}
@@ -318,11 +318,11 @@ func (r *run) takeRequests(ctx context.Context) {
 	if r.config.Leadership.Remaining() <= 0 || time.Since(r.began) < r.config.Limits.withDefaults().Observation+tick {
 		return
 	}
-	nodes, _ := r.view.nodeLister.List(labels.Everything()) // a lister of an informer has no errors
+	nodes, _ := r.state.nodeLister.List(labels.Everything()) // a lister of an informer has no errors
 	for _, n := range nodes {
 		asked, ok := n.Annotations[v1alpha1.AnnotationCommission]
-		facts, known := r.view.nodes.FactsOf(n.Name, time.Now())
-		if !ok || !known || !facts.Selected || !r.checks.done(n.Name) && r.view.selected(n) {
+		facts, known := r.state.nodes.FactsOf(n.Name, time.Now())
+		if !ok || !known || !facts.Selected || !r.checks.done(n.Name) && r.state.selected(n) {
 			continue // or it is for another controller, or for later
 		}
 		r.mu.Lock()

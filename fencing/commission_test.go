@@ -106,7 +106,7 @@ func TestCommissionProvesTheDevices(t *testing.T) {
 		said := r.take()
 		assert.Equal(t, []string{
 			"Node n1 with UID true: Normal CommissionBegun Commission: incident 1, level 1: Commissioning",
-			"Node n1 with UID true: Normal WentAway Commission: incident 1, level 1: Restoring",
+			"Node n1 with UID true: Normal NodeWentDown Commission: incident 1, level 1: Restoring",
 			"Node n1 with UID true: Normal Commissioned Commission: its power devices are its own",
 		}, said)
 		assert.Equal(t, []error{nil}, told)

@@ -30,7 +30,7 @@ type survey struct {
 
 // flaws returns what is wrong with the configuration of each node that has a flaw. The error is that
 // of ctx.
-func (p *plans) flaws(ctx context.Context, usable func(nodeconfig.Plan) error) (flaws map[string]error, err error) {
+func (p *planCache) flaws(ctx context.Context, usable func(nodeconfig.Plan) error) (flaws map[string]error, err error) {
 	select {
 	case p.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -54,7 +54,7 @@ func (p *plans) flaws(ctx context.Context, usable func(nodeconfig.Plan) error) (
 		nothing := len(problems) > 0 && problems[0].Kind == nodeconfig.NotConfigured
 		configured[node] = p.resolved.Object(node) != nodeconfig.BuiltIn || !nothing
 	}
-	p.view.configured.Store(&configured)
+	p.state.configured.Store(&configured)
 	p.surveyed, p.flawed = p.resolved, flaws
 	return flaws, ctx.Err()
 }
@@ -77,8 +77,8 @@ func (c *checks) survey(ctx context.Context, nodes []*corev1.Node) map[string]er
 	var selected, flawed, bare int
 	var said []string
 	for _, n := range nodes {
-		if !c.view.selected(n) {
-			if facts, ok := c.view.nodes.FactsOf(n.Name, time.Now()); ok && facts.Selected && !facts.Excluded {
+		if !c.state.selected(n) {
+			if facts, ok := c.state.nodes.FactsOf(n.Name, time.Now()); ok && facts.Selected && !facts.Excluded {
 				bare++
 			}
 			continue

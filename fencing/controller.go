@@ -35,11 +35,11 @@ var (
 
 // Controller fences nodes. Only a leader runs it.
 type Controller struct {
-	kube    kubernetes.Interface
-	records records
-	dynamic dynamic.Interface
-	config  Config
-	busy    sync.Mutex // held by Run
+	kube       kubernetes.Interface
+	nodeFences nodeFenceClient
+	dynamic    dynamic.Interface
+	config     Config
+	busy       sync.Mutex // held by Run
 
 	mu      sync.Mutex
 	running *run // guarded by mu; nil: Run does not run
@@ -57,7 +57,7 @@ func New(kube kubernetes.Interface, dyn dynamic.Interface, c Config) (*Controlle
 	if err != nil {
 		return nil, err
 	}
-	return &Controller{kube: kube, dynamic: dyn, records: newRecords(dyn), config: c}, nil
+	return &Controller{kube: kube, dynamic: dyn, nodeFences: newNodeFenceClient(dyn), config: c}, nil
 }
 
 // tick is how often the controller looks at all nodes.
@@ -100,8 +100,8 @@ func (c *Controller) Run(ctx context.Context) error {
 // run is the controller during one leadership.
 type run struct {
 	*Controller
-	view    *view
-	plans   *plans
+	state   *clusterState
+	plans   *planCache
 	secrets *secrets
 	checks  *checks
 	dumps   *dumps
@@ -140,11 +140,11 @@ func (c *Controller) begin(ctx context.Context) (*run, error) {
 	leases := informers.NewSharedInformerFactoryWithOptions(c.kube, 0, informers.WithNamespace(corev1.NamespaceNodeLease))
 	configMaps := informers.NewSharedInformerFactoryWithOptions(c.kube, 0, informers.WithNamespace(c.config.Namespace))
 	fences := dynamicinformer.NewDynamicSharedInformerFactory(c.dynamic, 0)
-	r.view = newView(c.config, nodes, cluster.Core().V1().Nodes().Lister(), configMaps.Core().V1().ConfigMaps().Lister(), r.wake)
+	r.state = newClusterState(c.config, nodes, cluster.Core().V1().Nodes().Lister(), configMaps.Core().V1().ConfigMaps().Lister(), r.wake)
 	r.secrets = newSecrets(c.kube, c.config)
-	r.plans = newPlans(c.config, r.view, r.secrets, r.begins)
+	r.plans = newPlanCache(c.config, r.state, r.secrets, r.begins)
 	r.checks, r.dumps = newChecks(r), newDumps(r)
-	r.view.checked = r.checks.status
+	r.state.checked = r.checks.status
 	r.informers = append(r.informers, cluster, leases, configMaps, fences)
 
 	handlers := []struct {
@@ -239,17 +239,17 @@ func (r *run) end(cancel context.CancelFunc) {
 
 // turn looks at all nodes: fences of those that fail, and of those that have a record, are carried out.
 func (r *run) turn(ctx context.Context) error {
-	all := r.view.observe()
+	all := r.state.observe()
 	for i := range all.Nodes {
 		n := &all.Nodes[i]
 		if n.Name == r.config.Node && n.NotReadyFor >= r.config.Limits.withDefaults().NotReadyFor {
 			return ErrOwnHost
 		}
-		if r.view.candidate(n) {
+		if r.state.candidate(n) {
 			r.carryOut(ctx, n.Name)
 		}
 	}
-	for _, node := range r.view.fenced() {
+	for _, node := range r.state.fenced() {
 		r.carryOut(ctx, node)
 	}
 	r.takeRequests(ctx)
@@ -297,28 +297,28 @@ func (r *run) wake(node string) {
 
 func (r *run) sawNode(object any) {
 	if n, ok := object.(*corev1.Node); ok {
-		r.view.nodes.Node(n, time.Now())
+		r.state.nodes.Node(n, time.Now())
 		r.wake(n.Name)
 	}
 }
 
 func (r *run) nodeGone(object any) {
 	if n, ok := object.(*corev1.Node); ok {
-		r.view.nodes.NodeGone(n.Name, n.UID)
+		r.state.nodes.NodeGone(n.Name, n.UID)
 		r.wake(n.Name)
 	}
 }
 
 func (r *run) sawLease(object any) {
 	if l, ok := object.(*coordinationv1.Lease); ok {
-		r.view.nodes.Lease(l, time.Now())
+		r.state.nodes.Lease(l, time.Now())
 		r.wake(l.Name) // who waits for the node to start waits for this
 	}
 }
 
 func (r *run) leaseGone(object any) {
 	if l, ok := object.(*coordinationv1.Lease); ok {
-		r.view.nodes.LeaseGone(l.Name, l.UID)
+		r.state.nodes.LeaseGone(l.Name, l.UID)
 	}
 }
 
@@ -330,7 +330,7 @@ func (r *run) sawFence(object any) {
 	if hook := r.config.Hooks.OnRecord; hook != nil {
 		hook(f)
 	}
-	if r.view.knows(f) {
+	if r.state.observeRecord(f) {
 		r.wake(f.Node)
 	}
 }
@@ -340,7 +340,7 @@ func (r *run) fenceGone(object any) {
 		if hook := r.config.Hooks.OnForgotten; hook != nil {
 			hook(f.Node)
 		}
-		r.view.forgets(f)
+		r.state.forgetRecord(f)
 		r.wake(f.Node)
 	}
 }

@@ -67,7 +67,7 @@
 //   - A fence that was given up, or waits for a human, keeps neither its node from the next fence (TestNodeThatIsMadeAgainIsFenced,
 //     TestNodeThatIsToBeRemovedForAMomentIsFenced) nor other nodes from theirs (TestNodeThatWaitsForAHumanDoesNotKeepOthersWaiting).
 //   - What a proxy answers makes no Node, Pod, Lease or record gone (TestPageOfAProxyMakesNothingGone).
-//   - A fence ends: the node works, or the record says what keeps it (OnHeld, status.hold) or that it was given up, and which plugs are off.
+//   - A fence ends: the node works, or the record says what keeps it (OnBlocked, status.hold) or that it was given up, and which plugs are off.
 //   - What an admin asks for by an annotation of the NodeFence comes before anything else: see package v1alpha1 (TestAdminStops, TestAdminPauses,
 //     TestAdminConfirms).
 //

@@ -100,7 +100,7 @@ func (d *dumps) hears(from []netip.Addr, at clock.Reading) {
 	if len(from) == 0 {
 		return
 	}
-	nodes, _ := d.view.nodeLister.List(labels.Everything()) // a lister of an informer has no errors
+	nodes, _ := d.state.nodeLister.List(labels.Everything()) // a lister of an informer has no errors
 	of := map[netip.Addr][]*corev1.Node{}
 	for _, n := range nodes {
 		for _, a := range addresses(n) {

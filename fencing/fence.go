@@ -32,7 +32,7 @@ const (
 	longestPause  = 2 * time.Second
 )
 
-// fence carries out the record of one node: it does what the automaton says, and tells it what became of it.
+// fence carries out the record of one node: it does what the state machine says, and tells it what became of it.
 type fence struct {
 	*run
 	node  string
@@ -103,16 +103,16 @@ func (f *fence) turn(ctx context.Context) error {
 func (f *fence) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	known := f.view.fence(f.node) // before it is asked whether it is there: another may be made afterwards
-	record, err := f.records.get(ctx, f.node)
+	known := f.state.fence(f.node) // before it is asked whether it is there: another may be made afterwards
+	record, err := f.nodeFences.get(ctx, f.node)
 	if absent(err, f.node) {
 		if known != nil {
-			f.view.forgets(known)
+			f.state.forgetRecord(known)
 		}
-		if f.view.trigger(f.node) == nil || f.config.Leadership.Remaining() <= 0 {
+		if f.state.trigger(f.node) == nil || f.config.Leadership.Remaining() <= 0 {
 			return errGone
 		}
-		record, err = f.records.create(ctx, f.node, nil)
+		record, err = f.nodeFences.create(ctx, f.node, nil)
 	}
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -138,12 +138,12 @@ func (f *fence) adopt(record *v1alpha1.NodeFence) {
 // wrote goes on with a version of the record that this process has written.
 func (f *fence) wrote(record *v1alpha1.NodeFence) {
 	f.record, f.version = record, record.ResourceVersion
-	f.view.knows(record)
+	f.state.observeRecord(record)
 }
 
 // input is what the next decision rests on.
 func (f *fence) input(ctx context.Context) (statemachine.Input, error) {
-	in := statemachine.Input{Fence: f.record, Memory: f.memory, Trigger: f.view.trigger(f.node)}
+	in := statemachine.Input{Fence: f.record, Memory: f.memory, Trigger: f.state.trigger(f.node)}
 	s := &f.record.Status
 	plan, err := f.plans.plan(ctx, f.node, s.ConfigHash)
 	if ctx.Err() != nil {
@@ -183,13 +183,13 @@ func (f *fence) gate(ctx context.Context, in statemachine.Input, step statemachi
 	var d policy.Decision
 	switch {
 	case target.Act == policy.Commission:
-		d = f.tries(ctx, target, storage)
+		d = f.decideCommission(ctx, target, storage)
 	case target.Switched:
-		d = f.view.goesOn(target, storage)
+		d = f.state.decideContinue(target, storage)
 	default:
-		d = f.view.begins(target, storage)
+		d = f.state.decideStart(target, storage)
 	}
-	f.decided(d)
+	f.reportDecision(d)
 	if d.Verdict == policy.Allow {
 		return step
 	}
@@ -215,10 +215,10 @@ func (f *fence) target(in statemachine.Input, row statemachine.Row) (target poli
 	act := policy.PowerOff
 	switch {
 	case row == statemachine.OffIntent && s.Phase == v1alpha1.PhaseCommissioning:
-		return f.trial(), true
-	case row == statemachine.Lasted && slices.ContainsFunc(in.Plan.Isolation, func(m statemachine.Method) bool { return m.Device != nil }):
+		return f.commissionTarget(), true
+	case row == statemachine.NotReadyTimeout && slices.ContainsFunc(in.Plan.Isolation, func(m statemachine.Method) bool { return m.Device != nil }):
 		act = policy.SwitchOff
-	case row == statemachine.Lasted, row == statemachine.DumpSeen:
+	case row == statemachine.NotReadyTimeout, row == statemachine.DumpSeen:
 		act = policy.Isolate
 	case row == statemachine.OffIntent && s.Phase == v1alpha1.PhaseIsolating:
 		act = policy.SwitchOff
@@ -227,7 +227,7 @@ func (f *fence) target(in statemachine.Input, row statemachine.Row) (target poli
 	}
 	target = policy.Target{
 		Name: f.node, UID: string(s.NodeUID), Act: act, NotReadyFor: in.Plan.NotReadyFor,
-		Switched: touched(f.record) && standing(f.record) != policy.FenceBooting, WithoutPower: len(in.Plan.Levels) == 0,
+		Switched: touched(f.record) && fenceState(f.record) != policy.FenceBooting, WithoutPower: len(in.Plan.Levels) == 0,
 		Restarted: f.restarted(), Repeating: s.Hold != nil && s.Hold.Reason == string(policy.ReasonRepeats),
 	}
 	for _, level := range in.Plan.Levels {
@@ -258,7 +258,7 @@ func (r *run) storageReachable(ctx context.Context) policy.Status {
 	return policy.False
 }
 
-func (f *fence) decided(d policy.Decision) {
+func (f *fence) reportDecision(d policy.Decision) {
 	if hook := f.config.Hooks.OnDecision; hook != nil {
 		hook(f.node, newDecision(d))
 	}
@@ -276,7 +276,7 @@ func (f *fence) pause(ctx context.Context, d time.Duration) (changed bool) {
 	case <-timer.C:
 	case <-f.woken:
 		f.memory = f.memory.Changed()
-		if known := f.view.fence(f.node); known == nil || f.record == nil || known.ResourceVersion != f.record.ResourceVersion {
+		if known := f.state.fence(f.node); known == nil || f.record == nil || known.ResourceVersion != f.record.ResourceVersion {
 			f.record = nil
 		}
 		return true
@@ -284,7 +284,7 @@ func (f *fence) pause(ctx context.Context, d time.Duration) (changed bool) {
 	return false
 }
 
-// found is a node as the automaton wants to have it.
+// found is a node as the state machine wants to have it.
 func found(n *corev1.Node, lease string, failing bool) statemachine.Node {
 	node := statemachine.Node{
 		UID: n.UID, Ready: ready(n), Failing: failing, Renewal: lease, BootID: n.Status.NodeInfo.BootID, ProviderID: n.Spec.ProviderID,
@@ -311,7 +311,7 @@ func (f *fence) look(ctx context.Context) error {
 	var failed error
 	var looking sync.WaitGroup
 	looking.Go(func() { node, failed = f.lookAtNode(ctx) })
-	record, err := f.records.get(ctx, f.node)
+	record, err := f.nodeFences.get(ctx, f.node)
 	looking.Wait()
 	if absent(err, f.node) {
 		return errGone
@@ -341,9 +341,9 @@ func (f *fence) lookAtNode(ctx context.Context) (statemachine.Node, error) {
 	if err := cmp.Or(err, failed); err != nil {
 		return statemachine.Node{}, err
 	}
-	f.view.nodes.Node(n, time.Now())
-	node := found(n, renewal, f.view.failing(n, f.record))
-	node.Leaving = n.DeletionTimestamp != nil || f.view.leaving(n)
+	f.state.nodes.Node(n, time.Now())
+	node := found(n, renewal, f.state.failing(n, f.record))
+	node.Leaving = n.DeletionTimestamp != nil || f.state.leaving(n)
 	return node, nil
 }
 

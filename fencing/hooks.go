@@ -16,8 +16,8 @@ type Hooks struct {
 	OnRecord func(fence *v1alpha1.NodeFence)
 	// OnForgotten is called when the record of a node is gone.
 	OnForgotten func(node string)
-	// OnHeld is called when a fence begins to wait for something that is not a time: an admin, a policy, a configuration.
-	OnHeld func(node string, hold v1alpha1.Hold)
+	// OnBlocked is called when a fence begins to wait for something that is not a time: an admin, a policy, a configuration.
+	OnBlocked func(node string, hold v1alpha1.Hold)
 	// OnCommand is called after a command to a device has ended, whatever it has done.
 	OnCommand func(node, device string, action v1alpha1.OpAction, took time.Duration, err error)
 	// OnReading is called after a device was read.

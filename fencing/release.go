@@ -27,7 +27,7 @@ func (f *fence) release(ctx context.Context, step statemachine.Release) error {
 		if step.Late(f.clock.Now()) {
 			return errProofOld
 		}
-		return f.stillLeads(ctx)
+		return f.requireLeader(ctx)
 	}
 	switch step.Part {
 	case statemachine.Taint:

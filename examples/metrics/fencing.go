@@ -56,7 +56,7 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 				recovered.Observe(took)
 			}
 		},
-		OnHeld: func(_ string, hold v1alpha1.Hold) { holds.WithLabelValues(hold.Reason).Inc() },
+		OnBlocked: func(_ string, hold v1alpha1.Hold) { holds.WithLabelValues(hold.Reason).Inc() },
 		OnCommand: func(_, _ string, action v1alpha1.OpAction, took time.Duration, err error) {
 			commands.WithLabelValues(string(action), result(err)).Inc()
 			commandTook.WithLabelValues(string(action)).Observe(took.Seconds())

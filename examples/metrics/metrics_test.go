@@ -114,7 +114,7 @@ func (a *all) everything() {
 	a.fencing.OnRecord(fence)
 	a.fencing.OnTransition(fence, "WorkloadsFreed")
 	a.fencing.OnTransition(fence, "Recovered")
-	a.fencing.OnHeld("n", v1alpha1.Hold{Reason: "Storm"})
+	a.fencing.OnBlocked("n", v1alpha1.Hold{Reason: "Storm"})
 	a.fencing.OnCommand("n", "d", v1alpha1.ActionOff, time.Second, nil)
 	a.fencing.OnReading("n", "d", v1alpha1.PowerOff, time.Second)
 	a.fencing.OnDecision("n", fencing.Decision{Reason: "Storm"})

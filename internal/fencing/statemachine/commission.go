@@ -169,7 +169,7 @@ func (t turn) departing(devices []Device) Step {
 	case t.Memory.sinceChange.renewed && (p.missing || p.age > recent):
 		return p.read // somebody may have switched the machine on
 	case t.Memory.sinceChange.renewed:
-		return t.untried(Suspect, "all devices read off, and the node renewed its Lease after that: they are another machine's", t.suspect)
+		return t.untried(WrongPlugSuspected, "all devices read off, and the node renewed its Lease after that: they are another machine's", t.suspect)
 	case n.Ready && left == 0:
 		return t.untried(CommissionFailed, "all devices read off, and the node is Ready nevertheless")
 	case n.Ready:
@@ -184,7 +184,7 @@ func (t turn) departing(devices []Device) Step {
 	case p.missing || p.age > recent:
 		return p.read
 	}
-	return t.enter(WentAway, v1alpha1.PhaseRestoring, func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortCommission })
+	return t.enter(NodeWentDown, v1alpha1.PhaseRestoring, func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortCommission })
 }
 
 // untried ends a commission that has proved nothing: what was switched off is switched on again.

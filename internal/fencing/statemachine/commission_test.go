@@ -57,7 +57,7 @@ func TestFlowOfACommission(t *testing.T) {
     0s off bmc
     2s OffSeen: Commissioning (Power-Management/Running)
     2s AllOff: Commissioning (Power-Management/Running)
-    2s WentAway: Restoring (Power-Management/Running)
+    2s NodeWentDown: Restoring (Power-Management/Running)
    31s OnIntent: Restoring (Power-Management/Running)
    31s on bmc
   1m2s OnSeen: Restoring (Power-Management/Running)
@@ -208,7 +208,7 @@ func TestCommissionThatProvesNothing(t *testing.T) {
 			r.plan = plan
 		}, v1alpha1.PhaseFinal, "cannot be used"},
 		"the machine does not start":               {func(r *rig) { r.boots = false }, v1alpha1.PhaseGivenUp, "did not come back"},
-		"the device cannot be switched on":         {func(r *rig) { r.until(statemachine.WentAway); r.plugs["bmc"].deaf = true }, v1alpha1.PhaseGivenUp, "did not come back"},
+		"the device cannot be switched on":         {func(r *rig) { r.until(statemachine.NodeWentDown); r.plugs["bmc"].deaf = true }, v1alpha1.PhaseGivenUp, "did not come back"},
 		"an admin stops it":                        {func(r *rig) { r.until(statemachine.AllOff); r.annotate(v1alpha1.AnnotationStop, "restore") }, v1alpha1.PhaseFinal, "StopRestore"},
 		"an admin stops it and wants all as it is": {func(r *rig) { r.until(statemachine.AllOff); r.annotate(v1alpha1.AnnotationStop, "hold") }, v1alpha1.PhaseGivenUp, "StopHold"},
 		"the node is deleted":                      {func(r *rig) { r.until(statemachine.AllOff); r.node.Missing = true }, v1alpha1.PhaseGivenUp, "NodeGone"},
@@ -236,7 +236,7 @@ func TestCommissionThatProvesNothing(t *testing.T) {
 			} else if !r.plugs["bmc"].on {
 				assert.Contains(t, s.Conditions[slices.IndexFunc(s.Conditions, isPoweredOff)].Message, "bmc")
 			}
-			for _, row := range []statemachine.Row{statemachine.Lasted, statemachine.FlowRestarted, statemachine.ReleaseBegun, statemachine.Commissioned} {
+			for _, row := range []statemachine.Row{statemachine.NotReadyTimeout, statemachine.FlowRestarted, statemachine.ReleaseBegun, statemachine.Commissioned} {
 				assert.NotContains(t, r.transcript(), string(row)+":")
 			}
 			before := len(r.plugs["bmc"].commands)

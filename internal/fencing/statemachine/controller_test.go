@@ -8,7 +8,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// controller is the real automaton in the state, and what becomes of its step.
+// controller is the real state machine in the state, and what becomes of its step.
 func (x *explorer) controller(s State) {
 	switch {
 	case !s.Up:
@@ -344,7 +344,7 @@ func (x *explorer) readAhead(s State, in *Input, m Memory, devices []string, at 
 	}
 }
 
-// memory is that of the process, without what a mutation lets the automaton believe.
+// memory is that of the process, without what a mutation lets the state machine believe.
 func (x *explorer) memory(s *State, in *Input) Memory {
 	if *x.d == (naive{}) {
 		return in.Memory

@@ -160,7 +160,7 @@ func TestNodeThatWorksWithoutPowerIsAnother(t *testing.T) {
 	r := newRig(t, bmc())
 	r.until(statemachine.AllOff)
 	r.shown = func(n *statemachine.Node) { n.Ready, n.Failing, n.Renewal = true, false, r.elapsed().String() }
-	r.until(statemachine.Suspect)
+	r.until(statemachine.WrongPlugSuspected)
 	assert.Equal(t, v1alpha1.PhaseRestoring, r.status().Phase)
 	assertCondition(t, r, v1alpha1.ConditionDeviceSuspect, "True")
 	assert.Empty(t, r.status().Released)

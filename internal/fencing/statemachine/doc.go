@@ -5,7 +5,7 @@
 // seen and done ([Memory]), and the time. It returns one [Step]. A controller is no more than
 //
 //	for {
-//		step := automaton.Transition(automaton.Input{Fence: fence, Plan: plan, Policy: policy, Memory: memory, Now: clock.Now()})
+//		step := statemachine.Transition(statemachine.Input{Fence: fence, Plan: plan, Policy: policy, Memory: memory, Now: clock.Now()})
 //		// Do it: write the status, look at the node, read or command a device, delete pods, or wait.
 //		memory = memory.After(&fence.Status, step, outcome)
 //	}
@@ -19,12 +19,12 @@
 // status say how far they are, its phase says exactly where:
 //
 //	flowchart TD
-//	    Detected["Detected: Isolation/New"] -->|Lasted| Isolating["Isolating: Isolation/Running"]
+//	    Detected["Detected: Isolation/New"] -->|NotReadyTimeout| Isolating["Isolating: Isolation/Running"]
 //	    Detected -->|Returned| Recovering
 //	    Isolating -->|NodeIsolated| Isolated["Isolated: Isolation/Done"]
 //	    Isolating -->|IsolationFailed| Error
 //	    Isolated -->|PowerWaitOver| Powering["Powering: Power-Management/Running"]
-//	    Isolated -->|DumpSeen, DumpFreed| Isolated
+//	    Isolated -->|DumpSeen, DumpPodsReleased| Isolated
 //	    Isolated -->|Returned, nothing touched| Recovering
 //	    Isolated -->|AlreadyReleased| Restoring
 //	    Powering -->|NextLevel| Powering
@@ -32,7 +32,7 @@
 //	    Powering -->|PowerFailed| Error
 //	    Powering -->|Returned| Restoring
 //	    Verifying -->|Verified| Releasing["Releasing: Power-Management/Running"]
-//	    Verifying -->|Contradicted, Suspect| Restoring
+//	    Verifying -->|Contradicted, WrongPlugSuspected| Restoring
 //	    Releasing -->|WorkloadsFreed| Restoring["Restoring: Power-Management/Running"]
 //	    Releasing -->|Contradicted, Returned| Restoring
 //	    Restoring -->|PowerRestored| Booting["Booting: Power-Management/Done"]
@@ -54,7 +54,7 @@
 // A commission is not a fence, and shares the way back with them:
 //
 //	flowchart TD
-//	    Commissioning["Commissioning: Power-Management/Running"] -->|WentAway, CommissionFailed, Suspect, Contradicted| Restoring
+//	    Commissioning["Commissioning: Power-Management/Running"] -->|NodeWentDown, CommissionFailed, WrongPlugSuspected, Contradicted| Restoring
 //	    Commissioning -->|CommissionFailed, nothing touched| Final
 //	    Recovering -->|NextLevel| Commissioning
 //	    Recovering -->|Commissioned, CommissionFailed| Final
@@ -97,7 +97,7 @@
 // Devices of the isolation step may cut a node off from storage. Once they read off, the pods that use that storage are released; such a device is
 // switched on again only for a machine that was without power, or has another boot ID, since: its programs may still hold what they were about to write.
 //
-// A kernel that says that it writes a dump has stopped, and with it all that ran. Where the plan heeds that, the pods of the node are released (DumpSeen, DumpFreed)
+// A kernel that says that it writes a dump has stopped, and with it all that ran. Where the plan heeds that, the pods of the node are released (DumpSeen, DumpPodsReleased)
 // while it is isolated, each within 5 s of a message that came after the incident began, and not once the node is shown Ready or has another boot ID. The machine has its power still, and starts
 // anew by itself when the dump is written: so its volumes are not touched, and nothing else is proved. The first command to take its power waits until 30 s after the last
 // message, or for KdumpTimeout.
@@ -142,7 +142,7 @@
 //
 //   - A command lands within the settling time of its device, or never. One that lands later can take the power of a machine that was restored.
 //   - The configured plugs are those of the node. Plugs that go off and say so but feed another machine cannot be told from the right ones as long as the node does not
-//     answer; where it still does, the fence stops (Suspect).
+//     answer; where it still does, the fence stops (WrongPlugSuspected).
 //   - Nobody switches the machine on between the last proof and the deletion that rests on it, which is at most 1 s and one request.
 //   - An admin's confirmation is true.
 //   - A message that a kernel writes a dump is from the node's machine, and it takes longer than 5 s from that until a kubelet runs there anew.

@@ -26,7 +26,7 @@ func (t turn) freeDumped(n Node) Step {
 	case !t.Plan.Kdump, t.s.Released != v1alpha1.ReleasedNo, t.s.DumpReleased == v1alpha1.ReleasedDone:
 		return nil
 	case freed && t.s.DumpReleased == v1alpha1.ReleasedBegun:
-		return t.write(DumpFreed, func(s *v1alpha1.Status) {
+		return t.write(DumpPodsReleased, func(s *v1alpha1.Status) {
 			s.DumpReleased, s.Pods = v1alpha1.ReleasedDone, t.Memory.progress.pods
 		})
 	case !t.heard(dumpWithin), n.Ready, n.BootID != t.s.BootID:

@@ -34,12 +34,12 @@ func TestDumpReleasesPodsAndKeepsThePowerOn(t *testing.T) {
 	r.phase(v1alpha1.PhaseFinal)
 	golden(t, r, `
     0s Begun: Detected (Isolation/New)
-   30s Lasted: Isolating (Isolation/Running)
+   30s NotReadyTimeout: Isolating (Isolation/Running)
    30s mark-unschedulable
    30s NodeIsolated: Isolated (Isolation/Done)
    40s DumpSeen: Isolated (Isolation/Done)
    40s DeletePods
-   40s DumpFreed: Isolated (Isolation/Done)
+   40s DumpPodsReleased: Isolated (Isolation/Done)
   3m0s PowerWaitOver: Powering (Power-Management/Running)
   3m0s OffIntent: Powering (Power-Management/Running)
   3m0s off bmc
@@ -96,7 +96,7 @@ func TestDumpThatIsNotedIsWaitedForByTheNextProcess(t *testing.T) {
 	r := newRig(t, dumps(10*time.Second))
 	r.phase(v1alpha1.PhaseIsolated)
 	r.dumping = true
-	r.until(statemachine.DumpFreed)
+	r.until(statemachine.DumpPodsReleased)
 	r.dumping = false // its messages are lost from now on
 	r.restart()
 	began := r.elapsed()
@@ -199,7 +199,7 @@ func TestDumpThatBeginsLate(t *testing.T) {
 	r.phase(v1alpha1.PhasePowering)
 	r.dump = clock.Reading{Wall: r.now.Wall, Monotonic: r.now.Monotonic}
 	r.dumpFor(time.Minute)
-	assert.Contains(t, r.transcript(), "DumpFreed: Powering")
+	assert.Contains(t, r.transcript(), "DumpPodsReleased: Powering")
 	assert.Empty(t, r.plugs["bmc"].commands)
 	r.phase(v1alpha1.PhaseFinal)
 }

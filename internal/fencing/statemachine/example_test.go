@@ -46,7 +46,7 @@ func ExampleTransition() {
 	}
 	// Output:
 	// Begun
-	// Lasted
+	// NotReadyTimeout
 	// - mark-unschedulable
 	// NodeIsolated
 	// PowerWaitOver

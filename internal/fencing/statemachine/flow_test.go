@@ -22,7 +22,7 @@ func TestFlowOfADeadNode(t *testing.T) {
 	r.phase(v1alpha1.PhaseFinal)
 	golden(t, r, `
     0s Begun: Detected (Isolation/New)
-   30s Lasted: Isolating (Isolation/Running)
+   30s NotReadyTimeout: Isolating (Isolation/Running)
    30s mark-unschedulable
    30s NodeIsolated: Isolated (Isolation/Done)
  5m30s PowerWaitOver: Powering (Power-Management/Running)
@@ -59,7 +59,7 @@ func TestFlowOfANodeThatReturns(t *testing.T) {
 	r.phase(v1alpha1.PhaseFinal)
 	golden(t, r, `
     0s Begun: Detected (Isolation/New)
-   30s Lasted: Isolating (Isolation/Running)
+   30s NotReadyTimeout: Isolating (Isolation/Running)
    30s mark-unschedulable
    30s NodeIsolated: Isolated (Isolation/Done)
  1m30s Returned: Recovering (Recovery/Running)
@@ -77,7 +77,7 @@ func TestFlowWithASecondLevel(t *testing.T) {
 	r.phase(v1alpha1.PhaseFinal)
 	golden(t, r, `
     0s Begun: Detected (Isolation/New)
-   30s Lasted: Isolating (Isolation/Running)
+   30s NotReadyTimeout: Isolating (Isolation/Running)
    30s mark-unschedulable
    30s NodeIsolated: Isolated (Isolation/Done)
  5m30s PowerWaitOver: Powering (Power-Management/Running)
@@ -122,7 +122,7 @@ func TestFlowOfStorageThatIsCut(t *testing.T) {
 	r.phase(v1alpha1.PhaseFinal)
 	golden(t, r, `
     0s Begun: Detected (Isolation/New)
-   30s Lasted: Isolating (Isolation/Running)
+   30s NotReadyTimeout: Isolating (Isolation/Running)
    30s mark-unschedulable
    30s OffIntent: Isolating (Isolation/Running)
    30s off port
@@ -163,7 +163,7 @@ func TestFlowOfAMachineThatDoesNotBoot(t *testing.T) {
 	r.phase(v1alpha1.PhaseGivenUp)
 	golden(t, r, `
     0s Begun: Detected (Isolation/New)
-   30s Lasted: Isolating (Isolation/Running)
+   30s NotReadyTimeout: Isolating (Isolation/Running)
    30s mark-unschedulable
    30s NodeIsolated: Isolated (Isolation/Done)
  5m30s PowerWaitOver: Powering (Power-Management/Running)
@@ -185,7 +185,7 @@ func TestFlowOfAMachineThatDoesNotBoot(t *testing.T) {
  6m32s PowerRestored: Booting (Power-Management/Done)
 16m32s BootGraceOver: Error (Power-Management/Error)
  17m2s FlowRestarted: Detected (Isolation/New)
- 17m2s Lasted: Isolating (Isolation/Running)
+ 17m2s NotReadyTimeout: Isolating (Isolation/Running)
  17m2s mark-unschedulable
  17m2s NodeIsolated: Isolated (Isolation/Done)
  22m2s AlreadyReleased: Restoring (Power-Management/Running)

@@ -73,7 +73,7 @@ func (t turn) detected() Step {
 		}
 	}
 	// From here on our taint may be on the node.
-	return t.enter(Lasted, v1alpha1.PhaseIsolating, func(s *v1alpha1.Status) { s.Taints.Fence = true })
+	return t.enter(NotReadyTimeout, v1alpha1.PhaseIsolating, func(s *v1alpha1.Status) { s.Taints.Fence = true })
 }
 
 // failing is what the phases before power have in common: the node, unless it is gone or works.

@@ -38,7 +38,7 @@ func (x *explorer) decide(s *State, in *Input) Step {
 	return step
 }
 
-// show changes what the automaton is shown.
+// show changes what the state machine is shown.
 func (x *explorer) show(s *State) {
 	d := x.d
 	for i := range s.Plugs {

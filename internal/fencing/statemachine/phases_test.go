@@ -23,11 +23,11 @@ func TestWaitsAreAsLongAsConfigured(t *testing.T) {
 		from, to statemachine.Row
 		want     time.Duration
 	}{
-		{statemachine.Begun, statemachine.Lasted, plan.NotReadyFor},
+		{statemachine.Begun, statemachine.NotReadyTimeout, plan.NotReadyFor},
 		{statemachine.NodeIsolated, statemachine.PowerWaitOver, plan.PowerWait},
 		{statemachine.PowerRestored, statemachine.BootGraceOver, plan.BootGrace},
 		{"", statemachine.FlowRestarted, plan.RestartDelay},
-		{"", statemachine.Lasted, 0},
+		{"", statemachine.NotReadyTimeout, 0},
 	} {
 		if c.from != "" {
 			r.until(c.from)
@@ -110,7 +110,7 @@ func TestPolicy(t *testing.T) {
 		}
 		assert.Equal(t, 1, writes)
 		r.policy = statemachine.Policy{}
-		r.until(statemachine.Lasted)
+		r.until(statemachine.NotReadyTimeout)
 		assert.Nil(t, r.status().Hold)
 	})
 	t.Run("is asked again before a command", func(t *testing.T) {

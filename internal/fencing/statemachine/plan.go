@@ -116,7 +116,7 @@ type Device struct {
 // Validate reports everything that is wrong with the plan.
 func (p Plan) Validate() error {
 	var wrong []error
-	bad := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf("automaton: "+format, args...)) }
+	bad := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf("statemachine: "+format, args...)) }
 	devices := p.devices()
 	seen := map[string]bool{}
 	for _, d := range devices {

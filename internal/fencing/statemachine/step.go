@@ -39,7 +39,7 @@ func (c Call) Late(now clock.Reading) bool { return c.begin.passed(now) }
 // Act carries out a method of the cluster. Doing it once more must do no harm: after a crash it is done again.
 type Act struct{ Method string }
 
-// Names of the methods that the automaton asks for by itself.
+// Names of the methods that the state machine asks for by itself.
 const (
 	MarkUnschedulable = "mark-unschedulable" // put the fence's own taint on the node
 	MarkSchedulable   = "mark-schedulable"   // remove it

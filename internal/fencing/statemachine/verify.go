@@ -38,7 +38,7 @@ func (t turn) verifying() Step {
 	// change; or it works, and these are not its feeds.
 	if m := &t.Memory; m.node.Ready && !t.gone(m.node) {
 		if m.sinceRead.renewed {
-			return t.returned(Suspect, t.suspect)
+			return t.returned(WrongPlugSuspected, t.suspect)
 		}
 		if age := t.Now.SinceAtMost(m.looked); age < lookEvery/2 {
 			return Wait{For: lookEvery/2 - age, Why: "the node is shown Ready, and all its feeds are off"}

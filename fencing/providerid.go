@@ -45,5 +45,5 @@ func (c *checks) vouch(ctx context.Context, n *corev1.Node, plan nodeconfig.Plan
 	if err != nil {
 		return err
 	}
-	return node.Label(ctx, c.stillLeads, v1alpha1.LabelProvider, providerHash(n))
+	return node.Label(ctx, c.requireLeader, v1alpha1.LabelProvider, providerHash(n))
 }

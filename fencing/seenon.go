@@ -96,12 +96,12 @@ func (c *checks) remember(ctx context.Context, n *corev1.Node, plan nodeconfig.P
 	if err != nil {
 		return err
 	}
-	return node.Annotate(ctx, c.stillLeads, v1alpha1.AnnotationSeenOn, string(text))
+	return node.Annotate(ctx, c.requireLeader, v1alpha1.AnnotationSeenOn, string(text))
 }
 
 // known says of the devices of a node whether they were seen on while the very machine worked that an incident is about.
 func (c *checks) known(node string, s *v1alpha1.Status) func(*nodeconfig.Device) bool {
-	n, err := c.view.nodeLister.Get(node)
+	n, err := c.state.nodeLister.Get(node)
 	if err != nil || n.UID != s.NodeUID || n.Status.NodeInfo.BootID != s.BootID || n.Spec.ProviderID != s.ProviderID {
 		return unknown
 	}

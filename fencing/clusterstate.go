@@ -21,8 +21,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
-// view is what this process knows of the whole cluster, and what it has allowed.
-type view struct {
+// clusterState is what this process knows of the whole cluster, and what it has allowed.
+type clusterState struct {
 	config     Config
 	nodes      *nodestate.Nodes
 	nodeLister corelisters.NodeLister
@@ -49,27 +49,27 @@ type waiting struct {
 // patience is for how long a fence that was told to wait has a place in the queue: it asks again sooner than that.
 const patience = 30 * time.Second
 
-func newView(c Config, nodes *nodestate.Nodes, nodeLister corelisters.NodeLister, configMaps corelisters.ConfigMapLister, wake func(string)) *view {
-	return &view{
+func newClusterState(c Config, nodes *nodestate.Nodes, nodeLister corelisters.NodeLister, configMaps corelisters.ConfigMapLister, wake func(string)) *clusterState {
+	return &clusterState{
 		config: c, nodes: nodes, nodeLister: nodeLister, configMaps: configMaps, wake: wake,
 		fences: map[string]*v1alpha1.NodeFence{}, deleted: map[string]types.UID{}, waiting: map[string]waiting{}, slots: map[string]bool{},
 	}
 }
 
 // factsOf returns what is known of a node, and whether there is one.
-func (v *view) factsOf(name string, now time.Time) (policy.NodeFacts, bool) {
-	facts, ok := v.nodes.FactsOf(name, now)
-	facts.Excluded = facts.Excluded || v.unconfigured(name)
+func (c *clusterState) factsOf(name string, now time.Time) (policy.NodeFacts, bool) {
+	facts, ok := c.nodes.FactsOf(name, now)
+	facts.Excluded = facts.Excluded || c.unconfigured(name)
 	return facts, ok
 }
 
 // unconfigured says that a node is left alone because nothing says how it is to be fenced, or that it is
 // not known yet.
-func (v *view) unconfigured(node string) bool {
-	if !v.config.OnlyConfigured {
+func (c *clusterState) unconfigured(node string) bool {
+	if !c.config.OnlyConfigured {
 		return false
 	}
-	configured := v.configured.Load()
+	configured := c.configured.Load()
 	return configured == nil || !(*configured)[node]
 }
 
@@ -77,13 +77,13 @@ func (v *view) unconfigured(node string) bool {
 const pausedMap = "fence-paused"
 
 // paused says why nothing may be fenced now; empty: it may.
-func (v *view) paused() string {
-	if v.config.Paused != nil {
-		if why := v.config.Paused(); why != "" {
+func (c *clusterState) paused() string {
+	if c.config.Paused != nil {
+		if why := c.config.Paused(); why != "" {
 			return why
 		}
 	}
-	m, err := v.configMaps.ConfigMaps(v.config.Namespace).Get(pausedMap)
+	m, err := c.configMaps.ConfigMaps(c.config.Namespace).Get(pausedMap)
 	if err != nil {
 		return ""
 	}
@@ -91,9 +91,9 @@ func (v *view) paused() string {
 }
 
 // namespace returns the nodes, and the ConfigMaps of the namespace, by name.
-func (v *view) namespace(namespace string) ([]*corev1.Node, []*corev1.ConfigMap) {
-	nodes, _ := v.nodeLister.List(labels.Everything()) // a lister of an informer has no errors
-	configMaps, _ := v.configMaps.ConfigMaps(namespace).List(labels.Everything())
+func (c *clusterState) namespace(namespace string) ([]*corev1.Node, []*corev1.ConfigMap) {
+	nodes, _ := c.nodeLister.List(labels.Everything()) // a lister of an informer has no errors
+	configMaps, _ := c.configMaps.ConfigMaps(namespace).List(labels.Everything())
 	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(configMaps, func(a, b *corev1.ConfigMap) int { return cmp.Compare(a.Name, b.Name) })
 	return nodes, configMaps
@@ -101,40 +101,40 @@ func (v *view) namespace(namespace string) ([]*corev1.Node, []*corev1.ConfigMap)
 
 // knows takes in a record, from a watch, a read or a write, and reports whether it is news. The answer to a write may come after the news that the
 // record is gone.
-func (v *view) knows(f *v1alpha1.NodeFence) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if known := v.fences[f.Node]; known != nil && !newer(f, known) || v.deleted[f.Node] == f.UID && f.UID != "" {
+func (c *clusterState) observeRecord(f *v1alpha1.NodeFence) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.fences[f.Node]; known != nil && !newer(f, known) || c.deleted[f.Node] == f.UID && f.UID != "" {
 		return false
 	}
-	v.fences[f.Node] = f
-	if standing(f) != policy.FenceQueued {
-		delete(v.waiting, f.Node)
-		delete(v.slots, f.Node)
+	c.fences[f.Node] = f
+	if fenceState(f) != policy.FenceQueued {
+		delete(c.waiting, f.Node)
+		delete(c.slots, f.Node)
 	}
-	for node := range v.waiting {
-		v.wake(node)
+	for node := range c.waiting {
+		c.wake(node)
 	}
 	return true
 }
 
 // forgets takes in that a record was deleted.
-func (v *view) forgets(f *v1alpha1.NodeFence) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.deleted[f.Node] = f.UID
-	if known := v.fences[f.Node]; known != nil && known.UID == f.UID {
-		delete(v.fences, f.Node)
-		delete(v.waiting, f.Node)
-		delete(v.slots, f.Node)
+func (c *clusterState) forgetRecord(f *v1alpha1.NodeFence) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deleted[f.Node] = f.UID
+	if known := c.fences[f.Node]; known != nil && known.UID == f.UID {
+		delete(c.fences, f.Node)
+		delete(c.waiting, f.Node)
+		delete(c.slots, f.Node)
 	}
 }
 
 // fence returns the newest record that is known of a node; nil: none.
-func (v *view) fence(node string) *v1alpha1.NodeFence {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.fences[node]
+func (c *clusterState) fence(node string) *v1alpha1.NodeFence {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fences[node]
 }
 
 func newer(f, than *v1alpha1.NodeFence) bool {
@@ -142,8 +142,8 @@ func newer(f, than *v1alpha1.NodeFence) bool {
 	return err != nil || order > 0 || f.UID != than.UID && order >= 0
 }
 
-// standing is how far a fence is, as far as others have to know. One that waits for a human is to them as one that was given up: it may wait for days.
-func standing(f *v1alpha1.NodeFence) policy.Fence {
+// fenceState is how far a fence is, as far as others have to know. One that waits for a human is to them as one that was given up: it may wait for days.
+func fenceState(f *v1alpha1.NodeFence) policy.Fence {
 	if needsHuman(f) {
 		return policy.FenceGivenUp
 	}
@@ -177,30 +177,30 @@ func needsHuman(f *v1alpha1.NodeFence) bool {
 }
 
 // look returns what is known of all nodes. The caller holds mu.
-func (v *view) look(now time.Time) policy.View {
-	all := policy.View{Now: now, Nodes: v.nodes.Facts(now)}
+func (c *clusterState) look(now time.Time) policy.View {
+	all := policy.View{Now: now, Nodes: c.nodes.Facts(now)}
 	there := map[string]bool{}
 	for i := range all.Nodes {
 		n := &all.Nodes[i]
 		there[n.Name] = true
-		f := v.fences[n.Name]
+		f := c.fences[n.Name]
 		if f != nil {
-			n.Fence = standing(f)
+			n.Fence = fenceState(f)
 		}
-		n.Excluded = n.Excluded || v.unconfigured(n.Name) && (f == nil || !touched(f)) // what has begun goes on
-		if v.slots[n.Name] {
+		n.Excluded = n.Excluded || c.unconfigured(n.Name) && (f == nil || !touched(f)) // what has begun goes on
+		if c.slots[n.Name] {
 			n.Fence, n.Starting = policy.FenceActive, f == nil || f.Status.Commission == nil
 		}
-		if checked, problem := v.checked(n.Name); checked != policy.Missing {
+		if checked, problem := c.checked(n.Name); checked != policy.Missing {
 			n.FenceReady = checked
 			if problem != nil {
 				n.NotFenceable = problem.Error()
 			}
 		}
 	}
-	for node, f := range v.fences {
+	for node, f := range c.fences {
 		if !there[node] {
-			all.Nodes = append(all.Nodes, policy.NodeFacts{Name: node, Gone: true, Fence: standing(f)})
+			all.Nodes = append(all.Nodes, policy.NodeFacts{Name: node, Gone: true, Fence: fenceState(f)})
 		}
 		for _, start := range f.Status.Problems.Starts {
 			all.Starts = append(all.Starts, policy.Start{Node: node, At: start.Time})
@@ -210,78 +210,78 @@ func (v *view) look(now time.Time) policy.View {
 }
 
 // observe keeps what decisions have to know of the past. It has to be called every few seconds.
-func (v *view) observe() policy.View {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	all := v.look(time.Now())
-	v.state = v.state.Observe(all, policy.Limits(v.config.Limits))
+func (c *clusterState) observe() policy.View {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := c.look(time.Now())
+	c.state = c.state.Observe(all, policy.Limits(c.config.Limits))
 	return all
 }
 
 // assess asks the policy without any consequence. This process has just been answered by the API server, whoever leads.
-func (v *view) assess(target policy.Target) policy.Decision {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+func (c *clusterState) assess(target policy.Target) policy.Decision {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	now := time.Now()
-	in := v.input(v.look(now), target, policy.Unknown)
+	in := c.input(c.look(now), target, policy.Unknown)
 	in.Self.LastAPIWrite = now
 	return policy.Decide(in)
 }
 
 // decide asks the policy. The caller holds mu.
-func (v *view) decide(all policy.View, target policy.Target, storage policy.Status) policy.Decision {
-	return policy.Decide(v.input(all, target, storage))
+func (c *clusterState) decide(all policy.View, target policy.Target, storage policy.Status) policy.Decision {
+	return policy.Decide(c.input(all, target, storage))
 }
 
 // input is what the policy decides on. The caller holds mu.
-func (v *view) input(all policy.View, target policy.Target, storage policy.Status) policy.Input {
-	v.state = v.state.Observe(all, policy.Limits(v.config.Limits))
+func (c *clusterState) input(all policy.View, target policy.Target, storage policy.Status) policy.Input {
+	c.state = c.state.Observe(all, policy.Limits(c.config.Limits))
 	in := policy.Input{
-		View: all, State: v.state, Target: target, Limits: policy.Limits(v.config.Limits), Storage: storage,
-		Self: policy.Self{Node: v.config.Node, OutsideCluster: v.config.OutsideCluster},
+		View: all, State: c.state, Target: target, Limits: policy.Limits(c.config.Limits), Storage: storage,
+		Self: policy.Self{Node: c.config.Node, OutsideCluster: c.config.OutsideCluster},
 	}
-	if v.config.Leadership.Remaining() > 0 { // it was renewed since
+	if c.config.Leadership.Remaining() > 0 { // it was renewed since
 		in.Self.LastAPIWrite = all.Now
 	}
-	in.Paused = v.paused()
+	in.Paused = c.paused()
 	return in
 }
 
-// goesOn asks whether a fence that has begun may switch another device.
-func (v *view) goesOn(target policy.Target, storage policy.Status) policy.Decision {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.decide(v.look(time.Now()), target, storage)
+// decideContinue asks whether a fence that has begun may switch another device.
+func (c *clusterState) decideContinue(target policy.Target, storage policy.Status) policy.Decision {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.decide(c.look(time.Now()), target, storage)
 }
 
 // tries asks whether the devices of a node may be tried, and has others count it as a fence if they may.
-func (v *view) tries(target policy.Target, storage policy.Status) policy.Decision {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	d := v.decide(v.look(time.Now()), target, storage)
+func (c *clusterState) decideCommission(target policy.Target, storage policy.Status) policy.Decision {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.decide(c.look(time.Now()), target, storage)
 	if d.Verdict == policy.Allow {
-		v.slots[target.Name] = true
+		c.slots[target.Name] = true
 	}
 	return d
 }
 
 // begins asks whether a fence may begin, and if it may switch devices, has others count it as one that does. Those that come before it in the
 // queue, and may begin as well, come first.
-func (v *view) begins(target policy.Target, storage policy.Status) policy.Decision {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	all := v.look(time.Now())
-	d := v.decide(all, target, storage)
+func (c *clusterState) decideStart(target policy.Target, storage policy.Status) policy.Decision {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := c.look(time.Now())
+	d := c.decide(all, target, storage)
 	if target.Act == policy.Isolate {
 		return d
 	}
-	v.waiting[target.Name] = waiting{target, all.Now}
+	c.waiting[target.Name] = waiting{target, all.Now}
 	if d.Verdict != policy.Allow {
 		return d
 	}
 	var queue []policy.NodeFacts
 	for _, n := range all.Nodes {
-		if w, ok := v.waiting[n.Name]; ok && all.Now.Sub(w.asked) < patience {
+		if w, ok := c.waiting[n.Name]; ok && all.Now.Sub(w.asked) < patience {
 			queue = append(queue, n)
 		}
 	}
@@ -289,32 +289,32 @@ func (v *view) begins(target policy.Target, storage policy.Status) policy.Decisi
 		if n.Name == target.Name {
 			break
 		}
-		if !v.slots[n.Name] && v.decide(all, v.waiting[n.Name].target, storage).Verdict == policy.Allow {
-			v.wake(n.Name)
+		if !c.slots[n.Name] && c.decide(all, c.waiting[n.Name].target, storage).Verdict == policy.Allow {
+			c.wake(n.Name)
 			return policy.Decision{
 				Verdict: policy.Hold, Reason: policy.ReasonQueue, Message: "node " + n.Name + " comes first", After: time.Second, All: d.All,
 			}
 		}
 	}
-	v.slots[target.Name] = true
+	c.slots[target.Name] = true
 	return d
 }
 
 // fenced names the nodes that have a record.
-func (v *view) fenced() []string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return slices.Sorted(maps.Keys(v.fences))
+func (c *clusterState) fenced() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.fences))
 }
 
 // trigger is the condition for which a node should be fenced now; nil: none.
-func (v *view) trigger(node string) *v1alpha1.Trigger {
+func (c *clusterState) trigger(node string) *v1alpha1.Trigger {
 	now := time.Now()
-	facts, ok := v.factsOf(node, now)
-	if !ok || !v.candidate(&facts) {
+	facts, ok := c.factsOf(node, now)
+	if !ok || !c.candidate(&facts) {
 		return nil
 	}
-	failing := v.nodes.Failing(node, types.UID(facts.UID), now)
+	failing := c.nodes.Failing(node, types.UID(facts.UID), now)
 	conditions := slices.SortedFunc(maps.Keys(failing), func(a, b nodestate.Condition) int {
 		if ready := (a.Type == corev1.NodeReady); ready != (b.Type == corev1.NodeReady) {
 			if ready {
@@ -336,13 +336,13 @@ func (v *view) trigger(node string) *v1alpha1.Trigger {
 }
 
 // candidate says that a node may be fenced, and fails.
-func (v *view) candidate(n *policy.NodeFacts) bool {
-	return n.FailingFor > 0 && n.Selected && !n.Excluded && !n.Deleting && !n.AutoscalerTaint && !n.Gone && n.EverReady == policy.True && n.Name != v.config.Node
+func (c *clusterState) candidate(n *policy.NodeFacts) bool {
+	return n.FailingFor > 0 && n.Selected && !n.Excluded && !n.Deleting && !n.AutoscalerTaint && !n.Gone && n.EverReady == policy.True && n.Name != c.config.Node
 }
 
 // failing says whether the condition that started a fence still holds.
-func (v *view) failing(n *corev1.Node, f *v1alpha1.NodeFence) bool {
-	trigger := v.trigger(n.Name)
+func (c *clusterState) failing(n *corev1.Node, f *v1alpha1.NodeFence) bool {
+	trigger := c.trigger(n.Name)
 	if len(f.Status.Triggers) > 0 {
 		trigger = &f.Status.Triggers[0]
 	}
@@ -355,8 +355,8 @@ func (v *view) failing(n *corev1.Node, f *v1alpha1.NodeFence) bool {
 }
 
 // leaving says that an autoscaler is about to remove the node.
-func (v *view) leaving(n *corev1.Node) bool {
+func (c *clusterState) leaving(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-		return slices.Contains(v.config.Nodes.withDefaults().AutoscalerTaints, t.Key)
+		return slices.Contains(c.config.Nodes.withDefaults().AutoscalerTaints, t.Key)
 	})
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// records are the NodeFences of a cluster. Every write is on exactly the version that was read: what an admin or another
+// nodeFenceClient reads and writes the NodeFences of a cluster. Every write is on exactly the version that was read: what an admin or another
 // controller wrote since then makes it a conflict.
-type records struct{ client dynamic.ResourceInterface }
+type nodeFenceClient struct{ client dynamic.ResourceInterface }
 
-func newRecords(client dynamic.Interface) records {
-	return records{client: client.Resource(v1alpha1.Resource())}
+func newNodeFenceClient(client dynamic.Interface) nodeFenceClient {
+	return nodeFenceClient{client: client.Resource(v1alpha1.Resource())}
 }
 
 // absent says whether an error is the API server's statement that a node has no NodeFence.
@@ -28,7 +28,7 @@ func absent(err error, node string) bool {
 }
 
 // get returns the NodeFence of a node.
-func (r records) get(ctx context.Context, node string) (*v1alpha1.NodeFence, error) {
+func (r nodeFenceClient) get(ctx context.Context, node string) (*v1alpha1.NodeFence, error) {
 	u, err := r.client.Get(ctx, v1alpha1.Name(node), metav1.GetOptions{})
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (r records) get(ctx context.Context, node string) (*v1alpha1.NodeFence, err
 
 // create starts the fence of a node. That it exists already is an error of the kind AlreadyExists: another request was
 // first.
-func (r records) create(ctx context.Context, node string, annotations map[string]string) (*v1alpha1.NodeFence, error) {
+func (r nodeFenceClient) create(ctx context.Context, node string, annotations map[string]string) (*v1alpha1.NodeFence, error) {
 	f := &v1alpha1.NodeFence{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.Kind().Kind},
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Name(node), Finalizers: []string{v1alpha1.Finalizer}, Annotations: annotations},
@@ -56,7 +56,7 @@ func (r records) create(ctx context.Context, node string, annotations map[string
 }
 
 // writeStatus writes the status of f, in one request, if f is still the version that was read, and returns what stands then.
-func (r records) writeStatus(ctx context.Context, f *v1alpha1.NodeFence) (*v1alpha1.NodeFence, error) {
+func (r nodeFenceClient) writeStatus(ctx context.Context, f *v1alpha1.NodeFence) (*v1alpha1.NodeFence, error) {
 	u, err := untyped(f)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (r records) writeStatus(ctx context.Context, f *v1alpha1.NodeFence) (*v1alp
 }
 
 // setFinalizer adds our finalizer to f, or removes it.
-func (r records) setFinalizer(ctx context.Context, f *v1alpha1.NodeFence, present bool) (*v1alpha1.NodeFence, error) {
+func (r nodeFenceClient) setFinalizer(ctx context.Context, f *v1alpha1.NodeFence, present bool) (*v1alpha1.NodeFence, error) {
 	f = f.DeepCopy()
 	f.Finalizers = slices.DeleteFunc(f.Finalizers, func(name string) bool { return name == v1alpha1.Finalizer })
 	if present {
@@ -79,21 +79,21 @@ func (r records) setFinalizer(ctx context.Context, f *v1alpha1.NodeFence, presen
 }
 
 // annotate gives f an annotation.
-func (r records) annotate(ctx context.Context, f *v1alpha1.NodeFence, key, value string) (*v1alpha1.NodeFence, error) {
+func (r nodeFenceClient) annotate(ctx context.Context, f *v1alpha1.NodeFence, key, value string) (*v1alpha1.NodeFence, error) {
 	f = f.DeepCopy()
 	metav1.SetMetaDataAnnotation(&f.ObjectMeta, key, value)
 	return r.update(ctx, f)
 }
 
 // dropAnnotation removes an annotation of f.
-func (r records) dropAnnotation(ctx context.Context, f *v1alpha1.NodeFence, key string) (*v1alpha1.NodeFence, error) {
+func (r nodeFenceClient) dropAnnotation(ctx context.Context, f *v1alpha1.NodeFence, key string) (*v1alpha1.NodeFence, error) {
 	f = f.DeepCopy()
 	delete(f.Annotations, key)
 	return r.update(ctx, f)
 }
 
 // update writes all of f but its status.
-func (r records) update(ctx context.Context, f *v1alpha1.NodeFence) (*v1alpha1.NodeFence, error) {
+func (r nodeFenceClient) update(ctx context.Context, f *v1alpha1.NodeFence) (*v1alpha1.NodeFence, error) {
 	u, err := untyped(f)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (r records) update(ctx context.Context, f *v1alpha1.NodeFence) (*v1alpha1.N
 }
 
 // delete deletes f if it is still what was read. Our finalizer holds it until it is removed.
-func (r records) delete(ctx context.Context, f *v1alpha1.NodeFence) error {
+func (r nodeFenceClient) delete(ctx context.Context, f *v1alpha1.NodeFence) error {
 	return r.client.Delete(ctx, f.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &f.UID, ResourceVersion: &f.ResourceVersion}})
 }
 

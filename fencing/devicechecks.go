@@ -75,7 +75,7 @@ func (c *checks) watch(ctx context.Context) {
 	defer all.Wait()
 	defer c.leaveSurvey()
 	for {
-		nodes, _ := c.view.namespace(c.config.Namespace)
+		nodes, _ := c.state.namespace(c.config.Namespace)
 		c.forget(nodes)
 		flaws := c.survey(ctx, nodes)
 		for _, n := range nodes {
@@ -124,10 +124,10 @@ func (c *checks) forget(nodes []*corev1.Node) {
 // due says that the node is to be checked now, and takes the task. Devices of a fence that is under way are
 // left alone. That its configuration has got a flaw, or has lost it, is to be said at once.
 func (c *checks) due(n *corev1.Node, flawed bool) bool {
-	if f := c.view.fence(n.Name); f != nil && standing(f) != policy.FenceNone && standing(f) != policy.FenceQueued {
+	if f := c.state.fence(n.Name); f != nil && fenceState(f) != policy.FenceNone && fenceState(f) != policy.FenceQueued {
 		return false
 	}
-	if !c.view.selected(n) {
+	if !c.state.selected(n) {
 		return false
 	}
 	c.mu.Lock()
@@ -394,7 +394,7 @@ func (c *checks) overdue(node string) bool {
 }
 
 // selected says that the node may be fenced, by this process or, where it is its own, by another.
-func (v *view) selected(n *corev1.Node) bool {
+func (v *clusterState) selected(n *corev1.Node) bool {
 	facts, ok := v.factsOf(n.Name, time.Now())
 	return ok && facts.Selected && !facts.Excluded && !facts.Deleting
 }

@@ -20,10 +20,10 @@ import (
 // agent, which are not watched.
 const plansLast = 30 * time.Second
 
-// plans are the configurations of all nodes.
-type plans struct {
+// planCache is the configurations of all nodes.
+type planCache struct {
 	config  Config
-	view    *view
+	state   *clusterState
 	secrets *secrets
 	clock   clock.Clock
 	begins  func(func()) bool // has a goroutine do something
@@ -52,16 +52,16 @@ type origin struct {
 // kept is how many configurations of a node are kept, so that an incident can end with the one it began with.
 const kept = 8
 
-func newPlans(c Config, v *view, s *secrets, begins func(func()) bool) *plans {
-	return &plans{
-		turn: make(chan struct{}, 1), config: c, view: v, secrets: s, clock: clock.System(), begins: begins,
+func newPlanCache(c Config, v *clusterState, s *secrets, begins func(func()) bool) *planCache {
+	return &planCache{
+		turn: make(chan struct{}, 1), config: c, state: v, secrets: s, clock: clock.System(), begins: begins,
 		recent: map[string][]nodeconfig.Plan{}, good: map[string]origin{},
 	}
 }
 
 // plan returns how a node is to be fenced: with the configuration of this hash, if it was seen, otherwise with that of today. The error is what is wrong with
 // it. What could not be found out, because a Secret cannot be read or an agent does not answer, does not change a configuration that was resolved before.
-func (p *plans) plan(ctx context.Context, node, hash string) (nodeconfig.Plan, error) {
+func (p *planCache) plan(ctx context.Context, node, hash string) (nodeconfig.Plan, error) {
 	select {
 	case p.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -78,7 +78,7 @@ func (p *plans) plan(ctx context.Context, node, hash string) (nodeconfig.Plan, e
 }
 
 // current is the configuration of a node as it was resolved last. The caller has the turn.
-func (p *plans) current(node string) (nodeconfig.Plan, error) {
+func (p *planCache) current(node string) (nodeconfig.Plan, error) {
 	recent := p.recent[node]
 	plan, err := p.resolved.Plan(node)
 	last, of := len(recent)-1, origin{p.nodes[node], p.of}
@@ -96,8 +96,8 @@ func (p *plans) current(node string) (nodeconfig.Plan, error) {
 
 // resolve makes up for changes. What has errors is resolved once more after a while, beside those who ask: an agent that does not answer is not to keep
 // other nodes waiting. The caller has the turn.
-func (p *plans) resolve(ctx context.Context) {
-	nodes, configMaps := p.view.namespace(p.config.Namespace)
+func (p *planCache) resolve(ctx context.Context) {
+	nodes, configMaps := p.state.namespace(p.config.Namespace)
 	in := inputs{nodes: map[string]nodeconfig.Node{}, maps: map[string]map[string]string{}}
 	for _, n := range nodes {
 		node := nodeconfig.Node{
@@ -142,17 +142,17 @@ type inputs struct {
 	of    string // their versions
 }
 
-func (p *plans) take(in inputs, resolved *nodeconfig.Resolution, now clock.Reading) {
+func (p *planCache) take(in inputs, resolved *nodeconfig.Resolution, now clock.Reading) {
 	p.resolved, p.flawless, p.made, p.nodes, p.of = resolved, resolved.Validate() == nil, now, in.nodes, in.of
 	for node := range p.recent {
-		if _, there := in.nodes[node]; !there && p.view.fence(node) == nil {
+		if _, there := in.nodes[node]; !there && p.state.fence(node) == nil {
 			delete(p.recent, node)
 			delete(p.good, node)
 		}
 	}
 }
 
-func (p *plans) resolution(ctx context.Context, in inputs) *nodeconfig.Resolution {
+func (p *planCache) resolution(ctx context.Context, in inputs) *nodeconfig.Resolution {
 	namespace := nodeconfig.Namespace{ConfigMaps: in.maps, StrictSecrets: p.config.StrictSecrets}
 	namespace.SecretKeys = func(name string) ([]string, error) {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -175,7 +175,7 @@ func (p *plans) resolution(ctx context.Context, in inputs) *nodeconfig.Resolutio
 	return nodeconfig.Resolve(namespace, nodes)
 }
 
-// flow is a configuration as the automaton has it.
+// flow is a configuration as the state machine has it.
 func (c *Controller) flow(p nodeconfig.Plan, known func(*nodeconfig.Device) bool) (statemachine.Plan, error) {
 	flow := statemachine.Plan{
 		Hash: p.Hash, PowerOn: statemachine.PowerOn(p.PowerOn), NotReadyFor: given(p.NotReadyFor), PowerWait: given(p.PowerWait), BootGrace: p.BootGrace,
@@ -230,7 +230,7 @@ func (c *Controller) timeout(d *nodeconfig.Device) time.Duration {
 	return cmp.Or(d.Timeout, c.config.CommandTimeout)
 }
 
-// given is a wait that was configured: one of 0 is none, which to the automaton would be its default.
+// given is a wait that was configured: one of 0 is none, which to the state machine would be its default.
 func given(wait time.Duration) time.Duration { return max(wait, 1) }
 
 // device finds one of a configuration by its key.

@@ -78,7 +78,7 @@ func (p Commissioned) with(proved ProvedLevel, plan nodeconfig.Plan) Commissione
 // unproved names the power devices of a node's configuration that are not proved to be its own.
 func (r *run) unproved(node string, plan nodeconfig.Plan) (names []string) {
 	var p Commissioned
-	if n, err := r.view.nodeLister.Get(node); err == nil {
+	if n, err := r.state.nodeLister.Get(node); err == nil {
 		p = proofOf(n)
 	}
 	for _, level := range plan.PowerManagement {
@@ -89,7 +89,7 @@ func (r *run) unproved(node string, plan nodeconfig.Plan) (names []string) {
 	return names
 }
 
-// errNotBack says that the node has not started anew, which the automaton has seen a moment ago.
+// errNotBack says that the node has not started anew, which the state machine has seen a moment ago.
 var errNotBack = errors.New("fencing: the node is not back yet")
 
 // writeProof notes at the node that the level of devices that was tried is its own.
@@ -118,5 +118,5 @@ func (f *fence) writeProof(ctx context.Context, node *cluster.Node) error {
 	if err != nil {
 		return err
 	}
-	return node.Annotate(ctx, f.stillLeads, v1alpha1.AnnotationCommissioned, string(text))
+	return node.Annotate(ctx, f.requireLeader, v1alpha1.AnnotationCommissioned, string(text))
 }

@@ -41,14 +41,14 @@ func (f *fence) do(ctx context.Context, step statemachine.Step) error {
 		return f.await(ctx, step)
 	case statemachine.SetFinalizer:
 		return f.change(ctx, step, func(ctx context.Context) (*v1alpha1.NodeFence, error) {
-			return f.records.setFinalizer(ctx, f.record, step.Present)
+			return f.nodeFences.setFinalizer(ctx, f.record, step.Present)
 		})
 	case statemachine.DropAnnotation:
 		if step.Why != "" {
 			f.event(f.record, corev1.EventTypeWarning, "Refused", "Confirm", "%s is not taken: %s", step.Key, step.Why)
 		}
 		return f.change(ctx, step, func(ctx context.Context) (*v1alpha1.NodeFence, error) {
-			return f.records.dropAnnotation(ctx, f.record, step.Key)
+			return f.nodeFences.dropAnnotation(ctx, f.record, step.Key)
 		})
 	case statemachine.Delete:
 		return f.delete(ctx)
@@ -63,7 +63,7 @@ func (f *fence) write(ctx context.Context, step statemachine.Write) error {
 	before, outcome := f.record.Status, statemachine.Outcome{Began: f.clock.Now()}
 	next := f.record.DeepCopy()
 	next.Status = step.Status
-	written, err := f.records.writeStatus(ctx, next)
+	written, err := f.nodeFences.writeStatus(ctx, next)
 	outcome.Ended, outcome.Failed = f.clock.Now(), err != nil
 	f.memory = f.memory.After(&before, step, outcome)
 	if err != nil {
@@ -90,8 +90,8 @@ func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, row st
 		hooks.OnTransition(now, string(row))
 	}
 	if s.Hold != nil && (before.Hold == nil || before.Hold.Reason != s.Hold.Reason) {
-		if hooks.OnHeld != nil {
-			hooks.OnHeld(f.node, *s.Hold)
+		if hooks.OnBlocked != nil {
+			hooks.OnBlocked(f.node, *s.Hold)
 		}
 	}
 	f.alarm()
@@ -135,7 +135,7 @@ func (f *fence) delete(ctx context.Context) error {
 	defer cancel()
 	record := f.record
 	f.record = nil
-	err := f.records.delete(ctx, record)
+	err := f.nodeFences.delete(ctx, record)
 	if err == nil || absent(err, f.node) || apierrors.IsConflict(err) {
 		return nil
 	}
@@ -298,21 +298,21 @@ func (f *fence) act(ctx context.Context, step statemachine.Act) error {
 func (f *fence) method(ctx context.Context, node *cluster.Node, name string) error {
 	switch name {
 	case statemachine.MarkUnschedulable:
-		return node.MarkUnschedulable(ctx, f.stillLeads)
+		return node.MarkUnschedulable(ctx, f.requireLeader)
 	case statemachine.MarkSchedulable:
 		return node.MarkSchedulable(ctx)
 	case nodeconfig.Cordon:
-		_, err := node.Cordon(ctx, f.stillLeads)
+		_, err := node.Cordon(ctx, f.requireLeader)
 		return err
 	case nodeconfig.Uncordon:
 		return node.Uncordon(ctx)
 	case nodeconfig.OutOfService: // is part of every release, and must not come before the proof
 		return nil
 	case nodeconfig.CleanPods:
-		_, err := node.Evict(ctx, f.stillFails, cluster.Options{Budget: f.budget, OnPod: f.evicted}, cluster.Progress{})
+		_, err := node.Evict(ctx, f.requireNodeFailing, cluster.Options{Budget: f.budget, OnPod: f.evicted}, cluster.Progress{})
 		return err
 	case nodeconfig.DetachVolumes:
-		pods, err := node.Evict(ctx, f.stillFails, cluster.Options{Budget: f.budget, OnPod: f.evicted}, cluster.Progress{})
+		pods, err := node.Evict(ctx, f.requireNodeFailing, cluster.Options{Budget: f.budget, OnPod: f.evicted}, cluster.Progress{})
 		if err == nil && !pods.Done && !f.shownReady() {
 			return nil // no kubelet ends them: pods and volumes come loose with the release, when the machine has lost its power
 		}
@@ -320,13 +320,13 @@ func (f *fence) method(ctx context.Context, node *cluster.Node, name string) err
 			err = fmt.Errorf("%w: %d pods", errPodsLeft, len(pods.Left))
 		}
 		if err == nil {
-			_, err = node.DetachVolumes(ctx, f.stillFails, nil)
+			_, err = node.DetachVolumes(ctx, f.requireNodeFailing, nil)
 		}
 		return err
 	case statemachine.Commission:
 		return f.writeProof(ctx, node)
 	case statemachine.DeleteNode:
-		return node.Delete(ctx, f.stillFails)
+		return node.Delete(ctx, f.requireNodeFailing)
 	}
 	return fmt.Errorf("%w %q", errNoMethod, name)
 }
@@ -342,17 +342,17 @@ func refused(err error) bool {
 		apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
-// stillLeads is the proof for what can be undone, and does no harm to a node that works.
-func (c *Controller) stillLeads(context.Context) error {
+// requireLeader is the proof for what can be undone, and does no harm to a node that works.
+func (c *Controller) requireLeader(context.Context) error {
 	if c.config.Leadership.Remaining() <= 0 {
 		return errNotLeader
 	}
 	return nil
 }
 
-// stillFails is the proof for what would do harm to a node that works.
-func (f *fence) stillFails(ctx context.Context) error {
-	if err := f.stillLeads(ctx); err != nil {
+// requireNodeFailing is the proof for what would do harm to a node that works.
+func (f *fence) requireNodeFailing(ctx context.Context) error {
+	if err := f.requireLeader(ctx); err != nil {
 		return err
 	}
 	n, err := f.lookAtNode(ctx)
@@ -369,7 +369,7 @@ func (f *fence) stillFails(ctx context.Context) error {
 
 // shownReady says that the node was last seen Ready.
 func (f *fence) shownReady() bool {
-	facts, ok := f.view.nodes.FactsOf(f.node, time.Now())
+	facts, ok := f.state.nodes.FactsOf(f.node, time.Now())
 	return ok && facts.Ready == policy.True
 }
 
