@@ -23,10 +23,10 @@ func TestDevicesAreReadAhead(t *testing.T) {
 		var mu sync.Mutex
 		var over, off time.Time
 		c := w.start("a", func(c *fencing.Config) {
-			c.Hooks.OnTransition = func(_ *v1alpha1.NodeFence, row string) {
+			c.Hooks.OnTransition = func(_ *v1alpha1.NodeFence, reason string) {
 				mu.Lock()
 				defer mu.Unlock()
-				if row == "PowerWaitOver" {
+				if reason == "PowerWaitOver" {
 					over = time.Now()
 				}
 			}
@@ -64,10 +64,10 @@ func TestFewDevicesAreReadAheadAtATime(t *testing.T) {
 					readings = append(readings, between{time.Now().Add(-took), time.Now()})
 				}
 			}
-			c.Hooks.OnTransition = func(_ *v1alpha1.NodeFence, row string) {
+			c.Hooks.OnTransition = func(_ *v1alpha1.NodeFence, reason string) {
 				mu.Lock()
 				defer mu.Unlock()
-				commanded = commanded || row == "PowerWaitOver"
+				commanded = commanded || reason == "PowerWaitOver"
 			}
 		})
 		defer c.stop()

@@ -8,24 +8,26 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
-// Assessment is what would become of a node if it had to be fenced now.
+// Assessment says whether a node could be fenced now.
 type Assessment struct {
 	Node string
-	// Object is the ConfigMap that says how it is fenced, or "built-in".
+	// Object is the name of the ConfigMap with the node's configuration, or "built-in".
 	Object string
-	// Err is what is wrong with its configuration or its devices.
+	// Err is the error in its configuration or its devices.
 	Err error
-	// Warnings are about its configuration, and levels of devices that could not do it where another one could.
+	// Warnings concern its configuration, and levels of devices that do not work while another
+	// level does.
 	Warnings []string
-	// Unproved names the power devices that no commission has proved to be the node's, with their present configuration.
+	// Unproved lists the power devices that were not commissioned with their present configuration.
 	Unproved []string
-	// Decision is what the policy says of switching its machine off now, with everything that stands in the way. For a node that works that is at least
-	// that it works.
+	// Decision is the decision about switching the machine off now. A node that works is at least
+	// denied for that reason.
 	Decision Decision
 }
 
-// Assess says of every node that may be fenced whether it would be now, and why not. It changes nothing, needs no leadership, and may be called beside Run. It
-// reads all devices, and watches the nodes for Limits.Observation before it says anything.
+// Assess reports for every node that may be fenced whether it could be fenced now, and why not. It
+// changes nothing and needs no leadership. It may run beside Run. It reads all devices, and watches
+// the nodes for Limits.Observation before it returns.
 func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -23,27 +23,38 @@ import (
 )
 
 var (
-	// ErrNotRunning says that Run does not run in this process, or has lost the leadership.
+	// ErrNotRunning is returned if Run is not running in this process, or has lost the leadership.
 	ErrNotRunning = errors.New("fencing: only the leader commissions, while it runs")
-	// ErrRefused says that a node is not commissioned now, and why. Nothing was done.
+	// ErrRefused is returned with the reason why a node cannot be commissioned now. Nothing was
+	// changed.
 	ErrRefused = errors.New("fencing: the node is not commissioned")
-	// ErrCommissionFailed says that a commission has ended without a proof, and why. What was switched off was switched on again, or is named.
+	// ErrCommissionFailed is returned with the reason why a commission ended without a proof. The
+	// error names the devices that could not be switched on again.
 	ErrCommissionFailed = errors.New("fencing: the commission has failed")
 
 	errTaken = errors.New("it was asked for, and begun, before")
 )
 
-// Commission proves that the power devices that are configured for a node are its own: it takes the power of a node that works, and that an admin has cordoned
-// and drained, sees it go away, gives the power back, and sees it start anew; for each level of power_management once. It returns when that has come to
-// its end, which takes some minutes, and what is proved of the node then. The proof stays with the Node, for as long as its devices are configured as they are.
+// Commission proves that the power devices that are configured for a node belong to it. The node
+// must work, and an admin must have cordoned and drained it. For each level of power_management
+// once, Commission switches the machine off, sees the node go down, switches it on, and sees it
+// come back with another boot ID. That takes some minutes. Commission returns what is proved of the
+// node at its end. The proof is stored at the Node, and is valid while the configuration of the
+// devices is unchanged.
 //
-// Run has to run in this process. It carries the commission out, by a NodeFence, so that it is a fence to all others: while its
-// machine is off no other loses its power if MaxConcurrent is 1, and a controller that comes after a crash goes on with it. If ctx ends, that
-// goes on, too; it is stopped as a fence is, by an annotation of the NodeFence.
+// Run must be running in this process. It executes the commission as a NodeFence, which counts as a
+// fence: with MaxConcurrent 1, no other machine loses its power meanwhile, and the next controller
+// continues after a crash. The commission also continues when ctx ends. To stop it, annotate the
+// NodeFence as for a fence.
 //
-// The error is ErrRefused before anything was touched, where the node is not there, does not work, is not cordoned or not drained, is in a fence, has
-// configuration or devices that are not in order, or where the policy would not allow another machine to be off; ErrCommissionFailed, if
-// the devices did not do what they were told or the node did not go away, or come back with another boot ID; ErrNotRunning.
+// The error matches one of these:
+//
+//   - ErrRefused: the node does not exist, does not work, is not cordoned, is not drained or has a
+//     fence; its configuration or devices have errors; or the policy does not allow one more
+//     machine to be off.
+//   - ErrCommissionFailed: a device did not obey, or the node did not go down or did not come back
+//     with another boot ID.
+//   - ErrNotRunning.
 func (c *Controller) Commission(ctx context.Context, node string) (Commissioned, error) {
 	r := c.leading()
 	if r == nil {
@@ -295,11 +306,11 @@ func outcome(node string, s *v1alpha1.Status) error {
 }
 
 // announceCommission tells people who look at the Node.
-func (f *fence) announceCommission(row statemachine.Row, s *v1alpha1.Status) {
+func (f *fence) announceCommission(reason statemachine.Reason, s *v1alpha1.Status) {
 	about := &corev1.Node{}
 	about.Name, about.UID = f.node, s.NodeUID
 	if !s.Phase.Ended() {
-		f.nodeEvent(about, corev1.EventTypeNormal, string(row), "Commission", fmt.Sprintf("incident %d, level %d: %s", s.Incident, s.Level, s.Phase))
+		f.nodeEvent(about, corev1.EventTypeNormal, string(reason), "Commission", fmt.Sprintf("incident %d, level %d: %s", s.Incident, s.Level, s.Phase))
 		return
 	}
 	err := outcome(f.node, s)

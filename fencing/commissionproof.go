@@ -17,19 +17,21 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
-// Commissioned is what commissions have proved of a node, and not what a reading tells: that its machine lost its power by these devices. It is in the
-// annotation [v1alpha1.AnnotationCommissioned] of the Node, in JSON.
+// Commissioned is what commissions have proved about a node: that its machine loses its power by
+// these devices. It is stored as JSON in the annotation [v1alpha1.AnnotationCommissioned] of the
+// Node.
 type Commissioned struct {
-	// UID and Machine are the Node's UID, and the system UUID of its machine. With others nothing is proved.
+	// UID of the Node, and system UUID of its machine. The proof is void for any other.
 	UID     types.UID `json:"uid"`
 	Machine string    `json:"machine,omitempty"`
-	// Levels are those of power_management, in no order. The devices of a level are proved together: that none of them is enough is not known.
+	// Levels are the proved levels of power_management, in no order. The devices of a level are
+	// proved together; a part of them is not proved.
 	Levels []ProvedLevel `json:"levels"`
 }
 
-// ProvedLevel is a level of devices by which the machine of a node has lost its power.
+// ProvedLevel is a level of devices that has switched off the machine of a node.
 type ProvedLevel struct {
-	// Devices are their names, agent/address/plug, with a hash each of how they are reached.
+	// Devices maps the names of the devices, agent/address/plug, to a hash of their configuration.
 	Devices map[string]string `json:"devices"`
 	// Before and After are the node's boot IDs.
 	Before string `json:"before"`
@@ -38,7 +40,8 @@ type ProvedLevel struct {
 	At metav1.Time `json:"at"`
 }
 
-// proofOf is what is proved of a node; nothing if that was about another machine.
+// proofOf returns what is proved about a node. It is empty if the stored proof is about another
+// machine.
 func proofOf(n *corev1.Node) Commissioned {
 	p, none := Commissioned{}, Commissioned{UID: n.UID, Machine: n.Status.NodeInfo.SystemUUID}
 	if json.Unmarshal([]byte(n.Annotations[v1alpha1.AnnotationCommissioned]), &p) != nil || p.UID != none.UID || p.Machine != none.Machine {
@@ -47,7 +50,7 @@ func proofOf(n *corev1.Node) Commissioned {
 	return p
 }
 
-// devices are those of a level that are switched off, as proofs have them.
+// devices returns the devices that a level switches off, in the form of ProvedLevel.Devices.
 func devices(level nodeconfig.Level) map[string]string {
 	all := map[string]string{}
 	for _, m := range level.Off() {
@@ -56,13 +59,13 @@ func devices(level nodeconfig.Level) map[string]string {
 	return all
 }
 
-// proves says whether exactly these devices are proved together: one that is missing may have been the one that mattered, and one more may be another
-// machine's.
+// proves reports whether exactly these devices are proved together. A missing device may have been
+// the one that mattered, and an additional one may belong to another machine.
 func (p Commissioned) proves(devices map[string]string) bool {
 	return slices.ContainsFunc(p.Levels, func(l ProvedLevel) bool { return maps.Equal(l.Devices, devices) })
 }
 
-// with is the proof with one more level. Of the others those stay that the plan still has.
+// with returns the proof with one more level. It drops levels that the plan does not have any more.
 func (p Commissioned) with(proved ProvedLevel, plan nodeconfig.Plan) Commissioned {
 	var kept []ProvedLevel
 	for _, l := range p.Levels {
@@ -75,7 +78,7 @@ func (p Commissioned) with(proved ProvedLevel, plan nodeconfig.Plan) Commissione
 	return p
 }
 
-// unproved names the power devices of a node's configuration that are not proved to be its own.
+// unproved lists the power devices in a node's configuration that are not proved.
 func (r *run) unproved(node string, plan nodeconfig.Plan) (names []string) {
 	var p Commissioned
 	if n, err := r.state.nodeLister.Get(node); err == nil {
@@ -89,10 +92,11 @@ func (r *run) unproved(node string, plan nodeconfig.Plan) (names []string) {
 	return names
 }
 
-// errNotBack says that the node has not started anew, which the state machine has seen a moment ago.
+// errNotBack means that the node has not rebooted, although the state machine has just seen that it
+// had.
 var errNotBack = errors.New("fencing: the node is not back yet")
 
-// writeProof notes at the node that the level of devices that was tried is its own.
+// writeProof stores the proof for the commissioned level at the Node.
 func (f *fence) writeProof(ctx context.Context, node *cluster.Node) error {
 	n, err := f.liveNode(ctx, f.node)
 	if err != nil {

@@ -32,11 +32,11 @@ type survey struct {
 // of ctx.
 func (p *planCache) flaws(ctx context.Context, usable func(nodeconfig.Plan) error) (flaws map[string]error, err error) {
 	select {
-	case p.turn <- struct{}{}:
+	case p.lock <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer func() { <-p.turn }()
+	defer func() { <-p.lock }()
 	if p.resolve(ctx); p.surveyed == p.resolved {
 		return p.flawed, ctx.Err()
 	}
@@ -113,7 +113,7 @@ func few(texts []string) string {
 }
 
 // tellAll tells people of the configuration as a whole: when it has become unusable or usable, and
-// every alarmEvery as long as it is not. Only watch calls it.
+// every repeatEventsAfter as long as it is not. Only watch calls it.
 func (c *checks) tellAll(wrong error) {
 	before := c.whole
 	turned := (before.wrong == nil) != (wrong == nil)
@@ -125,7 +125,7 @@ func (c *checks) tellAll(wrong error) {
 	case turned && wrong == nil:
 		c.config.Logger.Info("a node has a configuration that can be used again")
 		c.namespaceEvent(corev1.EventTypeNormal, reasonUsable, "a node has a configuration that can be used again")
-	case wrong != nil && (turned || time.Since(before.told) >= alarmEvery):
+	case wrong != nil && (turned || time.Since(before.told) >= repeatEventsAfter):
 		c.whole.told = time.Now()
 		if turned {
 			c.config.Logger.Error("no node can be fenced: none has a configuration that can be used", zap.Error(wrong))

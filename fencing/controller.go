@@ -27,13 +27,14 @@ import (
 )
 
 var (
-	// ErrOwnHost is why Run ends when the node that it runs on has failed: another process, on another node, has to fence it.
+	// ErrOwnHost is returned by Run when the node of this process has failed. A controller on
+	// another node must lead, and fence it.
 	ErrOwnHost = errors.New("fencing: the own node has failed: another leader has to fence it")
 	// ErrBusy is returned by Run while another Run of the same Controller has not returned.
 	ErrBusy = errors.New("fencing: Run of this controller is already running")
 )
 
-// Controller fences nodes. Only a leader runs it.
+// Controller fences nodes. Only the leader runs it.
 type Controller struct {
 	kube       kubernetes.Interface
 	nodeFences nodeFenceClient
@@ -45,10 +46,10 @@ type Controller struct {
 	running *run // guarded by mu; nil: Run does not run
 }
 
-// New returns a controller that does nothing yet. The error names each field that is wrong.
+// New returns a controller. It sends no requests. The error names each invalid field.
 //
-// The clients should be those of the elector's WrapTransport, so that a process that has lost the leadership cannot write any more, and should have
-// a rate limit of at least some hundred requests per second.
+// The clients should use the elector's WrapTransport, so that a process without the leadership
+// cannot write. Their rate limit should be at least some hundred requests per second.
 func New(kube kubernetes.Interface, dyn dynamic.Interface, c Config) (*Controller, error) {
 	c, err := c.complete()
 	if kube == nil || dyn == nil {
@@ -60,12 +61,13 @@ func New(kube kubernetes.Interface, dyn dynamic.Interface, c Config) (*Controlle
 	return &Controller{kube: kube, dynamic: dyn, nodeFences: newNodeFenceClient(dyn), config: c}, nil
 }
 
-// tick is how often the controller looks at all nodes.
+// tick is the interval at which the controller checks all nodes.
 const tick = time.Second
 
-// Run fences nodes until ctx ends, and returns when everything that it has begun has come to an end, which a command to a device may delay by
-// CommandTimeout. Let it be the work of an elector: elector.Run(ctx, controller.Run). It returns nil when ctx has ended, [ErrOwnHost], [ErrBusy], and
-// what the API server says, if that does not know NodeFences, or forbids to list what has to be watched.
+// Run fences nodes until ctx ends. It returns when everything that it started has ended; a command
+// to a device may delay that by CommandTimeout. Run it under an elector: elector.Run(ctx,
+// controller.Run). It returns nil when ctx has ended, [ErrOwnHost], [ErrBusy], or the error of the
+// API server if that does not serve NodeFences or forbids a required list.
 func (c *Controller) Run(ctx context.Context) error {
 	if !c.busy.TryLock() {
 		return ErrBusy
@@ -86,7 +88,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
-		if err := r.turn(ctx); err != nil {
+		if err := r.reconcile(ctx); err != nil {
 			return err
 		}
 		select {
@@ -97,7 +99,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// run is the controller during one leadership.
+// run is the controller during one term of leadership.
 type run struct {
 	*Controller
 	state   *clusterState
@@ -211,7 +213,7 @@ func (c *Controller) mayWatch(ctx context.Context) error {
 	return nil
 }
 
-// watchFailed says that a watch has to be opened anew, which client-go does by itself: once for as long as the reason is the same.
+// watchFailed logs that a watch has failed, once for each reason. client-go opens it again.
 func (r *run) watchFailed(ctx context.Context, _ *cache.Reflector, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
 		return
@@ -225,7 +227,7 @@ func (r *run) watchFailed(ctx context.Context, _ *cache.Reflector, err error) {
 	}
 }
 
-// end waits for everything that was begun.
+// end waits until everything that was started has ended.
 func (r *run) end(cancel context.CancelFunc) {
 	r.mu.Lock()
 	r.closed = true
@@ -237,8 +239,8 @@ func (r *run) end(cancel context.CancelFunc) {
 	}
 }
 
-// turn looks at all nodes: fences of those that fail, and of those that have a record, are carried out.
-func (r *run) turn(ctx context.Context) error {
+// reconcile starts the fences of nodes that fail and of nodes that have a record.
+func (r *run) reconcile(ctx context.Context) error {
 	all := r.state.observe()
 	for i := range all.Nodes {
 		n := &all.Nodes[i]
@@ -256,7 +258,7 @@ func (r *run) turn(ctx context.Context) error {
 	return nil
 }
 
-// carryOut has a goroutine carry out the fence of a node, unless there is one.
+// carryOut starts a goroutine for the fence of a node, unless one is running.
 func (r *run) carryOut(ctx context.Context, node string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

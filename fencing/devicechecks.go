@@ -390,7 +390,7 @@ func (c *checks) overdue(node string) bool {
 	if last.IsZero() {
 		last = c.began
 	}
-	return time.Since(last) >= alarmEvery
+	return time.Since(last) >= repeatEventsAfter
 }
 
 // selected says that the node may be fenced, by this process or, where it is its own, by another.

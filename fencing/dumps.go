@@ -14,15 +14,16 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// Dumps is where kernels say that they have stopped, and write a dump; *kdump.Port has it.
+// Dumps receives messages from kernels that have stopped and write a dump. *kdump.Port implements
+// it.
 type Dumps interface {
-	// Receive returns the addresses from which messages have come since the call before it began, and waits for one for some seconds at most. It returns after
-	// there was nothing more to receive.
+	// Receive returns the addresses of the messages that came since the last call began. It waits
+	// some seconds at most for the first message, and returns when no more are pending.
 	Receive(ctx context.Context) ([]netip.Addr, error)
 	Close() error
 }
 
-// dumps are the messages that this process has had.
+// dumps keeps the dump messages that this process has received.
 type dumps struct {
 	*run
 
@@ -41,7 +42,7 @@ type heard struct {
 
 func newDumps(r *run) *dumps { return &dumps{run: r, last: map[string]heard{}} }
 
-// want has messages be received from now on, until ctx ends. It returns what keeps them from being received.
+// want starts to receive messages, until ctx ends. It returns the error that prevents it.
 func (d *dumps) want(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
-// do does one step. An error is tried again.
-func (f *fence) do(ctx context.Context, step statemachine.Step) error {
+// execute executes one step. The caller retries after an error.
+func (f *fence) execute(ctx context.Context, step statemachine.Step) error {
 	switch step := step.(type) {
 	case statemachine.Write:
 		return f.write(ctx, step)
@@ -37,7 +37,7 @@ func (f *fence) do(ctx context.Context, step statemachine.Step) error {
 	case statemachine.Release:
 		return f.release(ctx, step)
 	case statemachine.Wait:
-		f.alarm()
+		f.reportBlocked()
 		return f.await(ctx, step)
 	case statemachine.SetFinalizer:
 		return f.change(ctx, step, func(ctx context.Context) (*v1alpha1.NodeFence, error) {
@@ -71,32 +71,32 @@ func (f *fence) write(ctx context.Context, step statemachine.Write) error {
 		if apierrors.IsConflict(err) || absent(err, f.node) {
 			return nil
 		}
-		return fmt.Errorf("write %s: %w", step.Row, err)
+		return fmt.Errorf("write %s: %w", step.Reason, err)
 	}
 	if before.Phase != written.Status.Phase {
 		f.progress = cluster.Progress{}
 	}
 	f.wrote(written)
-	f.announce(before, written, step.Row)
+	f.announce(before, written, step.Reason)
 	return nil
 }
 
 // announce tells people what was written.
-func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, row statemachine.Row) {
+func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, reason statemachine.Reason) {
 	s := &now.Status
-	f.log.Info("fence", zap.String("transition", string(row)), zap.String("phase", string(s.Phase)), zap.Int64("incident", s.Incident))
+	f.log.Info("fence", zap.String("transition", string(reason)), zap.String("phase", string(s.Phase)), zap.Int64("incident", s.Incident))
 	hooks := f.config.Hooks
 	if hooks.OnTransition != nil {
-		hooks.OnTransition(now, string(row))
+		hooks.OnTransition(now, string(reason))
 	}
 	if s.Hold != nil && (before.Hold == nil || before.Hold.Reason != s.Hold.Reason) {
 		if hooks.OnBlocked != nil {
 			hooks.OnBlocked(f.node, *s.Hold)
 		}
 	}
-	f.alarm()
-	if row == statemachine.DumpSeen {
-		f.event(now, corev1.EventTypeNormal, string(row), "Release",
+	f.reportBlocked()
+	if reason == statemachine.DumpSeen {
+		f.event(now, corev1.EventTypeNormal, string(reason), "Release",
 			"incident %d of node %s: its kernel writes a dump: its pods are released, and its power stays on until that has ended, for %v at most", s.Incident, f.node, f.plan.KdumpTimeout)
 	}
 	if before.Phase == s.Phase {
@@ -106,9 +106,9 @@ func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, row st
 	if s.Phase == v1alpha1.PhaseError || s.Phase == v1alpha1.PhaseGivenUp {
 		kind = corev1.EventTypeWarning
 	}
-	f.event(now, kind, string(row), "Fence", "incident %d of node %s: %s", s.Incident, f.node, s.Phase)
+	f.event(now, kind, string(reason), "Fence", "incident %d of node %s: %s", s.Incident, f.node, s.Phase)
 	if s.Commission != nil && (before.Phase == v1alpha1.PhaseCommissioning || s.Phase == v1alpha1.PhaseCommissioning || s.Phase.Ended()) {
-		f.announceCommission(row, s)
+		f.announceCommission(reason, s)
 	}
 }
 

@@ -64,7 +64,7 @@ var errGone = errors.New("the record is gone")
 func (f *fence) carryOut(ctx context.Context) {
 	pause := shortestPause
 	for ctx.Err() == nil {
-		err := f.turn(ctx)
+		err := f.step(ctx)
 		switch {
 		case errors.Is(err, errGone):
 			return
@@ -81,8 +81,8 @@ func (f *fence) carryOut(ctx context.Context) {
 	}
 }
 
-// turn decides on one step, and does it.
-func (f *fence) turn(ctx context.Context) error {
+// step decides on one step and executes it.
+func (f *fence) step(ctx context.Context) error {
 	if f.stuck != nil {
 		return f.stuck
 	}
@@ -96,7 +96,7 @@ func (f *fence) turn(ctx context.Context) error {
 		return err
 	}
 	step := f.gate(ctx, in, statemachine.Transition(in))
-	return f.do(ctx, step)
+	return f.execute(ctx, step)
 }
 
 // read reads the record. If there is none and the node fails, it is created: that is how a fence begins.
@@ -175,7 +175,7 @@ func (f *fence) gate(ctx context.Context, in statemachine.Input, step statemachi
 	if !ok {
 		return step
 	}
-	target, asked := f.target(in, write.Row)
+	target, asked := f.target(in, write.Reason)
 	if !asked {
 		return step
 	}
@@ -210,19 +210,19 @@ func (f *fence) gate(ctx context.Context, in statemachine.Input, step statemachi
 }
 
 // target is what the policy is to be asked about before a transition; not asked: it has nothing to do with it.
-func (f *fence) target(in statemachine.Input, row statemachine.Row) (target policy.Target, asked bool) {
+func (f *fence) target(in statemachine.Input, reason statemachine.Reason) (target policy.Target, asked bool) {
 	s := &f.record.Status
 	act := policy.PowerOff
 	switch {
-	case row == statemachine.OffIntent && s.Phase == v1alpha1.PhaseCommissioning:
+	case reason == statemachine.OffIntent && s.Phase == v1alpha1.PhaseCommissioning:
 		return f.commissionTarget(), true
-	case row == statemachine.NotReadyTimeout && slices.ContainsFunc(in.Plan.Isolation, func(m statemachine.Method) bool { return m.Device != nil }):
+	case reason == statemachine.NotReadyTimeout && slices.ContainsFunc(in.Plan.Isolation, func(m statemachine.Method) bool { return m.Device != nil }):
 		act = policy.SwitchOff
-	case row == statemachine.NotReadyTimeout, row == statemachine.DumpSeen:
+	case reason == statemachine.NotReadyTimeout, reason == statemachine.DumpSeen:
 		act = policy.Isolate
-	case row == statemachine.OffIntent && s.Phase == v1alpha1.PhaseIsolating:
+	case reason == statemachine.OffIntent && s.Phase == v1alpha1.PhaseIsolating:
 		act = policy.SwitchOff
-	case row != statemachine.OffIntent && row != statemachine.PowerWaitOver:
+	case reason != statemachine.OffIntent && reason != statemachine.PowerWaitOver:
 		return policy.Target{}, false
 	}
 	target = policy.Target{

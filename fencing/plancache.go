@@ -28,7 +28,7 @@ type planCache struct {
 	clock   clock.Clock
 	begins  func(func()) bool // has a goroutine do something
 
-	turn     chan struct{}          // held by who reads or changes what follows: a channel, as agents and Secrets are asked meanwhile
+	lock     chan struct{}          // held by who reads or changes what follows: a channel, as agents and Secrets are asked meanwhile
 	resolved *nodeconfig.Resolution // nil: none yet
 	flawless bool                   // no node's has an error
 	made     clock.Reading
@@ -54,7 +54,7 @@ const kept = 8
 
 func newPlanCache(c Config, v *clusterState, s *secrets, begins func(func()) bool) *planCache {
 	return &planCache{
-		turn: make(chan struct{}, 1), config: c, state: v, secrets: s, clock: clock.System(), begins: begins,
+		lock: make(chan struct{}, 1), config: c, state: v, secrets: s, clock: clock.System(), begins: begins,
 		recent: map[string][]nodeconfig.Plan{}, good: map[string]origin{},
 	}
 }
@@ -63,11 +63,11 @@ func newPlanCache(c Config, v *clusterState, s *secrets, begins func(func()) boo
 // it. What could not be found out, because a Secret cannot be read or an agent does not answer, does not change a configuration that was resolved before.
 func (p *planCache) plan(ctx context.Context, node, hash string) (nodeconfig.Plan, error) {
 	select {
-	case p.turn <- struct{}{}:
+	case p.lock <- struct{}{}:
 	case <-ctx.Done():
 		return nodeconfig.Plan{}, ctx.Err()
 	}
-	defer func() { <-p.turn }()
+	defer func() { <-p.lock }()
 	for _, plan := range p.recent[node] {
 		if plan.Hash == hash {
 			return plan, nil
@@ -77,7 +77,7 @@ func (p *planCache) plan(ctx context.Context, node, hash string) (nodeconfig.Pla
 	return p.current(node)
 }
 
-// current is the configuration of a node as it was resolved last. The caller has the turn.
+// current is the configuration of a node as it was resolved last. The caller holds the lock.
 func (p *planCache) current(node string) (nodeconfig.Plan, error) {
 	recent := p.recent[node]
 	plan, err := p.resolved.Plan(node)
@@ -95,7 +95,7 @@ func (p *planCache) current(node string) (nodeconfig.Plan, error) {
 }
 
 // resolve makes up for changes. What has errors is resolved once more after a while, beside those who ask: an agent that does not answer is not to keep
-// other nodes waiting. The caller has the turn.
+// other nodes waiting. The caller holds the lock.
 func (p *planCache) resolve(ctx context.Context) {
 	nodes, configMaps := p.state.namespace(p.config.Namespace)
 	in := inputs{nodes: map[string]nodeconfig.Node{}, maps: map[string]map[string]string{}}
@@ -126,8 +126,8 @@ func (p *planCache) resolve(ctx context.Context) {
 	case !p.flawless && !p.again && now.SinceAtMost(p.made) >= plansLast:
 		p.again = p.begins(func() {
 			resolved := p.resolution(ctx, in)
-			p.turn <- struct{}{}
-			defer func() { <-p.turn }()
+			p.lock <- struct{}{}
+			defer func() { <-p.lock }()
 			if p.again = false; in.of == p.of && maps.Equal(in.nodes, p.nodes) && ctx.Err() == nil {
 				p.take(in, resolved, p.clock.Now())
 			}

@@ -152,7 +152,7 @@ func (w *walk) take(got Step) {
 	w.labels = append(w.labels, e.label)
 	if d.step != nil {
 		step := d.step
-		if write, ok := step.(Write); got != nil && (!ok || write.Row != "") { // and not a conflict
+		if write, ok := step.(Write); got != nil && (!ok || write.Reason != "") { // and not a conflict
 			step = got
 		}
 		d.outcome.Began, d.outcome.Ended = w.now, w.now
@@ -207,7 +207,7 @@ func (w *walk) same(want, got Step) bool {
 		return reflect.DeepEqual(want, got)
 	}
 	b, ok := got.(Write)
-	if !ok || a.Row != b.Row {
+	if !ok || a.Reason != b.Reason {
 		return false
 	}
 	of := func(status *v1alpha1.Status) State {

@@ -14,7 +14,7 @@ import (
 )
 
 // admin is what humans ask for, in the order in which it counts; nil: nothing that keeps the flow from going on.
-func (t turn) admin() Step {
+func (t transition) admin() Step {
 	if step := t.guard(); step != nil {
 		return step
 	}
@@ -46,7 +46,7 @@ func (t turn) admin() Step {
 }
 
 // guard keeps the record from being deleted before the fence has ended, and no longer.
-func (t turn) guard() Step {
+func (t transition) guard() Step {
 	has := slices.Contains(t.Fence.Finalizers, v1alpha1.Finalizer)
 	deleting := t.Fence.DeletionTimestamp != nil
 	switch {
@@ -61,13 +61,13 @@ func (t turn) guard() Step {
 }
 
 // stopAsked says that an annotation ends the fence.
-func (t turn) stopAsked() bool {
+func (t transition) stopAsked() bool {
 	value := t.Fence.Annotations[v1alpha1.AnnotationStop]
 	return value != "" && !strings.EqualFold(value, "false")
 }
 
 // stop is how the fence is to be ended; empty: it is not. A value that is not known is "hold", which does least.
-func (t turn) stop() v1alpha1.Abort {
+func (t transition) stop() v1alpha1.Abort {
 	switch {
 	case t.stopAsked() && strings.EqualFold(t.Fence.Annotations[v1alpha1.AnnotationStop], "restore"):
 		return v1alpha1.AbortStopRestore
@@ -80,7 +80,7 @@ func (t turn) stop() v1alpha1.Abort {
 }
 
 // confirm takes an admin's word that the machine is without power.
-func (t turn) confirm() Step {
+func (t transition) confirm() Step {
 	if t.Fence.Annotations[v1alpha1.AnnotationConfirmOff] != strconv.FormatInt(t.s.Incident, 10) || t.confirmed() {
 		return nil
 	}
@@ -124,7 +124,7 @@ func (t turn) confirm() Step {
 }
 
 // confirmer is who set the annotation, and when, as the API server has it.
-func (t turn) confirmer() (by string, at time.Time) {
+func (t transition) confirmer() (by string, at time.Time) {
 	at = t.Now.Wall
 	for _, f := range t.Fence.ManagedFields {
 		if f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`"f:`+v1alpha1.AnnotationConfirmOff+`"`)) {
@@ -137,7 +137,7 @@ func (t turn) confirmer() (by string, at time.Time) {
 	return by, at
 }
 
-func (t turn) say(status metav1.ConditionStatus, reason string) func(*v1alpha1.Status) {
+func (t transition) say(status metav1.ConditionStatus, reason string) func(*v1alpha1.Status) {
 	return func(s *v1alpha1.Status) {
 		s.Conditions = slices.Clone(s.Conditions)
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
@@ -148,7 +148,7 @@ func (t turn) say(status metav1.ConditionStatus, reason string) func(*v1alpha1.S
 
 // paused does nothing more, but follows up what was done: a command that was sent, and our out-of-service taint, which must not stay
 // on a node that may return.
-func (t turn) paused() Step {
+func (t transition) paused() Step {
 	if t.s.Taints.OutOfService == v1alpha1.TaintOurs {
 		return t.untaint()
 	}
@@ -158,7 +158,7 @@ func (t turn) paused() Step {
 		if rec.Op == nil || rec.Op.ID == t.Memory.unsent || !configured {
 			continue
 		}
-		step := t.afterOff(d, rec, false, func(Row) Step { return wait })
+		step := t.afterOffCommand(d, rec, false, func(Reason) Step { return wait })
 		if rec.Op.Action == v1alpha1.ActionOn {
 			seen, ok := t.reading(rec.Device, lookSeldom)
 			switch {
@@ -175,7 +175,7 @@ func (t turn) paused() Step {
 }
 
 // merge adds a further condition for which the node would be fenced.
-func (t turn) merge() Step {
+func (t transition) merge() Step {
 	if t.s.Commission != nil { // what it has done to the node is no reason to fence it
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // openCommission begins an incident that is not a fence. With which configuration is settled here.
-func (t turn) openCommission(s *v1alpha1.Status, n Node) {
+func (t transition) openCommission(s *v1alpha1.Status, n Node) {
 	identify(s, n)
 	enter(s, v1alpha1.PhaseCommissioning)
 	s.Level, s.ConfigHash = 1, t.Plan.Hash
@@ -17,7 +17,7 @@ func (t turn) openCommission(s *v1alpha1.Status, n Node) {
 
 // dropAsked removes what was asked for, once the record says that it was taken, or where it comes in the middle of something else: kept, it would be taken
 // much later.
-func (t turn) dropAsked() Step {
+func (t transition) dropAsked() Step {
 	const key = v1alpha1.AnnotationCommission
 	if c := t.s.Commission; c != nil && c.Asked == t.Fence.Annotations[key] {
 		return DropAnnotation{Key: key}
@@ -26,7 +26,7 @@ func (t turn) dropAsked() Step {
 }
 
 // asked is what to do if the devices of a node whose last fence has ended are to be tried; nil: nobody has asked.
-func (t turn) asked() Step {
+func (t transition) asked() Step {
 	const key = v1alpha1.AnnotationCommission
 	asked, ok := t.Fence.Annotations[key]
 	if !ok {
@@ -55,45 +55,45 @@ func askedOf(asked, bootID string) bool {
 
 // commissioning has one level of devices take the power of a machine whose node works, which an admin has drained for that. Whatever is not as it should be
 // ends it, and what was switched off is switched on again: there are no second commands here.
-func (t turn) commissioning() Step {
+func (t transition) commissioning() Step {
 	number, devices := t.level()
 	switch {
 	case t.Plan.Unresolved != "":
-		return t.untried(CommissionFailed, "the configuration cannot be used: "+t.Plan.Unresolved)
+		return t.failCommission(CommissionFailed, "the configuration cannot be used: "+t.Plan.Unresolved)
 	case t.s.ConfigHash != t.Plan.Hash:
-		return t.untried(CommissionFailed, "the configuration has changed meanwhile")
+		return t.failCommission(CommissionFailed, "the configuration has changed meanwhile")
 	case len(devices) == 0:
-		return t.untried(CommissionFailed, "no device is configured that can switch the machine off")
+		return t.failCommission(CommissionFailed, "no device is configured that can switch the machine off")
 	}
 	for _, d := range devices {
-		if step := t.tryOff(d, number); step != nil {
+		if step := t.switchOffCommissioned(d, number); step != nil {
 			return step
 		}
 	}
-	return t.departing(devices)
+	return t.awaitNodeDown(devices)
 }
 
 // tryOff returns the next step for a device to be off, nil if it was read off.
-func (t turn) tryOff(d Device, level int32) Step {
+func (t transition) switchOffCommissioned(d Device, level int32) Step {
 	rec := recorded(t.s, d.Name)
 	switch {
 	case rec.State == v1alpha1.DeviceOff:
 		return nil
 	case rec.State == v1alpha1.DeviceOffIntent && rec.Op.ID == t.Memory.unsent:
-		return t.sendTrial(rec, level)
+		return t.sendCommissionOff(rec, level)
 	case rec.State == v1alpha1.DeviceOffIntent:
-		return t.afterOff(d, rec, false, func(Row) Step {
-			return t.untried(CommissionFailed, fmt.Sprintf("device %s was told to switch off, and cannot be read", d.Name))
+		return t.afterOffCommand(d, rec, false, func(Reason) Step {
+			return t.failCommission(CommissionFailed, fmt.Sprintf("device %s was told to switch off, and cannot be read", d.Name))
 		})
 	case rec.Touched:
-		return t.untried(CommissionFailed, fmt.Sprintf("device %s was told to switch off, and reads on", d.Name))
+		return t.failCommission(CommissionFailed, fmt.Sprintf("device %s was told to switch off, and reads on", d.Name))
 	}
 	before, ok := t.reading(d.Name, recent)
 	switch {
 	case !ok:
 		return Read{[]string{d.Name}}
 	case before.power != v1alpha1.PowerOn:
-		return t.untried(CommissionFailed, fmt.Sprintf("device %s reads %s before it is switched off", d.Name, before.power))
+		return t.failCommission(CommissionFailed, fmt.Sprintf("device %s reads %s before it is switched off", d.Name, before.power))
 	}
 	n, look := t.node(callWithin)
 	switch {
@@ -102,21 +102,21 @@ func (t turn) tryOff(d Device, level int32) Step {
 	case t.gone(n):
 		return t.abort(NodeGone, v1alpha1.AbortNodeGone)
 	}
-	if why := t.unfit(n, level); why != "" {
-		return t.untried(CommissionFailed, why)
+	if why := t.commissionObstacle(n, level); why != "" {
+		return t.failCommission(CommissionFailed, why)
 	}
 	switch a := t.Policy.Continue; {
 	case a.Verdict == Allow:
 	case a.Verdict != Deny && a.After > 0: // as who goes on after a crash has to watch for a while
 		return t.hold(or(a.Reason, "Policy"), a.Message, a.After)
 	default: // an admin is there, and asks again
-		return t.untried(CommissionFailed, or(a.Message, a.Reason))
+		return t.failCommission(CommissionFailed, or(a.Message, a.Reason))
 	}
 	return t.intend(OffIntent, d, level, v1alpha1.ActionOff)
 }
 
 // unfit says why a node must not lose its power for a trial; empty: it may. After the first device of a level it may have lost it already.
-func (t turn) unfit(n Node, level int32) string {
+func (t transition) commissionObstacle(n Node, level int32) string {
 	begun := false
 	for _, d := range t.s.Devices {
 		begun = begun || d.Level == level && d.SeenOff
@@ -135,7 +135,7 @@ func (t turn) unfit(n Node, level int32) string {
 }
 
 // sendTrial sends the command that this process has just written down, unless something has changed meanwhile.
-func (t turn) sendTrial(rec v1alpha1.Device, level int32) Step {
+func (t transition) sendCommissionOff(rec v1alpha1.Device, level int32) Step {
 	n, look := t.node(callWithin)
 	switch {
 	case look != nil:
@@ -143,14 +143,14 @@ func (t turn) sendTrial(rec v1alpha1.Device, level int32) Step {
 	case t.gone(n):
 		return t.abort(IntentCancelled, v1alpha1.AbortNodeGone, cancel(rec.Device))
 	}
-	if why := t.unfit(n, level); why != "" {
-		return t.untried(IntentCancelled, why, cancel(rec.Device))
+	if why := t.commissionObstacle(n, level); why != "" {
+		return t.failCommission(IntentCancelled, why, cancel(rec.Device))
 	}
 	return t.call(rec)
 }
 
 // departing waits for the node to go away, all of whose feeds were read off.
-func (t turn) departing(devices []Device) Step {
+func (t transition) awaitNodeDown(devices []Device) Step {
 	if t.s.Wait == nil {
 		return t.write(AllOff, t.give(v1alpha1.WaitDeparture))
 	}
@@ -165,17 +165,17 @@ func (t turn) departing(devices []Device) Step {
 	p := t.pass(devices)
 	switch {
 	case p.on:
-		return t.untried(Contradicted, "a device reads on that was off")
+		return t.failCommission(Contradicted, "a device reads on that was off")
 	case t.Memory.sinceChange.renewed && (p.missing || p.age > recent):
 		return p.read // somebody may have switched the machine on
 	case t.Memory.sinceChange.renewed:
-		return t.untried(WrongPlugSuspected, "all devices read off, and the node renewed its Lease after that: they are another machine's", t.suspect)
+		return t.failCommission(WrongPlugSuspected, "all devices read off, and the node renewed its Lease after that: they are another machine's", t.suspect)
 	case n.Ready && left == 0:
-		return t.untried(CommissionFailed, "all devices read off, and the node is Ready nevertheless")
+		return t.failCommission(CommissionFailed, "all devices read off, and the node is Ready nevertheless")
 	case n.Ready:
 		return Wait{For: min(left, lookEvery/2), Why: "the node has to go away"}
 	case p.unknown && left == 0:
-		return t.untried(CommissionFailed, "a device cannot be read that was off")
+		return t.failCommission(CommissionFailed, "a device cannot be read that was off")
 	case p.unknown:
 		if step := t.unreadable(p.oldest); step != nil {
 			return step
@@ -188,18 +188,18 @@ func (t turn) departing(devices []Device) Step {
 }
 
 // untried ends a commission that has proved nothing: what was switched off is switched on again.
-func (t turn) untried(row Row, why string, changes ...func(*v1alpha1.Status)) Step {
+func (t transition) failCommission(reason Reason, why string, changes ...func(*v1alpha1.Status)) Step {
 	phase := v1alpha1.PhaseRestoring
 	if !t.touched() {
 		phase = v1alpha1.PhaseFinal
 	}
-	return t.enter(row, phase, append(changes, func(s *v1alpha1.Status) {
+	return t.enter(reason, phase, append(changes, func(s *v1alpha1.Status) {
 		s.Abort, s.Commission.Failed = v1alpha1.AbortCommission, why
 	})...)
 }
 
 // commissioned is what comes when the machine is back: the proof is written down, and the next level is tried.
-func (t turn) commissioned(n Node) Step {
+func (t transition) commissioned(n Node) Step {
 	why := t.s.Commission.Failed
 	var changes []func(*v1alpha1.Status)
 	switch {

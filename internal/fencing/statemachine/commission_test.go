@@ -236,8 +236,8 @@ func TestCommissionThatProvesNothing(t *testing.T) {
 			} else if !r.plugs["bmc"].on {
 				assert.Contains(t, s.Conditions[slices.IndexFunc(s.Conditions, isPoweredOff)].Message, "bmc")
 			}
-			for _, row := range []statemachine.Row{statemachine.NotReadyTimeout, statemachine.FlowRestarted, statemachine.ReleaseBegun, statemachine.Commissioned} {
-				assert.NotContains(t, r.transcript(), string(row)+":")
+			for _, reason := range []statemachine.Reason{statemachine.NotReadyTimeout, statemachine.FlowRestarted, statemachine.ReleaseBegun, statemachine.Commissioned} {
+				assert.NotContains(t, r.transcript(), string(reason)+":")
 			}
 			before := len(r.plugs["bmc"].commands)
 			r.annotate(v1alpha1.AnnotationCommission, "boot 1")

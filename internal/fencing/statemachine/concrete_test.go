@@ -128,7 +128,7 @@ func (c *scenario) input(s *State) Input {
 			status.Devices = append(status.Devices, d)
 			status.ConfigHash = "c"
 		}
-		sight := sighting{device: names[i], called: p.Called}
+		sight := deviceReading{device: names[i], called: p.Called}
 		if p.Called {
 			sight.quiet = ago(long(p.Quiet, quietStage))
 		}

@@ -91,8 +91,8 @@ func (x *explorer) write(s State, in *Input, step Write) {
 	m := x.memory(&s, in)
 	m = m.After(&in.Fence.Status, step, Outcome{Began: now, Ended: now})
 	n.remember(&m, &step.Status, now)
-	bad := x.cutsOff(&s, step.Row)
-	switch step.Row {
+	bad := x.cutsOff(&s, step.Reason)
+	switch step.Reason {
 	case Begun:
 		n.Early = n.Heard != heardNone
 	case Confirmed: // it is not asked for again
@@ -102,7 +102,7 @@ func (x *explorer) write(s State, in *Input, step Write) {
 	case IncidentReopened:
 		x.reopened(&n)
 	}
-	if x.d.RestartForgets && step.Row == FlowRestarted {
+	if x.d.RestartForgets && step.Reason == FlowRestarted {
 		for i := range n.Plugs {
 			p := &n.Plugs[i]
 			p.State, p.Tries, p.Restores, p.Touched, p.SeenOff = 0, 0, 0, false, false
@@ -113,14 +113,14 @@ func (x *explorer) write(s State, in *Input, step Write) {
 		bad = x.end(&n, &step.Status)
 	}
 	x.deed = deed{step: step, wrote: true}
-	x.effect(string(step.Row), n, bad)
+	x.effect(string(step.Reason), n, bad)
 	if s.Crashes > 0 { // the write was made, but the answer was lost
 		n.Crashes--
 		m := x.memory(&s, in).After(&in.Fence.Status, step, Outcome{Failed: true})
 		n.remember(&m, &step.Status, now)
 		n.reload()
 		x.deed = deed{step: step, outcome: Outcome{Failed: true}, wrote: true}
-		x.push(edge{label: string(step.Row) + ", but the answer is lost", s: n, bad: bad})
+		x.push(edge{label: string(step.Reason) + ", but the answer is lost", s: n, bad: bad})
 	}
 }
 

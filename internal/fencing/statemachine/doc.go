@@ -65,7 +65,7 @@
 // the phases of a fence: nothing is released, and its node is not fenced for what was done to it.
 //
 // From every phase but the ends Stopped leads to Restoring; from every one before Releasing, and from Error and GivenUp, Confirmed leads to Releasing; and
-// NodeGone leads to Restoring, where nothing is switched on any more. The names are those of [Row].
+// NodeGone leads to Restoring, where nothing is switched on any more. The names are those of [Reason].
 //
 // # One device
 //

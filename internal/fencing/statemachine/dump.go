@@ -20,7 +20,7 @@ const (
 
 // freeDumped releases the pods of a node whose kernel has stopped and writes a dump; nil: there are none to be released now. Its volumes are not: our
 // out-of-service taint could be on the node when it comes back. All else is released when the machine has lost its power.
-func (t turn) freeDumped(n Node) Step {
+func (t transition) releaseDumpPods(n Node) Step {
 	freed := t.Memory.progress.deleted
 	switch {
 	case !t.Plan.Kdump, t.s.Released != v1alpha1.ReleasedNo, t.s.DumpReleased == v1alpha1.ReleasedDone:
@@ -49,7 +49,7 @@ func (t turn) freeDumped(n Node) Step {
 }
 
 // dumping waits for the end of a dump; nil: none keeps the power on.
-func (t turn) dumping(n Node) Step {
+func (t transition) awaitDumpEnd(n Node) Step {
 	if !t.Plan.Kdump || t.powerTouched() || t.s.DumpReleased == v1alpha1.ReleasedNo && (n.Ready || !t.heard(dumpOver)) {
 		return nil
 	}
@@ -67,17 +67,17 @@ func (t turn) dumping(n Node) Step {
 }
 
 // heard says that the kernel of the node has said in this incident, and at most age ago, that it writes a dump.
-func (t turn) heard(age time.Duration) bool {
+func (t transition) heard(age time.Duration) bool {
 	return t.Plan.Kdump && t.dumpOfIncident() && t.Now.SinceAtMost(t.Dump) <= age
 }
 
-func (t turn) dumpOfIncident() bool {
+func (t transition) dumpOfIncident() bool {
 	return t.Dump != (clock.Reading{}) && t.Dump.SinceAtLeast(t.Memory.begun) > 0
 }
 
 // lastOfDump is when the last message came. A process that has heard none, because the one before it has, gives it as much time as if it had come when it
 // began.
-func (t turn) lastOfDump() clock.Reading {
+func (t transition) lastOfDump() clock.Reading {
 	if t.dumpOfIncident() {
 		return t.Dump
 	}
@@ -85,6 +85,6 @@ func (t turn) lastOfDump() clock.Reading {
 }
 
 // powerTouched says that a command to take the machine's power may have been sent in this incident.
-func (t turn) powerTouched() bool {
+func (t transition) powerTouched() bool {
 	return slices.ContainsFunc(t.s.Devices, func(d v1alpha1.Device) bool { return d.Touched && d.Level > 0 })
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // givenUp waits for a human, or for the node to return late.
-func (t turn) givenUp() Step {
+func (t transition) givenUp() Step {
 	n, look := t.node(lookEvery / 2)
 	if look != nil {
 		return look
@@ -26,11 +26,11 @@ func (t turn) givenUp() Step {
 		return t.enter(NodeBack, v1alpha1.PhaseRecovering)
 	}
 	if t.back(n) && !stopped(t.s.Abort) && t.s.Abort != v1alpha1.AbortNodeGone {
-		if step := t.foundOn(); step != nil {
+		if step := t.reportDevicesOn(); step != nil {
 			return step
 		}
 	}
-	if t.back(n) && !t.said(v1alpha1.ConditionReturned) {
+	if t.back(n) && !t.hasCondition(v1alpha1.ConditionReturned) {
 		return t.write(Worked, t.set(v1alpha1.ConditionReturned, string(Worked), "the node has worked since this fence was given up: if it is lost, that is another incident"))
 	}
 	if powered && (t.gone(n) || t.cleared(n)) && t.forgotten() {
@@ -43,7 +43,7 @@ func (t turn) givenUp() Step {
 }
 
 // foundOn reads the plugs that were left, perhaps because they could not be read, of a node that works; nil: none of them is found to be on.
-func (t turn) foundOn() Step {
+func (t transition) reportDevicesOn() Step {
 	for _, rec := range t.s.Devices {
 		if _, configured := t.Plan.device(rec.Device); rec.State != v1alpha1.DeviceLeftOff || !configured {
 			continue
@@ -61,21 +61,21 @@ func (t turn) foundOn() Step {
 
 // another says that a node whose fence was given up is to be fenced, and that this is not the fence that was given up: it is another Node, or has worked
 // since, or what ended the fence is so no more. Who has stopped it has stopped that, too, as long as the annotation is there.
-func (t turn) another(n Node) bool {
+func (t transition) another(n Node) bool {
 	switch {
 	case t.Trigger == nil, t.stopAsked(), n.Missing, n.Leaving, t.cleared(n):
 		return false
 	}
-	return n.UID != t.s.NodeUID || t.s.Abort == v1alpha1.AbortNodeGone || t.said(v1alpha1.ConditionReturned) || t.said(v1alpha1.ConditionDenied)
+	return n.UID != t.s.NodeUID || t.s.Abort == v1alpha1.AbortNodeGone || t.hasCondition(v1alpha1.ConditionReturned) || t.hasCondition(v1alpha1.ConditionDenied)
 }
 
 // said says that a condition of the record is true.
-func (t turn) said(condition string) bool {
+func (t transition) hasCondition(condition string) bool {
 	return meta.IsStatusConditionTrue(t.s.Conditions, condition)
 }
 
 // set returns a change that makes a condition of the record true.
-func (t turn) set(condition, reason, message string) func(*v1alpha1.Status) {
+func (t transition) set(condition, reason, message string) func(*v1alpha1.Status) {
 	return func(s *v1alpha1.Status) {
 		s.Conditions = slices.Clone(s.Conditions)
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
@@ -85,7 +85,7 @@ func (t turn) set(condition, reason, message string) func(*v1alpha1.Status) {
 }
 
 // final waits to be forgotten, or for the node to fail again.
-func (t turn) final() Step {
+func (t transition) final() Step {
 	if t.restartAsked() || t.Trigger != nil && !t.stopAsked() {
 		n, look := t.node(lookEvery / 2)
 		if look != nil {
@@ -105,8 +105,8 @@ func (t turn) final() Step {
 }
 
 // reopen begins the next incident.
-func (t turn) reopen(row Row, n Node, open func(*v1alpha1.Status, Node)) Step {
-	return t.write(row, func(s *v1alpha1.Status) {
+func (t transition) reopen(reason Reason, n Node, open func(*v1alpha1.Status, Node)) Step {
+	return t.write(reason, func(s *v1alpha1.Status) {
 		archive(s, t.Now.Wall)
 		*s = v1alpha1.Status{
 			Incident: s.Incident, History: s.History, Problems: s.Problems,
@@ -117,12 +117,12 @@ func (t turn) reopen(row Row, n Node, open func(*v1alpha1.Status, Node)) Step {
 }
 
 // restartAsked says that an admin wants this very incident to be followed by another.
-func (t turn) restartAsked() bool {
+func (t transition) restartAsked() bool {
 	return t.Fence.Annotations[v1alpha1.AnnotationRestart] == strconv.FormatInt(t.s.Incident, 10) && !t.stopAsked()
 }
 
 // forgotten says that the record has been kept for long enough after its end.
-func (t turn) forgotten() bool {
+func (t transition) forgotten() bool {
 	complete := meta.FindStatusCondition(t.s.Conditions, v1alpha1.ConditionComplete)
 	return complete != nil && t.Now.Wall.Sub(complete.LastTransitionTime.Time) >= time.Duration(or(t.Plan.History, DefaultHistory))
 }

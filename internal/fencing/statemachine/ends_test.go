@@ -116,7 +116,7 @@ func TestHoldSaysWhatIsSoNow(t *testing.T) {
 	r := newRig(t, bmc())
 	held := func() (writes int) {
 		for _, step := range r.steps {
-			if w, ok := step.(statemachine.Write); ok && w.Row == statemachine.Held {
+			if w, ok := step.(statemachine.Write); ok && w.Reason == statemachine.Held {
 				writes++
 			}
 		}

@@ -25,7 +25,7 @@ func ExampleTransition() {
 		case statemachine.Look:
 			outcome.Node = statemachine.Node{UID: "6f1d", Failing: true}
 		case statemachine.Write:
-			fmt.Println(step.Row)
+			fmt.Println(step.Reason)
 			fence.Status = step.Status
 		case statemachine.Read:
 			outcome.Powers = []v1alpha1.Power{power}

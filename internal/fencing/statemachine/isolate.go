@@ -10,7 +10,7 @@ import (
 )
 
 // detect gives a new record its first status.
-func (t turn) detect() Step {
+func (t transition) detect() Step {
 	n, look := t.node(lookEvery / 2)
 	if look != nil {
 		return look
@@ -28,7 +28,7 @@ func (t turn) detect() Step {
 }
 
 // open begins an incident.
-func (t turn) open(s *v1alpha1.Status, n Node) {
+func (t transition) open(s *v1alpha1.Status, n Node) {
 	identify(s, n)
 	enter(s, v1alpha1.PhaseDetected)
 	t.give(v1alpha1.WaitNotReadyFor)(s)
@@ -53,7 +53,7 @@ func identify(s *v1alpha1.Status, n Node) {
 }
 
 // detected waits for the condition to last.
-func (t turn) detected() Step {
+func (t transition) detected() Step {
 	n, step := t.failing()
 	if step != nil {
 		return step
@@ -77,7 +77,7 @@ func (t turn) detected() Step {
 }
 
 // failing is what the phases before power have in common: the node, unless it is gone or works.
-func (t turn) failing() (Node, Step) {
+func (t transition) failing() (Node, Step) {
 	n, look := t.node(lookEvery / 2)
 	switch {
 	case look != nil:
@@ -91,7 +91,7 @@ func (t turn) failing() (Node, Step) {
 }
 
 // isolating carries out the methods of the isolation step: first those of the cluster, then devices.
-func (t turn) isolating() Step {
+func (t transition) isolating() Step {
 	if _, step := t.failing(); step != nil {
 		return step
 	}
@@ -114,7 +114,7 @@ func (t turn) isolating() Step {
 			continue
 		}
 		failed := false
-		if step := t.switchOff(*m.Device, 0, false, func(Row) Step {
+		if step := t.switchOff(*m.Device, 0, false, func(Reason) Step {
 			failed = true
 			return t.fail(IsolationFailed)
 		}); step != nil {
@@ -149,12 +149,12 @@ func (p *Plan) optional(method string) bool {
 }
 
 // isolated waits for the node to return.
-func (t turn) isolated() Step {
+func (t transition) isolated() Step {
 	n, step := t.failing()
 	if step != nil {
 		return step
 	}
-	if step := t.freeDumped(n); step != nil {
+	if step := t.releaseDumpPods(n); step != nil {
 		return step
 	}
 	if step := t.rest(or(t.Plan.PowerWait, DefaultPowerWait), "the node may return by itself"); step != nil {
@@ -172,7 +172,7 @@ func (t turn) isolated() Step {
 	if len(t.Plan.Levels) == 0 {
 		return t.hold("NoPowerDevice", "no device can switch the machine off: confirm that it is without power, or repair it", 0)
 	}
-	if step := t.dumping(n); step != nil { // before others have to wait for this fence
+	if step := t.awaitDumpEnd(n); step != nil { // before others have to wait for this fence
 		return step
 	}
 	if !t.touched() {
@@ -185,7 +185,7 @@ func (t turn) isolated() Step {
 
 // ahead is a wait before the power is taken that has the devices of the first level read shortly before its end, if it is one: they have to be read
 // before they are commanded, and nobody has to wait for that then.
-func (t turn) ahead(step Step) Step {
+func (t transition) ahead(step Step) Step {
 	wait, ok := step.(Wait)
 	if !ok || len(wait.Watch) > 0 || len(t.Plan.Levels) == 0 {
 		return step

@@ -76,9 +76,9 @@ func (x *explorer) freed(s *State) string {
 }
 
 // cutsOff judges the first command that takes the machine's power.
-func (x *explorer) cutsOff(s *State, row Row) string {
+func (x *explorer) cutsOff(s *State, reason Reason) string {
 	first := !s.Plugs[0].Touched && !s.Plugs[1].Touched
-	if row == OffIntent && first && s.Kernel == kernelDumps && s.Heard != heardNone && !s.Early {
+	if reason == OffIntent && first && s.Kernel == kernelDumps && s.Heard != heardNone && !s.Early {
 		return "a dump is cut off that goes on"
 	}
 	return ""

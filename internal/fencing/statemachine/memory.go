@@ -25,7 +25,7 @@ type Memory struct {
 	// Whether the node's Lease was renewed since the last call in this phase, and since the last reading.
 	sinceChange, sinceRead renewals
 
-	devices  []sighting
+	devices  []deviceReading
 	progress progress
 }
 
@@ -47,8 +47,8 @@ func (r *renewals) see(n Node) {
 	}
 }
 
-// sighting is what this process knows of a device.
-type sighting struct {
+// deviceReading is what this process knows of a device.
+type deviceReading struct {
 	device string
 	called bool          // by this process
 	quiet  clock.Reading // when its last call had ended
@@ -126,7 +126,7 @@ func (m Memory) Changed() Memory {
 func (m *Memory) wrote(before *v1alpha1.Status, step Write, o Outcome) {
 	after := &step.Status
 	m.present = false
-	if step.Row == Held {
+	if step.Reason == Held {
 		m.held = o.Ended
 	}
 	if after.Incident != before.Incident { // what came before is of another incident
@@ -152,10 +152,10 @@ func (m *Memory) wrote(before *v1alpha1.Status, step Write, o Outcome) {
 	if before.Phase != after.Phase {
 		m.sinceChange = renewals{}
 	}
-	if before.Phase != after.Phase || step.Row == MethodFailed || step.Row == TaintRemoved {
+	if before.Phase != after.Phase || step.Reason == MethodFailed || step.Reason == TaintRemoved {
 		m.progress = progress{}
 	}
-	if step.Row == PowerWaitOver { // what was read ahead was read for what comes now
+	if step.Reason == PowerWaitOver { // what was read ahead was read for what comes now
 		return
 	}
 	for i := range m.devices { // what was decided on is decided; what proves something may be of use once more
@@ -174,7 +174,7 @@ func (m *Memory) saw(o Outcome) {
 func (m *Memory) read(step Read, o Outcome) {
 	m.sinceRead = renewals{}
 	for i, name := range step.Devices {
-		s := m.sighting(name)
+		s := m.readingOf(name)
 		power := v1alpha1.PowerUnknown
 		if i < len(o.Powers) {
 			power = o.Powers[i]
@@ -193,7 +193,7 @@ func (m *Memory) called(step Call, o Outcome) {
 	for i := range m.devices { // the machine may be another thing now for all of them
 		m.devices[i].power, m.devices[i].twice = "", false
 	}
-	s := m.sighting(step.Device)
+	s := m.readingOf(step.Device)
 	s.called, s.quiet = true, o.Ended
 }
 
@@ -211,22 +211,22 @@ func (m *Memory) released(step Release, o Outcome) {
 	}
 }
 
-func (m *Memory) sighting(device string) *sighting {
+func (m *Memory) readingOf(device string) *deviceReading {
 	for i := range m.devices {
 		if m.devices[i].device == device {
 			return &m.devices[i]
 		}
 	}
-	m.devices = append(m.devices, sighting{device: device})
+	m.devices = append(m.devices, deviceReading{device: device})
 	return &m.devices[len(m.devices)-1]
 }
 
 // seen is what is known of a device, without making room for it.
-func (m *Memory) seen(device string) sighting {
+func (m *Memory) seen(device string) deviceReading {
 	for _, s := range m.devices {
 		if s.device == device {
 			return s
 		}
 	}
-	return sighting{device: device}
+	return deviceReading{device: device}
 }

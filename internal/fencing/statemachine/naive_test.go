@@ -22,16 +22,16 @@ func (x *explorer) decide(s *State, in *Input) Step {
 		return step
 	}
 	switch {
-	case d.NoWriteAhead && w.Row == OffIntent:
+	case d.NoWriteAhead && w.Reason == OffIntent:
 		for _, rec := range w.Status.Devices {
 			if rec.Op != nil && rec.Op.Seq == w.Status.Operations {
 				return Call{Device: rec.Device, Op: *rec.Op}
 			}
 		}
-	case d.OnBeforeRelease && w.Row == ReleaseBegun:
+	case d.OnBeforeRelease && w.Reason == ReleaseBegun:
 		return Call{Device: names[0], Op: v1alpha1.Op{Action: v1alpha1.ActionOn}}
-	case d.GiveUpSilently && w.Row == RestartsUsedUp:
-		w.Row = Ended
+	case d.GiveUpSilently && w.Reason == RestartsUsedUp:
+		w.Reason = Ended
 		enter(&w.Status, v1alpha1.PhaseGivenUp)
 		return w
 	}

@@ -20,7 +20,7 @@ func TestWaitsAreAsLongAsConfigured(t *testing.T) {
 	r.boots = false
 	var last time.Duration
 	for _, c := range []struct {
-		from, to statemachine.Row
+		from, to statemachine.Reason
 		want     time.Duration
 	}{
 		{statemachine.Begun, statemachine.NotReadyTimeout, plan.NotReadyFor},
@@ -104,7 +104,7 @@ func TestPolicy(t *testing.T) {
 		assert.Equal(t, "half of the nodes are failing", r.status().Hold.Message)
 		writes := 0
 		for _, step := range r.steps {
-			if w, ok := step.(statemachine.Write); ok && w.Row == statemachine.Held {
+			if w, ok := step.(statemachine.Write); ok && w.Reason == statemachine.Held {
 				writes++
 			}
 		}

@@ -3,7 +3,7 @@ package statemachine
 import "github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 
 // booting waits for a node to report whose machine has power.
-func (t turn) booting() Step {
+func (t transition) booting() Step {
 	n, look := t.node(lookEvery / 2)
 	switch {
 	case look != nil:
@@ -24,7 +24,7 @@ func (t turn) booting() Step {
 }
 
 // recovering carries out the methods of the recovery step, while the node works.
-func (t turn) recovering() Step {
+func (t transition) recovering() Step {
 	n, look := t.node(lookEvery / 2)
 	switch {
 	case look != nil:
@@ -97,7 +97,7 @@ func (t turn) recovering() Step {
 }
 
 // failed starts the flow anew, as often as it may. What was proved stays: a device that was off is not switched off again.
-func (t turn) failed() Step {
+func (t transition) failed() Step {
 	n, look := t.node(lookEvery / 2)
 	switch {
 	case look != nil:

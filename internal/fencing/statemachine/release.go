@@ -9,7 +9,7 @@ import (
 
 // releasing frees the workloads of a machine that was proved to be without power, one part after another. Before each of
 // them everything is proved anew: somebody may have switched the machine on.
-func (t turn) releasing() Step {
+func (t transition) releasing() Step {
 	done := &t.Memory.progress
 	ours := t.s.Taints.OutOfService == v1alpha1.TaintOurs
 	awaiting := done.deleted && (done.tainted || !ours) // nothing more is done to the node but to free it from our taint
@@ -62,7 +62,7 @@ func (t turn) releasing() Step {
 	return t.workloadsFreed()
 }
 
-func (t turn) workloadsFreed() Step {
+func (t transition) workloadsFreed() Step {
 	return t.enter(WorkloadsFreed, v1alpha1.PhaseRestoring, func(s *v1alpha1.Status) {
 		s.Released, s.Abort = v1alpha1.ReleasedDone, v1alpha1.AbortNone
 		if s.Taints.OutOfService == v1alpha1.TaintOurs {
@@ -72,7 +72,7 @@ func (t turn) workloadsFreed() Step {
 }
 
 // freed waits until the caches of other controllers have seen that our taint is gone.
-func (t turn) freed(then func() Step) Step {
+func (t transition) freed(then func() Step) Step {
 	if passed := t.Now.SinceAtLeast(t.Memory.progress.freed); passed < watchLag {
 		return Wait{For: watchLag - passed, Why: "other controllers have to see that the taint is gone"}
 	}
@@ -81,7 +81,7 @@ func (t turn) freed(then func() Step) Step {
 
 // proof is since when it is known that the machine is without power and its node neither works nor is another's; or the
 // step that finds out, or ends the release.
-func (t turn) proof(within time.Duration) (clock.Reading, Step) {
+func (t transition) proof(within time.Duration) (clock.Reading, Step) {
 	_, devices := t.level()
 	manual := t.confirmed()
 	if !manual {
@@ -120,7 +120,7 @@ func (t turn) proof(within time.Duration) (clock.Reading, Step) {
 }
 
 // confirmed says that an admin has confirmed in this incident that the machine is without power.
-func (t turn) confirmed() bool {
+func (t transition) confirmed() bool {
 	for _, e := range t.s.Evidence {
 		if e.Source == v1alpha1.SourceManual {
 			return true
@@ -130,7 +130,7 @@ func (t turn) confirmed() bool {
 }
 
 // releaseStorage releases the pods whose storage the node cannot reach any more: nil when they are.
-func (t turn) releaseStorage(devices []string) Step {
+func (t transition) releaseStorage(devices []string) Step {
 	if len(devices) == 0 || t.s.StorageReleased == v1alpha1.ReleasedDone {
 		return nil
 	}

@@ -55,7 +55,7 @@ func TestTaintGoesWhenTheMachineIsSwitchedOn(t *testing.T) {
 func TestReleaseEndsWhen(t *testing.T) {
 	for name, c := range map[string]struct {
 		happens func(*rig)
-		row     statemachine.Row
+		reason  statemachine.Reason
 		abort   v1alpha1.Abort
 	}{
 		"the node is shown Ready": {func(r *rig) { r.shown = func(n *statemachine.Node) { n.Ready = true } }, statemachine.Returned, v1alpha1.AbortNodeReady},
@@ -72,7 +72,7 @@ func TestReleaseEndsWhen(t *testing.T) {
 			r.phase(v1alpha1.PhaseRestoring)
 			assert.Equal(t, c.abort, r.status().Abort)
 			assert.NotContains(t, r.transcript(), "DeletePods")
-			assert.Contains(t, r.lines[len(r.lines)-1], c.row)
+			assert.Contains(t, r.lines[len(r.lines)-1], c.reason)
 		})
 	}
 }

@@ -9,7 +9,7 @@ import (
 // restoring switches on again what the fence has switched off, or may have, in whatever level; first of all it removes our
 // out-of-service taint, which would detach volumes from a machine that runs. What was switched off last comes first: the devices of a level may have their own
 // power from those of the next one, as a BMC has.
-func (t turn) restoring() Step {
+func (t transition) restoring() Step {
 	if t.s.Taints.OutOfService == v1alpha1.TaintOurs {
 		return t.untaint()
 	}
@@ -24,7 +24,7 @@ func (t turn) restoring() Step {
 	return t.restored()
 }
 
-func (t turn) untaint() Step {
+func (t transition) untaint() Step {
 	if !t.Memory.progress.untainted {
 		return Release{Part: Untaint}
 	}
@@ -34,7 +34,7 @@ func (t turn) untaint() Step {
 }
 
 // restored is what comes when every device is on, or left as it is.
-func (t turn) restored() Step {
+func (t transition) restored() Step {
 	leftOff := false
 	for _, d := range t.s.Devices {
 		leftOff = leftOff || d.State == v1alpha1.DeviceLeftOff
@@ -61,7 +61,7 @@ func (t turn) restored() Step {
 }
 
 // restore returns the next step for a device to be on, or to be left off with the record saying so; nil: it is.
-func (t turn) restore(rec v1alpha1.Device) Step {
+func (t transition) restore(rec v1alpha1.Device) Step {
 	switch rec.State {
 	case v1alpha1.DeviceUntouched, v1alpha1.DeviceOn, v1alpha1.DeviceLeftOff:
 		return nil
@@ -74,10 +74,10 @@ func (t turn) restore(rec v1alpha1.Device) Step {
 	}
 	d, configured := t.Plan.device(rec.Device)
 	if !configured {
-		if step := t.pinned(); step != nil && !t.handsOff() {
+		if step := t.pinned(); step != nil && !t.leavesDevices() {
 			return step // to leave it off for a configuration that may come back would be a pity
 		}
-		return t.abandon(d, rec)
+		return t.giveUpDevice(d, rec)
 	}
 	seen, ok := t.reading(rec.Device, recent)
 	switch {
@@ -97,7 +97,7 @@ func (t turn) restore(rec v1alpha1.Device) Step {
 }
 
 // onSeen notes that a device reads on when no command can be under way to it.
-func (t turn) onSeen(rec v1alpha1.Device, seen sighting) Step {
+func (t transition) onSeen(rec v1alpha1.Device, seen deviceReading) Step {
 	return t.write(OnSeen, func(s *v1alpha1.Status) {
 		rec := device(s, rec.Device)
 		e := v1alpha1.Evidence{Device: rec.Device, Readings: readings(seen), Source: v1alpha1.SourceAgent}
@@ -110,7 +110,7 @@ func (t turn) onSeen(rec v1alpha1.Device, seen sighting) Step {
 }
 
 // powerOn switches a device on that reads off, or cannot be read, unless it has to be left.
-func (t turn) powerOn(d Device, rec v1alpha1.Device, seen sighting) Step {
+func (t transition) powerOn(d Device, rec v1alpha1.Device, seen deviceReading) Step {
 	off := seen.power == v1alpha1.PowerOff
 	if t.leaves(rec) {
 		return t.leave(rec.Device, off)
@@ -132,24 +132,24 @@ func (t turn) powerOn(d Device, rec v1alpha1.Device, seen sighting) Step {
 }
 
 // leaves says that a device is not to be switched on.
-func (t turn) leaves(rec v1alpha1.Device) bool {
+func (t transition) leaves(rec v1alpha1.Device) bool {
 	// A machine that worked before it was tried has its power back, whatever becomes of those that have failed.
 	power := rec.Level > 0 && or(t.Plan.PowerOn, PowerOnAlways) != PowerOnAlways && t.s.Commission == nil
-	return t.handsOff() || power || rec.Restores >= t.Plan.retries()
+	return t.leavesDevices() || power || rec.Restores >= t.Plan.retries()
 }
 
 // handsOff says that nothing is to be switched on any more.
-func (t turn) handsOff() bool {
+func (t transition) leavesDevices() bool {
 	return t.s.Abort == v1alpha1.AbortStopHold || t.s.Abort == v1alpha1.AbortNodeGone
 }
 
 // clean says that no program runs on the machine any more that ran when its storage was taken away.
-func (t turn) clean(n Node) bool {
+func (t transition) clean(n Node) bool {
 	return t.s.StorageReleased == v1alpha1.ReleasedNo || t.s.Released == v1alpha1.ReleasedDone ||
 		n.BootID != "" && n.BootID != t.s.BootID
 }
 
-func (t turn) leave(name string, off bool) Step {
+func (t transition) leave(name string, off bool) Step {
 	return t.write(LeftOff, func(s *v1alpha1.Status) {
 		rec := device(s, name)
 		rec.State, rec.Op = v1alpha1.DeviceLeftOff, nil
@@ -158,7 +158,7 @@ func (t turn) leave(name string, off bool) Step {
 }
 
 // abandon leaves a device that the configuration does not have any more, once nothing can be under way to it.
-func (t turn) abandon(d Device, rec v1alpha1.Device) Step {
+func (t transition) giveUpDevice(d Device, rec v1alpha1.Device) Step {
 	if left := d.settle() + t.callOf(d, rec) - t.quietFor(t.Now, t.Memory.seen(rec.Device)); left > 0 {
 		return Wait{For: left, Why: "a command may still be under way"}
 	}
@@ -166,14 +166,14 @@ func (t turn) abandon(d Device, rec v1alpha1.Device) Step {
 }
 
 // sendOn sends the command that this process has just written down, unless the machine may be another's by now.
-func (t turn) sendOn(rec v1alpha1.Device) Step {
+func (t transition) sendOn(rec v1alpha1.Device) Step {
 	n, look := t.node(callWithin)
 	switch {
 	case look != nil:
 		return look
 	case t.gone(n):
 		return t.abort(IntentCancelled, v1alpha1.AbortNodeGone, cancel(rec.Device))
-	case t.handsOff():
+	case t.leavesDevices():
 		return t.write(IntentCancelled, cancel(rec.Device))
 	}
 	return t.call(rec)

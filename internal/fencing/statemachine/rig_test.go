@@ -172,7 +172,7 @@ func (r *rig) step() statemachine.Step {
 	r.steps = append(r.steps, step)
 	switch step := step.(type) {
 	case statemachine.Write:
-		r.line("%s: %s (%s/%s)", step.Row, step.Status.Phase, step.Status.Step, step.Status.Status)
+		r.line("%s: %s (%s/%s)", step.Reason, step.Status.Phase, step.Status.Step, step.Status.Status)
 		if !r.refused {
 			r.fence.Status = *step.Status.DeepCopy()
 		}
@@ -322,15 +322,15 @@ func (r *rig) line(format string, args ...any) {
 
 const manySteps = 5000
 
-// until does one thing after another, up to and with the write of a row.
-func (r *rig) until(row statemachine.Row) {
+// until does one thing after another, up to and with the write of a reason.
+func (r *rig) until(reason statemachine.Reason) {
 	r.t.Helper()
 	for range manySteps {
-		if w, ok := r.step().(statemachine.Write); ok && w.Row == row {
+		if w, ok := r.step().(statemachine.Write); ok && w.Reason == reason {
 			return
 		}
 	}
-	require.Fail(r.t, "never comes", "%s:\n%s", row, r.transcript())
+	require.Fail(r.t, "never comes", "%s:\n%s", reason, r.transcript())
 }
 
 // phase does one thing after another until a phase is entered.

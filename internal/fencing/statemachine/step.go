@@ -14,7 +14,7 @@ type Step interface{ step() }
 // Write replaces the status of the record by one update of the status subresource, with the resource version of the record that was
 // decided on.
 type Write struct {
-	Row    Row
+	Reason Reason
 	Status v1alpha1.Status
 }
 

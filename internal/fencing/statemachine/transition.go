@@ -43,14 +43,14 @@ const (
 // Every write is a swap on the version of the record that was decided on, so that nothing is done on what an admin has taken back, and no two processes
 // write the same record in turns.
 func Transition(in Input) Step {
-	t := turn{Input: in, s: &in.Fence.Status}
+	t := transition{Input: in, s: &in.Fence.Status}
 	if step := t.admin(); step != nil {
 		return step
 	}
 	return t.phase()
 }
 
-func (t turn) phase() Step {
+func (t transition) phase() Step {
 	switch t.s.Phase {
 	case "":
 		return t.detect()
@@ -85,23 +85,23 @@ func (t turn) phase() Step {
 	return Wait{Why: fmt.Sprintf("the phase %q is not known to this version", t.s.Phase)}
 }
 
-// turn is one decision.
-type turn struct {
+// transition is one decision.
+type transition struct {
 	Input
 	s *v1alpha1.Status // as it was read: never changed
 }
 
 // write returns the write of a status that change has made of the one that was read.
-func (t turn) write(row Row, change func(*v1alpha1.Status)) Step {
+func (t transition) write(reason Reason, change func(*v1alpha1.Status)) Step {
 	s := t.s.DeepCopy()
 	change(s)
 	conclude(s, t.Now.Wall)
-	return Write{Row: row, Status: *s}
+	return Write{Reason: reason, Status: *s}
 }
 
 // enter returns the write that enters a phase.
-func (t turn) enter(row Row, phase v1alpha1.Phase, changes ...func(*v1alpha1.Status)) Step {
-	return t.write(row, func(s *v1alpha1.Status) {
+func (t transition) enter(reason Reason, phase v1alpha1.Phase, changes ...func(*v1alpha1.Status)) Step {
+	return t.write(reason, func(s *v1alpha1.Status) {
 		enter(s, phase)
 		for _, change := range changes {
 			change(s)
@@ -111,21 +111,21 @@ func (t turn) enter(row Row, phase v1alpha1.Phase, changes ...func(*v1alpha1.Sta
 
 // abort returns the write that enters Restoring for a reason other than that the release is done. A stop stands whatever comes
 // after it, and is obeyed once: where nothing may be switched on any more, it leaves everything as it is.
-func (t turn) abort(row Row, why v1alpha1.Abort, changes ...func(*v1alpha1.Status)) Step {
+func (t transition) abort(reason Reason, why v1alpha1.Abort, changes ...func(*v1alpha1.Status)) Step {
 	if stopped(t.s.Abort) {
 		why = v1alpha1.AbortStopHold
 	}
-	return t.enter(row, v1alpha1.PhaseRestoring, append(changes, func(s *v1alpha1.Status) { s.Abort = why })...)
+	return t.enter(reason, v1alpha1.PhaseRestoring, append(changes, func(s *v1alpha1.Status) { s.Abort = why })...)
 }
 
 // give returns a change that begins a wait.
-func (t turn) give(kind v1alpha1.WaitKind) func(*v1alpha1.Status) {
+func (t transition) give(kind v1alpha1.WaitKind) func(*v1alpha1.Status) {
 	return func(s *v1alpha1.Status) { s.Wait = &v1alpha1.Wait{Kind: kind, Since: metav1.NewMicroTime(t.Now.Wall)} }
 }
 
 // left is how much is left of the wait in the record, by the clock of this process since it knows of the wait. Of one that a process before it has begun, more may
 // have passed, if the wall clocks of both are to be believed. Whatever they say, this process waits for the whole at most.
-func (t turn) left(whole time.Duration) time.Duration {
+func (t transition) left(whole time.Duration) time.Duration {
 	if t.s.Wait == nil {
 		return 0
 	}
@@ -138,7 +138,7 @@ func (t turn) left(whole time.Duration) time.Duration {
 
 // hold returns the write that says why nothing happens, if the record does not say it yet, and the wait for something else to happen. Another message for the same
 // reason is written now and then: one that tells other numbers only is no other.
-func (t turn) hold(reason, message string, wait time.Duration) Step {
+func (t transition) hold(reason, message string, wait time.Duration) Step {
 	since := metav1.NewTime(t.Now.Wall.Truncate(time.Second))
 	h := t.s.Hold
 	same := h != nil && h.Reason == reason
@@ -163,7 +163,7 @@ func wordsOf(message string) string {
 }
 
 // node is the node as a look found it that began at most age ago, and after the last write; or the step that looks.
-func (t turn) node(age time.Duration) (Node, Step) {
+func (t transition) node(age time.Duration) (Node, Step) {
 	m := &t.Memory
 	if !m.present || t.Now.SinceAtMost(m.looked) > age {
 		return Node{}, Look{}
@@ -172,37 +172,39 @@ func (t turn) node(age time.Duration) (Node, Step) {
 }
 
 // gone says that the machine that is fenced has no node any more: it may be somebody else's by now.
-func (t turn) gone(n Node) bool { return n.Missing || n.Leaving || n.UID != t.s.NodeUID }
+func (t transition) gone(n Node) bool { return n.Missing || n.Leaving || n.UID != t.s.NodeUID }
 
 // cleared says that the node does no longer what it is fenced for.
-func (t turn) cleared(n Node) bool { return n.Ready && !n.Failing }
+func (t transition) cleared(n Node) bool { return n.Ready && !n.Failing }
 
 // spared says that the node must not lose its power, or its pods.
-func (t turn) spared(n Node) bool { return t.cleared(n) || n.Ready && !t.Plan.FenceReadyNodes }
+func (t transition) spared(n Node) bool { return t.cleared(n) || n.Ready && !t.Plan.FenceReadyNodes }
 
 // back says that the node works, and that it is not a condition which is left from before it lost its power: its Lease
 // was renewed between two looks in this phase, and after the last command.
-func (t turn) back(n Node) bool { return !t.gone(n) && t.cleared(n) && t.Memory.sinceChange.renewed }
+func (t transition) back(n Node) bool {
+	return !t.gone(n) && t.cleared(n) && t.Memory.sinceChange.renewed
+}
 
 // returned ends a fence whose node works again, or must be spared: what was switched off is restored first.
-func (t turn) returned(row Row, changes ...func(*v1alpha1.Status)) Step {
+func (t transition) returned(reason Reason, changes ...func(*v1alpha1.Status)) Step {
 	s := t.s.DeepCopy()
 	for _, change := range changes {
 		change(s)
 	}
 	for _, d := range s.Devices {
 		if d.Touched && d.State != v1alpha1.DeviceOn && d.State != v1alpha1.DeviceUntouched {
-			return t.abort(row, v1alpha1.AbortNodeReady, changes...)
+			return t.abort(reason, v1alpha1.AbortNodeReady, changes...)
 		}
 	}
 	if s.Taints.OutOfService == v1alpha1.TaintOurs {
-		return t.abort(row, v1alpha1.AbortNodeReady, changes...)
+		return t.abort(reason, v1alpha1.AbortNodeReady, changes...)
 	}
-	return t.enter(row, v1alpha1.PhaseRecovering, append(changes, func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortNodeReady })...)
+	return t.enter(reason, v1alpha1.PhaseRecovering, append(changes, func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortNodeReady })...)
 }
 
 // allowed is nil if the policy allows, or what to do while it does not.
-func (t turn) allowed(a Answer) Step {
+func (t transition) allowed(a Answer) Step {
 	switch a.Verdict {
 	case Allow:
 		return nil
@@ -213,12 +215,12 @@ func (t turn) allowed(a Answer) Step {
 }
 
 // touched says that a command to switch something off may have been sent in this incident.
-func (t turn) touched() bool {
+func (t transition) touched() bool {
 	return slices.ContainsFunc(t.s.Devices, func(d v1alpha1.Device) bool { return d.Touched })
 }
 
 // level is the number of the level in use, from 1, and its devices.
-func (t turn) level() (int32, []Device) {
+func (t transition) level() (int32, []Device) {
 	n := max(1, t.s.Level)
 	if int(n) > len(t.Plan.Levels) {
 		return n, nil
@@ -227,26 +229,26 @@ func (t turn) level() (int32, []Device) {
 }
 
 // further says that there is a level after the one in use.
-func (t turn) further() bool { return int(max(1, t.s.Level)) < len(t.Plan.Levels) }
+func (t transition) further() bool { return int(max(1, t.s.Level)) < len(t.Plan.Levels) }
 
 // levelFails goes on with the next level, or to Error.
-func (t turn) levelFails(row Row) Step {
+func (t transition) levelFails(reason Reason) Step {
 	if t.further() {
 		return t.enter(NextLevel, v1alpha1.PhasePowering, func(s *v1alpha1.Status) { s.Level = max(1, s.Level) + 1 })
 	}
-	return t.fail(row)
+	return t.fail(reason)
 }
 
 // fail enters Error; a fence that an admin has stopped ends instead, and so does a commission: it never becomes a fence.
-func (t turn) fail(row Row) Step {
+func (t transition) fail(reason Reason) Step {
 	if stopped(t.s.Abort) || t.s.Commission != nil {
-		return t.enter(row, v1alpha1.PhaseGivenUp)
+		return t.enter(reason, v1alpha1.PhaseGivenUp)
 	}
-	return t.enter(row, v1alpha1.PhaseError, t.give(v1alpha1.WaitRestartDelay))
+	return t.enter(reason, v1alpha1.PhaseError, t.give(v1alpha1.WaitRestartDelay))
 }
 
 // pinned is nil if the plan is the one that this incident has begun to carry out, or what to do while it is not.
-func (t turn) pinned() Step {
+func (t transition) pinned() Step {
 	if step := t.resolved(); step != nil {
 		return step
 	}
@@ -257,7 +259,7 @@ func (t turn) pinned() Step {
 }
 
 // resolved is nil if there is a plan, or what to do while there is none.
-func (t turn) resolved() Step {
+func (t transition) resolved() Step {
 	if t.Plan.Unresolved == "" {
 		return nil
 	}
@@ -265,7 +267,7 @@ func (t turn) resolved() Step {
 }
 
 // operation is the next one, as the controller's Jobs are named too.
-func (t turn) operation(action v1alpha1.OpAction, d Device) v1alpha1.Op {
+func (t transition) operation(action v1alpha1.OpAction, d Device) v1alpha1.Op {
 	uid := strings.ReplaceAll(string(t.s.NodeUID), "-", "")
 	seq := t.s.Operations + 1
 	return v1alpha1.Op{
@@ -275,20 +277,20 @@ func (t turn) operation(action v1alpha1.OpAction, d Device) v1alpha1.Op {
 }
 
 // reading says whether a device was read at most age ago.
-func (t turn) reading(name string, age time.Duration) (sighting, bool) {
+func (t transition) reading(name string, age time.Duration) (deviceReading, bool) {
 	s := t.Memory.seen(name)
 	return s, s.power != "" && t.Now.SinceAtMost(s.at) <= age
 }
 
 // quietFor is how long no command of this process, or of one before it, was under way to a device.
-func (t turn) quietFor(now clock.Reading, s sighting) time.Duration {
+func (t transition) quietFor(now clock.Reading, s deviceReading) time.Duration {
 	if s.called {
 		return now.SinceAtLeast(s.quiet)
 	}
 	return now.SinceAtLeast(t.Memory.since)
 }
 
-func readings(s sighting) []v1alpha1.Reading {
+func readings(s deviceReading) []v1alpha1.Reading {
 	last := v1alpha1.Reading{Power: s.power, At: metav1.NewMicroTime(s.at.Wall)}
 	if !s.twice {
 		return []v1alpha1.Reading{last}

@@ -8,7 +8,7 @@ import (
 )
 
 // verifying reads every feed of the level once more, and the node.
-func (t turn) verifying() Step {
+func (t transition) verifying() Step {
 	if step := t.repinned(); step != nil {
 		return step
 	}
@@ -72,7 +72,7 @@ func (t turn) verifying() Step {
 }
 
 // off says that there are devices, and that each of them was read off after a command of this incident.
-func (t turn) off(devices []Device) bool {
+func (t transition) off(devices []Device) bool {
 	for _, d := range devices {
 		if rec := device(t.s, d.Name); rec == nil || rec.State != v1alpha1.DeviceOff {
 			return false
@@ -82,7 +82,7 @@ func (t turn) off(devices []Device) bool {
 }
 
 // repinned is what pinned is where the node may return meanwhile, or our out-of-service taint may be on it.
-func (t turn) repinned() Step {
+func (t transition) repinned() Step {
 	wait := t.pinned()
 	if wait == nil {
 		return nil
@@ -102,7 +102,7 @@ func (t turn) repinned() Step {
 }
 
 // suspect says that the devices are perhaps those of another machine.
-func (t turn) suspect(s *v1alpha1.Status) {
+func (t transition) suspect(s *v1alpha1.Status) {
 	t.set(v1alpha1.ConditionDeviceSuspect, "NodeWorks", "all devices read off, and the node renewed its Lease after that")(s)
 }
 
@@ -115,7 +115,7 @@ type pass struct {
 	read                 Step
 }
 
-func (t turn) pass(devices []Device) pass {
+func (t transition) pass(devices []Device) pass {
 	p := pass{twice: true}
 	var names []string
 	for _, d := range devices {

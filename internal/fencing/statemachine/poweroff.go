@@ -12,7 +12,7 @@ import (
 
 // switchOff returns the next step for a device to be off, nil if it was read off in this incident. failed returns the step for when it cannot be;
 // with further it is asked at once when the device does not go off, because another one can take its place.
-func (t turn) switchOff(d Device, level int32, further bool, failed func(Row) Step) Step {
+func (t transition) switchOff(d Device, level int32, further bool, failed func(Reason) Step) Step {
 	rec := recorded(t.s, d.Name)
 	switch {
 	case rec.State == v1alpha1.DeviceOff:
@@ -20,7 +20,7 @@ func (t turn) switchOff(d Device, level int32, further bool, failed func(Row) St
 	case rec.State == v1alpha1.DeviceOffIntent && rec.Op.ID == t.Memory.unsent:
 		return t.sendOff(rec, level)
 	case rec.State == v1alpha1.DeviceOffIntent:
-		return t.afterOff(d, rec, further, failed)
+		return t.afterOffCommand(d, rec, further, failed)
 	case rec.SeenOff, rec.Restores > 0, rec.Tries >= t.Plan.retries():
 		// A device that was off in this incident, or may have been, and is on, was switched on by somebody: it is used up.
 		return failed(PowerFailed)
@@ -46,14 +46,14 @@ func (t turn) switchOff(d Device, level int32, further bool, failed func(Row) St
 		return look
 	case t.gone(n):
 		return t.abort(NodeGone, v1alpha1.AbortNodeGone)
-	case t.sparedBy(level, n):
+	case t.returnedBeforeCommand(level, n):
 		return t.returned(Returned)
 	}
 	if level > 0 && !t.powerTouched() {
-		if step := t.freeDumped(n); step != nil {
+		if step := t.releaseDumpPods(n); step != nil {
 			return step
 		}
-		if step := t.dumping(n); step != nil {
+		if step := t.awaitDumpEnd(n); step != nil {
 			return step
 		}
 	}
@@ -69,9 +69,9 @@ func (t turn) switchOff(d Device, level int32, further bool, failed func(Row) St
 }
 
 // intend writes down a command before it is sent.
-func (t turn) intend(row Row, d Device, level int32, action v1alpha1.OpAction) Step {
+func (t transition) intend(reason Reason, d Device, level int32, action v1alpha1.OpAction) Step {
 	op := t.operation(action, d)
-	return t.write(row, func(s *v1alpha1.Status) {
+	return t.write(reason, func(s *v1alpha1.Status) {
 		rec := device(s, d.Name)
 		if rec == nil {
 			s.Devices = append(s.Devices, v1alpha1.Device{Device: d.Name, Level: level})
@@ -99,28 +99,28 @@ func (t turn) intend(row Row, d Device, level int32, action v1alpha1.OpAction) S
 }
 
 // sendOff sends the command that this process has just written down, unless the node has returned meanwhile.
-func (t turn) sendOff(rec v1alpha1.Device, level int32) Step {
+func (t transition) sendOff(rec v1alpha1.Device, level int32) Step {
 	n, look := t.node(callWithin)
 	switch {
 	case look != nil:
 		return look
 	case t.gone(n):
 		return t.abort(IntentCancelled, v1alpha1.AbortNodeGone, cancel(rec.Device))
-	case t.sparedBy(level, n):
+	case t.returnedBeforeCommand(level, n):
 		return t.returned(IntentCancelled, cancel(rec.Device))
 	}
 	return t.call(rec)
 }
 
 // sparedBy says that the node must be spared the devices of a level. Those of the isolation step do not take its power.
-func (t turn) sparedBy(level int32, n Node) bool {
+func (t transition) returnedBeforeCommand(level int32, n Node) bool {
 	if level == 0 {
 		return t.cleared(n)
 	}
 	return t.spared(n)
 }
 
-func (t turn) call(rec v1alpha1.Device) Step {
+func (t transition) call(rec v1alpha1.Device) Step {
 	return Call{Device: rec.Device, Op: *rec.Op, begin: deadline{t.Memory.looked, callWithin}}
 }
 
@@ -134,7 +134,7 @@ func cancel(name string) func(*v1alpha1.Status) {
 
 // afterOff finds out what became of a command to switch off, sent by this process or by one before it. The answer to the command itself
 // does not count, whatever it was.
-func (t turn) afterOff(d Device, rec v1alpha1.Device, further bool, failed func(Row) Step) Step {
+func (t transition) afterOffCommand(d Device, rec v1alpha1.Device, further bool, failed func(Reason) Step) Step {
 	seen, ok := t.reading(d.Name, recent)
 	if !ok {
 		return Read{[]string{d.Name}}
@@ -146,7 +146,7 @@ func (t turn) afterOff(d Device, rec v1alpha1.Device, further bool, failed func(
 	if further {
 		patience = min(patience, fallbackAfter)
 	}
-	if step := t.polled(d, seen, patience); step != nil {
+	if step := t.pollUntilOff(d, seen, patience); step != nil {
 		return step
 	}
 	if further {
@@ -179,7 +179,7 @@ func (t turn) afterOff(d Device, rec v1alpha1.Device, further bool, failed func(
 }
 
 // offSeen notes that a device reads off after a command: the command has landed, and no other can be under way.
-func (t turn) offSeen(name string, seen sighting) Step {
+func (t transition) offSeen(name string, seen deviceReading) Step {
 	if !seen.twice {
 		if age := t.Now.SinceAtLeast(seen.at); age < apart {
 			return Wait{For: apart - age, Why: "a device is read twice"}
@@ -198,7 +198,7 @@ func (t turn) offSeen(name string, seen sighting) Step {
 }
 
 // unreadable is nil when a device that could not be read has had a while to recover, and the try counts.
-func (t turn) unreadable(at clock.Reading) Step {
+func (t transition) unreadable(at clock.Reading) Step {
 	if age := t.Now.SinceAtMost(at); age < readAgain {
 		return Wait{For: readAgain - age, Why: "a device cannot be read"}
 	}
@@ -206,7 +206,7 @@ func (t turn) unreadable(at clock.Reading) Step {
 }
 
 // polled is nil if a reading was taken so long after the command that it counts, even where it says that nothing has changed.
-func (t turn) polled(d Device, seen sighting, patience time.Duration) Step {
+func (t transition) pollUntilOff(d Device, seen deviceReading, patience time.Duration) Step {
 	if t.quietFor(seen.began, seen) >= patience {
 		return nil
 	}
@@ -218,7 +218,7 @@ func (t turn) polled(d Device, seen sighting, patience time.Duration) Step {
 
 // quiet is nil if a reading was taken when no command could be under way any more. One of another process may be: its agent
 // perhaps has outlived it, and has as long as its call had.
-func (t turn) quiet(d Device, rec v1alpha1.Device, seen sighting) Step {
+func (t transition) quiet(d Device, rec v1alpha1.Device, seen deviceReading) Step {
 	settle := d.settle()
 	if !seen.called {
 		settle += t.callOf(d, rec)
@@ -235,7 +235,7 @@ func (t turn) quiet(d Device, rec v1alpha1.Device, seen sighting) Step {
 // rest is nil if a wait before the power is taken is over, or what to do. It is over, too, when all
 // devices of a level read off that had not shown it when the flow came to a rest: instances of clouds
 // take their time to stop. That proves nothing, but there is nothing left to wait for.
-func (t turn) rest(whole time.Duration, why string) Step {
+func (t transition) rest(whole time.Duration, why string) Step {
 	left := t.left(whole)
 	if left <= 0 {
 		return nil
@@ -263,7 +263,7 @@ func (t turn) rest(whole time.Duration, why string) Step {
 }
 
 // callOf is how long a call of another process to a device may take.
-func (t turn) callOf(d Device, rec v1alpha1.Device) time.Duration {
+func (t transition) callOf(d Device, rec v1alpha1.Device) time.Duration {
 	timeout := d.timeout()
 	if rec.Op != nil {
 		timeout = max(timeout, time.Duration(rec.Op.DeadlineSeconds)*time.Second)
@@ -272,7 +272,7 @@ func (t turn) callOf(d Device, rec v1alpha1.Device) time.Duration {
 }
 
 // powering switches off one device of the level after another.
-func (t turn) powering() Step {
+func (t transition) powering() Step {
 	number, devices := t.level()
 	if len(devices) == 0 {
 		// The level has vanished from the configuration. No devices are not "all devices off".

@@ -18,7 +18,7 @@ const (
 )
 
 func TestDeviceThatReadsOffBeforeItIsCommandedCountsOnlyIfItIsKnown(t *testing.T) {
-	for known, want := range map[bool]statemachine.Row{true: statemachine.Verified, false: statemachine.PowerFailed} {
+	for known, want := range map[bool]statemachine.Reason{true: statemachine.Verified, false: statemachine.PowerFailed} {
 		plan := bmc()
 		plan.Levels[0][0].Known = known
 		r := newRig(t, plan)
@@ -49,13 +49,13 @@ func TestDeviceIsReadTwiceHalfASecondApart(t *testing.T) {
 }
 
 func TestSlowDeviceIsPolledForSomeSecondsBeforeAnotherTakesItsPlace(t *testing.T) {
-	for delay, want := range map[time.Duration]statemachine.Row{time.Second: statemachine.OffSeen, 4 * time.Second: statemachine.NextLevel} {
+	for delay, want := range map[time.Duration]statemachine.Reason{time.Second: statemachine.OffSeen, 4 * time.Second: statemachine.NextLevel} {
 		r := newRig(t, statemachine.Plan{Hash: "1", Levels: [][]statemachine.Device{{device("bmc")}, {device("pdu")}}})
 		r.plugs["bmc"].delay = delay
 		call := next[statemachine.Call](r)
 		assert.Equal(t, "bmc", call.Device)
 		sent := r.elapsed()
-		assert.Equal(t, want, next[statemachine.Write](r).Row)
+		assert.Equal(t, want, next[statemachine.Write](r).Reason)
 		assert.Less(t, r.elapsed()-sent, 4*time.Second)
 	}
 	r := newRig(t, bmc())

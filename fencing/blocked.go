@@ -12,11 +12,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
-// alarmEvery is how often people are told again that a fence waits for them: the API server forgets Events after an hour, unless told otherwise.
-const alarmEvery = 30 * time.Minute
+// repeatEventsAfter is the interval at which Events about a persisting problem are repeated. By
+// default the API server drops Events after an hour.
+const repeatEventsAfter = 30 * time.Minute
 
-// alarm tells people why the fence waits for them, and again as long as it does.
-func (f *fence) alarm() {
+// reportBlocked records an Event with the reason why the fence is blocked or was given up. It
+// repeats the Event every repeatEventsAfter.
+func (f *fence) reportBlocked() {
 	s, now := &f.record.Status, f.clock.Now()
 	reason, text := "", ""
 	switch {
@@ -27,7 +29,7 @@ func (f *fence) alarm() {
 			reason = string(v1alpha1.PhaseGivenUp)
 		}
 	}
-	if reason == "" || reason == f.alarmed && now.SinceAtMost(f.alarmedAt) < alarmEvery {
+	if reason == "" || reason == f.alarmed && now.SinceAtMost(f.alarmedAt) < repeatEventsAfter {
 		f.alarmed = reason
 		return
 	}
@@ -35,8 +37,8 @@ func (f *fence) alarm() {
 	f.event(f.record, corev1.EventTypeWarning, reason, "Wait", "incident %d of node %s: %s", s.Incident, f.node, text)
 }
 
-// gaveUp is what people have to know of a fence that was given up; empty: nothing. Who has stopped it, has excluded the node, or has configured that power stays
-// off, knows.
+// gaveUp returns the message about a fence that was given up, or "" if no message is needed: an
+// admin has stopped the fence, excluded the node or configured that its power stays off.
 func (f *fence) gaveUp(s *v1alpha1.Status) string {
 	off := ""
 	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPoweredOff); c != nil && c.Status != metav1.ConditionFalse {
