@@ -20,8 +20,8 @@ type Assessment struct {
 	Warnings []string
 	// Unproved lists the power devices that were not commissioned with their present configuration.
 	Unproved []string
-	// Decision is the decision about switching the machine off now. A node that works is at least
-	// denied for that reason.
+	// Decision is the decision about switching the machine off now. For a node that works, at least
+	// the gate Duration does not allow it.
 	Decision Decision
 }
 

@@ -14,13 +14,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 )
 
-// known is the metadata of a program's file as it was.
+// known is the cached metadata of a program, with the file that it is from.
 type known struct {
 	file     os.FileInfo
 	metadata agent.Metadata
 }
 
-// agentName is a name in the directory of agents, and no way out of it.
+// agentName matches the names of agents, without any other directory.
 var agentName = regexp.MustCompile(`^` + namePrefix + `[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 
 func (a *Agents) metadata(ctx context.Context, name string) (agent.Metadata, error) {
@@ -62,7 +62,7 @@ func (a *Agents) askMetadata(ctx context.Context, name string) (agent.Metadata, 
 	return parseMetadata(name, outcome.stdout)
 }
 
-// resourceAgent is what agents print for action=metadata.
+// resourceAgent is the output of agents for action=metadata.
 type resourceAgent struct {
 	XMLName    xml.Name `xml:"resource-agent"`
 	Parameters []struct {
@@ -119,7 +119,7 @@ func parseMetadata(name string, document []byte) (agent.Metadata, error) {
 	return metadata, nil
 }
 
-// permitted is the metadata without what nobody may set.
+// permitted returns the metadata without the parameters that are refused.
 func permitted(metadata agent.Metadata) agent.Metadata {
 	metadata.Actions = slices.Clone(metadata.Actions)
 	metadata.Parameters = slices.DeleteFunc(slices.Clone(metadata.Parameters), func(p agent.ParameterSpec) bool { return refusal(p.Name) != "" })
