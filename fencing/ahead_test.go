@@ -17,7 +17,8 @@ import (
 // between is when something was under way.
 type between struct{ from, to time.Time }
 
-// A device that takes a second to answer is read while the node may still return, so that the power is off a second earlier.
+// A device that takes a second to answer is read while the node may still return, so that the power
+// is off a second earlier.
 func TestDevicesAreReadAhead(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		var mu sync.Mutex
@@ -50,7 +51,8 @@ func TestDevicesAreReadAhead(t *testing.T) {
 	})
 }
 
-// Of many nodes that are lost together only some may go on: no more devices than that are read ahead at a time.
+// Of many nodes that are lost together only some may go on: no more devices than that are read
+// ahead at a time.
 func TestFewDevicesAreReadAheadAtATime(t *testing.T) {
 	inWorld(t, 9, func(w *world) {
 		var mu sync.Mutex

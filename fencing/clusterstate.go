@@ -46,7 +46,8 @@ type waiting struct {
 	asked  time.Time
 }
 
-// patience is for how long a fence that was told to wait has a place in the queue: it asks again sooner than that.
+// patience is for how long a fence that was told to wait has a place in the queue: it asks again
+// sooner than that.
 const patience = 30 * time.Second
 
 func newClusterState(c Config, nodes *nodestate.Nodes, nodeLister corelisters.NodeLister, configMaps corelisters.ConfigMapLister, wake func(string)) *clusterState {
@@ -63,8 +64,8 @@ func (c *clusterState) factsOf(name string, now time.Time) (policy.NodeFacts, bo
 	return facts, ok
 }
 
-// unconfigured says that a node is left alone because nothing says how it is to be fenced, or that it is
-// not known yet.
+// unconfigured says that a node is left alone because nothing says how it is to be fenced, or that
+// it is not known yet.
 func (c *clusterState) unconfigured(node string) bool {
 	if !c.config.OnlyConfigured {
 		return false
@@ -99,8 +100,8 @@ func (c *clusterState) namespace(namespace string) ([]*corev1.Node, []*corev1.Co
 	return nodes, configMaps
 }
 
-// knows takes in a record, from a watch, a read or a write, and reports whether it is news. The answer to a write may come after the news that the
-// record is gone.
+// knows takes in a record, from a watch, a read or a write, and reports whether it is news. The
+// answer to a write may come after the news that the record is gone.
 func (c *clusterState) observeRecord(f *v1alpha1.NodeFence) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,7 +143,8 @@ func newer(f, than *v1alpha1.NodeFence) bool {
 	return err != nil || order > 0 || f.UID != than.UID && order >= 0
 }
 
-// fenceState is how far a fence is, as far as others have to know. One that waits for a human is to them as one that was given up: it may wait for days.
+// fenceState is how far a fence is, as far as others have to know. One that waits for a human is to
+// them as one that was given up: it may wait for days.
 func fenceState(f *v1alpha1.NodeFence) policy.Fence {
 	if needsHuman(f) {
 		return policy.FenceGivenUp
@@ -166,7 +168,8 @@ func touched(f *v1alpha1.NodeFence) bool {
 	return slices.ContainsFunc(f.Status.Devices, func(d v1alpha1.Device) bool { return d.Touched })
 }
 
-// needsHuman says that a fence that has begun to switch devices, or is about to end, does not go on until a human has done something.
+// needsHuman says that a fence that has begun to switch devices, or is about to end, does not go on
+// until a human has done something.
 func needsHuman(f *v1alpha1.NodeFence) bool {
 	s := &f.Status
 	if s.Phase.Ended() || !touched(f) && s.Phase != v1alpha1.PhaseRecovering {
@@ -218,7 +221,8 @@ func (c *clusterState) observe() policy.View {
 	return all
 }
 
-// assess asks the policy without any consequence. This process has just been answered by the API server, whoever leads.
+// assess asks the policy without any consequence. This process has just been answered by the API
+// server, whoever leads.
 func (c *clusterState) assess(target policy.Target) policy.Decision {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,7 +258,8 @@ func (c *clusterState) decideContinue(target policy.Target, storage policy.Statu
 	return c.decide(c.look(time.Now()), target, storage)
 }
 
-// tries asks whether the devices of a node may be tried, and has others count it as a fence if they may.
+// tries asks whether the devices of a node may be tried, and has others count it as a fence if they
+// may.
 func (c *clusterState) decideCommission(target policy.Target, storage policy.Status) policy.Decision {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -265,8 +270,8 @@ func (c *clusterState) decideCommission(target policy.Target, storage policy.Sta
 	return d
 }
 
-// begins asks whether a fence may begin, and if it may switch devices, has others count it as one that does. Those that come before it in the
-// queue, and may begin as well, come first.
+// begins asks whether a fence may begin, and if it may switch devices, has others count it as one
+// that does. Those that come before it in the queue, and may begin as well, come first.
 func (c *clusterState) decideStart(target policy.Target, storage policy.Status) policy.Decision {
 	c.mu.Lock()
 	defer c.mu.Unlock()

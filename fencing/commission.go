@@ -112,8 +112,8 @@ func (c *Controller) liveNode(ctx context.Context, node string) (*corev1.Node, e
 	return c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 }
 
-// ask begins a commission, if nothing stands in the way, and returns what it was asked for with: what the annotation of the node says; nil: it is
-// asked for now.
+// ask begins a commission, if nothing stands in the way, and returns what it was asked for with:
+// what the annotation of the node says; nil: it is asked for now.
 func (r *run) ask(ctx context.Context, node string, annotation *string) (string, error) {
 	n, err := r.liveNode(ctx, node)
 	if kube.Absent(err, corev1.Resource("nodes"), node) {
@@ -324,7 +324,8 @@ func (f *fence) announceCommission(reason statemachine.Reason, s *v1alpha1.Statu
 	}
 }
 
-// takeRequests looks at what admins ask for by annotations of nodes, once this process can judge it.
+// takeRequests looks at what admins ask for by annotations of nodes, once this process can judge
+// it.
 func (r *run) takeRequests(ctx context.Context) {
 	if r.config.Leadership.Remaining() <= 0 || time.Since(r.began) < r.config.Limits.withDefaults().Observation+tick {
 		return
@@ -350,7 +351,8 @@ func (r *run) takeRequests(ctx context.Context) {
 	}
 }
 
-// take begins what an admin asks for, or says why not. Either way the annotation goes: it is for once. If the process dies before, the record knows.
+// take begins what an admin asks for, or says why not. Either way the annotation goes: it is for
+// once. If the process dies before, the record knows.
 func (r *run) take(ctx context.Context, n *corev1.Node, asked string) {
 	_, err := r.ask(ctx, n.Name, &asked)
 	switch {

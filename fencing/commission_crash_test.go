@@ -16,8 +16,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
-// A controller dies at each of its effects in turn while it commissions a node, just before or just after it, and another one goes on: the machine loses its
-// power once at most, has it in the end, and the node says that it was proved if it was.
+// A controller dies at each of its effects in turn while it commissions a node, just before or just
+// after it, and another one goes on: the machine loses its power once at most, has it in the end,
+// and the node says that it was proved if it was.
 func TestSimulatedDeathsInACommission(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for n := 1; ; n++ {
@@ -63,7 +64,8 @@ func TestSimulatedDeathsInACommission(t *testing.T) {
 	}
 }
 
-// mutations are what may happen to somebody who does not know why a line is there. Each has to be caught by the test that is about it.
+// mutations are what may happen to somebody who does not know why a line is there. Each has to be
+// caught by the test that is about it.
 var mutations = []mutant.Mutation{
 	{Name: "each round is news", File: "devicechecks.go", Old: "|| old.Reason != condition.Reason, ", New: "|| wrong, ", Caught: "TestChangesOfReadinessAreEvents"},
 	{Name: "it is said before it is written", File: "devicechecks.go", Old: "\"status\"); err != nil {", New: "\"status\"); false {", Caught: "TestReadinessIsSaidOnceItIsWritten"},

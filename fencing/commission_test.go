@@ -443,7 +443,8 @@ func TestNodeWithAPodKeepsItsPower(t *testing.T) {
 	})
 }
 
-// Two levels, one of them with two feeds: each is proved by itself, in one go, and nothing is told to switch off twice.
+// Two levels, one of them with two feeds: each is proved by itself, in one go, and nothing is told
+// to switch off twice.
 func TestCommissionProvesEachLevel(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		method := func(plug, action string) string {

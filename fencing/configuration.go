@@ -28,8 +28,8 @@ type survey struct {
 	told  time.Time // when people were told of it last
 }
 
-// flaws returns what is wrong with the configuration of each node that has a flaw. The error is that
-// of ctx.
+// flaws returns what is wrong with the configuration of each node that has a flaw. The error is
+// that of ctx.
 func (p *planCache) flaws(ctx context.Context, usable func(nodeconfig.Plan) error) (flaws map[string]error, err error) {
 	select {
 	case p.lock <- struct{}{}:

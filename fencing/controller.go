@@ -190,8 +190,8 @@ func (c *Controller) begin(ctx context.Context) (*run, error) {
 	return r, nil
 }
 
-// mayWatch returns what the API server has against a watch, and will have for as long as nobody changes it: to wait for that would be to fence nobody, in
-// silence. Errors that may pass are none.
+// mayWatch returns what the API server has against a watch, and will have for as long as nobody
+// changes it: to wait for that would be to fence nobody, in silence. Errors that may pass are none.
 func (c *Controller) mayWatch(ctx context.Context) error {
 	one := metav1.ListOptions{Limit: 1}
 	for _, list := range []struct {

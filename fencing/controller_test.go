@@ -29,7 +29,8 @@ import (
 // settled is how long a controller watches before a test begins.
 const settled = time.Minute
 
-// lose cuts a node off, and returns when its machine has lost its power. It is reachable again when it has started anew.
+// lose cuts a node off, and returns when its machine has lost its power. It is reachable again when
+// it has started anew.
 func (w *world) lose(node string) {
 	w.t.Helper()
 	w.cutOff(node, true)

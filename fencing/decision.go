@@ -10,8 +10,8 @@ import (
 type Decision struct {
 	// Verdict, Reason, Message and After are those of the first gate that does not allow the fence.
 	Verdict Verdict
-	// Reason is a word in CamelCase, such as Storm, and Allowed if all gates allow the fence. docs/fencing.md explains
-	// the reasons.
+	// Reason is a word in CamelCase, such as Storm, and Allowed if all gates allow the fence.
+	// docs/fencing.md explains the reasons.
 	Reason string
 	// Message explains the reason to an administrator.
 	Message string

@@ -19,7 +19,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
-// checks are readings of devices while nothing is wrong: whether a node could be fenced, if it had to be.
+// checks are readings of devices while nothing is wrong: whether a node could be fenced, if it had
+// to be.
 type checks struct {
 	*run
 
@@ -121,8 +122,8 @@ func (c *checks) forget(nodes []*corev1.Node) {
 	}
 }
 
-// due says that the node is to be checked now, and takes the task. Devices of a fence that is under way are
-// left alone. That its configuration has got a flaw, or has lost it, is to be said at once.
+// due says that the node is to be checked now, and takes the task. Devices of a fence that is under
+// way are left alone. That its configuration has got a flaw, or has lost it, is to be said at once.
 func (c *checks) due(n *corev1.Node, flawed bool) bool {
 	if f := c.state.fence(n.Name); f != nil && fenceState(f) != policy.FenceNone && fenceState(f) != policy.FenceQueued {
 		return false
@@ -186,7 +187,8 @@ func (c *checks) check(ctx context.Context, n *corev1.Node) {
 	}
 }
 
-// inspect reads all devices of a node, and changes nothing. The error is what is wrong with its configuration.
+// inspect reads all devices of a node, and changes nothing. The error is what is wrong with its
+// configuration.
 func (c *checks) inspect(ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, err error) (check, map[string]reading) {
 	result := check{machine: machineOf(n)}
 	if err == nil {
@@ -236,8 +238,9 @@ func (c *checks) readOne(ctx context.Context, node string, d *nodeconfig.Device)
 	return c.config.Agents.Power(ctx, target)
 }
 
-// contradict compares what was read with whether the node works. One that has just died is shown Ready for a while: it is its Lease that tells, renewed
-// between two readings that say that it has no power.
+// contradict compares what was read with whether the node works. One that has just died is shown
+// Ready for a while: it is its Lease that tells, renewed between two readings that say that it has
+// no power.
 func (c *checks) contradict(ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, found map[string]reading) {
 	off := slices.DeleteFunc(plan.Devices(), func(d *nodeconfig.Device) bool {
 		return found[d.Key].err != nil || found[d.Key].power != v1alpha1.PowerOff
@@ -255,7 +258,8 @@ func (c *checks) contradict(ctx context.Context, n *corev1.Node, plan nodeconfig
 	}
 }
 
-// outlives says whether the node renews its Lease from now on, within the time in which it would have to.
+// outlives says whether the node renews its Lease from now on, within the time in which it would
+// have to.
 func (c *checks) outlives(ctx context.Context, node string) bool {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Limits.withDefaults().LeaseSilence)
 	defer cancel()
@@ -279,8 +283,9 @@ func (c *checks) outlives(ctx context.Context, node string) bool {
 	}
 }
 
-// publish writes the condition FenceReady of a node that is Ready, if it has changed. Nodes are written by many: it is tried anew when somebody else was
-// faster, or the node would not say until it is checked again.
+// publish writes the condition FenceReady of a node that is Ready, if it has changed. Nodes are
+// written by many: it is tried anew when somebody else was faster, or the node would not say until
+// it is checked again.
 func (c *checks) publish(ctx context.Context, n *corev1.Node, found readiness) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -320,8 +325,9 @@ func (f readiness) condition(kind corev1.NodeConditionType) corev1.NodeCondition
 	return c
 }
 
-// tryToPublish is one try. People are told when the condition is another than the node had: a controller that has just begun does not tell them anew, but it
-// does after a while, as long as something is wrong. Who dies between the two does not tell them at all, but the condition does.
+// tryToPublish is one try. People are told when the condition is another than the node had: a
+// controller that has just begun does not tell them anew, but it does after a while, as long as
+// something is wrong. Who dies between the two does not tell them at all, but the condition does.
 func (c *checks) tryToPublish(ctx context.Context, node string, found readiness) error {
 	n, err := c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	if err != nil || !ready(n) {
@@ -382,7 +388,8 @@ func (c *checks) tell(n *corev1.Node, condition corev1.NodeCondition, it bool) {
 	c.results[n.Name] = result
 }
 
-// overdue says that it is long ago that people were told what is wrong, by this process or, as far as that knows, by the one before it.
+// overdue says that it is long ago that people were told what is wrong, by this process or, as far
+// as that knows, by the one before it.
 func (c *checks) overdue(node string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

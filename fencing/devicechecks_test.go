@@ -77,7 +77,8 @@ func TestChangesOfReadinessAreEvents(t *testing.T) {
 		wait(w.ctx, 10*time.Minute)
 		assert.Empty(t, r.take(), "what the node says already is no news to who comes later")
 
-		// Another reason is in the condition, and is not said again: reasons of one outage come and go.
+		// Another reason is in the condition, and is not said again: reasons of one outage come and
+		// go.
 		_, err := w.client.CoreV1().ConfigMaps("fencing").Patch(w.ctx, "fence-config-type-worker", types.MergePatchType, []byte(`{"data":{"fence-method-plug-off":"template=nobody"}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 		wait(w.ctx, 10*time.Minute)
@@ -107,7 +108,8 @@ func TestChangesOfReadinessAreEvents(t *testing.T) {
 	})
 }
 
-// A node that cannot be fenced from the beginning is news, and a note is cut where an Event would be refused.
+// A node that cannot be fenced from the beginning is news, and a note is cut where an Event would
+// be refused.
 func TestNodeThatWasNeverReadyToBeFencedIsAnEvent(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		_, err := w.client.CoreV1().ConfigMaps("fencing").Patch(w.ctx, "fence-config-type-worker", types.MergePatchType,
@@ -145,8 +147,8 @@ func TestReadinessIsSaidOnceItIsWritten(t *testing.T) {
 	})
 }
 
-// Somebody else writes the node between the reading and the write of the condition, which is written all the same, and not only when the node is checked
-// again.
+// Somebody else writes the node between the reading and the write of the condition, which is
+// written all the same, and not only when the node is checked again.
 func TestReadinessIsWrittenAlthoughTheNodeChanges(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		changes := 0
@@ -193,7 +195,8 @@ func (c *crowd) Power(ctx context.Context, target agent.Target) (v1alpha1.Power,
 	return c.agents.Power(ctx, target)
 }
 
-// Agents that read devices take memory: how many of them there are at the same time is limited, and all nodes have their turn.
+// Agents that read devices take memory: how many of them there are at the same time is limited, and
+// all nodes have their turn.
 func TestChecksAtOnce(t *testing.T) {
 	for atOnce, want := range map[int]int{0: 4, 1: 1, 7: 7} {
 		t.Run(fmt.Sprint(atOnce), func(t *testing.T) {

@@ -11,12 +11,12 @@
 //	...
 //	err = elector.Run(ctx, controller.Run)
 //
-// A node that is not Ready for not_ready_for gets a record, a NodeFence. The node is isolated: it is
-// tainted, so that nothing new is scheduled to it, and cut off from storage where that is configured.
-// If the node has not returned after power_wait, its machine loses its power by all devices that feed
-// it. Each device is read off twice, and the node is read once more. Then its pods are deleted and its
-// volumes are detached, the machine gets its power back, and the node is made schedulable when it
-// reports again.
+// A node that is not Ready for not_ready_for gets a record, a NodeFence. The node is isolated: it
+// is tainted, so that nothing new is scheduled to it, and cut off from storage where that is
+// configured. If the node has not returned after power_wait, its machine loses its power by all
+// devices that feed it. Each device is read off twice, and the node is read once more. Then its
+// pods are deleted and its volumes are detached, the machine gets its power back, and the node is
+// made schedulable when it reports again.
 //
 // Packages for programs:
 //
@@ -40,90 +40,93 @@
 // # Guaranteed
 //
 // The guarantees rest on the assumptions of package statemachine. The most important ones: a device
-// executes a command within its settling time or never, and a configured plug belongs to the node. In
-// parentheses: the test that fails otherwise.
+// executes a command within its settling time or never, and a configured plug belongs to the node.
+// In parentheses: the test that fails otherwise.
 //
-//   - Pods are released only while the machine of their node is proved to be off, or after an admin has
-//     confirmed it (TestSimulatedDeaths, TestLyingDevices). With kdump=yes they are also released within
-//     seconds of a message from the node's address that its kernel has stopped and writes a dump
-//     (TestSimulatedDeathsInADump, TestMessageThatIsReadLate).
-//   - A machine loses its power at most once per incident, however often and wherever the controller
-//     dies (TestSimulatedDeaths, TestTwoControllersAtOnce).
+//   - Pods are released only while the machine of their node is proved to be off, or after an admin
+//     has confirmed it (TestSimulatedDeaths, TestLyingDevices). With kdump=yes they are also
+//     released within seconds of a message from the node's address that its kernel has stopped and
+//     writes a dump (TestSimulatedDeathsInADump, TestMessageThatIsReadLate).
+//   - A machine loses its power at most once per incident, however often and wherever the
+//     controller dies (TestSimulatedDeaths, TestTwoControllersAtOnce).
 //   - A node that returns before its power is switched keeps it, and the isolation is undone
 //     (TestNodeThatReturnsInTimeKeepsItsPower).
 //   - A controller that is cut off from the API server, has lost its leadership or has just started
-//     fences no node (TestControllerThatIsCutOffFencesNobody, TestControllerWithoutLeadershipDoesNothing).
+//     fences no node (TestControllerThatIsCutOffFencesNobody,
+//     TestControllerWithoutLeadershipDoesNothing).
 //   - While half of the cluster or of a zone is unhealthy, no node is fenced
 //     (TestSimulatedLossOf60Of100, e2e:TestLossOf60Of100FencesNobody). At most Limits.MaxConcurrent
-//     machines are off at a time, not counting those that wait for a human. At most MaxStarts fences
-//     start within a StartWindow (TestSimulatedLossOf30Of100, TestSimulatedRateWithSlowWrites,
-//     e2e:TestLossOf30Of100FencesThemAll).
-//   - A reading of a device proves something about one machine only. The machine is identified by the
-//     Node's UID, boot ID, provider ID and system UUID (TestPlugOfTheMachineThatWasReplacedProvesNothing).
-//     A device that is off before any command is believed only if it was read on while that machine
-//     worked; the next leader knows that too (TestMachineThatIsOffAlreadyAndAnotherLeader). A device that
-//     reads off while the node renews its Lease is not believed any more, and a condition of the Node
-//     reports it (TestPlugThatIsOffWhileItsNodeWorksProvesNothing).
+//     machines are off at a time, not counting those that wait for a human. At most MaxStarts
+//     fences start within a StartWindow (TestSimulatedLossOf30Of100,
+//     TestSimulatedRateWithSlowWrites, e2e:TestLossOf30Of100FencesThemAll).
+//   - A reading of a device proves something about one machine only. The machine is identified by
+//     the Node's UID, boot ID, provider ID and system UUID
+//     (TestPlugOfTheMachineThatWasReplacedProvesNothing). A device that is off before any command
+//     is believed only if it was read on while that machine worked; the next leader knows that too
+//     (TestMachineThatIsOffAlreadyAndAnotherLeader). A device that reads off while the node renews
+//     its Lease is not believed any more, and a condition of the Node reports it
+//     (TestPlugThatIsOffWhileItsNodeWorksProvesNothing).
 //   - One readable level of devices is enough (TestDeadBMCThenPDUsWithDefaultTimes). With default
-//     settings the pods of a lost node are released within eight and a half minutes if one level can be
-//     read (TestSimulatedDeathsOfNodes).
-//   - A wrong configuration, a broken agent or an unreadable Secret of one node does not keep other nodes
-//     from being fenced. A valid configuration stays valid while only agents and Secrets fail
-//     (TestOneBadConfigurationConcernsOneNode, TestConfigurationThatWasGoodStaysSo). A lost node that is
-//     not fenced has a record with the reason, and a repeated Event.
-//   - The attach-detach controller of Kubernetes detaches the volumes of the lost machine seconds after
-//     the proof, not after 6 min (e2e:TestVolumeIsFreeOnceThePowerIsOff,
+//     settings the pods of a lost node are released within eight and a half minutes if one level
+//     can be read (TestSimulatedDeathsOfNodes).
+//   - A wrong configuration, a broken agent or an unreadable Secret of one node does not keep other
+//     nodes from being fenced. A valid configuration stays valid while only agents and Secrets fail
+//     (TestOneBadConfigurationConcernsOneNode, TestConfigurationThatWasGoodStaysSo). A lost node
+//     that is not fenced has a record with the reason, and a repeated Event.
+//   - The attach-detach controller of Kubernetes detaches the volumes of the lost machine seconds
+//     after the proof, not after 6 min (e2e:TestVolumeIsFreeOnceThePowerIsOff,
 //     e2e:TestVolumeOfAPodThatIsDeletedByForceStays).
-//   - A kubelet that copies the provider ID of another Node does not keep that Node from being fenced,
-//     whichever replica leads and in whatever order it sees the two (TestProviderIDThatIsClaimedTwice).
-//     This needs NodeRestriction.
+//   - A kubelet that copies the provider ID of another Node does not keep that Node from being
+//     fenced, whichever replica leads and in whatever order it sees the two
+//     (TestProviderIDThatIsClaimedTwice). This needs NodeRestriction.
 //   - If no node has a usable configuration, Events and OnConfiguration report it
 //     (TestConfigurationThatIsUnusableAsAWhole).
 //   - A fence that was given up or waits for a human blocks neither the next fence of its node
-//     (TestNodeThatIsMadeAgainIsFenced, TestNodeThatIsToBeRemovedForAMomentIsFenced) nor the fences of
-//     other nodes (TestNodeThatWaitsForAHumanDoesNotKeepOthersWaiting).
-//   - A Node, Pod, Lease or record is gone only if the API server says so, not if a proxy answers 404
-//     (TestPageOfAProxyMakesNothingGone).
-//   - Every fence ends, or reports what it waits for in status.hold and OnBlocked. A fence that was given
-//     up reports which plugs are off.
-//   - Annotations of an admin on the NodeFence take precedence; see package v1alpha1 (TestAdminStops,
-//     TestAdminPauses, TestAdminConfirms).
+//     (TestNodeThatIsMadeAgainIsFenced, TestNodeThatIsToBeRemovedForAMomentIsFenced) nor the fences
+//     of other nodes (TestNodeThatWaitsForAHumanDoesNotKeepOthersWaiting).
+//   - A Node, Pod, Lease or record is gone only if the API server says so, not if a proxy answers
+//     404 (TestPageOfAProxyMakesNothingGone).
+//   - Every fence ends, or reports what it waits for in status.hold and OnBlocked. A fence that was
+//     given up reports which plugs are off.
+//   - Annotations of an admin on the NodeFence take precedence; see package v1alpha1
+//     (TestAdminStops, TestAdminPauses, TestAdminConfirms).
 //
 // # Not guaranteed
 //
-//   - A fence may fail. Where no device can prove that the machine is off, the workloads stay until an
-//     admin confirms it.
-//   - A lost node that neither this controller nor an earlier one has ever seen Ready is not fenced.
-//   - A device that was moved to another machine is detected at its next reading, after CheckInterval,
-//     and only if it is off then.
-//   - No reading detects a wrong plug of a node that is cut off. Commission each node while it works; see
-//     below.
-//   - A dump message may be forged: it is a UDP packet from an address of the node. With kdump=yes, a
-//     sender of such packets can have the pods of a node released that is not Ready but still runs them.
-//     A message has no effect on a node that is Ready, was not failing before the message, or shares the
-//     address with another node (TestMessagesThatSayNothing).
+//   - A fence may fail. Where no device can prove that the machine is off, the workloads stay until
+//     an admin confirms it.
+//   - A lost node that neither this controller nor an earlier one has ever seen Ready is not
+//     fenced.
+//   - A device that was moved to another machine is detected at its next reading, after
+//     CheckInterval, and only if it is off then.
+//   - No reading detects a wrong plug of a node that is cut off. Commission each node while it
+//     works; see below.
+//   - A dump message may be forged: it is a UDP packet from an address of the node. With kdump=yes,
+//     a sender of such packets can have the pods of a node released that is not Ready but still
+//     runs them. A message has no effect on a node that is Ready, was not failing before the
+//     message, or shares the address with another node (TestMessagesThatSayNothing).
 //   - The process of an agent may survive a killed controller and send its command later. The next
-//     controller waits as long as that may take. An agent that cannot be ended blocks the fence of its
-//     node until the controller is restarted (TestNothingIsDoneBesideAnAgentThatCannotBeEnded).
+//     controller waits as long as that may take. An agent that cannot be ended blocks the fence of
+//     its node until the controller is restarted (TestNothingIsDoneBesideAnAgentThatCannotBeEnded).
 //
 // # Commissioning
 //
-// [Controller.Commission], or the annotation fencing.bellwether.dev/commission of a Node, proves that
-// the configured devices belong to a drained node. It switches the machine off; the node must go down
-// and come back with another boot ID (TestCommissionProvesTheDevices, TestWrongPlugIsFoundOut). A
-// commission is a NodeFence in a phase of its own. Each command is recorded first, so that a crash at
-// any point leaves the machine on, or a record that names what is off
-// (TestSimulatedDeathsInACommission). A failing node is never commissioned, and a commission never
-// becomes a fence. With Config.RequireCommissioned, devices without this proof fence no node
+// [Controller.Commission], or the annotation fencing.bellwether.dev/commission of a Node, proves
+// that the configured devices belong to a drained node. It switches the machine off; the node must
+// go down and come back with another boot ID (TestCommissionProvesTheDevices,
+// TestWrongPlugIsFoundOut). A commission is a NodeFence in a phase of its own. Each command is
+// recorded first, so that a crash at any point leaves the machine on, or a record that names what
+// is off (TestSimulatedDeathsInACommission). A failing node is never commissioned, and a commission
+// never becomes a fence. With Config.RequireCommissioned, devices without this proof fence no node
 // (TestOnlyCommissionedNodesAreFenced).
 //
 // # Leadership
 //
-// Run the controller under an elector, with clients that use the elector's WrapTransport. A controller
-// without the leadership then neither writes nor sends commands. The record tells the next controller
-// which command may still be under way. Two controllers at once cost time, and do no other harm. The
-// node of the controller itself is never fenced: Run ends with [ErrOwnHost], so that another candidate
-// can lead and fence it.
+// Run the controller under an elector, with clients that use the elector's WrapTransport. A
+// controller without the leadership then neither writes nor sends commands. The record tells the
+// next controller which command may still be under way. Two controllers at once cost time, and do
+// no other harm. The node of the controller itself is never fenced: Run ends with [ErrOwnHost], so
+// that another candidate can lead and fence it.
 //
 // Use separate clients without client-go's default limit of 5 requests per second: QPS -1, or some
 // hundreds.

@@ -56,7 +56,8 @@ func (f *fence) execute(ctx context.Context, step statemachine.Step) error {
 	return fmt.Errorf("fencing: a step that is not known: %T", step)
 }
 
-// write writes the status. Without an answer it is not known whether it was written: the record says.
+// write writes the status. Without an answer it is not known whether it was written: the record
+// says.
 func (f *fence) write(ctx context.Context, step statemachine.Write) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

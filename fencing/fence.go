@@ -32,7 +32,8 @@ const (
 	longestPause  = 2 * time.Second
 )
 
-// fence carries out the record of one node: it does what the state machine says, and tells it what became of it.
+// fence carries out the record of one node: it does what the state machine says, and tells it what
+// became of it.
 type fence struct {
 	*run
 	node  string
@@ -99,7 +100,8 @@ func (f *fence) step(ctx context.Context) error {
 	return f.execute(ctx, step)
 }
 
-// read reads the record. If there is none and the node fails, it is created: that is how a fence begins.
+// read reads the record. If there is none and the node fails, it is created: that is how a fence
+// begins.
 func (f *fence) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -126,8 +128,9 @@ func (f *fence) read(ctx context.Context) error {
 	return nil
 }
 
-// adopt goes on with a version of the record that was read. If it is not the one that this process has seen last, somebody else has written it, and may
-// have sent commands: then nothing that this process has seen before proves anything any more.
+// adopt goes on with a version of the record that was read. If it is not the one that this process
+// has seen last, somebody else has written it, and may have sent commands: then nothing that this
+// process has seen before proves anything any more.
 func (f *fence) adopt(record *v1alpha1.NodeFence) {
 	if record.ResourceVersion != f.version {
 		f.memory = statemachine.NewMemory(f.clock.Now())
@@ -169,7 +172,8 @@ func (f *fence) input(ctx context.Context) (statemachine.Input, error) {
 	return in, nil
 }
 
-// gate asks the policy, if the step is one that it may have something against, and returns the step to do then.
+// gate asks the policy, if the step is one that it may have something against, and returns the step
+// to do then.
 func (f *fence) gate(ctx context.Context, in statemachine.Input, step statemachine.Step) statemachine.Step {
 	write, ok := step.(statemachine.Write)
 	if !ok {
@@ -209,7 +213,8 @@ func (f *fence) gate(ctx context.Context, in statemachine.Input, step statemachi
 	return statemachine.Transition(in)
 }
 
-// target is what the policy is to be asked about before a transition; not asked: it has nothing to do with it.
+// target is what the policy is to be asked about before a transition; not asked: it has nothing to
+// do with it.
 func (f *fence) target(in statemachine.Input, reason statemachine.Reason) (target policy.Target, asked bool) {
 	s := &f.record.Status
 	act := policy.PowerOff
@@ -302,7 +307,8 @@ func ready(n *corev1.Node) bool {
 	return false
 }
 
-// look reads the node and its Lease, and the record with them: all at the same time, as what they prove lasts for a second.
+// look reads the node and its Lease, and the record with them: all at the same time, as what they
+// prove lasts for a second.
 func (f *fence) look(ctx context.Context) error {
 	began := f.clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)

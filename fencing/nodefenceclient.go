@@ -14,8 +14,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// nodeFenceClient reads and writes the NodeFences of a cluster. Every write is on exactly the version that was read: what an admin or another
-// controller wrote since then makes it a conflict.
+// nodeFenceClient reads and writes the NodeFences of a cluster. Every write is on exactly the
+// version that was read: what an admin or another controller wrote since then makes it a conflict.
 type nodeFenceClient struct{ client dynamic.ResourceInterface }
 
 func newNodeFenceClient(client dynamic.Interface) nodeFenceClient {
@@ -36,8 +36,8 @@ func (r nodeFenceClient) get(ctx context.Context, node string) (*v1alpha1.NodeFe
 	return typed(u)
 }
 
-// create starts the fence of a node. That it exists already is an error of the kind AlreadyExists: another request was
-// first.
+// create starts the fence of a node. That it exists already is an error of the kind AlreadyExists:
+// another request was first.
 func (r nodeFenceClient) create(ctx context.Context, node string, annotations map[string]string) (*v1alpha1.NodeFence, error) {
 	f := &v1alpha1.NodeFence{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.Kind().Kind},
@@ -55,7 +55,8 @@ func (r nodeFenceClient) create(ctx context.Context, node string, annotations ma
 	return typed(created)
 }
 
-// writeStatus writes the status of f, in one request, if f is still the version that was read, and returns what stands then.
+// writeStatus writes the status of f, in one request, if f is still the version that was read, and
+// returns what stands then.
 func (r nodeFenceClient) writeStatus(ctx context.Context, f *v1alpha1.NodeFence) (*v1alpha1.NodeFence, error) {
 	u, err := untyped(f)
 	if err != nil {

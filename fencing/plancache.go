@@ -16,8 +16,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
-// plansLast is how long configurations with errors are good while neither ConfigMaps nor nodes have changed: what is missing may be a Secret or an
-// agent, which are not watched.
+// plansLast is how long configurations with errors are good while neither ConfigMaps nor nodes have
+// changed: what is missing may be a Secret or an agent, which are not watched.
 const plansLast = 30 * time.Second
 
 // planCache is the configurations of all nodes.
@@ -49,7 +49,8 @@ type origin struct {
 	maps string
 }
 
-// kept is how many configurations of a node are kept, so that an incident can end with the one it began with.
+// kept is how many configurations of a node are kept, so that an incident can end with the one it
+// began with.
 const kept = 8
 
 func newPlanCache(c Config, v *clusterState, s *secrets, begins func(func()) bool) *planCache {
@@ -59,8 +60,10 @@ func newPlanCache(c Config, v *clusterState, s *secrets, begins func(func()) boo
 	}
 }
 
-// plan returns how a node is to be fenced: with the configuration of this hash, if it was seen, otherwise with that of today. The error is what is wrong with
-// it. What could not be found out, because a Secret cannot be read or an agent does not answer, does not change a configuration that was resolved before.
+// plan returns how a node is to be fenced: with the configuration of this hash, if it was seen,
+// otherwise with that of today. The error is what is wrong with it. What could not be found out,
+// because a Secret cannot be read or an agent does not answer, does not change a configuration that
+// was resolved before.
 func (p *planCache) plan(ctx context.Context, node, hash string) (nodeconfig.Plan, error) {
 	select {
 	case p.lock <- struct{}{}:
@@ -94,8 +97,9 @@ func (p *planCache) current(node string) (nodeconfig.Plan, error) {
 	return plan, err
 }
 
-// resolve makes up for changes. What has errors is resolved once more after a while, beside those who ask: an agent that does not answer is not to keep
-// other nodes waiting. The caller holds the lock.
+// resolve makes up for changes. What has errors is resolved once more after a while, beside those
+// who ask: an agent that does not answer is not to keep other nodes waiting. The caller holds the
+// lock.
 func (p *planCache) resolve(ctx context.Context) {
 	nodes, configMaps := p.state.namespace(p.config.Namespace)
 	in := inputs{nodes: map[string]nodeconfig.Node{}, maps: map[string]map[string]string{}}
@@ -220,7 +224,8 @@ func (c *Controller) flow(p nodeconfig.Plan, known func(*nodeconfig.Device) bool
 	for _, m := range p.Recovery {
 		flow.Recovery = append(flow.Recovery, method(m))
 	}
-	// Who configures mark-unschedulable as the recovery, as an example of old does, is taken at their word.
+	// Who configures mark-unschedulable as the recovery, as an example of old does, is taken at
+	// their word.
 	flow.KeepTaint = slices.ContainsFunc(p.Recovery, func(m nodeconfig.Method) bool { return m.Name == nodeconfig.MarkUnschedulable })
 	return flow, flow.Validate()
 }
@@ -230,7 +235,8 @@ func (c *Controller) timeout(d *nodeconfig.Device) time.Duration {
 	return cmp.Or(d.Timeout, c.config.CommandTimeout)
 }
 
-// given is a wait that was configured: one of 0 is none, which to the state machine would be its default.
+// given is a wait that was configured: one of 0 is none, which to the state machine would be its
+// default.
 func given(wait time.Duration) time.Duration { return max(wait, 1) }
 
 // device finds one of a configuration by its key.

@@ -48,7 +48,8 @@ func (w *world) odd(agent, parameter string) {
 	})
 }
 
-// The agent of one node is broken, or its Secret may not be read: the others are fenced, and of that one it is said, when it works and when it is lost.
+// The agent of one node is broken, or its Secret may not be read: the others are fenced, and of
+// that one it is said, when it works and when it is lost.
 func TestOneBadConfigurationConcernsOneNode(t *testing.T) {
 	for name, c := range variants(map[string]struct {
 		begin  func(w *world)
@@ -105,7 +106,8 @@ func TestOneBadConfigurationConcernsOneNode(t *testing.T) {
 	}
 }
 
-// What was resolved stays good while an agent that nothing has changed about does not answer, also for who looks at the node the moment it is lost.
+// What was resolved stays good while an agent that nothing has changed about does not answer, also
+// for who looks at the node the moment it is lost.
 func TestConfigurationThatWasGoodStaysSo(t *testing.T) {
 	for name, takes := range variants(map[string]time.Duration{"at once": 0, "in the end": time.Hour}) {
 		t.Run("an agent fails "+name, func(t *testing.T) {

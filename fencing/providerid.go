@@ -12,8 +12,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
-// vouched says whether a controller has written down that a node has come to its provider ID before any
-// other. It is in a label that a kubelet may not write, as what a Node says of itself is what is in doubt.
+// vouched says whether a controller has written down that a node has come to its provider ID before
+// any other. It is in a label that a kubelet may not write, as what a Node says of itself is what
+// is in doubt.
 func vouched(n *corev1.Node) bool {
 	return n.Spec.ProviderID != "" && n.Labels[v1alpha1.LabelProvider] == providerHash(n)
 }
@@ -25,9 +26,9 @@ func providerHash(n *corev1.Node) string {
 	return hex.EncodeToString(sum[:])[:digits]
 }
 
-// vouch writes down that a node has come to its provider ID before any other: the one that works, whose
-// devices read on, and whose claim is not disputed. A leader that comes when there are two knows it from
-// that. A provider ID that is there is never changed: the API server sees to that.
+// vouch writes down that a node has come to its provider ID before any other: the one that works,
+// whose devices read on, and whose claim is not disputed. A leader that comes when there are two
+// knows it from that. A provider ID that is there is never changed: the API server sees to that.
 func (c *checks) vouch(ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, found map[string]reading) error {
 	claimed := plan.Claimed() // of a configuration with an error there is no plan
 	if len(claimed) == 0 || !ready(n) {

@@ -32,8 +32,9 @@ func (w *world) byInstance() {
 	}
 }
 
-// A kubelet without a provider ID takes that of another node. Who leads then, or leads next and sees both at
-// the same time, in whatever order, knows whose it is: that node is fenced, and the other one says what is wrong.
+// A kubelet without a provider ID takes that of another node. Who leads then, or leads next and
+// sees both at the same time, in whatever order, knows whose it is: that node is fenced, and the
+// other one says what is wrong.
 func TestProviderIDThatIsClaimedTwice(t *testing.T) {
 	for _, c := range []struct{ owner, thief string }{{"n1", "n3"}, {"n3", "n1"}} {
 		for name, next := range variants(map[string]bool{"the same leader": false, "the next leader": true}) {
@@ -74,7 +75,8 @@ func TestProviderIDThatIsClaimedTwice(t *testing.T) {
 	}
 }
 
-// A claim to an instance that is not there, or whose node does not work, is not believed before there is another.
+// A claim to an instance that is not there, or whose node does not work, is not believed before
+// there is another.
 func TestProviderIDOfNothingIsNotVouchedFor(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.byInstance()

@@ -57,7 +57,8 @@ func (f *fence) release(ctx context.Context, step statemachine.Release) error {
 	return nil
 }
 
-// deletePods lists the pods and deletes those that may go now. With devices it is only about the storage that is cut off by them.
+// deletePods lists the pods and deletes those that may go now. With devices it is only about the
+// storage that is cut off by them.
 func (f *fence) deletePods(ctx context.Context, node *cluster.Node, prove cluster.Proof, devices []string) error {
 	options := cluster.Options{Budget: f.budget, OnPod: func(pod *corev1.Pod) {
 		f.event(f.record, corev1.EventTypeNormal, "PodReleased", "Release", "pod %s/%s", pod.Namespace, pod.Name)
@@ -73,7 +74,8 @@ func (f *fence) deletePods(ctx context.Context, node *cluster.Node, prove cluste
 	return err
 }
 
-// storage is what the node cannot reach while these devices are off, all of it together: a pod may use several.
+// storage is what the node cannot reach while these devices are off, all of it together: a pod may
+// use several.
 func (f *fence) storage(devices []string) *cluster.Storage {
 	all := &cluster.Storage{}
 	for _, level := range f.plan.Isolation {

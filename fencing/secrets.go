@@ -17,7 +17,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// secretsLast is how old a Secret may be that a device is reached with. While the API server does not answer, the last one known is used.
+// secretsLast is how old a Secret may be that a device is reached with. While the API server does
+// not answer, the last one known is used.
 const secretsLast = 10 * time.Second
 
 // secrets are those of the namespace of the configuration, as far as they were asked for.

@@ -23,7 +23,8 @@ func (w *world) fenceReady(node string) corev1.NodeCondition {
 	return corev1.NodeCondition{}
 }
 
-// A plug was read on, and is not the node's any more: somebody has moved a cable. Off, it proves nothing, and people learn it before the node is lost.
+// A plug was read on, and is not the node's any more: somebody has moved a cable. Off, it proves
+// nothing, and people learn it before the node is lost.
 func TestPlugThatIsOffWhileItsNodeWorksProvesNothing(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		breaches := w.referee()
@@ -55,7 +56,8 @@ func TestPlugThatIsOffWhileItsNodeWorksProvesNothing(t *testing.T) {
 	})
 }
 
-// The same with a leader that comes between the two, and knows of the plug by what the one before it has left.
+// The same with a leader that comes between the two, and knows of the plug by what the one before
+// it has left.
 func TestPlugThatWasOffWhileItsNodeWorkedProvesNothingToTheNextLeader(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		breaches := w.referee()
@@ -121,7 +123,8 @@ func TestPlugOfTheMachineThatWasReplacedProvesNothingToTheNextLeader(t *testing.
 	})
 }
 
-// The machine has lost its power before anybody has switched it off, perhaps with the leader on it: what that has seen while the node worked is at the Node.
+// The machine has lost its power before anybody has switched it off, perhaps with the leader on it:
+// what that has seen while the node worked is at the Node.
 func TestMachineThatIsOffAlreadyAndAnotherLeader(t *testing.T) {
 	for name, change := range map[string]func(w *world, a *replica) *replica{
 		"the same leader": func(_ *world, a *replica) *replica { return a },

@@ -8,10 +8,11 @@ type Metadata struct {
 	Name string
 	// Parameters that the agent takes, deprecated ones included.
 	Parameters []ParameterSpec
-	// Actions that the agent knows. If any are listed, off, on and status must be among them. Empty: unknown.
+	// Actions that the agent knows. If any are listed, off, on and status must be among them.
+	// Empty: unknown.
 	Actions []string
-	// MinSettle is the shortest time to wait until an accepted command has taken effect: the time that the slowest
-	// device needs, plus 10 s. 0: unknown; 10 s is used.
+	// MinSettle is the shortest time to wait until an accepted command has taken effect: the time
+	// that the slowest device needs, plus 10 s. 0: unknown; 10 s is used.
 	MinSettle time.Duration
 }
 
@@ -19,7 +20,8 @@ type Metadata struct {
 type ParameterSpec struct {
 	// Name of the parameter.
 	Name string
-	// Obsoletes lists former names. They may also be listed as parameters of their own; both set the same value.
+	// Obsoletes lists former names. They may also be listed as parameters of their own; both set
+	// the same value.
 	Obsoletes []string
 	// Deprecated is set if there is a newer name.
 	Deprecated bool
@@ -27,8 +29,8 @@ type ParameterSpec struct {
 	Type ParameterType
 	// Required is set if the agent fails without the parameter.
 	Required bool
-	// Default is used by the agent if the parameter is not set. The controller never relies on the default of a
-	// parameter that selects the plug, such as address and plug.
+	// Default is used by the agent if the parameter is not set. The controller never relies on the
+	// default of a parameter that selects the plug, such as address and plug.
 	Default string
 	// Options of a TypeSelect.
 	Options []string

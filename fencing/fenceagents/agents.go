@@ -32,8 +32,8 @@ const namePrefix = "fence_"
 // maxDelay is how much later than it was asked for a command may be sent.
 const maxDelay = time.Second
 
-// ErrAlive says that an agent, or something that it has started, could not be ended: what it still sends, it may send at
-// any later time, and no settle time covers that.
+// ErrAlive says that an agent, or something that it has started, could not be ended: what it still
+// sends, it may send at any later time, and no settle time covers that.
 var ErrAlive = fmt.Errorf("fenceagents: an agent's processes could not be ended: %w", agent.ErrAlive)
 
 // Config configures [New].

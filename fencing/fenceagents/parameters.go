@@ -52,7 +52,8 @@ func refusal(name string) string {
 // normal is how names of parameters are compared: agents take "-" for "_".
 func normal(name string) string { return strings.ReplaceAll(strings.ToLower(name), "-", "_") }
 
-// maxInput is less than what any pipe holds: an agent is given all or nothing, never the first half of a plug's number.
+// maxInput is less than what any pipe holds: an agent is given all or nothing, never the first half
+// of a plug's number.
 const maxInput = 32 << 10
 
 // compose returns what an agent reads. The error names every parameter that is wrong, and no value.
@@ -134,7 +135,8 @@ var (
 	untruths = []string{"0", "no", "off", "false"}
 )
 
-// truth is what an agent is told for true or false; empty if nothing, since for many agents being there is being true.
+// truth is what an agent is told for true or false; empty if nothing, since for many agents being
+// there is being true.
 func truth(parameter agent.ParameterSpec, value string) string {
 	switch {
 	case slices.Contains(truths, strings.ToLower(value)):
@@ -149,8 +151,8 @@ func truth(parameter agent.ParameterSpec, value string) string {
 // Parameters that agents make arguments of without quoting them, by their normal names of today.
 var words = []string{"ip", "target", "cipher", "hexadecimal_kg", "identity_file"}
 
-// deviation is the rule that a value breaks if an agent would take it for something else, or for more, than what the parameter
-// is meant for.
+// deviation is the rule that a value breaks if an agent would take it for something else, or for
+// more, than what the parameter is meant for.
 func deviation(metadata agent.Metadata, parameters agent.Parameters, parameter agent.ParameterSpec, value string) (rule string) {
 	name := normal(parameter.Name)
 	word := slices.Contains(words, name)

@@ -19,8 +19,8 @@ const (
 	exitOff = 2
 )
 
-// reading is on or off only if exit code and output say so alike. Interpreters, too, end with 2 when they cannot open
-// their script, and agents with 0 when they have only printed their version.
+// reading is on or off only if exit code and output say so alike. Interpreters, too, end with 2
+// when they cannot open their script, and agents with 0 when they have only printed their version.
 func reading(a answer) (v1alpha1.Power, error) {
 	if a.truncated {
 		return v1alpha1.PowerUnknown, fmt.Errorf("more than %d bytes of output", maxOutput)

@@ -73,8 +73,8 @@ func TestTailKeepsTheEnd(t *testing.T) {
 	})
 }
 
-// Warnings of Python and of agents are no reason why a device cannot be read, nor is the time: a condition of
-// a Node would be written with each reading.
+// Warnings of Python and of agents are no reason why a device cannot be read, nor is the time: a
+// condition of a Node would be written with each reading.
 func TestTidyOutput(t *testing.T) {
 	for name, c := range map[string]struct{ written, said string }{
 		"an agent that does not reach the cloud": {

@@ -38,8 +38,8 @@ const (
 	secret    = "hunter2-of-the-bmc"
 )
 
-// cluster is what there is besides a controller: one that makes pods for Jobs, a scheduler, a kubelet, and a device. It runs until the test ends, in virtual
-// time.
+// cluster is what there is besides a controller: one that makes pods for Jobs, a scheduler, a
+// kubelet, and a device. It runs until the test ends, in virtual time.
 type cluster struct {
 	t      *testing.T
 	client *fake.Clientset

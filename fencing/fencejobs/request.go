@@ -52,8 +52,8 @@ func newRequest(id string, a action, target agent.Target, w window) request {
 	return r
 }
 
-// digest tells requests apart. Anybody may see it, so no value of a parameter is in it, which may be short enough to be guessed; nor is the
-// window, since the same command may be asked for twice.
+// digest tells requests apart. Anybody may see it, so no value of a parameter is in it, which may
+// be short enough to be guessed; nor is the window, since the same command may be asked for twice.
 func (r request) digest() string {
 	names := []string{}
 	for name := range r.Parameters {

@@ -26,7 +26,8 @@ const (
 	absent  outcome = "absent"  // there is no such agent
 )
 
-// result is what a pod answers, as its termination message: that is where anybody who may see pods can read it.
+// result is what a pod answers, as its termination message: that is where anybody who may see pods
+// can read it.
 type result struct {
 	Version int            `json:"version"`
 	Request string         `json:"request"` // its digest

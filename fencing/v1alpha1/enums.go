@@ -205,8 +205,8 @@ const (
 	// Only controllers write it. A kubelet may not, because of its domain, where NodeRestriction is
 	// enabled.
 	LabelProvider = "fencing.bellwether.node-restriction.kubernetes.io/provider-id"
-	// TaintFenced is the key of the taint that keeps new pods off a fenced node. Its effect is NoSchedule, its value the
-	// incident.
+	// TaintFenced is the key of the taint that keeps new pods off a fenced node. Its effect is
+	// NoSchedule, its value the incident.
 	TaintFenced = Group + "/fenced"
 	// Finalizer keeps a NodeFence until its devices are switched on again or the fence has ended.
 	Finalizer = "fencing.bellwether.dev/restore"

@@ -22,8 +22,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// control runs a controller in this process for as long as the test, so that something can be done at the very moment of one of its requests: they
-// pass through a hook. It has checked the machine when this returns.
+// control runs a controller in this process for as long as the test, so that something can be done
+// at the very moment of one of its requests: they pass through a hook. It has checked the machine
+// when this returns.
 func (l *lab) control(hook func(*http.Request, http.RoundTripper) (*http.Response, error)) {
 	l.t.Helper()
 	config := l.user()
@@ -52,7 +53,8 @@ func (l *lab) control(hook func(*http.Request, http.RoundTripper) (*http.Respons
 	l.checked()
 }
 
-// ownRecord changes a request for all records into one for that of the machine: those of other tests are none of its business.
+// ownRecord changes a request for all records into one for that of the machine: those of other
+// tests are none of its business.
 func (l *lab) ownRecord(r *http.Request) *http.Request {
 	if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/nodefences") {
 		return r

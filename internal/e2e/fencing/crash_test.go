@@ -32,10 +32,12 @@ func life(ctx context.Context, node *cluster.Node) error {
 	return node.MarkSchedulable(ctx)
 }
 
-// writesOfALife is how many writes a life is with two pods: two for each pod, and two for each mark on the node.
+// writesOfALife is how many writes a life is with two pods: two for each pod, and two for each mark
+// on the node.
 const writesOfALife = 4 + 6
 
-// crashed is a life that ended in the middle of a write, and was then lived once more by another process.
+// crashed is a life that ended in the middle of a write, and was then lived once more by another
+// process.
 type crashed struct {
 	*arena
 	name            string
@@ -58,7 +60,8 @@ func newCrashed(t *testing.T, name string, crash *crash) *crashed {
 	return c
 }
 
-// However a process ends, in the middle of whichever write, the next one finishes what it began, and nothing else.
+// However a process ends, in the middle of whichever write, the next one finishes what it began,
+// and nothing else.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	whole := newCrashed(t, "not at all", &crash{after: writesOfALife})

@@ -17,7 +17,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-// The example runs beside the cluster with nothing but a kubeconfig. It is not parallel: it looks at all nodes.
+// The example runs beside the cluster with nothing but a kubeconfig. It is not parallel: it looks
+// at all nodes.
 func TestFencerOutsideTheCluster(t *testing.T) {
 	a := newArena(t)
 	fences := nodeFences(t)

@@ -15,7 +15,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 )
 
-// A pod with a finalizer of somebody else is released as far as we may, and holds nothing up for longer than it has to.
+// A pod with a finalizer of somebody else is released as far as we may, and holds nothing up for
+// longer than it has to.
 func TestFinalizer(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)

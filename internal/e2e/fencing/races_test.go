@@ -19,7 +19,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 )
 
-// Just before a request about a pod is sent, the pod is gone, and one of the same name is on another node.
+// Just before a request about a pod is sent, the pod is gone, and one of the same name is on
+// another node.
 func TestPodMadeAgainElsewhere(t *testing.T) {
 	t.Parallel()
 	deleteStep := func(t *testing.T, node *cluster.Node) (progress cluster.Progress, err error) {
@@ -114,7 +115,8 @@ func TestVolumeAttachmentMadeAgainElsewhere(t *testing.T) {
 	assert.Equal(t, other.Name, attachment.Spec.NodeName)
 }
 
-// A machine that is registered anew under the name of the one that is fenced is neither tainted nor deleted.
+// A machine that is registered anew under the name of the one that is fenced is neither tainted nor
+// deleted.
 func TestNodeMadeAgain(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{http.MethodPatch, http.MethodDelete} {
@@ -265,7 +267,8 @@ func TestMarksOfAdmins(t *testing.T) {
 	assert.Contains(t, after.Spec.Taints, foreign)
 }
 
-// Between our reading of a node and our patch somebody else changes it. Both changes are there afterwards.
+// Between our reading of a node and our patch somebody else changes it. Both changes are there
+// afterwards.
 func TestNodeThatChangesMeanwhile(t *testing.T) {
 	t.Parallel()
 	others := []corev1.Taint{

@@ -14,11 +14,12 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// DetachVolumes deletes the VolumeAttachments of the node, those of a storage if one is given. It says how many there were:
-// with 0 it is done, otherwise ask again until the drivers have detached them.
+// DetachVolumes deletes the VolumeAttachments of the node, those of a storage if one is given. It
+// says how many there were: with 0 it is done, otherwise ask again until the drivers have detached
+// them.
 //
-// A release does not need it: there the cluster detaches by itself. It is for volumes of a node that is not released, and
-// then the proof has to be that the machine can no longer write to them.
+// A release does not need it: there the cluster detaches by itself. It is for volumes of a node
+// that is not released, and then the proof has to be that the machine can no longer write to them.
 func (n *Node) DetachVolumes(ctx context.Context, prove Proof, storage *Storage) (left int, err error) {
 	if prove == nil {
 		return 0, errNoProof
@@ -80,8 +81,8 @@ func (n *Node) attachments(ctx context.Context, storage *Storage) ([]storagev1.V
 	return attachments, n.wrap("list its VolumeAttachments", err)
 }
 
-// isRefusal says whether the API server has looked at a request and refused it: then others may still succeed. Everything
-// else (no answer, no proof, too busy) ends a pass.
+// isRefusal says whether the API server has looked at a request and refused it: then others may
+// still succeed. Everything else (no answer, no proof, too busy) ends a pass.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && !errors.Is(err, ErrNotProved) && !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err) &&

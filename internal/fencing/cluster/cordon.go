@@ -10,15 +10,16 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// AnnotationCordoned is on a node that Cordon has cordoned, written by the same request; its value is the incident. So a
-// controller that comes after a crash knows whose cordon it is.
+// AnnotationCordoned is on a node that Cordon has cordoned, written by the same request; its value
+// is the incident. So a controller that comes after a crash knows whose cordon it is.
 const AnnotationCordoned = v1alpha1.Group + "/cordoned"
 
-// Cordon sets spec.unschedulable, as `kubectl cordon` does, and says whether the cordon is ours. It is not if the node was
-// cordoned already; then nothing is written, and Uncordon will leave it.
+// Cordon sets spec.unschedulable, as `kubectl cordon` does, and says whether the cordon is ours. It
+// is not if the node was cordoned already; then nothing is written, and Uncordon will leave it.
 //
-// A cordon cannot have two owners: an admin who cordons a node that we have cordoned changes nothing, and nobody can tell
-// afterwards that there was an admin, so Uncordon removes both. MarkUnschedulable has no such limit.
+// A cordon cannot have two owners: an admin who cordons a node that we have cordoned changes
+// nothing, and nobody can tell afterwards that there was an admin, so Uncordon removes both.
+// MarkUnschedulable has no such limit.
 func (n *Node) Cordon(ctx context.Context, prove Proof) (ours bool, err error) {
 	if prove == nil {
 		return false, errNoProof

@@ -20,8 +20,9 @@ import (
 )
 
 var (
-	// ErrNodeGone says that the node does not exist any more, or that the node of this name is another one. What is to be
-	// undone on it is then undone: methods that only undo do not return it.
+	// ErrNodeGone says that the node does not exist any more, or that the node of this name is
+	// another one. What is to be undone on it is then undone: methods that only undo do not return
+	// it.
 	ErrNodeGone = errors.New("cluster: the node is gone, or another one has its name")
 	// ErrContended says that others changed the node at every try. Try again later.
 	ErrContended = errors.New("cluster: others change the node all the time")
@@ -31,7 +32,8 @@ var (
 type Config struct {
 	// Name of the node.
 	Name string
-	// UID of the node when it was seen failing. A node of this name with another UID is never touched.
+	// UID of the node when it was seen failing. A node of this name with another UID is never
+	// touched.
 	UID types.UID
 	// Incident is the number of the fence's incident, at least 1. It is the value of our taints.
 	Incident int64
@@ -51,8 +53,8 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// Node is a node that is fenced for an incident. It holds no state: all of it is in the cluster, so that a new one, in
-// a new process, continues what the last one began. Safe for concurrent use.
+// Node is a node that is fenced for an incident. It holds no state: all of it is in the cluster, so
+// that a new one, in a new process, continues what the last one began. Safe for concurrent use.
 type Node struct {
 	client kubernetes.Interface
 	config Config
@@ -70,9 +72,9 @@ func New(client kubernetes.Interface, config Config) (*Node, error) {
 	return &Node{client: client, config: config}, nil
 }
 
-// Delete deletes the Node object, for machines that do not come back. Nothing tells the cluster any more then that the
-// node's workloads may run, so do it only after their release. A node that is gone already is no error, and one that has
-// been registered anew under the name stays.
+// Delete deletes the Node object, for machines that do not come back. Nothing tells the cluster any
+// more then that the node's workloads may run, so do it only after their release. A node that is
+// gone already is no error, and one that has been registered anew under the name stays.
 func (n *Node) Delete(ctx context.Context, prove Proof) error {
 	err := act(ctx, prove, func(ctx context.Context) error {
 		return n.client.CoreV1().Nodes().Delete(ctx, n.config.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &n.config.UID}})
@@ -117,9 +119,10 @@ const (
 	editPause = 5 * time.Millisecond // the first; each is half as long again as the last one, and jittered
 )
 
-// edit changes the node by a JSON patch, which the API server refuses if the node is not the very version any more that
-// change has seen; then it is read and changed anew. No operation means that there is nothing to do. With prove nil no
-// proof is needed. It returns the node as change has seen it last.
+// edit changes the node by a JSON patch, which the API server refuses if the node is not the very
+// version any more that change has seen; then it is read and changed anew. No operation means that
+// there is nothing to do. With prove nil no proof is needed. It returns the node as change has seen
+// it last.
 func (n *Node) edit(ctx context.Context, prove Proof, change func(*corev1.Node) []operation) (*corev1.Node, error) {
 	pause := wait.Backoff{Duration: editPause, Factor: 1.5, Jitter: 1, Steps: editTries}
 	var last error

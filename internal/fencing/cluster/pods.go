@@ -73,8 +73,9 @@ func isReleased(pod *corev1.Pod) bool {
 	return forced && isOver(pod)
 }
 
-// returns says whether the pod, were it deleted, would be followed by the same on this node at once: no kubelet has ever
-// begun with it, and what keeps others from the node does not keep it. So it holds nothing, and there would be no end.
+// returns says whether the pod, were it deleted, would be followed by the same on this node at
+// once: no kubelet has ever begun with it, and what keeps others from the node does not keep it. So
+// it holds nothing, and there would be no end.
 func returns(pod *corev1.Pod) bool {
 	if begun := pod.Status.StartTime != nil || pod.Status.Phase != corev1.PodPending && pod.Status.Phase != ""; begun {
 		return false
@@ -85,7 +86,8 @@ func returns(pod *corev1.Pod) bool {
 	})
 }
 
-// pods lists the pods of the node that are chosen, in the order in which they are to go, as they are on the API server.
+// pods lists the pods of the node that are chosen, in the order in which they are to go, as they
+// are on the API server.
 func (n *Node) pods(ctx context.Context, storage *Storage, chosen func(*corev1.Pod) bool) ([]corev1.Pod, error) {
 	var pods []corev1.Pod
 	list := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -140,8 +142,8 @@ func (n *Node) wrapPod(what string, pod *corev1.Pod, err error) error {
 // errPodGone says that the pod is gone; one of its name may be there, on another node.
 var errPodGone = errors.New("the pod is gone")
 
-// release makes the API server forget a pod whose machine is off. It says whether it was us who ended it: the controllers
-// of pods delete some that have failed before we can.
+// release makes the API server forget a pod whose machine is off. It says whether it was us who
+// ended it: the controllers of pods delete some that have failed before we can.
 func (n *Node) release(ctx context.Context, prove Proof, pod *corev1.Pod) (ended bool, err error) {
 	if ended, err = n.fail(ctx, prove, pod); err == nil {
 		err = act(ctx, prove, func(ctx context.Context) error {
@@ -161,8 +163,9 @@ func (n *Node) release(ctx context.Context, prove Proof, pod *corev1.Pod) (ended
 
 const failTries = 5
 
-// fail sets the pod's phase to Failed with condition DisruptionTarget, as the control plane does when it deletes a pod that
-// nobody reports on: Jobs decide by it whether the failure counts. A pod that has ended keeps its phase, and is not failed.
+// fail sets the pod's phase to Failed with condition DisruptionTarget, as the control plane does
+// when it deletes a pod that nobody reports on: Jobs decide by it whether the failure counts. A pod
+// that has ended keeps its phase, and is not failed.
 func (n *Node) fail(ctx context.Context, prove Proof, pod *corev1.Pod) (failed bool, err error) {
 	for range failTries {
 		if isOver(pod) {

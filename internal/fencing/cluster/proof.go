@@ -8,15 +8,18 @@ import (
 	"time"
 )
 
-// Proof says whether an effect is still allowed: nil means yes. It is asked just before each request that takes something
-// away from the node, and again for the next one, so it may answer from memory what it found out within the last second,
-// and no older. After an error nothing more is done, and the error is returned, wrapped, with ErrNotProved.
+// Proof says whether an effect is still allowed: nil means yes. It is asked just before each
+// request that takes something away from the node, and again for the next one, so it may answer
+// from memory what it found out within the last second, and no older. After an error nothing more
+// is done, and the error is returned, wrapped, with ErrNotProved.
 //
-// What it has to prove is its caller's business: for a release that every feed of the machine reads off and that the
-// node is not Ready, for an eviction that the condition that asked for it still holds.
+// What it has to prove is its caller's business: for a release that every feed of the machine reads
+// off and that the node is not Ready, for an eviction that the condition that asked for it still
+// holds.
 type Proof func(ctx context.Context) error
 
-// ErrNotProved says that a Proof failed, so that nothing was done any more. The error of the Proof is wrapped too.
+// ErrNotProved says that a Proof failed, so that nothing was done any more. The error of the Proof
+// is wrapped too.
 var ErrNotProved = errors.New("cluster: not proved")
 
 var (
@@ -27,12 +30,12 @@ var (
 )
 
 const (
-	// proofLasts is how long after a proof the request that it allows may begin. What holds requests back (the client's rate
-	// limit, a server that says "later", a process that was stopped) must not carry one over to a time when the machine may
-	// have been switched on again.
+	// proofLasts is how long after a proof the request that it allows may begin. What holds
+	// requests back (the client's rate limit, a server that says "later", a process that was
+	// stopped) must not carry one over to a time when the machine may have been switched on again.
 	proofLasts = time.Second
-	// answerLasts is how long the rest of an answer may take when it has begun. It is shorter than the shortest time after
-	// which a client repeats a request that the server was too busy for.
+	// answerLasts is how long the rest of an answer may take when it has begun. It is shorter than
+	// the shortest time after which a client repeats a request that the server was too busy for.
 	answerLasts = time.Second / 2
 	// requestTimeout is how long a request may take.
 	requestTimeout = 10 * time.Second
@@ -56,7 +59,8 @@ func act(ctx context.Context, prove Proof, request func(ctx context.Context) err
 	defer later.Stop()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		WroteHeaders: func() { stale.Stop() },
-		// It is answered. If the client does not return now, it means to send the request once more, some time.
+		// It is answered. If the client does not return now, it means to send the request once
+		// more, some time.
 		GotFirstResponseByte: func() { later.Reset(answerLasts) },
 	})
 	return explain(ctx, request(ctx))

@@ -145,7 +145,8 @@ func TestServerThatRefuses(t *testing.T) {
 	})
 }
 
-// A budget that the control plane has not looked at yet is answered so. It is refused for now, and no time is lost.
+// A budget that the control plane has not looked at yet is answered so. It is refused for now, and
+// no time is lost.
 func TestEvictionThatIsTooEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		evictions := 0

@@ -22,18 +22,21 @@ const (
 
 // Options says which pods are released or evicted, and how. The zero value is fine.
 type Options struct {
-	// Storage limits it to pods that use volumes of a storage from which the node was cut off, and no other volumes that
-	// other nodes could use as well. Nil means all pods, as is right when the machine is off.
+	// Storage limits it to pods that use volumes of a storage from which the node was cut off, and
+	// no other volumes that other nodes could use as well. Nil means all pods, as is right when the
+	// machine is off.
 	Storage *Storage
-	// Budget is asked before pods go: it is told how many there are, and says how many of them may go now; the others go
-	// in later steps. Nil means all at once.
+	// Budget is asked before pods go: it is told how many there are, and says how many of them may
+	// go now; the others go in later steps. Nil means all at once.
 	Budget func(pods int) int
-	// OnPod is called, synchronously, for each pod that was released or evicted, and counted as deleted: the place for Events.
+	// OnPod is called, synchronously, for each pod that was released or evicted, and counted as
+	// deleted: the place for Events.
 	OnPod func(*corev1.Pod)
 }
 
-// Progress is how far a release or an eviction of pods has come. Its zero value begins; the caller passes the last one back,
-// also after an error. It need not survive a crash: then it takes longer, and nothing is done that would not be done anyway.
+// Progress is how far a release or an eviction of pods has come. Its zero value begins; the caller
+// passes the last one back, also after an error. It need not survive a crash: then it takes longer,
+// and nothing is done that would not be done anyway.
 type Progress struct {
 	// Pods counts. A caller that has stored the counts before a crash may begin with them.
 	Pods v1alpha1.Pods
@@ -47,18 +50,20 @@ type Progress struct {
 	refused map[types.UID]time.Time // when pods were refused first, by their UIDs
 }
 
-// DeletePods takes a step of the release of the node's pods, and never waits. Call it again, with the Progress that it
-// returned, after Progress.After, until that is Done: a list from the API server has shown then that nothing is left to do
-// for any pod.
+// DeletePods takes a step of the release of the node's pods, and never waits. Call it again, with
+// the Progress that it returned, after Progress.After, until that is Done: a list from the API
+// server has shown then that nothing is left to do for any pod.
 //
-// The proof has to be that the machine is without power, or with a Storage that it is cut off from that. Each pod is set to
-// Failed with the condition DisruptionTarget, and then deleted at once, by its UID: StatefulSets' pods first, then those with
-// volumes, then the others, those of DaemonSets last. Mirror pods stay, and pods that have never begun and would come back at
-// once, because they tolerate the fence. Pods that only their finalizers keep are not waited for: see [Node.Left].
+// The proof has to be that the machine is without power, or with a Storage that it is cut off from
+// that. Each pod is set to Failed with the condition DisruptionTarget, and then deleted at once, by
+// its UID: StatefulSets' pods first, then those with volumes, then the others, those of DaemonSets
+// last. Mirror pods stay, and pods that have never begun and would come back at once, because they
+// tolerate the fence. Pods that only their finalizers keep are not waited for: see [Node.Left].
 //
-// A pod that the API server refuses to delete, say because of a webhook, does not keep the others: the errors are returned
-// together, and the pod is tried again for a minute; then it is done without it. Any other error ends the step. If the node
-// is gone it is ErrNodeGone: pods of a node of this name are another machine's.
+// A pod that the API server refuses to delete, say because of a webhook, does not keep the others:
+// the errors are returned together, and the pod is tried again for a minute; then it is done
+// without it. Any other error ends the step. If the node is gone it is ErrNodeGone: pods of a node
+// of this name are another machine's.
 func (n *Node) DeletePods(ctx context.Context, prove Proof, options Options, progress Progress) (Progress, error) {
 	if prove == nil {
 		return progress, errNoProof
@@ -128,8 +133,9 @@ func (p Progress) hopeful(pod corev1.Pod) bool {
 	return !refused || time.Since(since) < refusedFor
 }
 
-// Left names the pods that are still there, of those that a release is about, and what is still attached to the node:
-// VolumeAttachments, and volumes in its status. If the node is gone it is ErrNodeGone.
+// Left names the pods that are still there, of those that a release is about, and what is still
+// attached to the node: VolumeAttachments, and volumes in its status. If the node is gone it is
+// ErrNodeGone.
 func (n *Node) Left(ctx context.Context) (pods, attachments []string, err error) {
 	node, err := n.get(ctx)
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 )
 
-// deletePods takes steps until it is done, whatever the errors, and fails the test if that takes too long.
+// deletePods takes steps until it is done, whatever the errors, and fails the test if that takes
+// too long.
 func (w *world) deletePods(t *testing.T, options cluster.Options) (progress cluster.Progress, errs []error) {
 	t.Helper()
 	for range 1000 {

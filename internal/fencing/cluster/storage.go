@@ -13,7 +13,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// Storage says which volumes are of the storage that the node was cut off from. A volume is, if one of the fields says so.
+// Storage says which volumes are of the storage that the node was cut off from. A volume is, if one
+// of the fields says so.
 type Storage struct {
 	// Drivers names CSI drivers: their persistent volumes, and those in the specification of a pod.
 	Drivers []string
@@ -52,8 +53,9 @@ type volumes struct {
 	known   map[string]bool // by name of the persistent volume
 }
 
-// only says whether the pod has volumes of the storage, and none that other nodes could use as well: a pod that still
-// writes elsewhere must not be started twice. What is not known to be of the storage is not.
+// only says whether the pod has volumes of the storage, and none that other nodes could use as
+// well: a pod that still writes elsewhere must not be started twice. What is not known to be of the
+// storage is not.
 func (v *volumes) only(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	some := false
 	for i := range pod.Spec.Volumes {

@@ -16,8 +16,8 @@ import (
 // outOfServicePrefix begins the values of our out-of-service taints; the incident follows.
 const outOfServicePrefix = "bellwether-"
 
-// MarkUnschedulable puts our own taint on the node, which keeps new pods from it. In contrast to a cordon it has one
-// owner: it neither hides nor undoes an admin's cordon.
+// MarkUnschedulable puts our own taint on the node, which keeps new pods from it. In contrast to a
+// cordon it has one owner: it neither hides nor undoes an admin's cordon.
 func (n *Node) MarkUnschedulable(ctx context.Context, prove Proof) error {
 	if prove == nil {
 		return errNoProof
@@ -36,7 +36,8 @@ func (n *Node) MarkUnschedulable(ctx context.Context, prove Proof) error {
 	return n.wrap("mark it unschedulable", err)
 }
 
-// MarkSchedulable removes the taint of MarkUnschedulable, of whichever incident. No other taint is touched.
+// MarkSchedulable removes the taint of MarkUnschedulable, of whichever incident. No other taint is
+// touched.
 func (n *Node) MarkSchedulable(ctx context.Context) error {
 	_, err := n.edit(ctx, nil, func(node *corev1.Node) []operation {
 		return removeTaint(indexTaint(node, v1alpha1.TaintFenced, corev1.TaintEffectNoSchedule))
@@ -47,12 +48,13 @@ func (n *Node) MarkSchedulable(ctx context.Context) error {
 	return n.wrap("mark it schedulable", err)
 }
 
-// TaintOutOfService puts the taint node.kubernetes.io/out-of-service with effect NoExecute on the node. It tells the
-// cluster that the machine is off: pods are deleted, and volumes detached without a look at the machine, even while the
-// node is Ready. So it has to be put after [Node.DeletePods] is done, and gone before the machine is switched on.
+// TaintOutOfService puts the taint node.kubernetes.io/out-of-service with effect NoExecute on the
+// node. It tells the cluster that the machine is off: pods are deleted, and volumes detached
+// without a look at the machine, even while the node is Ready. So it has to be put after
+// [Node.DeletePods] is done, and gone before the machine is switched on.
 //
-// It returns whose taint is there now. If somebody else has put one with the same key and effect, it is Foreign and stays
-// as it is.
+// It returns whose taint is there now. If somebody else has put one with the same key and effect,
+// it is Foreign and stays as it is.
 func (n *Node) TaintOutOfService(ctx context.Context, prove Proof) (v1alpha1.TaintOwner, error) {
 	if prove == nil {
 		return v1alpha1.TaintNone, errNoProof
@@ -76,8 +78,9 @@ func (n *Node) TaintOutOfService(ctx context.Context, prove Proof) (v1alpha1.Tai
 	return owner, nil
 }
 
-// UntaintOutOfService removes our out-of-service taint, of whichever incident, and reads the node again to see that it
-// is gone. It returns what is there afterwards: None or Foreign. Controllers that watch nodes may not know for a moment yet.
+// UntaintOutOfService removes our out-of-service taint, of whichever incident, and reads the node
+// again to see that it is gone. It returns what is there afterwards: None or Foreign. Controllers
+// that watch nodes may not know for a moment yet.
 func (n *Node) UntaintOutOfService(ctx context.Context) (v1alpha1.TaintOwner, error) {
 	_, err := n.edit(ctx, nil, func(node *corev1.Node) []operation {
 		if OutOfService(node) != v1alpha1.TaintOurs {

@@ -85,7 +85,8 @@ func (k *knownAgent) minSettle() time.Duration {
 	return fallbackSettle
 }
 
-// identifies says whether a parameter, by its name of today, is one of those that say what is switched.
+// identifies says whether a parameter, by its name of today, is one of those that say what is
+// switched.
 func (k *knownAgent) identifies(parameter string) bool {
 	for _, name := range append([]string{"ip", "ipport", "plug", "port_as_ip"}, withinDevice...) {
 		if k.current[name] == parameter {
@@ -133,7 +134,8 @@ func truth(value string) bool {
 	return slices.Contains([]string{"1", "yes", "on", "true"}, strings.ToLower(value))
 }
 
-// password says whether a parameter, or a key that might be meant as one, is what only a Secret should hold. Names of files and programs are not.
+// password says whether a parameter, or a key that might be meant as one, is what only a Secret
+// should hold. Names of files and programs are not.
 func password(name string) bool {
 	name = normal(name)
 	for _, harmless := range []string{secretSuffix, "_script", "_file", "_path"} {

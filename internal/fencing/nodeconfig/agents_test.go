@@ -39,7 +39,8 @@ var agents = map[string]agent.Metadata{
 		agent.ParameterSpec{Name: "status_file", Default: "/tmp/fence_dummy.status"},
 		agent.ParameterSpec{Name: "type", Default: "file"},
 	)},
-	// An old agent, which knows only the former names, and one with defaults that would hit somebody else's machine.
+	// An old agent, which knows only the former names, and one with defaults that would hit
+	// somebody else's machine.
 	"fence_old": {Parameters: join(
 		agent.ParameterSpec{Name: "ipaddr", Required: true}, agent.ParameterSpec{Name: "port", Required: true},
 		agent.ParameterSpec{Name: "login"}, agent.ParameterSpec{Name: "passwd"}, agent.ParameterSpec{Name: "method"},

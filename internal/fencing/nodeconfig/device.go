@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// assemble makes a device of values. It returns nil after an error that leaves open which one is meant.
+// assemble makes a device of values. It returns nil after an error that leaves open which one is
+// meant.
 func (s *subject) assemble(d *definition, agent *knownAgent, values map[string]setting) *Device {
 	device := &Device{Agent: agent.Name}
 	texts := map[string]string{}
@@ -69,8 +70,8 @@ func (s *subject) identify(d *definition, agent *knownAgent, values map[string]s
 	return true
 }
 
-// checkPortAsIP looks at agents without plugs. They have the parameter plug only as another name of the address, and ignore it or take it for
-// the address whatever the value of port_as_ip says.
+// checkPortAsIP looks at agents without plugs. They have the parameter plug only as another name of
+// the address, and ignore it or take it for the address whatever the value of port_as_ip says.
 func (s *subject) checkPortAsIP(agent *knownAgent, values map[string]setting, texts map[string]string) bool {
 	portAsIP, plug := agent.current["port_as_ip"], agent.current["plug"]
 	_, hasPlug := values[plug]
@@ -87,7 +88,8 @@ func (s *subject) checkPortAsIP(agent *knownAgent, values map[string]setting, te
 	return true
 }
 
-// location is which device is meant, and which plug of it. Some devices have no plugs, some agents ask for no address.
+// location is which device is meant, and which plug of it. Some devices have no plugs, some agents
+// ask for no address.
 type location struct {
 	address, port, plug string
 	within              []string // name=value of what there may be between them
@@ -104,13 +106,15 @@ func (l location) differs() bool {
 	return strings.Contains(l.address+l.port+l.plug+strings.Join(l.within, ""), "{{")
 }
 
-// claimed says whether there is something in it that the node says of itself. Its name is none: nobody else has it.
+// claimed says whether there is something in it that the node says of itself. Its name is none:
+// nobody else has it.
 func (l location) claimed() bool {
 	all := l.address + l.port + l.plug + strings.Join(l.within, "")
 	return strings.Contains(all, providerIDPlaceholder) || strings.Contains(all, instanceIDPlaceholder)
 }
 
-// String returns address:port/plug, and what there is within the device. It is not the same for different locations: the parts are escaped.
+// String returns address:port/plug, and what there is within the device. It is not the same for
+// different locations: the parts are escaped.
 func (l location) String() string {
 	address := strings.TrimSuffix(strings.ToLower(strings.TrimSpace(l.address)), ".")
 	if ip, err := netip.ParseAddr(strings.Trim(address, "[]")); err == nil {

@@ -1,5 +1,6 @@
-// Package nodeconfig reads how nodes are fenced: from ConfigMaps it makes a [Plan] for a node, or errors that say what is wrong and where. It
-// is a function of values: it calls nobody, and values of Secrets are no part of it.
+// Package nodeconfig reads how nodes are fenced: from ConfigMaps it makes a [Plan] for a node, or
+// errors that say what is wrong and where. It is a function of values: it calls nobody, and values
+// of Secrets are no part of it.
 //
 //	resolution := config.Resolve(config.Namespace{ConfigMaps: ..., SecretKeys: ..., Agent: ...}, nodes)
 //	plan, err := resolution.Plan("w1")
@@ -10,38 +11,52 @@
 //
 // In brackets: the test that fails without it.
 //
-//   - What is invalid is refused as a whole: no other configuration takes its place, and no part of it is used
-//     (TestInvalidConfigurationIsNotReplacedByAMoreGeneralOne). All errors are returned at once, with object, key and line (TestEveryRule).
-//   - An agent that does not answer and a Secret that cannot be read are problems of the nodes that need them ([NotKnown], TestWhatCannotBeFoundOutConcernsThoseWhoNeedIt).
-//   - A level of power management that is not empty switches something off, and no plug twice, so that two feeds of a machine are not taken for
-//     cut because one was cut twice; every off comes before every on (TestEveryRule, TestPlansCanBeCarriedOut).
-//   - No plan has a reboot (TestRebootIsOffForAllThenOn), and an agent's own default never says which plug is meant (TestEveryRule).
-//   - What a node claims by its provider ID is not taken from one that the configuration names, nor from one that claimed it before
-//     (TestNodeThatClaimsAnothersPlugHarmsItselfOnly).
-//   - No plug is that of two nodes, by whatever names and spellings of the parameters, and whether or not the other node can be fenced
-//     (TestPlugOfTwoNodes, TestPlugOfANodeThatCannotBeFenced, TestConfigurationOfSeveralNodesHasToTellThem).
-//   - What a node says of itself, and what is in a Secret, is put in as it is: it becomes no other parameter, and placeholders in it are not replaced
-//     (TestWhatNodesSayIsNoConfiguration, TestValuesOfSecrets, FuzzResolve).
-//   - Passwords are not in anything that is printed, encoded or hashed, nor in errors (TestPasswordsAreNotPrinted, TestErrorsDoNotTellPasswords, TestHash).
+//   - What is invalid is refused as a whole: no other configuration takes its place, and no part of
+//     it is used (TestInvalidConfigurationIsNotReplacedByAMoreGeneralOne). All errors are returned
+//     at once, with object, key and line (TestEveryRule).
+//   - An agent that does not answer and a Secret that cannot be read are problems of the nodes that
+//     need them ([NotKnown], TestWhatCannotBeFoundOutConcernsThoseWhoNeedIt).
+//   - A level of power management that is not empty switches something off, and no plug twice, so
+//     that two feeds of a machine are not taken for cut because one was cut twice; every off comes
+//     before every on (TestEveryRule, TestPlansCanBeCarriedOut).
+//   - No plan has a reboot (TestRebootIsOffForAllThenOn), and an agent's own default never says
+//     which plug is meant (TestEveryRule).
+//   - What a node claims by its provider ID is not taken from one that the configuration names, nor
+//     from one that claimed it before (TestNodeThatClaimsAnothersPlugHarmsItselfOnly).
+//   - No plug is that of two nodes, by whatever names and spellings of the parameters, and whether
+//     or not the other node can be fenced (TestPlugOfTwoNodes, TestPlugOfANodeThatCannotBeFenced,
+//     TestConfigurationOfSeveralNodesHasToTellThem).
+//   - What a node says of itself, and what is in a Secret, is put in as it is: it becomes no other
+//     parameter, and placeholders in it are not replaced (TestWhatNodesSayIsNoConfiguration,
+//     TestValuesOfSecrets, FuzzResolve).
+//   - Passwords are not in anything that is printed, encoded or hashed, nor in errors
+//     (TestPasswordsAreNotPrinted, TestErrorsDoNotTellPasswords, TestHash).
 //
 // # Not guaranteed
 //
-//   - That the plug that is named is the one that the machine is connected to, that a level names all feeds, and that different addresses, ports or
-//     agents are different devices, is for whoever writes the configuration to know.
-//   - Agents are programs, some of whose parameters name other programs and files: whoever may write the ConfigMaps may switch off any machine,
-//     and do what the agents may do. So may whoever can change labels and provider IDs of nodes, as far as the configuration is made of them.
+//   - That the plug that is named is the one that the machine is connected to, that a level names
+//     all feeds, and that different addresses, ports or agents are different devices, is for
+//     whoever writes the configuration to know.
+//   - Agents are programs, some of whose parameters name other programs and files: whoever may
+//     write the ConfigMaps may switch off any machine, and do what the agents may do. So may
+//     whoever can change labels and provider IDs of nodes, as far as the configuration is made of
+//     them.
 //
 // # Which configuration a node has
 //
 // The first of these that exists is used, whole:
 //
 //   - the ConfigMap fence-config-node-<node>;
-//   - fence-config-<node>, the former name; there must not be both. If that could also be the name for a type or for another node, as for
-//     a node called node-1, it is only if its node_name is the node's;
-//   - fence-config-type-<value>, for the value of the node's label type in lower case and with "-" for "_";
-//   - the built-in one: mark the node unschedulable, restart its instance in the cloud, mark it schedulable.
+//   - fence-config-<node>, the former name; there must not be both. If that could also be the name
+//     for a type or for another node, as for a node called node-1, it is only if its node_name is
+//     the node's;
+//   - fence-config-type-<value>, for the value of the node's label type in lower case and with "-"
+//     for "_";
+//   - the built-in one: mark the node unschedulable, restart its instance in the cloud, mark it
+//     schedulable.
 //
-// All ConfigMaps and Secrets are in one namespace. A ConfigMap that is of no node is a warning: its name may be misspelt.
+// All ConfigMaps and Secrets are in one namespace. A ConfigMap that is of no node is a warning: its
+// name may be misspelt.
 //
 // # Grammar
 //
@@ -50,10 +65,11 @@
 //	key     = letter { letter | digit | "_" | "-" | "." }                   compared in lower case and with "-" = "_"
 //	value   = '"' any '"' | any                                             ws = blanks and tabs; one CR at the end is dropped
 //
-// A comment is a whole line: "#" in a value is a part of it. One pair of double quotes around a value is removed, nothing in it is
-// escaped, single quotes are characters. A line does not go on in the next one: a value that ends in "\" has to be in quotes. A line has at
-// most 4 KiB of UTF-8, without control characters, line separators and byte order marks. A key is given once. A value may be empty in a step;
-// a parameter that is meant to be empty is "".
+// A comment is a whole line: "#" in a value is a part of it. One pair of double quotes around a
+// value is removed, nothing in it is escaped, single quotes are characters. A line does not go on
+// in the next one: a value that ends in "\" has to be in quotes. A line has at most 4 KiB of UTF-8,
+// without control characters, line separators and byte order marks. A key is given once. A value
+// may be empty in a step; a parameter that is meant to be empty is "".
 //
 // # Keys of config.properties
 //
@@ -73,16 +89,21 @@
 //
 // Durations are those of Go, such as 90s or 5m, of at most 24h.
 //
-// A step is names of methods with blanks between them, in the order in which they are done, each once. These are built in:
-// mark-unschedulable, mark-schedulable, cordon, uncordon, restart-instance, clean-pods, out-of-service, detach-volumes and delete-node. All
-// others are data keys fence-method-<name> of the ConfigMap; all of them are checked, also those in no step. Names are compared as keys are.
+// A step is names of methods with blanks between them, in the order in which they are done, each
+// once. These are built in: mark-unschedulable, mark-schedulable, cordon, uncordon,
+// restart-instance, clean-pods, out-of-service, detach-volumes and delete-node. All others are data
+// keys fence-method-<name> of the ConfigMap; all of them are checked, also those in no step. Names
+// are compared as keys are.
 //
-// Isolation has one level: all of its methods have to succeed, but for those with must_success=no, and power management is what comes after it.
-// It switches nothing on, and what it switches off recovery switches on. Recovery switches nothing off. A level of power management has to cut
-// all feeds of the machine by itself, and what it switches off it switches on, but for power_on=never. That also leaves out what is written
-// to be switched on. delete-node is the last method of power management, and needs power_on=never.
+// Isolation has one level: all of its methods have to succeed, but for those with must_success=no,
+// and power management is what comes after it. It switches nothing on, and what it switches off
+// recovery switches on. Recovery switches nothing off. A level of power management has to cut all
+// feeds of the machine by itself, and what it switches off it switches on, but for power_on=never.
+// That also leaves out what is written to be switched on. delete-node is the last method of power
+// management, and needs power_on=never.
 //
-// restart-instance is the off and the on of plug {{.InstanceID}} with the agent and the parameters of the ConfigMap fence-method-template-cloud.
+// restart-instance is the off and the on of plug {{.InstanceID}} with the agent and the parameters
+// of the ConfigMap fence-method-template-cloud.
 //
 // # Keys of methods and templates
 //
@@ -106,12 +127,14 @@
 //	<parameter>        of the agent, by its new or old name
 //	<parameter>.secret name/key of a Secret                                             not for what says which plug is meant
 //
-// The parameters action, help, version, missing_as_off, which makes a plug that does not exist read off, and method=cycle are refused.
+// The parameters action, help, version, missing_as_off, which makes a plug that does not exist read
+// off, and method=cycle are refused.
 //
-// A method's parameter takes the place of the template's, and that of the agent's default, but for address and plug, which have to be given.
-// Values of parameters may have {{.NodeName}}, {{.ProviderID}} and {{.InstanceID}}, the last part of the provider ID's path, in them. In a
-// configuration of several nodes address or plug must. A password that is not in a Secret is a warning, with [Namespace].StrictSecrets an error;
-// what is one is judged by the parameter's name.
+// A method's parameter takes the place of the template's, and that of the agent's default, but for
+// address and plug, which have to be given. Values of parameters may have {{.NodeName}},
+// {{.ProviderID}} and {{.InstanceID}}, the last part of the provider ID's path, in them. In a
+// configuration of several nodes address or plug must. A password that is not in a Secret is a
+// warning, with [Namespace].StrictSecrets an error; what is one is judged by the parameter's name.
 //
 // # A complete example
 //

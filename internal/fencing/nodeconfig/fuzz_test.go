@@ -9,7 +9,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
-// FuzzResolve: whatever the texts and the node, there is an error or a plan that can be carried out.
+// FuzzResolve: whatever the texts and the node, there is an error or a plan that can be carried
+// out.
 func FuzzResolve(f *testing.F) {
 	const text = "node_name=[NODE_NAME]\nisolation=mark-unschedulable x\npower_management=restart-instance\npower_management.2=a-off b a-on\nrecovery=y"
 	f.Add(text, "template=fence-method-template-t\naction=off\nplug=1", "agent=fence_ipmilan\naction=cycle\nip=b-{{.InstanceID}}", "agent_name=fence_apc_snmp\nip=p\npassword.secret=bmc/password", "w1", "aws:///a/i-1")

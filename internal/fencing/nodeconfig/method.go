@@ -115,7 +115,8 @@ func (s *subject) findDevice(d *definition, entries []Entry) {
 	}
 }
 
-// source returns the template of a method, if it has one, and its agent, which is nil after an error.
+// source returns the template of a method, if it has one, and its agent, which is nil after an
+// error.
 func (s *subject) source(d *definition, own map[string]Entry) (*template, *knownAgent) {
 	templateEntry, byTemplate := own["template"]
 	agentEntry, byAgent := own["agent"]

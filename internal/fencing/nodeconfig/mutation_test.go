@@ -10,7 +10,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
-// mutations are what may happen to somebody who does not know why a line is there. Each has to be caught by the test that is about it.
+// mutations are what may happen to somebody who does not know why a line is there. Each has to be
+// caught by the test that is about it.
 var mutations = []mutant.Mutation{
 	{Name: "values go on in the next line", File: "text.go", Old: "unicode.IsControl(r) && r != '\\t'", New: "unicode.IsControl(r) && r != '\\t' && r != '\\n'", Caught: "TestFormatWritesNothingThatWouldBeReadAsSomethingElse"},
 	{Name: "quotes of a value are taken for the writer's", File: "text.go", Old: `|| value[0] == '"' && value[len(value)-1] == '"'`, New: "", Caught: "TestWhatIsFormattedIsReadTheSame"},

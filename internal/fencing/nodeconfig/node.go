@@ -13,9 +13,10 @@ type Node struct {
 	ProviderID string
 	// Type is the value of the label type. Empty: there is none.
 	Type string
-	// Since orders when nodes came to their provider IDs, the smaller the earlier. A kubelet can give its Node the provider ID of another: of two nodes that claim a plug
-	// by it, the one that had it earlier keeps it. If neither had, neither does. 0 is for those that are known to
-	// have had it before all others, by what no kubelet can have written.
+	// Since orders when nodes came to their provider IDs, the smaller the earlier. A kubelet can
+	// give its Node the provider ID of another: of two nodes that claim a plug by it, the one that
+	// had it earlier keeps it. If neither had, neither does. 0 is for those that are known to have
+	// had it before all others, by what no kubelet can have written.
 	Since int64
 }
 
@@ -33,8 +34,8 @@ const (
 	seedPlaceholder = "[NODE_NAME]"
 )
 
-// expand replaces placeholders, each once: what is put in is never looked at for placeholders. It returns the kind and text of a rule that
-// is broken instead.
+// expand replaces placeholders, each once: what is put in is never looked at for placeholders. It
+// returns the kind and text of a rule that is broken instead.
 func (n Node) expand(value string) (expanded string, broken Kind, rule string) {
 	facts := map[string]string{nodeNamePlaceholder: n.Name, providerIDPlaceholder: n.ProviderID, instanceIDPlaceholder: n.instanceID()}
 	var text strings.Builder

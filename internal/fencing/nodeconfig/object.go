@@ -50,8 +50,9 @@ func (s *subject) find() {
 	}
 }
 
-// isLegacy says whether an object with the former name is that of the node. It is, also if something in it is wrong: else the node
-// would be fenced by a more general one. Only where the name may be that of an object of another node or of a type does node_name decide.
+// isLegacy says whether an object with the former name is that of the node. It is, also if
+// something in it is wrong: else the node would be fenced by a more general one. Only where the
+// name may be that of an object of another node or of a type does node_name decide.
 func (s *subject) isLegacy(name string) bool {
 	if _, exists := s.ConfigMaps[name]; !exists {
 		return false

@@ -44,7 +44,8 @@ func (s *subject) readTimes(at place, entries []Entry, agent *knownAgent, t *tim
 	}
 }
 
-// readParameters adds what one text says to values, whose names are those of today. The others are keys that are no parameters.
+// readParameters adds what one text says to values, whose names are those of today. The others are
+// keys that are no parameters.
 func (s *subject) readParameters(at place, entries []Entry, others []string, agent *knownAgent, values map[string]setting) {
 	here := map[string]setting{}
 	for _, e := range entries {
@@ -114,7 +115,8 @@ func (s *subject) secretRef(at place, parameter string, e Entry, agent *knownAge
 	return ref
 }
 
-// expand puts the placeholders into a plain value and checks it. It returns false if that is impossible.
+// expand puts the placeholders into a plain value and checks it. It returns false if that is
+// impossible.
 func (s *subject) expand(name string, v setting, agent *knownAgent) (string, bool) {
 	text, broken, rule := s.node.expand(v.value)
 	if broken != "" {

@@ -18,8 +18,8 @@ type Plan struct {
 	Node string
 	// Object is the ConfigMap that says so, or [BuiltIn].
 	Object string
-	// Isolation and PowerManagement have levels, none if there is nothing to do. Isolation has one at most. In
-	// PowerManagement each after the first is for when the one before it has failed.
+	// Isolation and PowerManagement have levels, none if there is nothing to do. Isolation has one
+	// at most. In PowerManagement each after the first is for when the one before it has failed.
 	Isolation, PowerManagement []Level
 	// Recovery is for when the node is ready again.
 	Recovery Level
@@ -32,16 +32,18 @@ type Plan struct {
 	PowerWait time.Duration
 	// BootGrace is how long a machine may take until it is ready, after it was switched on.
 	BootGrace time.Duration
-	// Retries is how often a method is tried at most, Restarts how often all begins anew after a failure.
+	// Retries is how often a method is tried at most, Restarts how often all begins anew after a
+	// failure.
 	Retries, Restarts int
-	// Kdump releases the pods of a node whose kernel says that it writes a dump, and has the first off wait for its end, for at most KdumpTimeout.
+	// Kdump releases the pods of a node whose kernel says that it writes a dump, and has the first
+	// off wait for its end, for at most KdumpTimeout.
 	Kdump        bool
 	KdumpTimeout time.Duration
 
 	// Warnings do not keep the node from being fenced.
 	Warnings []*Problem
-	// Hash is of all above but the warnings. A password counts with where it is, not with what it is, and not at all if it is not in a Secret:
-	// the hash is stored where others can read it.
+	// Hash is of all above but the warnings. A password counts with where it is, not with what it
+	// is, and not at all if it is not in a Secret: the hash is stored where others can read it.
 	Hash string
 }
 
@@ -58,7 +60,8 @@ const (
 	Manual PowerOn = "manual" // a human does it
 )
 
-// Level is methods in the order in which they are done. In power management the methods that switch off come before those that switch on.
+// Level is methods in the order in which they are done. In power management the methods that switch
+// off come before those that switch on.
 type Level []Method
 
 // Off returns the methods that switch a device off.
@@ -80,7 +83,8 @@ func (l Level) with(a Action) []Method {
 // Action of a device.
 type Action string
 
-// What devices are told. There is no reboot: it is off and on, with a look at the device between them.
+// What devices are told. There is no reboot: it is off and on, with a look at the device between
+// them.
 const (
 	Off Action = "off"
 	On  Action = "on"
@@ -97,7 +101,8 @@ type Method struct {
 	MustSucceed bool
 }
 
-// Methods that are built in. All but RestartInstance, which is expanded to the off and the on of a device, are done in the cluster.
+// Methods that are built in. All but RestartInstance, which is expanded to the off and the on of a
+// device, are done in the cluster.
 const (
 	MarkUnschedulable = "mark-unschedulable"
 	MarkSchedulable   = "mark-schedulable"
@@ -112,7 +117,8 @@ const (
 
 // Device is one plug, and how it is reached.
 type Device struct {
-	// Key is agent/address/plug, and what else says which plug is meant, each escaped as in the path of a URL. Two devices with one key are one.
+	// Key is agent/address/plug, and what else says which plug is meant, each escaped as in the
+	// path of a URL. Two devices with one key are one.
 	Key string
 	// Agent is its name.
 	Agent string
@@ -120,11 +126,12 @@ type Device struct {
 	Arguments []Argument
 	// Settle is after how long a command that was accepted has landed at the latest.
 	Settle time.Duration
-	// Timeout is how long the agent may take for a command or a reading. Whole seconds; 0: what the controller
-	// gives all of them.
+	// Timeout is how long the agent may take for a command or a reading. Whole seconds; 0: what the
+	// controller gives all of them.
 	Timeout time.Duration `json:",omitempty"`
 
-	// identity is the same for one plug whatever the agent, with the port that the agent takes if none is given.
+	// identity is the same for one plug whatever the agent, with the port that the agent takes if
+	// none is given.
 	identity string
 	// claimed says that it is by what the node says of itself that this is its plug.
 	claimed bool
@@ -136,8 +143,8 @@ type Argument struct {
 	Value Value
 }
 
-// Hash tells which plug it is and how it is reached from any other way. It is not of Settle and Timeout, and
-// a password counts as in [Plan].Hash.
+// Hash tells which plug it is and how it is reached from any other way. It is not of Settle and
+// Timeout, and a password counts as in [Plan].Hash.
 func (d *Device) Hash() string {
 	encoded, err := json.Marshal(struct {
 		Key, Agent string
@@ -150,8 +157,9 @@ func (d *Device) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Target returns the device for an agent, with the values of the Secrets that the function looks up. One newline at the end of a value is
-// removed, nothing is replaced in it, and no error tells it.
+// Target returns the device for an agent, with the values of the Secrets that the function looks
+// up. One newline at the end of a value is removed, nothing is replaced in it, and no error tells
+// it.
 func (d *Device) Target(node string, secret func(SecretRef) ([]byte, bool)) (agent.Target, error) {
 	values := map[string]string{}
 	for _, a := range d.Arguments {
@@ -198,7 +206,8 @@ func (p Plan) Devices() []*Device {
 	return devices
 }
 
-// Claimed returns the devices of the plan that are the node's because of what the node says of itself.
+// Claimed returns the devices of the plan that are the node's because of what the node says of
+// itself.
 func (p Plan) Claimed() []*Device {
 	return slices.DeleteFunc(p.Devices(), func(d *Device) bool { return !d.claimed })
 }

@@ -58,7 +58,8 @@ const (
 	StaysUnschedulable Kind = "StaysUnschedulable" // warning: recovery=mark-unschedulable
 )
 
-// Unknown says whether a part of err is that something could not be found out: what was resolved before from the same objects is as good as it was.
+// Unknown says whether a part of err is that something could not be found out: what was resolved
+// before from the same objects is as good as it was.
 func Unknown(err error) bool {
 	return slices.ContainsFunc(Problems(err), func(p *Problem) bool { return p.Kind == NotKnown })
 }
@@ -69,8 +70,8 @@ func oneLine(err error) string { return strings.Join(strings.Fields(err.Error())
 // Problem of a configuration: an error, or a warning.
 type Problem struct {
 	Kind Kind
-	// Object is the name of the ConfigMap, Key its data key, Line in that is counted from 1. Key and Line may be missing. The built-in
-	// configuration has the name "built-in".
+	// Object is the name of the ConfigMap, Key its data key, Line in that is counted from 1. Key
+	// and Line may be missing. The built-in configuration has the name "built-in".
 	Object, Key string
 	Line        int
 	// Rule that is broken, for people.

@@ -24,8 +24,8 @@ const (
 	apc      = "fence-method-template-apc"
 )
 
-// changes are made to objects: each is a place, what is there, and what comes there instead. Nothing there appends a line, "-" as what comes
-// removes the key.
+// changes are made to objects: each is a place, what is there, and what comes there instead.
+// Nothing there appends a line, "-" as what comes removes the key.
 type changes [][3]string
 
 func (c changes) apply(t *testing.T, objects map[string]map[string]string) {

@@ -11,14 +11,19 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 )
 
-// Namespace is what configurations are made of: what one namespace of the cluster holds, and the agents that are installed.
+// Namespace is what configurations are made of: what one namespace of the cluster holds, and the
+// agents that are installed.
 type Namespace struct {
-	// ConfigMaps are the data of the namespace's ConfigMaps, by name. Others than those of fencing are not looked at.
+	// ConfigMaps are the data of the namespace's ConfigMaps, by name. Others than those of fencing
+	// are not looked at.
 	ConfigMaps map[string]map[string]string
-	// SecretKeys returns the keys of a Secret of the namespace. An error that is [fs.ErrNotExist] says that there is no such Secret; any other that it is not
-	// known, which is a problem of the nodes whose configuration refers to it. Nil: there are none. Values are asked for by [Device.Target] only.
+	// SecretKeys returns the keys of a Secret of the namespace. An error that is [fs.ErrNotExist]
+	// says that there is no such Secret; any other that it is not known, which is a problem of the
+	// nodes whose configuration refers to it. Nil: there are none. Values are asked for by
+	// [Device.Target] only.
 	SecretKeys func(name string) (keys []string, err error)
-	// Agent returns the metadata of an agent. Its errors are as those of SecretKeys. Nil: there are none.
+	// Agent returns the metadata of an agent. Its errors are as those of SecretKeys. Nil: there are
+	// none.
 	Agent func(name string) (agent.Metadata, error)
 	// StrictSecrets makes an error of a password that is not in a Secret.
 	StrictSecrets bool
@@ -33,9 +38,10 @@ type Resolution struct {
 // ErrUnknownNode is returned for a node that [Resolve] was not told of.
 var ErrUnknownNode = errors.New("config: node is not among those that were resolved")
 
-// Resolve finds and checks the configuration of each of the nodes, which have different names. It needs to be told of all nodes of the cluster,
-// also of those that are never fenced: that two nodes share a plug is found in no other way. It keeps nothing of what it is given, and calls
-// nobody later.
+// Resolve finds and checks the configuration of each of the nodes, which have different names. It
+// needs to be told of all nodes of the cluster, also of those that are never fenced: that two nodes
+// share a plug is found in no other way. It keeps nothing of what it is given, and calls nobody
+// later.
 func Resolve(namespace Namespace, nodes []Node) *Resolution {
 	r := &resolver{Namespace: namespace, texts: map[place]parsed{}, agents: map[string]askedAgent{}}
 	resolution := &Resolution{subjects: map[string]*subject{}}
@@ -57,8 +63,9 @@ func Resolve(namespace Namespace, nodes []Node) *Resolution {
 	return resolution
 }
 
-// Plan returns how a node is fenced. If there is an error, each of whose parts is a [*Problem], it must not be: neither by another
-// configuration that fits nor by a part of this one. A node that was not among those resolved is [ErrUnknownNode].
+// Plan returns how a node is fenced. If there is an error, each of whose parts is a [*Problem], it
+// must not be: neither by another configuration that fits nor by a part of this one. A node that
+// was not among those resolved is [ErrUnknownNode].
 func (r *Resolution) Plan(node string) (Plan, error) {
 	s := r.subjects[node]
 	if s == nil {
@@ -73,8 +80,8 @@ func (r *Resolution) Plan(node string) (Plan, error) {
 	return plan, nil
 }
 
-// Object returns the name of the ConfigMap that says how a node is fenced, whatever is wrong with it;
-// [BuiltIn] if there is none, and nothing for a node that was not among those resolved.
+// Object returns the name of the ConfigMap that says how a node is fenced, whatever is wrong with
+// it; [BuiltIn] if there is none, and nothing for a node that was not among those resolved.
 func (r *Resolution) Object(node string) string {
 	if s := r.subjects[node]; s != nil {
 		return s.object
@@ -82,8 +89,8 @@ func (r *Resolution) Object(node string) string {
 	return ""
 }
 
-// Validate returns the errors of all nodes, each once: every part is a [*Problem]. Objects of no node and templates that are not used are not
-// looked at.
+// Validate returns the errors of all nodes, each once: every part is a [*Problem]. Objects of no
+// node and templates that are not used are not looked at.
 func (r *Resolution) Validate() error { return r.all.err() }
 
 // Warnings returns those of all nodes, each once, and objects that no node uses.
@@ -135,7 +142,8 @@ func (r *resolver) agent(name string) (*knownAgent, error) {
 	return asked.known, asked.err
 }
 
-// hasSecret says whether a Secret has a key. An error that is fs.ErrNotExist says that there is no such Secret.
+// hasSecret says whether a Secret has a key. An error that is fs.ErrNotExist says that there is no
+// such Secret.
 func (r *resolver) hasSecret(ref SecretRef) (bool, error) {
 	if r.SecretKeys == nil {
 		return false, fs.ErrNotExist
@@ -176,8 +184,8 @@ func builtIn() []Entry {
 	}, "\n"))
 }
 
-// checkTypes finds nodes of different types that get one object for their types. That is no error: every kubelet may give its Node a type, and could keep all
-// others of that type from being fenced.
+// checkTypes finds nodes of different types that get one object for their types. That is no error:
+// every kubelet may give its Node a type, and could keep all others of that type from being fenced.
 func checkTypes(subjects []*subject) {
 	types := map[string]map[string]bool{}
 	for _, s := range subjects {
@@ -196,7 +204,8 @@ func checkTypes(subjects []*subject) {
 	}
 }
 
-// checkPlugs finds devices that would be switched for more than one node, and keeps those from being fenced whose they may not be.
+// checkPlugs finds devices that would be switched for more than one node, and keeps those from
+// being fenced whose they may not be.
 func checkPlugs(subjects []*subject) {
 	users := map[string]map[string]claim{}
 	for _, s := range subjects {
@@ -267,7 +276,8 @@ func few(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// unused finds configurations of no node: the name may be misspelt, and its node fenced in another way.
+// unused finds configurations of no node: the name may be misspelt, and its node fenced in another
+// way.
 func unused(objects map[string]map[string]string, subjects []*subject) review {
 	used := map[string]bool{}
 	for _, s := range subjects {

@@ -256,7 +256,8 @@ func TestSettings(t *testing.T) {
 	assert.Len(t, p.PowerManagement, 2)
 }
 
-// The timeout of a device is that of its method, or of its template. Without any it is no part of the hash.
+// The timeout of a device is that of its method, or of its template. Without any it is no part of
+// the hash.
 func TestTimeoutsOfDevices(t *testing.T) {
 	for name, c := range map[string]struct {
 		changes changes
@@ -312,7 +313,8 @@ func TestUnknownNode(t *testing.T) {
 	expect(t, []string{"NotConfigured built-in/config.properties:3: restart-instance needs a ConfigMap fence-method-template-cloud"}, nodeconfig.Problems(err))
 }
 
-// An agent that does not answer and a Secret that may not be read are the problem of the nodes that need them, and of no other.
+// An agent that does not answer and a Secret that may not be read are the problem of the nodes that
+// need them, and of no other.
 func TestWhatCannotBeFoundOutConcernsThoseWhoNeedIt(t *testing.T) {
 	for _, change := range []changes{{{template, "fence_ipmilan", "fence_silent"}}, {{template, "bmc/password", "forbidden/password"}}} {
 		objects := load(t, "bmc-then-pdus.yaml", "w1")
@@ -335,7 +337,8 @@ func TestWhatCannotBeFoundOutConcernsThoseWhoNeedIt(t *testing.T) {
 	assert.False(t, nodeconfig.Unknown(err), "it is known that there is none")
 }
 
-// A kubelet can give its Node labels, and once a provider ID. That of another node, or of its plug, does not keep that from being fenced.
+// A kubelet can give its Node labels, and once a provider ID. That of another node, or of its plug,
+// does not keep that from being fenced.
 func TestNodeThatClaimsAnothersPlugHarmsItselfOnly(t *testing.T) {
 	method := func(plug string) map[string]string {
 		return map[string]string{

@@ -166,8 +166,8 @@ func (s *subject) checkStep(st step, methods []planned) {
 	}
 }
 
-// checkTwins finds methods of a level that do the same to one plug. One of them was meant for another: for the second feed of a
-// machine, which would keep its power and nobody would notice.
+// checkTwins finds methods of a level that do the same to one plug. One of them was meant for
+// another: for the second feed of a machine, which would keep its power and nobody would notice.
 func (s *subject) checkTwins(st step, methods []planned) {
 	seen := map[string]string{}
 	for _, m := range methods {
@@ -182,8 +182,8 @@ func (s *subject) checkTwins(st step, methods []planned) {
 	}
 }
 
-// checkPower finds out whether a level switches off all that it switches on, and before that. What is missing is no error if what was
-// found is not complete, as that is one already.
+// checkPower finds out whether a level switches off all that it switches on, and before that. What
+// is missing is no error if what was found is not complete, as that is one already.
 func (s *subject) checkPower(st step, methods []planned, complete bool) {
 	off, on := map[string]string{}, map[string]string{}
 	anyOff, firstOn := false, ""
@@ -224,7 +224,8 @@ func (s *subject) checkPower(st step, methods []planned, complete bool) {
 	}
 }
 
-// checkIsolation finds devices of the isolation that recovery does not switch on again, or that power management could not switch off any more.
+// checkIsolation finds devices of the isolation that recovery does not switch on again, or that
+// power management could not switch off any more.
 func (s *subject) checkIsolation(steps []step) {
 	at := func(name string, level int) place {
 		return steps[slices.IndexFunc(steps, func(st step) bool { return st.name == name && st.level == level })].at

@@ -24,8 +24,9 @@ type Entry struct {
 	Line int
 }
 
-// Parse reads a text by the grammar of the package documentation. The object and the key that it is from are for the errors: each is a
-// [*Problem], all are joined, and the entries that are right are returned nevertheless.
+// Parse reads a text by the grammar of the package documentation. The object and the key that it is
+// from are for the errors: each is a [*Problem], all are joined, and the entries that are right are
+// returned nevertheless.
 func Parse(object, key, text string) ([]Entry, error) {
 	var found review
 	entries := found.parse(place{object: object, key: key}, text)
@@ -51,7 +52,8 @@ func (r *review) parse(at place, text string) []Entry {
 	return entries
 }
 
-// parseLine returns false for one without an entry. No error shows what might be a part of a password.
+// parseLine returns false for one without an entry. No error shows what might be a part of a
+// password.
 func (r *review) parseLine(at place, line string) (Entry, bool) {
 	if len(line) > maxLine {
 		r.problem(LineTooLong, at, fmt.Sprintf("line must have at most %d bytes", maxLine), fmt.Sprintf("%d bytes", len(line)))
@@ -86,8 +88,9 @@ func (r *review) parseLine(at place, line string) (Entry, bool) {
 	return entry, true
 }
 
-// Format writes entries so that both [Parse] and the fence agents of ClusterLabs read them as they are. It is an error if that is
-// impossible: a value with a line break in it would be another parameter.
+// Format writes entries so that both [Parse] and the fence agents of ClusterLabs read them as they
+// are. It is an error if that is impossible: a value with a line break in it would be another
+// parameter.
 func Format(entries []Entry) (string, error) {
 	var text strings.Builder
 	for _, e := range entries {
@@ -145,7 +148,8 @@ func validKey(key string) bool {
 	return key != ""
 }
 
-// normal is the form in which keys, parameters and methods are compared. Names of methods are shown with "-", all others with "_".
+// normal is the form in which keys, parameters and methods are compared. Names of methods are shown
+// with "-", all others with "_".
 func normal(key string) string {
 	return strings.ReplaceAll(strings.ToLower(key), "-", "_")
 }

@@ -125,7 +125,8 @@ func TestWhatIsFormattedIsReadTheSame(t *testing.T) {
 	})
 }
 
-// FuzzParse: what is read without an error can be written, and is then read the same, here and by agents.
+// FuzzParse: what is read without an error can be written, and is then read the same, here and by
+// agents.
 func FuzzParse(f *testing.F) {
 	f.Add("node_name=w1\nisolation=mark-unschedulable\npower_management=a-off a-on\nrecovery=")
 	f.Add("a=\"x\\\"\r\n\tb.secret = n/k \n# c\nd=\"\"\"\"")

@@ -6,10 +6,11 @@ import (
 	"io"
 )
 
-// Value of a parameter: a text, or where in a Secret it stands. A text that is a password is not printed, logged or encoded, however
-// deep in something else it lies.
+// Value of a parameter: a text, or where in a Secret it stands. A text that is a password is not
+// printed, logged or encoded, however deep in something else it lies.
 type Value struct {
-	// text is behind a pointer because fmt cannot call methods of what lies in an unexported field, but does not follow pointers there.
+	// text is behind a pointer because fmt cannot call methods of what lies in an unexported field,
+	// but does not follow pointers there.
 	text   *string
 	hidden bool
 	secret SecretRef

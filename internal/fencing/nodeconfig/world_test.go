@@ -68,7 +68,8 @@ type configMap struct {
 	Data     map[string]string
 }
 
-// load reads the ConfigMaps of a file, which are separated or a list, with a name in place of the one that stands for any.
+// load reads the ConfigMaps of a file, which are separated or a list, with a name in place of the
+// one that stands for any.
 func load(t *testing.T, file, node string) map[string]map[string]string {
 	t.Helper()
 	content, err := os.ReadFile("testdata/" + file)

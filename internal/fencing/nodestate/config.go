@@ -23,17 +23,22 @@ func (c Condition) String() string { return fmt.Sprintf("%s=%s", c.Type, c.Statu
 type Config struct {
 	// Selector is of the nodes that may be fenced. Default: all.
 	Selector labels.Selector
-	// ExcludeLabel takes a node out, whatever its value is but "false". Default: [DefaultExcludeLabel].
+	// ExcludeLabel takes a node out, whatever its value is but "false". Default:
+	// [DefaultExcludeLabel].
 	ExcludeLabel string
-	// AutoscalerTaints are the keys of taints that say that a node is about to be removed. Default: [DefaultAutoscalerTaints].
+	// AutoscalerTaints are the keys of taints that say that a node is about to be removed. Default:
+	// [DefaultAutoscalerTaints].
 	AutoscalerTaints []string
-	// Triggers are the conditions that a fence is started for besides Ready, which always is one if it is not True. Default: none.
+	// Triggers are the conditions that a fence is started for besides Ready, which always is one if
+	// it is not True. Default: none.
 	Triggers []Condition
-	// StorageLost is the condition with which a node says that it cannot reach its storage. It should not be a trigger. Default: none.
+	// StorageLost is the condition with which a node says that it cannot reach its storage. It
+	// should not be a trigger. Default: none.
 	StorageLost Condition
-	// FenceReadyCondition is the type of the condition that the controller puts on nodes whose devices it has checked. As it does so to nodes
-	// that are Ready, a node that has it has been Ready: a new leader knows nothing else of those that were lost before it came.
-	// Default: [DefaultFenceReadyCondition].
+	// FenceReadyCondition is the type of the condition that the controller puts on nodes whose
+	// devices it has checked. As it does so to nodes that are Ready, a node that has it has been
+	// Ready: a new leader knows nothing else of those that were lost before it came. Default:
+	// [DefaultFenceReadyCondition].
 	FenceReadyCondition corev1.NodeConditionType
 }
 

@@ -21,8 +21,8 @@ type lease struct {
 	gone    bool
 }
 
-// see takes in a version of the same Lease that has arrived now, and is not older than what was seen: a watch may be set back to what an
-// API server knew earlier, and then nothing was renewed.
+// see takes in a version of the same Lease that has arrived now, and is not older than what was
+// seen: a watch may be set back to what an API server knew earlier, and then nothing was renewed.
 func (l *lease) see(v *coordinationv1.Lease, now time.Time) {
 	if stamp := stampOf(v); !stamp.IsZero() && !stamp.Equal(&l.stamp) {
 		l.stamp, l.renewed = stamp, now
@@ -53,7 +53,8 @@ func owner(v *coordinationv1.Lease) types.UID {
 	return ""
 }
 
-// older says whether one version of an object comes before another, as far as their resourceVersions tell.
+// older says whether one version of an object comes before another, as far as their
+// resourceVersions tell.
 func older(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0

@@ -10,7 +10,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
-// mutations are what may happen to somebody who does not know why a line is there. Each has to be caught by the test that is about it.
+// mutations are what may happen to somebody who does not know why a line is there. Each has to be
+// caught by the test that is about it.
 var mutations = []mutant.Mutation{
 	{Name: "the first sight of a Lease is a renewal", File: "nodes.go", Old: ", stamp: stampOf(v)}", New: "}", Caught: "TestLeaseSilentFor"},
 	{Name: "any version of a Lease is a renewal", File: "lease.go", Old: "!stamp.IsZero() && !stamp.Equal(&l.stamp)", New: "true || stamp.IsZero()", Caught: "TestLeaseSilentFor"},

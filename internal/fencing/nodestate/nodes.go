@@ -13,8 +13,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
-// Nodes is what this process has seen of all nodes. It is safe for concurrent use, and keeps none of the objects that it is given. All times
-// are of one clock, the caller's, with monotonic readings.
+// Nodes is what this process has seen of all nodes. It is safe for concurrent use, and keeps none
+// of the objects that it is given. All times are of one clock, the caller's, with monotonic
+// readings.
 type Nodes struct {
 	config Config
 
@@ -24,7 +25,8 @@ type Nodes struct {
 	leases map[string]*lease
 }
 
-// New returns one that has seen nothing. An error says which fields of the configuration break which rules.
+// New returns one that has seen nothing. An error says which fields of the configuration break
+// which rules.
 func New(config Config) (*Nodes, error) {
 	config = config.WithDefaults()
 	if err := config.validate(); err != nil {
@@ -33,8 +35,9 @@ func New(config Config) (*Nodes, error) {
 	return &Nodes{config: config, nodes: map[string]*node{}, leases: map[string]*lease{}}, nil
 }
 
-// Synced says that all Nodes and Leases that there were at the beginning have been given. Those that come for the first time after it are
-// new: such a Node is joining until it has been Ready, such a Lease has been renewed just now.
+// Synced says that all Nodes and Leases that there were at the beginning have been given. Those
+// that come for the first time after it are new: such a Node is joining until it has been Ready,
+// such a Lease has been renewed just now.
 func (n *Nodes) Synced() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -70,7 +73,8 @@ func (n *Nodes) NodeGone(name string, uid types.UID) {
 	}
 }
 
-// forget is about a Node that is gone. That it has renewed its Lease does not prove that the next one of its name lives.
+// forget is about a Node that is gone. That it has renewed its Lease does not prove that the next
+// one of its name lives.
 func (n *Nodes) forget(name string) {
 	gone := n.nodes[name]
 	delete(n.nodes, name)
@@ -83,7 +87,8 @@ func (n *Nodes) forget(name string) {
 	}
 }
 
-// Lease takes in a version that was received now. Leases in other namespaces than that of nodes are ignored.
+// Lease takes in a version that was received now. Leases in other namespaces than that of nodes are
+// ignored.
 func (n *Nodes) Lease(v *coordinationv1.Lease, now time.Time) {
 	if v.Namespace != corev1.NamespaceNodeLease {
 		return
@@ -119,7 +124,8 @@ func (n *Nodes) LeaseGone(name string, uid types.UID) {
 	}
 }
 
-// Facts returns those of all Nodes, by name. What is not about Nodes and Leases is for the caller to fill in: the states of fences.
+// Facts returns those of all Nodes, by name. What is not about Nodes and Leases is for the caller
+// to fill in: the states of fences.
 func (n *Nodes) Facts(now time.Time) []policy.NodeFacts {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -142,8 +148,8 @@ func (n *Nodes) FactsOf(name string, now time.Time) (policy.NodeFacts, bool) {
 	return known.at(now, n.leases[name]), true
 }
 
-// Failing returns the conditions of a Node that a fence is started for, and for how long each has been there. Ready is one with an empty
-// status: it is not True.
+// Failing returns the conditions of a Node that a fence is started for, and for how long each has
+// been there. Ready is one with an empty status: it is not True.
 func (n *Nodes) Failing(name string, uid types.UID, now time.Time) map[Condition]time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -2,12 +2,15 @@ package policy
 
 import "time"
 
-// Budget limits how many pods are deleted per minute, over all fences. It is a value: [Budget.Take] returns the next one.
+// Budget limits how many pods are deleted per minute, over all fences. It is a value: [Budget.Take]
+// returns the next one.
 //
-// The pods of one StatefulSet on a node go together, however many they are, and are paid for afterwards: so in any minute
-// PodsPerMinute of [Limits] are deleted, and at most those of one StatefulSet besides. Ask for each of the other pods alone.
+// The pods of one StatefulSet on a node go together, however many they are, and are paid for
+// afterwards: so in any minute PodsPerMinute of [Limits] are deleted, and at most those of one
+// StatefulSet besides. Ask for each of the other pods alone.
 //
-// The zero value does not know what was deleted just before. It gives nothing for the first minute after it was first asked.
+// The zero value does not know what was deleted just before. It gives nothing for the first minute
+// after it was first asked.
 type Budget struct {
 	free time.Time // when all is paid
 }
@@ -15,8 +18,9 @@ type Budget struct {
 // MaxTake is how many pods can be asked for at once.
 const MaxTake = 1_000_000
 
-// Take asks for pods that are to be deleted now. They may be if the second result is 0; otherwise ask again after it, with the
-// budget that was returned. To ask for more than [MaxTake], or for less than none, is to ask for that.
+// Take asks for pods that are to be deleted now. They may be if the second result is 0; otherwise
+// ask again after it, with the budget that was returned. To ask for more than [MaxTake], or for
+// less than none, is to ask for that.
 func (b Budget) Take(now time.Time, pods int, limits Limits) (Budget, time.Duration) {
 	if limits.PodsPerMinute == 0 {
 		return b, 0

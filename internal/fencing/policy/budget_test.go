@@ -68,7 +68,8 @@ func TestBudgetOfAbsurdNumbers(t *testing.T) {
 	assert.NotZero(t, wait)
 }
 
-// TestBudgetPerMinute is the promise: in any minute as many as configured, and those of one request besides.
+// TestBudgetPerMinute is the promise: in any minute as many as configured, and those of one request
+// besides.
 func TestBudgetPerMinute(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := policy.Limits{PodsPerMinute: rapid.IntRange(1, 100).Draw(t, "per minute")}

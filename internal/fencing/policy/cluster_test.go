@@ -46,7 +46,8 @@ func watched(nodes []policy.NodeFacts, limits policy.Limits, until time.Time) po
 	return s
 }
 
-// lost asks about the first node of a cluster in which the first u have been dead for a minute, and the last one decides.
+// lost asks about the first node of a cluster in which the first u have been dead for a minute, and
+// the last one decides.
 func lost(nodes []policy.NodeFacts, u int) policy.Input {
 	for i := range u {
 		fail(&nodes[i], time.Minute)

@@ -15,7 +15,8 @@ func commission(in *policy.Input) {
 	in.Target.Act = policy.Commission
 }
 
-// A node that works may be commissioned, when another machine could be off; what is about fences does not matter.
+// A node that works may be commissioned, when another machine could be off; what is about fences
+// does not matter.
 func TestCommission(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(in *policy.Input)

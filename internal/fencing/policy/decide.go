@@ -12,18 +12,19 @@ type Input struct {
 	State  State
 	Target Target
 	Self   Self
-	// Paused says, in words, why nothing may be fenced now: paused by an administrator, outside of a maintenance window. Empty: it may.
+	// Paused says, in words, why nothing may be fenced now: paused by an administrator, outside of
+	// a maintenance window. Empty: it may.
 	Paused string
 	// Storage says whether this process reaches the storage, if Limits.RequireStorage is set.
 	Storage Status
 	Limits  Limits
 }
 
-// Decide says whether the target's act may be done now. It is a function of its input alone. All gates are always asked; the first that
-// does not let pass gives the verdict.
+// Decide says whether the target's act may be done now. It is a function of its input alone. All
+// gates are always asked; the first that does not let pass gives the verdict.
 //
-// Ask for one node after another, in the order of [Order], and have the facts of the next view contain what was allowed before: two
-// decisions about the same view do not know of each other.
+// Ask for one node after another, in the order of [Order], and have the facts of the next view
+// contain what was allowed before: two decisions about the same view do not know of each other.
 func Decide(in Input) Decision {
 	return decide(in, gates[:])
 }
@@ -73,10 +74,12 @@ func consider(in Input) *consideration {
 	return c
 }
 
-// is says whether n is the node to decide about. There may also be the fence of a Node that had its name.
+// is says whether n is the node to decide about. There may also be the fence of a Node that had its
+// name.
 func (c *consideration) is(n *NodeFacts) bool { return n.Name == c.Target.Name }
 
-// failing is for how long the node has failed in a way that is a reason for the act. Negative if not known.
+// failing is for how long the node has failed in a way that is a reason for the act. Negative if
+// not known.
 func (c *consideration) failing() time.Duration {
 	if c.sparesReady() {
 		return min(c.node.FailingFor, c.node.NotReadyFor)
@@ -84,7 +87,8 @@ func (c *consideration) failing() time.Duration {
 	return c.node.FailingFor
 }
 
-// sparesReady says whether the act is not for Ready nodes, as a power-off is not, whatever else they fail, unless they are told to.
+// sparesReady says whether the act is not for Ready nodes, as a power-off is not, whatever else
+// they fail, unless they are told to.
 func (c *consideration) sparesReady() bool {
 	trigger := c.Target.Trigger
 	if trigger == "" || trigger == readyTrigger {

@@ -51,7 +51,8 @@ func begun() GateResult { return pass("this fence has already switched a device"
 // noNode is the answer of gates that have nobody to ask about; the first one denies.
 func noNode(reason Reason) GateResult { return hold(reason, "there is no such node") }
 
-// span is d as an administrator reads it. It is cut, never rounded up, so that it is not said to have reached a limit that it has not.
+// span is d as an administrator reads it. It is cut, never rounded up, so that it is not said to
+// have reached a limit that it has not.
 func span(d time.Duration) time.Duration { return d.Truncate(time.Millisecond) }
 
 func askIdentity(c *consideration) GateResult {
@@ -136,7 +137,8 @@ func askDuration(c *consideration) GateResult {
 	return pass("node %s has been failing for %v, and %v is enough", c.Target.Name, span(failing), limit)
 }
 
-// askWorking is the opposite for a commission: what does not work anyway proves nothing by going away.
+// askWorking is the opposite for a commission: what does not work anyway proves nothing by going
+// away.
 func (c *consideration) askWorking() GateResult {
 	switch {
 	case c.Target.Switched:
@@ -157,7 +159,8 @@ func askReadiness(c *consideration) GateResult {
 	case c.err != nil:
 		return hold(ReasonNotConfigured, "the limits are invalid: %s", oneLine(c.err.Error()))
 	case t.Switched:
-		// Its configuration is pinned. And what it switched off may be what makes its other devices answer.
+		// Its configuration is pinned. And what it switched off may be what makes its other devices
+		// answer.
 		return begun()
 	case c.node == nil:
 		return noNode(ReasonNotConfigured)
@@ -185,7 +188,8 @@ func askOwnPartition(c *consideration) GateResult {
 		r.After = left
 		return r
 	}
-	// A write may have been confirmed since this view: but if the age is far below zero, one of the times is wrong.
+	// A write may have been confirmed since this view: but if the age is far below zero, one of the
+	// times is wrong.
 	age := c.Now.Sub(c.Self.LastAPIWrite)
 	switch {
 	case c.Self.LastAPIWrite.IsZero() || age < -c.Limits.APISilence:

@@ -11,8 +11,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
-// sample asks about worker w0 of zone a, which has been dead for a minute. w1 to w9 are also in zone a, w10 to w19 in zone b; c0 to c4 are of the
-// control plane, in zone c. The controller runs on c4.
+// sample asks about worker w0 of zone a, which has been dead for a minute. w1 to w9 are also in
+// zone a, w10 to w19 in zone b; c0 to c4 are of the control plane, in zone c. The controller runs
+// on c4.
 func sample() policy.Input {
 	nodes := workers(20)
 	for i := range nodes {
@@ -94,7 +95,8 @@ func stormed(in *policy.Input, ago time.Duration, names ...string) {
 	}
 }
 
-// cases are each gate on both sides of its boundary. Where there is a reason, the gate of that section, and no other, stands in the way.
+// cases are each gate on both sides of its boundary. Where there is a reason, the gate of that
+// section, and no other, stands in the way.
 var cases = []struct {
 	gate   policy.Gate
 	name   string
@@ -412,8 +414,8 @@ func troubled(in *policy.Input, act policy.Act) {
 	in.Target.Act, in.Target.Trigger = act, "KernelDeadlock"
 }
 
-// alone leaves one Lease besides those of the target, which has been silent for d. The controller is elsewhere. As so many unhealthy nodes
-// would be a storm, the others are none of its members.
+// alone leaves one Lease besides those of the target, which has been silent for d. The controller
+// is elsewhere. As so many unhealthy nodes would be a storm, the others are none of its members.
 func alone(in *policy.Input, d time.Duration) {
 	for i := range in.Nodes {
 		if n := &in.Nodes[i]; n.Name != "w0" {
@@ -450,8 +452,8 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// TestForgottenGates leaves out each gate: something is then allowed that must not be. A storm that goes on is also kept off by the
-// cool-down, which begins with it, so those are left out as well.
+// TestForgottenGates leaves out each gate: something is then allowed that must not be. A storm that
+// goes on is also kept off by the cool-down, which begins with it, so those are left out as well.
 func TestForgottenGates(t *testing.T) {
 	for g := policy.GateIdentity; g <= policy.GateConcurrency; g++ {
 		forgotten := []policy.Gate{g}

@@ -11,17 +11,21 @@ import (
 type Limits struct {
 	// NotReadyFor (T) is how long a node has to fail before it is fenced. Default: 30 s.
 	NotReadyFor time.Duration
-	// StormPercent (P) is the share of unhealthy nodes, of all and of those of a zone, from which on nothing is fenced, if it is at least
-	// two nodes. From 1 to 100. Default: 50.
+	// StormPercent (P) is the share of unhealthy nodes, of all and of those of a zone, from which
+	// on nothing is fenced, if it is at least two nodes. From 1 to 100. Default: 50.
 	StormPercent int
-	// CoolDown (C) is how long the share has to be below that before fencing begins again. Default: 5 min.
+	// CoolDown (C) is how long the share has to be below that before fencing begins again. Default:
+	// 5 min.
 	CoolDown time.Duration
-	// Observation is how long whoever begins to decide has to have watched the nodes before anything is fenced. Default: 40 s.
+	// Observation is how long whoever begins to decide has to have watched the nodes before
+	// anything is fenced. Default: 40 s.
 	Observation time.Duration
-	// LeaseSilence is how long a node's Lease may stand unrenewed before the node counts as unhealthy. It has to be longer than kubelets
-	// take to renew, which is 10 s unless they are configured otherwise. Default: 40 s.
+	// LeaseSilence is how long a node's Lease may stand unrenewed before the node counts as
+	// unhealthy. It has to be longer than kubelets take to renew, which is 10 s unless they are
+	// configured otherwise. Default: 40 s.
 	LeaseSilence time.Duration
-	// APISilence is how old this process' last confirmed write may be: the duration of its elector's lease. Default: 15 s.
+	// APISilence is how old this process' last confirmed write may be: the duration of its
+	// elector's lease. Default: 15 s.
 	APISilence time.Duration
 	// MaxConcurrent is how many fences may have devices switched at a time. Default: 1.
 	MaxConcurrent int
@@ -35,7 +39,8 @@ type Limits struct {
 	PodsPerMinute int
 	// RequireStorage has nothing fenced unless this process is known to reach the storage.
 	RequireStorage bool
-	// FenceReadyNodes are the types of conditions for which nodes are powered off even though they are Ready. Default: none.
+	// FenceReadyNodes are the types of conditions for which nodes are powered off even though they
+	// are Ready. Default: none.
 	FenceReadyNodes []string
 }
 
@@ -55,7 +60,8 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// usable returns limits that can be counted with: if l is not valid, which lets no gate pass, the defaults.
+// usable returns limits that can be counted with: if l is not valid, which lets no gate pass, the
+// defaults.
 func (l Limits) usable() Limits {
 	if l.Validate() != nil {
 		l = Limits{}
@@ -70,7 +76,8 @@ func set[T comparable](field *T, value T) {
 	}
 }
 
-// Validate returns all rules that l breaks, once its defaults are set: "fencing: Limits.Field: rule (got value)".
+// Validate returns all rules that l breaks, once its defaults are set: "fencing: Limits.Field: rule
+// (got value)".
 func (l Limits) Validate() error {
 	l = l.WithDefaults()
 	var problems []error

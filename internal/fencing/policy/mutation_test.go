@@ -10,8 +10,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
-// mutations are what may happen to somebody who does not know why a line is there. Each has to be caught by the test that is about it. For
-// whole gates see TestForgottenGates.
+// mutations are what may happen to somebody who does not know why a line is there. Each has to be
+// caught by the test that is about it. For whole gates see TestForgottenGates.
 var mutations = []mutant.Mutation{
 	{Name: "one node is a storm", File: "storm.go", Old: "t.unhealthy >= 2", New: "t.unhealthy >= 1", Caught: "TestGates/Storm"},
 	{Name: "the share itself is no storm", File: "storm.go", Old: "t.unhealthy*100 >= ", New: "t.unhealthy*100 > ", Caught: "TestStormTable"},

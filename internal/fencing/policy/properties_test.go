@@ -17,7 +17,8 @@ var (
 	fences    = rapid.SampledFrom([]policy.Fence{
 		policy.FenceNone, policy.FenceNone, policy.FenceNone, policy.FenceQueued, policy.FenceActive, policy.FenceBooting, policy.FenceGivenUp, 17,
 	})
-	// Most facts are good, or everything would be held by the first gate that comes along. Extremes are drawn more often than others.
+	// Most facts are good, or everything would be held by the first gate that comes along. Extremes
+	// are drawn more often than others.
 	rarely = rapid.Custom(func(t *rapid.T) bool { return rapid.IntRange(0, 39).Draw(t, "of 40") == 13 })
 )
 
@@ -79,7 +80,8 @@ func drawInput(t *rapid.T) policy.Input {
 	return in
 }
 
-// TestAllowedMeans has what must be true whenever anything is allowed, in other words than the gates have it.
+// TestAllowedMeans has what must be true whenever anything is allowed, in other words than the
+// gates have it.
 func TestAllowedMeans(t *testing.T) {
 	allowed := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -163,7 +165,8 @@ func duplicates(starts []policy.Start) bool {
 	return len(seen) < len(starts)
 }
 
-// TestWorseIsNeverAllowed makes an input that is not allowed worse, by what is only ever a reason against it.
+// TestWorseIsNeverAllowed makes an input that is not allowed worse, by what is only ever a reason
+// against it.
 func TestWorseIsNeverAllowed(t *testing.T) {
 	worse := map[string]func(*rapid.T, *policy.Input){
 		"an unhealthy member more": func(t *rapid.T, in *policy.Input) {

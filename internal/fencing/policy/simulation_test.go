@@ -11,8 +11,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
-// cluster is a hundred nodes, of which w99 decides, by time that passes in steps. Fences have their devices switched for a while, boot for a while,
-// and the node is back.
+// cluster is a hundred nodes, of which w99 decides, by time that passes in steps. Fences have their
+// devices switched for a while, boot for a while, and the node is back.
 type cluster struct {
 	t      *testing.T
 	at     time.Time
@@ -143,7 +143,8 @@ func TestLossOf30Of100FencesThemAll(t *testing.T) {
 	}
 }
 
-// TestStormThatGrows loses one node after the other: those lost before it is one are fenced, and nobody after.
+// TestStormThatGrows loses one node after the other: those lost before it is one are fenced, and
+// nobody after.
 func TestStormThatGrows(t *testing.T) {
 	c := newCluster(t, policy.Limits{MaxConcurrent: 3, MaxStarts: 1000})
 	c.boot = 24 * time.Hour // whatever fails them keeps them from coming back
@@ -157,7 +158,8 @@ func TestStormThatGrows(t *testing.T) {
 	assert.Len(t, c.fenced, fenced)
 }
 
-// TestNodeThatFailsAgainAndAgain is fenced three times in an hour, and then left for somebody to look at.
+// TestNodeThatFailsAgainAndAgain is fenced three times in an hour, and then left for somebody to
+// look at.
 func TestNodeThatFailsAgainAndAgain(t *testing.T) {
 	c := newCluster(t, policy.Limits{})
 	c.boot = 2 * time.Minute
@@ -171,7 +173,8 @@ func TestNodeThatFailsAgainAndAgain(t *testing.T) {
 	assert.Positive(t, c.reasons[policy.ReasonRepeats])
 }
 
-// TestLeaderAfterLeader changes the leader in the middle of it all: it knows nothing but the records.
+// TestLeaderAfterLeader changes the leader in the middle of it all: it knows nothing but the
+// records.
 func TestLeaderAfterLeader(t *testing.T) {
 	c := newCluster(t, policy.Limits{})
 	c.lose(0, 30)

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// State is what decisions have to know of the past. It is a value: [State.Observe] returns the next one. The zero value is that of a
-// process that has just begun to decide and knows nothing, for which nothing is allowed before it has watched for [Limits].Observation.
-// So a State is not to be kept over a restart.
+// State is what decisions have to know of the past. It is a value: [State.Observe] returns the next
+// one. The zero value is that of a process that has just begun to decide and knows nothing, for
+// which nothing is allowed before it has watched for [Limits].Observation. So a State is not to be
+// kept over a restart.
 type State struct {
 	began, last time.Time
 	settled     bool                // Observation is over
@@ -21,8 +22,9 @@ type remembered struct {
 	seen time.Time
 }
 
-// Observe returns the state after a view. Call it whenever anything has changed, and several times within [Limits].LeaseSilence: a
-// storm that nobody has looked at leaves no cool-down. After a longer pause the observation begins again.
+// Observe returns the state after a view. Call it whenever anything has changed, and several times
+// within [Limits].LeaseSilence: a storm that nobody has looked at leaves no cool-down. After a
+// longer pause the observation begins again.
 func (s State) Observe(v View, limits Limits) State {
 	limits = limits.usable()
 	s.clear = maps.Clone(s.clear)
@@ -35,7 +37,8 @@ func (s State) Observe(v View, limits Limits) State {
 	}
 	c := count(v.Nodes, limits.LeaseSilence)
 	if !s.settled {
-		// Leases have not been seen to be renewed yet, so everybody looks unhealthy: that is no storm.
+		// Leases have not been seen to be renewed yet, so everybody looks unhealthy: that is no
+		// storm.
 		if v.Now.Sub(s.began) < limits.Observation {
 			return s
 		}
@@ -87,8 +90,9 @@ func (s State) unobserved(now time.Time, full time.Duration) time.Duration {
 	return min(max(full-now.Sub(s.began), 1), full)
 }
 
-// merge returns the starts that still count. The same one may be in the records of many views, and stays when its record is gone. One
-// whose record outlives it stays too, or it would seem to be new.
+// merge returns the starts that still count. The same one may be in the records of many views, and
+// stays when its record is gone. One whose record outlives it stays too, or it would seem to be
+// new.
 func merge(known []remembered, v View, limits Limits) []remembered {
 	all := slices.Clone(known)
 	for _, start := range v.Starts {
@@ -106,7 +110,8 @@ func (r remembered) same(s Start) bool {
 	return r.Node == s.Node && r.At.Equal(s.At)
 }
 
-// age counts from when the start was first seen, if it is said to have been later: somebody's clock may be years ahead.
+// age counts from when the start was first seen, if it is said to have been later: somebody's clock
+// may be years ahead.
 func (r remembered) age(now time.Time) time.Duration {
 	at := r.At
 	if r.seen.Before(at) {
@@ -115,7 +120,8 @@ func (r remembered) age(now time.Time) time.Duration {
 	return max(now.Sub(at), 0)
 }
 
-// within returns how long ago fences began that did within a window, the youngest first: of a node, or of all if it is "".
+// within returns how long ago fences began that did within a window, the youngest first: of a node,
+// or of all if it is "".
 func (s State) within(now time.Time, window time.Duration, node string) []time.Duration {
 	var ages []time.Duration
 	for _, r := range s.starts {

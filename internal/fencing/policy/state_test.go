@@ -48,7 +48,8 @@ func TestCoolDownFollowsTheStorm(t *testing.T) {
 	l.pass(10*time.Minute, time.Second)
 	require.Equal(t, policy.ReasonStorm, l.decide().Reason)
 
-	// It ends. From the first view in which it is over, not from the last in which it was not: nobody has looked in between.
+	// It ends. From the first view in which it is over, not from the last in which it was not:
+	// nobody has looked in between.
 	l.nodes[4] = healthy("w4")
 	l.pass(30*time.Second, 30*time.Second)
 	d := l.decide()

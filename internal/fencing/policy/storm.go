@@ -12,8 +12,8 @@ func (t *tally) add(unhealthy bool) {
 	}
 }
 
-// storm says whether so many are unhealthy that it is not they who have failed. One node alone is none, however few there are. Nothing is
-// divided, so nothing is rounded.
+// storm says whether so many are unhealthy that it is not they who have failed. One node alone is
+// none, however few there are. Nothing is divided, so nothing is rounded.
 func (t tally) storm(percent int) bool {
 	return t.unhealthy >= 2 && t.unhealthy*100 >= int64(percent)*t.members
 }

@@ -9,8 +9,8 @@ import (
 type Verdict int
 
 const (
-	// Hold keeps the fence and does nothing now. It is not known when that will change. The zero value, so that a decision that
-	// nobody has made allows nothing.
+	// Hold keeps the fence and does nothing now. It is not known when that will change. The zero
+	// value, so that a decision that nobody has made allows nothing.
 	Hold Verdict = iota
 	// Wait keeps the fence and does nothing now; After says when to ask again.
 	Wait
@@ -61,8 +61,8 @@ const (
 	ReasonQueue              Reason = "Queue"              // GateConcurrency
 )
 
-// Gate is one of the questions that a decision consists of, in the order in which they are asked. The package documentation says what
-// each is good for.
+// Gate is one of the questions that a decision consists of, in the order in which they are asked.
+// The package documentation says what each is good for.
 type Gate int
 
 // All gates.
@@ -107,7 +107,8 @@ type GateResult struct {
 	Reason Reason
 	// Message is for an administrator: what was found, and what the limit is.
 	Message string
-	// After is when this gate may let pass, from now, if nothing else changes. 0 if that is not known.
+	// After is when this gate may let pass, from now, if nothing else changes. 0 if that is not
+	// known.
 	After time.Duration
 }
 

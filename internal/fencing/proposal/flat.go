@@ -1,4 +1,5 @@
-// Package proposal reads records in the form of the Kubernetes node fencing proposal, whose states are those of NodeFence.
+// Package proposal reads records in the form of the Kubernetes node fencing proposal, whose states
+// are those of NodeFence.
 package proposal
 
 import (
@@ -11,7 +12,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// State is a state of the automaton of the node fencing proposal, which a step and its stage stand for.
+// State is a state of the automaton of the node fencing proposal, which a step and its stage stand
+// for.
 type State string
 
 // The states of the proposal's automaton.
@@ -23,7 +25,8 @@ const (
 	StateError   State = "error"   // a step has failed
 )
 
-// Automaton returns the state that a step and its stage stand for, in any of the spellings that [ParseStep] and [ParseStage] take.
+// Automaton returns the state that a step and its stage stand for, in any of the spellings that
+// [ParseStep] and [ParseStage] take.
 func Automaton(step v1alpha1.Step, stage v1alpha1.Stage) (State, error) {
 	step, err := ParseStep(string(step))
 	if err != nil {
@@ -47,7 +50,8 @@ func Automaton(step v1alpha1.Step, stage v1alpha1.Stage) (State, error) {
 	return "", fmt.Errorf("proposal: status: must not be %s in the step %s", stage, step)
 }
 
-// ParseStep reads the name of a step in the spellings of the proposal: in any case, with - or _, and as power-managment and recover.
+// ParseStep reads the name of a step in the spellings of the proposal: in any case, with - or _,
+// and as power-managment and recover.
 func ParseStep(text string) (v1alpha1.Step, error) {
 	switch normal(text) {
 	case "isolation":
@@ -74,9 +78,10 @@ func normal(text string) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimSpace(text)), "_", "-")
 }
 
-// ReadFlat reads a v1alpha1.NodeFence, in YAML or JSON, whose status, step, retries and jobs are top-level fields, as the proposal has them; an API server
-// cannot serve those beside a status subresource. Only they, the node and the metadata are taken over. A record that was
-// read has no phase: it says what somebody else's controller did, and cannot be continued.
+// ReadFlat reads a v1alpha1.NodeFence, in YAML or JSON, whose status, step, retries and jobs are
+// top-level fields, as the proposal has them; an API server cannot serve those beside a status
+// subresource. Only they, the node and the metadata are taken over. A record that was read has no
+// phase: it says what somebody else's controller did, and cannot be continued.
 func ReadFlat(text []byte) (*v1alpha1.NodeFence, error) {
 	var flat struct {
 		Kind     string            `json:"kind"`

@@ -13,7 +13,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// walk is a way through the states of an exploration, and beside it a record, a memory and a clock that nobody has abstracted from.
+// walk is a way through the states of an exploration, and beside it a record, a memory and a clock
+// that nobody has abstracted from.
 type walk struct {
 	t      *testing.T
 	x      *explorer
@@ -28,8 +29,9 @@ type walk struct {
 	dump     clock.Reading
 }
 
-// TestAbstractionLosesNothing walks at random. Whenever the decision on the true record and memory is to write or to do something, it is what
-// the exploration decides in the state that stands for them; but that before the exploration may have to let more time pass, and either of the two may
+// TestAbstractionLosesNothing walks at random. Whenever the decision on the true record and memory
+// is to write or to do something, it is what the exploration decides in the state that stands for
+// them; but that before the exploration may have to let more time pass, and either of the two may
 // look or read once more.
 func TestAbstractionLosesNothing(t *testing.T) {
 	for i, c := range scenarios() {

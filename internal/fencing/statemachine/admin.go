@@ -13,7 +13,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// admin is what humans ask for, in the order in which it counts; nil: nothing that keeps the flow from going on.
+// admin is what humans ask for, in the order in which it counts; nil: nothing that keeps the flow
+// from going on.
 func (t transition) admin() Step {
 	if step := t.guard(); step != nil {
 		return step
@@ -66,7 +67,8 @@ func (t transition) stopAsked() bool {
 	return value != "" && !strings.EqualFold(value, "false")
 }
 
-// stop is how the fence is to be ended; empty: it is not. A value that is not known is "hold", which does least.
+// stop is how the fence is to be ended; empty: it is not. A value that is not known is "hold",
+// which does least.
 func (t transition) stop() v1alpha1.Abort {
 	switch {
 	case t.stopAsked() && strings.EqualFold(t.Fence.Annotations[v1alpha1.AnnotationStop], "restore"):
@@ -146,8 +148,8 @@ func (t transition) say(status metav1.ConditionStatus, reason string) func(*v1al
 	}
 }
 
-// paused does nothing more, but follows up what was done: a command that was sent, and our out-of-service taint, which must not stay
-// on a node that may return.
+// paused does nothing more, but follows up what was done: a command that was sent, and our
+// out-of-service taint, which must not stay on a node that may return.
 func (t transition) paused() Step {
 	if t.s.Taints.OutOfService == v1alpha1.TaintOurs {
 		return t.untaint()

@@ -60,7 +60,8 @@ func TestReadingOfSomeTimeAgoIsTakenAgain(t *testing.T) {
 	}
 }
 
-// A device that is switched off by somebody after it was read ahead is not believed to be off because of this fence: its own two readings come later.
+// A device that is switched off by somebody after it was read ahead is not believed to be off
+// because of this fence: its own two readings come later.
 func TestWhatWasReadAheadProvesNothing(t *testing.T) {
 	r := newRig(t, bmc())
 	r.until(statemachine.NodeIsolated)

@@ -12,7 +12,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
-// The API server refuses a record with longer lists, and a fence that cannot write its record stands still: the rig judges each write.
+// The API server refuses a record with longer lists, and a fence that cannot write its record
+// stands still: the rig judges each write.
 
 func TestRecordOfTheLargestPlanStaysWithinItsBounds(t *testing.T) {
 	plan := statemachine.Plan{Hash: "1", Levels: [][]statemachine.Device{nil}}
@@ -57,7 +58,8 @@ func TestRecordOfManyIncidentsStaysWithinItsBounds(t *testing.T) {
 	assert.Greater(t, r.status().Problems.Count, int32(2))
 }
 
-// TestFencesEndWhateverHappens lets things happen that the exploration knows singly, many of them one after another, with clocks that run on.
+// TestFencesEndWhateverHappens lets things happen that the exploration knows singly, many of them
+// one after another, with clocks that run on.
 func TestFencesEndWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(draw *rapid.T) {
 		levels := [][]statemachine.Device{{device("bmc")}, {device("a"), device("b")}}

@@ -15,8 +15,8 @@ func (t transition) openCommission(s *v1alpha1.Status, n Node) {
 	s.Commission = &v1alpha1.Commission{Asked: t.Fence.Annotations[v1alpha1.AnnotationCommission]}
 }
 
-// dropAsked removes what was asked for, once the record says that it was taken, or where it comes in the middle of something else: kept, it would be taken
-// much later.
+// dropAsked removes what was asked for, once the record says that it was taken, or where it comes
+// in the middle of something else: kept, it would be taken much later.
 func (t transition) dropAsked() Step {
 	const key = v1alpha1.AnnotationCommission
 	if c := t.s.Commission; c != nil && c.Asked == t.Fence.Annotations[key] {
@@ -25,7 +25,8 @@ func (t transition) dropAsked() Step {
 	return DropAnnotation{key, "the node is in a fence"}
 }
 
-// asked is what to do if the devices of a node whose last fence has ended are to be tried; nil: nobody has asked.
+// asked is what to do if the devices of a node whose last fence has ended are to be tried; nil:
+// nobody has asked.
 func (t transition) asked() Step {
 	const key = v1alpha1.AnnotationCommission
 	asked, ok := t.Fence.Annotations[key]
@@ -46,15 +47,16 @@ func (t transition) asked() Step {
 	return t.reopen(CommissionBegun, n, t.openCommission)
 }
 
-// askedOf says whether what was asked for is about a node that has this boot ID: it is the boot ID, or that, a slash, and whatever tells
-// it from what was asked for before.
+// askedOf says whether what was asked for is about a node that has this boot ID: it is the boot ID,
+// or that, a slash, and whatever tells it from what was asked for before.
 func askedOf(asked, bootID string) bool {
 	of, _, _ := strings.Cut(asked, "/")
 	return bootID != "" && of == bootID
 }
 
-// commissioning has one level of devices take the power of a machine whose node works, which an admin has drained for that. Whatever is not as it should be
-// ends it, and what was switched off is switched on again: there are no second commands here.
+// commissioning has one level of devices take the power of a machine whose node works, which an
+// admin has drained for that. Whatever is not as it should be ends it, and what was switched off is
+// switched on again: there are no second commands here.
 func (t transition) commissioning() Step {
 	number, devices := t.level()
 	switch {
@@ -115,7 +117,8 @@ func (t transition) switchOffCommissioned(d Device, level int32) Step {
 	return t.intend(OffIntent, d, level, v1alpha1.ActionOff)
 }
 
-// unfit says why a node must not lose its power for a trial; empty: it may. After the first device of a level it may have lost it already.
+// unfit says why a node must not lose its power for a trial; empty: it may. After the first device
+// of a level it may have lost it already.
 func (t transition) commissionObstacle(n Node, level int32) string {
 	begun := false
 	for _, d := range t.s.Devices {
@@ -134,7 +137,8 @@ func (t transition) commissionObstacle(n Node, level int32) string {
 	return ""
 }
 
-// sendTrial sends the command that this process has just written down, unless something has changed meanwhile.
+// sendTrial sends the command that this process has just written down, unless something has changed
+// meanwhile.
 func (t transition) sendCommissionOff(rec v1alpha1.Device, level int32) Step {
 	n, look := t.node(callWithin)
 	switch {
@@ -198,7 +202,8 @@ func (t transition) failCommission(reason Reason, why string, changes ...func(*v
 	})...)
 }
 
-// commissioned is what comes when the machine is back: the proof is written down, and the next level is tried.
+// commissioned is what comes when the machine is back: the proof is written down, and the next
+// level is tried.
 func (t transition) commissioned(n Node) Step {
 	why := t.s.Commission.Failed
 	var changes []func(*v1alpha1.Status)

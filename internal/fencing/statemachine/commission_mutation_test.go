@@ -10,7 +10,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
-// commissionMutations are what may happen to somebody who does not know why a line is there. Each has to be caught by the test that is about it.
+// commissionMutations are what may happen to somebody who does not know why a line is there. Each
+// has to be caught by the test that is about it.
 var commissionMutations = []mutant.Mutation{
 	{Name: "the cordon does not matter", File: "commission.go", Old: "case !n.Cordoned:", New: "case false:", Caught: "TestCommissionThatMayNotBegin"},
 	{Name: "nodes that fail are tried", File: "commission.go", Old: "case !begun && !t.cleared(n):", New: "case false:", Caught: "TestCommissionThatMayNotBegin"},

@@ -14,7 +14,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
-// newTrial returns a rig with a node that works, is cordoned, and whose devices somebody wants to have tried.
+// newTrial returns a rig with a node that works, is cordoned, and whose devices somebody wants to
+// have tried.
 func newTrial(t *testing.T, plan statemachine.Plan) *rig {
 	t.Helper()
 	r := newRig(t, plan)
@@ -159,7 +160,8 @@ func TestCommissionIsCancelledInTheLastMoment(t *testing.T) {
 	}
 }
 
-// A device that does not do what it is told, or is another machine's, proves nothing, is told once, and what is off is switched on again.
+// A device that does not do what it is told, or is another machine's, proves nothing, is told once,
+// and what is off is switched on again.
 func TestCommissionThatProvesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(r *rig)
@@ -270,7 +272,8 @@ func TestCommissionTriesEachLevel(t *testing.T) {
 	}
 }
 
-// The controller is restarted after any step, and after an hour goes on or ends it: no device is told to switch off twice, and none is left off.
+// The controller is restarted after any step, and after an hour goes on or ends it: no device is
+// told to switch off twice, and none is left off.
 func TestCommissionSurvivesRestarts(t *testing.T) {
 	plan := statemachine.Plan{Hash: "1", Levels: [][]statemachine.Device{{device("a"), device("b")}}}
 	proved := 0

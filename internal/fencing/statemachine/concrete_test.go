@@ -24,7 +24,8 @@ func ago(d time.Duration) clock.Reading {
 	return clock.Reading{Wall: now.Wall.Add(-d), Monotonic: now.Monotonic - d}
 }
 
-// Limits of the plan of the exploration: each wait is as long as the longest that is asked for at once.
+// Limits of the plan of the exploration: each wait is as long as the longest that is asked for at
+// once.
 const (
 	polls   = apart
 	settles = 30 * time.Second
@@ -36,7 +37,8 @@ var (
 	quietStage = [3]time.Duration{0, polls, settles}
 )
 
-// long is a time of a stage: the shortest, but where everything has settled, so that what was read has been read after that.
+// long is a time of a stage: the shortest, but where everything has settled, so that what was read
+// has been read after that.
 func long(stage uint8, limits [3]time.Duration) time.Duration {
 	if stage == 2 {
 		return time.Hour
@@ -186,7 +188,8 @@ func (c *scenario) input(s *State) Input {
 // almostOver is how long ago the last message of a dump was that is about to be over.
 const almostOver = dumpOver - dumpWithin
 
-// heardAt is when the last message of a dump came; it makes the memory begin before that, unless it was of before the incident.
+// heardAt is when the last message of a dump came; it makes the memory begin before that, unless it
+// was of before the incident.
 func (s *State) heardAt(m *Memory) (dump clock.Reading) {
 	if m.begun = ago(time.Hour); s.Young {
 		m.begun = ago(almostOver)

@@ -285,7 +285,8 @@ func (x *explorer) release(s State, in *Input, step Release) {
 	x.effect(string(step.Part), n, bad)
 }
 
-// wait is that time passes. As long as a command is under way it does not pass the time that the device has for it.
+// wait is that time passes. As long as a command is under way it does not pass the time that the
+// device has for it.
 func (x *explorer) wait(s State, in *Input, step Wait) {
 	if step.For == 0 {
 		return

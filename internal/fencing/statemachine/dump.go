@@ -11,15 +11,18 @@ import (
 )
 
 const (
-	// dumpWithin is how old a message of a kernel that writes a dump may be when a pod is deleted because of it. When the dump is written, the machine
-	// starts anew by itself: from its last message until its kubelet starts a container it takes longer than this.
+	// dumpWithin is how old a message of a kernel that writes a dump may be when a pod is deleted
+	// because of it. When the dump is written, the machine starts anew by itself: from its last
+	// message until its kubelet starts a container it takes longer than this.
 	dumpWithin = 5 * time.Second
-	// dumpOver is after how long without a message a dump has ended: three of those that fence_kdump_send sends each 10 s.
+	// dumpOver is after how long without a message a dump has ended: three of those that
+	// fence_kdump_send sends each 10 s.
 	dumpOver = 30 * time.Second
 )
 
-// freeDumped releases the pods of a node whose kernel has stopped and writes a dump; nil: there are none to be released now. Its volumes are not: our
-// out-of-service taint could be on the node when it comes back. All else is released when the machine has lost its power.
+// freeDumped releases the pods of a node whose kernel has stopped and writes a dump; nil: there are
+// none to be released now. Its volumes are not: our out-of-service taint could be on the node when
+// it comes back. All else is released when the machine has lost its power.
 func (t transition) releaseDumpPods(n Node) Step {
 	freed := t.Memory.progress.deleted
 	switch {
@@ -66,7 +69,8 @@ func (t transition) awaitDumpEnd(n Node) Step {
 	return Wait{For: min(left, lookEvery), Why: "the kernel writes a dump"}
 }
 
-// heard says that the kernel of the node has said in this incident, and at most age ago, that it writes a dump.
+// heard says that the kernel of the node has said in this incident, and at most age ago, that it
+// writes a dump.
 func (t transition) heard(age time.Duration) bool {
 	return t.Plan.Kdump && t.dumpOfIncident() && t.Now.SinceAtMost(t.Dump) <= age
 }
@@ -75,8 +79,8 @@ func (t transition) dumpOfIncident() bool {
 	return t.Dump != (clock.Reading{}) && t.Dump.SinceAtLeast(t.Memory.begun) > 0
 }
 
-// lastOfDump is when the last message came. A process that has heard none, because the one before it has, gives it as much time as if it had come when it
-// began.
+// lastOfDump is when the last message came. A process that has heard none, because the one before
+// it has, gives it as much time as if it had come when it began.
 func (t transition) lastOfDump() clock.Reading {
 	if t.dumpOfIncident() {
 		return t.Dump

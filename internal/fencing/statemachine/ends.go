@@ -42,7 +42,8 @@ func (t transition) givenUp() Step {
 	return Wait{For: lookSeldom, Why: "given up: a human is needed"}
 }
 
-// foundOn reads the plugs that were left, perhaps because they could not be read, of a node that works; nil: none of them is found to be on.
+// foundOn reads the plugs that were left, perhaps because they could not be read, of a node that
+// works; nil: none of them is found to be on.
 func (t transition) reportDevicesOn() Step {
 	for _, rec := range t.s.Devices {
 		if _, configured := t.Plan.device(rec.Device); rec.State != v1alpha1.DeviceLeftOff || !configured {
@@ -59,8 +60,9 @@ func (t transition) reportDevicesOn() Step {
 	return nil
 }
 
-// another says that a node whose fence was given up is to be fenced, and that this is not the fence that was given up: it is another Node, or has worked
-// since, or what ended the fence is so no more. Who has stopped it has stopped that, too, as long as the annotation is there.
+// another says that a node whose fence was given up is to be fenced, and that this is not the fence
+// that was given up: it is another Node, or has worked since, or what ended the fence is so no
+// more. Who has stopped it has stopped that, too, as long as the annotation is there.
 func (t transition) another(n Node) bool {
 	switch {
 	case t.Trigger == nil, t.stopAsked(), n.Missing, n.Leaving, t.cleared(n):

@@ -94,7 +94,8 @@ func TestFenceThatWasGivenUpStaysSoWhileNothingHasChanged(t *testing.T) {
 	}
 }
 
-// A device did not answer when power was to come back, and was left. The machine has its power, and when the device answers, its node gets rid of the taint.
+// A device did not answer when power was to come back, and was left. The machine has its power, and
+// when the device answers, its node gets rid of the taint.
 func TestNodeThatWorksIsRecoveredWhenItsDeviceAnswersAgain(t *testing.T) {
 	r := newRig(t, bmc())
 	r.boots = false

@@ -19,8 +19,8 @@ type Input struct {
 	Policy Policy
 	// Trigger is the condition for which the node should be fenced now; nil: none.
 	Trigger *v1alpha1.Trigger
-	// Dump is when the last message of a kernel of this very node came that says that it writes a dump, or earlier: its arrival, and not when it was read.
-	// Zero: none came to this process.
+	// Dump is when the last message of a kernel of this very node came that says that it writes a
+	// dump, or earlier: its arrival, and not when it was read. Zero: none came to this process.
 	Dump clock.Reading
 	// Memory is what this process has seen and done.
 	Memory Memory
@@ -67,7 +67,8 @@ type Node struct {
 	Ready bool
 	// Failing says that the condition which started the fence still holds.
 	Failing bool
-	// Renewal is whatever is new after each renewal of its Lease, such as the renew time. It is only compared.
+	// Renewal is whatever is new after each renewal of its Lease, such as the renew time. It is
+	// only compared.
 	Renewal string
 	// Cordoned is that an admin keeps new pods from it.
 	Cordoned bool

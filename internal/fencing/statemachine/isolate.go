@@ -90,7 +90,8 @@ func (t transition) failing() (Node, Step) {
 	return n, nil
 }
 
-// isolating carries out the methods of the isolation step: first those of the cluster, then devices.
+// isolating carries out the methods of the isolation step: first those of the cluster, then
+// devices.
 func (t transition) isolating() Step {
 	if _, step := t.failing(); step != nil {
 		return step
@@ -183,8 +184,9 @@ func (t transition) isolated() Step {
 	return t.enter(PowerWaitOver, v1alpha1.PhasePowering, func(s *v1alpha1.Status) { s.Level = 1 })
 }
 
-// ahead is a wait before the power is taken that has the devices of the first level read shortly before its end, if it is one: they have to be read
-// before they are commanded, and nobody has to wait for that then.
+// ahead is a wait before the power is taken that has the devices of the first level read shortly
+// before its end, if it is one: they have to be read before they are commanded, and nobody has to
+// wait for that then.
 func (t transition) ahead(step Step) Step {
 	wait, ok := step.(Wait)
 	if !ok || len(wait.Watch) > 0 || len(t.Plan.Levels) == 0 {

@@ -8,8 +8,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// Memory is what one process has seen and done for one record, and loses when it ends: nothing depends on it but speed. It is a value:
-// [Memory.After] returns the next one. A process that has lost the leadership throws it away.
+// Memory is what one process has seen and done for one record, and loses when it ends: nothing
+// depends on it but speed. It is a value: [Memory.After] returns the next one. A process that has
+// lost the leadership throws it away.
 type Memory struct {
 	since  clock.Reading // when this process began with the record
 	begun  clock.Reading // when it began with the incident
@@ -22,7 +23,8 @@ type Memory struct {
 	node    Node
 	looked  clock.Reading // when the look began that found it
 	present bool          // there was a look since the last write
-	// Whether the node's Lease was renewed since the last call in this phase, and since the last reading.
+	// Whether the node's Lease was renewed since the last call in this phase, and since the last
+	// reading.
 	sinceChange, sinceRead renewals
 
 	devices  []deviceReading
@@ -70,7 +72,8 @@ type progress struct {
 	pods                                  v1alpha1.Pods
 }
 
-// NewMemory is that of a process that has just begun with a record. A restarted process begins with nothing else.
+// NewMemory is that of a process that has just begun with a record. A restarted process begins with
+// nothing else.
 func NewMemory(now clock.Reading) Memory {
 	return Memory{since: now, begun: now, waits: now, held: now}
 }
@@ -79,8 +82,9 @@ func NewMemory(now clock.Reading) Memory {
 type Outcome struct {
 	// Began is before the first request or command of the step, Ended after the last answer.
 	Began, Ended clock.Reading
-	// Failed: a write met a conflict, or it is not known whether it was made (read the record again); a method failed. A [Call] has no
-	// outcome: its exit code proves nothing. A look or a part of the release that failed is not told at all, but tried again.
+	// Failed: a write met a conflict, or it is not known whether it was made (read the record
+	// again); a method failed. A [Call] has no outcome: its exit code proves nothing. A look or a
+	// part of the release that failed is not told at all, but tried again.
 	Failed bool
 	// Node is what a look found.
 	Node Node

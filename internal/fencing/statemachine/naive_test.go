@@ -4,7 +4,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// decide is Transition, seen through a mutation: what it is shown, or what it answers, is as in a design without one of its safeguards.
+// decide is Transition, seen through a mutation: what it is shown, or what it answers, is as in a
+// design without one of its safeguards.
 func (x *explorer) decide(s *State, in *Input) Step {
 	d := x.d
 	if *d == (naive{}) {

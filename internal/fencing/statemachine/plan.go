@@ -22,40 +22,50 @@ const (
 	DefaultRestarts      = 1
 )
 
-// MaxDevices is how many devices a plan may have. A device leaves at most two entries of evidence, one off and one on, so that with
-// those of an admin and of a dump they never pass the 64 that a record may hold.
+// MaxDevices is how many devices a plan may have. A device leaves at most two entries of evidence,
+// one off and one on, so that with those of an admin and of a dump they never pass the 64 that a
+// record may hold.
 const MaxDevices = 30
 
-// Plan is what the configuration of a node resolved to. A zero value of a field with a default stands for it.
+// Plan is what the configuration of a node resolved to. A zero value of a field with a default
+// stands for it.
 type Plan struct {
-	// Unresolved says why there is no plan; empty: there is one. Without one nothing is done that a plan says, and no device is given up.
+	// Unresolved says why there is no plan; empty: there is one. Without one nothing is done that a
+	// plan says, and no device is given up.
 	Unresolved string
-	// Hash tells configurations apart. The first command to a device pins it: with another one no further device is switched off in the
-	// incident. It must not be empty where there are devices.
+	// Hash tells configurations apart. The first command to a device pins it: with another one no
+	// further device is switched off in the incident. It must not be empty where there are devices.
 	Hash string
 
-	// Isolation are the methods of the isolation step, in order. The fence's own taint is put on the node before them.
+	// Isolation are the methods of the isolation step, in order. The fence's own taint is put on
+	// the node before them.
 	Isolation []Method
-	// Levels are the devices of the step power-management, in order: each level cuts all feeds of the machine by itself, and a further one
-	// is used where the one before cannot prove it. None means that only a human can say that the machine is without power.
+	// Levels are the devices of the step power-management, in order: each level cuts all feeds of
+	// the machine by itself, and a further one is used where the one before cannot prove it. None
+	// means that only a human can say that the machine is without power.
 	Levels [][]Device
-	// Recovery are the methods of the recovery step, in order. The fence's own taint is removed after them.
+	// Recovery are the methods of the recovery step, in order. The fence's own taint is removed
+	// after them.
 	Recovery []Method
 
 	// PowerOn says whether what was switched off is switched on again. Default: [PowerOnAlways].
 	PowerOn PowerOn
 	// DeleteNode removes the Node after the release. It needs [PowerOnNever].
 	DeleteNode bool
-	// FenceReadyNodes lets a node lose its power while it is Ready, because the condition that started the fence says that it must.
+	// FenceReadyNodes lets a node lose its power while it is Ready, because the condition that
+	// started the fence says that it must.
 	FenceReadyNodes bool
-	// Kdump releases the pods of a node whose kernel says that it writes a dump, and leaves it its power until that has ended.
+	// Kdump releases the pods of a node whose kernel says that it writes a dump, and leaves it its
+	// power until that has ended.
 	Kdump bool
-	// KeepTaint keeps the fence's own taint on the node after the recovery: somebody else removes it.
+	// KeepTaint keeps the fence's own taint on the node after the recovery: somebody else removes
+	// it.
 	KeepTaint bool
 
 	// NotReadyFor is how long the condition has to last. Default: 30 s.
 	NotReadyFor time.Duration
-	// PowerWait is how long an isolated node may take to return before it loses its power. Default: 5 min.
+	// PowerWait is how long an isolated node may take to return before it loses its power. Default:
+	// 5 min.
 	PowerWait time.Duration
 	// BootGrace is how long a machine may take from power to Ready. Default: 10 min.
 	BootGrace time.Duration
@@ -88,9 +98,11 @@ const (
 type Method struct {
 	// Name is what the admin calls it.
 	Name string
-	// Device is what it switches: off in isolation, on in recovery. Nil: it is a method of the cluster, such as clean-pods.
+	// Device is what it switches: off in isolation, on in recovery. Nil: it is a method of the
+	// cluster, such as clean-pods.
 	Device *Device
-	// Storage says that a node whose Device is off cannot reach the storage that pods use: those pods are released once it is proved off.
+	// Storage says that a node whose Device is off cannot reach the storage that pods use: those
+	// pods are released once it is proved off.
 	Storage bool
 	// Optional says that its failure does not fail the isolation step.
 	Optional bool
@@ -100,16 +112,17 @@ type Method struct {
 type Device struct {
 	// Name is its agent, address and plug. Two devices must not share one.
 	Name string
-	// Settle is how long after a call has ended, or was broken off, the device may still carry it out. Default: 30 s. A device that
-	// takes longer breaks the guarantees.
+	// Settle is how long after a call has ended, or was broken off, the device may still carry it
+	// out. Default: 30 s. A device that takes longer breaks the guarantees.
 	Settle time.Duration
 	// Timeout is how long a call may take. Default: 30 s.
 	Timeout time.Duration
-	// Poll is for how long after a call it is read again and again before its answer counts: machines need a moment to go off. Default: 5 s.
-	// At most 2 s where another level can do it.
+	// Poll is for how long after a call it is read again and again before its answer counts:
+	// machines need a moment to go off. Default: 5 s. At most 2 s where another level can do it.
 	Poll time.Duration
-	// Known says that it was read on with this very configuration while the node was Ready. A device that is not known and reads off before
-	// it is commanded may be anybody's, and proves nothing.
+	// Known says that it was read on with this very configuration while the node was Ready. A
+	// device that is not known and reads off before it is commanded may be anybody's, and proves
+	// nothing.
 	Known bool
 }
 
@@ -169,7 +182,8 @@ func (p Plan) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// devices are those that a plan switches off: what recovery switches on was switched off by isolation.
+// devices are those that a plan switches off: what recovery switches on was switched off by
+// isolation.
 func (p Plan) devices() []Device {
 	var all []Device
 	for _, m := range p.Isolation {

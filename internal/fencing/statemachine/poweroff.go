@@ -10,8 +10,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// switchOff returns the next step for a device to be off, nil if it was read off in this incident. failed returns the step for when it cannot be;
-// with further it is asked at once when the device does not go off, because another one can take its place.
+// switchOff returns the next step for a device to be off, nil if it was read off in this incident.
+// failed returns the step for when it cannot be; with further it is asked at once when the device
+// does not go off, because another one can take its place.
 func (t transition) switchOff(d Device, level int32, further bool, failed func(Reason) Step) Step {
 	rec := recorded(t.s, d.Name)
 	switch {
@@ -22,7 +23,8 @@ func (t transition) switchOff(d Device, level int32, further bool, failed func(R
 	case rec.State == v1alpha1.DeviceOffIntent:
 		return t.afterOffCommand(d, rec, further, failed)
 	case rec.SeenOff, rec.Restores > 0, rec.Tries >= t.Plan.retries():
-		// A device that was off in this incident, or may have been, and is on, was switched on by somebody: it is used up.
+		// A device that was off in this incident, or may have been, and is on, was switched on by
+		// somebody: it is used up.
 		return failed(PowerFailed)
 	}
 	if step := t.pinned(); step != nil {
@@ -98,7 +100,8 @@ func (t transition) intend(reason Reason, d Device, level int32, action v1alpha1
 	})
 }
 
-// sendOff sends the command that this process has just written down, unless the node has returned meanwhile.
+// sendOff sends the command that this process has just written down, unless the node has returned
+// meanwhile.
 func (t transition) sendOff(rec v1alpha1.Device, level int32) Step {
 	n, look := t.node(callWithin)
 	switch {
@@ -112,7 +115,8 @@ func (t transition) sendOff(rec v1alpha1.Device, level int32) Step {
 	return t.call(rec)
 }
 
-// sparedBy says that the node must be spared the devices of a level. Those of the isolation step do not take its power.
+// sparedBy says that the node must be spared the devices of a level. Those of the isolation step do
+// not take its power.
 func (t transition) returnedBeforeCommand(level int32, n Node) bool {
 	if level == 0 {
 		return t.cleared(n)
@@ -124,7 +128,8 @@ func (t transition) call(rec v1alpha1.Device) Step {
 	return Call{Device: rec.Device, Op: *rec.Op, begin: deadline{t.Memory.looked, callWithin}}
 }
 
-// cancel takes back a command that was written down and not sent. The device counts as touched: it is read before the fence ends.
+// cancel takes back a command that was written down and not sent. The device counts as touched: it
+// is read before the fence ends.
 func cancel(name string) func(*v1alpha1.Status) {
 	return func(s *v1alpha1.Status) {
 		d := device(s, name)
@@ -132,8 +137,8 @@ func cancel(name string) func(*v1alpha1.Status) {
 	}
 }
 
-// afterOff finds out what became of a command to switch off, sent by this process or by one before it. The answer to the command itself
-// does not count, whatever it was.
+// afterOff finds out what became of a command to switch off, sent by this process or by one before
+// it. The answer to the command itself does not count, whatever it was.
 func (t transition) afterOffCommand(d Device, rec v1alpha1.Device, further bool, failed func(Reason) Step) Step {
 	seen, ok := t.reading(d.Name, recent)
 	if !ok {
@@ -178,7 +183,8 @@ func (t transition) afterOffCommand(d Device, rec v1alpha1.Device, further bool,
 	})
 }
 
-// offSeen notes that a device reads off after a command: the command has landed, and no other can be under way.
+// offSeen notes that a device reads off after a command: the command has landed, and no other can
+// be under way.
 func (t transition) offSeen(name string, seen deviceReading) Step {
 	if !seen.twice {
 		if age := t.Now.SinceAtLeast(seen.at); age < apart {
@@ -197,7 +203,8 @@ func (t transition) offSeen(name string, seen deviceReading) Step {
 	})
 }
 
-// unreadable is nil when a device that could not be read has had a while to recover, and the try counts.
+// unreadable is nil when a device that could not be read has had a while to recover, and the try
+// counts.
 func (t transition) unreadable(at clock.Reading) Step {
 	if age := t.Now.SinceAtMost(at); age < readAgain {
 		return Wait{For: readAgain - age, Why: "a device cannot be read"}
@@ -205,7 +212,8 @@ func (t transition) unreadable(at clock.Reading) Step {
 	return nil
 }
 
-// polled is nil if a reading was taken so long after the command that it counts, even where it says that nothing has changed.
+// polled is nil if a reading was taken so long after the command that it counts, even where it says
+// that nothing has changed.
 func (t transition) pollUntilOff(d Device, seen deviceReading, patience time.Duration) Step {
 	if t.quietFor(seen.began, seen) >= patience {
 		return nil
@@ -216,8 +224,8 @@ func (t transition) pollUntilOff(d Device, seen deviceReading, patience time.Dur
 	return Read{[]string{d.Name}}
 }
 
-// quiet is nil if a reading was taken when no command could be under way any more. One of another process may be: its agent
-// perhaps has outlived it, and has as long as its call had.
+// quiet is nil if a reading was taken when no command could be under way any more. One of another
+// process may be: its agent perhaps has outlived it, and has as long as its call had.
 func (t transition) quiet(d Device, rec v1alpha1.Device, seen deviceReading) Step {
 	settle := d.settle()
 	if !seen.called {
@@ -233,8 +241,8 @@ func (t transition) quiet(d Device, rec v1alpha1.Device, seen deviceReading) Ste
 }
 
 // rest is nil if a wait before the power is taken is over, or what to do. It is over, too, when all
-// devices of a level read off that had not shown it when the flow came to a rest: instances of clouds
-// take their time to stop. That proves nothing, but there is nothing left to wait for.
+// devices of a level read off that had not shown it when the flow came to a rest: instances of
+// clouds take their time to stop. That proves nothing, but there is nothing left to wait for.
 func (t transition) rest(whole time.Duration, why string) Step {
 	left := t.left(whole)
 	if left <= 0 {

@@ -1,7 +1,7 @@
 package statemachine
 
-// Reason names a transition: what a [Write] is for. It is a word in CamelCase, fit for the reason of an Event. The package's documentation has all of
-// them in their places.
+// Reason names a transition: what a [Write] is for. It is a word in CamelCase, fit for the reason
+// of an Event. The package's documentation has all of them in their places.
 type Reason string
 
 // The transitions, in the order of the flow.

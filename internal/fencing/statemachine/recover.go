@@ -96,7 +96,8 @@ func (t transition) recovering() Step {
 	return t.enter(Recovered, v1alpha1.PhaseFinal, func(s *v1alpha1.Status) { s.Taints.Fence = t.Plan.KeepTaint && s.Taints.Fence })
 }
 
-// failed starts the flow anew, as often as it may. What was proved stays: a device that was off is not switched off again.
+// failed starts the flow anew, as often as it may. What was proved stays: a device that was off is
+// not switched off again.
 func (t transition) failed() Step {
 	n, look := t.node(lookEvery / 2)
 	switch {

@@ -7,8 +7,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// releasing frees the workloads of a machine that was proved to be without power, one part after another. Before each of
-// them everything is proved anew: somebody may have switched the machine on.
+// releasing frees the workloads of a machine that was proved to be without power, one part after
+// another. Before each of them everything is proved anew: somebody may have switched the machine
+// on.
 func (t transition) releasing() Step {
 	done := &t.Memory.progress
 	ours := t.s.Taints.OutOfService == v1alpha1.TaintOurs
@@ -79,8 +80,8 @@ func (t transition) freed(then func() Step) Step {
 	return then()
 }
 
-// proof is since when it is known that the machine is without power and its node neither works nor is another's; or the
-// step that finds out, or ends the release.
+// proof is since when it is known that the machine is without power and its node neither works nor
+// is another's; or the step that finds out, or ends the release.
 func (t transition) proof(within time.Duration) (clock.Reading, Step) {
 	_, devices := t.level()
 	manual := t.confirmed()

@@ -104,7 +104,8 @@ func TestTaintComesAfterThePodsAreGone(t *testing.T) {
 	assert.Equal(t, v1alpha1.Pods{Listed: 3, Deleted: 3}, r.status().Pods)
 }
 
-// What the process before has deleted may not be known everywhere yet, and what it meant to delete may still be there.
+// What the process before has deleted may not be known everywhere yet, and what it meant to delete
+// may still be there.
 func TestProcessThatComesBetweenThePodsAndTheTaintDeletesAnew(t *testing.T) {
 	r := newRig(t, bmc())
 	part(r, statemachine.DeletePods)

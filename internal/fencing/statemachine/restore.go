@@ -6,9 +6,10 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// restoring switches on again what the fence has switched off, or may have, in whatever level; first of all it removes our
-// out-of-service taint, which would detach volumes from a machine that runs. What was switched off last comes first: the devices of a level may have their own
-// power from those of the next one, as a BMC has.
+// restoring switches on again what the fence has switched off, or may have, in whatever level;
+// first of all it removes our out-of-service taint, which would detach volumes from a machine that
+// runs. What was switched off last comes first: the devices of a level may have their own power
+// from those of the next one, as a BMC has.
 func (t transition) restoring() Step {
 	if t.s.Taints.OutOfService == v1alpha1.TaintOurs {
 		return t.untaint()
@@ -60,7 +61,8 @@ func (t transition) restored() Step {
 	return t.enter(NodeRemoved, v1alpha1.PhaseFinal)
 }
 
-// restore returns the next step for a device to be on, or to be left off with the record saying so; nil: it is.
+// restore returns the next step for a device to be on, or to be left off with the record saying so;
+// nil: it is.
 func (t transition) restore(rec v1alpha1.Device) Step {
 	switch rec.State {
 	case v1alpha1.DeviceUntouched, v1alpha1.DeviceOn, v1alpha1.DeviceLeftOff:
@@ -86,7 +88,8 @@ func (t transition) restore(rec v1alpha1.Device) Step {
 	case rec.State == v1alpha1.DeviceOffIntent && seen.power == v1alpha1.PowerOff:
 		return t.offSeen(rec.Device, seen)
 	}
-	// Whatever it reads proves nothing while a command may still land, also where it reads as commanded: it may have read so before.
+	// Whatever it reads proves nothing while a command may still land, also where it reads as
+	// commanded: it may have read so before.
 	if step := t.quiet(d, rec, seen); step != nil {
 		return step
 	}
@@ -133,7 +136,8 @@ func (t transition) powerOn(d Device, rec v1alpha1.Device, seen deviceReading) S
 
 // leaves says that a device is not to be switched on.
 func (t transition) leaves(rec v1alpha1.Device) bool {
-	// A machine that worked before it was tried has its power back, whatever becomes of those that have failed.
+	// A machine that worked before it was tried has its power back, whatever becomes of those that
+	// have failed.
 	power := rec.Level > 0 && or(t.Plan.PowerOn, PowerOnAlways) != PowerOnAlways && t.s.Commission == nil
 	return t.leavesDevices() || power || rec.Restores >= t.Plan.retries()
 }
@@ -157,7 +161,8 @@ func (t transition) leave(name string, off bool) Step {
 	})
 }
 
-// abandon leaves a device that the configuration does not have any more, once nothing can be under way to it.
+// abandon leaves a device that the configuration does not have any more, once nothing can be under
+// way to it.
 func (t transition) giveUpDevice(d Device, rec v1alpha1.Device) Step {
 	if left := d.settle() + t.callOf(d, rec) - t.quietFor(t.Now, t.Memory.seen(rec.Device)); left > 0 {
 		return Wait{For: left, Why: "a command may still be under way"}
@@ -165,7 +170,8 @@ func (t transition) giveUpDevice(d Device, rec v1alpha1.Device) Step {
 	return t.leave(rec.Device, false)
 }
 
-// sendOn sends the command that this process has just written down, unless the machine may be another's by now.
+// sendOn sends the command that this process has just written down, unless the machine may be
+// another's by now.
 func (t transition) sendOn(rec v1alpha1.Device) Step {
 	n, look := t.node(callWithin)
 	switch {

@@ -27,7 +27,8 @@ type plug struct {
 	foreign  bool // switched on by somebody else since it was read
 }
 
-// rig is a machine, its node and the controller in one thread: what a real controller does, without the requests.
+// rig is a machine, its node and the controller in one thread: what a real controller does, without
+// the requests.
 type rig struct {
 	t      *testing.T
 	fence  *v1alpha1.NodeFence
@@ -291,8 +292,8 @@ func (r *rig) release(step statemachine.Release, o *statemachine.Outcome) {
 	}
 }
 
-// judge finds that what pods are taken from has no power, or cannot reach its storage, unless an admin said so, or somebody
-// has switched it on since it was read.
+// judge finds that what pods are taken from has no power, or cannot reach its storage, unless an
+// admin said so, or somebody has switched it on since it was read.
 func (r *rig) judge(step statemachine.Release) {
 	for _, e := range r.status().Evidence {
 		if e.Source == v1alpha1.SourceManual {

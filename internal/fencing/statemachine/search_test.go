@@ -16,13 +16,14 @@ type found struct {
 
 const edgeActs = 1 << 31
 
-// explore visits all states that can be reached, in the order of their distance, but none after a violation. It stops at limit states, and at the
-// violation until.
+// explore visits all states that can be reached, in the order of their distance, but none after a
+// violation. It stops at limit states, and at the violation until.
 func explore(c scenario, d naive, limit int, until string) found {
 	c.naive = &d
 	x := &explorer{c: &c, d: &d}
 	r := found{violations: map[string][]string{}}
-	// A state is known by two hashes of 64 bits: that two of a billion states share both is less likely than a fault of the memory.
+	// A state is known by two hashes of 64 bits: that two of a billion states share both is less
+	// likely than a fault of the memory.
 	seeds := [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 	id := map[[2]uint64]int32{}
 	texts, text := map[string]uint16{}, []string{}
@@ -122,8 +123,9 @@ const (
 	kindBroken // beyond it nothing was explored
 )
 
-// live judges what happens when nothing goes wrong any more and nobody does anything. States that can reach each other form a circle: the controller
-// looks, and waits. Nothing is written or done within one, and each is left, but for the ends and where an admin or the policy says so.
+// live judges what happens when nothing goes wrong any more and nobody does anything. States that
+// can reach each other form a circle: the controller looks, and waits. Nothing is written or done
+// within one, and each is left, but for the ends and where an admin or the policy says so.
 func (r *found) live(edges, from []uint32, kind []uint8, trace func(int32) []string) {
 	const unvisited = 0
 	var (

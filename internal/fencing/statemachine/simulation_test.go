@@ -13,8 +13,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
-// TestSimulatedFences explores scenarios: all of them in full, which takes minutes and gigabytes, while soaking, and otherwise what can go wrong within
-// smaller budgets.
+// TestSimulatedFences explores scenarios: all of them in full, which takes minutes and gigabytes,
+// while soaking, and otherwise what can go wrong within smaller budgets.
 func TestSimulatedFences(t *testing.T) {
 	_, soak := os.LookupEnv(sim.SoakVariable)
 	for _, c := range scenarios() {
@@ -35,7 +35,8 @@ func TestSimulatedFences(t *testing.T) {
 	}
 }
 
-// mutations are safeguards taken away one by one, with a scenario that shows what breaks. The budgets are the smallest.
+// mutations are safeguards taken away one by one, with a scenario that shows what breaks. The
+// budgets are the smallest.
 var mutations = []struct {
 	name     string
 	naive    naive

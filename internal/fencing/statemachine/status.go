@@ -60,7 +60,8 @@ func recorded(s *v1alpha1.Status, name string) v1alpha1.Device {
 	return v1alpha1.Device{}
 }
 
-// prove notes what was read or said. A device has one entry for off and one for on: readings after the first two replace the last.
+// prove notes what was read or said. A device has one entry for off and one for on: readings after
+// the first two replace the last.
 func prove(s *v1alpha1.Status, e v1alpha1.Evidence) {
 	for i := range s.Evidence {
 		old := &s.Evidence[i]

@@ -22,26 +22,30 @@ const (
 	apart = 500 * time.Millisecond
 	// recent is how old a reading may be that proves nothing by itself.
 	recent = 10 * time.Second
-	// readAhead is how long before the power may be taken its devices are read: less than recent, by as long as the policy and the record may take.
+	// readAhead is how long before the power may be taken its devices are read: less than recent,
+	// by as long as the policy and the record may take.
 	readAhead = 5 * time.Second
 	// readAgain is how long a device that could not be read is left alone.
 	readAgain = 5 * time.Second
 	// fallbackAfter is for how long at most a device is given to obey where there is another level.
 	fallbackAfter = 2 * time.Second
-	// lookEvery is how often a node is looked at while it may return, and lookSeldom while nobody waits for it.
+	// lookEvery is how often a node is looked at while it may return, and lookSeldom while nobody
+	// waits for it.
 	lookEvery  = 10 * time.Second
 	lookSeldom = time.Minute
-	// podLag is how long other controllers may take to see that pods are gone. What evicts pods because of a taint deletes those that it knows, by name.
+	// podLag is how long other controllers may take to see that pods are gone. What evicts pods
+	// because of a taint deletes those that it knows, by name.
 	podLag = 250 * time.Millisecond
 	// watchLag is how long the caches of other controllers may still show a taint that is gone.
 	watchLag = 2 * time.Second
 )
 
-// Transition decides on the next step of a fence: exactly one thing to do, after which it is to be asked again, with what became of it in the
-// memory. It is a function of its input, and changes nothing. The plan has to be valid, see [Plan.Validate].
+// Transition decides on the next step of a fence: exactly one thing to do, after which it is to be
+// asked again, with what became of it in the memory. It is a function of its input, and changes
+// nothing. The plan has to be valid, see [Plan.Validate].
 //
-// Every write is a swap on the version of the record that was decided on, so that nothing is done on what an admin has taken back, and no two processes
-// write the same record in turns.
+// Every write is a swap on the version of the record that was decided on, so that nothing is done
+// on what an admin has taken back, and no two processes write the same record in turns.
 func Transition(in Input) Step {
 	t := transition{Input: in, s: &in.Fence.Status}
 	if step := t.admin(); step != nil {
@@ -109,8 +113,9 @@ func (t transition) enter(reason Reason, phase v1alpha1.Phase, changes ...func(*
 	})
 }
 
-// abort returns the write that enters Restoring for a reason other than that the release is done. A stop stands whatever comes
-// after it, and is obeyed once: where nothing may be switched on any more, it leaves everything as it is.
+// abort returns the write that enters Restoring for a reason other than that the release is done. A
+// stop stands whatever comes after it, and is obeyed once: where nothing may be switched on any
+// more, it leaves everything as it is.
 func (t transition) abort(reason Reason, why v1alpha1.Abort, changes ...func(*v1alpha1.Status)) Step {
 	if stopped(t.s.Abort) {
 		why = v1alpha1.AbortStopHold
@@ -123,8 +128,9 @@ func (t transition) give(kind v1alpha1.WaitKind) func(*v1alpha1.Status) {
 	return func(s *v1alpha1.Status) { s.Wait = &v1alpha1.Wait{Kind: kind, Since: metav1.NewMicroTime(t.Now.Wall)} }
 }
 
-// left is how much is left of the wait in the record, by the clock of this process since it knows of the wait. Of one that a process before it has begun, more may
-// have passed, if the wall clocks of both are to be believed. Whatever they say, this process waits for the whole at most.
+// left is how much is left of the wait in the record, by the clock of this process since it knows
+// of the wait. Of one that a process before it has begun, more may have passed, if the wall clocks
+// of both are to be believed. Whatever they say, this process waits for the whole at most.
 func (t transition) left(whole time.Duration) time.Duration {
 	if t.s.Wait == nil {
 		return 0
@@ -136,8 +142,9 @@ func (t transition) left(whole time.Duration) time.Duration {
 	return whole - min(whole, max(0, passed))
 }
 
-// hold returns the write that says why nothing happens, if the record does not say it yet, and the wait for something else to happen. Another message for the same
-// reason is written now and then: one that tells other numbers only is no other.
+// hold returns the write that says why nothing happens, if the record does not say it yet, and the
+// wait for something else to happen. Another message for the same reason is written now and then:
+// one that tells other numbers only is no other.
 func (t transition) hold(reason, message string, wait time.Duration) Step {
 	since := metav1.NewTime(t.Now.Wall.Truncate(time.Second))
 	h := t.s.Hold
@@ -162,7 +169,8 @@ func wordsOf(message string) string {
 	}, message)
 }
 
-// node is the node as a look found it that began at most age ago, and after the last write; or the step that looks.
+// node is the node as a look found it that began at most age ago, and after the last write; or the
+// step that looks.
 func (t transition) node(age time.Duration) (Node, Step) {
 	m := &t.Memory
 	if !m.present || t.Now.SinceAtMost(m.looked) > age {
@@ -180,13 +188,14 @@ func (t transition) cleared(n Node) bool { return n.Ready && !n.Failing }
 // spared says that the node must not lose its power, or its pods.
 func (t transition) spared(n Node) bool { return t.cleared(n) || n.Ready && !t.Plan.FenceReadyNodes }
 
-// back says that the node works, and that it is not a condition which is left from before it lost its power: its Lease
-// was renewed between two looks in this phase, and after the last command.
+// back says that the node works, and that it is not a condition which is left from before it lost
+// its power: its Lease was renewed between two looks in this phase, and after the last command.
 func (t transition) back(n Node) bool {
 	return !t.gone(n) && t.cleared(n) && t.Memory.sinceChange.renewed
 }
 
-// returned ends a fence whose node works again, or must be spared: what was switched off is restored first.
+// returned ends a fence whose node works again, or must be spared: what was switched off is
+// restored first.
 func (t transition) returned(reason Reason, changes ...func(*v1alpha1.Status)) Step {
 	s := t.s.DeepCopy()
 	for _, change := range changes {
@@ -239,7 +248,8 @@ func (t transition) levelFails(reason Reason) Step {
 	return t.fail(reason)
 }
 
-// fail enters Error; a fence that an admin has stopped ends instead, and so does a commission: it never becomes a fence.
+// fail enters Error; a fence that an admin has stopped ends instead, and so does a commission: it
+// never becomes a fence.
 func (t transition) fail(reason Reason) Step {
 	if stopped(t.s.Abort) || t.s.Commission != nil {
 		return t.enter(reason, v1alpha1.PhaseGivenUp)
@@ -247,7 +257,8 @@ func (t transition) fail(reason Reason) Step {
 	return t.enter(reason, v1alpha1.PhaseError, t.give(v1alpha1.WaitRestartDelay))
 }
 
-// pinned is nil if the plan is the one that this incident has begun to carry out, or what to do while it is not.
+// pinned is nil if the plan is the one that this incident has begun to carry out, or what to do
+// while it is not.
 func (t transition) pinned() Step {
 	if step := t.resolved(); step != nil {
 		return step

@@ -34,8 +34,8 @@ func (t transition) verifying() Step {
 	if !t.Memory.present { // before any other reading: it is since the last one that the Lease is compared
 		return Look{}
 	}
-	// All feeds were read off. A node that is shown Ready nevertheless is either a condition that is left from before, and will
-	// change; or it works, and these are not its feeds.
+	// All feeds were read off. A node that is shown Ready nevertheless is either a condition that
+	// is left from before, and will change; or it works, and these are not its feeds.
 	if m := &t.Memory; m.node.Ready && !t.gone(m.node) {
 		if m.sinceRead.renewed {
 			return t.returned(WrongPlugSuspected, t.suspect)
@@ -71,7 +71,8 @@ func (t transition) verifying() Step {
 	})
 }
 
-// off says that there are devices, and that each of them was read off after a command of this incident.
+// off says that there are devices, and that each of them was read off after a command of this
+// incident.
 func (t transition) off(devices []Device) bool {
 	for _, d := range devices {
 		if rec := device(t.s, d.Name); rec == nil || rec.State != v1alpha1.DeviceOff {
@@ -81,7 +82,8 @@ func (t transition) off(devices []Device) bool {
 	return len(devices) > 0
 }
 
-// repinned is what pinned is where the node may return meanwhile, or our out-of-service taint may be on it.
+// repinned is what pinned is where the node may return meanwhile, or our out-of-service taint may
+// be on it.
 func (t transition) repinned() Step {
 	wait := t.pinned()
 	if wait == nil {

@@ -2,7 +2,8 @@ package statemachine
 
 import "github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 
-// The record as an index: phases, reasons of an abort and states of a device in the order of their constants.
+// The record as an index: phases, reasons of an abort and states of a device in the order of their
+// constants.
 var (
 	phases  = []v1alpha1.Phase{"", v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating, v1alpha1.PhaseIsolated, v1alpha1.PhasePowering, v1alpha1.PhaseVerifying, v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring, v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering, v1alpha1.PhaseError, v1alpha1.PhaseGivenUp, v1alpha1.PhaseFinal}
 	aborts  = []v1alpha1.Abort{v1alpha1.AbortNone, v1alpha1.AbortNodeReady, v1alpha1.AbortStopHold, v1alpha1.AbortStopRestore, v1alpha1.AbortGaveUp, v1alpha1.AbortNodeGone}
@@ -130,14 +131,17 @@ type lease struct {
 // settled says that no command can be under way to it any more.
 func (p *plug) settled(since uint8) bool { return p.Called && p.Quiet == 2 || !p.Called && since == 2 }
 
-// State is a vertex of the exploration: the record, the memory of the controller's process, and the world.
+// State is a vertex of the exploration: the record, the memory of the controller's process, and the
+// world.
 //
-// It stands for all records, memories and clocks that differ in nothing the decisions compare. Times are only ever compared with
-// limits, each by itself, so that what counts is on which side of the limit a thing is: a wait in the record is running or over;
-// a look, a reading, is of just now or older than every limit (in between it is as one of the two); the last command is younger than
-// the poll, or the settling, or older. Numbers of operations are only ever compared for being the same. Evidence is never read, but for
-// that of an admin; conditions are not, but for Paused. TestAbstractionLosesNothing walks with records and memories as they
-// are, and finds the same decisions.
+// It stands for all records, memories and clocks that differ in nothing the decisions compare.
+// Times are only ever compared with limits, each by itself, so that what counts is on which side of
+// the limit a thing is: a wait in the record is running or over; a look, a reading, is of just now
+// or older than every limit (in between it is as one of the two); the last command is younger than
+// the poll, or the settling, or older. Numbers of operations are only ever compared for being the
+// same. Evidence is never read, but for that of an admin; conditions are not, but for Paused.
+// TestAbstractionLosesNothing walks with records and memories as they are, and finds the same
+// decisions.
 type State struct {
 	// The record.
 	Phase, Abort, Incident, Restarts, Level, Retries uint8

@@ -30,7 +30,8 @@ import (
 const (
 	// commandTimeout is how long an agent may take: many of them run at the same time.
 	commandTimeout = 10 * time.Second
-	// settle is how long devices are given to carry out a command. Those of the lab are done when they answer, unless they are told to lie.
+	// settle is how long devices are given to carry out a command. Those of the lab are done when
+	// they answer, unless they are told to lie.
 	settle = 2 * time.Second
 )
 
@@ -56,7 +57,8 @@ func (s *site) start(env ...string) *e2e.Process {
 	ctx, done := context.WithCancel(s.t.Context())
 	watching.Go(func() {
 		for {
-			// A machine that many tests share may be too slow for a leader to renew in time. A kubelet would start it anew.
+			// A machine that many tests share may be too slow for a leader to renew in time. A
+			// kubelet would start it anew.
 			if exit, err := p.Wait(ctx); err != nil || exit.Code != lostLeadership || p.Restart() != nil {
 				return
 			}
@@ -159,7 +161,8 @@ func (q quick) Metadata(ctx context.Context, name string) (agent.Metadata, error
 	return metadata, err
 }
 
-// checked waits until a fencer has read the machine's devices, and found that it could fence it, or that it could not.
+// checked waits until a fencer has read the machine's devices, and found that it could fence it, or
+// that it could not.
 func (s *site) checked(fenceable corev1.ConditionStatus) {
 	s.t.Helper()
 	s.eventually("the machine's devices are checked: "+string(fenceable), func() bool { return s.condition("FenceReady").Status == fenceable })

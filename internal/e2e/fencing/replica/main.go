@@ -1,6 +1,7 @@
-// Command replica is a fencer like that of the example, with devices of a test: a rack, or those that real fence agents speak to. It numbers and prints
-// what it does to the world during a fence, and can be told to die at one of these effects: DIE_AFTER=3 has it killed when the third has happened, DIE_AFTER=3,before when it is about to, and
-// DIE_AFTER="switch off" after that.
+// Command replica is a fencer like that of the example, with devices of a test: a rack, or those
+// that real fence agents speak to. It numbers and prints what it does to the world during a fence,
+// and can be told to die at one of these effects: DIE_AFTER=3 has it killed when the third has
+// happened, DIE_AFTER=3,before when it is about to, and DIE_AFTER="switch off" after that.
 package main
 
 import (
