@@ -358,9 +358,9 @@ func (r *run) take(ctx context.Context, n *corev1.Node, asked string) {
 	switch {
 	case errors.Is(err, ErrRefused):
 		r.nodeEvent(n, corev1.EventTypeWarning, "CommissionRefused", "Commission", err.Error())
-		r.config.Logger.Warn("a commission is refused", zap.String("node", n.Name), zap.Error(err))
+		r.config.Logger.Warn("commission refused", zap.String("node", n.Name), zap.Error(err))
 	case err != nil && !errors.Is(err, errTaken):
-		r.config.Logger.Debug("a commission cannot be begun, and is tried again", zap.String("node", n.Name), zap.Error(err))
+		r.config.Logger.Debug("commission not started, retrying", zap.String("node", n.Name), zap.Error(err))
 		return
 	}
 	of, err := cluster.New(r.kube, cluster.Config{Name: n.Name, UID: n.UID, Incident: 1})
@@ -368,6 +368,6 @@ func (r *run) take(ctx context.Context, n *corev1.Node, asked string) {
 		err = of.DropAnnotation(ctx, v1alpha1.AnnotationCommission, asked)
 	}
 	if err != nil && ctx.Err() == nil {
-		r.config.Logger.Debug("an annotation could not be removed, and is tried again", zap.String("node", n.Name), zap.Error(err))
+		r.config.Logger.Debug("annotation not removed, retrying", zap.String("node", n.Name), zap.Error(err))
 	}
 }

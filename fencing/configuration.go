@@ -123,12 +123,12 @@ func (c *checks) tellAll(wrong error) {
 	}
 	switch {
 	case turned && wrong == nil:
-		c.config.Logger.Info("a node has a configuration that can be used again")
+		c.config.Logger.Info("a node has a usable configuration again")
 		c.namespaceEvent(corev1.EventTypeNormal, reasonUsable, "a node has a configuration that can be used again")
 	case wrong != nil && (turned || time.Since(before.told) >= repeatEventsAfter):
 		c.whole.told = time.Now()
 		if turned {
-			c.config.Logger.Error("no node can be fenced: none has a configuration that can be used", zap.Error(wrong))
+			c.config.Logger.Error("no node has a usable configuration", zap.Error(wrong))
 		}
 		c.namespaceEvent(corev1.EventTypeWarning, reasonUnusable,
 			"no node can be fenced: none has a configuration that can be used: "+wrong.Error())

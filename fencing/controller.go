@@ -223,7 +223,7 @@ func (r *run) watchFailed(ctx context.Context, _ *cache.Reflector, err error) {
 	r.failed = err.Error()
 	r.mu.Unlock()
 	if !repeated {
-		r.config.Logger.Warn("a watch has ended, and is opened anew", zap.Error(err))
+		r.config.Logger.Warn("watch ended, reopening", zap.Error(err))
 	}
 }
 
@@ -355,10 +355,10 @@ func (r *run) decoded(object any) *v1alpha1.NodeFence {
 	f, err := typed(u)
 	switch {
 	case err != nil:
-		r.config.Logger.Error("a NodeFence cannot be read", zap.Error(err))
+		r.config.Logger.Error("NodeFence cannot be decoded", zap.Error(err))
 		return nil
 	case f.Name != v1alpha1.Name(f.Node):
-		r.config.Logger.Warn("a NodeFence is not named after its node, and is ignored", zap.String("name", f.Name), zap.String("node", f.Node))
+		r.config.Logger.Warn("NodeFence ignored, its name does not match its node", zap.String("name", f.Name), zap.String("node", f.Node))
 		return nil
 	}
 	return f

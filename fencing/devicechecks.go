@@ -165,11 +165,11 @@ func (c *checks) check(ctx context.Context, n *corev1.Node) {
 		return
 	}
 	if err := c.remember(ctx, n, plan, found); err != nil && ctx.Err() == nil {
-		c.config.Logger.Debug("what was seen of a node's devices could not be written down, and is tried again", zap.String("node", n.Name), zap.Error(err))
+		c.config.Logger.Debug("devices seen on not recorded, retrying", zap.String("node", n.Name), zap.Error(err))
 		result.limited = errors.Join(result.limited, err) // soon
 	}
 	if err := c.vouch(ctx, n, plan, found); err != nil && ctx.Err() == nil {
-		c.config.Logger.Debug("that a node has come to its provider ID first could not be written down, and is tried again",
+		c.config.Logger.Debug("provider ID not recorded, retrying",
 			zap.String("node", n.Name), zap.Error(err))
 	}
 	before, checked := c.note(n.Name, result)
@@ -178,12 +178,12 @@ func (c *checks) check(ctx context.Context, n *corev1.Node) {
 	}
 	if !checked || (before.problem == nil) != (result.problem == nil) {
 		if result.problem != nil {
-			c.config.Logger.Warn("a node could not be fenced", zap.String("node", n.Name), zap.Error(result.problem))
+			c.config.Logger.Warn("node cannot be fenced", zap.String("node", n.Name), zap.Error(result.problem))
 		}
 		c.wake(n.Name)
 	}
 	if err := c.publish(ctx, n, result.readiness); err != nil && ctx.Err() == nil {
-		c.config.Logger.Debug("the condition FenceReady could not be written", zap.String("node", n.Name), zap.Error(err))
+		c.config.Logger.Debug("condition FenceReady not written, retrying", zap.String("node", n.Name), zap.Error(err))
 	}
 }
 

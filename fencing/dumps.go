@@ -91,7 +91,7 @@ func (d *dumps) listen(ctx context.Context, port Dumps) {
 // say keeps why nothing is received. The caller holds mu.
 func (d *dumps) say(err error) {
 	if err != nil && (d.failed == nil || d.failed.Error() != err.Error()) {
-		d.config.Logger.Warn("kernels that write a dump are not heard", zap.Error(err))
+		d.config.Logger.Warn("dump messages cannot be received", zap.Error(err))
 	}
 	d.failed = err
 }
@@ -110,7 +110,7 @@ func (d *dumps) hears(from []netip.Addr, at clock.Reading) {
 	}
 	for _, addr := range from {
 		if len(of[addr]) != 1 {
-			d.config.Logger.Debug("a dump of nobody, or of several nodes", zap.Stringer("address", addr), zap.Int("nodes", len(of[addr])))
+			d.config.Logger.Debug("dump message from an address of no node or of several nodes", zap.Stringer("address", addr), zap.Int("nodes", len(of[addr])))
 			continue
 		}
 		n := of[addr][0]

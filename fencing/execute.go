@@ -85,7 +85,7 @@ func (f *fence) write(ctx context.Context, step statemachine.Write) error {
 // announce tells people what was written.
 func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, reason statemachine.Reason) {
 	s := &now.Status
-	f.log.Info("fence", zap.String("transition", string(reason)), zap.String("phase", string(s.Phase)), zap.Int64("incident", s.Incident))
+	f.log.Info("fence transition", zap.String("transition", string(reason)), zap.String("phase", string(s.Phase)), zap.Int64("incident", s.Incident))
 	hooks := f.config.Hooks
 	if hooks.OnTransition != nil {
 		hooks.OnTransition(now, string(reason))
@@ -222,7 +222,7 @@ func (f *fence) power(ctx context.Context, name string) v1alpha1.Power {
 	}
 	if err != nil {
 		power = v1alpha1.PowerUnknown
-		f.log.Debug("a device cannot be read", zap.String("device", name), zap.Error(err))
+		f.log.Debug("device cannot be read", zap.String("device", name), zap.Error(err))
 	}
 	if hook := f.config.Hooks.OnReading; hook != nil {
 		hook(f.node, name, power, time.Since(began))
@@ -255,7 +255,7 @@ func (f *fence) call(ctx context.Context, step statemachine.Call) error {
 		f.event(f.record, corev1.EventTypeWarning, "AgentAlive", "Switch", "nothing more is done until the controller is restarted: %v", f.stuck)
 	}
 	took := outcome.Ended.SinceAtLeast(outcome.Began)
-	f.log.Info("a command was sent", zap.String("device", step.Device), zap.String("action", string(step.Op.Action)),
+	f.log.Info("command sent", zap.String("device", step.Device), zap.String("action", string(step.Op.Action)),
 		zap.String("operation", step.Op.ID), zap.Duration("took", took), zap.NamedError("answer", err))
 	if config.Hooks.OnCommand != nil {
 		config.Hooks.OnCommand(f.node, step.Device, step.Op.Action, took, err)
@@ -288,7 +288,7 @@ func (f *fence) act(ctx context.Context, step statemachine.Act) error {
 	case err != nil && !refused(err): // it has not failed as long as nobody has said so
 		return err
 	case err != nil:
-		f.log.Warn("a method has failed", zap.String("method", step.Method), zap.Error(err))
+		f.log.Warn("method failed", zap.String("method", step.Method), zap.Error(err))
 		f.event(f.record, corev1.EventTypeWarning, "MethodFailed", "Act", "%s: %v", step.Method, err)
 	}
 	outcome.Ended, outcome.Failed = f.clock.Now(), err != nil

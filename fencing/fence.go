@@ -75,7 +75,7 @@ func (f *fence) carryOut(ctx context.Context) {
 		}
 		if said := err.Error(); said != f.said && ctx.Err() == nil {
 			f.said = said
-			f.log.Warn("the fence cannot go on, and is tried again", zap.Error(err))
+			f.log.Warn("fence step failed, retrying", zap.Error(err))
 		}
 		f.pause(ctx, pause)
 		pause = min(2*pause, longestPause)

@@ -69,7 +69,7 @@ func TestFencerManifests(t *testing.T) {
 		return string(text)
 	}
 	// No node here is of the type that is configured, and what is built in needs a cloud.
-	require.Eventually(t, func() bool { return strings.Contains(log(), "a node could not be fenced") }, patience, poll)
+	require.Eventually(t, func() bool { return strings.Contains(log(), "node cannot be fenced") }, patience, poll)
 	require.NoError(t, p.Terminate())
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

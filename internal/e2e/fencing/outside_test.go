@@ -78,7 +78,7 @@ func TestFencerOutsideTheCluster(t *testing.T) {
 		}
 	})
 	require.Eventually(t, func() bool {
-		return strings.Contains(text(p), "no node can be fenced: none has a configuration that can be used")
+		return strings.Contains(text(p), "no node has a usable configuration")
 	}, patience, poll, "%s", "it does not run")
 	require.NoError(t, p.Terminate())
 	assert.Zero(t, ends(p).Code, text(p))

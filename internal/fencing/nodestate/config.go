@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Condition is one of a node's, with the status that matters.
+// Condition is a condition of a node with the status that matters.
 type Condition struct {
 	Type   corev1.NodeConditionType
 	Status corev1.ConditionStatus
@@ -19,26 +19,14 @@ type Condition struct {
 
 func (c Condition) String() string { return fmt.Sprintf("%s=%s", c.Type, c.Status) }
 
-// Config says what matters of a Node. All fields have defaults.
+// Config selects nodes and conditions. All fields have defaults. fencing.NodeSelector documents
+// them.
 type Config struct {
-	// Selector is of the nodes that may be fenced. Default: all.
-	Selector labels.Selector
-	// ExcludeLabel takes a node out, whatever its value is but "false". Default:
-	// [DefaultExcludeLabel].
-	ExcludeLabel string
-	// AutoscalerTaints are the keys of taints that say that a node is about to be removed. Default:
-	// [DefaultAutoscalerTaints].
-	AutoscalerTaints []string
-	// Triggers are the conditions that a fence is started for besides Ready, which always is one if
-	// it is not True. Default: none.
-	Triggers []Condition
-	// StorageLost is the condition with which a node says that it cannot reach its storage. It
-	// should not be a trigger. Default: none.
-	StorageLost Condition
-	// FenceReadyCondition is the type of the condition that the controller puts on nodes whose
-	// devices it has checked. As it does so to nodes that are Ready, a node that has it has been
-	// Ready: a new leader knows nothing else of those that were lost before it came. Default:
-	// [DefaultFenceReadyCondition].
+	Selector            labels.Selector
+	ExcludeLabel        string
+	AutoscalerTaints    []string
+	Triggers            []Condition
+	StorageLost         Condition
 	FenceReadyCondition corev1.NodeConditionType
 }
 
@@ -48,12 +36,12 @@ const (
 	DefaultFenceReadyCondition corev1.NodeConditionType = "FenceReady"
 )
 
-// DefaultAutoscalerTaints returns the keys that Cluster Autoscaler and Karpenter use.
+// DefaultAutoscalerTaints returns the keys of Cluster Autoscaler and Karpenter.
 func DefaultAutoscalerTaints() []string {
 	return []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"}
 }
 
-// WithDefaults returns c with the fields set that are missing.
+// WithDefaults returns c with defaults for empty fields.
 func (c Config) WithDefaults() Config {
 	if c.Selector == nil {
 		c.Selector = labels.Everything()

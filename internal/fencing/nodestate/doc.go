@@ -1,8 +1,8 @@
-// Package nodestate is what one process has itself seen of nodes: for how long each has failed, for
-// how long its Lease has been silent, whether it was ever Ready, and whether it has lived since a
-// moment. It makes the facts that package policy decides about.
+// Package nodestate tracks what one process has seen of nodes: how long each node has failed, how
+// long its Lease has not been renewed, whether it was ever Ready, and whether it has been alive
+// since a given time. Package policy decides on these facts.
 //
-//	nodes, err := sighting.New(sighting.Config{})
+//	nodes, err := nodestate.New(nodestate.Config{})
 //	...
 //	// from informers of Nodes and of the Leases in kube-node-lease
 //	nodes.Node(node, time.Now())
@@ -11,35 +11,34 @@
 //	...
 //	facts := nodes.Facts(time.Now())
 //
-// All that is fed is values with the time at which they were received, by the clock of the one
-// process. A [Nodes] has no goroutine and asks nobody. It needs what a watch of Nodes and of Leases
-// in the namespace kube-node-lease needs: list and watch.
+// The input is values, with the time of their receipt by the clock of this process. [Nodes] has no
+// goroutine and sends no requests. The informers need list and watch for Nodes, and for Leases in
+// the namespace kube-node-lease.
 //
 // # What is seen
 //
-// Times that others have written are never compared with the clock, only with what the same object
-// said before. A Lease is renewed when its stamp is another than before, whichever; one that has
-// always been the same was never seen to be renewed ([policy.NotSeen]), however new the stamp may
-// look. A node fails from when that was first seen, not from when it says: a process that has just
-// begun waits for longer than it would have to. Whoever is Ready in between, is seen to have been
-// by the time of the last transition, or has another boot ID, begins anew.
+// Timestamps of others are never compared with the clock, only with earlier timestamps of the same
+// object. A Lease is renewed when its timestamp changes. A Lease whose timestamp has never changed
+// was never seen renewed ([policy.NotSeen]), however recent the timestamp looks. A node fails from
+// the time at which that was first seen, not from the time that it reports, so that a new process
+// waits longer than necessary. The time starts again if the node was Ready in between, has a later
+// transition time, or has another boot ID.
 //
-// A version that is older than what was seen already, by its resourceVersion, is ignored: a watch
-// may be late, or be set back to what another API server knew earlier.
+// A version that is older than one already seen, by its resourceVersion, is ignored: a watch may be
+// late, or may be reset to an earlier state by another API server.
 //
-// A node is its UID. Another Node of the same name begins without a past, and what the Lease of
-// that name did before does not count for it.
+// A node is identified by its UID. A new Node of the same name starts without history, and earlier
+// renewals of the Lease of that name do not count for it.
 //
 // # Ever Ready
 //
-// A node that is first seen after [Nodes.Synced] is joining until it is Ready. Of one that was
-// there before, and is not Ready, that is not known, unless the controller has left a mark at it
-// that it leaves only at nodes that are ([Config].FenceReadyCondition).
+// A node that is first seen after [Nodes.Synced] is joining until it is Ready. For a node that
+// existed before and is not Ready, it is unknown whether it was ever Ready, unless it has the
+// condition [Config].FenceReadyCondition, which the controller sets only on Ready nodes.
 //
 // # Not guaranteed
 //
-//   - What happened while nobody watched is not seen. A new Node that was Ready, and is not any
-//     more, when the watch comes back, is taken to be joining; a new Lease to be renewed when it is
-//     first seen.
-//   - Versions that do not compare, such as those of fake clientsets, are all taken to be new.
+//   - Changes without a watch are not seen. A new Node that was Ready for a time without a watch
+//     counts as joining. A new Lease counts as renewed when it is first seen.
+//   - Versions that cannot be compared, such as those of fake clientsets, all count as new.
 package nodestate

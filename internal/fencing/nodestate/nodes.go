@@ -13,9 +13,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
-// Nodes is what this process has seen of all nodes. It is safe for concurrent use, and keeps none
-// of the objects that it is given. All times are of one clock, the caller's, with monotonic
-// readings.
+// Nodes is the state of all nodes as this process has seen it. It is safe for concurrent use, and
+// keeps no references to its arguments. All times are readings of one clock, the caller's, with
+// monotonic time.
 type Nodes struct {
 	config Config
 
@@ -25,8 +25,7 @@ type Nodes struct {
 	leases map[string]*lease
 }
 
-// New returns one that has seen nothing. An error says which fields of the configuration break
-// which rules.
+// New returns Nodes without any state. The error names the invalid fields of the configuration.
 func New(config Config) (*Nodes, error) {
 	config = config.WithDefaults()
 	if err := config.validate(); err != nil {
@@ -35,16 +34,15 @@ func New(config Config) (*Nodes, error) {
 	return &Nodes{config: config, nodes: map[string]*node{}, leases: map[string]*lease{}}, nil
 }
 
-// Synced says that all Nodes and Leases that there were at the beginning have been given. Those
-// that come for the first time after it are new: such a Node is joining until it has been Ready,
-// such a Lease has been renewed just now.
+// Synced reports that all initial Nodes and Leases have been added. A Node that is added later is
+// joining until it has been Ready. A Lease that is added later counts as just renewed.
 func (n *Nodes) Synced() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.synced = true
 }
 
-// Node takes in a version that was received now, from an informer or a read.
+// Node adds a version that was received now from an informer or a read.
 func (n *Nodes) Node(v *corev1.Node, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -64,7 +62,7 @@ func (n *Nodes) Node(v *corev1.Node, now time.Time) {
 	known.see(v, &n.config, joining, now)
 }
 
-// NodeGone says that a Node is gone. If another one has its name by now, that stays.
+// NodeGone removes a Node. It has no effect on a new Node of the same name.
 func (n *Nodes) NodeGone(name string, uid types.UID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -73,8 +71,8 @@ func (n *Nodes) NodeGone(name string, uid types.UID) {
 	}
 }
 
-// forget is about a Node that is gone. That it has renewed its Lease does not prove that the next
-// one of its name lives.
+// forget removes a Node. The renewals of its Lease do not prove that the next Node of its name is
+// alive.
 func (n *Nodes) forget(name string) {
 	gone := n.nodes[name]
 	delete(n.nodes, name)
@@ -87,8 +85,7 @@ func (n *Nodes) forget(name string) {
 	}
 }
 
-// Lease takes in a version that was received now. Leases in other namespaces than that of nodes are
-// ignored.
+// Lease adds a version that was received now. Leases outside of kube-node-lease are ignored.
 func (n *Nodes) Lease(v *coordinationv1.Lease, now time.Time) {
 	if v.Namespace != corev1.NamespaceNodeLease {
 		return
@@ -109,7 +106,7 @@ func (n *Nodes) Lease(v *coordinationv1.Lease, now time.Time) {
 	known.see(v, now)
 }
 
-// LeaseGone says that a Lease is gone. If another one has its name by now, that stays.
+// LeaseGone removes a Lease. It has no effect on a new Lease of the same name.
 func (n *Nodes) LeaseGone(name string, uid types.UID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -124,8 +121,8 @@ func (n *Nodes) LeaseGone(name string, uid types.UID) {
 	}
 }
 
-// Facts returns those of all Nodes, by name. What is not about Nodes and Leases is for the caller
-// to fill in: the states of fences.
+// Facts returns the facts of all Nodes, sorted by name. The caller adds what does not concern Nodes
+// and Leases: the states of fences.
 func (n *Nodes) Facts(now time.Time) []policy.NodeFacts {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -137,7 +134,7 @@ func (n *Nodes) Facts(now time.Time) []policy.NodeFacts {
 	return facts
 }
 
-// FactsOf returns those of one Node, and whether there is one.
+// FactsOf returns the facts of one Node, and whether it exists.
 func (n *Nodes) FactsOf(name string, now time.Time) (policy.NodeFacts, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -148,8 +145,8 @@ func (n *Nodes) FactsOf(name string, now time.Time) (policy.NodeFacts, bool) {
 	return known.at(now, n.leases[name]), true
 }
 
-// Failing returns the conditions of a Node that a fence is started for, and for how long each has
-// been there. Ready is one with an empty status: it is not True.
+// Failing returns the conditions of a Node that start a fence, and how long each has lasted. Ready
+// with an empty status means that Ready is not True.
 func (n *Nodes) Failing(name string, uid types.UID, now time.Time) map[Condition]time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()

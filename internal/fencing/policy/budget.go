@@ -5,22 +5,22 @@ import "time"
 // Budget limits how many pods are deleted per minute, over all fences. It is a value: [Budget.Take]
 // returns the next one.
 //
-// The pods of one StatefulSet on a node go together, however many they are, and are paid for
-// afterwards: so in any minute PodsPerMinute of [Limits] are deleted, and at most those of one
-// StatefulSet besides. Ask for each of the other pods alone.
+// The pods of one StatefulSet on a node are deleted together, however many they are, and paid
+// afterwards. In any minute, at most PodsPerMinute of [Limits] are deleted, plus the pods of one
+// StatefulSet. Ask for each other pod separately.
 //
-// The zero value does not know what was deleted just before. It gives nothing for the first minute
-// after it was first asked.
+// The zero value does not know the recent deletions. It grants nothing for a minute after the first
+// request.
 type Budget struct {
 	free time.Time // when all is paid
 }
 
-// MaxTake is how many pods can be asked for at once.
+// MaxTake is the maximum number of pods in one request.
 const MaxTake = 1_000_000
 
-// Take asks for pods that are to be deleted now. They may be if the second result is 0; otherwise
-// ask again after it, with the budget that was returned. To ask for more than [MaxTake], or for
-// less than none, is to ask for that.
+// Take requests the deletion of pods now. If the second result is 0, they may be deleted. Otherwise
+// repeat the request after that time, with the returned budget. A number above [MaxTake] counts as
+// MaxTake, and a negative one as 0.
 func (b Budget) Take(now time.Time, pods int, limits Limits) (Budget, time.Duration) {
 	if limits.PodsPerMinute == 0 {
 		return b, 0

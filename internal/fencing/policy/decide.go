@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// Input is all that a decision depends on.
+// Input is everything that a decision depends on.
 type Input struct {
 	View
-	// State is what [State.Observe] returned last.
+	// State is the last result of [State.Observe].
 	State  State
 	Target Target
 	Self   Self
-	// Paused says, in words, why nothing may be fenced now: paused by an administrator, outside of
-	// a maintenance window. Empty: it may.
+	// Paused is the reason why nothing may be fenced now, such as a maintenance window. Empty: not
+	// paused.
 	Paused string
-	// Storage says whether this process reaches the storage, if Limits.RequireStorage is set.
+	// Storage reports whether this process reaches the storage, if Limits.RequireStorage is set.
 	Storage Status
 	Limits  Limits
 }
 
-// Decide says whether the target's act may be done now. It is a function of its input alone. All
-// gates are always asked; the first that does not let pass gives the verdict.
+// Decide decides whether the target may be fenced now. It depends on its input only. It evaluates
+// all gates; the first gate that does not allow the fence gives the verdict.
 //
-// Ask for one node after another, in the order of [Order], and have the facts of the next view
-// contain what was allowed before: two decisions about the same view do not know of each other.
+// Decide on one node after another, in the order of [Order]. Add each allowed fence to the facts of
+// the next View, because two decisions on the same View do not know of each other.
 func Decide(in Input) Decision {
 	return decide(in, gates[:])
 }
@@ -43,7 +43,7 @@ func decide(in Input, gates []gate) Decision {
 	return d
 }
 
-// consideration is an input with all that more than one gate has to know of it.
+// consideration is an input with values that several gates use.
 type consideration struct {
 	Input
 	node   *NodeFacts // nil: no Node has the target's name and UID

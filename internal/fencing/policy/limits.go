@@ -7,44 +7,30 @@ import (
 	"time"
 )
 
-// Limits are what an administrator can set. A field that is 0 has its default.
+// Limits restrict fencing. A field that is 0 has its default. fencing.Limits documents them; T, P
+// and C are the names in the documentation of this package.
 type Limits struct {
-	// NotReadyFor (T) is how long a node has to fail before it is fenced. Default: 30 s.
+	// NotReadyFor is T.
 	NotReadyFor time.Duration
-	// StormPercent (P) is the share of unhealthy nodes, of all and of those of a zone, from which
-	// on nothing is fenced, if it is at least two nodes. From 1 to 100. Default: 50.
+	// StormPercent is P.
 	StormPercent int
-	// CoolDown (C) is how long the share has to be below that before fencing begins again. Default:
-	// 5 min.
-	CoolDown time.Duration
-	// Observation is how long whoever begins to decide has to have watched the nodes before
-	// anything is fenced. Default: 40 s.
-	Observation time.Duration
-	// LeaseSilence is how long a node's Lease may stand unrenewed before the node counts as
-	// unhealthy. It has to be longer than kubelets take to renew, which is 10 s unless they are
-	// configured otherwise. Default: 40 s.
-	LeaseSilence time.Duration
-	// APISilence is how old this process' last confirmed write may be: the duration of its
-	// elector's lease. Default: 15 s.
-	APISilence time.Duration
-	// MaxConcurrent is how many fences may have devices switched at a time. Default: 1.
+	// CoolDown is C.
+	CoolDown      time.Duration
+	Observation   time.Duration
+	LeaseSilence  time.Duration
+	APISilence    time.Duration
 	MaxConcurrent int
-	// MaxStarts is how many fences may begin in StartWindow. Default: 10 in an hour.
-	MaxStarts   int
-	StartWindow time.Duration
-	// MaxRepeats is how often one node may be fenced in RepeatWindow. Default: 3 times in an hour.
-	MaxRepeats   int
-	RepeatWindow time.Duration
-	// PodsPerMinute is how many pods may be deleted per minute; see [Budget]. Default: no limit.
-	PodsPerMinute int
-	// RequireStorage has nothing fenced unless this process is known to reach the storage.
-	RequireStorage bool
-	// FenceReadyNodes are the types of conditions for which nodes are powered off even though they
-	// are Ready. Default: none.
+	MaxStarts     int
+	StartWindow   time.Duration
+	MaxRepeats    int
+	RepeatWindow  time.Duration
+	// PodsPerMinute limits [Budget].
+	PodsPerMinute   int
+	RequireStorage  bool
 	FenceReadyNodes []string
 }
 
-// WithDefaults returns l with the fields set that are 0.
+// WithDefaults returns l with defaults for fields that are 0.
 func (l Limits) WithDefaults() Limits {
 	set(&l.NotReadyFor, 30*time.Second)
 	set(&l.StormPercent, 50)
@@ -60,8 +46,7 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// usable returns limits that can be counted with: if l is not valid, which lets no gate pass, the
-// defaults.
+// usable returns l with defaults. If l is invalid, which no gate allows, it returns the defaults.
 func (l Limits) usable() Limits {
 	if l.Validate() != nil {
 		l = Limits{}
@@ -76,8 +61,8 @@ func set[T comparable](field *T, value T) {
 	}
 }
 
-// Validate returns all rules that l breaks, once its defaults are set: "fencing: Limits.Field: rule
-// (got value)".
+// Validate returns all errors in l after its defaults are set: "fencing: Limits.Field: rule (got
+// value)".
 func (l Limits) Validate() error {
 	l = l.WithDefaults()
 	var problems []error
@@ -130,5 +115,5 @@ func (l Limits) Validate() error {
 	return errors.Join(problems...)
 }
 
-// readyTrigger is the condition that fences are started for unless they say another.
+// readyTrigger is the condition that starts a fence unless the target has another.
 const readyTrigger = "Ready"

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Order returns the queue in the order in which to ask for its nodes: workers before the control
-// plane, then those that have failed longest, then by name. What it is given stays as it is.
+// Order returns the queue in the order of decisions: workers before the control plane, then the
+// nodes that have failed longest, then by name. It does not change its argument.
 func Order(queue []NodeFacts) []NodeFacts {
 	return slices.SortedStableFunc(slices.Values(queue), func(a, b NodeFacts) int {
 		return cmp.Or(

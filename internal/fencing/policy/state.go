@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// State is what decisions have to know of the past. It is a value: [State.Observe] returns the next
-// one. The zero value is that of a process that has just begun to decide and knows nothing, for
-// which nothing is allowed before it has watched for [Limits].Observation. So a State is not to be
-// kept over a restart.
+// State is what decisions need to know about the past. It is a value: [State.Observe] returns the
+// next one. The zero value is that of a new process, which allows nothing before it has observed
+// for [Limits].Observation. Do not keep a State over a restart.
 type State struct {
 	began, last time.Time
 	settled     bool                // Observation is over
@@ -22,9 +21,9 @@ type remembered struct {
 	seen time.Time
 }
 
-// Observe returns the state after a view. Call it whenever anything has changed, and several times
-// within [Limits].LeaseSilence: a storm that nobody has looked at leaves no cool-down. After a
-// longer pause the observation begins again.
+// Observe returns the state after a view. Call it after each change, and several times within
+// [Limits].LeaseSilence: a storm that was not observed has no cool-down. After a longer pause the
+// observation starts again.
 func (s State) Observe(v View, limits Limits) State {
 	limits = limits.usable()
 	s.clear = maps.Clone(s.clear)
@@ -70,7 +69,7 @@ func (s *State) storm(where scope) {
 	s.clear[where] = time.Time{}
 }
 
-// coolDown is what is left of that of a scope.
+// coolDown returns the rest of the cool-down of a scope.
 func (s State) coolDown(scope scope, now time.Time, full time.Duration) time.Duration {
 	since, stormed := s.clear[scope]
 	switch {
@@ -82,7 +81,7 @@ func (s State) coolDown(scope scope, now time.Time, full time.Duration) time.Dur
 	return min(max(full-now.Sub(since), 0), full)
 }
 
-// unobserved is what is left of the observation.
+// unobserved returns the rest of the observation.
 func (s State) unobserved(now time.Time, full time.Duration) time.Duration {
 	if s.settled {
 		return 0
@@ -90,9 +89,9 @@ func (s State) unobserved(now time.Time, full time.Duration) time.Duration {
 	return min(max(full-now.Sub(s.began), 1), full)
 }
 
-// merge returns the starts that still count. The same one may be in the records of many views, and
-// stays when its record is gone. One whose record outlives it stays too, or it would seem to be
-// new.
+// merge returns the starts that still count. A start may be in many views, and stays when its
+// record is gone. A start whose record outlives the window stays too, as it would look new
+// otherwise.
 func merge(known []remembered, v View, limits Limits) []remembered {
 	all := slices.Clone(known)
 	for _, start := range v.Starts {
@@ -110,8 +109,8 @@ func (r remembered) same(s Start) bool {
 	return r.Node == s.Node && r.At.Equal(s.At)
 }
 
-// age counts from when the start was first seen, if it is said to have been later: somebody's clock
-// may be years ahead.
+// age is measured from when the start was first seen if its timestamp is later: another clock may
+// be years ahead.
 func (r remembered) age(now time.Time) time.Duration {
 	at := r.At
 	if r.seen.Before(at) {
@@ -120,8 +119,8 @@ func (r remembered) age(now time.Time) time.Duration {
 	return max(now.Sub(at), 0)
 }
 
-// within returns how long ago fences began that did within a window, the youngest first: of a node,
-// or of all if it is "".
+// within returns the ages of the starts within a window, the youngest first. With a node, only
+// those of the node.
 func (s State) within(now time.Time, window time.Duration, node string) []time.Duration {
 	var ages []time.Duration
 	for _, r := range s.starts {

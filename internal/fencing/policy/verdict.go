@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Verdict is what may be done about a node.
+// Verdict is the result of a decision.
 type Verdict int
 
 const (
-	// Hold keeps the fence and does nothing now. It is not known when that will change. The zero
-	// value, so that a decision that nobody has made allows nothing.
+	// Hold delays the fence for an unknown time. It is the zero value, so that an empty decision
+	// allows nothing.
 	Hold Verdict = iota
-	// Wait keeps the fence and does nothing now; After says when to ask again.
+	// Wait delays the fence for a known time, After.
 	Wait
-	// Deny ends the fence: it is about a node that is not to be fenced.
+	// Deny ends the fence: the node must not be fenced.
 	Deny
-	// Allow lets the act begin that was asked about.
+	// Allow lets the act start.
 	Allow
 )
 
-// String is the name of the constant.
+// String returns the name of the constant.
 func (v Verdict) String() string {
 	switch v {
 	case Hold:
@@ -35,7 +35,7 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("Verdict(%d)", int(v))
 }
 
-// Reason says why, in one word, for conditions and metrics.
+// Reason is the reason in one word, for conditions and metrics.
 type Reason string
 
 // All reasons, by the gates that give them.
@@ -61,8 +61,8 @@ const (
 	ReasonQueue              Reason = "Queue"              // GateConcurrency
 )
 
-// Gate is one of the questions that a decision consists of, in the order in which they are asked.
-// The package documentation says what each is good for.
+// Gate is a question of a decision. Gates are evaluated in the order of the constants. The package
+// documentation explains them.
 type Gate int
 
 // All gates.
@@ -91,7 +91,7 @@ var gateNames = [...]string{
 	GateRate: "Rate", GateConcurrency: "Concurrency",
 }
 
-// String is the name of the constant, without "Gate".
+// String returns the name of the constant, without "Gate".
 func (g Gate) String() string {
 	if g >= GateIdentity && g <= GateConcurrency {
 		return gateNames[g]
@@ -99,26 +99,25 @@ func (g Gate) String() string {
 	return fmt.Sprintf("Gate(%d)", int(g))
 }
 
-// GateResult is the answer of one gate.
+// GateResult is the result of one gate.
 type GateResult struct {
 	Gate    Gate
 	Verdict Verdict
 	// Reason is empty if Verdict is Allow.
 	Reason Reason
-	// Message is for an administrator: what was found, and what the limit is.
+	// Message has the finding and the limit, for an administrator.
 	Message string
-	// After is when this gate may let pass, from now, if nothing else changes. 0 if that is not
-	// known.
+	// After is when this gate may allow the fence, from now, if nothing else changes. 0: unknown.
 	After time.Duration
 }
 
-// Decision is the answer of all gates.
+// Decision is the result of all gates.
 type Decision struct {
-	// Verdict, Reason, Message and After are those of the first gate that does not let pass.
+	// Verdict, Reason, Message and After are those of the first gate that does not allow the fence.
 	Verdict Verdict
 	Reason  Reason
 	Message string
 	After   time.Duration
-	// All has the result of each gate, in order: what else stands in the way.
+	// All has the results of all gates, in order.
 	All []GateResult
 }

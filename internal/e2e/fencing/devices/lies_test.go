@@ -45,7 +45,7 @@ var lies = []lie{
 	{name: "obeys when the agent has given up", build: newBMCSite, truly: true, tell: func(s *site, fencer *e2e.Process) {
 		s.plugs["bmc"].Break(lab.Fault{Holds: true})
 		s.lose()
-		s.eventually("the agent has given up", func() bool { return strings.Contains(s.log(fencer), "a command was sent") })
+		s.eventually("the agent has given up", func() bool { return strings.Contains(s.log(fencer), "command sent") })
 		s.plugs["bmc"].Break(lab.Fault{})
 		s.plugs["bmc"].Land()
 	}},

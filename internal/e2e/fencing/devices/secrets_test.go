@@ -58,7 +58,7 @@ func TestSecretsStaySecret(t *testing.T) {
 				require.NoError(t, d.Freeze())
 			}
 			s.lose()
-			s.eventually("a device cannot be read", func() bool { return strings.Contains(s.log(p), "a device cannot be read") })
+			s.eventually("device cannot be read", func() bool { return strings.Contains(s.log(p), "device cannot be read") })
 			for _, d := range s.devices {
 				require.NoError(t, d.Thaw())
 			}
