@@ -124,7 +124,7 @@ func TestConfigurationThatIsUnusableAsAWhole(t *testing.T) {
 				require.Len(t, said, 1)
 				assert.Contains(t, said[0], "Namespace fencing/fencing: Warning ConfigurationUnusable Configure: no node can be fenced")
 				assert.Contains(t, said[0], c.says)
-				require.Equal(t, 1, logs.FilterMessageSnippet("no node can be fenced").Len())
+				require.Equal(t, 1, logs.FilterMessageSnippet("no node has a usable configuration").Len())
 				errs := taken()
 				require.Len(t, errs, 1)
 				require.ErrorContains(t, errs[0], c.says)
