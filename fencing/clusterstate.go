@@ -21,7 +21,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
-// clusterState is what this process knows of the whole cluster, and what it has allowed.
+// clusterState is what this process knows about the whole cluster, and what it has allowed.
 type clusterState struct {
 	config     Config
 	nodes      *nodestate.Nodes
@@ -40,14 +40,14 @@ type clusterState struct {
 	configured atomic.Pointer[map[string]bool] // the nodes that have a configuration; nil: it is not known yet
 }
 
-// waiting is a fence that has asked to begin.
+// waiting is a fence that waits to start.
 type waiting struct {
 	target policy.Target
 	asked  time.Time
 }
 
-// patience is for how long a fence that was told to wait has a place in the queue: it asks again
-// sooner than that.
+// patience is how long a waiting fence keeps its place in the queue. It asks again sooner than
+// that.
 const patience = 30 * time.Second
 
 func newClusterState(c Config, nodes *nodestate.Nodes, nodeLister corelisters.NodeLister, configMaps corelisters.ConfigMapLister, wake func(string)) *clusterState {
@@ -57,15 +57,15 @@ func newClusterState(c Config, nodes *nodestate.Nodes, nodeLister corelisters.No
 	}
 }
 
-// factsOf returns what is known of a node, and whether there is one.
+// factsOf returns the facts of a node, and whether it exists.
 func (c *clusterState) factsOf(name string, now time.Time) (policy.NodeFacts, bool) {
 	facts, ok := c.nodes.FactsOf(name, now)
 	facts.Excluded = facts.Excluded || c.unconfigured(name)
 	return facts, ok
 }
 
-// unconfigured says that a node is left alone because nothing says how it is to be fenced, or that
-// it is not known yet.
+// unconfigured reports whether OnlyConfigured excludes the node, or may exclude it because the
+// configuration is not known yet.
 func (c *clusterState) unconfigured(node string) bool {
 	if !c.config.OnlyConfigured {
 		return false
@@ -74,10 +74,10 @@ func (c *clusterState) unconfigured(node string) bool {
 	return configured == nil || !(*configured)[node]
 }
 
-// pausedMap is the ConfigMap that has nothing fenced as long as it is there.
+// pausedMap is the ConfigMap that pauses all fences while it exists.
 const pausedMap = "fence-paused"
 
-// paused says why nothing may be fenced now; empty: it may.
+// paused returns the reason why nothing may be fenced now, or "".
 func (c *clusterState) paused() string {
 	if c.config.Paused != nil {
 		if why := c.config.Paused(); why != "" {
@@ -91,7 +91,7 @@ func (c *clusterState) paused() string {
 	return cmp.Or(m.Data["reason"], "there is a ConfigMap "+pausedMap)
 }
 
-// namespace returns the nodes, and the ConfigMaps of the namespace, by name.
+// namespace returns the nodes, and the ConfigMaps of the namespace, sorted by name.
 func (c *clusterState) namespace(namespace string) ([]*corev1.Node, []*corev1.ConfigMap) {
 	nodes, _ := c.nodeLister.List(labels.Everything()) // a lister of an informer has no errors
 	configMaps, _ := c.configMaps.ConfigMaps(namespace).List(labels.Everything())
@@ -100,8 +100,8 @@ func (c *clusterState) namespace(namespace string) ([]*corev1.Node, []*corev1.Co
 	return nodes, configMaps
 }
 
-// knows takes in a record, from a watch, a read or a write, and reports whether it is news. The
-// answer to a write may come after the news that the record is gone.
+// observeRecord stores a record from a watch, a read or a write, and reports whether it is new. The
+// answer to a write may arrive after the deletion of the record.
 func (c *clusterState) observeRecord(f *v1alpha1.NodeFence) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +119,7 @@ func (c *clusterState) observeRecord(f *v1alpha1.NodeFence) bool {
 	return true
 }
 
-// forgets takes in that a record was deleted.
+// forgetRecord removes a deleted record.
 func (c *clusterState) forgetRecord(f *v1alpha1.NodeFence) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,7 +131,7 @@ func (c *clusterState) forgetRecord(f *v1alpha1.NodeFence) {
 	}
 }
 
-// fence returns the newest record that is known of a node; nil: none.
+// fence returns the newest known record of a node, or nil.
 func (c *clusterState) fence(node string) *v1alpha1.NodeFence {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,8 +143,8 @@ func newer(f, than *v1alpha1.NodeFence) bool {
 	return err != nil || order > 0 || f.UID != than.UID && order >= 0
 }
 
-// fenceState is how far a fence is, as far as others have to know. One that waits for a human is to
-// them as one that was given up: it may wait for days.
+// fenceState returns the state of a fence for the policy. A fence that waits for a human counts as
+// given up: it may wait for days.
 func fenceState(f *v1alpha1.NodeFence) policy.Fence {
 	if needsHuman(f) {
 		return policy.FenceGivenUp
@@ -163,13 +163,13 @@ func fenceState(f *v1alpha1.NodeFence) policy.Fence {
 	return policy.FenceQueued
 }
 
-// touched says that a command to switch something off may have been sent in this incident.
+// touched reports whether a command to switch a device off may have been sent in this incident.
 func touched(f *v1alpha1.NodeFence) bool {
 	return slices.ContainsFunc(f.Status.Devices, func(d v1alpha1.Device) bool { return d.Touched })
 }
 
-// needsHuman says that a fence that has begun to switch devices, or is about to end, does not go on
-// until a human has done something.
+// needsHuman reports whether a fence that has started to switch devices, or is about to end, waits
+// for a human.
 func needsHuman(f *v1alpha1.NodeFence) bool {
 	s := &f.Status
 	if s.Phase.Ended() || !touched(f) && s.Phase != v1alpha1.PhaseRecovering {
@@ -179,7 +179,7 @@ func needsHuman(f *v1alpha1.NodeFence) bool {
 		s.Hold != nil && slices.Contains([]string{"RestartNeeded", "ConfigurationChanged", string(policy.ReasonNotConfigured)}, s.Hold.Reason)
 }
 
-// look returns what is known of all nodes. The caller holds mu.
+// look returns the facts of all nodes. The caller holds mu.
 func (c *clusterState) look(now time.Time) policy.View {
 	all := policy.View{Now: now, Nodes: c.nodes.Facts(now)}
 	there := map[string]bool{}
@@ -212,7 +212,7 @@ func (c *clusterState) look(now time.Time) policy.View {
 	return all
 }
 
-// observe keeps what decisions have to know of the past. It has to be called every few seconds.
+// observe updates the state of the policy. Call it every few seconds.
 func (c *clusterState) observe() policy.View {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -221,8 +221,8 @@ func (c *clusterState) observe() policy.View {
 	return all
 }
 
-// assess asks the policy without any consequence. This process has just been answered by the API
-// server, whoever leads.
+// assess returns a decision without side effects. The caller has just had an answer of the API
+// server, so that the leadership does not matter.
 func (c *clusterState) assess(target policy.Target) policy.Decision {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,12 +232,12 @@ func (c *clusterState) assess(target policy.Target) policy.Decision {
 	return policy.Decide(in)
 }
 
-// decide asks the policy. The caller holds mu.
+// decide returns the decision of the policy. The caller holds mu.
 func (c *clusterState) decide(all policy.View, target policy.Target, storage policy.Status) policy.Decision {
 	return policy.Decide(c.input(all, target, storage))
 }
 
-// input is what the policy decides on. The caller holds mu.
+// input returns the input of the policy. The caller holds mu.
 func (c *clusterState) input(all policy.View, target policy.Target, storage policy.Status) policy.Input {
 	c.state = c.state.Observe(all, policy.Limits(c.config.Limits))
 	in := policy.Input{
@@ -251,15 +251,15 @@ func (c *clusterState) input(all policy.View, target policy.Target, storage poli
 	return in
 }
 
-// decideContinue asks whether a fence that has begun may switch another device.
+// decideContinue decides whether a started fence may switch another device.
 func (c *clusterState) decideContinue(target policy.Target, storage policy.Status) policy.Decision {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.decide(c.look(time.Now()), target, storage)
 }
 
-// tries asks whether the devices of a node may be tried, and has others count it as a fence if they
-// may.
+// decideCommission decides whether the devices of a node may be switched for a commission. An
+// allowed commission counts as a fence at once.
 func (c *clusterState) decideCommission(target policy.Target, storage policy.Status) policy.Decision {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -270,8 +270,8 @@ func (c *clusterState) decideCommission(target policy.Target, storage policy.Sta
 	return d
 }
 
-// begins asks whether a fence may begin, and if it may switch devices, has others count it as one
-// that does. Those that come before it in the queue, and may begin as well, come first.
+// decideStart decides whether a fence may start. An allowed fence that switches devices counts as
+// active at once. Nodes that are earlier in the queue and may start go first.
 func (c *clusterState) decideStart(target policy.Target, storage policy.Status) policy.Decision {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -305,14 +305,14 @@ func (c *clusterState) decideStart(target policy.Target, storage policy.Status) 
 	return d
 }
 
-// fenced names the nodes that have a record.
+// fenced lists the nodes with a record.
 func (c *clusterState) fenced() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Sorted(maps.Keys(c.fences))
 }
 
-// trigger is the condition for which a node should be fenced now; nil: none.
+// trigger returns the condition for which a node should be fenced now, or nil.
 func (c *clusterState) trigger(node string) *v1alpha1.Trigger {
 	now := time.Now()
 	facts, ok := c.factsOf(node, now)
@@ -340,12 +340,12 @@ func (c *clusterState) trigger(node string) *v1alpha1.Trigger {
 	return t
 }
 
-// candidate says that a node may be fenced, and fails.
+// candidate reports whether a node may be fenced and fails.
 func (c *clusterState) candidate(n *policy.NodeFacts) bool {
 	return n.FailingFor > 0 && n.Selected && !n.Excluded && !n.Deleting && !n.AutoscalerTaint && !n.Gone && n.EverReady == policy.True && n.Name != c.config.Node
 }
 
-// failing says whether the condition that started a fence still holds.
+// failing reports whether the condition that started a fence still holds.
 func (c *clusterState) failing(n *corev1.Node, f *v1alpha1.NodeFence) bool {
 	trigger := c.trigger(n.Name)
 	if len(f.Status.Triggers) > 0 {
@@ -359,7 +359,7 @@ func (c *clusterState) failing(n *corev1.Node, f *v1alpha1.NodeFence) bool {
 	})
 }
 
-// leaving says that an autoscaler is about to remove the node.
+// leaving reports whether an autoscaler is about to remove the node.
 func (c *clusterState) leaving(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
 		return slices.Contains(c.config.Nodes.withDefaults().AutoscalerTaints, t.Key)

@@ -29,7 +29,7 @@ import (
 var (
 	// ErrOwnHost is returned by Run when the node of this process has failed. A controller on
 	// another node must lead, and fence it.
-	ErrOwnHost = errors.New("fencing: the own node has failed: another leader has to fence it")
+	ErrOwnHost = errors.New("fencing: the node of this process has failed: another leader has to fence it")
 	// ErrBusy is returned by Run while another Run of the same Controller has not returned.
 	ErrBusy = errors.New("fencing: Run of this controller is already running")
 )
@@ -190,8 +190,9 @@ func (c *Controller) begin(ctx context.Context) (*run, error) {
 	return r, nil
 }
 
-// mayWatch returns what the API server has against a watch, and will have for as long as nobody
-// changes it: to wait for that would be to fence nobody, in silence. Errors that may pass are none.
+// mayWatch returns an error if the API server forbids or does not serve something that has to be
+// watched. A controller that waited for it would silently fence no node. Temporary errors are
+// ignored.
 func (c *Controller) mayWatch(ctx context.Context) error {
 	one := metav1.ListOptions{Limit: 1}
 	for _, list := range []struct {
@@ -285,7 +286,7 @@ func (r *run) begins(something func()) bool {
 	return !r.closed
 }
 
-// wake has the fence of a node decide anew.
+// wake makes the fence of a node decide again.
 func (r *run) wake(node string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -56,8 +56,8 @@ func (f *fence) execute(ctx context.Context, step statemachine.Step) error {
 	return fmt.Errorf("fencing: a step that is not known: %T", step)
 }
 
-// write writes the status. Without an answer it is not known whether it was written: the record
-// says.
+// write writes the status. After a failed write the record is read again, as it may have been
+// written.
 func (f *fence) write(ctx context.Context, step statemachine.Write) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -82,7 +82,7 @@ func (f *fence) write(ctx context.Context, step statemachine.Write) error {
 	return nil
 }
 
-// announce tells people what was written.
+// announce reports a written status by log, hooks and Events.
 func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, reason statemachine.Reason) {
 	s := &now.Status
 	f.log.Info("fence transition", zap.String("transition", string(reason)), zap.String("phase", string(s.Phase)), zap.Int64("incident", s.Incident))
@@ -143,7 +143,7 @@ func (f *fence) delete(ctx context.Context) error {
 	return err
 }
 
-// reach is a device as its agent wants to have it.
+// reach returns the target for the agent of a device.
 func (f *fence) reach(ctx context.Context, name string) (agent.Target, error) {
 	d, ok := device(f.plan, name)
 	if !ok {
@@ -152,16 +152,16 @@ func (f *fence) reach(ctx context.Context, name string) (agent.Target, error) {
 	return f.secrets.target(ctx, f.node, d)
 }
 
-// readDevices reads all of them at the same time.
+// readDevices reads devices concurrently.
 func (f *fence) readDevices(ctx context.Context, step statemachine.Read) error {
 	_, err := f.readPowers(ctx, step)
 	return err
 }
 
-// watchEvery is how often devices are read that may go off while a fence waits.
+// watchEvery is the interval at which a waiting fence reads devices that may go off.
 const watchEvery = 5 * time.Second
 
-// await waits, until a device that is watched reads off.
+// await waits until the time is over or a watched device reads off.
 func (f *fence) await(ctx context.Context, step statemachine.Wait) error {
 	if len(step.Ahead) > 0 {
 		select {
@@ -230,7 +230,8 @@ func (f *fence) power(ctx context.Context, name string) v1alpha1.Power {
 	return power
 }
 
-// call sends a command, and follows it to its end: killed half-way, it could be carried out later.
+// call sends a command and waits for the end of the agent: a command that is interrupted may take
+// effect later.
 func (f *fence) call(ctx context.Context, step statemachine.Call) error {
 	config := &f.config
 	target, err := f.reach(ctx, step.Device)
@@ -263,15 +264,15 @@ func (f *fence) call(ctx context.Context, step statemachine.Call) error {
 	return nil
 }
 
-// cluster is the node as this incident has it.
+// cluster returns the node for changes by this incident.
 func (f *fence) cluster() (*cluster.Node, error) {
 	return cluster.New(f.kube, cluster.Config{Name: f.node, UID: f.record.Status.NodeUID, Incident: f.record.Status.Incident})
 }
 
-// errNotLeader says that nothing may be done any more.
+// errNotLeader means that this process has lost the leadership.
 var errNotLeader = errors.New("fencing: the leadership has ended")
 
-// act carries out a method of the cluster.
+// act executes a method of the cluster.
 func (f *fence) act(ctx context.Context, step statemachine.Act) error {
 	node, err := f.cluster()
 	if err != nil {
@@ -337,13 +338,14 @@ var (
 	errNoMethod = errors.New("fencing: there is no method")
 )
 
-// refused says that trying a method once more has little hope.
+// refused reports whether a retry of a method is unlikely to succeed.
 func refused(err error) bool {
 	return errors.Is(err, errPodsLeft) || errors.Is(err, errNoMethod) || errors.Is(err, cluster.ErrContended) ||
 		apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
-// requireLeader is the proof for what can be undone, and does no harm to a node that works.
+// requireLeader returns an error unless this process leads. It is the proof for changes that can be
+// undone and do not harm a working node.
 func (c *Controller) requireLeader(context.Context) error {
 	if c.config.Leadership.Remaining() <= 0 {
 		return errNotLeader
@@ -351,7 +353,8 @@ func (c *Controller) requireLeader(context.Context) error {
 	return nil
 }
 
-// requireNodeFailing is the proof for what would do harm to a node that works.
+// requireNodeFailing returns an error unless this process leads and the node still fails. It is the
+// proof for changes that would harm a working node.
 func (f *fence) requireNodeFailing(ctx context.Context) error {
 	if err := f.requireLeader(ctx); err != nil {
 		return err
@@ -368,7 +371,7 @@ func (f *fence) requireNodeFailing(ctx context.Context) error {
 	return nil
 }
 
-// shownReady says that the node was last seen Ready.
+// shownReady reports whether the node was last seen Ready.
 func (f *fence) shownReady() bool {
 	facts, ok := f.state.nodes.FactsOf(f.node, time.Now())
 	return ok && facts.Ready == policy.True
@@ -378,5 +381,5 @@ func (f *fence) evicted(pod *corev1.Pod) {
 	f.event(f.record, corev1.EventTypeNormal, "PodEvicted", "Evict", "pod %s/%s", pod.Namespace, pod.Name)
 }
 
-// before is the number of the incident before one.
+// before returns the number of the previous incident.
 func before(incident int64) string { return strconv.FormatInt(incident-1, 10) }

@@ -25,15 +25,15 @@ import (
 )
 
 const (
-	// requestTimeout is how long a request to the API server may take.
+	// requestTimeout limits each request to the API server.
 	requestTimeout = 10 * time.Second
-	// pauses between tries of what the API server did not answer.
+	// shortestPause and longestPause bound the pauses between retries.
 	shortestPause = 100 * time.Millisecond
 	longestPause  = 2 * time.Second
 )
 
-// fence carries out the record of one node: it does what the state machine says, and tells it what
-// became of it.
+// fence executes the record of one node: it executes the steps of the state machine and reports
+// their outcomes to it.
 type fence struct {
 	*run
 	node  string
@@ -58,10 +58,11 @@ func newFence(r *run, node string) *fence {
 	}
 }
 
-// errGone says that there is no record any more.
+// errGone means that the record does not exist any more.
 var errGone = errors.New("the record is gone")
 
-// carryOut carries the fence out until there is neither a record nor a reason for one, or ctx ends.
+// carryOut executes the fence until the record is gone and the node has no reason for one, or ctx
+// ends.
 func (f *fence) carryOut(ctx context.Context) {
 	pause := shortestPause
 	for ctx.Err() == nil {
@@ -100,8 +101,8 @@ func (f *fence) step(ctx context.Context) error {
 	return f.execute(ctx, step)
 }
 
-// read reads the record. If there is none and the node fails, it is created: that is how a fence
-// begins.
+// read reads the record. If there is none and the node fails, read creates one, which starts a
+// fence.
 func (f *fence) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -128,9 +129,9 @@ func (f *fence) read(ctx context.Context) error {
 	return nil
 }
 
-// adopt goes on with a version of the record that was read. If it is not the one that this process
-// has seen last, somebody else has written it, and may have sent commands: then nothing that this
-// process has seen before proves anything any more.
+// adopt continues with a version of the record that was read. If it is not the last version of this
+// process, another writer may have sent commands, and earlier readings of this process prove
+// nothing.
 func (f *fence) adopt(record *v1alpha1.NodeFence) {
 	if record.ResourceVersion != f.version {
 		f.memory = statemachine.NewMemory(f.clock.Now())
@@ -138,13 +139,13 @@ func (f *fence) adopt(record *v1alpha1.NodeFence) {
 	f.wrote(record)
 }
 
-// wrote goes on with a version of the record that this process has written.
+// wrote continues with a version of the record that this process has written.
 func (f *fence) wrote(record *v1alpha1.NodeFence) {
 	f.record, f.version = record, record.ResourceVersion
 	f.state.observeRecord(record)
 }
 
-// input is what the next decision rests on.
+// input returns the input of the next decision.
 func (f *fence) input(ctx context.Context) (statemachine.Input, error) {
 	in := statemachine.Input{Fence: f.record, Memory: f.memory, Trigger: f.state.trigger(f.node)}
 	s := &f.record.Status
@@ -172,8 +173,7 @@ func (f *fence) input(ctx context.Context) (statemachine.Input, error) {
 	return in, nil
 }
 
-// gate asks the policy, if the step is one that it may have something against, and returns the step
-// to do then.
+// gate asks the policy about a step that needs its permission. It returns the step to execute.
 func (f *fence) gate(ctx context.Context, in statemachine.Input, step statemachine.Step) statemachine.Step {
 	write, ok := step.(statemachine.Write)
 	if !ok {
@@ -213,8 +213,8 @@ func (f *fence) gate(ctx context.Context, in statemachine.Input, step statemachi
 	return statemachine.Transition(in)
 }
 
-// target is what the policy is to be asked about before a transition; not asked: it has nothing to
-// do with it.
+// target returns the question for the policy before a transition. asked is false if the transition
+// needs no permission.
 func (f *fence) target(in statemachine.Input, reason statemachine.Reason) (target policy.Target, asked bool) {
 	s := &f.record.Status
 	act := policy.PowerOff
@@ -247,7 +247,7 @@ func (f *fence) target(in statemachine.Input, reason statemachine.Reason) (targe
 	return target, true
 }
 
-// restarted says that an admin has started this incident.
+// restarted reports whether an admin has started this incident.
 func (f *fence) restarted() bool {
 	return f.record.Annotations[v1alpha1.AnnotationRestart] == before(f.record.Status.Incident)
 }
@@ -269,7 +269,7 @@ func (f *fence) reportDecision(d policy.Decision) {
 	}
 }
 
-// pause waits until it is time to decide anew, or something has changed.
+// pause waits for d or until something has changed.
 func (f *fence) pause(ctx context.Context, d time.Duration) (changed bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -289,7 +289,7 @@ func (f *fence) pause(ctx context.Context, d time.Duration) (changed bool) {
 	return false
 }
 
-// found is a node as the state machine wants to have it.
+// found converts a node for the state machine.
 func found(n *corev1.Node, lease string, failing bool) statemachine.Node {
 	node := statemachine.Node{
 		UID: n.UID, Ready: ready(n), Failing: failing, Renewal: lease, BootID: n.Status.NodeInfo.BootID, ProviderID: n.Spec.ProviderID,
@@ -307,8 +307,8 @@ func ready(n *corev1.Node) bool {
 	return false
 }
 
-// look reads the node and its Lease, and the record with them: all at the same time, as what they
-// prove lasts for a second.
+// look reads the node, its Lease and the record concurrently, because what they prove is valid for
+// a second.
 func (f *fence) look(ctx context.Context) error {
 	began := f.clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -353,7 +353,7 @@ func (f *fence) lookAtNode(ctx context.Context) (statemachine.Node, error) {
 	return node, nil
 }
 
-// lookAtLease returns what is another with each renewal of a node's Lease.
+// lookAtLease returns a value that changes with each renewal of a node's Lease.
 func (c *Controller) lookAtLease(ctx context.Context, node string) (renewal string, err error) {
 	lease, err := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node, metav1.GetOptions{})
 	switch {

@@ -14,15 +14,15 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// nodeFenceClient reads and writes the NodeFences of a cluster. Every write is on exactly the
-// version that was read: what an admin or another controller wrote since then makes it a conflict.
+// nodeFenceClient reads and writes NodeFences. Each write applies to the version that was read: a
+// later write by an admin or another controller makes it a conflict.
 type nodeFenceClient struct{ client dynamic.ResourceInterface }
 
 func newNodeFenceClient(client dynamic.Interface) nodeFenceClient {
 	return nodeFenceClient{client: client.Resource(v1alpha1.Resource())}
 }
 
-// absent says whether an error is the API server's statement that a node has no NodeFence.
+// absent reports whether the API server says that a node has no NodeFence.
 func absent(err error, node string) bool {
 	return kube.Absent(err, v1alpha1.Resource().GroupResource(), v1alpha1.Name(node))
 }
@@ -36,8 +36,7 @@ func (r nodeFenceClient) get(ctx context.Context, node string) (*v1alpha1.NodeFe
 	return typed(u)
 }
 
-// create starts the fence of a node. That it exists already is an error of the kind AlreadyExists:
-// another request was first.
+// create starts the fence of a node. The error is AlreadyExists if another request was first.
 func (r nodeFenceClient) create(ctx context.Context, node string, annotations map[string]string) (*v1alpha1.NodeFence, error) {
 	f := &v1alpha1.NodeFence{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.Kind().Kind},
@@ -55,8 +54,8 @@ func (r nodeFenceClient) create(ctx context.Context, node string, annotations ma
 	return typed(created)
 }
 
-// writeStatus writes the status of f, in one request, if f is still the version that was read, and
-// returns what stands then.
+// writeStatus writes the status of f if f is still the version that was read, and returns the
+// result.
 func (r nodeFenceClient) writeStatus(ctx context.Context, f *v1alpha1.NodeFence) (*v1alpha1.NodeFence, error) {
 	u, err := untyped(f)
 	if err != nil {
@@ -69,7 +68,7 @@ func (r nodeFenceClient) writeStatus(ctx context.Context, f *v1alpha1.NodeFence)
 	return typed(written)
 }
 
-// setFinalizer adds our finalizer to f, or removes it.
+// setFinalizer adds or removes the finalizer.
 func (r nodeFenceClient) setFinalizer(ctx context.Context, f *v1alpha1.NodeFence, present bool) (*v1alpha1.NodeFence, error) {
 	f = f.DeepCopy()
 	f.Finalizers = slices.DeleteFunc(f.Finalizers, func(name string) bool { return name == v1alpha1.Finalizer })
@@ -79,7 +78,7 @@ func (r nodeFenceClient) setFinalizer(ctx context.Context, f *v1alpha1.NodeFence
 	return r.update(ctx, f)
 }
 
-// annotate gives f an annotation.
+// annotate sets an annotation of f.
 func (r nodeFenceClient) annotate(ctx context.Context, f *v1alpha1.NodeFence, key, value string) (*v1alpha1.NodeFence, error) {
 	f = f.DeepCopy()
 	metav1.SetMetaDataAnnotation(&f.ObjectMeta, key, value)
@@ -93,7 +92,7 @@ func (r nodeFenceClient) dropAnnotation(ctx context.Context, f *v1alpha1.NodeFen
 	return r.update(ctx, f)
 }
 
-// update writes all of f but its status.
+// update writes f except for its status.
 func (r nodeFenceClient) update(ctx context.Context, f *v1alpha1.NodeFence) (*v1alpha1.NodeFence, error) {
 	u, err := untyped(f)
 	if err != nil {
@@ -106,7 +105,7 @@ func (r nodeFenceClient) update(ctx context.Context, f *v1alpha1.NodeFence) (*v1
 	return typed(updated)
 }
 
-// delete deletes f if it is still what was read. Our finalizer holds it until it is removed.
+// delete deletes f if it is still the version that was read. The finalizer delays the deletion.
 func (r nodeFenceClient) delete(ctx context.Context, f *v1alpha1.NodeFence) error {
 	return r.client.Delete(ctx, f.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &f.UID, ResourceVersion: &f.ResourceVersion}})
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
-// plansLast is how long configurations with errors are good while neither ConfigMaps nor nodes have
-// changed: what is missing may be a Secret or an agent, which are not watched.
+// plansLast is how long configurations with errors are cached while ConfigMaps and nodes are
+// unchanged. The error may be about a Secret or an agent, which are not watched.
 const plansLast = 30 * time.Second
 
-// planCache is the configurations of all nodes.
+// planCache has the configurations of all nodes.
 type planCache struct {
 	config  Config
 	state   *clusterState
@@ -43,14 +43,13 @@ type planCache struct {
 	flawed   map[string]error       // what is wrong with the configuration of each node that has a flaw
 }
 
-// origin is what a configuration was resolved from, but for Secrets and agents.
+// origin is the input of a configuration, without Secrets and agents.
 type origin struct {
 	node nodeconfig.Node
 	maps string
 }
 
-// kept is how many configurations of a node are kept, so that an incident can end with the one it
-// began with.
+// kept is how many configurations of a node are kept, so that an incident can end with its own.
 const kept = 8
 
 func newPlanCache(c Config, v *clusterState, s *secrets, begins func(func()) bool) *planCache {
@@ -60,10 +59,9 @@ func newPlanCache(c Config, v *clusterState, s *secrets, begins func(func()) boo
 	}
 }
 
-// plan returns how a node is to be fenced: with the configuration of this hash, if it was seen,
-// otherwise with that of today. The error is what is wrong with it. What could not be found out,
-// because a Secret cannot be read or an agent does not answer, does not change a configuration that
-// was resolved before.
+// plan returns the configuration of a node: the one with this hash if it is known, otherwise the
+// current one. The error is about the configuration. If a Secret cannot be read or an agent does
+// not answer, an earlier valid configuration stays.
 func (p *planCache) plan(ctx context.Context, node, hash string) (nodeconfig.Plan, error) {
 	select {
 	case p.lock <- struct{}{}:
@@ -80,7 +78,7 @@ func (p *planCache) plan(ctx context.Context, node, hash string) (nodeconfig.Pla
 	return p.current(node)
 }
 
-// current is the configuration of a node as it was resolved last. The caller holds the lock.
+// current returns the configuration of a node as it was resolved last. The caller holds the lock.
 func (p *planCache) current(node string) (nodeconfig.Plan, error) {
 	recent := p.recent[node]
 	plan, err := p.resolved.Plan(node)
@@ -97,9 +95,9 @@ func (p *planCache) current(node string) (nodeconfig.Plan, error) {
 	return plan, err
 }
 
-// resolve makes up for changes. What has errors is resolved once more after a while, beside those
-// who ask: an agent that does not answer is not to keep other nodes waiting. The caller holds the
-// lock.
+// resolve updates the configurations after changes. Configurations with errors are resolved again
+// after a while, in the background, so that an agent that does not answer delays no other node. The
+// caller holds the lock.
 func (p *planCache) resolve(ctx context.Context) {
 	nodes, configMaps := p.state.namespace(p.config.Namespace)
 	in := inputs{nodes: map[string]nodeconfig.Node{}, maps: map[string]map[string]string{}}
@@ -139,7 +137,7 @@ func (p *planCache) resolve(ctx context.Context) {
 	}
 }
 
-// inputs are what configurations are resolved from, but for Secrets and agents.
+// inputs are the inputs of all configurations, without Secrets and agents.
 type inputs struct {
 	nodes map[string]nodeconfig.Node
 	maps  map[string]map[string]string
@@ -179,7 +177,7 @@ func (p *planCache) resolution(ctx context.Context, in inputs) *nodeconfig.Resol
 	return nodeconfig.Resolve(namespace, nodes)
 }
 
-// flow is a configuration as the state machine has it.
+// flow converts a configuration for the state machine.
 func (c *Controller) flow(p nodeconfig.Plan, known func(*nodeconfig.Device) bool) (statemachine.Plan, error) {
 	flow := statemachine.Plan{
 		Hash: p.Hash, PowerOn: statemachine.PowerOn(p.PowerOn), NotReadyFor: given(p.NotReadyFor), PowerWait: given(p.PowerWait), BootGrace: p.BootGrace,
@@ -230,16 +228,16 @@ func (c *Controller) flow(p nodeconfig.Plan, known func(*nodeconfig.Device) bool
 	return flow, flow.Validate()
 }
 
-// timeout is how long a device's agent may take.
+// timeout returns the timeout of a device's agent.
 func (c *Controller) timeout(d *nodeconfig.Device) time.Duration {
 	return cmp.Or(d.Timeout, c.config.CommandTimeout)
 }
 
-// given is a wait that was configured: one of 0 is none, which to the state machine would be its
-// default.
+// given returns a configured wait. The state machine takes 0 for its default, so that 0 becomes the
+// shortest wait.
 func given(wait time.Duration) time.Duration { return max(wait, 1) }
 
-// device finds one of a configuration by its key.
+// device returns the device of a configuration with this key.
 func device(p nodeconfig.Plan, key string) (*nodeconfig.Device, bool) {
 	for _, d := range p.Devices() {
 		if d.Key == key {

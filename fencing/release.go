@@ -13,7 +13,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
-// errProofOld says that the devices have to be read anew.
+// errProofOld means that the devices must be read again.
 var errProofOld = errors.New("fencing: the proof that the machine is without power is too old")
 
 // release does one part of the release of the workloads.

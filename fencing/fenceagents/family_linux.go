@@ -48,7 +48,7 @@ func (f family) end() (alive []int) {
 
 // kill kills a process that was seen.
 func (f family) kill(pid int, seen status) {
-	process, err := os.FindProcess(pid) // holds on to this very process, whoever gets its ID
+	process, err := os.FindProcess(pid) // holds on to this very process, even if its ID is reused
 	if err != nil {
 		return
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
-// Parameters that nobody may set, by their normal names, and why.
+// Parameters that are refused, by their normal names, with the reasons.
 var refused = map[string]string{
 	"action":         "is not a parameter: it is sent with every call",
 	"help":           "makes the agent print a text instead",
@@ -37,7 +37,7 @@ const runsPrograms = "has programs executed"
 // Names that end like those of programs and are none.
 var paths = []string{"api_path", "store_path"}
 
-// refusal says why nobody may set a parameter; empty if one may.
+// refusal returns the reason why a parameter is refused, or "".
 func refusal(name string) string {
 	name = normal(name)
 	if why := refused[name]; why != "" {
@@ -135,7 +135,7 @@ var (
 	untruths = []string{"0", "no", "off", "false"}
 )
 
-// truth is what an agent is told for true or false; empty if nothing, since for many agents being
+// truth returns the value that an agent gets for true or false; empty: none, since for many agents being
 // there is being true.
 func truth(parameter agent.ParameterSpec, value string) string {
 	switch {

@@ -30,7 +30,7 @@ const (
 	containerName    = "agent"
 	requestDirectory = "/run/fencejob"
 	requestKey       = "request"
-	// RequestPath is the file with what a pod is told to do.
+	// RequestPath is the file with the request of a pod.
 	RequestPath = requestDirectory + "/" + requestKey
 	// ResultPath is the file that the kubelet takes the pod's answer from.
 	ResultPath = corev1.TerminationMessagePathDefault

@@ -30,7 +30,7 @@ func (a action) sends() bool { return a == switchOff || a == switchOn }
 // version of what a controller tells a pod, and of what that answers.
 const version = 1
 
-// request is what a pod is told, in a file of its own. It has secrets.
+// request is the request to a pod, in a file of its own. It has secrets.
 type request struct {
 	Version    int               `json:"version"`
 	ID         string            `json:"id"` // of the Job

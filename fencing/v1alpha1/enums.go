@@ -16,7 +16,7 @@ const (
 	PhaseRestoring  Phase = "Restoring"  // what was switched off is switched on
 	PhaseBooting    Phase = "Booting"    // waiting for the node to report
 	PhaseRecovering Phase = "Recovering" // the recovery step runs
-	PhaseError      Phase = "Error"      // a step failed; the flow may start anew
+	PhaseError      Phase = "Error"      // a step failed; the flow may restart
 	PhaseGivenUp    Phase = "GivenUp"    // the end: an admin is needed
 	PhaseFinal      Phase = "Final"      // the end: the node works
 
