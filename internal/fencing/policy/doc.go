@@ -10,16 +10,16 @@
 //		...
 //	}
 //
-// To switch off a machine that has failed makes its work come up elsewhere. To switch off machines
-// because a switch, a storage or the controller itself has failed ends what still worked. Nothing
-// here switches anything, asks anybody or has a clock or a goroutine: a decision is a function of
-// the values that it is given.
+// Switching off a failed machine restarts its work elsewhere. Switching off machines because a
+// switch, a storage or the controller itself has failed ends working workloads. This package
+// switches nothing, sends no requests, and has no clock or goroutine: a decision is a function of
+// its input.
 //
 // # The gates
 //
-// All gates are asked in each decision, so that it says all that stands in the way; the first one
-// that does not let pass gives the verdict. [Deny] ends the fence, [Hold] keeps it, [Wait] keeps it
-// and knows for how long.
+// A decision evaluates all gates, so that it reports everything that prevents a fence. The first
+// gate that does not allow the fence gives the verdict. [Deny] ends the fence. [Hold] delays it for
+// an unknown time, [Wait] for a known one.
 //
 //	gate          does not let pass                                                   verdict   protects from
 //	Identity      the Node is gone, has another UID, is being deleted, or has an      Deny      switching off a machine that is
@@ -31,7 +31,7 @@
 //	Duration      failing for less than NotReadyFor (T)                               Wait      fencing for a hiccup
 //	              Ready; never Ready as far as is known; no Ready condition           Hold
 //	Readiness     invalid limits or configuration, no device, no level of devices     Hold      beginning what cannot be ended
-//	              that passed its last check, or not commissioned and has to be
+//	              that passed its last check, or not commissioned although required
 //	OwnPartition  no write confirmed for APISilence, the own node's Lease silent for  Hold      a controller that is cut off itself,
 //	              longer than LeaseSilence, or the Leases of all nodes but the                  or has just come
 //	              target; nodes not observed for Observation yet
@@ -46,23 +46,23 @@
 //	Rate          MaxStarts fences in StartWindow                                     Wait      losing a cluster bit by bit
 //	Concurrency   MaxConcurrent fences have devices switched                          Hold      as much at once
 //
-// Storm, ZoneStorm, CoolDown, Repeats, Rate, Concurrency and, but for invalid limits, Readiness are
-// asked at the beginning only: never of a fence that has already had an intent to switch a device
-// ([Target].Switched), which would be left half-way. Rate and Concurrency are about devices, so not
-// about [Isolate]. So ask before a fence begins, and, with Switched, before each further intent to
-// switch something off. The defaults are those of [Limits].
+// Storm, ZoneStorm, CoolDown, Repeats, Rate, Concurrency and, except for invalid limits, Readiness
+// apply to the start of a fence only. A fence that has recorded a command to a device
+// ([Target].Switched) would otherwise be left half-way. Rate and Concurrency concern devices, and
+// do not apply to [Isolate]. Decide before a fence starts, and, with Switched, before each further
+// command to switch something off. [Limits] has the defaults.
 //
-// A [Commission] is no fence: Duration wants a node that works, and Repeats and Rate have nothing
-// to say.
+// A [Commission] is not a fence: Duration requires a working node, and Repeats and Rate do not
+// apply.
 //
 // # What is counted
 //
-// N are the members of the cluster: selected, not excluded, not about to be deleted, the control
-// plane included. A node that is known to be still joining, as it was never Ready, counts nowhere.
-// U are the members that are not Ready, or fail any other condition that fences are started for,
-// for however short a time; or whose Lease is silent, also while they are still shown as Ready; or
-// that have a fence which is queued, active or booting; so is whoever nothing is known of. A node
-// counts once. Both sides of the comparison are multiplied out, never divided, so that nothing is
+// N is the number of members: selected, not excluded, not being deleted, the control plane
+// included. A node that is known to be joining, as it was never Ready, is not a member. U is the
+// number of unhealthy members. A member is unhealthy if it is not Ready or has any other condition
+// that starts a fence, for however short a time; if its Lease is not renewed, even while it is
+// shown as Ready; if it has a fence that is queued, active or booting; or if nothing is known about
+// it. Each node counts once. Both sides of the comparison are multiplied out, so that nothing is
 // rounded. With P = 50:
 //
 //	N      U        verdict
@@ -79,49 +79,48 @@
 //	100    30, 49   Allow
 //	100    50, 60   Hold Storm
 //
-// A zone of two nodes that fail together is a rack, and not two machines: Hold ZoneStorm. Nodes
-// without a zone form one together. A control plane of one or two nodes is never fenced without an
-// administrator, one of three or five if two or three others are healthy.
+// A zone with two nodes that fail together is one failed rack: Hold ZoneStorm. Nodes without a zone
+// form one zone. A control plane of one or two nodes is never fenced without an administrator. In a
+// control plane of three or five, two or three other nodes must be healthy.
 //
 // # Guaranteed
 //
-// In brackets: the test that fails without it.
+// In parentheses: the test that fails otherwise.
 //
-//   - Nothing is allowed that one gate has something against (TestAllowedMeans,
-//     TestForgottenGates), nor by a zero [Input] (TestZeroInputIsNotAllowed).
-//   - What is not known is never a reason to allow, and what makes things worse never is: a node
-//     that fails, a Lease that falls silent, a fence or a start more (TestWorseIsNeverAllowed).
-//   - Asked one after another, with the facts of each in the view of the next, no more than
-//     MaxConcurrent fences have devices switched at a time, and no more than MaxStarts begin in a
+//   - A decision allows nothing if one gate does not (TestAllowedMeans, TestForgottenGates), and
+//     nothing for a zero [Input] (TestZeroInputIsNotAllowed).
+//   - Missing knowledge never allows a fence. Nor does any change for the worse: a failing node, a
+//     silent Lease, one more fence or start (TestWorseIsNeverAllowed).
+//   - For consecutive decisions, each with the facts of the previous one in its view, at most
+//     MaxConcurrent fences have devices switched at a time, and at most MaxStarts start within a
 //     StartWindow, also if the leader changes (TestLossOf30Of100FencesThemAll,
 //     TestLeaderAfterLeader).
-//   - A storm fences nobody while it lasts, nor for CoolDown after it
-//     (TestStormOf60Of100FencesNobody, TestCoolDownFollowsTheStorm).
-//   - A process that has just begun, or that was stopped for longer than LeaseSilence, observes
-//     before it judges (TestGates, TestProcessThatWasStoppedObservesAnew). If two nodes are
-//     unhealthy then, it waits for CoolDown, as it cannot know whether a storm has just ended
+//   - No node is fenced during a storm, nor for CoolDown after it (TestStormOf60Of100FencesNobody,
+//     TestCoolDownFollowsTheStorm).
+//   - A process that has just started, or was stopped for longer than LeaseSilence, observes before
+//     it decides (TestGates, TestProcessThatWasStoppedObservesAnew). If two nodes are unhealthy
+//     then, it waits for CoolDown, as a storm may just have ended
 //     (TestNewLeaderMayHaveMissedTheEndOfAStorm).
 //
 // # Not guaranteed
 //
-//   - A controller cannot know that it is cut off from the nodes alone, or for how long already: it
-//     has the API server's word, which is as old as LeaseSilence and APISilence permit. A node that
-//     is lost to the API server and works otherwise looks like one that is dead. What is done to it
-//     has to be safe in both cases; this package limits how often that happens.
-//   - A storm in a part of the cluster that is no zone, and is less than P of everything, is that
-//     many single losses. Set zones, or a lower StormPercent.
-//   - Decisions that do not know of each other. Two about the same view may both be allowed; so may
-//     those of two processes. Let only a leader decide, and make each decision's beginning part of
-//     the next view: by NodeFacts.Fence and Starting, until a record has it.
-//   - Times are by the caller's clock. If that stands still while the machine is suspended, as that
-//     of package time does, everything seems fresh afterwards: let the leadership be one that such
-//     a process has lost by then, as that of package leaderelection is.
-//   - Facts change after they were read. Ask again, with the node read anew, before each intent to
-//     switch a device.
-//   - A storm that begins and ends between two calls of [State.Observe] leaves no cool-down.
-//   - Rate and repeats of earlier processes are known from records, whose times are by others'
-//     clocks: an error of such a clock shifts the end of a window by as much, at most by the length
-//     of the window.
-//   - [Budget]: a process that takes over does not know the debt of the one before it, and waits
-//     for a minute.
+//   - A controller cannot detect that only it is cut off from the nodes, or since when. It relies
+//     on the API server, whose knowledge is as old as LeaseSilence and APISilence permit. A node
+//     that only the API server has lost looks like a dead one. The fence must be safe in both
+//     cases; this package limits how often it happens.
+//   - A storm in a part of the cluster that is not a zone and less than P of the cluster counts as
+//     single losses. Set zones, or a lower StormPercent.
+//   - Two decisions on the same view may both allow a fence, and so may those of two processes. Let
+//     only a leader decide, and add each allowed fence to the next view, by NodeFacts.Fence and
+//     Starting, until a record has it.
+//   - Times are readings of the caller's clock. If that clock stops while the machine is suspended,
+//     as that of package time does, everything looks recent afterwards. Use a leadership that such
+//     a process has lost by then, as that of package leaderelection.
+//   - Facts may change after they were read. Decide again, on a new reading of the node, before
+//     each command to a device.
+//   - A storm that starts and ends between two calls of [State.Observe] has no cool-down.
+//   - Rate and repeats of earlier processes are known from records, with the times of other clocks.
+//     An error of such a clock moves the end of a window by as much, and at most by the length of
+//     the window.
+//   - [Budget]: a new process does not know the debt of the previous one, and waits for a minute.
 package policy

@@ -1,10 +1,10 @@
-// Package statemachine decides what a fence does next: the fence of a node that has failed, whose
-// machine is to be brought to where its workloads may safely run elsewhere, without an admin and
-// never while it may still run them.
+// Package statemachine decides the next step of a fence. A fence switches off the machine of a
+// failed node, so that its workloads can run elsewhere without an admin, and never while the
+// machine may still run them.
 //
 // [Transition] is a pure function of the record ([v1alpha1.NodeFence]), the configuration ([Plan]),
-// what the cluster's rules say ([Policy]), what this process has seen and done ([Memory]), and the
-// time. It returns one [Step]. A controller is no more than
+// the answers of the policy ([Policy]), what this process has seen and done ([Memory]), and the
+// time. It returns one [Step]. A controller is this loop:
 //
 //	for {
 //		step := statemachine.Transition(statemachine.Input{Fence: fence, Plan: plan, Policy: policy, Memory: memory, Now: clock.Now()})
@@ -12,14 +12,14 @@
 //		memory = memory.After(&fence.Status, step, outcome)
 //	}
 //
-// in one process at a time, under leader election. Nothing blocks: waits are steps. Everything that
-// has to survive the process is in the record, and is written before it is acted on; a memory can
-// be lost at any time, and only costs time.
+// It runs in one process at a time, under leader election. Nothing blocks: waits are steps.
+// Everything that must survive the process is written to the record before it is acted on. A lost
+// memory costs time only.
 //
 // # The flow
 //
-// In the terms of the design that this package grew from, the steps are isolation, power-management
-// and recovery; a record's step and status say how far they are, its phase says exactly where:
+// The steps are isolation, power-management and recovery, as in the Kubernetes proposal for node
+// fencing. The step and status of a record show their progress. The phase is the exact state:
 //
 //	flowchart TD
 //	    Detected["Detected: Isolation/New"] -->|NotReadyTimeout| Isolating["Isolating: Isolation/Running"]
@@ -63,125 +63,121 @@
 //	    Recovering -->|Commissioned, CommissionFailed| Final
 //	    Booting -->|BootGraceOver| GivenUp
 //
-// It begins with CommissionBegun, in the place of Begun or IncidentReopened, for a node that works,
-// is cordoned, and whose record has the annotation for that. Each device is told to switch off
-// once; whatever then is not as it should be ends it, and power comes back. It never enters the
-// phases of a fence: nothing is released, and its node is not fenced for what was done to it.
+// A commission starts with CommissionBegun, in place of Begun or IncidentReopened, for a working,
+// cordoned node whose record has the annotation. Each device is switched off once. Any deviation
+// ends the commission, and the power comes back. A commission never enters the phases of a fence:
+// it releases nothing, and its node is not fenced for it.
 //
-// From every phase but the ends Stopped leads to Restoring; from every one before Releasing, and
-// from Error and GivenUp, Confirmed leads to Releasing; and NodeGone leads to Restoring, where
-// nothing is switched on any more. The names are those of [Reason].
+// Stopped leads from every phase except the ends to Restoring. Confirmed leads to Releasing from
+// Error, GivenUp and every phase before Releasing. NodeGone leads to Restoring, which then switches
+// nothing on. The names are those of [Reason].
 //
 // # One device
 //
-// A device is read before it is commanded. Those of the first level are read in the last 5 s of the
-// wait before the power may be taken, so that nobody waits for that when it is over. Such a reading
-// proves nothing, and is at most 10 s old when the command is written down, or is taken again.
+// A device is read before it is commanded. Devices of the first level are read in the last 5 s of
+// the wait, so that no time is lost after it. Such a reading proves nothing. It must be at most
+// 10 s old when the command is recorded; otherwise it is repeated.
 //
-// A device that cannot be read is not commanded where another level of devices can take its place.
-// Otherwise a command is written into the record (OffIntent) before it is sent, with an ID that
-// follows from the node, the incident and a count. The node is looked at between the two, and the
-// command begins within 2 s of that look. Whether it was carried out is read from the device, never
-// from the command's own answer. Read off, twice: it is (OffSeen), and it is never switched off
-// again in this incident. Read on, or not to be read: where another level of devices can take its
-// place that one is used at once; otherwise, and before any other command to the same device, the
-// time is waited for that the device may take to carry a command out (settling), and it is read
-// once more. Still on: the command is spent (OffSpent), another may be sent. Still unreadable: it
-// counts as a try, and no command is sent.
+// A device that cannot be read is not commanded if there is another level. Otherwise a command is
+// recorded (OffIntent) before it is sent, with an ID from the node, the incident and a count. The
+// node is read in between, and the command starts within 2 s of that reading. The effect of a
+// command is read from the device, never from the answer to the command:
 //
-// A process that finds a command in the record that it did not write does not know whether it was
-// sent. It waits for as long as the call could take and for the device to settle, from its own
-// start.
+//   - If the device reads off twice, it is off (OffSeen). It is not switched off again in this
+//     incident.
+//   - If it reads on or cannot be read, another level is used at once if there is one. Otherwise,
+//     and before any other command to this device, the fence waits for the settling time of the
+//     device and reads it once more.
+//   - If it still reads on, the command is spent (OffSpent), and another one may be sent.
+//   - If it still cannot be read, this counts as a try, and no command is sent.
+//
+// A process that finds a recorded command of another process does not know whether it was sent.
+// From its own start, it waits for the duration of the call and the settling time.
 //
 // # The release
 //
-// All feeds of a level were read off in one go, twice, and after that the node was looked at and is
-// not Ready: the machine is without power (Verified). Before each part of the release both are done
-// again, and neither may be older than 1 s when something is taken from the node. First the pods
-// are listed and deleted by UID, until none is left. A quarter of a second later a taint that makes
-// volumes come loose (node.kubernetes.io/out-of-service) is put on the node, also where nothing
-// seems to be attached. It stays until the volumes have come loose, and is gone before the machine
-// is switched on: Kubernetes takes volumes from a node with this taint also while it works. The
-// machine is switched on only then. There is no reboot command, which would be both at once.
+// The machine is off (Verified) when all feeds of a level were read off twice in one pass, and the
+// node was then read and is not Ready. Each part of the release repeats both. Neither may be older
+// than 1 s when something is removed from the node. First the pods are listed and deleted by UID,
+// until none is left. A quarter of a second later the node gets the taint
+// node.kubernetes.io/out-of-service, which detaches its volumes, even if nothing seems to be
+// attached. The taint stays until the volumes are detached, and is removed before the machine is
+// switched on, because Kubernetes also detaches volumes from a working node with this taint. Only
+// then is the machine switched on. There is no reboot command, as it would do both at once.
 //
-// The taint never comes before the pods are gone. Because of it Kubernetes deletes the pods that it
-// believes to be on the node, by their names; a pod of a StatefulSet that was deleted a moment ago
-// has a successor of that name by then, on a node that works, and that would be deleted. Nor would
-// volumes come loose any sooner. So a process that did not see the pods gone itself, because the
-// one before it has crashed, lists and deletes them anew first.
+// The taint never comes before the pods are gone. With it, Kubernetes deletes the pods that it
+// believes to be on the node by name. A pod of a StatefulSet that was just deleted already has a
+// successor of that name on a working node, which would be deleted. Volumes would not be detached
+// sooner either. Therefore a process that has not itself seen the pods gone, as the previous one
+// has crashed, first lists and deletes them again.
 //
-// Devices of the isolation step may cut a node off from storage. Once they read off, the pods that
-// use that storage are released; such a device is switched on again only for a machine that was
-// without power, or has another boot ID, since: its programs may still hold what they were about to
-// write.
+// Devices of the isolation step may cut a node off from storage. When they read off, the pods that
+// use that storage are released. Such a device is switched on again only for a machine that has
+// since been off or has another boot ID, as its programs may still hold unwritten data.
 //
-// A kernel that says that it writes a dump has stopped, and with it all that ran. Where the plan
-// heeds that, the pods of the node are released (DumpSeen, DumpPodsReleased) while it is isolated,
-// each within 5 s of a message that came after the incident began, and not once the node is shown
-// Ready or has another boot ID. The machine has its power still, and starts anew by itself when the
-// dump is written: so its volumes are not touched, and nothing else is proved. The first command to
-// take its power waits until 30 s after the last message, or for KdumpTimeout.
+// A kernel that sends dump messages has stopped, with all programs. If the plan has Kdump, the pods
+// of the isolated node are released (DumpSeen, DumpPodsReleased), each within 5 s of a message
+// after the start of the incident. They are not released once the node is Ready or has another boot
+// ID. The machine is still on and reboots after the dump. So its volumes are not touched, and
+// nothing else is proved. The first command to take its power waits until 30 s after the last
+// message, or for KdumpTimeout.
 //
-// # Where this goes beyond the design it grew from
+// # Differences from the proposal
 //
-//   - Not Ready after power-management is an error only after a grace for the boot; each boot would
-//     be an error otherwise.
-//   - A restart after an error keeps what is known: what was off is not switched off again, what
-//     was released is not released again.
-//   - "Ready" counts once the node's Lease was renewed between two looks after the last command:
-//     the condition of a machine that has just lost its power says Ready for most of a minute.
-//     Another boot ID does not count: it may be of before.
-//   - The workloads of a node that is shown Ready are not released, also where another condition
-//     takes its power: it will not be shown Ready for long, unless the devices are another
-//     machine's.
-//   - The node is kept from the scheduler by a taint of the fence's own, because spec.unschedulable
-//     is the admin's, and cannot have two owners.
-//   - Whatever ends a fence, the record says which plugs it leaves off, and a stop is acknowledged
-//     (the condition Stopped) when no command can land any more.
-//   - No command goes to a device before the one before it has settled, also where it reads as
+//   - Not Ready after power-management is an error only after BootGrace. Otherwise each boot would
+//     be an error.
+//   - A restart after an error keeps its knowledge: what was off is not switched off again, and
+//     what was released is not released again.
+//   - Ready counts only after the Lease of the node was renewed between two readings after the last
+//     command. A machine that has just lost its power shows Ready for most of a minute. Another
+//     boot ID does not count, as it may be old.
+//   - The workloads of a Ready node are not released, even if another condition takes its power. It
+//     will not be Ready for long unless the devices belong to another machine.
+//   - The fence uses its own taint to keep pods off the node. spec.unschedulable belongs to the
+//     admin, and cannot have two owners.
+//   - When a fence ends, the record lists the plugs that are off. A stop is acknowledged (the
+//     condition Stopped) when no command can take effect any more.
+//   - No command goes to a device before the previous one has settled, even if the device reads as
 //     commanded: it may have read so before.
-//   - A device to which a command to switch on was sent is not switched off any more in the
-//     incident: where it could not be read in between, nobody knows whether it was off.
-//   - A configuration that cannot be had, or is another than the one with which commands were sent,
-//     stops a fence where it is, and the record says so; it does not leave devices off.
-//   - An admin's confirmation is taken in every phase before the release, and refused once the flow
-//     is past it, so that an old one cannot count after the machine was switched on.
+//   - A device to which a command to switch on was sent is not switched off again in the incident.
+//     If it could not be read in between, its state is unknown.
+//   - A configuration that is missing, or differs from the one used for earlier commands, stops a
+//     fence where it is, with a reason in the record. It does not leave devices off.
+//   - A confirmation by an admin is accepted in every phase before the release, and refused after
+//     it, so that an old one cannot count after the machine was switched on.
 //
 // # What is guaranteed
 //
-//   - Workloads are released only while the machine is without power, or an admin said so; pods
-//     also while a kernel writes a dump.
-//   - A device takes a machine's power at most once in an incident; it is commanded again only if
-//     it read on when nothing could be under way.
-//   - A node that is Ready, gone, or another machine by now does not lose its power; but for a
-//     commission, which takes that of one that is Ready, cordoned, and was not started anew since
-//     an admin has asked for it.
+//   - Workloads are released only while the machine is off or an admin has confirmed it. Pods are
+//     also released while a kernel writes a dump.
+//   - A device takes a machine's power at most once per incident. It is commanded again only if it
+//     read on when no command could be under way.
+//   - A node that is Ready, gone, or another machine does not lose its power. The exception is a
+//     commission, of a node that is Ready, cordoned, and has not rebooted since the request of the
+//     admin.
 //   - Nothing is switched off after a stop was acknowledged, or after the end of a fence.
-//   - Power comes back only after the release, or where there will be none.
-//   - An admin's cordon and an out-of-service taint of somebody else are left alone.
-//   - A fence that was given up does not keep its node from being fenced for something else:
-//     another Node of its name, one that has worked since, one that nobody is about to remove any
-//     more, or that is not excluded any more.
-//   - There is no dead end, and no endless loop in which something is written or commanded. A node
-//     that is dead, with devices that work, has its workloads released, however often the
-//     controller is restarted.
+//   - Power comes back only after the release, or if there will be none.
+//   - The cordon of an admin and a foreign out-of-service taint are not touched.
+//   - A fence that was given up does not prevent the next fence of its node: of another Node of its
+//     name, of a node that has worked since, or of a node that is not excluded or marked for
+//     removal any more.
+//   - There is no dead end, and no endless loop of writes or commands. The workloads of a dead node
+//     with working devices are released, however often the controller is restarted.
 //
-// The package's tests explore these exhaustively, within budgets (small ones in a minute; large
-// ones, ninety million states, with make soak): they drive this code through crashes after every
-// write and side effect, commands that are lost or land late, stale records, devices that fail, lie
-// and cannot be read, nodes that return and vanish, and admins. Each safeguard is taken away there
-// once, and is missed.
+// The tests of the package explore these exhaustively, within budgets: small ones in a minute, and
+// ninety million states with make soak. They run this code through crashes after each write and
+// side effect, lost and late commands, stale records, devices that fail, lie or cannot be read,
+// nodes that return and vanish, and admins. They also remove each safeguard once, and detect that.
 //
 // # What is assumed
 //
-//   - A command lands within the settling time of its device, or never. One that lands later can
+//   - A command takes effect within the settling time of its device, or never. A later effect can
 //     take the power of a machine that was restored.
-//   - The configured plugs are those of the node. Plugs that go off and say so but feed another
-//     machine cannot be told from the right ones as long as the node does not answer; where it
-//     still does, the fence stops (WrongPlugSuspected).
-//   - Nobody switches the machine on between the last proof and the deletion that rests on it,
+//   - The configured plugs belong to the node. Plugs that go off but feed another machine cannot be
+//     distinguished from the right ones while the node does not answer. If the node still answers,
+//     the fence stops (WrongPlugSuspected).
+//   - The machine is not switched on between the last proof and the deletion that relies on it,
 //     which is at most 1 s and one request.
-//   - An admin's confirmation is true.
-//   - A message that a kernel writes a dump is from the node's machine, and it takes longer than
-//     5 s from that until a kubelet runs there anew.
+//   - The confirmation of an admin is true.
+//   - A dump message is from the node's machine, and no kubelet runs there within 5 s of it.
 package statemachine
