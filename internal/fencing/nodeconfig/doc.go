@@ -1,62 +1,61 @@
-// Package nodeconfig reads how nodes are fenced: from ConfigMaps it makes a [Plan] for a node, or
-// errors that say what is wrong and where. It is a function of values: it calls nobody, and values
-// of Secrets are no part of it.
+// Package nodeconfig parses how nodes are fenced. It makes a [Plan] for a node from ConfigMaps, or
+// returns all errors with their places. It is a function of its input: it sends no requests, and
+// does not read the values of Secrets.
 //
-//	resolution := config.Resolve(config.Namespace{ConfigMaps: ..., SecretKeys: ..., Agent: ...}, nodes)
+//	resolution := nodeconfig.Resolve(nodeconfig.Namespace{ConfigMaps: ..., SecretKeys: ..., Agent: ...}, nodes)
 //	plan, err := resolution.Plan("w1")
 //	...
 //	target, err := plan.PowerManagement[0].Off()[0].Device.Target("w1", valueOfSecret)
 //
 // # Guaranteed
 //
-// In brackets: the test that fails without it.
+// In parentheses: the test that fails otherwise.
 //
-//   - What is invalid is refused as a whole: no other configuration takes its place, and no part of
-//     it is used (TestInvalidConfigurationIsNotReplacedByAMoreGeneralOne). All errors are returned
-//     at once, with object, key and line (TestEveryRule).
-//   - An agent that does not answer and a Secret that cannot be read are problems of the nodes that
+//   - An invalid configuration is rejected as a whole: no other configuration replaces it, and no
+//     part of it is used (TestInvalidConfigurationIsNotReplacedByAMoreGeneralOne). All errors are
+//     returned at once, with object, key and line (TestEveryRule).
+//   - An agent that does not answer and a Secret that cannot be read are errors of the nodes that
 //     need them ([NotKnown], TestWhatCannotBeFoundOutConcernsThoseWhoNeedIt).
 //   - A level of power management that is not empty switches something off, and no plug twice, so
-//     that two feeds of a machine are not taken for cut because one was cut twice; every off comes
-//     before every on (TestEveryRule, TestPlansCanBeCarriedOut).
-//   - No plan has a reboot (TestRebootIsOffForAllThenOn), and an agent's own default never says
-//     which plug is meant (TestEveryRule).
-//   - What a node claims by its provider ID is not taken from one that the configuration names, nor
+//     that two feeds do not count as cut when one was cut twice. Every off comes before every on
+//     (TestEveryRule, TestPlansCanBeCarriedOut).
+//   - No plan has a reboot (TestRebootIsOffForAllThenOn), and the default of an agent never selects
+//     the plug (TestEveryRule).
+//   - A node cannot take a plug by its provider ID from a node that the configuration names, nor
 //     from one that claimed it before (TestNodeThatClaimsAnothersPlugHarmsItselfOnly).
-//   - No plug is that of two nodes, by whatever names and spellings of the parameters, and whether
-//     or not the other node can be fenced (TestPlugOfTwoNodes, TestPlugOfANodeThatCannotBeFenced,
+//   - No plug belongs to two nodes, with any names and spellings of the parameters, and whether or
+//     not the other node can be fenced (TestPlugOfTwoNodes, TestPlugOfANodeThatCannotBeFenced,
 //     TestConfigurationOfSeveralNodesHasToTellThem).
-//   - What a node says of itself, and what is in a Secret, is put in as it is: it becomes no other
-//     parameter, and placeholders in it are not replaced (TestWhatNodesSayIsNoConfiguration,
+//   - Values from nodes and Secrets are inserted literally: they do not become other parameters,
+//     and placeholders in them are not replaced (TestWhatNodesSayIsNoConfiguration,
 //     TestValuesOfSecrets, FuzzResolve).
-//   - Passwords are not in anything that is printed, encoded or hashed, nor in errors
-//     (TestPasswordsAreNotPrinted, TestErrorsDoNotTellPasswords, TestHash).
+//   - Passwords are not printed, encoded or hashed, and not in errors (TestPasswordsAreNotPrinted,
+//     TestErrorsDoNotTellPasswords, TestHash).
 //
 // # Not guaranteed
 //
-//   - That the plug that is named is the one that the machine is connected to, that a level names
-//     all feeds, and that different addresses, ports or agents are different devices, is for
-//     whoever writes the configuration to know.
-//   - Agents are programs, some of whose parameters name other programs and files: whoever may
-//     write the ConfigMaps may switch off any machine, and do what the agents may do. So may
-//     whoever can change labels and provider IDs of nodes, as far as the configuration is made of
+//   - The package cannot know whether the named plug feeds the machine, whether a level names all
+//     feeds, or whether different addresses, ports or agents are different devices.
+//   - Agents are programs, and some of their parameters name other programs and files. A user who
+//     may write the ConfigMaps can switch off any machine, and do what the agents may do. So can a
+//     user who may change labels and provider IDs of nodes, as far as the configuration depends on
 //     them.
 //
 // # Which configuration a node has
 //
-// The first of these that exists is used, whole:
+// The first of these that exists is used, as a whole:
 //
-//   - the ConfigMap fence-config-node-<node>;
-//   - fence-config-<node>, the former name; there must not be both. If that could also be the name
-//     for a type or for another node, as for a node called node-1, it is only if its node_name is
-//     the node's;
-//   - fence-config-type-<value>, for the value of the node's label type in lower case and with "-"
-//     for "_";
-//   - the built-in one: mark the node unschedulable, restart its instance in the cloud, mark it
+//   - The ConfigMap fence-config-node-<node>.
+//   - The ConfigMap fence-config-<node>, the former name. Both together are an error. If this name
+//     may also be that of a type or of another node, as for a node called node-1, it is used only
+//     if its node_name is that of the node.
+//   - The ConfigMap fence-config-type-<value>, for the value of the node's label type in lower case
+//     and with "-" for "_".
+//   - The built-in one: mark the node unschedulable, restart its instance in the cloud, mark it
 //     schedulable.
 //
-// All ConfigMaps and Secrets are in one namespace. A ConfigMap that is of no node is a warning: its
-// name may be misspelt.
+// All ConfigMaps and Secrets are in one namespace. A ConfigMap of no node is a warning: its name
+// may be misspelt.
 //
 // # Grammar
 //
@@ -65,11 +64,11 @@
 //	key     = letter { letter | digit | "_" | "-" | "." }                   compared in lower case and with "-" = "_"
 //	value   = '"' any '"' | any                                             ws = blanks and tabs; one CR at the end is dropped
 //
-// A comment is a whole line: "#" in a value is a part of it. One pair of double quotes around a
-// value is removed, nothing in it is escaped, single quotes are characters. A line does not go on
-// in the next one: a value that ends in "\" has to be in quotes. A line has at most 4 KiB of UTF-8,
-// without control characters, line separators and byte order marks. A key is given once. A value
-// may be empty in a step; a parameter that is meant to be empty is "".
+// A comment is a whole line: "#" in a value is part of it. One pair of double quotes around a value
+// is removed. Nothing in it is escaped, and single quotes are ordinary characters. A line has no
+// continuation: put a value that ends in "\" in quotes. A line has at most 4 KiB of UTF-8, without
+// control characters, line separators and byte order marks. A key is given once. A value may be
+// empty in a step; write "" for an empty parameter.
 //
 // # Keys of config.properties
 //
@@ -83,26 +82,26 @@
 //	power_wait         between isolation and power management                           default 5m
 //	boot_grace         from the on until the node is ready, at least 1s                 default 10m
 //	retries            how often a method is tried, 1 to 100                            default 3
-//	restarts           how often all begins anew after a failure, 0 to 100              default 1
+//	restarts           how often the fence restarts after a failure, 0 to 100            default 1
 //	kdump              yes or no: release the pods of a kernel that writes a dump, and wait for its end    default no
 //	kdump_timeout      for that                                                         default 5m
 //
 // Durations are those of Go, such as 90s or 5m, of at most 24h.
 //
-// A step is names of methods with blanks between them, in the order in which they are done, each
-// once. These are built in: mark-unschedulable, mark-schedulable, cordon, uncordon,
-// restart-instance, clean-pods, out-of-service, detach-volumes and delete-node. All others are data
-// keys fence-method-<name> of the ConfigMap; all of them are checked, also those in no step. Names
+// A step is a list of names of methods, separated by blanks, in the order of execution, each once.
+// Built-in methods are mark-unschedulable, mark-schedulable, cordon, uncordon, restart-instance,
+// clean-pods, out-of-service, detach-volumes and delete-node. All others are data keys
+// fence-method-<name> of the ConfigMap. All of them are checked, including those in no step. Names
 // are compared as keys are.
 //
-// Isolation has one level: all of its methods have to succeed, but for those with must_success=no,
-// and power management is what comes after it. It switches nothing on, and what it switches off
-// recovery switches on. Recovery switches nothing off. A level of power management has to cut all
-// feeds of the machine by itself, and what it switches off it switches on, but for power_on=never.
-// That also leaves out what is written to be switched on. delete-node is the last method of power
-// management, and needs power_on=never.
+// Isolation has one level. All of its methods must succeed, except those with must_success=no;
+// power management follows. Isolation switches nothing on, and recovery switches on what it has
+// switched off. Recovery switches nothing off. A level of power management must cut all feeds of
+// the machine, and switches on what it has switched off, unless power_on is never, which also omits
+// methods with the action on. delete-node is the last method of power management, and needs
+// power_on=never.
 //
-// restart-instance is the off and the on of plug {{.InstanceID}} with the agent and the parameters
+// restart-instance is the off and the on of plug {{.InstanceID}}, with the agent and the parameters
 // of the ConfigMap fence-method-template-cloud.
 //
 // # Keys of methods and templates
@@ -127,14 +126,14 @@
 //	<parameter>        of the agent, by its new or old name
 //	<parameter>.secret name/key of a Secret                                             not for what says which plug is meant
 //
-// The parameters action, help, version, missing_as_off, which makes a plug that does not exist read
-// off, and method=cycle are refused.
+// These parameters are refused: action, help, version, method=cycle, and missing_as_off, by which a
+// plug that does not exist reads off.
 //
-// A method's parameter takes the place of the template's, and that of the agent's default, but for
-// address and plug, which have to be given. Values of parameters may have {{.NodeName}},
-// {{.ProviderID}} and {{.InstanceID}}, the last part of the provider ID's path, in them. In a
-// configuration of several nodes address or plug must. A password that is not in a Secret is a
-// warning, with [Namespace].StrictSecrets an error; what is one is judged by the parameter's name.
+// A parameter of a method overrides that of the template, which overrides the default of the agent.
+// Address and plug have no default. Values may contain {{.NodeName}}, {{.ProviderID}} and
+// {{.InstanceID}}, the last part of the provider ID's path. In a configuration of several nodes the
+// address or the plug must contain one. A password outside of a Secret is a warning, and an error
+// with [Namespace].StrictSecrets. The name of a parameter decides whether it is a password.
 //
 // # A complete example
 //
