@@ -57,7 +57,7 @@ func TestPageOfAProxyMakesNothingGone(t *testing.T) {
 }
 
 // A controller that may not list what it has to watch says so at once. It would wait for ever, and
-// nobody would be fenced.
+// no one would be fenced.
 func TestControllerThatMayNotWatchDoesNotWaitInSilence(t *testing.T) {
 	const forbidden = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"not for you"}`
 	for _, of := range []string{"/nodefences", "/nodes", "/leases", "/configmaps"} {

@@ -256,7 +256,7 @@ func newCommissionTarget(node, uid string, plan nodeconfig.Plan) policy.Target {
 func (f *fence) commissionTarget() policy.Target {
 	s := &f.record.Status
 	target := newCommissionTarget(f.node, string(s.NodeUID), f.plan)
-	for _, d := range s.Devices { // each level begins anew
+	for _, d := range s.Devices { // each level starts from zero
 		target.Switched = target.Switched || d.Level == s.Level && d.Touched
 	}
 	return target

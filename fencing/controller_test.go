@@ -30,7 +30,7 @@ import (
 const settled = time.Minute
 
 // lose cuts a node off, and returns when its machine has lost its power. It is reachable again when
-// it has started anew.
+// it has rebooted.
 func (w *world) lose(node string) {
 	w.t.Helper()
 	w.cutOff(node, true)
@@ -338,7 +338,7 @@ func TestAlarmsAreRepeated(t *testing.T) {
 	}
 }
 
-// A node that is lost for the third time within an hour is not the one that has to be started anew.
+// A node that is lost for the third time within an hour is not the one that has to be rebooted.
 func TestNodeThatIsLostAgainAndAgain(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		r := &told{}

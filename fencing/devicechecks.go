@@ -284,7 +284,7 @@ func (c *checks) outlives(ctx context.Context, node string) bool {
 }
 
 // publish writes the condition FenceReady of a node that is Ready, if it has changed. Nodes are
-// written by many: it is tried anew when somebody else was faster, or the node would not say until
+// written by many: it is tried again when somebody else was faster, or the node would not say until
 // it is checked again.
 func (c *checks) publish(ctx context.Context, n *corev1.Node, found readiness) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -326,7 +326,7 @@ func (f readiness) condition(kind corev1.NodeConditionType) corev1.NodeCondition
 }
 
 // tryToPublish is one try. People are told when the condition is another than the node had: a
-// controller that has just begun does not tell them anew, but it does after a while, as long as
+// controller that has just begun does not tell them again, but it does after a while, as long as
 // something is wrong. Who dies between the two does not tell them at all, but the condition does.
 func (c *checks) tryToPublish(ctx context.Context, node string, found readiness) error {
 	n, err := c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
@@ -339,7 +339,7 @@ func (c *checks) tryToPublish(ctx context.Context, node string, found readiness)
 	i := slices.IndexFunc(conditions, func(old corev1.NodeCondition) bool { return old.Type == condition.Type })
 	var news, turned bool
 	switch {
-	case i < 0: // that a node which nobody has checked before can be fenced is as it should be
+	case i < 0: // that a node which no one has checked before can be fenced is as it should be
 		news, turned = wrong, found.problem != nil
 		conditions = append(conditions, condition)
 	default:

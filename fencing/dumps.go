@@ -30,7 +30,7 @@ type dumps struct {
 	mu     sync.Mutex
 	wanted bool // a node has kdump=yes
 	tried  time.Time
-	failed error // why nothing is received; nil: it is, or nobody has wanted it yet
+	failed error // why nothing is received; nil: it is, or no one has wanted it yet
 	last   map[string]heard
 }
 

@@ -85,7 +85,7 @@ func (w *world) dumps(node string) bool {
 }
 
 // crash has the kernel of a node's machine stop and write a dump for so long, and say so each 10 s.
-// Then the machine starts anew.
+// Then the machine restarts.
 func (w *world) crash(node string, e *ears, takes time.Duration) {
 	w.mu.Lock()
 	m := w.machines[node]
@@ -200,7 +200,7 @@ func TestMessagesThatSayNothing(t *testing.T) {
 }
 
 // A message counts from when it may have come, and not from when it was read: the machine may have
-// started anew meanwhile.
+// rebooted meanwhile.
 func TestMessageThatIsReadLate(t *testing.T) {
 	for stands, pods := range map[time.Duration]int{0: 0, 10 * time.Second: 1} {
 		t.Run(stands.String(), func(t *testing.T) {

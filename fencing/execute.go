@@ -286,7 +286,7 @@ func (f *fence) act(ctx context.Context, step statemachine.Act) error {
 	case errors.Is(err, cluster.ErrNotProved), errors.Is(err, cluster.ErrNodeGone):
 		f.memory = f.memory.Changed()
 		return nil
-	case err != nil && !refused(err): // it has not failed as long as nobody has said so
+	case err != nil && !refused(err): // it has not failed as long as no one has said so
 		return err
 	case err != nil:
 		f.log.Warn("method failed", zap.String("method", step.Method), zap.Error(err))

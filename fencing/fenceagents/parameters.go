@@ -135,8 +135,8 @@ var (
 	untruths = []string{"0", "no", "off", "false"}
 )
 
-// truth returns the value that an agent gets for true or false; empty: none, since for many agents being
-// there is being true.
+// truth returns the value that an agent gets for true or false; empty: none, since for many agents
+// being there is being true.
 func truth(parameter agent.ParameterSpec, value string) string {
 	switch {
 	case slices.Contains(truths, strings.ToLower(value)):

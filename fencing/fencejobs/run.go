@@ -182,7 +182,7 @@ func (s sight) verdict(sends bool) (message string, over bool, why error) {
 	case len(s.pods) == 0:
 		why = errors.New("the Job has no pod: its Events say why")
 	}
-	// Of pods that are gone nobody knows whether they are dead.
+	// Of pods that are gone it is unknown whether they are dead.
 	return "", over && (!sends || len(s.pods) > 0), why
 }
 

@@ -18,7 +18,7 @@ const AnnotationCordoned = v1alpha1.Group + "/cordoned"
 // is not if the node was cordoned already; then nothing is written, and Uncordon will leave it.
 //
 // A cordon cannot have two owners: an admin who cordons a node that we have cordoned changes
-// nothing, and nobody can tell afterwards that there was an admin, so Uncordon removes both.
+// nothing, and no one can tell afterwards that there was an admin, so Uncordon removes both.
 // MarkUnschedulable has no such limit.
 func (n *Node) Cordon(ctx context.Context, prove Proof) (ours bool, err error) {
 	if prove == nil {

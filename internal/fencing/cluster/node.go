@@ -74,7 +74,7 @@ func New(client kubernetes.Interface, config Config) (*Node, error) {
 
 // Delete deletes the Node object, for machines that do not come back. Nothing tells the cluster any
 // more then that the node's workloads may run, so do it only after their release. A node that is
-// gone already is no error, and one that has been registered anew under the name stays.
+// gone already is no error, and one that has been registered again under the name stays.
 func (n *Node) Delete(ctx context.Context, prove Proof) error {
 	err := act(ctx, prove, func(ctx context.Context) error {
 		return n.client.CoreV1().Nodes().Delete(ctx, n.config.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &n.config.UID}})
@@ -120,7 +120,7 @@ const (
 )
 
 // edit changes the node by a JSON patch, which the API server refuses if the node is not the very
-// version any more that change has seen; then it is read and changed anew. No operation means that
+// version any more that change has seen; then it is read and changed again. No operation means that
 // there is nothing to do. With prove nil no proof is needed. It returns the node as change has seen
 // it last.
 func (n *Node) edit(ctx context.Context, prove Proof, change func(*corev1.Node) []operation) (*corev1.Node, error) {

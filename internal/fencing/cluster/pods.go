@@ -227,7 +227,7 @@ func (n *Node) gone(ctx context.Context, pod *corev1.Pod, err error) error {
 	return err
 }
 
-// pod reads the pod anew.
+// pod reads the pod again.
 func (n *Node) pod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	var fresh *corev1.Pod
 	err := ask(ctx, func(ctx context.Context) (err error) {

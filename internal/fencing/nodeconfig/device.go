@@ -107,7 +107,7 @@ func (l location) differs() bool {
 }
 
 // claimed says whether there is something in it that the node says of itself. Its name is none:
-// nobody else has it.
+// no one else has it.
 func (l location) claimed() bool {
 	all := l.address + l.port + l.plug + strings.Join(l.within, "")
 	return strings.Contains(all, providerIDPlaceholder) || strings.Contains(all, instanceIDPlaceholder)

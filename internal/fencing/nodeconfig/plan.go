@@ -32,7 +32,7 @@ type Plan struct {
 	PowerWait time.Duration
 	// BootGrace is how long a machine may take until it is ready, after it was switched on.
 	BootGrace time.Duration
-	// Retries is how often a method is tried at most, Restarts how often all begins anew after a
+	// Retries is how often a method is tried at most, Restarts how often the fence restarts after a
 	// failure.
 	Retries, Restarts int
 	// Kdump releases the pods of a node whose kernel says that it writes a dump, and has the first

@@ -40,8 +40,8 @@ var ErrUnknownNode = errors.New("config: node is not among those that were resol
 
 // Resolve finds and checks the configuration of each of the nodes, which have different names. It
 // needs to be told of all nodes of the cluster, also of those that are never fenced: that two nodes
-// share a plug is found in no other way. It keeps nothing of what it is given, and calls nobody
-// later.
+// share a plug is found in no other way. It keeps nothing of what it is given, and sends no
+// requests later.
 func Resolve(namespace Namespace, nodes []Node) *Resolution {
 	r := &resolver{Namespace: namespace, texts: map[place]parsed{}, agents: map[string]askedAgent{}}
 	resolution := &Resolution{subjects: map[string]*subject{}}

@@ -167,7 +167,7 @@ func (s *subject) checkStep(st step, methods []planned) {
 }
 
 // checkTwins finds methods of a level that do the same to one plug. One of them was meant for
-// another: for the second feed of a machine, which would keep its power and nobody would notice.
+// another: for the second feed of a machine, which would keep its power and no one would notice.
 func (s *subject) checkTwins(st step, methods []planned) {
 	seen := map[string]string{}
 	for _, m := range methods {

@@ -70,7 +70,7 @@ func (n *node) see(v *corev1.Node, c *Config, joining bool, now time.Time) {
 	failing := map[Condition]spell{}
 	note := func(trigger Condition, condition corev1.NodeCondition) {
 		s := spell{now, string(condition.Status), condition.LastTransitionTime}
-		// Of the same status, and yet changed: it was another in between, though nobody has shown
+		// Of the same status, and yet changed: it was another in between, though no one has shown
 		// us.
 		if before, ok := n.failing[trigger]; ok && !rebooted && (before.status != s.status || before.change.Equal(&s.change)) {
 			s.since = before.since

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Status is that of a condition. Whatever is neither True nor False is not known.
+// Status is the status of a condition. Every value except True and False is unknown.
 type Status string
 
 // As in Kubernetes; no condition at all is Missing.
@@ -16,27 +16,26 @@ const (
 	Missing Status = ""
 )
 
-// Fence is how far the fence of a node is, as far as others have to know.
+// Fence is the state of a node's fence, as far as other fences depend on it.
 type Fence int
 
 const (
-	// FenceNone is no fence, or one that has ended well.
+	// FenceNone is no fence, or one that succeeded.
 	FenceNone Fence = iota
-	// FenceQueued is a fence that has not switched any device: detected, or isolated within the
-	// cluster only.
+	// FenceQueued is a fence that has not switched any device.
 	FenceQueued
-	// FenceActive is a fence from its first intent to switch a device until all it has switched is
-	// back on, or is left off. It has a slot of [Limits].MaxConcurrent. A value that is not in this
-	// list counts as active.
+	// FenceActive is a fence from its first recorded command to a device until all its devices are
+	// on again or are left off. It takes a slot of [Limits].MaxConcurrent. Unknown values count as
+	// active.
 	FenceActive
-	// FenceBooting is a machine that has been switched on again and is not back yet, or is being
+	// FenceBooting is a fence whose machine was switched on again and is not back yet, or is being
 	// recovered.
 	FenceBooting
-	// FenceGivenUp is a fence that has ended without success.
+	// FenceGivenUp is a fence that failed.
 	FenceGivenUp
 )
 
-// String is the name of the constant, without "Fence".
+// String returns the name of the constant, without "Fence".
 func (f Fence) String() string {
 	switch f {
 	case FenceNone:
@@ -57,52 +56,49 @@ func (f Fence) slot() bool {
 	return f != FenceNone && f != FenceQueued && f != FenceBooting && f != FenceGivenUp
 }
 
-// NotSeen is a duration since something that was never seen.
+// NotSeen is the age of an event that was never seen.
 const NotSeen time.Duration = -1
 
-// NodeFacts is what is known of a node. All durations are measured by the clock of whoever decides,
-// from what it has seen itself: times that others wrote are of other clocks. Facts that are not
-// known (negative durations, statuses other than True and False, zero values) are never a reason to
-// allow.
+// NodeFacts are the facts about a node. Durations are measured by the clock of the process that
+// decides, from its own observations, not from timestamps of others. Unknown facts never allow a
+// fence: negative durations, statuses other than True and False, and zero values.
 type NodeFacts struct {
 	Name string
 	UID  string
-	// Zone is the failure domain, as by topology.kubernetes.io/zone. Nodes without one form a zone
-	// together.
+	// Zone is the failure domain, as in topology.kubernetes.io/zone. Nodes without a zone form one
+	// zone.
 	Zone         string
 	ControlPlane bool
-	// Selected says that this node is one to be fenced.
+	// Selected is set if this node may be fenced.
 	Selected bool
-	// Excluded says that somebody has taken it out by a label.
+	// Excluded is set if the node is excluded by a label.
 	Excluded bool
-	// Deleting says that the Node has a deletion timestamp, AutoscalerTaint that it has the taint
-	// of an autoscaler that is about to remove it. Gone says that there is no such Node any more,
-	// only the fence of it.
+	// Deleting is set if the Node has a deletion timestamp, AutoscalerTaint if an autoscaler has
+	// marked it for removal, Gone if only its fence exists.
 	Deleting        bool
 	AutoscalerTaint bool
 	Gone            bool
-	// EverReady says whether this Node, by its UID, has been Ready at any time. If it never was, it
-	// is still joining. If that is not known, it counts among the others, but is not fenced.
+	// EverReady reports whether this Node, by its UID, was ever Ready. A node that never was is
+	// joining. If it is unknown, the node counts, but is not fenced.
 	EverReady Status
 	Ready     Status
-	// NotReadyFor is how long Ready has not been True, 0 if it is. FailingFor is how long any
-	// condition has been there that fences are started for, be it that Ready is not True or
-	// another: 0 if there is none. Negative if not known.
+	// NotReadyFor is how long Ready has not been True; 0 if it is True. FailingFor is how long any
+	// condition that starts a fence has lasted, Ready included; 0 if there is none. Negative:
+	// unknown.
 	NotReadyFor time.Duration
 	FailingFor  time.Duration
-	// LeaseSilentFor is how long ago the node's Lease was last seen to be renewed, [NotSeen] if it
-	// never was.
+	// LeaseSilentFor is the time since the last renewal of the node's Lease, or [NotSeen].
 	LeaseSilentFor time.Duration
-	// FenceReady says whether the last check of the node's devices has found them usable. True if
-	// there are none to check.
+	// FenceReady reports whether the last check has found the devices usable. True if there are
+	// none to check.
 	FenceReady Status
-	// NotFenceable is, for people, what that check has found wrong.
+	// NotFenceable is the problem that this check has found, for people.
 	NotFenceable string
-	// StorageLost says that the node itself last reported that it cannot reach its storage.
+	// StorageLost is set if the node last reported that it cannot reach its storage.
 	StorageLost bool
 	Fence       Fence
-	// Starting says that a fence of this node was allowed to begin, and that its start is not in
-	// any record yet: it is one start more.
+	// Starting is set if a fence of this node may start, and no record has that start yet. It
+	// counts as a start.
 	Starting bool
 }
 
@@ -121,72 +117,70 @@ func (n *NodeFacts) silent(silence time.Duration) bool {
 	return n.LeaseSilentFor < 0 || n.LeaseSilentFor > silence
 }
 
-// Start is that a fence began to switch devices.
+// Start is the start of a fence that switches devices.
 type Start struct {
 	Node string
 	At   time.Time
 }
 
-// View is what is known of all nodes at one moment.
+// View is what is known about all nodes at one time.
 type View struct {
 	Now time.Time
-	// Nodes are all nodes of the cluster, also those that are not to be fenced, and the fences
-	// whose Nodes are gone.
+	// Nodes are all nodes of the cluster, including those that may not be fenced, and the fences of
+	// missing Nodes.
 	Nodes []NodeFacts
-	// Starts are those in the records of fences, at least of the last hour. It does not matter if
-	// one that was given once is missing later.
+	// Starts are the starts in records, at least those of the last hour. A start that was in an
+	// earlier view may be missing.
 	Starts []Start
 }
 
-// Act is what is asked for.
+// Act is the action to decide about.
 type Act int
 
 const (
 	// PowerOff switches off machines.
 	PowerOff Act = iota
-	// SwitchOff switches other devices off, such as ports of a storage fabric.
+	// SwitchOff switches off other devices, such as ports of a storage fabric.
 	SwitchOff
-	// Isolate does only what Kubernetes' API can do and undo, such as a taint.
+	// Isolate changes only objects of the Kubernetes API, reversibly, such as taints.
 	Isolate
-	// Commission switches off the machine of a node that works, because an administrator wants to
-	// see that it can be.
+	// Commission switches off the machine of a working node at the request of an administrator.
 	Commission
 )
 
 // Target is the node to decide about.
 type Target struct {
 	Name string
-	// UID is that of the Node when it was found failing. Required.
+	// UID of the Node when it was found failing. Required.
 	UID string
 	Act Act
 	// Trigger is the type of the condition that started the fence. Empty: Ready.
 	Trigger string
 	// NotReadyFor overrides that of [Limits] for this node, if it is positive.
 	NotReadyFor time.Duration
-	// Switched says that this incident has already had an intent to switch a device. What was begun
-	// is not stopped half-way by what limits beginnings.
+	// Switched is set if this incident has recorded a command to a device. Limits on starts do not
+	// apply to it.
 	Switched bool
-	// Devices is how many devices can cut this node's power. Without any, it has to be
-	// WithoutPower: configured to need none.
+	// Devices is the number of devices that can cut this node's power. Without any, WithoutPower
+	// must be set: the configuration needs none.
 	Devices      int
 	WithoutPower bool
-	// ConfigErrors is what is wrong with its configuration.
+	// ConfigErrors are the errors in its configuration.
 	ConfigErrors []string
-	// Unproved names the devices that have to be commissioned before they may be used, and were
-	// not.
+	// Unproved lists the devices that require a commission before use and have none.
 	Unproved []string
-	// Repeating says that this fence was held for [ReasonRepeats] before: it stays so, until
-	// Restarted says that an administrator has started this incident.
+	// Repeating is set if this fence was held for [ReasonRepeats] before. It stays held unless
+	// Restarted is set, because an administrator has started this incident.
 	Repeating bool
 	Restarted bool
 }
 
 // Self is the process that decides.
 type Self struct {
-	// Node is where it runs. Required unless OutsideCluster says that it runs on none of the nodes.
+	// Node that it runs on. Required, unless OutsideCluster is set because it runs on none.
 	Node           string
 	OutsideCluster bool
-	// LastAPIWrite is when the API server last confirmed a write of this process, such as the
-	// renewal of its lease: the time before that request was sent.
+	// LastAPIWrite is the time before the last request to write that the API server has confirmed,
+	// such as the renewal of the process's lease.
 	LastAPIWrite time.Time
 }

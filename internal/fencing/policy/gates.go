@@ -94,7 +94,7 @@ func askOwnHost(c *consideration) GateResult {
 	case c.Self.Node == "":
 		return hold(ReasonOwnHost, "the controller does not know on which node it runs")
 	case c.Self.Node == c.Target.Name:
-		// Not denied: the fence is for whoever leads next.
+		// Not denied: the fence is for the next leader.
 		return hold(ReasonOwnHost, "the controller runs on node %s itself: another replica has to fence it", c.Target.Name)
 	}
 	return pass("the controller runs on node %s", c.Self.Node)
@@ -145,7 +145,7 @@ func (c *consideration) askWorking() GateResult {
 		return begun()
 	case c.node.Ready != True, c.node.FailingFor != 0, c.node.NotReadyFor != 0:
 		return hold(ReasonFailing, "node %s is failing: only a node that works can be seen to go away", c.Target.Name)
-	case c.node.LeaseSilentFor < 0: // nobody has watched for long enough
+	case c.node.LeaseSilentFor < 0: // no one has watched for long enough
 		return wait(ReasonFailing, time.Second, "the Lease of node %s %s; it has to be", c.Target.Name, renewed(c.node.LeaseSilentFor))
 	case c.node.silent(c.Limits.LeaseSilence):
 		return hold(ReasonFailing, "the Lease of node %s %s; it has to be renewed within %v", c.Target.Name, renewed(c.node.LeaseSilentFor), c.Limits.LeaseSilence)

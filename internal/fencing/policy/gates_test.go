@@ -75,7 +75,7 @@ func started(in *policy.Input, node string, ago ...time.Duration) {
 	}
 }
 
-// silence is what a state has not seen for a time: it has to observe anew.
+// silence is what a state has not seen for a time: it has to observe again.
 func forget(in *policy.Input, observed time.Duration) {
 	in.State = policy.State{}
 	for d := observed; d >= 0; d -= 10 * time.Second {

@@ -49,7 +49,7 @@ func TestCoolDownFollowsTheStorm(t *testing.T) {
 	require.Equal(t, policy.ReasonStorm, l.decide().Reason)
 
 	// It ends. From the first view in which it is over, not from the last in which it was not:
-	// nobody has looked in between.
+	// no one has looked in between.
 	l.nodes[4] = healthy("w4")
 	l.pass(30*time.Second, 30*time.Second)
 	d := l.decide()

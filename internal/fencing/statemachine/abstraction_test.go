@@ -14,7 +14,7 @@ import (
 )
 
 // walk is a way through the states of an exploration, and beside it a record, a memory and a clock
-// that nobody has abstracted from.
+// that no one has abstracted from.
 type walk struct {
 	t      *testing.T
 	x      *explorer

@@ -261,7 +261,7 @@ func TestHumanRestartsAFenceThatWasGivenUp(t *testing.T) {
 	assert.EqualValues(t, 2, r.status().Incident)
 }
 
-// A fence that the policy holds begins anew: one that goes on in its incident does not.
+// A fence that the policy holds can be restarted; one that continues in its incident cannot.
 func TestHumanRestartsAFenceThatIsHeld(t *testing.T) {
 	r := newRig(t, bmc())
 	r.policy.Admit = statemachine.Answer{Verdict: statemachine.Hold, Reason: "Repeats"}

@@ -26,7 +26,7 @@ func (t transition) dropAsked() Step {
 }
 
 // asked is what to do if the devices of a node whose last fence has ended are to be tried; nil:
-// nobody has asked.
+// no one has asked.
 func (t transition) asked() Step {
 	const key = v1alpha1.AnnotationCommission
 	asked, ok := t.Fence.Annotations[key]

@@ -251,7 +251,7 @@ func TestCommissionThatProvesNothing(t *testing.T) {
 
 func isPoweredOff(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionPoweredOff }
 
-// Each level is tried by itself, and the node has to start anew each time.
+// Each level is tried by itself, and the node has to restart each time.
 func TestCommissionTriesEachLevel(t *testing.T) {
 	plan := statemachine.Plan{Hash: "1", PowerOn: statemachine.PowerOnManual, Levels: [][]statemachine.Device{{device("bmc")}, {device("pdu-a"), device("pdu-b")}}}
 	r := newTrial(t, plan)

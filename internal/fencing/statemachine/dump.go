@@ -12,7 +12,7 @@ import (
 
 const (
 	// dumpWithin is how old a message of a kernel that writes a dump may be when a pod is deleted
-	// because of it. When the dump is written, the machine starts anew by itself: from its last
+	// because of it. When the dump is written, the machine restarts by itself: from its last
 	// message until its kubelet starts a container it takes longer than this.
 	dumpWithin = 5 * time.Second
 	// dumpOver is after how long without a message a dump has ended: three of those that

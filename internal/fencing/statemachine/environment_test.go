@@ -178,7 +178,7 @@ func (x *explorer) machine(s State) {
 }
 
 // kernel is what the machine's does: it stops and writes a dump, and tells of that. Then the
-// machine starts anew, and runs the pods that it finds to be its own. That takes longer than a
+// machine restarts, and runs the pods that it finds to be its own. That takes longer than a
 // message is good for, which is what the release rests on.
 func (x *explorer) kernel(s State, powered bool) {
 	switch n := s; {

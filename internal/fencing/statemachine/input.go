@@ -9,18 +9,18 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// Input is all that a decision rests on.
+// Input is everything that a decision depends on.
 type Input struct {
 	// Fence is the record as it was read. It is not changed.
 	Fence *v1alpha1.NodeFence
-	// Plan is what the node's configuration resolved to.
+	// Plan is the configuration of the node.
 	Plan Plan
-	// Policy is what the rules of the cluster say of this fence now.
+	// Policy has the present answers of the policy.
 	Policy Policy
-	// Trigger is the condition for which the node should be fenced now; nil: none.
+	// Trigger is the condition for which the node should be fenced now, or nil.
 	Trigger *v1alpha1.Trigger
-	// Dump is when the last message of a kernel of this very node came that says that it writes a
-	// dump, or earlier: its arrival, and not when it was read. Zero: none came to this process.
+	// Dump is a time at or before the arrival of the last dump message from this node. Zero: this
+	// process has received none.
 	Dump clock.Reading
 	// Memory is what this process has seen and done.
 	Memory Memory
@@ -28,24 +28,24 @@ type Input struct {
 	Now clock.Reading
 }
 
-// Policy is what the rules of the cluster say of a fence.
+// Policy has the answers of the policy about a fence.
 type Policy struct {
-	// Admit is asked until the first command to a device is written down.
+	// Admit applies until the first command to a device is recorded.
 	Admit Answer
-	// Continue is asked before every command that switches something off.
+	// Continue applies before every command that switches something off.
 	Continue Answer
 }
 
-// Answer is what the rules say.
+// Answer is an answer of the policy.
 type Answer struct {
 	Verdict Verdict
 	// Reason is a word in CamelCase, Message a sentence.
 	Reason, Message string
-	// After is in what time to ask again; zero: when something has changed.
+	// After is when to ask again. Zero: when something has changed.
 	After time.Duration
 }
 
-// Verdict is what the rules allow.
+// Verdict is what the policy allows.
 type Verdict string
 
 // The verdicts.
@@ -56,24 +56,23 @@ const (
 	Deny     Verdict = "deny" // end this fence
 )
 
-// Node is a node as one [Look] found it.
+// Node is a node as a [Look] found it.
 type Node struct {
-	// Missing: there is none of that name.
+	// Missing is set if there is no Node of that name.
 	Missing bool
 	UID     types.UID
-	// Leaving: it is being deleted, or an autoscaler has marked it for that.
+	// Leaving is set if the Node is being deleted or marked for removal by an autoscaler.
 	Leaving bool
-	// Ready is its condition.
+	// Ready is set if its condition Ready is True.
 	Ready bool
-	// Failing says that the condition which started the fence still holds.
+	// Failing is set while the condition that started the fence holds.
 	Failing bool
-	// Renewal is whatever is new after each renewal of its Lease, such as the renew time. It is
-	// only compared.
+	// Renewal is a value that changes with each renewal of its Lease. It is only compared.
 	Renewal string
-	// Cordoned is that an admin keeps new pods from it.
+	// Cordoned is set if spec.unschedulable is.
 	Cordoned bool
 	// BootID and ProviderID are those of its status and spec.
 	BootID, ProviderID string
-	// OutOfService says whose taint of that kind is on it.
+	// OutOfService is the owner of its out-of-service taint.
 	OutOfService v1alpha1.TaintOwner
 }

@@ -185,7 +185,7 @@ func (t transition) isolated() Step {
 }
 
 // ahead is a wait before the power is taken that has the devices of the first level read shortly
-// before its end, if it is one: they have to be read before they are commanded, and nobody has to
+// before its end, if it is one: they have to be read before they are commanded, and no one has to
 // wait for that then.
 func (t transition) ahead(step Step) Step {
 	wait, ok := step.(Wait)
@@ -209,7 +209,7 @@ func (t transition) ahead(step Step) Step {
 	return wait
 }
 
-// reread has every plug restored anew that an earlier try has left as it was.
+// reread has every plug restored again that an earlier try has left as it was.
 func reread(s *v1alpha1.Status) {
 	for i := range s.Devices {
 		d := &s.Devices[i]

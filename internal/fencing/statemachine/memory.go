@@ -8,9 +8,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// Memory is what one process has seen and done for one record, and loses when it ends: nothing
-// depends on it but speed. It is a value: [Memory.After] returns the next one. A process that has
-// lost the leadership throws it away.
+// Memory is what one process has seen and done for one record. It is lost with the process, which
+// costs time only. It is a value: [Memory.After] returns the next one. Discard it when the
+// leadership is lost.
 type Memory struct {
 	since  clock.Reading // when this process began with the record
 	begun  clock.Reading // when it began with the incident
@@ -31,7 +31,7 @@ type Memory struct {
 	progress progress
 }
 
-// renewals tells whether a Lease was renewed: the first look is what later ones are compared with.
+// renewals detects whether a Lease was renewed. Later values are compared with the first one.
 type renewals struct {
 	based, renewed bool
 	first          string
@@ -49,7 +49,7 @@ func (r *renewals) see(n Node) {
 	}
 }
 
-// deviceReading is what this process knows of a device.
+// deviceReading is what this process knows about a device.
 type deviceReading struct {
 	device string
 	called bool          // by this process
@@ -62,7 +62,7 @@ type deviceReading struct {
 	twice bool           // it was read off twice, far enough apart
 }
 
-// progress is how far this process has come in a phase.
+// progress is the progress of this process in a phase.
 type progress struct {
 	methods int    // that are done
 	failed  string // the last of them that has failed
@@ -72,31 +72,30 @@ type progress struct {
 	pods                                  v1alpha1.Pods
 }
 
-// NewMemory is that of a process that has just begun with a record. A restarted process begins with
-// nothing else.
+// NewMemory returns the memory of a process that starts with a record, also after a restart.
 func NewMemory(now clock.Reading) Memory {
 	return Memory{since: now, begun: now, waits: now, held: now}
 }
 
-// Outcome is what became of a step.
+// Outcome is the result of a step.
 type Outcome struct {
 	// Began is before the first request or command of the step, Ended after the last answer.
 	Began, Ended clock.Reading
-	// Failed: a write met a conflict, or it is not known whether it was made (read the record
-	// again); a method failed. A [Call] has no outcome: its exit code proves nothing. A look or a
-	// part of the release that failed is not told at all, but tried again.
+	// Failed is set if a write met a conflict or may not have been made (read the record again), or
+	// if a method failed. A [Call] has no outcome, as its exit code proves nothing. A failed look
+	// or part of the release is not reported, but repeated.
 	Failed bool
-	// Node is what a look found.
+	// Node is the result of a look.
 	Node Node
-	// Powers are the answers to a [Read], in the order of its devices.
+	// Powers are the results of a [Read], in the order of its devices.
 	Powers []v1alpha1.Power
-	// Pods is how many the release has listed and deleted so far.
+	// Pods counts the pods that the release has listed and deleted.
 	Pods v1alpha1.Pods
-	// Left: the part of the release is not finished, and is to be done again.
+	// Left is set if the part of the release is not complete and must be repeated.
 	Left bool
 }
 
-// After is what is known after a step was done, which was decided on by status before.
+// After returns the memory after a step. before is the status that was the input of the decision.
 func (m Memory) After(before *v1alpha1.Status, step Step, o Outcome) Memory {
 	m.devices = slices.Clone(m.devices)
 	switch step := step.(type) {
@@ -121,7 +120,7 @@ func (m Memory) After(before *v1alpha1.Status, step Step, o Outcome) Memory {
 	return m
 }
 
-// Changed is what is known after news of the node: it has to be looked at again.
+// Changed returns the memory after a change of the node, which must be read again.
 func (m Memory) Changed() Memory {
 	m.present = false
 	return m

@@ -69,7 +69,7 @@ type Plan struct {
 	PowerWait time.Duration
 	// BootGrace is how long a machine may take from power to Ready. Default: 10 min.
 	BootGrace time.Duration
-	// RestartDelay is how long a fence that has failed rests before it starts anew. Default: 30 s.
+	// RestartDelay is how long a fence that has failed rests before it restarts. Default: 30 s.
 	RestartDelay time.Duration
 	// DetachTimeout is how long the release waits for volumes to be detached. Default: 1 min.
 	DetachTimeout time.Duration
@@ -80,7 +80,7 @@ type Plan struct {
 
 	// Retries is how often a step may be tried, and a device be commanded. Default: 3.
 	Retries int32
-	// Restarts is how often the flow may start anew after an error. Default: 1; negative: never.
+	// Restarts is how often the flow may restart after an error. Default: 1; negative: never.
 	Restarts int32
 }
 

@@ -166,7 +166,7 @@ func TestNodeThatWorksWithoutPowerIsAnother(t *testing.T) {
 	assert.Empty(t, r.status().Released)
 }
 
-// A BMC that is dead is told nothing: it could prove nothing, and nobody would know how to leave it
+// A BMC that is dead is told nothing: it could prove nothing, and no one would know how to leave it
 // in the end. So the machine can come back without it.
 func TestDeviceThatCannotBeReadIsNotCommandedWhereAnotherTakesItsPlace(t *testing.T) {
 	r := newRig(t, statemachine.Plan{Hash: "1", Levels: [][]statemachine.Device{{device("bmc")}, {device("a"), device("b")}}})
@@ -181,8 +181,8 @@ func TestDeviceThatCannotBeReadIsNotCommandedWhereAnotherTakesItsPlace(t *testin
 	assert.Equal(t, []v1alpha1.OpAction{off, on}, r.plugs["b"].commands)
 }
 
-// Each renewal of the Lease is news of the node, upon which everything is looked at anew: that must
-// not make the fence forget what it compares with.
+// Each renewal of the Lease is news of the node, upon which everything is looked at again: that
+// must not make the fence forget what it compares with.
 func TestNodeThatWorksWithoutPowerIsFoundOutByNewsOfIt(t *testing.T) {
 	for _, every := range []time.Duration{2 * time.Second, 10 * time.Second} {
 		r := newRig(t, bmc())

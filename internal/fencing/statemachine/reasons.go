@@ -1,7 +1,7 @@
 package statemachine
 
-// Reason names a transition: what a [Write] is for. It is a word in CamelCase, fit for the reason
-// of an Event. The package's documentation has all of them in their places.
+// Reason names a transition, as the reason of a [Write] and of an Event. The package documentation
+// shows the transitions in the flow.
 type Reason string
 
 // The transitions, in the order of the flow.
@@ -60,6 +60,6 @@ const (
 
 	CommissionBegun  Reason = "CommissionBegun"  // it is not a fence: the devices of a node that works are tried
 	NodeWentDown     Reason = "NodeWentDown"     // the node did, with all devices of the level off
-	Commissioned     Reason = "Commissioned"     // it is back, started anew: these are its devices
+	Commissioned     Reason = "Commissioned"     // it is back, rebooted: these are its devices
 	CommissionFailed Reason = "CommissionFailed" // and that was not so
 )

@@ -17,7 +17,7 @@ func (t transition) booting() Step {
 		return Wait{For: min(left, lookEvery), Why: "the machine starts"}
 	}
 	if t.s.Commission != nil && t.cleared(n) && t.Now.SinceAtLeast(t.Memory.since) < lookSeldom {
-		// It may have been back for long, and nobody has looked.
+		// It may have been back for long, and no one has looked.
 		return Wait{For: lookEvery / 2, Why: "the node is shown Ready, and has to renew its Lease"}
 	}
 	return t.fail(BootGraceOver)
@@ -96,7 +96,7 @@ func (t transition) recovering() Step {
 	return t.enter(Recovered, v1alpha1.PhaseFinal, func(s *v1alpha1.Status) { s.Taints.Fence = t.Plan.KeepTaint && s.Taints.Fence })
 }
 
-// failed starts the flow anew, as often as it may. What was proved stays: a device that was off is
+// failed starts the flow again, as often as it may. What was proved stays: a device that was off is
 // not switched off again.
 func (t transition) failed() Step {
 	n, look := t.node(lookEvery / 2)

@@ -8,7 +8,7 @@ import (
 )
 
 // releasing frees the workloads of a machine that was proved to be without power, one part after
-// another. Before each of them everything is proved anew: somebody may have switched the machine
+// another. Before each of them everything is proved again: somebody may have switched the machine
 // on.
 func (t transition) releasing() Step {
 	done := &t.Memory.progress

@@ -7,42 +7,40 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// Step is one thing for a controller to do: a [Write], [Look], [Read], [Call], [Act], [Release],
+// Step is the next action of a controller: a [Write], [Look], [Read], [Call], [Act], [Release],
 // [Wait], [SetFinalizer], [DropAnnotation] or [Delete].
 type Step interface{ step() }
 
-// Write replaces the status of the record by one update of the status subresource, with the
-// resource version of the record that was decided on.
+// Write replaces the status of the record by one update, with the resource version of the record
+// that was the input.
 type Write struct {
 	Reason Reason
 	Status v1alpha1.Status
 }
 
-// Look reads the node from the API server, not from a cache: the Node, and its Lease in
-// kube-node-lease. The record has to be read with it: a change of its annotations is to be decided
-// on first.
+// Look reads the Node and its Lease in kube-node-lease from the API server, not from a cache. Read
+// the record with them, as a change of its annotations must be considered first.
 type Look struct{}
 
-// Read asks devices for their state, all of them at once, each by a process of its own. What does
-// not answer in time is unknown.
+// Read reads devices concurrently. A device that does not answer in time is unknown.
 type Read struct{ Devices []string }
 
-// Call sends a command to a device. It was written down as the open operation of the device before.
+// Call sends a command to a device. The record already has it as the open operation of the device.
 type Call struct {
 	Device string
 	Op     v1alpha1.Op
 	begin  deadline
 }
 
-// Late says that the call must not begin any more, because the node was looked at too long ago:
-// decide again. Ask in the last moment.
+// Late reports whether the call must not start any more, as the node was read too long ago. Then
+// decide again. Call it at the last moment.
 func (c Call) Late(now clock.Reading) bool { return c.begin.passed(now) }
 
-// Act carries out a method of the cluster. Doing it once more must do no harm: after a crash it is
-// done again.
+// Act executes a method of the cluster. Methods must be repeatable, because they are repeated after
+// a crash.
 type Act struct{ Method string }
 
-// Names of the methods that the state machine asks for by itself.
+// Methods that the state machine uses without configuration.
 const (
 	MarkUnschedulable = "mark-unschedulable" // put the fence's own taint on the node
 	MarkSchedulable   = "mark-schedulable"   // remove it
@@ -59,8 +57,9 @@ type Release struct {
 	begin   deadline
 }
 
-// Late says that nothing more may be deleted or tainted, because the proof is too old: return what
-// was done, and decide again. Ask before each request. What takes nothing away is never late.
+// Late reports whether nothing more may be deleted or tainted, as the proof is too old. Then return
+// the progress and decide again. Call it before each request. A part that removes nothing is never
+// late.
 func (r Release) Late(now clock.Reading) bool {
 	return (r.Part == Taint || r.Part == DeletePods) && r.begin.passed(now)
 }
@@ -68,39 +67,38 @@ func (r Release) Late(now clock.Reading) bool {
 // ReleasePart is a part of the release.
 type ReleasePart string
 
-// The parts of the release.
+// Parts of a release.
 const (
-	// DeletePods lists the pods of the node and deletes them, each if it has the UID that was
-	// listed.
+	// DeletePods lists the pods of the node, and deletes each one if it has the listed UID.
 	DeletePods ReleasePart = "DeletePods"
-	// Taint puts the out-of-service taint on the node, unless there is one.
+	// Taint puts the out-of-service taint on the node, unless it has one.
 	Taint ReleasePart = "Taint"
-	// AwaitDetach counts the pods that were listed and the volume attachments that are left.
+	// AwaitDetach counts the remaining pods and volume attachments.
 	AwaitDetach ReleasePart = "AwaitDetach"
-	// Untaint removes the out-of-service taint if it is ours, and reads the node to see that it is
-	// gone. A node that is not there has none.
+	// Untaint removes the out-of-service taint if it is ours, and reads the node to verify that. A
+	// missing node has no taint.
 	Untaint ReleasePart = "Untaint"
 )
 
-// Wait is for when there is nothing to do for a while: decide again after For, or when the record,
-// the node or the configuration has changed, whichever is first. Zero: only then.
+// Wait waits for the time For, or until the record, the node or the configuration has changed.
+// Zero: only for a change.
 type Wait struct {
 	For time.Duration
 	Why string
-	// Watch are devices that were told to switch off and may do so yet. Read them every few
-	// seconds, and decide again when one of them reads off.
+	// Watch lists devices that may still go off after a command. Read them every few seconds, and
+	// decide again when one of them reads off.
 	Watch []string
-	// Ahead are devices that are commanded next. Read them at once and decide again, unless that is
-	// to be spared: then they are read when the wait is over.
+	// Ahead lists the devices of the next commands. Read them at once and decide again. The
+	// controller may skip that; they are then read after the wait.
 	Ahead []string
 }
 
-// SetFinalizer adds or removes [v1alpha1.Finalizer], by an update of the record with its resource
-// version.
+// SetFinalizer adds or removes [v1alpha1.Finalizer], by an update with the resource version of the
+// record.
 type SetFinalizer struct{ Present bool }
 
-// DropAnnotation removes an annotation that an admin has to give again if it is still meant, by an
-// update with the resource version. Why is empty if it was taken.
+// DropAnnotation removes an annotation by an update with the resource version of the record. An
+// admin must set it again if it is still meant. Why is empty if the annotation took effect.
 type DropAnnotation struct {
 	Key string
 	Why string
@@ -120,7 +118,7 @@ func (SetFinalizer) step()   {}
 func (DropAnnotation) step() {}
 func (Delete) step()         {}
 
-// deadline is a time by when something has to begin, because what it rests on is of then.
+// deadline is a time before which something must start, because its preconditions are from then.
 type deadline struct {
 	from   clock.Reading
 	within time.Duration

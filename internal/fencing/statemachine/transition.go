@@ -40,12 +40,12 @@ const (
 	watchLag = 2 * time.Second
 )
 
-// Transition decides on the next step of a fence: exactly one thing to do, after which it is to be
-// asked again, with what became of it in the memory. It is a function of its input, and changes
-// nothing. The plan has to be valid, see [Plan.Validate].
+// Transition returns the next step of a fence. Execute it, add its outcome to the memory, and call
+// Transition again. It depends on its input only, and changes nothing. The plan must be valid; see
+// [Plan.Validate].
 //
-// Every write is a swap on the version of the record that was decided on, so that nothing is done
-// on what an admin has taken back, and no two processes write the same record in turns.
+// Each write has the resource version of the record that was the input, so that it fails after a
+// change by an admin or by another process.
 func Transition(in Input) Step {
 	t := transition{Input: in, s: &in.Fence.Status}
 	if step := t.admin(); step != nil {
@@ -95,7 +95,7 @@ type transition struct {
 	s *v1alpha1.Status // as it was read: never changed
 }
 
-// write returns the write of a status that change has made of the one that was read.
+// write returns the step that writes the changed status.
 func (t transition) write(reason Reason, change func(*v1alpha1.Status)) Step {
 	s := t.s.DeepCopy()
 	change(s)
@@ -113,9 +113,9 @@ func (t transition) enter(reason Reason, phase v1alpha1.Phase, changes ...func(*
 	})
 }
 
-// abort returns the write that enters Restoring for a reason other than that the release is done. A
-// stop stands whatever comes after it, and is obeyed once: where nothing may be switched on any
-// more, it leaves everything as it is.
+// abort returns the write that enters Restoring before the workloads were released. A stop is
+// permanent: later reasons do not replace it, and nothing is switched on after it if that was its
+// meaning.
 func (t transition) abort(reason Reason, why v1alpha1.Abort, changes ...func(*v1alpha1.Status)) Step {
 	if stopped(t.s.Abort) {
 		why = v1alpha1.AbortStopHold
@@ -123,7 +123,7 @@ func (t transition) abort(reason Reason, why v1alpha1.Abort, changes ...func(*v1
 	return t.enter(reason, v1alpha1.PhaseRestoring, append(changes, func(s *v1alpha1.Status) { s.Abort = why })...)
 }
 
-// give returns a change that begins a wait.
+// give returns a change that starts a wait.
 func (t transition) give(kind v1alpha1.WaitKind) func(*v1alpha1.Status) {
 	return func(s *v1alpha1.Status) { s.Wait = &v1alpha1.Wait{Kind: kind, Since: metav1.NewMicroTime(t.Now.Wall)} }
 }
