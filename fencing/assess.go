@@ -68,7 +68,12 @@ func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 		if result.limited != nil {
 			a.Warnings = append(a.Warnings, result.limited.Error())
 		}
-		target := policy.Target{Name: n.Name, UID: string(n.UID), NotReadyFor: given(plan.NotReadyFor), WithoutPower: len(plan.PowerManagement) == 0}
+		target := policy.Target{
+			Name:         n.Name,
+			UID:          string(n.UID),
+			NotReadyFor:  given(plan.NotReadyFor),
+			WithoutPower: len(plan.PowerManagement) == 0,
+		}
 		for _, level := range plan.PowerManagement {
 			target.Devices += len(level.Off())
 		}

@@ -41,7 +41,8 @@ func (f *fence) reportBlocked() {
 // admin has stopped the fence, excluded the node or configured that its power stays off.
 func (f *fence) gaveUp(s *v1alpha1.Status) string {
 	off := ""
-	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPoweredOff); c != nil && c.Status != metav1.ConditionFalse {
+	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPoweredOff); c != nil &&
+		c.Status != metav1.ConditionFalse {
 		off = "; plugs " + c.Message
 	}
 	facts, there := f.state.factsOf(f.node, time.Now())

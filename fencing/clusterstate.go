@@ -50,7 +50,13 @@ type waiting struct {
 // that.
 const patience = 30 * time.Second
 
-func newClusterState(c Config, nodes *nodestate.Nodes, nodeLister corelisters.NodeLister, configMaps corelisters.ConfigMapLister, wake func(string)) *clusterState {
+func newClusterState(
+	c Config,
+	nodes *nodestate.Nodes,
+	nodeLister corelisters.NodeLister,
+	configMaps corelisters.ConfigMapLister,
+	wake func(string),
+) *clusterState {
 	return &clusterState{
 		config: c, nodes: nodes, nodeLister: nodeLister, configMaps: configMaps, wake: wake,
 		fences: map[string]*v1alpha1.NodeFence{}, deleted: map[string]types.UID{}, waiting: map[string]waiting{}, slots: map[string]bool{},
@@ -176,7 +182,8 @@ func needsHuman(f *v1alpha1.NodeFence) bool {
 		return false
 	}
 	return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionPaused) ||
-		s.Hold != nil && slices.Contains([]string{"RestartNeeded", "ConfigurationChanged", string(policy.ReasonNotConfigured)}, s.Hold.Reason)
+		s.Hold != nil &&
+			slices.Contains([]string{"RestartNeeded", "ConfigurationChanged", string(policy.ReasonNotConfigured)}, s.Hold.Reason)
 }
 
 // look returns the facts of all nodes. The caller holds mu.
@@ -333,7 +340,11 @@ func (c *clusterState) trigger(node string) *v1alpha1.Trigger {
 		return nil
 	}
 	first := conditions[0]
-	t := &v1alpha1.Trigger{Type: string(first.Type), Status: string(first.Status), Since: metav1.NewTime(now.Add(-failing[first]).Round(0).Truncate(time.Second))}
+	t := &v1alpha1.Trigger{
+		Type:   string(first.Type),
+		Status: string(first.Status),
+		Since:  metav1.NewTime(now.Add(-failing[first]).Round(0).Truncate(time.Second)),
+	}
 	if first.Type == corev1.NodeReady {
 		t.Status = string(cmp.Or(facts.Ready, policy.Unknown))
 	}
@@ -342,7 +353,9 @@ func (c *clusterState) trigger(node string) *v1alpha1.Trigger {
 
 // candidate reports whether a node may be fenced and fails.
 func (c *clusterState) candidate(n *policy.NodeFacts) bool {
-	return n.FailingFor > 0 && n.Selected && !n.Excluded && !n.Deleting && !n.AutoscalerTaint && !n.Gone && n.EverReady == policy.True && n.Name != c.config.Node
+	return n.FailingFor > 0 && n.Selected && !n.Excluded && !n.Deleting && !n.AutoscalerTaint && !n.Gone &&
+		n.EverReady == policy.True &&
+		n.Name != c.config.Node
 }
 
 // failing reports whether the condition that started a fence still holds.

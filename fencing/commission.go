@@ -179,7 +179,8 @@ func (r *run) refusal(ctx context.Context, n *corev1.Node, record *v1alpha1.Node
 	case record == nil:
 	case record.Node != n.Name:
 		bad("the record %s is that of node %q", record.Name, record.Node)
-	case asked != "" && record.Annotations[v1alpha1.AnnotationCommission] == asked, tried(record, asked) && !record.Status.Phase.Ended():
+	case asked != "" && record.Annotations[v1alpha1.AnnotationCommission] == asked,
+		tried(record, asked) && !record.Status.Phase.Ended():
 		return errTaken
 	case tried(record, asked):
 		bad("it was asked for with this very value before: put a slash and a number behind it")
@@ -299,7 +300,8 @@ func outcome(node string, s *v1alpha1.Status) error {
 	if s.Commission.Failed == "" {
 		return nil
 	}
-	if off := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPoweredOff); off != nil && off.Status != metav1.ConditionFalse {
+	if off := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPoweredOff); off != nil &&
+		off.Status != metav1.ConditionFalse {
 		return fmt.Errorf("%w: node %s: %s; %s", ErrCommissionFailed, node, s.Commission.Failed, off.Message)
 	}
 	return fmt.Errorf("%w: node %s: %s", ErrCommissionFailed, node, s.Commission.Failed)
@@ -310,7 +312,13 @@ func (f *fence) announceCommission(reason statemachine.Reason, s *v1alpha1.Statu
 	about := &corev1.Node{}
 	about.Name, about.UID = f.node, s.NodeUID
 	if !s.Phase.Ended() {
-		f.nodeEvent(about, corev1.EventTypeNormal, string(reason), "Commission", fmt.Sprintf("incident %d, level %d: %s", s.Incident, s.Level, s.Phase))
+		f.nodeEvent(
+			about,
+			corev1.EventTypeNormal,
+			string(reason),
+			"Commission",
+			fmt.Sprintf("incident %d, level %d: %s", s.Incident, s.Level, s.Phase),
+		)
 		return
 	}
 	err := outcome(f.node, s)

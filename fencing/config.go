@@ -143,7 +143,11 @@ func (c Config) complete() (Config, error) {
 	case c.OutsideCluster && c.Node != "":
 		bad("Node", "must be empty with OutsideCluster", fmt.Sprintf("%q", c.Node))
 	case !c.OutsideCluster && len(problems) > 0:
-		bad("Node", "must be the name of the node that this process runs on, unless OutsideCluster is set", fmt.Sprintf("%q", c.Node))
+		bad(
+			"Node",
+			"must be the name of the node that this process runs on, unless OutsideCluster is set",
+			fmt.Sprintf("%q", c.Node),
+		)
 	}
 	if c.Leadership == nil {
 		bad("Leadership", "required", nil)

@@ -142,7 +142,13 @@ func (c *Controller) begin(ctx context.Context) (*run, error) {
 	leases := informers.NewSharedInformerFactoryWithOptions(c.kube, 0, informers.WithNamespace(corev1.NamespaceNodeLease))
 	configMaps := informers.NewSharedInformerFactoryWithOptions(c.kube, 0, informers.WithNamespace(c.config.Namespace))
 	fences := dynamicinformer.NewDynamicSharedInformerFactory(c.dynamic, 0)
-	r.state = newClusterState(c.config, nodes, cluster.Core().V1().Nodes().Lister(), configMaps.Core().V1().ConfigMaps().Lister(), r.wake)
+	r.state = newClusterState(
+		c.config,
+		nodes,
+		cluster.Core().V1().Nodes().Lister(),
+		configMaps.Core().V1().ConfigMaps().Lister(),
+		r.wake,
+	)
 	r.secrets = newSecrets(c.kube, c.config)
 	r.plans = newPlanCache(c.config, r.state, r.secrets, r.begins)
 	r.checks, r.dumps = newChecks(r), newDumps(r)
@@ -359,7 +365,11 @@ func (r *run) decoded(object any) *v1alpha1.NodeFence {
 		r.config.Logger.Error("NodeFence cannot be decoded", zap.Error(err))
 		return nil
 	case f.Name != v1alpha1.Name(f.Node):
-		r.config.Logger.Warn("NodeFence ignored, its name does not match its node", zap.String("name", f.Name), zap.String("node", f.Node))
+		r.config.Logger.Warn(
+			"NodeFence ignored, its name does not match its node",
+			zap.String("name", f.Name),
+			zap.String("node", f.Node),
+		)
 		return nil
 	}
 	return f

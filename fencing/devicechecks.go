@@ -189,7 +189,12 @@ func (c *checks) check(ctx context.Context, n *corev1.Node) {
 
 // inspect reads all devices of a node, and changes nothing. The error is what is wrong with its
 // configuration.
-func (c *checks) inspect(ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, err error) (check, map[string]reading) {
+func (c *checks) inspect(
+	ctx context.Context,
+	n *corev1.Node,
+	plan nodeconfig.Plan,
+	err error,
+) (check, map[string]reading) {
 	result := check{machine: machineOf(n)}
 	if err == nil {
 		_, err = c.flow(plan, unknown)

@@ -110,7 +110,11 @@ func (d *dumps) hears(from []netip.Addr, at clock.Reading) {
 	}
 	for _, addr := range from {
 		if len(of[addr]) != 1 {
-			d.config.Logger.Debug("dump message from an address of no node or of several nodes", zap.Stringer("address", addr), zap.Int("nodes", len(of[addr])))
+			d.config.Logger.Debug(
+				"dump message from an address of no node or of several nodes",
+				zap.Stringer("address", addr),
+				zap.Int("nodes", len(of[addr])),
+			)
 			continue
 		}
 		n := of[addr][0]

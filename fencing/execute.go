@@ -85,7 +85,12 @@ func (f *fence) write(ctx context.Context, step statemachine.Write) error {
 // announce reports a written status by log, hooks and Events.
 func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, reason statemachine.Reason) {
 	s := &now.Status
-	f.log.Info("fence transition", zap.String("transition", string(reason)), zap.String("phase", string(s.Phase)), zap.Int64("incident", s.Incident))
+	f.log.Info(
+		"fence transition",
+		zap.String("transition", string(reason)),
+		zap.String("phase", string(s.Phase)),
+		zap.Int64("incident", s.Incident),
+	)
 	hooks := f.config.Hooks
 	if hooks.OnTransition != nil {
 		hooks.OnTransition(now, string(reason))
@@ -97,8 +102,16 @@ func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, reason
 	}
 	f.reportBlocked()
 	if reason == statemachine.DumpSeen {
-		f.event(now, corev1.EventTypeNormal, string(reason), "Release",
-			"incident %d of node %s: its kernel writes a dump: its pods are released, and its power stays on until that has ended, for %v at most", s.Incident, f.node, f.plan.KdumpTimeout)
+		f.event(
+			now,
+			corev1.EventTypeNormal,
+			string(reason),
+			"Release",
+			"incident %d of node %s: its kernel writes a dump: its pods are released, and its power stays on until that has ended, for %v at most",
+			s.Incident,
+			f.node,
+			f.plan.KdumpTimeout,
+		)
 	}
 	if before.Phase == s.Phase {
 		return
@@ -108,13 +121,18 @@ func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, reason
 		kind = corev1.EventTypeWarning
 	}
 	f.event(now, kind, string(reason), "Fence", "incident %d of node %s: %s", s.Incident, f.node, s.Phase)
-	if s.Commission != nil && (before.Phase == v1alpha1.PhaseCommissioning || s.Phase == v1alpha1.PhaseCommissioning || s.Phase.Ended()) {
+	if s.Commission != nil &&
+		(before.Phase == v1alpha1.PhaseCommissioning || s.Phase == v1alpha1.PhaseCommissioning || s.Phase.Ended()) {
 		f.announceCommission(reason, s)
 	}
 }
 
 // change updates the metadata of the record.
-func (f *fence) change(ctx context.Context, step statemachine.Step, update func(context.Context) (*v1alpha1.NodeFence, error)) error {
+func (f *fence) change(
+	ctx context.Context,
+	step statemachine.Step,
+	update func(context.Context) (*v1alpha1.NodeFence, error),
+) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	before := f.record.Status
@@ -253,7 +271,14 @@ func (f *fence) call(ctx context.Context, step statemachine.Call) error {
 	f.memory = f.memory.After(&before, step, outcome)
 	if errors.Is(err, agent.ErrAlive) {
 		f.stuck = fmt.Errorf("command %s to device %s: %w", step.Op.ID, step.Device, err)
-		f.event(f.record, corev1.EventTypeWarning, "AgentAlive", "Switch", "nothing more is done until the controller is restarted: %v", f.stuck)
+		f.event(
+			f.record,
+			corev1.EventTypeWarning,
+			"AgentAlive",
+			"Switch",
+			"nothing more is done until the controller is restarted: %v",
+			f.stuck,
+		)
 	}
 	took := outcome.Ended.SinceAtLeast(outcome.Began)
 	f.log.Info("command sent", zap.String("device", step.Device), zap.String("action", string(step.Op.Action)),
@@ -266,7 +291,10 @@ func (f *fence) call(ctx context.Context, step statemachine.Call) error {
 
 // cluster returns the node for changes by this incident.
 func (f *fence) cluster() (*cluster.Node, error) {
-	return cluster.New(f.kube, cluster.Config{Name: f.node, UID: f.record.Status.NodeUID, Incident: f.record.Status.Incident})
+	return cluster.New(
+		f.kube,
+		cluster.Config{Name: f.node, UID: f.record.Status.NodeUID, Incident: f.record.Status.Incident},
+	)
 }
 
 // errNotLeader means that this process has lost the leadership.
@@ -311,10 +339,20 @@ func (f *fence) method(ctx context.Context, node *cluster.Node, name string) err
 	case nodeconfig.OutOfService: // is part of every release, and must not come before the proof
 		return nil
 	case nodeconfig.CleanPods:
-		_, err := node.Evict(ctx, f.requireNodeFailing, cluster.Options{Budget: f.budget, OnPod: f.evicted}, cluster.Progress{})
+		_, err := node.Evict(
+			ctx,
+			f.requireNodeFailing,
+			cluster.Options{Budget: f.budget, OnPod: f.evicted},
+			cluster.Progress{},
+		)
 		return err
 	case nodeconfig.DetachVolumes:
-		pods, err := node.Evict(ctx, f.requireNodeFailing, cluster.Options{Budget: f.budget, OnPod: f.evicted}, cluster.Progress{})
+		pods, err := node.Evict(
+			ctx,
+			f.requireNodeFailing,
+			cluster.Options{Budget: f.budget, OnPod: f.evicted},
+			cluster.Progress{},
+		)
 		if err == nil && !pods.Done && !f.shownReady() {
 			return nil // no kubelet ends them: pods and volumes come loose with the release, when the machine has lost its power
 		}

@@ -159,14 +159,20 @@ func (f *fence) input(ctx context.Context) (statemachine.Input, error) {
 	}
 	if err != nil {
 		in.Plan = statemachine.Plan{History: f.config.History, Unresolved: err.Error()}
-		wrong := statemachine.Answer{Verdict: statemachine.Hold, Reason: string(policy.ReasonNotConfigured), Message: err.Error()}
+		wrong := statemachine.Answer{
+			Verdict: statemachine.Hold,
+			Reason:  string(policy.ReasonNotConfigured),
+			Message: err.Error(),
+		}
 		in.Policy = statemachine.Policy{Admit: wrong, Continue: wrong}
 	}
 	if len(s.Triggers) > 0 {
 		in.Plan.FenceReadyNodes = slices.Contains(f.config.Limits.FenceReadyNodes, s.Triggers[0].Type)
 	}
 	if in.Plan.Kdump {
-		_ = f.dumps.want(ctx) // what has begun does not depend on it; what has not is held, as the node is not ready to be fenced
+		_ = f.dumps.want(
+			ctx,
+		) // what has begun does not depend on it; what has not is held, as the node is not ready to be fenced
 		in.Dump = f.dumps.of(f.node, s.NodeUID)
 	}
 	in.Now = f.clock.Now()
@@ -281,7 +287,8 @@ func (f *fence) pause(ctx context.Context, d time.Duration) (changed bool) {
 	case <-timer.C:
 	case <-f.woken:
 		f.memory = f.memory.Changed()
-		if known := f.state.fence(f.node); known == nil || f.record == nil || known.ResourceVersion != f.record.ResourceVersion {
+		if known := f.state.fence(f.node); known == nil || f.record == nil ||
+			known.ResourceVersion != f.record.ResourceVersion {
 			f.record = nil
 		}
 		return true
@@ -330,7 +337,11 @@ func (f *fence) look(ctx context.Context) error {
 		return nil
 	}
 	before := f.record.Status
-	f.memory = f.memory.After(&before, statemachine.Look{}, statemachine.Outcome{Began: began, Ended: f.clock.Now(), Node: node})
+	f.memory = f.memory.After(
+		&before,
+		statemachine.Look{},
+		statemachine.Outcome{Began: began, Ended: f.clock.Now(), Node: node},
+	)
 	return nil
 }
 

@@ -37,11 +37,19 @@ func (r nodeFenceClient) get(ctx context.Context, node string) (*v1alpha1.NodeFe
 }
 
 // create starts the fence of a node. The error is AlreadyExists if another request was first.
-func (r nodeFenceClient) create(ctx context.Context, node string, annotations map[string]string) (*v1alpha1.NodeFence, error) {
+func (r nodeFenceClient) create(
+	ctx context.Context,
+	node string,
+	annotations map[string]string,
+) (*v1alpha1.NodeFence, error) {
 	f := &v1alpha1.NodeFence{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.Kind().Kind},
-		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Name(node), Finalizers: []string{v1alpha1.Finalizer}, Annotations: annotations},
-		Node:       node,
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.Kind().Kind},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        v1alpha1.Name(node),
+			Finalizers:  []string{v1alpha1.Finalizer},
+			Annotations: annotations,
+		},
+		Node: node,
 	}
 	u, err := untyped(f)
 	if err != nil {
@@ -69,7 +77,11 @@ func (r nodeFenceClient) writeStatus(ctx context.Context, f *v1alpha1.NodeFence)
 }
 
 // setFinalizer adds or removes the finalizer.
-func (r nodeFenceClient) setFinalizer(ctx context.Context, f *v1alpha1.NodeFence, present bool) (*v1alpha1.NodeFence, error) {
+func (r nodeFenceClient) setFinalizer(
+	ctx context.Context,
+	f *v1alpha1.NodeFence,
+	present bool,
+) (*v1alpha1.NodeFence, error) {
 	f = f.DeepCopy()
 	f.Finalizers = slices.DeleteFunc(f.Finalizers, func(name string) bool { return name == v1alpha1.Finalizer })
 	if present {
@@ -79,14 +91,22 @@ func (r nodeFenceClient) setFinalizer(ctx context.Context, f *v1alpha1.NodeFence
 }
 
 // annotate sets an annotation of f.
-func (r nodeFenceClient) annotate(ctx context.Context, f *v1alpha1.NodeFence, key, value string) (*v1alpha1.NodeFence, error) {
+func (r nodeFenceClient) annotate(
+	ctx context.Context,
+	f *v1alpha1.NodeFence,
+	key, value string,
+) (*v1alpha1.NodeFence, error) {
 	f = f.DeepCopy()
 	metav1.SetMetaDataAnnotation(&f.ObjectMeta, key, value)
 	return r.update(ctx, f)
 }
 
 // dropAnnotation removes an annotation of f.
-func (r nodeFenceClient) dropAnnotation(ctx context.Context, f *v1alpha1.NodeFence, key string) (*v1alpha1.NodeFence, error) {
+func (r nodeFenceClient) dropAnnotation(
+	ctx context.Context,
+	f *v1alpha1.NodeFence,
+	key string,
+) (*v1alpha1.NodeFence, error) {
 	f = f.DeepCopy()
 	delete(f.Annotations, key)
 	return r.update(ctx, f)
@@ -107,7 +127,11 @@ func (r nodeFenceClient) update(ctx context.Context, f *v1alpha1.NodeFence) (*v1
 
 // delete deletes f if it is still the version that was read. The finalizer delays the deletion.
 func (r nodeFenceClient) delete(ctx context.Context, f *v1alpha1.NodeFence) error {
-	return r.client.Delete(ctx, f.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &f.UID, ResourceVersion: &f.ResourceVersion}})
+	return r.client.Delete(
+		ctx,
+		f.Name,
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &f.UID, ResourceVersion: &f.ResourceVersion}},
+	)
 }
 
 func typed(u *unstructured.Unstructured) (*v1alpha1.NodeFence, error) {

@@ -191,7 +191,9 @@ func (c *Controller) flow(p nodeconfig.Plan, known func(*nodeconfig.Device) bool
 		return statemachine.Device{Name: d.Key, Settle: d.Settle, Timeout: c.timeout(d), Known: known(d)}
 	}
 	if p.Kdump && c.config.Dumps == nil { // to take it and not to wait would cut off the dump that somebody relies on
-		return flow, errors.New("fencing: kdump: must be no, as this controller has no Config.Dumps: have power_wait be as long as a dump takes (got \"yes\")")
+		return flow, errors.New(
+			"fencing: kdump: must be no, as this controller has no Config.Dumps: have power_wait be as long as a dump takes (got \"yes\")",
+		)
 	}
 	method := func(m nodeconfig.Method) statemachine.Method {
 		converted := statemachine.Method{Name: m.Name, Optional: !m.MustSucceed}
@@ -224,7 +226,10 @@ func (c *Controller) flow(p nodeconfig.Plan, known func(*nodeconfig.Device) bool
 	}
 	// Who configures mark-unschedulable as the recovery, as an example of old does, is taken at
 	// their word.
-	flow.KeepTaint = slices.ContainsFunc(p.Recovery, func(m nodeconfig.Method) bool { return m.Name == nodeconfig.MarkUnschedulable })
+	flow.KeepTaint = slices.ContainsFunc(
+		p.Recovery,
+		func(m nodeconfig.Method) bool { return m.Name == nodeconfig.MarkUnschedulable },
+	)
 	return flow, flow.Validate()
 }
 

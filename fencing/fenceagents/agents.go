@@ -187,7 +187,12 @@ func (a *Agents) ask(ctx context.Context, target agent.Target, action string, ti
 		return answer{}, fmt.Errorf("%w; needed for the %s of node %s", err, action, target.Node)
 	}
 	if took := time.Since(start); action != actionStatus && took > maxDelay {
-		return answer{}, failure(target, action, fmt.Errorf("not sent, for it would be late: the agent's metadata took %s", took.Round(time.Millisecond)), answer{})
+		return answer{}, failure(
+			target,
+			action,
+			fmt.Errorf("not sent, for it would be late: the agent's metadata took %s", took.Round(time.Millisecond)),
+			answer{},
+		)
 	}
 	input, err := compose(metadata, action, target.Parameters)
 	if err != nil {
@@ -201,8 +206,19 @@ func (a *Agents) ask(ctx context.Context, target agent.Target, action string, ti
 	if err != nil {
 		err = failure(target, action, err, given)
 	}
-	a.config.Logger.Debug("ran a fence agent", zap.String("agent", target.Agent), zap.String("device", target.Device), zap.String("node", target.Node),
-		zap.String("action", action), zap.Int("exitCode", outcome.code), zap.Duration("took", time.Since(start)), zap.Error(err))
+	a.config.Logger.Debug(
+		"ran a fence agent",
+		zap.String("agent", target.Agent),
+		zap.String("device", target.Device),
+		zap.String("node", target.Node),
+		zap.String(
+			"action",
+			action,
+		),
+		zap.Int("exitCode", outcome.code),
+		zap.Duration("took", time.Since(start)),
+		zap.Error(err),
+	)
 	return given, err
 }
 
@@ -218,7 +234,14 @@ func (a *Agents) run(ctx context.Context, name string, input []byte) (outcome, e
 // is scrubbed.
 func failure(target agent.Target, action string, err error, given answer) error {
 	if given.complaint != "" {
-		return fmt.Errorf("fenceagents: %s of %s for node %s: %w: %s", action, target.Device, target.Node, err, given.complaint)
+		return fmt.Errorf(
+			"fenceagents: %s of %s for node %s: %w: %s",
+			action,
+			target.Device,
+			target.Node,
+			err,
+			given.complaint,
+		)
 	}
 	return fmt.Errorf("fenceagents: %s of %s for node %s: %w", action, target.Device, target.Node, err)
 }

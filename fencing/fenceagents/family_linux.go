@@ -132,7 +132,9 @@ func look(pid int) (s status, ok bool) {
 	if err != nil {
 		return status{}, false
 	}
-	fields := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:]) // what is in parentheses is a name, and may be anything
+	fields := bytes.Fields(
+		line[bytes.LastIndexByte(line, ')')+1:],
+	) // what is in parentheses is a name, and may be anything
 	const (
 		parentField, groupField, flagsField, threadsField, startField = 1, 2, 6, 17, 19 // 0 is the state
 		codeField, environmentField, endField                         = 24, 47, 48

@@ -25,7 +25,11 @@ var agentName = regexp.MustCompile(`^` + namePrefix + `[A-Za-z0-9][A-Za-z0-9_.-]
 
 func (a *Agents) metadata(ctx context.Context, name string) (agent.Metadata, error) {
 	if !agentName.MatchString(name) {
-		return agent.Metadata{}, fmt.Errorf("fenceagents: an agent's name must be %s and letters, digits, _, . or - (got %q)", namePrefix, name)
+		return agent.Metadata{}, fmt.Errorf(
+			"fenceagents: an agent's name must be %s and letters, digits, _, . or - (got %q)",
+			namePrefix,
+			name,
+		)
 	}
 	file, err := os.Stat(filepath.Join(a.config.Directory, name))
 	if err != nil {
@@ -48,7 +52,11 @@ func (a *Agents) metadata(ctx context.Context, name string) (agent.Metadata, err
 }
 
 func (a *Agents) askMetadata(ctx context.Context, name string) (agent.Metadata, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.config.Timeout, fmt.Errorf("%w: it had %s", context.DeadlineExceeded, a.config.Timeout))
+	ctx, cancel := context.WithTimeoutCause(
+		ctx,
+		a.config.Timeout,
+		fmt.Errorf("%w: it had %s", context.DeadlineExceeded, a.config.Timeout),
+	)
 	defer cancel()
 	outcome, err := a.run(ctx, name, []byte("action=metadata\n"))
 	switch {
@@ -122,6 +130,9 @@ func parseMetadata(name string, document []byte) (agent.Metadata, error) {
 // permitted returns the metadata without the parameters that are refused.
 func permitted(metadata agent.Metadata) agent.Metadata {
 	metadata.Actions = slices.Clone(metadata.Actions)
-	metadata.Parameters = slices.DeleteFunc(slices.Clone(metadata.Parameters), func(p agent.ParameterSpec) bool { return refusal(p.Name) != "" })
+	metadata.Parameters = slices.DeleteFunc(
+		slices.Clone(metadata.Parameters),
+		func(p agent.ParameterSpec) bool { return refusal(p.Name) != "" },
+	)
 	return metadata
 }

@@ -101,7 +101,8 @@ func compose(metadata agent.Metadata, action string, parameters agent.Parameters
 		input.WriteString(line)
 	}
 	for _, parameter := range metadata.Parameters {
-		if parameter.Required && parameter.Default == "" && !parameter.Deprecated && normal(parameter.Name) != "action" && given[parameter.Name] == "" {
+		if parameter.Required && parameter.Default == "" && !parameter.Deprecated && normal(parameter.Name) != "action" &&
+			given[parameter.Name] == "" {
 			broken(parameter.Name, "is required")
 		}
 	}
@@ -119,7 +120,8 @@ func find(metadata agent.Metadata, name string) (agent.ParameterSpec, bool) {
 	name = normal(name)
 	var old agent.ParameterSpec
 	for _, parameter := range metadata.Parameters {
-		if !parameter.Deprecated && (normal(parameter.Name) == name || slices.ContainsFunc(parameter.Obsoletes, func(o string) bool { return normal(o) == name })) {
+		if !parameter.Deprecated &&
+			(normal(parameter.Name) == name || slices.ContainsFunc(parameter.Obsoletes, func(o string) bool { return normal(o) == name })) {
 			return parameter, true
 		}
 		if normal(parameter.Name) == name {
@@ -153,7 +155,12 @@ var words = []string{"ip", "target", "cipher", "hexadecimal_kg", "identity_file"
 
 // deviation is the rule that a value breaks if an agent would take it for something else, or for
 // more, than what the parameter is meant for.
-func deviation(metadata agent.Metadata, parameters agent.Parameters, parameter agent.ParameterSpec, value string) (rule string) {
+func deviation(
+	metadata agent.Metadata,
+	parameters agent.Parameters,
+	parameter agent.ParameterSpec,
+	value string,
+) (rule string) {
 	name := normal(parameter.Name)
 	word := slices.Contains(words, name)
 	if _, ssh := find(metadata, "ssh_path"); ssh && name == "username" {

@@ -122,7 +122,15 @@ func (p program) live(ctx context.Context, input []byte) ended {
 	if command.ProcessState == nil { // who waits for all children of this process, or ignores SIGCHLD, takes the end of ours away
 		return ended{err: fmt.Errorf("%w, perhaps: somebody else in this process has waited for it: %w", ErrAlive, err)}
 	}
-	e := ended{outcome: outcome{code: command.ProcessState.ExitCode(), stdout: stdout.kept, truncated: stdout.dropped, stderr: stderr}, err: err}
+	e := ended{
+		outcome: outcome{
+			code:      command.ProcessState.ExitCode(),
+			stdout:    stdout.kept,
+			truncated: stdout.dropped,
+			stderr:    stderr,
+		},
+		err: err,
+	}
 	switch status, ok := command.ProcessState.Sys().(syscall.WaitStatus); {
 	case len(alive) > 0:
 		e.err = fmt.Errorf("%w: processes %v", ErrAlive, alive)

@@ -39,6 +39,10 @@ func reading(a answer) (v1alpha1.Power, error) {
 	case a.code != exitOn && a.code != exitOff:
 		return v1alpha1.PowerUnknown, fmt.Errorf("exit code %d", a.code)
 	default:
-		return v1alpha1.PowerUnknown, fmt.Errorf("exit code %d does not go with the output, in which %d lines tell a status", a.code, len(said))
+		return v1alpha1.PowerUnknown, fmt.Errorf(
+			"exit code %d does not go with the output, in which %d lines tell a status",
+			a.code,
+			len(said),
+		)
 	}
 }

@@ -27,9 +27,12 @@ var harmless = []string{
 const short = 4
 
 func secretive(name string) bool {
-	return slices.ContainsFunc([]string{"pass", "pwd", "secret", "token", "key", "community", "_kg"}, func(part string) bool {
-		return strings.Contains(normal(name), part)
-	})
+	return slices.ContainsFunc(
+		[]string{"pass", "pwd", "secret", "token", "key", "community", "_kg"},
+		func(part string) bool {
+			return strings.Contains(normal(name), part)
+		},
+	)
 }
 
 // scrub returns what an agent wrote to its standard error, without any value that might be a
@@ -44,7 +47,9 @@ var (
 	// indented.
 	pythonWarning = regexp.MustCompile(`^\S+:\d+: \w*Warning: `)
 	// logged is a line of an agent's log: the same twice, once with the time.
-	logged = regexp.MustCompile(`^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ )?(DEBUG|INFO|WARNING|ERROR|CRITICAL):\s*(?:root:)?\s*(.*)$`)
+	logged = regexp.MustCompile(
+		`^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ )?(DEBUG|INFO|WARNING|ERROR|CRITICAL):\s*(?:root:)?\s*(.*)$`,
+	)
 )
 
 // tidy leaves out of what an agent wrote what is no reason: warnings, and times, which would make
@@ -82,12 +87,26 @@ func guises(metadata agent.Metadata, parameters agent.Parameters) []string {
 	for _, name := range parameters.Names() {
 		value, _ := parameters.Get(name)
 		parameter, found := find(metadata, name)
-		if value == "" || slices.Contains(harmless, normal(name)) || found && parameter.Type != agent.TypeString || len(value) < short && !secretive(name) {
+		if value == "" || slices.Contains(harmless, normal(name)) || found && parameter.Type != agent.TypeString ||
+			len(value) < short && !secretive(name) {
 			continue
 		}
-		guises = append(guises, value, strings.TrimSpace(value), url.QueryEscape(value), url.PathEscape(value), strings.ReplaceAll(value, `\`, `\\`),
-			strings.ReplaceAll(value, `'`, `'"'"'`), strings.ReplaceAll(value, `'`, `'\''`), strings.ReplaceAll(value, `'`, `\'`),
-			base64.StdEncoding.EncodeToString([]byte(value)))
+		guises = append(
+			guises,
+			value,
+			strings.TrimSpace(value),
+			url.QueryEscape(value),
+			url.PathEscape(value),
+			strings.ReplaceAll(value, `\`, `\\`),
+			strings.ReplaceAll(
+				value,
+				`'`,
+				`'"'"'`,
+			),
+			strings.ReplaceAll(value, `'`, `'\''`),
+			strings.ReplaceAll(value, `'`, `\'`),
+			base64.StdEncoding.EncodeToString([]byte(value)),
+		)
 		if encoded, err := json.Marshal(value); err == nil {
 			guises = append(guises, string(encoded[1:len(encoded)-1]))
 		}

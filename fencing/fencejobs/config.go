@@ -97,7 +97,10 @@ func (c Config) complete() (Config, error) {
 	if c.ServiceAccountName != "" && len(validation.IsDNS1123Subdomain(c.ServiceAccountName)) > 0 {
 		bad("ServiceAccountName", "must be the name of a ServiceAccount", fmt.Sprintf("%q", c.ServiceAccountName))
 	}
-	if !slices.Contains([]corev1.PullPolicy{"", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}, c.ImagePullPolicy) {
+	if !slices.Contains(
+		[]corev1.PullPolicy{"", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever},
+		c.ImagePullPolicy,
+	) {
 		bad("ImagePullPolicy", "must be Always, IfNotPresent or Never", fmt.Sprintf("%q", c.ImagePullPolicy))
 	}
 	for _, name := range c.ImagePullSecrets {

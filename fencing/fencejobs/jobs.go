@@ -80,11 +80,17 @@ func (j *Jobs) Metadata(ctx context.Context, name string) (agent.Metadata, error
 	}
 	before := last
 	last = known{at: time.Now()}
-	r, err := j.reading(ctx, "fence-metadata-", readMetadata, agent.Target{Agent: name}, func(_ request, answer result, _ time.Time) error {
-		var err error
-		last.metadata, err = answer.metadata()
-		return err
-	})
+	r, err := j.reading(
+		ctx,
+		"fence-metadata-",
+		readMetadata,
+		agent.Target{Agent: name},
+		func(_ request, answer result, _ time.Time) error {
+			var err error
+			last.metadata, err = answer.metadata()
+			return err
+		},
+	)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		last = known{at: last.at, err: failure(r, err)}
@@ -100,7 +106,13 @@ func (j *Jobs) Metadata(ctx context.Context, name string) (agent.Metadata, error
 }
 
 // reading runs a Job that reads, passes its answer to take, and deletes it.
-func (j *Jobs) reading(ctx context.Context, prefix string, a action, target agent.Target, take func(to request, answer result, now time.Time) error) (request, error) {
+func (j *Jobs) reading(
+	ctx context.Context,
+	prefix string,
+	a action,
+	target agent.Target,
+	take func(to request, answer result, now time.Time) error,
+) (request, error) {
 	now := time.Now()
 	// A name that nobody else has: an answer that was there before is never taken for a new one.
 	r := newRequest(prefix+strings.ToLower(rand.Text()[:16]), a, target, window{})
@@ -120,7 +132,10 @@ func (j *Jobs) reading(ctx context.Context, prefix string, a action, target agen
 	}
 	answer, err := j.await(ctx, job, r, false)
 	if err == nil {
-		err = cmp.Or(take(r, answer, time.Now()), ctx.Err()) // after its time it is no answer, however long this process was stopped
+		err = cmp.Or(
+			take(r, answer, time.Now()),
+			ctx.Err(),
+		) // after its time it is no answer, however long this process was stopped
 	}
 	j.log(r, now, err)
 	return r, err
@@ -138,11 +153,19 @@ func (j *Jobs) Switch(ctx context.Context, target agent.Target, command agent.Co
 	case !r.Action.sends():
 		return fmt.Errorf("fencejobs: Command.Action: must be off or on (got %q)", command.Action)
 	case len(validation.IsDNS1123Label(command.ID)) > 0 || len(command.ID) > maxName:
-		return fmt.Errorf("fencejobs: Command.ID: must be a DNS label of at most %d characters, for it names the Job (got %q)", maxName, command.ID)
+		return fmt.Errorf(
+			"fencejobs: Command.ID: must be a DNS label of at most %d characters, for it names the Job (got %q)",
+			maxName,
+			command.ID,
+		)
 	case target.Node == "":
 		return errors.New("fencejobs: Target.Node: required: the pod must not run there (got \"\")")
 	case timeout <= 2*j.config.ClockSkew:
-		return fmt.Errorf("fencejobs: Command.Timeout: must be more than twice ClockSkew, which is %v (got %v)", j.config.ClockSkew, timeout)
+		return fmt.Errorf(
+			"fencejobs: Command.Timeout: must be more than twice ClockSkew, which is %v (got %v)",
+			j.config.ClockSkew,
+			timeout,
+		)
 	}
 	var err error
 	left := left(ctx, now, timeout)
@@ -170,8 +193,19 @@ func (j *Jobs) Switch(ctx context.Context, target agent.Target, command agent.Co
 }
 
 func (j *Jobs) log(r request, began time.Time, err error) {
-	j.config.Logger.Debug("ran a fence agent", zap.String("job", j.config.Namespace+"/"+r.ID), zap.String("agent", r.Agent), zap.String("device", r.Device),
-		zap.String("node", r.Node), zap.String("action", string(r.Action)), zap.Duration("took", time.Since(began)), zap.Error(err))
+	j.config.Logger.Debug(
+		"ran a fence agent",
+		zap.String("job", j.config.Namespace+"/"+r.ID),
+		zap.String("agent", r.Agent),
+		zap.String("device", r.Device),
+		zap.String(
+			"node",
+			r.Node,
+		),
+		zap.String("action", string(r.Action)),
+		zap.Duration("took", time.Since(began)),
+		zap.Error(err),
+	)
 }
 
 // failure returns the error of a call, without secrets. Nil if err is nil.

@@ -81,7 +81,11 @@ func readRequest(content []byte) (request, error) {
 	w := r.Window
 	switch {
 	case r.Version != version:
-		return request{}, fmt.Errorf("the request is of version %d, and this program knows %d: images of different age", r.Version, version)
+		return request{}, fmt.Errorf(
+			"the request is of version %d, and this program knows %d: images of different age",
+			r.Version,
+			version,
+		)
 	case r.ID == "" || r.Agent == "" || !slices.Contains([]action{readPower, switchOff, switchOn, readMetadata}, r.Action):
 		return request{}, errors.New("the request is not complete")
 	case w.Skew < 0 || !w.Closes.After(w.Opens) || w.Ends.Before(w.Closes):

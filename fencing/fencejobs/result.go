@@ -71,7 +71,11 @@ func readResult(message string, to request) (result, error) {
 	known := r.Outcome == done || r.Outcome == failed || r.Outcome == refused || r.Outcome == absent
 	switch {
 	case r.Version != version:
-		return result{}, fmt.Errorf("the pod's answer is of version %d, and this program knows %d: images of different age", r.Version, version)
+		return result{}, fmt.Errorf(
+			"the pod's answer is of version %d, and this program knows %d: images of different age",
+			r.Version,
+			version,
+		)
 	case r.Request != to.digest():
 		return result{}, errors.New("the pod's answer is to another request")
 	case !known:

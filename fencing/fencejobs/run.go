@@ -87,7 +87,8 @@ func (j *Jobs) insist(ctx context.Context, try func(context.Context) error) erro
 // answered says that trying once more would not help.
 func (j *Jobs) answered(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsUnauthorized(err) ||
-		kube.Absent(err, corev1.Resource("namespaces"), j.config.Namespace) || apierrors.IsMethodNotSupported(err) || apierrors.IsRequestEntityTooLargeError(err)
+		kube.Absent(err, corev1.Resource("namespaces"), j.config.Namespace) || apierrors.IsMethodNotSupported(err) ||
+		apierrors.IsRequestEntityTooLargeError(err)
 }
 
 // await looks at a Job until it has an answer, or cannot have one any more. That of a command
@@ -135,7 +136,9 @@ func (j *Jobs) look(ctx context.Context, job *batchv1.Job) (sight, error) {
 	case err != nil && !kube.Absent(err, batchv1.Resource("jobs"), job.Name):
 		return seen, fmt.Errorf("look at the Job: %w", err)
 	}
-	pods, err := j.client.CoreV1().Pods(job.Namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.ControllerUidLabel + "=" + string(job.UID)})
+	pods, err := j.client.CoreV1().
+		Pods(job.Namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: batchv1.ControllerUidLabel + "=" + string(job.UID)})
 	if err != nil {
 		return seen, fmt.Errorf("look at the Job's pods: %w", err)
 	}
@@ -158,7 +161,12 @@ func (s sight) verdict(sends bool) (message string, over bool, why error) {
 			messages = append(messages, last.Message)
 			why = nil
 		case last != nil:
-			why = fmt.Errorf("pod %s has ended without an answer: exit code %d, %s", pod.Name, last.ExitCode, printable(last.Reason))
+			why = fmt.Errorf(
+				"pod %s has ended without an answer: exit code %d, %s",
+				pod.Name,
+				last.ExitCode,
+				printable(last.Reason),
+			)
 		default:
 			where := "has no node"
 			if pod.Spec.NodeName != "" {
@@ -226,7 +234,9 @@ func (j *Jobs) giveUp(ctx context.Context, job *batchv1.Job, r request) {
 	})
 	if err == nil {
 		patching, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
-		_, _ = j.client.BatchV1().Jobs(job.Namespace).Patch(patching, job.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
+		_, _ = j.client.BatchV1().
+			Jobs(job.Namespace).
+			Patch(patching, job.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
 		cancel()
 	}
 	waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Until(w.Ends.Add(w.Skew)))
@@ -240,7 +250,9 @@ func (j *Jobs) remove(ctx context.Context, job *batchv1.Job) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	_ = j.client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{
-		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground), Preconditions: metav1.NewUIDPreconditions(string(job.UID)),
+		PropagationPolicy: ptr.To(
+			metav1.DeletePropagationBackground,
+		), Preconditions: metav1.NewUIDPreconditions(string(job.UID)),
 	})
 }
 

@@ -34,7 +34,13 @@ func open(now time.Time, left, timeout time.Duration, c Config) (window, error) 
 		w.Closes = w.Ends
 	}
 	if !w.Closes.After(now) {
-		return window{}, fmt.Errorf("%w: the call had %v, of which %v are left, and clocks may differ by %v", errLate, timeout, left, c.ClockSkew)
+		return window{}, fmt.Errorf(
+			"%w: the call had %v, of which %v are left, and clocks may differ by %v",
+			errLate,
+			timeout,
+			left,
+			c.ClockSkew,
+		)
 	}
 	return w, nil
 }
@@ -47,7 +53,10 @@ func (w window) refusal(now, mounted time.Time) error {
 	case !now.Before(w.Closes):
 		return fmt.Errorf("it is %v too late by this node's clock", now.Sub(w.Closes).Round(time.Millisecond))
 	case now.Before(w.Opens.Add(-w.Skew)):
-		return fmt.Errorf("this node's clock is %v behind: it has not been asked for yet", w.Opens.Sub(now).Round(time.Millisecond))
+		return fmt.Errorf(
+			"this node's clock is %v behind: it has not been asked for yet",
+			w.Opens.Sub(now).Round(time.Millisecond),
+		)
 	case age > w.Closes.Sub(w.Opens): // whatever the clock says
 		return fmt.Errorf("the pod was given it %v ago, which is too long", age.Round(time.Millisecond))
 	case age < -w.Skew:

@@ -37,7 +37,9 @@ func (n *Node) DetachVolumes(ctx context.Context, prove Proof, storage *Storage)
 			continue
 		}
 		err := act(ctx, prove, func(ctx context.Context) error {
-			return n.client.StorageV1().VolumeAttachments().Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
+			return n.client.StorageV1().
+				VolumeAttachments().
+				Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
 		})
 		// After a conflict it is another one: the next look tells.
 		if err == nil || kube.Absent(err, storagev1.Resource("volumeattachments"), a.Name) || apierrors.IsConflict(err) {
@@ -86,5 +88,6 @@ func (n *Node) attachments(ctx context.Context, storage *Storage) ([]storagev1.V
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && !errors.Is(err, ErrNotProved) && !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err) &&
-		!apierrors.IsServerTimeout(err) && !apierrors.IsTimeout(err)
+		!apierrors.IsServerTimeout(err) &&
+		!apierrors.IsTimeout(err)
 }

@@ -77,7 +77,9 @@ func New(client kubernetes.Interface, config Config) (*Node, error) {
 // gone already is no error, and one that has been registered again under the name stays.
 func (n *Node) Delete(ctx context.Context, prove Proof) error {
 	err := act(ctx, prove, func(ctx context.Context) error {
-		return n.client.CoreV1().Nodes().Delete(ctx, n.config.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &n.config.UID}})
+		return n.client.CoreV1().
+			Nodes().
+			Delete(ctx, n.config.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &n.config.UID}})
 	})
 	if apierrors.IsConflict(err) {
 		// It is the UID, as far as is known; but only another UID is the end of ours.

@@ -82,7 +82,8 @@ func returns(pod *corev1.Pod) bool {
 	}
 	fence := corev1.Taint{Key: v1alpha1.TaintFenced, Effect: corev1.TaintEffectNoSchedule}
 	return isDaemon(pod) || slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
-		return t.Operator == corev1.TolerationOpExists && (t.Key == "" || t.Key == fence.Key) && (t.Effect == "" || t.Effect == fence.Effect)
+		return t.Operator == corev1.TolerationOpExists && (t.Key == "" || t.Key == fence.Key) &&
+			(t.Effect == "" || t.Effect == fence.Effect)
 	})
 }
 

@@ -86,12 +86,21 @@ func (n *Node) DeletePods(ctx context.Context, prove Proof, options Options, pro
 		return progress, nil
 	}
 	// Those that were refused come last, or a budget would be spent on them.
-	slices.SortStableFunc(left, func(a, b corev1.Pod) int { return progress.refused[a.UID].Compare(progress.refused[b.UID]) })
+	slices.SortStableFunc(
+		left,
+		func(a, b corev1.Pod) int { return progress.refused[a.UID].Compare(progress.refused[b.UID]) },
+	)
 	return n.releaseAll(ctx, prove, left, options, progress)
 }
 
 // releaseAll releases as many of the pods as may go now.
-func (n *Node) releaseAll(ctx context.Context, prove Proof, pods []corev1.Pod, options Options, progress Progress) (Progress, error) {
+func (n *Node) releaseAll(
+	ctx context.Context,
+	prove Proof,
+	pods []corev1.Pod,
+	options Options,
+	progress Progress,
+) (Progress, error) {
 	granted := grant(options, len(pods))
 	var errs []error
 	for i := range pods[:granted] {

@@ -43,7 +43,10 @@ func (s *Storage) holds(volume *corev1.PersistentVolume) bool {
 	csi := volume.Spec.CSI
 	return csi != nil && slices.Contains(s.Drivers, csi.Driver) ||
 		volume.Spec.StorageClassName != "" && slices.Contains(s.Classes, volume.Spec.StorageClassName) ||
-		slices.ContainsFunc(s.Volumes, func(v labels.Selector) bool { return v != nil && !v.Empty() && v.Matches(labels.Set(volume.Labels)) })
+		slices.ContainsFunc(
+			s.Volumes,
+			func(v labels.Selector) bool { return v != nil && !v.Empty() && v.Matches(labels.Set(volume.Labels)) },
+		)
 }
 
 // volumes finds out which pods' volumes are of a storage. It is for one look at the cluster.
@@ -74,7 +77,9 @@ func (v *volumes) only(ctx context.Context, pod *corev1.Pod) (bool, error) {
 
 // private says whether a volume is on the machine only, or comes from the API server.
 func private(v *corev1.Volume) bool {
-	return v.EmptyDir != nil || v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil || v.HostPath != nil || v.Image != nil
+	return v.EmptyDir != nil || v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil ||
+		v.HostPath != nil ||
+		v.Image != nil
 }
 
 func (v *volumes) held(ctx context.Context, pod *corev1.Pod, source *corev1.Volume) (bool, error) {

@@ -22,7 +22,11 @@ func (n *Node) MarkUnschedulable(ctx context.Context, prove Proof) error {
 	if prove == nil {
 		return errNoProof
 	}
-	taint := corev1.Taint{Key: v1alpha1.TaintFenced, Value: strconv.FormatInt(n.config.Incident, 10), Effect: corev1.TaintEffectNoSchedule}
+	taint := corev1.Taint{
+		Key:    v1alpha1.TaintFenced,
+		Value:  strconv.FormatInt(n.config.Incident, 10),
+		Effect: corev1.TaintEffectNoSchedule,
+	}
 	_, err := n.edit(ctx, prove, func(node *corev1.Node) []operation {
 		i := indexTaint(node, taint.Key, taint.Effect)
 		switch {

@@ -20,7 +20,13 @@ const (
 )
 
 // Names of one parameter in agents of different age that do not mention each other.
-var renamed = [][2]string{{"plug", "port"}, {"ip", "ipaddr"}, {"username", "login"}, {"password", "passwd"}, {"ipport", "udpport"}}
+var renamed = [][2]string{
+	{"plug", "port"},
+	{"ip", "ipaddr"},
+	{"username", "login"},
+	{"password", "passwd"},
+	{"ipport", "udpport"},
+}
 
 // Parameters that are not to be set, and why.
 var notToBeSet = map[string]string{
@@ -43,7 +49,12 @@ type knownAgent struct {
 }
 
 func index(a agent.Metadata) *knownAgent {
-	k := &knownAgent{Metadata: a, current: map[string]string{}, parameters: map[string]agent.ParameterSpec{}, ambiguous: map[string]bool{}}
+	k := &knownAgent{
+		Metadata:   a,
+		current:    map[string]string{},
+		parameters: map[string]agent.ParameterSpec{},
+		ambiguous:  map[string]bool{},
+	}
 	newer := map[string]string{}
 	for _, p := range a.Parameters {
 		for _, old := range p.Obsoletes {
@@ -126,7 +137,8 @@ func flaw(p agent.ParameterSpec, value string) string {
 
 // checked says whether the type allows some values only.
 func checked(p agent.ParameterSpec) bool {
-	return p.Type == agent.TypeBoolean || p.Type == agent.TypeInteger || p.Type == agent.TypeSecond || p.Type == agent.TypeSelect
+	return p.Type == agent.TypeBoolean || p.Type == agent.TypeInteger || p.Type == agent.TypeSecond ||
+		p.Type == agent.TypeSelect
 }
 
 // truth is the value of a Boolean.

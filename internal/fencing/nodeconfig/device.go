@@ -33,9 +33,20 @@ func (s *subject) assemble(d *definition, agent *knownAgent, values map[string]s
 }
 
 // identify sets what tells the device from others. It returns false if nothing does.
-func (s *subject) identify(d *definition, agent *knownAgent, values map[string]setting, texts map[string]string, device *Device) bool {
+func (s *subject) identify(
+	d *definition,
+	agent *knownAgent,
+	values map[string]setting,
+	texts map[string]string,
+	device *Device,
+) bool {
 	if plug := texts[agent.current["plug"]]; agent.isList(plug, texts["plug_separator"]) {
-		s.problem(PlugList, values[agent.current["plug"]].at, "plug must be one: devices were seen to switch the first of a list only", plug)
+		s.problem(
+			PlugList,
+			values[agent.current["plug"]].at,
+			"plug must be one: devices were seen to switch the first of a list only",
+			plug,
+		)
 	}
 	if !s.checkPortAsIP(agent, values, texts) {
 		return false
@@ -53,8 +64,12 @@ func (s *subject) identify(d *definition, agent *knownAgent, values map[string]s
 		return false
 	}
 	if general := agent.locate(written); s.general && !general.differs() {
-		s.problem(SharedPlug, d.at, "address or plug must have a placeholder such as "+nodeNamePlaceholder+" in a configuration of several nodes",
-			strings.TrimSpace(at.address+" "+at.plug))
+		s.problem(
+			SharedPlug,
+			d.at,
+			"address or plug must have a placeholder such as "+nodeNamePlaceholder+" in a configuration of several nodes",
+			strings.TrimSpace(at.address+" "+at.plug),
+		)
 	}
 	device.Key = url.PathEscape(agent.Name) + "/" + at.String()
 	device.claimed = agent.locate(written).claimed()
@@ -82,7 +97,12 @@ func (s *subject) checkPortAsIP(agent *knownAgent, values map[string]setting, te
 		s.problem(BadParameter, given.at, portAsIP+" must be 1 or be left out: agents take 0 for 1", texts[portAsIP])
 		return false
 	case hasPlug && !isGiven:
-		s.problem(BadParameter, values[plug].at, plug+" must be left out without "+portAsIP+"=1: "+agent.Name+" has no plugs, and ignores it", texts[plug])
+		s.problem(
+			BadParameter,
+			values[plug].at,
+			plug+" must be left out without "+portAsIP+"=1: "+agent.Name+" has no plugs, and ignores it",
+			texts[plug],
+		)
 		return false
 	}
 	return true
@@ -157,7 +177,10 @@ func (k *knownAgent) locate(texts map[string]string) location {
 
 // isList says whether the agent would take a plug for several.
 func (k *knownAgent) isList(plug, separator string) bool {
-	return slices.ContainsFunc([]string{",", k.parameters["plug_separator"].Default, separator}, func(separator string) bool {
-		return separator != "" && strings.Contains(plug, separator)
-	})
+	return slices.ContainsFunc(
+		[]string{",", k.parameters["plug_separator"].Default, separator},
+		func(separator string) bool {
+			return separator != "" && strings.Contains(plug, separator)
+		},
+	)
 }

@@ -46,7 +46,12 @@ func (s *subject) restart(at place) *definition {
 	d := &definition{at: at, actions: []Action{Off, On}, mustSucceed: true}
 	s.methods[RestartInstance] = d
 	if _, exists := s.ConfigMaps[cloudTemplate]; !exists {
-		s.problem(NotConfigured, at, RestartInstance+" needs a ConfigMap "+cloudTemplate+" with the agent of the cloud", RestartInstance)
+		s.problem(
+			NotConfigured,
+			at,
+			RestartInstance+" needs a ConfigMap "+cloudTemplate+" with the agent of the cloud",
+			RestartInstance,
+		)
 		return d
 	}
 	s.findDevice(d, []Entry{
@@ -99,8 +104,14 @@ func (s *subject) findDevice(d *definition, entries []Entry) {
 		return
 	}
 	for _, a := range d.actions {
-		if len(agent.Actions) > 0 && (!slices.Contains(agent.Actions, string(a)) || !slices.Contains(agent.Actions, "status")) {
-			s.problem(BadAction, d.at, fmt.Sprintf("agent %s must know %s and status", agent.Name, a), strings.Join(agent.Actions, ", "))
+		if len(agent.Actions) > 0 &&
+			(!slices.Contains(agent.Actions, string(a)) || !slices.Contains(agent.Actions, "status")) {
+			s.problem(
+				BadAction,
+				d.at,
+				fmt.Sprintf("agent %s must know %s and status", agent.Name, a),
+				strings.Join(agent.Actions, ", "),
+			)
 		}
 	}
 	values := map[string]setting{}

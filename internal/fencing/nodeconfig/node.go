@@ -37,7 +37,11 @@ const (
 // expand replaces placeholders, each once: what is put in is never looked at for placeholders. It
 // returns the kind and text of a rule that is broken instead.
 func (n Node) expand(value string) (expanded string, broken Kind, rule string) {
-	facts := map[string]string{nodeNamePlaceholder: n.Name, providerIDPlaceholder: n.ProviderID, instanceIDPlaceholder: n.instanceID()}
+	facts := map[string]string{
+		nodeNamePlaceholder:   n.Name,
+		providerIDPlaceholder: n.ProviderID,
+		instanceIDPlaceholder: n.instanceID(),
+	}
 	var text strings.Builder
 	for {
 		before, rest, found := strings.Cut(value, "{{")
@@ -50,7 +54,12 @@ func (n Node) expand(value string) (expanded string, broken Kind, rule string) {
 		fact, known := facts[placeholder]
 		switch flaw := badText(fact); {
 		case !closed || !known:
-			return "", UnknownPlaceholder, fmt.Sprintf("placeholder must be %s, %s or %s", nodeNamePlaceholder, providerIDPlaceholder, instanceIDPlaceholder)
+			return "", UnknownPlaceholder, fmt.Sprintf(
+				"placeholder must be %s, %s or %s",
+				nodeNamePlaceholder,
+				providerIDPlaceholder,
+				instanceIDPlaceholder,
+			)
 		case fact == "":
 			return "", NoNodeFact, fmt.Sprintf("node %s has nothing for %s", n.Name, placeholder)
 		case flaw != "":

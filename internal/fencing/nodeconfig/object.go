@@ -81,7 +81,12 @@ func (s *subject) readObject() {
 			s.take(text.found)
 			s.define(methodName(name), at, text.entries)
 		default:
-			s.problem(UnknownKey, at, nearest("data key must be "+settingsKey+" or "+methodPrefix+"<name>", key, []string{settingsKey, methodPrefix}), key)
+			s.problem(
+				UnknownKey,
+				at,
+				nearest("data key must be "+settingsKey+" or "+methodPrefix+"<name>", key, []string{settingsKey, methodPrefix}),
+				key,
+			)
 		}
 	}
 	if _, exists := data[settingsKey]; !exists {

@@ -40,13 +40,24 @@ func (s *subject) readTimes(at place, entries []Entry, agent *knownAgent, t *tim
 	}
 	t.settle = s.duration(at.of(e), e, 0)
 	if least := agent.minSettle(); t.settle < least {
-		s.problem(SettleTooShort, at.of(e), fmt.Sprintf("settle must be at least %v for %s, until a command has landed for certain", least, agent.Name), e.Value)
+		s.problem(
+			SettleTooShort,
+			at.of(e),
+			fmt.Sprintf("settle must be at least %v for %s, until a command has landed for certain", least, agent.Name),
+			e.Value,
+		)
 	}
 }
 
 // readParameters adds what one text says to values, whose names are those of today. The others are
 // keys that are no parameters.
-func (s *subject) readParameters(at place, entries []Entry, others []string, agent *knownAgent, values map[string]setting) {
+func (s *subject) readParameters(
+	at place,
+	entries []Entry,
+	others []string,
+	agent *knownAgent,
+	values map[string]setting,
+) {
 	here := map[string]setting{}
 	for _, e := range entries {
 		at := at.of(e)
@@ -84,7 +95,12 @@ func (s *subject) readParameters(at place, entries []Entry, others []string, age
 			if isSecret || first.secret != nil {
 				kind = BadSecret
 			}
-			s.problem(kind, at, fmt.Sprintf("parameter %s must be given once, and is in line %d already", name, first.at.line), e.Name)
+			s.problem(
+				kind,
+				at,
+				fmt.Sprintf("parameter %s must be given once, and is in line %d already", name, first.at.line),
+				e.Name,
+			)
 			continue
 		}
 		here[name] = v
@@ -104,7 +120,12 @@ func (s *subject) secretRef(at place, parameter string, e Entry, agent *knownAge
 	case name == "" || key == "" || strings.ContainsAny(key, "/ \t") || strings.ContainsAny(name, " \t"):
 		s.problem(BadSecret, at, "secret must be NAME/KEY", e.Value)
 	case parameter == methodParameter || agent.identifies(parameter) || checked(agent.parameters[parameter]):
-		s.problem(BadSecret, at, "parameter "+parameter+" must not be in a Secret: what is switched is to be seen and checked", e.Value)
+		s.problem(
+			BadSecret,
+			at,
+			"parameter "+parameter+" must not be in a Secret: what is switched is to be seen and checked",
+			e.Value,
+		)
 	case errors.Is(err, fs.ErrNotExist):
 		s.problem(BadSecret, at, "secret must exist in the namespace", e.Value)
 	case err != nil:

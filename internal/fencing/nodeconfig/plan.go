@@ -173,7 +173,13 @@ func (d *Device) Target(node string, secret func(SecretRef) ([]byte, bool)) (age
 			value = withoutNewline(string(content))
 			switch flaw := badText(value); {
 			case flaw != "":
-				return agent.Target{}, fmt.Errorf("config: %s: %s: secret %v must be one line of UTF-8 text (got %s)", d.Key, a.Name, ref, flaw)
+				return agent.Target{}, fmt.Errorf(
+					"config: %s: %s: secret %v must be one line of UTF-8 text (got %s)",
+					d.Key,
+					a.Name,
+					ref,
+					flaw,
+				)
 			case value == "" || len(a.Name)+len(`=""`)+len(value) > maxLine:
 				return agent.Target{}, fmt.Errorf("config: %s: %s: secret %v must have from 1 to %d bytes (got %d)",
 					d.Key, a.Name, ref, maxLine-len(a.Name)-len(`=""`), len(value))

@@ -232,7 +232,8 @@ func checkPlugs(subjects []*subject) {
 	}
 	for _, s := range subjects {
 		for _, name := range slices.Sorted(maps.Keys(s.methods)) {
-			if d := s.methods[name]; d.device != nil && rules[d.device.identity] != "" && owners[d.device.identity] != s.node.Name {
+			if d := s.methods[name]; d.device != nil && rules[d.device.identity] != "" &&
+				owners[d.device.identity] != s.node.Name {
 				s.problem(SharedPlug, d.at, rules[d.device.identity], d.device.Key)
 			}
 		}

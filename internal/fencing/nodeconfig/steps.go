@@ -15,7 +15,17 @@ const (
 )
 
 // builtInMethods are done in the cluster, but for RestartInstance.
-var builtInMethods = []string{MarkUnschedulable, MarkSchedulable, Cordon, Uncordon, RestartInstance, CleanPods, OutOfService, DetachVolumes, DeleteNode}
+var builtInMethods = []string{
+	MarkUnschedulable,
+	MarkSchedulable,
+	Cordon,
+	Uncordon,
+	RestartInstance,
+	CleanPods,
+	OutOfService,
+	DetachVolumes,
+	DeleteNode,
+}
 
 func isBuiltIn(method string) bool { return slices.Contains(builtInMethods, method) }
 
@@ -55,7 +65,12 @@ func (s *subject) readSteps(steps []step) {
 			s.problem(LevelGap, st.at, "fallback level must have methods", "nothing")
 			continue
 		case st.level != next[st.name]:
-			s.problem(LevelGap, st.at, fmt.Sprintf("level must be %d: the one before it is missing", next[st.name]), fmt.Sprint(st.level))
+			s.problem(
+				LevelGap,
+				st.at,
+				fmt.Sprintf("level must be %d: the one before it is missing", next[st.name]),
+				fmt.Sprint(st.level),
+			)
 			continue
 		}
 		next[st.name]++
@@ -156,7 +171,12 @@ func (s *subject) checkStep(st step, methods []planned) {
 		case st.name == recovery && m.Action == Off:
 			s.problem(WrongStep, st.at, "recovery must not switch anything off", m.Name)
 		case st.name == recovery && m.Name == MarkUnschedulable:
-			s.warning(StaysUnschedulable, st.at, "node stays unschedulable after it has recovered; did you mean "+MarkSchedulable+"?", m.Name)
+			s.warning(
+				StaysUnschedulable,
+				st.at,
+				"node stays unschedulable after it has recovered; did you mean "+MarkSchedulable+"?",
+				m.Name,
+			)
 		case m.Name != DeleteNode:
 		case st.name != powerManagement || i < len(methods)-1:
 			s.problem(WrongStep, st.at, "method must be the last of power_management", m.Name)
@@ -214,7 +234,12 @@ func (s *subject) checkPower(st step, methods []planned, complete bool) {
 	}
 	for _, plug := range slices.Sorted(maps.Keys(off)) {
 		if on[plug] == "" && s.plan.PowerOn != Never {
-			s.problem(OffWithoutOn, st.at, "what is switched off must be switched on in the same level, but for power_on=never", off[plug])
+			s.problem(
+				OffWithoutOn,
+				st.at,
+				"what is switched off must be switched on in the same level, but for power_on=never",
+				off[plug],
+			)
 		}
 	}
 	for _, plug := range slices.Sorted(maps.Keys(on)) {
@@ -244,14 +269,24 @@ func (s *subject) checkIsolation(steps []step) {
 			}
 			isolated[m.Device.identity] = true
 			if complete && !on[m.Device.Key] && s.plan.PowerOn != Never {
-				s.problem(OffWithoutOn, at(isolation, i+1), "what isolation switches off must be switched on by recovery, but for power_on=never", m.Name)
+				s.problem(
+					OffWithoutOn,
+					at(isolation, i+1),
+					"what isolation switches off must be switched on by recovery, but for power_on=never",
+					m.Name,
+				)
 			}
 		}
 	}
 	for i, level := range s.plan.PowerManagement {
 		for _, m := range level.Off() {
 			if m.Device != nil && isolated[m.Device.identity] {
-				s.problem(SharedPlug, at(powerManagement, i+1), "plug must not be that of isolation: what was switched off is not switched off again", m.Name)
+				s.problem(
+					SharedPlug,
+					at(powerManagement, i+1),
+					"plug must not be that of isolation: what was switched off is not switched off again",
+					m.Name,
+				)
 			}
 		}
 	}

@@ -25,7 +25,12 @@ func (s *subject) template(at place, name string) *template {
 				known = append(known, object)
 			}
 		}
-		s.problem(UnknownTemplate, at, nearest("template must be a ConfigMap "+templatePrefix+"<device> of the namespace", name, known), name)
+		s.problem(
+			UnknownTemplate,
+			at,
+			nearest("template must be a ConfigMap "+templatePrefix+"<device> of the namespace", name, known),
+			name,
+		)
 		return nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(data)) {
@@ -55,7 +60,8 @@ func (s *subject) readTemplate(t template, d *definition, agent *knownAgent, val
 			}
 			spelt = true
 			d.mustSucceed = s.choice(at, e, "yes", "no") != "no"
-		case slices.Contains([]string{"action", "template", "agent", "plug"}, e.Key), current != "" && current == agent.current["plug"]:
+		case slices.Contains([]string{"action", "template", "agent", "plug"}, e.Key),
+			current != "" && current == agent.current["plug"]:
 			s.problem(UnknownKey, at, "key belongs into methods, not into templates", e.Name)
 		default:
 			parameters = append(parameters, e)

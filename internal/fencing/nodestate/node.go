@@ -59,9 +59,12 @@ func (n *node) see(v *corev1.Node, c *Config, joining bool, now time.Time) {
 	n.facts = policy.NodeFacts{
 		Name: v.Name, UID: string(v.UID), Zone: v.Labels[corev1.LabelTopologyZone], ControlPlane: controlPlane,
 		Selected: c.Selector.Matches(labels.Set(v.Labels)), Excluded: labelled && excluded != "false",
-		Deleting:        !v.DeletionTimestamp.IsZero(),
-		AutoscalerTaint: slices.ContainsFunc(v.Spec.Taints, func(t corev1.Taint) bool { return slices.Contains(c.AutoscalerTaints, t.Key) }),
-		EverReady:       ever, Ready: policy.Status(ready.Status), FenceReady: policy.Status(conditions[c.FenceReadyCondition].Status),
+		Deleting: !v.DeletionTimestamp.IsZero(),
+		AutoscalerTaint: slices.ContainsFunc(
+			v.Spec.Taints,
+			func(t corev1.Taint) bool { return slices.Contains(c.AutoscalerTaints, t.Key) },
+		),
+		EverReady: ever, Ready: policy.Status(ready.Status), FenceReady: policy.Status(conditions[c.FenceReadyCondition].Status),
 		StorageLost: c.StorageLost.Type != "" && conditions[c.StorageLost.Type].Status == c.StorageLost.Status,
 	}
 
@@ -72,7 +75,8 @@ func (n *node) see(v *corev1.Node, c *Config, joining bool, now time.Time) {
 		s := spell{now, string(condition.Status), condition.LastTransitionTime}
 		// Of the same status, and yet changed: it was another in between, though no one has shown
 		// us.
-		if before, ok := n.failing[trigger]; ok && !rebooted && (before.status != s.status || before.change.Equal(&s.change)) {
+		if before, ok := n.failing[trigger]; ok && !rebooted &&
+			(before.status != s.status || before.change.Equal(&s.change)) {
 			s.since = before.since
 		}
 		failing[trigger] = s

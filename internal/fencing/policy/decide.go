@@ -31,7 +31,12 @@ func Decide(in Input) Decision {
 
 func decide(in Input, gates []gate) Decision {
 	c := consider(in)
-	d := Decision{Verdict: Allow, Reason: ReasonAllowed, Message: "nothing stands in the way", All: make([]GateResult, len(gates))}
+	d := Decision{
+		Verdict: Allow,
+		Reason:  ReasonAllowed,
+		Message: "nothing stands in the way",
+		All:     make([]GateResult, len(gates)),
+	}
 	for i, g := range gates {
 		r := g.ask(c)
 		r.Gate = g.gate

@@ -130,9 +130,22 @@ func askDuration(c *consideration) GateResult {
 	case c.node.Ready == True && c.sparesReady():
 		return hold(ReasonStillReady, "node %s is Ready", c.Target.Name)
 	case failing < 0:
-		return wait(ReasonSoonUnhealthy, limit, "it is not known for how long node %s has been failing; it has to for %v", c.Target.Name, limit)
+		return wait(
+			ReasonSoonUnhealthy,
+			limit,
+			"it is not known for how long node %s has been failing; it has to for %v",
+			c.Target.Name,
+			limit,
+		)
 	case failing < limit:
-		return wait(ReasonSoonUnhealthy, limit-failing, "node %s has been failing for %v; it has to for %v", c.Target.Name, span(failing), limit)
+		return wait(
+			ReasonSoonUnhealthy,
+			limit-failing,
+			"node %s has been failing for %v; it has to for %v",
+			c.Target.Name,
+			span(failing),
+			limit,
+		)
 	}
 	return pass("node %s has been failing for %v, and %v is enough", c.Target.Name, span(failing), limit)
 }
@@ -146,9 +159,21 @@ func (c *consideration) askWorking() GateResult {
 	case c.node.Ready != True, c.node.FailingFor != 0, c.node.NotReadyFor != 0:
 		return hold(ReasonFailing, "node %s is failing: only a node that works can be seen to go away", c.Target.Name)
 	case c.node.LeaseSilentFor < 0: // no one has watched for long enough
-		return wait(ReasonFailing, time.Second, "the Lease of node %s %s; it has to be", c.Target.Name, renewed(c.node.LeaseSilentFor))
+		return wait(
+			ReasonFailing,
+			time.Second,
+			"the Lease of node %s %s; it has to be",
+			c.Target.Name,
+			renewed(c.node.LeaseSilentFor),
+		)
 	case c.node.silent(c.Limits.LeaseSilence):
-		return hold(ReasonFailing, "the Lease of node %s %s; it has to be renewed within %v", c.Target.Name, renewed(c.node.LeaseSilentFor), c.Limits.LeaseSilence)
+		return hold(
+			ReasonFailing,
+			"the Lease of node %s %s; it has to be renewed within %v",
+			c.Target.Name,
+			renewed(c.node.LeaseSilentFor),
+			c.Limits.LeaseSilence,
+		)
 	}
 	return pass("node %s works", c.Target.Name)
 }
@@ -170,12 +195,21 @@ func askReadiness(c *consideration) GateResult {
 	case t.Devices <= 0 && (!t.WithoutPower || t.Act == PowerOff || t.Act == Commission):
 		return hold(ReasonNotConfigured, "no device is configured that can switch off node %s", t.Name)
 	case c.node.FenceReady == False:
-		return hold(ReasonNotConfigured, "the last check of the devices of node %s has failed%s", t.Name, because(c.node.NotFenceable))
+		return hold(
+			ReasonNotConfigured,
+			"the last check of the devices of node %s has failed%s",
+			t.Name,
+			because(c.node.NotFenceable),
+		)
 	case c.node.FenceReady != True:
 		return hold(ReasonNotConfigured, "the devices of node %s have not been checked", t.Name)
 	case len(t.Unproved) > 0 && t.Act != Commission:
-		return hold(ReasonNotConfigured, "node %s was not commissioned with its present configuration: it is not known whether these are its devices: %s",
-			t.Name, strings.Join(t.Unproved, ", "))
+		return hold(
+			ReasonNotConfigured,
+			"node %s was not commissioned with its present configuration: it is not known whether these are its devices: %s",
+			t.Name,
+			strings.Join(t.Unproved, ", "),
+		)
 	}
 	return pass("node %s has %s, and the last check was good", t.Name, number(t.Devices, "device", "devices"))
 }
@@ -193,11 +227,18 @@ func askOwnPartition(c *consideration) GateResult {
 	age := c.Now.Sub(c.Self.LastAPIWrite)
 	switch {
 	case c.Self.LastAPIWrite.IsZero() || age < -c.Limits.APISilence:
-		return hold(ReasonOwnPartition, "it is not known when the API server last confirmed a write of this controller; it has to within %v",
-			c.Limits.APISilence)
+		return hold(
+			ReasonOwnPartition,
+			"it is not known when the API server last confirmed a write of this controller; it has to within %v",
+			c.Limits.APISilence,
+		)
 	case age > c.Limits.APISilence:
-		return hold(ReasonOwnPartition, "the API server last confirmed a write of this controller %v ago; it has to within %v",
-			span(age), c.Limits.APISilence)
+		return hold(
+			ReasonOwnPartition,
+			"the API server last confirmed a write of this controller %v ago; it has to within %v",
+			span(age),
+			c.Limits.APISilence,
+		)
 	}
 	if !c.Self.OutsideCluster {
 		switch {
@@ -220,8 +261,12 @@ func askOwnPartition(c *consideration) GateResult {
 		}
 	}
 	if alive == 0 {
-		return hold(ReasonOwnPartition, "of %s none has renewed its Lease within %v: it may be this controller that is cut off",
-			number(others, "other node", "other nodes"), silence)
+		return hold(
+			ReasonOwnPartition,
+			"of %s none has renewed its Lease within %v: it may be this controller that is cut off",
+			number(others, "other node", "other nodes"),
+			silence,
+		)
 	}
 	return pass("%d of %s renewed their Leases within %v", alive, number(others, "other node", "other nodes"), silence)
 }
@@ -230,8 +275,11 @@ func askStorage(c *consideration) GateResult {
 	switch {
 	case c.node != nil && c.node.StorageLost && !c.Target.Switched:
 		// Once devices have been switched, it may be by them that the node has lost its storage.
-		return hold(ReasonStorageUnreachable, "node %s reports that it cannot reach its storage: it may be the storage that has failed",
-			c.Target.Name)
+		return hold(
+			ReasonStorageUnreachable,
+			"node %s reports that it cannot reach its storage: it may be the storage that has failed",
+			c.Target.Name,
+		)
 	case !c.Limits.RequireStorage:
 		return pass("whether the controller reaches the storage does not matter")
 	case c.Storage == False:
@@ -271,7 +319,13 @@ func askControlPlane(c *consideration) GateResult {
 		return hold(ReasonQuorum, "of %s of the control plane %d would be left healthy without %s, and %d have to",
 			number(all, "node", "nodes"), healthy, c.Target.Name, majority)
 	}
-	return pass("of %s of the control plane %d are left healthy without %s, and %d have to", number(all, "node", "nodes"), healthy, c.Target.Name, majority)
+	return pass(
+		"of %s of the control plane %d are left healthy without %s, and %d have to",
+		number(all, "node", "nodes"),
+		healthy,
+		c.Target.Name,
+		majority,
+	)
 }
 
 func renewed(silent time.Duration) string {

@@ -15,12 +15,28 @@ func askRepeats(c *consideration) GateResult {
 	case c.Target.Restarted:
 		return pass("an administrator has started this fence")
 	case c.Target.Repeating:
-		return hold(ReasonRepeats, "node %s has been fenced again and again: an administrator has to look, and to restart the fence", c.Target.Name)
+		return hold(
+			ReasonRepeats,
+			"node %s has been fenced again and again: an administrator has to look, and to restart the fence",
+			c.Target.Name,
+		)
 	case len(starts) >= limit:
-		return hold(ReasonRepeats, "node %s has been fenced %s in %v, and %d is the limit: an administrator has to look, and to restart the fence",
-			c.Target.Name, number(len(starts), "time", "times"), window, limit)
+		return hold(
+			ReasonRepeats,
+			"node %s has been fenced %s in %v, and %d is the limit: an administrator has to look, and to restart the fence",
+			c.Target.Name,
+			number(len(starts), "time", "times"),
+			window,
+			limit,
+		)
 	}
-	return pass("node %s has been fenced %s in %v; the limit is %d", c.Target.Name, number(len(starts), "time", "times"), window, limit)
+	return pass(
+		"node %s has been fenced %s in %v; the limit is %d",
+		c.Target.Name,
+		number(len(starts), "time", "times"),
+		window,
+		limit,
+	)
 }
 
 func askRate(c *consideration) GateResult {
@@ -43,7 +59,14 @@ func askRate(c *consideration) GateResult {
 	if len(starts) >= limit {
 		// Enough of the youngest have to grow too old.
 		after := window - starts[limit-1]
-		return wait(ReasonRate, after, "%s began in %v, and %d is the limit", number(len(starts), "fence", "fences"), window, limit)
+		return wait(
+			ReasonRate,
+			after,
+			"%s began in %v, and %d is the limit",
+			number(len(starts), "fence", "fences"),
+			window,
+			limit,
+		)
 	}
 	return pass("%s began in %v; the limit is %d", number(len(starts), "fence", "fences"), window, limit)
 }
@@ -63,7 +86,12 @@ func askConcurrency(c *consideration) GateResult {
 		}
 	}
 	if active >= c.Limits.MaxConcurrent {
-		return hold(ReasonQueue, "%s under way, and %d is the limit", number(active, "fence is", "fences are"), c.Limits.MaxConcurrent)
+		return hold(
+			ReasonQueue,
+			"%s under way, and %d is the limit",
+			number(active, "fence is", "fences are"),
+			c.Limits.MaxConcurrent,
+		)
 	}
 	return pass("%s under way; the limit is %d", number(active, "fence is", "fences are"), c.Limits.MaxConcurrent)
 }

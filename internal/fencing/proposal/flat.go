@@ -40,9 +40,11 @@ func Automaton(step v1alpha1.Step, stage v1alpha1.Stage) (State, error) {
 		return StateError, nil
 	case step == v1alpha1.StepIsolation && (stage == v1alpha1.StageNew || stage == v1alpha1.StageRunning):
 		return StateNew, nil
-	case step == v1alpha1.StepIsolation && stage == v1alpha1.StageDone, step == v1alpha1.StepPowerManagement && (stage == v1alpha1.StageNew || stage == v1alpha1.StageRunning):
+	case step == v1alpha1.StepIsolation && stage == v1alpha1.StageDone,
+		step == v1alpha1.StepPowerManagement && (stage == v1alpha1.StageNew || stage == v1alpha1.StageRunning):
 		return StateRunning, nil
-	case step == v1alpha1.StepPowerManagement && stage == v1alpha1.StageDone, step == v1alpha1.StepRecovery && (stage == v1alpha1.StageNew || stage == v1alpha1.StageRunning):
+	case step == v1alpha1.StepPowerManagement && stage == v1alpha1.StageDone,
+		step == v1alpha1.StepRecovery && (stage == v1alpha1.StageNew || stage == v1alpha1.StageRunning):
 		return StateDone, nil
 	case step == v1alpha1.StepRecovery && (stage == v1alpha1.StageDone || stage == v1alpha1.StageFinal):
 		return StateFinal, nil

@@ -85,7 +85,10 @@ func (t transition) switchOffCommissioned(d Device, level int32) Step {
 		return t.sendCommissionOff(rec, level)
 	case rec.State == v1alpha1.DeviceOffIntent:
 		return t.afterOffCommand(d, rec, false, func(Reason) Step {
-			return t.failCommission(CommissionFailed, fmt.Sprintf("device %s was told to switch off, and cannot be read", d.Name))
+			return t.failCommission(
+				CommissionFailed,
+				fmt.Sprintf("device %s was told to switch off, and cannot be read", d.Name),
+			)
 		})
 	case rec.Touched:
 		return t.failCommission(CommissionFailed, fmt.Sprintf("device %s was told to switch off, and reads on", d.Name))
@@ -95,7 +98,10 @@ func (t transition) switchOffCommissioned(d Device, level int32) Step {
 	case !ok:
 		return Read{[]string{d.Name}}
 	case before.power != v1alpha1.PowerOn:
-		return t.failCommission(CommissionFailed, fmt.Sprintf("device %s reads %s before it is switched off", d.Name, before.power))
+		return t.failCommission(
+			CommissionFailed,
+			fmt.Sprintf("device %s reads %s before it is switched off", d.Name, before.power),
+		)
 	}
 	n, look := t.node(callWithin)
 	switch {
@@ -173,7 +179,11 @@ func (t transition) awaitNodeDown(devices []Device) Step {
 	case t.Memory.sinceChange.renewed && (p.missing || p.age > recent):
 		return p.read // somebody may have switched the machine on
 	case t.Memory.sinceChange.renewed:
-		return t.failCommission(WrongPlugSuspected, "all devices read off, and the node renewed its Lease after that: they are another machine's", t.suspect)
+		return t.failCommission(
+			WrongPlugSuspected,
+			"all devices read off, and the node renewed its Lease after that: they are another machine's",
+			t.suspect,
+		)
 	case n.Ready && left == 0:
 		return t.failCommission(CommissionFailed, "all devices read off, and the node is Ready nevertheless")
 	case n.Ready:
@@ -212,7 +222,10 @@ func (t transition) commissioned(n Node) Step {
 	case t.s.Abort != v1alpha1.AbortCommission:
 		why = "it did not come to its end: " + string(t.s.Abort)
 	case n.BootID == "" || n.BootID == t.s.BootID:
-		why, changes = "the node is back with the boot ID that it had before: its machine has not lost its power", append(changes, t.suspect)
+		why, changes = "the node is back with the boot ID that it had before: its machine has not lost its power", append(
+			changes,
+			t.suspect,
+		)
 	case t.Plan.Unresolved != "" || t.s.ConfigHash != t.Plan.Hash:
 		why = "the configuration has changed meanwhile"
 	case t.Memory.progress.failed != "":
@@ -226,5 +239,8 @@ func (t transition) commissioned(n Node) Step {
 	default:
 		return t.enter(Commissioned, v1alpha1.PhaseFinal)
 	}
-	return t.enter(CommissionFailed, v1alpha1.PhaseFinal, append(changes, func(s *v1alpha1.Status) { s.Commission.Failed = why })...)
+	return t.enter(
+		CommissionFailed,
+		v1alpha1.PhaseFinal,
+		append(changes, func(s *v1alpha1.Status) { s.Commission.Failed = why })...)
 }

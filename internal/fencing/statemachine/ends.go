@@ -31,7 +31,14 @@ func (t transition) givenUp() Step {
 		}
 	}
 	if t.back(n) && !t.hasCondition(v1alpha1.ConditionReturned) {
-		return t.write(Worked, t.set(v1alpha1.ConditionReturned, string(Worked), "the node has worked since this fence was given up: if it is lost, that is another incident"))
+		return t.write(
+			Worked,
+			t.set(
+				v1alpha1.ConditionReturned,
+				string(Worked),
+				"the node has worked since this fence was given up: if it is lost, that is another incident",
+			),
+		)
 	}
 	if powered && (t.gone(n) || t.cleared(n)) && t.forgotten() {
 		return Delete{}
@@ -68,7 +75,8 @@ func (t transition) another(n Node) bool {
 	case t.Trigger == nil, t.stopAsked(), n.Missing, n.Leaving, t.cleared(n):
 		return false
 	}
-	return n.UID != t.s.NodeUID || t.s.Abort == v1alpha1.AbortNodeGone || t.hasCondition(v1alpha1.ConditionReturned) || t.hasCondition(v1alpha1.ConditionDenied)
+	return n.UID != t.s.NodeUID || t.s.Abort == v1alpha1.AbortNodeGone || t.hasCondition(v1alpha1.ConditionReturned) ||
+		t.hasCondition(v1alpha1.ConditionDenied)
 }
 
 // said says that a condition of the record is true.
@@ -126,5 +134,6 @@ func (t transition) restartAsked() bool {
 // forgotten says that the record has been kept for long enough after its end.
 func (t transition) forgotten() bool {
 	complete := meta.FindStatusCondition(t.s.Conditions, v1alpha1.ConditionComplete)
-	return complete != nil && t.Now.Wall.Sub(complete.LastTransitionTime.Time) >= time.Duration(or(t.Plan.History, DefaultHistory))
+	return complete != nil &&
+		t.Now.Wall.Sub(complete.LastTransitionTime.Time) >= time.Duration(or(t.Plan.History, DefaultHistory))
 }

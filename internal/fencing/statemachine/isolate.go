@@ -162,7 +162,12 @@ func (t transition) isolated() Step {
 		return t.ahead(step)
 	}
 	if t.s.Released == v1alpha1.ReleasedDone {
-		return t.enter(AlreadyReleased, v1alpha1.PhaseRestoring, reread, func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortNone })
+		return t.enter(
+			AlreadyReleased,
+			v1alpha1.PhaseRestoring,
+			reread,
+			func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortNone },
+		)
 	}
 	if step := t.resolved(); step != nil {
 		return step
@@ -171,7 +176,11 @@ func (t transition) isolated() Step {
 		return t.hold("NodeReady", "the node is Ready: its condition does not justify to take its power", 0)
 	}
 	if len(t.Plan.Levels) == 0 {
-		return t.hold("NoPowerDevice", "no device can switch the machine off: confirm that it is without power, or repair it", 0)
+		return t.hold(
+			"NoPowerDevice",
+			"no device can switch the machine off: confirm that it is without power, or repair it",
+			0,
+		)
 	}
 	if step := t.awaitDumpEnd(n); step != nil { // before others have to wait for this fence
 		return step

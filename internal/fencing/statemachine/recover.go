@@ -40,7 +40,10 @@ func (t transition) recovering() Step {
 		return t.commissioned(n)
 	}
 	if t.s.Taints == (v1alpha1.Taints{}) && len(t.s.Devices) == 0 && t.s.Released == v1alpha1.ReleasedNo {
-		return t.enter(Recovered, v1alpha1.PhaseFinal) // nothing was done: there is nothing to undo, and no configuration needed for that
+		return t.enter(
+			Recovered,
+			v1alpha1.PhaseFinal,
+		) // nothing was done: there is nothing to undo, and no configuration needed for that
 	}
 	if step := t.resolved(); step != nil {
 		return step
@@ -93,7 +96,11 @@ func (t transition) recovering() Step {
 			return step
 		}
 	}
-	return t.enter(Recovered, v1alpha1.PhaseFinal, func(s *v1alpha1.Status) { s.Taints.Fence = t.Plan.KeepTaint && s.Taints.Fence })
+	return t.enter(
+		Recovered,
+		v1alpha1.PhaseFinal,
+		func(s *v1alpha1.Status) { s.Taints.Fence = t.Plan.KeepTaint && s.Taints.Fence },
+	)
 }
 
 // failed starts the flow again, as often as it may. What was proved stays: a device that was off is

@@ -14,7 +14,8 @@ func (t transition) releasing() Step {
 	done := &t.Memory.progress
 	ours := t.s.Taints.OutOfService == v1alpha1.TaintOurs
 	awaiting := done.deleted && (done.tainted || !ours) // nothing more is done to the node but to free it from our taint
-	detached := awaiting && t.s.Wait != nil && (done.detached || t.left(or(t.Plan.DetachTimeout, DefaultDetachTimeout)) == 0)
+	detached := awaiting && t.s.Wait != nil &&
+		(done.detached || t.left(or(t.Plan.DetachTimeout, DefaultDetachTimeout)) == 0)
 	switch rest := podLag - t.Now.SinceAtLeast(done.emptied); {
 	case done.untainted && !detached: // while the fence was paused: put it on once more
 		return t.untaint()

@@ -125,7 +125,11 @@ func (t transition) powerOn(d Device, rec v1alpha1.Device, seen deviceReading) S
 	case t.gone(n) && t.s.Abort != v1alpha1.AbortNodeGone:
 		return t.abort(NodeGone, v1alpha1.AbortNodeGone)
 	case rec.Level == 0 && !t.clean(n) && t.s.Abort == v1alpha1.AbortNodeReady:
-		return t.hold("RestartNeeded", "pods were released whose storage this node could not reach: restart the machine before it gets it back", 0)
+		return t.hold(
+			"RestartNeeded",
+			"pods were released whose storage this node could not reach: restart the machine before it gets it back",
+			0,
+		)
 	case rec.Level == 0 && !t.clean(n):
 		return t.leave(rec.Device, off)
 	}

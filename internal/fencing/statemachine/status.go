@@ -29,7 +29,11 @@ func enter(s *v1alpha1.Status, phase v1alpha1.Phase) {
 		s.Step, s.Status = v1alpha1.StepIsolation, v1alpha1.StageRunning
 	case v1alpha1.PhaseIsolated:
 		s.Step, s.Status = v1alpha1.StepIsolation, v1alpha1.StageDone
-	case v1alpha1.PhasePowering, v1alpha1.PhaseVerifying, v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring, v1alpha1.PhaseCommissioning:
+	case v1alpha1.PhasePowering,
+		v1alpha1.PhaseVerifying,
+		v1alpha1.PhaseReleasing,
+		v1alpha1.PhaseRestoring,
+		v1alpha1.PhaseCommissioning:
 		s.Step, s.Status = v1alpha1.StepPowerManagement, v1alpha1.StageRunning
 	case v1alpha1.PhaseBooting:
 		s.Step, s.Status = v1alpha1.StepPowerManagement, v1alpha1.StageDone
@@ -86,7 +90,13 @@ func archive(s *v1alpha1.Status, now time.Time) {
 	for _, d := range s.Devices {
 		plugs = append(plugs, fmt.Sprintf("%s %s", d.Device, or(d.State, "untouched")))
 	}
-	line := fmt.Sprintf("incident %d: %s until %s, released: %s", s.Incident, s.Phase, now.UTC().Format(time.RFC3339), or(s.Released, "no"))
+	line := fmt.Sprintf(
+		"incident %d: %s until %s, released: %s",
+		s.Incident,
+		s.Phase,
+		now.UTC().Format(time.RFC3339),
+		or(s.Released, "no"),
+	)
 	if len(plugs) > 0 {
 		line += "; " + strings.Join(plugs, ", ")
 	}

@@ -154,7 +154,10 @@ func (t transition) hold(reason, message string, wait time.Duration) Step {
 		same = wordsOf(h.Message) == wordsOf(message) || t.Now.SinceAtLeast(t.Memory.held) < lookSeldom
 	}
 	if !same {
-		return t.write(Held, func(s *v1alpha1.Status) { s.Hold = &v1alpha1.Hold{Reason: reason, Message: message, Since: since} })
+		return t.write(
+			Held,
+			func(s *v1alpha1.Status) { s.Hold = &v1alpha1.Hold{Reason: reason, Message: message, Since: since} },
+		)
 	}
 	return Wait{For: or(wait, lookEvery), Why: message}
 }
@@ -209,7 +212,10 @@ func (t transition) returned(reason Reason, changes ...func(*v1alpha1.Status)) S
 	if s.Taints.OutOfService == v1alpha1.TaintOurs {
 		return t.abort(reason, v1alpha1.AbortNodeReady, changes...)
 	}
-	return t.enter(reason, v1alpha1.PhaseRecovering, append(changes, func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortNodeReady })...)
+	return t.enter(
+		reason,
+		v1alpha1.PhaseRecovering,
+		append(changes, func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortNodeReady })...)
 }
 
 // allowed is nil if the policy allows, or what to do while it does not.
@@ -266,7 +272,11 @@ func (t transition) pinned() Step {
 	if t.s.ConfigHash == "" || t.s.ConfigHash == t.Plan.Hash {
 		return nil
 	}
-	return t.hold("ConfigurationChanged", "the configuration is not the one with which this incident began: put it back, confirm that the machine is off, or stop the fence", 0)
+	return t.hold(
+		"ConfigurationChanged",
+		"the configuration is not the one with which this incident began: put it back, confirm that the machine is off, or stop the fence",
+		0,
+	)
 }
 
 // resolved is nil if there is a plan, or what to do while there is none.

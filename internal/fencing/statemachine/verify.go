@@ -105,7 +105,13 @@ func (t transition) repinned() Step {
 
 // suspect says that the devices are perhaps those of another machine.
 func (t transition) suspect(s *v1alpha1.Status) {
-	t.set(v1alpha1.ConditionDeviceSuspect, "NodeWorks", "all devices read off, and the node renewed its Lease after that")(s)
+	t.set(
+		v1alpha1.ConditionDeviceSuspect,
+		"NodeWorks",
+		"all devices read off, and the node renewed its Lease after that",
+	)(
+		s,
+	)
 }
 
 // pass is what is known of all devices of a level together.
