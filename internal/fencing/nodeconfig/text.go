@@ -56,12 +56,7 @@ func (r *review) parse(at place, text string) []Entry {
 // password.
 func (r *review) parseLine(at place, line string) (Entry, bool) {
 	if len(line) > maxLine {
-		r.problem(
-			LineTooLong,
-			at,
-			fmt.Sprintf("line must have at most %d bytes", maxLine),
-			fmt.Sprintf("%d bytes", len(line)),
-		)
+		r.problem(LineTooLong, at, fmt.Sprintf("line must have at most %d bytes", maxLine), fmt.Sprintf("%d bytes", len(line)))
 		return Entry{}, false
 	}
 	if flaw := badText(line); flaw != "" {
@@ -87,12 +82,7 @@ func (r *review) parseLine(at place, line string) (Entry, bool) {
 	case len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"':
 		entry.Value, entry.Quoted = value[1:len(value)-1], true
 	case strings.HasSuffix(value, `\`):
-		r.problem(
-			TrailingBackslash,
-			at,
-			`value must be in quotes if it ends in \: lines are not continued`,
-			printable(entry.Key, value),
-		)
+		r.problem(TrailingBackslash, at, `value must be in quotes if it ends in \: lines are not continued`, printable(entry.Key, value))
 		return Entry{}, false
 	}
 	return entry, true
@@ -111,10 +101,7 @@ func Format(entries []Entry) (string, error) {
 		line := name + "=" + quoted(e.Value)
 		switch flaw := badText(line); {
 		case !validKey(name):
-			return "", fmt.Errorf(
-				"config: key must begin with a letter and consist of letters, digits, - _ and . (got %q)",
-				name,
-			)
+			return "", fmt.Errorf("config: key must begin with a letter and consist of letters, digits, - _ and . (got %q)", name)
 		case flaw != "":
 			return "", fmt.Errorf("config: %s: must be plain UTF-8 text (got %s)", name, flaw)
 		case len(line) > maxLine:
@@ -128,8 +115,7 @@ func Format(entries []Entry) (string, error) {
 
 // quoted puts quotes around what a reader would take for quotes of its own, trim, or continue.
 func quoted(value string) string {
-	if value == "" || strings.TrimSpace(value) != value || strings.HasSuffix(value, `\`) ||
-		value[0] == '"' && value[len(value)-1] == '"' {
+	if value == "" || strings.TrimSpace(value) != value || strings.HasSuffix(value, `\`) || value[0] == '"' && value[len(value)-1] == '"' {
 		return `"` + value + `"`
 	}
 	return value

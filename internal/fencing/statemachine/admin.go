@@ -25,8 +25,7 @@ func (t transition) admin() Step {
 	if _, asked := t.Fence.Annotations[v1alpha1.AnnotationCommission]; asked && t.s.Phase != v1alpha1.PhaseFinal {
 		return t.dropAsked()
 	}
-	if why := t.stop(); why != "" && !t.s.Phase.Ended() &&
-		(!stopped(t.s.Abort) || why == v1alpha1.AbortStopHold && t.s.Abort != why) {
+	if why := t.stop(); why != "" && !t.s.Phase.Ended() && (!stopped(t.s.Abort) || why == v1alpha1.AbortStopHold && t.s.Abort != why) {
 		return t.abort(Stopped, why)
 	}
 	if step := t.confirm(); step != nil {
@@ -35,10 +34,7 @@ func (t transition) admin() Step {
 	if t.s.Phase.Ended() {
 		return nil
 	}
-	paused, said := t.Fence.Annotations[v1alpha1.AnnotationPaused] == "true", meta.IsStatusConditionTrue(
-		t.s.Conditions,
-		v1alpha1.ConditionPaused,
-	)
+	paused, said := t.Fence.Annotations[v1alpha1.AnnotationPaused] == "true", meta.IsStatusConditionTrue(t.s.Conditions, v1alpha1.ConditionPaused)
 	switch {
 	case paused && !said:
 		return t.write(Paused, t.say(metav1.ConditionTrue, "Annotation"))
@@ -92,12 +88,7 @@ func (t transition) confirm() Step {
 	}
 	refuse := func(why string) Step { return DropAnnotation{v1alpha1.AnnotationConfirmOff, why} }
 	switch t.s.Phase {
-	case v1alpha1.PhaseReleasing,
-		v1alpha1.PhaseRestoring,
-		v1alpha1.PhaseBooting,
-		v1alpha1.PhaseRecovering,
-		v1alpha1.PhaseFinal,
-		v1alpha1.PhaseCommissioning:
+	case v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring, v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering, v1alpha1.PhaseFinal, v1alpha1.PhaseCommissioning:
 		// Kept, it would be taken for true when the machine has long been switched on.
 		return refuse("in the phase " + string(t.s.Phase) + " nobody asks whether the machine is without power")
 	}
@@ -110,8 +101,7 @@ func (t transition) confirm() Step {
 	_, devices := t.level()
 	p := t.pass(devices)
 	switch {
-	case len(devices) > 0 && (p.missing || p.age > recent),
-		p.on && p.age > callWithin: // the admin may just have pulled the plug
+	case len(devices) > 0 && (p.missing || p.age > recent), p.on && p.age > callWithin: // the admin may just have pulled the plug
 		return p.read
 	case p.on:
 		return refuse("a device reads on")
