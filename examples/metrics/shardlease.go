@@ -14,7 +14,7 @@ func ShardLease(registry prometheus.Registerer) (shardlease.Hooks, error) {
 	terms := f.counter("terms_total", "Terms that have begun.")
 	renewed := renewals(f)
 	return shardlease.Hooks{
-		OnBlocked: func(shardlease.Epoch) {
+		OnHeld: func(shardlease.Epoch) {
 			held.Set(1)
 			waiting.Set(0)
 			terms.Inc()
