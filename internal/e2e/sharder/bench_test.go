@@ -146,7 +146,7 @@ func runLease(b *testing.B, f *fleet, name string, work func(context.Context, *s
 	held := make(chan struct{})
 	lease, err := shardlease.New(client, shardlease.Config{
 		Namespace: f.namespace, Ring: ringName, Identity: name,
-		Hooks:  shardlease.Hooks{OnBlocked: func(shardlease.Epoch) { close(held) }},
+		Hooks:  shardlease.Hooks{OnHeld: func(shardlease.Epoch) { close(held) }},
 		OnLost: func(err error) { b.Error(err) },
 	})
 	require.NoError(b, err)
