@@ -62,8 +62,9 @@ gotest = echo "== test $(2) ($(1))" && mkdir -p $(RESULTS) && (out=$$PWD/$(RESUL
 
 # What make simulate runs, besides the variants of tests in virtual time of which make unit tries a third.
 SIMULATIONS := ^TestSimulated|^TestMutationsAreCaught$$
-SIMULATED := ./endpoints ./fencing ./fencing/automaton ./fencing/config ./fencing/policy ./fencing/sighting ./internal/lease ./internal/sim \
-	./leaderelection ./leaderforlife ./shardlease ./sharder ./sharder/shard ./sharder/internal/protocol
+SIMULATED := ./endpoints ./fencing ./internal/fencing/statemachine ./internal/fencing/nodeconfig ./internal/fencing/policy \
+	./internal/fencing/nodestate ./internal/lease ./internal/sim ./leaderelection ./leaderforlife ./shardlease ./sharder \
+	./sharder/shard ./sharder/internal/protocol
 
 # These take more than 5 s each with the race detector, in virtual time; a tenth of that without. make unit runs them without
 # it, make simulate with it. TestNoTwoShardsWorkOnOneObject stays with it in make unit: there everything happens at once.
@@ -153,7 +154,7 @@ bench: controlplane $(if $(filter 0,$(LAB)),,lab) ## benchmarks against floors a
 	@cd internal/e2e && go test -run '^$$' -bench . -benchtime 1x -timeout 30m -p 1 ./leaderelection ./sharder ./fencing/devices
 
 soak: controlplane $(if $(filter 0,$(LAB)),,lab) ## repeat simulations, then end-to-end tests, for DURATION (10m) each, and count; then chaos for as long
-	@BELLWETHER_SOAK=$(DURATION) go test -count=1 -timeout 0 -run '^TestSimulated' ./endpoints ./fencing/automaton ./leaderelection ./leaderforlife ./shardlease ./sharder ./sharder/shard ./sharder/internal/protocol
+	@BELLWETHER_SOAK=$(DURATION) go test -count=1 -timeout 0 -run '^TestSimulated' ./endpoints ./internal/fencing/statemachine ./leaderelection ./leaderforlife ./shardlease ./sharder
 	@cd internal/e2e/leaderelection && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -parallel 10 -timeout 0
 	@cd internal/e2e/leaderforlife && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -parallel 6 -timeout 0
 	@cd internal/e2e/endpoints && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -parallel 6 -timeout 0

@@ -15,7 +15,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// The page that a proxy answers with is not the word of the API server: no Node, Pod, Lease or record is gone because of it.
+// The page that a proxy answers with is not the word of the API server: no Node, Pod, Lease or
+// record is gone because of it.
 func TestPageOfAProxyMakesNothingGone(t *testing.T) {
 	for i, of := range []string{"/nodes/n1", "/nodefences/", "/pods", "/leases/n1"} {
 		if i%share != 0 {
@@ -55,7 +56,8 @@ func TestPageOfAProxyMakesNothingGone(t *testing.T) {
 	}
 }
 
-// A controller that may not list what it has to watch says so at once. It would wait for ever, and nobody would be fenced.
+// A controller that may not list what it has to watch says so at once. It would wait for ever, and
+// no one would be fenced.
 func TestControllerThatMayNotWatchDoesNotWaitInSilence(t *testing.T) {
 	const forbidden = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"not for you"}`
 	for _, of := range []string{"/nodefences", "/nodes", "/leases", "/configmaps"} {

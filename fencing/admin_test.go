@@ -141,8 +141,8 @@ func (i *incident) bootsIntoWork() {
 	}
 }
 
-// Whatever people do to a fence, in whichever phase: no pod is freed whose machine runs, no machine loses its power twice, the fence ends, and nothing
-// happens afterwards.
+// Whatever people do to a fence, in whichever phase: no pod is freed whose machine runs, no machine
+// loses its power twice, the fence ends, and nothing happens afterwards.
 func TestSimulatedAdmins(t *testing.T) {
 	for _, phase := range []v1alpha1.Phase{
 		v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating, v1alpha1.PhaseIsolated, v1alpha1.PhasePowering, v1alpha1.PhaseVerifying, v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring,
@@ -168,7 +168,8 @@ func TestSimulatedAdmins(t *testing.T) {
 					})
 					failing := phase == v1alpha1.PhaseError || phase == v1alpha1.PhaseGivenUp
 					w.pod("db-0", "n1")
-					// Watches are faster than answers: what this process writes may be gone before it knows.
+					// Watches are faster than answers: what this process writes may be gone before
+					// it knows.
 					c := w.start("a", nil, func(c *apisim.Client) { c.Inject(apisim.Faults{Latency: 50 * time.Millisecond}) })
 					defer c.stop()
 					wait(w.ctx, settled)

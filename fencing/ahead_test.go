@@ -17,16 +17,17 @@ import (
 // between is when something was under way.
 type between struct{ from, to time.Time }
 
-// A device that takes a second to answer is read while the node may still return, so that the power is off a second earlier.
+// A device that takes a second to answer is read while the node may still return, so that the power
+// is off a second earlier.
 func TestDevicesAreReadAhead(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		var mu sync.Mutex
 		var over, off time.Time
 		c := w.start("a", func(c *fencing.Config) {
-			c.Hooks.OnTransition = func(_ *v1alpha1.NodeFence, row string) {
+			c.Hooks.OnTransition = func(_ *v1alpha1.NodeFence, reason string) {
 				mu.Lock()
 				defer mu.Unlock()
-				if row == "PowerWaitOver" {
+				if reason == "PowerWaitOver" {
 					over = time.Now()
 				}
 			}
@@ -50,9 +51,11 @@ func TestDevicesAreReadAhead(t *testing.T) {
 	})
 }
 
-// Of many nodes that are lost together only some may go on: no more devices than that are read ahead at a time.
+// Of many nodes that are lost together only some may go on: no more devices than that are read
+// ahead at a time.
 //
-// Whether several fences get that far at one instant is left to the scheduler, so it is tried four times.
+// Whether several fences get that far at one instant is left to the scheduler, so it is tried
+// four times.
 func TestFewDevicesAreReadAheadAtATime(t *testing.T) {
 	for range 4 {
 		readAheadOfMany(t)
@@ -72,10 +75,10 @@ func readAheadOfMany(t *testing.T) {
 					readings = append(readings, between{time.Now().Add(-took), time.Now()})
 				}
 			}
-			c.Hooks.OnTransition = func(_ *v1alpha1.NodeFence, row string) {
+			c.Hooks.OnTransition = func(_ *v1alpha1.NodeFence, reason string) {
 				mu.Lock()
 				defer mu.Unlock()
-				commanded = commanded || row == "PowerWaitOver"
+				commanded = commanded || reason == "PowerWaitOver"
 			}
 		})
 		defer c.stop()

@@ -5,27 +5,29 @@ import (
 	"errors"
 	"time"
 
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
-// Assessment is what would become of a node if it had to be fenced now.
+// Assessment says whether a node could be fenced now.
 type Assessment struct {
 	Node string
-	// Object is the ConfigMap that says how it is fenced, or "built-in".
+	// Object is the name of the ConfigMap with the node's configuration, or "built-in".
 	Object string
-	// Err is what is wrong with its configuration or its devices.
+	// Err is the error in its configuration or its devices.
 	Err error
-	// Warnings are about its configuration, and levels of devices that could not do it where another one could.
+	// Warnings concern its configuration, and levels of devices that do not work while another
+	// level does.
 	Warnings []string
-	// Unproved names the power devices that no commission has proved to be the node's, with their present configuration.
+	// Unproved lists the power devices that were not commissioned with their present configuration.
 	Unproved []string
-	// Decision is what the policy says of switching its machine off now, with everything that stands in the way. For a node that works that is at least
-	// that it works.
-	Decision policy.Decision
+	// Decision is the decision about switching the machine off now. For a node that works, at least
+	// the gate Duration does not allow it.
+	Decision Decision
 }
 
-// Assess says of every node that may be fenced whether it would be now, and why not. It changes nothing, needs no leadership, and may be called beside Run. It
-// reads all devices, and watches the nodes for Limits.Observation before it says anything.
+// Assess reports for every node that may be fenced whether it could be fenced now, and why not. It
+// changes nothing and needs no leadership. It may run beside Run. It reads all devices, and watches
+// the nodes for Limits.Observation before it returns.
 func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -38,8 +40,8 @@ func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 	}
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	for began := time.Now(); time.Since(began) <= c.config.Limits.WithDefaults().Observation+tick; {
-		r.view.observe()
+	for began := time.Now(); time.Since(began) <= c.config.Limits.withDefaults().Observation+tick; {
+		r.state.observe()
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -49,10 +51,10 @@ func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 	if _, err := r.checks.flaws(ctx); err != nil {
 		return nil, err
 	}
-	nodes, _ := r.view.namespace(c.config.Namespace)
+	nodes, _ := r.state.namespace(c.config.Namespace)
 	var all []Assessment
 	for _, n := range nodes {
-		if !r.view.selected(n) {
+		if !r.state.selected(n) {
 			continue
 		}
 		a := Assessment{Node: n.Name}
@@ -66,7 +68,12 @@ func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 		if result.limited != nil {
 			a.Warnings = append(a.Warnings, result.limited.Error())
 		}
-		target := policy.Target{Name: n.Name, UID: string(n.UID), NotReadyFor: given(plan.NotReadyFor), WithoutPower: len(plan.PowerManagement) == 0}
+		target := policy.Target{
+			Name:         n.Name,
+			UID:          string(n.UID),
+			NotReadyFor:  given(plan.NotReadyFor),
+			WithoutPower: len(plan.PowerManagement) == 0,
+		}
 		for _, level := range plan.PowerManagement {
 			target.Devices += len(level.Off())
 		}
@@ -78,7 +85,7 @@ func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 		if r.config.RequireCommissioned {
 			target.Unproved = a.Unproved
 		}
-		a.Decision = r.view.assess(target)
+		a.Decision = newDecision(r.state.assess(target))
 		all = append(all, a)
 	}
 	return all, ctx.Err()

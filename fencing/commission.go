@@ -14,36 +14,47 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/bellwether-k8s/bellwether/fencing/automaton"
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 var (
-	// ErrNotRunning says that Run does not run in this process, or has lost the leadership.
+	// ErrNotRunning is returned if Run is not running in this process, or has lost the leadership.
 	ErrNotRunning = errors.New("fencing: only the leader commissions, while it runs")
-	// ErrRefused says that a node is not commissioned now, and why. Nothing was done.
+	// ErrRefused is returned with the reason why a node cannot be commissioned now. Nothing was
+	// changed.
 	ErrRefused = errors.New("fencing: the node is not commissioned")
-	// ErrCommissionFailed says that a commission has ended without a proof, and why. What was switched off was switched on again, or is named.
+	// ErrCommissionFailed is returned with the reason why a commission ended without a proof. The
+	// error names the devices that could not be switched on again.
 	ErrCommissionFailed = errors.New("fencing: the commission has failed")
 
 	errTaken = errors.New("it was asked for, and begun, before")
 )
 
-// Commission proves that the power devices that are configured for a node are its own: it takes the power of a node that works, and that an admin has cordoned
-// and drained, sees it go away, gives the power back, and sees it start anew; for each level of power_management once. It returns when that has come to
-// its end, which takes some minutes, and what is proved of the node then. The proof stays with the Node, for as long as its devices are configured as they are.
+// Commission proves that the power devices that are configured for a node belong to it. The node
+// must work, and an admin must have cordoned and drained it. For each level of power_management
+// once, Commission switches the machine off, sees the node go down, switches it on, and sees it
+// come back with another boot ID. That takes some minutes. Commission returns what is proved of the
+// node at its end. The proof is stored at the Node, and is valid while the configuration of the
+// devices is unchanged.
 //
-// Run has to run in this process. It carries the commission out, by a NodeFence, so that it is a fence to all others: while its
-// machine is off no other loses its power if MaxConcurrent is 1, and a controller that comes after a crash goes on with it. If ctx ends, that
-// goes on, too; it is stopped as a fence is, by an annotation of the NodeFence.
+// Run must be running in this process. It executes the commission as a NodeFence, which counts as a
+// fence: with MaxConcurrent 1, no other machine loses its power meanwhile, and the next controller
+// continues after a crash. The commission also continues when ctx ends. To stop it, annotate the
+// NodeFence as for a fence.
 //
-// The error is ErrRefused before anything was touched, where the node is not there, does not work, is not cordoned or not drained, is in a fence, has
-// configuration or devices that are not in order, or where the policy would not allow another machine to be off; ErrCommissionFailed, if
-// the devices did not do what they were told or the node did not go away, or come back with another boot ID; ErrNotRunning.
+// The error matches one of these:
+//
+//   - ErrRefused: the node does not exist, does not work, is not cordoned, is not drained or has a
+//     fence; its configuration or devices have errors; or the policy does not allow one more
+//     machine to be off.
+//   - ErrCommissionFailed: a device did not obey, or the node did not go down or did not come back
+//     with another boot ID.
+//   - ErrNotRunning.
 func (c *Controller) Commission(ctx context.Context, node string) (Commissioned, error) {
 	r := c.leading()
 	if r == nil {
@@ -101,8 +112,8 @@ func (c *Controller) liveNode(ctx context.Context, node string) (*corev1.Node, e
 	return c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 }
 
-// ask begins a commission, if nothing stands in the way, and returns what it was asked for with: what the annotation of the node says; nil: it is
-// asked for now.
+// ask begins a commission, if nothing stands in the way, and returns what it was asked for with:
+// what the annotation of the node says; nil: it is asked for now.
 func (r *run) ask(ctx context.Context, node string, annotation *string) (string, error) {
 	n, err := r.liveNode(ctx, node)
 	if kube.Absent(err, corev1.Resource("nodes"), node) {
@@ -113,7 +124,7 @@ func (r *run) ask(ctx context.Context, node string, annotation *string) (string,
 	}
 	requests, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	record, err := r.records.get(requests, node)
+	record, err := r.nodeFences.get(requests, node)
 	if err != nil && !absent(err, node) {
 		return "", err
 	}
@@ -134,14 +145,14 @@ func (r *run) ask(ctx context.Context, node string, annotation *string) (string,
 		return "", ErrNotRunning
 	}
 	if record == nil {
-		record, err = r.records.create(requests, node, map[string]string{v1alpha1.AnnotationCommission: asked})
+		record, err = r.nodeFences.create(requests, node, map[string]string{v1alpha1.AnnotationCommission: asked})
 	} else {
-		record, err = r.records.annotate(requests, record, v1alpha1.AnnotationCommission, asked)
+		record, err = r.nodeFences.annotate(requests, record, v1alpha1.AnnotationCommission, asked)
 	}
 	if err != nil {
 		return "", fmt.Errorf("fencing: begin the commission of node %s: %w", node, err)
 	}
-	r.view.knows(record)
+	r.state.observeRecord(record)
 	r.wake(node)
 	return asked, nil
 }
@@ -168,7 +179,8 @@ func (r *run) refusal(ctx context.Context, n *corev1.Node, record *v1alpha1.Node
 	case record == nil:
 	case record.Node != n.Name:
 		bad("the record %s is that of node %q", record.Name, record.Node)
-	case asked != "" && record.Annotations[v1alpha1.AnnotationCommission] == asked, tried(record, asked) && !record.Status.Phase.Ended():
+	case asked != "" && record.Annotations[v1alpha1.AnnotationCommission] == asked,
+		tried(record, asked) && !record.Status.Phase.Ended():
 		return errTaken
 	case tried(record, asked):
 		bad("it was asked for with this very value before: put a slash and a number behind it")
@@ -186,11 +198,11 @@ func (r *run) refusal(ctx context.Context, n *corev1.Node, record *v1alpha1.Node
 	if err == nil {
 		_, err = r.flow(plan, unknown)
 	}
-	target := trialOf(n.Name, string(n.UID), plan)
+	target := newCommissionTarget(n.Name, string(n.UID), plan)
 	if err != nil {
 		target.ConfigErrors = []string{err.Error()}
 	}
-	for _, gate := range r.view.goesOn(target, r.storageReachable(ctx)).All {
+	for _, gate := range r.state.decideContinue(target, r.storageReachable(ctx)).All {
 		if gate.Verdict != policy.Allow {
 			bad("%s", gate.Message)
 		}
@@ -233,7 +245,7 @@ func (r *run) prepared(ctx context.Context, n *corev1.Node) error {
 }
 
 // trialOf is what the policy is asked about a commission.
-func trialOf(node, uid string, plan config.Plan) policy.Target {
+func newCommissionTarget(node, uid string, plan nodeconfig.Plan) policy.Target {
 	target := policy.Target{Name: node, UID: uid, Act: policy.Commission}
 	for _, level := range plan.PowerManagement {
 		target.Devices += len(level.Off())
@@ -242,17 +254,17 @@ func trialOf(node, uid string, plan config.Plan) policy.Target {
 }
 
 // trial is what the policy is asked about this commission before the next command.
-func (f *fence) trial() policy.Target {
+func (f *fence) commissionTarget() policy.Target {
 	s := &f.record.Status
-	target := trialOf(f.node, string(s.NodeUID), f.plan)
-	for _, d := range s.Devices { // each level begins anew
+	target := newCommissionTarget(f.node, string(s.NodeUID), f.plan)
+	for _, d := range s.Devices { // each level starts from zero
 		target.Switched = target.Switched || d.Level == s.Level && d.Touched
 	}
 	return target
 }
 
 // tries asks whether the next device may be tried.
-func (f *fence) tries(ctx context.Context, target policy.Target, storage policy.Status) policy.Decision {
+func (f *fence) decideCommission(ctx context.Context, target policy.Target, storage policy.Status) policy.Decision {
 	if !target.Switched {
 		n, err := f.liveNode(ctx, f.node)
 		if err == nil {
@@ -262,12 +274,12 @@ func (f *fence) tries(ctx context.Context, target policy.Target, storage policy.
 			return policy.Decision{Verdict: policy.Hold, Reason: "NotPrepared", Message: err.Error()}
 		}
 	}
-	return f.view.tries(target, storage)
+	return f.state.decideCommission(target, storage)
 }
 
 // commissionEnded says whether a commission has come to its end, and why not to a good one.
 func (r *run) commissionEnded(node, asked string) (bool, error) {
-	record := r.view.fence(node)
+	record := r.state.fence(node)
 	if record == nil {
 		return false, fmt.Errorf("%w: node %s: its record is gone", ErrCommissionFailed, node)
 	}
@@ -288,41 +300,49 @@ func outcome(node string, s *v1alpha1.Status) error {
 	if s.Commission.Failed == "" {
 		return nil
 	}
-	if off := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPoweredOff); off != nil && off.Status != metav1.ConditionFalse {
+	if off := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPoweredOff); off != nil &&
+		off.Status != metav1.ConditionFalse {
 		return fmt.Errorf("%w: node %s: %s; %s", ErrCommissionFailed, node, s.Commission.Failed, off.Message)
 	}
 	return fmt.Errorf("%w: node %s: %s", ErrCommissionFailed, node, s.Commission.Failed)
 }
 
 // announceCommission tells people who look at the Node.
-func (f *fence) announceCommission(row automaton.Row, s *v1alpha1.Status) {
+func (f *fence) announceCommission(reason statemachine.Reason, s *v1alpha1.Status) {
 	about := &corev1.Node{}
 	about.Name, about.UID = f.node, s.NodeUID
 	if !s.Phase.Ended() {
-		f.nodeEvent(about, corev1.EventTypeNormal, string(row), "Commission", fmt.Sprintf("incident %d, level %d: %s", s.Incident, s.Level, s.Phase))
+		f.nodeEvent(
+			about,
+			corev1.EventTypeNormal,
+			string(reason),
+			"Commission",
+			fmt.Sprintf("incident %d, level %d: %s", s.Incident, s.Level, s.Phase),
+		)
 		return
 	}
 	err := outcome(f.node, s)
 	if err != nil {
-		f.nodeEvent(about, corev1.EventTypeWarning, string(automaton.CommissionFailed), "Commission", err.Error())
+		f.nodeEvent(about, corev1.EventTypeWarning, string(statemachine.CommissionFailed), "Commission", err.Error())
 	} else {
-		f.nodeEvent(about, corev1.EventTypeNormal, string(automaton.Commissioned), "Commission", "its power devices are its own")
+		f.nodeEvent(about, corev1.EventTypeNormal, string(statemachine.Commissioned), "Commission", "its power devices are its own")
 	}
 	if hook := f.config.Hooks.OnCommission; hook != nil {
 		hook(f.node, err)
 	}
 }
 
-// takeRequests looks at what admins ask for by annotations of nodes, once this process can judge it.
+// takeRequests looks at what admins ask for by annotations of nodes, once this process can judge
+// it.
 func (r *run) takeRequests(ctx context.Context) {
-	if r.config.Leadership.Remaining() <= 0 || time.Since(r.began) < r.config.Limits.WithDefaults().Observation+tick {
+	if r.config.Leadership.Remaining() <= 0 || time.Since(r.began) < r.config.Limits.withDefaults().Observation+tick {
 		return
 	}
-	nodes, _ := r.view.nodeLister.List(labels.Everything()) // a lister of an informer has no errors
+	nodes, _ := r.state.nodeLister.List(labels.Everything()) // a lister of an informer has no errors
 	for _, n := range nodes {
 		asked, ok := n.Annotations[v1alpha1.AnnotationCommission]
-		facts, known := r.view.nodes.FactsOf(n.Name, time.Now())
-		if !ok || !known || !facts.Selected || !r.checks.done(n.Name) && r.view.selected(n) {
+		facts, known := r.state.nodes.FactsOf(n.Name, time.Now())
+		if !ok || !known || !facts.Selected || !r.checks.done(n.Name) && r.state.selected(n) {
 			continue // or it is for another controller, or for later
 		}
 		r.mu.Lock()
@@ -339,15 +359,16 @@ func (r *run) takeRequests(ctx context.Context) {
 	}
 }
 
-// take begins what an admin asks for, or says why not. Either way the annotation goes: it is for once. If the process dies before, the record knows.
+// take begins what an admin asks for, or says why not. Either way the annotation goes: it is for
+// once. If the process dies before, the record knows.
 func (r *run) take(ctx context.Context, n *corev1.Node, asked string) {
 	_, err := r.ask(ctx, n.Name, &asked)
 	switch {
 	case errors.Is(err, ErrRefused):
 		r.nodeEvent(n, corev1.EventTypeWarning, "CommissionRefused", "Commission", err.Error())
-		r.config.Logger.Warn("a commission is refused", zap.String("node", n.Name), zap.Error(err))
+		r.config.Logger.Warn("commission refused", zap.String("node", n.Name), zap.Error(err))
 	case err != nil && !errors.Is(err, errTaken):
-		r.config.Logger.Debug("a commission cannot be begun, and is tried again", zap.String("node", n.Name), zap.Error(err))
+		r.config.Logger.Debug("commission not started, retrying", zap.String("node", n.Name), zap.Error(err))
 		return
 	}
 	of, err := cluster.New(r.kube, cluster.Config{Name: n.Name, UID: n.UID, Incident: 1})
@@ -355,6 +376,6 @@ func (r *run) take(ctx context.Context, n *corev1.Node, asked string) {
 		err = of.DropAnnotation(ctx, v1alpha1.AnnotationCommission, asked)
 	}
 	if err != nil && ctx.Err() == nil {
-		r.config.Logger.Debug("an annotation could not be removed, and is tried again", zap.String("node", n.Name), zap.Error(err))
+		r.config.Logger.Debug("annotation not removed, retrying", zap.String("node", n.Name), zap.Error(err))
 	}
 }

@@ -16,9 +16,9 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 // cordon does what `kubectl cordon` does, or `kubectl uncordon`.
@@ -106,7 +106,7 @@ func TestCommissionProvesTheDevices(t *testing.T) {
 		said := r.take()
 		assert.Equal(t, []string{
 			"Node n1 with UID true: Normal CommissionBegun Commission: incident 1, level 1: Commissioning",
-			"Node n1 with UID true: Normal WentAway Commission: incident 1, level 1: Restoring",
+			"Node n1 with UID true: Normal NodeWentDown Commission: incident 1, level 1: Restoring",
 			"Node n1 with UID true: Normal Commissioned Commission: its power devices are its own",
 		}, said)
 		assert.Equal(t, []error{nil}, told)
@@ -333,9 +333,9 @@ func TestOnlyCommissionedNodesAreFenced(t *testing.T) {
 		all, err := c.Assess(w.ctx)
 		require.NoError(t, err)
 		for _, a := range all {
-			for _, g := range a.Decision.All {
-				if g.Gate == policy.GateReadiness {
-					assert.Equal(t, a.Node == "n1", g.Verdict == policy.Allow, "%s: %s", a.Node, g.Message)
+			for _, g := range a.Decision.Gates {
+				if g.Gate == "Readiness" {
+					assert.Equal(t, a.Node == "n1", g.Verdict == fencing.Allow, "%s: %s", a.Node, g.Message)
 				}
 			}
 		}
@@ -443,7 +443,8 @@ func TestNodeWithAPodKeepsItsPower(t *testing.T) {
 	})
 }
 
-// Two levels, one of them with two feeds: each is proved by itself, in one go, and nothing is told to switch off twice.
+// Two levels, one of them with two feeds: each is proved by itself, in one go, and nothing is told
+// to switch off twice.
 func TestCommissionProvesEachLevel(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		method := func(plug, action string) string {

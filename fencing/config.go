@@ -10,109 +10,117 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
-	"github.com/bellwether-k8s/bellwether/fencing/sighting"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
-// Config of a [Controller]. All candidates for its leadership should have the same, but for Node and Leadership.
+// Config configures a [Controller]. All candidates for the leadership must have the same Config,
+// except for Node and Leadership.
 type Config struct {
-	// Namespace of the ConfigMaps that say how nodes are fenced, and of the Secrets that they refer to. Required.
+	// Namespace of the ConfigMaps that say how nodes are fenced, and of the Secrets that they refer
+	// to. Required.
 	Namespace string
 
-	// Node is the name of the node that this process runs on, which it never fences. Required unless OutsideCluster says that it runs on
-	// none of the cluster's.
+	// Node is the name of the node that this process runs on. The controller never fences it.
+	// Required, unless OutsideCluster is set because the process runs on no node of the cluster.
 	Node           string
 	OutsideCluster bool
 
-	// Leadership under which the controller runs: an elector of package leaderelection. Without any time left no command is sent. Required.
+	// Leadership limits the controller: it sends no command when no time is left. Use an elector of
+	// package leaderelection. Required.
 	Leadership Leadership
 
-	// Agents speak to the devices. Required.
+	// Agents send commands to devices and read them. Required.
 	Agents Agents
 
-	// Nodes says which nodes may be fenced, and for which of their conditions.
-	Nodes sighting.Config
+	// Nodes selects the nodes that may be fenced, and the conditions that start a fence.
+	Nodes NodeSelector
 
-	// Limits of what may be fenced, and when.
-	Limits policy.Limits
+	// Limits restrict when and how many nodes are fenced.
+	Limits Limits
 
-	// Storage says, for methods of the isolation step that switch a device off, which storage the node cannot reach then. Its pods are released once the
-	// device is proved to be off. By the method's name. Default: none.
-	Storage map[string]cluster.Storage
+	// Storage maps methods of the isolation step that switch a device off to the storage that the
+	// node cannot reach after that. Pods that use only this storage are released once the device is
+	// proved to be off. Default: none.
+	Storage map[string]Storage
 
-	// StorageReachable says whether this process reaches the storage; it is asked before each fence if Limits.RequireStorage is set.
+	// StorageReachable reports whether this process reaches the storage. It is called before each
+	// fence if Limits.RequireStorage is set.
 	StorageReachable func(ctx context.Context) bool
 
-	// Dumps opens the port on which the kernels of nodes with kdump=yes say that they write a dump, such as kdump.Listen(kdump.DefaultAddress). It is opened when
-	// the first such node is seen, and closed when Run returns. Nil: kdump=yes is an error of a node's configuration.
+	// Dumps opens the port that receives messages from kernels of nodes with kdump=yes, such as
+	// kdump.Listen(kdump.DefaultAddress). The port is opened when the first such node is seen, and
+	// closed when Run returns. Nil: kdump=yes is an error in the configuration of a node.
 	Dumps func() (Dumps, error)
 
-	// Paused says why nothing may be fenced now, such as that it is not the hour for it; empty: it may.
-	// It must not block. Nil: it may. While there is a ConfigMap fence-paused in Namespace, nothing is
-	// fenced either; its key reason says why.
+	// Paused returns the reason why no node may be fenced now, such as a maintenance window, or ""
+	// if nodes may be fenced. It must not block. Nil: never paused. The ConfigMap fence-paused in
+	// Namespace also pauses all fences; its key reason holds the reason.
 	Paused func() string
 
-	// RequireCommissioned holds the fence of every node whose power devices were not proved to be its own with their present configuration, see
-	// [Controller.Commission].
+	// RequireCommissioned blocks the fence of a node unless its power devices were commissioned
+	// with their present configuration. See [Controller.Commission].
 	RequireCommissioned bool
 
-	// OnlyConfigured leaves nodes alone that have no ConfigMap, neither of their own nor of their type, as
-	// long as there is no fence-method-template-cloud either: as if they had the label that excludes them.
-	// Otherwise such a node has the condition FenceReady False, and its fence is held.
+	// OnlyConfigured excludes nodes without a ConfigMap, neither their own nor one of their type,
+	// as long as the ConfigMap fence-method-template-cloud does not exist. Otherwise such a node
+	// has the condition FenceReady False, and its fence is blocked.
 	OnlyConfigured bool
 
-	// TypeLabel is the label of Nodes whose value selects the ConfigMap for all nodes of a type. A kubelet
-	// may write most labels of its own Node: with the prefix node-restriction.kubernetes.io/ it may not.
-	// Default: type.
+	// TypeLabel is the label of a Node whose value selects the ConfigMap of a type of nodes. A
+	// kubelet can set most labels of its own Node, but not those with the prefix
+	// node-restriction.kubernetes.io/. Default: type.
 	TypeLabel string
 
-	// StrictSecrets refuses configurations with a password that is not in a Secret.
+	// StrictSecrets rejects configurations that have a password outside of a Secret.
 	StrictSecrets bool
 
-	// DetachTimeout is how long a release waits for the pods' end and for their volumes to be detached. Default: 1 min.
+	// DetachTimeout is how long a release waits until the pods have ended and their volumes are
+	// detached. Default: 1 min.
 	DetachTimeout time.Duration
 
-	// RestartDelay is how long a fence that has failed rests before it starts anew. Default: 30 s.
+	// RestartDelay is the pause before a failed fence restarts. Default: 30 s.
 	RestartDelay time.Duration
 
 	// History is how long the record of a fence is kept after its end. Default: 24 h.
 	History time.Duration
 
-	// CheckInterval is how often the devices of a node are read while nothing is wrong with it. Default: 5 min; at least 1 s.
+	// CheckInterval is how often the devices of a healthy node are read. Default: 5 min; at least
+	// 1 s.
 	CheckInterval time.Duration
 
-	// ChecksAtOnce is how many nodes have their devices read at the same time while nothing is wrong. Each
-	// takes the memory of one agent, which is 20 MiB for fence_ipmilan, and 65 MiB or more for fence_aws.
+	// ChecksAtOnce limits how many healthy nodes have their devices read at the same time. Each
+	// check needs the memory of one agent: 20 MiB for fence_ipmilan, 65 MiB or more for fence_aws.
 	// Default: 4; from 1 to 64.
 	ChecksAtOnce int
 
-	// CommandTimeout is how long an agent may take for a command or a reading, unless its template says
-	// command_timeout. Whole seconds. Default: 30 s.
+	// CommandTimeout limits the time of an agent for a command or a reading, unless its template
+	// sets command_timeout. Whole seconds. Default: 30 s.
 	CommandTimeout time.Duration
 
-	// Hooks are told what happens, for metrics and tests.
+	// Hooks are called on events, for metrics and tests.
 	Hooks Hooks
 
-	// Events gets Kubernetes Events about nodes and their fences. Nil: none.
+	// Events records Kubernetes Events about nodes and their fences. Nil: none.
 	Events EventRecorder
 
-	// Logger gets transitions at Info, what is wrong at Warn. Nil: no logs.
+	// Logger gets transitions at level Info, and problems at level Warn. Nil: no logs.
 	Logger *zap.Logger
 }
 
-// Leadership is what the controller has to know of it; *leaderelection.Elector has it.
+// Leadership is the part of an elector that the controller uses. *leaderelection.Elector implements
+// it.
 type Leadership interface {
-	// Remaining is how long this process may still act as the leader; zero: not at all.
+	// Remaining returns how long this process may still act as the leader. Zero: not at all.
 	Remaining() time.Duration
 }
 
-// Agents speak to devices, and say what they need to know for that.
+// Agents is an [agent.Agent] that describes the parameters of its agents.
 type Agents interface {
 	agent.Agent
-	// Metadata describes an agent's parameters. An error that is fs.ErrNotExist says that there is no such agent; others may pass.
-	Metadata(ctx context.Context, name string) (config.AgentMetadata, error)
+	// Metadata describes an agent. An error that matches fs.ErrNotExist means that the agent does
+	// not exist; other errors may be temporary.
+	Metadata(ctx context.Context, name string) (agent.Metadata, error)
 }
 
 const (
@@ -122,7 +130,7 @@ const (
 	maxChecksAtOnce       = 64
 )
 
-// complete returns c with its defaults, or everything that is wrong with it.
+// complete returns c with its defaults, or all errors in it.
 func (c Config) complete() (Config, error) {
 	var wrong []error
 	bad := func(field, rule string, got any) {
@@ -135,7 +143,11 @@ func (c Config) complete() (Config, error) {
 	case c.OutsideCluster && c.Node != "":
 		bad("Node", "must be empty with OutsideCluster", fmt.Sprintf("%q", c.Node))
 	case !c.OutsideCluster && len(problems) > 0:
-		bad("Node", "must be the name of the node that this process runs on, unless OutsideCluster is set", fmt.Sprintf("%q", c.Node))
+		bad(
+			"Node",
+			"must be the name of the node that this process runs on, unless OutsideCluster is set",
+			fmt.Sprintf("%q", c.Node),
+		)
 	}
 	if c.Leadership == nil {
 		bad("Leadership", "required", nil)
@@ -143,11 +155,10 @@ func (c Config) complete() (Config, error) {
 	if c.Agents == nil {
 		bad("Agents", "required", nil)
 	}
-	c.Nodes = c.Nodes.WithDefaults()
-	if _, err := sighting.New(c.Nodes); err != nil {
+	if _, err := nodestate.New(c.Nodes.withDefaults()); err != nil {
 		wrong = append(wrong, err)
 	}
-	if err := c.Limits.Validate(); err != nil {
+	if err := policy.Limits(c.Limits).Validate(); err != nil {
 		wrong = append(wrong, err)
 	}
 	if c.TypeLabel == "" {
@@ -157,7 +168,7 @@ func (c Config) complete() (Config, error) {
 		bad("TypeLabel", "must be the key of a label", fmt.Sprintf("%q", c.TypeLabel))
 	}
 	for method, storage := range c.Storage {
-		if err := storage.Validate(); err != nil {
+		if err := storage.internal().Validate(); err != nil {
 			wrong = append(wrong, fmt.Errorf("fencing: Storage[%q]: %w", method, err))
 		}
 	}

@@ -12,8 +12,6 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
-	"github.com/bellwether-k8s/bellwether/fencing/sighting"
 )
 
 func TestBadConfigIsNamedFieldByField(t *testing.T) {
@@ -32,8 +30,8 @@ func TestBadConfigIsNamedFieldByField(t *testing.T) {
 		{func(c *fencing.Config) { c.OutsideCluster = true }, `fencing: Node: must be empty with OutsideCluster (got "n1")`},
 		{func(c *fencing.Config) { c.Leadership = nil }, `fencing: Leadership: required (got <nil>)`},
 		{func(c *fencing.Config) { c.Agents = nil }, `fencing: Agents: required (got <nil>)`},
-		{func(c *fencing.Config) { c.Limits.StormPercent = 101 }, `policy: StormPercent: must be from 1 to 100 (got 101)`},
-		{func(c *fencing.Config) { c.Limits = policy.Limits{RequireStorage: true} }, `fencing: StorageReachable: required with Limits.RequireStorage (got <nil>)`},
+		{func(c *fencing.Config) { c.Limits.StormPercent = 101 }, `fencing: Limits.StormPercent: must be from 1 to 100 (got 101)`},
+		{func(c *fencing.Config) { c.Limits = fencing.Limits{RequireStorage: true} }, `fencing: StorageReachable: required with Limits.RequireStorage (got <nil>)`},
 		{func(c *fencing.Config) { c.CheckInterval = time.Millisecond }, `fencing: CheckInterval: must be at least 1s (got 1ms)`},
 		{func(c *fencing.Config) { c.CommandTimeout = 1500 * time.Millisecond }, `fencing: CommandTimeout: must be whole seconds (got 1.5s)`},
 		{func(c *fencing.Config) { c.ChecksAtOnce = -1 }, `fencing: ChecksAtOnce: must be from 1 to 64 (got -1)`},
@@ -41,8 +39,8 @@ func TestBadConfigIsNamedFieldByField(t *testing.T) {
 		{func(c *fencing.Config) { c.TypeLabel = "a b" }, `fencing: TypeLabel: must be the key of a label (got "a b")`},
 		{func(c *fencing.Config) { c.History = -1 }, `fencing: History: must be at least 0s (got -1ns)`},
 		{func(c *fencing.Config) {
-			c.Nodes.Triggers = []sighting.Condition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
-		}, `sighting: Triggers[0]: must be another condition`},
+			c.Nodes.Triggers = []fencing.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+		}, `fencing: Nodes.Triggers[0]: must be another condition`},
 	} {
 		bad := good()
 		c.change(&bad)

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
 // Reasons of the Events about the configuration as a whole.
@@ -28,15 +28,15 @@ type survey struct {
 	told  time.Time // when people were told of it last
 }
 
-// flaws returns what is wrong with the configuration of each node that has a flaw. The error is that
-// of ctx.
-func (p *plans) flaws(ctx context.Context, usable func(config.Plan) error) (flaws map[string]error, err error) {
+// flaws returns what is wrong with the configuration of each node that has a flaw. The error is
+// that of ctx.
+func (p *planCache) flaws(ctx context.Context, usable func(nodeconfig.Plan) error) (flaws map[string]error, err error) {
 	select {
-	case p.turn <- struct{}{}:
+	case p.lock <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer func() { <-p.turn }()
+	defer func() { <-p.lock }()
 	if p.resolve(ctx); p.surveyed == p.resolved {
 		return p.flawed, ctx.Err()
 	}
@@ -50,18 +50,18 @@ func (p *plans) flaws(ctx context.Context, usable func(config.Plan) error) (flaw
 		if err != nil {
 			flaws[node] = err
 		}
-		problems := config.Problems(err)
-		nothing := len(problems) > 0 && problems[0].Kind == config.NotConfigured
-		configured[node] = p.resolved.Object(node) != config.BuiltIn || !nothing
+		problems := nodeconfig.Problems(err)
+		nothing := len(problems) > 0 && problems[0].Kind == nodeconfig.NotConfigured
+		configured[node] = p.resolved.Object(node) != nodeconfig.BuiltIn || !nothing
 	}
-	p.view.configured.Store(&configured)
+	p.state.configured.Store(&configured)
 	p.surveyed, p.flawed = p.resolved, flaws
 	return flaws, ctx.Err()
 }
 
 // flaws returns what is wrong with the configuration of each node that has a flaw.
 func (c *checks) flaws(ctx context.Context) (map[string]error, error) {
-	return c.plans.flaws(ctx, func(plan config.Plan) error {
+	return c.plans.flaws(ctx, func(plan nodeconfig.Plan) error {
 		_, err := c.flow(plan, unknown)
 		return err
 	})
@@ -77,8 +77,8 @@ func (c *checks) survey(ctx context.Context, nodes []*corev1.Node) map[string]er
 	var selected, flawed, bare int
 	var said []string
 	for _, n := range nodes {
-		if !c.view.selected(n) {
-			if facts, ok := c.view.nodes.FactsOf(n.Name, time.Now()); ok && facts.Selected && !facts.Excluded {
+		if !c.state.selected(n) {
+			if facts, ok := c.state.nodes.FactsOf(n.Name, time.Now()); ok && facts.Selected && !facts.Excluded {
 				bare++
 			}
 			continue
@@ -113,7 +113,7 @@ func few(texts []string) string {
 }
 
 // tellAll tells people of the configuration as a whole: when it has become unusable or usable, and
-// every alarmEvery as long as it is not. Only watch calls it.
+// every repeatEventsAfter as long as it is not. Only watch calls it.
 func (c *checks) tellAll(wrong error) {
 	before := c.whole
 	turned := (before.wrong == nil) != (wrong == nil)
@@ -123,12 +123,12 @@ func (c *checks) tellAll(wrong error) {
 	}
 	switch {
 	case turned && wrong == nil:
-		c.config.Logger.Info("a node has a configuration that can be used again")
+		c.config.Logger.Info("a node has a usable configuration again")
 		c.namespaceEvent(corev1.EventTypeNormal, reasonUsable, "a node has a configuration that can be used again")
-	case wrong != nil && (turned || time.Since(before.told) >= alarmEvery):
+	case wrong != nil && (turned || time.Since(before.told) >= repeatEventsAfter):
 		c.whole.told = time.Now()
 		if turned {
-			c.config.Logger.Error("no node can be fenced: none has a configuration that can be used", zap.Error(wrong))
+			c.config.Logger.Error("no node has a usable configuration", zap.Error(wrong))
 		}
 		c.namespaceEvent(corev1.EventTypeWarning, reasonUnusable,
 			"no node can be fenced: none has a configuration that can be used: "+wrong.Error())

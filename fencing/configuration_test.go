@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 // gazette keeps the Events that are about the namespace of the configuration.
@@ -55,9 +55,9 @@ func (w *world) change(configMap, key, value string) {
 	require.NoError(w.t, err)
 }
 
-// The configuration of all nodes is spoiled at once: by the template that they share, by the object of
-// their type, or because somebody has deleted everything. People learn it within seconds and again and
-// again, and a node that is lost meanwhile is fenced when it is mended.
+// The configuration of all nodes is spoiled at once: by the template that they share, by the object
+// of their type, or because somebody has deleted everything. People learn it within seconds and
+// again and again, and a node that is lost meanwhile is fenced when it is mended.
 func TestConfigurationThatIsUnusableAsAWhole(t *testing.T) {
 	const template, object = "fence-method-template-rack", "fence-config-type-worker"
 	for name, c := range variants(map[string]struct {
@@ -124,7 +124,7 @@ func TestConfigurationThatIsUnusableAsAWhole(t *testing.T) {
 				require.Len(t, said, 1)
 				assert.Contains(t, said[0], "Namespace fencing/fencing: Warning ConfigurationUnusable Configure: no node can be fenced")
 				assert.Contains(t, said[0], c.says)
-				require.Equal(t, 1, logs.FilterMessageSnippet("no node can be fenced").Len())
+				require.Equal(t, 1, logs.FilterMessageSnippet("no node has a usable configuration").Len())
 				errs := taken()
 				require.Len(t, errs, 1)
 				require.ErrorContains(t, errs[0], c.says)
@@ -195,7 +195,8 @@ func TestManyFlawsOfTheWholeConfiguration(t *testing.T) {
 	})
 }
 
-// Nodes that no ConfigMap is about are left alone, if that is asked for: they are no alarm, and count nowhere. That none is left is one.
+// Nodes that no ConfigMap is about are left alone, if that is asked for: they are no alarm, and
+// count nowhere. That none is left is one.
 func TestNodesWithoutConfigurationAreLeftAlone(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		g := &gazette{}
@@ -223,7 +224,8 @@ func TestNodesWithoutConfigurationAreLeftAlone(t *testing.T) {
 		w.eventually(10*time.Minute, "the pod is released, as one of two is no storm", func() bool { return len(w.pods("n1")) == 0 })
 		w.ends("n1", v1alpha1.PhaseFinal)
 
-		// What has begun goes on, even if its ConfigMap is deleted; but that no node has one is not silent.
+		// What has begun goes on, even if its ConfigMap is deleted; but that no node has one is not
+		// silent.
 		w.pod("db-1", "n1")
 		w.cutOff("n1", true)
 		w.eventually(5*time.Minute, "its power is off", func() bool { return w.rack.Count("n1", "power", v1alpha1.ActionOff) == 2 })

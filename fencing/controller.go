@@ -20,35 +20,36 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
-	"github.com/bellwether-k8s/bellwether/fencing/sighting"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 var (
-	// ErrOwnHost is why Run ends when the node that it runs on has failed: another process, on another node, has to fence it.
-	ErrOwnHost = errors.New("fencing: the own node has failed: another leader has to fence it")
+	// ErrOwnHost is returned by Run when the node of this process has failed. A controller on
+	// another node must lead, and fence it.
+	ErrOwnHost = errors.New("fencing: the node of this process has failed: another leader has to fence it")
 	// ErrBusy is returned by Run while another Run of the same Controller has not returned.
 	ErrBusy = errors.New("fencing: Run of this controller is already running")
 )
 
-// Controller fences nodes. Only a leader runs it.
+// Controller fences nodes. Only the leader runs it.
 type Controller struct {
-	kube    kubernetes.Interface
-	records records
-	dynamic dynamic.Interface
-	config  Config
-	busy    sync.Mutex // held by Run
+	kube       kubernetes.Interface
+	nodeFences nodeFenceClient
+	dynamic    dynamic.Interface
+	config     Config
+	busy       sync.Mutex // held by Run
 
 	mu      sync.Mutex
 	running *run // guarded by mu; nil: Run does not run
 }
 
-// New returns a controller that does nothing yet. The error names each field that is wrong.
+// New returns a controller. It sends no requests. The error names each invalid field.
 //
-// The clients should be those of the elector's WrapTransport, so that a process that has lost the leadership cannot write any more, and should have
-// a rate limit of at least some hundred requests per second.
+// The clients should use the elector's WrapTransport, so that a process without the leadership
+// cannot write. Their rate limit should be at least some hundred requests per second.
 func New(kube kubernetes.Interface, dyn dynamic.Interface, c Config) (*Controller, error) {
 	c, err := c.complete()
 	if kube == nil || dyn == nil {
@@ -57,15 +58,16 @@ func New(kube kubernetes.Interface, dyn dynamic.Interface, c Config) (*Controlle
 	if err != nil {
 		return nil, err
 	}
-	return &Controller{kube: kube, dynamic: dyn, records: newRecords(dyn), config: c}, nil
+	return &Controller{kube: kube, dynamic: dyn, nodeFences: newNodeFenceClient(dyn), config: c}, nil
 }
 
-// tick is how often the controller looks at all nodes.
+// tick is the interval at which the controller checks all nodes.
 const tick = time.Second
 
-// Run fences nodes until ctx ends, and returns when everything that it has begun has come to an end, which a command to a device may delay by
-// CommandTimeout. Let it be the work of an elector: elector.Run(ctx, controller.Run). It returns nil when ctx has ended, [ErrOwnHost], [ErrBusy], and
-// what the API server says, if that does not know NodeFences, or forbids to list what has to be watched.
+// Run fences nodes until ctx ends. It returns when everything that it started has ended; a command
+// to a device may delay that by CommandTimeout. Run it under an elector: elector.Run(ctx,
+// controller.Run). It returns nil when ctx has ended, [ErrOwnHost], [ErrBusy], or the error of the
+// API server if that does not serve NodeFences or forbids a required list.
 func (c *Controller) Run(ctx context.Context) error {
 	if !c.busy.TryLock() {
 		return ErrBusy
@@ -86,7 +88,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
-		if err := r.turn(ctx); err != nil {
+		if err := r.reconcile(ctx); err != nil {
 			return err
 		}
 		select {
@@ -97,11 +99,11 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// run is the controller during one leadership.
+// run is the controller during one term of leadership.
 type run struct {
 	*Controller
-	view    *view
-	plans   *plans
+	state   *clusterState
+	plans   *planCache
 	secrets *secrets
 	checks  *checks
 	dumps   *dumps
@@ -128,23 +130,29 @@ func (c *Controller) begin(ctx context.Context) (*run, error) {
 	if err := c.mayWatch(ctx); err != nil {
 		return nil, err
 	}
-	nodes, err := sighting.New(c.config.Nodes)
+	nodes, err := nodestate.New(c.config.Nodes.withDefaults())
 	if err != nil {
 		return nil, err
 	}
 	r := &run{
 		Controller: c, clock: clock.System(), began: time.Now(), fences: map[string]*fence{}, asked: map[string]bool{},
-		ahead: make(chan struct{}, c.config.Limits.WithDefaults().MaxConcurrent),
+		ahead: make(chan struct{}, c.config.Limits.withDefaults().MaxConcurrent),
 	}
 	cluster := informers.NewSharedInformerFactory(c.kube, 0)
 	leases := informers.NewSharedInformerFactoryWithOptions(c.kube, 0, informers.WithNamespace(corev1.NamespaceNodeLease))
 	configMaps := informers.NewSharedInformerFactoryWithOptions(c.kube, 0, informers.WithNamespace(c.config.Namespace))
 	fences := dynamicinformer.NewDynamicSharedInformerFactory(c.dynamic, 0)
-	r.view = newView(c.config, nodes, cluster.Core().V1().Nodes().Lister(), configMaps.Core().V1().ConfigMaps().Lister(), r.wake)
+	r.state = newClusterState(
+		c.config,
+		nodes,
+		cluster.Core().V1().Nodes().Lister(),
+		configMaps.Core().V1().ConfigMaps().Lister(),
+		r.wake,
+	)
 	r.secrets = newSecrets(c.kube, c.config)
-	r.plans = newPlans(c.config, r.view, r.secrets, r.begins)
+	r.plans = newPlanCache(c.config, r.state, r.secrets, r.begins)
 	r.checks, r.dumps = newChecks(r), newDumps(r)
-	r.view.checked = r.checks.status
+	r.state.checked = r.checks.status
 	r.informers = append(r.informers, cluster, leases, configMaps, fences)
 
 	handlers := []struct {
@@ -188,8 +196,9 @@ func (c *Controller) begin(ctx context.Context) (*run, error) {
 	return r, nil
 }
 
-// mayWatch returns what the API server has against a watch, and will have for as long as nobody changes it: to wait for that would be to fence nobody, in
-// silence. Errors that may pass are none.
+// mayWatch returns an error if the API server forbids or does not serve something that has to be
+// watched. A controller that waited for it would silently fence no node. Temporary errors are
+// ignored.
 func (c *Controller) mayWatch(ctx context.Context) error {
 	one := metav1.ListOptions{Limit: 1}
 	for _, list := range []struct {
@@ -211,7 +220,7 @@ func (c *Controller) mayWatch(ctx context.Context) error {
 	return nil
 }
 
-// watchFailed says that a watch has to be opened anew, which client-go does by itself: once for as long as the reason is the same.
+// watchFailed logs that a watch has failed, once for each reason. client-go opens it again.
 func (r *run) watchFailed(ctx context.Context, _ *cache.Reflector, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
 		return
@@ -221,11 +230,11 @@ func (r *run) watchFailed(ctx context.Context, _ *cache.Reflector, err error) {
 	r.failed = err.Error()
 	r.mu.Unlock()
 	if !repeated {
-		r.config.Logger.Warn("a watch has ended, and is opened anew", zap.Error(err))
+		r.config.Logger.Warn("watch ended, reopening", zap.Error(err))
 	}
 }
 
-// end waits for everything that was begun.
+// end waits until everything that was started has ended.
 func (r *run) end(cancel context.CancelFunc) {
 	r.mu.Lock()
 	r.closed = true
@@ -237,26 +246,26 @@ func (r *run) end(cancel context.CancelFunc) {
 	}
 }
 
-// turn looks at all nodes: fences of those that fail, and of those that have a record, are carried out.
-func (r *run) turn(ctx context.Context) error {
-	all := r.view.observe()
+// reconcile starts the fences of nodes that fail and of nodes that have a record.
+func (r *run) reconcile(ctx context.Context) error {
+	all := r.state.observe()
 	for i := range all.Nodes {
 		n := &all.Nodes[i]
-		if n.Name == r.config.Node && n.NotReadyFor >= r.config.Limits.WithDefaults().NotReadyFor {
+		if n.Name == r.config.Node && n.NotReadyFor >= r.config.Limits.withDefaults().NotReadyFor {
 			return ErrOwnHost
 		}
-		if r.view.candidate(n) {
+		if r.state.candidate(n) {
 			r.carryOut(ctx, n.Name)
 		}
 	}
-	for _, node := range r.view.fenced() {
+	for _, node := range r.state.fenced() {
 		r.carryOut(ctx, node)
 	}
 	r.takeRequests(ctx)
 	return nil
 }
 
-// carryOut has a goroutine carry out the fence of a node, unless there is one.
+// carryOut starts a goroutine for the fence of a node, unless one is running.
 func (r *run) carryOut(ctx context.Context, node string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -283,7 +292,7 @@ func (r *run) begins(something func()) bool {
 	return !r.closed
 }
 
-// wake has the fence of a node decide anew.
+// wake makes the fence of a node decide again.
 func (r *run) wake(node string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -297,28 +306,28 @@ func (r *run) wake(node string) {
 
 func (r *run) sawNode(object any) {
 	if n, ok := object.(*corev1.Node); ok {
-		r.view.nodes.Node(n, time.Now())
+		r.state.nodes.Node(n, time.Now())
 		r.wake(n.Name)
 	}
 }
 
 func (r *run) nodeGone(object any) {
 	if n, ok := object.(*corev1.Node); ok {
-		r.view.nodes.NodeGone(n.Name, n.UID)
+		r.state.nodes.NodeGone(n.Name, n.UID)
 		r.wake(n.Name)
 	}
 }
 
 func (r *run) sawLease(object any) {
 	if l, ok := object.(*coordinationv1.Lease); ok {
-		r.view.nodes.Lease(l, time.Now())
+		r.state.nodes.Lease(l, time.Now())
 		r.wake(l.Name) // who waits for the node to start waits for this
 	}
 }
 
 func (r *run) leaseGone(object any) {
 	if l, ok := object.(*coordinationv1.Lease); ok {
-		r.view.nodes.LeaseGone(l.Name, l.UID)
+		r.state.nodes.LeaseGone(l.Name, l.UID)
 	}
 }
 
@@ -330,7 +339,7 @@ func (r *run) sawFence(object any) {
 	if hook := r.config.Hooks.OnRecord; hook != nil {
 		hook(f)
 	}
-	if r.view.knows(f) {
+	if r.state.observeRecord(f) {
 		r.wake(f.Node)
 	}
 }
@@ -340,7 +349,7 @@ func (r *run) fenceGone(object any) {
 		if hook := r.config.Hooks.OnForgotten; hook != nil {
 			hook(f.Node)
 		}
-		r.view.forgets(f)
+		r.state.forgetRecord(f)
 		r.wake(f.Node)
 	}
 }
@@ -353,10 +362,14 @@ func (r *run) decoded(object any) *v1alpha1.NodeFence {
 	f, err := typed(u)
 	switch {
 	case err != nil:
-		r.config.Logger.Error("a NodeFence cannot be read", zap.Error(err))
+		r.config.Logger.Error("NodeFence cannot be decoded", zap.Error(err))
 		return nil
 	case f.Name != v1alpha1.Name(f.Node):
-		r.config.Logger.Warn("a NodeFence is not named after its node, and is ignored", zap.String("name", f.Name), zap.String("node", f.Node))
+		r.config.Logger.Warn(
+			"NodeFence ignored, its name does not match its node",
+			zap.String("name", f.Name),
+			zap.String("node", f.Node),
+		)
 		return nil
 	}
 	return f

@@ -19,18 +19,18 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
-	"github.com/bellwether-k8s/bellwether/fencing/sighting"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 // settled is how long a controller watches before a test begins.
 const settled = time.Minute
 
-// lose cuts a node off, and returns when its machine has lost its power. It is reachable again when it has started anew.
+// lose cuts a node off, and returns when its machine has lost its power. It is reachable again when
+// it has rebooted.
 func (w *world) lose(node string) {
 	w.t.Helper()
 	w.cutOff(node, true)
@@ -225,7 +225,7 @@ func TestOtherTriggers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
 				a := w.start("a", func(config *fencing.Config) {
-					config.Nodes.Triggers = []sighting.Condition{{Type: "Corrupt", Status: corev1.ConditionTrue}}
+					config.Nodes.Triggers = []fencing.NodeCondition{{Type: "Corrupt", Status: corev1.ConditionTrue}}
 					config.Limits.FenceReadyNodes = c.ready
 				})
 				defer a.stop()
@@ -338,7 +338,7 @@ func TestAlarmsAreRepeated(t *testing.T) {
 	}
 }
 
-// A node that is lost for the third time within an hour is not the one that has to be started anew.
+// A node that is lost for the third time within an hour is not the one that has to be rebooted.
 func TestNodeThatIsLostAgainAndAgain(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		r := &told{}
@@ -408,7 +408,7 @@ func TestKdumpIsRefusedWithoutAPort(t *testing.T) {
 		defer a.stop()
 		wait(w.ctx, settled)
 		for _, c := range w.node("n1").Status.Conditions {
-			if c.Type == sighting.DefaultFenceReadyCondition {
+			if c.Type == nodestate.DefaultFenceReadyCondition {
 				assert.Equal(t, corev1.ConditionFalse, c.Status)
 				assert.Contains(t, c.Message, "kdump")
 			}
@@ -416,7 +416,7 @@ func TestKdumpIsRefusedWithoutAPort(t *testing.T) {
 		all, err := a.Assess(w.ctx)
 		require.NoError(t, err)
 		assert.ErrorContains(t, all[0].Err, "kdump: must be no")
-		assert.Equal(t, policy.ReasonNotConfigured, readinessOf(all[0].Decision))
+		assert.Equal(t, "NotConfigured", readinessOf(all[0].Decision))
 		w.cutOff("n1", true)
 		wait(w.ctx, 10*time.Minute)
 		w.untouched("n1")
@@ -425,9 +425,9 @@ func TestKdumpIsRefusedWithoutAPort(t *testing.T) {
 }
 
 // readinessOf is the reason of the gate for configuration and devices.
-func readinessOf(d policy.Decision) policy.Reason {
-	for _, g := range d.All {
-		if g.Gate == policy.GateReadiness {
+func readinessOf(d fencing.Decision) string {
+	for _, g := range d.Gates {
+		if g.Gate == "Readiness" {
 			return g.Reason
 		}
 	}
@@ -447,12 +447,12 @@ func TestAssess(t *testing.T) {
 		all, err := a.Assess(w.ctx)
 		require.NoError(t, err)
 		require.Len(t, all, 4)
-		verdicts := map[string]policy.Reason{}
+		verdicts := map[string]string{}
 		for _, n := range all {
 			verdicts[n.Node] = n.Decision.Reason
 		}
-		assert.Equal(t, map[string]policy.Reason{
-			"n1": policy.ReasonAllowed, "n2": policy.ReasonStillReady, "n3": policy.ReasonStillReady, "n4": policy.ReasonStillReady,
+		assert.Equal(t, map[string]string{
+			"n1": "Allowed", "n2": "StillReady", "n3": "StillReady", "n4": "StillReady",
 		}, verdicts)
 		assert.ErrorContains(t, all[1].Err, "no answer")
 		assert.NoError(t, all[0].Err)
@@ -472,7 +472,7 @@ func TestStorageIsCutOffFirst(t *testing.T) {
 		w.pod("writes", "n1", corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "san"}}})
 		w.pod("computes", "n1")
 		a := w.start("a", func(c *fencing.Config) {
-			c.Storage = map[string]cluster.Storage{"port-off": {Drivers: []string{"san"}}}
+			c.Storage = map[string]fencing.Storage{"port-off": {Drivers: []string{"san"}}}
 		})
 		defer a.stop()
 		wait(w.ctx, settled)

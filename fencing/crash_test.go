@@ -22,7 +22,8 @@ import (
 // errDead is what a process that has died would see.
 var errDead = errors.New("the process is dead")
 
-// death ends a replica at one of the effects that it has on the world, just before or just after it.
+// death ends a replica at one of the effects that it has on the world, just before or just after
+// it.
 type death struct {
 	after bool
 
@@ -32,7 +33,8 @@ type death struct {
 	what string
 }
 
-// effect is called for each: it says whether the effect takes place, and whether its author learns of it.
+// effect is called for each: it says whether the effect takes place, and whether its author learns
+// of it.
 func (d *death) effect(what string) (happens, told bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -107,7 +109,8 @@ func (w *world) doom(name string, d *death, changes ...func(*fencing.Config)) *r
 	})
 }
 
-// A controller dies at each of its effects in turn, just before or just after it, and another one goes on.
+// A controller dies at each of its effects in turn, just before or just after it, and another one
+// goes on.
 func TestSimulatedDeaths(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for n := 1; ; n++ {
@@ -150,7 +153,8 @@ func TestSimulatedDeaths(t *testing.T) {
 	}
 }
 
-// The API server is out of reach from each of the controller's requests on, in turn, for so long: the fence goes on within 5 s of its return.
+// The API server is out of reach from each of the controller's requests on, in turn, for so long:
+// the fence goes on within 5 s of its return.
 func TestSimulatedOutages(t *testing.T) {
 	never := &death{left: 1 << 30}
 	undisturbed := outage(t, never, 0)
@@ -175,7 +179,8 @@ func (w *world) hurry(node string) {
 	w.machines[node].heartbeat = poll
 }
 
-// outage has n1 lost, and the API server for so long from an effect on. It returns how long after its loss the fence had ended.
+// outage has n1 lost, and the API server for so long from an effect on. It returns how long after
+// its loss the fence had ended.
 func outage(t *testing.T, out *death, length time.Duration) (took time.Duration) {
 	t.Helper()
 	inWorld(t, 3, func(w *world) {

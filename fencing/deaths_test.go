@@ -17,13 +17,13 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
 var firstDeath = flag.Uint64("death", 0, "seed of the first of TestSimulatedDeathsOfNodes: a test that fails has it in its name")
 
-// deaths are seeds: of 40 deaths, or while soaking of as many as there is time for, and of 1,000 at least.
+// deaths are seeds: of 40 deaths, or while soaking of as many as there is time for, and of 1,000 at
+// least.
 func deaths(t *testing.T) iter.Seq[uint64] {
 	t.Helper()
 	soak, err := time.ParseDuration(cmp.Or(os.Getenv(sim.SoakVariable), "0s"))
@@ -41,8 +41,9 @@ func deaths(t *testing.T) iter.Seq[uint64] {
 	}
 }
 
-// A node with a BMC and two power supplies dies at a random moment, with default settings, in one of many ways, and perhaps with the leader on it. Its pods are released within the
-// bound, and never while it runs.
+// A node with a BMC and two power supplies dies at a random moment, with default settings, in one
+// of many ways, and perhaps with the leader on it. Its pods are released within the bound, and
+// never while it runs.
 func TestSimulatedDeathsOfNodes(t *testing.T) {
 	ways := []struct {
 		name   string
@@ -74,7 +75,7 @@ func TestSimulatedDeathsOfNodes(t *testing.T) {
 				w.twoLevels()
 				w.pod("db-0", "n1")
 				on := func(node string) func(*fencing.Config) {
-					return func(c *fencing.Config) { c.OutsideCluster, c.Node, c.Limits = false, node, policy.Limits{} }
+					return func(c *fencing.Config) { c.OutsideCluster, c.Node, c.Limits = false, node, fencing.Limits{} }
 				}
 				leader := "n2"
 				if leads {

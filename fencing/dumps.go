@@ -14,22 +14,23 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// Dumps is where kernels say that they have stopped, and write a dump; *kdump.Port has it.
+// Dumps receives messages from kernels that have stopped and write a dump. *kdump.Port implements
+// it.
 type Dumps interface {
-	// Receive returns the addresses from which messages have come since the call before it began, and waits for one for some seconds at most. It returns after
-	// there was nothing more to receive.
+	// Receive returns the addresses of the messages that came since the last call began. It waits
+	// some seconds at most for the first message, and returns when no more are pending.
 	Receive(ctx context.Context) ([]netip.Addr, error)
 	Close() error
 }
 
-// dumps are the messages that this process has had.
+// dumps keeps the dump messages that this process has received.
 type dumps struct {
 	*run
 
 	mu     sync.Mutex
 	wanted bool // a node has kdump=yes
 	tried  time.Time
-	failed error // why nothing is received; nil: it is, or nobody has wanted it yet
+	failed error // why nothing is received; nil: it is, or no one has wanted it yet
 	last   map[string]heard
 }
 
@@ -41,7 +42,7 @@ type heard struct {
 
 func newDumps(r *run) *dumps { return &dumps{run: r, last: map[string]heard{}} }
 
-// want has messages be received from now on, until ctx ends. It returns what keeps them from being received.
+// want starts to receive messages, until ctx ends. It returns the error that prevents it.
 func (d *dumps) want(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,7 +91,7 @@ func (d *dumps) listen(ctx context.Context, port Dumps) {
 // say keeps why nothing is received. The caller holds mu.
 func (d *dumps) say(err error) {
 	if err != nil && (d.failed == nil || d.failed.Error() != err.Error()) {
-		d.config.Logger.Warn("kernels that write a dump are not heard", zap.Error(err))
+		d.config.Logger.Warn("dump messages cannot be received", zap.Error(err))
 	}
 	d.failed = err
 }
@@ -100,7 +101,7 @@ func (d *dumps) hears(from []netip.Addr, at clock.Reading) {
 	if len(from) == 0 {
 		return
 	}
-	nodes, _ := d.view.nodeLister.List(labels.Everything()) // a lister of an informer has no errors
+	nodes, _ := d.state.nodeLister.List(labels.Everything()) // a lister of an informer has no errors
 	of := map[netip.Addr][]*corev1.Node{}
 	for _, n := range nodes {
 		for _, a := range addresses(n) {
@@ -109,7 +110,11 @@ func (d *dumps) hears(from []netip.Addr, at clock.Reading) {
 	}
 	for _, addr := range from {
 		if len(of[addr]) != 1 {
-			d.config.Logger.Debug("a dump of nobody, or of several nodes", zap.Stringer("address", addr), zap.Int("nodes", len(of[addr])))
+			d.config.Logger.Debug(
+				"dump message from an address of no node or of several nodes",
+				zap.Stringer("address", addr),
+				zap.Int("nodes", len(of[addr])),
+			)
 			continue
 		}
 		n := of[addr][0]

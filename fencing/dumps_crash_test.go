@@ -12,7 +12,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// A controller dies at each of its effects in turn, just before or just after it, while a dump is written, and another one goes on.
+// A controller dies at each of its effects in turn, just before or just after it, while a dump is
+// written, and another one goes on.
 func TestSimulatedDeathsInADump(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for n := 1; ; n++ {

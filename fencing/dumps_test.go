@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
-	"github.com/bellwether-k8s/bellwether/fencing/sighting"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 // address is that of a node.
@@ -84,7 +84,8 @@ func (w *world) dumps(node string) bool {
 	return w.machines[node] != nil && w.machines[node].dumping
 }
 
-// crash has the kernel of a node's machine stop and write a dump for so long, and say so each 10 s. Then the machine starts anew.
+// crash has the kernel of a node's machine stop and write a dump for so long, and say so each 10 s.
+// Then the machine restarts.
 func (w *world) crash(node string, e *ears, takes time.Duration) {
 	w.mu.Lock()
 	m := w.machines[node]
@@ -198,7 +199,8 @@ func TestMessagesThatSayNothing(t *testing.T) {
 	}
 }
 
-// A message counts from when it may have come, and not from when it was read: the machine may have started anew meanwhile.
+// A message counts from when it may have come, and not from when it was read: the machine may have
+// rebooted meanwhile.
 func TestMessageThatIsReadLate(t *testing.T) {
 	for stands, pods := range map[time.Duration]int{0: 0, 10 * time.Second: 1} {
 		t.Run(stands.String(), func(t *testing.T) {
@@ -253,7 +255,7 @@ func TestPortThatCannotBeOpened(t *testing.T) {
 		defer a.stop()
 		fenceReady := func() (found corev1.NodeCondition) {
 			for _, c := range w.node("n1").Status.Conditions {
-				if c.Type == sighting.DefaultFenceReadyCondition {
+				if c.Type == nodestate.DefaultFenceReadyCondition {
 					found = c
 				}
 			}

@@ -94,7 +94,8 @@ func (w *world) unconfigured(node string) {
 	w.configure("fence-config-node-"+node, map[string]string{"config.properties": "rubbish"})
 }
 
-// A node without a configuration was away for a while, and is back: nothing was done, so there is nothing to undo, and no reason to count it among those that fail.
+// A node without a configuration was away for a while, and is back: nothing was done, so there is
+// nothing to undo, and no reason to count it among those that fail.
 func TestNodeThatWasAwayWithoutAConfigurationIsHealthyAgain(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.unconfigured("n1")
@@ -111,7 +112,8 @@ func TestNodeThatWasAwayWithoutAConfigurationIsHealthyAgain(t *testing.T) {
 	})
 }
 
-// The configuration has become wrong while a node was away: it is back with our taint on it, and waits for a human. The others do not.
+// The configuration has become wrong while a node was away: it is back with our taint on it, and
+// waits for a human. The others do not.
 func TestNodeThatWaitsForAHumanDoesNotKeepOthersWaiting(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.pod("db-0", "n2")
@@ -145,7 +147,8 @@ func TestFenceThatIsPausedHasNoSlot(t *testing.T) {
 	})
 }
 
-// The seed's example detaches volumes in the isolation step. No kubelet ends the pods of a lost node, so that nothing can be detached before its machine has lost its power.
+// The seed's example detaches volumes in the isolation step. No kubelet ends the pods of a lost
+// node, so that nothing can be detached before its machine has lost its power.
 func TestVolumesOfALostNodeComeLooseWithTheRelease(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		breaches := w.referee()

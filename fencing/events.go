@@ -10,18 +10,21 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// EventRecorder is implemented by the recorders of k8s.io/client-go/tools/events, which controller-runtime's managers give out, too. One of
-// k8s.io/client-go/tools/record becomes one by its NewEventRecorderAdapter. It must not block: fences wait for it.
+// EventRecorder records Events. The recorders of k8s.io/client-go/tools/events implement it, which
+// the managers of controller-runtime provide. The NewEventRecorderAdapter of
+// k8s.io/client-go/tools/record converts a recorder of that package. It must not block, as fences
+// wait for it.
 //
-// The Events are about the NodeFence, and related to the Node, but for those about the node's condition FenceReady, which are about the Node.
+// Events regard the NodeFence and are related to the Node. Events about the condition FenceReady
+// regard the Node.
 type EventRecorder interface {
 	Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any)
 }
 
-// maxNote is how long a note the API server takes.
+// maxNote is the maximum length of a note that the API server accepts.
 const maxNote = 1024
 
-// event tells people who look at a NodeFence.
+// event records an Event about a NodeFence.
 func (c *Controller) event(f *v1alpha1.NodeFence, eventType, reason, action, format string, args ...any) {
 	if c.config.Events == nil {
 		return
@@ -35,7 +38,7 @@ func (c *Controller) event(f *v1alpha1.NodeFence, eventType, reason, action, for
 	c.config.Events.Eventf(about, node, eventType, reason, action, "%s", note(fmt.Sprintf(format, args...)))
 }
 
-// nodeEvent tells people who look at a Node.
+// nodeEvent records an Event about a Node.
 func (c *Controller) nodeEvent(n *corev1.Node, eventType, reason, action, text string) {
 	if c.config.Events == nil {
 		return
@@ -46,7 +49,7 @@ func (c *Controller) nodeEvent(n *corev1.Node, eventType, reason, action, text s
 	c.config.Events.Eventf(about, nil, eventType, reason, action, "%s", note(text))
 }
 
-// note is a text as long as an Event may have it.
+// note truncates text to the length of a note.
 func note(text string) string {
 	if len(text) > maxNote {
 		return strings.ToValidUTF8(text[:maxNote], "") // where a rune was cut

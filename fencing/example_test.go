@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
@@ -41,7 +40,7 @@ func ExampleNew() {
 			Node:       os.Getenv("NODE_NAME"),
 			Leadership: elector,
 			Agents:     agents,
-			Limits:     policy.Limits{MaxConcurrent: 2},
+			Limits:     fencing.Limits{MaxConcurrent: 2},
 		})
 		if err != nil {
 			return err

@@ -15,24 +15,25 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/bellwether-k8s/bellwether/fencing/automaton"
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 const (
-	// requestTimeout is how long a request to the API server may take.
+	// requestTimeout limits each request to the API server.
 	requestTimeout = 10 * time.Second
-	// pauses between tries of what the API server did not answer.
+	// shortestPause and longestPause bound the pauses between retries.
 	shortestPause = 100 * time.Millisecond
 	longestPause  = 2 * time.Second
 )
 
-// fence carries out the record of one node: it does what the automaton says, and tells it what became of it.
+// fence executes the record of one node: it executes the steps of the state machine and reports
+// their outcomes to it.
 type fence struct {
 	*run
 	node  string
@@ -41,8 +42,8 @@ type fence struct {
 
 	record    *v1alpha1.NodeFence // nil: to be read
 	version   string              // that this process has read or written last
-	memory    automaton.Memory
-	plan      config.Plan // that the last decision was made with
+	memory    statemachine.Memory
+	plan      nodeconfig.Plan // that the last decision was made with
 	progress  cluster.Progress
 	said      string // the last error that was logged
 	alarmed   string // what people were told last that it waits for
@@ -53,18 +54,19 @@ type fence struct {
 func newFence(r *run, node string) *fence {
 	return &fence{
 		run: r, node: node, log: r.config.Logger.With(zap.String("node", node)),
-		woken: make(chan struct{}, 1), memory: automaton.NewMemory(r.clock.Now()),
+		woken: make(chan struct{}, 1), memory: statemachine.NewMemory(r.clock.Now()),
 	}
 }
 
-// errGone says that there is no record any more.
+// errGone means that the record does not exist any more.
 var errGone = errors.New("the record is gone")
 
-// carryOut carries the fence out until there is neither a record nor a reason for one, or ctx ends.
+// carryOut executes the fence until the record is gone and the node has no reason for one, or ctx
+// ends.
 func (f *fence) carryOut(ctx context.Context) {
 	pause := shortestPause
 	for ctx.Err() == nil {
-		err := f.turn(ctx)
+		err := f.step(ctx)
 		switch {
 		case errors.Is(err, errGone):
 			return
@@ -74,15 +76,15 @@ func (f *fence) carryOut(ctx context.Context) {
 		}
 		if said := err.Error(); said != f.said && ctx.Err() == nil {
 			f.said = said
-			f.log.Warn("the fence cannot go on, and is tried again", zap.Error(err))
+			f.log.Warn("fence step failed, retrying", zap.Error(err))
 		}
 		f.pause(ctx, pause)
 		pause = min(2*pause, longestPause)
 	}
 }
 
-// turn decides on one step, and does it.
-func (f *fence) turn(ctx context.Context) error {
+// step decides on one step and executes it.
+func (f *fence) step(ctx context.Context) error {
 	if f.stuck != nil {
 		return f.stuck
 	}
@@ -95,24 +97,25 @@ func (f *fence) turn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	step := f.gate(ctx, in, automaton.Transition(in))
-	return f.do(ctx, step)
+	step := f.gate(ctx, in, statemachine.Transition(in))
+	return f.execute(ctx, step)
 }
 
-// read reads the record. If there is none and the node fails, it is created: that is how a fence begins.
+// read reads the record. If there is none and the node fails, read creates one, which starts a
+// fence.
 func (f *fence) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	known := f.view.fence(f.node) // before it is asked whether it is there: another may be made afterwards
-	record, err := f.records.get(ctx, f.node)
+	known := f.state.fence(f.node) // before it is asked whether it is there: another may be made afterwards
+	record, err := f.nodeFences.get(ctx, f.node)
 	if absent(err, f.node) {
 		if known != nil {
-			f.view.forgets(known)
+			f.state.forgetRecord(known)
 		}
-		if f.view.trigger(f.node) == nil || f.config.Leadership.Remaining() <= 0 {
+		if f.state.trigger(f.node) == nil || f.config.Leadership.Remaining() <= 0 {
 			return errGone
 		}
-		record, err = f.records.create(ctx, f.node, nil)
+		record, err = f.nodeFences.create(ctx, f.node, nil)
 	}
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -126,24 +129,25 @@ func (f *fence) read(ctx context.Context) error {
 	return nil
 }
 
-// adopt goes on with a version of the record that was read. If it is not the one that this process has seen last, somebody else has written it, and may
-// have sent commands: then nothing that this process has seen before proves anything any more.
+// adopt continues with a version of the record that was read. If it is not the last version of this
+// process, another writer may have sent commands, and earlier readings of this process prove
+// nothing.
 func (f *fence) adopt(record *v1alpha1.NodeFence) {
 	if record.ResourceVersion != f.version {
-		f.memory = automaton.NewMemory(f.clock.Now())
+		f.memory = statemachine.NewMemory(f.clock.Now())
 	}
 	f.wrote(record)
 }
 
-// wrote goes on with a version of the record that this process has written.
+// wrote continues with a version of the record that this process has written.
 func (f *fence) wrote(record *v1alpha1.NodeFence) {
 	f.record, f.version = record, record.ResourceVersion
-	f.view.knows(record)
+	f.state.observeRecord(record)
 }
 
-// input is what the next decision rests on.
-func (f *fence) input(ctx context.Context) (automaton.Input, error) {
-	in := automaton.Input{Fence: f.record, Memory: f.memory, Trigger: f.view.trigger(f.node)}
+// input returns the input of the next decision.
+func (f *fence) input(ctx context.Context) (statemachine.Input, error) {
+	in := statemachine.Input{Fence: f.record, Memory: f.memory, Trigger: f.state.trigger(f.node)}
 	s := &f.record.Status
 	plan, err := f.plans.plan(ctx, f.node, s.ConfigHash)
 	if ctx.Err() != nil {
@@ -154,28 +158,34 @@ func (f *fence) input(ctx context.Context) (automaton.Input, error) {
 		in.Plan, err = f.flow(plan, f.checks.known(f.node, s))
 	}
 	if err != nil {
-		in.Plan = automaton.Plan{History: f.config.History, Unresolved: err.Error()}
-		wrong := automaton.Answer{Verdict: automaton.Hold, Reason: string(policy.ReasonNotConfigured), Message: err.Error()}
-		in.Policy = automaton.Policy{Admit: wrong, Continue: wrong}
+		in.Plan = statemachine.Plan{History: f.config.History, Unresolved: err.Error()}
+		wrong := statemachine.Answer{
+			Verdict: statemachine.Hold,
+			Reason:  string(policy.ReasonNotConfigured),
+			Message: err.Error(),
+		}
+		in.Policy = statemachine.Policy{Admit: wrong, Continue: wrong}
 	}
 	if len(s.Triggers) > 0 {
 		in.Plan.FenceReadyNodes = slices.Contains(f.config.Limits.FenceReadyNodes, s.Triggers[0].Type)
 	}
 	if in.Plan.Kdump {
-		_ = f.dumps.want(ctx) // what has begun does not depend on it; what has not is held, as the node is not ready to be fenced
+		_ = f.dumps.want(
+			ctx,
+		) // what has begun does not depend on it; what has not is held, as the node is not ready to be fenced
 		in.Dump = f.dumps.of(f.node, s.NodeUID)
 	}
 	in.Now = f.clock.Now()
 	return in, nil
 }
 
-// gate asks the policy, if the step is one that it may have something against, and returns the step to do then.
-func (f *fence) gate(ctx context.Context, in automaton.Input, step automaton.Step) automaton.Step {
-	write, ok := step.(automaton.Write)
+// gate asks the policy about a step that needs its permission. It returns the step to execute.
+func (f *fence) gate(ctx context.Context, in statemachine.Input, step statemachine.Step) statemachine.Step {
+	write, ok := step.(statemachine.Write)
 	if !ok {
 		return step
 	}
-	target, asked := f.target(in, write.Row)
+	target, asked := f.target(in, write.Reason)
 	if !asked {
 		return step
 	}
@@ -183,51 +193,52 @@ func (f *fence) gate(ctx context.Context, in automaton.Input, step automaton.Ste
 	var d policy.Decision
 	switch {
 	case target.Act == policy.Commission:
-		d = f.tries(ctx, target, storage)
+		d = f.decideCommission(ctx, target, storage)
 	case target.Switched:
-		d = f.view.goesOn(target, storage)
+		d = f.state.decideContinue(target, storage)
 	default:
-		d = f.view.begins(target, storage)
+		d = f.state.decideStart(target, storage)
 	}
-	f.decided(d)
+	f.reportDecision(d)
 	if d.Verdict == policy.Allow {
 		return step
 	}
-	answer := automaton.Answer{Reason: string(d.Reason), Message: d.Message, After: d.After}
+	answer := statemachine.Answer{Reason: string(d.Reason), Message: d.Message, After: d.After}
 	switch d.Verdict {
 	case policy.Wait:
-		answer.Verdict = automaton.Postpone
+		answer.Verdict = statemachine.Postpone
 	case policy.Deny:
-		answer.Verdict = automaton.Deny
+		answer.Verdict = statemachine.Deny
 	default:
-		answer.Verdict = automaton.Hold
+		answer.Verdict = statemachine.Hold
 	}
-	in.Policy = automaton.Policy{Admit: answer}
+	in.Policy = statemachine.Policy{Admit: answer}
 	if target.Switched || target.Act == policy.Commission {
-		in.Policy = automaton.Policy{Continue: answer}
+		in.Policy = statemachine.Policy{Continue: answer}
 	}
-	return automaton.Transition(in)
+	return statemachine.Transition(in)
 }
 
-// target is what the policy is to be asked about before a transition; not asked: it has nothing to do with it.
-func (f *fence) target(in automaton.Input, row automaton.Row) (target policy.Target, asked bool) {
+// target returns the question for the policy before a transition. asked is false if the transition
+// needs no permission.
+func (f *fence) target(in statemachine.Input, reason statemachine.Reason) (target policy.Target, asked bool) {
 	s := &f.record.Status
 	act := policy.PowerOff
 	switch {
-	case row == automaton.OffIntent && s.Phase == v1alpha1.PhaseCommissioning:
-		return f.trial(), true
-	case row == automaton.Lasted && slices.ContainsFunc(in.Plan.Isolation, func(m automaton.Method) bool { return m.Device != nil }):
+	case reason == statemachine.OffIntent && s.Phase == v1alpha1.PhaseCommissioning:
+		return f.commissionTarget(), true
+	case reason == statemachine.NotReadyTimeout && slices.ContainsFunc(in.Plan.Isolation, func(m statemachine.Method) bool { return m.Device != nil }):
 		act = policy.SwitchOff
-	case row == automaton.Lasted, row == automaton.DumpSeen:
+	case reason == statemachine.NotReadyTimeout, reason == statemachine.DumpSeen:
 		act = policy.Isolate
-	case row == automaton.OffIntent && s.Phase == v1alpha1.PhaseIsolating:
+	case reason == statemachine.OffIntent && s.Phase == v1alpha1.PhaseIsolating:
 		act = policy.SwitchOff
-	case row != automaton.OffIntent && row != automaton.PowerWaitOver:
+	case reason != statemachine.OffIntent && reason != statemachine.PowerWaitOver:
 		return policy.Target{}, false
 	}
 	target = policy.Target{
 		Name: f.node, UID: string(s.NodeUID), Act: act, NotReadyFor: in.Plan.NotReadyFor,
-		Switched: touched(f.record) && standing(f.record) != policy.FenceBooting, WithoutPower: len(in.Plan.Levels) == 0,
+		Switched: touched(f.record) && fenceState(f.record) != policy.FenceBooting, WithoutPower: len(in.Plan.Levels) == 0,
 		Restarted: f.restarted(), Repeating: s.Hold != nil && s.Hold.Reason == string(policy.ReasonRepeats),
 	}
 	for _, level := range in.Plan.Levels {
@@ -242,7 +253,7 @@ func (f *fence) target(in automaton.Input, row automaton.Row) (target policy.Tar
 	return target, true
 }
 
-// restarted says that an admin has started this incident.
+// restarted reports whether an admin has started this incident.
 func (f *fence) restarted() bool {
 	return f.record.Annotations[v1alpha1.AnnotationRestart] == before(f.record.Status.Incident)
 }
@@ -258,13 +269,13 @@ func (r *run) storageReachable(ctx context.Context) policy.Status {
 	return policy.False
 }
 
-func (f *fence) decided(d policy.Decision) {
+func (f *fence) reportDecision(d policy.Decision) {
 	if hook := f.config.Hooks.OnDecision; hook != nil {
-		hook(f.node, d)
+		hook(f.node, newDecision(d))
 	}
 }
 
-// pause waits until it is time to decide anew, or something has changed.
+// pause waits for d or until something has changed.
 func (f *fence) pause(ctx context.Context, d time.Duration) (changed bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -276,7 +287,8 @@ func (f *fence) pause(ctx context.Context, d time.Duration) (changed bool) {
 	case <-timer.C:
 	case <-f.woken:
 		f.memory = f.memory.Changed()
-		if known := f.view.fence(f.node); known == nil || f.record == nil || known.ResourceVersion != f.record.ResourceVersion {
+		if known := f.state.fence(f.node); known == nil || f.record == nil ||
+			known.ResourceVersion != f.record.ResourceVersion {
 			f.record = nil
 		}
 		return true
@@ -284,9 +296,9 @@ func (f *fence) pause(ctx context.Context, d time.Duration) (changed bool) {
 	return false
 }
 
-// found is a node as the automaton wants to have it.
-func found(n *corev1.Node, lease string, failing bool) automaton.Node {
-	node := automaton.Node{
+// found converts a node for the state machine.
+func found(n *corev1.Node, lease string, failing bool) statemachine.Node {
+	node := statemachine.Node{
 		UID: n.UID, Ready: ready(n), Failing: failing, Renewal: lease, BootID: n.Status.NodeInfo.BootID, ProviderID: n.Spec.ProviderID,
 		OutOfService: cluster.OutOfService(n), Cordoned: n.Spec.Unschedulable,
 	}
@@ -302,16 +314,17 @@ func ready(n *corev1.Node) bool {
 	return false
 }
 
-// look reads the node and its Lease, and the record with them: all at the same time, as what they prove lasts for a second.
+// look reads the node, its Lease and the record concurrently, because what they prove is valid for
+// a second.
 func (f *fence) look(ctx context.Context) error {
 	began := f.clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	var node automaton.Node
+	var node statemachine.Node
 	var failed error
 	var looking sync.WaitGroup
 	looking.Go(func() { node, failed = f.lookAtNode(ctx) })
-	record, err := f.records.get(ctx, f.node)
+	record, err := f.nodeFences.get(ctx, f.node)
 	looking.Wait()
 	if absent(err, f.node) {
 		return errGone
@@ -324,11 +337,15 @@ func (f *fence) look(ctx context.Context) error {
 		return nil
 	}
 	before := f.record.Status
-	f.memory = f.memory.After(&before, automaton.Look{}, automaton.Outcome{Began: began, Ended: f.clock.Now(), Node: node})
+	f.memory = f.memory.After(
+		&before,
+		statemachine.Look{},
+		statemachine.Outcome{Began: began, Ended: f.clock.Now(), Node: node},
+	)
 	return nil
 }
 
-func (f *fence) lookAtNode(ctx context.Context) (automaton.Node, error) {
+func (f *fence) lookAtNode(ctx context.Context) (statemachine.Node, error) {
 	var renewal string
 	var failed error
 	var looking sync.WaitGroup
@@ -336,18 +353,18 @@ func (f *fence) lookAtNode(ctx context.Context) (automaton.Node, error) {
 	n, err := f.kube.CoreV1().Nodes().Get(ctx, f.node, metav1.GetOptions{})
 	looking.Wait()
 	if kube.Absent(err, corev1.Resource("nodes"), f.node) {
-		return automaton.Node{Missing: true}, nil
+		return statemachine.Node{Missing: true}, nil
 	}
 	if err := cmp.Or(err, failed); err != nil {
-		return automaton.Node{}, err
+		return statemachine.Node{}, err
 	}
-	f.view.nodes.Node(n, time.Now())
-	node := found(n, renewal, f.view.failing(n, f.record))
-	node.Leaving = n.DeletionTimestamp != nil || f.view.leaving(n)
+	f.state.nodes.Node(n, time.Now())
+	node := found(n, renewal, f.state.failing(n, f.record))
+	node.Leaving = n.DeletionTimestamp != nil || f.state.leaving(n)
 	return node, nil
 }
 
-// lookAtLease returns what is another with each renewal of a node's Lease.
+// lookAtLease returns a value that changes with each renewal of a node's Lease.
 func (c *Controller) lookAtLease(ctx context.Context, node string) (renewal string, err error) {
 	lease, err := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node, metav1.GetOptions{})
 	switch {

@@ -3,38 +3,42 @@ package fencing
 import (
 	"time"
 
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// Hooks are told what happens. They are called synchronously, by the goroutine of the fence that they are about or of a watch, so several may be called at the same
-// time: they must not block. What they are given is not to be changed.
+// Hooks are callbacks. They are called synchronously by the goroutines of fences and watches, also
+// concurrently. They must not block, and must not change their arguments.
 type Hooks struct {
-	// OnTransition is called after a status was written. The reason is the name of the transition, such as PowerWaitOver; see package
-	// automaton.
+	// OnTransition is called after a status was written. The reason names the transition, such as
+	// PowerWaitOver. It is also the reason of the Event.
 	OnTransition func(fence *v1alpha1.NodeFence, reason string)
-	// OnRecord is called when a record is seen that is new to this process, or has changed, whoever has written it: also when Run begins.
+	// OnRecord is called with each new or changed record that this process sees, also with those
+	// that exist when Run begins.
 	OnRecord func(fence *v1alpha1.NodeFence)
 	// OnForgotten is called when the record of a node is gone.
 	OnForgotten func(node string)
-	// OnHeld is called when a fence begins to wait for something that is not a time: an admin, a policy, a configuration.
-	OnHeld func(node string, hold v1alpha1.Hold)
-	// OnCommand is called after a command to a device has ended, whatever it has done.
+	// OnBlocked is called when a fence starts to wait for something other than a known time: an
+	// admin, the policy or a configuration.
+	OnBlocked func(node string, hold v1alpha1.Hold)
+	// OnCommand is called after a command to a device has ended. Its error does not say whether the
+	// device was switched.
 	OnCommand func(node, device string, action v1alpha1.OpAction, took time.Duration, err error)
 	// OnReading is called after a device was read.
 	OnReading func(node, device string, power v1alpha1.Power, took time.Duration)
-	// OnDecision is called when the policy has been asked about a node.
-	OnDecision func(node string, decision policy.Decision)
-	// OnCommission is called when a commission has ended: nil, or why it has proved nothing. One that was given up may be said to have failed once more, when
-	// its node is back.
+	// OnDecision is called with each decision about a node.
+	OnDecision func(node string, decision Decision)
+	// OnCommission is called when a commission has ended, with nil or the reason of the failure. A
+	// commission that was given up may be reported a second time as failed, when its node is back.
 	OnCommission func(node string, err error)
-	// OnCheck is called when the devices of a node were checked: nil, or what keeps it from being fenced.
+	// OnCheck is called after the devices of a node were checked, with nil or the reason why the
+	// node cannot be fenced.
 	OnCheck func(node string, err error)
-	// OnConfiguration is called when it is known for the first time whether any node that may be fenced has
-	// a configuration that can be used, and when that changes: nil, or what is wrong with all of them.
-	// When Run ends while none has, it is called with nil: another process has to know from then on.
+	// OnConfiguration is called when the controller first knows whether any node has a usable
+	// configuration, and when that changes. The error is nil, or has the problems of all nodes. If
+	// no node has one when Run ends, it is called with nil, as this process does not know any more.
 	OnConfiguration func(err error)
-	// OnFenceReady is called after the condition FenceReady of a node was written that was another before: nil, or what keeps the node from being
-	// fenced. Of a node that had none it is called if it is not True.
+	// OnFenceReady is called after the condition FenceReady of a node was changed, with nil or the
+	// reason why the node cannot be fenced. For a node without the condition it is called only if
+	// the new status is not True.
 	OnFenceReady func(node string, err error)
 }

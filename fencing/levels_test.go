@@ -13,7 +13,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// twoLevels gives n1 a BMC, which is the plug of its name, and two power supplies, with the default times and no others.
+// twoLevels gives n1 a BMC, which is the plug of its name, and two power supplies, with the default
+// times and no others.
 func (w *world) twoLevels() {
 	w.mu.Lock()
 	w.feeds, w.dead = map[string]string{"feed": "n1", "port": "n1"}, map[string]bool{}
@@ -29,11 +30,12 @@ func (w *world) twoLevels() {
 	w.configure("fence-config-node-n1", data)
 }
 
-// bound is how long after the loss of a node its pods may take to be released, with default times: until it is shown not Ready, not_ready_for, power_wait, and
-// two minutes for checks and devices.
+// bound is how long after the loss of a node its pods may take to be released, with default times:
+// until it is shown not Ready, not_ready_for, power_wait, and two minutes for checks and devices.
 const bound = silence + heartbeat + 30*time.Second + 5*time.Minute + 2*time.Minute
 
-// The twin of TestDeadBMCThenPDUs with default times: the devices are checked in between, and the BMC does not answer.
+// The twin of TestDeadBMCThenPDUs with default times: the devices are checked in between, and the
+// BMC does not answer.
 func TestDeadBMCThenPDUsWithDefaultTimes(t *testing.T) {
 	for i := range 5 {
 		inWorld(t, 3, func(w *world) {
@@ -74,7 +76,8 @@ func TestNodeWithADeadBMCIsReadyToBeFencedByItsPDUs(t *testing.T) {
 	})
 }
 
-// The BMC has its power from the power supplies, as most have: it does not answer while they are off, and for a while after.
+// The BMC has its power from the power supplies, as most have: it does not answer while they are
+// off, and for a while after.
 func TestBMCThatIsFedByThePDUs(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		breaches := w.referee()

@@ -4,15 +4,16 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/bellwether-k8s/bellwether/fencing/config"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
 // reading is what a check has found of a device.
 type reading struct {
 	power v1alpha1.Power
 	err   error // why it could not be read
-	// on: it was read on, and the node is Ready. contradicts: it reads off, and the node has renewed its Lease after that.
+	// on: it was read on, and the node is Ready. contradicts: it reads off, and the node has
+	// renewed its Lease after that.
 	on, contradicts bool
 }
 
@@ -40,10 +41,11 @@ type readiness struct {
 	limited error // why it could not by all levels of devices
 }
 
-// readyBy judges the devices of a plan. A level of which one device has a flaw is what the next level is for: one that has none is enough. Of the isolation
-// step no device can take the place of another.
-func readyBy(plan config.Plan, found map[string]reading, known func(*config.Device) bool) readiness {
-	flaws := func(methods []config.Method) (all error) {
+// readyBy judges the devices of a plan. A level of which one device has a flaw is what the next
+// level is for: one that has none is enough. Of the isolation step no device can take the place of
+// another.
+func readyBy(plan nodeconfig.Plan, found map[string]reading, known func(*nodeconfig.Device) bool) readiness {
+	flaws := func(methods []nodeconfig.Method) (all error) {
 		for _, m := range methods {
 			if m.Device == nil || !m.MustSucceed {
 				continue

@@ -6,18 +6,18 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/bellwether-k8s/bellwether/fencing/config"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
 // A BMC, then two power supplies; a port of a switch before them.
 func TestALevelThatCannotDoItIsWhatTheNextOneIsFor(t *testing.T) {
-	off := func(name string) config.Method {
-		return config.Method{Name: name, Action: config.Off, Device: &config.Device{Key: name}, MustSucceed: true}
+	off := func(name string) nodeconfig.Method {
+		return nodeconfig.Method{Name: name, Action: nodeconfig.Off, Device: &nodeconfig.Device{Key: name}, MustSucceed: true}
 	}
-	plan := config.Plan{
-		Isolation:       []config.Level{{{Name: "mark-unschedulable", MustSucceed: true}, off("port")}},
-		PowerManagement: []config.Level{{off("bmc")}, {off("pdu-a"), off("pdu-b")}},
+	plan := nodeconfig.Plan{
+		Isolation:       []nodeconfig.Level{{{Name: "mark-unschedulable", MustSucceed: true}, off("port")}},
+		PowerManagement: []nodeconfig.Level{{off("bmc")}, {off("pdu-a"), off("pdu-b")}},
 	}
 	var (
 		on     = reading{power: v1alpha1.PowerOn, on: true}
@@ -42,7 +42,7 @@ func TestALevelThatCannotDoItIsWhatTheNextOneIsFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := map[string]reading{"port": c.port, "bmc": c.bmc, "pdu-a": c.a, "pdu-b": c.b}
-			r := readyBy(plan, found, func(*config.Device) bool { return c.known })
+			r := readyBy(plan, found, func(*nodeconfig.Device) bool { return c.known })
 			say := func(err error) string {
 				if err == nil {
 					return ""

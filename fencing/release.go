@@ -8,36 +8,37 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/bellwether-k8s/bellwether/fencing/automaton"
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
-// errProofOld says that the devices have to be read anew.
+// errProofOld means that the devices must be read again.
 var errProofOld = errors.New("fencing: the proof that the machine is without power is too old")
 
 // release does one part of the release of the workloads.
-func (f *fence) release(ctx context.Context, step automaton.Release) error {
+func (f *fence) release(ctx context.Context, step statemachine.Release) error {
 	node, err := f.cluster()
 	if err != nil {
 		return err
 	}
-	before, outcome := f.record.Status, automaton.Outcome{Began: f.clock.Now()}
+	before, outcome := f.record.Status, statemachine.Outcome{Began: f.clock.Now()}
 	prove := func(ctx context.Context) error {
 		if step.Late(f.clock.Now()) {
 			return errProofOld
 		}
-		return f.stillLeads(ctx)
+		return f.requireLeader(ctx)
 	}
 	switch step.Part {
-	case automaton.Taint:
+	case statemachine.Taint:
 		_, err = node.TaintOutOfService(ctx, prove)
-	case automaton.Untaint:
+	case statemachine.Untaint:
 		_, err = node.UntaintOutOfService(ctx)
-	case automaton.AwaitDetach:
+	case statemachine.AwaitDetach:
 		var pods, attachments []string
 		pods, attachments, err = node.Left(ctx)
 		outcome.Left = len(pods)+len(attachments) > 0
-	case automaton.DeletePods:
+	case statemachine.DeletePods:
 		err = f.deletePods(ctx, node, prove, step.Storage)
 		outcome.Pods, outcome.Left = f.progress.Pods, !f.progress.Done
 	}
@@ -56,7 +57,8 @@ func (f *fence) release(ctx context.Context, step automaton.Release) error {
 	return nil
 }
 
-// deletePods lists the pods and deletes those that may go now. With devices it is only about the storage that is cut off by them.
+// deletePods lists the pods and deletes those that may go now. With devices it is only about the
+// storage that is cut off by them.
 func (f *fence) deletePods(ctx context.Context, node *cluster.Node, prove cluster.Proof, devices []string) error {
 	options := cluster.Options{Budget: f.budget, OnPod: func(pod *corev1.Pod) {
 		f.event(f.record, corev1.EventTypeNormal, "PodReleased", "Release", "pod %s/%s", pod.Namespace, pod.Name)
@@ -72,7 +74,8 @@ func (f *fence) deletePods(ctx context.Context, node *cluster.Node, prove cluste
 	return err
 }
 
-// storage is what the node cannot reach while these devices are off, all of it together: a pod may use several.
+// storage is what the node cannot reach while these devices are off, all of it together: a pod may
+// use several.
 func (f *fence) storage(devices []string) *cluster.Storage {
 	all := &cluster.Storage{}
 	for _, level := range f.plan.Isolation {
@@ -91,7 +94,7 @@ func (f *fence) storage(devices []string) *cluster.Storage {
 
 // budget says how many pods may go now, over all fences.
 func (f *fence) budget(pods int) int {
-	limits := f.config.Limits
+	limits := policy.Limits(f.config.Limits)
 	if limits.PodsPerMinute == 0 {
 		return pods
 	}

@@ -12,12 +12,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// secretsLast is how old a Secret may be that a device is reached with. While the API server does not answer, the last one known is used.
+// secretsLast is how old a Secret may be that a device is reached with. While the API server does
+// not answer, the last one known is used.
 const secretsLast = 10 * time.Second
 
 // secrets are those of the namespace of the configuration, as far as they were asked for.
@@ -69,9 +70,9 @@ func (s *secrets) get(ctx context.Context, name string) (data map[string][]byte,
 }
 
 // target is a device with the values that it takes from Secrets.
-func (s *secrets) target(ctx context.Context, node string, d *config.Device) (agent.Target, error) {
+func (s *secrets) target(ctx context.Context, node string, d *nodeconfig.Device) (agent.Target, error) {
 	var unknown error
-	target, err := d.Target(node, func(ref config.SecretRef) ([]byte, bool) {
+	target, err := d.Target(node, func(ref nodeconfig.SecretRef) ([]byte, bool) {
 		data, _, err := s.get(ctx, ref.Name)
 		unknown = errors.Join(unknown, err)
 		value, found := data[ref.Key]

@@ -2,5 +2,6 @@
 
 package fencing_test
 
-// share is how many variants of a test there are for one that is tried: a world is ten times as slow with the race detector. make simulate tries all.
+// share is how many variants of a test there are for one that is tried: a world is ten times as
+// slow with the race detector. make simulate tries all.
 const share = 3

@@ -12,8 +12,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// An instance of a cloud takes a while to stop, is neither on nor off meanwhile, and outlasts the command. It
-// costs what the instance takes and little more, however long that is, and it gets one command.
+// An instance of a cloud takes a while to stop, is neither on nor off meanwhile, and outlasts the
+// command. It costs what the instance takes and little more, however long that is, and it gets one
+// command.
 func TestInstanceThatTakesLongToStop(t *testing.T) {
 	for _, takes := range []time.Duration{25 * time.Second, 45 * time.Second, 90 * time.Second, 5 * time.Minute} {
 		t.Run(takes.String(), func(t *testing.T) {
@@ -45,7 +46,8 @@ func TestInstanceThatTakesLongToStop(t *testing.T) {
 	}
 }
 
-// A device that hangs is left alone when the time is over that its template gives it, not that of all others.
+// A device that hangs is left alone when the time is over that its template gives it, not that of
+// all others.
 func TestTimeoutOfADevice(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.twoLevels()

@@ -65,7 +65,8 @@ func TestSimulatedLossOf30Of100(t *testing.T) {
 	})
 }
 
-// It takes a while until the record of a fence that may begin says that it has. Those that ask meanwhile count it.
+// It takes a while until the record of a fence that may begin says that it has. Those that ask
+// meanwhile count it.
 func TestSimulatedRateWithSlowWrites(t *testing.T) {
 	const lost, limit, window = 5, 2, 10 * time.Minute
 	inWorld(t, 12, func(w *world) {

@@ -38,7 +38,8 @@ func TestNoWaitIsNotTheDefault(t *testing.T) {
 	})
 }
 
-// What proves that a node has failed is good for a second: that has to be enough to look at it, however long the API server takes for an answer within reason.
+// What proves that a node has failed is good for a second: that has to be enough to look at it,
+// however long the API server takes for an answer within reason.
 func TestSlowAPIServer(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.pod("db-0", "n1")

@@ -33,9 +33,8 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
@@ -51,7 +50,8 @@ const (
 	poll = time.Second / 2 // of tests that wait for something
 )
 
-// world is an API server, machines with kubelets, and the rack that they have their power from. Plugs have the names of nodes.
+// world is an API server, machines with kubelets, and the rack that they have their power from.
+// Plugs have the names of nodes.
 type world struct {
 	t      *testing.T
 	ctx    context.Context //nolint:containedctx // of the test
@@ -185,14 +185,16 @@ func (w *world) power(plug string, on bool) {
 	}
 }
 
-// unwire has a machine be fed by something else from now on, and its plug by nobody: it reads what it is set to.
+// unwire has a machine be fed by something else from now on, and its plug by nobody: it reads what
+// it is set to.
 func (w *world) unwire(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.unwired[node] = true
 }
 
-// replace puts another machine in the place of one, fed by something else. Its kubelet takes the Node over.
+// replace puts another machine in the place of one, fed by something else. Its kubelet takes the
+// Node over.
 func (w *world) replace(node string) {
 	w.unwire(node)
 	w.mu.Lock()
@@ -269,7 +271,8 @@ func (w *world) nodeLifecycle(ctx context.Context) {
 	}
 }
 
-// show has a node say whether it is Ready, as far as it does not say so yet. Somebody else may have changed that: it is looked at now and then.
+// show has a node say whether it is Ready, as far as it does not say so yet. Somebody else may have
+// changed that: it is looked at now and then.
 func (w *world) show(ctx context.Context, node string, status corev1.ConditionStatus, bootID string, round int) {
 	const often = 6
 	says := string(status) + " " + bootID
@@ -325,7 +328,8 @@ func (w *world) pod(name, node string, volumes ...corev1.Volume) {
 	require.NoError(w.t, err)
 }
 
-// changed keeps what tests and their controllers ask for again and again: requests for it would be most of what a test costs.
+// changed keeps what tests and their controllers ask for again and again: requests for it would be
+// most of what a test costs.
 func (w *world) changed(c apisim.Change) {
 	object := c.After
 	if object == nil {
@@ -441,13 +445,13 @@ func wait(ctx context.Context, d time.Duration) {
 // agents are the rack, as an agent with parameters.
 type agents struct{ *fencingtest.Rack }
 
-func (agents) Metadata(_ context.Context, name string) (config.AgentMetadata, error) {
+func (agents) Metadata(_ context.Context, name string) (agent.Metadata, error) {
 	if name != "fence_rack" {
-		return config.AgentMetadata{}, fmt.Errorf("no agent %q: %w", name, fs.ErrNotExist)
+		return agent.Metadata{}, fmt.Errorf("no agent %q: %w", name, fs.ErrNotExist)
 	}
-	return config.AgentMetadata{
+	return agent.Metadata{
 		Name:       name,
-		Parameters: []config.Parameter{{Name: "ip", Type: config.String, Required: true}, {Name: "plug", Type: config.String, Required: true}, {Name: "password", Type: config.String}},
+		Parameters: []agent.ParameterSpec{{Name: "ip", Type: agent.TypeString, Required: true}, {Name: "plug", Type: agent.TypeString, Required: true}, {Name: "password", Type: agent.TypeString}},
 	}, nil
 }
 
@@ -479,7 +483,7 @@ func (w *world) start(name string, change func(*fencing.Config), faults ...func(
 	}
 	c := fencing.Config{
 		Namespace: "fencing", OutsideCluster: true, Leadership: r.reign, Agents: agents{w.rack},
-		Limits: policy.Limits{Observation: 20 * time.Second},
+		Limits: fencing.Limits{Observation: 20 * time.Second},
 		Logger: zaptest.NewLogger(w.t, zaptest.Level(zap.DebugLevel)).Named(name),
 	}
 	if change != nil {
@@ -549,7 +553,8 @@ func (w *world) referee() (breaches func() []string) {
 	}
 }
 
-// requireFencedOnce says that the machine of a node has lost its power once, is on, and nothing is left on the node.
+// requireFencedOnce says that the machine of a node has lost its power once, is on, and nothing is
+// left on the node.
 func (w *world) requireFencedOnce(node string) {
 	w.t.Helper()
 	require.Equal(w.t, 1, w.rack.Count(node, "power", v1alpha1.ActionOff), "power went off so often: %v", w.rack.Events())

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
@@ -177,7 +176,7 @@ func (c *fencedCluster) look(ctx context.Context) (sight, error) {
 func marks(node *corev1.Node) []string {
 	var all []string
 	for _, taint := range node.Spec.Taints {
-		if taint.Key == cluster.TaintFenced || taint.Key == corev1.TaintNodeOutOfService {
+		if taint.Key == v1alpha1.TaintFenced || taint.Key == corev1.TaintNodeOutOfService {
 			all = append(all, taint.Key)
 		}
 	}

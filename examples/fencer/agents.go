@@ -12,7 +12,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/fencejobs"
 )
 
-// agents is how fence agents are run: by this process, or as Jobs (jobs.yaml) if there is an image for them.
+// agents is how fence agents are run: by this process, or as Jobs (jobs.yaml) if there is an image
+// for them.
 type agents struct {
 	here fenceagents.Config
 	jobs fencejobs.Config

@@ -15,7 +15,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing"
 )
 
-// assess says what would become of each node, and changes nothing: devices are read, by this process.
+// assess says what would become of each node, and changes nothing: devices are read, by this
+// process.
 func assess(ctx context.Context, config *rest.Config, fencer fencing.Config, agents agents) error {
 	config = rest.CopyConfig(config)
 	config.QPS = -1

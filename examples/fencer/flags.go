@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
@@ -72,8 +71,8 @@ func (o *options) storage(value string) error {
 		return fmt.Errorf("must be METHOD=DRIVER[,DRIVER...] (got %q)", value)
 	}
 	if o.fencer.Storage == nil {
-		o.fencer.Storage = map[string]cluster.Storage{}
+		o.fencer.Storage = map[string]fencing.Storage{}
 	}
-	o.fencer.Storage[method] = cluster.Storage{Drivers: strings.Split(drivers, ",")}
+	o.fencer.Storage[method] = fencing.Storage{Drivers: strings.Split(drivers, ",")}
 	return nil
 }

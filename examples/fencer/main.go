@@ -1,13 +1,16 @@
-// Command fencer takes lost nodes out of service: it cuts their power by the fence agents that are configured, frees their pods, and switches them on
-// again. Run two copies, on different nodes: one of them works.
+// Command fencer takes lost nodes out of service: it cuts their power by the fence agents that are
+// configured, frees their pods, and switches them on again. Run two copies, on different nodes: one
+// of them works.
 //
-// From a machine beside the cluster, with the fence agents installed, and a namespace fencer with a configuration:
+// From a machine beside the cluster, with the fence agents installed, and a namespace fencer with a
+// configuration:
 //
 //	go run ./examples/fencer -kubeconfig ~/.kube/config -outside-cluster -namespace fencer -assess
 //
 // says what it would do. Without -assess it does.
 //
-// It exits with 75 when it has lost the leadership, with 1 when its own node has failed or -assess has found one that could not be fenced, and with 0 on SIGTERM, after its work has ended.
+// It exits with 75 when it has lost the leadership, with 1 when its own node has failed or -assess
+// has found one that could not be fenced, and with 0 on SIGTERM, after its work has ended.
 package main
 
 import (
@@ -70,7 +73,8 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The other clients write only while this process leads, and are not throttled: a fence must not wait for itself.
+	// The other clients write only while this process leads, and are not throttled: a fence must
+	// not wait for itself.
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	config.Wrap(elector.WrapTransport)

@@ -7,8 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
-	"github.com/bellwether-k8s/bellwether/fencing/automaton"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
@@ -51,14 +49,14 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 				return
 			}
 			took := time.Since(fence.Status.Triggers[0].Since.Time).Seconds()
-			switch automaton.Row(reason) {
-			case automaton.WorkloadsFreed:
+			switch reason {
+			case "WorkloadsFreed":
 				freed.Observe(took)
-			case automaton.Recovered:
+			case "Recovered":
 				recovered.Observe(took)
 			}
 		},
-		OnHeld: func(_ string, hold v1alpha1.Hold) { holds.WithLabelValues(hold.Reason).Inc() },
+		OnBlocked: func(_ string, hold v1alpha1.Hold) { holds.WithLabelValues(hold.Reason).Inc() },
 		OnCommand: func(_, _ string, action v1alpha1.OpAction, took time.Duration, err error) {
 			commands.WithLabelValues(string(action), result(err)).Inc()
 			commandTook.WithLabelValues(string(action)).Observe(took.Seconds())
@@ -67,8 +65,8 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 			readings.WithLabelValues(string(power)).Inc()
 			readingTook.Observe(took.Seconds())
 		},
-		OnDecision: func(_ string, d policy.Decision) {
-			decisions.WithLabelValues(d.Verdict.String(), string(d.Reason)).Inc()
+		OnDecision: func(_ string, d fencing.Decision) {
+			decisions.WithLabelValues(string(d.Verdict), d.Reason).Inc()
 		},
 		OnCommission: func(_ string, err error) { commissions.WithLabelValues(result(err)).Inc() },
 		OnCheck: func(node string, err error) {

@@ -19,7 +19,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/endpoints"
 	"github.com/bellwether-k8s/bellwether/examples/metrics"
 	"github.com/bellwether-k8s/bellwether/fencing"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
@@ -117,10 +116,10 @@ func (a *all) everything() {
 	a.fencing.OnRecord(fence)
 	a.fencing.OnTransition(fence, "WorkloadsFreed")
 	a.fencing.OnTransition(fence, "Recovered")
-	a.fencing.OnHeld("n", v1alpha1.Hold{Reason: "Storm"})
+	a.fencing.OnBlocked("n", v1alpha1.Hold{Reason: "Storm"})
 	a.fencing.OnCommand("n", "d", v1alpha1.ActionOff, time.Second, nil)
 	a.fencing.OnReading("n", "d", v1alpha1.PowerOff, time.Second)
-	a.fencing.OnDecision("n", policy.Decision{Reason: policy.ReasonStorm})
+	a.fencing.OnDecision("n", fencing.Decision{Reason: "Storm"})
 	a.fencing.OnCommission("n", errNoAnswer)
 	a.fencing.OnCheck("n", errNoAnswer)
 	a.fencing.OnConfiguration(errNoAnswer)

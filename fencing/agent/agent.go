@@ -1,10 +1,11 @@
-// Package agent is what a fencing controller needs of devices that give machines their power, and of those that give
-// them their storage or network: read one plug, and switch it.
+// Package agent is the interface between a fencing controller and the devices that give machines
+// power, storage or network: read one plug, and switch it.
 //
-// Nothing that an agent returns is proof of what it did. A device may answer that it has switched a plug and not have
-// done so, may do it after it was asked for the second time, and may do it after the agent was killed. So a fence
-// believes readings only, taken by a later call, and never sends a command again before the device has had the time to
-// carry out the one before. An Agent has nothing to do but ask; it neither repeats nor judges.
+// The result of a command proves nothing. A device may acknowledge a command that it does not
+// execute, execute it at the second request only, or execute it after the agent was killed. A fence
+// therefore believes only readings that a later call has taken, and repeats a command only after
+// the time in which the device may still execute the last one. An Agent only passes commands and
+// answers on: it neither retries nor interprets.
 package agent
 
 import (
@@ -19,42 +20,46 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// ErrAlive says that something an agent has started could not be ended: what it still sends, it may send at any time. No waiting covers that, so nothing
-// more is done to the node until somebody has looked at it.
+// ErrAlive is returned if an agent has started something that could not be ended and may send a
+// command at any time. The controller then does nothing more to the node until an admin has looked
+// at it.
 var ErrAlive = errors.New("agent: something of it is still alive, and could not be ended")
 
-// Agent speaks to devices of one kind or of many. Its methods may be called at the same time.
+// Agent reads and switches devices of one or many kinds. It must be safe for concurrent use.
 type Agent interface {
-	// Power reads whether the target's plug has power. An error is a plug that could not be read; Power is unknown then.
+	// Power reads whether the target's plug has power. If the plug cannot be read, it returns
+	// PowerUnknown and an error.
 	Power(ctx context.Context, target Target) (v1alpha1.Power, error)
-	// Switch sends one command and returns when the agent has ended, or when ctx has, with everything that it started
-	// dead by then, or with ErrAlive. Neither nil nor an error says whether the plug was switched, or will be.
+	// Switch sends one command. It returns when the agent has ended, or when ctx has ended and
+	// everything that the agent has started is dead, or ErrAlive. The error does not say whether
+	// the plug was or will be switched.
 	Switch(ctx context.Context, target Target, command Command) error
 }
 
-// Target is one plug of one device.
+// Target is one plug of a device.
 type Target struct {
 	// Node is the node whose machine depends on the plug.
 	Node string
-	// Device names agent, address and plug. It holds no secret.
+	// Device names agent, address and plug. It contains no secret.
 	Device string
-	// Agent is the name of the program or API that speaks to the device, such as fence_ipmilan.
+	// Agent is the name of the program or API that talks to the device, such as fence_ipmilan.
 	Agent string
-	// Parameters are the agent's, with address, plug and credentials.
+	// Parameters of the agent, with address, plug and credentials.
 	Parameters Parameters
 }
 
-// Command is what a device is told.
+// Command is a command to a device.
 type Command struct {
-	// ID names the operation. Another call with the same ID is the same operation, after a restart of the controller.
+	// ID identifies the operation. A call with the same ID is the same operation, also after a
+	// restart of the controller.
 	ID     string
 	Action v1alpha1.OpAction
-	// Timeout is how long the agent may take.
+	// Timeout is the maximum duration of the agent.
 	Timeout time.Duration
 }
 
-// Parameters are names and values for an agent. Some are secret, so none of them is printed, logged or encoded: only
-// their names are.
+// Parameters are names and values for an agent. They may be secret, so that printing, logging and
+// encoding show their names only.
 type Parameters struct{ values map[string]string }
 
 // NewParameters returns a copy of values as Parameters.

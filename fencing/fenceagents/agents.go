@@ -14,7 +14,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
@@ -33,26 +32,29 @@ const namePrefix = "fence_"
 // maxDelay is how much later than it was asked for a command may be sent.
 const maxDelay = time.Second
 
-// ErrAlive says that an agent, or something that it has started, could not be ended: what it still sends, it may send at
-// any later time, and no settle time covers that.
+// ErrAlive says that an agent, or something that it has started, could not be ended: what it still
+// sends, it may send at any later time, and no settle time covers that.
 var ErrAlive = fmt.Errorf("fenceagents: an agent's processes could not be ended: %w", agent.ErrAlive)
 
-// Config of [New].
+// Config configures [New].
 type Config struct {
-	// Directory holds the programs. Default: /usr/sbin.
+	// Directory of the programs. Default: /usr/sbin.
 	Directory string
-	// Path is where programs find the programs that they need, such as ipmitool. Default: the directories of the system.
+	// Path is the PATH of the programs, where they find others such as ipmitool. Default: the
+	// directories of the system.
 	Path string
-	// Environment is what else programs get of the environment, as KEY=value: what a cloud's library needs, such as
-	// AWS_REGION, or REQUESTS_CA_BUNDLE. No secrets: other processes of the machine can read it.
+	// Environment has further variables for the programs, as KEY=value: those of a cloud's library,
+	// such as AWS_REGION or REQUESTS_CA_BUNDLE. Do not put secrets into it: other processes of the
+	// machine can read it.
 	Environment []string
-	// Timeout of a reading, and of a command that has none. Default: 30 s.
+	// Timeout of readings, and of commands without one. Default: 30 s.
 	Timeout time.Duration
-	// Logger gets one entry at level debug for each program that was run. Nil: no logs.
+	// Logger gets an entry at level Debug for each run of a program. Nil: no logs.
 	Logger *zap.Logger
 }
 
-// Agents runs fence agents. It is safe for concurrent use; how many run at the same time is up to the caller.
+// Agents runs fence agents. It is safe for concurrent use. It does not limit how many run at the
+// same time.
 type Agents struct {
 	config Config
 
@@ -62,7 +64,7 @@ type Agents struct {
 
 var _ agent.Agent = (*Agents)(nil)
 
-// New checks the configuration. It does not look whether there are any programs.
+// New validates the configuration. It does not check that any programs exist.
 func New(c Config) (*Agents, error) {
 	var errs []error
 	broken := func(field, rule string, got any) {
@@ -107,7 +109,7 @@ func New(c Config) (*Agents, error) {
 	return &Agents{config: c, known: map[string]known{}}, nil
 }
 
-// Names returns the names of the agents that there are, sorted.
+// Names returns the sorted names of the installed agents.
 func (a *Agents) Names() ([]string, error) {
 	entries, err := os.ReadDir(a.config.Directory)
 	if err != nil {
@@ -123,18 +125,18 @@ func (a *Agents) Names() ([]string, error) {
 	return names, nil
 }
 
-// Metadata returns what an agent says of itself, without the parameters that are refused. The program is run once, and
-// again when its file has changed.
-func (a *Agents) Metadata(ctx context.Context, name string) (config.AgentMetadata, error) {
+// Metadata describes an agent, without the parameters that are refused. It runs the program once,
+// and again when its file has changed.
+func (a *Agents) Metadata(ctx context.Context, name string) (agent.Metadata, error) {
 	metadata, err := a.metadata(ctx, name)
 	if err != nil {
-		return config.AgentMetadata{}, err
+		return agent.Metadata{}, err
 	}
 	return permitted(metadata), nil
 }
 
-// Check says what is wrong with the target's parameters, if anything. Nothing but the metadata of the agent is needed for that, and
-// no device.
+// Check returns what is wrong with the target's parameters. It uses the metadata of the agent only,
+// not the device.
 func (a *Agents) Check(ctx context.Context, target agent.Target) error {
 	metadata, err := a.metadata(ctx, target.Agent)
 	if err != nil {
@@ -146,7 +148,7 @@ func (a *Agents) Check(ctx context.Context, target agent.Target) error {
 	return nil
 }
 
-// Power reads whether the target's plug has power. It asks once.
+// Power reads the target's plug once.
 func (a *Agents) Power(ctx context.Context, target agent.Target) (v1alpha1.Power, error) {
 	outcome, err := a.ask(ctx, target, actionStatus, a.config.Timeout)
 	if err != nil {
@@ -159,8 +161,9 @@ func (a *Agents) Power(ctx context.Context, target agent.Target) (v1alpha1.Power
 	return power, nil
 }
 
-// Switch has the agent send one command. Some agents repeat an on that shows no effect; none repeats an off. It sends nothing if the
-// agent has to be asked for its metadata first and takes long for that: the caller has looked at the node just before the call.
+// Switch sends one command. Some agents repeat an on that shows no effect; none repeats an off. It
+// sends nothing if it has to read the agent's metadata first and that takes long, as the caller has
+// checked the node just before the call.
 func (a *Agents) Switch(ctx context.Context, target agent.Target, command agent.Command) error {
 	if command.Action != v1alpha1.ActionOff && command.Action != v1alpha1.ActionOn {
 		return fmt.Errorf("fenceagents: Command.Action: must be off or on (got %q)", command.Action)
@@ -176,7 +179,7 @@ func (a *Agents) Switch(ctx context.Context, target agent.Target, command agent.
 	return err
 }
 
-// ask runs the target's agent once. Nothing was run if its parameters are wrong.
+// ask runs the target's agent once. It runs nothing if a parameter is wrong.
 func (a *Agents) ask(ctx context.Context, target agent.Target, action string, timeout time.Duration) (answer, error) {
 	start := time.Now()
 	metadata, err := a.metadata(ctx, target.Agent)
@@ -184,7 +187,12 @@ func (a *Agents) ask(ctx context.Context, target agent.Target, action string, ti
 		return answer{}, fmt.Errorf("%w; needed for the %s of node %s", err, action, target.Node)
 	}
 	if took := time.Since(start); action != actionStatus && took > maxDelay {
-		return answer{}, failure(target, action, fmt.Errorf("not sent, for it would be late: the agent's metadata took %s", took.Round(time.Millisecond)), answer{})
+		return answer{}, failure(
+			target,
+			action,
+			fmt.Errorf("not sent, for it would be late: the agent's metadata took %s", took.Round(time.Millisecond)),
+			answer{},
+		)
 	}
 	input, err := compose(metadata, action, target.Parameters)
 	if err != nil {
@@ -198,8 +206,19 @@ func (a *Agents) ask(ctx context.Context, target agent.Target, action string, ti
 	if err != nil {
 		err = failure(target, action, err, given)
 	}
-	a.config.Logger.Debug("ran a fence agent", zap.String("agent", target.Agent), zap.String("device", target.Device), zap.String("node", target.Node),
-		zap.String("action", action), zap.Int("exitCode", outcome.code), zap.Duration("took", time.Since(start)), zap.Error(err))
+	a.config.Logger.Debug(
+		"ran a fence agent",
+		zap.String("agent", target.Agent),
+		zap.String("device", target.Device),
+		zap.String("node", target.Node),
+		zap.String(
+			"action",
+			action,
+		),
+		zap.Int("exitCode", outcome.code),
+		zap.Duration("took", time.Since(start)),
+		zap.Error(err),
+	)
 	return given, err
 }
 
@@ -211,10 +230,18 @@ func (a *Agents) run(ctx context.Context, name string, input []byte) (outcome, e
 	return program.run(ctx, input)
 }
 
-// failure is the error of a call. Nothing in it is secret: err tells no values, and the complaint was scrubbed.
+// failure returns the error of a call. It contains no secret: err has no values, and the complaint
+// is scrubbed.
 func failure(target agent.Target, action string, err error, given answer) error {
 	if given.complaint != "" {
-		return fmt.Errorf("fenceagents: %s of %s for node %s: %w: %s", action, target.Device, target.Node, err, given.complaint)
+		return fmt.Errorf(
+			"fenceagents: %s of %s for node %s: %w: %s",
+			action,
+			target.Device,
+			target.Node,
+			err,
+			given.complaint,
+		)
 	}
 	return fmt.Errorf("fenceagents: %s of %s for node %s: %w", action, target.Device, target.Node, err)
 }

@@ -1,61 +1,72 @@
-// Package fenceagents runs the programs of ClusterLabs' fence-agents, which know how to read and to switch some eighty
-// kinds of devices: BMCs by IPMI and Redfish, power distribution units by SNMP, Fibre Channel switches, hypervisors and
-// clouds. [Agents] is what a fencing controller needs of agents: pass it as fencing.Config.Agents.
+// Package fenceagents runs the programs of ClusterLabs' fence-agents. They read and switch some
+// eighty kinds of devices: BMCs by IPMI and Redfish, power distribution units by SNMP, Fibre
+// Channel switches, hypervisors and clouds. Use [Agents] as fencing.Config.Agents.
 //
-// The programs are not part of this project. On Debian they are the package fence-agents, with ipmitool, snmp, telnet or
-// openssh-client for the devices that are spoken to by these; the image of a fencing controller has to contain them.
-// Linux only.
+// The programs are not part of this project. Install them in the image of the fencing controller.
+// On Debian they are the package fence-agents, with ipmitool, snmp, telnet or openssh-client as the
+// devices require. Linux only.
 //
 // # Guaranteed
 //
-// In brackets: the test that fails without it. Those that begin with "lab:" run the real programs, in internal/e2e/lab.
+// In parentheses: the test that fails otherwise. Those with the prefix "lab:" run the real
+// programs; they are in internal/e2e/lab.
 //
-//   - A program gets all that it is told through its standard input, the action always, since without one it reboots; no
-//     arguments, no shell, and of the controller's environment nothing but what [Config] names
-//     (TestParametersGoThroughStandardInput, TestSecretsAreNowhereElse, lab:TestAgentWithoutAnActionReboots).
-//   - Nothing is run if a parameter is not one of those that the program's own metadata lists, is missing or given by two
-//     names: programs go on without what they do not understand (TestBadParametersAreRefusedBeforeAnythingIsRun,
+//   - A program gets all its input from standard input: no arguments, no shell, and no environment
+//     except what [Config] sets. The action is always set, as the programs reboot without one
+//     (TestParametersGoThroughStandardInput, TestSecretsAreNowhereElse,
+//     lab:TestAgentWithoutAnActionReboots).
+//   - A program is not run if a parameter is missing, is set by two names, or is not in the
+//     program's metadata. The programs ignore what they do not know
+//     (TestBadParametersAreRefusedBeforeAnythingIsRun,
 //     lab:TestUnknownParametersAreOnlyWarnedAbout).
-//   - Nobody can set parameters that name programs to execute, since who may edit a ConfigMap is not meant to run programs
-//     as the controller; that write what is sent, passwords too, to a log or a file; that make a program print a text in
-//     place of what it was asked for; delay, by which a command would be sent when the node may be back; nor missing_as_off,
-//     which makes a plug that does not exist read as off. A plug is one, not a list, of which some programs switch and read
-//     but the first (the same test;
+//   - The following parameters are refused (the same test;
 //     lab:TestOnlyTheFirstPlugOfAListIsSwitchedAndRead, lab:TestVersionInsteadOfAStatus).
-//   - A parameter that is false is not sent unless its default is true. Many programs only look whether it is there, and
-//     would do without verifying certificates for ssl_insecure=0 (TestWhatIsFalseAnywayIsNotSent,
+//     Parameters that name programs to execute, as a user who may edit a ConfigMap must not run
+//     programs as the controller. Parameters that write what is sent, passwords included, to a log
+//     or a file. Parameters that make a program print a text in place of a status. The parameter
+//     delay, which sends a command when the node may be back. The parameter missing_as_off, by
+//     which a plug that does not exist reads off. A list of plugs, since some programs switch and
+//     read only the first.
+//   - A parameter that is false is not sent unless its default is true. Many programs only check
+//     whether it is set, and would not verify certificates with ssl_insecure=0
+//     (TestWhatIsFalseAnywayIsNotSent,
 //     lab:TestNoVerificationOfCertificatesForAnAgentThatWasToldToVerifyThem).
-//   - A reading is what the program has printed and said by its exit code, both. An exit code alone is not enough: 2 means
-//     off, but interpreters end with it, too, when they cannot open their script
+//   - A reading needs the same state in the program's output and exit code. The exit code 2 for off
+//     is not enough, as interpreters also end with it if they cannot open their script
 //     (TestReadsOnlyWhatOutputAndExitCodeSayAlike).
-//   - When a call returns, every process of the program's group is dead, and every other one that has inherited its
-//     environment, in whatever group or session: ipmitool or telnet would go on otherwise (TestEndOfTheContextKillsAll,
-//     TestTimeoutKillsAll, TestNothingOutlivesAnAgentThatHasEnded, lab:TestDeadDevice). [ErrAlive] says that something may
-//     not be (TestWhatCannotBeFoundIsReported).
-//   - No command is handed over after the context has ended, also if this process was stopped meanwhile
-//     (TestNothingIsHandedOverTooLate), nor much later than it was asked for because the metadata took long
+//   - When a call returns, all processes of the program are dead: those of its process group, and
+//     those with its environment in any group or session, such as ipmitool or telnet
+//     (TestEndOfTheContextKillsAll, TestTimeoutKillsAll, TestNothingOutlivesAnAgentThatHasEnded,
+//     lab:TestDeadDevice). Otherwise the call returns [ErrAlive] (TestWhatCannotBeFoundIsReported).
+//   - No command is sent after the context has ended, even if this process was stopped meanwhile
+//     (TestNothingIsHandedOverTooLate). No command is sent if reading the metadata has taken long
 //     (TestCommandIsNotSentLate).
 //   - If the controller is killed, the kernel kills the program (TestAgentDiesWithTheController).
-//   - No value of a parameter is in an argument, in the environment or in a log. What a program writes to its standard error
-//     becomes part of an error, shortened, and without anything in it that is or might be a secret
-//     (TestSecretsAreNowhereElse, TestSecretsAreScrubbedWhereverOutputIsCut, lab:TestSecretsAreNotInProcesses).
+//   - Values of parameters are not in arguments, in the environment or in logs. Errors contain the
+//     standard error of a program, shortened and without anything that may be secret
+//     (TestSecretsAreNowhereElse, TestSecretsAreScrubbedWhereverOutputIsCut,
+//     lab:TestSecretsAreNotInProcesses).
 //
 // # Not guaranteed
 //
-//   - What a program says of a command that it has sent is an error or none, and means nothing
+//   - The result of a command proves nothing, whether it is an error or not
 //     (lab:TestCycleSucceedsOnABMCThatIgnoresIt, lab:TestCommandLandsAlthoughTheAgentWasKilled).
-//   - Readings are as good as the program. One that asks a PDU of APC by SNMP version 2c for an outlet that it does not have
-//     reads off (lab:TestPlugThatIsNotThereIsOffBySNMP2c): an off counts only where the same plug was read on before.
-//   - If this process is stopped in the microseconds between the last look at the context and the hand-over, the command is
-//     sent when it goes on. A leader with a kernel deadline does not go on then.
-//   - If the controller is killed, what the program has started is not: one ipmitool or snmpset may still carry out the one
-//     command that it was started for. That is then on its way like any other, which is what a fence's settle time is for.
-//     In a container whose first process is the controller, nothing outlives it.
-//   - A process that has left the group and cleared its environment, as sudo does, is not found; one that waits for a disk
-//     cannot be killed. Then the call fails with [ErrAlive], in the first case only if it still holds the program's output.
-//   - fence_ipmilan gives ipmitool the password as an argument, and agents that use SNMP do so with the community. Both are
-//     blanked by the program that gets them, but for a moment other processes of the same machine can read them. Programs
-//     also write to the machine's syslog, if there is one.
-//   - Whoever may write the configuration chooses what is switched, what is sent to which address, and for some agents which
-//     files they read or write as the controller.
+//   - A reading is as good as the program. The agent for APC's PDUs reads an outlet that does not
+//     exist as off with SNMP version 2c (lab:TestPlugThatIsNotThereIsOffBySNMP2c). Off therefore
+//     counts only where the same plug was read on before.
+//   - If this process is stopped in the microseconds between the last check of the context and the
+//     hand-over, the command is sent when the process continues. A leader with a kernel deadline
+//     does not continue.
+//   - If the controller is killed, children of the program survive. One ipmitool or snmpset may
+//     still execute its command. The settle time of a fence covers that. In a container with the
+//     controller as its first process, nothing survives.
+//   - A process that leaves the group and clears its environment, as sudo does, is not found. A
+//     process that waits for a disk cannot be killed. The call then fails with [ErrAlive], in the
+//     first case only if the process still holds the program's output.
+//   - fence_ipmilan passes the password to ipmitool as an argument, and agents for SNMP pass the
+//     community. Both programs overwrite it, but other processes of the machine can read it for a
+//     moment. Programs also write to the syslog of the machine, if there is one.
+//   - A user who may write the configuration chooses what is switched and which data is sent to
+//     which address. With some agents the user also chooses files that they read or write as the
+//     controller.
 package fenceagents

@@ -117,7 +117,8 @@ func must(err error) {
 	}
 }
 
-// controller runs an agent: of a directory, which does something, and starts a child. These are its arguments.
+// controller runs an agent: of a directory, which does something, and starts a child. These are its
+// arguments.
 func controller() {
 	agents, err := fenceagents.New(configFor(os.Args[1]))
 	must(err)
@@ -245,7 +246,8 @@ func target(parameters map[string]string) agent.Target {
 
 var off = agent.Command{ID: "1", Action: v1alpha1.ActionOff}
 
-// assertGone asserts that a process was killed, and is gone already: not even a zombie of the tests is left.
+// assertGone asserts that a process was killed, and is gone already: not even a zombie of the tests
+// is left.
 func assertGone(t *testing.T, pid int) {
 	t.Helper()
 	assert.NotZero(t, pid)

@@ -9,24 +9,27 @@ import (
 	"time"
 )
 
-// markerKey is the variable that all processes of a call have in their environment, with a value that no other call has.
+// markerKey is the variable that all processes of a call have in their environment, with a value
+// that no other call has.
 const markerKey = "BELLWETHER_FENCE_CALL"
 
 // rescan is after how long it is looked again whether what was killed is gone.
 const rescan = 5 * time.Millisecond
 
-// family is all processes of a call: those of the group that its program leads, and those that have inherited the
-// program's environment, wherever they have moved.
+// family is all processes of a call: those of the group that its program leads, and those that have
+// inherited the program's environment, wherever they have moved.
 type family struct {
 	leader int
 	marker []byte
 }
 
-// killGroup kills the group. The leader must not have been reaped: its ID might be another group's by then.
+// killGroup kills the group. The leader must not have been reaped: its ID might be another group's
+// by then.
 func (f family) killGroup() { _ = syscall.Kill(-f.leader, syscall.SIGKILL) }
 
-// end kills all, again and again until none is found, since one that is killed may just have started another. It returns
-// those that are not gone even after a while. The leader must have ended, and not have been reaped.
+// end kills all, again and again until none is found, since one that is killed may just have
+// started another. It returns those that are not gone even after a while. The leader must have
+// ended, and not have been reaped.
 func (f family) end() (alive []int) {
 	seen := map[int]status{}
 	born, _ := look(f.leader)
@@ -45,7 +48,7 @@ func (f family) end() (alive []int) {
 
 // kill kills a process that was seen.
 func (f family) kill(pid int, seen status) {
-	process, err := os.FindProcess(pid) // holds on to this very process, whoever gets its ID
+	process, err := os.FindProcess(pid) // holds on to this very process, even if its ID is reused
 	if err != nil {
 		return
 	}
@@ -55,9 +58,10 @@ func (f family) kill(pid int, seen status) {
 	}
 }
 
-// members lists those that have not ended, and adds them to seen. Those that have, and have become this process' own since their parent
-// has ended too, are reaped: the first process of a container would collect them otherwise. Among those that have been started since then,
-// there may be some that are changing, and may be members.
+// members lists those that have not ended, and adds them to seen. Those that have, and have become
+// this process' own since their parent has ended too, are reaped: the first process of a container
+// would collect them otherwise. Among those that have been started since then, there may be some
+// that are changing, and may be members.
 func (f family) members(seen map[int]status, since uint64) (members []int, changing bool) {
 	directory, err := os.Open("/proc")
 	if err != nil {
@@ -93,8 +97,9 @@ func (f family) members(seen map[int]status, since uint64) (members []int, chang
 	return members, changing
 }
 
-// has says whether a process is one of the family, and whether all was read by which that shows: one that executes a program has no
-// environment for a moment, and what is read of it then is empty, or cut off.
+// has says whether a process is one of the family, and whether all was read by which that shows:
+// one that executes a program has no environment for a moment, and what is read of it then is
+// empty, or cut off.
 func (f family) has(pid int, s status) (member, whole bool) {
 	if s.group == f.leader {
 		return true, true
@@ -127,7 +132,9 @@ func look(pid int) (s status, ok bool) {
 	if err != nil {
 		return status{}, false
 	}
-	fields := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:]) // what is in parentheses is a name, and may be anything
+	fields := bytes.Fields(
+		line[bytes.LastIndexByte(line, ')')+1:],
+	) // what is in parentheses is a name, and may be anything
 	const (
 		parentField, groupField, flagsField, threadsField, startField = 1, 2, 6, 17, 19 // 0 is the state
 		codeField, environmentField, endField                         = 24, 47, 48

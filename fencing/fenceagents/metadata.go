@@ -11,25 +11,29 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 )
 
-// known is the metadata of a program's file as it was.
+// known is the cached metadata of a program, with the file that it is from.
 type known struct {
 	file     os.FileInfo
-	metadata config.AgentMetadata
+	metadata agent.Metadata
 }
 
-// agentName is a name in the directory of agents, and no way out of it.
+// agentName matches the names of agents, without any other directory.
 var agentName = regexp.MustCompile(`^` + namePrefix + `[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 
-func (a *Agents) metadata(ctx context.Context, name string) (config.AgentMetadata, error) {
+func (a *Agents) metadata(ctx context.Context, name string) (agent.Metadata, error) {
 	if !agentName.MatchString(name) {
-		return config.AgentMetadata{}, fmt.Errorf("fenceagents: an agent's name must be %s and letters, digits, _, . or - (got %q)", namePrefix, name)
+		return agent.Metadata{}, fmt.Errorf(
+			"fenceagents: an agent's name must be %s and letters, digits, _, . or - (got %q)",
+			namePrefix,
+			name,
+		)
 	}
 	file, err := os.Stat(filepath.Join(a.config.Directory, name))
 	if err != nil {
-		return config.AgentMetadata{}, fmt.Errorf("fenceagents: no agent %s: %w", name, err)
+		return agent.Metadata{}, fmt.Errorf("fenceagents: no agent %s: %w", name, err)
 	}
 	a.mu.Lock()
 	cached, found := a.known[name]
@@ -39,7 +43,7 @@ func (a *Agents) metadata(ctx context.Context, name string) (config.AgentMetadat
 	}
 	metadata, err := a.askMetadata(ctx, name)
 	if err != nil {
-		return config.AgentMetadata{}, fmt.Errorf("fenceagents: metadata of %s: %w", name, err)
+		return agent.Metadata{}, fmt.Errorf("fenceagents: metadata of %s: %w", name, err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -47,22 +51,26 @@ func (a *Agents) metadata(ctx context.Context, name string) (config.AgentMetadat
 	return metadata, nil
 }
 
-func (a *Agents) askMetadata(ctx context.Context, name string) (config.AgentMetadata, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.config.Timeout, fmt.Errorf("%w: it had %s", context.DeadlineExceeded, a.config.Timeout))
+func (a *Agents) askMetadata(ctx context.Context, name string) (agent.Metadata, error) {
+	ctx, cancel := context.WithTimeoutCause(
+		ctx,
+		a.config.Timeout,
+		fmt.Errorf("%w: it had %s", context.DeadlineExceeded, a.config.Timeout),
+	)
 	defer cancel()
 	outcome, err := a.run(ctx, name, []byte("action=metadata\n"))
 	switch {
 	case err != nil:
-		return config.AgentMetadata{}, err
+		return agent.Metadata{}, err
 	case outcome.code != 0:
-		return config.AgentMetadata{}, fmt.Errorf("exit code %d: %s", outcome.code, shorten(tidy(string(outcome.stderr.kept))))
+		return agent.Metadata{}, fmt.Errorf("exit code %d: %s", outcome.code, shorten(tidy(string(outcome.stderr.kept))))
 	case outcome.truncated:
-		return config.AgentMetadata{}, fmt.Errorf("more than %d bytes", maxOutput)
+		return agent.Metadata{}, fmt.Errorf("more than %d bytes", maxOutput)
 	}
 	return parseMetadata(name, outcome.stdout)
 }
 
-// resourceAgent is what agents print for action=metadata.
+// resourceAgent is the output of agents for action=metadata.
 type resourceAgent struct {
 	XMLName    xml.Name `xml:"resource-agent"`
 	Parameters []struct {
@@ -84,23 +92,23 @@ type resourceAgent struct {
 	} `xml:"actions>action"`
 }
 
-func parseMetadata(name string, document []byte) (config.AgentMetadata, error) {
+func parseMetadata(name string, document []byte) (agent.Metadata, error) {
 	var printed resourceAgent
 	if err := xml.Unmarshal(document, &printed); err != nil {
-		return config.AgentMetadata{}, fmt.Errorf("not the XML of a resource-agent: %w", err)
+		return agent.Metadata{}, fmt.Errorf("not the XML of a resource-agent: %w", err)
 	}
 	if len(printed.Parameters) == 0 || len(printed.Actions) == 0 {
-		return config.AgentMetadata{}, errors.New("no parameters or no actions in it")
+		return agent.Metadata{}, errors.New("no parameters or no actions in it")
 	}
-	metadata := config.AgentMetadata{Name: name}
+	metadata := agent.Metadata{Name: name}
 	for _, p := range printed.Parameters {
 		if p.Name == "" {
-			return config.AgentMetadata{}, errors.New("a parameter without a name")
+			return agent.Metadata{}, errors.New("a parameter without a name")
 		}
-		parameter := config.Parameter{
+		parameter := agent.ParameterSpec{
 			Name:       p.Name,
 			Deprecated: p.Deprecated == "1",
-			Type:       config.ParameterType(p.Content.Type),
+			Type:       agent.ParameterType(p.Content.Type),
 			Required:   p.Required == "1",
 			Default:    p.Content.Default,
 			ShortDesc:  strings.Join(strings.Fields(p.ShortDesc), " "),
@@ -119,9 +127,12 @@ func parseMetadata(name string, document []byte) (config.AgentMetadata, error) {
 	return metadata, nil
 }
 
-// permitted is the metadata without what nobody may set.
-func permitted(metadata config.AgentMetadata) config.AgentMetadata {
+// permitted returns the metadata without the parameters that are refused.
+func permitted(metadata agent.Metadata) agent.Metadata {
 	metadata.Actions = slices.Clone(metadata.Actions)
-	metadata.Parameters = slices.DeleteFunc(slices.Clone(metadata.Parameters), func(p config.Parameter) bool { return refusal(p.Name) != "" })
+	metadata.Parameters = slices.DeleteFunc(
+		slices.Clone(metadata.Parameters),
+		func(p agent.ParameterSpec) bool { return refusal(p.Name) != "" },
+	)
 	return metadata
 }

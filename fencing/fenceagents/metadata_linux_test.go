@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 )
 
@@ -21,7 +21,7 @@ func TestMetadata(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "fence_fake", metadata.Name)
 	assert.Equal(t, []string{"on", "off", "status", "metadata"}, metadata.Actions)
-	parameters := map[string]config.Parameter{}
+	parameters := map[string]agent.ParameterSpec{}
 	var names []string
 	for _, p := range metadata.Parameters {
 		parameters[p.Name] = p
@@ -29,10 +29,10 @@ func TestMetadata(t *testing.T) {
 	}
 	assert.Equal(t, strings.Fields("ip ipaddr plug port password passwd username resourceGroup ssl_insecure ssl does says complains code child api_path plug_separator method"),
 		names, "without what nobody may set")
-	assert.Equal(t, config.Parameter{Name: "plug", Obsoletes: []string{"port"}, Type: config.String, Required: true}, parameters["plug"])
-	assert.Equal(t, config.Parameter{Name: "port", Deprecated: true, Type: config.String, Required: true}, parameters["port"])
-	assert.Equal(t, config.Parameter{Name: "ssl", Type: config.Boolean, Default: "1"}, parameters["ssl"])
-	assert.Equal(t, config.Parameter{Name: "method", Type: config.Select, Default: "onoff", Options: []string{"onoff", "cycle"}, ShortDesc: "Method to fence"},
+	assert.Equal(t, agent.ParameterSpec{Name: "plug", Obsoletes: []string{"port"}, Type: agent.TypeString, Required: true}, parameters["plug"])
+	assert.Equal(t, agent.ParameterSpec{Name: "port", Deprecated: true, Type: agent.TypeString, Required: true}, parameters["port"])
+	assert.Equal(t, agent.ParameterSpec{Name: "ssl", Type: agent.TypeBoolean, Default: "1"}, parameters["ssl"])
+	assert.Equal(t, agent.ParameterSpec{Name: "method", Type: agent.TypeSelect, Default: "onoff", Options: []string{"onoff", "cycle"}, ShortDesc: "Method to fence"},
 		parameters["method"])
 }
 

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// patience is for how long a program that was killed may take to be gone. One that waits for a disk may take for ever.
+// patience is for how long a program that was killed may take to be gone. One that waits for a disk
+// may take for ever.
 const patience = 5 * time.Second
 
 // Bounds of what is kept of a program's output, in bytes.
@@ -24,7 +25,8 @@ type outcome struct {
 	stderr    tail
 }
 
-// head keeps the beginning of what is written to it, so that a program that floods its output does not fill the memory.
+// head keeps the beginning of what is written to it, so that a program that floods its output does
+// not fill the memory.
 type head struct {
 	kept    []byte
 	dropped bool
@@ -77,7 +79,8 @@ func newStream(sink io.Writer) (*stream, error) {
 	return s, nil
 }
 
-// finish returns when the sink has got everything, and says whether somebody else still holds the writer after a while.
+// finish returns when the sink has got everything, and says whether somebody else still holds the
+// writer after a while.
 func (s *stream) finish() (held bool) {
 	_ = s.writer.Close()
 	_ = s.reader.SetReadDeadline(time.Now().Add(patience))

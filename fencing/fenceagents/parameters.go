@@ -8,10 +8,10 @@ import (
 	"unicode"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
-// Parameters that nobody may set, by their normal names, and why.
+// Parameters that are refused, by their normal names, with the reasons.
 var refused = map[string]string{
 	"action":         "is not a parameter: it is sent with every call",
 	"help":           "makes the agent print a text instead",
@@ -37,7 +37,7 @@ const runsPrograms = "has programs executed"
 // Names that end like those of programs and are none.
 var paths = []string{"api_path", "store_path"}
 
-// refusal says why nobody may set a parameter; empty if one may.
+// refusal returns the reason why a parameter is refused, or "".
 func refusal(name string) string {
 	name = normal(name)
 	if why := refused[name]; why != "" {
@@ -52,11 +52,12 @@ func refusal(name string) string {
 // normal is how names of parameters are compared: agents take "-" for "_".
 func normal(name string) string { return strings.ReplaceAll(strings.ToLower(name), "-", "_") }
 
-// maxInput is less than what any pipe holds: an agent is given all or nothing, never the first half of a plug's number.
+// maxInput is less than what any pipe holds: an agent is given all or nothing, never the first half
+// of a plug's number.
 const maxInput = 32 << 10
 
 // compose returns what an agent reads. The error names every parameter that is wrong, and no value.
-func compose(metadata config.AgentMetadata, action string, parameters agent.Parameters) ([]byte, error) {
+func compose(metadata agent.Metadata, action string, parameters agent.Parameters) ([]byte, error) {
 	var errs []error
 	broken := func(name, rule string) {
 		errs = append(errs, fmt.Errorf("parameter %s %s", name, rule))
@@ -87,12 +88,12 @@ func compose(metadata config.AgentMetadata, action string, parameters agent.Para
 			broken(name, rule)
 			continue
 		}
-		if parameter.Type == config.Boolean {
+		if parameter.Type == agent.TypeBoolean {
 			if value = truth(parameter, value); value == "" {
 				continue
 			}
 		}
-		line, err := config.Format([]config.Entry{{Name: parameter.Name, Value: value}})
+		line, err := nodeconfig.Format([]nodeconfig.Entry{{Name: parameter.Name, Value: value}})
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -100,7 +101,8 @@ func compose(metadata config.AgentMetadata, action string, parameters agent.Para
 		input.WriteString(line)
 	}
 	for _, parameter := range metadata.Parameters {
-		if parameter.Required && parameter.Default == "" && !parameter.Deprecated && normal(parameter.Name) != "action" && given[parameter.Name] == "" {
+		if parameter.Required && parameter.Default == "" && !parameter.Deprecated && normal(parameter.Name) != "action" &&
+			given[parameter.Name] == "" {
 			broken(parameter.Name, "is required")
 		}
 	}
@@ -114,11 +116,12 @@ func compose(metadata config.AgentMetadata, action string, parameters agent.Para
 }
 
 // find returns the parameter that a name means: for a former name, that of today.
-func find(metadata config.AgentMetadata, name string) (config.Parameter, bool) {
+func find(metadata agent.Metadata, name string) (agent.ParameterSpec, bool) {
 	name = normal(name)
-	var old config.Parameter
+	var old agent.ParameterSpec
 	for _, parameter := range metadata.Parameters {
-		if !parameter.Deprecated && (normal(parameter.Name) == name || slices.ContainsFunc(parameter.Obsoletes, func(o string) bool { return normal(o) == name })) {
+		if !parameter.Deprecated &&
+			(normal(parameter.Name) == name || slices.ContainsFunc(parameter.Obsoletes, func(o string) bool { return normal(o) == name })) {
 			return parameter, true
 		}
 		if normal(parameter.Name) == name {
@@ -134,8 +137,9 @@ var (
 	untruths = []string{"0", "no", "off", "false"}
 )
 
-// truth is what an agent is told for true or false; empty if nothing, since for many agents being there is being true.
-func truth(parameter config.Parameter, value string) string {
+// truth returns the value that an agent gets for true or false; empty: none, since for many agents
+// being there is being true.
+func truth(parameter agent.ParameterSpec, value string) string {
 	switch {
 	case slices.Contains(truths, strings.ToLower(value)):
 		return "1"
@@ -149,16 +153,21 @@ func truth(parameter config.Parameter, value string) string {
 // Parameters that agents make arguments of without quoting them, by their normal names of today.
 var words = []string{"ip", "target", "cipher", "hexadecimal_kg", "identity_file"}
 
-// deviation is the rule that a value breaks if an agent would take it for something else, or for more, than what the parameter
-// is meant for.
-func deviation(metadata config.AgentMetadata, parameters agent.Parameters, parameter config.Parameter, value string) (rule string) {
+// deviation is the rule that a value breaks if an agent would take it for something else, or for
+// more, than what the parameter is meant for.
+func deviation(
+	metadata agent.Metadata,
+	parameters agent.Parameters,
+	parameter agent.ParameterSpec,
+	value string,
+) (rule string) {
 	name := normal(parameter.Name)
 	word := slices.Contains(words, name)
 	if _, ssh := find(metadata, "ssh_path"); ssh && name == "username" {
 		word = true // of ssh's arguments
 	}
 	switch {
-	case parameter.Type == config.Boolean && !slices.Contains(slices.Concat(truths, untruths), strings.ToLower(value)):
+	case parameter.Type == agent.TypeBoolean && !slices.Contains(slices.Concat(truths, untruths), strings.ToLower(value)):
 		return "must be 1, yes, on, true, 0, no, off or false"
 	case word && (strings.HasPrefix(value, "-") || strings.ContainsFunc(value, unicode.IsSpace)):
 		return "must be one word that does not begin with - (or a program that the agent runs would take options from it)"
@@ -170,7 +179,7 @@ func deviation(metadata config.AgentMetadata, parameters agent.Parameters, param
 }
 
 // separator is what an agent has between the plugs of a list.
-func separator(metadata config.AgentMetadata, parameters agent.Parameters) string {
+func separator(metadata agent.Metadata, parameters agent.Parameters) string {
 	const name, usual = "plug_separator", ","
 	for _, given := range parameters.Names() {
 		if value, _ := parameters.Get(given); normal(given) == name && value != "" {

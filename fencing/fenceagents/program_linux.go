@@ -25,8 +25,8 @@ type ended struct {
 	err     error
 }
 
-// run runs the program and returns when it has ended and nothing that it has started is left. When ctx ends before that,
-// everything is killed, and whatever the program has said is discarded.
+// run runs the program and returns when it has ended and nothing that it has started is left. When
+// ctx ends before that, everything is killed, and whatever the program has said is discarded.
 func (p program) run(ctx context.Context, input []byte) (outcome, error) {
 	if ctx.Err() != nil {
 		return outcome{}, fmt.Errorf("not started: %w", context.Cause(ctx))
@@ -89,7 +89,8 @@ func (p program) live(ctx context.Context, input []byte) ended {
 	}
 	members := family{leader: command.Process.Pid, marker: []byte(marker)}
 
-	// Until the program is reaped its ID is nobody else's: only before that may its group be killed.
+	// Until the program is reaped its ID is nobody else's: only before that may its group be
+	// killed.
 	dead, watched := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
@@ -99,8 +100,9 @@ func (p program) live(ctx context.Context, input []byte) ended {
 		case <-dead:
 		}
 	}()
-	// It does nothing before it has read to the end. Should this process have been stopped since it was to start: not now any
-	// more. Then it must not see the end either, or it would act without having been told what.
+	// It does nothing before it has read to the end. Should this process have been stopped since it
+	// was to start: not now any more. Then it must not see the end either, or it would act without
+	// having been told what.
 	if ctx.Err() != nil {
 		members.killGroup()
 	} else {
@@ -120,7 +122,15 @@ func (p program) live(ctx context.Context, input []byte) ended {
 	if command.ProcessState == nil { // who waits for all children of this process, or ignores SIGCHLD, takes the end of ours away
 		return ended{err: fmt.Errorf("%w, perhaps: somebody else in this process has waited for it: %w", ErrAlive, err)}
 	}
-	e := ended{outcome: outcome{code: command.ProcessState.ExitCode(), stdout: stdout.kept, truncated: stdout.dropped, stderr: stderr}, err: err}
+	e := ended{
+		outcome: outcome{
+			code:      command.ProcessState.ExitCode(),
+			stdout:    stdout.kept,
+			truncated: stdout.dropped,
+			stderr:    stderr,
+		},
+		err: err,
+	}
 	switch status, ok := command.ProcessState.Sys().(syscall.WaitStatus); {
 	case len(alive) > 0:
 		e.err = fmt.Errorf("%w: processes %v", ErrAlive, alive)

@@ -15,7 +15,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 )
 
-// stopped is the context of a process that is stopped after it has first looked at it, for longer than there was time.
+// stopped is the context of a process that is stopped after it has first looked at it, for longer
+// than there was time.
 type stopped struct {
 	context.Context //nolint:containedctx // it is one
 	mu              sync.Mutex
@@ -84,7 +85,8 @@ func TestProcessThatExecutesAProgramIsSeen(t *testing.T) {
 	assert.True(t, whole, "it executes nothing")
 }
 
-// woken is the context of a process that was stopped as the program ended, for longer than there was time.
+// woken is the context of a process that was stopped as the program ended, for longer than there
+// was time.
 type woken struct {
 	context.Context //nolint:containedctx // it is one
 	ended           string

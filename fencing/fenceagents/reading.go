@@ -19,8 +19,8 @@ const (
 	exitOff = 2
 )
 
-// reading is on or off only if exit code and output say so alike. Interpreters, too, end with 2 when they cannot open
-// their script, and agents with 0 when they have only printed their version.
+// reading is on or off only if exit code and output say so alike. Interpreters, too, end with 2
+// when they cannot open their script, and agents with 0 when they have only printed their version.
 func reading(a answer) (v1alpha1.Power, error) {
 	if a.truncated {
 		return v1alpha1.PowerUnknown, fmt.Errorf("more than %d bytes of output", maxOutput)
@@ -39,6 +39,10 @@ func reading(a answer) (v1alpha1.Power, error) {
 	case a.code != exitOn && a.code != exitOff:
 		return v1alpha1.PowerUnknown, fmt.Errorf("exit code %d", a.code)
 	default:
-		return v1alpha1.PowerUnknown, fmt.Errorf("exit code %d does not go with the output, in which %d lines tell a status", a.code, len(said))
+		return v1alpha1.PowerUnknown, fmt.Errorf(
+			"exit code %d does not go with the output, in which %d lines tell a status",
+			a.code,
+			len(said),
+		)
 	}
 }

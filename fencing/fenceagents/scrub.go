@@ -10,44 +10,51 @@ import (
 	"unicode"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
 )
 
 // maxComplaint is how much of what an agent complains of becomes part of an error, in bytes.
 const maxComplaint = 1024
 
-// Parameters whose values may be told, by their normal names. Any other text might be a secret: agents call theirs by many
-// names.
+// Parameters whose values may be told, by their normal names. Any other text might be a secret:
+// agents call theirs by many names.
 var harmless = []string{
 	"ip", "ipaddr", "plug", "port", "username", "login", "cipher", "region", "zone", "project", "resourcegroup", "command_prompt",
 	"cmd_prompt", "redfish_uri", "systems_uri", "api_path", "separator", "plug_separator", "switch", "namespace",
 }
 
-// short values are numbers and abbreviations, unless their parameter's name tells otherwise. Without them there is little left to
-// read.
+// short values are numbers and abbreviations, unless their parameter's name tells otherwise.
+// Without them there is little left to read.
 const short = 4
 
 func secretive(name string) bool {
-	return slices.ContainsFunc([]string{"pass", "pwd", "secret", "token", "key", "community", "_kg"}, func(part string) bool {
-		return strings.Contains(normal(name), part)
-	})
+	return slices.ContainsFunc(
+		[]string{"pass", "pwd", "secret", "token", "key", "community", "_kg"},
+		func(part string) bool {
+			return strings.Contains(normal(name), part)
+		},
+	)
 }
 
-// scrub returns what an agent wrote to its standard error, without any value that might be a secret, also not in the guises
-// that libraries give it, and shortened to its end: that is where the reason stands.
-func scrub(written tail, metadata config.AgentMetadata, parameters agent.Parameters) string {
+// scrub returns what an agent wrote to its standard error, without any value that might be a
+// secret, also not in the guises that libraries give it, and shortened to its end: that is where
+// the reason stands.
+func scrub(written tail, metadata agent.Metadata, parameters agent.Parameters) string {
 	return shorten(tidy(hide(string(written.kept), written.dropped, guises(metadata, parameters))))
 }
 
 var (
-	// pythonWarning is what Python says of the libraries of an agent; the line of code after it is indented.
+	// pythonWarning is what Python says of the libraries of an agent; the line of code after it is
+	// indented.
 	pythonWarning = regexp.MustCompile(`^\S+:\d+: \w*Warning: `)
 	// logged is a line of an agent's log: the same twice, once with the time.
-	logged = regexp.MustCompile(`^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ )?(DEBUG|INFO|WARNING|ERROR|CRITICAL):\s*(?:root:)?\s*(.*)$`)
+	logged = regexp.MustCompile(
+		`^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ )?(DEBUG|INFO|WARNING|ERROR|CRITICAL):\s*(?:root:)?\s*(.*)$`,
+	)
 )
 
-// tidy leaves out of what an agent wrote what is no reason: warnings, and times, which would make another
-// text of the same reason each time that the device is read. If there is nothing else, all of it stays.
+// tidy leaves out of what an agent wrote what is no reason: warnings, and times, which would make
+// another text of the same reason each time that the device is read. If there is nothing else, all
+// of it stays.
 func tidy(text string) string {
 	var kept []string
 	warned := false
@@ -75,17 +82,31 @@ func tidy(text string) string {
 }
 
 // guises returns the values that might be secrets, and what libraries make of them.
-func guises(metadata config.AgentMetadata, parameters agent.Parameters) []string {
+func guises(metadata agent.Metadata, parameters agent.Parameters) []string {
 	var guises []string
 	for _, name := range parameters.Names() {
 		value, _ := parameters.Get(name)
 		parameter, found := find(metadata, name)
-		if value == "" || slices.Contains(harmless, normal(name)) || found && parameter.Type != config.String || len(value) < short && !secretive(name) {
+		if value == "" || slices.Contains(harmless, normal(name)) || found && parameter.Type != agent.TypeString ||
+			len(value) < short && !secretive(name) {
 			continue
 		}
-		guises = append(guises, value, strings.TrimSpace(value), url.QueryEscape(value), url.PathEscape(value), strings.ReplaceAll(value, `\`, `\\`),
-			strings.ReplaceAll(value, `'`, `'"'"'`), strings.ReplaceAll(value, `'`, `'\''`), strings.ReplaceAll(value, `'`, `\'`),
-			base64.StdEncoding.EncodeToString([]byte(value)))
+		guises = append(
+			guises,
+			value,
+			strings.TrimSpace(value),
+			url.QueryEscape(value),
+			url.PathEscape(value),
+			strings.ReplaceAll(value, `\`, `\\`),
+			strings.ReplaceAll(
+				value,
+				`'`,
+				`'"'"'`,
+			),
+			strings.ReplaceAll(value, `'`, `'\''`),
+			strings.ReplaceAll(value, `'`, `\'`),
+			base64.StdEncoding.EncodeToString([]byte(value)),
+		)
 		if encoded, err := json.Marshal(value); err == nil {
 			guises = append(guises, string(encoded[1:len(encoded)-1]))
 		}
@@ -100,8 +121,8 @@ func guises(metadata config.AgentMetadata, parameters agent.Parameters) []string
 	return slices.Compact(guises)
 }
 
-// hide replaces all that is of a secret in text: where secrets overlap, and where the text ends in the middle of one, since the agent was
-// killed, or begins there, since it was cut.
+// hide replaces all that is of a secret in text: where secrets overlap, and where the text ends in
+// the middle of one, since the agent was killed, or begins there, since it was cut.
 func hide(text string, cut bool, secrets []string) string {
 	begins := make([]int, len(text)+1) // of secrets at a place, less those that end there
 	mark := func(from, to int) {

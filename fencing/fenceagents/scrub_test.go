@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
 )
 
 // No part of a secret is left, wherever what was kept begins, and wherever the agent was killed.
@@ -24,7 +23,7 @@ func TestSecretsAreScrubbedWhereverOutputIsCut(t *testing.T) {
 			_, _ = kept.Write([]byte(text[:min(n, len(text))]))
 			text = text[min(n, len(text)):]
 		}
-		got := scrub(kept, config.AgentMetadata{}, agent.NewParameters(map[string]string{"password": secret}))
+		got := scrub(kept, agent.Metadata{}, agent.NewParameters(map[string]string{"password": secret}))
 		assert.Falsef(t, strings.ContainsAny(got, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"), "%q", got)
 		assert.LessOrEqual(t, len(got), maxComplaint+len("… "))
 	})
@@ -53,7 +52,7 @@ func TestSecretsAreHiddenWithTheirOverlaps(t *testing.T) {
 
 func TestShortValuesAreHiddenIfTheyAreSecrets(t *testing.T) {
 	written := tail{kept: []byte("abc does not work with 3, 12 or 4.5, nor with worker-1\n")}
-	got := scrub(written, config.AgentMetadata{Parameters: []config.Parameter{{Name: "timeout", Type: config.Integer}, {Name: "suite", Type: config.String}}},
+	got := scrub(written, agent.Metadata{Parameters: []agent.ParameterSpec{{Name: "timeout", Type: agent.TypeInteger}, {Name: "suite", Type: agent.TypeString}}},
 		agent.NewParameters(map[string]string{"password": "abc", "secret_key": "12", "suite": "3", "timeout": "4.5", "plug": "worker-1", "other": "work with"}))
 	assert.Equal(t, "[hidden] does not [hidden] 3, [hidden] or 4.5, nor with worker-1", got)
 }
@@ -74,8 +73,8 @@ func TestTailKeepsTheEnd(t *testing.T) {
 	})
 }
 
-// Warnings of Python and of agents are no reason why a device cannot be read, nor is the time: a condition of
-// a Node would be written with each reading.
+// Warnings of Python and of agents are no reason why a device cannot be read, nor is the time: a
+// condition of a Node would be written with each reading.
 func TestTidyOutput(t *testing.T) {
 	for name, c := range map[string]struct{ written, said string }{
 		"an agent that does not reach the cloud": {
@@ -100,7 +99,7 @@ func TestTidyOutput(t *testing.T) {
 		"no answer": {"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, c.said, scrub(tail{kept: []byte(c.written)}, config.AgentMetadata{}, agent.Parameters{}))
+			assert.Equal(t, c.said, scrub(tail{kept: []byte(c.written)}, agent.Metadata{}, agent.Parameters{}))
 		})
 	}
 }

@@ -27,7 +27,6 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
@@ -39,8 +38,8 @@ const (
 	secret    = "hunter2-of-the-bmc"
 )
 
-// cluster is what there is besides a controller: one that makes pods for Jobs, a scheduler, a kubelet, and a device. It runs until the test ends, in virtual
-// time.
+// cluster is what there is besides a controller: one that makes pods for Jobs, a scheduler, a
+// kubelet, and a device. It runs until the test ends, in virtual time.
 type cluster struct {
 	t      *testing.T
 	client *fake.Clientset
@@ -328,11 +327,11 @@ func off(id string) agent.Command {
 // rack is the agent of a pod.
 type rack struct{ *fencingtest.Rack }
 
-func (rack) Metadata(_ context.Context, name string) (config.AgentMetadata, error) {
+func (rack) Metadata(_ context.Context, name string) (agent.Metadata, error) {
 	if name != "fence_rack" {
-		return config.AgentMetadata{}, fmt.Errorf("no agent %s: %w", name, fs.ErrNotExist)
+		return agent.Metadata{}, fmt.Errorf("no agent %s: %w", name, fs.ErrNotExist)
 	}
-	return config.AgentMetadata{Name: name, MinSettle: time.Second, Parameters: []config.Parameter{{Name: "plug", Type: config.String, ShortDesc: "for people"}}}, nil
+	return agent.Metadata{Name: name, MinSettle: time.Second, Parameters: []agent.ParameterSpec{{Name: "plug", Type: agent.TypeString, ShortDesc: "for people"}}}, nil
 }
 
 func pause(ctx context.Context, d time.Duration) {

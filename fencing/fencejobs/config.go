@@ -15,61 +15,70 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Config of [New]. Controllers that may lead after one another should have the same.
+// Config configures [New]. All controllers that may lead must have the same Config.
 type Config struct {
-	// Namespace of the Jobs. Best one in which there is nothing else: whoever may create Jobs or Pods in it, or read its Secrets, can switch machines.
-	// Required.
+	// Namespace of the Jobs. Use one for them alone: a user who may create Jobs or Pods in it, or
+	// read its Secrets, can switch machines. Required.
 	Namespace string
-	// Image has the fence agents, and the program fencejob, of the same version as this package. Required.
+	// Image has the fence agents and the program fencejob, in the version of this package.
+	// Required.
 	Image string
-	// Command is what starts that program. Default: /fencejob.
+	// Command starts the program fencejob. Default: /fencejob.
 	Command []string
 
-	// ServiceAccountName of the pods, which get no token of it and need no rights. Default: that of the namespace.
+	// ServiceAccountName of the pods. They get no token of it and need no permissions. Default:
+	// that of the namespace.
 	ServiceAccountName string
-	// ImagePullPolicy and ImagePullSecrets are those of the pods.
+	// ImagePullPolicy and ImagePullSecrets of the pods.
 	ImagePullPolicy  corev1.PullPolicy
 	ImagePullSecrets []string
-	// NodeSelector says from which nodes the devices can be reached. Pods never run on the node that they are about, whatever it says.
+	// NodeSelector selects the nodes from which the devices can be reached. A pod never runs on the
+	// node that it is about.
 	NodeSelector map[string]string
 	// Tolerations of the pods.
 	Tolerations []corev1.Toleration
-	// PriorityClassName of the pods. Where there is no room for them nothing can be fenced: system-cluster-critical is a good one. Default: none.
+	// PriorityClassName of the pods. Nothing can be fenced if there is no capacity for them:
+	// consider system-cluster-critical. Default: none.
 	PriorityClassName string
-	// Resources of the container. Default: it requests 10m and 32Mi, and is limited to 128Mi.
+	// Resources of the container. Default: requests of 10m and 32Mi, and a limit of 128Mi.
 	Resources corev1.ResourceRequirements
-	// HostNetwork gives pods the network of their node: where devices can be reached from that only.
+	// HostNetwork gives pods the network of their node, for devices that can be reached only from
+	// it.
 	HostNetwork bool
-	// User that agents run as. Default: 65532; never root.
+	// User is the user ID of the agents. Default: 65532; never root.
 	User int64
-	// Labels and Annotations of Jobs and pods, besides those that this package sets.
+	// Labels and Annotations of Jobs and pods, in addition to those of this package.
 	Labels, Annotations map[string]string
 
-	// StartWithin is how long a pod may take until it sends a command or reads: the API server, the controller of Jobs, the scheduler and the kubelet
-	// have to get that far. Later nothing is sent. The node was looked at before that: if it returns meanwhile, it loses its power all the
-	// same. Default: 10 s.
+	// StartWithin is how long a pod may take to send a command or to read. It covers the API
+	// server, the Job controller, the scheduler and the kubelet. Nothing is sent later. The node
+	// was checked before: a node that returns within this time loses its power nevertheless.
+	// Default: 10 s.
 	StartWithin time.Duration
-	// AnswerWithin is how old an answer may be when it gets here; one that is older is no reading. Default: 5 s.
+	// AnswerWithin is the maximum age of an answer when it arrives. An older answer is no reading.
+	// Default: 5 s.
 	AnswerWithin time.Duration
-	// ClockSkew is by how much the clocks of any two nodes differ at most. Settling times rest on it: see the package documentation. A call
-	// must have more than twice as long. Default: 5 s.
+	// ClockSkew is the maximum difference between the clocks of any two nodes. Settling times rely
+	// on it; see the package documentation. A call must have more than twice this time. Default:
+	// 5 s.
 	ClockSkew time.Duration
-	// Timeout of a reading, and of a command that has none. It is the least that fencing.Config.CommandTimeout should be. Default: 30 s.
+	// Timeout of readings, and of commands without one. fencing.Config.CommandTimeout should be at
+	// least this long. Default: 30 s.
 	Timeout time.Duration
-	// Poll is how often a Job is looked at, by two requests, while it runs. Default: 250 ms.
+	// Poll is the interval at which a running Job is read, with two requests. Default: 250 ms.
 	Poll time.Duration
-	// KeepFor is how long the Job of a command is kept after its end, to be looked at by people. Those of readings are deleted at once. Whole
-	// seconds. Default: 1 h.
+	// KeepFor is how long the Job of a command is kept after its end, for inspection. Jobs of
+	// readings are deleted at once. Whole seconds. Default: 1 h.
 	KeepFor time.Duration
 
-	// Logger gets one entry at level debug for each Job. Nil: no logs.
+	// Logger gets an entry at level Debug for each Job. Nil: no logs.
 	Logger *zap.Logger
 }
 
-// Longest names that still leave room for what Kubernetes appends to them.
+// maxName is the maximum length of a Job's name. It leaves room for what Kubernetes appends.
 const maxName = 52
 
-// complete returns c with its defaults, or everything that is wrong with it.
+// complete returns c with its defaults, or all errors in it.
 func (c Config) complete() (Config, error) {
 	var wrong []error
 	bad := func(field, rule string, got any) {
@@ -88,7 +97,10 @@ func (c Config) complete() (Config, error) {
 	if c.ServiceAccountName != "" && len(validation.IsDNS1123Subdomain(c.ServiceAccountName)) > 0 {
 		bad("ServiceAccountName", "must be the name of a ServiceAccount", fmt.Sprintf("%q", c.ServiceAccountName))
 	}
-	if !slices.Contains([]corev1.PullPolicy{"", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}, c.ImagePullPolicy) {
+	if !slices.Contains(
+		[]corev1.PullPolicy{"", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever},
+		c.ImagePullPolicy,
+	) {
 		bad("ImagePullPolicy", "must be Always, IfNotPresent or Never", fmt.Sprintf("%q", c.ImagePullPolicy))
 	}
 	for _, name := range c.ImagePullSecrets {

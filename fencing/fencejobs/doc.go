@@ -1,80 +1,103 @@
-// Package fencejobs runs the programs of ClusterLabs' fence-agents as Kubernetes Jobs, where package fenceagents runs them in the controller's own process:
-// the controller's image needs none of them, only the nodes that the Jobs' pods run on need to reach the devices, and what an agent does to itself it does in a container
-// of its own. [Jobs] is what a fencing controller needs of agents: pass it as fencing.Config.Agents.
+// Package fencejobs runs the programs of ClusterLabs' fence-agents as Kubernetes Jobs. Package
+// fenceagents runs them in the process of the controller. With Jobs, the image of the controller
+// needs no agents, only the nodes with the Jobs' pods must reach the devices, and each agent has
+// its own container. Use [Jobs] as fencing.Config.Agents.
 //
 //	agents, err := fencejobs.New(client, fencejobs.Config{Namespace: "fencer-jobs", Image: "registry.example/fence-agents:1.0"})
 //
-// The image has the agents and the program fencejob of this package (examples/fencer/Dockerfile builds one), which does in the pod what [Execute] says.
+// The image has the agents and the program fencejob of this package, which calls [Execute] in the
+// pod. examples/fencer/Dockerfile builds one.
 //
-// # What happens
+// # Operation
 //
-// A command has the Job with its ID as a name: fence-<node's UID>-<incident>-<operation>, which the record names in status.jobs. The controller creates the Job, then a
-// Secret that the Job owns and its pod waits for: the request, with the agent's parameters. The pod reads it, does what it says, and answers by its termination message, which
-// the controller reads from the pod's status. The Secret is deleted when the call ends; the Job of a command is kept for KeepFor, to be looked at. Readings, and what an
-// agent says of itself, have Jobs with names of their own, which are deleted at once. While one runs, the API server gets two requests each Poll, by name and by label;
-// there are no watches.
+// The Job of a command has the command's ID as its name: fence-<node's UID>-<incident>-<operation>.
+// The record lists it in status.jobs. The controller creates the Job and a Secret that the Job owns
+// and its pod waits for. The Secret has the request, with the agent's parameters. The pod reads it,
+// executes it, and answers with its termination message, which the controller reads from the pod's
+// status. The Secret is deleted when the call ends. The Job of a command is kept for KeepFor. Jobs
+// of readings and of metadata have random names, and are deleted at once. While a Job runs, the
+// controller sends two requests each Poll, by name and by label. There are no watches.
 //
-// A request has a window. The command must be sent before it closes, StartWithin after the call began, and all that was started for it must be dead
-// when it ends, ClockSkew before the call's time is over. The pod compares it with its node's clock when it starts, and again just before it hands the command to the agent; and with
-// how long ago, by that same clock, its kubelet has written the request down.
+// A request has a window. The command must be sent before the window closes, StartWithin after the
+// start of the call. All processes must be dead when the window ends, ClockSkew before the end of
+// the call. The pod compares the window with the clock of its node when it starts and just before
+// it passes the command to the agent. It also compares it with the age of the request's file, by
+// the same clock.
 //
 // # Guaranteed
 //
-// In brackets: the test that fails without it. Those that begin with "e2e:" run the real program, with a real BMC's protocol and a real control plane, in
-// internal/e2e/fencejobs; there, a whole fence is e2e:TestNodeIsFencedByJobs.
+// In parentheses: the test that fails otherwise. Those with the prefix "e2e:" run the real program
+// with the protocol of a real BMC and a real control plane; they are in internal/e2e/fencejobs. A
+// whole fence is e2e:TestNodeIsFencedByJobs.
 //
-//   - One Job for one operation: a Job that exists already is adopted, also by another process, and its answer is the operation's
-//     (TestOneCommandOfOneOperation, TestControllerThatDiesIsFollowed, TestLostAnswerToACreation, e2e:TestJobIsAdopted). One that was given up stays, so
-//     it is not made once more while it is kept (TestPodThatNeverRuns).
-//   - A Job of that name that was made for another node, device, agent or command is an error, and is left alone
+//   - Each operation has one Job. A Job that exists is adopted, also by another process, and its
+//     answer is that of the operation (TestOneCommandOfOneOperation,
+//     TestControllerThatDiesIsFollowed, TestLostAnswerToACreation, e2e:TestJobIsAdopted). A Job
+//     that was given up stays, so that it is not created again while it is kept
+//     (TestPodThatNeverRuns).
+//   - A Job of that name for another node, device, agent or command is an error, and is not touched
 //     (TestForeignJobIsNeverAdopted).
-//   - No command is sent after its window has closed, and none of its processes is alive after the window's end, if the clocks of the controller's node and of the pod's differ by at most
-//     ClockSkew. That is for pods that were started late, whatever has kept them: no node, no image, no Secret, a kubelet or a controller of Jobs that was stopped
-//     (TestNothingIsSentLate, TestRefusal, TestSlowMetadata, TestAgentEndsWithTheWindow, e2e:TestPodThatStartsLateSendsNothing).
-//   - Switch returns before the call's time is over only when the controller of Jobs is done with the Job and the kubelet of each of its pods has said that
-//     it has ended; or where nothing was sent. So the settling time that a fence counts from there, or after a crash from the call's whole time, covers whatever a pod may
-//     still do (TestCallLastsAsLongAsSomethingMayBeSent).
-//   - A process that is stopped within a call gets no more time by that, nor do answers that it finds afterwards count (TestStoppedCallerGetsNoMoreTime,
-//     TestReadingsAreFresh).
-//   - A reading is of a pod that was made for it, and was taken at most AnswerWithin and ClockSkew ago. What a pod says is taken word for word or not at all
+//   - No command is sent after its window has closed, and none of its processes survives the
+//     window's end, if the clocks of the controller's and the pod's node differ by at most
+//     ClockSkew. This includes pods that start late for any reason: no node, no image, no Secret,
+//     or a stopped kubelet or Job controller (TestNothingIsSentLate, TestRefusal, TestSlowMetadata,
+//     TestAgentEndsWithTheWindow, e2e:TestPodThatStartsLateSendsNothing).
+//   - Switch returns before the end of the call's time only if the Job controller has finished the
+//     Job and the kubelet of each pod has reported its end, or if nothing was sent. So the settling
+//     time of a fence covers everything that a pod may still do. It starts there, or after a crash
+//     at the end of the call's time (TestCallLastsAsLongAsSomethingMayBeSent).
+//   - A process that is stopped during a call gets no additional time, and answers that it finds
+//     later do not count (TestStoppedCallerGetsNoMoreTime, TestReadingsAreFresh).
+//   - A reading comes from a pod that was created for it, and is at most AnswerWithin plus
+//     ClockSkew old. An answer that is not exactly in the expected form is rejected
 //     (TestReadingsAreFresh, TestAnswersThatAreNone).
-//   - A pod never runs on the node that it is about: the scheduler is told so by the node's name, and the program refuses where a pod got there by another way
-//     (TestPodIsSafe, TestExecute, e2e:TestJobRunsElsewhere).
-//   - Parameters are in the Secret only: not in the Job or its pod, in arguments, the environment, logs, Events or answers, of which agents' complaints have lost what may be secret
-//     (TestSecretsAreInTheSecretOnly, e2e:TestSecretsOfJobs).
-//   - Pods have no token, are not root, and can neither write to their file system nor get more rights (TestPodIsSafe).
+//   - A pod never runs on the node that it is about. The scheduler excludes the node by its name,
+//     and the program refuses to run there (TestPodIsSafe, TestExecute, e2e:TestJobRunsElsewhere).
+//   - Parameters are in the Secret only: not in the Job, its pod, arguments, the environment, logs,
+//     Events or answers. Error texts of agents are scrubbed (TestSecretsAreInTheSecretOnly,
+//     e2e:TestSecretsOfJobs).
+//   - Pods have no token, do not run as root, cannot write to their file system and cannot gain
+//     privileges (TestPodIsSafe).
 //
 // # Not guaranteed
 //
-//   - That a command is sent once: Kubernetes may, in rare cases, start the program of a Job's pod twice, and says so. Both times are within the window, and before the
-//     fence's settling time begins, which is before anything is switched on again: the second off finds the machine off. A program twice is no machine twice.
-//   - Anything about time where clocks differ by more than ClockSkew. One that is ahead has nothing sent. With one that is behind by more, a pod that is late may send its command
-//     late; it must then also have been late before its kubelet wrote its request down, which it cannot do once the call has ended, since the Secret is deleted, unless the
-//     controller has died meanwhile, and the controller of Jobs does not end its Job. Run a time service on all nodes.
-//   - Nor where a virtual machine is paused between the last look at the clock and the hand-over.
-//   - That the node is still lost when the command is sent. The controller has looked at it just before the call; a pod takes some seconds to start. A node that returns within StartWithin
-//     is switched off all the same. Where that matters more than the advantages, run agents in the controller's process.
-//   - That a reading is as young as one that was taken by this process: kubelets take about a second to report. A machine that somebody switches on by hand just then is
-//     noticed so much later.
-//   - That there is a node to run on. A fence needs the controller of Jobs, the scheduler, a working node, and room on it: set PriorityClassName. In a small
-//     cluster, or one whose control plane is what is lost, run agents in the controller's process.
-//   - Cheap checks. Each reading is a pod: with many nodes make fencing.Config.CheckInterval longer.
-//   - That nobody else makes such Jobs. Whoever may create Jobs or Pods in Namespace, or read its Secrets, has the devices' passwords.
-//   - The parameters are not wiped where the controller dies, or loses its leadership, within a call: they are deleted with the Job, when KeepFor is over.
+//   - A command may be sent twice: in rare cases Kubernetes starts the program of a Job's pod
+//     twice. Both starts are within the window, before the settling time of the fence begins and
+//     anything is switched on again. The second off finds the machine off.
+//   - Nothing about time holds if clocks differ by more than ClockSkew. If the pod's clock is
+//     ahead, nothing is sent. If it is further behind, a late pod may send its command late. To do
+//     so it must have been late before its kubelet wrote the request. That cannot happen after the
+//     end of the call, as the Secret is deleted, unless the controller has died and the Job
+//     controller does not end the Job. Run a time service on all nodes.
+//   - A virtual machine may be paused between the last check of the clock and the hand-over.
+//   - The node may have returned when the command is sent. The controller checks it just before the
+//     call, and a pod needs some seconds to start. A node that returns within StartWithin is
+//     switched off nevertheless. If that matters, run agents in the process of the controller.
+//   - Readings are about a second older than those of package fenceagents, as kubelets report late.
+//   - Jobs need a Job controller, a scheduler, and a working node with capacity. Set
+//     PriorityClassName. Run agents in the process of the controller if the cluster is small, or if
+//     the control plane itself may be lost.
+//   - Each reading is a pod. With many nodes, increase fencing.Config.CheckInterval.
+//   - A user who may create Jobs or Pods in Namespace, or read its Secrets, has the passwords of
+//     the devices.
+//   - If the controller dies or loses its leadership during a call, the parameters are deleted with
+//     the Job, after KeepFor.
 //
-// # Why a Secret of its own
+// # Why a separate Secret
 //
-// The pod could mount the Secrets that the configuration names. But then they would have to be in its namespace, and whole: a pod for one BMC would see the passwords of all. And the
-// controller would have to tell what is secret among the parameters, of which agents have many. So the pod gets a request that has all it needs, and lives as long as
-// the call. It is named after its Job and a random part: where a Job is made anew it cannot find what an older one was told.
+// The pod could mount the Secrets that the configuration names. They would have to be in its
+// namespace, a pod for one BMC would see the passwords of all, and the controller would have to
+// know which of an agent's parameters are secret. Instead, the pod gets one request with all that
+// it needs, which exists as long as the call. Its name has the name of the Job and a random part,
+// so that a new Job cannot find the request of an older one.
 //
 // # RBAC
 //
-// In Namespace, besides what package fencing needs:
+// In Namespace, besides the permissions of package fencing:
 //
 //	jobs (batch)   create, get, patch, delete
 //	pods           list
 //	secrets        create, delete
 //
-// The pods' own ServiceAccount needs nothing.
+// The ServiceAccount of the pods needs no permissions.
 package fencejobs

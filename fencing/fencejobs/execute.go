@@ -9,28 +9,28 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// Agents are what a pod asks or tells: those of package fenceagents.
+// Agents read and switch devices in the pod. Use those of package fenceagents.
 type Agents interface {
 	agent.Agent
-	Metadata(ctx context.Context, name string) (config.AgentMetadata, error)
+	Metadata(ctx context.Context, name string) (agent.Metadata, error)
 }
 
-// ExecuteConfig of [Execute].
+// ExecuteConfig configures [Execute].
 type ExecuteConfig struct {
-	// Agents run on this node. Required.
+	// Agents run in this process. Required.
 	Agents Agents
 	// Node that this pod runs on. Required.
 	Node string
-	// RequestPath and ResultPath are files. Default: those that the Jobs' pods have.
+	// RequestPath and ResultPath are files. Default: those of the Jobs' pods.
 	RequestPath, ResultPath string
 }
 
-// Execute does in a pod what its Job was made for, and leaves the answer where the kubelet takes it from. It is all that the program fencejob does. The
-// error is one for the exit code: the answer has it, too.
+// Execute executes the request of a Job in its pod, and writes the answer to the termination
+// message. The program fencejob only calls it. The error sets the exit code; the answer contains it
+// too.
 func Execute(ctx context.Context, c ExecuteConfig) error {
 	if c.Agents == nil || c.Node == "" {
 		return fmt.Errorf("fencejobs: Agents and Node: required (got %v and %q)", c.Agents, c.Node)
@@ -82,7 +82,8 @@ func execute(ctx context.Context, agents Agents, node string, r request, mounted
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.Window.Ends.Sub(answer.Began))
 	defer cancel()
-	// Agents are asked what they know before they are told anything. That takes a while, in which the window may close.
+	// Agents are asked what they know before they are told anything. That takes a while, in which
+	// the window may close.
 	metadata, err := agents.Metadata(ctx, r.Agent)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
@@ -74,7 +74,7 @@ type sleepy struct {
 	takes time.Duration
 }
 
-func (s sleepy) Metadata(ctx context.Context, name string) (config.AgentMetadata, error) {
+func (s sleepy) Metadata(ctx context.Context, name string) (agent.Metadata, error) {
 	pause(ctx, s.takes)
 	return rack{s.Rack}.Metadata(ctx, name)
 }

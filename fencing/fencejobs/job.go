@@ -30,7 +30,7 @@ const (
 	containerName    = "agent"
 	requestDirectory = "/run/fencejob"
 	requestKey       = "request"
-	// RequestPath is the file with what a pod is told to do.
+	// RequestPath is the file with the request of a pod.
 	RequestPath = requestDirectory + "/" + requestKey
 	// ResultPath is the file that the kubelet takes the pod's answer from.
 	ResultPath = corev1.TerminationMessagePathDefault
@@ -88,7 +88,9 @@ func podSpec(r request, secret string, c Config) corev1.PodSpec {
 		},
 		Containers: []corev1.Container{{
 			Name: containerName, Image: c.Image, ImagePullPolicy: c.ImagePullPolicy, Command: c.Command, Resources: c.Resources,
-			Env: []corev1.EnvVar{{Name: NodeEnv, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}},
+			Env: []corev1.EnvVar{
+				{Name: NodeEnv, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}},
+			},
 			SecurityContext: &corev1.SecurityContext{
 				AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true), Privileged: ptr.To(false),
 				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
@@ -101,8 +103,21 @@ func podSpec(r request, secret string, c Config) corev1.PodSpec {
 		}},
 		Volumes: []corev1.Volume{
 			// Readable for the group, which the agent's user is in.
-			{Name: "request", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: ptr.To(int32(0o440))}}},
-			{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: ptr.To(resource.MustParse("16Mi"))}}},
+			{
+				Name: "request",
+				VolumeSource: corev1.VolumeSource{
+					Secret: &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: ptr.To(int32(0o440))},
+				},
+			},
+			{
+				Name: "tmp",
+				VolumeSource: corev1.VolumeSource{
+					EmptyDir: &corev1.EmptyDirVolumeSource{
+						Medium:    corev1.StorageMediumMemory,
+						SizeLimit: ptr.To(resource.MustParse("16Mi")),
+					},
+				},
+			},
 		},
 	}
 	for _, name := range c.ImagePullSecrets {
@@ -116,17 +131,22 @@ func awayFrom(node string) *corev1.Affinity {
 	if node == "" {
 		return nil
 	}
-	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
-			{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpNotIn, Values: []string{node}},
-		}}},
-	}}}
+	return &corev1.Affinity{
+		NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+				{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpNotIn, Values: []string{node}},
+			}}},
+		}},
+	}
 }
 
 func smallResources() corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
-		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
+		Requests: corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse("10m"),
+			corev1.ResourceMemory: resource.MustParse("32Mi"),
+		},
+		Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
 	}
 }
 

@@ -18,11 +18,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// metadataLasts is how long it is believed what an agent has said of itself, or that there is none.
+// metadataLasts is how long the metadata of an agent, or its absence, is cached.
 const metadataLasts = 10 * time.Minute
 
 // Jobs runs fence agents as Jobs. It is safe for concurrent use.
@@ -36,13 +35,14 @@ type Jobs struct {
 
 type known struct {
 	at       time.Time
-	metadata config.AgentMetadata
+	metadata agent.Metadata
 	err      error // there is no such agent
 }
 
 var _ agent.Agent = (*Jobs)(nil)
 
-// New checks the configuration, and asks nobody. The client should be that of the controller: with the elector's WrapTransport, and not throttled.
+// New validates the configuration. It sends no requests. The client should be that of the
+// controller, with the elector's WrapTransport and without a rate limit.
 func New(client kubernetes.Interface, c Config) (*Jobs, error) {
 	c, err := c.complete()
 	if client == nil {
@@ -54,7 +54,8 @@ func New(client kubernetes.Interface, c Config) (*Jobs, error) {
 	return &Jobs{client: client, config: c, known: map[string]known{}}, nil
 }
 
-// Power has a Job of its own read the plug. An answer counts only if the pod has read after Power was called, and at most AnswerWithin before it returns.
+// Power reads the plug with a separate Job. An answer counts only if the pod has read after the
+// start of the call, and at most AnswerWithin before its end.
 func (j *Jobs) Power(ctx context.Context, target agent.Target) (v1alpha1.Power, error) {
 	power := v1alpha1.PowerUnknown
 	r, err := j.reading(ctx, "fence-read-", readPower, target, func(to request, answer result, now time.Time) error {
@@ -68,9 +69,9 @@ func (j *Jobs) Power(ctx context.Context, target agent.Target) (v1alpha1.Power, 
 	return power, nil
 }
 
-// Metadata has a Job ask an agent what it knows, unless one has done so in the last 10 min. It is without the parameters that are refused, and without texts
-// for people.
-func (j *Jobs) Metadata(ctx context.Context, name string) (config.AgentMetadata, error) {
+// Metadata describes an agent, with a Job unless the result of the last 10 min is cached. It omits
+// refused parameters and texts for people.
+func (j *Jobs) Metadata(ctx context.Context, name string) (agent.Metadata, error) {
 	j.mu.Lock()
 	last, ok := j.known[name]
 	j.mu.Unlock()
@@ -79,18 +80,24 @@ func (j *Jobs) Metadata(ctx context.Context, name string) (config.AgentMetadata,
 	}
 	before := last
 	last = known{at: time.Now()}
-	r, err := j.reading(ctx, "fence-metadata-", readMetadata, agent.Target{Agent: name}, func(_ request, answer result, _ time.Time) error {
-		var err error
-		last.metadata, err = answer.metadata()
-		return err
-	})
+	r, err := j.reading(
+		ctx,
+		"fence-metadata-",
+		readMetadata,
+		agent.Target{Agent: name},
+		func(_ request, answer result, _ time.Time) error {
+			var err error
+			last.metadata, err = answer.metadata()
+			return err
+		},
+	)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		last = known{at: last.at, err: failure(r, err)}
 	case err != nil && ok && before.err == nil: // it is the image's, which does not change that often
 		return before.metadata, nil
 	case err != nil:
-		return config.AgentMetadata{}, failure(r, err)
+		return agent.Metadata{}, failure(r, err)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -98,8 +105,14 @@ func (j *Jobs) Metadata(ctx context.Context, name string) (config.AgentMetadata,
 	return last.metadata, last.err
 }
 
-// reading has a Job read, whose answer take takes, and leaves nothing of it.
-func (j *Jobs) reading(ctx context.Context, prefix string, a action, target agent.Target, take func(to request, answer result, now time.Time) error) (request, error) {
+// reading runs a Job that reads, passes its answer to take, and deletes it.
+func (j *Jobs) reading(
+	ctx context.Context,
+	prefix string,
+	a action,
+	target agent.Target,
+	take func(to request, answer result, now time.Time) error,
+) (request, error) {
 	now := time.Now()
 	// A name that nobody else has: an answer that was there before is never taken for a new one.
 	r := newRequest(prefix+strings.ToLower(rand.Text()[:16]), a, target, window{})
@@ -119,15 +132,20 @@ func (j *Jobs) reading(ctx context.Context, prefix string, a action, target agen
 	}
 	answer, err := j.await(ctx, job, r, false)
 	if err == nil {
-		err = cmp.Or(take(r, answer, time.Now()), ctx.Err()) // after its time it is no answer, however long this process was stopped
+		err = cmp.Or(
+			take(r, answer, time.Now()),
+			ctx.Err(),
+		) // after its time it is no answer, however long this process was stopped
 	}
 	j.log(r, now, err)
 	return r, err
 }
 
-// Switch has one Job send the command: that of the command's ID, which may exist already, made by another process or by a request of this one without an answer. It
-// returns when the agent has ended and its pod cannot run again; otherwise when ctx has ended, and then not before the time is over in which
-// a pod may send anything. Neither nil nor an error says whether the plug was switched.
+// Switch sends the command with one Job, which has the command's ID as its name. The Job may exist
+// already, created by another process or by a request of this one that had no answer. Switch
+// returns when the agent has ended and its pod cannot run again. Otherwise it returns after ctx has
+// ended, and not before the time in which a pod may send anything is over. The error does not say
+// whether the plug was switched.
 func (j *Jobs) Switch(ctx context.Context, target agent.Target, command agent.Command) error {
 	now, timeout := time.Now(), cmp.Or(command.Timeout, j.config.Timeout)
 	r := newRequest(command.ID, action(command.Action), target, window{})
@@ -135,11 +153,19 @@ func (j *Jobs) Switch(ctx context.Context, target agent.Target, command agent.Co
 	case !r.Action.sends():
 		return fmt.Errorf("fencejobs: Command.Action: must be off or on (got %q)", command.Action)
 	case len(validation.IsDNS1123Label(command.ID)) > 0 || len(command.ID) > maxName:
-		return fmt.Errorf("fencejobs: Command.ID: must be a DNS label of at most %d characters, for it names the Job (got %q)", maxName, command.ID)
+		return fmt.Errorf(
+			"fencejobs: Command.ID: must be a DNS label of at most %d characters, for it names the Job (got %q)",
+			maxName,
+			command.ID,
+		)
 	case target.Node == "":
 		return errors.New("fencejobs: Target.Node: required: the pod must not run there (got \"\")")
 	case timeout <= 2*j.config.ClockSkew:
-		return fmt.Errorf("fencejobs: Command.Timeout: must be more than twice ClockSkew, which is %v (got %v)", j.config.ClockSkew, timeout)
+		return fmt.Errorf(
+			"fencejobs: Command.Timeout: must be more than twice ClockSkew, which is %v (got %v)",
+			j.config.ClockSkew,
+			timeout,
+		)
 	}
 	var err error
 	left := left(ctx, now, timeout)
@@ -167,11 +193,22 @@ func (j *Jobs) Switch(ctx context.Context, target agent.Target, command agent.Co
 }
 
 func (j *Jobs) log(r request, began time.Time, err error) {
-	j.config.Logger.Debug("ran a fence agent", zap.String("job", j.config.Namespace+"/"+r.ID), zap.String("agent", r.Agent), zap.String("device", r.Device),
-		zap.String("node", r.Node), zap.String("action", string(r.Action)), zap.Duration("took", time.Since(began)), zap.Error(err))
+	j.config.Logger.Debug(
+		"ran a fence agent",
+		zap.String("job", j.config.Namespace+"/"+r.ID),
+		zap.String("agent", r.Agent),
+		zap.String("device", r.Device),
+		zap.String(
+			"node",
+			r.Node,
+		),
+		zap.String("action", string(r.Action)),
+		zap.Duration("took", time.Since(began)),
+		zap.Error(err),
+	)
 }
 
-// failure is the error of a call; nil if there is none. Nothing in it is secret.
+// failure returns the error of a call, without secrets. Nil if err is nil.
 func failure(r request, err error) error {
 	switch {
 	case err == nil:
@@ -182,10 +219,10 @@ func failure(r request, err error) error {
 	return fmt.Errorf("fencejobs: %s of %s for node %s by Job %s: %w", r.Action, r.Device, r.Node, r.ID, err)
 }
 
-// newSecretName is one that no other Job's has had.
+// newSecretName returns a random name that no Secret of another Job has had.
 func newSecretName(job string) string { return job + "-" + strings.ToLower(rand.Text()[:10]) }
 
-// ended says that the controller of Jobs is done with one: it makes no more pods.
+// ended reports whether the Job controller has finished the Job and creates no more pods.
 func ended(job *batchv1.Job) bool {
 	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
 		return (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == "True"

@@ -101,7 +101,8 @@ func TestOneCommandOfOneOperation(t *testing.T) {
 	})
 }
 
-// The process dies, or gets no answer, at each of its writes. Another one that goes on with the operation adopts what it has left.
+// The process dies, or gets no answer, at each of its writes. Another one that goes on with the
+// operation adopts what it has left.
 func TestControllerThatDiesIsFollowed(t *testing.T) {
 	for _, resource := range []string{"jobs", "secrets"} {
 		for _, landed := range []bool{false, true} {
@@ -182,7 +183,8 @@ func TestGivenUpIsOver(t *testing.T) {
 	})
 }
 
-// The Job was deleted, and somebody has made another one of its name: that one's pods are none of ours.
+// The Job was deleted, and somebody has made another one of its name: that one's pods are none of
+// ours.
 func TestAnotherJobOfTheSameName(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cluster) {
 		c.starts = -1
@@ -277,7 +279,8 @@ func TestForeignJobIsNeverAdopted(t *testing.T) {
 	}
 }
 
-// A pod that comes too late sends nothing, whatever has kept it: nor does its kubelet have to know that it was given up.
+// A pod that comes too late sends nothing, whatever has kept it: nor does its kubelet have to know
+// that it was given up.
 func TestNothingIsSentLate(t *testing.T) {
 	for _, late := range []time.Duration{11 * time.Second, 29 * time.Second, 31 * time.Second, time.Hour} {
 		t.Run(late.String(), func(t *testing.T) {
@@ -323,7 +326,8 @@ func TestPodThatNeverRuns(t *testing.T) {
 	})
 }
 
-// As long as a pod may be alive that nobody hears of, the call has not ended, also where its caller has lost patience: what comes after it counts from there.
+// As long as a pod may be alive that nobody hears of, the call has not ended, also where its caller
+// has lost patience: what comes after it counts from there.
 func TestCallLastsAsLongAsSomethingMayBeSent(t *testing.T) {
 	for name, f := range map[string]func(*cluster){
 		"a kubelet that is cut off":        func(c *cluster) { c.tells, c.deaf = -1, true },

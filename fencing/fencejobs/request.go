@@ -30,7 +30,7 @@ func (a action) sends() bool { return a == switchOff || a == switchOn }
 // version of what a controller tells a pod, and of what that answers.
 const version = 1
 
-// request is what a pod is told, in a file of its own. It has secrets.
+// request is the request to a pod, in a file of its own. It has secrets.
 type request struct {
 	Version    int               `json:"version"`
 	ID         string            `json:"id"` // of the Job
@@ -52,8 +52,8 @@ func newRequest(id string, a action, target agent.Target, w window) request {
 	return r
 }
 
-// digest tells requests apart. Anybody may see it, so no value of a parameter is in it, which may be short enough to be guessed; nor is the
-// window, since the same command may be asked for twice.
+// digest tells requests apart. Anybody may see it, so no value of a parameter is in it, which may
+// be short enough to be guessed; nor is the window, since the same command may be asked for twice.
 func (r request) digest() string {
 	names := []string{}
 	for name := range r.Parameters {
@@ -81,7 +81,11 @@ func readRequest(content []byte) (request, error) {
 	w := r.Window
 	switch {
 	case r.Version != version:
-		return request{}, fmt.Errorf("the request is of version %d, and this program knows %d: images of different age", r.Version, version)
+		return request{}, fmt.Errorf(
+			"the request is of version %d, and this program knows %d: images of different age",
+			r.Version,
+			version,
+		)
 	case r.ID == "" || r.Agent == "" || !slices.Contains([]action{readPower, switchOff, switchOn, readMetadata}, r.Action):
 		return request{}, errors.New("the request is not complete")
 	case w.Skew < 0 || !w.Closes.After(w.Opens) || w.Ends.Before(w.Closes):

@@ -12,7 +12,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
@@ -26,7 +26,8 @@ const (
 	absent  outcome = "absent"  // there is no such agent
 )
 
-// result is what a pod answers, as its termination message: that is where anybody who may see pods can read it.
+// result is what a pod answers, as its termination message: that is where anybody who may see pods
+// can read it.
 type result struct {
 	Version int            `json:"version"`
 	Request string         `json:"request"` // its digest
@@ -70,7 +71,11 @@ func readResult(message string, to request) (result, error) {
 	known := r.Outcome == done || r.Outcome == failed || r.Outcome == refused || r.Outcome == absent
 	switch {
 	case r.Version != version:
-		return result{}, fmt.Errorf("the pod's answer is of version %d, and this program knows %d: images of different age", r.Version, version)
+		return result{}, fmt.Errorf(
+			"the pod's answer is of version %d, and this program knows %d: images of different age",
+			r.Version,
+			version,
+		)
 	case r.Request != to.digest():
 		return result{}, errors.New("the pod's answer is to another request")
 	case !known:
@@ -109,8 +114,8 @@ func (r result) power(to request, now time.Time, atMost time.Duration) (v1alpha1
 }
 
 // metadata is what an agent says of itself.
-func (r result) metadata() (config.AgentMetadata, error) {
-	var m config.AgentMetadata
+func (r result) metadata() (agent.Metadata, error) {
+	var m agent.Metadata
 	if err := r.err(); err != nil {
 		return m, err
 	}
@@ -123,14 +128,14 @@ func (r result) metadata() (config.AgentMetadata, error) {
 		}
 	}
 	if err != nil {
-		return config.AgentMetadata{}, errors.New("the pod's answer has no metadata")
+		return agent.Metadata{}, errors.New("the pod's answer has no metadata")
 	}
 	return m, nil
 }
 
 // compressed is metadata without what is for people, which is most of it.
-func compressed(m config.AgentMetadata) ([]byte, error) {
-	parameters := make([]config.Parameter, len(m.Parameters))
+func compressed(m agent.Metadata) ([]byte, error) {
+	parameters := make([]agent.ParameterSpec, len(m.Parameters))
 	for i, p := range m.Parameters {
 		parameters[i] = p
 		parameters[i].ShortDesc = ""

@@ -21,8 +21,10 @@ import (
 // requestTimeout is how long the API server may take for an answer.
 const requestTimeout = 5 * time.Second
 
-// create makes the Job of a request, or finds the one that was made for it, and then hands the request over. The Job comes first, and its pod waits for the
-// Secret: whatever is left by a process that ends in between goes with the Job, and nothing is sent. An error with a Job says that it may run.
+// create makes the Job of a request, or finds the one that was made for it, and then hands the
+// request over. The Job comes first, and its pod waits for the Secret: whatever is left by a
+// process that ends in between goes with the Job, and nothing is sent. An error with a Job says
+// that it may run.
 func (j *Jobs) create(ctx context.Context, r request) (*batchv1.Job, error) {
 	wanted, err := newJob(r, newSecretName(r.ID), j.config)
 	if err != nil {
@@ -85,10 +87,12 @@ func (j *Jobs) insist(ctx context.Context, try func(context.Context) error) erro
 // answered says that trying once more would not help.
 func (j *Jobs) answered(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsUnauthorized(err) ||
-		kube.Absent(err, corev1.Resource("namespaces"), j.config.Namespace) || apierrors.IsMethodNotSupported(err) || apierrors.IsRequestEntityTooLargeError(err)
+		kube.Absent(err, corev1.Resource("namespaces"), j.config.Namespace) || apierrors.IsMethodNotSupported(err) ||
+		apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// await looks at a Job until it has an answer, or cannot have one any more. That of a command counts once nothing of it can run any more.
+// await looks at a Job until it has an answer, or cannot have one any more. That of a command
+// counts once nothing of it can run any more.
 func (j *Jobs) await(ctx context.Context, job *batchv1.Job, r request, sends bool) (result, error) {
 	waits, told := errors.New("not looked at yet"), false
 	for {
@@ -132,7 +136,9 @@ func (j *Jobs) look(ctx context.Context, job *batchv1.Job) (sight, error) {
 	case err != nil && !kube.Absent(err, batchv1.Resource("jobs"), job.Name):
 		return seen, fmt.Errorf("look at the Job: %w", err)
 	}
-	pods, err := j.client.CoreV1().Pods(job.Namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.ControllerUidLabel + "=" + string(job.UID)})
+	pods, err := j.client.CoreV1().
+		Pods(job.Namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: batchv1.ControllerUidLabel + "=" + string(job.UID)})
 	if err != nil {
 		return seen, fmt.Errorf("look at the Job's pods: %w", err)
 	}
@@ -144,7 +150,8 @@ func (j *Jobs) look(ctx context.Context, job *batchv1.Job) (sight, error) {
 	return seen, nil
 }
 
-// verdict says whether it is over, with the answer, or with why there is none; or why it is not yet.
+// verdict says whether it is over, with the answer, or with why there is none; or why it is not
+// yet.
 func (s sight) verdict(sends bool) (message string, over bool, why error) {
 	over = s.job == nil || ended(s.job)
 	var messages []string
@@ -154,7 +161,12 @@ func (s sight) verdict(sends bool) (message string, over bool, why error) {
 			messages = append(messages, last.Message)
 			why = nil
 		case last != nil:
-			why = fmt.Errorf("pod %s has ended without an answer: exit code %d, %s", pod.Name, last.ExitCode, printable(last.Reason))
+			why = fmt.Errorf(
+				"pod %s has ended without an answer: exit code %d, %s",
+				pod.Name,
+				last.ExitCode,
+				printable(last.Reason),
+			)
 		default:
 			where := "has no node"
 			if pod.Spec.NodeName != "" {
@@ -178,7 +190,7 @@ func (s sight) verdict(sends bool) (message string, over bool, why error) {
 	case len(s.pods) == 0:
 		why = errors.New("the Job has no pod: its Events say why")
 	}
-	// Of pods that are gone nobody knows whether they are dead.
+	// Of pods that are gone it is unknown whether they are dead.
 	return "", over && (!sends || len(s.pods) > 0), why
 }
 
@@ -207,20 +219,24 @@ func waiting(pod *corev1.Pod) string {
 	return ""
 }
 
-// giveUp ends a Job's time, and waits until nothing can be sent any more: because its pod is dead, or because its window is over.
+// giveUp ends a Job's time, and waits until nothing can be sent any more: because its pod is dead,
+// or because its window is over.
 func (j *Jobs) giveUp(ctx context.Context, job *batchv1.Job, r request) {
 	w, err := adopted(job, r, j.config)
 	if err != nil {
 		return // it was checked before
 	}
-	// It stays, so that the command can never be sent once more by its ID. The controller of Jobs ends its pods.
+	// It stays, so that the command can never be sent once more by its ID. The controller of Jobs
+	// ends its pods.
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/metadata/uid", "value": job.UID},
 		{"op": "replace", "path": "/spec/activeDeadlineSeconds", "value": 1},
 	})
 	if err == nil {
 		patching, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
-		_, _ = j.client.BatchV1().Jobs(job.Namespace).Patch(patching, job.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
+		_, _ = j.client.BatchV1().
+			Jobs(job.Namespace).
+			Patch(patching, job.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
 		cancel()
 	}
 	waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Until(w.Ends.Add(w.Skew)))
@@ -228,12 +244,15 @@ func (j *Jobs) giveUp(ctx context.Context, job *batchv1.Job, r request) {
 	_, _ = j.await(waiting, job, r, true)
 }
 
-// remove deletes a Job that has read, and with it its pod and its Secret. What is left when that fails is deleted when KeepFor is over.
+// remove deletes a Job that has read, and with it its pod and its Secret. What is left when that
+// fails is deleted when KeepFor is over.
 func (j *Jobs) remove(ctx context.Context, job *batchv1.Job) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	_ = j.client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{
-		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground), Preconditions: metav1.NewUIDPreconditions(string(job.UID)),
+		PropagationPolicy: ptr.To(
+			metav1.DeletePropagationBackground,
+		), Preconditions: metav1.NewUIDPreconditions(string(job.UID)),
 	})
 }
 

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// window is when a command may be sent. Its times are of wall clocks, of the controller and of the node that the pod runs on.
+// window is when a command may be sent. Its times are of wall clocks, of the controller and of the
+// node that the pod runs on.
 type window struct {
 	// Opens is when the caller has asked for it.
 	Opens time.Time `json:"opens"`
@@ -22,8 +23,8 @@ type window struct {
 // errLate says that there is no time left to begin.
 var errLate = errors.New("too little time is left to begin")
 
-// open is the window of a call that had so much time, of which this is left. Somebody who was stopped since the call began has less left, and does not get
-// more.
+// open is the window of a call that had so much time, of which this is left. Somebody who was
+// stopped since the call began has less left, and does not get more.
 func open(now time.Time, left, timeout time.Duration, c Config) (window, error) {
 	now = now.Round(0).UTC()
 	left = min(left, timeout)
@@ -33,19 +34,29 @@ func open(now time.Time, left, timeout time.Duration, c Config) (window, error) 
 		w.Closes = w.Ends
 	}
 	if !w.Closes.After(now) {
-		return window{}, fmt.Errorf("%w: the call had %v, of which %v are left, and clocks may differ by %v", errLate, timeout, left, c.ClockSkew)
+		return window{}, fmt.Errorf(
+			"%w: the call had %v, of which %v are left, and clocks may differ by %v",
+			errLate,
+			timeout,
+			left,
+			c.ClockSkew,
+		)
 	}
 	return w, nil
 }
 
-// refusal is why nothing may be begun any more, on a node where the request was put into the pod at a certain time.
+// refusal is why nothing may be begun any more, on a node where the request was put into the pod at
+// a certain time.
 func (w window) refusal(now, mounted time.Time) error {
 	age := now.Sub(mounted)
 	switch {
 	case !now.Before(w.Closes):
 		return fmt.Errorf("it is %v too late by this node's clock", now.Sub(w.Closes).Round(time.Millisecond))
 	case now.Before(w.Opens.Add(-w.Skew)):
-		return fmt.Errorf("this node's clock is %v behind: it has not been asked for yet", w.Opens.Sub(now).Round(time.Millisecond))
+		return fmt.Errorf(
+			"this node's clock is %v behind: it has not been asked for yet",
+			w.Opens.Sub(now).Round(time.Millisecond),
+		)
 	case age > w.Closes.Sub(w.Opens): // whatever the clock says
 		return fmt.Errorf("the pod was given it %v ago, which is too long", age.Round(time.Millisecond))
 	case age < -w.Skew:
@@ -54,7 +65,8 @@ func (w window) refusal(now, mounted time.Time) error {
 	return nil
 }
 
-// fresh is nil if something was read after the caller has asked for it, and not longer ago than at most.
+// fresh is nil if something was read after the caller has asked for it, and not longer ago than at
+// most.
 func (w window) fresh(now, began, ended time.Time, atMost time.Duration) error {
 	switch {
 	case began.Before(w.Opens.Add(-w.Skew)):
@@ -67,7 +79,8 @@ func (w window) fresh(now, began, ended time.Time, atMost time.Duration) error {
 	return nil
 }
 
-// left is how much of a call's time is left, by the clock that says less: one stands still while the machine is suspended, the other one may be set.
+// left is how much of a call's time is left, by the clock that says less: one stands still while
+// the machine is suspended, the other one may be set.
 func left(ctx context.Context, now time.Time, timeout time.Duration) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -1,5 +1,5 @@
-// Package fencingtest has power devices for tests of a fencing controller: plugs that do as they are told, and plugs
-// that lie in the ways of real ones.
+// Package fencingtest has power devices for tests of a fencing controller: plugs that work, and
+// plugs with the faults of real ones.
 package fencingtest
 
 import (
@@ -14,42 +14,42 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// Fault is how a plug deals with commands and readings. The zero value does as it is told, at once.
+// Fault is how a plug handles commands and readings. The zero value works, at once.
 type Fault struct {
-	// Ignore answers that a command was carried out, and does nothing.
+	// Ignore acknowledges commands without executing them.
 	Ignore bool
-	// Fail answers a command with an error, whether it is carried out or not.
+	// Fail answers commands with an error, whether they are executed or not.
 	Fail bool
-	// Late carries a command out so much later. The answer does not wait for it.
+	// Late delays the execution of commands, but not their answers.
 	Late time.Duration
-	// Slow is how long the answer to a command or a reading takes. A command whose caller has gone away is carried out
-	// all the same.
+	// Slow delays the answers to commands and readings. A command is executed even if its caller is
+	// gone.
 	Slow time.Duration
-	// Takes is how long a plug takes to go off or on, as instances of a cloud do. The answer to the command
-	// waits for that, and meanwhile readings are answered with an error. A command that comes meanwhile
-	// does nothing.
+	// Takes is how long the plug takes to go off or on, as an instance of a cloud does. The answer
+	// to the command comes after that. Until then, readings return an error, and commands have no
+	// effect.
 	Takes time.Duration
 	// Unreadable answers readings with an error.
 	Unreadable bool
-	// Switches is the plug that is switched instead of this one; readings are of this one.
+	// Switches is the plug that is switched in place of this one. Readings are of this plug.
 	Switches string
-	// Times is how many commands and readings the fault lasts for; 0 is for ever.
+	// Times is the number of commands and readings after which the fault ends. 0: never.
 	Times int
 }
 
-// Event is something that happened to a plug.
+// Event is a command to a plug, or a change of its power.
 type Event struct {
 	At   time.Time `json:"at"`
 	Plug string    `json:"plug"`
-	// Kind is "command", when one arrived, or "power", when the power changed.
+	// Kind is "command" when a command has arrived, or "power" when the power has changed.
 	Kind   string            `json:"kind"`
 	Action v1alpha1.OpAction `json:"action"`
-	// Op is the ID of the command; empty for what a test did by hand.
+	// Op is the ID of the command. Empty for a change by [Rack.Set].
 	Op string `json:"op,omitempty"`
 }
 
-// Rack is a set of plugs and an agent that switches them. The parameter "plug" of a target names the plug. Its methods
-// may be called at the same time. Close it in the end.
+// Rack is a set of plugs, and an agent that switches them. The parameter "plug" of a target selects
+// the plug. A Rack is safe for concurrent use. Close it after use.
 type Rack struct {
 	changed func(plug string, on bool)
 	closed  chan struct{}
@@ -69,8 +69,8 @@ type plug struct {
 
 var _ agent.Agent = (*Rack)(nil)
 
-// NewRack returns a rack of plugs that are on. Changed, unless nil, is called in order with each change of power, while
-// the rack is locked: it must not call the rack.
+// NewRack returns a rack with plugs that are on. Unless it is nil, changed is called with each
+// change of power, in order. The rack is locked meanwhile, so that changed must not call it.
 func NewRack(changed func(plug string, on bool), plugs ...string) *Rack {
 	closed := make(chan struct{})
 	r := &Rack{changed: changed, closed: closed, close: sync.OnceFunc(func() { close(closed) }), plugs: map[string]*plug{}}
@@ -80,20 +80,20 @@ func NewRack(changed func(plug string, on bool), plugs ...string) *Rack {
 	return r
 }
 
-// Close cancels commands that would be carried out later, and waits for them.
+// Close cancels delayed commands, and waits for those in progress.
 func (r *Rack) Close() {
 	r.close()
 	r.late.Wait()
 }
 
-// Break gives a plug a fault, and ends the one before.
+// Break sets the fault of a plug.
 func (r *Rack) Break(name string, fault Fault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.plug(name).fault = fault
 }
 
-// On says whether a plug has power.
+// On reports whether a plug has power.
 func (r *Rack) On(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,14 +107,14 @@ func (r *Rack) Set(name string, on bool) {
 	r.set(name, on, "")
 }
 
-// Events returns what has happened so far.
+// Events returns the events so far.
 func (r *Rack) Events() []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events)
 }
 
-// Count returns how many events of a kind and an action there were for a plug.
+// Count returns the number of events of a kind and an action for a plug.
 func (r *Rack) Count(name, kind string, action v1alpha1.OpAction) int {
 	n := 0
 	for _, e := range r.Events() {
@@ -169,21 +169,21 @@ func (r *Rack) Switch(ctx context.Context, target agent.Target, command agent.Co
 	return nil
 }
 
-// begins has a plug take a while to go off or on.
+// begins makes a plug unreadable while it goes off or on.
 func (r *Rack) begins(name string, takes time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.plug(name).until = time.Now().Add(takes)
 }
 
-// between says that a plug is neither on nor off.
+// between reports whether a plug is neither on nor off.
 func (r *Rack) between(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return time.Now().Before(r.plug(name).until)
 }
 
-// land carries a command out, after a time or at once.
+// land executes a command, after a delay or at once.
 func (r *Rack) land(name string, command agent.Command, after time.Duration) {
 	carryOut := func() {
 		r.mu.Lock()
@@ -201,7 +201,7 @@ func (r *Rack) land(name string, command agent.Command, after time.Duration) {
 	})
 }
 
-// meet returns the plug that a target names, and the fault that the next answer has.
+// meet returns the plug of a target, and the fault of the next answer.
 func (r *Rack) meet(target agent.Target) (string, Fault, error) {
 	name, _ := target.Parameters.Get("plug")
 	r.mu.Lock()
@@ -219,7 +219,7 @@ func (r *Rack) meet(target agent.Target) (string, Fault, error) {
 	return name, fault, nil
 }
 
-// set changes the power of a plug; mu is held.
+// set changes the power of a plug. mu must be held.
 func (r *Rack) set(name string, on bool, op string) {
 	p := r.plug(name)
 	if p.on == on {
@@ -236,7 +236,7 @@ func (r *Rack) set(name string, on bool, op string) {
 	}
 }
 
-// plug returns a plug that a test names; mu is held.
+// plug returns the plug with a name. mu must be held.
 func (r *Rack) plug(name string) *plug {
 	p := r.plugs[name]
 	if p == nil {
@@ -252,7 +252,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// pause waits for d, and says whether it has come to an end of its own.
+// pause waits for d, and reports false if ended was closed before.
 func pause(ended <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -22,8 +22,8 @@ type request struct {
 	Command *agent.Command `json:"command,omitempty"`
 }
 
-// ServeHTTP lets controllers in other processes use the rack, by a Remote. A command of a controller that is killed
-// before it has the answer is carried out all the same.
+// ServeHTTP lets controllers in other processes use the rack, by a Remote. A command of a
+// controller that is killed before it has the answer is carried out all the same.
 func (r *Rack) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	var asked request
 	if err := json.NewDecoder(req.Body).Decode(&asked); err != nil {

@@ -17,7 +17,8 @@ const (
 	// DefaultAddress is where fence_kdump_send sends to.
 	DefaultAddress = ":7410"
 
-	// magic and version are all there is in a message, as 32 bits each, in the byte order of the machine that has sent it.
+	// magic and version are all there is in a message, as 32 bits each, in the byte order of the
+	// machine that has sent it.
 	magic   = 0x1B302A40
 	version = 1
 
@@ -56,8 +57,9 @@ func (p *Port) Close() error { return p.conn.Close() }
 // Address is where the port is.
 func (p *Port) Address() netip.AddrPort { return p.conn.LocalAddr().(*net.UDPAddr).AddrPort() }
 
-// Receive returns from where messages have come since the call before it began, each address once. It waits for the first for about a second at most; without any it
-// returns none. It returns after it has found that there is no further one, so one that comes later is returned by the next call.
+// Receive returns from where messages have come since the call before it began, each address once.
+// It waits for the first for about a second at most; without any it returns none. It returns after
+// it has found that there is no further one, so one that comes later is returned by the next call.
 func (p *Port) Receive(ctx context.Context) ([]netip.Addr, error) {
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -87,8 +89,9 @@ func (p *Port) Receive(ctx context.Context) ([]netip.Addr, error) {
 	}
 }
 
-// drain receives until there is nothing more, or the deadline has passed. In a process that stood still the deadline may be over before anything was
-// received: then it does not know whether there is something.
+// drain receives until there is nothing more, or the deadline has passed. In a process that stood
+// still the deadline may be over before anything was received: then it does not know whether there
+// is something.
 func (p *Port) drain(from *[]netip.Addr) (emptied bool, err error) {
 	var failed error
 	waited := p.raw.Read(func(fd uintptr) bool {

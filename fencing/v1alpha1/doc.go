@@ -1,13 +1,14 @@
-// Package v1alpha1 is the API of node fencing: NodeFence, the record of one node's fence.
+// Package v1alpha1 is the API of node fencing. A NodeFence is the record of a node's fence.
 //
-// A NodeFence is cluster-scoped, and there is at most one for a node: its name follows from the node's (see Name), so
-// that creating it is what starts a fence, and a second request finds the first. Everything that the fencing controller
-// knows lives in its status, written by one update of the status subresource at a time, so that a controller that comes
-// after a crash reads where the last one was, which command may still be on its way, and what was proved.
+// A NodeFence is cluster-scoped. Each node has at most one: its name is derived from the name of
+// the node (see Name), so that creating it starts a fence, and a second request finds the first.
+// The status has everything that the controller knows, and is written by one update at a time. The
+// next controller reads from it how far the fence is, which command may still be under way, and
+// what is proved.
 //
-// Admins speak to a fence by annotations, see AnnotationStop and those beside it.
+// Admins control a fence with annotations; see AnnotationStop and the following constants.
 //
-// CRD is the manifest that `kubectl apply` or the API extensions client installs.
+// CRD is the manifest for `kubectl apply` or a client of the API extensions.
 //
 // +kubebuilder:object:generate=true
 // +groupName=fencing.bellwether.dev

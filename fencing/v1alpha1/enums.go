@@ -1,6 +1,6 @@
 package v1alpha1
 
-// Phase is the exact place of a fence in its flow.
+// Phase is the exact state of a fence.
 //
 // +kubebuilder:validation:Enum=Detected;Isolating;Isolated;Powering;Verifying;Releasing;Restoring;Booting;Recovering;Error;GivenUp;Final;Commissioning
 type Phase string
@@ -16,19 +16,21 @@ const (
 	PhaseRestoring  Phase = "Restoring"  // what was switched off is switched on
 	PhaseBooting    Phase = "Booting"    // waiting for the node to report
 	PhaseRecovering Phase = "Recovering" // the recovery step runs
-	PhaseError      Phase = "Error"      // a step failed; the flow may start anew
+	PhaseError      Phase = "Error"      // a step failed; the flow may restart
 	PhaseGivenUp    Phase = "GivenUp"    // the end: an admin is needed
 	PhaseFinal      Phase = "Final"      // the end: the node works
 
-	// PhaseCommissioning is the first phase of an incident that is not a fence: a node that works, and was drained, loses its power once, so that it is
-	// known that its devices are its own. Restoring, Booting and Recovering follow.
+	// PhaseCommissioning is the first phase of an incident that is not a fence: a working, drained
+	// node loses its power once, to prove that its devices are its own. Restoring, Booting and
+	// Recovering follow.
 	PhaseCommissioning Phase = "Commissioning"
 )
 
-// Ended says that nothing happens any more without a human, or the node itself.
+// Ended reports whether the fence has ended. It continues only if a human or the node itself does
+// something.
 func (p Phase) Ended() bool { return p == PhaseFinal || p == PhaseGivenUp }
 
-// Step is a step of the flow as admins configure it.
+// Step is a step of the flow, as admins configure it.
 //
 // +kubebuilder:validation:Enum=Isolation;Power-Management;Recovery
 type Step string
@@ -40,7 +42,7 @@ const (
 	StepRecovery        Step = "Recovery"
 )
 
-// Stage is how far a step has come.
+// Stage is the progress of a step.
 //
 // +kubebuilder:validation:Enum=New;Running;Done;Final;Error
 type Stage string
@@ -54,12 +56,12 @@ const (
 	StageError   Stage = "Error"
 )
 
-// WaitKind names what is waited for.
+// WaitKind names a wait.
 //
 // +kubebuilder:validation:Enum=NotReadyFor;PowerWait;BootGrace;RestartDelay;Detach;Departure
 type WaitKind string
 
-// What is waited for; the times are configured.
+// Waits. Their durations are configured.
 const (
 	WaitNotReadyFor  WaitKind = "NotReadyFor"
 	WaitPower        WaitKind = "PowerWait"
@@ -69,12 +71,12 @@ const (
 	WaitDeparture    WaitKind = "Departure" // of a node whose devices are tried
 )
 
-// Abort says why a fence entered Restoring.
+// Abort is the reason why a fence entered Restoring.
 //
 // +kubebuilder:validation:Enum="";NodeReady;StopHold;StopRestore;GaveUp;NodeGone;Commission
 type Abort string
 
-// Why a fence entered Restoring, one by one.
+// Reasons to enter Restoring.
 const (
 	AbortNone        Abort = ""            // not aborted: the workloads were released
 	AbortNodeReady   Abort = "NodeReady"   // the node works again
@@ -85,12 +87,12 @@ const (
 	AbortCommission  Abort = "Commission"  // it was not a fence: the devices were tried, whatever has come of that
 )
 
-// DeviceState is what this incident did with a device.
+// DeviceState is what this incident has done with a device.
 //
 // +kubebuilder:validation:Enum="";OffIntent;SeenOn;Off;OnIntent;On;LeftOff
 type DeviceState string
 
-// The states of a device within an incident.
+// States of a device within an incident.
 const (
 	DeviceUntouched DeviceState = ""
 	DeviceOffIntent DeviceState = "OffIntent" // a command to switch it off may be on its way
@@ -106,54 +108,54 @@ const (
 // +kubebuilder:validation:Enum=off;on
 type OpAction string
 
-// The commands. There is no reboot: what is switched off is proved off before it is switched on.
+// Commands to devices. There is no reboot: a device is proved off before it is switched on.
 const (
 	ActionOff OpAction = "off"
 	ActionOn  OpAction = "on"
 )
 
-// Power is what a device says of its plug.
+// Power is the state of a plug as its device reports it.
 //
 // +kubebuilder:validation:Enum=on;off;unknown
 type Power string
 
-// What a device says of its plug, one by one.
+// States of a plug.
 const (
 	PowerOn      Power = "on"
 	PowerOff     Power = "off"
 	PowerUnknown Power = "unknown"
 )
 
-// EvidenceSource says who gave a proof.
+// EvidenceSource is the source of a proof.
 //
 // +kubebuilder:validation:Enum=agent;manual;kdump
 type EvidenceSource string
 
-// Who gave a proof.
+// Sources of proofs.
 const (
 	SourceAgent  EvidenceSource = "agent"
 	SourceManual EvidenceSource = "manual"
 	SourceKdump  EvidenceSource = "kdump"
 )
 
-// Released says how far the release of workloads has come.
+// Released is the progress of a release of workloads.
 //
 // +kubebuilder:validation:Enum="";Begun;Done
 type Released string
 
-// How far the release has come.
+// Progress of a release.
 const (
 	ReleasedNo    Released = ""
 	ReleasedBegun Released = "Begun"
 	ReleasedDone  Released = "Done"
 )
 
-// TaintOwner says who put a taint on a node.
+// TaintOwner is the owner of a taint.
 //
 // +kubebuilder:validation:Enum="";Ours;Foreign
 type TaintOwner string
 
-// Whose taint it is.
+// Owners of a taint.
 const (
 	TaintNone    TaintOwner = ""
 	TaintOurs    TaintOwner = "Ours"
@@ -172,31 +174,40 @@ const (
 	ConditionDenied        = "Denied"        // the policy has ended the fence
 )
 
-// Annotations by which admins speak to a fence. Numbers must equal the status's incident, so that one that was left
-// behind cannot act on the next incident.
+// Annotations for admins. A number must equal the incident in the status, so that an annotation
+// that was left behind has no effect on the next incident.
 const (
-	// AnnotationStop ends the fence: "hold" (or "true") leaves every device as it is, "restore" switches on again what
-	// the fence switched off.
+	// AnnotationStop ends the fence. "hold" and "true" leave every device as it is; "restore"
+	// switches on what the fence has switched off.
 	AnnotationStop = "fencing.bellwether.dev/stop"
-	// AnnotationPaused, "true", keeps the fence from doing anything more; a command that was sent is still followed up.
+	// AnnotationPaused pauses the fence if it is "true". The effect of a sent command is still
+	// read.
 	AnnotationPaused = "fencing.bellwether.dev/paused"
-	// AnnotationConfirmOff, an incident's number, confirms that the machine is without power. It is believed.
+	// AnnotationConfirmOff confirms that the machine is off. Its value is the number of the
+	// incident. The controller does not verify it.
 	AnnotationConfirmOff = "fencing.bellwether.dev/confirm-off"
-	// AnnotationRestart, an incident's number, starts a fence that was given up, or held before it has switched anything, anew, as the next
-	// incident. It is then not held for Repeats.
+	// AnnotationRestart restarts a fence as the next incident. The fence must have been given up,
+	// or be blocked without having switched a device. Its value is the number of the incident. The
+	// new incident is not blocked for Repeats.
 	AnnotationRestart = "fencing.bellwether.dev/restart"
-	// AnnotationCommission asks for the devices of a node to be tried, see [PhaseCommissioning]. Its value is the node's boot ID, perhaps followed by a slash
-	// and something that tells it from an earlier one: so it cannot act twice, for after it there is another boot ID. On a Node it is for admins; on
-	// a NodeFence it is how a controller begins one, in the same request.
+	// AnnotationCommission requests a commission of a node; see [PhaseCommissioning]. Its value is
+	// the node's boot ID, optionally followed by a slash and a text that distinguishes it from an
+	// earlier request. It has no second effect, as the boot ID changes. Admins set it on a Node.
+	// The controller sets it on a NodeFence, in the request that creates it.
 	AnnotationCommission = "fencing.bellwether.dev/commission"
-	// AnnotationCommissioned, on a Node, says which devices were proved to be the node's. Only controllers write it.
+	// AnnotationCommissioned, on a Node, has the devices that were proved to be the node's. Only
+	// controllers write it.
 	AnnotationCommissioned = "fencing.bellwether.dev/commissioned"
-	// AnnotationSeenOn, on a Node, says which of its devices were read on while it worked, and of which machine and boot that was. Only controllers write it.
+	// AnnotationSeenOn, on a Node, has the devices that were read on while the node worked, with
+	// the machine and the boot. Only controllers write it.
 	AnnotationSeenOn = "fencing.bellwether.dev/seen-on"
-	// LabelProvider, on a Node, has a hash of the provider ID with which a controller has seen it first. Only
-	// controllers write it: by its domain a kubelet may not, where the API server restricts them to their own
-	// Nodes (NodeRestriction).
+	// LabelProvider, on a Node, has a hash of the first provider ID that a controller has seen.
+	// Only controllers write it. A kubelet may not, because of its domain, where NodeRestriction is
+	// enabled.
 	LabelProvider = "fencing.bellwether.node-restriction.kubernetes.io/provider-id"
-	// Finalizer keeps a NodeFence until what it switched off is switched on again, or the fence has ended.
+	// TaintFenced is the key of the taint that keeps new pods off a fenced node. Its effect is
+	// NoSchedule, its value the incident.
+	TaintFenced = Group + "/fenced"
+	// Finalizer keeps a NodeFence until its devices are switched on again or the fence has ended.
 	Finalizer = "fencing.bellwether.dev/restore"
 )

@@ -16,7 +16,7 @@ const Group = "fencing.bellwether.dev"
 //go:embed fencing.bellwether.dev_nodefences.yaml
 var CRD []byte
 
-// GroupVersion returns group and version of NodeFence.
+// GroupVersion returns the group and version of NodeFence.
 func GroupVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: Group, Version: "v1alpha1"}
 }
@@ -27,9 +27,9 @@ func Resource() schema.GroupVersionResource { return GroupVersion().WithResource
 // Kind returns the kind of NodeFence.
 func Kind() schema.GroupVersionKind { return GroupVersion().WithKind("NodeFence") }
 
-// Name returns the name of the NodeFence of a node: node-fence-<node>. Where that is longer than 253 characters, it is
-// its first 240, a dash and 10 hexadecimal digits of the SHA-256 of the node's name. It is the lock of the node: whoever
-// creates it starts the fence.
+// Name returns the name of the NodeFence of a node: node-fence-<node>. A name longer than 253
+// characters is cut to 240 and gets a dash and 10 hexadecimal digits of the SHA-256 of the node's
+// name. The NodeFence is the lock of the node: the request that creates it starts the fence.
 func Name(node string) string {
 	const longest, kept = 253, 240
 	name := "node-fence-" + node

@@ -1,5 +1,6 @@
-// Command fencejob is what the pods of package fencejobs run: it has one fence agent do what the file /run/fencejob/request says, and writes the answer to
-// /dev/termination-log. It does nothing on the node that it is about, nor when its time is over.
+// Command fencejob is what the pods of package fencejobs run: it has one fence agent do what the
+// file /run/fencejob/request says, and writes the answer to /dev/termination-log. It does nothing
+// on the node that it is about, nor when its time is over.
 package main
 
 import (
@@ -29,12 +30,16 @@ func run(ctx context.Context) error {
 	flag.StringVar(&c.ResultPath, "result", fencejobs.ResultPath, "file for the answer")
 	agents := fenceagents.Config{}
 	flag.StringVar(&agents.Directory, "agents", "/usr/sbin", "directory of the fence agents")
-	flag.Func("pass", "name of a variable that agents get of this program's environment; more than once", func(name string) error {
-		if value, ok := os.LookupEnv(name); ok {
-			agents.Environment = append(agents.Environment, name+"="+value)
-		}
-		return nil
-	})
+	flag.Func(
+		"pass",
+		"name of a variable that agents get of this program's environment; more than once",
+		func(name string) error {
+			if value, ok := os.LookupEnv(name); ok {
+				agents.Environment = append(agents.Environment, name+"="+value)
+			}
+			return nil
+		},
+	)
 	flag.Parse()
 	var err error
 	if c.Agents, err = fenceagents.New(agents); err != nil {

@@ -18,8 +18,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/fencejobs"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
-	"github.com/bellwether-k8s/bellwether/fencing/sighting"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
@@ -47,9 +45,9 @@ func TestNodeIsFencedByJobs(t *testing.T) {
 		return err == nil
 	}, patience, poll, "NodeFences are not served")
 	controller, err := fencing.New(a.admin, dyn, fencing.Config{
-		Namespace: a.namespace, Node: host.node, Leadership: always{}, Nodes: sighting.Config{Selector: labels.Set{a.namespace: "true"}.AsSelector()},
+		Namespace: a.namespace, Node: host.node, Leadership: always{}, Nodes: fencing.NodeSelector{Selector: labels.Set{a.namespace: "true"}.AsSelector()},
 		Agents: a.new(func(c *fencejobs.Config) { c.StartWithin, c.ClockSkew = 50*time.Second, 5*time.Second }),
-		Limits: policy.Limits{Observation: time.Second, CoolDown: time.Second}, CommandTimeout: time.Minute,
+		Limits: fencing.Limits{Observation: time.Second, CoolDown: time.Second}, CommandTimeout: time.Minute,
 	})
 	require.NoError(t, err)
 	running, stop := context.WithCancel(ctx)

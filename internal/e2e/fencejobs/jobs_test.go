@@ -105,7 +105,8 @@ func (a *arena) new(change ...func(*fencejobs.Config)) *fencejobs.Jobs {
 // hasty is a controller whose pods have to start at once.
 func hasty(c *fencejobs.Config) { c.StartWithin, c.ClockSkew = time.Second, time.Second }
 
-// short is how long a call takes that is given up: a busy control plane needs some of it to make a pod.
+// short is how long a call takes that is given up: a busy control plane needs some of it to make a
+// pod.
 const short = 12 * time.Second
 
 func (a *arena) target(node string) agent.Target { return a.bmc.Target(node, "", nil) }
@@ -165,7 +166,8 @@ func TestJobsSwitchAMachine(t *testing.T) {
 	a.requireNoSecrets()
 }
 
-// A controller is killed between the creation of the Job and its answer. Another one that is asked for the same command adopts the Job.
+// A controller is killed between the creation of the Job and its answer. Another one that is asked
+// for the same command adopts the Job.
 func TestJobIsAdopted(t *testing.T) {
 	t.Parallel()
 	for _, death := range []string{"POST jobs", "POST secrets", "GET pods"} {
@@ -215,7 +217,8 @@ func (a *arena) replica(name string, args ...string) *e2e.Process {
 	return p
 }
 
-// A kubelet that is cut off, or has no image for long, starts the program when nobody waits for it any more: the program itself sends nothing.
+// A kubelet that is cut off, or has no image for long, starts the program when nobody waits for it
+// any more: the program itself sends nothing.
 func TestPodThatStartsLateSendsNothing(t *testing.T) {
 	t.Parallel()
 	for name, after := range map[string]time.Duration{"while it is waited for": 3 * time.Second, "when it was given up": 0} {
@@ -258,7 +261,8 @@ func TestPodThatStartsLateSendsNothing(t *testing.T) {
 	}
 }
 
-// The node that is fenced is the only one, and Ready: the scheduler does not give it the pod, and nothing is sent.
+// The node that is fenced is the only one, and Ready: the scheduler does not give it the pod, and
+// nothing is sent.
 func TestJobRunsElsewhere(t *testing.T) {
 	a := newArena(t)
 	victim := newKubelet(t, a.admin, a.namespace)
@@ -285,7 +289,8 @@ func TestJobRunsElsewhere(t *testing.T) {
 	assert.Zero(t, victim.pods())
 }
 
-// While a pod waits for a dead device, and after it: the password is in the Secret that only the pod reads.
+// While a pod waits for a dead device, and after it: the password is in the Secret that only the
+// pod reads.
 func TestSecretsOfJobs(t *testing.T) {
 	a := newArena(t)
 	host := newKubelet(t, a.admin, a.namespace)
@@ -350,7 +355,8 @@ func (a *arena) requireNotIn(secret string, texts []string) {
 	}
 }
 
-// arguments are those of all processes, but for ipmitool's, which blanks its password by itself a moment after it was started.
+// arguments are those of all processes, but for ipmitool's, which blanks its password by itself a
+// moment after it was started.
 func arguments() (all []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range files {

@@ -30,7 +30,8 @@ const (
 	beat     = 2 * time.Second // of nodes
 )
 
-// kubelet is a node, and runs its pods: the program of Jobs' containers, with the files that the volumes would hold.
+// kubelet is a node, and runs its pods: the program of Jobs' containers, with the files that the
+// volumes would hold.
 type kubelet struct {
 	t       *testing.T
 	client  kubernetes.Interface
@@ -103,7 +104,8 @@ func (k *kubelet) power(on bool) {
 	}
 }
 
-// renew renews the Lease, and is Ready again when the control plane has lost it for a moment, as on a busy machine.
+// renew renews the Lease, and is Ready again when the control plane has lost it for a moment, as on
+// a busy machine.
 func (k *kubelet) renew() {
 	k.status.Lock()
 	defer k.status.Unlock()

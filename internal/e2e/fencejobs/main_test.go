@@ -1,4 +1,5 @@
-// Package fencejobs_test runs agents as Jobs of a real control plane, and switches a real BMC with them.
+// Package fencejobs_test runs agents as Jobs of a real control plane, and switches a real BMC with
+// them.
 package fencejobs_test
 
 import (
@@ -9,7 +10,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 )
 
-// shared is the control plane of all tests. Its nodes are made by the tests, which are their kubelets.
+// shared is the control plane of all tests. Its nodes are made by the tests, which are their
+// kubelets.
 var shared *e2e.ControlPlane
 
 func TestMain(m *testing.M) {

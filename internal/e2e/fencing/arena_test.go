@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 )
 
 const (
@@ -65,7 +65,8 @@ func newArena(t *testing.T) *arena {
 
 func proved(context.Context) error { return nil }
 
-// fence is what a controller, in a process of its own, has of a node. Its requests pass through hooks.
+// fence is what a controller, in a process of its own, has of a node. Its requests pass through
+// hooks.
 func (a *arena) fence(node *corev1.Node, hooks ...func(*http.Request, http.RoundTripper) (*http.Response, error)) *cluster.Node {
 	a.t.Helper()
 	config := shared.User(fencer)
@@ -85,8 +86,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// before does something once, just before the request with this method whose path ends so arrives. It counts as sent then: what is done may take longer than
-// the second within which it has to be.
+// before does something once, just before the request with this method whose path ends so arrives.
+// It counts as sent then: what is done may take longer than the second within which it has to be.
 func before(method, suffix string, do func()) func(*http.Request, http.RoundTripper) (*http.Response, error) {
 	var once sync.Once
 	return func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
@@ -102,8 +103,8 @@ func before(method, suffix string, do func()) func(*http.Request, http.RoundTrip
 
 var errCrashed = errors.New("the process has crashed")
 
-// crash is the end of a process: it lets some writes pass. The next one is not sent, or its answer is lost, and nothing is
-// sent after it.
+// crash is the end of a process: it lets some writes pass. The next one is not sent, or its answer
+// is lost, and nothing is sent after it.
 type crash struct {
 	after int // so many writes that had an effect
 	lost  bool
@@ -137,8 +138,8 @@ func (c *crash) roundTrip(r *http.Request, next http.RoundTripper) (*http.Respon
 	return response, err
 }
 
-// node makes a node that has no kubelet. It is in a zone of its own kind: where half of the nodes are lost, no pod is
-// evicted from lost nodes.
+// node makes a node that has no kubelet. It is in a zone of its own kind: where half of the nodes
+// are lost, no pod is evicted from lost nodes.
 func (a *arena) node(taints ...corev1.Taint) *corev1.Node {
 	a.t.Helper()
 	node, err := a.client.CoreV1().Nodes().Create(a.t.Context(), &corev1.Node{
@@ -190,8 +191,8 @@ func (a *arena) pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod 
 	return pod
 }
 
-// never requires that something is not so for a while. Unlike require.Never it has looked for the last time when it returns: what the test does
-// afterwards may well make it so.
+// never requires that something is not so for a while. Unlike require.Never it has looked for the
+// last time when it returns: what the test does afterwards may well make it so.
 func (a *arena) never(what string, d time.Duration, so func() bool) {
 	a.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(2 * poll) {
@@ -247,8 +248,8 @@ type released struct {
 	taint             v1alpha1.TaintOwner // that is on the node now
 }
 
-// again does something anew for as long as this machine is too slow for a request to be sent while its proof is good, or for its answer to be read at once,
-// as a controller does.
+// again does something anew for as long as this machine is too slow for a request to be sent while
+// its proof is good, or for its answer to be read at once, as a controller does.
 func again(do func() error) error {
 	for {
 		err := do()
@@ -258,8 +259,9 @@ func again(do func() error) error {
 	}
 }
 
-// release does the parts of a release in their order, as one process does, which waits so long for what others have to do.
-// Its first error is its end. Where only the pods of a storage are released, that is all.
+// release does the parts of a release in their order, as one process does, which waits so long for
+// what others have to do. Its first error is its end. Where only the pods of a storage are
+// released, that is all.
 func release(ctx context.Context, node *cluster.Node, prove cluster.Proof, options cluster.Options, patience time.Duration) (r released, err error) {
 	for !r.Done {
 		if err = again(func() error { r.Progress, err = node.DeletePods(ctx, prove, options, r.Progress); return err }); err == nil {

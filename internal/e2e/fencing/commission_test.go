@@ -16,7 +16,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// newTrial returns a lab whose machine starts anew when it has power again, if the plug is its own, and which an admin has drained.
+// newTrial returns a lab whose machine starts anew when it has power again, if the plug is its own,
+// and which an admin has drained.
 func newTrial(t *testing.T, own bool) *lab {
 	t.Helper()
 	machine := <-free
@@ -79,7 +80,8 @@ func (l *lab) ask(more string) {
 	l.patchNode(l.machine, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationCommission, l.bootID()+more))
 }
 
-// commission asks until it has begun: a fencer that has not seen the nodes' Leases renewed yet refuses.
+// commission asks until it has begun: a fencer that has not seen the nodes' Leases renewed yet
+// refuses.
 func (l *lab) commission() {
 	l.t.Helper()
 	times := 0
@@ -143,7 +145,8 @@ func TestNodeIsCommissioned(t *testing.T) {
 	l.stop(p)
 }
 
-// The fencer is killed when the machine has just lost its power, and the next one brings the commission to its end.
+// The fencer is killed when the machine has just lost its power, and the next one brings the
+// commission to its end.
 func TestCommissionSurvivesItsFencer(t *testing.T) {
 	t.Parallel()
 	l := newTrial(t, true)
@@ -161,7 +164,8 @@ func TestCommissionSurvivesItsFencer(t *testing.T) {
 	l.stop(next)
 }
 
-// The plug reads as it should, and feeds another machine: that has its power back, and the node is not proved.
+// The plug reads as it should, and feeds another machine: that has its power back, and the node is
+// not proved.
 func TestCommissionFindsAWrongPlug(t *testing.T) {
 	t.Parallel()
 	l := newTrial(t, false)

@@ -17,15 +17,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
-	"github.com/bellwether-k8s/bellwether/fencing/sighting"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// control runs a controller in this process for as long as the test, so that something can be done at the very moment of one of its requests: they
-// pass through a hook. It has checked the machine when this returns.
+// control runs a controller in this process for as long as the test, so that something can be done
+// at the very moment of one of its requests: they pass through a hook. It has checked the machine
+// when this returns.
 func (l *lab) control(hook func(*http.Request, http.RoundTripper) (*http.Response, error)) {
 	l.t.Helper()
 	config := l.user()
@@ -39,8 +38,8 @@ func (l *lab) control(hook func(*http.Request, http.RoundTripper) (*http.Respons
 	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: map[string]string{l.label: "true"}})
 	require.NoError(l.t, err)
 	controller, err := fencing.New(kube, dyn, fencing.Config{
-		Namespace: l.namespace, Node: spareNode, Leadership: always{}, Agents: local{l.rack}, Nodes: sighting.Config{Selector: selector},
-		Limits:        policy.Limits{Observation: time.Second, CoolDown: time.Second, MaxRepeats: 1000, MaxStarts: 1000},
+		Namespace: l.namespace, Node: spareNode, Leadership: always{}, Agents: local{l.rack}, Nodes: fencing.NodeSelector{Selector: selector},
+		Limits:        fencing.Limits{Observation: time.Second, CoolDown: time.Second, MaxRepeats: 1000, MaxStarts: 1000},
 		DetachTimeout: 5 * time.Second, RestartDelay: time.Second, CommandTimeout: 2 * time.Second,
 	})
 	require.NoError(l.t, err)
@@ -54,7 +53,8 @@ func (l *lab) control(hook func(*http.Request, http.RoundTripper) (*http.Respons
 	l.checked()
 }
 
-// ownRecord changes a request for all records into one for that of the machine: those of other tests are none of its business.
+// ownRecord changes a request for all records into one for that of the machine: those of other
+// tests are none of its business.
 func (l *lab) ownRecord(r *http.Request) *http.Request {
 	if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/nodefences") {
 		return r
@@ -88,12 +88,12 @@ func (always) Remaining() time.Duration { return time.Minute }
 // local are the devices of a controller in this process.
 type local struct{ *fencingtest.Rack }
 
-func (local) Metadata(_ context.Context, name string) (config.AgentMetadata, error) {
+func (local) Metadata(_ context.Context, name string) (agent.Metadata, error) {
 	if name != "fence_rack" {
-		return config.AgentMetadata{}, fmt.Errorf("there is no agent %q", name)
+		return agent.Metadata{}, fmt.Errorf("there is no agent %q", name)
 	}
-	return config.AgentMetadata{
+	return agent.Metadata{
 		Name: name, MinSettle: time.Second,
-		Parameters: []config.Parameter{{Name: "ip", Type: config.String, Required: true}, {Name: "plug", Type: config.String, Required: true}},
+		Parameters: []agent.ParameterSpec{{Name: "ip", Type: agent.TypeString, Required: true}, {Name: "plug", Type: agent.TypeString, Required: true}},
 	}, nil
 }

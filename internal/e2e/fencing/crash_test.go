@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 )
 
 // life is everything that a fence does to the cluster, in its order.
@@ -31,10 +32,12 @@ func life(ctx context.Context, node *cluster.Node) error {
 	return node.MarkSchedulable(ctx)
 }
 
-// writesOfALife is how many writes a life is with two pods: two for each pod, and two for each mark on the node.
+// writesOfALife is how many writes a life is with two pods: two for each pod, and two for each mark
+// on the node.
 const writesOfALife = 4 + 6
 
-// crashed is a life that ended in the middle of a write, and was then lived once more by another process.
+// crashed is a life that ended in the middle of a write, and was then lived once more by another
+// process.
 type crashed struct {
 	*arena
 	name            string
@@ -57,7 +60,8 @@ func newCrashed(t *testing.T, name string, crash *crash) *crashed {
 	return c
 }
 
-// However a process ends, in the middle of whichever write, the next one finishes what it began, and nothing else.
+// However a process ends, in the middle of whichever write, the next one finishes what it began,
+// and nothing else.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	whole := newCrashed(t, "not at all", &crash{after: writesOfALife})
@@ -87,7 +91,7 @@ func TestCrash(t *testing.T) {
 			after := c.getNode(c.node.Name)
 			assert.Contains(t, after.Spec.Taints, foreign)
 			for _, taint := range after.Spec.Taints {
-				assert.NotContains(t, []string{cluster.TaintFenced, corev1.TaintNodeOutOfService}, taint.Key)
+				assert.NotContains(t, []string{v1alpha1.TaintFenced, corev1.TaintNodeOutOfService}, taint.Key)
 			}
 			assert.False(t, after.Spec.Unschedulable)
 			assert.NotContains(t, after.Annotations, cluster.AnnotationCordoned)

@@ -20,7 +20,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-// effectsOfAFence is how many writes and commands a fence consists of. A conflict may add one, and so does a hold.
+// effectsOfAFence is how many writes and commands a fence consists of. A conflict may add one, and
+// so does a hold.
 const effectsOfAFence = 26
 
 // soaking says that there is time for everything.
@@ -49,8 +50,9 @@ func TestFenceConsistsOfEffects(t *testing.T) {
 	l.stop(p)
 }
 
-// A fencer is killed at one of the effects that it has on the world, just before or just after it, and another one goes on: the machine loses its power
-// once, and nothing is left. All effects are tried when soaking, otherwise some.
+// A fencer is killed at one of the effects that it has on the world, just before or just after it,
+// and another one goes on: the machine loses its power once, and nothing is left. All effects are
+// tried when soaking, otherwise some.
 func TestFencerDies(t *testing.T) {
 	t.Parallel()
 	every := 9 // odd, so that both are tried
@@ -81,7 +83,8 @@ func TestFencerDies(t *testing.T) {
 	}
 }
 
-// Two fencers run, and the leader is killed when the power has just been cut: mostly the first, unless it has lost its leadership to the second before.
+// Two fencers run, and the leader is killed when the power has just been cut: mostly the first,
+// unless it has lost its leadership to the second before.
 func TestStandbyTakesOver(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, false)
@@ -104,8 +107,9 @@ func TestStandbyTakesOver(t *testing.T) {
 	l.stop(standby)
 }
 
-// Two fencers run, and the leader is ended, or stopped for longer than its Lease, at one of the effects that it has on the world. The other goes on.
-// When the stopped one wakes, it believes that it leads still, and does nothing. All effects are tried when soaking.
+// Two fencers run, and the leader is ended, or stopped for longer than its Lease, at one of the
+// effects that it has on the world. The other goes on. When the stopped one wakes, it believes that
+// it leads still, and does nothing. All effects are tried when soaking.
 func TestLeadershipChanges(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]struct {

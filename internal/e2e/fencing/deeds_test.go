@@ -81,8 +81,9 @@ func (l *lab) requireDeletable() {
 	l.eventually("the record is gone", func() bool { return l.record() == nil })
 }
 
-// Whatever people do in whichever phase of a fence: no pod is freed whose machine may run, the machine loses its power once at most, the fence ends,
-// and nothing happens afterwards. All combinations are tried when soaking, otherwise each deed and each phase.
+// Whatever people do in whichever phase of a fence: no pod is freed whose machine may run, the
+// machine loses its power once at most, the fence ends, and nothing happens afterwards. All
+// combinations are tried when soaking, otherwise each deed and each phase.
 func TestDeedsOfAdmins(t *testing.T) {
 	t.Parallel()
 	for i, phase := range []v1alpha1.Phase{
@@ -101,7 +102,8 @@ func TestDeedsOfAdmins(t *testing.T) {
 	}
 }
 
-// newBootingLab returns a lab with a node without a machine, which is Ready when its plug has been off and is on again.
+// newBootingLab returns a lab with a node without a machine, which is Ready when its plug has been
+// off and is on again.
 func newBootingLab(t *testing.T) *lab {
 	t.Helper()
 	a := newArena(t)
@@ -131,7 +133,8 @@ func (l *lab) beats(d time.Duration) {
 	}
 }
 
-// requireOrderAfter has the machine be lost, and something be done when its fence has come to a phase.
+// requireOrderAfter has the machine be lost, and something be done when its fence has come to a
+// phase.
 func (l *lab) requireOrderAfter(phase v1alpha1.Phase, deed deed) {
 	l.setting("boot_grace=1m", "boot_grace=5s")
 	failing := phase == v1alpha1.PhaseError || phase == v1alpha1.PhaseGivenUp

@@ -10,7 +10,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// A machine is lost. Without a fencer the pod of its StatefulSet is stuck; with one it comes up elsewhere, and the machine comes back.
+// A machine is lost. Without a fencer the pod of its StatefulSet is stuck; with one it comes up
+// elsewhere, and the machine comes back.
 func TestFencerFreesStatefulSet(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, true)

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 )
 
 // A Job that fails with its first Pod, unless that is disrupted, does not fail with the machine.

@@ -26,7 +26,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
@@ -78,7 +77,8 @@ var (
 	}()
 )
 
-// newLab returns a lab with one of the machines. Without power it is suspended; if it is to start anew, it is killed.
+// newLab returns a lab with one of the machines. Without power it is suspended; if it is to start
+// anew, it is killed.
 func newLab(t *testing.T, anew bool) *lab {
 	t.Helper()
 	machine := <-free
@@ -109,7 +109,8 @@ func newPaperLab(t *testing.T) *lab {
 	return l
 }
 
-// live renews the node's Lease for as long as the node is not lost: however long a test takes until then, the control plane must not lose it before.
+// live renews the node's Lease for as long as the node is not lost: however long a test takes until
+// then, the control plane must not lose it before.
 func (l *lab) live() {
 	l.t.Helper()
 	ctx := l.t.Context()
@@ -139,7 +140,8 @@ func makeLab(t *testing.T, machine string, powered func(plug string, on bool)) *
 	l.url = server.URL
 	t.Cleanup(server.Close)
 	t.Cleanup(l.rack.Close)
-	// Each machine is in a zone of its own, so that the loss of several is not taken for that of the network.
+	// Each machine is in a zone of its own, so that the loss of several is not taken for that of
+	// the network.
 	l.patchNode(machine, fmt.Sprintf(`{"metadata":{"labels":{%q:"true",%q:%q}}}`, l.label, corev1.LabelTopologyZone, machine))
 	l.patchNode(spareNode, fmt.Sprintf(`{"metadata":{"labels":{%q:"true"}}}`, l.label))
 	// Nor has this lab's fencer checked it yet: another one may have.
@@ -191,8 +193,8 @@ func (l *lab) user() *rest.Config {
 // lostLeadership is how a fencer ends that does not lead any more.
 const lostLeadership = 75
 
-// start starts a fencer on the spare node. It is started anew when it has lost its leadership, as a kubelet would: a machine that many tests share may be
-// too slow for a leader to renew in time.
+// start starts a fencer on the spare node. It is started anew when it has lost its leadership, as a
+// kubelet would: a machine that many tests share may be too slow for a leader to renew in time.
 func (l *lab) start(env ...string) *e2e.Process {
 	l.t.Helper()
 	return l.keep(l.startBy(l.user(), nil, env...))
@@ -234,7 +236,8 @@ func (l *lab) startBy(config *rest.Config, heard func(line string), env ...strin
 	return p
 }
 
-// stop ends a fencer, unless it has just lost its leadership, and requires that its rights were enough.
+// stop ends a fencer, unless it has just lost its leadership, and requires that its rights were
+// enough.
 func (l *lab) stop(p *e2e.Process) {
 	l.t.Helper()
 	if err := p.Terminate(); !errors.Is(err, os.ErrProcessDone) {
@@ -387,7 +390,7 @@ func (l *lab) forget() {
 	}
 	err = l.editTaints(l.machine, func(taints []corev1.Taint) []corev1.Taint { // or one test that fails would fail those with the same machine
 		return slices.DeleteFunc(taints, func(taint corev1.Taint) bool {
-			return taint.Key == cluster.TaintFenced || taint.Key == corev1.TaintNodeOutOfService
+			return taint.Key == v1alpha1.TaintFenced || taint.Key == corev1.TaintNodeOutOfService
 		})
 	})
 	if !apierrors.IsNotFound(err) {
@@ -395,7 +398,8 @@ func (l *lab) forget() {
 	}
 }
 
-// database makes a StatefulSet whose pod runs on the machine, or where else it may. It is to end when its node has been unreachable for so long.
+// database makes a StatefulSet whose pod runs on the machine, or where else it may. It is to end
+// when its node has been unreachable for so long.
 func (l *lab) database(stays time.Duration) {
 	l.t.Helper()
 	labels := map[string]string{"app": "db"}
@@ -469,7 +473,8 @@ func (l *lab) requireNoBreach() {
 	require.Empty(l.t, l.breaches)
 }
 
-// requireRecovered requires that the machine has lost its power once since it was lost, works, and that its pod runs on the other node.
+// requireRecovered requires that the machine has lost its power once since it was lost, works, and
+// that its pod runs on the other node.
 func (l *lab) requireRecovered() {
 	l.t.Helper()
 	l.mu.Lock()
@@ -488,6 +493,6 @@ func (l *lab) requireRecovered() {
 func (l *lab) requireUnmarked() {
 	l.t.Helper()
 	for _, taint := range l.getNode(l.machine).Spec.Taints {
-		assert.NotContains(l.t, []string{cluster.TaintFenced, corev1.TaintNodeOutOfService}, taint.Key)
+		assert.NotContains(l.t, []string{v1alpha1.TaintFenced, corev1.TaintNodeOutOfService}, taint.Key)
 	}
 }

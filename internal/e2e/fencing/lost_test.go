@@ -20,12 +20,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 )
 
-// A machine is lost with everything on it. Its StatefulSets are stuck until the node is released; then all of it comes up
-// on the other node, at once, and nothing is disturbed when the machine returns.
+// A machine is lost with everything on it. Its StatefulSets are stuck until the node is released;
+// then all of it comes up on the other node, at once, and nothing is disturbed when the machine
+// returns.
 func TestLostNode(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -51,7 +52,8 @@ func TestLostNode(t *testing.T) {
 	a.patchNode(goodNode, `{"spec":{"unschedulable":null}}`)
 	require.NoError(t, shared.Node(lostNode).Pause())
 	require.Eventually(t, func() bool { return !a.ready(lostNode) }, patience, poll)
-	// The StatefulSets' pods tolerate no unreachable node: they are to end, by a kubelet that is not there.
+	// The StatefulSets' pods tolerate no unreachable node: they are to end, by a kubelet that is
+	// not there.
 	for _, name := range stateful {
 		require.Eventually(t, func() bool { return a.find(name).DeletionTimestamp != nil }, patience, poll)
 	}
@@ -133,7 +135,8 @@ func (a *arena) volume() {
 	require.NoError(a.t, err)
 }
 
-// requireAttached waits until the control plane wants the volume to be attached to the node, and attaches it as a driver does.
+// requireAttached waits until the control plane wants the volume to be attached to the node, and
+// attaches it as a driver does.
 func (a *arena) requireAttached(node string) string {
 	a.t.Helper()
 	var found *storagev1.VolumeAttachment
@@ -198,8 +201,8 @@ func isReady(node *corev1.Node) bool {
 	})
 }
 
-// first returns the pod of this name that is not to end, or one whose name begins so if that ends in a dash; nil if there is
-// none.
+// first returns the pod of this name that is not to end, or one whose name begins so if that ends
+// in a dash; nil if there is none.
 func (a *arena) first(name string) *corev1.Pod {
 	a.t.Helper()
 	pods, err := a.client.CoreV1().Pods(a.namespace).List(a.t.Context(), metav1.ListOptions{})

@@ -16,8 +16,10 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-// TestFencerManifests deploys the example as its manifests say, then runs its container's command line with the tokens of its Pods: one of them leads, and
-// what is written there has to be enough for it to look at all nodes. It is not parallel: it would look after the nodes of other tests, too.
+// TestFencerManifests deploys the example as its manifests say, then runs its container's command
+// line with the tokens of its Pods: one of them leads, and what is written there has to be enough
+// for it to look at all nodes. It is not parallel: it would look after the nodes of other tests,
+// too.
 func TestFencerManifests(t *testing.T) {
 	a := newArena(t)
 	nodeFences(t)
@@ -67,7 +69,7 @@ func TestFencerManifests(t *testing.T) {
 		return string(text)
 	}
 	// No node here is of the type that is configured, and what is built in needs a cloud.
-	require.Eventually(t, func() bool { return strings.Contains(log(), "a node could not be fenced") }, patience, poll)
+	require.Eventually(t, func() bool { return strings.Contains(log(), "node cannot be fenced") }, patience, poll)
 	require.NoError(t, p.Terminate())
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

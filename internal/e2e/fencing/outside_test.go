@@ -17,7 +17,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-// The example runs beside the cluster with nothing but a kubeconfig. It is not parallel: it looks at all nodes.
+// The example runs beside the cluster with nothing but a kubeconfig. It is not parallel: it looks
+// at all nodes.
 func TestFencerOutsideTheCluster(t *testing.T) {
 	a := newArena(t)
 	fences := nodeFences(t)
@@ -77,7 +78,7 @@ func TestFencerOutsideTheCluster(t *testing.T) {
 		}
 	})
 	require.Eventually(t, func() bool {
-		return strings.Contains(text(p), "no node can be fenced: none has a configuration that can be used")
+		return strings.Contains(text(p), "no node has a usable configuration")
 	}, patience, poll, "%s", "it does not run")
 	require.NoError(t, p.Terminate())
 	assert.Zero(t, ends(p).Code, text(p))

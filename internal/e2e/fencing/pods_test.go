@@ -11,11 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 )
 
-// A pod with a finalizer of somebody else is released as far as we may, and holds nothing up for longer than it has to.
+// A pod with a finalizer of somebody else is released as far as we may, and holds nothing up for
+// longer than it has to.
 func TestFinalizer(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)

@@ -15,11 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 )
 
-// Just before a request about a pod is sent, the pod is gone, and one of the same name is on another node.
+// Just before a request about a pod is sent, the pod is gone, and one of the same name is on
+// another node.
 func TestPodMadeAgainElsewhere(t *testing.T) {
 	t.Parallel()
 	deleteStep := func(t *testing.T, node *cluster.Node) (progress cluster.Progress, err error) {
@@ -114,7 +115,8 @@ func TestVolumeAttachmentMadeAgainElsewhere(t *testing.T) {
 	assert.Equal(t, other.Name, attachment.Spec.NodeName)
 }
 
-// A machine that is registered anew under the name of the one that is fenced is neither tainted nor deleted.
+// A machine that is registered anew under the name of the one that is fenced is neither tainted nor
+// deleted.
 func TestNodeMadeAgain(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{http.MethodPatch, http.MethodDelete} {
@@ -137,7 +139,7 @@ func TestNodeMadeAgain(t *testing.T) {
 			require.NotNil(t, successor, "the race was not staged")
 			now := a.getNode(node.Name)
 			assert.Equal(t, successor.UID, now.UID)
-			assert.Equal(t, -1, slices.IndexFunc(now.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cluster.TaintFenced }))
+			assert.Equal(t, -1, slices.IndexFunc(now.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintFenced }))
 		})
 	}
 }
@@ -265,7 +267,8 @@ func TestMarksOfAdmins(t *testing.T) {
 	assert.Contains(t, after.Spec.Taints, foreign)
 }
 
-// Between our reading of a node and our patch somebody else changes it. Both changes are there afterwards.
+// Between our reading of a node and our patch somebody else changes it. Both changes are there
+// afterwards.
 func TestNodeThatChangesMeanwhile(t *testing.T) {
 	t.Parallel()
 	others := []corev1.Taint{
@@ -286,7 +289,7 @@ func TestNodeThatChangesMeanwhile(t *testing.T) {
 			act:       func(n *cluster.Node) error { return n.MarkSchedulable(t.Context()) },
 			check: func(t *testing.T, node *corev1.Node) {
 				assert.Contains(t, node.Spec.Taints, others[1])
-				assert.Equal(t, -1, slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cluster.TaintFenced }))
+				assert.Equal(t, -1, slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintFenced }))
 			},
 		},
 		"an admin puts the taint that we mean to put": {

@@ -13,7 +13,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// The node is Ready again just before the controller looks at it for the last time: it keeps its power, every time.
+// The node is Ready again just before the controller looks at it for the last time: it keeps its
+// power, every time.
 func TestNodeIsBackBeforeTheLastLook(t *testing.T) {
 	t.Parallel()
 	rounds := 20
@@ -29,7 +30,8 @@ func TestNodeIsBackBeforeTheLastLook(t *testing.T) {
 	}
 }
 
-// moments are when a node comes back: just before a request of the controller is sent, or just before it has the answer.
+// moments are when a node comes back: just before a request of the controller is sent, or just
+// before it has the answer.
 var moments = []struct {
 	name           string
 	method, record string // of the request, and what its body has

@@ -14,8 +14,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// mounted makes a pod on the machine with a volume that has to be attached, and is, and is in use as far as
-// the kubelet has said. It returns the name of the VolumeAttachment.
+// mounted makes a pod on the machine with a volume that has to be attached, and is, and is in use
+// as far as the kubelet has said. It returns the name of the VolumeAttachment.
 func (l *lab) mounted() string {
 	l.t.Helper()
 	l.patchNode(l.machine, `{"metadata":{"annotations":{"volumes.kubernetes.io/controller-managed-attach-detach":"true"}}}`)
@@ -41,12 +41,12 @@ func (l *lab) attached(name string) bool {
 	return err == nil
 }
 
-// soon is within what time after the power was cut, or the pod deleted, a volume is to be free for another
-// node. Without a fence the attach-detach controller waits for 6 min.
+// soon is within what time after the power was cut, or the pod deleted, a volume is to be free for
+// another node. Without a fence the attach-detach controller waits for 6 min.
 const soon = 20 * time.Second
 
-// A machine that uses a volume is lost. Once its power is proved to be off, the controller manager's
-// attach-detach controller takes the volume from it within seconds.
+// A machine that uses a volume is lost. Once its power is proved to be off, the controller
+// manager's attach-detach controller takes the volume from it within seconds.
 func TestVolumeIsFreeOnceThePowerIsOff(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, true)
@@ -68,7 +68,8 @@ func TestVolumeIsFreeOnceThePowerIsOff(t *testing.T) {
 	l.stop(fencer)
 }
 
-// The same with a pod that somebody deletes by force, in the place of a fence: the volume stays where it is.
+// The same with a pod that somebody deletes by force, in the place of a fence: the volume stays
+// where it is.
 func TestVolumeOfAPodThatIsDeletedByForceStays(t *testing.T) {
 	t.Parallel()
 	l := newPaperLab(t)

@@ -7,24 +7,25 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab/labtest"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
 // namespace has a template for one agent, and the agents that are really there.
-func namespace(t *testing.T, agents *fenceagents.Agents, maps map[string]map[string]string) config.Namespace {
+func namespace(t *testing.T, agents *fenceagents.Agents, maps map[string]map[string]string) nodeconfig.Namespace {
 	t.Helper()
-	return config.Namespace{
+	return nodeconfig.Namespace{
 		ConfigMaps: maps,
 		SecretKeys: func(string) ([]string, error) { return []string{"password"}, nil },
-		Agent:      func(name string) (config.AgentMetadata, error) { return agents.Metadata(t.Context(), name) },
+		Agent:      func(name string) (agent.Metadata, error) { return agents.Metadata(t.Context(), name) },
 	}
 }
 
-func password(config.SecretRef) ([]byte, bool) { return []byte(lab.Password + "\n"), true }
+func password(nodeconfig.SecretRef) ([]byte, bool) { return []byte(lab.Password + "\n"), true }
 
 func TestFromConfigurationToTheMachine(t *testing.T) {
 	t.Parallel()
@@ -32,14 +33,14 @@ func TestFromConfigurationToTheMachine(t *testing.T) {
 	device, err := labtest.New(t).BMC(machine.Chassis())
 	require.NoError(t, err)
 	template := "agent_name=fence_ipmilan\nusername=" + lab.Username + "\npassword.secret=bmc/password\nlanplus=yes\ncipher=3\n"
-	plan, err := config.Resolve(namespace(t, agents, map[string]map[string]string{
+	plan, err := nodeconfig.Resolve(namespace(t, agents, map[string]map[string]string{
 		"fence-config-node-worker-1": {
 			"config.properties":    "node_name=worker-1\nisolation=mark-unschedulable\npower_management=bmc-off bmc-on\nrecovery=mark-schedulable\n",
 			"fence-method-bmc-off": "template=fence-method-template-ipmi\nipaddr=127.0.0.1\naction=off\n",
 			"fence-method-bmc-on":  "template=fence-method-template-ipmi\nipaddr=127.0.0.1\naction=on\n",
 		},
 		"fence-method-template-ipmi": {"template.properties": template + "ipport=" + device.Parameters["ipport"] + "\n"},
-	}), []config.Node{{Name: "worker-1"}}).Plan("worker-1")
+	}), []nodeconfig.Node{{Name: "worker-1"}}).Plan("worker-1")
 	require.NoError(t, err)
 	for _, method := range plan.PowerManagement[0] {
 		target, err := method.Device.Target("worker-1", password)
@@ -49,7 +50,7 @@ func TestFromConfigurationToTheMachine(t *testing.T) {
 		power, err := agents.Power(t.Context(), target)
 		assert.NoError(t, err)
 		assert.Equal(t, string(method.Action), string(power))
-		assert.Equal(t, method.Action == config.On, machine.On())
+		assert.Equal(t, method.Action == nodeconfig.On, machine.On())
 	}
 	assert.Len(t, machine.Changes(), 2)
 }
@@ -68,10 +69,10 @@ func TestConfigurationOfCloudsIsCheckedWithoutThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			template = "agent_name=" + name + "\n" + template + "\n"
-			resolve := func(template string) (config.Plan, error) {
-				return config.Resolve(namespace(t, agents, map[string]map[string]string{
+			resolve := func(template string) (nodeconfig.Plan, error) {
+				return nodeconfig.Resolve(namespace(t, agents, map[string]map[string]string{
 					"fence-method-template-cloud": {"template.properties": template},
-				}), []config.Node{{Name: "worker-1", ProviderID: "cloud:///zone/i-0123"}}).Plan("worker-1")
+				}), []nodeconfig.Node{{Name: "worker-1", ProviderID: "cloud:///zone/i-0123"}}).Plan("worker-1")
 			}
 			plan, err := resolve(template)
 			require.NoError(t, err)

@@ -1,5 +1,6 @@
-// Command replica is a controller that sends one command by a Job, or reads, and prints what came of it. It can be told to die right after one of its
-// requests was carried out, before it has seen the answer.
+// Command replica is a controller that sends one command by a Job, or reads, and prints what came
+// of it. It can be told to die right after one of its requests was carried out, before it has seen
+// the answer.
 package main
 
 import (

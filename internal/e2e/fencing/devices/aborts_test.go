@@ -34,8 +34,8 @@ var aborts = map[string]func(s *site){
 	},
 }
 
-// A fence is ended at a random moment around the command to switch off. From its end on nothing is switched any more, and the machine runs. When soaking,
-// 200 times.
+// A fence is ended at a random moment around the command to switch off. From its end on nothing is
+// switched any more, and the machine runs. When soaking, 200 times.
 func TestAborts(t *testing.T) {
 	t.Parallel()
 	rounds := 1
@@ -75,8 +75,8 @@ func TestAborts(t *testing.T) {
 	}
 }
 
-// aborted has the machine fail, and the fence of it aborted. It says whether the machine kept its power, and how many commands came when all
-// was over.
+// aborted has the machine fail, and the fence of it aborted. It says whether the machine kept its
+// power, and how many commands came when all was over.
 func (s *site) aborted(abort func(*site)) (spared bool, late int) {
 	s.t.Helper()
 	plug := s.plugs["bmc"]

@@ -23,15 +23,17 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab/labtest"
 )
 
-// Each benchmark is one experiment, whatever b.N is, and reports what it timed itself: from when a machine may lose its power, since its node has not
-// returned within powerWait. The machines have real devices and agents, and kubelets that are goroutines. What the lab costs, which starts a process for
-// each question to a BMC, is part of the figures.
+// Each benchmark is one experiment, whatever b.N is, and reports what it timed itself: from when a
+// machine may lose its power, since its node has not returned within powerWait. The machines have
+// real devices and agents, and kubelets that are goroutines. What the lab costs, which starts a
+// process for each question to a BMC, is part of the figures.
 
 // powerWait is how long a node may take to return.
 const powerWait = 2 * time.Second
 
-// BenchmarkRelease is until a machine with a BMC is off, until that is proved, and until its workload is gone from the API server, and may start elsewhere.
-// The floor is the bare agent, in turns with it: until the machine is off, until it has said so, and what one reading takes.
+// BenchmarkRelease is until a machine with a BMC is off, until that is proved, and until its
+// workload is gone from the API server, and may start elsewhere. The floor is the bare agent, in
+// turns with it: until the machine is off, until it has said so, and what one reading takes.
 func BenchmarkRelease(b *testing.B) {
 	const rounds = 20
 	f := newFleet(b, 1, func(s *site) { s.bmc(false) })
@@ -99,7 +101,8 @@ func lastOff(b *testing.B, m *lab.Machine) time.Time {
 	return time.Time{}
 }
 
-// BenchmarkDeadBMC is until both power distribution units are off that take the place of a BMC that hangs, with 2 s for a command, and with 5 s.
+// BenchmarkDeadBMC is until both power distribution units are off that take the place of a BMC that
+// hangs, with 2 s for a command, and with 5 s.
 func BenchmarkDeadBMC(b *testing.B) {
 	for _, timeout := range []time.Duration{2 * time.Second, 5 * time.Second} {
 		b.Run(timeout.String(), func(b *testing.B) { deadBMC(b, timeout) })
@@ -139,7 +142,8 @@ func BenchmarkStuckBMC(b *testing.B) {
 
 const many = 20
 
-// BenchmarkTwentyNodes is from the first decision until the last of 20 machines that fail at the same time has been released, and how the heap grows.
+// BenchmarkTwentyNodes is from the first decision until the last of 20 machines that fail at the
+// same time has been released, and how the heap grows.
 func BenchmarkTwentyNodes(b *testing.B) {
 	const rounds = 3
 	f := newFleet(b, many, func(s *site) { s.bmc(false) })
@@ -170,7 +174,8 @@ func BenchmarkTwentyNodes(b *testing.B) {
 	b.ReportMetric(heapInUse(), "MB-heap-after")
 }
 
-// BenchmarkTwentyMachines is the floor of that: 20 machines at the same time, and nothing but the agents: each reads once, switches off, and reads twice.
+// BenchmarkTwentyMachines is the floor of that: 20 machines at the same time, and nothing but the
+// agents: each reads once, switches off, and reads twice.
 func BenchmarkTwentyMachines(b *testing.B) {
 	f := newFleet(b, many, func(s *site) { s.bmc(false) })
 	agents := newAgents(b, nil)
@@ -362,7 +367,8 @@ func (f *fleet) times(i int) (decided, gone time.Time) {
 	return f.decided[f.sites[i].node], f.gone[f.sites[i].node]
 }
 
-// released waits until the pod of a machine is gone, and returns how long that took from the decision.
+// released waits until the pod of a machine is gone, and returns how long that took from the
+// decision.
 func (f *fleet) released(i int) time.Duration {
 	f.b.Helper()
 	f.sites[i].eventually("the pod is gone", func() bool { _, gone := f.times(i); return !gone.IsZero() })

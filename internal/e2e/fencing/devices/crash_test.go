@@ -40,8 +40,9 @@ var points = []point{
 // effects is how many writes and commands a fence consists of at least.
 var effects = map[string]int{"ipmilan": 25, "dual PDU, APC and Eaton": 31, "redfish": 25, "fabric": 34}
 
-// Controller or agent, or both, are killed at each of these points, and another controller goes on: each device is told to switch off once, and the
-// machine works in the end. When soaking, all points are tried with all kinds of devices, and more of them, spread over all that a fence does.
+// Controller or agent, or both, are killed at each of these points, and another controller goes on:
+// each device is told to switch off once, and the machine works in the end. When soaking, all
+// points are tried with all kinds of devices, and more of them, spread over all that a fence does.
 func TestCrashMatrix(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -106,7 +107,8 @@ func dies(at string) func(*site, *lab.Plug) *e2e.Process {
 	}
 }
 
-// killedDuring kills the controller when the device has acknowledged a command and its agent waits for the effect. The command is carried out.
+// killedDuring kills the controller when the device has acknowledged a command and its agent waits
+// for the effect. The command is carried out.
 func killedDuring(on bool) func(*site, *lab.Plug) *e2e.Process {
 	return func(s *site, plug *lab.Plug) *e2e.Process {
 		dying := s.start()
@@ -143,7 +145,8 @@ func (s *site) landsLate(plug *lab.Plug) *e2e.Process {
 	return next
 }
 
-// agentKilled kills what the controller has started, and not the controller. The command is carried out.
+// agentKilled kills what the controller has started, and not the controller. The command is carried
+// out.
 func (s *site) agentKilled(plug *lab.Plug) *e2e.Process {
 	p := s.start()
 	s.checked(corev1.ConditionTrue)

@@ -21,10 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
-	"github.com/bellwether-k8s/bellwether/fencing/sighting"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
@@ -32,7 +30,8 @@ import (
 const (
 	// commandTimeout is how long an agent may take: many of them run at the same time.
 	commandTimeout = 10 * time.Second
-	// settle is how long devices are given to carry out a command. Those of the lab are done when they answer, unless they are told to lie.
+	// settle is how long devices are given to carry out a command. Those of the lab are done when
+	// they answer, unless they are told to lie.
 	settle = 2 * time.Second
 )
 
@@ -58,7 +57,8 @@ func (s *site) start(env ...string) *e2e.Process {
 	ctx, done := context.WithCancel(s.t.Context())
 	watching.Go(func() {
 		for {
-			// A machine that many tests share may be too slow for a leader to renew in time. A kubelet would start it anew.
+			// A machine that many tests share may be too slow for a leader to renew in time. A
+			// kubelet would start it anew.
 			if exit, err := p.Wait(ctx); err != nil || exit.Code != lostLeadership || p.Restart() != nil {
 				return
 			}
@@ -101,8 +101,8 @@ func (s *site) leadBy(config *rest.Config, change func(*fencing.Config)) *contro
 	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: map[string]string{s.namespace: "true"}})
 	require.NoError(s.t, err)
 	settings := fencing.Config{
-		Namespace: s.namespace, Node: spareNode, Leadership: always{}, Agents: newAgents(s.t, s.environment), Nodes: sighting.Config{Selector: selector},
-		Limits:        policy.Limits{Observation: time.Millisecond, CoolDown: time.Second},
+		Namespace: s.namespace, Node: spareNode, Leadership: always{}, Agents: newAgents(s.t, s.environment), Nodes: fencing.NodeSelector{Selector: selector},
+		Limits:        fencing.Limits{Observation: time.Millisecond, CoolDown: time.Second},
 		DetachTimeout: 5 * time.Second, RestartDelay: time.Second, CommandTimeout: s.timeout,
 	}
 	if change != nil {
@@ -155,13 +155,14 @@ func newAgents(t testing.TB, environment []string) quick {
 	return quick{agents}
 }
 
-func (q quick) Metadata(ctx context.Context, name string) (config.AgentMetadata, error) {
+func (q quick) Metadata(ctx context.Context, name string) (agent.Metadata, error) {
 	metadata, err := q.Agents.Metadata(ctx, name)
 	metadata.MinSettle = time.Second
 	return metadata, err
 }
 
-// checked waits until a fencer has read the machine's devices, and found that it could fence it, or that it could not.
+// checked waits until a fencer has read the machine's devices, and found that it could fence it, or
+// that it could not.
 func (s *site) checked(fenceable corev1.ConditionStatus) {
 	s.t.Helper()
 	s.eventually("the machine's devices are checked: "+string(fenceable), func() bool { return s.condition("FenceReady").Status == fenceable })

@@ -15,8 +15,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 )
 
-// The machine is cut off from its storage, the pod that uses it may go; the machine loses its power, all pods may go; it gets its power back, and its
-// storage when it works again.
+// The machine is cut off from its storage, the pod that uses it may go; the machine loses its
+// power, all pods may go; it gets its power back, and its storage when it works again.
 func TestSeedExample(t *testing.T) {
 	t.Parallel()
 	s := newSeedSite(t)
@@ -61,7 +61,8 @@ func TestSeedExample(t *testing.T) {
 	s.stop(p)
 }
 
-// The first level is a BMC, which does not answer: both power distribution units take its place, and it is not told anything.
+// The first level is a BMC, which does not answer: both power distribution units take its place,
+// and it is not told anything.
 func TestDeadBMCThenPDUs(t *testing.T) {
 	t.Parallel()
 	s := newFallbackSite(t)
@@ -76,8 +77,9 @@ func TestDeadBMCThenPDUs(t *testing.T) {
 	s.stop(p)
 }
 
-// The BMC acknowledges commands, and does nothing; and it hangs on the outlets of its machine, as most do. It has no power
-// while they are off, and takes a while to start after that: power comes back in the order in which it can.
+// The BMC acknowledges commands, and does nothing; and it hangs on the outlets of its machine, as
+// most do. It has no power while they are off, and takes a while to start after that: power comes
+// back in the order in which it can.
 func TestStuckBMCThatHangsOnThePDUs(t *testing.T) {
 	t.Parallel()
 	s := newFallbackSite(t)
@@ -128,7 +130,8 @@ func newFallbackSite(t *testing.T) *site {
 	return s
 }
 
-// Five at a time ask for the machine to be fenced, and five controllers carry that out, each of which believes that it alone leads.
+// Five at a time ask for the machine to be fenced, and five controllers carry that out, each of
+// which believes that it alone leads.
 func TestConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	const at = 5

@@ -8,14 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 )
 
-// What really happened is judged by what the devices have done and when, and by what the API server was asked for and when. What a fencer says
-// of itself counts for nothing.
+// What really happened is judged by what the devices have done and when, and by what the API server
+// was asked for and when. What a fencer says of itself counts for nothing.
 
 // count returns how many commands of a kind have reached a plug.
 func count(p *lab.Plug, on bool) (n int) {
@@ -40,8 +39,9 @@ func (s *site) releases() (all []e2e.AuditEvent) {
 	return all
 }
 
-// requireReleasesProved requires that the machine had no power, from the beginning of each release to its end. A pod that does nothing but with its
-// storage may go while the machine cannot reach that.
+// requireReleasesProved requires that the machine had no power, from the beginning of each release
+// to its end. A pod that does nothing but with its storage may go while the machine cannot reach
+// that.
 func (s *site) requireReleasesProved() {
 	s.t.Helper()
 	for _, e := range s.releases() {
@@ -70,8 +70,9 @@ func off(changes []lab.Change, from, to time.Time) bool {
 	return !on
 }
 
-// requireFencedOnce requires that each of these devices was told to switch off once, that the machine has lost its power once, that its pods were
-// taken from it while it had none, and that all is well again.
+// requireFencedOnce requires that each of these devices was told to switch off once, that the
+// machine has lost its power once, that its pods were taken from it while it had none, and that all
+// is well again.
 func (s *site) requireFencedOnce(devices ...string) {
 	s.t.Helper()
 	for name, plug := range s.plugs {
@@ -98,7 +99,7 @@ func (s *site) requireFencedOnce(devices ...string) {
 func (s *site) requireUnmarked() {
 	s.t.Helper()
 	for _, taint := range s.getNode().Spec.Taints {
-		assert.NotContains(s.t, []string{cluster.TaintFenced, corev1.TaintNodeOutOfService}, taint.Key)
+		assert.NotContains(s.t, []string{v1alpha1.TaintFenced, corev1.TaintNodeOutOfService}, taint.Key)
 	}
 }
 

@@ -78,7 +78,8 @@ func (s *site) pdus() []methods {
 	return []methods{s.device("pdu-a", "apc", "5", a), s.device("pdu-b", "eaton", "6", b)}
 }
 
-// snmpSentOnce has the programs that speak SNMP not repeat what a slow device has not answered yet: what reaches the device is counted.
+// snmpSentOnce has the programs that speak SNMP not repeat what a slow device has not answered yet:
+// what reaches the device is counted.
 func (s *site) snmpSentOnce() {
 	s.t.Helper()
 	directory := s.t.TempDir()
@@ -94,8 +95,8 @@ func others(n int) (plugs []*lab.Plug) {
 	return plugs
 }
 
-// newSeedSite has a machine as the documents that this project grew from have it, with their names: a port of a switch between it and its storage, and
-// one power supply.
+// newSeedSite has a machine as the documents that this project grew from have it, with their names:
+// a port of a switch between it and its storage, and one power supply.
 func newSeedSite(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t)
@@ -114,7 +115,8 @@ func newSeedSite(t *testing.T) *site {
 	return s
 }
 
-// template configures a device, with parameters in place of its own or besides them. What is secret is in a Secret.
+// template configures a device, with parameters in place of its own or besides them. What is secret
+// is in a Secret.
 func (s *site) template(name string, d *lab.Device, parameters map[string]string) {
 	s.t.Helper()
 	s.devices[name] = d

@@ -23,7 +23,8 @@ import (
 type lie struct {
 	name  string
 	build func(t *testing.T) *site
-	// tell is called when a fencer has checked the devices: from then on they lie. It loses the machine.
+	// tell is called when a fencer has checked the devices: from then on they lie. It loses the
+	// machine.
 	tell func(s *site, fencer *e2e.Process)
 	// timeout is that of agents, if it matters.
 	timeout time.Duration
@@ -31,7 +32,8 @@ type lie struct {
 	unusable bool
 	// truly: the machine may lose its power nevertheless, and then it may be fenced.
 	truly bool
-	// deaf: the machine may be left without power, if the record says so: no agent that is to switch it on again may get through in its time.
+	// deaf: the machine may be left without power, if the record says so: no agent that is to
+	// switch it on again may get through in its time.
 	deaf bool
 }
 
@@ -43,7 +45,7 @@ var lies = []lie{
 	{name: "obeys when the agent has given up", build: newBMCSite, truly: true, tell: func(s *site, fencer *e2e.Process) {
 		s.plugs["bmc"].Break(lab.Fault{Holds: true})
 		s.lose()
-		s.eventually("the agent has given up", func() bool { return strings.Contains(s.log(fencer), "a command was sent") })
+		s.eventually("the agent has given up", func() bool { return strings.Contains(s.log(fencer), "command sent") })
 		s.plugs["bmc"].Break(lab.Fault{})
 		s.plugs["bmc"].Land()
 	}},
@@ -108,7 +110,8 @@ var lies = []lie{
 
 func lost(s *site, _ *e2e.Process) { s.lose() }
 
-// Whatever a device says, pods are taken from a machine only while it has no power, and nothing is left switched off.
+// Whatever a device says, pods are taken from a machine only while it has no power, and nothing is
+// left switched off.
 func TestLyingDevices(t *testing.T) {
 	t.Parallel()
 	var believed atomic.Int32

@@ -27,7 +27,8 @@ const (
 // root is where the repository begins.
 const root = "../../../.."
 
-// lanes is how many machines there are, and tests that run at the same time: they wait for devices more than they work.
+// lanes is how many machines there are, and tests that run at the same time: they wait for devices
+// more than they work.
 const lanes = 10
 
 // spareNode is where fencers run.
@@ -47,7 +48,8 @@ rules:
 // shared is the control plane of all tests.
 var shared *e2e.ControlPlane
 
-// machines are processes of KWOK, which live as long as their machine has power. A test has one for itself.
+// machines are processes of KWOK, which live as long as their machine has power. A test has one for
+// itself.
 var (
 	machines []string
 	free     = make(chan string, 100)

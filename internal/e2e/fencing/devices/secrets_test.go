@@ -22,11 +22,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 )
 
-// careless programs get the secret as an argument from the agents, and blank it as soon as they run. That is beyond us, and documented.
+// careless programs get the secret as an argument from the agents, and blank it as soon as they
+// run. That is beyond us, and documented.
 var careless = []string{"ipmitool", "snmpwalk", "snmpget", "snmpset"}
 
-// While fences are carried out, with devices that hang for a while, the secret is in no argument and no environment of the fencer and of what it has
-// started, and later in no log, Event, record or Node.
+// While fences are carried out, with devices that hang for a while, the secret is in no argument
+// and no environment of the fencer and of what it has started, and later in no log, Event, record
+// or Node.
 func TestSecretsStaySecret(t *testing.T) {
 	t.Parallel()
 	agents := map[string]string{"ipmilan": "fence_ipmilan", "dual PDU, APC and Eaton": "fence_apc_snmp", "redfish": "fence_redfish", "fabric": "fence_brocade"}
@@ -56,7 +58,7 @@ func TestSecretsStaySecret(t *testing.T) {
 				require.NoError(t, d.Freeze())
 			}
 			s.lose()
-			s.eventually("a device cannot be read", func() bool { return strings.Contains(s.log(p), "a device cannot be read") })
+			s.eventually("device cannot be read", func() bool { return strings.Contains(s.log(p), "device cannot be read") })
 			for _, d := range s.devices {
 				require.NoError(t, d.Thaw())
 			}
@@ -77,8 +79,8 @@ func TestSecretsStaySecret(t *testing.T) {
 	}
 }
 
-// look adds the programs of a process, and of all that it has started, to seen, and whether they have the secret among their arguments or in
-// their environment.
+// look adds the programs of a process, and of all that it has started, to seen, and whether they
+// have the secret among their arguments or in their environment.
 func look(root int, seen map[string]bool) {
 	parents := map[int]int{}
 	directories, _ := filepath.Glob("/proc/[0-9]*")

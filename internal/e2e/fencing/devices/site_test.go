@@ -24,7 +24,6 @@ import (
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
@@ -34,7 +33,8 @@ import (
 // example is where the manifests are that users copy.
 var example = filepath.Join(root, "examples/fencer")
 
-// site is a machine that is a node, with two pods, the devices that it hangs on, and fencers that may use them.
+// site is a machine that is a node, with two pods, the devices that it hangs on, and fencers that
+// may use them.
 type site struct {
 	t         testing.TB
 	client    kubernetes.Interface
@@ -53,7 +53,8 @@ type site struct {
 	replicas    int
 }
 
-// Pods of a machine: one keeps everything in memory, the other on the storage that is reached through the fabric.
+// Pods of a machine: one keeps everything in memory, the other on the storage that is reached
+// through the fabric.
 const (
 	podPlain   = "plain"
 	podStorage = "storage"
@@ -73,7 +74,8 @@ func newSite(t *testing.T) *site {
 	s.lab = labtest.New(t)
 	s.found()
 	s.machine = lab.NewMachine(s.power)
-	// Each machine is in a zone of its own, so that the loss of several is not taken for that of the network.
+	// Each machine is in a zone of its own, so that the loss of several is not taken for that of
+	// the network.
 	s.patchNode(s.node, fmt.Sprintf(`{"metadata":{"labels":{%q:"true",%q:%q}}}`, s.namespace, corev1.LabelTopologyZone, s.node))
 	s.patchNode(spareNode, fmt.Sprintf(`{"metadata":{"labels":{%q:"true"}}}`, s.namespace))
 	// The fencers of another site may have checked it.
@@ -84,7 +86,8 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// found makes the namespaces of pods and fencers, with the rights that these have, and the password of the devices.
+// found makes the namespaces of pods and fencers, with the rights that these have, and the password
+// of the devices.
 func (s *site) found() {
 	s.t.Helper()
 	var err error
@@ -103,7 +106,8 @@ func (s *site) found() {
 	require.NoError(s.t, err)
 }
 
-// power is what a change of its power does to the machine: its process dies, and there is another one with another boot ID.
+// power is what a change of its power does to the machine: its process dies, and there is another
+// one with another boot ID.
 func (s *site) power(on bool) {
 	if !on {
 		assert.NoError(s.t, s.process.Kill())
@@ -187,7 +191,8 @@ func (s *site) lose() {
 	s.setReady(corev1.ConditionUnknown)
 }
 
-// setReady has the node's status say so. That of a node whose Lease has not been renewed for long would not last.
+// setReady has the node's status say so. That of a node whose Lease has not been renewed for long
+// would not last.
 func (s *site) setReady(status corev1.ConditionStatus) {
 	s.t.Helper()
 	if status == corev1.ConditionTrue {
@@ -291,7 +296,7 @@ func (s *site) forget() {
 			return err
 		}
 		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
-			return taint.Key == cluster.TaintFenced || taint.Key == corev1.TaintNodeOutOfService
+			return taint.Key == v1alpha1.TaintFenced || taint.Key == corev1.TaintNodeOutOfService
 		})
 		_, err = s.client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
 		return err

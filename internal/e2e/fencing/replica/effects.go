@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// effects are what a fence does to the world: writes to the API server, from that of its record on, and commands to devices.
+// effects are what a fence does to the world: writes to the API server, from that of its record on,
+// and commands to devices.
 type effects struct {
 	last   int    // at which the process dies; 0: at none
 	name   string // of that at which it dies

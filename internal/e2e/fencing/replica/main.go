@@ -1,6 +1,7 @@
-// Command replica is a fencer like that of the example, with devices of a test: a rack, or those that real fence agents speak to. It numbers and prints
-// what it does to the world during a fence, and can be told to die at one of these effects: DIE_AFTER=3 has it killed when the third has happened, DIE_AFTER=3,before when it is about to, and
-// DIE_AFTER="switch off" after that.
+// Command replica is a fencer like that of the example, with devices of a test: a rack, or those
+// that real fence agents speak to. It numbers and prints what it does to the world during a fence,
+// and can be told to die at one of these effects: DIE_AFTER=3 has it killed when the third has
+// happened, DIE_AFTER=3,before when it is about to, and DIE_AFTER="switch off" after that.
 package main
 
 import (
@@ -28,12 +29,8 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/fencing/config"
 	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
-	"github.com/bellwether-k8s/bellwether/fencing/sighting"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
@@ -67,10 +64,10 @@ func run(ctx context.Context) error {
 	effects := flag.String("effects", "", "file of what it has done to the world, for the next process to count on")
 	limits := defaultLimits
 	flag.Func("limits", "of the policy, as JSON", func(text string) error { return json.Unmarshal([]byte(text), &limits) })
-	var triggers []sighting.Condition
+	var triggers []fencing.NodeCondition
 	flag.Func("trigger", "TYPE=STATUS, a condition that nodes are fenced for", func(text string) error {
 		kind, status, _ := strings.Cut(text, "=")
-		triggers = append(triggers, sighting.Condition{Type: corev1.NodeConditionType(kind), Status: corev1.ConditionStatus(status)})
+		triggers = append(triggers, fencing.NodeCondition{Type: corev1.NodeConditionType(kind), Status: corev1.ConditionStatus(status)})
 		return nil
 	})
 	flag.Parse()
@@ -125,7 +122,7 @@ func run(ctx context.Context) error {
 	settings := settings(*namespace, *host, selector, elector, agents{devices, deeds, *settle}, log, broadcaster.NewRecorder(scheme.Scheme, "fencer"))
 	settings.CommandTimeout, settings.Limits, settings.Nodes.Triggers = *timeout, limits, triggers
 	if method, driver, found := strings.Cut(*storage, "="); found {
-		settings.Storage = map[string]cluster.Storage{method: {Drivers: []string{driver}}}
+		settings.Storage = map[string]fencing.Storage{method: {Drivers: []string{driver}}}
 	}
 	controller, err := fencing.New(kube, dyn, settings)
 	if err != nil {
@@ -135,11 +132,11 @@ func run(ctx context.Context) error {
 }
 
 // defaultLimits are for tests that do not wait for long, and fence the same few nodes all the time.
-var defaultLimits = policy.Limits{Observation: time.Millisecond, CoolDown: time.Second, MaxRepeats: 1000, MaxStarts: 1000}
+var defaultLimits = fencing.Limits{Observation: time.Millisecond, CoolDown: time.Second, MaxRepeats: 1000, MaxStarts: 1000}
 
 func settings(namespace, host string, nodes labels.Selector, elector *leaderelection.Elector, devices fencing.Agents, log *zap.Logger, recorder events.EventRecorder) fencing.Config {
 	return fencing.Config{
-		Namespace: namespace, Node: host, Leadership: elector, Agents: devices, Nodes: sighting.Config{Selector: nodes},
+		Namespace: namespace, Node: host, Leadership: elector, Agents: devices, Nodes: fencing.NodeSelector{Selector: nodes},
 		DetachTimeout: 5 * time.Second, RestartDelay: time.Second,
 		Logger: log, Events: recorder,
 	}
@@ -160,7 +157,7 @@ type agents struct {
 	settle time.Duration
 }
 
-func (a agents) Metadata(ctx context.Context, name string) (config.AgentMetadata, error) {
+func (a agents) Metadata(ctx context.Context, name string) (agent.Metadata, error) {
 	metadata, err := a.Agents.Metadata(ctx, name)
 	metadata.MinSettle = a.settle
 	return metadata, err
@@ -174,12 +171,12 @@ func (a agents) Switch(ctx context.Context, target agent.Target, command agent.C
 // rack is one in another process.
 type rack struct{ fencingtest.Remote }
 
-func (rack) Metadata(_ context.Context, name string) (config.AgentMetadata, error) {
+func (rack) Metadata(_ context.Context, name string) (agent.Metadata, error) {
 	if name != "fence_rack" {
-		return config.AgentMetadata{}, fmt.Errorf("there is no agent %q", name)
+		return agent.Metadata{}, fmt.Errorf("there is no agent %q", name)
 	}
-	return config.AgentMetadata{
+	return agent.Metadata{
 		Name:       name,
-		Parameters: []config.Parameter{{Name: "ip", Type: config.String, Required: true}, {Name: "plug", Type: config.String, Required: true}},
+		Parameters: []agent.ParameterSpec{{Name: "ip", Type: agent.TypeString, Required: true}, {Name: "plug", Type: agent.TypeString, Required: true}},
 	}, nil
 }

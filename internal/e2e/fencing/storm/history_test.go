@@ -44,7 +44,8 @@ func (w *world) record() *history {
 	return h
 }
 
-// follow calls see with what a watch has from a version on, without a gap also if the API server ends it, until the test ends.
+// follow calls see with what a watch has from a version on, without a gap also if the API server
+// ends it, until the test ends.
 func (w *world) follow(version string, from cache.WatchFuncWithContext, see func(runtime.Object), kinds ...watch.EventType) {
 	w.t.Helper()
 	watcher, err := retry.NewRetryWatcherWithContext(context.WithoutCancel(w.t.Context()), version, &cache.ListWatch{WatchFuncWithContext: from})
@@ -139,7 +140,8 @@ func (h *history) heldAnew(node, reason string) int {
 	return n
 }
 
-// most is how many fences had devices switched at the same time: from the first intent to switch one off until all are on again, or left off.
+// most is how many fences had devices switched at the same time: from the first intent to switch
+// one off until all are on again, or left off.
 func (h *history) most() int {
 	most, switched := 0, map[string]bool{}
 	for _, f := range h.all() {

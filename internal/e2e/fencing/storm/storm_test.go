@@ -1,4 +1,5 @@
-// Package storm_test loses many of a hundred nodes at once, of a real control plane: each test has one of its own, as the others' nodes are part of it.
+// Package storm_test loses many of a hundred nodes at once, of a real control plane: each test has
+// one of its own, as the others' nodes are part of it.
 package storm_test
 
 import (
@@ -15,8 +16,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// 60 of 100 nodes are lost at once. It is not they who have failed: nothing is done to any, by the leader nor by the next one, which knows nothing, and people
-// are told. When they are back all is as it was.
+// 60 of 100 nodes are lost at once. It is not they who have failed: nothing is done to any, by the
+// leader nor by the next one, which knows nothing, and people are told. When they are back all is
+// as it was.
 func TestLossOf60Of100FencesNobody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]int{rest: 40, "lost": 60})
@@ -83,7 +85,8 @@ func (w *world) leader() string {
 	return *lease.Spec.HolderIdentity
 }
 
-// 30 of 100 nodes are lost at once. All of them are fenced, released, and back in the end, and never more at a time, nor in a while, than may be.
+// 30 of 100 nodes are lost at once. All of them are fenced, released, and back in the end, and
+// never more at a time, nor in a while, than may be.
 func TestLossOf30Of100FencesThemAll(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]int{rest: 70, "lost": 30})
@@ -144,7 +147,8 @@ func (w *world) mostOff() int {
 	return most
 }
 
-// Conditions as node problem detectors set them: for one a node is isolated as long as it is Ready, for the other it loses its power nevertheless.
+// Conditions as node problem detectors set them: for one a node is isolated as long as it is Ready,
+// for the other it loses its power nevertheless.
 const (
 	deadlock = corev1.NodeConditionType("KernelDeadlock")
 	readonly = corev1.NodeConditionType("ReadonlyFilesystem")

@@ -23,9 +23,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/bellwether-k8s/bellwether/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
-	"github.com/bellwether-k8s/bellwether/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
@@ -38,13 +37,15 @@ const (
 // root is where the repository begins.
 const root = "../../../.."
 
-// fencer is the name of the fencers, of their namespace, and of everything that they have, as in the example.
+// fencer is the name of the fencers, of their namespace, and of everything that they have, as in
+// the example.
 const fencer = "fencer"
 
 // worker is the label of the nodes that may be fenced.
 const worker = "worker"
 
-// settings of machines. A node has to fail for longer than the control plane takes to see it of one after the other, or a storm would look like single losses.
+// settings of machines. A node has to fail for longer than the control plane takes to see it of one
+// after the other, or a storm would look like single losses.
 const settings = `node_name={{.NodeName}}
 isolation=mark-unschedulable
 power_management=plug-off plug-on
@@ -54,15 +55,17 @@ power_wait=1s
 boot_grace=3m
 `
 
-// rest is the group that is never lost. Its machines get more time: where there is little to compute with, a process that plays many kubelets may be late.
+// rest is the group that is never lost. Its machines get more time: where there is little to
+// compute with, a process that plays many kubelets may be late.
 const rest = "rest"
 
 const method = "template=fence-method-template-rack\nplug={{.NodeName}}\nsettle=1s\naction="
 
 // limits of tests: as the default ones to each other and to what kubelets do here, but faster.
-var limits = policy.Limits{Observation: 5 * time.Second, LeaseSilence: 10 * time.Second, CoolDown: 5 * time.Second, MaxStarts: 1000}
+var limits = fencing.Limits{Observation: 5 * time.Second, LeaseSilence: 10 * time.Second, CoolDown: 5 * time.Second, MaxStarts: 1000}
 
-// world is a control plane, whose nodes are machines that have their power from a rack. What the nodes of a group have in common fails with its process.
+// world is a control plane, whose nodes are machines that have their power from a rack. What the
+// nodes of a group have in common fails with its process.
 type world struct {
 	t         *testing.T
 	cp        *e2e.ControlPlane
@@ -213,7 +216,7 @@ func (w *world) referee() {
 func (w *world) cuts(node string) int { return w.rack.Count(node, "power", v1alpha1.ActionOff) }
 
 // start starts a fencer, on one of the nodes. It has checked all machines when this returns.
-func (w *world) start(host string, limits policy.Limits, more ...string) *e2e.Process {
+func (w *world) start(host string, limits fencing.Limits, more ...string) *e2e.Process {
 	w.t.Helper()
 	program, err := w.cp.Program(w.t.Context(), "../replica")
 	require.NoError(w.t, err)
@@ -240,7 +243,8 @@ func (w *world) start(host string, limits policy.Limits, more ...string) *e2e.Pr
 // notLeader is the exit code of a fencer that was the leader, and is not any more.
 const notLeader = 75
 
-// keep does what a kubelet does when a fencer has ended for that reason: the API server may have been too busy to renew its Lease.
+// keep does what a kubelet does when a fencer has ended for that reason: the API server may have
+// been too busy to renew its Lease.
 func (w *world) keep(p *e2e.Process) {
 	for {
 		exit, err := p.Wait(w.t.Context())
@@ -291,7 +295,7 @@ func has(n *corev1.Node, kind corev1.NodeConditionType) bool {
 // marked says that something of a fence is on a node.
 func marked(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == cluster.TaintFenced || t.Key == corev1.TaintNodeOutOfService
+		return t.Key == v1alpha1.TaintFenced || t.Key == corev1.TaintNodeOutOfService
 	})
 }
 

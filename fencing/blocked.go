@@ -1,0 +1,76 @@
+package fencing
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
+)
+
+// repeatEventsAfter is the interval at which Events about a persisting problem are repeated. By
+// default the API server drops Events after an hour.
+const repeatEventsAfter = 30 * time.Minute
+
+// reportBlocked records an Event with the reason why the fence is blocked or was given up. It
+// repeats the Event every repeatEventsAfter.
+func (f *fence) reportBlocked() {
+	s, now := &f.record.Status, f.clock.Now()
+	reason, text := "", ""
+	switch {
+	case s.Hold != nil:
+		reason, text = s.Hold.Reason, s.Hold.Message
+	case s.Phase == v1alpha1.PhaseGivenUp:
+		if text = f.gaveUp(s); text != "" {
+			reason = string(v1alpha1.PhaseGivenUp)
+		}
+	}
+	if reason == "" || reason == f.alarmed && now.SinceAtMost(f.alarmedAt) < repeatEventsAfter {
+		f.alarmed = reason
+		return
+	}
+	f.alarmed, f.alarmedAt = reason, now
+	f.event(f.record, corev1.EventTypeWarning, reason, "Wait", "incident %d of node %s: %s", s.Incident, f.node, text)
+}
+
+// gaveUp returns the message about a fence that was given up, or "" if no message is needed: an
+// admin has stopped the fence, excluded the node or configured that its power stays off.
+func (f *fence) gaveUp(s *v1alpha1.Status) string {
+	off := ""
+	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPoweredOff); c != nil &&
+		c.Status != metav1.ConditionFalse {
+		off = "; plugs " + c.Message
+	}
+	facts, there := f.state.factsOf(f.node, time.Now())
+	lost := there && facts.UID == string(s.NodeUID) && facts.Ready != policy.True
+	denied := meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionDenied)
+	switch s.Abort {
+	case v1alpha1.AbortStopHold, v1alpha1.AbortStopRestore:
+		return ""
+	case v1alpha1.AbortNone:
+		if f.plan.PowerOn == nodeconfig.Never || f.plan.PowerOn == nodeconfig.Manual {
+			return ""
+		}
+	case v1alpha1.AbortNodeGone:
+		if lost {
+			return "the node is not fenced, as it is about to be removed, and it is still there: its workloads are not free" + off
+		}
+		if off != "" {
+			return "the node is gone, and nothing switches its machine on again" + off
+		}
+		return ""
+	}
+	switch {
+	case denied && facts.Excluded:
+		return ""
+	case denied && lost:
+		return "the node is not fenced: " + meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionDenied).Message
+	case denied && off == "":
+		return ""
+	}
+	return "a human is needed: the machine may be off, and its workloads may not be free; see the status" + off
+}

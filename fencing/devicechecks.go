@@ -1,0 +1,412 @@
+package fencing
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
+)
+
+// checks are readings of devices while nothing is wrong: whether a node could be fenced, if it had
+// to be.
+type checks struct {
+	*run
+
+	mu        sync.Mutex
+	results   map[string]check           // by node
+	begun     map[string]time.Time       // when the last one was, by node
+	busy      map[string]bool            // nodes that are being checked
+	withdrawn map[string]map[string]bool // devices that have contradicted their node and were not seen on since, by node
+
+	whole survey // of watch
+}
+
+// check is what the last reading of a node's devices has found.
+type check struct {
+	readiness
+	machine machine
+	flawed  bool      // it was the configuration that was the problem
+	told    time.Time // when people were told of it last
+}
+
+func newChecks(r *run) *checks {
+	return &checks{
+		run: r, results: map[string]check{}, begun: map[string]time.Time{}, busy: map[string]bool{},
+		withdrawn: map[string]map[string]bool{},
+	}
+}
+
+// status says whether the node could be fenced, and why not: Missing if that was not checked.
+func (c *checks) status(node string) (policy.Status, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch result, ok := c.results[node]; {
+	case !ok:
+		return policy.Missing, nil
+	case result.problem != nil:
+		return policy.False, result.problem
+	}
+	return policy.True, nil
+}
+
+// done says that the devices of a node were checked.
+func (c *checks) done(node string) bool {
+	status, _ := c.status(node)
+	return status != policy.Missing
+}
+
+// watch checks nodes whose time has come, until ctx ends.
+func (c *checks) watch(ctx context.Context) {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	slots := make(chan struct{}, c.config.ChecksAtOnce)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer c.leaveSurvey()
+	for {
+		nodes, _ := c.state.namespace(c.config.Namespace)
+		c.forget(nodes)
+		flaws := c.survey(ctx, nodes)
+		for _, n := range nodes {
+			if !c.due(n, flaws[n.Name] != nil) {
+				continue
+			}
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return // and nothing is due any more
+			}
+			all.Go(func() {
+				defer func() { <-slots }()
+				defer c.ends(n.Name)
+				c.check(ctx, n)
+			})
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// forget drops what is known of nodes that are gone.
+func (c *checks) forget(nodes []*corev1.Node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.begun) <= len(nodes) {
+		return
+	}
+	there := map[string]bool{}
+	for _, n := range nodes {
+		there[n.Name] = true
+	}
+	for node := range c.begun {
+		if !there[node] {
+			delete(c.begun, node)
+			delete(c.results, node)
+			delete(c.withdrawn, node)
+		}
+	}
+}
+
+// due says that the node is to be checked now, and takes the task. Devices of a fence that is under
+// way are left alone. That its configuration has got a flaw, or has lost it, is to be said at once.
+func (c *checks) due(n *corev1.Node, flawed bool) bool {
+	if f := c.state.fence(n.Name); f != nil && fenceState(f) != policy.FenceNone && fenceState(f) != policy.FenceQueued {
+		return false
+	}
+	if !c.state.selected(n) {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy[n.Name] {
+		return false
+	}
+	interval, result := c.config.CheckInterval, c.results[n.Name]
+	if result.problem != nil || result.limited != nil {
+		interval = min(interval, time.Minute)
+	}
+	// Another machine, or one that was started since: what was seen of it says nothing any more.
+	another := ready(n) && result.machine != machineOf(n) ||
+		result.flawed != flawed
+	if last, ok := c.begun[n.Name]; ok && time.Since(last) < interval && (!another || time.Since(last) < tick) {
+		return false
+	}
+	c.begun[n.Name], c.busy[n.Name] = time.Now(), true
+	return true
+}
+
+// ends says that a task that was taken has come to its end.
+func (c *checks) ends(node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.busy, node)
+}
+
+// check reads all devices of a node, and says everywhere what came of it.
+func (c *checks) check(ctx context.Context, n *corev1.Node) {
+	plan, err := c.plans.plan(ctx, n.Name, "")
+	result, found := c.inspect(ctx, n, plan, err)
+	if ctx.Err() != nil {
+		return
+	}
+	if err := c.remember(ctx, n, plan, found); err != nil && ctx.Err() == nil {
+		c.config.Logger.Debug("devices seen on not recorded, retrying", zap.String("node", n.Name), zap.Error(err))
+		result.limited = errors.Join(result.limited, err) // soon
+	}
+	if err := c.vouch(ctx, n, plan, found); err != nil && ctx.Err() == nil {
+		c.config.Logger.Debug("provider ID not recorded, retrying",
+			zap.String("node", n.Name), zap.Error(err))
+	}
+	before, checked := c.note(n.Name, result)
+	if hook := c.config.Hooks.OnCheck; hook != nil {
+		hook(n.Name, result.problem)
+	}
+	if !checked || (before.problem == nil) != (result.problem == nil) {
+		if result.problem != nil {
+			c.config.Logger.Warn("node cannot be fenced", zap.String("node", n.Name), zap.Error(result.problem))
+		}
+		c.wake(n.Name)
+	}
+	if err := c.publish(ctx, n, result.readiness); err != nil && ctx.Err() == nil {
+		c.config.Logger.Debug("condition FenceReady not written, retrying", zap.String("node", n.Name), zap.Error(err))
+	}
+}
+
+// inspect reads all devices of a node, and changes nothing. The error is what is wrong with its
+// configuration.
+func (c *checks) inspect(
+	ctx context.Context,
+	n *corev1.Node,
+	plan nodeconfig.Plan,
+	err error,
+) (check, map[string]reading) {
+	result := check{machine: machineOf(n)}
+	if err == nil {
+		_, err = c.flow(plan, unknown)
+	}
+	if err != nil {
+		result.problem, result.flawed = err, true
+		return result, nil
+	}
+	found := c.read(ctx, n.Name, plan)
+	c.contradict(ctx, n, plan, found)
+	seen := seenOf(n).after(plan, found, "", time.Time{})
+	result.readiness = readyBy(plan, found, seen.has)
+	if plan.Kdump {
+		result.problem = errors.Join(result.problem, c.dumps.want(ctx))
+	}
+	return result, found
+}
+
+// note keeps what a check has found, and returns what the one before it had.
+func (c *checks) note(node string, result check) (before check, checked bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before, checked = c.results[node]
+	result.told = before.told
+	c.results[node] = result
+	return before, checked
+}
+
+// read reads all devices of a node.
+func (c *checks) read(ctx context.Context, node string, plan nodeconfig.Plan) map[string]reading {
+	found := map[string]reading{}
+	for _, d := range plan.Devices() {
+		power, err := c.readOne(ctx, node, d)
+		found[d.Key] = reading{power: power, err: err}
+	}
+	return found
+}
+
+func (c *checks) readOne(ctx context.Context, node string, d *nodeconfig.Device) (v1alpha1.Power, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout(d))
+	defer cancel()
+	target, err := c.secrets.target(ctx, node, d)
+	if err != nil {
+		return v1alpha1.PowerUnknown, err
+	}
+	return c.config.Agents.Power(ctx, target)
+}
+
+// contradict compares what was read with whether the node works. One that has just died is shown
+// Ready for a while: it is its Lease that tells, renewed between two readings that say that it has
+// no power.
+func (c *checks) contradict(ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, found map[string]reading) {
+	off := slices.DeleteFunc(plan.Devices(), func(d *nodeconfig.Device) bool {
+		return found[d.Key].err != nil || found[d.Key].power != v1alpha1.PowerOff
+	})
+	for device, r := range found {
+		r.on = r.err == nil && r.power == v1alpha1.PowerOn && ready(n)
+		found[device] = r
+	}
+	if len(off) == 0 || !ready(n) || !c.outlives(ctx, n.Name) {
+		return
+	}
+	for _, d := range off {
+		power, err := c.readOne(ctx, n.Name, d)
+		found[d.Key] = reading{power: power, err: err, contradicts: err == nil && power == v1alpha1.PowerOff}
+	}
+}
+
+// outlives says whether the node renews its Lease from now on, within the time in which it would
+// have to.
+func (c *checks) outlives(ctx context.Context, node string) bool {
+	ctx, cancel := context.WithTimeout(ctx, c.config.Limits.withDefaults().LeaseSilence)
+	defer cancel()
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	var first string
+	for {
+		renewal, err := c.lookAtLease(ctx, node)
+		switch {
+		case err != nil:
+		case first == "":
+			first = renewal
+		case renewal != "" && renewal != first:
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C:
+		}
+	}
+}
+
+// publish writes the condition FenceReady of a node that is Ready, if it has changed. Nodes are
+// written by many: it is tried again when somebody else was faster, or the node would not say until
+// it is checked again.
+func (c *checks) publish(ctx context.Context, n *corev1.Node, found readiness) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
+		err := c.tryToPublish(ctx, n.Name, found)
+		// A failed test of a patch is answered as Invalid.
+		if !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Reasons of the condition FenceReady.
+const (
+	reasonDevicesRead  = "DevicesRead"
+	reasonLevelFlawed  = "LevelUnusable" // True all the same: another level of devices can do it
+	reasonNotFenceable = "NotFenceable"
+)
+
+// condition is what a node says of whether it could be fenced.
+func (f readiness) condition(kind corev1.NodeConditionType) corev1.NodeCondition {
+	c := corev1.NodeCondition{
+		Type: kind, Status: corev1.ConditionTrue, Reason: reasonDevicesRead, Message: "all devices of the node were read",
+		LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now(),
+	}
+	switch {
+	case f.problem != nil:
+		c.Status, c.Reason, c.Message = corev1.ConditionFalse, reasonNotFenceable, f.problem.Error()
+	case f.limited != nil:
+		c.Reason, c.Message = reasonLevelFlawed, f.limited.Error()
+	}
+	return c
+}
+
+// tryToPublish is one try. People are told when the condition is another than the node had: a
+// controller that has just begun does not tell them again, but it does after a while, as long as
+// something is wrong. Who dies between the two does not tell them at all, but the condition does.
+func (c *checks) tryToPublish(ctx context.Context, node string, found readiness) error {
+	n, err := c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if err != nil || !ready(n) {
+		return err
+	}
+	condition := found.condition(c.config.Nodes.withDefaults().FenceReadyCondition)
+	wrong := condition.Reason != reasonDevicesRead
+	conditions := slices.Clone(n.Status.Conditions)
+	i := slices.IndexFunc(conditions, func(old corev1.NodeCondition) bool { return old.Type == condition.Type })
+	var news, turned bool
+	switch {
+	case i < 0: // that a node which no one has checked before can be fenced is as it should be
+		news, turned = wrong, found.problem != nil
+		conditions = append(conditions, condition)
+	default:
+		old := conditions[i]
+		news, turned = old.Status != condition.Status || old.Reason != condition.Reason, old.Status != condition.Status
+		if !turned {
+			condition.LastTransitionTime = old.LastTransitionTime
+		}
+		conditions[i] = condition
+		if !news && old.Message == condition.Message {
+			c.tell(n, condition, wrong && c.overdue(node))
+			return nil
+		}
+	}
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/resourceVersion", "value": n.ResourceVersion},
+		{"op": "add", "path": "/status/conditions", "value": conditions},
+	})
+	if err != nil {
+		return err
+	}
+	if _, err = c.kube.CoreV1().Nodes().Patch(ctx, n.Name, types.JSONPatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		return err
+	}
+	c.tell(n, condition, news || wrong && c.overdue(node))
+	if hook := c.config.Hooks.OnFenceReady; hook != nil && turned {
+		hook(n.Name, found.problem)
+	}
+	return nil
+}
+
+// tell says it to people who look at the Node.
+func (c *checks) tell(n *corev1.Node, condition corev1.NodeCondition, it bool) {
+	if !it {
+		return
+	}
+	kind := corev1.EventTypeNormal
+	if condition.Reason != reasonDevicesRead {
+		kind = corev1.EventTypeWarning
+	}
+	c.nodeEvent(n, kind, condition.Reason, "Check", condition.Message)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	result := c.results[n.Name]
+	result.told = time.Now()
+	c.results[n.Name] = result
+}
+
+// overdue says that it is long ago that people were told what is wrong, by this process or, as far
+// as that knows, by the one before it.
+func (c *checks) overdue(node string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := c.results[node].told
+	if last.IsZero() {
+		last = c.began
+	}
+	return time.Since(last) >= repeatEventsAfter
+}
+
+// selected says that the node may be fenced, by this process or, where it is its own, by another.
+func (v *clusterState) selected(n *corev1.Node) bool {
+	facts, ok := v.factsOf(n.Name, time.Now())
+	return ok && facts.Selected && !facts.Excluded && !facts.Deleting
+}

@@ -1,0 +1,423 @@
+package fencing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
+)
+
+// execute executes one step. The caller retries after an error.
+func (f *fence) execute(ctx context.Context, step statemachine.Step) error {
+	switch step := step.(type) {
+	case statemachine.Write:
+		return f.write(ctx, step)
+	case statemachine.Look:
+		return f.look(ctx)
+	case statemachine.Read:
+		return f.readDevices(ctx, step)
+	case statemachine.Call:
+		return f.call(ctx, step)
+	case statemachine.Act:
+		return f.act(ctx, step)
+	case statemachine.Release:
+		return f.release(ctx, step)
+	case statemachine.Wait:
+		f.reportBlocked()
+		return f.await(ctx, step)
+	case statemachine.SetFinalizer:
+		return f.change(ctx, step, func(ctx context.Context) (*v1alpha1.NodeFence, error) {
+			return f.nodeFences.setFinalizer(ctx, f.record, step.Present)
+		})
+	case statemachine.DropAnnotation:
+		if step.Why != "" {
+			f.event(f.record, corev1.EventTypeWarning, "Refused", "Confirm", "%s is not taken: %s", step.Key, step.Why)
+		}
+		return f.change(ctx, step, func(ctx context.Context) (*v1alpha1.NodeFence, error) {
+			return f.nodeFences.dropAnnotation(ctx, f.record, step.Key)
+		})
+	case statemachine.Delete:
+		return f.delete(ctx)
+	}
+	return fmt.Errorf("fencing: a step that is not known: %T", step)
+}
+
+// write writes the status. After a failed write the record is read again, as it may have been
+// written.
+func (f *fence) write(ctx context.Context, step statemachine.Write) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	before, outcome := f.record.Status, statemachine.Outcome{Began: f.clock.Now()}
+	next := f.record.DeepCopy()
+	next.Status = step.Status
+	written, err := f.nodeFences.writeStatus(ctx, next)
+	outcome.Ended, outcome.Failed = f.clock.Now(), err != nil
+	f.memory = f.memory.After(&before, step, outcome)
+	if err != nil {
+		f.record = nil
+		if apierrors.IsConflict(err) || absent(err, f.node) {
+			return nil
+		}
+		return fmt.Errorf("write %s: %w", step.Reason, err)
+	}
+	if before.Phase != written.Status.Phase {
+		f.progress = cluster.Progress{}
+	}
+	f.wrote(written)
+	f.announce(before, written, step.Reason)
+	return nil
+}
+
+// announce reports a written status by log, hooks and Events.
+func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, reason statemachine.Reason) {
+	s := &now.Status
+	f.log.Info(
+		"fence transition",
+		zap.String("transition", string(reason)),
+		zap.String("phase", string(s.Phase)),
+		zap.Int64("incident", s.Incident),
+	)
+	hooks := f.config.Hooks
+	if hooks.OnTransition != nil {
+		hooks.OnTransition(now, string(reason))
+	}
+	if s.Hold != nil && (before.Hold == nil || before.Hold.Reason != s.Hold.Reason) {
+		if hooks.OnBlocked != nil {
+			hooks.OnBlocked(f.node, *s.Hold)
+		}
+	}
+	f.reportBlocked()
+	if reason == statemachine.DumpSeen {
+		f.event(
+			now,
+			corev1.EventTypeNormal,
+			string(reason),
+			"Release",
+			"incident %d of node %s: its kernel writes a dump: its pods are released, and its power stays on until that has ended, for %v at most",
+			s.Incident,
+			f.node,
+			f.plan.KdumpTimeout,
+		)
+	}
+	if before.Phase == s.Phase {
+		return
+	}
+	kind := corev1.EventTypeNormal
+	if s.Phase == v1alpha1.PhaseError || s.Phase == v1alpha1.PhaseGivenUp {
+		kind = corev1.EventTypeWarning
+	}
+	f.event(now, kind, string(reason), "Fence", "incident %d of node %s: %s", s.Incident, f.node, s.Phase)
+	if s.Commission != nil &&
+		(before.Phase == v1alpha1.PhaseCommissioning || s.Phase == v1alpha1.PhaseCommissioning || s.Phase.Ended()) {
+		f.announceCommission(reason, s)
+	}
+}
+
+// change updates the metadata of the record.
+func (f *fence) change(
+	ctx context.Context,
+	step statemachine.Step,
+	update func(context.Context) (*v1alpha1.NodeFence, error),
+) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	before := f.record.Status
+	changed, err := update(ctx)
+	f.memory = f.memory.After(&before, step, statemachine.Outcome{Failed: err != nil})
+	if err != nil {
+		f.record = nil
+		if apierrors.IsConflict(err) || absent(err, f.node) {
+			return nil
+		}
+		return err
+	}
+	f.wrote(changed)
+	return nil
+}
+
+func (f *fence) delete(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	record := f.record
+	f.record = nil
+	err := f.nodeFences.delete(ctx, record)
+	if err == nil || absent(err, f.node) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// reach returns the target for the agent of a device.
+func (f *fence) reach(ctx context.Context, name string) (agent.Target, error) {
+	d, ok := device(f.plan, name)
+	if !ok {
+		return agent.Target{}, fmt.Errorf("device %s is not in the configuration any more", name)
+	}
+	return f.secrets.target(ctx, f.node, d)
+}
+
+// readDevices reads devices concurrently.
+func (f *fence) readDevices(ctx context.Context, step statemachine.Read) error {
+	_, err := f.readPowers(ctx, step)
+	return err
+}
+
+// watchEvery is the interval at which a waiting fence reads devices that may go off.
+const watchEvery = 5 * time.Second
+
+// await waits until the time is over or a watched device reads off.
+func (f *fence) await(ctx context.Context, step statemachine.Wait) error {
+	if len(step.Ahead) > 0 {
+		select {
+		case f.ahead <- struct{}{}:
+			defer func() { <-f.ahead }()
+			return f.readDevices(ctx, statemachine.Read{Devices: step.Ahead})
+		default: // others read: there may be many, and only some of them may go on
+		}
+	}
+	if len(step.Watch) == 0 {
+		f.pause(ctx, step.For)
+		return nil
+	}
+	began := f.clock.Now()
+	for {
+		left := step.For - f.clock.Now().SinceAtLeast(began)
+		if left <= 0 || f.pause(ctx, min(left, watchEvery)) || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if left <= watchEvery {
+			return nil
+		}
+		powers, err := f.readPowers(ctx, statemachine.Read{Devices: step.Watch})
+		if err != nil || slices.Contains(powers, v1alpha1.PowerOff) {
+			return err
+		}
+	}
+}
+
+func (f *fence) readPowers(ctx context.Context, step statemachine.Read) ([]v1alpha1.Power, error) {
+	before := f.record.Status
+	outcome := statemachine.Outcome{Began: f.clock.Now(), Powers: make([]v1alpha1.Power, len(step.Devices))}
+	var all sync.WaitGroup
+	for i, name := range step.Devices {
+		all.Go(func() { outcome.Powers[i] = f.power(ctx, name) })
+	}
+	all.Wait()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	outcome.Ended = f.clock.Now()
+	f.memory = f.memory.After(&before, step, outcome)
+	return outcome.Powers, nil
+}
+
+func (f *fence) power(ctx context.Context, name string) v1alpha1.Power {
+	timeout := f.config.CommandTimeout
+	if d, ok := device(f.plan, name); ok {
+		timeout = f.timeout(d)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	began := time.Now()
+	power := v1alpha1.PowerUnknown
+	target, err := f.reach(ctx, name)
+	if err == nil {
+		power, err = f.config.Agents.Power(ctx, target)
+	}
+	if err != nil {
+		power = v1alpha1.PowerUnknown
+		f.log.Debug("device cannot be read", zap.String("device", name), zap.Error(err))
+	}
+	if hook := f.config.Hooks.OnReading; hook != nil {
+		hook(f.node, name, power, time.Since(began))
+	}
+	return power
+}
+
+// call sends a command and waits for the end of the agent: a command that is interrupted may take
+// effect later.
+func (f *fence) call(ctx context.Context, step statemachine.Call) error {
+	config := &f.config
+	target, err := f.reach(ctx, step.Device)
+	if err != nil {
+		return err
+	}
+	timeout := time.Duration(step.Op.DeadlineSeconds) * time.Second
+	calling, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	command := agent.Command{ID: step.Op.ID, Action: step.Op.Action, Timeout: timeout}
+	outcome := statemachine.Outcome{Began: f.clock.Now()}
+	if ctx.Err() != nil || config.Leadership.Remaining() <= 0 || step.Late(f.clock.Now()) {
+		f.memory = f.memory.Changed()
+		return ctx.Err()
+	}
+	err = config.Agents.Switch(calling, target, command)
+	before := f.record.Status
+	outcome.Ended = f.clock.Now()
+	f.memory = f.memory.After(&before, step, outcome)
+	if errors.Is(err, agent.ErrAlive) {
+		f.stuck = fmt.Errorf("command %s to device %s: %w", step.Op.ID, step.Device, err)
+		f.event(
+			f.record,
+			corev1.EventTypeWarning,
+			"AgentAlive",
+			"Switch",
+			"nothing more is done until the controller is restarted: %v",
+			f.stuck,
+		)
+	}
+	took := outcome.Ended.SinceAtLeast(outcome.Began)
+	f.log.Info("command sent", zap.String("device", step.Device), zap.String("action", string(step.Op.Action)),
+		zap.String("operation", step.Op.ID), zap.Duration("took", took), zap.NamedError("answer", err))
+	if config.Hooks.OnCommand != nil {
+		config.Hooks.OnCommand(f.node, step.Device, step.Op.Action, took, err)
+	}
+	return nil
+}
+
+// cluster returns the node for changes by this incident.
+func (f *fence) cluster() (*cluster.Node, error) {
+	return cluster.New(
+		f.kube,
+		cluster.Config{Name: f.node, UID: f.record.Status.NodeUID, Incident: f.record.Status.Incident},
+	)
+}
+
+// errNotLeader means that this process has lost the leadership.
+var errNotLeader = errors.New("fencing: the leadership has ended")
+
+// act executes a method of the cluster.
+func (f *fence) act(ctx context.Context, step statemachine.Act) error {
+	node, err := f.cluster()
+	if err != nil {
+		return err
+	}
+	before, outcome := f.record.Status, statemachine.Outcome{Began: f.clock.Now()}
+	err = f.method(ctx, node, step.Method)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, cluster.ErrNotProved), errors.Is(err, cluster.ErrNodeGone):
+		f.memory = f.memory.Changed()
+		return nil
+	case err != nil && !refused(err): // it has not failed as long as no one has said so
+		return err
+	case err != nil:
+		f.log.Warn("method failed", zap.String("method", step.Method), zap.Error(err))
+		f.event(f.record, corev1.EventTypeWarning, "MethodFailed", "Act", "%s: %v", step.Method, err)
+	}
+	outcome.Ended, outcome.Failed = f.clock.Now(), err != nil
+	f.memory = f.memory.After(&before, step, outcome)
+	return nil
+}
+
+func (f *fence) method(ctx context.Context, node *cluster.Node, name string) error {
+	switch name {
+	case statemachine.MarkUnschedulable:
+		return node.MarkUnschedulable(ctx, f.requireLeader)
+	case statemachine.MarkSchedulable:
+		return node.MarkSchedulable(ctx)
+	case nodeconfig.Cordon:
+		_, err := node.Cordon(ctx, f.requireLeader)
+		return err
+	case nodeconfig.Uncordon:
+		return node.Uncordon(ctx)
+	case nodeconfig.OutOfService: // is part of every release, and must not come before the proof
+		return nil
+	case nodeconfig.CleanPods:
+		_, err := node.Evict(
+			ctx,
+			f.requireNodeFailing,
+			cluster.Options{Budget: f.budget, OnPod: f.evicted},
+			cluster.Progress{},
+		)
+		return err
+	case nodeconfig.DetachVolumes:
+		pods, err := node.Evict(
+			ctx,
+			f.requireNodeFailing,
+			cluster.Options{Budget: f.budget, OnPod: f.evicted},
+			cluster.Progress{},
+		)
+		if err == nil && !pods.Done && !f.shownReady() {
+			return nil // no kubelet ends them: pods and volumes come loose with the release, when the machine has lost its power
+		}
+		if err == nil && !pods.Done {
+			err = fmt.Errorf("%w: %d pods", errPodsLeft, len(pods.Left))
+		}
+		if err == nil {
+			_, err = node.DetachVolumes(ctx, f.requireNodeFailing, nil)
+		}
+		return err
+	case statemachine.Commission:
+		return f.writeProof(ctx, node)
+	case statemachine.DeleteNode:
+		return node.Delete(ctx, f.requireNodeFailing)
+	}
+	return fmt.Errorf("%w %q", errNoMethod, name)
+}
+
+var (
+	errPodsLeft = errors.New("fencing: pods are left that may use the volumes")
+	errNoMethod = errors.New("fencing: there is no method")
+)
+
+// refused reports whether a retry of a method is unlikely to succeed.
+func refused(err error) bool {
+	return errors.Is(err, errPodsLeft) || errors.Is(err, errNoMethod) || errors.Is(err, cluster.ErrContended) ||
+		apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
+// requireLeader returns an error unless this process leads. It is the proof for changes that can be
+// undone and do not harm a working node.
+func (c *Controller) requireLeader(context.Context) error {
+	if c.config.Leadership.Remaining() <= 0 {
+		return errNotLeader
+	}
+	return nil
+}
+
+// requireNodeFailing returns an error unless this process leads and the node still fails. It is the
+// proof for changes that would harm a working node.
+func (f *fence) requireNodeFailing(ctx context.Context) error {
+	if err := f.requireLeader(ctx); err != nil {
+		return err
+	}
+	n, err := f.lookAtNode(ctx)
+	switch {
+	case err != nil:
+		return err
+	case n.Missing || n.UID != f.record.Status.NodeUID || n.Leaving:
+		return errors.New("the node is gone")
+	case !n.Failing:
+		return errors.New("the node works again")
+	}
+	return nil
+}
+
+// shownReady reports whether the node was last seen Ready.
+func (f *fence) shownReady() bool {
+	facts, ok := f.state.nodes.FactsOf(f.node, time.Now())
+	return ok && facts.Ready == policy.True
+}
+
+func (f *fence) evicted(pod *corev1.Pod) {
+	f.event(f.record, corev1.EventTypeNormal, "PodEvicted", "Evict", "pod %s/%s", pod.Namespace, pod.Name)
+}
+
+// before returns the number of the previous incident.
+func before(incident int64) string { return strconv.FormatInt(incident-1, 10) }

@@ -1,0 +1,253 @@
+package fencing
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
+)
+
+// plansLast is how long configurations with errors are cached while ConfigMaps and nodes are
+// unchanged. The error may be about a Secret or an agent, which are not watched.
+const plansLast = 30 * time.Second
+
+// planCache has the configurations of all nodes.
+type planCache struct {
+	config  Config
+	state   *clusterState
+	secrets *secrets
+	clock   clock.Clock
+	begins  func(func()) bool // has a goroutine do something
+
+	lock     chan struct{}          // held by who reads or changes what follows: a channel, as agents and Secrets are asked meanwhile
+	resolved *nodeconfig.Resolution // nil: none yet
+	flawless bool                   // no node's has an error
+	made     clock.Reading
+	changes  int64                      // of what it was resolved from
+	again    bool                       // it is being resolved once more
+	nodes    map[string]nodeconfig.Node // that it was resolved for
+	of       string                     // the versions of the ConfigMaps that it was resolved from
+	recent   map[string][]nodeconfig.Plan
+	good     map[string]origin // of the last one of recent, by node
+
+	surveyed *nodeconfig.Resolution // that flawed is about
+	flawed   map[string]error       // what is wrong with the configuration of each node that has a flaw
+}
+
+// origin is the input of a configuration, without Secrets and agents.
+type origin struct {
+	node nodeconfig.Node
+	maps string
+}
+
+// kept is how many configurations of a node are kept, so that an incident can end with its own.
+const kept = 8
+
+func newPlanCache(c Config, v *clusterState, s *secrets, begins func(func()) bool) *planCache {
+	return &planCache{
+		lock: make(chan struct{}, 1), config: c, state: v, secrets: s, clock: clock.System(), begins: begins,
+		recent: map[string][]nodeconfig.Plan{}, good: map[string]origin{},
+	}
+}
+
+// plan returns the configuration of a node: the one with this hash if it is known, otherwise the
+// current one. The error is about the configuration. If a Secret cannot be read or an agent does
+// not answer, an earlier valid configuration stays.
+func (p *planCache) plan(ctx context.Context, node, hash string) (nodeconfig.Plan, error) {
+	select {
+	case p.lock <- struct{}{}:
+	case <-ctx.Done():
+		return nodeconfig.Plan{}, ctx.Err()
+	}
+	defer func() { <-p.lock }()
+	for _, plan := range p.recent[node] {
+		if plan.Hash == hash {
+			return plan, nil
+		}
+	}
+	p.resolve(ctx)
+	return p.current(node)
+}
+
+// current returns the configuration of a node as it was resolved last. The caller holds the lock.
+func (p *planCache) current(node string) (nodeconfig.Plan, error) {
+	recent := p.recent[node]
+	plan, err := p.resolved.Plan(node)
+	last, of := len(recent)-1, origin{p.nodes[node], p.of}
+	of.node.Since = 0 // that the node is vouched for makes its configuration no worse
+	switch {
+	case err == nil:
+		if p.good[node] = of; last < 0 || recent[last].Hash != plan.Hash {
+			p.recent[node] = append(recent[max(0, last+2-kept):], plan)
+		}
+	case nodeconfig.Unknown(err) && last >= 0 && p.good[node] == of:
+		return recent[last], nil
+	}
+	return plan, err
+}
+
+// resolve updates the configurations after changes. Configurations with errors are resolved again
+// after a while, in the background, so that an agent that does not answer delays no other node. The
+// caller holds the lock.
+func (p *planCache) resolve(ctx context.Context) {
+	nodes, configMaps := p.state.namespace(p.config.Namespace)
+	in := inputs{nodes: map[string]nodeconfig.Node{}, maps: map[string]map[string]string{}}
+	for _, n := range nodes {
+		node := nodeconfig.Node{
+			Name: n.Name, ProviderID: n.Spec.ProviderID, Type: n.Labels[p.config.TypeLabel], Since: p.changes + 1,
+		}
+		if before, known := p.nodes[n.Name]; known && before.ProviderID == node.ProviderID && before.Since > 0 {
+			node.Since = before.Since
+		}
+		if vouched(n) {
+			node.Since = 0
+		}
+		in.nodes[n.Name] = node
+	}
+	var versions []string
+	for _, m := range configMaps {
+		in.maps[m.Name] = m.Data
+		versions = append(versions, m.Name, string(m.UID), m.ResourceVersion)
+	}
+	in.of = strings.Join(versions, "\x00")
+	now := p.clock.Now()
+	same := p.resolved != nil && in.of == p.of && maps.Equal(in.nodes, p.nodes)
+	switch {
+	case !same:
+		p.changes++
+		p.take(in, p.resolution(ctx, in), now)
+	case !p.flawless && !p.again && now.SinceAtMost(p.made) >= plansLast:
+		p.again = p.begins(func() {
+			resolved := p.resolution(ctx, in)
+			p.lock <- struct{}{}
+			defer func() { <-p.lock }()
+			if p.again = false; in.of == p.of && maps.Equal(in.nodes, p.nodes) && ctx.Err() == nil {
+				p.take(in, resolved, p.clock.Now())
+			}
+		})
+	}
+}
+
+// inputs are the inputs of all configurations, without Secrets and agents.
+type inputs struct {
+	nodes map[string]nodeconfig.Node
+	maps  map[string]map[string]string
+	of    string // their versions
+}
+
+func (p *planCache) take(in inputs, resolved *nodeconfig.Resolution, now clock.Reading) {
+	p.resolved, p.flawless, p.made, p.nodes, p.of = resolved, resolved.Validate() == nil, now, in.nodes, in.of
+	for node := range p.recent {
+		if _, there := in.nodes[node]; !there && p.state.fence(node) == nil {
+			delete(p.recent, node)
+			delete(p.good, node)
+		}
+	}
+}
+
+func (p *planCache) resolution(ctx context.Context, in inputs) *nodeconfig.Resolution {
+	namespace := nodeconfig.Namespace{ConfigMaps: in.maps, StrictSecrets: p.config.StrictSecrets}
+	namespace.SecretKeys = func(name string) ([]string, error) {
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		data, found, err := p.secrets.get(ctx, name)
+		if err == nil && !found {
+			err = fs.ErrNotExist
+		}
+		return slices.Sorted(maps.Keys(data)), err
+	}
+	namespace.Agent = func(name string) (agent.Metadata, error) {
+		ctx, cancel := context.WithTimeout(ctx, p.config.CommandTimeout)
+		defer cancel()
+		return p.config.Agents.Metadata(ctx, name)
+	}
+	var nodes []nodeconfig.Node
+	for _, name := range slices.Sorted(maps.Keys(in.nodes)) {
+		nodes = append(nodes, in.nodes[name])
+	}
+	return nodeconfig.Resolve(namespace, nodes)
+}
+
+// flow converts a configuration for the state machine.
+func (c *Controller) flow(p nodeconfig.Plan, known func(*nodeconfig.Device) bool) (statemachine.Plan, error) {
+	flow := statemachine.Plan{
+		Hash: p.Hash, PowerOn: statemachine.PowerOn(p.PowerOn), NotReadyFor: given(p.NotReadyFor), PowerWait: given(p.PowerWait), BootGrace: p.BootGrace,
+		RestartDelay: c.config.RestartDelay, DetachTimeout: c.config.DetachTimeout, Kdump: p.Kdump, KdumpTimeout: given(p.KdumpTimeout), History: c.config.History,
+		Retries: int32(p.Retries), Restarts: int32(p.Restarts),
+	}
+	if p.Restarts == 0 {
+		flow.Restarts = -1
+	}
+	device := func(d *nodeconfig.Device) statemachine.Device {
+		return statemachine.Device{Name: d.Key, Settle: d.Settle, Timeout: c.timeout(d), Known: known(d)}
+	}
+	if p.Kdump && c.config.Dumps == nil { // to take it and not to wait would cut off the dump that somebody relies on
+		return flow, errors.New(
+			"fencing: kdump: must be no, as this controller has no Config.Dumps: have power_wait be as long as a dump takes (got \"yes\")",
+		)
+	}
+	method := func(m nodeconfig.Method) statemachine.Method {
+		converted := statemachine.Method{Name: m.Name, Optional: !m.MustSucceed}
+		if m.Device != nil {
+			d := device(m.Device)
+			converted.Device = &d
+			_, converted.Storage = c.config.Storage[m.Name]
+		}
+		return converted
+	}
+	for _, level := range p.Isolation {
+		for _, m := range level {
+			flow.Isolation = append(flow.Isolation, method(m))
+		}
+	}
+	for _, level := range p.PowerManagement {
+		var off []statemachine.Device
+		for _, m := range level.Off() {
+			off = append(off, device(m.Device))
+		}
+		if len(off) > 0 {
+			flow.Levels = append(flow.Levels, off)
+		}
+		for _, m := range level {
+			flow.DeleteNode = flow.DeleteNode || m.Name == nodeconfig.DeleteNode
+		}
+	}
+	for _, m := range p.Recovery {
+		flow.Recovery = append(flow.Recovery, method(m))
+	}
+	// Who configures mark-unschedulable as the recovery, as an example of old does, is taken at
+	// their word.
+	flow.KeepTaint = slices.ContainsFunc(
+		p.Recovery,
+		func(m nodeconfig.Method) bool { return m.Name == nodeconfig.MarkUnschedulable },
+	)
+	return flow, flow.Validate()
+}
+
+// timeout returns the timeout of a device's agent.
+func (c *Controller) timeout(d *nodeconfig.Device) time.Duration {
+	return cmp.Or(d.Timeout, c.config.CommandTimeout)
+}
+
+// given returns a configured wait. The state machine takes 0 for its default, so that 0 becomes the
+// shortest wait.
+func given(wait time.Duration) time.Duration { return max(wait, 1) }
+
+// device returns the device of a configuration with this key.
+func device(p nodeconfig.Plan, key string) (*nodeconfig.Device, bool) {
+	for _, d := range p.Devices() {
+		if d.Key == key {
+			return d, true
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
+)
+
+// DetachVolumes deletes the VolumeAttachments of the node, those of a storage if one is given. It
+// says how many there were: with 0 it is done, otherwise ask again until the drivers have detached
+// them.
+//
+// A release does not need it: there the cluster detaches by itself. It is for volumes of a node
+// that is not released, and then the proof has to be that the machine can no longer write to them.
+func (n *Node) DetachVolumes(ctx context.Context, prove Proof, storage *Storage) (left int, err error) {
+	if prove == nil {
+		return 0, errNoProof
+	}
+	if err := storage.Validate(); err != nil {
+		return 0, err
+	}
+	attachments, err := n.attachments(ctx, storage)
+	if err != nil {
+		return 0, err
+	}
+	var errs []error
+	for _, a := range attachments {
+		if a.DeletionTimestamp != nil {
+			continue
+		}
+		err := act(ctx, prove, func(ctx context.Context) error {
+			return n.client.StorageV1().
+				VolumeAttachments().
+				Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
+		})
+		// After a conflict it is another one: the next look tells.
+		if err == nil || kube.Absent(err, storagev1.Resource("volumeattachments"), a.Name) || apierrors.IsConflict(err) {
+			continue
+		}
+		errs = append(errs, n.wrap(fmt.Sprintf("delete VolumeAttachment %s", a.Name), err))
+		if !isRefusal(err) {
+			break
+		}
+	}
+	return len(attachments), errors.Join(errs...)
+}
+
+// attachments lists the VolumeAttachments of the node, those of a storage if one is given.
+func (n *Node) attachments(ctx context.Context, storage *Storage) ([]storagev1.VolumeAttachment, error) {
+	var attachments []storagev1.VolumeAttachment
+	v := &volumes{node: n, storage: storage}
+	list := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, errNoReply)
+		defer cancel()
+		page, err := n.client.StorageV1().VolumeAttachments().List(ctx, options)
+		return page, explain(ctx, err)
+	})
+	// There is no field selector for the node.
+	err := list.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
+		a, ok := object.(*storagev1.VolumeAttachment)
+		if !ok {
+			return fmt.Errorf("not a VolumeAttachment: %T", object)
+		}
+		if a.Spec.NodeName != n.config.Name {
+			return nil
+		}
+		if storage != nil {
+			if held, err := v.attachment(ctx, a); !held || err != nil {
+				return err
+			}
+		}
+		attachments = append(attachments, *a)
+		return nil
+	})
+	return attachments, n.wrap("list its VolumeAttachments", err)
+}
+
+// isRefusal says whether the API server has looked at a request and refused it: then others may
+// still succeed. Everything else (no answer, no proof, too busy) ends a pass.
+func isRefusal(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && !errors.Is(err, ErrNotProved) && !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err) &&
+		!apierrors.IsServerTimeout(err) &&
+		!apierrors.IsTimeout(err)
+}

@@ -1,0 +1,148 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
+)
+
+// Storage says which volumes are of the storage that the node was cut off from. A volume is, if one
+// of the fields says so.
+type Storage struct {
+	// Drivers names CSI drivers: their persistent volumes, and those in the specification of a pod.
+	Drivers []string
+	// Classes names StorageClasses, as they stand in persistent volumes.
+	Classes []string
+	// Volumes select persistent volumes by their labels, each of them some.
+	Volumes []labels.Selector
+}
+
+// Validate says what is wrong with s; nothing if it is nil.
+func (s *Storage) Validate() error {
+	if s == nil {
+		return nil
+	}
+	if len(s.Drivers)+len(s.Classes)+len(s.Volumes) == 0 {
+		return errors.New("cluster: Storage: Drivers, Classes or Volumes: at least one is required (got none)")
+	}
+	if slices.ContainsFunc(s.Volumes, func(v labels.Selector) bool { return v == nil || v.Empty() }) {
+		return errors.New("cluster: Storage: Volumes: must not select everything (got an empty selector)")
+	}
+	return nil
+}
+
+// holds says whether a persistent volume is of the storage.
+func (s *Storage) holds(volume *corev1.PersistentVolume) bool {
+	csi := volume.Spec.CSI
+	return csi != nil && slices.Contains(s.Drivers, csi.Driver) ||
+		volume.Spec.StorageClassName != "" && slices.Contains(s.Classes, volume.Spec.StorageClassName) ||
+		slices.ContainsFunc(
+			s.Volumes,
+			func(v labels.Selector) bool { return v != nil && !v.Empty() && v.Matches(labels.Set(volume.Labels)) },
+		)
+}
+
+// volumes finds out which pods' volumes are of a storage. It is for one look at the cluster.
+type volumes struct {
+	node    *Node
+	storage *Storage
+	known   map[string]bool // by name of the persistent volume
+}
+
+// only says whether the pod has volumes of the storage, and none that other nodes could use as
+// well: a pod that still writes elsewhere must not be started twice. What is not known to be of the
+// storage is not.
+func (v *volumes) only(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	some := false
+	for i := range pod.Spec.Volumes {
+		source := &pod.Spec.Volumes[i]
+		if private(source) {
+			continue
+		}
+		held, err := v.held(ctx, pod, source)
+		if !held || err != nil {
+			return false, err
+		}
+		some = true
+	}
+	return some, nil
+}
+
+// private says whether a volume is on the machine only, or comes from the API server.
+func private(v *corev1.Volume) bool {
+	return v.EmptyDir != nil || v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil ||
+		v.HostPath != nil ||
+		v.Image != nil
+}
+
+func (v *volumes) held(ctx context.Context, pod *corev1.Pod, source *corev1.Volume) (bool, error) {
+	if source.CSI != nil {
+		return slices.Contains(v.storage.Drivers, source.CSI.Driver), nil
+	}
+	claimName := claim(pod, source)
+	if claimName == "" {
+		return false, nil
+	}
+	var pvc *corev1.PersistentVolumeClaim
+	err := ask(ctx, func(ctx context.Context) (err error) {
+		pvc, err = v.node.client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, claimName, metav1.GetOptions{})
+		return err
+	})
+	if kube.Absent(err, corev1.Resource("persistentvolumeclaims"), claimName) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return v.holds(ctx, pvc.Spec.VolumeName)
+}
+
+// holds says whether the persistent volume of this name is of the storage.
+func (v *volumes) holds(ctx context.Context, name string) (bool, error) {
+	if held, known := v.known[name]; known || name == "" {
+		return held, nil
+	}
+	var volume *corev1.PersistentVolume
+	err := ask(ctx, func(ctx context.Context) (err error) {
+		volume, err = v.node.client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
+	if err != nil && !kube.Absent(err, corev1.Resource("persistentvolumes"), name) {
+		return false, err
+	}
+	held := err == nil && v.storage.holds(volume)
+	if v.known == nil {
+		v.known = map[string]bool{}
+	}
+	v.known[name] = held
+	return held, nil
+}
+
+// attachment says whether an attachment is of a volume of the storage.
+func (v *volumes) attachment(ctx context.Context, a *storagev1.VolumeAttachment) (bool, error) {
+	if slices.Contains(v.storage.Drivers, a.Spec.Attacher) {
+		return true, nil
+	}
+	if a.Spec.Source.PersistentVolumeName == nil {
+		return false, nil
+	}
+	return v.holds(ctx, *a.Spec.Source.PersistentVolumeName)
+}
+
+// claim names the claim that a pod's volume stands for, "" if none.
+func claim(pod *corev1.Pod, v *corev1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		return pod.Name + "-" + v.Name
+	}
+	return ""
+}

@@ -1,0 +1,186 @@
+package nodeconfig
+
+import (
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// assemble makes a device of values. It returns nil after an error that leaves open which one is
+// meant.
+func (s *subject) assemble(d *definition, agent *knownAgent, values map[string]setting) *Device {
+	device := &Device{Agent: agent.Name}
+	texts := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		v := values[name]
+		if v.secret != nil {
+			device.Arguments = append(device.Arguments, Argument{name, Value{secret: *v.secret}})
+			continue
+		}
+		if text, ok := s.expand(name, v, agent); ok {
+			texts[name] = text
+			device.Arguments = append(device.Arguments, Argument{name, Value{text: &text, hidden: password(name)}})
+		}
+	}
+	hasPlug := s.checkRequired(d, agent, values)
+	if !s.identify(d, agent, values, texts, device) || !hasPlug {
+		return nil
+	}
+	return device
+}
+
+// identify sets what tells the device from others. It returns false if nothing does.
+func (s *subject) identify(
+	d *definition,
+	agent *knownAgent,
+	values map[string]setting,
+	texts map[string]string,
+	device *Device,
+) bool {
+	if plug := texts[agent.current["plug"]]; agent.isList(plug, texts["plug_separator"]) {
+		s.problem(
+			PlugList,
+			values[agent.current["plug"]].at,
+			"plug must be one: devices were seen to switch the first of a list only",
+			plug,
+		)
+	}
+	if !s.checkPortAsIP(agent, values, texts) {
+		return false
+	}
+	written := map[string]string{}
+	for name, v := range values {
+		written[name] = v.value
+		if _, usable := texts[name]; !usable && agent.identifies(name) {
+			return false // and that was said
+		}
+	}
+	at := agent.locate(texts)
+	if !at.known() {
+		s.problem(NoAddress, d.at, "method must say which device is meant: the agent's defaults are never used for that", "")
+		return false
+	}
+	if general := agent.locate(written); s.general && !general.differs() {
+		s.problem(
+			SharedPlug,
+			d.at,
+			"address or plug must have a placeholder such as "+nodeNamePlaceholder+" in a configuration of several nodes",
+			strings.TrimSpace(at.address+" "+at.plug),
+		)
+	}
+	device.Key = url.PathEscape(agent.Name) + "/" + at.String()
+	device.claimed = agent.locate(written).claimed()
+	if at.address == "" { // the agent knows where its plugs are
+		device.identity = device.Key
+		return true
+	}
+	// Two protocols do not share a port: another agent there is for the same device.
+	if at.port == "" {
+		at.port = agent.parameters[agent.current["ipport"]].Default
+	}
+	device.identity = at.String()
+	return true
+}
+
+// checkPortAsIP looks at agents without plugs. They have the parameter plug only as another name of
+// the address, and ignore it or take it for the address whatever the value of port_as_ip says.
+func (s *subject) checkPortAsIP(agent *knownAgent, values map[string]setting, texts map[string]string) bool {
+	portAsIP, plug := agent.current["port_as_ip"], agent.current["plug"]
+	_, hasPlug := values[plug]
+	given, isGiven := values[portAsIP]
+	switch {
+	case portAsIP == "":
+	case isGiven && !truth(texts[portAsIP]):
+		s.problem(BadParameter, given.at, portAsIP+" must be 1 or be left out: agents take 0 for 1", texts[portAsIP])
+		return false
+	case hasPlug && !isGiven:
+		s.problem(
+			BadParameter,
+			values[plug].at,
+			plug+" must be left out without "+portAsIP+"=1: "+agent.Name+" has no plugs, and ignores it",
+			texts[plug],
+		)
+		return false
+	}
+	return true
+}
+
+// location is which device is meant, and which plug of it. Some devices have no plugs, some agents
+// ask for no address.
+type location struct {
+	address, port, plug string
+	within              []string // name=value of what there may be between them
+	asksForAddress      bool
+}
+
+func (l location) known() bool {
+	blank := func(s string) bool { return strings.TrimSpace(s) == "" }
+	return !blank(l.address) || !l.asksForAddress && (!blank(l.plug) || len(l.within) > 0)
+}
+
+// differs says whether there is a placeholder in it, so that it is not the same for all nodes.
+func (l location) differs() bool {
+	return strings.Contains(l.address+l.port+l.plug+strings.Join(l.within, ""), "{{")
+}
+
+// claimed says whether there is something in it that the node says of itself. Its name is none:
+// no one else has it.
+func (l location) claimed() bool {
+	all := l.address + l.port + l.plug + strings.Join(l.within, "")
+	return strings.Contains(all, providerIDPlaceholder) || strings.Contains(all, instanceIDPlaceholder)
+}
+
+// String returns address:port/plug, and what there is within the device. It is not the same for
+// different locations: the parts are escaped.
+func (l location) String() string {
+	address := strings.TrimSuffix(strings.ToLower(strings.TrimSpace(l.address)), ".")
+	if ip, err := netip.ParseAddr(strings.Trim(address, "[]")); err == nil {
+		address = ip.Unmap().String()
+	}
+	switch {
+	case l.port != "":
+		address = net.JoinHostPort(address, l.port)
+	case strings.Contains(address, ":"):
+		address = "[" + address + "]"
+	}
+	parts := []string{url.PathEscape(address), url.PathEscape(l.plug)}
+	for _, part := range l.within {
+		parts = append(parts, url.PathEscape(part))
+	}
+	return strings.Join(parts, "/")
+}
+
+// locate reads a location from parameters by their names of today.
+func (k *knownAgent) locate(texts map[string]string) location {
+	of := func(name string) string { return texts[k.current[name]] }
+	l := location{address: of("ip"), port: of("ipport"), plug: of("plug"), asksForAddress: k.current["ip"] != ""}
+	if of("port_as_ip") != "" && l.plug != "" {
+		l.address, l.plug = l.plug, ""
+	}
+	for _, name := range withinDevice {
+		if value := of(name); value != "" {
+			l.within = append(l.within, name+"="+value)
+		}
+	}
+	if !l.asksForAddress && k.current["plug"] == "" { // such as fence_dummy: all that it is told may matter
+		for _, name := range slices.Sorted(maps.Keys(texts)) {
+			if !password(name) {
+				l.within = append(l.within, name+"="+texts[name])
+			}
+		}
+	}
+	return l
+}
+
+// isList says whether the agent would take a plug for several.
+func (k *knownAgent) isList(plug, separator string) bool {
+	return slices.ContainsFunc(
+		[]string{",", k.parameters["plug_separator"].Default, separator},
+		func(separator string) bool {
+			return separator != "" && strings.Contains(plug, separator)
+		},
+	)
+}

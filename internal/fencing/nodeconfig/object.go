@@ -1,0 +1,104 @@
+package nodeconfig
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Names of objects and their data keys.
+const (
+	objectPrefix   = "fence-config-"
+	nodePrefix     = objectPrefix + "node-"
+	typePrefix     = objectPrefix + "type-"
+	settingsKey    = "config.properties"
+	methodPrefix   = "fence-method-"
+	templatePrefix = methodPrefix + "template-"
+	templateKey    = "template.properties"
+	cloudTemplate  = templatePrefix + "cloud"
+)
+
+func nodeObject(node string) string   { return nodePrefix + node }
+func legacyObject(node string) string { return objectPrefix + node }
+
+// typeObject is the name for a value of the label type; empty if there is no type.
+func typeObject(label string) string {
+	if label == "" {
+		return ""
+	}
+	return typePrefix + strings.ReplaceAll(strings.ToLower(label), "_", "-")
+}
+
+// find sets the object of the node: the most specific that exists, whatever is in it.
+func (s *subject) find() {
+	own, legacy, byType := nodeObject(s.node.Name), legacyObject(s.node.Name), typeObject(s.node.Type)
+	_, ownExists := s.ConfigMaps[own]
+	_, typeExists := s.ConfigMaps[byType]
+	legacyExists := s.isLegacy(legacy)
+	switch {
+	case ownExists:
+		s.object = own
+		if legacyExists {
+			s.problem(TwoNodeObjects, place{object: own}, "node must have one object of its own", legacy)
+		}
+	case legacyExists:
+		s.object = legacy
+	case typeExists:
+		s.object, s.general = byType, true
+	default:
+		s.object, s.general = BuiltIn, true
+	}
+}
+
+// isLegacy says whether an object with the former name is that of the node. It is, also if
+// something in it is wrong: else the node would be fenced by a more general one. Only where the
+// name may be that of an object of another node or of a type does node_name decide.
+func (s *subject) isLegacy(name string) bool {
+	if _, exists := s.ConfigMaps[name]; !exists {
+		return false
+	}
+	if !strings.HasPrefix(name, nodePrefix) && !strings.HasPrefix(name, typePrefix) {
+		return true
+	}
+	for _, e := range s.text(name, settingsKey).entries {
+		if e.Key == "node_name" {
+			return e.Value == s.node.Name
+		}
+	}
+	return true // or it would not be known whose it is
+}
+
+// readObject reads all that is in the object of the node.
+func (s *subject) readObject() {
+	data := s.ConfigMaps[s.object]
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		at := place{object: s.object, key: key}
+		name, isMethod := strings.CutPrefix(key, methodPrefix)
+		switch {
+		case key == settingsKey:
+		case isMethod && validKey("m"+name) && name != "":
+			text := s.text(s.object, key)
+			s.take(text.found)
+			s.define(methodName(name), at, text.entries)
+		default:
+			s.problem(
+				UnknownKey,
+				at,
+				nearest("data key must be "+settingsKey+" or "+methodPrefix+"<name>", key, []string{settingsKey, methodPrefix}),
+				key,
+			)
+		}
+	}
+	if _, exists := data[settingsKey]; !exists {
+		s.problem(MissingKey, place{object: s.object}, "data key "+settingsKey+" is required", "")
+		return
+	}
+	settings := s.text(s.object, settingsKey)
+	s.take(settings.found)
+	s.readSettings(place{object: s.object, key: settingsKey}, settings.entries)
+}
+
+// methodName is the form in which names of methods are compared.
+func methodName(name string) string {
+	return strings.ReplaceAll(normal(name), "_", "-")
+}

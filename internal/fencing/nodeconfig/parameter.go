@@ -1,0 +1,180 @@
+package nodeconfig
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// setting is the value of a parameter where it was written.
+type setting struct {
+	at     place
+	value  string
+	secret *SecretRef
+}
+
+// Keys of methods and templates that are times.
+const (
+	settleKey  = "settle"
+	timeoutKey = "command_timeout"
+)
+
+// times of a device.
+type times struct{ settle, timeout time.Duration }
+
+// readTimes sets those that the text does.
+func (s *subject) readTimes(at place, entries []Entry, agent *knownAgent, t *times) {
+	given := byKey(entries)
+	if e, has := given[timeoutKey]; has {
+		if t.timeout = s.duration(at.of(e), e, time.Second); t.timeout%time.Second != 0 {
+			s.badValue(at.of(e), e, "must be whole seconds")
+		}
+	}
+	e, has := given[settleKey]
+	if !has {
+		return
+	}
+	t.settle = s.duration(at.of(e), e, 0)
+	if least := agent.minSettle(); t.settle < least {
+		s.problem(
+			SettleTooShort,
+			at.of(e),
+			fmt.Sprintf("settle must be at least %v for %s, until a command has landed for certain", least, agent.Name),
+			e.Value,
+		)
+	}
+}
+
+// readParameters adds what one text says to values, whose names are those of today. The others are
+// keys that are no parameters.
+func (s *subject) readParameters(
+	at place,
+	entries []Entry,
+	others []string,
+	agent *knownAgent,
+	values map[string]setting,
+) {
+	here := map[string]setting{}
+	for _, e := range entries {
+		at := at.of(e)
+		if slices.Contains(others, e.Key) {
+			s.noPlaceholder(at, e.Value)
+			continue
+		}
+		base, isSecret := strings.CutSuffix(e.Key, secretSuffix)
+		name, known := agent.current[base]
+		why, refused := notToBeSet[base]
+		if !refused {
+			why, refused = notToBeSet[normal(name)]
+		}
+		switch {
+		case refused:
+			s.problem(BadParameter, at, "parameter must not be set: "+why, e.Name)
+			continue
+		case !known:
+			s.problem(UnknownParameter, at, nearest("agent "+agent.Name+" has no such parameter", base, agent.names()), e.Name)
+			continue
+		case agent.ambiguous[base]:
+			s.problem(UnknownParameter, at, "agent "+agent.Name+" has several parameters of that name", e.Name)
+			continue
+		}
+		v := setting{at: at, value: e.Value}
+		switch {
+		case isSecret:
+			v.secret = s.secretRef(at, name, e, agent)
+		case e.Value == "" && !e.Quoted:
+			s.problem(BadParameter, at, `parameter must have a value, or "" if an empty one is meant`, e.Name)
+			continue
+		}
+		if first, duplicate := here[name]; duplicate {
+			kind := DuplicateKey
+			if isSecret || first.secret != nil {
+				kind = BadSecret
+			}
+			s.problem(
+				kind,
+				at,
+				fmt.Sprintf("parameter %s must be given once, and is in line %d already", name, first.at.line),
+				e.Name,
+			)
+			continue
+		}
+		here[name] = v
+	}
+	maps.Copy(values, here)
+}
+
+// secretRef never returns nil: what was meant is not a plain value.
+func (s *subject) secretRef(at place, parameter string, e Entry, agent *knownAgent) *SecretRef {
+	name, key, _ := strings.Cut(e.Value, "/")
+	ref := &SecretRef{name, key}
+	if !s.noPlaceholder(at, e.Value) {
+		return ref
+	}
+	inIt, err := s.hasSecret(*ref)
+	switch {
+	case name == "" || key == "" || strings.ContainsAny(key, "/ \t") || strings.ContainsAny(name, " \t"):
+		s.problem(BadSecret, at, "secret must be NAME/KEY", e.Value)
+	case parameter == methodParameter || agent.identifies(parameter) || checked(agent.parameters[parameter]):
+		s.problem(
+			BadSecret,
+			at,
+			"parameter "+parameter+" must not be in a Secret: what is switched is to be seen and checked",
+			e.Value,
+		)
+	case errors.Is(err, fs.ErrNotExist):
+		s.problem(BadSecret, at, "secret must exist in the namespace", e.Value)
+	case err != nil:
+		s.problem(NotKnown, at, "secret must be readable: "+oneLine(err), e.Value)
+	case !inIt:
+		s.problem(BadSecret, at, "secret must have the key", e.Value)
+	}
+	return ref
+}
+
+// expand puts the placeholders into a plain value and checks it. It returns false if that is
+// impossible.
+func (s *subject) expand(name string, v setting, agent *knownAgent) (string, bool) {
+	text, broken, rule := s.node.expand(v.value)
+	if broken != "" {
+		s.problem(broken, v.at, rule, printable(name, v.value))
+		return "", false
+	}
+	if flaw := flaw(agent.parameters[name], text); flaw != "" {
+		s.problem(BadParameter, v.at, name+" "+flaw, printable(name, text))
+	}
+	if name == methodParameter && strings.EqualFold(text, "cycle") {
+		s.problem(AgentCycle, v.at, "method must not be cycle: devices were seen to ignore it and report success", text)
+	}
+	switch {
+	case !password(name):
+	case s.StrictSecrets:
+		s.problem(PlainPassword, v.at, "password must be in a Secret: "+name+secretSuffix+"=NAME/KEY", "")
+	default:
+		s.warning(PlainPassword, v.at, "password should be in a Secret: "+name+secretSuffix+"=NAME/KEY", "")
+	}
+	return text, true
+}
+
+// checkRequired leaves the address to identify. It returns false if it is the plug that is missing.
+func (s *subject) checkRequired(d *definition, agent *knownAgent, values map[string]setting) (hasPlug bool) {
+	hasPlug = true
+	for _, name := range slices.Sorted(maps.Keys(agent.parameters)) {
+		p := agent.parameters[name]
+		_, given := values[name]
+		isPlug := name == agent.current["plug"]
+		switch {
+		case given || !p.Required || name == "action" || name == agent.current["ip"]:
+		case p.Default != "" && !isPlug:
+		case isPlug && agent.current["port_as_ip"] != "": // only another way to give the address
+		default:
+			s.problem(MissingParameter, d.at, "parameter "+name+" is required by "+agent.Name, "")
+			hasPlug = hasPlug && !isPlug
+		}
+	}
+	return hasPlug
+}

@@ -1,0 +1,293 @@
+package nodeconfig
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Names of the steps, as they are written.
+const (
+	isolation       = "isolation"
+	powerManagement = "power_management"
+	recovery        = "recovery"
+)
+
+// builtInMethods are done in the cluster, but for RestartInstance.
+var builtInMethods = []string{
+	MarkUnschedulable,
+	MarkSchedulable,
+	Cordon,
+	Uncordon,
+	RestartInstance,
+	CleanPods,
+	OutOfService,
+	DetachVolumes,
+	DeleteNode,
+}
+
+func isBuiltIn(method string) bool { return slices.Contains(builtInMethods, method) }
+
+// step is the value of a step, or of one of its fallback levels.
+type step struct {
+	name  string
+	level int
+	at    place
+	value string
+}
+
+// stepOf takes a key apart.
+func stepOf(key string) (name string, level int, ok bool) {
+	name, number, leveled := strings.Cut(key, ".")
+	switch {
+	case !leveled:
+		return name, 1, name == isolation || name == powerManagement || name == recovery
+	case name != powerManagement, len(number) != 1 || number[0] < '2' || number[0] > '0'+maxLevel:
+		return "", 0, false
+	}
+	return name, int(number[0] - '0'), true
+}
+
+func (s *subject) readSteps(steps []step) {
+	slices.SortStableFunc(steps, func(a, b step) int { return a.level - b.level })
+	next := map[string]int{isolation: 1, powerManagement: 1}
+	for _, st := range steps {
+		level := s.readLevel(st)
+		empty := strings.Trim(st.value, " \t") == ""
+		switch {
+		case st.name == recovery:
+			s.plan.Recovery = level
+			continue
+		case st.level == 1 && empty:
+			continue
+		case empty:
+			s.problem(LevelGap, st.at, "fallback level must have methods", "nothing")
+			continue
+		case st.level != next[st.name]:
+			s.problem(
+				LevelGap,
+				st.at,
+				fmt.Sprintf("level must be %d: the one before it is missing", next[st.name]),
+				fmt.Sprint(st.level),
+			)
+			continue
+		}
+		next[st.name]++
+		if st.name == isolation {
+			s.plan.Isolation = append(s.plan.Isolation, level)
+		} else {
+			s.plan.PowerManagement = append(s.plan.PowerManagement, level)
+		}
+	}
+	s.checkIsolation(steps)
+	for _, name := range slices.Sorted(maps.Keys(s.methods)) {
+		if d := s.methods[name]; !d.used {
+			s.warning(UnusedMethod, d.at, "method is in no step", name)
+		}
+	}
+}
+
+// planned is a method of a level that is being read.
+type planned struct {
+	Method
+	// implied is the on of a restart: its place is at the end.
+	implied bool
+}
+
+func (s *subject) readLevel(st step) Level {
+	if strings.Contains(st.value, ",") {
+		s.problem(Comma, st.at, "methods must be separated by blanks", st.value)
+		return nil
+	}
+	var methods []planned
+	seen, complete := map[string]bool{}, true
+	for _, written := range strings.FieldsFunc(st.value, func(r rune) bool { return r == ' ' || r == '\t' }) {
+		name := methodName(written)
+		if seen[name] {
+			s.problem(RepeatedMethod, st.at, "method must be in a step once", written)
+			continue
+		}
+		seen[name] = true
+		standsFor := s.plannedAs(st, name, written)
+		complete = complete && len(standsFor) > 0
+		methods = append(methods, standsFor...)
+	}
+	s.checkStep(st, methods)
+	s.checkTwins(st, methods)
+	if st.name == powerManagement && len(methods) > 0 {
+		s.checkPower(st, methods, complete)
+	}
+	// What a restart switches on comes after all else.
+	slices.SortStableFunc(methods, func(a, b planned) int {
+		switch {
+		case a.implied == b.implied:
+			return 0
+		case a.implied:
+			return 1
+		default:
+			return -1
+		}
+	})
+	var level Level
+	for _, m := range methods {
+		if m.Action != On || st.name != powerManagement || s.plan.PowerOn != Never {
+			level = append(level, m.Method)
+		}
+	}
+	return level
+}
+
+// plannedAs returns what a method in a step stands for; nothing if that is not known.
+func (s *subject) plannedAs(st step, name, written string) []planned {
+	d := s.methods[name]
+	switch {
+	case name == RestartInstance:
+		d = s.restart(st.at)
+	case isBuiltIn(name):
+		return []planned{{Method: Method{Name: name, MustSucceed: true}}}
+	case d == nil:
+		s.problem(UnknownMethod, st.at, nearest("method must be built in or defined as "+methodPrefix+name, name,
+			slices.Concat(builtInMethods, slices.Collect(maps.Keys(s.methods)))), written)
+		return nil
+	}
+	d.used = true
+	if st.name == powerManagement && !d.mustSucceed {
+		s.problem(MustSucceed, st.at, "method must succeed in power management: its template has must_success=no", written)
+	}
+	var methods []planned
+	for i, action := range d.actions {
+		methods = append(methods, planned{Method{name, action, d.device, d.mustSucceed}, i > 0})
+	}
+	return methods
+}
+
+// checkStep finds methods that do not belong where they stand.
+func (s *subject) checkStep(st step, methods []planned) {
+	for i, m := range methods {
+		switch {
+		case st.name == isolation && m.Action == On:
+			s.problem(WrongStep, st.at, "isolation must not switch anything on", m.Name)
+		case st.name == recovery && m.Action == Off:
+			s.problem(WrongStep, st.at, "recovery must not switch anything off", m.Name)
+		case st.name == recovery && m.Name == MarkUnschedulable:
+			s.warning(
+				StaysUnschedulable,
+				st.at,
+				"node stays unschedulable after it has recovered; did you mean "+MarkSchedulable+"?",
+				m.Name,
+			)
+		case m.Name != DeleteNode:
+		case st.name != powerManagement || i < len(methods)-1:
+			s.problem(WrongStep, st.at, "method must be the last of power_management", m.Name)
+		case s.plan.PowerOn != Never:
+			s.problem(WrongStep, st.at, "method needs power_on=never: the machine of a node that was deleted stays off", m.Name)
+		}
+	}
+}
+
+// checkTwins finds methods of a level that do the same to one plug. One of them was meant for
+// another: for the second feed of a machine, which would keep its power and no one would notice.
+func (s *subject) checkTwins(st step, methods []planned) {
+	seen := map[string]string{}
+	for _, m := range methods {
+		if m.Device == nil {
+			continue
+		}
+		plug := string(m.Action) + " " + m.Device.identity
+		if other, twice := seen[plug]; twice {
+			s.problem(SharedPlug, st.at, "methods must be for different plugs, and "+other+" is for the same", m.Name)
+		}
+		seen[plug] = m.Name
+	}
+}
+
+// checkPower finds out whether a level switches off all that it switches on, and before that. What
+// is missing is no error if what was found is not complete, as that is one already.
+func (s *subject) checkPower(st step, methods []planned, complete bool) {
+	off, on := map[string]string{}, map[string]string{}
+	anyOff, firstOn := false, ""
+	for _, m := range methods {
+		switch {
+		case m.Action == Off && firstOn != "":
+			s.problem(OffAfterOn, st.at, "every off must come before every on, and "+firstOn+" comes before", m.Name)
+		case m.Action == On && firstOn == "" && !m.implied:
+			firstOn = m.Name
+		}
+		anyOff = anyOff || m.Action == Off
+		switch {
+		case m.Action == "":
+		case m.Device == nil:
+			complete = false
+		case m.Action == Off:
+			off[m.Device.Key] = m.Name
+		default:
+			on[m.Device.Key] = m.Name
+		}
+	}
+	if !complete {
+		return
+	}
+	if !anyOff {
+		s.problem(NothingOff, st.at, "power management must switch something off, or be empty", strings.TrimSpace(st.value))
+		return
+	}
+	for _, plug := range slices.Sorted(maps.Keys(off)) {
+		if on[plug] == "" && s.plan.PowerOn != Never {
+			s.problem(
+				OffWithoutOn,
+				st.at,
+				"what is switched off must be switched on in the same level, but for power_on=never",
+				off[plug],
+			)
+		}
+	}
+	for _, plug := range slices.Sorted(maps.Keys(on)) {
+		if off[plug] == "" {
+			s.problem(OnWithoutOff, st.at, "what is switched on must be switched off in the same level", on[plug])
+		}
+	}
+}
+
+// checkIsolation finds devices of the isolation that recovery does not switch on again, or that
+// power management could not switch off any more.
+func (s *subject) checkIsolation(steps []step) {
+	at := func(name string, level int) place {
+		return steps[slices.IndexFunc(steps, func(st step) bool { return st.name == name && st.level == level })].at
+	}
+	on, complete := map[string]bool{}, true
+	for _, m := range s.plan.Recovery.On() {
+		if complete = complete && m.Device != nil; complete {
+			on[m.Device.Key] = true
+		}
+	}
+	isolated := map[string]bool{}
+	for i, level := range s.plan.Isolation {
+		for _, m := range level.Off() {
+			if m.Device == nil {
+				continue
+			}
+			isolated[m.Device.identity] = true
+			if complete && !on[m.Device.Key] && s.plan.PowerOn != Never {
+				s.problem(
+					OffWithoutOn,
+					at(isolation, i+1),
+					"what isolation switches off must be switched on by recovery, but for power_on=never",
+					m.Name,
+				)
+			}
+		}
+	}
+	for i, level := range s.plan.PowerManagement {
+		for _, m := range level.Off() {
+			if m.Device != nil && isolated[m.Device.identity] {
+				s.problem(
+					SharedPlug,
+					at(powerManagement, i+1),
+					"plug must not be that of isolation: what was switched off is not switched off again",
+					m.Name,
+				)
+			}
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package nodeconfig
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxLine is how many bytes a line may have, here and on the standard input of an agent.
+const maxLine = 4096
+
+// Entry is a line key=value of a text.
+type Entry struct {
+	// Key in lower case and with "_" for "-": the form in which keys are compared.
+	Key string
+	// Name is the key as it was written.
+	Name string
+	// Value without the quotes around it.
+	Value string
+	// Quoted says that there were quotes around Value, so that an empty one is meant.
+	Quoted bool
+	// Line is counted from 1.
+	Line int
+}
+
+// Parse reads a text by the grammar of the package documentation. The object and the key that it is
+// from are for the errors: each is a [*Problem], all are joined, and the entries that are right are
+// returned nevertheless.
+func Parse(object, key, text string) ([]Entry, error) {
+	var found review
+	entries := found.parse(place{object: object, key: key}, text)
+	return entries, found.err()
+}
+
+func (r *review) parse(at place, text string) []Entry {
+	var entries []Entry
+	seen := map[string]int{}
+	for line := range strings.SplitSeq(text, "\n") {
+		at.line++
+		entry, ok := r.parseLine(at, strings.TrimSuffix(line, "\r"))
+		if !ok {
+			continue
+		}
+		if first, duplicate := seen[entry.Key]; duplicate {
+			r.problem(DuplicateKey, at, fmt.Sprintf("key must be given once, and is in line %d already", first), entry.Name)
+			continue
+		}
+		seen[entry.Key] = at.line
+		entries = append(entries, entry)
+	}
+	return entries
+}
+
+// parseLine returns false for one without an entry. No error shows what might be a part of a
+// password.
+func (r *review) parseLine(at place, line string) (Entry, bool) {
+	if len(line) > maxLine {
+		r.problem(LineTooLong, at, fmt.Sprintf("line must have at most %d bytes", maxLine), fmt.Sprintf("%d bytes", len(line)))
+		return Entry{}, false
+	}
+	if flaw := badText(line); flaw != "" {
+		r.problem(BadText, at, "line must be plain UTF-8 text", flaw)
+		return Entry{}, false
+	}
+	line = strings.Trim(line, " \t")
+	if line == "" || line[0] == '#' {
+		return Entry{}, false
+	}
+	name, value, found := strings.Cut(line, "=")
+	if !found {
+		r.problem(NoSeparator, at, "line must be key=value, a comment or empty", fmt.Sprintf("%d bytes without =", len(line)))
+		return Entry{}, false
+	}
+	name, value = strings.TrimRight(name, " \t"), strings.TrimLeft(value, " \t")
+	if !validKey(name) {
+		r.problem(BadKey, at, "key must begin with a letter and consist of letters, digits, - _ and .", name)
+		return Entry{}, false
+	}
+	entry := Entry{Key: normal(name), Name: name, Value: value, Line: at.line}
+	switch {
+	case len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"':
+		entry.Value, entry.Quoted = value[1:len(value)-1], true
+	case strings.HasSuffix(value, `\`):
+		r.problem(TrailingBackslash, at, `value must be in quotes if it ends in \: lines are not continued`, printable(entry.Key, value))
+		return Entry{}, false
+	}
+	return entry, true
+}
+
+// Format writes entries so that both [Parse] and the fence agents of ClusterLabs read them as they
+// are. It is an error if that is impossible: a value with a line break in it would be another
+// parameter.
+func Format(entries []Entry) (string, error) {
+	var text strings.Builder
+	for _, e := range entries {
+		name := e.Name
+		if name == "" {
+			name = e.Key
+		}
+		line := name + "=" + quoted(e.Value)
+		switch flaw := badText(line); {
+		case !validKey(name):
+			return "", fmt.Errorf("config: key must begin with a letter and consist of letters, digits, - _ and . (got %q)", name)
+		case flaw != "":
+			return "", fmt.Errorf("config: %s: must be plain UTF-8 text (got %s)", name, flaw)
+		case len(line) > maxLine:
+			return "", fmt.Errorf("config: %s: must have a line of at most %d bytes (got %d)", name, maxLine, len(line))
+		}
+		text.WriteString(line)
+		text.WriteByte('\n')
+	}
+	return text.String(), nil
+}
+
+// quoted puts quotes around what a reader would take for quotes of its own, trim, or continue.
+func quoted(value string) string {
+	if value == "" || strings.TrimSpace(value) != value || strings.HasSuffix(value, `\`) || value[0] == '"' && value[len(value)-1] == '"' {
+		return `"` + value + `"`
+	}
+	return value
+}
+
+// badText describes what may not be in a line or a value; empty if there is nothing.
+func badText(s string) string {
+	for i, r := range s {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], string(utf8.RuneError)):
+			return fmt.Sprintf("invalid UTF-8 at byte %d", i+1)
+		case unicode.IsControl(r) && r != '\t':
+			return fmt.Sprintf("control character %U at byte %d", r, i+1)
+		case r == '\uFEFF':
+			return fmt.Sprintf("byte order mark at byte %d", i+1)
+		case r == '\u2028' || r == '\u2029':
+			return fmt.Sprintf("line separator %U at byte %d", r, i+1)
+		}
+	}
+	return ""
+}
+
+func validKey(key string) bool {
+	for i, c := range []byte(key) {
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !letter && (i == 0 || !strings.ContainsRune("0123456789_-.", rune(c))) {
+			return false
+		}
+	}
+	return key != ""
+}
+
+// normal is the form in which keys, parameters and methods are compared. Names of methods are shown
+// with "-", all others with "_".
+func normal(key string) string {
+	return strings.ReplaceAll(strings.ToLower(key), "-", "_")
+}

@@ -1,0 +1,66 @@
+package nodeconfig
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// Value of a parameter: a text, or where in a Secret it stands. A text that is a password is not
+// printed, logged or encoded, however deep in something else it lies.
+type Value struct {
+	// text is behind a pointer because fmt cannot call methods of what lies in an unexported field,
+	// but does not follow pointers there.
+	text   *string
+	hidden bool
+	secret SecretRef
+}
+
+// SecretRef is a key of a Secret in the namespace of the configuration.
+type SecretRef struct {
+	Name, Key string
+}
+
+// String returns name/key.
+func (s SecretRef) String() string { return s.Name + "/" + s.Key }
+
+// Text returns the value, unless it is in a Secret.
+func (v Value) Text() (string, bool) {
+	if v.text == nil {
+		return "", false
+	}
+	return *v.text, true
+}
+
+// Secret returns where the value is, if it is in a Secret.
+func (v Value) Secret() (SecretRef, bool) { return v.secret, v.text == nil }
+
+// String returns the text, "secret name/key", or "hidden".
+func (v Value) String() string {
+	switch {
+	case v.text == nil:
+		return "secret " + v.secret.String()
+	case v.hidden:
+		return "hidden"
+	default:
+		return *v.text
+	}
+}
+
+// GoString is [Value.String].
+func (v Value) GoString() string { return v.String() }
+
+// Format prints [Value.String], whatever the verb.
+func (v Value) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, v.String()) }
+
+// MarshalJSON encodes a text as a string, and another value as an object that says what it is.
+func (v Value) MarshalJSON() ([]byte, error) {
+	switch {
+	case v.text == nil:
+		return json.Marshal(struct{ Secret SecretRef }{v.secret})
+	case v.hidden:
+		return json.Marshal(struct{ Hidden bool }{true})
+	default:
+		return json.Marshal(*v.text)
+	}
+}

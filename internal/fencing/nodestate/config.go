@@ -1,0 +1,102 @@
+package nodestate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Condition is a condition of a node with the status that matters.
+type Condition struct {
+	Type   corev1.NodeConditionType
+	Status corev1.ConditionStatus
+}
+
+func (c Condition) String() string { return fmt.Sprintf("%s=%s", c.Type, c.Status) }
+
+// Config selects nodes and conditions. All fields have defaults. fencing.NodeSelector documents
+// them.
+type Config struct {
+	Selector            labels.Selector
+	ExcludeLabel        string
+	AutoscalerTaints    []string
+	Triggers            []Condition
+	StorageLost         Condition
+	FenceReadyCondition corev1.NodeConditionType
+}
+
+// Defaults of [Config].
+const (
+	DefaultExcludeLabel                                 = "fencing.bellwether.dev/exclude"
+	DefaultFenceReadyCondition corev1.NodeConditionType = "FenceReady"
+)
+
+// DefaultAutoscalerTaints returns the keys of Cluster Autoscaler and Karpenter.
+func DefaultAutoscalerTaints() []string {
+	return []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"}
+}
+
+// WithDefaults returns c with defaults for empty fields.
+func (c Config) WithDefaults() Config {
+	if c.Selector == nil {
+		c.Selector = labels.Everything()
+	}
+	if c.ExcludeLabel == "" {
+		c.ExcludeLabel = DefaultExcludeLabel
+	}
+	if c.AutoscalerTaints == nil {
+		c.AutoscalerTaints = DefaultAutoscalerTaints()
+	}
+	if c.FenceReadyCondition == "" {
+		c.FenceReadyCondition = DefaultFenceReadyCondition
+	}
+	c.AutoscalerTaints, c.Triggers = slices.Clone(c.AutoscalerTaints), slices.Clone(c.Triggers)
+	return c
+}
+
+func (c Config) validate() error {
+	var problems []error
+	refuse := func(field, rule string, got any) {
+		problems = append(problems, fmt.Errorf("fencing: Nodes.%s: %s (got %v)", field, rule, got))
+	}
+	name := func(field, value string) {
+		if p := validation.IsQualifiedName(value); len(p) > 0 {
+			refuse(field, strings.Join(p, "; "), fmt.Sprintf("%q", value))
+		}
+	}
+	condition := func(field string, c Condition) {
+		name(field+".Type", string(c.Type))
+		switch c.Status {
+		case corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown:
+		default:
+			refuse(field+".Status", "must be True, False or Unknown", fmt.Sprintf("%q", c.Status))
+		}
+	}
+	name("ExcludeLabel", c.ExcludeLabel)
+	for i, key := range c.AutoscalerTaints {
+		name(fmt.Sprintf("AutoscalerTaints[%d]", i), key)
+	}
+	for i, t := range c.Triggers {
+		field := fmt.Sprintf("Triggers[%d]", i)
+		condition(field, t)
+		if t.Type == corev1.NodeReady {
+			refuse(field, "must be another condition, as Ready is one anyway", t)
+		}
+		if slices.Contains(c.Triggers[:i], t) {
+			refuse(field, "must be there once", t)
+		}
+	}
+	if c.StorageLost != (Condition{}) {
+		condition("StorageLost", c.StorageLost)
+		if slices.Contains(c.Triggers, c.StorageLost) {
+			refuse("StorageLost", "must not be a trigger, as nothing would be fenced for it", c.StorageLost)
+		}
+	}
+	name("FenceReadyCondition", string(c.FenceReadyCondition))
+	return errors.Join(problems...)
+}

@@ -1,0 +1,61 @@
+package nodestate
+
+import (
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
+)
+
+// lease is what was seen of the Lease of a node's name.
+type lease struct {
+	uid     types.UID
+	owner   types.UID // of the Node, if it says
+	version string
+	stamp   metav1.MicroTime // as written by a clock that is not ours: only whether it is the same counts
+	renewed time.Time        // when it was seen to be another, by our clock; zero: never
+	gone    bool
+}
+
+// see takes in a version of the same Lease that has arrived now, and is not older than what was
+// seen: a watch may be set back to what an API server knew earlier, and then nothing was renewed.
+func (l *lease) see(v *coordinationv1.Lease, now time.Time) {
+	if stamp := stampOf(v); !stamp.IsZero() && !stamp.Equal(&l.stamp) {
+		l.stamp, l.renewed = stamp, now
+	}
+	l.owner, l.version = owner(v), v.ResourceVersion
+}
+
+func stampOf(v *coordinationv1.Lease) metav1.MicroTime {
+	if v.Spec.RenewTime == nil {
+		return metav1.MicroTime{}
+	}
+	return *v.Spec.RenewTime
+}
+
+func (l *lease) silentFor(now time.Time) time.Duration {
+	if l == nil || l.renewed.IsZero() {
+		return policy.NotSeen
+	}
+	return max(now.Sub(l.renewed), 0)
+}
+
+func owner(v *coordinationv1.Lease) types.UID {
+	for _, o := range v.OwnerReferences {
+		if o.Kind == "Node" {
+			return o.UID
+		}
+	}
+	return ""
+}
+
+// older says whether one version of an object comes before another, as far as their
+// resourceVersions tell.
+func older(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
+}

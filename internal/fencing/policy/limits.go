@@ -1,0 +1,119 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Limits restrict fencing. A field that is 0 has its default. fencing.Limits documents them; T, P
+// and C are the names in the documentation of this package.
+type Limits struct {
+	// NotReadyFor is T.
+	NotReadyFor time.Duration
+	// StormPercent is P.
+	StormPercent int
+	// CoolDown is C.
+	CoolDown      time.Duration
+	Observation   time.Duration
+	LeaseSilence  time.Duration
+	APISilence    time.Duration
+	MaxConcurrent int
+	MaxStarts     int
+	StartWindow   time.Duration
+	MaxRepeats    int
+	RepeatWindow  time.Duration
+	// PodsPerMinute limits [Budget].
+	PodsPerMinute   int
+	RequireStorage  bool
+	FenceReadyNodes []string
+}
+
+// WithDefaults returns l with defaults for fields that are 0.
+func (l Limits) WithDefaults() Limits {
+	set(&l.NotReadyFor, 30*time.Second)
+	set(&l.StormPercent, 50)
+	set(&l.CoolDown, 5*time.Minute)
+	set(&l.Observation, 40*time.Second)
+	set(&l.LeaseSilence, 40*time.Second)
+	set(&l.APISilence, 15*time.Second)
+	set(&l.MaxConcurrent, 1)
+	set(&l.MaxStarts, 10)
+	set(&l.StartWindow, time.Hour)
+	set(&l.MaxRepeats, 3)
+	set(&l.RepeatWindow, time.Hour)
+	return l
+}
+
+// usable returns l with defaults. If l is invalid, which no gate allows, it returns the defaults.
+func (l Limits) usable() Limits {
+	if l.Validate() != nil {
+		l = Limits{}
+	}
+	return l.WithDefaults()
+}
+
+func set[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate returns all errors in l after its defaults are set: "fencing: Limits.Field: rule (got
+// value)".
+func (l Limits) Validate() error {
+	l = l.WithDefaults()
+	var problems []error
+	refuse := func(field, rule string, got any) {
+		problems = append(problems, fmt.Errorf("fencing: Limits.%s: %s (got %v)", field, rule, got))
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{
+		{"NotReadyFor", l.NotReadyFor},
+		{"CoolDown", l.CoolDown},
+		{"Observation", l.Observation},
+		{"LeaseSilence", l.LeaseSilence},
+		{"APISilence", l.APISilence},
+		{"StartWindow", l.StartWindow},
+		{"RepeatWindow", l.RepeatWindow},
+	} {
+		if d.value < 0 {
+			refuse(d.field, "must not be negative", d.value)
+		}
+	}
+	if l.StormPercent < 1 || l.StormPercent > 100 {
+		refuse("StormPercent", "must be from 1 to 100", l.StormPercent)
+	}
+	for _, n := range []struct {
+		field string
+		value int
+	}{
+		{"MaxConcurrent", l.MaxConcurrent},
+		{"MaxStarts", l.MaxStarts},
+		{"MaxRepeats", l.MaxRepeats},
+		{"PodsPerMinute", l.PodsPerMinute},
+	} {
+		if n.value < 0 {
+			refuse(n.field, "must not be negative", n.value)
+		}
+	}
+	for i, trigger := range l.FenceReadyNodes {
+		field := fmt.Sprintf("FenceReadyNodes[%d]", i)
+		switch {
+		case trigger == "":
+			refuse(field, "must be the type of a condition", `""`)
+		case trigger == readyTrigger:
+			refuse(field, "must be another condition, as no Ready node fails for not being Ready", trigger)
+		case slices.Contains(l.FenceReadyNodes[:i], trigger):
+			refuse(field, "must be there once", trigger)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// readyTrigger is the condition that starts a fence unless the target has another.
+const readyTrigger = "Ready"

@@ -1,0 +1,189 @@
+package statemachine
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+)
+
+// admin is what humans ask for, in the order in which it counts; nil: nothing that keeps the flow
+// from going on.
+func (t transition) admin() Step {
+	if step := t.guard(); step != nil {
+		return step
+	}
+	if t.s.Phase == "" {
+		return nil
+	}
+	if _, asked := t.Fence.Annotations[v1alpha1.AnnotationCommission]; asked && t.s.Phase != v1alpha1.PhaseFinal {
+		return t.dropAsked()
+	}
+	if why := t.stop(); why != "" && !t.s.Phase.Ended() && (!stopped(t.s.Abort) || why == v1alpha1.AbortStopHold && t.s.Abort != why) {
+		return t.abort(Stopped, why)
+	}
+	if step := t.confirm(); step != nil {
+		return step
+	}
+	if t.s.Phase.Ended() {
+		return nil
+	}
+	paused, said := t.Fence.Annotations[v1alpha1.AnnotationPaused] == "true", meta.IsStatusConditionTrue(t.s.Conditions, v1alpha1.ConditionPaused)
+	switch {
+	case paused && !said:
+		return t.write(Paused, t.say(metav1.ConditionTrue, "Annotation"))
+	case said && !paused:
+		return t.write(Resumed, t.say(metav1.ConditionFalse, "NoAnnotation"))
+	case paused:
+		return t.paused()
+	}
+	return t.merge()
+}
+
+// guard keeps the record from being deleted before the fence has ended, and no longer.
+func (t transition) guard() Step {
+	has := slices.Contains(t.Fence.Finalizers, v1alpha1.Finalizer)
+	deleting := t.Fence.DeletionTimestamp != nil
+	switch {
+	case has && (t.s.Phase.Ended() || deleting && t.s.Phase == ""):
+		return SetFinalizer{Present: false}
+	case !has && !t.s.Phase.Ended() && !deleting:
+		return SetFinalizer{Present: true}
+	case !has && deleting: // whatever was done is not ours to follow up any more
+		return Wait{Why: "the record is being deleted"}
+	}
+	return nil
+}
+
+// stopAsked says that an annotation ends the fence.
+func (t transition) stopAsked() bool {
+	value := t.Fence.Annotations[v1alpha1.AnnotationStop]
+	return value != "" && !strings.EqualFold(value, "false")
+}
+
+// stop is how the fence is to be ended; empty: it is not. A value that is not known is "hold",
+// which does least.
+func (t transition) stop() v1alpha1.Abort {
+	switch {
+	case t.stopAsked() && strings.EqualFold(t.Fence.Annotations[v1alpha1.AnnotationStop], "restore"):
+		return v1alpha1.AbortStopRestore
+	case t.stopAsked():
+		return v1alpha1.AbortStopHold
+	case t.Fence.DeletionTimestamp != nil:
+		return v1alpha1.AbortStopRestore
+	}
+	return ""
+}
+
+// confirm takes an admin's word that the machine is without power.
+func (t transition) confirm() Step {
+	if t.Fence.Annotations[v1alpha1.AnnotationConfirmOff] != strconv.FormatInt(t.s.Incident, 10) || t.confirmed() {
+		return nil
+	}
+	refuse := func(why string) Step { return DropAnnotation{v1alpha1.AnnotationConfirmOff, why} }
+	switch t.s.Phase {
+	case v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring, v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering, v1alpha1.PhaseFinal, v1alpha1.PhaseCommissioning:
+		// Kept, it would be taken for true when the machine has long been switched on.
+		return refuse("in the phase " + string(t.s.Phase) + " nobody asks whether the machine is without power")
+	}
+	switch {
+	case stopped(t.s.Abort), t.s.Abort == v1alpha1.AbortNodeGone:
+		return refuse("this fence has ended")
+	case t.s.Released != v1alpha1.ReleasedNo:
+		return refuse("the release has already begun")
+	}
+	_, devices := t.level()
+	p := t.pass(devices)
+	switch {
+	case len(devices) > 0 && (p.missing || p.age > recent), p.on && p.age > callWithin: // the admin may just have pulled the plug
+		return p.read
+	case p.on:
+		return refuse("a device reads on")
+	}
+	n, look := t.node(callWithin)
+	switch {
+	case look != nil:
+		return look
+	case t.gone(n):
+		return refuse("the node is gone")
+	case n.Ready:
+		return refuse("the node is Ready")
+	}
+	by, at := t.confirmer()
+	return t.enter(Confirmed, v1alpha1.PhaseReleasing, func(s *v1alpha1.Status) {
+		s.Verified, s.Abort = true, v1alpha1.AbortNone
+		prove(s, v1alpha1.Evidence{
+			Device: t.Fence.Node, Source: v1alpha1.SourceManual, By: by,
+			Readings: []v1alpha1.Reading{{Power: v1alpha1.PowerOff, At: metav1.NewMicroTime(at)}},
+		})
+	})
+}
+
+// confirmer is who set the annotation, and when, as the API server has it.
+func (t transition) confirmer() (by string, at time.Time) {
+	at = t.Now.Wall
+	for _, f := range t.Fence.ManagedFields {
+		if f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`"f:`+v1alpha1.AnnotationConfirmOff+`"`)) {
+			by = f.Manager
+			if f.Time != nil {
+				at = f.Time.Time
+			}
+		}
+	}
+	return by, at
+}
+
+func (t transition) say(status metav1.ConditionStatus, reason string) func(*v1alpha1.Status) {
+	return func(s *v1alpha1.Status) {
+		s.Conditions = slices.Clone(s.Conditions)
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionPaused, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(t.Now.Wall),
+		})
+	}
+}
+
+// paused does nothing more, but follows up what was done: a command that was sent, and our
+// out-of-service taint, which must not stay on a node that may return.
+func (t transition) paused() Step {
+	if t.s.Taints.OutOfService == v1alpha1.TaintOurs {
+		return t.untaint()
+	}
+	wait := Wait{For: lookSeldom, Why: "paused by an admin"}
+	for _, rec := range t.s.Devices {
+		d, configured := t.Plan.device(rec.Device)
+		if rec.Op == nil || rec.Op.ID == t.Memory.unsent || !configured {
+			continue
+		}
+		step := t.afterOffCommand(d, rec, false, func(Reason) Step { return wait })
+		if rec.Op.Action == v1alpha1.ActionOn {
+			seen, ok := t.reading(rec.Device, lookSeldom)
+			switch {
+			case !ok:
+				return Read{[]string{rec.Device}}
+			case seen.power != v1alpha1.PowerOn:
+				return wait
+			}
+			return t.restore(rec)
+		}
+		return step
+	}
+	return wait
+}
+
+// merge adds a further condition for which the node would be fenced.
+func (t transition) merge() Step {
+	if t.s.Commission != nil { // what it has done to the node is no reason to fence it
+		return nil
+	}
+	if t.Trigger == nil || len(t.s.Triggers) >= maxTriggers ||
+		slices.ContainsFunc(t.s.Triggers, func(old v1alpha1.Trigger) bool { return old.Type == t.Trigger.Type }) {
+		return nil
+	}
+	return t.write(TriggerJoined, func(s *v1alpha1.Status) { s.Triggers = append(s.Triggers, *t.Trigger) })
+}

@@ -1,0 +1,114 @@
+package statemachine_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
+)
+
+// The API server refuses a record with longer lists, and a fence that cannot write its record
+// stands still: the rig judges each write.
+
+func TestRecordOfTheLargestPlanStaysWithinItsBounds(t *testing.T) {
+	plan := statemachine.Plan{Hash: "1", Levels: [][]statemachine.Device{nil}}
+	for i := range statemachine.MaxDevices {
+		plan.Levels[0] = append(plan.Levels[0], device(fmt.Sprint(i)))
+	}
+	r := newRig(t, plan)
+	last := r.plugs[fmt.Sprint(statemachine.MaxDevices-1)]
+	last.silent = true
+	for last.commands == nil {
+		r.step()
+	}
+	r.annotate(v1alpha1.AnnotationConfirmOff, "1")
+	r.until(statemachine.ReleaseBegun)
+	last.silent = false
+	r.phase(v1alpha1.PhaseFinal)
+	assert.Len(t, r.status().Evidence, 2*statemachine.MaxDevices+1, "off, on, and the word of an admin")
+	assert.Len(t, r.status().Devices, statemachine.MaxDevices)
+}
+
+func TestRecordOfManyTriesStaysWithinItsBounds(t *testing.T) {
+	plan := bmc()
+	plan.Retries = 100
+	r := newRig(t, plan)
+	r.plugs["bmc"].deaf = true
+	r.until(statemachine.PowerFailed)
+	assert.Len(t, r.plugs["bmc"].commands, 100)
+	assert.Len(t, r.status().Jobs, 64)
+	assert.Equal(t, "fence-c0ffee0012-1-100", r.status().Jobs[63])
+}
+
+func TestRecordOfManyIncidentsStaysWithinItsBounds(t *testing.T) {
+	r := newRig(t, bmc())
+	for i := range 20 {
+		r.phase(v1alpha1.PhaseFinal)
+		require.EqualValues(t, i+1, r.status().Incident)
+		r.trigger = &v1alpha1.Trigger{Type: "Ready", Status: "Unknown"}
+		r.node.Ready, r.node.Failing, r.renews, r.bootsAt = false, true, false, 0
+		r.until(statemachine.IncidentReopened)
+	}
+	assert.Len(t, r.status().History, 16)
+	assert.Greater(t, r.status().Problems.Count, int32(2))
+}
+
+// TestFencesEndWhateverHappens lets things happen that the exploration knows singly, many of them
+// one after another, with clocks that run on.
+func TestFencesEndWhateverHappens(t *testing.T) {
+	rapid.Check(t, func(draw *rapid.T) {
+		levels := [][]statemachine.Device{{device("bmc")}, {device("a"), device("b")}}
+		plan := storage()
+		plan.Levels = levels[:rapid.IntRange(1, 2).Draw(draw, "levels")]
+		r := newRig(t, plan)
+		names := []string{"port", "bmc"}
+		if len(plan.Levels) == 2 {
+			names = append(names, "a", "b")
+		}
+		happens := rapid.SliceOfN(rapid.IntRange(0, 400), 0, 12).Draw(draw, "when")
+		for step := range 3000 {
+			for _, when := range happens {
+				if when != step {
+					continue
+				}
+				p := r.plugs[rapid.SampledFrom(names).Draw(draw, "device")]
+				switch rapid.IntRange(0, 9).Draw(draw, "what") {
+				case 0:
+					r.restart()
+				case 1:
+					p.silent = !p.silent
+				case 2:
+					p.deaf = !p.deaf
+				case 3:
+					r.back()
+				case 4:
+					r.node.Ready, r.node.Failing, r.renews = false, true, false
+				case 5:
+					p.on, p.foreign = !p.on, !p.on
+				case 6:
+					r.annotate(v1alpha1.AnnotationStop, rapid.SampledFrom([]string{"hold", "restore"}).Draw(draw, "stop"))
+				case 7:
+					r.node.Missing = true
+				case 8:
+					r.lost = true
+				case 9:
+					r.refused = true
+				}
+			}
+			r.step()
+			if phase := r.status().Phase; phase.Ended() {
+				return
+			}
+			if hold := r.status().Hold; hold != nil && step > 2000 {
+				require.Contains(draw, []string{"RestartNeeded", "NodeReady"}, hold.Reason)
+				return
+			}
+		}
+		draw.Fatalf("does not end:\n%s", r.transcript())
+	})
+}

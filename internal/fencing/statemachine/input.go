@@ -1,0 +1,78 @@
+package statemachine
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+)
+
+// Input is everything that a decision depends on.
+type Input struct {
+	// Fence is the record as it was read. It is not changed.
+	Fence *v1alpha1.NodeFence
+	// Plan is the configuration of the node.
+	Plan Plan
+	// Policy has the present answers of the policy.
+	Policy Policy
+	// Trigger is the condition for which the node should be fenced now, or nil.
+	Trigger *v1alpha1.Trigger
+	// Dump is a time at or before the arrival of the last dump message from this node. Zero: this
+	// process has received none.
+	Dump clock.Reading
+	// Memory is what this process has seen and done.
+	Memory Memory
+	// Now is read after everything else.
+	Now clock.Reading
+}
+
+// Policy has the answers of the policy about a fence.
+type Policy struct {
+	// Admit applies until the first command to a device is recorded.
+	Admit Answer
+	// Continue applies before every command that switches something off.
+	Continue Answer
+}
+
+// Answer is an answer of the policy.
+type Answer struct {
+	Verdict Verdict
+	// Reason is a word in CamelCase, Message a sentence.
+	Reason, Message string
+	// After is when to ask again. Zero: when something has changed.
+	After time.Duration
+}
+
+// Verdict is what the policy allows.
+type Verdict string
+
+// The verdicts.
+const (
+	Allow    Verdict = ""     // go on
+	Postpone Verdict = "wait" // for a time that is known
+	Hold     Verdict = "hold" // until something changes
+	Deny     Verdict = "deny" // end this fence
+)
+
+// Node is a node as a [Look] found it.
+type Node struct {
+	// Missing is set if there is no Node of that name.
+	Missing bool
+	UID     types.UID
+	// Leaving is set if the Node is being deleted or marked for removal by an autoscaler.
+	Leaving bool
+	// Ready is set if its condition Ready is True.
+	Ready bool
+	// Failing is set while the condition that started the fence holds.
+	Failing bool
+	// Renewal is a value that changes with each renewal of its Lease. It is only compared.
+	Renewal string
+	// Cordoned is set if spec.unschedulable is.
+	Cordoned bool
+	// BootID and ProviderID are those of its status and spec.
+	BootID, ProviderID string
+	// OutOfService is the owner of its out-of-service taint.
+	OutOfService v1alpha1.TaintOwner
+}

@@ -1,0 +1,298 @@
+package statemachine
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+)
+
+// switchOff returns the next step for a device to be off, nil if it was read off in this incident.
+// failed returns the step for when it cannot be; with further it is asked at once when the device
+// does not go off, because another one can take its place.
+func (t transition) switchOff(d Device, level int32, further bool, failed func(Reason) Step) Step {
+	rec := recorded(t.s, d.Name)
+	switch {
+	case rec.State == v1alpha1.DeviceOff:
+		return nil
+	case rec.State == v1alpha1.DeviceOffIntent && rec.Op.ID == t.Memory.unsent:
+		return t.sendOff(rec, level)
+	case rec.State == v1alpha1.DeviceOffIntent:
+		return t.afterOffCommand(d, rec, further, failed)
+	case rec.SeenOff, rec.Restores > 0, rec.Tries >= t.Plan.retries():
+		// A device that was off in this incident, or may have been, and is on, was switched on by
+		// somebody: it is used up.
+		return failed(PowerFailed)
+	}
+	if step := t.pinned(); step != nil {
+		return step
+	}
+	if !rec.Touched {
+		before, ok := t.reading(d.Name, recent)
+		if !ok {
+			return Read{[]string{d.Name}}
+		}
+		switch {
+		case before.power == v1alpha1.PowerOff && !d.Known:
+			return failed(PowerFailed)
+		case before.power == v1alpha1.PowerUnknown && further: // it could prove nothing, nor be restored in the end
+			return failed(OffUnread)
+		}
+	}
+	n, look := t.node(callWithin)
+	switch {
+	case look != nil:
+		return look
+	case t.gone(n):
+		return t.abort(NodeGone, v1alpha1.AbortNodeGone)
+	case t.returnedBeforeCommand(level, n):
+		return t.returned(Returned)
+	}
+	if level > 0 && !t.powerTouched() {
+		if step := t.releaseDumpPods(n); step != nil {
+			return step
+		}
+		if step := t.awaitDumpEnd(n); step != nil {
+			return step
+		}
+	}
+	if !t.touched() {
+		if step := t.allowed(t.Policy.Admit); step != nil {
+			return step
+		}
+	}
+	if step := t.allowed(t.Policy.Continue); step != nil {
+		return step
+	}
+	return t.intend(OffIntent, d, level, v1alpha1.ActionOff)
+}
+
+// intend writes down a command before it is sent.
+func (t transition) intend(reason Reason, d Device, level int32, action v1alpha1.OpAction) Step {
+	op := t.operation(action, d)
+	return t.write(reason, func(s *v1alpha1.Status) {
+		rec := device(s, d.Name)
+		if rec == nil {
+			s.Devices = append(s.Devices, v1alpha1.Device{Device: d.Name, Level: level})
+			rec = &s.Devices[len(s.Devices)-1]
+		}
+		if action == v1alpha1.ActionOff {
+			if !t.touched() && s.Commission == nil {
+				s.Problems.Starts = append(slices.Clone(s.Problems.Starts), metav1.NewMicroTime(t.Now.Wall))
+				s.Problems.Starts = s.Problems.Starts[max(0, len(s.Problems.Starts)-maxStarts):]
+			}
+			rec.State, rec.Touched = v1alpha1.DeviceOffIntent, true
+			rec.Tries++
+			s.ConfigHash = t.Plan.Hash
+			s.Hold = nil
+		} else {
+			rec.State = v1alpha1.DeviceOnIntent
+			rec.Restores++
+		}
+		rec.Op = &op
+		s.Operations = op.Seq
+		s.Jobs = append(s.Jobs, op.ID)
+		s.Jobs = s.Jobs[max(0, len(s.Jobs)-maxJobs):]
+		s.Retries = max(s.Retries, rec.Tries)
+	})
+}
+
+// sendOff sends the command that this process has just written down, unless the node has returned
+// meanwhile.
+func (t transition) sendOff(rec v1alpha1.Device, level int32) Step {
+	n, look := t.node(callWithin)
+	switch {
+	case look != nil:
+		return look
+	case t.gone(n):
+		return t.abort(IntentCancelled, v1alpha1.AbortNodeGone, cancel(rec.Device))
+	case t.returnedBeforeCommand(level, n):
+		return t.returned(IntentCancelled, cancel(rec.Device))
+	}
+	return t.call(rec)
+}
+
+// sparedBy says that the node must be spared the devices of a level. Those of the isolation step do
+// not take its power.
+func (t transition) returnedBeforeCommand(level int32, n Node) bool {
+	if level == 0 {
+		return t.cleared(n)
+	}
+	return t.spared(n)
+}
+
+func (t transition) call(rec v1alpha1.Device) Step {
+	return Call{Device: rec.Device, Op: *rec.Op, begin: deadline{t.Memory.looked, callWithin}}
+}
+
+// cancel takes back a command that was written down and not sent. The device counts as touched: it
+// is read before the fence ends.
+func cancel(name string) func(*v1alpha1.Status) {
+	return func(s *v1alpha1.Status) {
+		d := device(s, name)
+		d.State, d.Op = v1alpha1.DeviceSeenOn, nil
+	}
+}
+
+// afterOff finds out what became of a command to switch off, sent by this process or by one before
+// it. The answer to the command itself does not count, whatever it was.
+func (t transition) afterOffCommand(d Device, rec v1alpha1.Device, further bool, failed func(Reason) Step) Step {
+	seen, ok := t.reading(d.Name, recent)
+	if !ok {
+		return Read{[]string{d.Name}}
+	}
+	if seen.power == v1alpha1.PowerOff {
+		return t.offSeen(d.Name, seen)
+	}
+	patience := d.poll()
+	if further {
+		patience = min(patience, fallbackAfter)
+	}
+	if step := t.pollUntilOff(d, seen, patience); step != nil {
+		return step
+	}
+	if further {
+		return failed(OffUnread)
+	}
+	if step := t.quiet(d, rec, seen); step != nil {
+		if wait, ok := step.(Wait); ok {
+			wait.Watch = []string{d.Name}
+			return wait
+		}
+		return step
+	}
+	if seen.power == v1alpha1.PowerOn {
+		return t.write(OffSpent, func(s *v1alpha1.Status) {
+			rec := device(s, d.Name)
+			rec.State, rec.Op = v1alpha1.DeviceSeenOn, nil
+		})
+	}
+	if step := t.unreadable(seen.at); step != nil {
+		return step
+	}
+	if rec.Tries >= t.Plan.retries() {
+		return failed(OffUnread)
+	}
+	return t.write(OffUnread, func(s *v1alpha1.Status) {
+		rec := device(s, d.Name)
+		rec.Tries++
+		s.Retries = max(s.Retries, rec.Tries)
+	})
+}
+
+// offSeen notes that a device reads off after a command: the command has landed, and no other can
+// be under way.
+func (t transition) offSeen(name string, seen deviceReading) Step {
+	if !seen.twice {
+		if age := t.Now.SinceAtLeast(seen.at); age < apart {
+			return Wait{For: apart - age, Why: "a device is read twice"}
+		}
+		return Read{[]string{name}}
+	}
+	return t.write(OffSeen, func(s *v1alpha1.Status) {
+		rec := device(s, name)
+		e := v1alpha1.Evidence{Device: name, Readings: readings(seen), Source: v1alpha1.SourceAgent}
+		if rec.Op != nil {
+			e.Op = rec.Op.ID
+		}
+		prove(s, e)
+		rec.State, rec.SeenOff, rec.Op = v1alpha1.DeviceOff, true, nil
+	})
+}
+
+// unreadable is nil when a device that could not be read has had a while to recover, and the try
+// counts.
+func (t transition) unreadable(at clock.Reading) Step {
+	if age := t.Now.SinceAtMost(at); age < readAgain {
+		return Wait{For: readAgain - age, Why: "a device cannot be read"}
+	}
+	return nil
+}
+
+// polled is nil if a reading was taken so long after the command that it counts, even where it says
+// that nothing has changed.
+func (t transition) pollUntilOff(d Device, seen deviceReading, patience time.Duration) Step {
+	if t.quietFor(seen.began, seen) >= patience {
+		return nil
+	}
+	if age := t.Now.SinceAtLeast(seen.at); age < apart {
+		return Wait{For: apart - age, Why: "a device needs a moment"}
+	}
+	return Read{[]string{d.Name}}
+}
+
+// quiet is nil if a reading was taken when no command could be under way any more. One of another
+// process may be: its agent perhaps has outlived it, and has as long as its call had.
+func (t transition) quiet(d Device, rec v1alpha1.Device, seen deviceReading) Step {
+	settle := d.settle()
+	if !seen.called {
+		settle += t.callOf(d, rec)
+	}
+	if seen.power != "" && t.quietFor(seen.began, seen) >= settle {
+		return nil
+	}
+	if left := settle - t.quietFor(t.Now, seen); left > 0 {
+		return Wait{For: left, Why: "a command may still be under way"}
+	}
+	return Read{[]string{d.Name}}
+}
+
+// rest is nil if a wait before the power is taken is over, or what to do. It is over, too, when all
+// devices of a level read off that had not shown it when the flow came to a rest: instances of
+// clouds take their time to stop. That proves nothing, but there is nothing left to wait for.
+func (t transition) rest(whole time.Duration, why string) Step {
+	left := t.left(whole)
+	if left <= 0 {
+		return nil
+	}
+	wait := Wait{For: min(left, lookEvery), Why: why}
+	for _, level := range t.Plan.Levels {
+		landed, open := true, false
+		for _, d := range level {
+			switch recorded(t.s, d.Name).State {
+			case v1alpha1.DeviceOff:
+			case v1alpha1.DeviceOffIntent:
+				open = true
+				wait.Watch = append(wait.Watch, d.Name)
+				seen, ok := t.reading(d.Name, recent)
+				landed = landed && ok && seen.power == v1alpha1.PowerOff
+			default:
+				landed = false
+			}
+		}
+		if landed && open {
+			return nil
+		}
+	}
+	return wait
+}
+
+// callOf is how long a call of another process to a device may take.
+func (t transition) callOf(d Device, rec v1alpha1.Device) time.Duration {
+	timeout := d.timeout()
+	if rec.Op != nil {
+		timeout = max(timeout, time.Duration(rec.Op.DeadlineSeconds)*time.Second)
+	}
+	return timeout
+}
+
+// powering switches off one device of the level after another.
+func (t transition) powering() Step {
+	number, devices := t.level()
+	if len(devices) == 0 {
+		// The level has vanished from the configuration. No devices are not "all devices off".
+		if step := t.repinned(); step != nil {
+			return step
+		}
+		return t.fail(PowerFailed)
+	}
+	for _, d := range devices {
+		if step := t.switchOff(d, number, t.further(), t.levelFails); step != nil {
+			return step
+		}
+	}
+	return t.enter(AllOff, v1alpha1.PhaseVerifying)
+}

@@ -1,0 +1,176 @@
+package statemachine
+
+import (
+	"time"
+
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+)
+
+// releasing frees the workloads of a machine that was proved to be without power, one part after
+// another. Before each of them everything is proved again: somebody may have switched the machine
+// on.
+func (t transition) releasing() Step {
+	done := &t.Memory.progress
+	ours := t.s.Taints.OutOfService == v1alpha1.TaintOurs
+	awaiting := done.deleted && (done.tainted || !ours) // nothing more is done to the node but to free it from our taint
+	detached := awaiting && t.s.Wait != nil &&
+		(done.detached || t.left(or(t.Plan.DetachTimeout, DefaultDetachTimeout)) == 0)
+	switch rest := podLag - t.Now.SinceAtLeast(done.emptied); {
+	case done.untainted && !detached: // while the fence was paused: put it on once more
+		return t.untaint()
+	case done.untainted:
+		return t.freed(func() Step { return t.workloadsFreed() })
+	case done.deleted && !awaiting && rest > 0:
+		return Wait{For: rest, Why: "other controllers have to see that the pods are gone"}
+	}
+	age := proofWithin
+	if awaiting {
+		age = recent
+	}
+	from, step := t.proof(age)
+	if step != nil {
+		return step
+	}
+	begin := deadline{from, proofWithin}
+	switch {
+	case t.s.Released == v1alpha1.ReleasedNo, t.s.Taints.OutOfService == v1alpha1.TaintNone:
+		// From here on our taint may be on the node, and pods may be gone.
+		return t.write(ReleaseBegun, func(s *v1alpha1.Status) {
+			s.Released, s.Taints.OutOfService, s.Wait = v1alpha1.ReleasedBegun, v1alpha1.TaintOurs, nil
+			if t.Memory.node.OutOfService == v1alpha1.TaintForeign {
+				s.Taints.OutOfService = v1alpha1.TaintForeign
+			}
+		})
+	case !done.deleted:
+		return Release{Part: DeletePods, begin: begin}
+	case !awaiting:
+		return Release{Part: Taint, begin: begin}
+	case t.s.Wait == nil:
+		return t.write(PodsDeleted, func(s *v1alpha1.Status) {
+			s.Pods = done.pods
+			t.give(v1alpha1.WaitDetach)(s)
+		})
+	case !detached:
+		const every = time.Second
+		if age := t.Now.SinceAtLeast(done.awaited); done.awaited != (clock.Reading{}) && age < every {
+			return Wait{For: every - age, Why: "volumes are being detached"}
+		}
+		return Release{Part: AwaitDetach}
+	}
+	if ours {
+		return Release{Part: Untaint}
+	}
+	return t.workloadsFreed()
+}
+
+func (t transition) workloadsFreed() Step {
+	return t.enter(WorkloadsFreed, v1alpha1.PhaseRestoring, func(s *v1alpha1.Status) {
+		s.Released, s.Abort = v1alpha1.ReleasedDone, v1alpha1.AbortNone
+		if s.Taints.OutOfService == v1alpha1.TaintOurs {
+			s.Taints.OutOfService = v1alpha1.TaintNone
+		}
+	})
+}
+
+// freed waits until the caches of other controllers have seen that our taint is gone.
+func (t transition) freed(then func() Step) Step {
+	if passed := t.Now.SinceAtLeast(t.Memory.progress.freed); passed < watchLag {
+		return Wait{For: watchLag - passed, Why: "other controllers have to see that the taint is gone"}
+	}
+	return then()
+}
+
+// proof is since when it is known that the machine is without power and its node neither works nor
+// is another's; or the step that finds out, or ends the release.
+func (t transition) proof(within time.Duration) (clock.Reading, Step) {
+	_, devices := t.level()
+	manual := t.confirmed()
+	if !manual {
+		if step := t.repinned(); step != nil {
+			return clock.Reading{}, step
+		}
+	}
+	p := t.pass(devices)
+	switch {
+	case p.on, !manual && !t.off(devices):
+		return clock.Reading{}, t.abort(Contradicted, v1alpha1.AbortGaveUp)
+	case p.unknown && !manual:
+		if step := t.unreadable(p.oldest); step != nil {
+			return clock.Reading{}, step
+		}
+		if t.s.Retries+1 >= t.Plan.retries() {
+			return clock.Reading{}, t.abort(PassUnread, v1alpha1.AbortGaveUp)
+		}
+		return clock.Reading{}, t.write(PassUnread, func(s *v1alpha1.Status) { s.Retries++ })
+	case len(devices) > 0 && (p.missing || p.age > within):
+		return clock.Reading{}, p.read
+	}
+	n, look := t.node(within)
+	switch {
+	case look != nil:
+		return clock.Reading{}, look
+	case t.gone(n): // pods of a node of this name may be another machine's
+		return clock.Reading{}, t.abort(NodeGone, v1alpha1.AbortNodeGone)
+	case n.Ready:
+		return clock.Reading{}, t.abort(Returned, v1alpha1.AbortNodeReady)
+	}
+	if len(devices) > 0 && p.age > t.Now.SinceAtMost(t.Memory.looked) {
+		return p.oldest, nil
+	}
+	return t.Memory.looked, nil
+}
+
+// confirmed says that an admin has confirmed in this incident that the machine is without power.
+func (t transition) confirmed() bool {
+	for _, e := range t.s.Evidence {
+		if e.Source == v1alpha1.SourceManual {
+			return true
+		}
+	}
+	return false
+}
+
+// releaseStorage releases the pods whose storage the node cannot reach any more: nil when they are.
+func (t transition) releaseStorage(devices []string) Step {
+	if len(devices) == 0 || t.s.StorageReleased == v1alpha1.ReleasedDone {
+		return nil
+	}
+	var all []Device
+	for _, name := range devices {
+		all = append(all, Device{Name: name})
+	}
+	p := t.pass(all)
+	switch {
+	case p.on:
+		return t.abort(Contradicted, v1alpha1.AbortGaveUp)
+	case p.unknown:
+		if step := t.unreadable(p.oldest); step != nil {
+			return step
+		}
+		if t.s.Retries+1 >= t.Plan.retries() {
+			return t.fail(IsolationFailed)
+		}
+		return t.write(PassUnread, func(s *v1alpha1.Status) { s.Retries++ })
+	case p.missing, p.age > proofWithin:
+		return p.read
+	}
+	n, look := t.node(proofWithin)
+	switch {
+	case look != nil:
+		return look
+	case n.Ready: // its pods may be in the middle of a write: they are not released, and its storage stays away
+		return t.hold("NodeReady", "the node is Ready: the pods that use the storage it cannot reach are not released", 0)
+	case t.s.StorageReleased == v1alpha1.ReleasedNo:
+		return t.write(StorageCut, func(s *v1alpha1.Status) { s.StorageReleased = v1alpha1.ReleasedBegun })
+	case !t.Memory.progress.deleted:
+		from := t.Memory.looked
+		if p.age > t.Now.SinceAtMost(from) {
+			from = p.oldest
+		}
+		return Release{Part: DeletePods, Storage: devices, begin: deadline{from, proofWithin}}
+	}
+	return t.write(StorageFreed, func(s *v1alpha1.Status) {
+		s.StorageReleased, s.Pods = v1alpha1.ReleasedDone, t.Memory.progress.pods
+	})
+}
