@@ -5,13 +5,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// KeyFunc appends to dst what an object's place on the ring follows from, and returns the result. Objects of equal keys are always
-// with the same shard, once the ring is settled. It has to be the same in all replicas, and follow from what never changes in the life of an object: an
-// object whose key changes is moved by the next scan. It is called from several goroutines and must not change the object.
+// KeyFunc appends to dst the key that determines an object's place on the ring, and returns the
+// result. Once the ring is settled, objects with equal keys are with the same shard. All replicas
+// must use the same function. It must depend only on what never changes in the life of an object:
+// the next scan moves an object whose key has changed. It is called from several goroutines and
+// must not change the object.
 type KeyFunc func(dst []byte, kind schema.GroupKind, o metav1.Object) []byte
 
-// ObjectKey is the default [KeyFunc]: <group>/<kind>/<namespace>/<name>/<UID>. None but the last part can contain a slash, so different
-// objects have different keys. It allocates nothing if dst has room.
+// ObjectKey is the default [KeyFunc]: <group>/<kind>/<namespace>/<name>/<UID>. Only the last part
+// can contain a slash, so different objects have different keys. It allocates nothing if dst has
+// room.
 func ObjectKey(dst []byte, kind schema.GroupKind, o metav1.Object) []byte {
 	dst = append(append(dst, kind.Group...), '/')
 	dst = append(append(dst, kind.Kind...), '/')
@@ -20,8 +23,8 @@ func ObjectKey(dst []byte, kind schema.GroupKind, o metav1.Object) []byte {
 	return append(dst, o.GetUID()...)
 }
 
-// NamespaceKey is a [KeyFunc] that keeps the objects of a namespace together, whatever their kinds. For cluster-scoped objects use
-// another: they would all be with one shard.
+// NamespaceKey is a [KeyFunc] that keeps all objects of a namespace together, of all kinds. Use
+// another for cluster-scoped objects: this one puts all of them on one shard.
 func NamespaceKey(dst []byte, _ schema.GroupKind, o metav1.Object) []byte {
 	return append(dst, o.GetNamespace()...)
 }

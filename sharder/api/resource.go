@@ -5,23 +5,27 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Resource is a kind of objects that a ring distributes. Sharder and shards of a ring are given the same ones.
+// Resource selects objects of one kind that a ring distributes. The sharder and the shards of a
+// ring must have the same ones.
 type Resource struct {
-	// GVR names the resource, for example {Version: "v1", Resource: "configmaps"}. Required. Which version is taken does not
-	// matter, because only metadata is read.
+	// GVR names the resource, for example {Version: "v1", Resource: "configmaps"}. Required. Any
+	// served version will do, because only metadata is read.
 	GVR schema.GroupVersionResource
-	// Selector restricts the ring to some objects by their labels. Nil: all of them. An object that ceases to be selected
-	// keeps its owner, and is moved by nobody until it is selected again. It must not mention the ring's own labels.
+	// Selector restricts the ring to objects with these labels. Nil: all objects. An object that is
+	// no longer selected keeps its owner, and does not move until it is selected again. The
+	// selector must not mention the ring's own labels.
 	Selector labels.Selector
-	// Namespaces restricts the ring to some namespaces, with one watch each. Empty: all of them. Cluster-scoped resources
-	// have none.
+	// Namespaces restricts the ring to these namespaces, with one watch each. Empty: all. Must be
+	// empty for cluster-scoped resources.
 	Namespaces []string
-	// Key is what an object's place on the ring follows from. Nil: [ObjectKey].
+	// Key determines an object's place on the ring. Nil: [ObjectKey].
 	Key KeyFunc
-	// Children are the resources of objects that these ones control, and that a shard's caches show by its label, for example the Pods of
-	// ReplicaSets. A child, which names its root in its controller owner reference, is always with its root's shard. A resource may
-	// be that of children of several of the ring's resources, but not one of those, too. Where Namespaces are given, children are
-	// looked for there. When one is added to a ring in use, work on a root waits, in shards that have a cache of them, until a sharder
-	// that knows of it has labelled the root's children. Default: none.
+	// Children are resources whose objects follow their controller, for example the Pods of
+	// ReplicaSets. A child names its root in its controller owner reference, carries the label of
+	// the root's shard, and is always with that shard. Several resources of the ring may have the
+	// same Children, but a resource of the ring cannot be one. If Namespaces is set, children are
+	// looked for there. When you add one to a ring in use, shards with a cache of that resource do
+	// not work on a root until a sharder that knows the resource has labelled the root's children.
+	// Default: none.
 	Children []schema.GroupVersionResource
 }

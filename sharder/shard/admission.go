@@ -8,55 +8,59 @@ import (
 )
 
 var (
-	// ErrNotMine is returned by [Shard.Do] for an object that this shard may not work on: it is another shard's or nobody's, or gone.
-	// There is nothing to do: if it becomes this shard's, an event will follow.
+	// ErrNotMine is returned by [Shard.Do] for an object that this shard may not work on: it
+	// belongs to another shard or to none, or is gone. Drop the object. If it becomes this shard's,
+	// an event follows.
 	ErrNotMine = errors.New("shard: the object is not this shard's")
 
-	// ErrNotYet is returned by [Shard.Do] for an object that this shard may be allowed to work on soon. Try again a little later: no
-	// event need follow.
+	// ErrNotYet is returned by [Shard.Do] for an object that this shard may be allowed to work on
+	// soon. Try again a little later: an event need not follow.
 	ErrNotYet = errors.New("shard: work on the object may not begin yet")
 
-	// ErrUnguarded is returned by [Shard.Do] if no client of this process is guarded by the shard's lease, so that nothing would stop
-	// a request of work when the lease is lost: pass WrapTransport of the lease to the Wrap of the rest.Config that the work's
-	// clients are made from.
+	// ErrUnguarded is returned by [Shard.Do] if the shard's lease guards no client of this process.
+	// Then nothing would stop requests of work after the lease is lost. Pass the lease's
+	// WrapTransport to the Wrap of the rest.Config from which the clients of work are made.
 	ErrUnguarded = errors.New("shard: the shard lease guards no client")
 )
 
-// errNoCache is the ErrNotYet of which nothing will come unless somebody mends the program.
+// errNoCache is an ErrNotYet that persists until the program is fixed.
 var errNoCache = fmt.Errorf("%w: no cache of its resource is one of Shard.NewInformer (in controller-runtime: cache.Options.NewInformer) that began after the shard lease was acquired", ErrNotYet)
 
 // cacheState is what the caches show of a root.
 type cacheState struct {
-	// started says that a cache began with a consistent list in this term. What others show may be older than the term.
+	// started says that a cache began with a consistent list in this term. Other caches may be
+	// older than the term.
 	started bool
-	// complete says that the caches which show no copy would, if there were one of the version that work is to be done on.
+	// complete says that caches without a copy would show one if the version for the work existed.
 	complete bool
-	// assignment of the newest copy; elsewhere if there is none.
+	// assignment is that of the newest copy; AssignedElsewhere if there is none.
 	assignment protocol.Assignment
-	// version of the newest copy.
+	// version is that of the newest copy.
 	version string
-	// stale says that the copy for the work is older than what every cache shows.
+	// stale says that the copy for the work is older than the copy in every cache.
 	stale bool
 	// found says that there is a copy.
 	found bool
-	// child says that work is to be done on a child of the root, of which the rest tells nothing but stale.
+	// child says that the work is on a child. All fields but stale are then about its root.
 	child bool
-	// behind names a resource of children of which a cache does not show yet what another shard may have written; empty: none.
+	// behind names a resource of children whose cache may not yet show what another shard has
+	// written; empty: none.
 	behind string
 }
 
-// admission is the question whether work on a root may begin, with what the answer follows from.
+// admission is the input of the decision whether work on a root may begin.
 type admission struct {
 	// closed says that the term is over, or about to be.
 	closed     bool
 	drainState protocol.DrainState
 	floor      string
-	// outlived says that work on the root is in flight that began in an earlier term.
+	// outlived says that work on the root from an earlier term is still in flight.
 	outlived bool
 	caches   cacheState
 }
 
-// refusal is why work may not begin, or nil. The order of the questions matters to the error alone: all have to be answered well.
+// refusal returns why work may not begin, or nil. All conditions must hold; their order only
+// determines the error.
 func (a admission) refusal() error {
 	switch {
 	case a.closed:
@@ -69,7 +73,7 @@ func (a admission) refusal() error {
 		return errNoCache
 	case !a.caches.found && !a.caches.complete:
 		return fmt.Errorf("%w: the cache does not show it yet", ErrNotYet)
-	case a.caches.assignment != protocol.AssignedHere && a.caches.child && !a.caches.complete: // should the root be assigned again, nothing tells of the child
+	case a.caches.assignment != protocol.AssignedHere && a.caches.child && !a.caches.complete: // if the root is assigned again, no event of the child follows
 		return fmt.Errorf("%w: it waits for its root", ErrNotYet)
 	case a.caches.assignment != protocol.AssignedHere:
 		return ErrNotMine

@@ -10,7 +10,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// caches are the informers of a shard that are running, and those of children that are about to be.
+// caches are the shard's running informers, and its informers of children that may not run yet.
 type caches struct {
 	mu      sync.RWMutex
 	running map[schema.GroupVersionResource][]*informer
@@ -37,8 +37,8 @@ func (c *caches) remove(i *informer) {
 	c.running[i.resource] = others
 }
 
-// begun returns the caches of the objects of a resource in a namespace whose first list began in a
-// term. What others show may be older than the term.
+// begun returns the caches that cover a resource in a namespace and began their first list in this
+// term. Other caches may be older than the term.
 func (c *caches) begun(term *shardlease.Term, resource schema.GroupVersionResource, namespace string) []*informer {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -51,7 +51,7 @@ func (c *caches) begun(term *shardlease.Term, resource schema.GroupVersionResour
 	return begun
 }
 
-// newest returns the newest copy of a root that the caches show, nil if none does.
+// newest returns the newest cached copy of a root, nil if there is none.
 func (s *Shard) newest(term *shardlease.Term, at protocol.Address) (newest metav1.Object) {
 	for _, i := range s.caches.begun(term, at.Resource, at.Namespace) {
 		if o := i.copyOf(at); o != nil && (newest == nil || newer(o, newest)) {
@@ -61,14 +61,14 @@ func (s *Shard) newest(term *shardlease.Term, at protocol.Address) (newest metav
 	return newest
 }
 
-// cacheStateOf returns what the caches show of a root, and of the copy that work is to be done on.
+// cacheStateOf returns what the caches show of a root, and of the copy for the work.
 func (s *Shard) cacheStateOf(term *shardlease.Term, q workRequest) cacheState {
 	begun := s.caches.begun(term, q.at.Resource, q.at.Namespace)
 	seen := cacheState{started: len(begun) > 0, complete: true}
 	var newest metav1.Object
 	if q.forChild() {
 		seen.child = true
-		seen.complete = s.keys.ShardOf(q.own) != s.lease.Identity() // the caches will show its root some day, or not show it any more
+		seen.complete = s.keys.ShardOf(q.own) != s.lease.Identity() // the caches will show its root, or stop showing the child
 		_, seen.stale = newestCopy(s.caches.begun(term, q.child.Resource, q.child.Namespace), q.child, q.own)
 		newest = s.newest(term, q.at)
 		seen.found = newest != nil
@@ -94,7 +94,8 @@ func (s *Shard) cacheStateOf(term *shardlease.Term, q workRequest) cacheState {
 	return seen
 }
 
-// newestCopy returns the newest copy of an object that caches show, nil if none does, and whether own is older than all of theirs.
+// newestCopy returns the newest copy of an object in these caches, nil if there is none. stale says
+// that own is older than every copy in them.
 func newestCopy(caches []*informer, at protocol.Address, own metav1.Object) (newest metav1.Object, stale bool) {
 	stale = true
 	for _, i := range caches {
@@ -110,10 +111,9 @@ func newestCopy(caches []*informer, at protocol.Address, own metav1.Object) (new
 	return newest, stale && newest != nil
 }
 
-// lagging returns a resource of children of which a running cache does not show yet what it has to,
-// so that work may begin on a root in this namespace with this record; empty: there is none. What
-// has no cache is not behind: one that is started during work begins with a list from after the
-// admission.
+// lagging returns a resource of children whose cache does not yet show what work on a root in this
+// namespace with this record requires; empty: none. A resource without a cache is not behind: a
+// cache that starts during work lists after the admission.
 func (c *caches) lagging(
 	term *shardlease.Term, children []schema.GroupVersionResource, namespace string, r protocol.Record,
 ) string {
@@ -133,7 +133,8 @@ func (c *caches) lagging(
 	return ""
 }
 
-// cachesReached reports whether every cache that work in this term looks at has reached a version.
+// cachesReached reports whether every cache of the root that counts in this term has reached a
+// version.
 func (s *Shard) cachesReached(term *shardlease.Term, at protocol.Address, floor string) bool {
 	for _, i := range s.caches.begun(term, at.Resource, at.Namespace) {
 		if !protocol.Reaches(i.progress(), floor) {

@@ -18,25 +18,28 @@ type Object interface {
 	runtime.Object
 }
 
-// Do calls work if this shard may work on obj, and returns what work returns. No other process executes Do for the same object at that
-// time, nor for its root or another child of that, whatever happens to the two. Otherwise it returns, and nothing has been done:
+// Do calls work if this shard may work on obj, and returns the result of work. Meanwhile no other
+// process executes Do for obj, its root or another child of that root, whatever happens to the two
+// processes. Otherwise Do returns one of these errors, without calling work:
 //
-//   - an [ErrNotMine] if obj is not this shard's, or gone: drop it;
-//   - an [ErrNotYet] if it may be so soon: try again later, because no event need follow;
-//   - an [ErrUnguarded], or an error that names obj's kind, if that will never be possible.
+//   - an [ErrNotMine] if obj is not this shard's, or is gone: drop it;
+//   - an [ErrNotYet] if it may be this shard's soon: try again later, because an event need not
+//     follow;
+//   - an [ErrUnguarded], or an error that names obj's kind, if work will never be possible.
 //
-// obj is a copy from a cache of [Shard.NewInformer], or a newer one; of a copy that is older than what the caches show, Do says
-// ErrNotYet. Several controllers of a process may work on one object at a time; the shard lets go of it when all of them have
-// returned.
+// obj is a copy from a cache of [Shard.NewInformer], or a newer one. If it is older than the copies
+// in the caches, Do returns ErrNotYet. Several controllers of a process may work on one object at a
+// time; the shard lets go of it when all of them have returned.
 //
-// For a child, the shard of its root may work on it, and so work on a child is work on its root. Work begins only when all running caches
-// of children show what the shard from which the root came has created.
+// The shard of the root may work on a child, and work on a child counts as work on its root. Work
+// begins only when all running caches of children show what the root's former shard created.
 //
-// work's context is derived from ctx. It also ends, with an ErrLost of package shardlease as its cause, when the lease is
-// lost, and with [ErrDrained] when another shard is to have the object and [ShardConfig].AckGrace is over. It has to be the context of
-// every request of work that changes something: of such a request without an answer, a shard knows that it must not let go
-// of the object yet. Work that leaves a goroutine behind when it returns is not protected: requests with work's context fail from
-// then on, others are sent.
+// work's context is derived from ctx. It also ends when the lease is lost, with an ErrLost of
+// package shardlease as its cause. It ends with [ErrDrained] when another shard is to have the
+// object and [Config].AckGrace is over. Every request of work that changes something must use this
+// context: while such a request has no answer, the shard does not let go of the object. A goroutine
+// that outlives work is not protected. Its requests with work's context fail; its other requests
+// are sent.
 func (s *Shard) Do(ctx context.Context, obj Object, work func(ctx context.Context) error) error {
 	q, err := s.admissible(ctx, obj)
 	if err != nil {
@@ -55,25 +58,25 @@ func (s *Shard) Do(ctx context.Context, obj Object, work func(ctx context.Contex
 		scope.End()
 		return s.refused(at, err)
 	}
-	defer func() { // also if work panics
+	defer func() { // even if work panics
 		scope.End()
 		if s.tracker.leave(p, scope.Open()) {
 			s.wakeAcknowledger(at)
 		}
 		s.tracker.forgetEnded()
 	}()
-	if err := term.Err(); err != nil { // the last question: the process may have been stopped at any of those before
+	if err := term.Err(); err != nil { // last, because the process may have been suspended before
 		return s.refused(at, fmt.Errorf("%w: %w", ErrNotMine, err))
 	}
 	return work(ctx)
 }
 
-// workRequest is what Do is asked for.
+// workRequest is what a call of Do asks for.
 type workRequest struct {
-	// at is the root that decides, and children are the resources of its children.
+	// at is the root, whose assignment decides. childResources are the resources of its children.
 	at             protocol.Address
 	childResources []schema.GroupVersionResource
-	// own is the copy that work is to be done on: of the root, or of a child of it, which is at child then.
+	// own is the copy for the work: of the root, or of a child at the address child.
 	own   metav1.Object
 	child protocol.Address
 }
@@ -81,7 +84,7 @@ type workRequest struct {
 // forChild reports whether own is a child.
 func (q workRequest) forChild() bool { return q.child != protocol.Address{} }
 
-// admissible answers the questions for which neither the custody nor a cache has to be asked.
+// admissible checks what depends on neither the work tracker nor a cache.
 func (s *Shard) admissible(ctx context.Context, obj Object) (workRequest, error) {
 	if !s.config.Unguarded && !s.lease.Guarded() {
 		return workRequest{}, ErrUnguarded

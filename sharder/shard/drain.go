@@ -15,24 +15,26 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// ErrDrained is the cause of the context of work that has not ended within [ShardConfig].AckGrace although another shard is to have the
-// object.
+// ErrDrained is the cause with which the context of work ends if another shard is to have the
+// object and work has not ended within [Config].AckGrace.
 var ErrDrained = errors.New("shard: the object is to be another shard's")
 
 const (
-	// requestPoll is how often is asked whether a request that was given up can still be carried out: nobody tells.
+	// requestPoll is how often to check whether an abandoned request can still be carried out: no
+	// event says so.
 	requestPoll = 250 * time.Millisecond
-	// floorPoll is how often is asked whether all caches have passed a floor: the event that says so of a root may have come before.
+	// floorPoll is how often to check whether all caches have passed a floor: the root's last event
+	// may have come before.
 	floorPoll = 5 * time.Second
 	// drainTimeout bounds each request about an object that is handed over.
 	drainTimeout = 10 * time.Second
 )
 
-// shardManager is who the API server notes as the writer of a shard's patches.
+// shardManager is the field manager of a shard's patches.
 const shardManager = "bellwether-shard"
 
-// advanceDrain takes the steps that a root needs now. It returns after how long to look again, zero if something will tell. After an error
-// the caller looks again later.
+// advanceDrain takes the steps that a root needs now. It returns the delay until the next look;
+// zero if an event will follow. After an error the caller tries again later.
 func (s *Shard) advanceDrain(ctx context.Context, term *shardlease.Term, at protocol.Address) (again time.Duration, err error) {
 	for {
 		known := s.tracker.get(at)
@@ -60,14 +62,14 @@ func (s *Shard) advanceDrain(ctx context.Context, term *shardlease.Term, at prot
 		case protocol.ResumeAdmission, protocol.AckSeen:
 			s.tracker.advance(at, protocol.Accepting, "")
 		case protocol.AwaitWork:
-			if h.AtWork { // its end will tell
+			if h.AtWork { // its end triggers the next look
 				return max(time.Millisecond, s.config.AckGrace-time.Since(known.since)), nil
 			}
 			return requestPoll, nil
 		case protocol.CancelWork:
 			s.config.Logger.Warn("work takes too long on an object that is to be another shard's: its context ends", zap.Stringer("object", at))
 			s.tracker.cancelWork(at, ErrDrained)
-			return 0, nil // its end will tell
+			return 0, nil // its end triggers the next look
 		case protocol.SendAck:
 			err = s.acknowledge(ctx, at, root)
 		case protocol.ReadLive:
@@ -81,8 +83,8 @@ func (s *Shard) advanceDrain(ctx context.Context, term *shardlease.Term, at prot
 	}
 }
 
-// acknowledge says that nothing of this process works on a root, nor will, and gives it to who is
-// next, if the sharder has said so. The root is closed, and stays so until the outcome is known.
+// acknowledge states that no work of this process is on a root, nor will be. It hands the root to
+// its successor if the sharder has named one. The root stays closed until the outcome is known.
 func (s *Shard) acknowledge(ctx context.Context, at protocol.Address, root metav1.Object) error {
 	s.tracker.advance(at, protocol.AckUncertain, "")
 	n := s.marks[at.Resource]
@@ -101,15 +103,16 @@ func (s *Shard) acknowledge(ctx context.Context, at protocol.Address, root metav
 	return nil
 }
 
-// confirmAck finds out by a consistent read what an acknowledgement has come to; if it has not been carried out, all is decided anew. Work
-// begins on no version below what was read. On that one it begins only if it is not drained; but what was sent can be carried out
-// on no other version than a drained one.
+// confirmAck reads the root consistently to learn whether an acknowledgement was carried out. If it
+// was not, the next step is decided again. Work begins on no version below the one read, and on
+// that one only if it is not drained: the acknowledgement can only be carried out on a drained
+// version.
 func (s *Shard) confirmAck(ctx context.Context, term *shardlease.Term, at protocol.Address) error {
 	root, version, err := s.readLive(ctx, at)
 	if err != nil {
 		return fmt.Errorf("shard: read %s, whose acknowledgement has an unknown outcome: %w", at, err)
 	}
-	now := protocol.AssignedElsewhere // gone, and perhaps another shard's before: no copy is good
+	now := protocol.AssignedElsewhere // gone, and perhaps another shard's before: no copy counts
 	if root != nil {
 		now = s.self(term, at.Resource).AssignmentOf(root)
 	}
@@ -121,11 +124,12 @@ func (s *Shard) confirmAck(ctx context.Context, term *shardlease.Term, at protoc
 	return nil
 }
 
-// readLive reads a root consistently; it is nil if there is none. The version is that of the root, or one at which there was none.
+// readLive reads a root consistently; nil: it does not exist. The version is that of the root, or
+// one at which it did not exist.
 func (s *Shard) readLive(ctx context.Context, at protocol.Address) (root *metav1.PartialObjectMetadata, version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
-	// A list rather than a get, because it has a version also if the object is gone.
+	// A list, not a get, because it has a version even if the object is gone.
 	list, err := s.metadata.Resource(at.Resource).Namespace(at.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, at.Name).String(),
 	})
@@ -140,8 +144,9 @@ func (s *Shard) readLive(ctx context.Context, at protocol.Address) (root *metav1
 	return nil, list.GetResourceVersion(), nil
 }
 
-// returnObject sends an object that this shard has no claim to back to the sharder, who decides. A root loses its label, but not its record, which says
-// whose it is; a child is only marked as drained, because its label may be right.
+// returnObject sends an object that this shard has no claim to back to the sharder, which decides.
+// A root loses its label, but not its record, which names its owner. A child is only marked as
+// drained, because its label may be right.
 func (s *Shard) returnObject(ctx context.Context, at protocol.Address, o metav1.Object, label string, drained bool) error {
 	_, err := s.patch(ctx, at, s.keys.MergePatch(o.GetUID(), o.GetResourceVersion(), label, drained, nil))
 	s.config.Hooks.bounced(at, err)
@@ -152,7 +157,7 @@ func (s *Shard) returnObject(ctx context.Context, at protocol.Address, o metav1.
 	return nil
 }
 
-// patch sends a patch, which is of one version of an object: nothing is undone that was decided meanwhile.
+// patch patches exactly one version of an object, so that it undoes no later decision.
 func (s *Shard) patch(ctx context.Context, at protocol.Address, patch []byte) (*metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()

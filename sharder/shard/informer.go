@@ -20,37 +20,41 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// NewInformer returns an informer of the objects of this shard. It has the signature of cache.NewSharedIndexInformer, and of
-// controller-runtime's cache.Options.NewInformer. For an example whose kind is not in [ShardConfig].Resources it returns just what
-// the former does.
+// NewInformer returns an informer of the objects of this shard. It has the signature of
+// cache.NewSharedIndexInformer, and of controller-runtime's cache.Options.NewInformer. For an
+// example whose kind is not in [Config].Resources it returns the result of
+// cache.NewSharedIndexInformer.
 //
-// Work is done only on objects that such an informer shows, and only if it was started while the lease was held: within the work
-// function of the lease. While it runs, the informer also lets go of objects that the sharder wants for other shards, and sends
-// those back that carry the shard's label by mistake; each resource of the ring has to have one for that.
+// Work is done only on objects that such an informer shows, and only if it was started while the
+// lease was held: within the work function of the lease. While it runs, the informer also lets go
+// of objects that the sharder wants for other shards, and sends back those that carry the shard's
+// label by mistake. So each resource of the ring must have one.
 //
-// While an informer of children exists, before it runs too, no work begins on their roots that it
-// would show too old a state for: make none that is not run. Informers of one namespace each are
-// better made by [Shard.NewInformerOf]: here, work in one namespace waits for those of all others,
-// up to a minute for a bookmark of the API server, and for as long as one of them cannot list.
+// From the moment an informer of children exists, even before it runs, no work begins on roots
+// whose children it would show too old. Do not make one that you do not run. For informers of one
+// namespace each, use [Shard.NewInformerOf]. With NewInformer, work in one namespace waits for the
+// informers of all others: up to a minute for a bookmark of the API server, and for as long as one
+// of them cannot list.
 //
-// Its first list is consistent: it asks the API server for the present state, by pages, not for what some cache of the server holds. If
-// lw asks for no labels, the informer asks for those of [Shard.Selector]. What a transform removes of the ring's labels and
-// annotation, and of UID and resourceVersion, is kept. client-go's feature gate AtomicFIFO should be on, as it is by default: without
-// it a shard remembers every object that it has let go of, for the life of the process.
+// Its first list is consistent: it asks for the present state, by pages, and not for what a cache
+// of the API server holds. If lw sets no label selector, the informer uses [Shard.Selector]. A
+// transform cannot remove the ring's labels and annotations, the UID or the resourceVersion. Leave
+// client-go's feature gate AtomicFIFO on, its default: without it a shard remembers every object
+// that it has let go of, for the life of the process.
 //
-// That an object is not in the cache of a shard means that it was deleted or that it is another shard's now.
+// An object that leaves the cache of a shard was deleted or is another shard's now.
 func (s *Shard) NewInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	return s.NewInformerOf("", lw, example, resync, indexers)
 }
 
-// NewInformerOf is NewInformer for an lw that lists and watches one namespace; empty: all of them.
-// Work on roots of other namespaces does not depend on what it shows.
+// NewInformerOf is NewInformer for an lw that lists and watches one namespace; empty: all. Work on
+// roots of other namespaces does not depend on what the informer shows.
 func (s *Shard) NewInformerOf(
 	namespace string, lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers,
 ) cache.SharedIndexInformer {
 	k, err := s.roleOf(example)
-	if err != nil { // or the API server knows the kind by now
-		_ = s.kinds.learn() // others may not be known yet
+	if err != nil { // the API server may serve the kind by now
+		_ = s.kinds.learn() // others may still be unknown
 		k, err = s.roleOf(example)
 	}
 	if err != nil {
@@ -62,14 +66,15 @@ func (s *Shard) NewInformerOf(
 	i.SharedIndexInformer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: c.list, WatchFuncWithContext: c.watch,
 	}, lw), example, resync, indexers)
-	if i.child { // now, or work could begin before the cache does
+	if i.child { // now, so that no work begins before the cache does
 		s.caches.add(i)
 	}
 	return i
 }
 
-// ListerWatcher returns what an informer needs of a typed client, such as client.CoreV1().ConfigMaps(""); client is the clientset that
-// this is of, which tells whether it is a fake.
+// ListerWatcher returns a lister and watcher for an informer, made from a typed client such as
+// client.CoreV1().ConfigMaps(""). client is the clientset of that client; it shows whether it is a
+// fake.
 func ListerWatcher[List runtime.Object](resource interface {
 	List(context.Context, metav1.ListOptions) (List, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
@@ -83,23 +88,23 @@ func ListerWatcher[List runtime.Object](resource interface {
 	}, client)
 }
 
-// informer of a resource of the ring, with the workers that settle its objects.
+// informer shows the objects of a resource of the ring. Its workers advance their drains.
 type informer struct {
 	cache.SharedIndexInformer
 	shard     *Shard
 	resource  schema.GroupVersionResource
-	namespace string // whose objects it shows; empty: those of all, or of one that is not known
+	namespace string // whose objects it shows; empty: all, or unknown
 	child     bool   // its objects are children
 	started   atomic.Bool
-	queue     workqueue.TypedRateLimitingInterface[protocol.Address] // set before the informer is in shard.caches, and not changed after
+	queue     workqueue.TypedRateLimitingInterface[protocol.Address] // set before the informer is in shard.caches
 
 	mu      sync.Mutex
 	listed  bool             // guarded by mu: the first list has begun
-	term    *shardlease.Term // guarded by mu: the one in which it did; nil if the lease was not held
-	reached string           // guarded by mu: the greatest version up to which the store was seen to be complete
+	term    *shardlease.Term // guarded by mu: in which it began; nil if the lease was not held
+	reached string           // guarded by mu: the greatest version to which the store was complete
 }
 
-// covers reports whether the informer may show objects of a namespace; empty: of any.
+// covers reports whether the informer may show objects of a namespace; empty: any.
 func (i *informer) covers(namespace string) bool {
 	return i.namespace == "" || namespace == "" || i.namespace == namespace
 }
@@ -110,7 +115,7 @@ func (i *informer) Run(stop <-chan struct{}) { i.RunWithContext(wait.ContextForC
 // RunWithContext implements cache.SharedInformer.
 func (i *informer) RunWithContext(ctx context.Context) {
 	if !i.started.CompareAndSwap(false, true) {
-		i.SharedIndexInformer.RunWithContext(ctx) // which complains
+		i.SharedIndexInformer.RunWithContext(ctx) // it logs a warning
 		return
 	}
 	if i.child {
@@ -145,7 +150,8 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	i.SharedIndexInformer.RunWithContext(ctx)
 }
 
-// SetTransform implements cache.SharedInformer. Without the labels and the record, every object would be sent back to the sharder.
+// SetTransform implements cache.SharedInformer. The transform keeps the ring's labels and record:
+// without them, every object would be sent back to the sharder.
 func (i *informer) SetTransform(transform cache.TransformFunc) error {
 	if transform == nil {
 		return i.SharedIndexInformer.SetTransform(nil)
@@ -156,7 +162,7 @@ func (i *informer) SetTransform(transform cache.TransformFunc) error {
 	return i.SharedIndexInformer.SetTransform(preserveRecord(i.shard.keys.Of(i.resource.GroupResource()), transform))
 }
 
-// consider queues an object that was added or changed, if there is something to do about it.
+// consider queues an object that was added or changed, if it needs a step.
 func (i *informer) consider(obj any) {
 	o, ok := obj.(metav1.Object)
 	term := i.began()
@@ -186,7 +192,7 @@ func (i *informer) considerGone(obj any) {
 	}
 }
 
-// settleNext settles one object, and reports whether there may be more.
+// settleNext advances the drain of one object, and reports whether there may be more.
 func (i *informer) settleNext(ctx context.Context) bool {
 	at, over := i.queue.Get()
 	if over {
@@ -203,7 +209,7 @@ func (i *informer) settleNext(ctx context.Context) bool {
 	}
 	if err != nil {
 		level := zap.WarnLevel
-		if apierrors.IsConflict(err) { // somebody has changed the object meanwhile, and the cache does not show it yet
+		if apierrors.IsConflict(err) { // the object has changed; the cache does not show it yet
 			level = zap.DebugLevel
 		}
 		if ctx.Err() == nil {
@@ -219,8 +225,8 @@ func (i *informer) settleNext(ctx context.Context) bool {
 	return true
 }
 
-// begin notes the term in which the first list begins. If it fails and another follows in a later term, the cache does not count:
-// that is simpler than to know which of them it was filled by.
+// begin records the term in which the first list begins. If that list fails and another follows in
+// a later term, the cache does not count: which of the two has filled it is unknown.
 func (i *informer) begin() {
 	term, err := i.shard.lease.Term()
 	i.mu.Lock()
@@ -238,7 +244,7 @@ func (i *informer) begin() {
 		i.shard.config.Logger.Warn("an informer was started while the shard lease is not held: no work will be done on its objects",
 			zap.String("resource", i.resource.GroupResource().String()), zap.Error(err))
 	default:
-		for _, at := range i.shard.tracker.unfinished(i.resource) { // left behind by an informer that has stopped
+		for _, at := range i.shard.tracker.unfinished(i.resource) { // left by an informer that has stopped
 			i.queue.Add(at)
 		}
 	}
@@ -251,7 +257,7 @@ func (i *informer) began() *shardlease.Term {
 	return i.term
 }
 
-// copyOf returns the cache's copy of an object, nil if it has none.
+// copyOf returns the cached copy of an object, nil if there is none.
 func (i *informer) copyOf(at protocol.Address) metav1.Object {
 	key := cache.ObjectName{Namespace: at.Namespace, Name: at.Name}.String()
 	item, exists, err := i.GetStore().GetByKey(key)
@@ -261,7 +267,7 @@ func (i *informer) copyOf(at protocol.Address) metav1.Object {
 	return nil
 }
 
-// progress is a version up to which the cache shows everything, empty if none is known.
+// progress returns a version up to which the cache is complete, empty if none is known.
 func (i *informer) progress() string {
 	now := i.GetStore().LastStoreSyncResourceVersion() // not the informer's, which is ahead of the store
 	i.mu.Lock()
@@ -272,7 +278,7 @@ func (i *informer) progress() string {
 	return i.reached
 }
 
-// shows reports whether the cache would show an object that is of a version.
+// shows reports whether the cache would show an object of this version.
 func (i *informer) shows(version string) bool {
 	if version == "" { // client-go's fakes
 		return i.HasSynced()
@@ -280,13 +286,14 @@ func (i *informer) shows(version string) bool {
 	return protocol.Reaches(i.progress(), version)
 }
 
-// complete reports whether the cache shows all objects, as they were at a version or later. An empty version is that of the first list.
+// complete reports whether the cache shows all objects as of this version or later. An empty
+// version is that of the first list.
 func (i *informer) complete(version string) bool {
 	return i.HasSynced() && (version == "" || i.shows(version))
 }
 
-// consistent lists and watches for an informer. A reflector begins with a list from whatever some cache of the API server holds, which
-// may be from before the lease was acquired.
+// consistent makes the first list of an informer consistent. A reflector begins with a list from a
+// cache of the API server, which may be older than the lease.
 type consistent struct {
 	informer *informer
 	source   cache.ListerWatcherWithContext
@@ -300,7 +307,7 @@ func (c consistent) list(ctx context.Context, options metav1.ListOptions) (runti
 }
 
 func (c consistent) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	if options.SendInitialEvents != nil && *options.SendInitialEvents { // it is a list, too
+	if options.SendInitialEvents != nil && *options.SendInitialEvents { // this is a list too
 		c.informer.begin()
 	}
 	return c.source.WatchWithContext(ctx, c.adapt(options))
@@ -310,7 +317,7 @@ func (c consistent) adapt(options metav1.ListOptions) metav1.ListOptions {
 	if options.ResourceVersion == "0" {
 		options.ResourceVersion = ""
 		if options.SendInitialEvents == nil {
-			options.ResourceVersionMatch = "" // says nothing without a version, and is forbidden
+			options.ResourceVersionMatch = "" // forbidden without a version
 		}
 	}
 	if options.LabelSelector == "" {

@@ -10,9 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kinds are those of the objects of a ring. A resource that the API server does not serve yet, such
-// as a custom resource that is installed later, has none before somebody makes an informer of it,
-// which he can when it is served.
+// kinds maps kinds to their roles in the ring. A resource that the API server does not serve yet,
+// such as a custom resource that is installed later, is learned when an informer of it is made.
 type kinds struct {
 	mapper    meta.RESTMapper
 	resources []api.Resource
@@ -21,7 +20,7 @@ type kinds struct {
 	known map[schema.GroupKind]protocol.Role
 }
 
-// of returns what the objects of a kind are.
+// of returns the role of the objects of a kind.
 func (k *kinds) of(kind schema.GroupKind) (protocol.Role, bool) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -29,8 +28,8 @@ func (k *kinds) of(kind schema.GroupKind) (protocol.Role, bool) {
 	return found, ok
 }
 
-// learn asks the API server for the kinds of all resources that are not known. The error says which
-// of them it does not know.
+// learn asks the API server for the kinds of all unknown resources. The error names those that it
+// does not know.
 func (k *kinds) learn() error {
 	var errs []error
 	note := func(i int, field string, known protocol.Role) {

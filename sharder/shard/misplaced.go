@@ -14,23 +14,25 @@ import (
 )
 
 const (
-	// misplacedInterval is how often a shard looks for children in its caches whose root is not its own. No event tells of them: the versions
-	// of a child and of its root cannot be compared, and either may change last.
+	// misplacedInterval is how often a shard looks in its caches for children whose root is not its
+	// own. No event tells: versions of a child and of its root cannot be compared, and either may
+	// change last.
 	misplacedInterval = 10 * time.Second
-	// maxSuspects is how many of them are asked about in one sweep, each by a request.
+	// maxSuspects bounds the requests of one pass over a cache, one per suspected child.
 	maxSuspects = 100
-	// recheckAfter is for how long an answer is good.
+	// recheckAfter is how long an answer is valid.
 	recheckAfter = time.Minute
 )
 
-// suspicion is that a child carries the label of this shard by mistake.
+// suspicion is about a child that may carry this shard's label by mistake.
 type suspicion struct {
 	version string // of the child
 	due     time.Time
 }
 
-// returnMisplaced has the sharder look, until ctx has ended, at the children of a cache that seem to carry the label of this shard by mistake. What looks
-// like one twice in a row, and is not merely on its way with its root, is asked about.
+// returnMisplaced returns misplaced children of a cache to the sharder until ctx has ended. A child
+// is suspected if two passes in a row find it, and it is not merely moving with its root. Its root
+// is then read from the API server.
 func (i *informer) returnMisplaced(ctx context.Context) {
 	suspects := map[protocol.Address]suspicion{}
 	for clock.Sleep(ctx, misplacedInterval) {
@@ -81,14 +83,15 @@ func (s *Shard) hasClaimOn(term *shardlease.Term, root protocol.Address) bool {
 	return standing != protocol.AssignedElsewhere && standing != protocol.AssignedUnrecorded
 }
 
-// returnChild sets the drain label of a child whose root is another shard's, for the sharder to put it there. The child keeps its own label: the
-// owner of the root may be dead, and then the sharder has perhaps moved the child here just now, and is about to let the root follow.
+// returnChild sets the drain label of a child whose root is another shard's, so that the sharder
+// moves it there. The child keeps its shard label: the owner of the root may be dead, and the
+// sharder may have just moved the child here, with the root to follow.
 func (s *Shard) returnChild(ctx context.Context, at protocol.Address, child metav1.Object, root protocol.Address) error {
 	o, _, err := s.readLive(ctx, root)
 	if err != nil {
 		return fmt.Errorf("shard: read %s, the root of %s: %w", root, at, err)
 	}
-	if o == nil { // it is left to the garbage collector
+	if o == nil { // leave the child to the garbage collector
 		return nil
 	}
 	if r, ok := s.marks[root.Resource].RecordOf(o); !ok || r.State != protocol.StateOwned || r.Shard == s.lease.Identity() || s.tracker.has(root) {

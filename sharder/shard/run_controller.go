@@ -12,12 +12,14 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// RunController is a controller: it calls reconcile, by way of [Shard.Do], with a copy of each object of this shard when it comes and
-// whenever it changes, one call for an object at a time, and again after pauses that grow up to a minute if that returns an error. T is the type of the
-// informer's objects.
+// RunController runs a controller. It calls reconcile, through [Shard.Do], with a copy of each
+// object of this shard when the object arrives and whenever it changes, with one call for an object
+// at a time. If reconcile returns an error, it is called again after pauses that grow up to a
+// minute. T is the type of the informer's objects.
 //
-// It runs the informer, which is one of [Shard.NewInformer] that nobody else runs, and workers goroutines. It returns nil when ctx has
-// ended and all calls have returned.
+// RunController also runs the informer, which must come from [Shard.NewInformer] and must not run
+// elsewhere, and this number of worker goroutines. It returns nil when ctx has ended and all calls
+// have returned.
 func RunController[T Object](ctx context.Context, shard *Shard, informer cache.SharedIndexInformer, workers int, reconcile func(context.Context, T) error) error {
 	if workers < 1 {
 		return fmt.Errorf("shard: workers: must be positive (got %d)", workers)

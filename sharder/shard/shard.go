@@ -20,42 +20,47 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// Config of a [Shard].
+// Config configures a [Shard].
 type Config struct {
-	// Resources of the ring: the same ones that its sharder has. Required. This process has to run an informer of each
-	// ([Shard.NewInformer]): what it does not watch, it does not let go of. Of Children it needs informers only where its work reads
-	// them from a cache.
+	// Resources are those of the ring, the same as its sharder's. Required. This process must run
+	// an informer of each ([Shard.NewInformer]): it cannot let go of objects that it does not
+	// watch. Children need informers only if work reads them from a cache.
 	Resources []api.Resource
 
-	// Scheme knows the kinds of typed objects. Default: client-go's, which knows those of Kubernetes itself.
+	// Scheme knows the kinds of typed objects. Default: client-go's, which has the kinds of
+	// Kubernetes itself.
 	Scheme *runtime.Scheme
 
-	// AckGrace is how long work may go on, undisturbed, on an object that another shard is to have. After that its context ends, and the
-	// shard waits for work to return. Default: 10 s.
+	// AckGrace is how long work may continue on an object that another shard is to have. Then its
+	// context ends, and the shard waits for work to return. Default: 10 s.
 	AckGrace time.Duration
 
-	// Concurrency is how many objects of one informer are let go of at a time. Default: 8.
+	// Concurrency is how many objects of one informer the shard lets go of at a time. Default: 8.
 	Concurrency int
 
-	// Unguarded allows work although no client is guarded by the lease. For work that changes nothing through the Kubernetes API, and for
-	// tests with client-go's fakes: whatever else it does after the lease was lost, nobody stops.
+	// Unguarded allows work although the lease guards no client. It is for work that changes
+	// nothing through the Kubernetes API, and for tests with client-go's fakes. Nothing stops what
+	// such work does after the lease is lost.
 	Unguarded bool
 
-	// Hooks are told what happens, for metrics.
+	// Hooks are called when something happens, for metrics.
 	Hooks Hooks
 
-	// Logger gets objects that are sent back at Info, failing requests at Warn. Nil: no logs.
+	// Logger receives returned objects at Info and failing requests at Warn. Nil: no logs.
 	Logger *zap.Logger
 }
 
-// Hooks are functions that a [Shard] calls when something happens; each may be nil. They are called synchronously, from several
-// goroutines, and have to return quickly.
+// Hooks are functions that a [Shard] calls when something happens; each may be nil. They are called
+// synchronously, from several goroutines, and must return quickly.
 type Hooks struct {
-	// OnDrained is told of each attempt to let go of an object, and how long after it was asked for that was. err is nil if it succeeded.
+	// OnDrained is called after each attempt to let go of an object. took is the time since the
+	// drain was first seen. err is nil if the attempt succeeded.
 	OnDrained func(object api.ObjectRef, took time.Duration, err error)
-	// OnBounced is told of each attempt to send back an object that carries the label of this shard by mistake.
+	// OnBounced is called after each attempt to send back an object that carries this shard's label
+	// by mistake.
 	OnBounced func(object api.ObjectRef, err error)
-	// OnRefused is told why Do does not call work: an [ErrNotMine] or an [ErrNotYet].
+	// OnRefused is called with the reason for which Do does not call work: an [ErrNotMine] or an
+	// [ErrNotYet].
 	OnRefused func(object api.ObjectRef, err error)
 }
 
@@ -77,29 +82,33 @@ func (h Hooks) refused(at protocol.Address, err error) {
 	}
 }
 
-// Shard is this process's part of a ring: which objects are its own, when it may work on them, and how it lets go of them. All
-// controllers of the process share one. Its methods may be called at any time, from any goroutine. Its client needs to be allowed to
-// list, watch and patch each resource.
+// Shard is this process's part of a ring: it knows its objects, decides when work on them may
+// begin, and lets go of them. All controllers of the process share one. Its methods may be called
+// at any time, from any goroutine. Its client must be allowed to list, watch and patch each
+// resource.
 //
 // # How a process is composed
 //
-// The lease is outermost. Within its work function, informers and controllers are started, and have ended when it returns: what has not
-// keeps the lease from being released.
+// The lease is outermost. Start informers and controllers within its work function, and end them
+// before it returns: what still runs keeps the lease from being released.
 //
-//   - When the lease is lost the process ends: that is the default of OnLost of package shardlease. When only the sharder's election is
-//     lost, only the sharder stops: its elector has an OnLost that returns, and its clients are guarded by the elector.
-//   - At the end of the process, work ends first, then the sharder, and then both leases are released. Objects are then with others at
-//     once; without a release that takes twice the duration of the lease. So a Pod's terminationGracePeriodSeconds should be
-//     longer than the longest work and ReleaseTimeout of package shardlease.
-//   - A replica that waits for its lease runs no work function, so probes have to be answered outside of it, from the health checks of
-//     lease and elector.
+//   - When the lease is lost, the process ends. That is the default of OnLost of package
+//     shardlease. When only the sharder's election is lost, only the sharder stops: its elector has
+//     an OnLost that returns, and the elector guards its clients.
+//   - At the end of the process, work ends first, then the sharder, and then both leases are
+//     released. Other shards then take the objects over at once; without a release that takes twice
+//     the duration of the lease. So a Pod's terminationGracePeriodSeconds should be longer than the
+//     longest work plus ReleaseTimeout of package shardlease.
+//   - A replica that waits for its lease runs no work function. Answer probes outside of it, from
+//     the health checks of the lease and the elector.
 //
 // # In controller-runtime
 //
-// docs/embedding.md says how to make an operator a shard, with what package replica makes; examples/controllerruntime is a whole one. What it
-// comes to:
+// docs/embedding.md shows how to make an operator a shard with package replica;
+// examples/controllerruntime is a complete one. In short:
 //
-// Call lease.Run(ctx, mgr.Start), with the manager's configuration guarded by the lease ([shardlease.Lease.WrapTransport]), and these options:
+// Call lease.Run(ctx, mgr.Start), with the manager's configuration guarded by the lease
+// ([shardlease.Lease.WrapTransport]), and these options:
 //
 //	Cache: cache.Options{
 //		NewInformer: shard.NewInformer,
@@ -107,9 +116,10 @@ func (h Hooks) refused(at protocol.Address, err error) {
 //	},
 //	GracefulShutdownTimeout: ptr.To(time.Duration(-1)),
 //
-// Without the last one a manager gives up on workers after 30 s, and returns an error while they are at work: the lease is then not released, and
-// the process ends. Reconcilers are wrapped with [Guarded]. A manager answers probes only while Start runs. Controllers that
-// are not sharded belong into a second manager, under the elector beside the sharder, without NewInformer.
+// Without the last one, a manager gives up on busy workers after 30 s and returns an error: the
+// lease is then not released, and the process ends. Wrap reconcilers with [WrapReconciler]. A
+// manager answers probes only while Start runs. Controllers that are not sharded belong in a second
+// manager, under the elector beside the sharder, without NewInformer.
 type Shard struct {
 	metadata metadata.Interface
 	lease    *shardlease.Lease
@@ -120,14 +130,15 @@ type Shard struct {
 	families map[schema.GroupVersionResource]bool          // resources that have children
 	tracker  workTracker
 	caches   caches
-	// cacheless are the resources of which was said that no cache is one of NewInformer.
+	// cacheless are the resources whose missing cache was logged.
 	cacheless sync.Map
 }
 
-// New returns the shard that a lease is the heartbeat of. It asks the API server, by way of mapper, for the kinds of the resources.
-// client has to be guarded by the lease. One lease has one shard. The error joins one error for every rule that config breaks.
-// A resource that is not served yet, such as a custom resource that is installed later, is no error
-// unless all are: it is known when [Shard.NewInformer] is called for it.
+// New returns the shard whose heartbeat is this lease. It asks the API server, through mapper, for
+// the kinds of the resources. The lease must guard client. One lease has one shard. The error joins
+// one error for each rule that config breaks. A resource that is not served yet, such as a custom
+// resource that is installed later, is no error unless none is served: [Shard.NewInformer] learns
+// it later.
 func New(client metadata.Interface, mapper meta.RESTMapper, lease *shardlease.Lease, config Config) (*Shard, error) {
 	var errs []error
 	for _, required := range []struct {
@@ -156,7 +167,7 @@ func New(client metadata.Interface, mapper meta.RESTMapper, lease *shardlease.Le
 		config.Logger.Warn("objects of some resources are not worked on yet", zap.Error(unknown))
 	}
 	s.kinds = kinds{mapper: mapper, resources: config.Resources, known: map[schema.GroupKind]protocol.Role{}}
-	_ = s.kinds.learn() // what is unknown was said above
+	_ = s.kinds.learn() // unknown ones are logged above
 	for _, r := range config.Resources {
 		s.marks[r.GVR] = s.keys.Of(r.GVR.GroupResource())
 		s.families[r.GVR] = len(r.Children) > 0
@@ -192,9 +203,10 @@ func (c Config) validate(n protocol.Keys) []error {
 	return errs
 }
 
-// Selector selects the objects that carry the label of this shard: those that it may work on, with few exceptions. Of these it selects
-// those that all of the others select, too; for a Resource with a Selector, that. It is for lists and watches, and for the label
-// selectors of a controller-runtime cache.
+// Selector selects the objects that carry this shard's label, which are those that it may work on,
+// with few exceptions. With others, it selects only objects that all of these select too; pass a
+// Resource's Selector here. Use it for lists and watches, and for the label selectors of a
+// controller-runtime cache.
 func (s *Shard) Selector(others ...labels.Selector) labels.Selector {
 	selector := labels.SelectorFromSet(labels.Set{s.keys.Shard: s.lease.Identity()})
 	for _, other := range others {
@@ -210,23 +222,23 @@ func (s *Shard) Selector(others ...labels.Selector) labels.Selector {
 	return selector
 }
 
-// end is called before the lease is released: no more work begins, and what is in flight is waited for.
+// end is called before the lease is released. It stops admission and waits for work in flight.
 func (s *Shard) end(ctx context.Context) error {
 	term, _ := shardlease.TermFrom(ctx)
 	s.tracker.close(term)
 	return s.tracker.await(ctx)
 }
 
-// self is this shard in a term, which looks at roots of a resource.
+// self returns this shard in a term, for roots of a resource.
 func (s *Shard) self(term *shardlease.Term, resource schema.GroupVersionResource) protocol.Self {
 	e := term.Epoch()
 	return protocol.Self{Keys: s.marks[resource], OwnerEpoch: protocol.OwnerEpoch{Shard: s.lease.Identity(), LeaseUID: e.LeaseUID, Epoch: e.Number}}
 }
 
-// roleOf returns what the objects of a kind are in the ring.
+// roleOf returns the role of an object's kind in the ring.
 func (s *Shard) roleOf(o runtime.Object) (protocol.Role, error) {
 	kind := o.GetObjectKind().GroupVersionKind().GroupKind()
-	if kind.Kind == "" { // as that of typed objects which client-go has decoded
+	if kind.Kind == "" { // as for typed objects that client-go has decoded
 		kinds, _, err := s.config.Scheme.ObjectKinds(o)
 		if err != nil {
 			return protocol.Role{}, fmt.Errorf("shard: the kind of a %T is unknown; is it in ShardConfig.Scheme? %w", o, err)
@@ -240,7 +252,7 @@ func (s *Shard) roleOf(o runtime.Object) (protocol.Role, error) {
 	return k, nil
 }
 
-// wakeAcknowledger has a root looked at that something has happened to.
+// wakeAcknowledger queues a root for another look at its drain.
 func (s *Shard) wakeAcknowledger(at protocol.Address) {
 	if term, err := s.lease.Term(); err == nil {
 		for _, i := range s.caches.begun(term, at.Resource, at.Namespace) {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// rootOf returns what the root of an object of a resource of children is, and where. An error says why the child has none.
+// rootOf returns the role and the address of a child's root. An error says why the child has none.
 func (s *Shard) rootOf(child schema.GroupVersionResource, o metav1.Object) (protocol.Role, protocol.Address, error) {
 	p, ok := protocol.ControllerRefOf(o)
 	if !ok {
@@ -26,12 +26,14 @@ func (s *Shard) rootOf(child schema.GroupVersionResource, o metav1.Object) (prot
 	return root, at, nil
 }
 
-// Stamp gives a child, which is about to be created by work on its root, the label of this shard: its caches show it from the
-// beginning then, and the sharder has nothing to do. A child that is not stamped is patched by the sharder before the shard sees it: work
-// that looks for its children in a cache must not take it for missing meanwhile.
+// Stamp sets this shard's label on a child that work on its root is about to create. The shard's
+// caches then show the child from the beginning, and the sharder has nothing to do. The sharder
+// patches an unstamped child before the shard sees it. Until then, work that looks for its children
+// in a cache must not take the child for missing.
 //
-// The child's controller owner reference has to be set before (SetControllerReference in controller-runtime): a child follows the root that
-// this names. It is an error if that is of no kind of [ShardConfig].Resources, or if the child's own is not among the Children of that.
+// Set the child's controller owner reference first (SetControllerReference in controller-runtime):
+// it names the root that the child follows. Stamp returns an error if the owner's kind is not in
+// [Config].Resources, or if its Children do not include the child's resource.
 func (s *Shard) Stamp(child Object) error {
 	k, err := s.roleOf(child)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// preserveRecord returns a transform that leaves alone what a shard has to know of an object.
+// preserveRecord returns a transform that keeps what a shard needs of an object.
 func preserveRecord(n protocol.Keys, transform cache.TransformFunc) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		before, ok := obj.(metav1.Object)
@@ -29,7 +29,7 @@ func preserveRecord(n protocol.Keys, transform cache.TransformFunc) cache.Transf
 	}
 }
 
-// preserveOwner returns a transform that leaves alone what a shard has to know of a child besides.
+// preserveOwner returns a transform that keeps a child's controller owner reference.
 func preserveOwner(transform cache.TransformFunc) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		before, ok := obj.(metav1.Object)
@@ -45,7 +45,7 @@ func preserveOwner(transform cache.TransformFunc) cache.TransformFunc {
 	}
 }
 
-// entries returns those entries of a map that have the given keys.
+// entries returns the entries of a map with these keys.
 func entries(all map[string]string, keys ...string) map[string]string {
 	found := map[string]string{}
 	for _, key := range keys {
@@ -56,7 +56,7 @@ func entries(all map[string]string, keys ...string) map[string]string {
 	return found
 }
 
-// restored returns a map with the kept entries put back; it changes neither.
+// restored returns a map with the kept entries put back. It changes neither argument.
 func restored(all, kept map[string]string) map[string]string {
 	if len(kept) == 0 {
 		return all

@@ -12,44 +12,46 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// workItem is one piece of work on a root, from its admission until nothing of it can happen any more.
+// workItem is one piece of work on a root, from its admission until none of its requests can be
+// carried out any more.
 type workItem struct {
 	at     protocol.Address
 	term   *shardlease.Term
-	scope  interface{ Open() bool } // a shardlease.Scope, which asks a clock: not under the lock
+	scope  interface{ Open() bool } // a shardlease.Scope, which reads a clock: not under the lock
 	cancel context.CancelCauseFunc
 }
 
-// workState is what a process has to remember of a root: nothing, of most.
+// workState is what a process remembers of a root. Most roots have none.
 type workState struct {
 	at         protocol.Address
 	drainState protocol.DrainState
-	// since when it is closing.
+	// since is when the root was closed.
 	since time.Time
-	// floor is the version that a copy must have reached before work may begin: it was this shard's before the acknowledgement too.
-	// Empty: none.
+	// floor is the version that a copy must have reached before work may begin: before the
+	// acknowledgement the root was this shard's too. Empty: none.
 	floor string
-	// atWork is what is in flight.
+	// atWork is the work in flight.
 	atWork map[*workItem]struct{}
-	// ended is work that has returned, some of whose requests may still be carried out.
+	// ended is work that has returned, but has requests that may still be carried out.
 	ended []*workItem
-	// busy says that somebody settles the root, and again that this somebody has to look at it once more.
+	// busy says that a goroutine advances the root's drain; again, that it must look once more.
 	busy, again bool
 }
 
-// workTracker is what a process knows of the roots that it works on, lets go of, or has let go of. All controllers of the process share it:
-// no work is admitted between the look at a root and the mark that no more may be.
+// workTracker tracks the roots that a process works on, lets go of, or has let go of. All
+// controllers of the process share it. Under its lock, no work is admitted between the look at a
+// root and its closing.
 type workTracker struct {
 	mu     sync.Mutex
 	roots  map[protocol.Address]*workState
 	works  int              // in flight
-	closed *shardlease.Term // in which no work may begin any more
-	idle   chan struct{}    // closed when no work is in flight; nil unless somebody waits for that
-	late   []*workItem      // of entry.ended, in the order in which they ended
+	closed *shardlease.Term // the term in which no more work may begin
+	idle   chan struct{}    // closed when no work is in flight; nil unless await is waiting
+	late   []*workItem      // of all workState.ended, in the order in which they ended
 }
 
-// admit lets p begin, or says why not. look is called with the custody locked: a copy that was looked up before might have been
-// acknowledged, and its floor forgotten, in between.
+// admit lets p begin, or returns why it may not. It calls look under the lock: otherwise the root
+// could be acknowledged, and its floor dropped, between the look and the admission.
 func (r *workTracker) admit(p *workItem, look func() cacheState) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,8 +75,8 @@ func (r *workTracker) admit(p *workItem, look func() cacheState) error {
 	return nil
 }
 
-// leave notes that p has returned, and reports whether somebody waits for that. open says that a request of it may still be carried
-// out.
+// leave records that p has returned, and reports whether the drain waits for that. open says that a
+// request of p may still be carried out.
 func (r *workTracker) leave(p *workItem, open bool) (awaited bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,8 +95,9 @@ func (r *workTracker) leave(p *workItem, open bool) (awaited bool) {
 	return e.drainState == protocol.Closing && len(e.atWork) == 0
 }
 
-// forgetEnded drops the oldest pieces of ended work whose requests are over. It keeps the custody from growing with every request that
-// nobody answers; a root that is acknowledged is looked at for itself.
+// forgetEnded drops the oldest ended work whose requests are over. It keeps the tracker from
+// growing with every unanswered request. An acknowledgement checks its own root
+// with pending.
 func (r *workTracker) forgetEnded() {
 	for {
 		r.mu.Lock()
@@ -135,7 +138,7 @@ func (r *workTracker) pending(at protocol.Address) bool {
 	return false
 }
 
-// get returns a copy of what is known of a root.
+// get returns a copy of the state of a root, without its work.
 func (r *workTracker) get(at protocol.Address) workState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,7 +150,7 @@ func (r *workTracker) get(at protocol.Address) workState {
 	return workState{}
 }
 
-// knows reports whether there is anything about a root that a change of it may bear on.
+// knows reports whether a change of a root may require a step.
 func (r *workTracker) knows(at protocol.Address) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,14 +158,15 @@ func (r *workTracker) knows(at protocol.Address) bool {
 	return e != nil && (e.drainState != protocol.Accepting || e.floor != "")
 }
 
-// has reports whether there is anything to remember of a root.
+// has reports whether there is a state of a root.
 func (r *workTracker) has(at protocol.Address) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.roots[at] != nil
 }
 
-// begin reports whether the caller may settle a root. If not, somebody does, and will look at it once more.
+// begin reports whether the caller may advance a root's drain. If not, another goroutine is at it,
+// and will look once more.
 func (r *workTracker) begin(at protocol.Address) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,7 +179,7 @@ func (r *workTracker) begin(at protocol.Address) bool {
 	return true
 }
 
-// finish is called by who was let begin. It reports whether the root has to be looked at once more.
+// finish ends what begin allowed. It reports whether the root needs another look.
 func (r *workTracker) finish(at protocol.Address) (again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,7 +189,7 @@ func (r *workTracker) finish(at protocol.Address) (again bool) {
 	return e.again
 }
 
-// startClosing closes a root: from now on no work on it is admitted.
+// startClosing closes a root: no more work on it is admitted.
 func (r *workTracker) startClosing(at protocol.Address, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,14 +197,14 @@ func (r *workTracker) startClosing(at protocol.Address, now time.Time) {
 	e.drainState, e.since = protocol.Closing, now
 }
 
-// inFlight is how much work on a root has not returned.
+// inFlight returns how much work on a root has not returned.
 func (r *workTracker) inFlight(at protocol.Address) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.roots[at].atWork)
 }
 
-// cancelWork tells the work on a root to end.
+// cancelWork ends the contexts of the work on a root.
 func (r *workTracker) cancelWork(at protocol.Address, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -209,7 +213,8 @@ func (r *workTracker) cancelWork(at protocol.Address, cause error) {
 	}
 }
 
-// advance moves a root that the caller settles to a phase, and raises its floor unless that is empty.
+// advance sets the drain state of a root, and raises its floor unless floor is empty. Only the
+// caller that begin allowed may call it.
 func (r *workTracker) advance(at protocol.Address, to protocol.DrainState, floor string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -220,7 +225,7 @@ func (r *workTracker) advance(at protocol.Address, to protocol.DrainState, floor
 	}
 }
 
-// clearFloor drops the floor of a root, if it is still this one.
+// clearFloor drops the floor of a root if it is still this one.
 func (r *workTracker) clearFloor(at protocol.Address, floor string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -229,7 +234,7 @@ func (r *workTracker) clearFloor(at protocol.Address, floor string) {
 	}
 }
 
-// unfinished returns the roots of a resource that somebody has to settle.
+// unfinished returns the roots of a resource whose drain is not finished.
 func (r *workTracker) unfinished(resource schema.GroupVersionResource) []protocol.Address {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -242,14 +247,14 @@ func (r *workTracker) unfinished(resource schema.GroupVersionResource) []protoco
 	return found
 }
 
-// close lets no more work begin in a term.
+// close admits no more work in a term.
 func (r *workTracker) close(term *shardlease.Term) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = term
 }
 
-// await returns when no work is in flight, or ctx has ended.
+// await returns when no work is in flight or ctx has ended.
 func (r *workTracker) await(ctx context.Context) error {
 	r.mu.Lock()
 	works := r.works
@@ -269,7 +274,7 @@ func (r *workTracker) await(ctx context.Context) error {
 	}
 }
 
-// stateOf returns the entry of a root, a new one if there is none. The caller holds mu.
+// stateOf returns the state of a root, a new one if there is none. The caller holds mu.
 func (r *workTracker) stateOf(at protocol.Address) *workState {
 	e := r.roots[at]
 	if e == nil {
@@ -282,7 +287,8 @@ func (r *workTracker) stateOf(at protocol.Address) *workState {
 	return e
 }
 
-// dropIfEmpty removes the entry of a root of which there is nothing to remember. The caller holds mu.
+// dropIfEmpty removes the state of a root that there is nothing to remember of. The caller holds
+// mu.
 func (r *workTracker) dropIfEmpty(e *workState) {
 	if e.drainState == protocol.Accepting && e.floor == "" && len(e.atWork) == 0 && len(e.ended) == 0 && !e.busy {
 		delete(r.roots, e.at)

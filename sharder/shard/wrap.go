@@ -10,21 +10,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// retryDelay is after how long a request is tried again for an object that work may not begin on yet.
+// retryDelay is the delay before a retry for an object that work may not begin on yet.
 const retryDelay = time.Second
 
-// WrapReconciler returns a function that reconciles by way of [Shard.Do], for controllers whose queue holds something other than objects, such
-// as those of controller-runtime, which is not imported here:
+// WrapReconciler returns a function that reconciles through [Shard.Do]. It is for controllers whose
+// queue does not hold objects, such as those of controller-runtime, which this package does not
+// import:
 //
-//	Reconciler: reconcile.Func(shard.WrapReconciler(shard, func(ctx context.Context, r reconcile.Request) (*corev1.ConfigMap, error) {
-//		cm := &corev1.ConfigMap{}
-//		return cm, mgr.GetClient().Get(ctx, r.NamespacedName, cm)
-//	}, reconciler.Reconcile))
+//	Reconciler: reconcile.Func(shard.WrapReconciler(shard,
+//		func(ctx context.Context, r reconcile.Request) (*corev1.ConfigMap, error) {
+//			cm := &corev1.ConfigMap{}
+//			return cm, mgr.GetClient().Get(ctx, r.NamespacedName, cm)
+//		}, reconciler.Reconcile))
 //
-// get returns the object of a request, from the cache of the shard. For one that is not there, or not this shard's, nothing is done: it
-// was deleted or is another shard's now, which is why what a deletion leaves behind is for finalizers to clean up. For one that
-// work may not begin on yet the request is tried again after a second, if Result has a field RequeueAfter of type
-// time.Duration, as controller-runtime's has; otherwise the [ErrNotYet] is returned, and the caller tries again.
+// get returns the object of a request from the shard's cache. If the object is not there, or is not
+// this shard's, the function does nothing: the object was deleted or belongs to another shard now.
+// So use finalizers to clean up after deleted objects. If work may not begin yet, the function asks
+// for a retry after a second, if Result has a field RequeueAfter of type time.Duration, as
+// controller-runtime's has. Otherwise it returns the [ErrNotYet], and the caller retries.
 func WrapReconciler[Request, Result any, T Object](
 	shard *Shard,
 	get func(context.Context, Request) (T, error),
@@ -34,7 +37,7 @@ func WrapReconciler[Request, Result any, T Object](
 		var result, nothing Result
 		obj, err := get(ctx, request)
 		switch {
-		case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse): // or it is a proxy's page
+		case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse): // not the 404 page of a proxy
 			return nothing, nil
 		case err != nil:
 			return nothing, err
@@ -47,7 +50,7 @@ func WrapReconciler[Request, Result any, T Object](
 			return err
 		})
 		switch {
-		case called: // err is the work's own, whatever it is
+		case called: // err comes from the work
 			return result, err
 		case errors.Is(err, ErrNotMine):
 			return nothing, nil

@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Address is where to find a root. An object that is created anew under its name is another.
+// Address identifies a root. An object that is created later under the same name has another UID,
+// and so another address.
 type Address struct {
 	Resource  schema.GroupVersionResource
 	Namespace string
@@ -15,7 +16,7 @@ type Address struct {
 	UID       types.UID
 }
 
-// String is for messages.
+// String returns the address for messages, without the UID.
 func (a Address) String() string {
 	name := a.Name
 	if a.Namespace != "" {

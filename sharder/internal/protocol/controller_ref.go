@@ -5,7 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Role is what the objects of a kind are in a ring: roots, which have records, or children, which follow those.
+// Role is what the objects of a kind are in a ring: roots, which have records, or children, which
+// follow their roots.
 type Role struct {
 	Resource       schema.GroupVersionResource
 	Namespaced     bool
@@ -13,13 +14,14 @@ type Role struct {
 	ChildResources []schema.GroupVersionResource // of roots
 }
 
-// ControllerRef is what the controller owner reference of an object says.
+// ControllerRef is the controller owner reference of an object.
 type ControllerRef struct {
 	Kind schema.GroupKind
 	metav1.OwnerReference
 }
 
-// ControllerRefOf returns whom an object is controlled by; ok is false if that is nobody.
+// ControllerRefOf returns the controller owner reference of an object; ok is false if there is
+// none, or its API version is malformed.
 func ControllerRefOf(o metav1.Object) (p ControllerRef, ok bool) {
 	owner := metav1.GetControllerOfNoCopy(o)
 	if owner == nil {

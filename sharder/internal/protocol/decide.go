@@ -5,72 +5,74 @@ import (
 	"slices"
 )
 
-// EpochState is whether a shard may be at work in an epoch, as far as the sharder can know.
+// EpochState is whether a shard may be at work in an epoch, as far as the sharder knows.
 type EpochState int
 
+// The states of an epoch.
 const (
-	EpochActive     EpochState = iota // it may be
-	EpochEnded                        // it is not, and never will be
-	EpochUnknown                      // not known before its Lease has been read again, after the object
-	EpochUnproven                     // not known before the sharder has taken its Lease, which takes time
-	EpochNeverBegan                   // there was no such epoch when the Lease was read, after the object
+	EpochActive     EpochState = iota // the shard may be at work
+	EpochEnded                        // the shard is not at work, and never will be
+	EpochUnknown                      // the Lease must be read again, after the object
+	EpochUnproven                     // the sharder must first take the Lease over, which takes time
+	EpochNeverBegan                   // the Lease, read after the object, had no such epoch
 )
 
-// Claim is what is known of a tenant that may be at work.
+// Claim is what is known of an epoch that may be at work.
 type Claim struct {
 	OwnerEpoch
 	EpochState
-	// Current says that the shard holds its Lease in this epoch, or did until recently: it can be given objects, and be asked.
+	// Current says that the shard holds its Lease in this epoch, or did until recently. It can then
+	// be given objects, and be asked to let go.
 	Current bool
 }
 
-// Situation is all that the decision for one root depends on.
+// Situation is the input of [Decide] for one root.
 type Situation struct {
 	Root
 	// Target is the root's owner on the ring.
 	Target Claim
-	// Owner is whether the owner in the root's record may be at work.
+	// Owner is the state of the epoch in the root's record.
 	Owner EpochState
-	// Resident says that the owner in the root's record, in this life, is a member of the ring.
+	// Resident says that the owner in the root's record, in that epoch, is a member of the ring.
 	Resident bool
-	// Claims are those in the Left of the root's record; without a valid record, of those who owned the root under any membership
-	// since the ring was settled last.
+	// Claims are the epochs in Left of the root's record. Without a valid record, they are those
+	// that owned the root under any membership since the ring last settled.
 	Claims []Claim
 }
 
-// Verb is what is to be done about a root.
+// Verb is the action for a root.
 type Verb string
 
-// What can be done about a root.
+// The verbs of a [Decision].
 const (
-	Keep     Verb = "keep"     // nothing: it is where it belongs
-	Await    Verb = "await"    // nothing: its shard has been asked to let go, and will
-	Hold     Verb = "hold"     // nothing yet: whether a shard is at work is not known
-	Reread   Verb = "reread"   // nothing yet: a Lease has to be read first
+	Keep     Verb = "keep"     // do nothing: it is where it belongs
+	Await    Verb = "await"    // do nothing: its shard has been asked to let go
+	Hold     Verb = "hold"     // do nothing yet: whether a shard is at work is unknown
+	Reread   Verb = "reread"   // do nothing yet: read a Lease first
 	Assign   Verb = "assign"   // give it to its owner on the ring
-	restore  Verb = "restore"  // make its label what its record says
+	restore  Verb = "restore"  // set the label that its record calls for
 	drain    Verb = "drain"    // ask its shard to let go
-	withdraw Verb = "withdraw" // tell its shard to go on
-	probe    Verb = "probe"    // ask a shard that may be at work to say that it is not
-	seal     Verb = "seal"     // leave it where it is, but write its record so that copies can be told from it
-	Annul    Verb = "annul"    // take its record, which none of ours has written, for none, and ask those who may be at work
-	gather   Verb = "gather"   // leave it where it is, but have its children there, too, of which its record does not know
+	withdraw Verb = "withdraw" // remove the drain label: its shard goes on
+	probe    Verb = "probe"    // ask a shard that may be at work to acknowledge that it is not
+	seal     Verb = "seal"     // write its record again, with a seal that tells it from copies
+	Annul    Verb = "annul"    // discard a record that no sharder wrote; probe those that may be at work
+	gather   Verb = "gather"   // bring children that its record does not cover to its shard
 	Follow   Verb = "follow"   // of a child: give it to the shard of its root
 )
 
-// Decision is what is to be done about a root.
+// Decision is what to do about a root.
 type Decision struct {
 	Verb  Verb
-	About OwnerEpoch // whose life has to be known first; for hold and reread
+	About OwnerEpoch // for Hold and Reread: the epoch whose state must be known first
 
-	// What the root shall be, where something is written: the label of its shard, whether it carries the drain label, and its record; nil:
-	// the one that it has.
+	// For verbs that write: the value of the shard label, whether to set the drain label, and the
+	// new record. A nil Record leaves the present one.
 	Label  string
 	Drain  bool
 	Record *Record
 }
 
-// writes reports whether there is something to write.
+// writes reports whether the verb writes the object.
 func (d Decision) writes() bool {
 	switch d.Verb {
 	case Assign, restore, drain, withdraw, probe, seal, Annul, gather:
@@ -79,10 +81,11 @@ func (d Decision) writes() bool {
 	return false
 }
 
-// Placed reports whether the root, once the decision has been carried out, is with its owner on the ring and in nobody else's hands.
+// Placed reports whether the decision leaves the root with its owner on the ring, and no other
+// shard with a claim to it.
 func (d Decision) Placed() bool { return d.Verb == Keep || d.writes() && !d.Drain && d.Verb != Annul }
 
-// Why says in words what is to be done.
+// Why explains the decision.
 func (d Decision) Why() string {
 	switch d.Verb {
 	case Keep:
@@ -96,7 +99,7 @@ func (d Decision) Why() string {
 	case Annul:
 		return fmt.Sprintf("its record names an epoch of shard %q that has never been, and counts as none", d.Record.Shard)
 	case Assign:
-		return fmt.Sprintf("nobody works on it, and it belongs to shard %q", d.Label)
+		return fmt.Sprintf("no shard works on it, and it belongs to shard %q", d.Label)
 	case restore:
 		return fmt.Sprintf("its record says that shard %q may work on it, and its label does not", d.Label)
 	case drain:
@@ -113,7 +116,7 @@ func (d Decision) Why() string {
 	return ""
 }
 
-// Decide is the rule of the protocol for one root.
+// Decide applies the rule of the protocol to one root.
 func Decide(s Situation) Decision {
 	if !s.Recorded || s.Record.State == StateFree {
 		return s.next() // whatever the label
@@ -125,19 +128,19 @@ func Decide(s Situation) Decision {
 	case EpochUnproven:
 		return Decision{Verb: Hold, About: owner}
 	case EpochEnded:
-		return s.next() // to the same shard, in its next life, too
+		return s.next() // perhaps to the same shard in its next epoch
 	case EpochNeverBegan:
 		return Decision{Verb: Annul, Record: s.annulled()}
 	}
 	asked := r.Shard != s.Target.Shard || len(r.Left) > 0
 	switch {
-	case s.Label != r.Shard: // a user's edit is no reason to hand the root over: its shard may be at work
+	case s.Label != r.Shard: // a user's edit does not hand the root over: its shard may be at work
 		return Decision{Verb: restore, Label: r.Shard, Drain: asked}
-	case r.Shard == s.Target.Shard && owner != s.Target.OwnerEpoch: // another process of that name holds the Lease now: this one ends
+	case r.Shard == s.Target.Shard && owner != s.Target.OwnerEpoch: // another process with that identity holds the Lease; this epoch is ending
 		return Decision{Verb: Hold, About: owner}
 	case asked && (!s.Drain || s.successor != nil && *s.successor != s.Target.OwnerEpoch):
 		return Decision{Verb: drain, Label: r.Shard, Drain: true, Record: s.successorRecord()}
-	case asked: // also if the target is the same shard again, but others are left to ask
+	case asked: // even if the same shard is the target, while others are left to ask
 		return Decision{Verb: Await}
 	case s.Drain:
 		return Decision{Verb: withdraw, Label: r.Shard, Record: s.recordWithoutSuccessor()}
@@ -149,15 +152,16 @@ func Decide(s Situation) Decision {
 	return Decision{Verb: Keep}
 }
 
-// successorRecord is the record of a root that its owner is to give to the target itself; nil: it is to let
-// go of the root, and the sharder sees to the rest. That is so if children go along, or somebody is
-// left to be asked.
+// successorRecord returns the record that lets the owner hand the root over to the target itself.
+// It returns nil if the owner must let go and the sharder assigns the root: if the root may have
+// children, if others are left to ask, if the target is not current, or if the owner is not a
+// member.
 //
-// And if the owner is no member. A drain that was sent may be carried out at any time while the root
-// is as it was: also when the ring is settled, with the root where it is now, and the history has
-// forgotten that it was to be the target's. Then nobody would ask the target, should the record be
-// lost. But a member that keeps the root has no claim before it on the ring but those that are no
-// members any more, and the history names those until they are over.
+// A drain may be carried out at any time while the root stays as it was. By then the ring may have
+// settled with the root where it is, and the history may have forgotten the target. If the record
+// were then lost, the target would not be asked. A member that keeps the root is safe: only former
+// members can come before it on the ring, and the history names those until their epochs have
+// ended.
 func (s Situation) successorRecord() *Record {
 	if s.family || len(s.Record.Left) > 0 || !s.Resident || !s.Target.Current {
 		return nil
@@ -167,7 +171,7 @@ func (s Situation) successorRecord() *Record {
 	return &r
 }
 
-// recordWithoutSuccessor is the record of a root that its owner keeps; nil: the one that it has.
+// recordWithoutSuccessor returns the record without its successor; nil: it has none.
 func (s Situation) recordWithoutSuccessor() *Record {
 	if s.Record.Next == nil {
 		return nil
@@ -177,11 +181,11 @@ func (s Situation) recordWithoutSuccessor() *Record {
 	return &r
 }
 
-// next is the decision for a root on which nobody is at work but, perhaps, those with a claim. They are asked one after another: who is
-// asked becomes the owner of a drained root, and acknowledges without ever having worked on it.
+// next decides for a root that only shards with a claim may be working on. It asks them one after
+// another: each becomes the owner of a drained root, and acknowledges without having worked on it.
 func (s Situation) next() Decision {
 	for _, c := range s.Claims {
-		if c.EpochState == EpochUnknown && c.OwnerEpoch != s.Target.OwnerEpoch { // first, so that they are waited for together
+		if c.EpochState == EpochUnknown && c.OwnerEpoch != s.Target.OwnerEpoch { // first, so that all reads are waited for together
 			return Decision{Verb: Reread, About: c.OwnerEpoch}
 		}
 	}
@@ -197,23 +201,22 @@ func (s Situation) next() Decision {
 	}
 	target := s.Target.OwnerEpoch
 	switch {
-	case len(ask) == 0 && !s.Target.Current: // another membership, or its next epoch, is about to come
+	case len(ask) == 0 && !s.Target.Current: // another membership, or the target's next epoch, is about to come
 		return Decision{Verb: Hold, About: target}
 	case len(ask) == 0:
 		return Decision{Verb: Assign, Label: target.Shard, Record: s.owned(target, nil)}
 	}
-	// The target may have worked on the root too: it has to be asked, should the ring change meanwhile.
+	// The target may have worked on the root too: it must be asked if the ring changes meanwhile.
 	left := append(ask[1:len(ask):len(ask)], target)
 	record := s.owned(ask[0], left)
 	record.Probed = true
 	return Decision{Verb: probe, Label: ask[0].Shard, Drain: true, Record: record}
 }
 
-// annulled is the record of a root whose record names an epoch that has never been: somebody has
-// forged it, or restored etcd. The true one is lost, so those have to be asked who may have owned
-// the root. And so has the shard in that epoch, which may begin before this is written: if the
-// Lease is read again after that, and there is no such epoch yet, it never works by the forged
-// record.
+// annulled returns the record that replaces one with an epoch that never began: the record was
+// forged, or etcd was restored. The true record is lost, so all possible owners must be asked. That
+// includes the shard in the forged epoch, which may begin before this is written. If a Lease read
+// after the write still has no such epoch, that shard never works by the forged record.
 func (s Situation) annulled() *Record {
 	r := s.Record
 	r.State, r.Probed, r.Next, r.ChildFloor = StateFree, true, nil, nil
@@ -226,8 +229,8 @@ func (s Situation) annulled() *Record {
 	return &r
 }
 
-// Without returns the situation once it is known that there has never been such a life of a shard.
-// owners are those who may have owned the root, if it has no true record.
+// Without returns the situation once it is known that epoch t never began. owners are the possible
+// owners of the root if t is the owner in its record.
 func (s Situation) Without(t OwnerEpoch, owners []Claim) Situation {
 	if s.Recorded && s.Record.State == StateOwned && s.Record.Owner() == t {
 		s.Owner = EpochNeverBegan
@@ -238,21 +241,23 @@ func (s Situation) Without(t OwnerEpoch, owners []Claim) Situation {
 	return s
 }
 
-// MovesChildren reports whether the children of the root have to be with its shard before the decision is carried out.
+// MovesChildren reports whether the root's children must be with its shard before the decision is
+// carried out.
 func (d Decision) MovesChildren() bool { return d.Verb == Assign || d.Verb == gather }
 
-// Origin is with which shard the children of a root are that is to be assigned.
+// Origin is where the children of a root are that is to be assigned.
 type Origin struct {
 	// Any says that they may be with any shard.
 	Any bool
-	// Shard is otherwise the one that they may be with, besides those that are with no member of the ring; empty: there is none.
+	// Shard, if Any is false, is the only member that may have children of the root; empty: none.
+	// Children may also be with shards that are not members.
 	Shard string
 }
 
-// Origin of the children, by what is known of the root.
+// Origin returns where the children of the root may be.
 func (s Situation) Origin() Origin {
 	switch {
-	case !s.Recorded: // a new root, whose children nobody has labelled; or one that was stripped, whose children are with the target
+	case !s.Recorded: // new: its children have no label; or stripped: they are with the target
 		return Origin{Any: slices.ContainsFunc(s.Claims, func(c Claim) bool { return c.OwnerEpoch != s.Target.OwnerEpoch })}
 	case s.Record.Probed, s.scattered:
 		return Origin{Any: true}
@@ -260,7 +265,8 @@ func (s Situation) Origin() Origin {
 	return Origin{Shard: s.Record.Shard}
 }
 
-// ShardOfChildren is the shard whose label the children of a root are to carry; ok is false if that is to be seen when it is assigned.
+// ShardOfChildren returns the shard whose label the root's children must carry; ok is false if that
+// is decided when the root is assigned.
 func (s Situation) ShardOfChildren() (shard string, ok bool) {
 	return s.Record.Shard, s.Recorded && s.Record.State == StateOwned && s.Owner == EpochActive
 }

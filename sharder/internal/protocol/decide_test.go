@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// rootWith is a root in the given state; record is nil if it has no valid one.
+// rootWith returns a root in the given state; record is nil if it has no valid one.
 func rootWith(label string, drained bool, r *Record) Root {
 	o := Root{UID: "u", Label: label, Drain: drained}
 	if r != nil {
@@ -23,7 +23,7 @@ func recordWith(st state, by OwnerEpoch, left ...OwnerEpoch) *Record {
 
 func liveClaim(c OwnerEpoch) Claim { return Claim{c, EpochActive, true} }
 
-// The rule for one root. The first rule that matches counts; t is the owner on the ring.
+// The first matching rule counts; t is the owner on the ring.
 func TestDecision(t *testing.T) {
 	type row struct {
 		name   string
@@ -113,7 +113,7 @@ func TestNothingIsAssignedToAShardThatCannotTakeIt(t *testing.T) {
 	}
 }
 
-// Who drains an object says to whom its shard is to give it, if nothing else has to be seen to.
+// A drain names the successor if nothing else must happen first.
 func TestWhoIsNext(t *testing.T) {
 	bequest := func(by, to OwnerEpoch) *Record {
 		r := recordWith(StateOwned, by)
@@ -181,7 +181,7 @@ func TestPlacedIsWithItsOwnerAndInNobodyElsesHands(t *testing.T) {
 	}
 }
 
-// What must hold of any situation, also of those that no rule-abiding history leads to.
+// These invariants hold in any situation, even one that no correct history leads to.
 func TestNoDecisionTakesARootFromWhoMayBeAtWork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		someone := rapid.SampledFrom([]OwnerEpoch{inA, inA2, inAx, inB, inC})
@@ -208,7 +208,7 @@ func TestNoDecisionTakesARootFromWhoMayBeAtWork(t *testing.T) {
 		}
 		d := Decide(s)
 		require.NotEmpty(t, d.Verb)
-		atWork := func(c OwnerEpoch) bool { // may be, for all that is known
+		atWork := func(c OwnerEpoch) bool { // may be, as far as is known
 			if s.Recorded && s.Record.State == StateOwned && s.Record.Owner() == c {
 				return s.Owner != EpochEnded
 			}
@@ -226,7 +226,7 @@ func TestNoDecisionTakesARootFromWhoMayBeAtWork(t *testing.T) {
 			require.True(t, d.Drain && *heir == target && s.Target.Current && s.Resident && !s.family && len(s.Record.Left) == 0, "%+v", d.Record)
 		}
 		if s.Recorded && d.Record.State == StateOwned && d.Record.Owner() == s.Record.Owner() && len(d.Record.Left) == len(s.Record.Left) {
-			return // its owner keeps it, or is told to whom to give it
+			return // its owner keeps it, or has a successor for it
 		}
 		require.True(t, !s.Recorded || s.Record.State == StateFree || s.Owner == EpochEnded, "the record of one who may be at work was replaced")
 		for _, c := range s.Claims {

@@ -1,7 +1,8 @@
-// Package protocol decides who may work on an object of a ring. It is pure: it reads objects, records and versions, and
-// returns what is to be done. It sends nothing, waits for nothing and knows no client.
+// Package protocol decides who may work on an object of a ring. It is pure: it reads objects,
+// records and versions, and returns what to do. It sends nothing, waits for nothing and has no
+// client.
 //
-// For the assigner, [Decide] says what follows from a [Situation]. For a shard, [Self] says what a version of an object means
-// to it, and [Handover] what it does next about an object that it is asked to let go of. [Record] is the format of the owner
-// annotation, [History] that of the ConfigMap of the ring.
+// For the assigner, [Decide] turns a [Situation] into a [Decision]. For a shard, [Self] returns the
+// [Assignment] of a version of an object, and [Handover] the next step of a drain. [Record] is the
+// format of the owner annotation, [History] that of the ring's ConfigMap.
 package protocol

@@ -4,47 +4,49 @@ package protocol
 type DrainState int
 
 const (
-	// Accepting roots are not being acknowledged.
+	// Accepting means that no acknowledgement is in progress.
 	Accepting DrainState = iota
-	// Closing roots are not worked on any more, as soon as what is in flight has ended. Nothing has been sent.
+	// Closing means that no new work begins. Work in flight may continue; nothing has been sent.
 	Closing
-	// AckUncertain roots may have been acknowledged. Only a live read can tell.
+	// AckUncertain means that the root may have been acknowledged. Only a live read can tell.
 	AckUncertain
-	// AckUnseen roots were acknowledged, at no version that is known: client-go's fakes have none. A cache has to show it.
+	// AckUnseen means that the root was acknowledged at an unknown version: client-go's fakes have
+	// none. A cache must show it.
 	AckUnseen
 )
 
-// Handover is what is known of a root, from which it follows what has to be done so that it can be another shard's.
+// Handover is what a shard knows of a root, and what its next step depends on.
 type Handover struct {
 	DrainState DrainState
 	Floor      string
-	// AtWork says that work is in flight, in any controller of this process, and overdue that it was given its time to end.
+	// AtWork says that work is in flight in any controller of this process. Overdue says that the
+	// time it had to end is over.
 	AtWork, Overdue bool
 	// Pending says that a request of work that has ended may still be carried out.
 	Pending bool
-	// Assignment and version of the newest copy; elsewhere if there is none.
+	// Assignment and Version are those of the newest copy; AssignedElsewhere if there is none.
 	Assignment Assignment
 	Version    string
 }
 
-// DrainAction is what has to be done.
+// DrainAction is the next step of a shard about a root.
 type DrainAction string
 
-// What a shard can do next about a root.
+// The steps of a shard.
 const (
-	DoNothing       DrainAction = "stay put"   // nothing, until something changes
-	StopAdmission   DrainAction = "shut"       // let no more work begin
-	ResumeAdmission DrainAction = "reopen"     // it is not wanted any more
-	AwaitWork       DrainAction = "await work" // until it has ended, and its requests cannot be carried out any more
-	CancelWork      DrainAction = "cut work"   // tell work to end that takes too long
-	SendAck         DrainAction = "send"       // tell the sharder
-	ReadLive        DrainAction = "read"       // only that tells what has become of an acknowledgement
-	AckSeen         DrainAction = "settled"    // a cache has shown what was sent
-	ReturnObject    DrainAction = "send back"  // to the sharder, who cannot see it
+	DoNothing       DrainAction = "stay put"   // wait for a change
+	StopAdmission   DrainAction = "shut"       // admit no more work
+	ResumeAdmission DrainAction = "reopen"     // the drain was withdrawn
+	AwaitWork       DrainAction = "await work" // until it has ended and none of its requests can be carried out
+	CancelWork      DrainAction = "cut work"   // end the context of work that takes too long
+	SendAck         DrainAction = "send"       // acknowledge
+	ReadLive        DrainAction = "read"       // find out whether an acknowledgement was carried out
+	AckSeen         DrainAction = "settled"    // a cache shows the acknowledgement
+	ReturnObject    DrainAction = "send back"  // remove the label: the sharder does not see the object
 )
 
-// NextAction decides. A copy from before the last acknowledgement decides nothing. Whether a copy is the present version need not be known:
-// if it is not, the API server refuses what is sent.
+// NextAction returns the next step. A copy from before the last acknowledgement is ignored. A copy
+// may be out of date: the API server then refuses what is sent.
 func (h Handover) NextAction() DrainAction {
 	current := Reaches(h.Version, h.Floor)
 	switch h.DrainState {

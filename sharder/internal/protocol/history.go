@@ -11,18 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Membership is a set of shards among which objects are distributed, each in one of its lives: one that comes back in its next life
-// makes another membership. It is sorted by name.
+// Membership is a set of shards, each in one epoch, among which objects are distributed. A shard
+// that returns in another epoch makes another membership. It is sorted by name.
 type Membership []OwnerEpoch
 
-// NewMembership returns the membership of these shards, in any order.
+// NewMembership returns the membership of these shards, given in any order.
 func NewMembership(members ...OwnerEpoch) Membership {
 	m := slices.Clone(Membership(members))
 	slices.SortFunc(m, OwnerEpoch.Compare)
 	return m
 }
 
-// Names of the members.
+// Names returns the names of the members.
 func (m Membership) Names() []string {
 	all := make([]string, len(m))
 	for i, t := range m {
@@ -31,7 +31,7 @@ func (m Membership) Names() []string {
 	return all
 }
 
-// Member returns the tenant of that name.
+// Member returns the epoch of the member of that name.
 func (m Membership) Member(shard string) (OwnerEpoch, bool) {
 	i, ok := slices.BinarySearchFunc(m, shard, func(t OwnerEpoch, name string) int { return strings.Compare(t.Shard, name) })
 	if !ok {
@@ -40,22 +40,22 @@ func (m Membership) Member(shard string) (OwnerEpoch, bool) {
 	return m[i], true
 }
 
-// History is under which memberships objects may have been assigned: a shard that may be at work on
-// an object whose record is lost owned it under one of them. It is stored before anything is
-// assigned under a new membership.
+// History lists the memberships under which objects may have been assigned. A shard that may be at
+// work on an object whose record is lost owned it under one of them. The history is stored before
+// anything is assigned under a new membership.
 type History struct {
-	// Memberships are those since the ring was settled last, the present one last.
+	// Memberships are those since the ring last settled, the present one last.
 	Memberships []Membership
-	// Displaced are objects that were not with their owner when the ring was settled, by their UIDs,
-	// and who may have owned each of them before.
+	// Displaced are the objects, by UID, that were not with their owner when the ring settled, with
+	// their possible former owners.
 	Displaced Displaced
 }
 
-// Displaced is who may have owned single objects.
+// Displaced is the possible owners of single objects.
 type Displaced map[types.UID][]OwnerEpoch
 
-// HistoryOf returns one of a ring that was not settled under any of these memberships but, perhaps,
-// the first.
+// HistoryOf returns the history of a ring that settled at most under the first of these
+// memberships.
 func HistoryOf(memberships ...Membership) History { return History{Memberships: memberships} }
 
 // With returns the history after a change to m.
@@ -64,7 +64,7 @@ func (h History) With(m Membership) History {
 	return History{append(others, m), h.Displaced}
 }
 
-// Union returns the history of which both are part; the present membership is that of h.
+// Union returns a history that contains both; the present membership is that of h.
 func (h History) Union(other History) History {
 	all := History{slices.Clone(other.Memberships), h.Displaced.union(other.Displaced)}
 	for _, m := range h.Memberships {
@@ -73,7 +73,7 @@ func (h History) Union(other History) History {
 	return all
 }
 
-// Contains reports whether the history has all of another.
+// Contains reports whether h has everything in other.
 func (h History) Contains(other History) bool {
 	for _, m := range other.Memberships {
 		if !slices.ContainsFunc(h.Memberships, func(o Membership) bool { return slices.Equal(o, m) }) {
@@ -83,13 +83,13 @@ func (h History) Contains(other History) bool {
 	return h.Displaced.contains(other.Displaced)
 }
 
-// Equal reports whether two histories say the same.
+// Equal reports whether two histories contain the same.
 func (h History) Equal(other History) bool {
 	return slices.EqualFunc(h.Memberships, other.Memberships, slices.Equal[Membership]) &&
 		h.Displaced.contains(other.Displaced) && other.Displaced.contains(h.Displaced)
 }
 
-// Names reports whether a history names a shard.
+// Names reports whether the history names a shard.
 func (h History) Names(shard string) bool {
 	for _, owners := range h.Displaced {
 		if slices.ContainsFunc(owners, func(t OwnerEpoch) bool { return t.Shard == shard }) {
@@ -102,7 +102,7 @@ func (h History) Names(shard string) bool {
 	})
 }
 
-// OwnerEpochs are all who may have owned an object.
+// OwnerEpochs returns all possible owners of an object.
 func (h History) OwnerEpochs() []OwnerEpoch {
 	all := slices.Concat(h.Memberships...)
 	for _, owners := range h.Displaced {
@@ -112,7 +112,7 @@ func (h History) OwnerEpochs() []OwnerEpoch {
 	return slices.Compact(all)
 }
 
-// Size is how many bytes the history takes.
+// Size is the length of the encoded history in bytes.
 func (h History) Size() int { return len(h.Encode()) }
 
 func (a Displaced) union(other Displaced) Displaced {
@@ -144,17 +144,17 @@ func (a Displaced) contains(other Displaced) bool {
 }
 
 const (
-	// MaxHistory is up to how many bytes the memberships are kept one by one: a ConfigMap has room
-	// for twice as much.
+	// MaxHistory bounds, in bytes, a history that keeps each membership. A ConfigMap has room for
+	// twice as much.
 	MaxHistory = 512 << 10
-	// MaxSettled is how many bytes a history may take when the ring counts as settled but for some
+	// MaxSettled bounds, in bytes, the history of a ring that counts as settled except for some
 	// objects.
 	MaxSettled = 256 << 10
 )
 
-// Bounded returns a history that is at most so long, if the ring has no more shards than that: it
-// forgets which objects the earlier shards owned. Each of those that over does not say of that it
-// has ended may have owned any object.
+// Bounded returns a history of at most limit bytes, unless the shards alone need more. A longer
+// history forgets which objects the earlier shards owned: each of them may then have owned any
+// object, unless over reports that its epoch has ended.
 func (h History) Bounded(limit int, over func(OwnerEpoch) bool) History {
 	last := len(h.Memberships) - 1
 	if last < 1 || h.Size() <= limit {
@@ -177,14 +177,15 @@ func (h History) Bounded(limit int, over func(OwnerEpoch) bool) History {
 
 // step is how one membership differs from the one before.
 type step struct {
-	Join  []OwnerEpoch `json:"join,omitempty"` // or come back in another life
+	Join  []OwnerEpoch `json:"join,omitempty"` // or return in another epoch
 	Leave []string     `json:"leave,omitempty"`
-	// Of are the UIDs of the objects that this is about; none: it is about all. For v0.1 it is
-	// always about all, and then more shards are asked than need be.
+	// Of are the UIDs of the objects that this step is about; none: all objects. v0.1 ignores it
+	// and asks more shards than necessary.
 	Of []types.UID `json:"of,omitempty"`
 }
 
-// Encode returns the history as it is stored: memberships are many and large while a large fleet is rolled over, the steps small.
+// Encode returns the stored form. It holds steps, because a rollout of a large fleet has many large
+// memberships that differ little.
 func (h History) Encode() string {
 	steps := []step{}
 	var before Membership
@@ -221,7 +222,7 @@ func (h History) Encode() string {
 	return string(raw)
 }
 
-// ParseHistory reads what encode has written.
+// ParseHistory reads what Encode has written.
 func ParseHistory(value string) (History, error) {
 	var steps []step
 	if err := json.Unmarshal([]byte(value), &steps); err != nil {

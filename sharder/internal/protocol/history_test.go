@@ -57,7 +57,7 @@ func TestHistoryRemembersEveryMembershipOnce(t *testing.T) {
 	assert.Equal(t, HistoryOf(NewMembership(inC), ab, a), u)
 }
 
-// At its bound a history forgets who owned what, and nobody who may be at work.
+// At its bound a history forgets which objects a shard owned, but no shard that may be at work.
 func TestALongHistoryForgetsOnlyWhoOwnedWhat(t *testing.T) {
 	h := HistoryOf(NewMembership(inA, inB), NewMembership(inA2, inB), NewMembership(inB, inC))
 	h.Displaced = Displaced{"uid": {inA}}
@@ -68,7 +68,7 @@ func TestALongHistoryForgetsOnlyWhoOwnedWhat(t *testing.T) {
 	assert.Equal(t, last, last.Bounded(0, over), "the present one stays")
 }
 
-// A history of v0.2 says to v0.1 that more shards may have owned an object, and not that fewer may.
+// To v0.1, a history of v0.2 names at least all possible owners of an object.
 func TestWhoMayHaveOwnedSingleObjectsIsStored(t *testing.T) {
 	h := History{[]Membership{both}, Displaced{"x": {inA, inC}, "y": {inA}}}
 	assert.JSONEq(t, `[{"join":[{"shard":"a","leaseUID":"lease-a","epoch":1}],"of":["x","y"]},`+

@@ -2,7 +2,7 @@ package protocol
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CarriesMarks reports whether an object carries anything of the ring.
+// CarriesMarks reports whether an object carries a label or annotation of the ring.
 func (n Keys) CarriesMarks(o metav1.Object) bool {
 	labels, annotations := o.GetLabels(), o.GetAnnotations()
 	for _, key := range []string{n.Shard, n.Drain, n.Seal} {
@@ -18,7 +18,7 @@ func (n Keys) CarriesMarks(o metav1.Object) bool {
 	return false
 }
 
-// OwnerEpochs returns those who may be at work on an object by its record.
+// OwnerEpochs returns the epochs that may be at work on an object by its record.
 func (n Keys) OwnerEpochs(o metav1.Object) []OwnerEpoch {
 	r, ok := n.RecordOf(o)
 	switch {

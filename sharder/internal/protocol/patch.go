@@ -11,12 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// FieldManager is who the API server notes as the writer of labels and records.
+// FieldManager is the field manager of the sharder's patches.
 const FieldManager = "bellwether-sharder"
 
-// MergePatch returns the JSON Merge Patch that gives an object the labels and the record. It is refused if the object is another than the
-// one with that UID, or not of that version any more: a decision on a stale object must not be carried out. An empty shard
-// removes the label; a nil record leaves the record as it is. removed are annotations to remove with it.
+// MergePatch returns the JSON merge patch that sets an object's labels and record. The API server
+// refuses it unless the object has this UID and version: a decision on a stale object must not be
+// carried out. An empty shard removes the label; a nil record leaves the record as it is. With a
+// record, the patch also removes the annotations in removed.
 func (n Keys) MergePatch(uid types.UID, version, shard string, drained bool, r *Record, removed ...string) []byte {
 	labels := map[string]any{n.Shard: nil, n.Drain: nil}
 	if shard != "" {
@@ -51,9 +52,9 @@ func (n Keys) StripPatch(o metav1.Object) []byte {
 	return encodePatch(o.GetUID(), o.GetResourceVersion(), map[string]any{n.Shard: nil, n.Drain: nil, n.Seal: nil}, annotations)
 }
 
-// IsOutdated reports whether an error says that the object has changed since it was read, or is
-// another one of the same name: what is to be done has to be decided anew. That a policy or a
-// schema refuses the patch, which may have the same code, is no such error.
+// IsOutdated reports whether an error says that the object has changed since it was read, or was
+// replaced by another of the same name. The caller must then decide again. A refusal by a policy or
+// schema may have the same code, and is not such an error.
 func IsOutdated(err error) bool {
 	if apierrors.IsConflict(err) {
 		return true

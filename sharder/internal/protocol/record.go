@@ -11,53 +11,59 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Record says who may work on an object. It is the value of the owner annotation; the labels follow from it, not it from them.
+// Record says who may work on an object. It is the value of the owner annotation. The labels follow
+// from the record, never the record from the labels.
 type Record struct {
-	// UID is that of the object the record was written for: a record that was copied to another object is none.
+	// UID is that of the object that the record was written for. A copy on another object is
+	// invalid.
 	UID types.UID `json:"uid"`
-	// Shard is the identity of the owner, and LeaseUID and Epoch are the life of that shard in which it may work.
+	// Shard is the identity of the owner. LeaseUID and Epoch say in which epoch it may work.
 	Shard    string    `json:"shard"`
 	LeaseUID types.UID `json:"leaseUID"`
 	Epoch    int64     `json:"epoch"`
 	State    state     `json:"state"`
-	// Left are those that have still to say that they do not work on the object, before another shard may.
+	// Left are the epochs that must still acknowledge that they do not work on the object before
+	// another shard may.
 	Left []OwnerEpoch `json:"left,omitempty"`
-	// Probed says that there was a time without a record: others than Shard may have worked on the object since the last assignment.
+	// Probed says that there was a time without a record: other shards may have worked on the
+	// object since the last assignment.
 	Probed bool `json:"probed,omitempty"`
-	// Next is to whom the owner gives the object itself when it is asked to let go; nil: it lets go
-	// of it, and the sharder assigns it. It counts while the drain label has the seal of this record
-	// ([names.heirOf]): a label that somebody else sets is no order to give the object to anybody.
+	// Next is the successor: the epoch to which the owner hands the object over when it is asked to
+	// let go. Nil: the owner lets go, and the sharder assigns the object. Next counts only while
+	// the value of the drain label is this record's seal ([Keys.successorOf]), so that a drain
+	// label set by others does not hand the object over.
 	Next *OwnerEpoch `json:"next,omitempty"`
-	// ChildFloor is, for each resource of children, the version that a cache must have reached before work may begin; empty: any. Of a
-	// resource that is not in it, children may be anywhere. The keys are group resources, such as "replicasets.apps".
+	// ChildFloor is, for each resource of children, the version that a cache must have reached
+	// before work may begin; empty: any. Children of a resource that is missing here may be
+	// anywhere. The keys are group resources, such as "replicasets.apps".
 	ChildFloor map[string]string `json:"childFloor,omitempty"`
 }
 
-// state of an owner record.
+// state is the state of a record.
 type state string
 
 // States of a record.
 const (
 	StateOwned state = "owned" // the shard may be at work
-	StateFree  state = "free"  // the shard has said that it is not, and will not be
+	StateFree  state = "free"  // the shard has acknowledged that it is not at work, and will not be
 )
 
-// OwnerEpoch is a shard, in one of its lives, that may be at work on an object without a record that says so.
+// OwnerEpoch is a shard in one epoch of its Lease.
 type OwnerEpoch struct {
 	Shard    string    `json:"shard"`
 	LeaseUID types.UID `json:"leaseUID"`
 	Epoch    int64     `json:"epoch"`
 }
 
-// Owner returns the owner.
+// Owner returns the owner's epoch.
 func (r Record) Owner() OwnerEpoch { return OwnerEpoch{r.Shard, r.LeaseUID, r.Epoch} }
 
-// Compare orders tenants by their shards, and those of one shard somehow.
+// Compare orders epochs by shard, then by Lease UID and number.
 func (c OwnerEpoch) Compare(other OwnerEpoch) int {
 	return cmp.Or(cmp.Compare(c.Shard, other.Shard), cmp.Compare(c.LeaseUID, other.LeaseUID), cmp.Compare(c.Epoch, other.Epoch))
 }
 
-// problem says what is wrong, if something is.
+// problem describes what is invalid, empty if nothing is.
 func (c OwnerEpoch) problem() string {
 	if problems := shardProblems(c.Shard); len(problems) > 0 {
 		return fmt.Sprintf("shard: %s (got %q)", problems[0], c.Shard)
@@ -68,7 +74,8 @@ func (c OwnerEpoch) problem() string {
 	return ""
 }
 
-// coversChildren reports whether the children of all these resources are with the owner, for caches that have reached ChildFloor.
+// coversChildren reports whether ChildFloor has all these resources: their children are then with
+// the owner, for caches that have reached it.
 func (r Record) coversChildren(children []schema.GroupVersionResource) bool {
 	return !slices.ContainsFunc(children, func(gvr schema.GroupVersionResource) bool {
 		_, known := r.ChildFloor[gvr.GroupResource().String()]
@@ -85,7 +92,8 @@ func (r Record) Encode() string {
 	return string(raw)
 }
 
-// ParseRecord reads the value of an annotation. What it returns is well-formed, but may be another object's.
+// ParseRecord reads the value of an annotation. The result is well-formed, but may belong to
+// another object.
 func ParseRecord(value string) (Record, error) {
 	var r Record
 	if err := json.Unmarshal([]byte(value), &r); err != nil {
@@ -110,9 +118,9 @@ func ParseRecord(value string) (Record, error) {
 	return r, nil
 }
 
-// ReleaseRecord returns the record of a root that its owner has let go of, and the label that goes with it.
-// It is the heir's at once, if there is one, and otherwise nobody's. family says that the root may
-// have children: they go first, and only the sharder sees to that.
+// ReleaseRecord returns the record of a root that its owner has let go of, and the matching shard
+// label. The root goes to its successor if there is one, and is free otherwise. family says that
+// the root may have children. The sharder must move those first, so such a root has no successor.
 func (n Keys) ReleaseRecord(root metav1.Object, r Record, family bool) (label string, next *Record) {
 	heir := n.successorOf(root, r)
 	r.Next = nil
@@ -123,8 +131,7 @@ func (n Keys) ReleaseRecord(root metav1.Object, r Record, family bool) (label st
 	return heir.Shard, &Record{UID: r.UID, Shard: heir.Shard, LeaseUID: heir.LeaseUID, Epoch: heir.Epoch, State: StateOwned}
 }
 
-// successorOf returns to whom the owner of a drained root is to give it, by its valid record; nil: to
-// nobody.
+// successorOf returns the successor of a drained root with this valid record; nil: none.
 func (n Keys) successorOf(root metav1.Object, r Record) *OwnerEpoch {
 	value, drained := root.GetLabels()[n.Drain]
 	if !drained || value == "" || value != root.GetLabels()[n.Seal] {

@@ -8,14 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ResourceGraph is which resources of a ring are of roots, which of their children, and whose. A resource is known by its index.
+// ResourceGraph relates the resources of a ring's roots to those of their children. A resource is
+// identified by its index.
 type ResourceGraph struct {
 	All            []Resource // of roots, and then of children, each once
 	ChildResources [][]int    // of each resource of roots
 	roots          map[schema.GroupKind]int
 }
 
-// ResourceGraphOf returns the graph of these resources of roots and of their children.
+// ResourceGraphOf returns the graph of these resources of roots and their children.
 func ResourceGraphOf(roots []Resource) ResourceGraph {
 	k := ResourceGraph{All: slices.Clone(roots), ChildResources: make([][]int, len(roots)), roots: map[schema.GroupKind]int{}}
 	known := map[schema.GroupVersionResource]int{}
@@ -39,18 +40,19 @@ func ResourceGraphOf(roots []Resource) ResourceGraph {
 	return k
 }
 
-// Child is what a decision needs of one version of an object that a root controls.
+// Child is the input of a decision about one version of a child.
 type Child struct {
 	Ref
 	UID     types.UID
 	Version string // resourceVersion
 	Label   string // of the shard; empty: none
-	Drain   bool   // its shard takes it for another's
+	Drain   bool   // its shard believes that it belongs elsewhere
 	Root    Ref
 	RootUID types.UID
 }
 
-// ChildOf condenses an object of a resource of children; ok is false if no root of the ring controls it.
+// ChildOf returns the Child of an object of a resource of children; ok is false if no root of the
+// ring controls it.
 func (k ResourceGraph) ChildOf(index int, o metav1.Object) (c Child, ok bool) {
 	p, ok := ControllerRefOf(o)
 	if !ok {

@@ -12,15 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Resource is a [Resource] with its defaults, and what the API server says about it.
+// Resource is an [api.Resource] with its defaults and what the API server reports about it.
 type Resource struct {
 	api.Resource
 	Kind           schema.GroupKind
 	Namespaced     bool
-	childResources []Resource // which have no children, and are children themselves
+	childResources []Resource // these have no children
 }
 
-// WatchedNamespaces to list and to watch, one by one; the empty one stands for all.
+// WatchedNamespaces returns the namespaces to list and watch, one by one; the empty one stands for
+// all.
 func (r Resource) WatchedNamespaces() []string {
 	if len(r.Namespaces) == 0 {
 		return []string{""}
@@ -43,7 +44,7 @@ func ValidateResources(resources []api.Resource, n Keys) []error {
 		switch gr := r.GVR.GroupResource(); {
 		case r.GVR.Version == "" || r.GVR.Resource == "":
 			bad("GVR", "must have a version and a resource, which is the plural in lower case", fmt.Sprintf("%q", r.GVR.String()))
-		case seen[gr]: // in two versions too: the objects are the same
+		case seen[gr]: // even in another version: the objects are the same
 			bad("GVR", "must not occur twice", gr)
 		default:
 			seen[gr] = true
@@ -91,8 +92,9 @@ func ValidateResources(resources []api.Resource, n Keys) []error {
 	return errs
 }
 
-// Resolve asks the API server, by way of mapper, what resources are. unknown says which of them, or
-// of their children, it does not know: these are left out. err says what is wrong with others.
+// Resolve asks the API server, through mapper, what the resources are. unknown names those that it
+// does not know, or whose children it does not know; they are left out. err says what is wrong with
+// others.
 func Resolve(mapper meta.RESTMapper, resources []api.Resource) (known []Resource, unknown, err error) {
 	var missing, errs []error
 	for i, r := range resources {
@@ -132,7 +134,8 @@ func Resolve(mapper meta.RESTMapper, resources []api.Resource) (known []Resource
 	return known, errors.Join(missing...), errors.Join(errs...)
 }
 
-// LookUp asks the API server, by way of mapper, for the kind of a resource, and whether its objects are in namespaces.
+// LookUp asks the API server, through mapper, for the kind of a resource, and whether it is
+// namespaced.
 func LookUp(mapper meta.RESTMapper, gvr schema.GroupVersionResource) (kind schema.GroupKind, namespaced bool, err error) {
 	found, err := mapper.KindFor(gvr)
 	if err != nil {
@@ -151,7 +154,8 @@ var (
 	ErrDescent = errors.New("must be in namespaces, as the objects that control them are")
 )
 
-// MappingError returns the error for a resource that the API server does not serve, or could not be asked about.
+// MappingError returns the error for a resource that the API server does not serve, or that could
+// not be looked up.
 func MappingError(i int, field string, gvr schema.GroupVersionResource, err error) error {
 	if meta.IsNoMatchError(err) {
 		return fmt.Errorf("sharder: Resources[%d].%s: must be served by the API server: %s is not, is its CustomResourceDefinition installed? %w", i, field, gvr.String(), err)

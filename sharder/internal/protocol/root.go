@@ -12,30 +12,31 @@ type Ref struct {
 	Namespace, Name string
 }
 
-// At returns the name itself, for a queue of objects.
+// At returns the Ref itself, for a queue of objects.
 func (r Ref) At() Ref { return r }
 
-// Root is what a decision needs of one version of an object. It is small, so that many can wait for their turn.
+// Root is what a decision needs of one version of a root. It is small, because many may be queued.
 type Root struct {
 	Ref
 	UID       types.UID
 	Version   string // resourceVersion
 	Label     string // of the shard; empty: none
 	Drain     bool
-	successor *OwnerEpoch // to whom its shard gives it when it lets go; nil: to nobody
+	successor *OwnerEpoch // to which its shard hands it over; nil: none
 	family    bool        // its resource has children
 	Record    Record
-	Recorded  bool   // record is valid
+	Recorded  bool   // Record is valid
 	Hash      uint64 // of the key
-	// scattered says that there are resources of children that the record does not know: they came into the ring after it was written.
+	// scattered says that the record does not cover all resources of children: some were added to
+	// the ring after it was written.
 	scattered bool
 	// unsealed says that the record is valid, but in the form of v0.1.
 	unsealed bool
-	// Foreign are annotations with the records of other objects.
+	// Foreign are the annotations with records of other objects.
 	Foreign []string
 }
 
-// RootOf condenses a version of an object of a resource, which is the index-th.
+// RootOf returns the Root of a version of an object. index is that of its resource.
 func (n Keys) RootOf(index int, r Resource, o metav1.Object) Root {
 	v := Root{
 		Ref: Ref{Resource: index, Namespace: o.GetNamespace(), Name: o.GetName()},

@@ -10,7 +10,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
-// safeguards are lines that a test of this package misses by name. See package sharder.
+// safeguards are mutations that a test of this package must catch by name. See package sharder.
 var safeguards = []mutation.Mutation{
 	{
 		Name: "an old record of v0.1 may be restored", File: "seal.go",
@@ -40,7 +40,7 @@ var safeguards = []mutation.Mutation{
 	},
 }
 
-// TestSimulatedMutationsOfSafeguardsAreCaught has a name that keeps it with the simulations, because it takes builds.
+// TestSimulatedMutationsOfSafeguardsAreCaught runs builds; its name keeps it with the simulations.
 func TestSimulatedMutationsOfSafeguardsAreCaught(t *testing.T) {
 	mutation.Catch(t, safeguards, os.Getenv(sim.SoakVariable) != "")
 }

@@ -9,24 +9,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The record of an object is in the annotation of its resource, and once more, with the same value, in the one that v0.1 knows. The
-// seal label says which value was written last by somebody who knows of seals.
+// The record of an object is in the annotation of its resource, and with the same value in the one
+// that v0.1 knows. The seal label says which value was last written by a version that knows seals.
 //
-// Others copy annotations: from a Deployment to its ReplicaSets at each sync, and back again by kubectl rollout undo, which restores
-// what the Deployment carried long ago. The object's UID in a record tells it from that of another object, the annotation of the
-// resource is not overwritten by a copy of another resource's, and the seal tells a record from an earlier one of the same object.
+// Others copy annotations: the Deployment controller to ReplicaSets at each sync, and kubectl
+// rollout undo back again, which restores what the Deployment carried long ago. The UID in a record
+// tells it from another object's. A copy from another resource does not overwrite the resource's
+// own annotation. The seal tells a record from an earlier one of the same object.
 
-// SealOf is the value of the seal label for a record.
+// SealOf returns the value of the seal label for a record.
 func SealOf(value string) string { return strconv.FormatUint(xxhash.Sum64String(value), 16) }
 
-// recordState is what an object says about its owner.
+// recordState is what an object's annotations and labels say about its owner.
 type recordState struct {
 	record Record
-	valid  bool // the record was written for the object, and is the one that was written last
-	sealed bool // it is in the form of this version
+	valid  bool // the record was written for this object, and is the latest
+	sealed bool // the record is in the form of this version
 }
 
-// RecordOf returns the valid record of an object. Otherwise ok is false.
+// RecordOf returns the record of an object; ok is false if there is no valid one.
 func (n Keys) RecordOf(o metav1.Object) (r Record, ok bool) {
 	p := n.recordStateOf(o)
 	return p.record, p.valid
@@ -43,7 +44,7 @@ func (n Keys) recordStateOf(o metav1.Object) recordState {
 	annotations := o.GetAnnotations()
 	plain, ok := annotations[n.Owner]
 	if !ok {
-		return recordState{} // somebody has removed the record
+		return recordState{} // the record was removed
 	}
 	before, err := ParseRecord(plain)
 	if err != nil {
@@ -53,9 +54,9 @@ func (n Keys) recordStateOf(o metav1.Object) recordState {
 	seal, sealed := o.GetLabels()[n.Seal]
 	fits := recorded && sealed && seal == SealOf(value)
 	switch own := before.UID == o.GetUID(); {
-	case own && !recorded && !sealed: // nobody but v0.1 has written it yet
+	case own && !recorded && !sealed: // only v0.1 has written it so far
 		return recordState{record: before, valid: true}
-	case own && fits && value != plain: // v0.1 has written it last; whoever restores annotations, restores both
+	case own && fits && value != plain: // v0.1 wrote last: restoring annotations would restore both
 		return recordState{record: before, valid: true}
 	case own && fits:
 		return recordState{record: before, valid: true, sealed: true}
@@ -69,9 +70,9 @@ func (n Keys) recordStateOf(o metav1.Object) recordState {
 	return recordState{record: r, valid: true, sealed: true}
 }
 
-// foreign returns the annotations with the records of other objects, which whoever copies annotations may put over theirs: after
-// kubectl rollout undo a Deployment has that of a ReplicaSet. Those of the object's own owners are none of them: their
-// controllers would put them back.
+// foreign returns the annotations with records of other objects, which copying may leave behind:
+// after kubectl rollout undo a Deployment has that of a ReplicaSet. Records of the object's owners
+// are not included: their controllers would restore them.
 func (n Keys) foreign(o metav1.Object) (found []string) {
 	for key, value := range o.GetAnnotations() {
 		if key == n.Record || !n.isRecord(key) {

@@ -2,13 +2,14 @@ package protocol
 
 import "k8s.io/apimachinery/pkg/util/resourceversion"
 
-// CompareVersions compares two resource versions of one resource. known is false if either is none: client-go's fakes do not set any.
+// CompareVersions compares two resource versions of one resource. known is false if either is not a
+// version: client-go's fakes set none.
 func CompareVersions(a, b string) (order int, known bool) {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return order, err == nil
 }
 
-// Later returns the greater of two versions; what is none counts as less than any.
+// Later returns the greater of two versions. An invalid one is less than any.
 func Later(a, b string) string {
 	if _, known := CompareVersions(b, b); known && Reaches(b, a) {
 		return b
@@ -16,7 +17,8 @@ func Later(a, b string) string {
 	return a
 }
 
-// Reaches reports whether a version is at least floor. Where that cannot be said, it does not; an empty floor is none.
+// Reaches reports whether a version is at least floor. It is false if they cannot be compared. An
+// empty floor is always reached.
 func Reaches(version, floor string) bool {
 	if floor == "" {
 		return true

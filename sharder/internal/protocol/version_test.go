@@ -16,7 +16,7 @@ func TestVersionsThatReachAFloor(t *testing.T) {
 		{"9", "10", false},
 		{"", "", true},
 		{"9", "", true},
-		{"", "9", false}, // nothing is known of it
+		{"", "9", false}, // the version is unknown
 		{"x", "9", false},
 		{"9", "x", false},
 		{"0", "9", false},
