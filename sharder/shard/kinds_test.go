@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A resource that is installed later concerns a shard when somebody makes an informer of it.
+// A resource that is installed later is learned when an informer of it is made.
 func TestAResourceThatIsServedLaterIsWorkedOnThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
@@ -45,9 +45,17 @@ func TestChildrenOfARootThatIsServedLaterAreChildren(t *testing.T) {
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
 		w.mapper = mapper
 		secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-		r := w.replica(Config{Resources: []api.Resource{{GVR: secrets}, {GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{ringtest.Pods}}}})
+		r := w.replica(
+			Config{
+				Resources: []api.Resource{
+					{GVR: secrets}, {GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{ringtest.Pods}},
+				},
+			},
+		)
 		child := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
-		child.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(w.create("x"), corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
+		child.OwnerReferences = []metav1.OwnerReference{
+			*metav1.NewControllerRef(w.create("x"), corev1.SchemeGroupVersion.WithKind("ConfigMap")),
+		}
 		assert.ErrorContains(t, r.shard.Stamp(child), "it is controlled by a ConfigMap")
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 		require.NoError(t, r.run(func(r *replica) {
