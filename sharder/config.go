@@ -144,7 +144,8 @@ func (c Config) validate() error {
 	atLeast("OverdueAfter", c.OverdueAfter, 0)
 	switch {
 	case c.LeaseDuration < minLeaseDuration || c.LeaseDuration > shardlease.MaxLeaseDuration:
-		bad("LeaseDuration", fmt.Sprintf("must be from %v to %v", minLeaseDuration, shardlease.MaxLeaseDuration), c.LeaseDuration)
+		rule := fmt.Sprintf("must be from %v to %v", minLeaseDuration, shardlease.MaxLeaseDuration)
+		bad("LeaseDuration", rule, c.LeaseDuration)
 	case c.LeaseDuration%time.Second != 0:
 		bad("LeaseDuration", "must be whole seconds, as the record stores it", c.LeaseDuration)
 	}

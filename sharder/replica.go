@@ -115,5 +115,6 @@ func (r Replica) lead(ctx context.Context) error {
 // isEndOf reports whether err is exactly the error or the cause of ctx, which has ended. By that
 // the lease knows that work has ended.
 func isEndOf(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && (err == ctx.Err() || err == context.Cause(ctx)) //nolint:errorlint // a wrapped one may come from work that still runs
+	// A wrapped one may come from work that still runs.
+	return ctx.Err() != nil && (err == ctx.Err() || err == context.Cause(ctx)) //nolint:errorlint // see above
 }

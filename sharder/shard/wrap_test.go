@@ -55,7 +55,7 @@ func TestGuardedReconcilersDoOnlyWhatIsTheirs(t *testing.T) {
 			assert.Equal(t, result{RequeueAfter: time.Hour}, got)
 			for _, failure = range []error{errors.New("failure"), ErrNotYet, ErrNotMine} {
 				got, err = guarded(r.ctx, x)
-				assert.Equal(t, failure, err, "the work's own errors are nobody's business")
+				assert.Equal(t, failure, err, "errors of the work are returned unchanged")
 				assert.Equal(t, result{RequeueAfter: time.Hour}, got)
 			}
 			require.Equal(t, 4, calls)

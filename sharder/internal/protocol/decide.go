@@ -8,6 +8,7 @@ import (
 // EpochState is whether a shard may be at work in an epoch, as far as the sharder knows.
 type EpochState int
 
+// States of an epoch.
 const (
 	epochActive     EpochState = iota // the shard may be at work
 	EpochEnded                        // the shard is not at work, and never will be

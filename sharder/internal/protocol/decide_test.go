@@ -51,11 +51,13 @@ func TestDecision(t *testing.T) {
 			{"whatever the label", "c", true, recordWith(StateOwned, inA), EpochEnded, inB, nil, given(inB)},
 			{
 				"somebody left: as free", "a", true, recordWith(StateOwned, inA, inC, inB), EpochEnded, inB,
-				[]Claim{liveClaim(inC), liveClaim(inB)}, probed(inC, inB),
+				[]Claim{liveClaim(inC), liveClaim(inB)},
+				probed(inC, inB),
 			},
 			{
 				"those left are over too", "a", true, recordWith(StateOwned, inA, inC, inB), EpochEnded, inB,
-				[]Claim{{inC, EpochEnded, false}, liveClaim(inB)}, given(inB),
+				[]Claim{{inC, EpochEnded, false}, liveClaim(inB)},
+				given(inB),
 			},
 			{
 				"not yet known: read the Lease", "a", false, recordWith(StateOwned, inA2), EpochUnknown, inB, nil,
@@ -84,7 +86,8 @@ func TestDecision(t *testing.T) {
 			},
 			{
 				"with drain if somebody is left", "", false, recordWith(StateOwned, inA, inB), epochActive, inA,
-				[]Claim{liveClaim(inB)}, Decision{Verb: restore, Label: "a", Drain: true},
+				[]Claim{liveClaim(inB)},
+				Decision{Verb: restore, Label: "a", Drain: true},
 			},
 			{
 				"without, if t is the shard", "", true, recordWith(StateOwned, inA), epochActive, inA, nil,
@@ -93,15 +96,18 @@ func TestDecision(t *testing.T) {
 		},
 		"3: owned, live, somebody left: keep drained, never withdraw": {
 			{
-				"drained", "a", true, recordWith(StateOwned, inA, inB), epochActive, inB, []Claim{liveClaim(inB)},
+				"drained", "a", true, recordWith(StateOwned, inA, inB), epochActive, inB,
+				[]Claim{liveClaim(inB)},
 				Decision{Verb: Await},
 			},
 			{
-				"drained, t is the shard", "a", true, recordWith(StateOwned, inA, inB), epochActive, inA, []Claim{liveClaim(inB)},
+				"drained, t is the shard", "a", true, recordWith(StateOwned, inA, inB), epochActive, inA,
+				[]Claim{liveClaim(inB)},
 				Decision{Verb: Await},
 			},
 			{
-				"drain removed", "a", false, recordWith(StateOwned, inA, inB), epochActive, inA, []Claim{liveClaim(inB)},
+				"drain removed", "a", false, recordWith(StateOwned, inA, inB), epochActive, inA,
+				[]Claim{liveClaim(inB)},
 				Decision{Verb: drain, Label: "a", Drain: true},
 			},
 		},
@@ -131,46 +137,55 @@ func TestDecision(t *testing.T) {
 			},
 			{
 				"probe who is left", "", false, recordWith(StateFree, inA, inC, inB), epochActive, inB,
-				[]Claim{liveClaim(inC), liveClaim(inB)}, probed(inC, inB),
+				[]Claim{liveClaim(inC), liveClaim(inB)},
+				probed(inC, inB),
 			},
 			{
 				"only t is left", "", false, recordWith(StateFree, inA, inB), epochActive, inB, []Claim{liveClaim(inB)}, given(inB),
 			},
 			{
 				"t was left, and is another now", "", false, recordWith(StateFree, inA, inB), epochActive, inC,
-				[]Claim{liveClaim(inB)}, probed(inB, inC),
+				[]Claim{liveClaim(inB)},
+				probed(inB, inC),
 			},
 			{
 				"who is left may be at work, but cannot be asked", "", false, recordWith(StateFree, inA, inC), epochActive, inB,
-				[]Claim{{inC, epochActive, false}}, Decision{Verb: Hold, About: inC},
+				[]Claim{{inC, epochActive, false}},
+				Decision{Verb: Hold, About: inC},
 			},
 			{
 				"an earlier process of t's name is left", "", false, recordWith(StateFree, inB, inA), epochActive, inAx,
-				[]Claim{{inA, epochActive, false}}, Decision{Verb: Hold, About: inA},
+				[]Claim{{inA, epochActive, false}},
+				Decision{Verb: Hold, About: inA},
 			},
 			{
 				"an earlier epoch of t is left", "", false, recordWith(StateFree, inB, inA), epochActive, inA2,
-				[]Claim{{inA, EpochEnded, false}}, given(inA2),
+				[]Claim{{inA, EpochEnded, false}},
+				given(inA2),
 			},
 		},
 		"6: no valid record, whatever the label: those who owned it since the ring was settled": {
 			{"only t: one patch", "", false, nil, epochActive, inB, []Claim{liveClaim(inB)}, given(inB)},
-			{"nobody", "", false, nil, epochActive, inB, nil, given(inB)},
+			{"no other", "", false, nil, epochActive, inB, nil, given(inB)},
 			{"labelled by a user", "a", true, nil, epochActive, inB, []Claim{liveClaim(inB)}, given(inB)},
 			{
 				"others: probe them in turn, then t", "", false, nil, epochActive, inB,
-				[]Claim{liveClaim(inA), liveClaim(inB), liveClaim(inC)}, probed(inA, inC, inB),
+				[]Claim{liveClaim(inA), liveClaim(inB), liveClaim(inC)},
+				probed(inA, inC, inB),
 			},
 			{
-				"others that are over", "", false, nil, epochActive, inB, []Claim{{inA, EpochEnded, false}, liveClaim(inB)},
+				"others that are over", "", false, nil, epochActive, inB,
+				[]Claim{{inA, EpochEnded, false}, liveClaim(inB)},
 				given(inB),
 			},
 			{
-				"others not proven", "", false, nil, epochActive, inB, []Claim{{inA, EpochUnproven, false}, liveClaim(inC)},
+				"others not proven", "", false, nil, epochActive, inB,
+				[]Claim{{inA, EpochUnproven, false}, liveClaim(inC)},
 				Decision{Verb: Hold, About: inA},
 			},
 			{
-				"others not read", "", false, nil, epochActive, inB, []Claim{{inA, EpochUnknown, false}},
+				"others not read", "", false, nil, epochActive, inB,
+				[]Claim{{inA, EpochUnknown, false}},
 				Decision{Verb: Reread, About: inA},
 			},
 			{"t in an epoch that is over", "", false, nil, epochActive, inA2, []Claim{{inA, EpochEnded, false}}, given(inA2)},
@@ -220,17 +235,17 @@ func TestWhoIsNext(t *testing.T) {
 		want   Decision
 	}{
 		"the target": {func() Situation { return of(false, recordWith(StateOwned, inA)) }, nil, ordered},
-		"nobody: the children go first": {
+		"none: the children go first": {
 			func() Situation { return of(false, recordWith(StateOwned, inA)) }, func(s *Situation) { s.family = true }, plain,
 		},
-		"nobody: others are left to be asked": {
+		"none: others are left to be asked": {
 			func() Situation { return of(false, recordWith(StateOwned, inA, inC)) }, nil, plain,
 		},
-		"nobody: the target cannot take it": {
+		"none: the target cannot take it": {
 			func() Situation { return of(false, recordWith(StateOwned, inA)) }, func(s *Situation) { s.Target.Current = false },
 			plain,
 		},
-		"nobody: the owner is no member, and may be one again": {
+		"none: the owner is no member, and may be one again": {
 			func() Situation { return of(false, recordWith(StateOwned, inA)) }, func(s *Situation) { s.Resident = false }, plain,
 		},
 		"as is said already": {
@@ -242,7 +257,7 @@ func TestWhoIsNext(t *testing.T) {
 			plain,
 		},
 		"somebody else has drained it": {func() Situation { return of(true, bequest(inA, inC)) }, nil, Decision{Verb: Await}},
-		"nobody any more: it stays": {
+		"none any more: it stays": {
 			func() Situation { return given(inC, recordWith(StateOwned, inA)) },
 			func(s *Situation) { s.Target = liveClaim(inA) },
 			Decision{Verb: withdraw, Label: "a", Record: recordWith(StateOwned, inA)},
@@ -373,6 +388,6 @@ func TestWhomAChildFollows(t *testing.T) {
 		{},
 	} {
 		_, ok := s.ShardOfChildren()
-		assert.False(t, ok, "whoever assigns the root has to find the child first")
+		assert.False(t, ok, "the child must be found before the root is assigned")
 	}
 }
