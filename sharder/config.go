@@ -16,67 +16,75 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// Config of a [Sharder]. All replicas must have the same Ring, Namespace, Resources and TokensPerShard: sharders that disagree move
-// objects to and fro whenever another of them leads. Nothing unsafe comes of it.
+// Config configures a [Sharder]. All replicas must have the same Ring, Namespace, Resources and
+// TokensPerShard. Sharders that disagree are safe, but move objects back and forth whenever the
+// leader changes.
 type Config struct {
-	// Ring is the name of the ring: a DNS-1123 label, unique in the cluster among rings that have resources
-	// in common. Required.
+	// Ring is the name of the ring: a DNS-1123 label, unique in the cluster among rings that have
+	// resources in common. Required.
 	Ring string
 
-	// Namespace of the shards' Leases and of the ring's history. Required.
+	// Namespace is that of the shards' Leases and of the ring's history. Required.
 	Namespace string
 
-	// Resources whose objects are distributed. Required. A resource that is taken out keeps its labels and records.
+	// Resources are distributed. Required. The objects of a removed resource keep their labels and
+	// records.
 	Resources []api.Resource
 
-	// TokensPerShard is how many places each shard has on the ring: more of them share objects out more evenly. A change moves
-	// objects between all shards. Default: [ring.DefaultTokens].
+	// TokensPerShard is how many places each shard has on the ring. More tokens distribute objects
+	// more evenly. A change moves objects between all shards. Default: [ring.DefaultTokens].
 	TokensPerShard int
 
 	// Concurrency is how many objects are worked on at a time. Default: 16.
 	Concurrency int
 
-	// MaxDrains is how many objects may be between two living shards at a time, worked on by nobody. Default: 500. Roots whose
-	// children are being moved do not count: there may be as many as four times PageSize.
+	// MaxDrains bounds how many objects may be between two living shards at a time, without work on
+	// them. Default: 500. Roots whose children are being moved do not count: there may be up to
+	// four times PageSize.
 	MaxDrains int
 
-	// PageSize is how many objects are listed at a time; so many are held in memory, per resource
-	// and namespace. Of large objects they are fewer, some 4 MB. Default: 500.
+	// PageSize is how many objects are listed at a time, and held in memory per resource and
+	// namespace. Pages of large objects have fewer, about 4 MB. Default: 500.
 	PageSize int
 
-	// ScanInterval is how often all objects are looked at, page by page, for what no watch tells: the edits of users that a shard
-	// does not undo itself, and what a sharder that lost its leadership has left undone. At least a second. Default: 5 min.
+	// ScanInterval is how often all objects are scanned, page by page, for what no watch shows:
+	// edits of users that a shard does not repair itself, and what a former leader left undone. At
+	// least a second. Default: 5 min.
 	ScanInterval time.Duration
 
-	// LeaseDuration (D) should be that of the shards' Leases. It is what the sharder waits where no Lease says how long, and
-	// what it writes into a Lease that it takes: for so long its shard cannot come back. Whole seconds. Default: 15 s.
+	// LeaseDuration (D) should be that of the shards' Leases. The sharder waits for it where a
+	// Lease names no duration. It also writes it into a Lease that it takes: the Lease's shard
+	// cannot return for so long. Whole seconds. Default: 15 s.
 	LeaseDuration time.Duration
 
-	// GCPeriod is for how long the Lease of a dead shard stays. Default: 1 h.
+	// GCPeriod is how long the Lease of a dead shard is kept. Default: 1 h.
 	GCPeriod time.Duration
 
-	// OverdueAfter is how long a shard may take to let go of an object before that is reported. Default: 1 min.
+	// OverdueAfter is how long a shard may take to let go of an object before that is reported.
+	// Default: 1 min.
 	OverdueAfter time.Duration
 
-	// WatchAll has the sharder watch all objects instead of only those that are with no shard: the edits of users are then
-	// repaired at once instead of by the next scan. It costs an event for each change of any object, but no more memory. Children are
-	// not among them.
+	// WatchAll makes the sharder watch all objects instead of only those without a shard. It then
+	// repairs edits of users at once instead of by the next scan. It costs an event for each change
+	// of any object, but no more memory. Children are not included.
 	WatchAll bool
 
-	// Hooks are told what happens.
+	// Hooks are called when something happens.
 	Hooks Hooks
 
-	// Logger gets transitions at Info, failing requests and what an operator should know at Warn. Nil: no logs.
+	// Logger receives transitions at Info, and failing requests and what an operator should know at
+	// Warn. Nil: no logs.
 	Logger *zap.Logger
 
-	// Clock is for simulations that give every replica a time of its own. Nil: the system's.
+	// Clock is for simulations in which each replica has a time of its own. Nil: the system's.
 	Clock Clock
 }
 
-// minLeaseDuration is the shortest that a shard can have.
+// minLeaseDuration is the shortest duration of a shard's Lease.
 const minLeaseDuration = 3 * time.Second
 
-// Clock is the time of one process, for simulations that replace it. Tests of programs need none: they run in a bubble of testing/synctest.
+// Clock is the time of one process, for simulations that replace it. Tests of programs need none:
+// they run in a bubble of testing/synctest.
 type Clock = clock.Clock
 
 func (c Config) withDefaults() Config {
@@ -104,7 +112,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// validate returns all rules that c breaks, once its defaults are set.
+// validate returns all rules that c breaks, after its defaults are set.
 func (c Config) validate() error {
 	var errs []error
 	bad := func(field, rule string, got any) {
@@ -136,7 +144,8 @@ func (c Config) validate() error {
 	atLeast("OverdueAfter", c.OverdueAfter, 0)
 	switch {
 	case c.LeaseDuration < minLeaseDuration || c.LeaseDuration > shardlease.MaxLeaseDuration:
-		bad("LeaseDuration", fmt.Sprintf("must be from %v to %v", minLeaseDuration, shardlease.MaxLeaseDuration), c.LeaseDuration)
+		rule := fmt.Sprintf("must be from %v to %v", minLeaseDuration, shardlease.MaxLeaseDuration)
+		bad("LeaseDuration", rule, c.LeaseDuration)
 	case c.LeaseDuration%time.Second != 0:
 		bad("LeaseDuration", "must be whole seconds, as the record stores it", c.LeaseDuration)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
-// plan is where objects belong under one membership. It never changes.
+// plan says where objects belong under one membership. It never changes.
 type plan struct {
 	members   protocol.Membership
 	ring      *ring.Ring
@@ -38,15 +38,15 @@ func newPlan(h protocol.History, options ...ring.Option) (*plan, error) {
 	return &plan{members: m, ring: r, past: before, displaced: h.Displaced}, nil
 }
 
-// target is the owner of a key.
+// target returns the owner of a key.
 func (p *plan) target(hash uint64) protocol.OwnerEpoch {
 	name, _ := p.ring.OwnerHash(hash) // a plan has members
 	t, _ := p.members.Member(name)
 	return t
 }
 
-// owners are all who may have owned an object since the ring was settled, the present one last.
-// They are in the order in which every sharder asks them.
+// owners returns all possible owners of an object since the ring last settled, the present one
+// last, in the order in which every sharder asks them.
 func (p *plan) owners(uid types.UID, hash uint64) []protocol.OwnerEpoch {
 	all := slices.Clone(p.displaced[uid])
 	for _, t := range p.past.owners(hash) {
@@ -99,7 +99,8 @@ func newPast(memberships []protocol.Membership, options ...ring.Option) (past, e
 	return p, nil
 }
 
-// owners are those of a key, in the order of the first membership under which each was that.
+// owners returns the owners of a key, in the order of the first membership under which each owned
+// it.
 func (p past) owners(hash uint64) []protocol.OwnerEpoch {
 	type owner struct {
 		protocol.OwnerEpoch
@@ -132,11 +133,12 @@ func (p past) owners(hash uint64) []protocol.OwnerEpoch {
 	return all
 }
 
-// maxSelector is up to which length the members are named in the selector of a watch: it is part of a URL.
+// maxSelector bounds the length of a watch's selector that names the members: it is part of a URL.
 const maxSelector = 4096
 
-// strays selects the objects that are with none of the members: unassigned ones, those of shards that are gone, and those with
-// the label of a shard that never was. With so many members that a URL cannot name them, it selects the unassigned ones.
+// strays selects the objects that are with no member: unassigned ones, those of shards that are
+// gone, and those with the label of a shard that never existed. If the members do not fit into a
+// URL, it selects only the unassigned ones.
 func (p *plan) strays(n protocol.Keys, base labels.Selector) labels.Selector {
 	if s := with(base, n.Shard, selection.NotIn, p.members.Names()...); len(s.String()) <= maxSelector {
 		return s

@@ -8,35 +8,42 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// Replica is one of several equal processes that are a sharded controller: each is a shard, and one of them the sharder, too.
-// All of them watch the shards' Leases, so that the next sharder knows for how long each has stood: of n replicas
-// each receives n events per renew interval (3 s by default).
+// Replica is one of several equal processes of a sharded controller: each is a shard, and one of
+// them is also the sharder. All of them watch the shards' Leases, so that the next sharder knows
+// how long each has been unchanged: each of n replicas receives n events per renew interval (3 s by
+// default).
 //
-// All fields but Leading are required. Package replica makes one from a client configuration.
+// All fields but Leading are required. Package replica makes a Replica from a client configuration.
 type Replica struct {
-	// Lease is the heartbeat of the shard. If it is lost the process ends, as is the lease's default.
+	// Lease is the heartbeat of the shard. If it is lost the process ends, as is the lease's
+	// default.
 	Lease *shardlease.Lease
-	// Elector says whose sharder runs. It has an OnLost that returns, and no KernelDeadline: who is not the leader any more stops to be
-	// the sharder, but works on as a shard.
+	// Elector elects whose sharder runs. It must have an OnLost that returns, and no
+	// KernelDeadline: a replica that loses the leadership stops its sharder, but goes on as a
+	// shard.
 	Elector Elector
-	// Sharder runs while this process is the leader. Its clients are guarded by Elector, not by Lease.
+	// Sharder runs while this process is the leader. Its clients are guarded by Elector, not by
+	// Lease.
 	Sharder *Sharder
-	// Leading is what only one of the replicas may do: it runs beside Sharder while this process is the leader, with clients guarded by
-	// Elector, and is called anew in each term. It goes on until its context ends: what it returns before ends the replica. Nil: nothing.
+	// Leading is what only one replica may do. It runs beside Sharder while this process is the
+	// leader, with clients guarded by Elector, and is called again in each term. It must run until
+	// its context ends: an earlier return ends the replica. Nil: nothing.
 	Leading func(ctx context.Context) error
 }
 
-// Elector elects the one replica whose sharder runs: an *Elector of package leaderelection does.
+// Elector elects the one replica whose sharder runs. An *Elector of package leaderelection is one.
 type Elector interface {
 	Run(ctx context.Context, lead func(ctx context.Context) error) error
 }
 
-// Run acquires the lease, then calls work and runs the sharder whenever it is elected. When ctx ends, or work returns, first the work
-// ends, then the sharder, which gives up the leadership, and then the lease is released; until work has ended objects are
-// distributed as ever.
+// Run acquires the lease, then calls work, and runs the sharder whenever this process is elected.
+// When ctx ends, or work returns, the work ends first, then the sharder, which gives up the
+// leadership, and then the lease is released. Until work has ended, objects are distributed as
+// before.
 //
-// Run returns what [shardlease.Lease.Run] does, with which work has to comply: it returns nil only if nothing of it goes on. If the sharder
-// cannot run, because the API server refuses what it needs, work's context ends, and Run returns the sharder's error, too.
+// Run returns the result of [shardlease.Lease.Run], whose rules work must follow: work returns nil
+// only if nothing of it still runs. If the sharder cannot run, because the API server refuses what
+// it needs, work's context ends, and Run also returns the sharder's error.
 func (r Replica) Run(ctx context.Context, work func(ctx context.Context) error) error {
 	if r.Lease == nil || r.Elector == nil || r.Sharder == nil {
 		return errors.New("sharder: Replica: Lease, Elector and Sharder must not be nil")
@@ -52,7 +59,7 @@ func (r Replica) Run(ctx context.Context, work func(ctx context.Context) error) 
 			cancel()
 			beside.Wait()
 		}
-		defer endSharder() // also if work does not return
+		defer endSharder() // even if work does not return
 		beside.Go(func() {
 			unfollow := r.Sharder.follow(sharding)
 			failure = r.Elector.Run(sharding, func(ctx context.Context) error {
@@ -69,14 +76,15 @@ func (r Replica) Run(ctx context.Context, work func(ctx context.Context) error) 
 		err := work(working)
 		endSharder()
 		if isEndOf(working, err) {
-			return nil // it has ended, be it because the sharder has failed
+			return nil // it has ended, perhaps because the sharder has failed
 		}
 		return err
 	})
 	return errors.Join(err, failure)
 }
 
-// lead is what this process does while it is the leader. It returns when all of it has ended.
+// lead runs the sharder and Leading while this process is the leader. It returns when both have
+// ended.
 func (r Replica) lead(ctx context.Context) error {
 	if r.Leading == nil {
 		return r.Sharder.Run(ctx)
@@ -88,7 +96,7 @@ func (r Replica) lead(ctx context.Context) error {
 		cancel()
 		beside.Wait()
 	}
-	defer end() // also if the sharder does not return
+	defer end() // even if the sharder does not return
 	beside.Go(func() {
 		defer cancel()
 		failure = r.Leading(ctx)
@@ -104,7 +112,9 @@ func (r Replica) lead(ctx context.Context) error {
 	return errors.Join(err, failure)
 }
 
-// isEndOf reports whether err is the error of ctx, which has ended, and nothing more, by which the lease knows that work has ended.
+// isEndOf reports whether err is exactly the error or the cause of ctx, which has ended. By that
+// the lease knows that work has ended.
 func isEndOf(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && (err == ctx.Err() || err == context.Cause(ctx)) //nolint:errorlint // one that wraps it may be of somebody in a hurry
+	// A wrapped one may come from work that still runs.
+	return ctx.Err() != nil && (err == ctx.Err() || err == context.Cause(ctx)) //nolint:errorlint // see above
 }

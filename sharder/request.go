@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// requestTimeout bounds every request, and the opening of a watch: an answer that was lost on the way never comes, and a client need not
-// have a timeout of its own.
+// requestTimeout bounds every request, and the opening of a watch. A client need not have a timeout
+// of its own, and a lost answer never comes.
 const requestTimeout = 30 * time.Second
 
 // bounded sends one request.
@@ -19,7 +19,7 @@ func bounded[T any](ctx context.Context, request func(context.Context) (T, error
 	return request(ctx)
 }
 
-// opened opens a watch. Stop releases what it holds.
+// opened opens a watch. Stop releases its resources.
 func opened(ctx context.Context, open func(context.Context) (watch.Interface, error)) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(requestTimeout, cancel)

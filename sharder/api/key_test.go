@@ -13,7 +13,9 @@ import (
 func TestKeysStand(t *testing.T) {
 	deployment := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "d", UID: "u"}}
 	node := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}
-	assert.Equal(t, "apps/Deployment/ns/d/u", string(ObjectKey(nil, schema.GroupKind{Group: "apps", Kind: "Deployment"}, deployment)))
+	assert.Equal(
+		t, "apps/Deployment/ns/d/u", string(ObjectKey(nil, schema.GroupKind{Group: "apps", Kind: "Deployment"}, deployment)),
+	)
 	assert.Equal(t, "/Node//n/u", string(ObjectKey(nil, schema.GroupKind{Kind: "Node"}, node)))
 	assert.Equal(t, "ns", string(NamespaceKey(nil, schema.GroupKind{}, deployment)))
 }
@@ -38,7 +40,11 @@ func TestKeysOfDifferentObjectsDiffer(t *testing.T) {
 }
 
 func TestBuildingAKeyAllocatesNothing(t *testing.T) {
-	var o metav1.Object = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "some-namespace", Name: "some-name", UID: "7f1ba6ac-2b38-4b4f-a7e6-0d8ad4c8a2a1"}}
+	var o metav1.Object = &metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "some-namespace", Name: "some-name", UID: "7f1ba6ac-2b38-4b4f-a7e6-0d8ad4c8a2a1",
+		},
+	}
 	kind := schema.GroupKind{Group: "apps", Kind: "Deployment"}
 	buffer := make([]byte, 0, 256)
 	assert.Zero(t, testing.AllocsPerRun(100, func() { buffer = ObjectKey(buffer[:0], kind, o) }))
@@ -46,7 +52,11 @@ func TestBuildingAKeyAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkObjectKey(b *testing.B) {
-	var o metav1.Object = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "some-namespace", Name: "some-name", UID: "7f1ba6ac-2b38-4b4f-a7e6-0d8ad4c8a2a1"}}
+	var o metav1.Object = &metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "some-namespace", Name: "some-name", UID: "7f1ba6ac-2b38-4b4f-a7e6-0d8ad4c8a2a1",
+		},
+	}
 	kind := schema.GroupKind{Group: "apps", Kind: "Deployment"}
 	var buffer []byte
 	b.ReportAllocs()

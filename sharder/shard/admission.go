@@ -24,7 +24,8 @@ var (
 )
 
 // errNoCache is an ErrNotYet that persists until the program is fixed.
-var errNoCache = fmt.Errorf("%w: no cache of its resource is one of Shard.NewInformer (in controller-runtime: cache.Options.NewInformer) that began after the shard lease was acquired", ErrNotYet)
+var errNoCache = fmt.Errorf("%w: no cache of its resource is one of Shard.NewInformer"+
+	" (in controller-runtime: cache.Options.NewInformer) that began after the shard lease was acquired", ErrNotYet)
 
 // cacheState is what the caches show of a root.
 type cacheState struct {
@@ -73,7 +74,8 @@ func (a admission) refusal() error {
 		return errNoCache
 	case !a.caches.found && !a.caches.complete:
 		return fmt.Errorf("%w: the cache does not show it yet", ErrNotYet)
-	case a.caches.assignment != protocol.AssignedHere && a.caches.child && !a.caches.complete: // if the root is assigned again, no event of the child follows
+	case a.caches.assignment != protocol.AssignedHere && a.caches.child && !a.caches.complete:
+		// If the root is assigned again, no event of the child follows.
 		return fmt.Errorf("%w: it waits for its root", ErrNotYet)
 	case a.caches.assignment != protocol.AssignedHere:
 		return ErrNotMine
@@ -82,7 +84,10 @@ func (a admission) refusal() error {
 	case a.caches.stale:
 		return fmt.Errorf("%w: the copy is older than the cache's", ErrNotYet)
 	case a.caches.behind != "":
-		return fmt.Errorf("%w: a cache of %s, children of it, does not show yet what another shard may have written", ErrNotYet, a.caches.behind)
+		return fmt.Errorf(
+			"%w: a cache of %s, children of it, does not show yet what another shard may have written", ErrNotYet,
+			a.caches.behind,
+		)
 	}
 	return nil
 }

@@ -68,7 +68,8 @@ func (s *Shard) cacheStateOf(term *shardlease.Term, q workRequest) cacheState {
 	var newest metav1.Object
 	if q.forChild() {
 		seen.child = true
-		seen.complete = s.keys.ShardOf(q.own) != s.lease.Identity() // the caches will show its root, or stop showing the child
+		// the caches will show its root, or stop showing the child
+		seen.complete = s.keys.ShardOf(q.own) != s.lease.Identity()
 		_, seen.stale = newestCopy(s.caches.begun(term, q.child.Resource, q.child.Namespace), q.child, q.own)
 		newest = s.newest(term, q.at)
 		seen.found = newest != nil

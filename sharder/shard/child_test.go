@@ -28,11 +28,13 @@ func families() []api.Resource {
 	}
 }
 
-// podOf is a child that is about to be created.
+// podOf returns a child that is about to be created.
 func podOf(root *corev1.ConfigMap, name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: root.Namespace, Name: name,
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(root, corev1.SchemeGroupVersion.WithKind("ConfigMap"))},
+		OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(root, corev1.SchemeGroupVersion.WithKind("ConfigMap")),
+		},
 	}}
 }
 
@@ -55,13 +57,15 @@ func (w *cluster) pod(name string) *corev1.Pod {
 }
 
 func (w *cluster) label(name, shard string) *corev1.Pod {
-	pod, err := w.admin.CoreV1().Pods("default").Patch(w.t.Context(), name, types.MergePatchType, w.keys.MergePatch("", "", shard, false, nil), metav1.PatchOptions{})
+	pod, err := w.admin.CoreV1().Pods("default").Patch(
+		w.t.Context(), name, types.MergePatchType, w.keys.MergePatch("", "", shard, false, nil), metav1.PatchOptions{},
+	)
 	require.NoError(w.t, err)
 	synctest.Wait()
 	return pod
 }
 
-// raise runs an informer of children, of which the watch tells everything that much later.
+// raise runs an informer of children whose watch events arrive with this delay.
 func (r *replica) raise(lag time.Duration) cache.SharedIndexInformer {
 	conn := r.conn
 	defer func() { r.conn = conn }()
@@ -96,14 +100,19 @@ func TestTheRootDecidesWhoWorksOnAChild(t *testing.T) {
 		r.assign("x")
 		assert.NoError(t, r.doFor(pod))
 		assert.NoError(t, r.doFor(r.pod("q")), "a label makes visible, and no more")
-		r.set("x", "a", false, &protocol.Record{UID: root.UID, Shard: "a", LeaseUID: "earlier", Epoch: 1, State: protocol.StateOwned})
+		r.set(
+			"x", "a", false,
+			&protocol.Record{UID: root.UID, Shard: "a", LeaseUID: "earlier", Epoch: 1, State: protocol.StateOwned},
+		)
 		synctest.Wait()
 		assert.ErrorIs(t, r.doFor(pod), ErrNotYet, "no event of the child follows when its root has its new record")
 
 		other := r.bear(root, "other", "a")
 		other.OwnerReferences = nil
 		assert.ErrorIs(t, r.doFor(other), ErrNotMine)
-		other.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "x", UID: root.UID, Controller: new(true)}}
+		other.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "x", UID: root.UID, Controller: new(true)},
+		}
 		assert.ErrorIs(t, r.doFor(other), ErrNotMine)
 		another := podOf(root, "another")
 		another.OwnerReferences[0].UID = "of an earlier one"
@@ -166,7 +175,9 @@ func TestWorkWaitsForTheCachesOfChildren(t *testing.T) {
 		rec.ChildFloor = map[string]string{"elephants": "77"}
 		r.set("x", "a", false, rec)
 		synctest.Wait()
-		assert.ErrorContains(t, r.do(r.cached("x")), "a cache of pods, children of it, does not show yet", "the record does not know of them")
+		assert.ErrorContains(
+			t, r.do(r.cached("x")), "a cache of pods, children of it, does not show yet", "the record does not know of them",
+		)
 
 		rec.ChildFloor = map[string]string{"pods": moved.ResourceVersion, "elephants": "77"}
 		r.set("x", "a", false, rec)
@@ -179,7 +190,7 @@ func TestWorkWaitsForTheCachesOfChildren(t *testing.T) {
 		assert.NoError(t, r.do(r.cached("x")))
 		assert.NoError(t, r.doFor(moved))
 
-		rec.ChildFloor["pods"] = other.ResourceVersion // which only a bookmark tells
+		rec.ChildFloor["pods"] = other.ResourceVersion // only a bookmark has it
 		r.set("x", "a", false, rec)
 		synctest.Wait()
 		assert.ErrorIs(t, r.do(r.cached("x")), ErrNotYet)
@@ -211,16 +222,21 @@ func TestWorkWaitsForACacheOfChildrenThatIsAboutToBegin(t *testing.T) {
 	})
 }
 
-// Of two caches of children, one for each of two namespaces, one cannot list: the roots of the
-// other namespace are worked on.
+// Two caches of children have one namespace each, and one cannot list: the other namespace's roots
+// are worked on.
 func TestACacheOfChildrenThatFailsConcernsItsNamespaceOnly(t *testing.T) {
 	inFamily(t, func(t *testing.T, r *replica) {
 		r.create("x")
 		root := r.assign("x")
 		client := r.client()
-		here := r.shard.NewInformerOf("default", ListerWatcher(client.CoreV1().Pods("default"), client), &corev1.Pod{}, 0, cache.Indexers{})
+		here := r.shard.NewInformerOf(
+			"default", ListerWatcher(client.CoreV1().Pods("default"), client), &corev1.Pod{}, 0, cache.Indexers{},
+		)
 		r.running.Go(func() { here.RunWithContext(r.ctx) })
-		r.shard.NewInformerOf("elsewhere", ListerWatcher(client.CoreV1().Pods("elsewhere"), client), &corev1.Pod{}, 0, cache.Indexers{}) // never runs
+		// never runs
+		r.shard.NewInformerOf(
+			"elsewhere", ListerWatcher(client.CoreV1().Pods("elsewhere"), client), &corev1.Pod{}, 0, cache.Indexers{},
+		)
 		synctest.Wait()
 		assert.NoError(t, r.do(root))
 		pod := r.bear(root, "p", "a")
@@ -237,12 +253,20 @@ func TestChildrenOfAnotherShardsRootAreSentBack(t *testing.T) {
 		mine := r.assign("mine")
 		r.create("theirs")
 		theirs := r.set("theirs", "b", false, nil)
-		r.set("theirs", "b", false, &protocol.Record{UID: theirs.UID, Shard: "b", LeaseUID: "l", Epoch: 1, State: protocol.StateOwned})
+		r.set(
+			"theirs", "b", false,
+			&protocol.Record{UID: theirs.UID, Shard: "b", LeaseUID: "l", Epoch: 1, State: protocol.StateOwned},
+		)
 		blank := r.create("blank")
 		moving := r.create("moving")
-		r.set("moving", "", false, &protocol.Record{UID: moving.UID, Shard: "b", LeaseUID: "l", Epoch: 1, State: protocol.StateFree})
+		r.set(
+			"moving", "", false,
+			&protocol.Record{UID: moving.UID, Shard: "b", LeaseUID: "l", Epoch: 1, State: protocol.StateFree},
+		)
 		gone := r.create("gone")
-		for name, root := range map[string]*corev1.ConfigMap{"mine": mine, "theirs": theirs, "blank": blank, "moving": moving, "gone": gone} {
+		for name, root := range map[string]*corev1.ConfigMap{
+			"mine": mine, "theirs": theirs, "blank": blank, "moving": moving, "gone": gone,
+		} {
 			r.bear(root, name, "a")
 		}
 		require.NoError(t, r.admin.CoreV1().ConfigMaps("default").Delete(t.Context(), "gone", metav1.DeleteOptions{}))
@@ -250,7 +274,10 @@ func TestChildrenOfAnotherShardsRootAreSentBack(t *testing.T) {
 		assert.Empty(t, r.hooks(), "a root may be on its way")
 		time.Sleep(2 * misplacedInterval)
 		assert.Equal(t, []string{"bounce theirs"}, r.hooks())
-		assert.Equal(t, map[string]string{r.keys.Shard: "a", r.keys.Drain: protocol.DrainValue}, r.pod("theirs").Labels, "its root may be about to come")
+		assert.Equal(
+			t, map[string]string{r.keys.Shard: "a", r.keys.Drain: protocol.DrainValue}, r.pod("theirs").Labels,
+			"its root may be about to come",
+		)
 		for _, name := range []string{"mine", "blank", "moving", "gone"} {
 			assert.Equal(t, "a", r.pod(name).Labels[r.keys.Shard], name)
 		}
@@ -288,10 +315,14 @@ func TestChildrenAreStamped(t *testing.T) {
 
 		pod = podOf(root, "p")
 		pod.OwnerReferences[0].Controller = nil
-		assert.ErrorContains(t, s.Stamp(pod), "shard: stamp pods default/p: no controller owner reference says whose child it is")
+		assert.ErrorContains(
+			t, s.Stamp(pod), "shard: stamp pods default/p: no controller owner reference says whose child it is",
+		)
 		pod = podOf(root, "p")
 		pod.OwnerReferences[0].Kind = "Secret"
-		assert.ErrorContains(t, s.Stamp(pod), "it is controlled by a Secret, of whose resource pods are not among the Children")
+		assert.ErrorContains(
+			t, s.Stamp(pod), "it is controlled by a Secret, of whose resource pods are not among the Children",
+		)
 		assert.Empty(t, pod.Labels)
 		assert.ErrorContains(t, s.Stamp(root), "shard: stamp configmaps default/x: they are not children")
 		assert.ErrorContains(t, s.Stamp(&corev1.Secret{}), "objects of kind Secret are not in")

@@ -112,7 +112,9 @@ func (s *Shard) refused(at protocol.Address, err error) error {
 	s.config.Hooks.refused(at, err)
 	if errors.Is(err, errNoCache) {
 		if _, said := s.cacheless.LoadOrStore(at.Resource, true); !said {
-			s.config.Logger.Warn("work is refused, and stays so if no such cache comes", zap.Stringer("object", at), zap.Error(err))
+			s.config.Logger.Warn(
+				"work is refused, and stays so if no such cache comes", zap.Stringer("object", at), zap.Error(err),
+			)
 		}
 	}
 	return err

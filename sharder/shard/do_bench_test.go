@@ -18,14 +18,19 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// What a controller pays for not being alone: Do with work that does nothing, on one of 10,000 objects.
+// The overhead of sharding for a controller: Do with work that does nothing, on one of 10,000
+// objects.
 func BenchmarkDo(b *testing.B) {
 	scheme := metadatafake.NewTestScheme()
 	require.NoError(b, metav1.AddMetaToScheme(scheme))
 	client := metadatafake.NewSimpleMetadataClient(scheme)
-	lease, err := shardlease.New(fake.NewSimpleClientset(), shardlease.Config{Namespace: "default", Ring: "r", Identity: "a"})
+	lease, err := shardlease.New(
+		fake.NewSimpleClientset(), shardlease.Config{Namespace: "default", Ring: "r", Identity: "a"},
+	)
 	require.NoError(b, err)
-	shard, err := New(client, ringtest.TestMapper(), lease, Config{Resources: []api.Resource{{GVR: ringtest.ConfigMaps}}, Unguarded: true})
+	shard, err := New(
+		client, ringtest.TestMapper(), lease, Config{Resources: []api.Resource{{GVR: ringtest.ConfigMaps}}, Unguarded: true},
+	)
 	require.NoError(b, err)
 	ctx, cancel := context.WithCancel(b.Context())
 	require.NoError(b, lease.Run(ctx, func(ctx context.Context) error {
@@ -34,7 +39,9 @@ func BenchmarkDo(b *testing.B) {
 		var last *metav1.PartialObjectMetadata
 		for i := range 10000 {
 			uid := types.UID(fmt.Sprint(i))
-			names, r := shard.keys.Of(ringtest.ConfigMaps.GroupResource()), protocol.Record{UID: uid, Shard: "a", LeaseUID: term.Epoch().LeaseUID, Epoch: term.Epoch().Number, State: protocol.StateOwned}
+			names, r := shard.keys.Of(ringtest.ConfigMaps.GroupResource()), protocol.Record{
+				UID: uid, Shard: "a", LeaseUID: term.Epoch().LeaseUID, Epoch: term.Epoch().Number, State: protocol.StateOwned,
+			}
 			last = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "default", Name: fmt.Sprint(i), UID: uid,
 				Labels:      map[string]string{names.Shard: "a", names.Seal: protocol.SealOf(r.Encode())},

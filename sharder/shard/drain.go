@@ -35,7 +35,9 @@ const shardManager = "bellwether-shard"
 
 // advanceDrain takes the steps that a root needs now. It returns the delay until the next look;
 // zero if an event will follow. After an error the caller tries again later.
-func (s *Shard) advanceDrain(ctx context.Context, term *shardlease.Term, at protocol.Address) (again time.Duration, err error) {
+func (s *Shard) advanceDrain(
+	ctx context.Context, term *shardlease.Term, at protocol.Address,
+) (again time.Duration, err error) {
 	for {
 		known := s.tracker.get(at)
 		root := s.newest(term, at)
@@ -67,7 +69,9 @@ func (s *Shard) advanceDrain(ctx context.Context, term *shardlease.Term, at prot
 			}
 			return requestPoll, nil
 		case protocol.CancelWork:
-			s.config.Logger.Warn("work takes too long on an object that is to be another shard's: its context ends", zap.Stringer("object", at))
+			s.config.Logger.Warn(
+				"work takes too long on an object that is to be another shard's: its context ends", zap.Stringer("object", at),
+			)
 			s.tracker.cancelWork(at, ErrDrained)
 			return 0, nil // its end triggers the next look
 		case protocol.SendAck:
@@ -126,7 +130,9 @@ func (s *Shard) confirmAck(ctx context.Context, term *shardlease.Term, at protoc
 
 // readLive reads a root consistently; nil: it does not exist. The version is that of the root, or
 // one at which it did not exist.
-func (s *Shard) readLive(ctx context.Context, at protocol.Address) (root *metav1.PartialObjectMetadata, version string, err error) {
+func (s *Shard) readLive(ctx context.Context, at protocol.Address) (
+	root *metav1.PartialObjectMetadata, version string, err error,
+) {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	// A list, not a get, because it has a version even if the object is gone.
@@ -147,7 +153,9 @@ func (s *Shard) readLive(ctx context.Context, at protocol.Address) (root *metav1
 // returnObject sends an object that this shard has no claim to back to the sharder, which decides.
 // A root loses its label, but not its record, which names its owner. A child is only marked as
 // drained, because its label may be right.
-func (s *Shard) returnObject(ctx context.Context, at protocol.Address, o metav1.Object, label string, drained bool) error {
+func (s *Shard) returnObject(
+	ctx context.Context, at protocol.Address, o metav1.Object, label string, drained bool,
+) error {
 	_, err := s.patch(ctx, at, s.keys.MergePatch(o.GetUID(), o.GetResourceVersion(), label, drained, nil))
 	s.config.Hooks.bounced(at, err)
 	if err != nil {

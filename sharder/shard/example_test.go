@@ -19,8 +19,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// A sharded controller, here on client-go's fakes as in a unit test. What a program has besides is how it makes its clients: from a
-// configuration to whose Wrap it has given lease.WrapTransport, so that Unguarded is not needed.
+// A sharded controller, here on client-go's fakes as in a unit test. A program makes its clients
+// from a configuration whose Wrap has lease.WrapTransport, and does not set Unguarded.
 func ExampleRunController() {
 	configMaps := api.Resource{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}
 	client := fake.NewClientset()
@@ -39,10 +39,12 @@ func ExampleRunController() {
 	ctx, cancel := context.WithCancel(context.Background())
 	err = lease.Run(ctx, func(ctx context.Context) error {
 		play(ctx, client, lease)
-		informer := mine.NewInformer(shard.ListerWatcher(client.CoreV1().ConfigMaps(""), client), &corev1.ConfigMap{}, 0, cache.Indexers{})
+		informer := mine.NewInformer(
+			shard.ListerWatcher(client.CoreV1().ConfigMaps(""), client), &corev1.ConfigMap{}, 0, cache.Indexers{},
+		)
 		return shard.RunController(ctx, mine, informer, 2, func(_ context.Context, cm *corev1.ConfigMap) error {
 			fmt.Println("hello,", cm.Name)
-			cancel() // the process is told to end
+			cancel() // the process ends
 			return nil
 		})
 	})
@@ -52,7 +54,7 @@ func ExampleRunController() {
 	// ended: <nil>
 }
 
-// play makes two ConfigMaps, and plays the sharder with one of them.
+// play makes two ConfigMaps, and acts as the sharder for one of them.
 func play(ctx context.Context, client *fake.Clientset, lease *shardlease.Lease) {
 	for _, name := range []string{"mine", "somebody-elses"} {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}

@@ -23,9 +23,10 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
-// Two shards work on a few objects all the time, each with two caches that lag, while the objects are moved to and fro between them, a
-// user edits labels, and answers get lost. No two of them are ever at work on one object, nor is anything written to it for a shard
-// that it is not with; and when the faults are over, every object is worked on again.
+// Two shards work on a few objects all the time. Each has two caches that lag. Meanwhile the
+// objects move between them, a user edits labels, and answers get lost. The shards are never at
+// work on one object together, and nothing is written to an object for a shard that does not own
+// it. When the faults are over, every object is worked on again.
 func TestNoTwoShardsWorkOnOneObject(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -34,7 +35,7 @@ func TestNoTwoShardsWorkOnOneObject(t *testing.T) {
 	}
 }
 
-// contest is what the two shards are watched by.
+// contest watches the two shards.
 type contest struct {
 	*cluster
 	random *rand.Rand // guarded by mu
@@ -44,7 +45,8 @@ type contest struct {
 	works  map[string]int            // how much work was done on an object
 }
 
-// connections of a shard: one for its own business and a cache, one for a cache that lags far behind, and one for work.
+// connections are those of a shard: one for itself and a cache, one for a cache that lags far
+// behind, and one for work.
 type connections struct{ own, slow, hands *apisim.Client }
 
 func (c *contest) chance(n int) bool { return c.number(n) == 0 }
@@ -61,11 +63,15 @@ func contend(t *testing.T, seed uint64) {
 		atWork: map[string]map[string]int{}, works: map[string]int{},
 	}
 	c.server.Observe(func(change apisim.Change) {
-		if change.Before == nil || change.After == nil || reflect.DeepEqual(change.Before.Object["data"], change.After.Object["data"]) {
+		if change.Before == nil || change.After == nil ||
+			reflect.DeepEqual(change.Before.Object["data"], change.After.Object["data"]) {
 			return
 		}
 		before, ok := c.keys.RecordOf(change.Before)
-		assert.True(t, ok && before.State == protocol.StateOwned && before.Shard == change.Client, "%s writes to %s of %v", change.Client, change.After.GetName(), before)
+		assert.True(
+			t, ok && before.State == protocol.StateOwned && before.Shard == change.Client, "%s writes to %s of %v",
+			change.Client, change.After.GetName(), before,
+		)
 	})
 	objects := []string{"u", "v", "w", "x", "y", "z"}
 	for _, name := range objects {
@@ -76,7 +82,7 @@ func contend(t *testing.T, seed uint64) {
 	shards, conns := map[string]*replica{}, map[string]connections{}
 	for _, identity := range []string{"a", "b"} {
 		r := c.replicaOf(identity, nil, Config{AckGrace: 2 * time.Second})
-		slow, hands := c.server.Client(identity+"-slow"), c.server.Client(identity) // whose writes come late
+		slow, hands := c.server.Client(identity+"-slow"), c.server.Client(identity) // the writes of hands come late
 		conns[identity] = connections{r.conn, slow, hands}
 		shards[identity] = r
 		running.Go(func() {
@@ -106,7 +112,9 @@ func contend(t *testing.T, seed uint64) {
 		for _, shard := range []string{"a", "b"} {
 			odds := 2 + c.number(8)
 			lose := func(q *http.Request) bool { return q.Method != http.MethodGet && c.chance(odds) }
-			conns[shard].own.Inject(apisim.Faults{Latency: upTo(time.Second), WatchLag: upTo(5 * time.Second), LoseResponse: lose, LoseRequest: lose})
+			conns[shard].own.Inject(
+				apisim.Faults{Latency: upTo(time.Second), WatchLag: upTo(5 * time.Second), LoseResponse: lose, LoseRequest: lose},
+			)
 			conns[shard].slow.Inject(apisim.Faults{WatchLag: upTo(30 * time.Second)})
 			conns[shard].hands.Inject(apisim.Faults{Latency: upTo(2500 * time.Millisecond), LoseResponse: lose})
 		}
@@ -123,7 +131,7 @@ func contend(t *testing.T, seed uint64) {
 			conn.Inject(apisim.Faults{})
 		}
 	}
-	for range 100 { // until every object is with somebody, and is not wanted by another
+	for range 100 { // until every object has a shard, and no drain
 		for _, name := range objects {
 			c.place(name, shards)
 		}
@@ -144,8 +152,10 @@ func contend(t *testing.T, seed uint64) {
 	running.Wait()
 }
 
-// labour works on what a cache shows, without being asked to.
-func (c *contest) labour(r *replica, shard string, objects corev1client.ConfigMapInterface, informer cache.SharedIndexInformer) {
+// labour works on what a cache shows.
+func (c *contest) labour(
+	r *replica, shard string, objects corev1client.ConfigMapInterface, informer cache.SharedIndexInformer,
+) {
 	for r.ctx.Err() == nil {
 		for _, item := range informer.GetStore().List() {
 			o := item.(*corev1.ConfigMap).DeepCopy()
@@ -159,8 +169,11 @@ func (c *contest) labour(r *replica, shard string, objects corev1client.ConfigMa
 				if c.chance(3) {
 					ctx, cancel := context.WithTimeout(ctx, time.Duration(c.number(1500))*time.Millisecond)
 					defer cancel()
-					// Without a precondition: that it comes too late would be seen.
-					_, _ = objects.Patch(ctx, o.Name, types.MergePatchType, fmt.Appendf(nil, `{"data":{"by":"%s %d"}}`, shard, c.number(1000000)), metav1.PatchOptions{})
+					// Without a precondition, so that a late write is detected.
+					_, _ = objects.Patch(
+						ctx, o.Name, types.MergePatchType, fmt.Appendf(nil, `{"data":{"by":"%s %d"}}`, shard, c.number(1000000)),
+						metav1.PatchOptions{},
+					)
 				}
 				return nil
 			})
@@ -197,7 +210,7 @@ func (c *contest) end(name, shard string) {
 	c.atWork[name][shard]--
 }
 
-// move does with an object what a sharder with a restless ring would, or what a user might.
+// move does to an object what a sharder of an unstable ring, or a user, might do.
 func (c *contest) move(name string, shards map[string]*replica) {
 	o := c.get(name)
 	r, ok := c.keys.RecordOf(o)
@@ -215,7 +228,7 @@ func (c *contest) move(name string, shards map[string]*replica) {
 	c.place(name, shards)
 }
 
-// place is the rule of the sharder for a root, with a coin for a ring.
+// place is the sharder's rule for a root, with a coin for a ring.
 func (c *contest) place(name string, shards map[string]*replica) {
 	o := c.get(name)
 	r, ok := c.keys.RecordOf(o)

@@ -23,20 +23,26 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// client-go's fakes know no versions, no UIDs, no preconditions, and no selectors of watches.
+// client-go's fakes have no versions, UIDs, preconditions or selectors of watches.
 func TestObjectsAreHandedOverOnFakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		scheme := metadatafake.NewTestScheme()
 		require.NoError(t, metav1.AddMetaToScheme(scheme))
 		client := metadatafake.NewSimpleMetadataClient(scheme)
-		lease, err := shardlease.New(fake.NewSimpleClientset(), shardlease.Config{Namespace: "default", Ring: "r", Identity: "a"})
+		lease, err := shardlease.New(
+			fake.NewSimpleClientset(), shardlease.Config{Namespace: "default", Ring: "r", Identity: "a"},
+		)
 		require.NoError(t, err)
-		shard, err := New(client, ringtest.TestMapper(), lease, Config{Resources: []api.Resource{{GVR: ringtest.ConfigMaps}}, Unguarded: true})
+		shard, err := New(
+			client, ringtest.TestMapper(), lease, Config{Resources: []api.Resource{{GVR: ringtest.ConfigMaps}}, Unguarded: true},
+		)
 		require.NoError(t, err)
 		n := protocol.KeysOf("r").Of(ringtest.ConfigMaps.GroupResource())
 		objects := client.Resource(ringtest.ConfigMaps).Namespace("default").(metadatafake.MetadataClient)
 		patch := func(shard string, drained bool, r *protocol.Record) *metav1.PartialObjectMetadata {
-			o, err := objects.Patch(t.Context(), "x", types.MergePatchType, n.MergePatch("", "", shard, drained, r), metav1.PatchOptions{})
+			o, err := objects.Patch(
+				t.Context(), "x", types.MergePatchType, n.MergePatch("", "", shard, drained, r), metav1.PatchOptions{},
+			)
 			require.NoError(t, err)
 			time.Sleep(time.Second)
 			return o
@@ -61,7 +67,9 @@ func TestObjectsAreHandedOverOnFakes(t *testing.T) {
 			assert.ErrorIs(t, do(o), ErrNotMine)
 			term, err := lease.Term()
 			require.NoError(t, err)
-			mine := &protocol.Record{Shard: "a", LeaseUID: term.Epoch().LeaseUID, Epoch: term.Epoch().Number, State: protocol.StateOwned}
+			mine := &protocol.Record{
+				Shard: "a", LeaseUID: term.Epoch().LeaseUID, Epoch: term.Epoch().Number, State: protocol.StateOwned,
+			}
 			for range 2 {
 				assert.NoError(t, do(patch("a", false, mine)))
 				drained := patch("a", true, nil)
@@ -86,12 +94,14 @@ func TestObjectsAreHandedOverOnFakes(t *testing.T) {
 	})
 }
 
-// A controller whose queue hides the refusals works on nothing, and its operator has to learn why.
+// A controller whose queue hides the refusals does no work; the log tells its operator why.
 func TestWorkWithoutACacheIsRefusedAndSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		scheme := metadatafake.NewTestScheme()
 		require.NoError(t, metav1.AddMetaToScheme(scheme))
-		lease, err := shardlease.New(fake.NewSimpleClientset(), shardlease.Config{Namespace: "default", Ring: "r", Identity: "a"})
+		lease, err := shardlease.New(
+			fake.NewSimpleClientset(), shardlease.Config{Namespace: "default", Ring: "r", Identity: "a"},
+		)
 		require.NoError(t, err)
 		core, logs := observer.New(zap.WarnLevel)
 		shard, err := New(metadatafake.NewSimpleMetadataClient(scheme), ringtest.TestMapper(), lease, Config{
@@ -100,9 +110,14 @@ func TestWorkWithoutACacheIsRefusedAndSaidOnce(t *testing.T) {
 		require.NoError(t, err)
 		assert.NoError(t, lease.Run(t.Context(), func(ctx context.Context) error {
 			for range 2 {
-				err := shard.Do(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}}, func(context.Context) error { return nil })
+				err := shard.Do(
+					ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}},
+					func(context.Context) error { return nil },
+				)
 				assert.ErrorIs(t, err, ErrNotYet)
-				assert.ErrorContains(t, err, "no cache of its resource is one of Shard.NewInformer (in controller-runtime: cache.Options.NewInformer)")
+				assert.ErrorContains(
+					t, err, "no cache of its resource is one of Shard.NewInformer (in controller-runtime: cache.Options.NewInformer)",
+				)
 			}
 			return nil
 		}))

@@ -43,7 +43,9 @@ import (
 // that it has let go of, for the life of the process.
 //
 // An object that leaves the cache of a shard was deleted or is another shard's now.
-func (s *Shard) NewInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+func (s *Shard) NewInformer(
+	lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers,
+) cache.SharedIndexInformer {
 	return s.NewInformerOf("", lw, example, resync, indexers)
 }
 
@@ -135,7 +137,9 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	}); err != nil { // impossible before it has stopped
 		i.shard.config.Logger.Error("no objects will be handed over", zap.Error(err))
 	}
-	i.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[protocol.Address](50*time.Millisecond, 30*time.Second))
+	i.queue = workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[protocol.Address](50*time.Millisecond, 30*time.Second),
+	)
 	i.shard.caches.add(i)
 	var workers sync.WaitGroup
 	defer workers.Wait()
@@ -213,7 +217,8 @@ func (i *informer) settleNext(ctx context.Context) bool {
 			level = zap.DebugLevel
 		}
 		if ctx.Err() == nil {
-			i.shard.config.Logger.Log(level, "an object could not be handed over; trying again", zap.Error(err), zap.Int("failures", i.queue.NumRequeues(at)+1))
+			i.shard.config.Logger.Log(level, "an object could not be handed over; trying again",
+				zap.Error(err), zap.Int("failures", i.queue.NumRequeues(at)+1))
 		}
 		i.queue.AddRateLimited(at)
 		return true
@@ -241,8 +246,10 @@ func (i *informer) begin() {
 	switch {
 	case !first:
 	case err != nil:
-		i.shard.config.Logger.Warn("an informer was started while the shard lease is not held: no work will be done on its objects",
-			zap.String("resource", i.resource.GroupResource().String()), zap.Error(err))
+		i.shard.config.Logger.Warn(
+			"an informer was started while the shard lease is not held: no work will be done on its objects",
+			zap.String("resource", i.resource.GroupResource().String()), zap.Error(err),
+		)
 	default:
 		for _, at := range i.shard.tracker.unfinished(i.resource) { // left by an informer that has stopped
 			i.queue.Add(at)

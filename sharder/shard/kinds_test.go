@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A resource that is installed later concerns a shard when somebody makes an informer of it.
+// A resource that is installed later is learned when an informer of it is made.
 func TestAResourceThatIsServedLaterIsWorkedOnThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
@@ -24,7 +24,7 @@ func TestAResourceThatIsServedLaterIsWorkedOnThen(t *testing.T) {
 		gadgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}
 		r := w.replica(Config{Resources: []api.Resource{{GVR: ringtest.Pods}, {GVR: ringtest.ConfigMaps}, {GVR: gadgets}}})
 		o := w.create("x")
-		assert.ErrorContains(t, r.do(o), "objects of kind ConfigMap are not in ShardConfig.Resources")
+		assert.ErrorContains(t, r.do(o), "objects of kind ConfigMap are not in Config.Resources")
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 		require.NoError(t, r.run(func(r *replica) { // which makes the informer
 			o := r.assign("x")
@@ -45,9 +45,17 @@ func TestChildrenOfARootThatIsServedLaterAreChildren(t *testing.T) {
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
 		w.mapper = mapper
 		secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-		r := w.replica(Config{Resources: []api.Resource{{GVR: secrets}, {GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{ringtest.Pods}}}})
+		r := w.replica(
+			Config{
+				Resources: []api.Resource{
+					{GVR: secrets}, {GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{ringtest.Pods}},
+				},
+			},
+		)
 		child := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
-		child.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(w.create("x"), corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
+		child.OwnerReferences = []metav1.OwnerReference{
+			*metav1.NewControllerRef(w.create("x"), corev1.SchemeGroupVersion.WithKind("ConfigMap")),
+		}
 		assert.ErrorContains(t, r.shard.Stamp(child), "it is controlled by a ConfigMap")
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 		require.NoError(t, r.run(func(r *replica) {

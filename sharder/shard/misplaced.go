@@ -86,7 +86,9 @@ func (s *Shard) hasClaimOn(term *shardlease.Term, root protocol.Address) bool {
 // returnChild sets the drain label of a child whose root is another shard's, so that the sharder
 // moves it there. The child keeps its shard label: the owner of the root may be dead, and the
 // sharder may have just moved the child here, with the root to follow.
-func (s *Shard) returnChild(ctx context.Context, at protocol.Address, child metav1.Object, root protocol.Address) error {
+func (s *Shard) returnChild(
+	ctx context.Context, at protocol.Address, child metav1.Object, root protocol.Address,
+) error {
 	o, _, err := s.readLive(ctx, root)
 	if err != nil {
 		return fmt.Errorf("shard: read %s, the root of %s: %w", root, at, err)
@@ -94,7 +96,8 @@ func (s *Shard) returnChild(ctx context.Context, at protocol.Address, child meta
 	if o == nil { // leave the child to the garbage collector
 		return nil
 	}
-	if r, ok := s.marks[root.Resource].RecordOf(o); !ok || r.State != protocol.StateOwned || r.Shard == s.lease.Identity() || s.tracker.has(root) {
+	if r, ok := s.marks[root.Resource].RecordOf(o); !ok || r.State != protocol.StateOwned ||
+		r.Shard == s.lease.Identity() || s.tracker.has(root) {
 		return nil
 	}
 	return s.returnObject(ctx, at, child, s.lease.Identity(), true)

@@ -21,7 +21,12 @@ func TestEveryPatchOfAShardNamesTheObjectAndItsVersion(t *testing.T) {
 			time.Sleep(time.Second)
 			term, err := r.lease.Term()
 			assert.NoError(t, err)
-			w.set("x", "a", true, &protocol.Record{UID: o.UID, Shard: "a", LeaseUID: term.Epoch().LeaseUID, Epoch: term.Epoch().Number, State: protocol.StateOwned})
+			w.set(
+				"x", "a", true,
+				&protocol.Record{
+					UID: o.UID, Shard: "a", LeaseUID: term.Epoch().LeaseUID, Epoch: term.Epoch().Number, State: protocol.StateOwned,
+				},
+			)
 			time.Sleep(time.Second)
 			w.acknowledged("x")
 			sent.Require(t, 2)

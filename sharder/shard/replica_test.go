@@ -28,12 +28,12 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// cluster is an API server with an administrator, who here does what the sharder would.
+// cluster is an API server with an administrator, who acts as the sharder.
 type cluster struct {
 	t      *testing.T
 	server *apisim.Server
 	admin  kubernetes.Interface
-	sniff  func(*http.Request) // is told of each request of the shards, unless it is nil
+	sniff  func(*http.Request) // called with each request of the shards; may be nil
 	keys   protocol.Keys
 	mapper meta.RESTMapper // of shards
 }
@@ -42,12 +42,17 @@ func newCluster(t *testing.T) *cluster {
 	server := apisim.NewServer()
 	admin, err := kubernetes.NewForConfig(server.Client("admin").Config())
 	require.NoError(t, err)
-	return &cluster{t: t, server: server, admin: admin, keys: protocol.KeysOf("r").Of(ringtest.ConfigMaps.GroupResource()), mapper: ringtest.TestMapper()}
+	return &cluster{
+		t: t, server: server, admin: admin, keys: protocol.KeysOf("r").Of(ringtest.ConfigMaps.GroupResource()),
+		mapper: ringtest.TestMapper(),
+	}
 }
 
-// create makes a ConfigMap that nobody has yet.
+// create makes a ConfigMap without an owner.
 func (w *cluster) create(name string) *corev1.ConfigMap {
-	o, err := w.admin.CoreV1().ConfigMaps("default").Create(w.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	o, err := w.admin.CoreV1().ConfigMaps("default").Create(
+		w.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{},
+	)
 	require.NoError(w.t, err)
 	return o
 }
@@ -58,14 +63,16 @@ func (w *cluster) get(name string) *corev1.ConfigMap {
 	return o
 }
 
-// set is a patch of labels and, unless it is nil, the record.
+// set patches the labels and, unless it is nil, the record.
 func (w *cluster) set(name, shard string, drained bool, r *protocol.Record) *corev1.ConfigMap {
-	o, err := w.admin.CoreV1().ConfigMaps("default").Patch(w.t.Context(), name, types.MergePatchType, w.keys.MergePatch("", "", shard, drained, r), metav1.PatchOptions{})
+	o, err := w.admin.CoreV1().ConfigMaps("default").Patch(
+		w.t.Context(), name, types.MergePatchType, w.keys.MergePatch("", "", shard, drained, r), metav1.PatchOptions{},
+	)
 	require.NoError(w.t, err)
 	return o
 }
 
-// acknowledged asserts that an object was handed over by the rule: no label, no drain, and the record free.
+// acknowledged asserts that an object was handed over: no label, no drain, and a free record.
 func (w *cluster) acknowledged(name string) {
 	w.t.Helper()
 	o := w.get(name)
@@ -96,7 +103,7 @@ type replica struct {
 	stop     func() // the informer that was started last
 
 	mu   sync.Mutex
-	told []string // guarded by mu: what the hooks were told
+	told []string // guarded by mu: the calls of the hooks
 }
 
 func (w *cluster) replica(config Config) *replica { return w.replicaWith(nil, config) }
@@ -109,7 +116,9 @@ func (w *cluster) replicaOf(identity string, clock shardlease.Clock, config Conf
 	r := &replica{cluster: w, conn: w.server.Client(identity)}
 	leases, err := kubernetes.NewForConfig(w.server.Client(identity + "-lease").Config())
 	require.NoError(w.t, err)
-	r.lease, err = shardlease.New(leases, shardlease.Config{Namespace: "default", Ring: "r", Identity: identity, OnLost: func(error) {}, Clock: clock})
+	r.lease, err = shardlease.New(
+		leases, shardlease.Config{Namespace: "default", Ring: "r", Identity: identity, OnLost: func(error) {}, Clock: clock},
+	)
 	require.NoError(w.t, err)
 	client, err := metadata.NewForConfig(r.guarded())
 	require.NoError(w.t, err)
@@ -133,7 +142,8 @@ func (w *cluster) replicaOf(identity string, clock shardlease.Clock, config Conf
 	return r
 }
 
-// within calls f in the work function of shard "a", with a running informer of ConfigMaps, and returns what the lease's Run returns.
+// within calls f in the work function of shard "a", with a running informer of ConfigMaps, and
+// returns the error of the lease's Run.
 func (w *cluster) within(f func(r *replica)) error { return w.replica(Config{}).run(f) }
 
 func (r *replica) run(f func(r *replica)) error {
@@ -151,7 +161,7 @@ func (r *replica) run(f func(r *replica)) error {
 	})
 }
 
-// guarded is the configuration of clients that the lease guards.
+// guarded returns the configuration of clients that the lease guards.
 func (r *replica) guarded() *rest.Config {
 	c := r.conn.Config()
 	c.Wrap(r.lease.WrapTransport)
@@ -182,7 +192,7 @@ func (r *replica) start() cache.SharedIndexInformer {
 	return informer
 }
 
-// lagging runs one more informer, of which the watch tells everything that much later.
+// lagging runs one more informer, whose watch events arrive with this delay.
 func (r *replica) lagging(by time.Duration) cache.SharedIndexInformer {
 	conn := r.conn
 	defer func() { r.conn = conn }()
@@ -196,7 +206,7 @@ func listWatch(client kubernetes.Interface) cache.ListerWatcher {
 	return ListerWatcher(client.CoreV1().ConfigMaps(""), client)
 }
 
-// owned is a record that names this replica.
+// owned returns a record that names this replica.
 func (r *replica) owned(o metav1.Object, left ...protocol.OwnerEpoch) *protocol.Record {
 	rec := r.ownedBy("a", o)
 	rec.Left = left
@@ -207,7 +217,10 @@ func (r *replica) ownedBy(identity string, o metav1.Object) *protocol.Record {
 	term, err := r.lease.Term()
 	require.NoError(r.t, err)
 	e := term.Epoch()
-	return &protocol.Record{UID: o.GetUID(), Shard: identity, LeaseUID: e.LeaseUID, Epoch: e.Number, State: protocol.StateOwned, ChildFloor: map[string]string{"pods": ""}}
+	return &protocol.Record{
+		UID: o.GetUID(), Shard: identity, LeaseUID: e.LeaseUID, Epoch: e.Number, State: protocol.StateOwned,
+		ChildFloor: map[string]string{"pods": ""},
+	}
 }
 
 // assign gives an object to this replica. Caches that do not lag have seen it when assign returns.
@@ -226,25 +239,25 @@ func (r *replica) cached(name string) *corev1.ConfigMap {
 	return o.(*corev1.ConfigMap)
 }
 
-// do is Do with work that does nothing.
+// do calls Do with work that does nothing.
 func (r *replica) do(o *corev1.ConfigMap) error {
 	return r.shard.Do(r.ctx, o, func(context.Context) error { return nil })
 }
 
-// known is what the shard remembers of an object.
+// known returns the shard's state of an object.
 func (r *replica) known(o *corev1.ConfigMap) workState {
 	return r.shard.tracker.get(protocol.AddressOf(ringtest.ConfigMaps, o))
 }
 
-// remembered are the objects the shard remembers anything of.
+// remembered returns the objects that the shard has a state of.
 func (r *replica) remembered() []protocol.Address {
 	r.shard.tracker.mu.Lock()
 	defer r.shard.tracker.mu.Unlock()
 	return slices.Collect(maps.Keys(r.shard.tracker.roots))
 }
 
-// work begins work on an object that goes on until the function that it returns is called, or its context ends. That function returns
-// what Do does.
+// work begins work on an object. The work goes on until its context ends or the returned function
+// is called, which returns the result of Do.
 func (r *replica) work(o *corev1.ConfigMap) (end func() error) {
 	begun, finish, result := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	ctx := r.ctx
@@ -271,7 +284,7 @@ func (r *replica) work(o *corev1.ConfigMap) (end func() error) {
 	}
 }
 
-// hooks returns what the hooks were told since the last call.
+// hooks returns the calls of the hooks since the last call.
 func (r *replica) hooks() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,11 +20,16 @@ import (
 // RunController also runs the informer, which must come from [Shard.NewInformer] and must not run
 // elsewhere, and this number of worker goroutines. It returns nil when ctx has ended and all calls
 // have returned.
-func RunController[T Object](ctx context.Context, shard *Shard, informer cache.SharedIndexInformer, workers int, reconcile func(context.Context, T) error) error {
+func RunController[T Object](
+	ctx context.Context, shard *Shard, informer cache.SharedIndexInformer, workers int,
+	reconcile func(context.Context, T) error,
+) error {
 	if workers < 1 {
 		return fmt.Errorf("shard: workers: must be positive (got %d)", workers)
 	}
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](50*time.Millisecond, time.Minute))
+	queue := workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](50*time.Millisecond, time.Minute),
+	)
 	defer queue.ShutDown()
 	enqueue := func(obj any) {
 		if name, err := cache.ObjectToName(obj); err == nil {
@@ -72,7 +77,9 @@ func (c *controller[T]) next(ctx context.Context) bool {
 	}
 	cached, ok := item.(T)
 	if !ok {
-		c.shard.config.Logger.Error("an informer's objects are not of the type to be reconciled", zap.String("type", fmt.Sprintf("%T", item)))
+		c.shard.config.Logger.Error(
+			"an informer's objects are not of the type to be reconciled", zap.String("type", fmt.Sprintf("%T", item)),
+		)
 		return true
 	}
 	obj := cached.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has the type of what it is a copy of
@@ -85,7 +92,8 @@ func (c *controller[T]) next(ctx context.Context) bool {
 		c.queue.AddAfter(name, retryDelay)
 		return true
 	case ctx.Err() == nil:
-		c.shard.config.Logger.Warn("reconciling failed; trying again", zap.Stringer("object", name), zap.Error(err), zap.Int("failures", c.queue.NumRequeues(name)+1))
+		c.shard.config.Logger.Warn("reconciling failed; trying again",
+			zap.Stringer("object", name), zap.Error(err), zap.Int("failures", c.queue.NumRequeues(name)+1))
 	}
 	c.queue.AddRateLimited(name)
 	return true

@@ -10,7 +10,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
-// safeguards are lines that a test of this package misses by name. See package sharder.
+// safeguards are mutations that a test of this package must catch by name. See package sharder.
 var safeguards = []mutation.Mutation{
 	{
 		Name: "a patch of a shard is carried out on another object of that name", File: "drain.go",
@@ -29,7 +29,8 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "every cache of children has to show those of all namespaces", File: "informer.go",
-		Old: "return i.namespace == \"\" || namespace == \"\" || i.namespace == namespace", New: "_ = namespace\n	return true",
+		Old:    "return i.namespace == \"\" || namespace == \"\" || i.namespace == namespace",
+		New:    "_ = namespace\n	return true",
 		Caught: "TestACacheOfChildrenThatFailsConcernsItsNamespaceOnly",
 	},
 	{
@@ -49,7 +50,7 @@ var safeguards = []mutation.Mutation{
 	},
 }
 
-// TestSimulatedMutationsOfSafeguardsAreCaught has a name that keeps it with the simulations, because it takes builds.
+// TestSimulatedMutationsOfSafeguardsAreCaught runs builds; its name keeps it with the simulations.
 func TestSimulatedMutationsOfSafeguardsAreCaught(t *testing.T) {
 	mutation.Catch(t, safeguards, os.Getenv(sim.SoakVariable) != "")
 }

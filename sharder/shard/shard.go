@@ -112,7 +112,9 @@ func (h Hooks) refused(at protocol.Address, err error) {
 //
 //	Cache: cache.Options{
 //		NewInformer: shard.NewInformer,
-//		ByObject:    map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: shard.Selector()}},
+//		ByObject: map[client.Object]cache.ByObject{
+//			&corev1.ConfigMap{}: {Label: shard.Selector()},
+//		},
 //	},
 //	GracefulShutdownTimeout: ptr.To(time.Duration(-1)),
 //
@@ -153,7 +155,10 @@ func New(client metadata.Interface, mapper meta.RESTMapper, lease *shardlease.Le
 		return nil, errors.Join(errs...)
 	}
 	config = config.withDefaults()
-	s := &Shard{metadata: client, lease: lease, config: config, keys: protocol.KeysOf(lease.Ring()), marks: map[schema.GroupVersionResource]protocol.Keys{}, families: map[schema.GroupVersionResource]bool{}}
+	s := &Shard{
+		metadata: client, lease: lease, config: config, keys: protocol.KeysOf(lease.Ring()),
+		marks: map[schema.GroupVersionResource]protocol.Keys{}, families: map[schema.GroupVersionResource]bool{},
+	}
 	if err := errors.Join(config.validate(s.keys)...); err != nil {
 		return nil, err
 	}
@@ -232,7 +237,10 @@ func (s *Shard) end(ctx context.Context) error {
 // self returns this shard in a term, for roots of a resource.
 func (s *Shard) self(term *shardlease.Term, resource schema.GroupVersionResource) protocol.Self {
 	e := term.Epoch()
-	return protocol.Self{Keys: s.marks[resource], OwnerEpoch: protocol.OwnerEpoch{Shard: s.lease.Identity(), LeaseUID: e.LeaseUID, Epoch: e.Number}}
+	return protocol.Self{
+		Keys:       s.marks[resource],
+		OwnerEpoch: protocol.OwnerEpoch{Shard: s.lease.Identity(), LeaseUID: e.LeaseUID, Epoch: e.Number},
+	}
 }
 
 // roleOf returns the role of an object's kind in the ring.
@@ -241,13 +249,13 @@ func (s *Shard) roleOf(o runtime.Object) (protocol.Role, error) {
 	if kind.Kind == "" { // as for typed objects that client-go has decoded
 		kinds, _, err := s.config.Scheme.ObjectKinds(o)
 		if err != nil {
-			return protocol.Role{}, fmt.Errorf("shard: the kind of a %T is unknown; is it in ShardConfig.Scheme? %w", o, err)
+			return protocol.Role{}, fmt.Errorf("shard: the kind of a %T is unknown; is it in Config.Scheme? %w", o, err)
 		}
 		kind = kinds[0].GroupKind()
 	}
 	k, ok := s.kinds.of(kind)
 	if !ok {
-		return protocol.Role{}, fmt.Errorf("shard: objects of kind %s are not in ShardConfig.Resources", kind)
+		return protocol.Role{}, fmt.Errorf("shard: objects of kind %s are not in Config.Resources", kind)
 	}
 	return k, nil
 }

@@ -197,7 +197,8 @@ func TestACacheThatLagsBehindAllowsNoWork(t *testing.T) {
 	})
 }
 
-// The acknowledgement is carried out, nobody says so, and another shard has the object before this one knows.
+// The acknowledgement is carried out, its answer is lost, and another shard gets the object before
+// this one knows.
 func TestNoWorkBeginsWhileAnAcknowledgementIsInDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
@@ -306,8 +307,8 @@ func TestAnAcknowledgementWaitsForRequestsOfUnknownOutcome(t *testing.T) {
 			r.conn.Inject(apisim.Faults{})
 			assert.NoError(t, r.do(w.get("x")), "it is still this shard's")
 			w.set("x", "a", true, nil)
-			// It is cut off after a margin of 3 s. The server was asked to try for as long as the term had left,
-			// 9 to 12 s; then comes a margin again.
+			// It is cut off after a margin of 3 s. The server was asked to try for as long as the
+			// term had left, 9 to 12 s; then comes another margin.
 			time.Sleep(13 * time.Second)
 			w.drainedStill("x")
 			assert.ErrorIs(t, r.do(w.get("x")), ErrNotYet)
@@ -367,7 +368,7 @@ func TestWorkEndsWithTheLease(t *testing.T) {
 	})
 }
 
-// jump is a clock of a process that is stopped for a while.
+// jump is the clock of a process that is suspended for a while.
 type jump struct {
 	shardlease.Clock
 	ahead *atomic.Int64
@@ -380,7 +381,7 @@ func (j jump) Now() clock.Reading {
 	return now
 }
 
-// looked is an object that tells when it is looked at.
+// looked is an object that records when it is looked at.
 type looked struct {
 	*corev1.ConfigMap
 	at func()
@@ -399,7 +400,8 @@ func TestAProcessThatWasStoppedWhileItAskedDoesNotWork(t *testing.T) {
 			w.create("x")
 			o := r.assign("x")
 			o.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-			assert.ErrorIs(t, r.shard.Do(r.ctx, looked{o, func() { clock.ahead.Store(int64(time.Minute)) }}, func(context.Context) error {
+			suspend := func() { clock.ahead.Store(int64(time.Minute)) }
+			assert.ErrorIs(t, r.shard.Do(r.ctx, looked{o, suspend}, func(context.Context) error {
 				assert.Fail(t, "the lease was lost before")
 				return nil
 			}), ErrNotMine)
@@ -408,7 +410,7 @@ func TestAProcessThatWasStoppedWhileItAskedDoesNotWork(t *testing.T) {
 	})
 }
 
-// An informer ends while an acknowledgement is in doubt. The next one sees to it.
+// An informer ends while an acknowledgement is in doubt. The next one resolves it.
 func TestDoubtsOutliveAnInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
@@ -447,7 +449,7 @@ func TestPanicsPass(t *testing.T) {
 	})
 }
 
-// listsOnly is of a client that does not know watch-lists.
+// listsOnly is the lister of a client without watch-lists.
 type listsOnly struct{ cache.ListerWatcher }
 
 func (listsOnly) IsWatchListSemanticsUnSupported() bool { return true }
@@ -552,7 +554,9 @@ func TestOtherKindsAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		r := w.replica(Config{})
-		assert.ErrorContains(t, r.shard.Do(t.Context(), &corev1.Secret{}, nil), "objects of kind Secret are not in ShardConfig.Resources")
+		assert.ErrorContains(
+			t, r.shard.Do(t.Context(), &corev1.Secret{}, nil), "objects of kind Secret are not in Config.Resources",
+		)
 		assert.ErrorContains(t, r.shard.Do(t.Context(), &metav1.PartialObjectMetadata{}, nil), "PartialObjectMetadata")
 		_, sharded := r.shard.NewInformer(listWatch(r.client()), &corev1.Secret{}, 0, nil).(*informer)
 		assert.False(t, sharded)

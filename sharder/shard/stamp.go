@@ -17,7 +17,9 @@ func (s *Shard) rootOf(child schema.GroupVersionResource, o metav1.Object) (prot
 	}
 	root, ok := s.kinds.of(p.Kind)
 	if !ok || !slices.Contains(root.ChildResources, child) {
-		return protocol.Role{}, protocol.Address{}, fmt.Errorf("it is controlled by a %s, of whose resource %s are not among the Children", p.Kind, child.GroupResource())
+		return protocol.Role{}, protocol.Address{}, fmt.Errorf(
+			"it is controlled by a %s, of whose resource %s are not among the Children", p.Kind, child.GroupResource(),
+		)
 	}
 	at := protocol.Address{Resource: root.Resource, Name: p.Name, UID: p.UID}
 	if root.Namespaced {
@@ -40,7 +42,10 @@ func (s *Shard) Stamp(child Object) error {
 		return err
 	}
 	if !k.Child {
-		return fmt.Errorf("shard: stamp %s: they are not children of anything in ShardConfig.Resources", protocol.AddressOf(k.Resource, child))
+		return fmt.Errorf(
+			"shard: stamp %s: they are not children of anything in Config.Resources",
+			protocol.AddressOf(k.Resource, child),
+		)
 	}
 	if _, _, err := s.rootOf(k.Resource, child); err != nil {
 		return fmt.Errorf("shard: stamp %s: %w", protocol.AddressOf(k.Resource, child), err)

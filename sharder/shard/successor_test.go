@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A shard that lets go of an object gives it to who is next, if its sharder has said so, and nothing
-// else has to be seen to first.
+// A shard that lets go of an object hands it to its successor if the sharder named one and nothing
+// else must happen first.
 func TestAShardGivesAnObjectToWhoIsNext(t *testing.T) {
 	b := protocol.OwnerEpoch{Shard: "b", LeaseUID: "lease-b", Epoch: 7}
 	ordered := func(r *replica, o metav1.Object) *protocol.Record {
@@ -40,7 +40,10 @@ func TestAShardGivesAnObjectToWhoIsNext(t *testing.T) {
 			r.set("x", "a", true, rec)
 		}},
 		"it may have children": {
-			config: Config{Resources: []api.Resource{{GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{ringtest.Pods}}}}, freed: true,
+			config: Config{
+				Resources: []api.Resource{{GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{ringtest.Pods}}},
+			},
+			freed: true,
 			drain: func(r *replica, o metav1.Object) { r.set("x", "a", true, ordered(r, o)) },
 		},
 	} {
@@ -66,7 +69,9 @@ func TestAShardGivesAnObjectToWhoIsNext(t *testing.T) {
 					assert.NotContains(t, got.Labels, w.keys.Drain)
 					rec, ok := w.keys.RecordOf(got)
 					assert.True(t, ok)
-					assert.Equal(t, protocol.Record{UID: o.UID, Shard: "b", LeaseUID: b.LeaseUID, Epoch: b.Epoch, State: protocol.StateOwned}, rec)
+					assert.Equal(
+						t, protocol.Record{UID: o.UID, Shard: "b", LeaseUID: b.LeaseUID, Epoch: b.Epoch, State: protocol.StateOwned}, rec,
+					)
 					assert.ErrorIs(t, r.do(o), ErrNotMine)
 					assert.Empty(t, r.remembered(), "all caches have passed the floor")
 					assert.Equal(t, []string{"drain x"}, r.hooks())

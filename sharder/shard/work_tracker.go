@@ -96,8 +96,7 @@ func (r *workTracker) leave(p *workItem, open bool) (awaited bool) {
 }
 
 // forgetEnded drops the oldest ended work whose requests are over. It keeps the tracker from
-// growing with every unanswered request. An acknowledgement checks its own root
-// with pending.
+// growing with every unanswered request. An acknowledgement checks its own root with pending.
 func (r *workTracker) forgetEnded() {
 	for {
 		r.mu.Lock()

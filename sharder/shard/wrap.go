@@ -37,7 +37,8 @@ func WrapReconciler[Request, Result any, T Object](
 		var result, nothing Result
 		obj, err := get(ctx, request)
 		switch {
-		case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse): // not the 404 page of a proxy
+		case apierrors.IsNotFound(err) &&
+			!apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse): // not the 404 page of a proxy
 			return nothing, nil
 		case err != nil:
 			return nothing, err

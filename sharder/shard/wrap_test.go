@@ -55,7 +55,7 @@ func TestGuardedReconcilersDoOnlyWhatIsTheirs(t *testing.T) {
 			assert.Equal(t, result{RequeueAfter: time.Hour}, got)
 			for _, failure = range []error{errors.New("failure"), ErrNotYet, ErrNotMine} {
 				got, err = guarded(r.ctx, x)
-				assert.Equal(t, failure, err, "the work's own errors are nobody's business")
+				assert.Equal(t, failure, err, "errors of the work are returned unchanged")
 				assert.Equal(t, result{RequeueAfter: time.Hour}, got)
 			}
 			require.Equal(t, 4, calls)
@@ -66,11 +66,16 @@ func TestGuardedReconcilersDoOnlyWhatIsTheirs(t *testing.T) {
 			got, err = guarded(r.ctx, x)
 			assert.NoError(t, err)
 			assert.Equal(t, result{RequeueAfter: time.Second}, got)
-			_, err = WrapReconciler(r.shard, get, func(context.Context, request) (struct{}, error) { return struct{}{}, nil })(r.ctx, x)
+			_, err = WrapReconciler(
+				r.shard, get, func(context.Context, request) (struct{}, error) { return struct{}{}, nil },
+			)(r.ctx, x)
 			assert.ErrorIs(t, err, ErrNotYet, "nothing else tells the caller to try again")
 			require.NoError(t, end())
 
-			w.set("x", "a", false, &protocol.Record{UID: w.get("x").UID, Shard: "a", LeaseUID: "l", Epoch: 1, State: protocol.StateOwned})
+			w.set(
+				"x", "a", false,
+				&protocol.Record{UID: w.get("x").UID, Shard: "a", LeaseUID: "l", Epoch: 1, State: protocol.StateOwned},
+			)
 			synctest.Wait()
 			got, err = guarded(r.ctx, x)
 			assert.NoError(t, err)
@@ -125,7 +130,9 @@ func TestReconcileTriesAgain(t *testing.T) {
 			assert.Equal(t, "x", <-seen)
 			cancel()
 			assert.NoError(t, <-reconciling)
-			assert.Error(t, RunController(ctx, r.shard, informer, 0, func(context.Context, *corev1.ConfigMap) error { return nil }))
+			assert.Error(
+				t, RunController(ctx, r.shard, informer, 0, func(context.Context, *corev1.ConfigMap) error { return nil }),
+			)
 		}))
 	})
 }
@@ -139,10 +146,11 @@ func TestReconcileWantsTheTypeOfItsInformer(t *testing.T) {
 			ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
 			defer cancel()
 			informer := r.shard.NewInformer(listWatch(r.client()), &corev1.ConfigMap{}, 0, cache.Indexers{})
-			assert.NoError(t, RunController(ctx, r.shard, informer, 1, func(context.Context, *metav1.PartialObjectMetadata) error {
-				assert.Fail(t, "called")
-				return nil
-			}))
+			assert.NoError(t, RunController(ctx, r.shard, informer, 1,
+				func(context.Context, *metav1.PartialObjectMetadata) error {
+					assert.Fail(t, "called")
+					return nil
+				}))
 		}))
 	})
 }

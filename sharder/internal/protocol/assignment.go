@@ -40,7 +40,10 @@ func (c Self) Read(root metav1.Object) (Assignment, Record) {
 	}
 	// Nearly every event shows exactly this record, and comparing takes less than half as long as
 	// parsing.
-	r := Record{UID: root.GetUID(), Shard: c.OwnerEpoch.Shard, LeaseUID: c.OwnerEpoch.LeaseUID, Epoch: c.OwnerEpoch.Epoch, State: StateOwned}
+	r := Record{
+		UID: root.GetUID(), Shard: c.OwnerEpoch.Shard, LeaseUID: c.OwnerEpoch.LeaseUID, Epoch: c.OwnerEpoch.Epoch,
+		State: StateOwned,
+	}
 	ok := c.Keys.carries(root, r.Encode())
 	if !ok {
 		r, ok = c.Keys.RecordOf(root)

@@ -21,9 +21,11 @@ func TestStandingOfARoot(t *testing.T) {
 		label, drain, record string
 		want                 Assignment
 	}{
-		"mine":                         {"a", "", mine.Encode(), AssignedHere},
-		"mine, drained":                {"a", "true", mine.Encode(), AssignedDraining},
-		"mine, still to be probed":     {"a", "true", but(func(r *Record) { r.Left = []OwnerEpoch{{Shard: "b", LeaseUID: "m", Epoch: 1}} }), AssignedDraining},
+		"mine":          {"a", "", mine.Encode(), AssignedHere},
+		"mine, drained": {"a", "true", mine.Encode(), AssignedDraining},
+		"mine, still to be probed": {
+			"a", "true", but(func(r *Record) { r.Left = []OwnerEpoch{{Shard: "b", LeaseUID: "m", Epoch: 1}} }), AssignedDraining,
+		},
 		"another shard's":              {"b", "", but(func(r *Record) { r.Shard = "b" }), AssignedElsewhere},
 		"unassigned":                   {"", "", "", AssignedElsewhere},
 		"label removed":                {"", "", mine.Encode(), AssignedElsewhere},

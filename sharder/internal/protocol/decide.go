@@ -8,7 +8,7 @@ import (
 // EpochState is whether a shard may be at work in an epoch, as far as the sharder knows.
 type EpochState int
 
-// The states of an epoch.
+// States of an epoch.
 const (
 	EpochActive     EpochState = iota // the shard may be at work
 	EpochEnded                        // the shard is not at work, and never will be
@@ -136,7 +136,8 @@ func Decide(s Situation) Decision {
 	switch {
 	case s.Label != r.Shard: // a user's edit does not hand the root over: its shard may be at work
 		return Decision{Verb: restore, Label: r.Shard, Drain: asked}
-	case r.Shard == s.Target.Shard && owner != s.Target.OwnerEpoch: // another process with that identity holds the Lease; this epoch is ending
+	case r.Shard == s.Target.Shard && owner != s.Target.OwnerEpoch:
+		// Another process with that identity holds the Lease: this epoch is ending.
 		return Decision{Verb: Hold, About: owner}
 	case asked && (!s.Drain || s.successor != nil && *s.successor != s.Target.OwnerEpoch):
 		return Decision{Verb: drain, Label: r.Shard, Drain: true, Record: s.successorRecord()}
@@ -185,7 +186,8 @@ func (s Situation) recordWithoutSuccessor() *Record {
 // another: each becomes the owner of a drained root, and acknowledges without having worked on it.
 func (s Situation) next() Decision {
 	for _, c := range s.Claims {
-		if c.EpochState == EpochUnknown && c.OwnerEpoch != s.Target.OwnerEpoch { // first, so that all reads are waited for together
+		// first, so that all reads are waited for together
+		if c.EpochState == EpochUnknown && c.OwnerEpoch != s.Target.OwnerEpoch {
 			return Decision{Verb: Reread, About: c.OwnerEpoch}
 		}
 	}

@@ -49,57 +49,153 @@ func TestDecision(t *testing.T) {
 			{"drained: assign nulls it", "a", true, recordWith(StateOwned, inA), EpochEnded, inB, nil, given(inB)},
 			{"t is the same shard: stamp again", "a", false, recordWith(StateOwned, inA), EpochEnded, inA2, nil, given(inA2)},
 			{"whatever the label", "c", true, recordWith(StateOwned, inA), EpochEnded, inB, nil, given(inB)},
-			{"somebody left: as free", "a", true, recordWith(StateOwned, inA, inC, inB), EpochEnded, inB, []Claim{liveClaim(inC), liveClaim(inB)}, probed(inC, inB)},
-			{"those left are over too", "a", true, recordWith(StateOwned, inA, inC, inB), EpochEnded, inB, []Claim{{inC, EpochEnded, false}, liveClaim(inB)}, given(inB)},
-			{"not yet known: read the Lease", "a", false, recordWith(StateOwned, inA2), EpochUnknown, inB, nil, Decision{Verb: Reread, About: inA2}},
-			{"not yet proven: wait", "a", false, recordWith(StateOwned, inA), EpochUnproven, inB, nil, Decision{Verb: Hold, About: inA}},
+			{
+				"somebody left: as free", "a", true, recordWith(StateOwned, inA, inC, inB), EpochEnded, inB,
+				[]Claim{liveClaim(inC), liveClaim(inB)},
+				probed(inC, inB),
+			},
+			{
+				"those left are over too", "a", true, recordWith(StateOwned, inA, inC, inB), EpochEnded, inB,
+				[]Claim{{inC, EpochEnded, false}, liveClaim(inB)},
+				given(inB),
+			},
+			{
+				"not yet known: read the Lease", "a", false, recordWith(StateOwned, inA2), EpochUnknown, inB, nil,
+				Decision{Verb: Reread, About: inA2},
+			},
+			{
+				"not yet proven: wait", "a", false, recordWith(StateOwned, inA), EpochUnproven, inB, nil,
+				Decision{Verb: Hold, About: inA},
+			},
 		},
 		"2: owned, live, label differs from the record: restore it, never hand over": {
-			{"label removed", "", false, recordWith(StateOwned, inA), EpochActive, inA, nil, Decision{Verb: restore, Label: "a"}},
-			{"label of another live shard", "b", false, recordWith(StateOwned, inA), EpochActive, inA, nil, Decision{Verb: restore, Label: "a"}},
-			{"label of a shard that does not exist", "x", false, recordWith(StateOwned, inA), EpochActive, inA, nil, Decision{Verb: restore, Label: "a"}},
-			{"label of t: as well", "b", false, recordWith(StateOwned, inA), EpochActive, inB, nil, Decision{Verb: restore, Label: "a", Drain: true}},
-			{"with drain if somebody is left", "", false, recordWith(StateOwned, inA, inB), EpochActive, inA, []Claim{liveClaim(inB)}, Decision{Verb: restore, Label: "a", Drain: true}},
-			{"without, if t is the shard", "", true, recordWith(StateOwned, inA), EpochActive, inA, nil, Decision{Verb: restore, Label: "a"}},
+			{
+				"label removed", "", false, recordWith(StateOwned, inA), EpochActive, inA, nil, Decision{Verb: restore, Label: "a"},
+			},
+			{
+				"label of another live shard", "b", false, recordWith(StateOwned, inA), EpochActive, inA, nil,
+				Decision{Verb: restore, Label: "a"},
+			},
+			{
+				"label of a shard that does not exist", "x", false, recordWith(StateOwned, inA), EpochActive, inA, nil,
+				Decision{Verb: restore, Label: "a"},
+			},
+			{
+				"label of t: as well", "b", false, recordWith(StateOwned, inA), EpochActive, inB, nil,
+				Decision{Verb: restore, Label: "a", Drain: true},
+			},
+			{
+				"with drain if somebody is left", "", false, recordWith(StateOwned, inA, inB), EpochActive, inA,
+				[]Claim{liveClaim(inB)},
+				Decision{Verb: restore, Label: "a", Drain: true},
+			},
+			{
+				"without, if t is the shard", "", true, recordWith(StateOwned, inA), EpochActive, inA, nil,
+				Decision{Verb: restore, Label: "a"},
+			},
 		},
 		"3: owned, live, somebody left: keep drained, never withdraw": {
-			{"drained", "a", true, recordWith(StateOwned, inA, inB), EpochActive, inB, []Claim{liveClaim(inB)}, Decision{Verb: Await}},
-			{"drained, t is the shard", "a", true, recordWith(StateOwned, inA, inB), EpochActive, inA, []Claim{liveClaim(inB)}, Decision{Verb: Await}},
-			{"drain removed", "a", false, recordWith(StateOwned, inA, inB), EpochActive, inA, []Claim{liveClaim(inB)}, Decision{Verb: drain, Label: "a", Drain: true}},
+			{
+				"drained", "a", true, recordWith(StateOwned, inA, inB), EpochActive, inB,
+				[]Claim{liveClaim(inB)},
+				Decision{Verb: Await},
+			},
+			{
+				"drained, t is the shard", "a", true, recordWith(StateOwned, inA, inB), EpochActive, inA,
+				[]Claim{liveClaim(inB)},
+				Decision{Verb: Await},
+			},
+			{
+				"drain removed", "a", false, recordWith(StateOwned, inA, inB), EpochActive, inA,
+				[]Claim{liveClaim(inB)},
+				Decision{Verb: drain, Label: "a", Drain: true},
+			},
 		},
 		"4: owned, live": {
-			{"t differs: drain", "a", false, recordWith(StateOwned, inA), EpochActive, inB, nil, Decision{Verb: drain, Label: "a", Drain: true}},
+			{
+				"t differs: drain", "a", false, recordWith(StateOwned, inA), EpochActive, inB, nil,
+				Decision{Verb: drain, Label: "a", Drain: true},
+			},
 			{"drained already", "a", true, recordWith(StateOwned, inA), EpochActive, inB, nil, Decision{Verb: Await}},
-			{"t is the same again: withdraw", "a", true, recordWith(StateOwned, inA), EpochActive, inA, nil, Decision{Verb: withdraw, Label: "a"}},
+			{
+				"t is the same again: withdraw", "a", true, recordWith(StateOwned, inA), EpochActive, inA, nil,
+				Decision{Verb: withdraw, Label: "a"},
+			},
 			{"nothing to do", "a", false, recordWith(StateOwned, inA), EpochActive, inA, nil, Decision{Verb: Keep}},
-			{"t is another process of the same name: it waits", "a", false, recordWith(StateOwned, inA), EpochActive, inAx, nil, Decision{Verb: Hold, About: inA}},
+			{
+				"t is another process of the same name: it waits", "a", false, recordWith(StateOwned, inA), EpochActive, inAx, nil,
+				Decision{Verb: Hold, About: inA},
+			},
 		},
 		"5: free": {
 			{"assign t", "", false, recordWith(StateFree, inA), EpochActive, inB, nil, given(inB)},
 			{"back to the same shard", "", false, recordWith(StateFree, inA), EpochActive, inA, nil, given(inA)},
 			{"a user's label and drain do not count", "c", true, recordWith(StateFree, inA), EpochActive, inB, nil, given(inB)},
-			{"the life of who let go does not matter", "", false, recordWith(StateFree, inA), EpochUnproven, inB, nil, given(inB)},
-			{"probe who is left", "", false, recordWith(StateFree, inA, inC, inB), EpochActive, inB, []Claim{liveClaim(inC), liveClaim(inB)}, probed(inC, inB)},
-			{"only t is left", "", false, recordWith(StateFree, inA, inB), EpochActive, inB, []Claim{liveClaim(inB)}, given(inB)},
-			{"t was left, and is another now", "", false, recordWith(StateFree, inA, inB), EpochActive, inC, []Claim{liveClaim(inB)}, probed(inB, inC)},
-			{"who is left may be at work, but cannot be asked", "", false, recordWith(StateFree, inA, inC), EpochActive, inB, []Claim{{inC, EpochActive, false}}, Decision{Verb: Hold, About: inC}},
-			{"an earlier process of t's name is left", "", false, recordWith(StateFree, inB, inA), EpochActive, inAx, []Claim{{inA, EpochActive, false}}, Decision{Verb: Hold, About: inA}},
-			{"an earlier epoch of t is left", "", false, recordWith(StateFree, inB, inA), EpochActive, inA2, []Claim{{inA, EpochEnded, false}}, given(inA2)},
+			{
+				"the life of who let go does not matter", "", false, recordWith(StateFree, inA), EpochUnproven, inB, nil,
+				given(inB),
+			},
+			{
+				"probe who is left", "", false, recordWith(StateFree, inA, inC, inB), EpochActive, inB,
+				[]Claim{liveClaim(inC), liveClaim(inB)},
+				probed(inC, inB),
+			},
+			{
+				"only t is left", "", false, recordWith(StateFree, inA, inB), EpochActive, inB, []Claim{liveClaim(inB)}, given(inB),
+			},
+			{
+				"t was left, and is another now", "", false, recordWith(StateFree, inA, inB), EpochActive, inC,
+				[]Claim{liveClaim(inB)},
+				probed(inB, inC),
+			},
+			{
+				"who is left may be at work, but cannot be asked", "", false, recordWith(StateFree, inA, inC), EpochActive, inB,
+				[]Claim{{inC, EpochActive, false}},
+				Decision{Verb: Hold, About: inC},
+			},
+			{
+				"an earlier process of t's name is left", "", false, recordWith(StateFree, inB, inA), EpochActive, inAx,
+				[]Claim{{inA, EpochActive, false}},
+				Decision{Verb: Hold, About: inA},
+			},
+			{
+				"an earlier epoch of t is left", "", false, recordWith(StateFree, inB, inA), EpochActive, inA2,
+				[]Claim{{inA, EpochEnded, false}},
+				given(inA2),
+			},
 		},
 		"6: no valid record, whatever the label: those who owned it since the ring was settled": {
 			{"only t: one patch", "", false, nil, EpochActive, inB, []Claim{liveClaim(inB)}, given(inB)},
-			{"nobody", "", false, nil, EpochActive, inB, nil, given(inB)},
+			{"no other", "", false, nil, EpochActive, inB, nil, given(inB)},
 			{"labelled by a user", "a", true, nil, EpochActive, inB, []Claim{liveClaim(inB)}, given(inB)},
-			{"others: probe them in turn, then t", "", false, nil, EpochActive, inB, []Claim{liveClaim(inA), liveClaim(inB), liveClaim(inC)}, probed(inA, inC, inB)},
-			{"others that are over", "", false, nil, EpochActive, inB, []Claim{{inA, EpochEnded, false}, liveClaim(inB)}, given(inB)},
-			{"others not proven", "", false, nil, EpochActive, inB, []Claim{{inA, EpochUnproven, false}, liveClaim(inC)}, Decision{Verb: Hold, About: inA}},
-			{"others not read", "", false, nil, EpochActive, inB, []Claim{{inA, EpochUnknown, false}}, Decision{Verb: Reread, About: inA}},
+			{
+				"others: probe them in turn, then t", "", false, nil, EpochActive, inB,
+				[]Claim{liveClaim(inA), liveClaim(inB), liveClaim(inC)},
+				probed(inA, inC, inB),
+			},
+			{
+				"others that are over", "", false, nil, EpochActive, inB,
+				[]Claim{{inA, EpochEnded, false}, liveClaim(inB)},
+				given(inB),
+			},
+			{
+				"others not proven", "", false, nil, EpochActive, inB,
+				[]Claim{{inA, EpochUnproven, false}, liveClaim(inC)},
+				Decision{Verb: Hold, About: inA},
+			},
+			{
+				"others not read", "", false, nil, EpochActive, inB,
+				[]Claim{{inA, EpochUnknown, false}},
+				Decision{Verb: Reread, About: inA},
+			},
 			{"t in an epoch that is over", "", false, nil, EpochActive, inA2, []Claim{{inA, EpochEnded, false}}, given(inA2)},
 		},
 	} {
 		for _, r := range rows {
 			t.Run(rule+"/"+r.name, func(t *testing.T) {
-				s := Situation{Root: rootWith(r.label, r.drain, r.record), Target: liveClaim(r.target), Owner: r.owner, Claims: r.claims}
+				s := Situation{
+					Root: rootWith(r.label, r.drain, r.record), Target: liveClaim(r.target), Owner: r.owner, Claims: r.claims,
+				}
 				assert.Equal(t, r.want, Decide(s))
 			})
 		}
@@ -107,7 +203,10 @@ func TestDecision(t *testing.T) {
 }
 
 func TestNothingIsAssignedToAShardThatCannotTakeIt(t *testing.T) {
-	for _, o := range []Root{rootWith("", false, nil), rootWith("", false, recordWith(StateFree, inB)), rootWith("b", false, recordWith(StateOwned, inB))} {
+	for _, o := range []Root{
+		rootWith("", false, nil), rootWith("", false, recordWith(StateFree, inB)),
+		rootWith("b", false, recordWith(StateOwned, inB)),
+	} {
 		s := Situation{Root: o, Target: Claim{inA, EpochActive, false}, Owner: EpochEnded}
 		assert.Equal(t, Decision{Verb: Hold, About: inA}, Decide(s))
 	}
@@ -136,26 +235,31 @@ func TestWhoIsNext(t *testing.T) {
 		want   Decision
 	}{
 		"the target": {func() Situation { return of(false, recordWith(StateOwned, inA)) }, nil, ordered},
-		"nobody: the children go first": {
+		"none: the children go first": {
 			func() Situation { return of(false, recordWith(StateOwned, inA)) }, func(s *Situation) { s.family = true }, plain,
 		},
-		"nobody: others are left to be asked": {
+		"none: others are left to be asked": {
 			func() Situation { return of(false, recordWith(StateOwned, inA, inC)) }, nil, plain,
 		},
-		"nobody: the target cannot take it": {
-			func() Situation { return of(false, recordWith(StateOwned, inA)) }, func(s *Situation) { s.Target.Current = false }, plain,
+		"none: the target cannot take it": {
+			func() Situation { return of(false, recordWith(StateOwned, inA)) }, func(s *Situation) { s.Target.Current = false },
+			plain,
 		},
-		"nobody: the owner is no member, and may be one again": {
+		"none: the owner is no member, and may be one again": {
 			func() Situation { return of(false, recordWith(StateOwned, inA)) }, func(s *Situation) { s.Resident = false }, plain,
 		},
-		"as is said already":   {func() Situation { return given(inB, recordWith(StateOwned, inA)) }, nil, Decision{Verb: Await}},
+		"as is said already": {
+			func() Situation { return given(inB, recordWith(StateOwned, inA)) }, nil, Decision{Verb: Await},
+		},
 		"another than is said": {func() Situation { return given(inC, recordWith(StateOwned, inA)) }, nil, ordered},
 		"another, to whom it cannot be given": {
-			func() Situation { return given(inC, recordWith(StateOwned, inA)) }, func(s *Situation) { s.Target.Current = false }, plain,
+			func() Situation { return given(inC, recordWith(StateOwned, inA)) }, func(s *Situation) { s.Target.Current = false },
+			plain,
 		},
 		"somebody else has drained it": {func() Situation { return of(true, bequest(inA, inC)) }, nil, Decision{Verb: Await}},
-		"nobody any more: it stays": {
-			func() Situation { return given(inC, recordWith(StateOwned, inA)) }, func(s *Situation) { s.Target = liveClaim(inA) },
+		"none any more: it stays": {
+			func() Situation { return given(inC, recordWith(StateOwned, inA)) },
+			func(s *Situation) { s.Target = liveClaim(inA) },
 			Decision{Verb: withdraw, Label: "a", Record: recordWith(StateOwned, inA)},
 		},
 	} {
@@ -223,12 +327,19 @@ func TestNoDecisionTakesARootFromWhoMayBeAtWork(t *testing.T) {
 			return
 		}
 		if heir := d.Record.Next; heir != nil {
-			require.True(t, d.Drain && *heir == target && s.Target.Current && s.Resident && !s.family && len(s.Record.Left) == 0, "%+v", d.Record)
+			require.True(
+				t, d.Drain && *heir == target && s.Target.Current && s.Resident && !s.family && len(s.Record.Left) == 0, "%+v",
+				d.Record,
+			)
 		}
-		if s.Recorded && d.Record.State == StateOwned && d.Record.Owner() == s.Record.Owner() && len(d.Record.Left) == len(s.Record.Left) {
+		if s.Recorded && d.Record.State == StateOwned && d.Record.Owner() == s.Record.Owner() &&
+			len(d.Record.Left) == len(s.Record.Left) {
 			return // its owner keeps it, or has a successor for it
 		}
-		require.True(t, !s.Recorded || s.Record.State == StateFree || s.Owner == EpochEnded, "the record of one who may be at work was replaced")
+		require.True(
+			t, !s.Recorded || s.Record.State == StateFree || s.Owner == EpochEnded,
+			"the record of one who may be at work was replaced",
+		)
 		for _, c := range s.Claims {
 			asked := d.Record.Owner() == c.OwnerEpoch
 			for _, l := range d.Record.Left {
@@ -272,8 +383,11 @@ func TestWhomAChildFollows(t *testing.T) {
 	shard, ok := of(StateOwned, EpochActive).ShardOfChildren()
 	assert.Equal(t, "a", shard)
 	assert.True(t, ok)
-	for _, s := range []Situation{of(StateFree, EpochActive), of(StateOwned, EpochEnded), of(StateOwned, EpochUnknown), of(StateOwned, EpochUnproven), {}} {
+	for _, s := range []Situation{
+		of(StateFree, EpochActive), of(StateOwned, EpochEnded), of(StateOwned, EpochUnknown), of(StateOwned, EpochUnproven),
+		{},
+	} {
 		_, ok := s.ShardOfChildren()
-		assert.False(t, ok, "whoever assigns the root has to find the child first")
+		assert.False(t, ok, "the child must be found before the root is assigned")
 	}
 }

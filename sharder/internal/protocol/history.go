@@ -33,7 +33,9 @@ func (m Membership) Names() []string {
 
 // Member returns the epoch of the member of that name.
 func (m Membership) Member(shard string) (OwnerEpoch, bool) {
-	i, ok := slices.BinarySearchFunc(m, shard, func(t OwnerEpoch, name string) int { return strings.Compare(t.Shard, name) })
+	i, ok := slices.BinarySearchFunc(
+		m, shard, func(t OwnerEpoch, name string) int { return strings.Compare(t.Shard, name) },
+	)
 	if !ok {
 		return OwnerEpoch{}, false
 	}

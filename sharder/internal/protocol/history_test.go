@@ -12,7 +12,8 @@ import (
 // The format is a contract between replicas of different versions.
 func TestHistoryFormatStands(t *testing.T) {
 	h := HistoryOf(NewMembership(inB, inA), NewMembership(inA2, inB), NewMembership(inA2))
-	assert.JSONEq(t, `[{"join":[{"shard":"a","leaseUID":"lease-a","epoch":1},{"shard":"b","leaseUID":"lease-b","epoch":1}]},`+
+	assert.JSONEq(t, `[{"join":[{"shard":"a","leaseUID":"lease-a","epoch":1},`+
+		`{"shard":"b","leaseUID":"lease-b","epoch":1}]},`+
 		`{"join":[{"shard":"a","leaseUID":"lease-a","epoch":2}]},{"leave":["b"]}]`, h.Encode())
 	again, err := ParseHistory(h.Encode())
 	require.NoError(t, err)
@@ -24,7 +25,9 @@ func TestHistoriesSurviveTheirEncoding(t *testing.T) {
 		h := HistoryOf()
 		for range rapid.IntRange(1, 6).Draw(t, "memberships") {
 			var members []OwnerEpoch
-			for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d"}), 1, 4, rapid.ID).Draw(t, "members") {
+			for _, name := range rapid.SliceOfNDistinct(
+				rapid.SampledFrom([]string{"a", "b", "c", "d"}), 1, 4, rapid.ID,
+			).Draw(t, "members") {
 				members = append(members, OwnerEpoch{name, "l", rapid.Int64Range(1, 3).Draw(t, "epoch")})
 			}
 			h = h.With(NewMembership(members...))
@@ -36,7 +39,9 @@ func TestHistoriesSurviveTheirEncoding(t *testing.T) {
 }
 
 func TestMalformedHistoriesAreNone(t *testing.T) {
-	for _, value := range []string{``, `[]`, `{}`, `[{"join":[{"shard":"","epoch":1}]}]`, `[{"join":[{"shard":"a","epoch":0}]}]`, `[{"join":1}]`} {
+	for _, value := range []string{
+		``, `[]`, `{}`, `[{"join":[{"shard":"","epoch":1}]}]`, `[{"join":[{"shard":"a","epoch":0}]}]`, `[{"join":1}]`,
+	} {
 		_, err := ParseHistory(value)
 		assert.Error(t, err, value)
 	}
@@ -63,7 +68,10 @@ func TestALongHistoryForgetsOnlyWhoOwnedWhat(t *testing.T) {
 	h.Displaced = Displaced{"uid": {inA}}
 	assert.Equal(t, h, h.Bounded(h.Size(), func(OwnerEpoch) bool { return true }))
 	over := func(t OwnerEpoch) bool { return t == inA }
-	assert.Equal(t, History{[]Membership{{inB}, {inA2}, NewMembership(inB, inC)}, Displaced{"uid": {inA}}}, h.Bounded(h.Size()-1, over))
+	assert.Equal(
+		t, History{[]Membership{{inB}, {inA2}, NewMembership(inB, inC)}, Displaced{"uid": {inA}}},
+		h.Bounded(h.Size()-1, over),
+	)
 	last := HistoryOf(both)
 	assert.Equal(t, last, last.Bounded(0, over), "the present one stays")
 }
@@ -73,7 +81,8 @@ func TestWhoMayHaveOwnedSingleObjectsIsStored(t *testing.T) {
 	h := History{[]Membership{both}, Displaced{"x": {inA, inC}, "y": {inA}}}
 	assert.JSONEq(t, `[{"join":[{"shard":"a","leaseUID":"lease-a","epoch":1}],"of":["x","y"]},`+
 		`{"join":[{"shard":"c","leaseUID":"lease-c","epoch":1}],"leave":["a"],"of":["x"]},`+
-		`{"join":[{"shard":"a","leaseUID":"lease-a","epoch":1},{"shard":"b","leaseUID":"lease-b","epoch":1}],"leave":["c"]}]`, h.Encode())
+		`{"join":[{"shard":"a","leaseUID":"lease-a","epoch":1},`+
+		`{"shard":"b","leaseUID":"lease-b","epoch":1}],"leave":["c"]}]`, h.Encode())
 	again, err := ParseHistory(h.Encode())
 	require.NoError(t, err)
 	assert.Equal(t, h, again)

@@ -19,7 +19,10 @@ type Keys struct{ ring, Shard, Drain, Seal, Owner, Record string }
 
 // KeysOf returns the keys of a ring, without Record.
 func KeysOf(ring string) Keys {
-	return Keys{ring: ring, Shard: api.ShardLabel(ring), Drain: api.DrainLabel(ring), Seal: api.SealLabel(ring), Owner: api.OwnerAnnotation(ring)}
+	return Keys{
+		ring: ring, Shard: api.ShardLabel(ring), Drain: api.DrainLabel(ring), Seal: api.SealLabel(ring),
+		Owner: api.OwnerAnnotation(ring),
+	}
 }
 
 // Of returns the keys for the objects of a resource.

@@ -15,7 +15,8 @@ func TestNamesOfARingAreLabels(t *testing.T) {
 		assert.Empty(t, RingProblems(ring), ring)
 		for _, name := range []string{
 			api.ShardLabel(ring), api.DrainLabel(ring), api.SealLabel(ring), api.OwnerAnnotation(ring),
-			api.RecordAnnotation(ring, schema.GroupResource{Resource: "configmaps"}), api.RecordAnnotation(ring, schema.GroupResource{Group: "apps", Resource: "replicasets"}),
+			api.RecordAnnotation(ring, schema.GroupResource{Resource: "configmaps"}),
+			api.RecordAnnotation(ring, schema.GroupResource{Group: "apps", Resource: "replicasets"}),
 		} {
 			assert.Empty(t, validation.IsQualifiedName(name), name)
 		}

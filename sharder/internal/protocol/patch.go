@@ -49,7 +49,9 @@ func (n Keys) StripPatch(o metav1.Object) []byte {
 			annotations[key] = nil
 		}
 	}
-	return encodePatch(o.GetUID(), o.GetResourceVersion(), map[string]any{n.Shard: nil, n.Drain: nil, n.Seal: nil}, annotations)
+	return encodePatch(
+		o.GetUID(), o.GetResourceVersion(), map[string]any{n.Shard: nil, n.Drain: nil, n.Seal: nil}, annotations,
+	)
 }
 
 // IsOutdated reports whether an error says that the object has changed since it was read, or was

@@ -60,7 +60,9 @@ func (r Record) Owner() OwnerEpoch { return OwnerEpoch{r.Shard, r.LeaseUID, r.Ep
 
 // Compare orders epochs by shard, then by Lease UID and number.
 func (c OwnerEpoch) Compare(other OwnerEpoch) int {
-	return cmp.Or(cmp.Compare(c.Shard, other.Shard), cmp.Compare(c.LeaseUID, other.LeaseUID), cmp.Compare(c.Epoch, other.Epoch))
+	return cmp.Or(
+		cmp.Compare(c.Shard, other.Shard), cmp.Compare(c.LeaseUID, other.LeaseUID), cmp.Compare(c.Epoch, other.Epoch),
+	)
 }
 
 // problem describes what is invalid, empty if nothing is.
@@ -128,7 +130,9 @@ func (n Keys) ReleaseRecord(root metav1.Object, r Record, family bool) (label st
 		r.State = StateFree
 		return "", &r
 	}
-	return heir.Shard, &Record{UID: r.UID, Shard: heir.Shard, LeaseUID: heir.LeaseUID, Epoch: heir.Epoch, State: StateOwned}
+	return heir.Shard, &Record{
+		UID: r.UID, Shard: heir.Shard, LeaseUID: heir.LeaseUID, Epoch: heir.Epoch, State: StateOwned,
+	}
 }
 
 // successorOf returns the successor of a drained root with this valid record; nil: none.

@@ -12,7 +12,10 @@ func TestRecordsSurviveTheirEncoding(t *testing.T) {
 	for _, r := range []Record{
 		{UID: "u", Shard: "a", LeaseUID: "l", Epoch: 1, State: StateOwned},
 		{UID: "u", Shard: "a", LeaseUID: "l", Epoch: 7, State: StateFree, Left: []OwnerEpoch{{"b", "m", 1}, {"c", "n", 2}}},
-		{UID: "u", Shard: "a", LeaseUID: "l", Epoch: 1, State: StateOwned, ChildFloor: map[string]string{"apps/v1/deployments": "12"}},
+		{
+			UID: "u", Shard: "a", LeaseUID: "l", Epoch: 1, State: StateOwned,
+			ChildFloor: map[string]string{"apps/v1/deployments": "12"},
+		},
 	} {
 		again, err := ParseRecord(r.Encode())
 		require.NoError(t, err)
@@ -26,7 +29,9 @@ func TestRecordFormatStands(t *testing.T) {
 		UID: "u", Shard: "a", LeaseUID: "l", Epoch: 7, State: StateFree, Left: []OwnerEpoch{{"b", "m", 1}, {"c", "n", 2}},
 		ChildFloor: map[string]string{"apps/v1/deployments": "12"},
 	}
-	assert.JSONEq(t, `{"uid":"u","shard":"a","leaseUID":"l","epoch":7,"state":"free","left":[{"shard":"b","leaseUID":"m","epoch":1},{"shard":"c","leaseUID":"n","epoch":2}],"childFloor":{"apps/v1/deployments":"12"}}`, r.Encode())
+	assert.JSONEq(t, `{"uid":"u","shard":"a","leaseUID":"l","epoch":7,"state":"free",`+
+		`"left":[{"shard":"b","leaseUID":"m","epoch":1},{"shard":"c","leaseUID":"n","epoch":2}],`+
+		`"childFloor":{"apps/v1/deployments":"12"}}`, r.Encode())
 }
 
 func TestMalformedRecordsAreNone(t *testing.T) {
@@ -73,7 +78,9 @@ func TestAnyDrainLabelIsADrain(t *testing.T) {
 }
 
 func FuzzParseRecord(f *testing.F) {
-	f.Add(Record{UID: "u", Shard: "a", LeaseUID: "l", Epoch: 7, State: StateFree, Left: []OwnerEpoch{{"b", "m", 1}}}.Encode())
+	f.Add(
+		Record{UID: "u", Shard: "a", LeaseUID: "l", Epoch: 7, State: StateFree, Left: []OwnerEpoch{{"b", "m", 1}}}.Encode(),
+	)
 	f.Fuzz(func(t *testing.T, value string) {
 		r, err := ParseRecord(value)
 		if err != nil {

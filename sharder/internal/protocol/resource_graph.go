@@ -18,7 +18,9 @@ type ResourceGraph struct {
 
 // ResourceGraphOf returns the graph of these resources of roots and their children.
 func ResourceGraphOf(roots []Resource) ResourceGraph {
-	k := ResourceGraph{All: slices.Clone(roots), ChildResources: make([][]int, len(roots)), roots: map[schema.GroupKind]int{}}
+	k := ResourceGraph{
+		All: slices.Clone(roots), ChildResources: make([][]int, len(roots)), roots: map[schema.GroupKind]int{},
+	}
 	known := map[schema.GroupVersionResource]int{}
 	for i, r := range roots {
 		k.roots[r.Kind] = i
@@ -63,8 +65,9 @@ func (k ResourceGraph) ChildOf(index int, o metav1.Object) (c Child, ok bool) {
 		return Child{}, false
 	}
 	c = Child{
-		Ref: Ref{Resource: index, Namespace: o.GetNamespace(), Name: o.GetName()}, UID: o.GetUID(), Version: o.GetResourceVersion(),
-		Root: Ref{Resource: root, Name: p.Name}, RootUID: p.UID,
+		Ref: Ref{Resource: index, Namespace: o.GetNamespace(), Name: o.GetName()}, UID: o.GetUID(),
+		Version: o.GetResourceVersion(),
+		Root:    Ref{Resource: root, Name: p.Name}, RootUID: p.UID,
 	}
 	if k.All[root].Namespaced {
 		c.Root.Namespace = c.Namespace

@@ -43,7 +43,9 @@ func ValidateResources(resources []api.Resource, n Keys) []error {
 		}
 		switch gr := r.GVR.GroupResource(); {
 		case r.GVR.Version == "" || r.GVR.Resource == "":
-			bad("GVR", "must have a version and a resource, which is the plural in lower case", fmt.Sprintf("%q", r.GVR.String()))
+			bad(
+				"GVR", "must have a version and a resource, which is the plural in lower case", fmt.Sprintf("%q", r.GVR.String()),
+			)
 		case seen[gr]: // even in another version: the objects are the same
 			bad("GVR", "must not occur twice", gr)
 		default:
@@ -77,8 +79,13 @@ func ValidateResources(resources []api.Resource, n Keys) []error {
 			gr := child.GroupResource()
 			switch version, known := versions[gr]; {
 			case child.Version == "" || child.Resource == "":
-				bad("Children", "must have a version and a resource, which is the plural in lower case", fmt.Sprintf("%q", child.String()))
-			case slices.ContainsFunc(r.Children[:k], func(other schema.GroupVersionResource) bool { return other.GroupResource() == gr }):
+				bad(
+					"Children", "must have a version and a resource, which is the plural in lower case",
+					fmt.Sprintf("%q", child.String()),
+				)
+			case slices.ContainsFunc(
+				r.Children[:k], func(other schema.GroupVersionResource) bool { return other.GroupResource() == gr },
+			):
 				bad("Children", "must not occur twice", gr)
 			case slices.ContainsFunc(resources, func(other api.Resource) bool { return other.GVR.GroupResource() == gr }):
 				bad("Children", "must not be a resource of the ring itself, whose objects have places of their own", gr)
@@ -104,7 +111,12 @@ func Resolve(mapper meta.RESTMapper, resources []api.Resource) (known []Resource
 			continue
 		}
 		if !namespaced && len(r.Namespaces) > 0 {
-			errs = append(errs, fmt.Errorf("sharder: Resources[%d].Namespaces: %w: %s is (got %q)", i, ErrScope, r.GVR.GroupResource(), r.Namespaces))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"sharder: Resources[%d].Namespaces: %w: %s is (got %q)", i, ErrScope, r.GVR.GroupResource(), r.Namespaces,
+				),
+			)
 			continue
 		}
 		if r.Selector == nil {
@@ -120,10 +132,17 @@ func Resolve(mapper meta.RESTMapper, resources []api.Resource) (known []Resource
 			case err != nil:
 				missing, complete = append(missing, MappingError(i, "Children", gvr, err)), false
 			case namespaced && !inNamespaces:
-				errs = append(errs, fmt.Errorf("sharder: Resources[%d].Children: %w: %s have none, %s have", i, ErrDescent, gvr.GroupResource(), r.GVR.GroupResource()))
+				errs = append(
+					errs,
+					fmt.Errorf(
+						"sharder: Resources[%d].Children: %w: %s have none, %s have", i, ErrDescent, gvr.GroupResource(),
+						r.GVR.GroupResource(),
+					),
+				)
 			default:
 				root.childResources = append(root.childResources, Resource{
-					Resource: api.Resource{GVR: gvr, Selector: labels.Everything(), Namespaces: r.Namespaces}, Kind: kind, Namespaced: inNamespaces,
+					Resource: api.Resource{GVR: gvr, Selector: labels.Everything(), Namespaces: r.Namespaces}, Kind: kind,
+					Namespaced: inNamespaces,
 				})
 			}
 		}
@@ -136,7 +155,9 @@ func Resolve(mapper meta.RESTMapper, resources []api.Resource) (known []Resource
 
 // LookUp asks the API server, through mapper, for the kind of a resource, and whether it is
 // namespaced.
-func LookUp(mapper meta.RESTMapper, gvr schema.GroupVersionResource) (kind schema.GroupKind, namespaced bool, err error) {
+func LookUp(
+	mapper meta.RESTMapper, gvr schema.GroupVersionResource,
+) (kind schema.GroupKind, namespaced bool, err error) {
 	found, err := mapper.KindFor(gvr)
 	if err != nil {
 		return schema.GroupKind{}, false, err
@@ -158,7 +179,8 @@ var (
 // not be looked up.
 func MappingError(i int, field string, gvr schema.GroupVersionResource, err error) error {
 	if meta.IsNoMatchError(err) {
-		return fmt.Errorf("sharder: Resources[%d].%s: must be served by the API server: %s is not, is its CustomResourceDefinition installed? %w", i, field, gvr.String(), err)
+		return fmt.Errorf("sharder: Resources[%d].%s: must be served by the API server: %s is not, "+
+			"is its CustomResourceDefinition installed? %w", i, field, gvr.String(), err)
 	}
 	return fmt.Errorf("sharder: Resources[%d].%s: ask for %s: %w", i, field, gvr.String(), err)
 }

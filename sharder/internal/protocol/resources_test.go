@@ -16,27 +16,57 @@ func TestBadResourcesAreRefused(t *testing.T) {
 	other := ringtest.Widgets
 	other.Version = "v2"
 	for want, resources := range map[string][]api.Resource{
-		"Resources: must name at least one":              nil,
-		"Resources[0].GVR: must have a version":          {{}},
-		"Resources[1].GVR: must have a version":          {{GVR: ringtest.ConfigMaps}, {GVR: schema.GroupVersionResource{Resource: "x"}}},
-		"Resources[1].GVR: must not occur twice":         {{GVR: ringtest.Widgets}, {GVR: other}},
-		"Resources[0].Selector: must not mention":        {{GVR: ringtest.ConfigMaps, Selector: ringtest.SelectorOf(t, "!"+api.ShardLabel("r"))}},
+		"Resources: must name at least one":     nil,
+		"Resources[0].GVR: must have a version": {{}},
+		"Resources[1].GVR: must have a version": {
+			{GVR: ringtest.ConfigMaps}, {GVR: schema.GroupVersionResource{Resource: "x"}},
+		},
+		"Resources[1].GVR: must not occur twice": {{GVR: ringtest.Widgets}, {GVR: other}},
+		"Resources[0].Selector: must not mention": {
+			{GVR: ringtest.ConfigMaps, Selector: ringtest.SelectorOf(t, "!"+api.ShardLabel("r"))},
+		},
 		"Resources[0].Selector: must be able":            {{GVR: ringtest.ConfigMaps, Selector: labels.Nothing()}},
 		"Resources[0].Namespaces: must not occur twice":  {{GVR: ringtest.ConfigMaps, Namespaces: []string{"a", "a"}}},
 		"Resources[0].Namespaces: must not contain dots": {{GVR: ringtest.ConfigMaps, Namespaces: []string{"a.b"}}},
-		"Resources[0].Children: must have a version":     {{GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{{Resource: "pods"}}}},
-		"Resources[0].Children: must not occur twice":    {{GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{ringtest.Widgets, other}}},
-		"Resources[0].Children: must not be a resource":  {{GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{other}}, {GVR: ringtest.Widgets}},
-		"Resources[1].Children: must be of the same":     {{GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{ringtest.Widgets}}, {GVR: ringtest.Nodes, Children: []schema.GroupVersionResource{other}}},
+		"Resources[0].Children: must have a version": {
+			{GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{{Resource: "pods"}}},
+		},
+		"Resources[0].Children: must not occur twice": {
+			{GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{ringtest.Widgets, other}},
+		},
+		"Resources[0].Children: must not be a resource": {
+			{GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{other}}, {GVR: ringtest.Widgets},
+		},
+		"Resources[1].Children: must be of the same": {
+			{GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{ringtest.Widgets}},
+			{GVR: ringtest.Nodes, Children: []schema.GroupVersionResource{other}},
+		},
 	} {
 		assert.ErrorContains(t, errors.Join(ValidateResources(resources, KeysOf("r"))...), want)
 	}
-	assert.Empty(t, ValidateResources([]api.Resource{{GVR: ringtest.ConfigMaps, Selector: ringtest.SelectorOf(t, "a=b"), Namespaces: []string{"a", "b"}}, {GVR: ringtest.Widgets}}, KeysOf("r")))
-	assert.Empty(t, ValidateResources([]api.Resource{{GVR: ringtest.ConfigMaps, Selector: ringtest.SelectorOf(t, api.ShardLabel("other"))}}, KeysOf("r")))
+	assert.Empty(
+		t,
+		ValidateResources(
+			[]api.Resource{
+				{GVR: ringtest.ConfigMaps, Selector: ringtest.SelectorOf(t, "a=b"), Namespaces: []string{"a", "b"}},
+				{GVR: ringtest.Widgets},
+			},
+			KeysOf("r"),
+		),
+	)
+	assert.Empty(
+		t,
+		ValidateResources(
+			[]api.Resource{{GVR: ringtest.ConfigMaps, Selector: ringtest.SelectorOf(t, api.ShardLabel("other"))}}, KeysOf("r"),
+		),
+	)
 }
 
 func TestResourcesAreLookedUp(t *testing.T) {
-	resolved, _, err := Resolve(ringtest.TestMapper(), []api.Resource{{GVR: ringtest.ConfigMaps, Namespaces: []string{"a", "b"}}, {GVR: ringtest.Nodes}})
+	resolved, _, err := Resolve(
+		ringtest.TestMapper(),
+		[]api.Resource{{GVR: ringtest.ConfigMaps, Namespaces: []string{"a", "b"}}, {GVR: ringtest.Nodes}},
+	)
 	require.NoError(t, err)
 	assert.Equal(t, schema.GroupKind{Kind: "ConfigMap"}, resolved[0].Kind)
 	assert.True(t, resolved[0].Namespaced)
@@ -49,7 +79,12 @@ func TestResourcesAreLookedUp(t *testing.T) {
 
 func TestChildrenAreLookedUp(t *testing.T) {
 	children := []schema.GroupVersionResource{ringtest.Pods}
-	resolved, _, err := Resolve(ringtest.TestMapper(), []api.Resource{{GVR: ringtest.ConfigMaps, Namespaces: []string{"a"}, Children: children}, {GVR: ringtest.Nodes, Children: children}})
+	resolved, _, err := Resolve(
+		ringtest.TestMapper(),
+		[]api.Resource{
+			{GVR: ringtest.ConfigMaps, Namespaces: []string{"a"}, Children: children}, {GVR: ringtest.Nodes, Children: children},
+		},
+	)
 	require.NoError(t, err)
 	for i, namespaces := range [][]string{{"a"}, {""}} {
 		child := resolved[i].childResources[0]
@@ -57,17 +92,30 @@ func TestChildrenAreLookedUp(t *testing.T) {
 		assert.True(t, child.Namespaced)
 		assert.Equal(t, namespaces, child.WatchedNamespaces())
 	}
-	_, _, err = Resolve(ringtest.TestMapper(), []api.Resource{{GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{ringtest.Nodes}}})
-	assert.ErrorContains(t, err, "Resources[0].Children: must be in namespaces, as the objects that control them are: nodes have none, configmaps have")
+	_, _, err = Resolve(
+		ringtest.TestMapper(),
+		[]api.Resource{{GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{ringtest.Nodes}}},
+	)
+	assert.ErrorContains(t, err, "Resources[0].Children: must be in namespaces, "+
+		"as the objects that control them are: nodes have none, configmaps have")
 	absent := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}
-	_, err, _ = Resolve(ringtest.TestMapper(), []api.Resource{{GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{absent}}})
-	assert.ErrorContains(t, err, "Resources[0].Children: must be served by the API server: example.com/v1, Resource=gadgets is not")
+	_, err, _ = Resolve(
+		ringtest.TestMapper(), []api.Resource{{GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{absent}}},
+	)
+	assert.ErrorContains(
+		t, err, "Resources[0].Children: must be served by the API server: example.com/v1, Resource=gadgets is not",
+	)
 }
 
 func TestResourcesThatTheServerDoesNotHaveAreNamed(t *testing.T) {
 	absent := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}
-	known, unknown, err := Resolve(ringtest.TestMapper(), []api.Resource{{GVR: ringtest.ConfigMaps}, {GVR: absent}, {GVR: ringtest.Nodes, Namespaces: []string{"a"}}})
+	known, unknown, err := Resolve(
+		ringtest.TestMapper(),
+		[]api.Resource{{GVR: ringtest.ConfigMaps}, {GVR: absent}, {GVR: ringtest.Nodes, Namespaces: []string{"a"}}},
+	)
 	assert.Len(t, known, 1)
-	assert.ErrorContains(t, unknown, "Resources[1].GVR: must be served by the API server: example.com/v1, Resource=gadgets is not, is its CustomResourceDefinition installed?")
+	assert.ErrorContains(t, unknown, "Resources[1].GVR: must be served by the API server: "+
+		"example.com/v1, Resource=gadgets is not, "+
+		"is its CustomResourceDefinition installed?")
 	assert.ErrorContains(t, err, "Resources[2].Namespaces: must be empty for a cluster-scoped resource: nodes is")
 }

@@ -28,7 +28,7 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestWhoIsNext",
 	},
 	{
-		Name: "a shard that is no member is told who is next", File: "decide.go",
+		Name: "a shard that is no member is given a successor", File: "decide.go",
 		Old: "|| !s.Resident || !s.Target.Current {", New: "|| !s.Target.Current {",
 		Caught: "TestWhoIsNext",
 	},

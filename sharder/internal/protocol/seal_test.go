@@ -38,18 +38,41 @@ func TestARecordCountsIfItIsTheOneThatWasWrittenLast(t *testing.T) {
 		"the annotations of another of its kind are copied": {func(o *metav1.ObjectMeta) {
 			maps.Copy(o.Annotations, written(t, n, "v", other).Annotations)
 		}, recordState{}},
-		"it is a copy of another, labels and all":     {func(o *metav1.ObjectMeta) { *o = *written(t, n, "v", other); o.UID = "u" }, recordState{}},
-		"its earlier annotations are restored":        {func(o *metav1.ObjectMeta) { o.Annotations = written(t, n, "u", old).Annotations }, recordState{}},
-		"its annotations from before are restored":    {func(o *metav1.ObjectMeta) { o.Annotations = map[string]string{n.Owner: old.Encode()} }, recordState{}},
-		"its present ones are":                        {func(o *metav1.ObjectMeta) { o.Annotations = written(t, n, "u", now).Annotations }, recordState{now, true, true}},
-		"its seal is removed":                         {func(o *metav1.ObjectMeta) { delete(o.Labels, n.Seal) }, recordState{}},
-		"its seal is changed":                         {func(o *metav1.ObjectMeta) { o.Labels[n.Seal] = "0" }, recordState{}},
-		"its record is removed":                       {func(o *metav1.ObjectMeta) { delete(o.Annotations, n.Record) }, recordState{}},
-		"its record is removed where v0.1 has it":     {func(o *metav1.ObjectMeta) { delete(o.Annotations, n.Owner) }, recordState{}},
-		"its record is garbled":                       {func(o *metav1.ObjectMeta) { o.Annotations[n.Record] = "x" }, recordState{}},
-		"its record is garbled where v0.1 has it":     {func(o *metav1.ObjectMeta) { o.Annotations[n.Owner] = "x" }, recordState{}},
-		"v0.1 writes a record, after this version":    {func(o *metav1.ObjectMeta) { o.Annotations[n.Owner] = old.Encode() }, recordState{old, true, false}},
-		"v0.1 has written its record, and none since": {func(o *metav1.ObjectMeta) { delete(o.Annotations, n.Record); delete(o.Labels, n.Seal) }, recordState{now, true, false}},
+		"it is a copy of another, labels and all": {
+			func(o *metav1.ObjectMeta) { *o = *written(t, n, "v", other); o.UID = "u" }, recordState{},
+		},
+		"its earlier annotations are restored": {
+			func(o *metav1.ObjectMeta) { o.Annotations = written(t, n, "u", old).Annotations }, recordState{},
+		},
+		"its annotations from before are restored": {
+			func(o *metav1.ObjectMeta) { o.Annotations = map[string]string{n.Owner: old.Encode()} }, recordState{},
+		},
+		"its present ones are": {
+			func(o *metav1.ObjectMeta) { o.Annotations = written(t, n, "u", now).Annotations }, recordState{now, true, true},
+		},
+		"its seal is removed": {
+			func(o *metav1.ObjectMeta) { delete(o.Labels, n.Seal) }, recordState{},
+		},
+		"its seal is changed": {func(o *metav1.ObjectMeta) { o.Labels[n.Seal] = "0" }, recordState{}},
+		"its record is removed": {
+			func(o *metav1.ObjectMeta) { delete(o.Annotations, n.Record) }, recordState{},
+		},
+		"its record is removed where v0.1 has it": {
+			func(o *metav1.ObjectMeta) { delete(o.Annotations, n.Owner) }, recordState{},
+		},
+		"its record is garbled": {
+			func(o *metav1.ObjectMeta) { o.Annotations[n.Record] = "x" }, recordState{},
+		},
+		"its record is garbled where v0.1 has it": {
+			func(o *metav1.ObjectMeta) { o.Annotations[n.Owner] = "x" }, recordState{},
+		},
+		"v0.1 writes a record, after this version": {
+			func(o *metav1.ObjectMeta) { o.Annotations[n.Owner] = old.Encode() }, recordState{old, true, false},
+		},
+		"v0.1 has written its record, and none since": {
+			func(o *metav1.ObjectMeta) { delete(o.Annotations, n.Record); delete(o.Labels, n.Seal) },
+			recordState{now, true, false},
+		},
 	} {
 		o := written(t, n, "u", now)
 		test.change(o)
