@@ -32,7 +32,7 @@ func (r *Roster) Acquisition(shard string, now Reading) (a Acquisition, ok bool)
 	delete(l.Annotations, ReturnAnnotation)
 	delete(l.Annotations, LeavingAnnotation)
 	if s.lease == nil {
-		setEpoch(l, 0)
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, EpochAnnotation, "0")
 	}
 	return Acquisition{l, s.lease == nil}, true
 }

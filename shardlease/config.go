@@ -18,6 +18,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/process"
+	"github.com/bellwether-k8s/bellwether/shardlease/internal/leaseformat"
 )
 
 // Config of a [Lease]. All shards of a ring, and its sharders, should have the same LeaseDuration, MissedRenewals and Margin. Everyone
@@ -142,7 +143,7 @@ func (c Config) validate() error {
 	review := lease.Review{Package: "shardlease"}
 	review.Value("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
 	review.Value("Ring", c.Ring, validation.IsDNS1123Label(c.Ring))
-	review.Value("Identity", c.Identity, identityProblems(c.Identity))
+	review.Value("Identity", c.Identity, leaseformat.IdentityProblems(c.Identity))
 	review.Value("Incarnation", c.Incarnation, incarnationProblems(c.Incarnation))
 	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
 		review.Value("Labels", key, labelKeyProblems(key))
@@ -157,15 +158,6 @@ func (c Config) validate() error {
 		review.Add(fmt.Errorf("ReturnWithin: must be whole seconds, at most %v (got %v)", MaxLeaseDuration, c.ReturnWithin))
 	}
 	return review.Err()
-}
-
-// identityProblems says why a shard cannot have a name: it is that of a Lease, and the value of a label.
-func identityProblems(identity string) []string {
-	problems := validation.IsDNS1123Subdomain(identity)
-	if len(identity) > validation.LabelValueMaxLength {
-		problems = append(problems, "must be a label value: "+validation.MaxLenError(validation.LabelValueMaxLength))
-	}
-	return problems
 }
 
 func incarnationProblems(incarnation string) []string {

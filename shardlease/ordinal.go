@@ -23,6 +23,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/shardlease/internal/leaseformat"
 )
 
 // defaultReturnWithin is that of shards with claimed names.
@@ -192,7 +193,7 @@ func (c *claimant) offer(leases []coordinationv1.Lease, now time.Time) (o offer)
 		}
 		name := ordinalName(c.config.Ring, ordinal)
 		r := lease.RecordOf(l)
-		switch within := returnWithin(l); {
+		switch within := leaseformat.ReturnWithin(l.Annotations[ReturnAnnotation], MaxLeaseDuration); {
 		case c.named(name).reclaims(r, c.config.Incarnation):
 			o.first = append(o.first, name)
 			taken[name] = true

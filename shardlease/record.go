@@ -24,16 +24,6 @@ func (c Config) unfit(r lease.Record) error {
 	return nil // the label will be put back
 }
 
-// returnWithin is how long after its release the shard of a Lease is expected back. What no shard would have
-// written counts as zero: its objects go to others, as if it had said nothing.
-func returnWithin(l *coordinationv1.Lease) time.Duration {
-	seconds, err := strconv.ParseUint(l.Annotations[ReturnAnnotation], 10, 16)
-	if d := time.Duration(seconds) * time.Second; err == nil && d <= MaxLeaseDuration {
-		return d
-	}
-	return 0
-}
-
 // reclaims reports whether a record is of an earlier process of this Pod that has ended. incarnation is empty unless this process is the
 // only one of its name now, as that one was.
 func (c Config) reclaims(r lease.Record, incarnation string) bool {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/shardlease/internal/leaseformat"
 )
 
 // minLeaseDuration is the shortest D that a shard can have: two renew intervals of a second, and a margin, in whole seconds.
@@ -122,7 +123,7 @@ func (s *sighting) away(now Reading) bool {
 	if !lease.RecordOf(s.lease).Released() {
 		return false
 	}
-	within := returnWithin(s.lease)
+	within := leaseformat.ReturnWithin(s.lease.Annotations[ReturnAnnotation], MaxLeaseDuration)
 	return within > 0 && s.age(now) < within
 }
 
@@ -168,7 +169,7 @@ func (s *sighting) problemOf(l *coordinationv1.Lease) error {
 	if ring, ok := l.Labels[RingLabel]; ok && ring != s.ring {
 		errs = append(errs, fmt.Errorf("label %s is %q, not %q", RingLabel, ring, s.ring))
 	}
-	for _, problem := range identityProblems(l.Name) {
+	for _, problem := range leaseformat.IdentityProblems(l.Name) {
 		errs = append(errs, fmt.Errorf("name: %s (got %q)", problem, l.Name))
 	}
 	if _, err := EpochOf(l); err != nil {
@@ -263,7 +264,7 @@ func (s *sighting) next(now Reading, collectAfter time.Duration) (soonest time.D
 	at(s.since, s.patience)
 	at(s.since, 2*s.patience)
 	if s.lease != nil && s.away(now) {
-		at(s.since, returnWithin(s.lease))
+		at(s.since, leaseformat.ReturnWithin(s.lease.Annotations[ReturnAnnotation], MaxLeaseDuration))
 	}
 	if s.lease != nil && s.givenUp() {
 		at(s.since, collectAfter)
