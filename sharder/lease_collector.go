@@ -11,7 +11,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
-	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
 // leaseCollector takes the Leases of shards that have not renewed them for long enough, which proves them dead, and deletes those that have been
@@ -79,7 +79,7 @@ func (k *leaseCollector) calm() (calm bool, wait time.Duration) {
 	members := k.roster.Members(now)
 	var expired []string
 	for _, name := range members {
-		if s := k.roster.State(name, now); s == shardlease.Expired || s == shardlease.Uncertain {
+		if s := k.roster.State(name, now); s == shardstate.Expired || s == shardstate.Uncertain {
 			expired = append(expired, name)
 		}
 	}
@@ -112,14 +112,14 @@ func (k *leaseCollector) calm() (calm bool, wait time.Duration) {
 func (k *leaseCollector) take(ctx context.Context, shard string) bool {
 	now := k.clock.Now()
 	k.mu.Lock()
-	acquisition, ok := k.roster.Acquisition(shard, now)
+	acquisition, ok := k.roster.Takeover(shard, now)
 	k.mu.Unlock()
 	if !ok {
 		return true
 	}
 	short, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	taken, err := shardlease.Acquire(short, k.kube, acquisition)
+	taken, err := shardstate.TakeOver(short, k.kube, acquisition)
 	switch {
 	case err == nil:
 		k.log.Info("took the Lease of a shard that does not renew it", zap.String("shard", shard))
@@ -146,7 +146,7 @@ func (k *leaseCollector) take(ctx context.Context, shard string) bool {
 func (k *leaseCollector) collect(ctx context.Context, shard string) bool {
 	now := k.clock.Now()
 	k.mu.Lock()
-	collection, ok := k.roster.Collection(shard, now)
+	collection, ok := k.roster.Deletion(shard, now)
 	k.mu.Unlock()
 	if !ok || k.named(shard) {
 		return true
@@ -159,7 +159,7 @@ func (k *leaseCollector) collect(ctx context.Context, shard string) bool {
 	}
 	short, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	switch err := shardlease.Collect(short, k.kube, collection); {
+	switch err := shardstate.Delete(short, k.kube, collection); {
 	case kube.Absent(err, coordinationv1.Resource("leases"), shard), apierrors.IsConflict(err): // the watch tells
 		return true
 	case err != nil:

@@ -20,6 +20,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
 // shardLeases knows the shards of the ring, by their Leases.
@@ -35,7 +36,7 @@ type shardLeases struct {
 	due chan struct{}
 
 	mu      sync.Mutex
-	roster  *shardlease.Roster
+	roster  *shardstate.Tracker
 	last    map[string]protocol.OwnerEpoch // members, in the life in which they held their Lease last
 	asked   map[string]struct{}            // shards that records or the history name, and about which nothing could be decided
 	passed  map[string]int                 // of the roster, as matured has seen it last
@@ -50,7 +51,7 @@ const readTimeout = 10 * time.Second
 
 // list reads all Leases of the ring.
 func (g *shardLeases) list(ctx context.Context) (version string, err error) {
-	options := metav1.ListOptions{LabelSelector: shardlease.Selector(g.ring).String(), Limit: 500}
+	options := metav1.ListOptions{LabelSelector: shardstate.Selector(g.ring).String(), Limit: 500}
 	var leases []*coordinationv1.Lease
 	for {
 		page, err := bounded(ctx, func(ctx context.Context) (*coordinationv1.LeaseList, error) { return g.client.List(ctx, options) })
@@ -132,7 +133,7 @@ func (g *shardLeases) follow(ctx context.Context, version string) (string, error
 	}
 	w, err := opened(ctx, func(ctx context.Context) (watch.Interface, error) {
 		return g.client.Watch(ctx, metav1.ListOptions{
-			LabelSelector: shardlease.Selector(g.ring).String(), ResourceVersion: version, AllowWatchBookmarks: true, TimeoutSeconds: ptr.To(watchSeconds),
+			LabelSelector: shardstate.Selector(g.ring).String(), ResourceVersion: version, AllowWatchBookmarks: true, TimeoutSeconds: ptr.To(watchSeconds),
 		})
 	})
 	if err != nil {
@@ -172,10 +173,10 @@ func (g *shardLeases) see(l *coordinationv1.Lease, deleted bool) {
 	g.mu.Lock()
 	var changed bool
 	if deleted {
-		changed = g.roster.Miss(l.Name, now)
+		changed = g.roster.ObserveAbsence(l.Name, now)
 		delete(g.asked, l.Name) // or it would be created again for ever; whoever still has to know asks again
 	} else {
-		changed = g.roster.See(l, now)
+		changed = g.roster.Observe(l, now)
 	}
 	g.mu.Unlock()
 	if changed {
@@ -219,7 +220,7 @@ func (g *shardLeases) reread(ctx context.Context, t protocol.OwnerEpoch) error {
 	}
 	now := g.clock.Now()
 	g.mu.Lock()
-	changed := g.roster.Read(t.Shard, epochOf(t), l, now)
+	changed := g.roster.ObserveRead(t.Shard, epochOf(t), l, now)
 	g.mu.Unlock()
 	if changed {
 		g.tell()
@@ -351,12 +352,12 @@ func (g *shardLeases) claims(all []protocol.OwnerEpoch, now clock.Reading) []pro
 // claim is what is known of a tenant. The caller holds mu.
 func (g *shardLeases) claim(t protocol.OwnerEpoch, now clock.Reading) protocol.Claim {
 	c := protocol.Claim{OwnerEpoch: t}
-	switch g.roster.Verdict(t.Shard, epochOf(t), now) {
-	case shardlease.Over:
+	switch g.roster.EpochState(t.Shard, epochOf(t), now) {
+	case shardstate.EpochEnded:
 		c.EpochState = protocol.EpochEnded
-	case shardlease.Unread:
+	case shardstate.EpochUnknown:
 		c.EpochState = protocol.EpochUnknown
-	case shardlease.Unproven:
+	case shardstate.EpochNeedsTakeover:
 		c.EpochState = protocol.EpochUnproven
 	}
 	e, ok := g.roster.Epoch(t.Shard, now)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
-	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
 // Sharder distributes the objects of a ring over its shards. Only one of all replicas may run it at a time: call Run under leader
@@ -26,8 +26,8 @@ type Sharder struct {
 	mapper meta.RESTMapper
 	config Config
 	keys   protocol.Keys
-	busy   sync.Mutex         // held by Run
-	roster *shardlease.Roster // of what follows the Leases: Run, or follow before it
+	busy   sync.Mutex          // held by Run
+	roster *shardstate.Tracker // of what follows the Leases: Run, or follow before it
 
 	mu      sync.Mutex
 	session *session // guarded by mu: the one that Run is busy with; nil if there is none
@@ -50,7 +50,7 @@ func New(kube kubernetes.Interface, meta metadata.Interface, mapper meta.RESTMap
 	if err := errors.Join(append(errs, config.validate())...); err != nil {
 		return nil, err
 	}
-	roster, err := shardlease.NewRoster(shardlease.RosterConfig{
+	roster, err := shardstate.NewTracker(shardstate.Config{
 		Namespace: config.Namespace, Ring: config.Ring, LeaseDuration: config.LeaseDuration, GCPeriod: config.GCPeriod,
 	})
 	if err != nil {

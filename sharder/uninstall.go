@@ -25,7 +25,7 @@ import (
 // A living shard is named in the log, and waited for as long as ctx lasts. One that has not released its Lease has to prove dead, as under Run: its
 // Lease is taken when it has not been renewed for twice its duration. The error is that of ctx, or says what the API server
 // refuses. What has been removed by then stays removed, and the next call goes on. The Leases of the ended shards and the ring's
-// history stay, which does no harm; [shardlease.Selector] selects both.
+// history stay, which does no harm; [shardstate.Selector] selects both.
 func (s *Sharder) StripLabels(ctx context.Context) error {
 	if !s.busy.TryLock() {
 		return ErrBusy

@@ -58,7 +58,7 @@ type shard struct {
 	mu       sync.Mutex
 	held     []shardlease.Epoch
 	released []shardlease.Epoch
-	waited   []shardlease.Standing
+	waited   []shardlease.HolderInfo
 	lost     []error
 	cause    error         // of the last work's context
 	lasts    time.Duration // how long work takes to stop
@@ -83,7 +83,7 @@ func makeShard(c *cluster, change func(*shardlease.Config)) (*shard, shardlease.
 		Hooks: shardlease.Hooks{
 			OnHeld:     func(e shardlease.Epoch) { s.note(func() { s.held = append(s.held, e) }) },
 			OnReleased: func(e shardlease.Epoch) { s.note(func() { s.released = append(s.released, e) }) },
-			OnWaiting:  func(w shardlease.Standing) { s.note(func() { s.waited = append(s.waited, w) }) },
+			OnWaiting:  func(w shardlease.HolderInfo) { s.note(func() { s.waited = append(s.waited, w) }) },
 		},
 	}
 	config.SetOccupy(func(name string) (func(), error) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
 func TestBadConfig(t *testing.T) {
@@ -101,7 +102,7 @@ func TestLimitedClients(t *testing.T) {
 }
 
 func TestRosterConfig(t *testing.T) {
-	_, err := shardlease.NewRoster(shardlease.RosterConfig{
+	_, err := shardstate.NewTracker(shardstate.Config{
 		Namespace: "A", Ring: "", LeaseDuration: time.Second, GCPeriod: -1,
 	})
 	for _, want := range []string{"Namespace: ", `"A"`, "Ring: ", "LeaseDuration: must be whole seconds, from 3s to 1h0m0s (got 1s)", "GCPeriod: must not be negative (got -1ns)"} {

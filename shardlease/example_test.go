@@ -11,6 +11,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
 // Against a fake clientset, as in a unit test of a controller; in production the client is
@@ -58,14 +59,14 @@ func ExampleTerm_Scope() {
 }
 
 // What a sharder knows, without a server.
-func ExampleRoster() {
+func ExampleTracker() {
 	client := fake.NewClientset()
 	shard, _ := shardlease.New(client, shardlease.Config{Namespace: "default", Ring: "my-controller", Identity: "my-controller-0"})
-	roster, _ := shardlease.NewRoster(shardlease.RosterConfig{Namespace: "default", Ring: "my-controller"})
+	roster, _ := shardstate.NewTracker(shardstate.Config{Namespace: "default", Ring: "my-controller"})
 	see := func(ctx context.Context) {
 		l, err := client.CoordinationV1().Leases("default").Get(ctx, "my-controller-0", metav1.GetOptions{})
 		if err == nil {
-			roster.See(l, clock.System().Now())
+			roster.Observe(l, clock.System().Now())
 		}
 		fmt.Println(roster.State("my-controller-0", clock.System().Now()), roster.Members(clock.System().Now()))
 	}

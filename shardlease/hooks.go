@@ -13,7 +13,7 @@ type Hooks struct {
 
 	// OnWaiting is told who holds the lease, once for each holder, when Run has to wait for it to be released or to expire, and once
 	// more when that holder turns out to be alive.
-	OnWaiting func(Standing)
+	OnWaiting func(HolderInfo)
 
 	// OnRenewal is told how an attempt to renew ended, and how long its requests took. err is nil if the deadline has moved.
 	OnRenewal func(latency time.Duration, err error)
@@ -31,7 +31,7 @@ func (h Hooks) released(e Epoch) {
 	}
 }
 
-func (h Hooks) waiting(s Standing) {
+func (h Hooks) waiting(s HolderInfo) {
 	if h.OnWaiting != nil {
 		h.OnWaiting(s)
 	}

@@ -216,11 +216,11 @@ func (l *Lease) Term() (*Term, error) {
 	return t, nil
 }
 
-// Await adds something that has to have ended, besides the work function, before the lease is released or acquired anew: Run calls ended
+// AddReleaseGate adds something that has to have ended, besides the work function, before the lease is released or acquired anew: Run calls ended
 // after work has returned, and keeps the lease until ended has. It refuses new work from then on, waits for what is in flight, and
 // returns nil when nothing is. An error keeps Run from releasing ([ErrUnfinished]). ctx ends when the lease is lost; also then
 // ended must not return nil before everything has ended.
-func (l *Lease) Await(ended func(ctx context.Context) error) {
+func (l *Lease) AddReleaseGate(ended func(ctx context.Context) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.awaits = append(l.awaits, ended)

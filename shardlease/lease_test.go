@@ -17,6 +17,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
 func TestShardHoldsALeaseOfItsName(t *testing.T) {
@@ -98,12 +99,12 @@ func TestEpochs(t *testing.T) {
 // acquire is what a sharder does after it has seen the lease unchanged for 2D.
 func (c *cluster) acquire() {
 	c.Helper()
-	r := newRoster(c.T)
+	r := newTracker(c.T)
 	r.see(c.lease())
 	time.Sleep(2 * duration)
-	a, ok := r.Acquisition("a", r.now())
+	a, ok := r.Takeover("a", r.now())
 	require.True(c, ok)
-	_, err := shardlease.Acquire(c.Context(), c.client(), a)
+	_, err := shardstate.TakeOver(c.Context(), c.client(), a)
 	require.NoError(c, err)
 }
 
@@ -201,7 +202,7 @@ func TestSecondProcessOfOneIdentityWaitsAndSaysForWhom(t *testing.T) {
 		second := newShard(c, func(config *shardlease.Config) { config.Incarnation = "pod-2" }).start(c)
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, second.epochs())
-		assert.Equal(t, []shardlease.Standing{
+		assert.Equal(t, []shardlease.HolderInfo{
 			{Holder: "a", Incarnation: "pod-1", Wait: duration},
 			{Holder: "a", Incarnation: "pod-1", Wait: duration, Alive: true},
 		}, second.waited)
@@ -358,7 +359,7 @@ func TestLeaseIsReleasedOnlyWhenAllHasEnded(t *testing.T) {
 				s := newShard(c, nil)
 				s.work = e.work
 				if e.await != nil {
-					s.Await(e.await)
+					s.AddReleaseGate(e.await)
 				}
 				s.start(c)
 				time.Sleep(time.Second)
@@ -393,7 +394,7 @@ func TestLeaseIsRenewedWhileSomethingIsAwaited(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		s := newShard(c, nil)
 		ended := make(chan struct{})
-		s.Await(func(ctx context.Context) error {
+		s.AddReleaseGate(func(ctx context.Context) error {
 			select {
 			case <-ended:
 				return nil
@@ -418,7 +419,7 @@ func TestLeaseIsRenewedWhileSomethingIsAwaited(t *testing.T) {
 func TestWhatIsAwaitedHearsOfALoss(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		s := newShard(c, nil)
-		s.Await(func(ctx context.Context) error {
+		s.AddReleaseGate(func(ctx context.Context) error {
 			<-ctx.Done()
 			s.note(func() { s.cause = context.Cause(ctx) })
 			return nil // also then everything has ended
@@ -502,20 +503,20 @@ func TestGuardIsKnownToBeInstalled(t *testing.T) {
 func TestLeaseIsCollectedAsItWasSeen(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		require.NoError(t, newShard(c, nil).start(c).stop())
-		r := newRoster(t)
+		r := newTracker(t)
 		r.see(c.lease())
-		time.Sleep(collect)
-		collection, ok := r.Collection("a", r.now())
+		time.Sleep(time.Hour)
+		collection, ok := r.Deletion("a", r.now())
 		require.True(t, ok)
 		next := newShard(c, nil).start(c)
-		err := shardlease.Collect(c.Context(), c.client(), collection)
+		err := shardstate.Delete(c.Context(), c.client(), collection)
 		require.True(t, apierrors.IsConflict(err), "%v", err)
 		assert.ErrorContains(t, err, "delete Lease ns/a")
 		require.NoError(t, next.stop())
 		r.see(c.lease())
-		time.Sleep(collect)
-		collection, _ = r.Collection("a", r.now())
-		require.NoError(t, shardlease.Collect(c.Context(), c.client(), collection))
+		time.Sleep(time.Hour)
+		collection, _ = r.Deletion("a", r.now())
+		require.NoError(t, shardstate.Delete(c.Context(), c.client(), collection))
 		assert.Nil(t, c.lease())
 	})
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
 // TestSimulatedShard is the proof that processes of one identity never work at once, nor in an epoch that a sharder takes for over: one
@@ -129,7 +130,7 @@ func runShard(ctx context.Context, p *sim.Process, onLost func(*sim.Process)) {
 	config := shardlease.Config{
 		Namespace: "ns", Ring: "r", Identity: key, Incarnation: pod(p), Clock: p.Clock,
 		OnLost: func(error) { onLost(p) },
-		Hooks:  shardlease.Hooks{OnWaiting: func(shardlease.Standing) { w.State.Store(seen(p), true) }},
+		Hooks:  shardlease.Hooks{OnWaiting: func(shardlease.HolderInfo) { w.State.Store(seen(p), true) }},
 	}
 	config.SetOccupy(func(name string) (func(), error) { return occupy(p, name) })
 	l, err := shardlease.New(kubernetes.NewForConfigOrDie(p.Config()), config)
@@ -137,7 +138,7 @@ func runShard(ctx context.Context, p *sim.Process, onLost func(*sim.Process)) {
 		panic(err)
 	}
 	defer w.State.Delete(seen(p))
-	l.Await(func(context.Context) error {
+	l.AddReleaseGate(func(context.Context) error {
 		if _, unlucky := w.State.LoadAndDelete(p); unlucky { // something is still in flight
 			<-p.Clock.NewTimer(p.Drain()).C()
 			p.End(key)
@@ -201,7 +202,7 @@ func work(ctx context.Context, p *sim.Process, l *shardlease.Lease) error {
 func runSharder(ctx context.Context, p *sim.Process) {
 	client := kubernetes.NewForConfigOrDie(p.Config())
 	for ctx.Err() == nil {
-		roster, err := shardlease.NewRoster(shardlease.RosterConfig{Namespace: "ns", Ring: "r"})
+		roster, err := shardstate.NewTracker(shardstate.Config{Namespace: "ns", Ring: "r"})
 		if err != nil {
 			panic(err)
 		}
@@ -218,11 +219,11 @@ func runSharder(ctx context.Context, p *sim.Process) {
 }
 
 // look is one round of a sharder.
-func look(ctx context.Context, p *sim.Process, client kubernetes.Interface, roster *shardlease.Roster) {
+func look(ctx context.Context, p *sim.Process, client kubernetes.Interface, roster *shardstate.Tracker) {
 	ctx, cancel := clock.WithTimeout(ctx, p.Clock, 10*time.Second)
 	defer cancel()
 	now := p.Clock.Now
-	list, err := client.CoordinationV1().Leases("ns").List(ctx, metav1.ListOptions{LabelSelector: shardlease.Selector("r").String()})
+	list, err := client.CoordinationV1().Leases("ns").List(ctx, metav1.ListOptions{LabelSelector: shardstate.Selector("r").String()})
 	if err != nil || list.ResourceVersion == "" { // any JSON object decodes as an empty list
 		return
 	}
@@ -231,7 +232,7 @@ func look(ctx context.Context, p *sim.Process, client kubernetes.Interface, rost
 		leases = append(leases, &list.Items[i])
 	}
 	roster.List(leases, now())
-	acquire := roster.State(key, now()) == shardlease.Uncertain
+	acquire := roster.State(key, now()) == shardstate.Uncertain
 	var epochs []shardlease.Epoch // as records of objects name them
 	p.World().State.Range(func(k, _ any) bool {
 		if e, ok := k.(shardlease.Epoch); ok {
@@ -240,7 +241,7 @@ func look(ctx context.Context, p *sim.Process, client kubernetes.Interface, rost
 		return true
 	})
 	for _, e := range epochs {
-		if roster.Verdict(key, e, now()) == shardlease.Unread {
+		if roster.EpochState(key, e, now()) == shardstate.EpochUnknown {
 			l, err := client.CoordinationV1().Leases("ns").Get(ctx, key, metav1.GetOptions{})
 			switch {
 			case kube.Absent(err, coordinationv1.Resource("leases"), key):
@@ -248,20 +249,20 @@ func look(ctx context.Context, p *sim.Process, client kubernetes.Interface, rost
 			case err != nil:
 				continue
 			}
-			roster.Read(key, e, l, now())
+			roster.ObserveRead(key, e, l, now())
 		}
-		switch roster.Verdict(key, e, now()) {
-		case shardlease.Over:
+		switch roster.EpochState(key, e, now()) {
+		case shardstate.EpochEnded:
 			p.Act(e.String())
-		case shardlease.Unproven:
+		case shardstate.EpochNeedsTakeover:
 			acquire = true
-		case shardlease.Unread:
+		case shardstate.EpochUnknown:
 			p.Fail("epoch %v is newer than a lease that was read after it", e)
 		}
 	}
-	if a, ok := roster.Acquisition(key, now()); ok && acquire {
-		if l, err := shardlease.Acquire(ctx, client, a); err == nil {
-			roster.See(l, now())
+	if a, ok := roster.Takeover(key, now()); ok && acquire {
+		if l, err := shardstate.TakeOver(ctx, client, a); err == nil {
+			roster.Observe(l, now())
 		}
 	}
 }

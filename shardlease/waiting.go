@@ -8,8 +8,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
-// Standing is who holds the lease of a shard that waits for it.
-type Standing struct {
+// HolderInfo is who holds the lease of a shard that waits for it.
+type HolderInfo struct {
 	// Holder is the shard's own identity (another process, or an earlier one), or [Sharder], or somebody else's; empty if somebody
 	// emptied or deleted the record without marking that work had ended.
 	Holder string
@@ -24,14 +24,14 @@ type Standing struct {
 // waiting is what was told of a holder.
 type waiting struct {
 	seen lease.Record
-	told Standing
+	told HolderInfo
 	any  bool
 }
 
 // wait tells whom the shard waits for, once for each, and once more when that turns out to be alive.
 func (l *Lease) wait(r lease.Record, wait time.Duration) {
 	w := &l.waiting
-	s := Standing{Holder: r.Holder()}
+	s := HolderInfo{Holder: r.Holder()}
 	if r.Exists() {
 		s.Incarnation = r.Lease().Annotations[IncarnationAnnotation]
 	}

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/bellwether-k8s/bellwether/sharder"
-	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
 // objects are ConfigMaps that want a checksum, and the people who edit them.
@@ -97,7 +97,7 @@ func (o *objects) remove(ctx context.Context) error {
 	maps, leases := o.client.CoreV1().ConfigMaps(o.namespace), o.client.CoordinationV1().Leases(o.namespace)
 	return errors.Join(
 		maps.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: ours.String()}),
-		leases.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: shardlease.Selector(o.ring).String()}),
+		leases.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: shardstate.Selector(o.ring).String()}),
 		unlessNotFound(leases.Delete(ctx, o.ring+"-sharder", metav1.DeleteOptions{})),
 		unlessNotFound(maps.Delete(ctx, sharder.HistoryName(o.ring), metav1.DeleteOptions{})),
 	)

@@ -91,7 +91,7 @@ func (a *all) everything() {
 	election.OnNewLeader("a")
 	election.OnStartedLeading(leaderelection.Term{Vacant: time.Second, Released: true})
 	election.OnRenewal(time.Millisecond, errNoAnswer)
-	lease.OnWaiting(shardlease.Standing{})
+	lease.OnWaiting(shardlease.HolderInfo{})
 	lease.OnHeld(shardlease.Epoch{})
 	lease.OnRenewal(time.Millisecond, nil)
 	ownership.OnDrained(api.ObjectRef{}, time.Second, nil)

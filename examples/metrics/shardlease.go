@@ -21,7 +21,7 @@ func ShardLease(registry prometheus.Registerer) (shardlease.Hooks, error) {
 			renewed.last.SetToCurrentTime()
 		},
 		OnReleased: func(shardlease.Epoch) { held.Set(0) },
-		OnWaiting:  func(shardlease.Standing) { waiting.Set(1) },
+		OnWaiting:  func(shardlease.HolderInfo) { waiting.Set(1) },
 		OnRenewal:  renewed.observe,
 	}, f.err()
 }

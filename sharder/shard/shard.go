@@ -177,7 +177,7 @@ func New(client metadata.Interface, mapper meta.RESTMapper, lease *shardlease.Le
 		s.marks[r.GVR] = s.keys.Of(r.GVR.GroupResource())
 		s.families[r.GVR] = len(r.Children) > 0
 	}
-	lease.Await(s.end)
+	lease.AddReleaseGate(s.end)
 	return s, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
 // disorder is what is wrong with an object; empty: nothing. It is in order if a shard that runs owns it, in its present epoch, and its
@@ -79,7 +80,7 @@ func checksum(data map[string]string) string {
 func (a *arena) disorders(ctx context.Context) (wrong map[types.UID]string, objects int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	list, err := a.client.CoordinationV1().Leases(a.namespace).List(ctx, metav1.ListOptions{LabelSelector: shardlease.Selector(ringName).String()})
+	list, err := a.client.CoordinationV1().Leases(a.namespace).List(ctx, metav1.ListOptions{LabelSelector: shardstate.Selector(ringName).String()})
 	if err != nil {
 		return nil, 0, err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
 const (
@@ -176,26 +177,26 @@ func (c *crew) lease() *coordinationv1.Lease {
 
 // sharder is a sharder's view of the crew's leases.
 type sharder struct {
-	*shardlease.Roster
+	*shardstate.Tracker
 	crew *crew
 }
 
 func (c *crew) sharder(collectAfter time.Duration) *sharder {
 	c.t.Helper()
-	r, err := shardlease.NewRoster(shardlease.RosterConfig{
+	r, err := shardstate.NewTracker(shardstate.Config{
 		Namespace: c.namespace, Ring: "r", LeaseDuration: duration, GCPeriod: collectAfter,
 	})
 	require.NoError(c.t, err)
 	return &sharder{r, c}
 }
 
-func (s *sharder) now() shardlease.Reading { return s.crew.clock.Now() }
+func (s *sharder) now() shardstate.Reading { return s.crew.clock.Now() }
 
 // list takes in a consistent list of the leases.
 func (s *sharder) list() {
 	s.crew.t.Helper()
 	list, err := s.crew.client.CoordinationV1().Leases(s.crew.namespace).
-		List(s.crew.t.Context(), metav1.ListOptions{LabelSelector: shardlease.Selector("r").String()})
+		List(s.crew.t.Context(), metav1.ListOptions{LabelSelector: shardstate.Selector("r").String()})
 	require.NoError(s.crew.t, err)
 	var leases []*coordinationv1.Lease
 	for i := range list.Items {
@@ -205,7 +206,7 @@ func (s *sharder) list() {
 }
 
 // requireStates lists again and again until the shard has gone through these states.
-func (s *sharder) requireStates(states ...shardlease.State) {
+func (s *sharder) requireStates(states ...shardstate.State) {
 	s.crew.t.Helper()
 	for _, state := range states {
 		require.Eventually(s.crew.t, func() bool {

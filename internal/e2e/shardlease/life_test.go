@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
 func TestLifeOfAShard(t *testing.T) {
@@ -25,25 +26,25 @@ func TestLifeOfAShard(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, epoch.Number)
 	assert.Equal(t, epoch.String(), first.epoch)
-	sharder.requireStates(shardlease.Ready)
-	other.requireStates(shardlease.Ready)
+	sharder.requireStates(shardstate.Ready)
+	other.requireStates(shardstate.Ready)
 
 	require.NoError(t, shard.Kill())
-	sharder.requireStates(shardlease.Expired)
+	sharder.requireStates(shardstate.Expired)
 	assert.Equal(t, []string{"a"}, sharder.Members(sharder.now()))
-	other.requireStates(shardlease.Uncertain)
-	sharder.requireStates(shardlease.Uncertain)
-	assert.Equal(t, shardlease.Live, sharder.Verdict("a", epoch, sharder.now()), "nobody knows yet")
+	other.requireStates(shardstate.Uncertain)
+	sharder.requireStates(shardstate.Uncertain)
+	assert.Equal(t, shardstate.EpochActive, sharder.EpochState("a", epoch, sharder.now()), "nobody knows yet")
 
 	var conflicts []error
 	var mu sync.Mutex
 	var acquiring sync.WaitGroup
 	for range 5 {
 		for _, s := range both {
-			a, ok := s.Acquisition("a", s.now())
+			a, ok := s.Takeover("a", s.now())
 			require.True(t, ok)
 			acquiring.Go(func() {
-				if _, err := shardlease.Acquire(t.Context(), c.client, a); err != nil {
+				if _, err := shardstate.TakeOver(t.Context(), c.client, a); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
 					conflicts = append(conflicts, err)
@@ -57,10 +58,10 @@ func TestLifeOfAShard(t *testing.T) {
 		assert.True(t, apierrors.IsConflict(err), "%v", err)
 	}
 	for _, s := range both {
-		s.requireStates(shardlease.Dead)
-		assert.Equal(t, shardlease.Over, s.Verdict("a", epoch, s.now()))
+		s.requireStates(shardstate.Dead)
+		assert.Equal(t, shardstate.EpochEnded, s.EpochState("a", epoch, s.now()))
 		assert.Empty(t, s.Members(s.now()))
-		_, ok := s.Acquisition("a", s.now())
+		_, ok := s.Takeover("a", s.now())
 		assert.False(t, ok)
 	}
 
@@ -68,12 +69,12 @@ func TestLifeOfAShard(t *testing.T) {
 	second := c.requireTerm(2)
 	epoch.Number = 2
 	assert.Equal(t, epoch.String(), second.epoch, "it has come back after the duration that the sharder wrote")
-	sharder.requireStates(shardlease.Ready)
+	sharder.requireStates(shardstate.Ready)
 
 	require.NoError(t, shard.Terminate())
 	c.requireExit(shard, 0)
-	sharder.requireStates(shardlease.Dead)
-	assert.Equal(t, shardlease.Over, sharder.Verdict("a", epoch, sharder.now()))
+	sharder.requireStates(shardstate.Dead)
+	assert.Equal(t, shardstate.EpochEnded, sharder.EpochState("a", epoch, sharder.now()))
 
 	require.NoError(t, shard.Restart())
 	epoch.Number = 3
@@ -124,7 +125,7 @@ func TestDeletedLeaseEndsItsShard(t *testing.T) {
 	sharder := c.sharder(0)
 	shard := c.start("a")
 	first := c.requireTerm(1)
-	sharder.requireStates(shardlease.Ready)
+	sharder.requireStates(shardstate.Ready)
 	before := c.lease()
 	epoch, err := shardlease.EpochOf(before)
 	require.NoError(t, err)
@@ -132,20 +133,20 @@ func TestDeletedLeaseEndsItsShard(t *testing.T) {
 	deleted := sharder.now()
 	c.requireExit(shard, shardlease.ExitCodeNotHeld)
 	c.requireLog(shard, "the Lease was deleted")
-	sharder.requireStates(shardlease.Expired)
-	assert.Equal(t, shardlease.Live, sharder.Verdict("a", epoch, deleted))
-	sharder.requireStates(shardlease.Uncertain)
+	sharder.requireStates(shardstate.Expired)
+	assert.Equal(t, shardstate.EpochActive, sharder.EpochState("a", epoch, deleted))
+	sharder.requireStates(shardstate.Uncertain)
 	assert.GreaterOrEqual(t, sharder.now().SinceAtLeast(deleted), 2*duration)
-	assert.Equal(t, shardlease.Unproven, sharder.Verdict("a", epoch, sharder.now()))
+	assert.Equal(t, shardstate.EpochNeedsTakeover, sharder.EpochState("a", epoch, sharder.now()))
 
 	require.NoError(t, shard.Restart())
 	assert.NotEqual(t, first.epoch, c.requireTerm(2).epoch)
-	a, ok := sharder.Acquisition("a", sharder.now())
+	a, ok := sharder.Takeover("a", sharder.now())
 	require.True(t, ok)
-	_, err = shardlease.Acquire(t.Context(), c.client, a)
+	_, err = shardstate.TakeOver(t.Context(), c.client, a)
 	require.True(t, apierrors.IsAlreadyExists(err), "%v", err)
-	sharder.requireStates(shardlease.Ready)
-	assert.Equal(t, shardlease.Over, sharder.Verdict("a", epoch, sharder.now()))
+	sharder.requireStates(shardstate.Ready)
+	assert.Equal(t, shardstate.EpochEnded, sharder.EpochState("a", epoch, sharder.now()))
 }
 
 func TestLeaseOfADeadShardIsCollectedUnlessItReturns(t *testing.T) {
@@ -156,22 +157,22 @@ func TestLeaseOfADeadShardIsCollectedUnlessItReturns(t *testing.T) {
 	c.requireTerm(1)
 	require.NoError(t, shard.Terminate())
 	c.requireExit(shard, 0)
-	sharder.requireStates(shardlease.Dead, shardlease.Orphaned)
-	late, ok := sharder.Collection("a", sharder.now())
+	sharder.requireStates(shardstate.Dead, shardstate.Orphaned)
+	late, ok := sharder.Deletion("a", sharder.now())
 	require.True(t, ok)
 
 	require.NoError(t, shard.Restart())
 	c.requireTerm(2)
-	err := shardlease.Collect(t.Context(), c.client, late)
+	err := shardstate.Delete(t.Context(), c.client, late)
 	require.True(t, apierrors.IsConflict(err), "%v", err)
 	require.NoError(t, shard.Terminate())
 	c.requireExit(shard, 0)
 
-	sharder.requireStates(shardlease.Orphaned)
-	last, ok := sharder.Collection("a", sharder.now())
+	sharder.requireStates(shardstate.Orphaned)
+	last, ok := sharder.Deletion("a", sharder.now())
 	require.True(t, ok)
-	require.NoError(t, shardlease.Collect(t.Context(), c.client, last))
-	sharder.requireStates(shardlease.Gone)
+	require.NoError(t, shardstate.Delete(t.Context(), c.client, last))
+	sharder.requireStates(shardstate.Gone)
 }
 
 func TestWhatIsWrongIsSaidAtStart(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
 // TestPodsClaimNames has several claim at once, with the rights that the documentation names, and has
@@ -79,7 +80,7 @@ func TestProcessesOfOneIdentityThatStartAtOnce(t *testing.T) {
 	}
 	starts.Wait()
 	c.requireTerm(1)
-	c.sharder(0).requireStates(shardlease.Ready)
+	c.sharder(0).requireStates(shardstate.Ready)
 	c.requireOneAtATime()
 	assert.Equal(t, 1, c.count())
 }

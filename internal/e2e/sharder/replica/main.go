@@ -117,7 +117,7 @@ func parse() options {
 	o.work.identity = o.lease.Identity
 	o.lease.Namespace, o.lease.Ring, o.lease.LeaseDuration, o.lease.Logger = namespace, ringName, duration, log
 	o.lease.Hooks.OnHeld = func(e shardlease.Epoch) { say("held", e.Number) }
-	o.lease.Hooks.OnWaiting = func(s shardlease.Standing) { say("waiting", s.Holder) }
+	o.lease.Hooks.OnWaiting = func(s shardlease.HolderInfo) { say("waiting", s.Holder) }
 	o.sharder.Namespace, o.sharder.Ring, o.sharder.LeaseDuration, o.sharder.Logger = namespace, ringName, duration, log
 	o.sharder.Resources, o.shard.Resources = resources, resources
 	o.sharder.Hooks = sharder.Hooks{

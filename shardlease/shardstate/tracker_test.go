@@ -1,4 +1,4 @@
-package shardlease_test
+package shardstate_test
 
 import (
 	"fmt"
@@ -13,30 +13,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
-// roster is one that is fed when things happen.
-type roster struct {
-	*shardlease.Roster
-	clock clock.Clock
-}
-
-func newRoster(t *testing.T) *roster {
+func newTracker(t *testing.T) *shardstate.Tracker {
 	t.Helper()
-	r, err := shardlease.NewRoster(shardlease.RosterConfig{Namespace: "ns", Ring: "r"})
+	r, err := shardstate.NewTracker(shardstate.Config{Namespace: "ns", Ring: "r"})
 	require.NoError(t, err)
-	return &roster{r, clock.System()}
+	return r
 }
-
-func (r *roster) now() shardlease.Reading { return r.clock.Now() }
-
-func (r *roster) see(l *coordinationv1.Lease) bool { return r.See(l, r.now()) }
 
 // at is a time of the sharder's clock, as long after its beginning.
-func at(d time.Duration) shardlease.Reading {
-	return shardlease.Reading{Monotonic: d + 1000*time.Hour, Wall: time.Unix(0, 0)}
+func at(d time.Duration) shardstate.Reading {
+	return shardstate.Reading{Monotonic: d + 1000*time.Hour, Wall: time.Unix(0, 0)}
 }
 
 const (
@@ -122,12 +112,12 @@ func returning(seconds string) func(*coordinationv1.Lease) {
 
 func TestStates(t *testing.T) {
 	const (
-		gone, malformed, dead, orphaned = shardlease.Gone, shardlease.Malformed, shardlease.Dead, shardlease.Orphaned
-		ready, away, expired, uncertain = shardlease.Ready, shardlease.Away, shardlease.Expired, shardlease.Uncertain
+		gone, malformed, dead, orphaned = shardstate.Gone, shardstate.Malformed, shardstate.Dead, shardstate.Orphaned
+		ready, away, expired, uncertain = shardstate.Ready, shardstate.Away, shardstate.Expired, shardstate.Uncertain
 	)
 	type step struct {
 		after time.Duration
-		want  shardlease.State
+		want  shardstate.State
 	}
 	living := []step{{0, ready}, {15*s - 1, ready}, {15 * s, expired}, {30*s - 1, expired}, {30 * s, uncertain}, {1000 * time.Hour, uncertain}}
 	missed := []step{{0, expired}, {30*s - 1, expired}, {30 * s, uncertain}, {1000 * time.Hour, uncertain}}
@@ -169,17 +159,17 @@ func TestStates(t *testing.T) {
 		{"coordinated", record(func(l *coordinationv1.Lease) { l.Spec.PreferredHolder = ptr.To("b") }), bad, "coordinated leader election"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r, name := newRoster(t), c.lease.Name
-			r.Read(name, shardlease.Epoch{}, c.lease, at(0))
+			r, name := newTracker(t), c.lease.Name
+			r.ObserveRead(name, shardlease.Epoch{}, c.lease, at(0))
 			for _, step := range c.want {
 				state := r.State(name, at(step.after))
 				require.Equal(t, step.want, state, "after %v", step.after)
 				assert.Equal(t, state.Member(), len(r.Members(at(step.after))) == 1)
-				_, ok := r.Acquisition(name, at(step.after))
+				_, ok := r.Takeover(name, at(step.after))
 				if state != malformed {
 					assert.Equal(t, state == uncertain, ok)
 				}
-				_, ok = r.Collection(name, at(step.after))
+				_, ok = r.Deletion(name, at(step.after))
 				assert.Equal(t, state == orphaned, ok)
 			}
 			if c.why == "" {
@@ -190,53 +180,53 @@ func TestStates(t *testing.T) {
 			}
 		})
 	}
-	assert.Equal(t, gone, newRoster(t).State("a", at(0)))
+	assert.Equal(t, gone, newTracker(t).State("a", at(0)))
 }
 
 func TestOnlyChangesOfTheClaimCount(t *testing.T) {
-	r := newRoster(t)
-	r.See(record(), at(0))
-	r.See(record(annotated("x", "y"), func(l *coordinationv1.Lease) { l.ResourceVersion = "6" }), at(29*s))
-	assert.Equal(t, shardlease.Uncertain, r.State("a", at(30*s)), "nobody has renewed it")
-	a, ok := r.Acquisition("a", at(30*s))
+	r := newTracker(t)
+	r.Observe(record(), at(0))
+	r.Observe(record(annotated("x", "y"), func(l *coordinationv1.Lease) { l.ResourceVersion = "6" }), at(29*s))
+	assert.Equal(t, shardstate.Uncertain, r.State("a", at(30*s)), "nobody has renewed it")
+	a, ok := r.Takeover("a", at(30*s))
 	require.True(t, ok)
 	assert.Equal(t, "6", a.Lease().ResourceVersion)
-	r.See(record(renewed(1)), at(31*s))
-	assert.Equal(t, shardlease.Ready, r.State("a", at(45*s)))
-	r.See(record(), at(46*s))
-	assert.Equal(t, shardlease.Ready, r.State("a", at(60*s)), "also one that was seen before: etcd was restored")
+	r.Observe(record(renewed(1)), at(31*s))
+	assert.Equal(t, shardstate.Ready, r.State("a", at(45*s)))
+	r.Observe(record(), at(46*s))
+	assert.Equal(t, shardstate.Ready, r.State("a", at(60*s)), "also one that was seen before: etcd was restored")
 }
 
 func TestLongestDurationOfATermCounts(t *testing.T) {
-	r := newRoster(t)
-	r.See(record(lasting(60)), at(0))
-	r.See(record(lasting(5)), at(0)) // an edit, of which the shard may not have heard
-	assert.Equal(t, shardlease.Ready, r.State("a", at(60*s-1)))
-	r.See(record(lasting(5), held("")), at(60*s))
-	assert.Equal(t, shardlease.Expired, r.State("a", at(180*s-1)))
-	r.Miss("a", at(180*s))
-	assert.Equal(t, shardlease.Expired, r.State("a", at(300*s-1)))
-	assert.Equal(t, shardlease.Live, r.Verdict("a", shardlease.Epoch{LeaseUID: "u", Number: 3}, at(300*s-1)))
-	r.See(record(uid("v"), lasting(5), func(l *coordinationv1.Lease) {
+	r := newTracker(t)
+	r.Observe(record(lasting(60)), at(0))
+	r.Observe(record(lasting(5)), at(0)) // an edit, of which the shard may not have heard
+	assert.Equal(t, shardstate.Ready, r.State("a", at(60*s-1)))
+	r.Observe(record(lasting(5), held("")), at(60*s))
+	assert.Equal(t, shardstate.Expired, r.State("a", at(180*s-1)))
+	r.ObserveAbsence("a", at(180*s))
+	assert.Equal(t, shardstate.Expired, r.State("a", at(300*s-1)))
+	assert.Equal(t, shardstate.EpochActive, r.EpochState("a", shardlease.Epoch{LeaseUID: "u", Number: 3}, at(300*s-1)))
+	r.Observe(record(uid("v"), lasting(5), func(l *coordinationv1.Lease) {
 		l.Spec.LeaseTransitions = ptr.To(int32(0))
 		l.Annotations["bellwether.dev/term"] = "a/1984-01-01T00:00:00.000000Z/0"
 	}), at(301*s))
-	assert.Equal(t, shardlease.Expired, r.State("a", at(306*s)), "another term")
+	assert.Equal(t, shardstate.Expired, r.State("a", at(306*s)), "another term")
 }
 
 // TestVerdicts is the rule of when an epoch is over.
 func TestVerdicts(t *testing.T) {
-	const live, over, unread, unproven = shardlease.Live, shardlease.Over, shardlease.Unread, shardlease.Unproven
+	const live, over, unread, unproven = shardstate.EpochActive, shardstate.EpochEnded, shardstate.EpochUnknown, shardstate.EpochNeedsTakeover
 	// When nothing is said, the lease is that of epoch u/3, seen at 0.
 	for _, c := range []struct {
 		name  string
-		see   func(r *roster)
+		see   func(r *shardstate.Tracker)
 		epoch string
 		after time.Duration
-		want  shardlease.Verdict
+		want  shardstate.EpochState
 	}{
-		{"nothing is known", func(*roster) {}, "u/3", 0, unread},
-		{"not listed", func(r *roster) { r.List(nil, at(0)) }, "u/3", 1000 * time.Hour, unread},
+		{"nothing is known", func(*shardstate.Tracker) {}, "u/3", 0, unread},
+		{"not listed", func(r *shardstate.Tracker) { r.List(nil, at(0)) }, "u/3", 1000 * time.Hour, unread},
 		{"held", saw(record()), "u/3", 0, live},
 		{"expired for long: nobody has taken it", saw(record()), "u/3", 1000 * time.Hour, live},
 		{"a later epoch", saw(record()), "u/2", 0, over},
@@ -266,15 +256,15 @@ func TestVerdicts(t *testing.T) {
 		{"remade just now", saw(record(), record(uid("v"))), "u/3", 30*s - 1, live},
 		{"remade", saw(record(), record(uid("v"))), "u/3", 30 * s, over},
 		{"remade, with a lower number", saw(record(), record(uid("v"), number("1"))), "u/3", 30 * s, over},
-		{"deleted, then remade", func(r *roster) {
-			r.See(record(), at(-20*s))
-			r.Miss("a", at(-10*s))
-			r.See(record(uid("v")), at(0))
+		{"deleted, then remade", func(r *shardstate.Tracker) {
+			r.Observe(record(), at(-20*s))
+			r.ObserveAbsence("a", at(-10*s))
+			r.Observe(record(uid("v")), at(0))
 		}, "u/3", 20 * s, over},
-		{"its label was removed for a while", func(r *roster) {
-			r.See(record(), at(-20*s))
-			r.Miss("a", at(-10*s))
-			r.See(record(), at(0))
+		{"its label was removed for a while", func(r *shardstate.Tracker) {
+			r.Observe(record(), at(-20*s))
+			r.ObserveAbsence("a", at(-10*s))
+			r.Observe(record(), at(0))
 		}, "u/3", 1000 * time.Hour, live},
 
 		{"another lease, which may be older", saw(record()), "v/1", 1000 * time.Hour, unread},
@@ -286,31 +276,31 @@ func TestVerdicts(t *testing.T) {
 		{"read: an earlier epoch", read(record(), "u/4"), "u/4", 0, unread},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRoster(t)
+			r := newTracker(t)
 			c.see(r)
-			assert.Equal(t, c.want, r.Verdict("a", epochOf(c.epoch), at(c.after)))
+			assert.Equal(t, c.want, r.EpochState("a", epochOf(c.epoch), at(c.after)))
 		})
 	}
 }
 
-// saw, missed and read feed a roster at 0.
-func saw(leases ...*coordinationv1.Lease) func(*roster) {
-	return func(r *roster) {
+// saw, missed and read feed a tracker at 0.
+func saw(leases ...*coordinationv1.Lease) func(*shardstate.Tracker) {
+	return func(r *shardstate.Tracker) {
 		for _, l := range leases {
-			r.See(l, at(0))
+			r.Observe(l, at(0))
 		}
 	}
 }
 
-func missed(l *coordinationv1.Lease) func(*roster) {
-	return func(r *roster) {
-		r.See(l, at(-s))
-		r.Miss("a", at(0))
+func missed(l *coordinationv1.Lease) func(*shardstate.Tracker) {
+	return func(r *shardstate.Tracker) {
+		r.Observe(l, at(-s))
+		r.ObserveAbsence("a", at(0))
 	}
 }
 
-func read(l *coordinationv1.Lease, epoch string) func(*roster) {
-	return func(r *roster) { r.Read("a", epochOf(epoch), l, at(0)) }
+func read(l *coordinationv1.Lease, epoch string) func(*shardstate.Tracker) {
+	return func(r *shardstate.Tracker) { r.ObserveRead("a", epochOf(epoch), l, at(0)) }
 }
 
 func epochOf(s string) shardlease.Epoch {
@@ -322,34 +312,34 @@ func epochOf(s string) shardlease.Epoch {
 }
 
 func TestDeletedLeaseIsProvenByCreatingIt(t *testing.T) {
-	r := newRoster(t)
-	r.See(record(lasting(20)), at(0))
-	assert.True(t, r.Miss("a", at(10*s)))
-	assert.Equal(t, shardlease.Expired, r.State("a", at(50*s-1)), "a member, or everything would move while it restarts")
+	r := newTracker(t)
+	r.Observe(record(lasting(20)), at(0))
+	assert.True(t, r.ObserveAbsence("a", at(10*s)))
+	assert.Equal(t, shardstate.Expired, r.State("a", at(50*s-1)), "a member, or everything would move while it restarts")
 	_, ok := r.Epoch("a", at(20*s))
 	assert.False(t, ok, "but nothing can be assigned to it")
-	assert.Equal(t, shardlease.Uncertain, r.State("a", at(50*s)))
-	a, ok := r.Acquisition("a", at(50*s))
+	assert.Equal(t, shardstate.Uncertain, r.State("a", at(50*s)))
+	a, ok := r.Takeover("a", at(50*s))
 	require.True(t, ok)
 	l := a.Lease()
 	assert.Empty(t, l.UID)
 	assert.Equal(t, map[string]string{shardlease.RingLabel: "r"}, l.Labels)
 	assert.Equal(t, "0", l.Annotations[shardlease.EpochAnnotation])
 	l.UID, l.ResourceVersion = "v", "9"
-	assert.True(t, r.See(l, at(51*s)))
-	assert.Equal(t, shardlease.Over, r.Verdict("a", epochOf("u/3"), at(51*s)))
-	assert.Equal(t, shardlease.Dead, r.State("a", at(51*s)))
-	assert.True(t, r.Miss("a", at(2*collect)), "collected")
-	assert.Equal(t, shardlease.Gone, r.State("a", at(2*collect)))
+	assert.True(t, r.Observe(l, at(51*s)))
+	assert.Equal(t, shardstate.EpochEnded, r.EpochState("a", epochOf("u/3"), at(51*s)))
+	assert.Equal(t, shardstate.Dead, r.State("a", at(51*s)))
+	assert.True(t, r.ObserveAbsence("a", at(2*collect)), "collected")
+	assert.Equal(t, shardstate.Gone, r.State("a", at(2*collect)))
 	assert.Empty(t, r.Shards(at(2*collect)))
-	_, ok = r.Acquisition("a", at(2*collect+29*s))
+	_, ok = r.Takeover("a", at(2*collect+29*s))
 	assert.False(t, ok)
 }
 
 func TestAcquisitionIsOfTheVersionSeen(t *testing.T) {
-	r := newRoster(t)
-	r.See(record(annotated(shardlease.IncarnationAnnotation, "pod-1"), annotated("x", "y"), lasting(20)), at(0))
-	a, ok := r.Acquisition("a", at(40*s))
+	r := newTracker(t)
+	r.Observe(record(annotated(shardlease.IncarnationAnnotation, "pod-1"), annotated("x", "y"), lasting(20)), at(0))
+	a, ok := r.Takeover("a", at(40*s))
 	require.True(t, ok)
 	l := a.Lease()
 	assert.Equal(t, types.UID("u"), l.UID)
@@ -360,9 +350,9 @@ func TestAcquisitionIsOfTheVersionSeen(t *testing.T) {
 	assert.Equal(t, "3", l.Annotations[shardlease.EpochAnnotation])
 	assert.NotContains(t, l.Annotations, shardlease.IncarnationAnnotation)
 	assert.Equal(t, "y", l.Annotations["x"])
-	assert.True(t, r.See(l, at(41*s)))
-	assert.Equal(t, shardlease.Dead, r.State("a", at(41*s)))
-	_, ok = r.Acquisition("a", at(1000*time.Hour))
+	assert.True(t, r.Observe(l, at(41*s)))
+	assert.Equal(t, shardstate.Dead, r.State("a", at(41*s)))
+	_, ok = r.Takeover("a", at(1000*time.Hour))
 	assert.False(t, ok, "exactly once")
 }
 
@@ -380,15 +370,15 @@ func TestMalformedLeasesAreTakenWhenNobodyRenewsThem(t *testing.T) {
 		{"coordinated", record(func(l *coordinationv1.Lease) { l.Spec.PreferredHolder = ptr.To("b") }), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRoster(t)
-			r.Read("a", shardlease.Epoch{}, c.lease, at(0))
-			_, ok := r.Acquisition("a", at(30*s-1))
+			r := newTracker(t)
+			r.ObserveRead("a", shardlease.Epoch{}, c.lease, at(0))
+			_, ok := r.Takeover("a", at(30*s-1))
 			assert.False(t, ok)
-			a, ok := r.Acquisition("a", at(30*s))
+			a, ok := r.Takeover("a", at(30*s))
 			require.Equal(t, c.want, ok)
 			if ok {
-				r.See(a.Lease(), at(31*s))
-				assert.Equal(t, shardlease.Dead, r.State("a", at(31*s)))
+				r.Observe(a.Lease(), at(31*s))
+				assert.Equal(t, shardstate.Dead, r.State("a", at(31*s)))
 				assert.EqualValues(t, 15, *a.Lease().Spec.LeaseDurationSeconds)
 			}
 		})
@@ -396,7 +386,7 @@ func TestMalformedLeasesAreTakenWhenNobodyRenewsThem(t *testing.T) {
 }
 
 func TestRosterTellsWhatHasChanged(t *testing.T) {
-	r := newRoster(t)
+	r := newTracker(t)
 	b := record(named("b"))
 	assert.Equal(t, []string{"a", "b"}, r.List([]*coordinationv1.Lease{b, record()}, at(0)))
 	assert.Empty(t, r.List([]*coordinationv1.Lease{b, record(renewed(1))}, at(1*s)))
@@ -412,26 +402,26 @@ func TestRosterTellsWhatHasChanged(t *testing.T) {
 		{"released", record(released, number("4")), true},
 		{"another lease", record(uid("v"), released, number("4")), true},
 	} {
-		assert.Equal(t, c.want, r.See(c.l, at(2*s)), c.name)
+		assert.Equal(t, c.want, r.Observe(c.l, at(2*s)), c.name)
 	}
 	assert.Equal(t, []string{"a", "b"}, r.List(nil, at(3*s)))
-	assert.False(t, r.See(record(named("c"), labelled("other")), at(4*s)), "of another ring")
-	assert.False(t, r.See(record(named("d"), unlabelled), at(4*s)))
+	assert.False(t, r.Observe(record(named("c"), labelled("other")), at(4*s)), "of another ring")
+	assert.False(t, r.Observe(record(named("d"), unlabelled), at(4*s)))
 	assert.Equal(t, []string{"b"}, r.Shards(at(4*s)))
 }
 
 func TestNextIsWhenSomethingChangesByItself(t *testing.T) {
-	r := newRoster(t)
+	r := newTracker(t)
 	_, ok := r.Next(at(0))
 	assert.False(t, ok)
-	r.See(record(), at(0))
-	r.See(record(named("b"), lasting(60)), at(0))
-	r.See(record(named("c"), released), at(0))
-	r.See(record(named("e"), released, returning("25")), at(0))
-	r.Read("d", epochOf("x/1"), record(named("d"), uid("y"), released), at(10*s))
+	r.Observe(record(), at(0))
+	r.Observe(record(named("b"), lasting(60)), at(0))
+	r.Observe(record(named("c"), released), at(0))
+	r.Observe(record(named("e"), released, returning("25")), at(0))
+	r.ObserveRead("d", epochOf("x/1"), record(named("d"), uid("y"), released), at(10*s))
 	last := at(0)
-	states := func(now shardlease.Reading) string {
-		said := fmt.Sprint(r.Verdict("d", epochOf("x/1"), now))
+	states := func(now shardstate.Reading) string {
+		said := fmt.Sprint(r.EpochState("d", epochOf("x/1"), now))
 		for _, shard := range []string{"a", "b", "c", "d", "e"} {
 			said += fmt.Sprint(" ", r.State(shard, now))
 		}
@@ -458,10 +448,10 @@ func TestNextIsWhenSomethingChangesByItself(t *testing.T) {
 }
 
 func TestRosterForgetsShardsThatAreLongGone(t *testing.T) {
-	r := newRoster(t)
-	r.See(record(released), at(0))
-	r.Miss("a", at(collect))
-	assert.Equal(t, shardlease.Over, r.Verdict("a", epochOf("u/3"), at(collect)))
+	r := newTracker(t)
+	r.Observe(record(released), at(0))
+	r.ObserveAbsence("a", at(collect))
+	assert.Equal(t, shardstate.EpochEnded, r.EpochState("a", epochOf("u/3"), at(collect)))
 	r.List(nil, at(2*collect+time.Minute))
-	assert.Equal(t, shardlease.Unread, r.Verdict("a", epochOf("u/3"), at(2*collect+time.Minute)), "it can be asked for")
+	assert.Equal(t, shardstate.EpochUnknown, r.EpochState("a", epochOf("u/3"), at(2*collect+time.Minute)), "it can be asked for")
 }

@@ -1,4 +1,4 @@
-package shardlease
+package shardstate
 
 import (
 	"errors"
@@ -10,14 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/shardlease"
 	"github.com/bellwether-k8s/bellwether/shardlease/internal/leaseformat"
 )
 
 // minLeaseDuration is the shortest D that a shard can have: two renew intervals of a second, and a margin, in whole seconds.
 const minLeaseDuration = 3 * time.Second
 
-// sighting is what a sharder knows about the lease of one shard.
-type sighting struct {
+// observation is what a sharder knows about the lease of one shard.
+type observation struct {
 	shard string
 	ring  string
 	own   time.Duration // the sharder's D, where the lease does not say
@@ -36,12 +37,12 @@ type absence struct {
 	over  int64         // epochs up to this number were over even before; negative: none
 }
 
-func newSighting(shard, ring string, own time.Duration, now Reading) *sighting {
-	return &sighting{shard: shard, ring: ring, own: own, since: now, patience: own, mourned: true, absent: map[types.UID]absence{}}
+func newObservation(shard, ring string, own time.Duration, now Reading) *observation {
+	return &observation{shard: shard, ring: ring, own: own, since: now, patience: own, mourned: true, absent: map[types.UID]absence{}}
 }
 
-// see takes in a version of the lease, nil for none, that has arrived now. It reports whether verdicts may be others than before.
-func (s *sighting) see(l *coordinationv1.Lease, now Reading) (changed bool) {
+// observe takes in a version of the lease, nil for none, that has arrived now. It reports whether verdicts may be others than before.
+func (s *observation) observe(l *coordinationv1.Lease, now Reading) (changed bool) {
 	before := s.mark()
 	old := s.lease
 	if l == nil && old == nil || l != nil && old != nil && sameClaim(old, l) {
@@ -50,7 +51,7 @@ func (s *sighting) see(l *coordinationv1.Lease, now Reading) (changed bool) {
 	}
 	if old != nil && (l == nil || l.UID != old.UID) {
 		a := s.absence(now)
-		if e, err := EpochOf(old); err == nil {
+		if e, err := shardlease.EpochOf(old); err == nil {
 			a.over = e.Number - 1
 			if s.givenUp() {
 				a.over = e.Number
@@ -65,10 +66,12 @@ func (s *sighting) see(l *coordinationv1.Lease, now Reading) (changed bool) {
 }
 
 // absence begins now, for a lease of which nothing is known but that somebody may have held it.
-func (s *sighting) absence(now Reading) absence { return absence{now, 2 * max(s.patience, s.own), -1} }
+func (s *observation) absence(now Reading) absence {
+	return absence{now, 2 * max(s.patience, s.own), -1}
+}
 
 // newPatience is the D of a version. A version that nobody of ours has written may have ended a term that was longer than it says.
-func (s *sighting) newPatience(l *coordinationv1.Lease) time.Duration {
+func (s *observation) newPatience(l *coordinationv1.Lease) time.Duration {
 	r := lease.RecordOf(l)
 	d := r.Duration()
 	switch {
@@ -82,12 +85,12 @@ func (s *sighting) newPatience(l *coordinationv1.Lease) time.Duration {
 
 // sameClaim reports whether two versions say the same about who holds the lease.
 func sameClaim(a, b *coordinationv1.Lease) bool {
-	for _, key := range []string{EpochAnnotation, ReturnAnnotation, lease.TermAnnotation, lease.ReleasedAnnotation} {
+	for _, key := range []string{shardlease.EpochAnnotation, shardlease.ReturnAnnotation, lease.TermAnnotation, lease.ReleasedAnnotation} {
 		if a.Annotations[key] != b.Annotations[key] {
 			return false
 		}
 	}
-	return a.UID == b.UID && a.Labels[RingLabel] == b.Labels[RingLabel] && apiequality.Semantic.DeepEqual(a.Spec, b.Spec)
+	return a.UID == b.UID && a.Labels[shardlease.RingLabel] == b.Labels[shardlease.RingLabel] && apiequality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
 // mark is what verdicts depend on, besides the time.
@@ -98,11 +101,11 @@ type mark struct {
 	givenUp bool
 }
 
-func (s *sighting) mark() mark {
+func (s *observation) mark() mark {
 	if s.lease == nil {
 		return mark{}
 	}
-	e, err := EpochOf(s.lease)
+	e, err := shardlease.EpochOf(s.lease)
 	if err != nil {
 		e.Number = -1
 	}
@@ -110,31 +113,31 @@ func (s *sighting) mark() mark {
 }
 
 // age is for how long nothing has changed.
-func (s *sighting) age(now Reading) time.Duration { return now.SinceAtLeast(s.since) }
+func (s *observation) age(now Reading) time.Duration { return now.SinceAtLeast(s.since) }
 
 // givenUp reports whether the epoch in the lease is over: released with the mark of its term, or taken by a sharder that has marked it.
-func (s *sighting) givenUp() bool {
+func (s *observation) givenUp() bool {
 	r := lease.RecordOf(s.lease)
-	return r.Released() || r.Holder() == Sharder && r.Ours()
+	return r.Released() || r.Holder() == shardlease.Sharder && r.Ours()
 }
 
 // away reports whether the shard has released its lease and is expected back.
-func (s *sighting) away(now Reading) bool {
+func (s *observation) away(now Reading) bool {
 	if !lease.RecordOf(s.lease).Released() {
 		return false
 	}
-	within := leaseformat.ReturnWithin(s.lease.Annotations[ReturnAnnotation], MaxLeaseDuration)
+	within := leaseformat.ReturnWithin(s.lease.Annotations[shardlease.ReturnAnnotation], shardlease.MaxLeaseDuration)
 	return within > 0 && s.age(now) < within
 }
 
 // abandoned reports whether nobody holds the lease, and nobody has said that work had ended. Its shard has stopped after D.
-func (s *sighting) abandoned() bool {
+func (s *observation) abandoned() bool {
 	holder := lease.RecordOf(s.lease).Holder()
-	return (holder == "" || holder == Sharder) && !s.givenUp()
+	return (holder == "" || holder == shardlease.Sharder) && !s.givenUp()
 }
 
 // state is that of the shard, without the GC period.
-func (s *sighting) state(now Reading) State {
+func (s *observation) state(now Reading) State {
 	age := s.age(now)
 	switch {
 	case s.lease == nil && s.mourned:
@@ -158,21 +161,21 @@ func (s *sighting) state(now Reading) State {
 	return Uncertain
 }
 
-func (s *sighting) problem() error { return s.problemOf(s.lease) }
+func (s *observation) problem() error { return s.problemOf(s.lease) }
 
 // problemOf says why a lease is malformed. A label that is missing is not one: the shard puts it back.
-func (s *sighting) problemOf(l *coordinationv1.Lease) error {
+func (s *observation) problemOf(l *coordinationv1.Lease) error {
 	if l == nil {
 		return nil
 	}
 	var errs []error
-	if ring, ok := l.Labels[RingLabel]; ok && ring != s.ring {
-		errs = append(errs, fmt.Errorf("label %s is %q, not %q", RingLabel, ring, s.ring))
+	if ring, ok := l.Labels[shardlease.RingLabel]; ok && ring != s.ring {
+		errs = append(errs, fmt.Errorf("label %s is %q, not %q", shardlease.RingLabel, ring, s.ring))
 	}
 	for _, problem := range leaseformat.IdentityProblems(l.Name) {
 		errs = append(errs, fmt.Errorf("name: %s (got %q)", problem, l.Name))
 	}
-	if _, err := EpochOf(l); err != nil {
+	if _, err := shardlease.EpochOf(l); err != nil {
 		errs = append(errs, err)
 	}
 	r := lease.RecordOf(l)
@@ -180,13 +183,13 @@ func (s *sighting) problemOf(l *coordinationv1.Lease) error {
 		errs = append(errs, lease.ErrCoordinated)
 	}
 	switch r.Holder() {
-	case "", Sharder:
+	case "", shardlease.Sharder:
 	case s.shard:
 		if !r.Ours() {
 			errs = append(errs, fmt.Errorf("annotation %s does not name the term in spec: not written by a shard", lease.TermAnnotation))
 		}
-		if d := r.Duration(); d < minLeaseDuration || d > MaxLeaseDuration {
-			errs = append(errs, fmt.Errorf("spec.leaseDurationSeconds must be from %v to %v (got %v)", minLeaseDuration, MaxLeaseDuration, d))
+		if d := r.Duration(); d < minLeaseDuration || d > shardlease.MaxLeaseDuration {
+			errs = append(errs, fmt.Errorf("spec.leaseDurationSeconds must be from %v to %v (got %v)", minLeaseDuration, shardlease.MaxLeaseDuration, d))
 		}
 	default:
 		errs = append(errs, fmt.Errorf("spec.holderIdentity must be the name of the Lease (got %q)", r.Holder()))
@@ -194,39 +197,39 @@ func (s *sighting) problemOf(l *coordinationv1.Lease) error {
 	return errors.Join(errs...)
 }
 
-// verdict on an epoch of the shard.
-func (s *sighting) verdict(e Epoch, now Reading) Verdict {
+// epochState on an epoch of the shard.
+func (s *observation) epochState(e shardlease.Epoch, now Reading) EpochState {
 	if s.lease != nil && s.lease.UID == e.LeaseUID {
-		present, err := EpochOf(s.lease)
+		present, err := shardlease.EpochOf(s.lease)
 		switch {
 		case err != nil: // for a person to mend
-			return Live
+			return EpochActive
 		case present.Number < e.Number:
-			return Unread
+			return EpochUnknown
 		case s.away(now) && present.Number == e.Number: // though nothing works in it: nothing is to be moved
-			return Live
+			return EpochActive
 		case present.Number > e.Number, s.givenUp(), s.abandoned() && s.age(now) >= 2*s.patience:
-			return Over
+			return EpochEnded
 		}
-		return Live
+		return EpochActive
 	}
 	a, known := s.absent[e.LeaseUID]
 	switch {
 	case !known:
-		return Unread
+		return EpochUnknown
 	case e.Number <= a.over:
-		return Over
+		return EpochEnded
 	case now.SinceAtLeast(a.since) < a.wait:
-		return Live
+		return EpochActive
 	case s.lease == nil:
-		return Unproven
+		return EpochNeedsTakeover
 	}
-	return Over
+	return EpochEnded
 }
 
-// miss notes that a consistent read, sent after an object was read that names a lease, did not find that lease: it is gone for good, because no
+// observeAbsence notes that a consistent read, sent after an object was read that names a lease, did not find that lease: it is gone for good, because no
 // other has its UID.
-func (s *sighting) miss(uid types.UID, now Reading) {
+func (s *observation) observeAbsence(uid types.UID, now Reading) {
 	if s.lease != nil && s.lease.UID == uid {
 		return
 	}
@@ -236,15 +239,15 @@ func (s *sighting) miss(uid types.UID, now Reading) {
 }
 
 // acquirable reports whether the sharder may take the lease.
-func (s *sighting) acquirable(now Reading) bool {
+func (s *observation) acquirable(now Reading) bool {
 	switch s.state(now) {
 	case Uncertain:
 		return true
 	case Gone:
 		return s.age(now) >= 2*s.patience
 	case Malformed: // or nobody would ever have its objects. Whoever has held it has stopped
-		ring, labelled := s.lease.Labels[RingLabel]
-		_, err := EpochOf(s.lease)
+		ring, labelled := s.lease.Labels[shardlease.RingLabel]
+		_, err := shardlease.EpochOf(s.lease)
 		return err == nil && (!labelled || ring == s.ring) && !lease.RecordOf(s.lease).Coordinated() && s.age(now) >= 2*s.patience
 	}
 	return false
@@ -252,7 +255,7 @@ func (s *sighting) acquirable(now Reading) bool {
 
 // next is after how long something changes by itself; zero if nothing does. passed is how often it
 // has, since the lease was seen to change.
-func (s *sighting) next(now Reading, collectAfter time.Duration) (soonest time.Duration, passed int) {
+func (s *observation) next(now Reading, collectAfter time.Duration) (soonest time.Duration, passed int) {
 	at := func(since Reading, after time.Duration) {
 		switch wait := after - now.SinceAtLeast(since); {
 		case wait <= 0:
@@ -264,7 +267,7 @@ func (s *sighting) next(now Reading, collectAfter time.Duration) (soonest time.D
 	at(s.since, s.patience)
 	at(s.since, 2*s.patience)
 	if s.lease != nil && s.away(now) {
-		at(s.since, leaseformat.ReturnWithin(s.lease.Annotations[ReturnAnnotation], MaxLeaseDuration))
+		at(s.since, leaseformat.ReturnWithin(s.lease.Annotations[shardlease.ReturnAnnotation], shardlease.MaxLeaseDuration))
 	}
 	if s.lease != nil && s.givenUp() {
 		at(s.since, collectAfter)
