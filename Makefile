@@ -23,7 +23,7 @@ PICTURE ?= $(CURDIR)/$(RESULTS)/sharding.svg
 LAB ?= 1
 export BELLWETHER_LAB = $(LAB)
 
-.PHONY: help test lint fix generate unit compat suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground picture controlplane lab verify count e2e-deep e2e-race
+.PHONY: help test lint api fix generate unit compat suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground picture controlplane lab verify count e2e-deep e2e-race
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -49,6 +49,17 @@ count: $(GOTESTSUM)
 lint: $(LINT) ## linters and go mod tidy, in every module
 	@echo "linting; with a cold cache this type-checks Kubernetes' client libraries: some 2 minutes on 2 cores"
 	@for m in $(MODULES); do echo "== lint $$m"; (cd $$m && go mod tidy -diff && $(LINT) run ./...) || exit 1; done
+	@$(call write-api,$(RESULTS)/api) && diff -ru docs/api $(RESULTS)/api || \
+		{ echo "the public API, or its documentation, is not as in docs/api: if that is meant, make api"; exit 1; }
+
+# What the public packages export, one file each. A change of it shows in a review.
+define write-api
+mkdir -p $(1) && rm -f $(1)/*.txt && for p in $$(go list -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(internal|examples|docs)(/|$$)'); do \
+	go doc -all $$p > $(1)/$$(echo $${p#github.com/bellwether-k8s/} | tr / -).txt; done
+endef
+
+api: ## write what the public packages export to docs/api
+	@$(call write-api,docs/api)
 
 fix: $(LINT) ## let the linters format and mend what they can
 	@for m in $(MODULES); do (cd $$m && go mod tidy && $(LINT) run --fix ./...) || exit 1; done
