@@ -13,16 +13,17 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/mutation"
 )
 
-// breaking is a change by which the library does not keep its promise any more: a file of package sharder, and what in it is replaced.
+// breaking is a change by which the library breaks its promise: a file below the directory of package
+// sharder, and what is replaced in it.
 type breaking struct{ file, old, new string }
 
 var breakings = map[string]breaking{
-	"acknowledges without waiting for work": {"handover.go", `
-		case h.atWork || h.pending:
-			return awaitWork
+	"acknowledges without waiting for work": {"internal/protocol/handover.go", `
+		case h.AtWork || h.Pending:
+			return AwaitWork
 `, "\n"},
-	"does not check the record in Do": {"admission.go", `
-	case a.sight.standing != assigned:
+	"does not check the record in Do": {"shard/admission.go", `
+	case a.caches.assignment != protocol.AssignedHere:
 		return ErrNotMine
 `, "\n"},
 }
