@@ -43,7 +43,8 @@ type piece struct {
 type history struct {
 	name     string
 	versions []version
-	owner    owner // by the last valid record
+	owner    owner  // by the last valid record
+	lost     string // the shard whose record a user removed, until it is asked or another may begin
 }
 
 // version is what the protocol and the work have written on one version of an object.
@@ -106,8 +107,9 @@ func (r *referee) read(objects metadata.ResourceInterface, options metav1.ListOp
 	}
 }
 
-// see takes in a version of an object. Whoever has written it at work must have been its owner by the version before, or, where a user has
-// removed the record, by the last one that had it.
+// see takes in a version of an object. The shard that wrote it at work must have been its owner by the version before.
+// Where a user removed the record, the owner before may go on, also while the assigner asks others that may be at work:
+// a record with the drain label lets no shard begin.
 func (r *referee) see(o *metav1.PartialObjectMetadata) {
 	v := versionOf(o)
 	r.mu.Lock()
@@ -118,13 +120,19 @@ func (r *referee) see(o *metav1.PartialObjectMetadata) {
 		r.objects[o.UID] = h
 	} else if before := h.versions[len(h.versions)-1]; v.by != before.by && v.by != "" {
 		writer, _, _ := strings.Cut(v.by, "/")
-		if h.owner.Shard != writer || h.owner.State != "owned" {
+		if (h.owner.Shard != writer || h.owner.State != "owned") && h.lost != writer {
 			r.breaches = append(r.breaches, o.Name+": "+writer+" wrote while it was "+h.owner.State+" by "+h.owner.Shard)
 		}
 	}
 	h.versions = append(h.versions, v)
-	if v.valid {
+	switch {
+	case v.valid:
+		if v.owner.Shard == h.lost || v.owner.State == "owned" && !v.drained {
+			h.lost = ""
+		}
 		h.owner = v.owner
+	case h.owner.State == "owned":
+		h.lost = h.owner.Shard
 	}
 }
 
@@ -307,4 +315,25 @@ func TestRefereeSeesBreaches(t *testing.T) {
 	assert.Empty(t, writes.verdict(now))
 	writes.see(written("a/2", "b", "owned"))
 	assert.Equal(t, []string{"o: a wrote while it was owned by b"}, writes.verdict(now))
+
+	asked := func(by, owner, state string) *metav1.PartialObjectMetadata {
+		o := written(by, owner, state)
+		o.Labels = map[string]string{drainLabel: "1"}
+		return o
+	}
+	bare := written("", "", "")
+	bare.Annotations = nil
+	repaired := func(last ...*metav1.PartialObjectMetadata) []string {
+		r := game()
+		for _, o := range append([]*metav1.PartialObjectMetadata{written("", "c", "owned"), bare}, last...) {
+			r.see(o)
+		}
+		return r.verdict(now)
+	}
+	assert.Empty(t, repaired(asked("", "a", "owned"), asked("c/1", "a", "owned"), written("c/1", "a", "free"),
+		written("c/2", "a", "free"), written("c/2", "c", "owned"), written("c/3", "c", "owned")), "a is asked while c works")
+	assert.NotEmpty(t, repaired(written("", "a", "owned"), written("c/1", "a", "owned")), "a may begin")
+	assert.NotEmpty(t, repaired(asked("", "a", "owned"), asked("b/1", "a", "owned")), "b never owned it")
+	assert.NotEmpty(t, repaired(asked("", "a", "owned"), asked("", "c", "owned"), asked("", "c", "free"), asked("c/1", "c", "free")),
+		"c has answered")
 }
