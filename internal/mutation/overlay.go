@@ -2,12 +2,51 @@
 package mutation
 
 import (
+	"cmp"
 	"encoding/json"
+	"go/scanner"
+	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
+
+// pattern matches code however its lines are broken: white space between two tokens may be missing,
+// and a comma may end a list. White space around the code is not matched.
+func pattern(code string) *regexp.Regexp {
+	var s scanner.Scanner
+	file := token.NewFileSet().AddFile("", -1, len(code))
+	s.Init(file, []byte(code), func(token.Position, string) {}, scanner.ScanComments)
+	expression := ""
+	for end := 0; ; {
+		pos, tok, literal := s.Scan()
+		if tok == token.EOF {
+			return regexp.MustCompile(expression)
+		}
+		if tok == token.SEMICOLON && literal == "\n" {
+			continue
+		}
+		text := cmp.Or(literal, tok.String())
+		switch at := file.Offset(pos); {
+		case end == 0:
+		case tok == token.RPAREN || tok == token.RBRACE:
+			expression = strings.TrimSuffix(expression, ",") + `,?\s*`
+		case at > end && isWord(code[end-1]) && isWord(code[at]):
+			expression += `\s+`
+		default:
+			expression += `\s*`
+		}
+		expression += regexp.QuoteMeta(text)
+		end = file.Offset(pos) + len(text)
+	}
+}
+
+func isWord(c byte) bool {
+	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
 
 // Overlay returns the path of a file for -overlay of the go command, by which a build takes the file at an absolute path with the only old in it
 // replaced. A file that does not contain old once fails the test: where the code looks otherwise now, the mutation has to, too.
@@ -17,8 +56,9 @@ func Overlay(t testing.TB, path, old, replacement string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(source), old); n != 1 {
-		t.Fatalf("%s contains this %d times, and has to once: %s", path, n, old)
+	found := pattern(old).FindAllIndex(source, 2)
+	if len(found) != 1 {
+		t.Fatalf("%s must contain this once, and contains it %d times: %s", path, len(found), old)
 	}
 	directory := t.TempDir()
 	changed, overlay := filepath.Join(directory, filepath.Base(path)), filepath.Join(directory, "overlay.json")
@@ -26,8 +66,8 @@ func Overlay(t testing.TB, path, old, replacement string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mutated := strings.Replace(string(source), old, replacement, 1)
-	for name, data := range map[string][]byte{changed: []byte(mutated), overlay: content} {
+	mutated := slices.Concat(source[:found[0][0]], []byte(replacement), source[found[0][1]:])
+	for name, data := range map[string][]byte{changed: mutated, overlay: content} {
 		if err := os.WriteFile(name, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
