@@ -69,7 +69,7 @@ generate: ## deep copies and the manifest of NodeFence, from its types
 
 # Usage: $(call gotest,<module>,<name of the result>,<flags and packages of go test>). What go vet finds, make lint has found.
 gotest = echo "== test $(2) ($(1))" && mkdir -p $(RESULTS) && (out=$$PWD/$(RESULTS)/$(2).json && cd $(1) && \
-	$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --jsonfile $$out -- -vet=off -shuffle=on -timeout 15m $(3))
+	$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --jsonfile $$out -- -vet=off -ldflags="-s -w" -shuffle=on -timeout 15m $(3))
 
 # What make simulate runs, besides the variants of tests in virtual time of which make unit tries a third.
 SIMULATIONS := ^TestSimulated|^TestMutationsAreCaught$$

@@ -27,7 +27,7 @@ func (c *ControlPlane) Program(ctx context.Context, pkg string, flags ...string)
 	if err != nil {
 		return "", fmt.Errorf("e2e: build %s: %w", pkg, err)
 	}
-	arguments := slices.Concat([]string{"build"}, flags, []string{"-o", dir + "/", pkg})
+	arguments := slices.Concat([]string{"build", "-ldflags=-s -w"}, flags, []string{"-o", dir + "/", pkg})
 	if _, err := goCommand(ctx, "", nil, arguments...); err != nil {
 		return "", fmt.Errorf("e2e: build %s: %w", pkg, err)
 	}
