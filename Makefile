@@ -84,7 +84,7 @@ LENGTHY := ^TestACrashOfTheSharderIsThatOfAShard$$|^TestAChildThatAPolicyDeniesC
 ^TestAResourceThatCannotBeListedStopsNoOther$$|^TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren$$|\
 ^TestChildrenOfAStrippedRootAreFound$$|^TestFamiliesMoveTogether$$|^TestFullConfigMapIsAClearErrorAndLosesNothing$$|\
 ^TestListsOfChildrenDoNotGrowWithTheShards$$|^TestManyFamiliesMoveInFewBatches$$|\
-^TestNobodyIsGivenWhatAnotherMayBeAtWorkOn$$|^TestThousandsOfTheDeadAreRemoved$$|\
+^TestNoShardGetsWhatAnotherMayWorkOn$$|^TestThousandsOfTheDeadAreRemoved$$|\
 ^TestWhoIsNextMayChangeBeforeAnObjectIsGivenAway$$
 LENGTHY := $(subst | ,|,$(LENGTHY))
 

@@ -12,12 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// nobody is the name of an object that does not exist: what a server says about it shows what is allowed.
-const nobody = "bellwether-checks-its-access"
+// absentName is the name of an object that does not exist. The server's answer about it shows which
+// requests are allowed.
+const absentName = "bellwether-checks-its-access"
 
-// checkAccess tries each request that a sharder cannot do without, on objects that do not exist, and returns what the server refuses. Whoever
-// may not read or change the objects would otherwise wait for ever for something to do. What the server refuses of one resource and its children
-// is no reason not to distribute the objects of another one.
+// checkAccess tries each request that a sharder needs, on objects that do not exist, and returns
+// what the server refuses. Without it, a sharder that may not read or change objects would wait
+// forever. A refusal that concerns one resource and its children does not stop the others.
 func (e *session) checkAccess(ctx context.Context) error {
 	refused := make([]error, len(e.graph.All))
 	for i, r := range e.graph.All {
@@ -59,7 +60,7 @@ func (e *session) checkResource(ctx context.Context, index int, namespace string
 			errs = append(errs, fmt.Errorf("not allowed to %s %s: grant the verb %q on resource %s of API group %q %s: %w", verb, gr, verb, gr.Resource, gr.Group, where, err))
 			return false
 		}
-		return true // whatever it is may pass
+		return true // may be temporary
 	}
 	list, err := all.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil && apierrors.IsNotFound(err) {
@@ -71,9 +72,9 @@ func (e *session) checkResource(ctx context.Context, index int, namespace string
 			w.Stop()
 		}
 	}
-	_, err = each.Get(ctx, nobody, metav1.GetOptions{})
+	_, err = each.Get(ctx, absentName, metav1.GetOptions{})
 	check("get", err)
-	_, err = each.Patch(ctx, nobody, types.MergePatchType, []byte(`{}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+	_, err = each.Patch(ctx, absentName, types.MergePatchType, []byte(`{}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 	check("patch", err)
 	return errors.Join(errs...)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
-// work deals with one object after another until ctx has ended.
+// work processes one object after another until ctx ends.
 func (e *session) work(ctx context.Context) {
 	for {
 		i, o, slot := e.queue.take(ctx)
@@ -57,7 +57,7 @@ func (e *session) finish(ctx context.Context, i *item, placed bool, err error) {
 	notify(e.progress)
 }
 
-// versionOf returns a version of a root or of a child; nil: none is known.
+// versionOf returns the subject's version as a T, or nil if none is known.
 func versionOf[T subject](o subject) *T {
 	if v, ok := o.(T); ok {
 		return &v
@@ -65,14 +65,15 @@ func versionOf[T subject](o subject) *T {
 	return nil
 }
 
-// attempts is how often an object is decided on anew without a pause, when others change it meanwhile.
+// attempts bounds how often an object is decided on without a pause while others change it.
 const attempts = 5
 
 var errContended = errors.New("others change it again and again")
 
-// reconcile does what has to be done about a root, and reports whether it is where it belongs then. After an error it has to be read
-// and dealt with again, but after errMoving somebody else finishes the item. o is what is known of the root; nil: nothing. reserved
-// says that it may be drained.
+// reconcile does what a root needs, and reports whether the root is then with its owner. o is the
+// last known version of the root; nil means none is known. reserved says that a drain slot is taken
+// for it. After an error the root must be read and reconciled again. After errMoving, the goroutine
+// that moves its family finishes the item.
 func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, reserved bool) (placed bool, err error) {
 	r, drained := i.Ref, false
 	defer func() {
@@ -140,18 +141,18 @@ func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 	return false, contended
 }
 
-// floorOf is from which versions on caches show the children of a root that has been with no other
-// shard than the one that it is assigned to, by the resources of children. If known is false, the
-// children have to be listed first.
+// floorOf returns the versions from which on caches show the children of a root, by resource of the
+// children. It is for a root that can have had no other owner than the shard that it is assigned
+// to: it is new, or its record was removed. If known is false, the children must be listed first.
 //
-// A root has no record, and can have had no other owner: it is new, or its owner's whose record was
-// removed. Its children are with that shard or with none: those that the shard has created itself,
-// of whatever version, its own caches show as ever, and those that it was given reach no further
-// than what is known of it. Those that are with none have been created since, by others, as they
-// could be a moment later as well: the sharder labels them when it sees them. That there were none
-// before requires that no root can have been outside of the ring when its children were created, so
-// it has no Selector; that all that were there before this session were listed; and that no move of
-// the root has ended halfway.
+// Such children are with that shard, or with none. Those that the shard created itself are in its
+// own caches, whatever their version. Those that were assigned to it are not newer than the floor.
+// Those that are with no shard were created since by others, and the sharder labels them when it
+// sees them.
+//
+// That there were no others before requires three things: the root's resource has no Selector, so
+// that the root cannot have been outside of the ring when its children were created; all children
+// that existed before this session were listed; no move of the root ended halfway.
 func (e *session) floorOf(s protocol.Situation, d protocol.Decision) (floor map[string]string, known bool) {
 	if d.Verb != protocol.Assign || s.Recorded || s.Origin().Any || !e.resources[s.Resource].Selector.Empty() ||
 		e.moves.inDoubt(s.Ref) || e.unsurveyed(s.Root) {
@@ -164,7 +165,7 @@ func (e *session) floorOf(s protocol.Situation, d protocol.Decision) (floor map[
 	return floor, true
 }
 
-// get reads an object; nil: there is none.
+// get reads an object. It returns nil if the object does not exist.
 func (e *session) get(ctx context.Context, r protocol.Ref) (*metav1.PartialObjectMetadata, error) {
 	o, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
 		return e.client(r.Resource, r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
@@ -178,12 +179,12 @@ func (e *session) get(ctx context.Context, r protocol.Ref) (*metav1.PartialObjec
 	return o, nil
 }
 
-// absent reports whether an error says that an object does not exist.
+// absent reports whether err says that an object does not exist.
 func (e *session) absent(r protocol.Ref, err error) bool {
 	return kube.Absent(err, e.graph.All[r.Resource].GVR.GroupResource(), r.Name)
 }
 
-// read returns the root as it is now; nil: there is none that is to be distributed.
+// read returns the current root. It returns nil if the object does not exist or is not distributed.
 func (e *session) read(ctx context.Context, r protocol.Ref) (*protocol.Root, error) {
 	o, err := e.get(ctx, r)
 	if o == nil {
@@ -196,13 +197,13 @@ func (e *session) read(ctx context.Context, r protocol.Ref) (*protocol.Root, err
 	return &v, nil
 }
 
-// patch carries out a decision, if the root is still what was decided on.
+// patch carries out a decision, unless the root has changed since.
 func (e *session) patch(ctx context.Context, o protocol.Root, d protocol.Decision) error {
 	_, err := e.send(ctx, o.Ref, d.Verb, d.Label, e.marks[o.Resource].MergePatch(o.UID, o.Version, d.Label, d.Drain, d.Record, o.Foreign...))
 	return err
 }
 
-// send sends a patch that gives an object the label of a shard, and returns the version that comes of it.
+// send sends a patch that sets the shard label of an object, and returns the new version.
 func (e *session) send(ctx context.Context, r protocol.Ref, v protocol.Verb, shard string, patch []byte) (version string, err error) {
 	began := time.Now()
 	o, err := e.merge(ctx, r, patch)
@@ -222,7 +223,7 @@ func (e *session) merge(ctx context.Context, r protocol.Ref, patch []byte) (*met
 	})
 }
 
-// failed names the request, and what to grant where that is what is missing.
+// failed adds the request to an error, and the missing right if the server refused it.
 func (e *session) failed(verb string, r protocol.Ref, err error) error {
 	gr := e.graph.All[r.Resource].GVR.GroupResource()
 	if kube.RoleMissing(err) {
@@ -235,7 +236,7 @@ func (e *session) log(r protocol.Ref) *zap.Logger {
 	return e.config.Logger.With(zap.Stringer("resource", e.graph.All[r.Resource].GVR.GroupResource()), zap.String("namespace", r.Namespace), zap.String("name", r.Name))
 }
 
-// note logs a failure: once for each object and cause.
+// note logs a failure, once for each object and cause.
 func (e *session) note(i *item, err error) {
 	if said := err.Error(); said != i.said && e.notes.admit(time.Now()) {
 		i.said = said
@@ -244,7 +245,8 @@ func (e *session) note(i *item, err error) {
 }
 
 const (
-	// noteInterval is how often maxNotes failures are logged at most: there may be thousands.
+	// noteInterval is the time in which at most maxNotes failures are logged. There may be
+	// thousands.
 	noteInterval = 10 * time.Second
 	maxNotes     = 5
 )
@@ -256,7 +258,7 @@ type notes struct {
 	count int
 }
 
-// admit reports whether something may be logged now.
+// admit reports whether a failure may be logged now.
 func (n *notes) admit(now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

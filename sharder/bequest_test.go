@@ -29,7 +29,7 @@ func TestAShardOfTheLastVersionLetsGoOfWhatItIsToGiveAway(t *testing.T) {
 }
 
 // The shard that was to have the objects comes to an end while the others still have them, or comes
-// back in its next life: they are told who is next now.
+// back in its next life: their drains name the next shard now.
 func TestWhoIsNextMayChangeBeforeAnObjectIsGivenAway(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(w *world, c *testShard)
@@ -79,7 +79,7 @@ func TestObjectsAreGivenToAShardThatHasJustEnded(t *testing.T) {
 }
 
 // Drains that were sent while a shard was a member can be carried out when it is none any more: while
-// it may live, the history names it, or nobody would ask it for an object whose record is lost.
+// it may live, the history names it, or no sharder would ask it for an object whose record is lost.
 func TestTheHistoryNamesAFormerMemberUntilItIsOver(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()

@@ -104,7 +104,7 @@ func (r *referee) bequeathed(o *unstructured.Unstructured, by, to protocol.Owner
 }
 
 // Shards come, go, and hold on; users edit; Leases are deleted; the sharder is slow and restarts. In the end every object is where it belongs.
-func TestNobodyIsGivenWhatAnotherMayBeAtWorkOn(t *testing.T) {
+func TestNoShardGetsWhatAnotherMayWorkOn(t *testing.T) {
 	const schedules = 8
 	for seed := range uint64(schedules) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

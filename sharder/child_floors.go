@@ -6,18 +6,19 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
-// childFloors is what is known of the children that shards have: of each shard and resource, the greatest version of a child that carried
-// the shard's label. The caches of the shard reach that version without a further event.
+// childFloors holds, for each shard and resource of children, the greatest version of a child that
+// carried the shard's label. The shard's caches reach that version without a further event.
 //
-// A root without a record needs it. It may have been its shard's already, and its children are with that shard then, where no list
-// of those to be moved shows them; the shard may not have seen them yet, and the record that made it wait is lost.
+// It is needed for a root without a record. The root may have been its shard's before, with
+// children that no list for a move shows. The shard may not have seen them yet, and the record that
+// made it wait is lost.
 type childFloors struct {
 	mu       sync.Mutex
 	versions map[holding]string
-	surveyed map[int]bool // resources of which all children were listed, so that versions has those from before the session, too
+	surveyed map[int]bool // resources whose children were all listed: versions covers those before the session
 }
 
-// holding is the children of one resource, which is known by its index, that are with a shard.
+// holding is the children of one resource, by its index, that are with a shard.
 type holding struct {
 	shard    string
 	resource int
@@ -27,7 +28,7 @@ func newChildFloors() *childFloors {
 	return &childFloors{versions: map[holding]string{}, surveyed: map[int]bool{}}
 }
 
-// note takes in that a child is with a shard, since a version or before.
+// note records that a child is with a shard, at this version or an earlier one.
 func (g *childFloors) note(h holding, version string) {
 	if h.shard == "" {
 		return
@@ -37,28 +38,29 @@ func (g *childFloors) note(h holding, version string) {
 	g.versions[h] = protocol.Later(g.versions[h], version)
 }
 
-// floor is the version from which on a cache shows all the children that a shard has been given; empty: any.
+// floor is the version from which on a cache shows all children that were assigned to a shard. An
+// empty floor is reached by any version.
 func (g *childFloors) floor(h holding) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.versions[h]
 }
 
-// complete notes that a list has shown all children of a resource.
+// complete records that a list showed all children of a resource.
 func (g *childFloors) complete(resource int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.surveyed[resource] = true
 }
 
-// knows reports whether the children of a resource that were there before the session are known, too.
+// knows reports whether the children that existed before the session are known, too.
 func (g *childFloors) knows(resource int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.surveyed[resource]
 }
 
-// prune forgets the shards that are not to be kept.
+// prune forgets all shards but those that are kept.
 func (g *childFloors) prune(kept map[string]bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

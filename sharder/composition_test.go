@@ -26,7 +26,7 @@ func (p poll) Run(ctx context.Context, lead func(context.Context) error) error {
 	return err
 }
 
-// alone is a replica that is always the leader. What happens to it is told by events.
+// alone is a replica that is always the leader. Events say what happens to it.
 func (w *world) alone(e Elector) (r Replica, events chan string) {
 	w.t.Helper()
 	events = make(chan string, 10)
@@ -73,7 +73,7 @@ func TestAReplicaWhoseSharderFailsEndsAndReleasesItsLease(t *testing.T) {
 	failure := errors.New("not allowed")
 	for name, c := range map[string]struct {
 		elector Elector
-		late    bool // the process is told to end before the work has
+		late    bool // the process must end before the work has
 		want    string
 	}{
 		"an error":              {hungElection{failure}, false, "not allowed"},

@@ -23,7 +23,7 @@ import (
 
 // kubectl rollout undo restores the annotations that a Deployment had when a shard was its owner that is dead now. Its owner since then has
 // been asked to let go of it, and has not.
-func TestAnOldRecordThatIsRestoredEndsNobodysWork(t *testing.T) {
+func TestARestoredOldRecordEndsNoWork(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		r := &referee{keys: w.keys, owners: map[types.UID]protocol.OwnerEpoch{}, past: map[types.UID]int64{}, gone: map[types.UID]time.Time{}}
 		w.server.Observe(r.see)

@@ -8,13 +8,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
-// drains are the objects whose shards have been asked to let go, and slots for those that are about to be. What is drained is
-// worked on by nobody for a while, and is held in memory: so there is a limit.
+// drains limits how many objects are drained at a time: those whose shards were asked to let go,
+// and slots for those about to be asked. No shard works on a drained object, and each takes memory.
 type drains struct {
 	limit int
 
 	mu      sync.Mutex
-	changed *sync.Cond // of mu: there are fewer, or a context has ended
+	changed *sync.Cond // of mu: a slot is free, or a context has ended
 	open    map[protocol.Ref]*drainage
 }
 
@@ -33,7 +33,8 @@ func newDrains(limit int) *drains {
 	return d
 }
 
-// reserve takes a slot for an object. It waits for one if wait is set. It reports whether there is one.
+// reserve takes a slot for an object and reports whether it has one. With wait it waits for a free
+// slot until ctx ends.
 func (d *drains) reserve(ctx context.Context, r protocol.Ref, shard string, now time.Time, wait bool) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -62,7 +63,7 @@ func (d *drains) reserve(ctx context.Context, r protocol.Ref, shard string, now 
 	return false
 }
 
-// patched says how a patch for which there was a slot has ended: whether it has certainly set the label.
+// patched records how the patch for a slot ended. done means that it certainly set the drain label.
 func (d *drains) patched(r protocol.Ref, done bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -76,7 +77,7 @@ func (d *drains) patched(r protocol.Ref, done bool) {
 	}
 }
 
-// see takes in an object that carries the drain label, also one too many.
+// see records that an object carries the drain label. It takes a slot even beyond the limit.
 func (d *drains) see(r protocol.Ref, shard string, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -91,7 +92,7 @@ func (d *drains) see(r protocol.Ref, shard string, now time.Time) {
 	o.seen = true
 }
 
-// gone takes in that an object does not carry the label any more.
+// gone records that an object no longer carries the drain label.
 func (d *drains) gone(r protocol.Ref) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -100,7 +101,7 @@ func (d *drains) gone(r protocol.Ref) {
 	}
 }
 
-// relist takes in a list of all objects of a resource and namespace (empty: all) that carry the label.
+// relist takes a list of all objects of a resource and namespace (empty: all) with the drain label.
 func (d *drains) relist(resource int, namespace string, listed map[protocol.Ref]bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -117,14 +118,15 @@ func (d *drains) remove(r protocol.Ref) {
 	d.changed.Broadcast()
 }
 
-// len is how many slots are taken.
+// len returns the number of slots taken.
 func (d *drains) len() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.open)
 }
 
-// overdue returns, once each, the objects that were drained before a time and still are.
+// overdue returns the objects that have been drained since before a time. It returns each only
+// once.
 func (d *drains) overdue(before time.Time) map[protocol.Ref]drainage {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -16,31 +16,33 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
-// Explanation is where an object is, where it belongs, and what a sharder does about it.
+// Explanation says where an object is, where it belongs, and what a sharder does about it.
 type Explanation struct {
 	Object api.ObjectRef
-	// Root is the object itself, or for a child its root: what follows is about that, but for Label, Verb and Why.
+	// Root is the object itself, or the root of a child. All fields but Label, Verb and Why are
+	// about the root.
 	Root api.ObjectRef
 	// Label is the shard whose label the object carries; empty: none.
 	Label string
-	// Draining says that it carries the drain label.
+	// Draining is true if the root carries the drain label.
 	Draining bool
-	// Owner is the shard in its record, and Free that this one has let go of it; empty: there is no valid record.
+	// Owner is the shard in the root's record; empty: there is no valid record. Free means that the
+	// owner has let go of it.
 	Owner string
 	Free  bool
-	// Left are the shards that have still to say that they do not work on it.
+	// Left are the shards that have yet to confirm that they do not work on the root.
 	Left []string
-	// Target is the shard that it belongs to on the ring.
+	// Target is the root's owner on the ring.
 	Target string
-	// Verb is what has to be done about it: keep, await, hold, reread, assign, drain, withdraw, restore, probe, seal or gather; for a child
-	// keep, follow or hold.
+	// Verb is what has to be done: keep, await, hold, reread, assign, drain, withdraw, restore,
+	// probe, seal or gather; for a child: keep, follow or hold.
 	Verb string
-	// Why says so in words.
+	// Why gives the reason in words.
 	Why string
 }
 
-// Explain says why an object is where it is. It changes nothing, and works whether or not this sharder runs; if it does not, it knows
-// of no shard's death that is not in its Lease.
+// Explain says why an object is where it is. It changes nothing, and works whether or not this
+// sharder runs. A sharder that does not run knows of a shard's death only by its Lease.
 func (s *Sharder) Explain(ctx context.Context, object api.ObjectRef) (Explanation, error) {
 	e, p, err := s.observe(ctx)
 	if err != nil {
@@ -109,14 +111,14 @@ func (e *session) explain(ctx context.Context, p *plan, at protocol.Ref, o *meta
 	return x, nil
 }
 
-// Forecast is what a sharder would do.
+// Forecast is what a sharder would do now.
 type Forecast struct {
 	// Members are the shards among which objects are distributed, sorted.
 	Members []string
-	// Objects is how many there are. Children do not count: they go with their roots.
+	// Objects is the number of objects. Children do not count: they go with their roots.
 	Objects int
-	// Moves are where objects are now, by their label, and where they would go, sorted. Those that stay are in it too, with equal
-	// ends; From is empty for those that are with no shard.
+	// Moves are the numbers of objects by the shard in their label and the shard that they would go
+	// to, sorted. Objects that stay have equal ends. From is empty for objects without a shard.
 	Moves []Move
 }
 
@@ -126,8 +128,9 @@ type Move struct {
 	Objects  int
 }
 
-// Plan looks at all objects, page by page, and says which of them a sharder would move with the shards that there are now. It changes nothing,
-// and works whether or not this sharder runs. Without any shard it returns an error.
+// Plan reads all objects, page by page, and returns which of them a sharder would move with the
+// present shards. It changes nothing, and works whether or not this sharder runs. It returns an
+// error if there is no shard.
 func (s *Sharder) Plan(ctx context.Context) (Forecast, error) {
 	e, p, err := s.observe(ctx)
 	if err != nil {
@@ -160,7 +163,7 @@ func (s *Sharder) Plan(ctx context.Context) (Forecast, error) {
 	return f, nil
 }
 
-// observe returns what is known, by the running session if there is one, and otherwise by what the API server says. The plan is nil if
+// observe returns the running session, or one made from the API server's state. The plan is nil if
 // there are no members.
 func (s *Sharder) observe(ctx context.Context) (*session, *plan, error) {
 	s.mu.Lock()

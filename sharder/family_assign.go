@@ -12,17 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// errRootless says that the root of a child has no owner now. It will, and may then take the child along or not.
+// errRootless means that the root of a child has no owner now. The root will get one, with or
+// without this child.
 var errRootless = errors.New("its root is with no shard yet")
 
-// childOf condenses a child; ok is false if it is none of the ring's business.
+// childOf returns what matters of a child. ok is false if the object is not a child of the ring.
 func (e *session) childOf(index int, o *metav1.PartialObjectMetadata) (c protocol.Child, ok bool) {
 	c, ok = e.graph.ChildOf(index, o)
 	c.Label, c.Drain = e.keys.ShardOf(o), e.keys.Draining(o)
 	return c, ok
 }
 
-// adoptChild has a worker deal with a child. It reports whether ctx has not ended.
+// adoptChild queues a child for a worker. It returns false if ctx has ended.
 func (e *session) adoptChild(ctx context.Context, index int, o *metav1.PartialObjectMetadata) bool {
 	if c, ok := e.childOf(index, o); ok {
 		return e.queue.offer(ctx, c, nil, false)
@@ -30,8 +31,9 @@ func (e *session) adoptChild(ctx context.Context, index int, o *metav1.PartialOb
 	return ctx.Err() == nil
 }
 
-// gather looks for children that are with none of the members, though their roots are with one: they were created in the name of a
-// shard that is gone, or in vain has a worker dealt with them. One that is with another member than its root is found by that one itself.
+// gather queues the children that are with no member although their roots are: they were created
+// with the label of a dead shard, or an attempt to assign them failed. A child with another member
+// than its root is found by that member.
 func (e *session) gather(ctx context.Context, p *plan) error {
 	var errs []error
 	for i := len(e.resources); i < len(e.graph.All); i++ {
@@ -43,7 +45,7 @@ func (e *session) gather(ctx context.Context, p *plan) error {
 				}
 				return e.adoptChild(ctx, i, o)
 			})
-			errs = append(errs, err) // the others can be listed, perhaps
+			errs = append(errs, err) // the other resources may still be listed
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -52,8 +54,8 @@ func (e *session) gather(ctx context.Context, p *plan) error {
 	return errors.Join(errs...)
 }
 
-// children selects the children that may be moved, if they are with those members besides those
-// that are with none.
+// children selects the children that may be moved: those without a member's label, and those of the
+// sources.
 func (p *plan) children(n protocol.Keys, sources ...string) labels.Selector {
 	others := slices.DeleteFunc(p.members.Names(), func(name string) bool { return slices.Contains(sources, name) })
 	if len(others) == 0 {
@@ -65,11 +67,14 @@ func (p *plan) children(n protocol.Keys, sources ...string) labels.Selector {
 	return labels.Everything()
 }
 
-// assignChild gives a child that was found without the label of a member, or that its shard takes for another's, that of its root's shard. c is what is known of it; nil: nothing.
+// assignChild gives a child the label of its root's shard. It is for a child without the label of a
+// member, or one whose shard says that it belongs elsewhere. c is the last known version; nil means
+// none is known.
 //
-// While the root has no owner, or one that may be dead, nothing is done: whoever assigns it lists its children before, and has to know of
-// those that may have been created by the last owner. The root is read after the child was. So if it has an owner then, and the child
-// is the same when the patch comes, whoever has meanwhile moved the root has not listed its children yet, or will notice.
+// It does nothing while the root has no owner, or one that may be dead: the next assignment of the
+// root lists its children first, and must see those that the last owner may have created. The root
+// is read after the child. So if the root has an owner then, and the patch finds the child
+// unchanged, a later move of the root lists the child.
 func (e *session) assignChild(ctx context.Context, r protocol.Ref, c *protocol.Child) error {
 	contended := errContended
 	for range attempts {
@@ -92,7 +97,7 @@ func (e *session) assignChild(ctx context.Context, r protocol.Ref, c *protocol.C
 		if p == nil {
 			return errRootless
 		}
-		if _, member := p.members.Member(c.Label); member && !c.Drain { // it may know better
+		if _, member := p.members.Member(c.Label); member && !c.Drain { // the shard decides
 			return nil
 		}
 		version, err := e.send(ctx, c.Ref, protocol.Follow, shard, e.keys.MergePatch(c.UID, c.Version, shard, false, nil))
@@ -111,7 +116,8 @@ func (e *session) assignChild(ctx context.Context, r protocol.Ref, c *protocol.C
 	return contended
 }
 
-// leaderOf reads the root of a child, and returns the shard that it is with; empty: there is no such root.
+// leaderOf reads the root of a child, and returns the shard that it is with; empty: there is no
+// such root.
 func (e *session) leaderOf(ctx context.Context, c protocol.Child) (shard string, err error) {
 	o, err := e.get(ctx, c.Root)
 	if o == nil || o.UID != c.RootUID {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// moveFamilies moves families, a batch after the other, until ctx has ended.
+// moveFamilies moves families in batches until ctx ends.
 func (e *session) moveFamilies(ctx context.Context) {
 	for {
 		all := e.moves.take(ctx)
@@ -35,14 +35,13 @@ func (e *session) moveFamilies(ctx context.Context) {
 	}
 }
 
-// unsurveyed reports whether there may be children of a root with any shard, of which this session
-// does not know.
+// unsurveyed reports whether children of the root may be with any shard, unknown to this session.
 func (e *session) unsurveyed(r protocol.Root) bool {
 	return slices.ContainsFunc(e.graph.ChildResources[r.Resource], func(i int) bool { return !e.floors.knows(i) })
 }
 
-// moveBatch gives the children of a batch of roots to the shards that the roots are to be with, and then the roots. Only a page of children is in
-// memory at a time.
+// moveBatch moves the children of a batch of roots to the new shards of the roots, and then the
+// roots. It holds only a page of children in memory at a time.
 func (e *session) moveBatch(ctx context.Context, p *plan, b batch) {
 	hands := make(chan struct{}, e.config.Concurrency)
 	var busy sync.WaitGroup
@@ -69,9 +68,9 @@ func (e *session) moveBatch(ctx context.Context, p *plan, b batch) {
 	busy.Wait()
 }
 
-// listChildren tells found of the children among which are all those of a batch of roots. The first list of a resource is of all its
-// children, wherever their roots are: it shows what the shards have been given before this session. It returns which resources could not be listed,
-// and why.
+// listChildren calls found with all children of a batch of roots, and with others. The first list
+// of a resource has no selector: it shows what shards were assigned before this session.
+// listChildren returns the resources that could not be listed, with the errors.
 func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func(protocol.Child)) (unlisted map[int]error) {
 	unlisted = map[int]error{}
 	namespaces := map[int][]string{} // of the roots, by the resources of their children
@@ -96,7 +95,7 @@ func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func
 			case survey:
 			case src.namespace != "" && !slices.Contains(of, src.namespace):
 				continue
-			case len(of) == 1: // the empty one stands for all
+			case len(of) == 1: // the empty namespace means all
 				src.namespace, src.client = of[0], e.client(i, of[0])
 			}
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
@@ -118,7 +117,7 @@ func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func
 	return unlisted
 }
 
-// bring gives a child to the shard that its root is to be with.
+// bring gives a child to the new shard of its root.
 func (e *session) bring(ctx context.Context, m *move, c protocol.Child) {
 	resource, contended := e.graph.All[c.Resource].GVR.GroupResource().String(), errContended
 	for range attempts {
@@ -156,7 +155,8 @@ func (e *session) bring(ctx context.Context, m *move, c protocol.Child) {
 	m.fail(contended)
 }
 
-// settleRoot assigns a root whose children are where they are to be. unlisted are the resources that could not be listed, and why.
+// settleRoot assigns a root whose children are where they belong. unlisted are the resources that
+// could not be listed, with the errors.
 func (e *session) settleRoot(ctx context.Context, m *move, b batch, unlisted map[int]error) {
 	var err error
 	for _, i := range e.graph.ChildResources[m.root.Resource] {
@@ -174,7 +174,7 @@ func (e *session) settleRoot(ctx context.Context, m *move, b batch, unlisted map
 		for _, i := range e.graph.ChildResources[m.root.Resource] {
 			name := e.graph.All[i].GVR.GroupResource().String()
 			r.ChildFloor[name] = m.floor[name]
-			if !m.root.Recorded && !b.any { // the list did not show those that are with the shard already
+			if !m.root.Recorded && !b.any { // the list did not show children that the shard already has
 				r.ChildFloor[name] = protocol.Later(m.floor[name], e.floors.floor(holding{m.decision.Label, i}))
 			}
 		}

@@ -11,26 +11,26 @@ import (
 )
 
 var (
-	// errMoving says that an object is dealt with by somebody else, who finishes it.
+	// errMoving means that the goroutine that moves families finishes the item.
 	errMoving = errors.New("its children are moved first")
-	// errReplanned says that an object has to be looked at anew.
+	// errReplanned means that the object must be decided on again.
 	errReplanned = errors.New("it may belong to another shard now")
 )
 
-// move is a root that nobody works on any more, on its way to a shard by way of its children.
+// move is a root that no shard works on, on its way to another shard. Its children move first.
 type move struct {
 	item     *item
 	root     protocol.Root
 	decision protocol.Decision
 	origin   protocol.Origin
-	plan     *plan // by which was decided
+	plan     *plan // of the decision
 
 	mu    sync.Mutex
-	floor map[string]string // guarded by mu: the greatest version of its children where they are now, by their resource
-	err   error             // guarded by mu: why one of them may not be there
+	floor map[string]string // guarded by mu: the greatest version of its moved children, by resource
+	err   error             // guarded by mu: why a child may not have moved
 }
 
-// reach notes that a child is where it is to be, since a version.
+// reach records that a child is with its new shard, at this version or an earlier one.
 func (m *move) reach(resource, version string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -46,24 +46,24 @@ func (m *move) fail(err error) {
 	m.err = err
 }
 
-// moves are those that wait for the next list of children. A list is for all that had come when it began: it shows whatever the last
-// owners of their roots have created.
+// moves are the roots that wait for the next list of their children. A list serves all roots that
+// waited when it began: it shows all children that their last owners created.
 type moves struct {
 	wake chan struct{}
 
 	mu      sync.Mutex
 	waiting []*move // guarded by mu; no more than the queue has room for
 
-	// A move that ends halfway leaves children with a shard that their root is not with. So may
-	// have the sharder before this one. Until a scan has found a root with its owner, lists for it
-	// have to show the children that are with any shard.
-	halfway map[protocol.Ref]int // guarded by mu: roots whose moves may have ended so, and how many had by then
-	anyRoot bool                 // guarded by mu: there may be others
-	unknown int                  // guarded by mu: how many had ended so by the last of those others
-	ended   int                  // guarded by mu: how many have ended so
+	// A move that ends halfway leaves children with another shard than their root. The previous
+	// sharder may have left some, too. Until a scan finds a root with its owner, lists for that
+	// root must show children with any shard.
+	halfway map[protocol.Ref]int // guarded by mu: roots whose moves may have ended halfway, with ended at that time
+	anyRoot bool                 // guarded by mu: there may be more than those in halfway
+	unknown int                  // guarded by mu: ended at the last of those
+	ended   int                  // guarded by mu: how many moves have ended halfway
 }
 
-// maxHalfway is how many of them are known one by one.
+// maxHalfway bounds the size of halfway.
 const maxHalfway = 1000
 
 func newMoves() *moves {
@@ -77,7 +77,7 @@ func (m *moves) add(v *move) {
 	notify(m.wake)
 }
 
-// take waits for moves, and returns all that there are; none when ctx has ended.
+// take waits for moves and returns all of them. It returns none if ctx has ended.
 func (m *moves) take(ctx context.Context) []*move {
 	select {
 	case <-ctx.Done():
@@ -91,7 +91,7 @@ func (m *moves) take(ctx context.Context) []*move {
 	return all
 }
 
-// doubt notes that children of a root may be with any shard.
+// doubt records that children of a root may be with any shard.
 func (m *moves) doubt(r protocol.Ref) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -103,22 +103,22 @@ func (m *moves) doubt(r protocol.Ref) {
 	}
 }
 
-// mended notes that a move has ended well.
+// mended records that a move has ended well.
 func (m *moves) mended(r protocol.Ref) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.halfway, r)
 }
 
-// doubts is how many moves have ended halfway until now.
+// doubts returns how many moves have ended halfway so far.
 func (m *moves) doubts() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.ended
 }
 
-// found notes that a scan, before which so many moves had ended halfway, has found all roots with
-// their owners but those. It says nothing about roots whose moves have ended so since.
+// found records that a scan found all roots with their owners, except those in but. ended is the
+// value of doubts before the scan: moves that ended halfway since then stay in doubt.
 func (m *moves) found(ended int, but []protocol.Root) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,17 +137,17 @@ func (m *moves) inDoubt(r protocol.Ref) bool {
 	return m.anyRoot || known
 }
 
-// batch is moves whose children one list shows.
+// batch is a set of moves whose children one list shows.
 type batch struct {
 	moves []*move
-	// any says that the children may be with any shard; otherwise they are with the sources, or
-	// with none of the members.
+	// any means that the children may be with any shard. Otherwise they are with one of the
+	// sources, or without a member's label.
 	any     bool
 	sources []string
 }
 
-// batchOf returns the batch of moves that a list is about to be made for. It is one list, however
-// many shards the children are with.
+// batchOf returns the batch of moves for the next list. It is one list, however many shards the
+// children are with.
 func batchOf(all []*move, anywhere func(*move) bool) batch {
 	b := batch{moves: all}
 	for _, m := range all {

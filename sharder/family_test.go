@@ -488,8 +488,8 @@ func TestAMoveThatEndedHalfwayIsKnown(t *testing.T) {
 	}
 }
 
-// A root loses its record before its shard has seen the children that it came with. The next record says of them what the lost one did, whoever
-// writes it.
+// A root loses its record before its shard has seen the children that it came with. The next record
+// says the same about them, whichever sharder writes it.
 func TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren(t *testing.T) {
 	for name, of := range map[string]struct {
 		another  bool
@@ -674,7 +674,7 @@ func TestALeaseStaysWhileChildrenNameIt(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "stranger", Labels: map[string]string{w.keys.Shard: "z"}}}
 		_, err = w.kube.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
 		require.NoError(t, err)
-		assert.True(t, empty(), "it is nobody's")
+		assert.True(t, empty(), "it has no shard")
 		root := w.objects()[0]
 		w.bearOne(&root, "z")
 		assert.False(t, empty())

@@ -2,25 +2,25 @@ package sharder
 
 import "time"
 
-// flapDamping are the shards that come and go, such as those whose process crashes over and over. Each return moves objects to them, and
-// each departure away again, so they are let in later and later.
+// flapDamping delays the return of shards that come and go, such as those whose process crashes
+// again and again: each return and each departure moves objects.
 type flapDamping struct {
-	left map[string][]time.Duration // when a shard has left, within flapWindow, by the sharder's monotonic clock
+	left map[string][]time.Duration // times of departures within flapWindow, on the sharder's monotonic clock
 }
 
 const (
 	flapWindow   = 10 * time.Minute
-	flapsAllowed = 3 // departures within the window that have no consequence
+	flapsAllowed = 3 // departures within the window without a delay
 	maxFlapDelay = 5 * time.Minute
 	minFlapDelay = 15 * time.Second
 )
 
-// depart notes that a shard has left.
+// depart records a departure.
 func (f *flapDamping) depart(shard string, now time.Duration) {
 	if f.left == nil {
 		f.left = map[string][]time.Duration{}
 	}
-	for name, times := range f.left { // forget who has behaved
+	for name, times := range f.left { // forget shards that have stayed
 		if now-times[len(times)-1] >= flapWindow {
 			delete(f.left, name)
 		}
@@ -36,7 +36,7 @@ func (f *flapDamping) recent(shard string, now time.Duration) []time.Duration {
 	return times
 }
 
-// wait is for how long a shard has to stay before it is let in; zero: it is welcome.
+// wait returns how long a shard must still stay before it becomes a member.
 func (f *flapDamping) wait(shard string, now time.Duration) time.Duration {
 	times := f.recent(shard, now)
 	if len(times) <= flapsAllowed {

@@ -16,29 +16,28 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// HistoryName is the name of the ConfigMap, in the namespace of the leases, that holds the ring's history: the memberships under which
-// objects may have been assigned. Who deletes or edits it takes from the sharder what it needs to know who may be at work on
-// an object whose labels and record were lost.
+// HistoryName returns the name of the ConfigMap, in the namespace of the Leases, with the ring's
+// history: the memberships under which objects may have been assigned. If it is deleted or edited,
+// the sharder no longer knows which shards may work on an object whose labels and record were lost.
 func HistoryName(ring string) string { return ring + ".ring.bellwether.dev" }
 
 // historyKey is the key of the history in the ConfigMap's data.
 const historyKey = "memberships"
 
-// historyStore keeps the ring's history where the next sharder finds it. It is for one goroutine.
+// historyStore keeps the ring's history for the next sharder. It is for one goroutine.
 type historyStore struct {
 	kube            kubernetes.Interface
 	namespace, ring string
 
-	stored *corev1.ConfigMap // as last seen; nil: there is none
-	stands protocol.History  // what that says
-	known  protocol.History  // that, and whatever else may be true
+	stored *corev1.ConfigMap // as last read; nil: does not exist
+	stands protocol.History  // the history in stored
+	known  protocol.History  // stands, and memberships that may have been stored
 
-	// over reports whether a shard is not at work in a life, and never will be; nil: of none is
-	// that known.
+	// over reports whether an owner epoch has ended for good. Nil means that this is known of none.
 	over func(protocol.OwnerEpoch) bool
 }
 
-// load reads the history. It returns errNoHistory if there is none, or none that can be read.
+// load reads the history. It returns errNoHistory if there is no readable history.
 func (l *historyStore) load(ctx context.Context) error {
 	h, problem, err := l.read(ctx)
 	switch {
@@ -71,12 +70,12 @@ func (l *historyStore) read(ctx context.Context) (h protocol.History, problem, e
 	return l.stands, problem, nil
 }
 
-// absent reports whether an error says that there is no history.
+// absent reports whether err says that there is no history.
 func (l *historyStore) absent(err error) bool {
 	return kube.Absent(err, corev1.Resource("configmaps"), HistoryName(l.ring))
 }
 
-// failed names the request, and what to grant where that is what is missing.
+// failed adds the request to an error, and the missing right if the server refused it.
 func (l *historyStore) failed(verb string, err error) error {
 	if kube.RoleMissing(err) {
 		return fmt.Errorf("not allowed to %s ConfigMap %s/%s, the ring's history: grant the verb %q on resource configmaps in namespace %s: %w",
@@ -85,11 +84,12 @@ func (l *historyStore) failed(verb string, err error) error {
 	return fmt.Errorf("%s ConfigMap %s/%s, the ring's history: %w", verb, l.namespace, HistoryName(l.ring), err)
 }
 
-// assume sets a history that nobody has stored yet.
+// assume sets a history that is not stored yet.
 func (l *historyStore) assume(h protocol.History) { l.known = h }
 
-// begin stores that m is the membership now; on success objects may be assigned under it. It is a compare-and-swap, and it writes also if the
-// history has m already, unless as the last: an earlier sharder's attempt to shrink the history must fail from here on.
+// begin stores that m is the membership now. After it succeeds, objects may be assigned under m. It
+// is a compare-and-swap. It writes even if the history contains m, unless m is the last: an earlier
+// sharder's attempt to shrink the history must then fail.
 func (l *historyStore) begin(ctx context.Context, m protocol.Membership) error {
 	for {
 		if n := len(l.stands.Memberships); n > 0 && slices.Equal(l.stands.Memberships[n-1], m) && l.stands.Contains(l.known) {
@@ -110,18 +110,18 @@ func (l *historyStore) begin(ctx context.Context, m protocol.Membership) error {
 
 func (l *historyStore) ended(t protocol.OwnerEpoch) bool { return l.over != nil && l.over(t) }
 
-// settle stores that all objects but those apart are with their owners under the only membership of
-// h, which is the one that was begun last. If somebody else has written meanwhile it fails, and the
-// scan that proved it has to be made again.
+// settle stores that all objects, except apart, are with their owners under the only membership of
+// h, which is the last one begun. It fails if the stored history has changed; then another scan
+// must prove it again.
 func (l *historyStore) settle(ctx context.Context, h protocol.History) error {
 	err := l.write(ctx, h)
 	if err != nil {
-		_ = l.refresh(ctx) // or the next attempt, which will be after another scan, would fail too
+		_ = l.refresh(ctx) // otherwise the next attempt would fail, too
 	}
 	return err
 }
 
-// refresh reads what is stored. What was known stays known: more memberships are always safe.
+// refresh reads the stored history. Known memberships stay known: more of them are always safe.
 func (l *historyStore) refresh(ctx context.Context) error {
 	h, _, err := l.read(ctx)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
-func ledgersOn(t *testing.T, n int) []*historyStore {
+func storesOn(t *testing.T, n int) []*historyStore {
 	t.Helper()
 	server := apisim.NewServer()
 	var all []*historyStore
@@ -28,7 +28,7 @@ func ledgersOn(t *testing.T, n int) []*historyStore {
 
 func TestTheHistoryIsFoundByTheNextSharder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := ledgersOn(t, 2)
+		l := storesOn(t, 2)
 		require.ErrorIs(t, l[0].load(t.Context()), errNoHistory)
 		require.NoError(t, l[0].begin(t.Context(), onlyA))
 		require.NoError(t, l[0].begin(t.Context(), both))
@@ -42,7 +42,7 @@ func TestTheHistoryIsFoundByTheNextSharder(t *testing.T) {
 
 func TestBeginningTheSameMembershipAgainWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := ledgersOn(t, 1)[0]
+		l := storesOn(t, 1)[0]
 		require.NoError(t, l.begin(t.Context(), onlyA))
 		version := l.stored.ResourceVersion
 		require.NoError(t, l.load(t.Context()))
@@ -56,7 +56,7 @@ func TestADeposedSharderCannotShrinkTheHistoryOfItsSuccessor(t *testing.T) {
 	for name, successor := range map[string]protocol.Membership{"a new membership": onlyB, "one that was there before": onlyA} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := ledgersOn(t, 2)
+				l := storesOn(t, 2)
 				require.NoError(t, l[0].begin(t.Context(), onlyA))
 				require.NoError(t, l[0].begin(t.Context(), both))
 				require.NoError(t, l[1].load(t.Context()))
@@ -71,7 +71,7 @@ func TestADeposedSharderCannotShrinkTheHistoryOfItsSuccessor(t *testing.T) {
 
 func TestTwoShardersForgetNothingOfEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := ledgersOn(t, 2)
+		l := storesOn(t, 2)
 		require.NoError(t, l[0].begin(t.Context(), onlyA))
 		require.NoError(t, l[1].load(t.Context()))
 		require.NoError(t, l[0].begin(t.Context(), both))
@@ -82,7 +82,7 @@ func TestTwoShardersForgetNothingOfEachOther(t *testing.T) {
 
 func TestAHistoryThatWasDeletedIsWrittenAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := ledgersOn(t, 1)[0]
+		l := storesOn(t, 1)[0]
 		require.NoError(t, l.begin(t.Context(), onlyA))
 		require.NoError(t, l.kube.CoreV1().ConfigMaps(testNamespace).Delete(t.Context(), HistoryName(testRing), metav1.DeleteOptions{}))
 		require.NoError(t, l.begin(t.Context(), both))
@@ -93,7 +93,7 @@ func TestAHistoryThatWasDeletedIsWrittenAnew(t *testing.T) {
 
 func TestAHistoryThatCannotBeReadIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := ledgersOn(t, 1)[0]
+		l := storesOn(t, 1)[0]
 		_, err := l.kube.CoreV1().ConfigMaps(testNamespace).Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: HistoryName(testRing)}, Data: map[string]string{historyKey: "x"},
 		}, metav1.CreateOptions{})

@@ -14,30 +14,31 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
-// leaseCollector takes the Leases of shards that have not renewed them for long enough, which proves them dead, and deletes those that have been
-// dead for long.
+// leaseCollector takes the Leases of shards that have not renewed them for 2D, which proves the
+// shards dead. It deletes the Leases of shards that have been dead for GCPeriod.
 type leaseCollector struct {
 	*shardLeases
 	kube     kubernetes.Interface
 	duration time.Duration // D
-	patience time.Duration // before a Lease that could not be deleted is tried again
+	patience time.Duration // before another attempt to delete a Lease
 	hooks    Hooks
 
-	// empty reports whether no object carries the label of a shard, after a consistent list of each resource.
+	// empty reports whether no object carries the label of a shard, by consistent lists of all
+	// resources.
 	empty func(ctx context.Context, shard string) (bool, error)
 	// named reports whether the ring's history names a shard.
 	named func(shard string) bool
 
 	storm   bool
-	stormed clock.Reading // when it began
+	stormed clock.Reading // when the latest storm began
 }
 
 const (
-	minKeeping = 100 * time.Millisecond // between two rounds
-	maxKeeping = 5 * time.Second        // after a failure, too
+	minKeeping = 100 * time.Millisecond // at least, between two rounds
+	maxKeeping = 5 * time.Second        // at most, also after a failure
 )
 
-// run acts when something is due, until ctx has ended.
+// run acts when something is due, until ctx ends.
 func (k *leaseCollector) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := k.round(ctx)
@@ -54,7 +55,7 @@ func (k *leaseCollector) run(ctx context.Context) {
 	}
 }
 
-// round does what is due, and returns when to come again although no Lease changes.
+// round does what is due, and returns when to run again if no Lease changes.
 func (k *leaseCollector) round(ctx context.Context) time.Duration {
 	calm, wait := k.calm()
 	for _, shard := range k.known() {
@@ -71,19 +72,20 @@ func (k *leaseCollector) round(ctx context.Context) time.Duration {
 	return wait
 }
 
-// calm reports whether Leases may be taken. When at least half of three or more shards expire together, it is more likely that the API
-// server or the network has failed than that they have: then one more D has to pass.
+// calm reports whether Leases may be taken. If at least half of three or more shards expire
+// together, a failure of the API server or the network is more likely than that of the shards: one
+// more D must pass.
 func (k *leaseCollector) calm() (calm bool, wait time.Duration) {
 	now := k.clock.Now()
 	k.mu.Lock()
-	members := k.roster.Members(now)
+	members := k.tracker.Members(now)
 	var expired []string
 	for _, name := range members {
-		if s := k.roster.State(name, now); s == shardstate.Expired || s == shardstate.Uncertain {
+		if s := k.tracker.State(name, now); s == shardstate.Expired || s == shardstate.Uncertain {
 			expired = append(expired, name)
 		}
 	}
-	wait, ok := k.roster.Next(now)
+	wait, ok := k.tracker.Next(now)
 	k.mu.Unlock()
 	if !ok {
 		wait = time.Hour
@@ -108,18 +110,19 @@ func (k *leaseCollector) calm() (calm bool, wait time.Duration) {
 	return false, min(wait, left)
 }
 
-// take acquires the Lease of a shard if that is due. It reports false if it has to be tried again soon.
+// take acquires the Lease of a shard if that is due. It returns false if it must be tried again
+// soon.
 func (k *leaseCollector) take(ctx context.Context, shard string) bool {
 	now := k.clock.Now()
 	k.mu.Lock()
-	acquisition, ok := k.roster.Takeover(shard, now)
+	takeover, ok := k.tracker.Takeover(shard, now)
 	k.mu.Unlock()
 	if !ok {
 		return true
 	}
 	short, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	taken, err := shardstate.TakeOver(short, k.kube, acquisition)
+	taken, err := shardstate.TakeOver(short, k.kube, takeover)
 	switch {
 	case err == nil:
 		k.log.Info("took the Lease of a shard that does not renew it", zap.String("shard", shard))
@@ -132,7 +135,7 @@ func (k *leaseCollector) take(ctx context.Context, shard string) bool {
 		return true
 	case apierrors.IsForbidden(err):
 		k.log.Warn("cannot take the Lease of a dead shard, whose objects stay with it", zap.String("shard", shard), zap.Error(err))
-	default: // it came back, or another sharder was faster, or the outcome is unknown
+	default: // the shard returned, another sharder was faster, or the outcome is unknown
 		k.log.Info("the Lease of a shard was not taken", zap.String("shard", shard), zap.Error(err))
 	}
 	if err := k.look(ctx, shard); err != nil && ctx.Err() == nil {
@@ -141,12 +144,12 @@ func (k *leaseCollector) take(ctx context.Context, shard string) bool {
 	return false
 }
 
-// collect deletes the Lease of a shard that has been dead for long, and that nothing refers to any more. It reports false if
-// that has to be tried again.
+// collect deletes the Lease of a shard that has been dead for GCPeriod and that nothing refers to.
+// It returns false if it must be tried again.
 func (k *leaseCollector) collect(ctx context.Context, shard string) bool {
 	now := k.clock.Now()
 	k.mu.Lock()
-	collection, ok := k.roster.Deletion(shard, now)
+	deletion, ok := k.tracker.Deletion(shard, now)
 	k.mu.Unlock()
 	if !ok || k.named(shard) {
 		return true
@@ -154,13 +157,13 @@ func (k *leaseCollector) collect(ctx context.Context, shard string) bool {
 	switch empty, err := k.empty(ctx, shard); {
 	case err != nil:
 		return false
-	case !empty: // objects that are not selected any more stay with it
+	case !empty: // objects that are no longer selected stay with it
 		return false
 	}
 	short, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	switch err := shardstate.Delete(short, k.kube, collection); {
-	case kube.Absent(err, coordinationv1.Resource("leases"), shard), apierrors.IsConflict(err): // the watch tells
+	switch err := shardstate.Delete(short, k.kube, deletion); {
+	case kube.Absent(err, coordinationv1.Resource("leases"), shard), apierrors.IsConflict(err): // the watch will show it
 		return true
 	case err != nil:
 		k.log.Warn("the Lease of a dead shard was not deleted, will be tried again", zap.Error(err))

@@ -16,7 +16,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
-// followMembership follows the membership until ctx has ended: one reign after another. It returns an error if it may not do what it has to.
+// followMembership distributes objects under one membership after another until ctx ends. It
+// returns an error if the API server keeps refusing what this needs.
 func (e *session) followMembership(ctx context.Context) error {
 	pause := minPause
 	var refused time.Time // since when
@@ -53,7 +54,8 @@ func (e *session) followMembership(ctx context.Context) error {
 	return nil
 }
 
-// await waits until the registry has changed, which it reports, or for some time; zero: for ever.
+// await waits until the shards' Leases have changed, and reports whether they have. It waits at
+// most for wait; zero: without limit.
 func (e *session) await(ctx context.Context, wait time.Duration) (changed bool) {
 	if wait <= 0 {
 		wait = time.Hour
@@ -69,7 +71,7 @@ func (e *session) await(ctx context.Context, wait time.Duration) (changed bool) 
 	return false
 }
 
-// adoptMembership makes a plan for a membership, once the ring's history says that there is one.
+// adoptMembership returns the plan for a membership, after the ring's history contains it.
 func (e *session) adoptMembership(ctx context.Context, m protocol.Membership) (*plan, error) {
 	if err := e.store.begin(ctx, m); err != nil {
 		return nil, err
@@ -78,7 +80,7 @@ func (e *session) adoptMembership(ctx context.Context, m protocol.Membership) (*
 	if err != nil {
 		return nil, err
 	}
-	kept := map[string]bool{} // also one that is no member may come back in the life in which it was given children
+	kept := map[string]bool{} // a former member may return in the same epoch
 	for _, shard := range append(m.Names(), e.leases.known()...) {
 		kept[shard] = true
 	}
@@ -89,7 +91,7 @@ func (e *session) adoptMembership(ctx context.Context, m protocol.Membership) (*
 	return p, nil
 }
 
-// replan makes a plan for a membership by all that is known of those before.
+// replan returns the plan for a membership, with all that is known of those before.
 func (e *session) replan(m protocol.Membership) (*plan, error) {
 	h := e.store.known.With(m)
 	p, err := newPlan(h, ring.WithTokens(e.config.TokensPerShard))
@@ -107,7 +109,7 @@ func (e *session) announce(members []string) {
 	}
 }
 
-// serveMembership distributes objects by a plan until there is another membership.
+// serveMembership distributes objects by a plan until the membership changes.
 func (e *session) serveMembership(ctx context.Context, p *plan) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -151,15 +153,15 @@ func (e *session) serveMembership(ctx context.Context, p *plan) {
 	}
 }
 
-// resolveFormerMembers reads the Leases that the history names and of which nothing is known. That their shards
-// are gone takes twice a Lease's duration to prove: or every object without a record would wait for
-// so long, also the first that comes after an hour.
+// resolveFormerMembers reads the Leases of shards that the history names and whose state is
+// unknown. To prove such a shard dead takes 2D. If that began only when it is needed, an object
+// without a record would wait for so long, even an hour from now.
 func (e *session) resolveFormerMembers(ctx context.Context) {
 	for _, t := range e.history.Load().OwnerEpochs() {
 		if ctx.Err() != nil {
 			return
 		}
-		if e.leases.lifeOf(t) == protocol.EpochUnknown && e.leases.reread(ctx, t) == nil { // or whoever has to know asks again
+		if e.leases.lifeOf(t) == protocol.EpochUnknown && e.leases.reread(ctx, t) == nil { // otherwise the next decision that needs it asks again
 			e.leases.ask(t)
 		}
 	}

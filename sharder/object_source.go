@@ -18,7 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// source lists and watches the metadata of some of the objects of one resource, in one namespace or in all. It holds one page.
+// source lists and watches the metadata of the selected objects of one resource, in one namespace
+// or in all. It holds one page in memory.
 type source struct {
 	client    metadata.ResourceInterface
 	resource  protocol.Resource
@@ -26,7 +27,7 @@ type source struct {
 	selector  labels.Selector
 	page      *pageSize
 	log       *zap.Logger
-	outcome   func(verb string, err error) // is told how requests have ended; nil: nobody is
+	outcome   func(verb string, err error) // called with the result of each request; may be nil
 }
 
 func (s source) ended(ctx context.Context, verb string, err error) {
@@ -35,18 +36,18 @@ func (s source) ended(ctx context.Context, verb string, err error) {
 	}
 }
 
-// pageSize is how many objects of a resource are listed at a time: fewer if they are large, such as
-// those with the configuration that was applied last in an annotation. A list of a thousand objects
-// could take a gigabyte otherwise.
+// pageSize is how many objects of a resource are listed at a time. Pages of large objects, such as
+// those with their last applied configuration in an annotation, have fewer: a thousand of them
+// could take a gigabyte.
 type pageSize struct {
-	limit int64 // at most
+	limit int64 // the largest page
 	now   atomic.Int64
 }
 
 const (
-	// firstPage is how many objects are listed before it is known how large they are.
+	// firstPage is the size of a page before the size of objects is known.
 	firstPage = 50
-	// pageBytes is what a page should take.
+	// pageBytes is the memory that a page should take.
 	pageBytes = 4 << 20
 )
 
@@ -56,9 +57,9 @@ func newPageSize(limit int) *pageSize {
 	return p
 }
 
-// fit takes in a page of at most asked objects, from which the size of the next one follows. Pages
-// grow only after a full one: the few objects without a shard, among which is the ring's history, say
-// nothing about the many that have one.
+// fit adapts the size of the next page to a page of at most asked objects. Pages grow only after a
+// full one: the few objects without a shard, which include the ring's history, say nothing about
+// the others.
 func (p *pageSize) fit(page []metav1.PartialObjectMetadata, asked int64) {
 	if len(page) == 0 {
 		return
@@ -73,22 +74,24 @@ func (p *pageSize) fit(page []metav1.PartialObjectMetadata, asked int64) {
 	}
 }
 
-// sink takes in what a source finds.
+// sink receives what a source finds. All functions but found may be nil.
 type sink struct {
-	// listing is told before a list begins; nil: nobody is.
+	// listing is called before a list begins.
 	listing func()
-	// found is told of each object that is selected, and of each of its changes. It returns false to end.
+	// found is called with each selected object, and with each of its changes. It returns false to
+	// stop.
 	found func(*metav1.PartialObjectMetadata) bool
-	// left is told of objects that are not selected any more, or deleted; nil: nobody is.
+	// left is called with objects that are no longer selected, or were deleted.
 	left func(*metav1.PartialObjectMetadata)
-	// listed is told after found was told of all objects of a list; nil: nobody is.
+	// listed is called after found was called with all objects of a list.
 	listed func()
-	// failed is told of each failure; nil: nobody is.
+	// failed is called after each failure.
 	failed func()
 }
 
-// pages lists all objects that are selected, page by page from the storage, and returns the version that the list began with. What is
-// listed was read after pages was called, also where the server had to begin anew in the middle because the list took so long.
+// pages lists all selected objects, page by page from the storage, and returns the version at which
+// the list began. Everything is read after pages was called, even if the server made it continue at
+// a newer version because the list took too long.
 func (s source) pages(ctx context.Context, found func(*metav1.PartialObjectMetadata) bool) (version string, err error) {
 	options := metav1.ListOptions{LabelSelector: s.selector.String()}
 	for {
@@ -111,7 +114,7 @@ func (s source) pages(ctx context.Context, found func(*metav1.PartialObjectMetad
 		s.page.fit(page.Items, options.Limit)
 		for i := range page.Items {
 			o := page.Items[i]
-			page.Items[i] = metav1.PartialObjectMetadata{} // found may wait, and keeps nothing else in memory
+			page.Items[i] = metav1.PartialObjectMetadata{} // found may block: release the memory
 			if s.selects(&o) && !found(&o) {
 				return "", context.Canceled
 			}
@@ -124,7 +127,8 @@ func (s source) pages(ctx context.Context, found func(*metav1.PartialObjectMetad
 	}
 }
 
-// continueOf is the token with which a list that took too long can go on from the present state.
+// continueOf returns the token with which a list that took too long can continue at the present
+// version.
 func continueOf(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -133,7 +137,7 @@ func continueOf(err error) string {
 	return status.Status().Continue
 }
 
-// selects checks what the server has been asked for: fake clientsets do not.
+// selects applies the selector again: fake clientsets do not apply it.
 func (s source) selects(o metav1.Object) bool {
 	return s.selector.Matches(labels.Set(o.GetLabels())) && (s.namespace == "" || o.GetNamespace() == s.namespace)
 }
@@ -143,7 +147,7 @@ const (
 	maxPause = 15 * time.Second
 )
 
-// run lists and watches until ctx has ended. What fails is tried again, after longer and longer pauses.
+// run lists and watches until ctx ends. It retries after failures, with growing delays.
 func (s source) run(ctx context.Context, to sink) {
 	pause, failing := minPause, false
 	for ctx.Err() == nil {
@@ -168,7 +172,8 @@ func (s source) run(ctx context.Context, to sink) {
 	}
 }
 
-// follow lists once, and then watches for as long as the server lets it. It reports whether it came as far as watching.
+// follow lists once, and then watches for as long as the server allows. It reports whether it began
+// to watch.
 func (s source) follow(ctx context.Context, to sink) (useful bool, err error) {
 	if to.listing != nil {
 		to.listing()
@@ -200,14 +205,14 @@ func (s source) follow(ctx context.Context, to sink) (useful bool, err error) {
 			return true, err
 		case ctx.Err() != nil:
 			return true, nil
-		case next == version && time.Since(began) < time.Second: // a server that ends watches at once
+		case next == version && time.Since(began) < time.Second: // the server ends watches at once
 			return useful, nil
 		}
 		version, useful = next, true
 	}
 }
 
-// followWatch reads one watch to its end, and returns the version up to which it has told everything.
+// followWatch reads one watch to its end, and returns the version up to which it was complete.
 func (s source) followWatch(ctx context.Context, w watch.Interface, version string, to sink) (string, error) {
 	for {
 		select {
@@ -231,7 +236,7 @@ func (s source) followWatch(ctx context.Context, w watch.Interface, version stri
 				if !to.found(o) {
 					return version, nil
 				}
-			case to.left != nil: // fake clientsets tell everything
+			case to.left != nil: // fake clientsets ignore selectors
 				to.left(o)
 			}
 			version = o.ResourceVersion
@@ -239,5 +244,6 @@ func (s source) followWatch(ctx context.Context, w watch.Interface, version stri
 	}
 }
 
-// watchSeconds is after how many seconds a watch ends and goes on as another: a connection that has died may tell nothing for ever.
+// watchSeconds is after how many seconds a watch is replaced: a dead connection may stay silent
+// forever.
 const watchSeconds int64 = 300

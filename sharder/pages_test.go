@@ -29,7 +29,7 @@ func (w *world) proxy(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// lose has the requests that match answered by a page for a while, at the beginning of which it does something.
+// lose has the requests that match answered by a page for a while. First it does something.
 func (w *world) lose(duration time.Duration, match func(*http.Request) bool, begin func()) {
 	w.astray.Store(&match)
 	begin()
@@ -38,7 +38,7 @@ func (w *world) lose(duration time.Duration, match func(*http.Request) bool, beg
 }
 
 func about(q *http.Request, method, resource string) bool {
-	return q.Method == method && strings.Contains(q.URL.Path, "/"+resource+"/") && !strings.HasSuffix(q.URL.Path, nobody)
+	return q.Method == method && strings.Contains(q.URL.Path, "/"+resource+"/") && !strings.HasSuffix(q.URL.Path, absentName)
 }
 
 // A page of a proxy does not prove that an object is gone: nothing is forgotten, given away, or taken for moved because of one.

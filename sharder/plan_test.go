@@ -85,7 +85,7 @@ func TestAPlanOfManyMembershipsIsSmall(t *testing.T) {
 	runtime.KeepAlive(h)
 }
 
-// rolledOver is the history of a ring of n shards each of which was replaced by another one, which
+// rolledOver is the history of a ring of n shards; each was replaced by another one, which
 // came before it went.
 func rolledOver(n int) protocol.History {
 	var members []protocol.OwnerEpoch

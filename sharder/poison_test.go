@@ -138,7 +138,7 @@ func TestAnObjectThatAPolicyDeniesCostsLittle(t *testing.T) {
 	}
 }
 
-// A record that names an epoch that has never been is taken for none: whoever may have owned the
+// A record that names an epoch that has never been counts as no record: every shard that may have owned the
 // object is asked.
 func TestARecordOfAnEpochThatHasNeverBeenIsDealtWithOnce(t *testing.T) {
 	for _, family := range []bool{false, true} {
@@ -288,7 +288,7 @@ func TestAnObjectThatAPolicyDeniesDoesNotKeepTheHistoryGrowing(t *testing.T) {
 		assert.Len(t, h.Memberships, 1)
 		leases, err := w.kube.CoordinationV1().Leases(testNamespace).List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
-		assert.LessOrEqual(t, len(leases.Items), 3, "two that live, and one of which there is an object")
+		assert.LessOrEqual(t, len(leases.Items), 3, "two that live, and one that an object names")
 		assert.NotContains(t, w.told(), "settled [a-10 b-10]")
 
 		// Another sharder knows no less, and both find the object's owner once it may be patched.
@@ -302,7 +302,7 @@ func TestAnObjectThatAPolicyDeniesDoesNotKeepTheHistoryGrowing(t *testing.T) {
 
 // An object that was set apart has lost its record: those are asked who may have owned it when the
 // ring was settled but for it.
-func TestAnObjectThatWasSetApartIsTakenFromWhoeverMayHaveOwnedIt(t *testing.T) {
+func TestADisplacedObjectIsTakenFromEveryPossibleOwner(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
 		c.ScanInterval = time.Minute

@@ -37,7 +37,7 @@ func TestEveryPatchOfASharderNamesTheObjectAndItsVersion(t *testing.T) {
 	})
 }
 
-// Nobody is given anything before the history says that it may have been.
+// No shard gets an object before the history names the shard.
 func TestTheHistoryIsStoredBeforeAnythingIsAssigned(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var known protocol.History

@@ -9,38 +9,39 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
-// queue holds the objects that wait for a worker, each once, however often it was offered. It is bounded: who offers waits.
+// queue holds the objects that wait for a worker, each once, however often it was offered. It is
+// bounded: offer waits for room.
 type queue struct {
 	capacity int
-	later    chan struct{} // something has been delayed
+	later    chan struct{} // an item was delayed
 
 	mu      sync.Mutex
-	changed *sync.Cond // of mu: something is ready, or there is room, or a context has ended
+	changed *sync.Cond // of mu: an item is ready, there is room, or a context has ended
 	items   map[protocol.Ref]*item
-	urgent  []*item // ready, in order: what nobody may be working on, which would otherwise wait until all drains have begun
-	ready   []*item // after those, in order: what is to be drained
+	urgent  []*item // ready, in order: objects that no shard works on, which would otherwise wait behind drains
+	ready   []*item // ready, in order, after urgent: objects to be drained
 	delayed delays
-	stuck   int // of delayed, those that have failed again and again
+	stuck   int // how many of delayed have failed more than patience times
 }
 
-// subject is one version of an object that may have to be dealt with: a root or a child.
+// subject is one version of a root or of a child that may need work.
 type subject interface{ At() protocol.Ref }
 
 // item is one object in a queue.
 type item struct {
 	protocol.Ref
-	latest   subject     // nil: it has to be read
-	scan     *scanResult // that waits for the outcome; nil: none does
-	slot     bool        // it may be drained
+	latest   subject     // nil: read it first
+	scan     *scanResult // waits for the outcome; may be nil
+	slot     bool        // has a drain slot
 	failures int
-	wrote    bool   // something has been written on the object since it was taken
-	said     string // what has been logged of its failures
+	wrote    bool   // the object was written since the item was taken
+	said     string // the failure logged last
 
-	queued bool // it is in urgent or ready
-	taken  bool // a worker has it
-	again  bool // it was offered meanwhile
+	queued bool // in urgent or ready
+	taken  bool // with a worker
+	again  bool // offered since it was taken
 	due    time.Time
-	index  int // in delayed; -1: it is not there
+	index  int // in delayed; -1: not there
 }
 
 func newQueue(capacity int) *queue {
@@ -49,7 +50,7 @@ func newQueue(capacity int) *queue {
 	return q
 }
 
-// watch wakes whoever waits when ctx ends. Call the function that it returns before the queue goes.
+// watch wakes all that wait when ctx ends. Call stop before the queue is dropped.
 func (q *queue) watch(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		q.mu.Lock()
@@ -58,10 +59,10 @@ func (q *queue) watch(ctx context.Context) (stop func() bool) {
 	})
 }
 
-// offer puts a version of an object into the queue; the latest offered counts. It waits for room,
-// and reports whether ctx has not ended before. If scan is not nil, it is told once how the object
-// turned out. An object that has failed again and again is read and worked on when that is due,
-// whatever is offered.
+// offer puts a version of an object into the queue; the latest version counts. It waits for room,
+// and returns false if ctx ended before. If scan is not nil, it is called once with the outcome. An
+// object that has failed more than patience times is worked on when its delay is over, whatever is
+// offered.
 func (q *queue) offer(ctx context.Context, o subject, scan *scanResult, slot bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -95,7 +96,7 @@ func (q *queue) offer(ctx context.Context, o subject, scan *scanResult, slot boo
 	return false
 }
 
-// enqueue makes an item ready, or notes that it has to be looked at again. The caller holds mu.
+// enqueue makes an item ready, or marks a taken one as offered again. The caller holds mu.
 func (q *queue) enqueue(i *item) {
 	switch {
 	case i.taken:
@@ -117,8 +118,9 @@ func (q *queue) enqueue(i *item) {
 	}
 }
 
-// take waits for an item, which is the caller's until done or retry, and returns what is known of the object, and whether there is a slot
-// for it. It returns nil when ctx has ended. watch has to be in force for ctx.
+// take waits for an item, which is the caller's until done or retry. It returns the last known
+// version of the object, and whether it has a drain slot. It returns nil if ctx has ended. watch
+// must have been called for ctx.
 func (q *queue) take(ctx context.Context) (i *item, latest subject, slot bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -132,7 +134,7 @@ func (q *queue) take(ctx context.Context) (i *item, latest subject, slot bool) {
 			(*from)[0] = nil
 			*from = (*from)[1:]
 			i.queued, i.taken, i.wrote = false, true, false
-			slot, i.slot = i.slot, false // one that comes while the item is taken is for the next time
+			slot, i.slot = i.slot, false // a slot offered from now on is for the next time
 			return i, i.latest, slot
 		}
 		q.changed.Wait()
@@ -140,7 +142,7 @@ func (q *queue) take(ctx context.Context) (i *item, latest subject, slot bool) {
 	return nil, nil, false
 }
 
-// done ends the work on an item; placed is how it turned out.
+// done ends the work on an item. placed says whether the object is with its owner.
 func (q *queue) done(i *item, placed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -157,15 +159,15 @@ func (q *queue) done(i *item, placed bool) {
 const (
 	minBackoff = 20 * time.Millisecond
 	maxBackoff = 30 * time.Second
-	// patience is how often an object may fail, within some two seconds, before nothing waits for
-	// it any more.
+	// patience is how many failures, within some two seconds, others wait for before they go on
+	// without the object.
 	patience = 6
 )
 
-// waits reports whether the item has failed again and again, and is not due yet.
+// waits reports whether the item has failed more than patience times and its delay is not over.
 func (i *item) waits() bool { return i.index >= 0 && i.failures > patience }
 
-// waits reports whether an object has failed again and again, and is not due yet.
+// waits reports whether an object has failed more than patience times and its delay is not over.
 func (q *queue) waits(r protocol.Ref) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -173,8 +175,8 @@ func (q *queue) waits(r protocol.Ref) bool {
 	return i != nil && i.waits()
 }
 
-// retry has an item read and worked on again, the later the more often that has happened. It reports false, and forgets the item, if
-// so many items wait for that already that others would have no room.
+// retry has an item read and worked on again after a delay that grows with its failures. It returns
+// false, and drops the item, if so many items are delayed that they would leave no room for others.
 func (q *queue) retry(i *item, now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -182,7 +184,7 @@ func (q *queue) retry(i *item, now time.Time) bool {
 	i.latest = nil
 	i.failures++
 	switch {
-	case i.again: // which brings a version that may be newer than the failure, or not: read it
+	case i.again: // the offered version may be older than the failure: read it
 		i.again = false
 	case len(q.delayed) >= q.capacity/2:
 		delete(q.items, i.Ref)
@@ -198,7 +200,7 @@ func (q *queue) retry(i *item, now time.Time) bool {
 	return true
 }
 
-// end gives the item back, and tells the scan that waits for it.
+// end releases the item, and gives the outcome to the scan that waits for it.
 func (i *item) end(placed bool) {
 	i.taken = false
 	if i.scan != nil {
@@ -207,7 +209,7 @@ func (i *item) end(placed bool) {
 	}
 }
 
-// next makes ready what is due, and returns when the next item is; ok is false if there is none.
+// next makes due items ready, and returns when the next item is due. ok is false if there is none.
 func (q *queue) next(now time.Time) (due time.Time, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -221,14 +223,14 @@ func (q *queue) next(now time.Time) (due time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// len is how many objects are waiting or being worked on.
+// len returns how many objects are waiting or being worked on.
 func (q *queue) len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.items)
 }
 
-// busy is how many of them do not merely wait because they have failed again and again.
+// busy is len without the objects that have failed more than patience times.
 func (q *queue) busy() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -245,14 +247,14 @@ func (d delays) Swap(i, j int) {
 	d[i].index, d[j].index = i, j
 }
 
-// Push is for package heap.
+// Push implements heap.Interface.
 func (d *delays) Push(x any) {
 	i := x.(*item)
 	i.index = len(*d)
 	*d = append(*d, i)
 }
 
-// Pop is for package heap.
+// Pop implements heap.Interface.
 func (d *delays) Pop() any {
 	old := *d
 	i := old[len(old)-1]

@@ -34,7 +34,7 @@ func TestAQueueHoldsTheLatestVersionOfEachObjectOnce(t *testing.T) {
 	assert.Zero(t, q.len())
 }
 
-func TestWhatNobodyWorksOnComesBeforeWhatIsToBeDrained(t *testing.T) {
+func TestUnworkedObjectsComeBeforeDrains(t *testing.T) {
 	q := newQueue(10)
 	defer q.watch(t.Context())()
 	for n, slot := range []bool{true, false, true, false} {

@@ -3,13 +3,66 @@ package sharder
 import (
 	"context"
 	"fmt"
+	"net/http/httptrace"
+	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// requestTimeout bounds every request, and the opening of a watch. A client need not have a timeout
-// of its own, and a lost answer never comes.
+// throttle finds out whether the client delays requests by a rate limit of its own. With
+// client-go's default of 5 requests per second a sharder would work for hours without a sign.
+// Clients do not show their limits, but the delay shows when a request reaches the transport.
+type throttle struct {
+	hook func(time.Duration)
+	log  *zap.Logger
+	said atomic.Bool
+}
+
+// noticeable is the least delay that is reported: shorter ones have other causes.
+const noticeable = 200 * time.Millisecond
+
+// watch returns the context for a request. Call it just before the client.
+func (t *throttle) watch(ctx context.Context) context.Context {
+	began := time.Now()
+	var sent atomic.Bool // the client may retry
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GetConn: func(string) {
+		if sent.Swap(true) {
+			return
+		}
+		if wait := time.Since(began); wait >= noticeable {
+			t.waited(wait)
+		}
+	}})
+}
+
+func (t *throttle) waited(wait time.Duration) {
+	if t.hook != nil {
+		t.hook(wait)
+	}
+	if !t.said.Swap(true) {
+		t.log.Warn("the client holds the sharder's requests back: raise QPS and Burst of its rest.Config, or set QPS to -1", zap.Duration("wait", wait))
+	}
+}
+
+// slowLimit is a rate of requests per second that is too low for a sharder.
+const slowLimit = 50
+
+// warnOfLimit logs a warning if the client for Leases, likely made from the same configuration as
+// the other, has a low rate limit.
+func (s *Sharder) warnOfLimit() {
+	limiter := s.kube.CoreV1().RESTClient().GetRateLimiter()
+	if limiter == nil {
+		return
+	}
+	if qps := limiter.QPS(); qps > 0 && qps < slowLimit {
+		s.config.Logger.Warn("the client is limited to few requests per second: each object takes at least one; raise QPS and Burst of its rest.Config, or set QPS to -1", zap.Float32("qps", qps))
+	}
+}
+
+// requestTimeout bounds every request, and the opening of a watch: the client need not have a
+// timeout.
 const requestTimeout = 30 * time.Second
 
 // bounded sends one request.
@@ -42,7 +95,7 @@ type stream struct {
 	cancel context.CancelFunc
 }
 
-// Stop implements watch.Interface.
+// Stop implements [watch.Interface].
 func (s *stream) Stop() {
 	s.Interface.Stop()
 	s.cancel()

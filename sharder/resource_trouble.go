@@ -8,13 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// resourceTrouble is that a resource cannot be listed or watched, or is not served.
+// resourceTrouble is a request for the objects of a resource that fails, or a resource that is not
+// served.
 type resourceTrouble struct {
 	resource        schema.GroupVersionResource
 	namespace, verb string
 }
 
-// resourceTroubles are those that there are.
+// resourceTroubles holds the present troubles.
 type resourceTroubles struct {
 	hook func(ResourceState)
 
@@ -22,7 +23,7 @@ type resourceTroubles struct {
 	open map[resourceTrouble]error
 }
 
-// note takes in how a request has ended. It tells the hook when that is other than before.
+// note records how a request ended. It calls the hook when that has changed.
 func (t *resourceTroubles) note(of resourceTrouble, err error) {
 	t.mu.Lock()
 	before, known := t.open[of]
@@ -38,7 +39,7 @@ func (t *resourceTroubles) note(of resourceTrouble, err error) {
 	}
 }
 
-// resources are those with which something is wrong, sorted.
+// resources returns the troubled resources, sorted.
 func (t *resourceTroubles) resources() []schema.GroupVersionResource {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -52,7 +53,7 @@ func (t *resourceTroubles) resources() []schema.GroupVersionResource {
 	return all
 }
 
-// end tells that what was wrong with resources that are served now is over.
+// end calls the hook for all troubles, because the sharder ends.
 func (t *resourceTroubles) end() {
 	t.mu.Lock()
 	var all []resourceTrouble

@@ -178,7 +178,7 @@ func TestALostHistoryIsRecalledWhereAResourceCannotBeListed(t *testing.T) {
 		defer w.sharder(c)()
 		time.Sleep(2 * time.Minute)
 		w.requirePlaced(20, "a", "b")
-		assert.EqualValues(t, 20, shards[0].acks.Load()+shards[1].acks.Load(), "whoever may be at work on them was asked")
+		assert.EqualValues(t, 20, shards[0].acks.Load()+shards[1].acks.Load(), "every shard that may be at work on them was asked")
 	})
 }
 
@@ -210,7 +210,7 @@ func TestANewObjectDoesNotWaitForTheProofThatAShardIsGone(t *testing.T) {
 	})
 }
 
-// The Lease of a shard that somebody has made up is created to prove that nobody holds it, and
+// The Lease of a shard that somebody has made up is created to prove that no shard holds it, and
 // deleted once.
 func TestALeaseThatWasCollectedIsNotCreatedAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

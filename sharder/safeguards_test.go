@@ -30,7 +30,7 @@ var safeguards = []mutation.Mutation{
 	{
 		Name: "an old record of an object may be restored", File: "internal/protocol/seal.go",
 		Old: "fits := recorded && sealed && seal == SealOf(value)", New: "fits := recorded && sealed && seal != \"\"",
-		Caught: "TestAnOldRecordThatIsRestoredEndsNobodysWork",
+		Caught: "TestARestoredOldRecordEndsNoWork",
 	},
 	{
 		Name: "the records of all resources are in one annotation", File: "internal/protocol/keys.go",
@@ -130,7 +130,7 @@ var safeguards = []mutation.Mutation{
 	{
 		Name: "who has owned an object that is set apart is forgotten", File: "scan.go",
 		Old: "settled.Displaced[v.UID] = slices", New: "settled.Displaced[v.UID], _ = nil, slices",
-		Caught: "TestAnObjectThatWasSetApartIsTakenFromWhoeverMayHaveOwnedIt",
+		Caught: "TestADisplacedObjectIsTakenFromEveryPossibleOwner",
 	},
 	{
 		Name: "one object out of place keeps the whole history", File: "scan.go",

@@ -3,7 +3,9 @@ package sharder
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -15,22 +17,22 @@ import (
 const (
 	minRescanDelay = time.Second
 	maxRescanDelay = time.Minute
-	// stuckAfter is after what pauses between scans that change nothing an object counts as one
-	// that does not get on.
+	// stuckAfter is the delay between scans without progress after which displaced objects count as
+	// stuck.
 	stuckAfter = 10 * time.Second
 )
 
-// keepScanning scans all objects: at once, again as long as some of them are not where they belong, and then every ScanInterval. news
-// says that what scans depend on may have changed.
+// keepScanning scans all objects: at once, again while some are displaced, and then every
+// ScanInterval. news receives when something that scans depend on may have changed.
 func (e *session) keepScanning(ctx context.Context, p *plan, news <-chan struct{}) {
 	delay := minRescanDelay
-	busy := true // with what the lists of a new plan have found
+	busy := true // workers have the objects that the lists of a new plan found
 	for {
 		e.awaitQuiet(ctx, busy, delay, news)
 		if ctx.Err() != nil {
 			return
 		}
-		takeBack(e.unsettle) // what is known by now, this scan will see
+		takeBack(e.unsettle) // this scan sees what is known so far
 		takeBack(news)
 		doubts := e.moves.doubts()
 		t, err := e.scan(ctx)
@@ -40,7 +42,7 @@ func (e *session) keepScanning(ctx context.Context, p *plan, news <-chan struct{
 		if err != nil {
 			e.config.Logger.Warn("a scan of all objects failed, will be tried again", zap.Error(err))
 		}
-		if t.placed == t.objects || t.changed == 0 { // or children are on their way with their roots
+		if t.placed == t.objects || t.changed == 0 { // otherwise families are being moved
 			gathered := e.gather(ctx, p)
 			if gathered != nil && ctx.Err() == nil {
 				e.config.Logger.Warn("a scan of children failed, will be tried again", zap.Error(gathered))
@@ -58,7 +60,7 @@ func (e *session) keepScanning(ctx context.Context, p *plan, news <-chan struct{
 			continue
 		}
 		e.settled.Store(false)
-		// While there is progress, the next scan comes when what this one has begun is done.
+		// While there is progress, the next scan begins when the work of this one is done.
 		busy = err == nil && (t.changed > 0 || e.drains.len() > 0)
 		if t.changed > 0 {
 			delay = minRescanDelay
@@ -72,8 +74,8 @@ func (e *session) keepScanning(ctx context.Context, p *plan, news <-chan struct{
 	}
 }
 
-// recordDisplaced notes that all objects were found where they belong but for a few, which do not get on:
-// the memberships under which the others may have been assigned need not be known any more.
+// recordDisplaced records that a scan found all objects with their owners, except a few that are
+// stuck. The memberships under which the others may have been assigned can then be forgotten.
 func (e *session) recordDisplaced(ctx context.Context, left []protocol.Root) {
 	p := e.plan.Load()
 	settled := protocol.History{Memberships: append(e.unfinishedMemberships(p), p.members), Displaced: protocol.Displaced{}}
@@ -91,9 +93,8 @@ func (e *session) recordDisplaced(ctx context.Context, left []protocol.Root) {
 	e.shrinkHistory(ctx, settled)
 }
 
-// unfinishedMemberships are the memberships of shards that are no members any more, and of which it is not known
-// that they are over. Drains that were sent under these can still be carried out, and have objects
-// given to such a shard.
+// unfinishedMemberships are the memberships of former members that may still be alive. A drain sent
+// under such a membership can still be carried out, and assign an object to such a shard.
 func (e *session) unfinishedMemberships(p *plan) (all []protocol.Membership) {
 	for _, m := range e.store.known.Memberships {
 		if slices.ContainsFunc(m, func(t protocol.OwnerEpoch) bool { return !slices.Contains(p.members, t) && !e.store.ended(t) }) {
@@ -124,8 +125,8 @@ func takeBack(c <-chan struct{}) {
 	}
 }
 
-// awaitQuiet waits until nothing is going on any more, or there has been no progress for as long as delay, if busy is set; otherwise for
-// delay, or for news.
+// awaitQuiet waits for delay, or for news. With busy, it waits until no work is left, or until
+// there has been no progress for delay.
 func (e *session) awaitQuiet(ctx context.Context, busy bool, delay time.Duration, news <-chan struct{}) {
 	if !busy {
 		timer := time.NewTimer(delay)
@@ -137,7 +138,7 @@ func (e *session) awaitQuiet(ctx context.Context, busy bool, delay time.Duration
 		}
 		return
 	}
-	limit := time.NewTimer(maxRescanDelay) // objects may be created all the time
+	limit := time.NewTimer(maxRescanDelay) // new objects must not delay the scan forever
 	defer limit.Stop()
 	for e.queue.busy() > 0 || e.drains.len() > 0 {
 		timer := time.NewTimer(delay)
@@ -154,7 +155,8 @@ func (e *session) awaitQuiet(ctx context.Context, busy bool, delay time.Duration
 	}
 }
 
-// awaitNextScan waits for ScanInterval, or until something is known to be wrong. It reports whether ctx has not ended.
+// awaitNextScan waits for ScanInterval, or until something is known to be displaced. It returns
+// false if ctx has ended.
 func (e *session) awaitNextScan(ctx context.Context) bool {
 	timer := time.NewTimer(e.config.ScanInterval)
 	defer timer.Stop()
@@ -167,8 +169,8 @@ func (e *session) awaitNextScan(ctx context.Context) bool {
 	return true
 }
 
-// scan looks at all objects, page by page, and waits until what it has found has been dealt with. It goes on where a resource cannot be listed,
-// of which the error tells.
+// scan reads all objects, page by page, and waits until the workers have dealt with what it found.
+// If a resource cannot be listed it continues with the others and returns an error.
 func (e *session) scan(ctx context.Context) (*scanResult, error) {
 	began := time.Now()
 	t := newScanResult()
@@ -194,8 +196,8 @@ func (e *session) scan(ctx context.Context) (*scanResult, error) {
 	return t, nil
 }
 
-// scanObject is what a scan does about one object. It waits for a slot if the object is to be drained. It reports whether ctx has
-// not ended.
+// scanObject queues an object if it needs work. If the object must be drained it waits for a slot.
+// It returns false if ctx has ended.
 func (e *session) scanObject(ctx context.Context, v protocol.Root, t *scanResult) bool {
 	d := protocol.Decide(e.leases.situationOf(v, e.plan.Load()))
 	t.count(v, d.Verb == protocol.Keep)
@@ -219,7 +221,8 @@ func (e *session) scanObject(ctx context.Context, v protocol.Root, t *scanResult
 	return true
 }
 
-// reserve waits until a root may be drained. A scan that has waited for long without success waits no more: there are other objects.
+// reserve waits for a drain slot. Once a scan has waited long without success it does not wait
+// again: other objects need no slot.
 func (e *session) reserve(ctx context.Context, v protocol.Root, d protocol.Decision, t *scanResult) bool {
 	ctx, cancel := context.WithTimeout(ctx, e.config.OverdueAfter)
 	defer cancel()
@@ -228,7 +231,7 @@ func (e *session) reserve(ctx context.Context, v protocol.Root, d protocol.Decis
 	return ok
 }
 
-// markSettled notes that all objects were found where they belong, and shrinks the ring's history.
+// markSettled records that all objects are with their owners, and shrinks the ring's history.
 func (e *session) markSettled(ctx context.Context, p *plan) {
 	if !e.shrinkHistory(ctx, protocol.HistoryOf(append(e.unfinishedMemberships(p), p.members)...)) {
 		return
@@ -238,5 +241,99 @@ func (e *session) markSettled(ctx context.Context, p *plan) {
 		if e.config.Hooks.OnSettled != nil {
 			e.config.Hooks.OnSettled(p.members.Names())
 		}
+	}
+}
+
+// scanResult is the result of a scan of all objects.
+type scanResult struct {
+	impatient bool // owned by the scanning goroutine: do not wait for slots any more
+
+	mu       sync.Mutex
+	finished chan struct{} // closed when closing is set and nothing is pending
+	closing  bool
+	pending  int // objects that are with a worker
+	objects  int
+	placed   int
+	changed  int            // objects that were written
+	shards   map[string]int // number of objects by shard
+
+	// displaced are the objects that are not with their owners, up to maxApart.
+	displaced map[protocol.Ref]protocol.Root
+	many      bool
+}
+
+// maxApart is how many objects may be displaced in a ring that otherwise counts as settled.
+const maxApart = 100
+
+func newScanResult() *scanResult {
+	return &scanResult{finished: make(chan struct{}), shards: map[string]int{}, displaced: map[protocol.Ref]protocol.Root{}}
+}
+
+// count adds an object. placed says whether it is with its owner already.
+func (t *scanResult) count(v protocol.Root, placed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.objects++
+	if v.Label != "" {
+		t.shards[v.Label]++
+	}
+	switch {
+	case placed:
+		t.placed++
+	case len(t.displaced) < maxApart:
+		t.displaced[v.Ref] = v
+	default:
+		t.many = true
+	}
+}
+
+// expect records that a worker will deal with a counted object.
+func (t *scanResult) expect() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pending++
+}
+
+// outcome records the result of a worker, and whether it wrote the object.
+func (t *scanResult) outcome(r protocol.Ref, placed, wrote bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pending--
+	if wrote {
+		t.changed++
+	}
+	if placed {
+		t.placed++
+		delete(t.displaced, r)
+	}
+	t.check()
+}
+
+// left returns the displaced objects. ok is false if there are more than maxApart.
+func (t *scanResult) left() (all []protocol.Root, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Values(t.displaced)), !t.many
+}
+
+func (t *scanResult) check() {
+	if t.closing && t.pending == 0 {
+		close(t.finished)
+		t.closing = false
+	}
+}
+
+// wait returns when all workers are done, or ctx has ended. It is called once, after the last
+// expect.
+func (t *scanResult) wait(ctx context.Context) error {
+	t.mu.Lock()
+	t.closing = true
+	t.check()
+	t.mu.Unlock()
+	select {
+	case <-t.finished:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

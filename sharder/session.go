@@ -19,11 +19,12 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// session is one run of a sharder: what it knows ends with it, and the next one begins with what the API server says.
+// session is one run of a sharder. All that it knows ends with it, and the next one begins with the
+// state of the API server.
 type session struct {
 	*Sharder
 	resources []protocol.Resource // of roots
-	unknown   error               // which other resources the API server does not know; nil: none
+	unknown   error               // names the resources that the API server does not serve; nil: none
 	graph     protocol.ResourceGraph
 	marks     []protocol.Keys // of each resource
 	pages     []*pageSize     // of each resource
@@ -33,15 +34,15 @@ type session struct {
 	moves     *moves
 	floors    *childFloors
 	drains    *drains
-	version   string // of the list of Leases that the registry began with
+	version   string // of the first list of Leases
 
-	store   *historyStore // of the goroutine that governs, and of the one that settles under it
+	store   *historyStore // used by followMembership, and by the scans under it
 	history atomic.Pointer[protocol.History]
 	plan    atomic.Pointer[plan] // nil while there are no members
 
-	changed  chan struct{} // the registry has changed
-	unsettle chan struct{} // something is not where it belongs, and nobody is about to do something about it
-	progress chan struct{} // less is waiting or draining than before
+	changed  chan struct{} // the shards' Leases have changed
+	unsettle chan struct{} // an object is displaced, and no worker is about to mend it
+	progress chan struct{} // fewer objects wait or are drained than before
 	settled  atomic.Bool
 
 	throttle throttle
@@ -49,8 +50,7 @@ type session struct {
 	troubles resourceTroubles
 }
 
-// open finds out what a session needs to begin. partly says that it may do without some of the
-// resources.
+// open reads what a session needs to begin. With partly it may leave out resources.
 func (s *Sharder) open(ctx context.Context, partly bool) (*session, error) {
 	e, err := s.newSession()
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Sharder) open(ctx context.Context, partly bool) (*session, error) {
 	return e, nil
 }
 
-// newSession returns a session that knows nothing but what the API server's resources are.
+// newSession returns a session that has read nothing but the API server's resources.
 func (s *Sharder) newSession() (*session, error) {
 	resources, unknown, err := protocol.Resolve(s.mapper, s.config.Resources)
 	if err != nil {
@@ -120,12 +120,12 @@ func (e *session) recallHistory(ctx context.Context) error {
 	if scanErr != nil {
 		return scanErr
 	}
-	if !touched { // a new ring
+	if !touched { // the ring is new
 		return nil
 	}
-	// Whoever lives may be at work on any object whose record was lost too.
+	// The history was lost: any living shard may work on any object.
 	h := protocol.HistoryOf()
-	for _, t := range e.leases.tenants() {
+	for _, t := range e.leases.presentEpochs() {
 		h = h.With(protocol.Membership{t})
 	}
 	e.store.assume(h)
@@ -133,8 +133,8 @@ func (e *session) recallHistory(ctx context.Context) error {
 	return nil
 }
 
-// ringInUse reports whether any object carries anything of the ring, or may: the objects of some
-// resource cannot be listed.
+// ringInUse reports whether an object carries a label or record of the ring. It also returns true
+// if a resource cannot be listed.
 func (e *session) ringInUse(ctx context.Context) (bool, error) {
 	touched := e.unknown != nil
 	var errs []error
@@ -159,7 +159,7 @@ func (e *session) ringInUse(ctx context.Context) (bool, error) {
 	return len(errs) > 0, nil
 }
 
-// notify tells a channel of capacity 1 something, unless it has been told already.
+// notify sends without blocking to a channel of capacity 1.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -167,14 +167,14 @@ func notify(c chan struct{}) {
 	}
 }
 
-// errResourceServed says that the API server knows a resource that a session had to do without.
+// errResourceServed means that the API server now serves a resource that the session left out.
 var errResourceServed = errors.New("sharder: a resource is served that was not")
 
-// run works until ctx has ended, or until it is known that it cannot. It returns errKnown if
-// another session can do more.
+// run works until ctx ends, or until it cannot go on. It returns errResourceServed if a new session
+// can serve more resources.
 func (e *session) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer e.queue.watch(ctx)() // until the last worker has ended
+	defer e.queue.watch(ctx)() // stopped after the last worker
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel(nil)
@@ -195,7 +195,7 @@ func (e *session) run(ctx context.Context) error {
 	for range e.config.Concurrency {
 		all.Go(func() { e.work(ctx) })
 	}
-	var counted sync.WaitGroup // the drains that there are already
+	var counted sync.WaitGroup // the resources whose present drains were counted
 	for i := range e.resources {
 		for _, src := range e.sources(i, with(e.resources[i].Selector, e.keys.Drain, selection.Exists)) {
 			counted.Add(1)
@@ -224,7 +224,7 @@ func (e *session) run(ctx context.Context) error {
 	return nil
 }
 
-// sources of the objects of a resource, one for each namespace.
+// sources returns the sources of a resource's objects, one for each namespace.
 func (e *session) sources(index int, selector labels.Selector) []source {
 	var all []source
 	r := e.graph.All[index]
@@ -246,7 +246,7 @@ func (e *session) client(index int, namespace string) metadata.ResourceInterface
 	return client.Namespace(namespace)
 }
 
-// releaseRetries makes ready what waits for another attempt.
+// releaseRetries makes delayed items ready when they are due.
 func (e *session) releaseRetries(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := time.Hour
@@ -263,7 +263,7 @@ func (e *session) releaseRetries(ctx context.Context) {
 	}
 }
 
-// rootOf condenses an object; ok is false if it is none of the ring's business.
+// rootOf returns what matters of an object. ok is false if the object is not distributed.
 func (e *session) rootOf(index int, o *metav1.PartialObjectMetadata) (v protocol.Root, ok bool) {
 	r := e.resources[index]
 	if o.Name == HistoryName(e.config.Ring) && o.Namespace == e.config.Namespace && r.Kind.Group == "" && r.Kind.Kind == "ConfigMap" {
@@ -272,8 +272,9 @@ func (e *session) rootOf(index int, o *metav1.PartialObjectMetadata) (v protocol
 	return e.marks[index].RootOf(index, r, o), true
 }
 
-// watchDrains keeps count of the objects that carry the drain label, and has them looked at. counted is called when those that there were
-// have been counted, or cannot be: other resources do not wait for one that cannot be listed.
+// watchDrains counts the objects that carry the drain label, and queues them. It calls counted when
+// the present ones are counted, or cannot be: other resources do not wait for one that cannot be
+// listed.
 func (e *session) watchDrains(ctx context.Context, index int, src source, counted func()) {
 	var listed map[protocol.Ref]bool // during a list
 	src.run(ctx, sink{
@@ -303,11 +304,11 @@ func (e *session) watchDrains(ctx context.Context, index int, src source, counte
 	})
 }
 
-// enqueueIfNeeded has a worker deal with an object if that has to be. It reports whether ctx has not ended.
+// enqueueIfNeeded queues an object if it needs work. It returns false if ctx has ended.
 func (e *session) enqueueIfNeeded(ctx context.Context, v protocol.Root) bool {
 	p := e.plan.Load()
 	if p == nil {
-		return ctx.Err() == nil // the lists that come with a plan will find it
+		return ctx.Err() == nil // the lists of the next plan will find it
 	}
 	switch d := protocol.Decide(e.leases.situationOf(v, p)); d.Verb {
 	case protocol.Keep, protocol.Await:
@@ -319,13 +320,13 @@ func (e *session) enqueueIfNeeded(ctx context.Context, v protocol.Root) bool {
 	return e.queue.offer(ctx, v, nil, false)
 }
 
-// hold notes that an object has to be looked at again when more is known.
+// hold records that an object must be decided on again when more is known.
 func (e *session) hold(d protocol.Decision) {
 	e.leases.ask(d.About)
 	notify(e.unsettle)
 }
 
-// reportOverdue reports objects that shards do not let go of.
+// reportOverdue reports objects that their shards have not let go of in time.
 func (e *session) reportOverdue(ctx context.Context) {
 	for clock.Sleep(ctx, max(e.config.OverdueAfter/4, time.Second)) {
 		for r, o := range e.drains.overdue(time.Now().Add(-e.config.OverdueAfter)) {
@@ -349,13 +350,13 @@ func (e *session) empty(ctx context.Context, shard string) (bool, error) {
 		return false, e.unknown
 	}
 	for i := range e.graph.All {
-		// Whatever the resource's selector: an object that is not selected any more is still the shard's.
+		// The selector does not matter: an object that is no longer selected is still the shard's.
 		for _, src := range e.sources(i, with(labels.Everything(), e.keys.Shard, selection.Equals, shard)) {
 			found := false
 			ours := func(*metav1.PartialObjectMetadata) bool { return true }
 			if i < len(e.resources) {
 				src.page = newPageSize(1)
-			} else { // what has no root keeps its label for ever
+			} else { // a child without a root keeps its label
 				ours = func(o *metav1.PartialObjectMetadata) bool { _, ok := e.graph.ChildOf(i, o); return ok }
 			}
 			if _, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool { found = ours(o); return !found }); err != nil && !found {

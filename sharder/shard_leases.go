@@ -23,30 +23,30 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
-// shardLeases knows the shards of the ring, by their Leases.
+// shardLeases holds the state of the ring's shards, by their Leases.
 type shardLeases struct {
 	client          coordinationclient.LeaseInterface
 	namespace, ring string
 	clock           clock.Clock
 	log             *zap.Logger
 
-	// changed is told, without waiting, that something has changed that decisions may depend on.
+	// changed is called when something has changed that decisions may depend on. It must not block.
 	changed func()
-	// due is told, without waiting, that an acquisition may be due.
+	// due receives when a takeover may be due.
 	due chan struct{}
 
 	mu      sync.Mutex
-	roster  *shardstate.Tracker
-	last    map[string]protocol.OwnerEpoch // members, in the life in which they held their Lease last
-	asked   map[string]struct{}            // shards that records or the history name, and about which nothing could be decided
-	passed  map[string]int                 // of the roster, as matured has seen it last
+	tracker  *shardstate.Tracker
+	last    map[string]protocol.OwnerEpoch // members, with the epoch in which they last held their Lease
+	asked   map[string]struct{}            // shards that a record or the history names and whose state was unknown
+	passed  map[string]int                 // of the tracker, as matured has seen it last
 	damping flapDamping
 }
 
-// maxAsked bounds how many shards without a Lease are remembered: records could name any number.
+// maxAsked bounds the size of asked: records could name any number of shards.
 const maxAsked = 1000
 
-// readTimeout bounds a request about one Lease.
+// readTimeout bounds a request for one Lease.
 const readTimeout = 10 * time.Second
 
 // list reads all Leases of the ring.
@@ -71,7 +71,7 @@ func (g *shardLeases) list(ctx context.Context) (version string, err error) {
 	}
 	now := g.clock.Now()
 	g.mu.Lock()
-	changed := g.roster.List(leases, now)
+	changed := g.tracker.List(leases, now)
 	g.mu.Unlock()
 	if len(changed) > 0 {
 		g.tell()
@@ -79,7 +79,7 @@ func (g *shardLeases) list(ctx context.Context) (version string, err error) {
 	return version, nil
 }
 
-// failed names the request, and what to grant where that is what is missing.
+// failed adds the request to an error, and the missing right if the server refused it.
 func (g *shardLeases) failed(verb string, err error) error {
 	if kube.RoleMissing(err) {
 		return fmt.Errorf("not allowed to %s the shards' Leases: grant the verb %q on resource leases of API group coordination.k8s.io in namespace %s: %w",
@@ -96,8 +96,8 @@ func (g *shardLeases) tell() {
 	}
 }
 
-// run follows the Leases until ctx has ended, from a version on that was listed. Where watching is not allowed, it lists again and
-// again.
+// run follows the Leases from a listed version until ctx ends. Where watching is not allowed, it
+// lists again and again.
 func (g *shardLeases) run(ctx context.Context, version string) {
 	pause, failing := minPause, false
 	for ctx.Err() == nil {
@@ -118,7 +118,7 @@ func (g *shardLeases) run(ctx context.Context, version string) {
 		}
 		pause = min(2*pause, 2*time.Second)
 		if version, err = g.list(ctx); err != nil {
-			version = "" // which is not a version: the watch would begin anywhere
+			version = "" // an empty version: the watch would begin anywhere
 		}
 	}
 }
@@ -160,23 +160,23 @@ func (g *shardLeases) follow(ctx context.Context, version string) (string, error
 				return "", fmt.Errorf("watch the shards' Leases: got a %T", e.Object)
 			}
 			version = l.ResourceVersion
-			if e.Type != watch.Bookmark && l.Labels[shardlease.RingLabel] == g.ring { // fake clientsets tell everything
+			if e.Type != watch.Bookmark && l.Labels[shardlease.RingLabel] == g.ring { // fake clientsets ignore selectors
 				g.see(l, e.Type == watch.Deleted)
 			}
 		}
 	}
 }
 
-// see takes in a version of a Lease.
+// see takes a version of a Lease.
 func (g *shardLeases) see(l *coordinationv1.Lease, deleted bool) {
 	now := g.clock.Now()
 	g.mu.Lock()
 	var changed bool
 	if deleted {
-		changed = g.roster.ObserveAbsence(l.Name, now)
-		delete(g.asked, l.Name) // or it would be created again for ever; whoever still has to know asks again
+		changed = g.tracker.ObserveAbsence(l.Name, now)
+		delete(g.asked, l.Name) // otherwise it would be created again forever; a decision that needs it asks again
 	} else {
-		changed = g.roster.Observe(l, now)
+		changed = g.tracker.Observe(l, now)
 	}
 	g.mu.Unlock()
 	if changed {
@@ -184,7 +184,7 @@ func (g *shardLeases) see(l *coordinationv1.Lease, deleted bool) {
 	}
 }
 
-// get reads the Lease of a shard; nil: there is none.
+// get reads the Lease of a shard. It returns nil if the Lease does not exist.
 func (g *shardLeases) get(ctx context.Context, shard string) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -198,7 +198,7 @@ func (g *shardLeases) get(ctx context.Context, shard string) (*coordinationv1.Le
 	return l, nil
 }
 
-// look reads the Lease of a shard, whatever the watch may tell.
+// look reads the Lease of a shard, without waiting for the watch.
 func (g *shardLeases) look(ctx context.Context, shard string) error {
 	l, err := g.get(ctx, shard)
 	if err != nil {
@@ -212,7 +212,7 @@ func (g *shardLeases) look(ctx context.Context, shard string) error {
 	return nil
 }
 
-// reread reads the Lease of a tenant, after an object that names it was read.
+// reread reads the Lease of an owner epoch, after an object that names the epoch was read.
 func (g *shardLeases) reread(ctx context.Context, t protocol.OwnerEpoch) error {
 	l, err := g.get(ctx, t.Shard)
 	if err != nil {
@@ -220,7 +220,7 @@ func (g *shardLeases) reread(ctx context.Context, t protocol.OwnerEpoch) error {
 	}
 	now := g.clock.Now()
 	g.mu.Lock()
-	changed := g.roster.ObserveRead(t.Shard, epochOf(t), l, now)
+	changed := g.tracker.ObserveRead(t.Shard, epochOf(t), l, now)
 	g.mu.Unlock()
 	if changed {
 		g.tell()
@@ -228,7 +228,7 @@ func (g *shardLeases) reread(ctx context.Context, t protocol.OwnerEpoch) error {
 	return nil
 }
 
-// ask notes that nothing can be decided before it is known whether a tenant may be at work.
+// ask records that a decision depends on whether an owner epoch has ended.
 func (g *shardLeases) ask(t protocol.OwnerEpoch) {
 	g.mu.Lock()
 	_, known := g.asked[t.Shard]
@@ -241,22 +241,22 @@ func (g *shardLeases) ask(t protocol.OwnerEpoch) {
 	}
 }
 
-// epoch is that of a tenant, as package shardlease calls it.
+// epochOf converts an owner epoch to that of package shardlease.
 func epochOf(t protocol.OwnerEpoch) shardlease.Epoch {
 	return shardlease.Epoch{LeaseUID: t.LeaseUID, Number: t.Epoch}
 }
 
-// membership returns the shards among which objects are to be distributed now, and after how long that may be others although no Lease
+// membership returns the present members, and after how long they may change although no Lease
 // changes; zero: never.
 func (g *shardLeases) membership() (protocol.Membership, time.Duration) {
 	now := g.clock.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	present := map[string]protocol.OwnerEpoch{}
-	for _, name := range g.roster.Members(now) {
-		if e, ok := g.roster.Epoch(name, now); ok {
+	for _, name := range g.tracker.Members(now) {
+		if e, ok := g.tracker.Epoch(name, now); ok {
 			present[name] = protocol.OwnerEpoch{Shard: name, LeaseUID: e.LeaseUID, Epoch: e.Number}
-		} else if t, ok := g.last[name]; ok { // its Lease was deleted, or emptied by somebody: it may be back any moment
+		} else if t, ok := g.last[name]; ok { // its Lease was deleted or emptied by others: it may be back any moment
 			present[name] = t
 		}
 	}
@@ -267,7 +267,7 @@ func (g *shardLeases) membership() (protocol.Membership, time.Duration) {
 	}
 	g.last = present
 	var members []protocol.OwnerEpoch
-	wait, _ := g.roster.Next(now)
+	wait, _ := g.tracker.Next(now)
 	for name, t := range present {
 		delay := g.damping.wait(name, now.Monotonic)
 		if delay == 0 {
@@ -279,14 +279,14 @@ func (g *shardLeases) membership() (protocol.Membership, time.Duration) {
 	return protocol.NewMembership(members...), wait
 }
 
-// matured reports whether something that decisions may depend on has changed by itself since this
-// was asked last.
+// matured reports whether time alone has changed something that decisions may depend on, since the
+// last call.
 func (g *shardLeases) matured() bool {
 	now := g.clock.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	before := g.passed
-	g.passed = g.roster.Passed(now)
+	g.passed = g.tracker.Passed(now)
 	return !maps.Equal(before, g.passed)
 }
 
@@ -310,13 +310,13 @@ func (g *shardLeases) situationOf(o protocol.Root, p *plan) protocol.Situation {
 	return s
 }
 
-// resolve decides what is to be done about a root, which was read before, and reads the Leases that
-// it takes to know that.
+// resolve decides what is to be done about a root that was read before. It reads the Leases that
+// the decision depends on.
 func (g *shardLeases) resolve(ctx context.Context, o protocol.Root, p *plan) (protocol.Situation, protocol.Decision, error) {
 	var read []protocol.OwnerEpoch
 	for {
 		s := g.situationOf(o, p)
-		for _, t := range read { // or they are known by now
+		for _, t := range read { // unless known by now
 			if g.lifeOf(t) == protocol.EpochUnknown {
 				s = s.Without(t, g.suspects(o, p))
 			}
@@ -332,7 +332,7 @@ func (g *shardLeases) resolve(ctx context.Context, o protocol.Root, p *plan) (pr
 	}
 }
 
-// suspects are those who may have owned a root, whatever its record says.
+// suspects are the shards that may have owned a root, whatever its record says.
 func (g *shardLeases) suspects(o protocol.Root, p *plan) []protocol.Claim {
 	now := g.clock.Now()
 	g.mu.Lock()
@@ -340,7 +340,7 @@ func (g *shardLeases) suspects(o protocol.Root, p *plan) []protocol.Claim {
 	return g.claims(p.owners(o.UID, o.Hash), now)
 }
 
-// claims is what is known of tenants. The caller holds mu.
+// claims returns what is known of owner epochs. The caller holds mu.
 func (g *shardLeases) claims(all []protocol.OwnerEpoch, now clock.Reading) []protocol.Claim {
 	claims := make([]protocol.Claim, len(all))
 	for i, t := range all {
@@ -349,10 +349,10 @@ func (g *shardLeases) claims(all []protocol.OwnerEpoch, now clock.Reading) []pro
 	return claims
 }
 
-// claim is what is known of a tenant. The caller holds mu.
+// claim returns what is known of an owner epoch. The caller holds mu.
 func (g *shardLeases) claim(t protocol.OwnerEpoch, now clock.Reading) protocol.Claim {
 	c := protocol.Claim{OwnerEpoch: t}
-	switch g.roster.EpochState(t.Shard, epochOf(t), now) {
+	switch g.tracker.EpochState(t.Shard, epochOf(t), now) {
 	case shardstate.EpochEnded:
 		c.EpochState = protocol.EpochEnded
 	case shardstate.EpochUnknown:
@@ -360,12 +360,12 @@ func (g *shardLeases) claim(t protocol.OwnerEpoch, now clock.Reading) protocol.C
 	case shardstate.EpochNeedsTakeover:
 		c.EpochState = protocol.EpochUnproven
 	}
-	e, ok := g.roster.Epoch(t.Shard, now)
+	e, ok := g.tracker.Epoch(t.Shard, now)
 	c.Current = ok && e == epochOf(t)
 	return c
 }
 
-// lifeOf is whether a tenant may be at work.
+// lifeOf returns whether an owner epoch may still be at work.
 func (g *shardLeases) lifeOf(t protocol.OwnerEpoch) protocol.EpochState {
 	now := g.clock.Now()
 	g.mu.Lock()
@@ -373,12 +373,12 @@ func (g *shardLeases) lifeOf(t protocol.OwnerEpoch) protocol.EpochState {
 	return g.claim(t, now).EpochState
 }
 
-// known returns the names of all shards with a Lease, or about which somebody has asked.
+// known returns the names of all shards that have a Lease or were asked for.
 func (g *shardLeases) known() []string {
 	now := g.clock.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	names := g.roster.Shards(now)
+	names := g.tracker.Shards(now)
 	for name := range g.asked {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
@@ -387,16 +387,41 @@ func (g *shardLeases) known() []string {
 	return names
 }
 
-// tenants returns all shards in their present lives, for when the ring's history was lost.
-func (g *shardLeases) tenants() []protocol.OwnerEpoch {
+// presentEpochs returns all shards with their present epochs, for a ring whose history was lost.
+func (g *shardLeases) presentEpochs() []protocol.OwnerEpoch {
 	now := g.clock.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var all []protocol.OwnerEpoch
-	for _, name := range g.roster.Shards(now) {
-		if e, ok := g.roster.Epoch(name, now); ok {
+	for _, name := range g.tracker.Shards(now) {
+		if e, ok := g.tracker.Epoch(name, now); ok {
 			all = append(all, protocol.OwnerEpoch{Shard: name, LeaseUID: e.LeaseUID, Epoch: e.Number})
 		}
 	}
 	return all
+}
+
+// follow watches the shards' Leases until stop is called. A session that begins then knows how long
+// each Lease has been unchanged. It must not run beside Run. stop waits until it has ended.
+func (s *Sharder) follow(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.newShardLeases(func() {}).run(ctx, "")
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// newShardLeases returns the state of the shards without any decision. The tracker outlives it.
+// Only one may be in use at a time.
+func (s *Sharder) newShardLeases(changed func()) *shardLeases {
+	c := s.config
+	return &shardLeases{
+		client: s.kube.CoordinationV1().Leases(c.Namespace), namespace: c.Namespace, ring: c.Ring, clock: c.Clock, log: c.Logger,
+		changed: changed, due: make(chan struct{}, 1), tracker: s.tracker, asked: map[string]struct{}{},
+	}
 }

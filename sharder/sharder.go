@@ -18,8 +18,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
-// Sharder distributes the objects of a ring over its shards. Only one of all replicas may run it at a time: call Run under leader
-// election.
+// Sharder distributes the objects of a ring over its shards. Only one replica may run it at a time:
+// call Run under leader election.
 type Sharder struct {
 	kube   kubernetes.Interface
 	meta   metadata.Interface
@@ -27,18 +27,19 @@ type Sharder struct {
 	config Config
 	keys   protocol.Keys
 	busy   sync.Mutex          // held by Run
-	roster *shardstate.Tracker // of what follows the Leases: Run, or follow before it
+	tracker *shardstate.Tracker // used by Run, or by follow before it
 
 	mu      sync.Mutex
-	session *session // guarded by mu: the one that Run is busy with; nil if there is none
+	session *session // guarded by mu: that of Run; nil: none
 }
 
 // ErrBusy is returned by Run while another Run of the same Sharder has not returned.
 var ErrBusy = errors.New("sharder: Run of this sharder is already running")
 
-// New returns a sharder; it sends no request yet. kube is for the shards' Leases and the ring's history, meta for the objects; mapper
-// says what they are. Both clients should be guarded by the elector under which Run is called, and have no rate limit (QPS: -1),
-// or one that fits the number of objects. The error joins one error for every rule that config breaks.
+// New returns a sharder. It sends no request. kube is for the shards' Leases and the ring's
+// history, meta for the objects, and mapper resolves their kinds. Both clients should be guarded by
+// the elector under which Run is called. They should have no rate limit (QPS: -1), or one that fits
+// the number of objects. The returned error joins one error for every rule that config breaks.
 func New(kube kubernetes.Interface, meta metadata.Interface, mapper meta.RESTMapper, config Config) (*Sharder, error) {
 	config = config.withDefaults()
 	var errs []error
@@ -50,24 +51,26 @@ func New(kube kubernetes.Interface, meta metadata.Interface, mapper meta.RESTMap
 	if err := errors.Join(append(errs, config.validate())...); err != nil {
 		return nil, err
 	}
-	roster, err := shardstate.NewTracker(shardstate.Config{
+	tracker, err := shardstate.NewTracker(shardstate.Config{
 		Namespace: config.Namespace, Ring: config.Ring, LeaseDuration: config.LeaseDuration, GCPeriod: config.GCPeriod,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sharder: %w", err)
 	}
 	config.Logger = config.Logger.With(zap.String("ring", config.Ring))
-	return &Sharder{kube: kube, meta: meta, mapper: mapper, config: config, keys: protocol.KeysOf(config.Ring), roster: roster}, nil
+	return &Sharder{kube: kube, meta: meta, mapper: mapper, config: config, keys: protocol.KeysOf(config.Ring), tracker: tracker}, nil
 }
 
-// Run distributes objects until ctx has ended, and returns nil then. When it returns, nothing that
-// it has begun goes on, except for requests that have been sent. It returns an error if, when it
-// begins, the API server does not have a resource or refuses a request that the sharder cannot do
-// without, and that has lasted for LeaseDuration: until then the roles may be on their way. The
-// error says what to grant, and so does the log at once. If that is about some of the resources
-// only, the objects of the others are distributed, and those as soon as it is over: of a resource
-// that was not served, within a minute. So it is later if it may not store the ring's history.
-// Whatever else fails is tried again until ctx has ended.
+// Run distributes objects until ctx ends, and then returns nil. When it returns, all that it
+// started has ended, except for requests on the wire.
+//
+// Run retries all failures until ctx ends, with one exception. It returns an error if the API
+// server refuses a request that the sharder needs, or does not serve a resource, at the start and
+// for LeaseDuration: roles may be created a little later than the process. The error, and at once
+// the log, say which right is missing. If only some of the resources are affected, the objects of
+// the others are distributed meanwhile, and those of the affected ones as soon as possible: within
+// a minute for a resource that was not served. A later refusal to store the ring's history also
+// ends Run after LeaseDuration.
 func (s *Sharder) Run(ctx context.Context) error {
 	if !s.busy.TryLock() {
 		return ErrBusy
@@ -81,7 +84,7 @@ func (s *Sharder) Run(ctx context.Context) error {
 		}
 		s.set(session)
 		err = session.run(ctx)
-		session.troubles.end() // whoever has them next finds out
+		session.troubles.end() // the next sharder reports its own
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -92,7 +95,8 @@ func (s *Sharder) Run(ctx context.Context) error {
 	}
 }
 
-// begin opens a session. It returns none when ctx has ended, and an error if the API server has refused for too long what a session needs.
+// begin opens a session. It returns none if ctx has ended, and an error if the API server has
+// refused for LeaseDuration what a session needs.
 func (s *Sharder) begin(ctx context.Context, partly bool) (*session, error) {
 	pause, said, refused := minPause, "", s.config.Clock.Now()
 	for {
@@ -119,7 +123,8 @@ func (s *Sharder) begin(ctx context.Context, partly bool) (*session, error) {
 	}
 }
 
-// isRefusal reports whether an error is one that nothing but somebody's action will mend.
+// isRefusal reports whether an error is one that only a change of the cluster's configuration will
+// end.
 func isRefusal(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || errors.Is(err, protocol.ErrScope) || errors.Is(err, protocol.ErrDescent)
 }
@@ -130,22 +135,22 @@ func (s *Sharder) set(session *session) {
 	s.session = session
 }
 
-// Status is what a running sharder is busy with.
+// Status is the present state of a running sharder.
 type Status struct {
 	// Members are the shards among which objects are distributed, sorted.
 	Members []string
-	// Settled says that every object was found with its owner under the present membership.
+	// Settled is true if every object was found with its owner under the present membership.
 	Settled bool
 	// Draining is how many objects are being taken from living shards.
 	Draining int
-	// Waiting is how many objects wait for the sharder to do something about them.
+	// Waiting is how many objects wait for the sharder.
 	Waiting int
-	// Troubled are the resources of which objects cannot be listed or watched now, or that the API
-	// server does not serve, sorted. Their objects wait, and those of the others do not.
+	// Troubled are the resources whose objects cannot be listed or watched, or that the API server
+	// does not serve, sorted. Their objects wait; those of other resources do not.
 	Troubled []schema.GroupVersionResource
 }
 
-// Status returns what the sharder is busy with; ok is false if it is not running.
+// Status returns the present state. ok is false if the sharder is not running.
 func (s *Sharder) Status() (status Status, ok bool) {
 	s.mu.Lock()
 	session := s.session

@@ -135,7 +135,7 @@ func TestARestartWithinTheGraceMovesNothing(t *testing.T) {
 	})
 }
 
-func TestAReleaseAndReturnThatNobodyHasSeenSeparatelyIsSeen(t *testing.T) {
+func TestAReleaseAndReturnBetweenTwoLooksIsSeen(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, shards := w.settledWith(60, w.config(), "a", "b", "c")
 		stop()
@@ -206,7 +206,7 @@ func TestDrainsAreLimited(t *testing.T) {
 		assert.Len(t, told, 4, "three are overdue: %v", told)
 
 		assigned := w.owners()["a"]
-		w.create(20, "new") // nobody waits for those that are stuck
+		w.create(20, "new") // stuck objects delay no others
 		time.Sleep(2 * time.Second)
 		assert.Greater(t, w.owners()["a"], assigned)
 		assert.Equal(t, 3, w.draining())
@@ -443,7 +443,7 @@ func (w *world) createWidget(namespace, name string, labels map[string]any) {
 	require.NoError(w.t, err)
 }
 
-// What others change between a decision and its patch makes the patch fail: the object alone is read and decided on anew.
+// What others change between a decision and its patch makes the patch fail: only that object is read and decided on again.
 func TestAConflictIsDecidedAnew(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, _ := w.settledWith(5, w.config(), "a")

@@ -88,7 +88,7 @@ func (b *births) unseen(root types.UID, p *sim.Process, shown func(name string) 
 	return birth{}, false
 }
 
-// hasChildren says of which roots work creates children: of a third of them.
+// hasChildren selects the roots for which work creates children: a third of them.
 func hasChildren(root types.UID) bool {
 	sum := 0
 	for _, b := range []byte(root) {
@@ -120,7 +120,7 @@ func newBrood(p *sim.Process, worker *shard.Shard, client kubernetes.Interface) 
 	return &brood{p, worker, pods, worker.NewInformer(lists, &corev1.Pod{}, resync, cache.Indexers{})}
 }
 
-// delayed is a watch by which everything is told later: caches of different resources do not keep step.
+// delayed is a watch with late events: caches of different resources do not keep step.
 func delayed(w watch.Interface, p *sim.Process) watch.Interface {
 	told := make(chan watch.Event)
 	late := watch.NewProxyWatcher(told)

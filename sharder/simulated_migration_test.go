@@ -39,7 +39,7 @@ func runEitherRelease(ctx context.Context, p *sim.Process) {
 	runAlone(ctx, p)
 }
 
-// runAlone is a program of which one replica works on all objects.
+// runAlone is a program with one replica at work on all objects.
 func runAlone(ctx context.Context, p *sim.Process) {
 	elector := must(leaderelection.New(kubernetes.NewForConfigOrDie(p.Config()), leaderelection.Config{
 		Namespace: "ns", Name: "sharder", Identity: p.Name, Clock: p.Clock, OnLost: func(error) { p.Exit() },

@@ -69,7 +69,7 @@ func TestSimulatedFamilies(t *testing.T) {
 	sim.Prove(t, s, sim.Schedules(t, 50))
 }
 
-// oneFamilyOneShard is the rule that nobody works while another does.
+// oneFamilyOneShard is the rule that no two shards work on a family at the same time.
 func oneFamilyOneShard(w *sim.World) sim.Rule {
 	w.Server.Observe(birthsOf(w).see)
 	return func(_, other *sim.Process) (violation, excuse string) {
@@ -80,7 +80,7 @@ func oneFamilyOneShard(w *sim.World) sim.Rule {
 	}
 }
 
-// noForeignWrites is the rule that nobody works while another does, and that no write of work comes too late.
+// noForeignWrites is the rule that no two shards work at the same time, and that no write of work comes too late.
 func noForeignWrites(w *sim.World) sim.Rule {
 	var late atomic.Pointer[string]
 	w.Server.Observe(func(c apisim.Change) {
@@ -155,7 +155,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// runReplica is a program of which every replica is equal.
+// runReplica is a program whose replicas are all equal.
 func runReplica(ctx context.Context, p *sim.Process) { runReplicaOf(ctx, p, configMaps) }
 
 // runReplicaOf is one of a ring of such resources, whose requests pass through other hands.
@@ -325,7 +325,7 @@ func meddleWith(w *sim.World, r *rand.Rand, children func(roots []corev1.ConfigM
 	case 0:
 		patch(map[string]any{shard: nil}, nil)
 	case 1:
-		patch(map[string]any{shard: string(rune('a' + r.IntN(4)))}, nil) // the last of them is nobody
+		patch(map[string]any{shard: string(rune('a' + r.IntN(4)))}, nil) // the last of them is no shard
 	case 2:
 		patch(map[string]any{drain: nil}, nil)
 	case 3:

@@ -14,18 +14,20 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// StripLabels ends a ring: it waits until no shard that may work on any object lives, and then removes the ring's labels and records from
-// all objects of the Resources, selected or not, and from their children. When it returns nil, no shard works on any of them, nor will
-// one before a sharder runs again: whoever calls it may work on all. Like Run it has to be called under the election, so that no sharder
-// runs meanwhile, nor while its caller works. See Migration in the package's documentation.
+// StripLabels ends a ring. It waits until no living shard may work on any object. Then it removes
+// the ring's labels and records from all objects of the Resources, selected or not, and from their
+// children. When it returns nil, no shard works on any of them, nor will before a sharder runs
+// again: the caller may work on all. Like Run it must be called under the election, so that no
+// sharder runs at the same time, nor while its caller works. See Migration in the package's
+// documentation.
 //
-// An epoch that a record names and that has never begun is nobody's: somebody has forged that record,
-// and it is removed.
+// StripLabels logs each living shard and waits for it until ctx ends. A shard that has not released
+// its Lease must be proved dead, as under Run: its Lease is taken when it has not been renewed for
+// twice its duration. A record with an epoch that has never begun is forged, and removed.
 //
-// A living shard is named in the log, and waited for as long as ctx lasts. One that has not released its Lease has to prove dead, as under Run: its
-// Lease is taken when it has not been renewed for twice its duration. The error is that of ctx, or says what the API server
-// refuses. What has been removed by then stays removed, and the next call goes on. The Leases of the ended shards and the ring's
-// history stay, which does no harm; [shardstate.Selector] selects both.
+// The error is that of ctx, or says what the API server refuses. Objects that are stripped by then
+// stay so, and the next call continues. The Leases of the ended shards and the ring's history stay,
+// which does no harm; [shardstate.Selector] selects both.
 func (s *Sharder) StripLabels(ctx context.Context) error {
 	if !s.busy.TryLock() {
 		return ErrBusy
@@ -41,8 +43,8 @@ func (s *Sharder) StripLabels(ctx context.Context) error {
 	return e.strip(ctx)
 }
 
-// strip waits for the end of all shards that the ring's history names, strips all objects, and begins anew until nothing is left to wait for
-// or to strip.
+// strip waits for the end of all shards in the ring's history and strips all objects. It repeats
+// that until nothing is left to wait for or to strip.
 func (e *session) strip(ctx context.Context) error {
 	e.history.Store(&e.store.known)
 	background, cancel := context.WithCancel(ctx)
@@ -84,14 +86,14 @@ func (e *session) strip(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// unbegun are the epochs that records of stripped objects named, and that had not begun when their
-// Leases were read after the objects: somebody has forged those records. If such an epoch has still
-// not begun when the object has been stripped, nobody has worked by that record, nor will: there is
-// nothing to wait for. If it has, its shard is waited for.
+// unbegun are the epochs that records of stripped objects named and that had not begun when their
+// Leases were read after the objects: such records are forged. If the epoch has still not begun
+// once the object is stripped, no shard has worked by the record, nor will. If it has begun, its
+// shard is waited for.
 type unbegun map[protocol.OwnerEpoch]bool
 
-// living returns the shards that may be at work on objects without a record: by the ring's history,
-// and by the forged records of objects that have been stripped.
+// living returns the shards that may work on objects without a record: those of the ring's history,
+// and those of forged records of stripped objects.
 func (e *session) living(ctx context.Context, forged unbegun) ([]string, error) {
 	named, err := e.among(ctx, e.store.known.OwnerEpochs(), nil)
 	if err != nil {
@@ -101,10 +103,10 @@ func (e *session) living(ctx context.Context, forged unbegun) ([]string, error) 
 	return append(named, begun...), err
 }
 
-// among returns the shards of those tenants that may be at work. Those in an epoch that has not begun
-// are noted in forged, unless it is nil, and not waited for.
-func (e *session) among(ctx context.Context, tenants []protocol.OwnerEpoch, forged unbegun) (living []string, err error) {
-	for _, t := range tenants {
+// among returns the shards of those epochs that may be at work. Epochs that have not begun are
+// added to forged, unless it is nil, and not waited for.
+func (e *session) among(ctx context.Context, epochs []protocol.OwnerEpoch, forged unbegun) (living []string, err error) {
+	for _, t := range epochs {
 		life := e.leases.lifeOf(t)
 		if life == protocol.EpochUnknown {
 			if err := e.leases.reread(ctx, t); err != nil {
@@ -116,7 +118,7 @@ func (e *session) among(ctx context.Context, tenants []protocol.OwnerEpoch, forg
 		case life == protocol.EpochEnded:
 		case life == protocol.EpochUnknown && forged != nil:
 			forged[t] = true
-		default: // its Lease is taken when that is due
+		default: // its Lease is taken when due
 			e.leases.ask(t)
 			if !slices.Contains(living, t.Shard) {
 				living = append(living, t.Shard)
@@ -126,15 +128,15 @@ func (e *session) among(ctx context.Context, tenants []protocol.OwnerEpoch, forg
 	return living, nil
 }
 
-// stripAll strips all objects whose records name nobody who may be at work, and then the children. It returns the shards that others name, and how
-// many objects could not be stripped.
+// stripAll strips all objects, and then the children, except those whose record names a shard that
+// may be at work. It returns these shards, and how many objects could not be stripped.
 func (e *session) stripAll(ctx context.Context, forged unbegun) (living []string, left int, err error) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	var mu sync.Mutex
 	slots := make(chan struct{}, e.config.Concurrency)
 	for i := range e.graph.All {
-		if i == len(e.resources) && len(living) > 0 { // whose children follow
+		if i == len(e.resources) && len(living) > 0 { // their children follow
 			break
 		}
 		for _, src := range e.sources(i, labels.Everything()) {
@@ -175,7 +177,7 @@ func (e *session) stripAll(ctx context.Context, forged unbegun) (living []string
 	return living, left, nil
 }
 
-// stripOne strips an object, unless it has changed: then it has to be looked at again.
+// stripOne strips an object, unless it has changed since it was read.
 func (e *session) stripOne(ctx context.Context, index int, o *metav1.PartialObjectMetadata) error {
 	at := protocol.Ref{Resource: index, Namespace: o.Namespace, Name: o.Name}
 	_, err := e.merge(ctx, at, e.marks[index].StripPatch(o))

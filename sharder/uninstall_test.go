@@ -25,7 +25,7 @@ import (
 func (w *world) strip(c Config, beforePatch func(name string)) (result <-chan error, cancel func()) {
 	connection := w.server.Client("stripper")
 	connection.Inject(apisim.Faults{Refuse: func(r *http.Request) bool {
-		if name := path.Base(r.URL.Path); ringtest.IsPatch(r) && name != nobody && beforePatch != nil {
+		if name := path.Base(r.URL.Path); ringtest.IsPatch(r) && name != absentName && beforePatch != nil {
 			beforePatch(name)
 		}
 		return false
@@ -256,7 +256,7 @@ func TestStripLabelsBesideRun(t *testing.T) {
 	})
 }
 
-// A record that names an epoch of a Lease that has never been is nobody's.
+// A record that names an epoch of a Lease that has never existed is forged.
 func TestStripLabelsDoesNotWaitForAnEpochThatHasNeverBeen(t *testing.T) {
 	for name, begins := range map[string]bool{"": false, "it begins meanwhile, and is waited for": true} {
 		t.Run(name, func(t *testing.T) {

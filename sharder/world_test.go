@@ -44,7 +44,7 @@ type world struct {
 
 	connection *apisim.Client // of the latest sharder
 
-	// astray is told of each request of a sharder, and says which of them a proxy answers with a page of its own; nil: none.
+	// astray is called with each request of a sharder, and says whether a proxy answers it with a page of its own; nil: none.
 	astray atomic.Pointer[func(*http.Request) bool]
 
 	running []func()
@@ -267,7 +267,8 @@ func (w *world) owners() map[string]int {
 	return count
 }
 
-// requirePlaced fails unless n objects are with the given shards, each of which has some, and each where the ring wants it.
+// requirePlaced fails unless n objects are with the given shards, each shard has some, and each object is with its
+// owner on the ring.
 func (w *world) requirePlaced(n int, shards ...string) {
 	w.t.Helper()
 	owners := w.owners()

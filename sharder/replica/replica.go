@@ -140,7 +140,7 @@ func clients(config *rest.Config) (kubernetes.Interface, metadata.Interface, err
 // then sharder and leading, and then the lease is released.
 //
 // work and leading return when their context ends, and nil only if nothing of them goes on; a controller-runtime manager's Start does,
-// with a GracefulShutdownTimeout of -1. leading is called anew whenever this process is elected, so it needs a new manager each time. See
+// with a GracefulShutdownTimeout of -1. leading is called again whenever this process is elected, so it needs a new manager each time. See
 // [sharder.Replica] for what Run returns.
 func (r *Replica) Run(ctx context.Context, work, leading func(ctx context.Context) error) error {
 	return sharder.Replica{Lease: r.Lease, Elector: r.Elector, Sharder: r.Sharder, Leading: leading}.Run(ctx, work)

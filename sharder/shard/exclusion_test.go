@@ -219,7 +219,7 @@ func (c *contest) move(name string, shards map[string]*replica) {
 		case 0:
 			c.write(o, "", false, nil) // a user removes the label
 		case 1:
-			c.write(o, []string{"a", "b", "nobody"}[c.number(3)], c.chance(2), nil) // or sets it
+			c.write(o, []string{"a", "b", "no-shard"}[c.number(3)], c.chance(2), nil) // or sets it
 		case 2, 3:
 			c.write(o, r.Shard, !c.keys.Draining(o), nil)
 		}

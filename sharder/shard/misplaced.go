@@ -79,8 +79,8 @@ func (s *Shard) hasClaimOn(term *shardlease.Term, root protocol.Address) bool {
 	if o == nil {
 		return false
 	}
-	standing := s.self(term, root.Resource).AssignmentOf(o)
-	return standing != protocol.AssignedElsewhere && standing != protocol.AssignedUnrecorded
+	assignment := s.self(term, root.Resource).AssignmentOf(o)
+	return assignment != protocol.AssignedElsewhere && assignment != protocol.AssignedUnrecorded
 }
 
 // returnChild sets the drain label of a child whose root is another shard's, so that the sharder

@@ -63,13 +63,13 @@ func TestKeysAreMadeForWhatIsThisShards(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- (&keys{client, worker}).run(ctx) }()
 
-			// One object is assigned to this shard, the other one to nobody.
+			// One object is assigned to this shard, the other to none.
 			objects := client.CoreV1().ConfigMaps("default")
 			mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "mine", UID: "1"}}
 			require.NoError(t, shardertest.Assign(lease, mine))
 			mine, err := objects.Create(ctx, mine, metav1.CreateOptions{})
 			require.NoError(t, err)
-			_, err = objects.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "nobodys", UID: "2"}}, metav1.CreateOptions{})
+			_, err = objects.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "unassigned", UID: "2"}}, metav1.CreateOptions{})
 			require.NoError(t, err)
 			synctest.Wait()
 			made, err := client.CoreV1().Secrets("default").List(ctx, metav1.ListOptions{})

@@ -48,7 +48,7 @@ func TestWhatControllersCopy(t *testing.T) {
 
 func deploymentsAndReplicaSets(t *testing.T, cp *e2e.ControlPlane) {
 	f := newFleetIn(t, cp, lasting, deployments, replicaSets)
-	// What work writes would be copied, too. What copies have done where nobody is about to look is found by a scan.
+	// What work writes would be copied, too. What copies have changed unseen is found by a scan.
 	args := []string{"-work=500ms", "-pace=1s", "-scan-interval=2s"}
 	const twoScans = 4 * time.Second
 	f.start("a", args...)

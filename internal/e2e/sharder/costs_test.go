@@ -85,7 +85,7 @@ func (f *fleet) patches(since time.Time) (certain, perhaps map[string]cost) {
 			continue
 		case e.Code != 200:
 			costs = perhaps
-			f.t.Logf("a patch of %s by %s of which nobody knows the outcome: %d", e.Name, e.UserAgent, e.Code)
+			f.t.Logf("a patch of %s by %s whose outcome is unknown: %d", e.Name, e.UserAgent, e.Code)
 		}
 		c := costs[e.Name]
 		switch part(e) {

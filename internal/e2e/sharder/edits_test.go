@@ -34,7 +34,7 @@ var edits = []struct {
 		f.edit(o, `{"metadata":{"labels":{%q:%q}}}`, shardLabel, other)
 	}, 1},
 	{"label of no shard", func(f *fleet, o object, _ string) {
-		f.edit(o, `{"metadata":{"labels":{%q:"nobody"}}}`, shardLabel)
+		f.edit(o, `{"metadata":{"labels":{%q:"no-shard"}}}`, shardLabel)
 	}, 0},
 	{"record removed", func(f *fleet, o object, _ string) {
 		f.edit(o, `{"metadata":{"annotations":{%q:null}}}`, ownerAnnotation)

@@ -100,7 +100,7 @@ func newFleetIn(t testing.TB, cp *e2e.ControlPlane, duration time.Duration, kind
 	return f
 }
 
-// newCrowd returns a fleet that nobody watches, whose replicas are built as users build them: for measuring.
+// newCrowd returns a fleet without a referee, whose replicas are built as users build them: for measuring.
 func newCrowd(t testing.TB, duration time.Duration, kinds ...kind) *fleet {
 	t.Helper()
 	return newCrowdIn(t, shared, duration, kinds...)

@@ -11,9 +11,9 @@ import (
 )
 
 var (
-	// secrets are what nobody has a right to.
+	// secrets are a resource without any right.
 	secrets = kind{Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Kind: "Secret", namespaced: true}
-	// comets are what nobody has installed.
+	// comets are a resource that is not installed.
 	comets = kind{Resource: schema.GroupVersionResource{Group: customGroup, Version: "v1", Resource: "comets"}, Kind: "Comet", namespaced: true}
 )
 

@@ -55,7 +55,7 @@ func BenchmarkSharderJoin(b *testing.B) {
 	r.report(len(moved), took, before+r.bare("b", 3), 3)
 }
 
-// moving is how many objects there are, about half of which move.
+// moving is the number of objects; about half of them move.
 const moving = 4_000
 
 // rebalance is what happens in a ring of two shards.
@@ -64,7 +64,7 @@ type rebalance struct {
 	f       *fleet
 	settled chan struct{}
 	writes  atomic.Int64 // to objects, by sharder and shards
-	bares   atomic.Int64 // patches of the bare loop, each of which changes something
+	bares   atomic.Int64 // patches of the bare loop; each changes something
 }
 
 // start starts the sharder.

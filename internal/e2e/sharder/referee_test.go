@@ -226,7 +226,7 @@ func (r *referee) versions(object types.UID) []version {
 	return nil
 }
 
-// requireExclusion is the verdict: no two replicas were at work on one object at the same time, and nobody wrote on what was not its own.
+// requireExclusion is the verdict: no two replicas worked on one object at the same time, and none wrote on an object of another.
 func (f *fleet) requireExclusion() {
 	f.t.Helper()
 	r := f.referee
@@ -241,11 +241,11 @@ func (f *fleet) requireExclusion() {
 		}
 	}
 	f.mu.Unlock()
-	assert.NotEmpty(f.t, r.pieces(""), "nobody has worked on anything")
+	assert.NotEmpty(f.t, r.pieces(""), "no replica has worked")
 	assert.Empty(f.t, r.verdict(time.Now()))
 }
 
-// verdict returns all breaches. What nobody has ended goes on now.
+// verdict returns all breaches. Work without an end goes on now.
 func (r *referee) verdict(now time.Time) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

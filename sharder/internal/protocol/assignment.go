@@ -29,8 +29,8 @@ type Self struct {
 // AssignmentOf returns the assignment of a version of a root. The record decides; the label only
 // makes the root visible.
 func (c Self) AssignmentOf(root metav1.Object) Assignment {
-	standing, _ := c.Read(root)
-	return standing
+	assignment, _ := c.Read(root)
+	return assignment
 }
 
 // Read returns the assignment of a version of a root, and its record if there is one.

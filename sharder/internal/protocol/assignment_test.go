@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestStandingOfARoot(t *testing.T) {
+func TestAssignmentOfARoot(t *testing.T) {
 	n := KeysOf("r").Of(ringtest.ConfigMaps.GroupResource())
 	me := Self{Keys: n, OwnerEpoch: OwnerEpoch{Shard: "a", LeaseUID: "l", Epoch: 3}}
 	mine := Record{UID: "u", Shard: "a", LeaseUID: "l", Epoch: 3, State: StateOwned}

@@ -50,13 +50,13 @@ const (
 	Hold     Verb = "hold"     // do nothing yet: whether a shard is at work is unknown
 	Reread   Verb = "reread"   // do nothing yet: read a Lease first
 	Assign   Verb = "assign"   // give it to its owner on the ring
-	restore  Verb = "restore"  // set the label that its record calls for
-	drain    Verb = "drain"    // ask its shard to let go
-	withdraw Verb = "withdraw" // remove the drain label: its shard goes on
-	probe    Verb = "probe"    // ask a shard that may be at work to acknowledge that it is not
-	seal     Verb = "seal"     // write its record again, with a seal that tells it from copies
+	Restore  Verb = "restore"  // set the label that its record calls for
+	Drain    Verb = "drain"    // ask its shard to let go
+	Withdraw Verb = "withdraw" // remove the drain label: its shard goes on
+	Probe    Verb = "probe"    // ask a shard that may be at work to acknowledge that it is not
+	Seal     Verb = "seal"     // write its record again, with a seal that tells it from copies
 	Annul    Verb = "annul"    // discard a record that no sharder wrote; probe those that may be at work
-	gather   Verb = "gather"   // bring children that its record does not cover to its shard
+	Gather   Verb = "gather"   // bring children that its record does not cover to its shard
 	Follow   Verb = "follow"   // of a child: give it to the shard of its root
 )
 
@@ -75,7 +75,7 @@ type Decision struct {
 // writes reports whether the verb writes the object.
 func (d Decision) writes() bool {
 	switch d.Verb {
-	case Assign, restore, drain, withdraw, probe, seal, Annul, gather:
+	case Assign, Restore, Drain, Withdraw, Probe, Seal, Annul, Gather:
 		return true
 	}
 	return false
@@ -100,17 +100,17 @@ func (d Decision) Why() string {
 		return fmt.Sprintf("its record names an epoch of shard %q that has never been, and counts as none", d.Record.Shard)
 	case Assign:
 		return fmt.Sprintf("no shard works on it, and it belongs to shard %q", d.Label)
-	case restore:
+	case Restore:
 		return fmt.Sprintf("its record says that shard %q may work on it, and its label does not", d.Label)
-	case drain:
+	case Drain:
 		return fmt.Sprintf("it belongs to another shard than %q", d.Label)
-	case withdraw:
+	case Withdraw:
 		return fmt.Sprintf("it belongs to shard %q again, or somebody else has set the drain label", d.Label)
-	case probe:
+	case Probe:
 		return fmt.Sprintf("it has no record that says so, but shard %q may work on it, and is asked", d.Label)
-	case seal:
+	case Seal:
 		return "it is with its owner on the ring, but a copy of its record, or of another object's, could be taken for it"
-	case gather:
+	case Gather:
 		return "it is with its owner on the ring, but there may be children of it that are not"
 	}
 	return ""
@@ -135,20 +135,20 @@ func Decide(s Situation) Decision {
 	asked := r.Shard != s.Target.Shard || len(r.Left) > 0
 	switch {
 	case s.Label != r.Shard: // a user's edit does not hand the root over: its shard may be at work
-		return Decision{Verb: restore, Label: r.Shard, Drain: asked}
+		return Decision{Verb: Restore, Label: r.Shard, Drain: asked}
 	case r.Shard == s.Target.Shard && owner != s.Target.OwnerEpoch:
 		// Another process with that identity holds the Lease: this epoch is ending.
 		return Decision{Verb: Hold, About: owner}
 	case asked && (!s.Drain || s.successor != nil && *s.successor != s.Target.OwnerEpoch):
-		return Decision{Verb: drain, Label: r.Shard, Drain: true, Record: s.successorRecord()}
+		return Decision{Verb: Drain, Label: r.Shard, Drain: true, Record: s.successorRecord()}
 	case asked: // even if the same shard is the target, while others are left to ask
 		return Decision{Verb: Await}
 	case s.Drain:
-		return Decision{Verb: withdraw, Label: r.Shard, Record: s.recordWithoutSuccessor()}
+		return Decision{Verb: Withdraw, Label: r.Shard, Record: s.recordWithoutSuccessor()}
 	case s.scattered:
-		return Decision{Verb: gather, Label: r.Shard, Record: &r}
+		return Decision{Verb: Gather, Label: r.Shard, Record: &r}
 	case s.unsealed || len(s.Foreign) > 0:
-		return Decision{Verb: seal, Label: r.Shard, Record: &r}
+		return Decision{Verb: Seal, Label: r.Shard, Record: &r}
 	}
 	return Decision{Verb: Keep}
 }
@@ -212,7 +212,7 @@ func (s Situation) next() Decision {
 	left := append(ask[1:len(ask):len(ask)], target)
 	record := s.owned(ask[0], left)
 	record.Probed = true
-	return Decision{Verb: probe, Label: ask[0].Shard, Drain: true, Record: record}
+	return Decision{Verb: Probe, Label: ask[0].Shard, Drain: true, Record: record}
 }
 
 // annulled returns the record that replaces one with an epoch that never began: the record was
@@ -245,7 +245,7 @@ func (s Situation) Without(t OwnerEpoch, owners []Claim) Situation {
 
 // MovesChildren reports whether the root's children must be with its shard before the decision is
 // carried out.
-func (d Decision) MovesChildren() bool { return d.Verb == Assign || d.Verb == gather }
+func (d Decision) MovesChildren() bool { return d.Verb == Assign || d.Verb == Gather }
 
 // Origin is where the children of a root are that is to be assigned.
 type Origin struct {

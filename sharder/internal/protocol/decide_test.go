@@ -41,7 +41,7 @@ func TestDecision(t *testing.T) {
 	probed := func(by OwnerEpoch, left ...OwnerEpoch) Decision {
 		r := recordWith(StateOwned, by, left...)
 		r.Probed = true
-		return Decision{Verb: probe, Label: by.Shard, Drain: true, Record: r}
+		return Decision{Verb: Probe, Label: by.Shard, Drain: true, Record: r}
 	}
 	for rule, rows := range map[string][]row{
 		"1: owned, epoch over": {
@@ -70,28 +70,28 @@ func TestDecision(t *testing.T) {
 		},
 		"2: owned, live, label differs from the record: restore it, never hand over": {
 			{
-				"label removed", "", false, recordWith(StateOwned, inA), EpochActive, inA, nil, Decision{Verb: restore, Label: "a"},
+				"label removed", "", false, recordWith(StateOwned, inA), EpochActive, inA, nil, Decision{Verb: Restore, Label: "a"},
 			},
 			{
 				"label of another live shard", "b", false, recordWith(StateOwned, inA), EpochActive, inA, nil,
-				Decision{Verb: restore, Label: "a"},
+				Decision{Verb: Restore, Label: "a"},
 			},
 			{
 				"label of a shard that does not exist", "x", false, recordWith(StateOwned, inA), EpochActive, inA, nil,
-				Decision{Verb: restore, Label: "a"},
+				Decision{Verb: Restore, Label: "a"},
 			},
 			{
 				"label of t: as well", "b", false, recordWith(StateOwned, inA), EpochActive, inB, nil,
-				Decision{Verb: restore, Label: "a", Drain: true},
+				Decision{Verb: Restore, Label: "a", Drain: true},
 			},
 			{
 				"with drain if somebody is left", "", false, recordWith(StateOwned, inA, inB), EpochActive, inA,
 				[]Claim{liveClaim(inB)},
-				Decision{Verb: restore, Label: "a", Drain: true},
+				Decision{Verb: Restore, Label: "a", Drain: true},
 			},
 			{
 				"without, if t is the shard", "", true, recordWith(StateOwned, inA), EpochActive, inA, nil,
-				Decision{Verb: restore, Label: "a"},
+				Decision{Verb: Restore, Label: "a"},
 			},
 		},
 		"3: owned, live, somebody left: keep drained, never withdraw": {
@@ -108,18 +108,18 @@ func TestDecision(t *testing.T) {
 			{
 				"drain removed", "a", false, recordWith(StateOwned, inA, inB), EpochActive, inA,
 				[]Claim{liveClaim(inB)},
-				Decision{Verb: drain, Label: "a", Drain: true},
+				Decision{Verb: Drain, Label: "a", Drain: true},
 			},
 		},
 		"4: owned, live": {
 			{
 				"t differs: drain", "a", false, recordWith(StateOwned, inA), EpochActive, inB, nil,
-				Decision{Verb: drain, Label: "a", Drain: true},
+				Decision{Verb: Drain, Label: "a", Drain: true},
 			},
 			{"drained already", "a", true, recordWith(StateOwned, inA), EpochActive, inB, nil, Decision{Verb: Await}},
 			{
 				"t is the same again: withdraw", "a", true, recordWith(StateOwned, inA), EpochActive, inA, nil,
-				Decision{Verb: withdraw, Label: "a"},
+				Decision{Verb: Withdraw, Label: "a"},
 			},
 			{"nothing to do", "a", false, recordWith(StateOwned, inA), EpochActive, inA, nil, Decision{Verb: Keep}},
 			{
@@ -227,8 +227,8 @@ func TestWhoIsNext(t *testing.T) {
 		s.Record.Next, s.successor = &to, &to
 		return s
 	}
-	plain := Decision{Verb: drain, Label: "a", Drain: true}
-	ordered := Decision{Verb: drain, Label: "a", Drain: true, Record: bequest(inA, inB)}
+	plain := Decision{Verb: Drain, Label: "a", Drain: true}
+	ordered := Decision{Verb: Drain, Label: "a", Drain: true, Record: bequest(inA, inB)}
 	for name, test := range map[string]struct {
 		of     func() Situation
 		change func(s *Situation)
@@ -260,7 +260,7 @@ func TestWhoIsNext(t *testing.T) {
 		"none any more: it stays": {
 			func() Situation { return given(inC, recordWith(StateOwned, inA)) },
 			func(s *Situation) { s.Target = liveClaim(inA) },
-			Decision{Verb: withdraw, Label: "a", Record: recordWith(StateOwned, inA)},
+			Decision{Verb: Withdraw, Label: "a", Record: recordWith(StateOwned, inA)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -273,14 +273,14 @@ func TestWhoIsNext(t *testing.T) {
 	}
 }
 
-func TestPlacedIsWithItsOwnerAndInNobodyElsesHands(t *testing.T) {
+func TestPlacedIsWithItsOwnerAndNoOther(t *testing.T) {
 	for verb, want := range map[Verb]bool{
-		Keep: true, Assign: true, withdraw: true, restore: true,
+		Keep: true, Assign: true, Withdraw: true, Restore: true,
 		Await: false, Hold: false, Reread: false,
 	} {
 		assert.Equal(t, want, Decision{Verb: verb}.Placed(), verb)
 	}
-	for _, verb := range []Verb{drain, probe, restore} {
+	for _, verb := range []Verb{Drain, Probe, Restore} {
 		assert.False(t, Decision{Verb: verb, Drain: true}.Placed(), verb)
 	}
 }

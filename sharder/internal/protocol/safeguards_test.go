@@ -19,7 +19,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "an edited label hands an object over", File: "decide.go",
-		Old: "return Decision{Verb: restore, Label: r.Shard, Drain: asked}", New: "return s.next()",
+		Old: "return Decision{Verb: Restore, Label: r.Shard, Drain: asked}", New: "return s.next()",
 		Caught: "TestDecision",
 	},
 	{
@@ -36,7 +36,7 @@ var safeguards = []mutation.Mutation{
 		Name: "the usual record counts without its seal", File: "seal.go",
 		Old:    " && annotations[n.Owner] == value && o.GetLabels()[n.Seal] == SealOf(value)",
 		New:    " && annotations[n.Owner] == value",
-		Caught: "TestStandingOfARoot",
+		Caught: "TestAssignmentOfARoot",
 	},
 }
 

@@ -42,7 +42,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.kubeconfig, "kubeconfig", "", "path")
 	flag.StringVar(&o.namespace, "namespace", "", "of the objects")
-	flag.StringVar(&o.ring, "ring", "", "of which this is a shard; empty: none")
+	flag.StringVar(&o.ring, "ring", "", "the ring of this shard; empty: none")
 	flag.StringVar(&o.identity, "identity", "", "of this replica")
 	flag.StringVar(&o.selector, "selector", "", "of the objects, without a ring")
 	flag.DurationVar(&o.pace, "pace", time.Second, "from the event of an object to the patch that brings about the next one")

@@ -17,7 +17,7 @@ import (
 // electionName is that of the Lease of the sharders, and of those that work alone before and after them.
 const electionName = "sharder"
 
-// runPlain is a replica of a controller that nobody has sharded yet: client-go's elector lets one of them work.
+// runPlain is a replica of a controller that is not sharded yet: client-go's elector lets one of them work.
 func (r *replica) runPlain(ctx context.Context) error {
 	candidate, err := kubernetes.NewForConfig(r.client("elector"))
 	if err != nil {

@@ -1,5 +1,5 @@
 // Command replica is a sharded controller whose every act can be told apart: it prints when work on an object begins and when it
-// ends, by the clock of the machine. It works on each of its objects again and again, so that nobody else can do so
+// ends, by the clock of the machine. It works on each of its objects again and again, so that no other process can do so
 // unnoticed. Each of its clients has a name of its own, <part>/<identity>, by which the audit log tells its parts apart.
 package main
 
@@ -103,7 +103,7 @@ func parse() options {
 	flag.BoolVar(&o.leaseOnly, "lease-only", false, "hold the shard lease, and do nothing for it")
 	flag.BoolVar(&o.withoutShard, "without-shard", false, "be a sharder only")
 	flag.BoolVar(&o.withoutSharder, "without-sharder", false, "be a shard only")
-	flag.BoolVar(&o.plain, "plain", false, "be no shard, but one of several replicas of which client-go's elector lets one work, on all objects")
+	flag.BoolVar(&o.plain, "plain", false, "be no shard, but one of several replicas; client-go's elector lets one of them work, on all objects")
 	flag.BoolVar(&o.bridge, "bridge", false, "the same, with this project's elector, and not before the ring has ended")
 	flag.Parse()
 	for i, r := range resources {

@@ -176,7 +176,7 @@ func (w *worker) visit(ctx context.Context, r api.Resource, obj *unstructured.Un
 		default:
 			return nil
 		}
-		// Without a resourceVersion: the API server takes it, whoever the object belongs to by now.
+		// Without a resourceVersion: the API server accepts it, even if the object belongs to another shard by now.
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"by":"%s/%d"}}}`, w.identity, piece)
 		_, err := w.objects(r).Patch(ctx, obj.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
