@@ -38,7 +38,7 @@ func TestBlocksAreExcerpts(t *testing.T) {
 					assert.NotRegexp(t, `^func |:= |^apiVersion:`, line, "%s:%d: code needs a language after its fence, or it is not checked", p.path, b.line)
 				}
 			default:
-				assert.Fail(t, "nobody checks blocks of this language", "%s:%d: %q", p.path, b.line, b.language)
+				assert.Fail(t, "blocks of this language are not checked", "%s:%d: %q", p.path, b.line, b.language)
 			}
 		}
 	}
