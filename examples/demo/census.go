@@ -17,7 +17,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
-// census is which shard has which of the ConfigMaps, as a watch shows them.
+// census knows which shard has which of the ConfigMaps, from a watch.
 type census struct {
 	ring string // its name
 
@@ -27,17 +27,17 @@ type census struct {
 	news    chan struct{}           // has something when something has changed
 }
 
-// resident is what is known of a ConfigMap.
+// resident is the known state of a ConfigMap.
 type resident struct {
 	key     []byte    // its place on the ring
 	shard   string    // whose label it has, empty if it has none
 	leaving bool      // that shard is to let go of it
 	owner   string    // the last shard that had it without leaving
-	free    time.Time // since when nobody has; zero if somebody does
+	free    time.Time // since when no shard has it; zero if one does
 	right   bool      // its checksum is
 }
 
-// move is what has happened since a mark.
+// move sums up the moves since a mark.
 type move struct {
 	objects     int
 	first, last time.Time
@@ -96,7 +96,8 @@ func (c *census) since() move {
 	return c.moved
 }
 
-// placed reports whether each of n objects is with the shard of these that the ring says, whose work on it is done.
+// placed reports whether each of n objects is with its shard by the ring, and that shard has finished
+// its work on it.
 func (c *census) placed(n int, shards []string) (bool, error) {
 	r, err := ring.New(shards)
 	if err != nil {
@@ -148,10 +149,11 @@ func (c *census) count(at time.Duration) count {
 
 // header is of the rows.
 func header(shards []string) string {
-	return fmt.Sprintf("%8s  %s%8s%8s%18s", "", columns(shards, func(s string) string { return s }), "nobody", "moving", "right checksums")
+	return fmt.Sprintf("%8s  %s%8s%8s%18s", "", columns(shards, func(s string) string { return s }), "none", "moving", "right checksums")
 }
 
-// row is one line of the table: how many objects each shard has, nobody has, are to be let go of, and have a right checksum.
+// row is one line of the table: how many objects each shard has, no shard has, are drained, and have a
+// right checksum.
 func (c *census) row(shards []string, at time.Duration) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
-// election is a chapter: three copies of examples/leaderelection, of which one works.
+// election is a chapter: three copies of examples/leaderelection. One works.
 type election struct {
 	*stage
 	terms    *terms

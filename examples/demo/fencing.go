@@ -52,7 +52,7 @@ func playFencing(ctx context.Context, s *stage) (err error) {
 
 // play is the scenario. It returns an error if anything else happens than what is promised.
 func (f *fencing) play(ctx context.Context, bmc *lab.Device) error {
-	f.paragraph("A database, a StatefulSet of one Pod, runs on node %s. Its machine hangs: nobody can tell whether the Pod still writes, so Kubernetes "+
+	f.paragraph("A database, a StatefulSet of one Pod, runs on node %s. Its machine hangs: no one can tell whether the Pod still writes, so Kubernetes "+
 		"must not start another one. A fencer has the machine switched off by its BMC (ipmi_sim, by fence_ipmilan), and proves that. Its waits, of "+
 		"minutes by default, are %v and %v here.", lostNode, notReadyFor, powerWait)
 	f.paragraph("")
@@ -136,7 +136,8 @@ func (f *fencing) judge(ctx context.Context) error {
 	return nil
 }
 
-// powered is told by the BMC that the machine has lost its power, or has it again. Without it, its process is gone, and not only stopped.
+// powered is called when the BMC has switched the machine off, or on again. Off, its process is gone,
+// and not only stopped.
 func (f *fencing) powered(on bool) {
 	process := f.cp.Node(lostNode)
 	do, what := process.Kill, "switched off: now its machine does nothing more"

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// history is who had the objects over time, and what was done to the shards. Safe for concurrent use.
+// history records which shards had the objects over time, and what was done to the shards. Safe for
+// concurrent use.
 type history struct {
 	mu     sync.Mutex
 	counts []count         // guarded by mu
@@ -57,7 +58,7 @@ func (h *history) note(m mark) {
 	h.marks = append(h.marks, m)
 }
 
-// leave is told that a shard is about to end.
+// leave records that a shard is about to end.
 func (h *history) leave(shard string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// pieces is what the shards say they did, by their own clocks, which are one: all run on this machine.
+// pieces is the work of the shards by their own logs. All run on this machine, so their clocks are one.
 type pieces struct {
 	mu    sync.Mutex
 	all   map[string][]*piece  // guarded by mu: by object, in the order of their news

@@ -14,7 +14,8 @@ const (
 	reminder = 10 * time.Second // between two assurances that something is still being done
 )
 
-// report is all that the demo prints: plain text, no line of which is wider than a terminal. Safe for concurrent use.
+// report prints the output of the demo: plain text, with no line wider than a terminal. Safe for
+// concurrent use.
 type report struct {
 	mu  sync.Mutex
 	out io.Writer // guarded by mu
@@ -30,7 +31,7 @@ func (r *report) line(first, format string, args ...any) {
 	r.print(first, fmt.Sprintf(format, args...), strings.Repeat(" ", len(first)))
 }
 
-// hanging prints a text of which only the beginning is not indented.
+// hanging prints a text and indents all lines but the first.
 func (r *report) hanging(text string) { r.print("", text, "  ") }
 
 func (r *report) print(first, text, indent string) {
@@ -70,8 +71,9 @@ func (r *report) during(what string, do func() error) error {
 	}
 }
 
-// wrap breaks a text between words, into a first line and others of no more columns than these. What is in columns stays so if it fits. A
-// word that is wider, such as a path, has a line of its own. Control characters are blanks.
+// wrap breaks a text between words, into a first line and others with at most this many columns. Text
+// in columns stays so if it fits. A wider word, such as a path, has a line of its own. Control
+// characters become blanks.
 func wrap(text string, first, others int) []string {
 	text = strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) {

@@ -25,8 +25,9 @@ const (
 	heartbeat   = time.Second
 )
 
-// servers of the chapter, and the addresses under which they publish themselves: of a range that is reserved for documentation. Kubernetes
-// publishes no loopback addresses, and there is no kube-proxy here, so the chapter's client is told where each really listens.
+// servers of the chapter, and the addresses under which they publish themselves. The addresses are from
+// a range reserved for documentation: Kubernetes publishes no loopback addresses. There is no kube-proxy
+// here, so the chapter's client gets the real ports.
 var servers = []string{"a", "b", "c"}
 
 func addressOf(server string) netip.Addr {

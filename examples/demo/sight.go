@@ -30,7 +30,7 @@ var phases = map[v1alpha1.Phase]string{
 	v1alpha1.PhaseDetected:   fmt.Sprintf("will it be back within %v?", notReadyFor),
 	v1alpha1.PhaseIsolating:  "the node is marked, so that nothing new comes",
 	v1alpha1.PhaseIsolated:   fmt.Sprintf("it has %v more to come back", powerWait),
-	v1alpha1.PhasePowering:   "its BMC is told to switch it off",
+	v1alpha1.PhasePowering:   "its BMC gets the command to switch it off",
 	v1alpha1.PhaseVerifying:  "is it really off? The BMC is read again",
 	v1alpha1.PhaseReleasing:  "proved to be off, so its Pods may go",
 	v1alpha1.PhaseRestoring:  fmt.Sprintf("power on again, %v after the off", settle),

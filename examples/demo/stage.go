@@ -51,7 +51,7 @@ func (s *stage) build(ctx context.Context, example string) error {
 	})
 }
 
-// run starts the program. note is told each line of its log.
+// run starts the program. note gets each line of its log.
 func (s *stage) run(name string, note func(line string), args ...string) (*e2e.Process, error) {
 	args = append([]string{"-kubeconfig", s.kubeconfig, "-namespace", s.namespace, "-lease-duration", leaseDuration.String()}, args...)
 	return s.group.Start(e2e.Command{Name: name, Path: s.program, Args: args, OnLine: note})

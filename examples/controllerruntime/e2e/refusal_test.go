@@ -15,7 +15,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
 )
 
-// What is easily forgotten is refused, with a reason, and the reconciler not called.
+// Easily forgotten steps are refused, with a reason, and the reconciler is not called.
 func TestAManagerThatIsNotWiredWorksOnNothing(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
