@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Collect does at once all that the garbage collector of kube-controller-manager would get done if nobody else wrote:
-// it deletes what has lost its last owner, and ends deletions that wait until their dependents are gone (foreground) or
-// released (orphan). Nothing else collects: call it whenever the collector is to have had its time.
+// Collect runs the garbage collector of kube-controller-manager to its end, as if no other client
+// wrote. It deletes objects that have lost their last owner. It ends deletions that wait until their
+// dependents are gone (foreground) or released (orphan). Garbage is collected only by this call.
 func (s *Server) Collect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -78,7 +78,7 @@ type Server struct {
 	watches  map[*watch]struct{}
 	trace    []Served
 	untraced bool
-	observe  func(Change) // nil: nobody does
+	observe  func(Change) // may be nil
 	encoded  encoded
 }
 

@@ -106,8 +106,8 @@ type auditLog struct {
 
 // Audit returns the audit log so far, of all runs of the API server, in the order in which requests ended. A client
 // may have its response a moment before the line is there: poll for what must be there, and look for what must not be
-// there after something later has shown up. An API server that was killed may have committed a write of which the
-// log says nothing.
+// there after something later has shown up. An API server that was killed may have committed a write
+// that is not in the log.
 func (c *ControlPlane) Audit() ([]AuditEvent, error) {
 	c.audit.mu.Lock()
 	defer c.audit.mu.Unlock()

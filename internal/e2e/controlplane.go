@@ -33,7 +33,7 @@ type Options struct {
 	Groups map[string][]string
 	// AuditPolicy is the audit policy of the API server, as a file. Default: metadata of all requests, when they are over.
 	AuditPolicy string
-	// Progress is told about a build of the control plane, see [Binaries]. Default os.Stderr.
+	// Progress gets the progress of a build of the control plane, see [Binaries]. Default os.Stderr.
 	Progress io.Writer
 }
 

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Proxy is the network between one client and the API server: a TCP forwarder that can be told to fail. TLS stays
+// Proxy is the network between one client and the API server: a TCP forwarder that fails on request. TLS stays
 // end to end. Safe for concurrent use.
 type Proxy struct {
 	target   string
@@ -186,8 +186,8 @@ const dialTimeout = 3 * time.Second
 // maxChunks bounds what is under way in one direction. When it is reached the sender feels it, as on a network.
 const maxChunks = 1024
 
-// forward carries one direction of a connection until it ends. Then the other direction ends too: nobody here uses a
-// connection half-closed.
+// forward carries one direction of a connection until it ends. Then the other direction ends too: no
+// client here uses a half-closed connection.
 func (p *Proxy) forward(c *connection, from, to *net.TCPConn) {
 	underway := make(chan chunk, maxChunks)
 	var reader sync.WaitGroup

@@ -33,7 +33,7 @@ type Process struct {
 	drain  time.Duration
 }
 
-// Drain is how long its work takes to stop when it is told to.
+// Drain is how long its work takes to stop when its context ends.
 func (p *Process) Drain() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

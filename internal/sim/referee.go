@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// referee sees to it that nobody works on what somebody else works on.
+// referee detects two processes that work on the same key.
 type referee struct {
 	start time.Time
 
@@ -28,7 +28,7 @@ type overlap struct{ p, other, excuse string }
 // first asked without another (nil), about p alone, and must not use the server.
 type Rule func(p, other *Process) (violation, excuse string)
 
-// alone is the rule that nobody works while another does.
+// alone is the rule that a process works only while no other does.
 func alone(_, other *Process) (violation, excuse string) {
 	if other == nil {
 		return "", ""

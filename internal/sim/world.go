@@ -36,10 +36,11 @@ type Scenario struct {
 	Interfere func(w *World, r *rand.Rand)
 	// Odd says that the program is made for [OddAnswers].
 	Odd bool
-	// Annotate writes metadata of what the program holds, which takes it from no process. Optional.
+	// Annotate writes metadata of the objects that the program holds. It takes them from no process.
+	// Optional.
 	Annotate func(w *World)
-	// Bound is how long nobody may work, while nothing is wrong with the server and with one process, whatever
-	// is written by Annotate. Zero: for ever.
+	// Bound is how long all processes may be idle, while neither the server nor one of the processes has
+	// a fault, whatever Annotate writes. Zero: without limit.
 	Bound time.Duration
 	// Candidate says whether a process is one of those that Bound is about. Nil: all are.
 	Candidate func(p *Process) bool
@@ -355,9 +356,9 @@ func either(a, b func(*http.Request) bool) func(*http.Request) bool {
 	return a
 }
 
-// errNobody and errSeveral are what ExactlyOne finds.
+// errNone and errSeveral are what ExactlyOne finds.
 var (
-	errNobody  = errors.New("nobody works")
+	errNone    = errors.New("no process works")
 	errSeveral = errors.New("several work")
 )
 
@@ -365,7 +366,7 @@ var (
 func (w *World) ExactlyOne(key string) error {
 	switch len(w.Working(key)) {
 	case 0:
-		return errNobody
+		return errNone
 	case 1:
 		return nil
 	default:

@@ -167,7 +167,7 @@ func (a *arena) count(what string) {
 	a.happened[what]++
 }
 
-// retire has a log removed later, when nobody needs it any more.
+// retire has a log removed later, when it is no longer needed.
 func (a *arena) retire(path string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -48,7 +48,7 @@ type journal struct {
 const (
 	// remembered is for how long a deleted object, and work that has ended, may still matter: longer than anything is read late.
 	remembered = 2 * time.Minute
-	// maxBreaches are told: one mistake may have thousands.
+	// maxBreaches is how many are reported: one mistake may cause thousands.
 	maxBreaches = 20
 	// workUser is how names of users end who work for shards, and workGroup is theirs.
 	workUser  = "-work"

@@ -30,9 +30,10 @@ const (
 	byAnnotation  = "chaos.bellwether.dev/by"
 )
 
-// ownership is the referee who judges by all versions of the objects, in the order in which they were stored, and by the audit log, which says
-// whose writes they were: nobody writes at work on what is not its own. Whose an object is follows from the last valid record that it had: users
-// remove records and labels, but who is at work may be so still, and so may those who are asked in turn whether they are. It is not safe for concurrent use.
+// ownership is the referee of all versions of the objects, in the order in which they were stored. The
+// audit log says which user wrote them. The work of a shard may write only to objects that it owns. The
+// owner of an object follows from its last valid record: users remove records and labels, but the owner
+// may still work, and so may the shards that are asked in turn. It is not safe for concurrent use.
 type ownership struct {
 	breached func(family types.UID, what string)
 
@@ -100,7 +101,7 @@ func (o owner) letsSome(shard string) bool {
 
 func (o owner) String() string {
 	if o.Shard == "" {
-		return "nobody's"
+		return "no owner"
 	}
 	text := fmt.Sprintf("%s by %s in epoch %d of %s", o.State, o.Shard, o.Epoch, o.LeaseUID)
 	if len(o.Left) > 0 {
@@ -293,7 +294,7 @@ func TestOwnership(t *testing.T) {
 		breaches, edited int
 	}{
 		"the owner":       {steps: []step{version("x", "a owned", "", nil), audited(version("x", "a owned", "a/l/1/1/1", nil), "a")}},
-		"nobody's":        {steps: []step{version("x", "", "", nil), audited(version("x", "", "a/l/1/1/1", nil), "a")}, breaches: 2},
+		"no owner":        {steps: []step{version("x", "", "", nil), audited(version("x", "", "a/l/1/1/1", nil), "a")}, breaches: 2},
 		"another's":       {steps: []step{version("x", "b owned", "", nil), audited(version("x", "b owned", "a/l/1/1/1", nil), "a")}, breaches: 2},
 		"let go of":       {steps: []step{version("x", "a free", "", nil), audited(version("x", "a free", "a/l/1/1/1", nil), "a")}, breaches: 2},
 		"asked in turn":   {steps: []step{version("x", "b owned", "", left), audited(version("x", "b free", "a/l/1/1/1", left), "a")}, edited: 1},

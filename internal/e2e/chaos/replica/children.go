@@ -20,7 +20,8 @@ import (
 const (
 	parentLabel = "chaos.bellwether.dev/parent"
 	parentIndex = "parent"
-	// unknownFor is for how long a request of which nobody knows the outcome may still be carried out: longer than any has for its timeout.
+	// unknownFor is how long a request with an unknown outcome may still be carried out: longer than the
+	// timeout of any request.
 	unknownFor = 10 * time.Second
 )
 
@@ -49,7 +50,7 @@ type children struct {
 	expected map[types.UID]expectation // by parent
 }
 
-// expectation is that a cache will show a child, which it must not be created anew for.
+// expectation is that a cache will show a child. Until then the child must not be created again.
 type expectation struct {
 	unknown time.Time // when a request failed that may yet be carried out; zero: the child was created
 }

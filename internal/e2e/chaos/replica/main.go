@@ -1,4 +1,4 @@
-// Command replica is a sharded controller of which a referee wants to know everything: it writes into a file when work on an object begins
+// Command replica is a sharded controller with a journal for a referee: it writes into a file when work on an object begins
 // and when it ends, by the clock of the machine, so that not even SIGKILL loses a line.
 package main
 
