@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// startTimeout bounds what comes after the build. It takes 3 s on 2 idle cores.
+// startTimeout bounds the start after the build. The start takes 3 s on 2 idle cores.
 const startTimeout = 2 * time.Minute
 
 // Options says what a control plane has besides etcd and kube-apiserver. The zero value is fine.

@@ -72,7 +72,7 @@ func (g *Group) Close() error {
 		g.lifeline.Close()
 		_ = g.leader.Wait() // it kills itself too: always an error
 		for _, process := range processes {
-			// Already dead, unless somebody killed the leader before it could do its work.
+			// Already dead, unless the leader was killed before it could kill its group.
 			_ = process.Kill()
 		}
 	})

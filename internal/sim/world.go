@@ -22,7 +22,7 @@ type Scenario struct {
 	MinReplicas, MaxReplicas int
 	// Main is the program. It returns when ctx has ended, and is started again after it has returned before.
 	Main func(ctx context.Context, p *Process)
-	// RateError is by which part the clocks of two replicas may be faster or slower than true.
+	// RateError is the largest relative error of the clocks of two replicas, faster or slower.
 	RateError float64
 	// Unaware is how long after a suspension, by true time, work may go on that does not look at the clock.
 	Unaware time.Duration
@@ -30,7 +30,7 @@ type Scenario struct {
 	Kinds []Kind
 	// Duration is how long things go wrong, Quiet how long they do not afterwards.
 	Duration, Quiet time.Duration
-	// Check says what is wrong after Quiet. Optional.
+	// Check returns an error if something is wrong after Quiet. Optional.
 	Check func(w *World) error
 	// Interfere does something that others do to the objects of the program, such as deleting them. Optional.
 	Interfere func(w *World, r *rand.Rand)
@@ -69,7 +69,7 @@ const exitRestart = time.Second
 // hang is how long a schedule may take in real time.
 const hang = 2 * time.Minute
 
-// World is one schedule as it runs.
+// World is a running schedule.
 type World struct {
 	Server *apisim.Server
 	// State is for the scenario, which has one for each schedule.
@@ -139,7 +139,7 @@ func (w *World) Replicas() int { return len(w.plan.Replicas) }
 // Working returns the living processes that work on key.
 func (w *World) Working(key string) []*Process { return w.referee.workers(key) }
 
-// Calm reports whether nothing is wrong at present but clocks.
+// Calm reports whether there are no faults at present, except of clocks.
 func (w *World) Calm() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -196,7 +196,7 @@ func (w *World) wait(at time.Duration) bool {
 	}
 }
 
-// end buries every process and waits for what is left of them.
+// end buries every process and waits for their goroutines.
 func (w *World) end() {
 	w.mu.Lock()
 	close(w.over)
