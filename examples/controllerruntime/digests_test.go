@@ -26,7 +26,7 @@ import (
 // A reconciler's test needs neither a manager nor an API server. controller-runtime's fake client and
 // client-go's fake clientset share their objects, and the test plays the sharder. In a bubble,
 // synctest.Wait returns when nothing is left to do.
-func TestDigestsAreOfWhatIsThisShards(t *testing.T) {
+func TestDigestsCoverThisShardsObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		objects := clientset.NewSimpleClientset()
 		mapper := meta.NewDefaultRESTMapper(nil)

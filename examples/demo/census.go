@@ -48,7 +48,7 @@ func newCensus(ring string) *census {
 	return &census{ring: ring, objects: map[types.UID]*resident{}, news: make(chan struct{}, 1)}
 }
 
-// see takes in a version of an object.
+// see processes a version of an object.
 func (c *census) see(m *corev1.ConfigMap, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,14 +82,14 @@ func (c *census) see(m *corev1.ConfigMap, now time.Time) {
 	}
 }
 
-// mark forgets what has moved until now.
+// mark restarts the count of moves.
 func (c *census) mark() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.moved = move{}
 }
 
-// since returns what has moved since the mark.
+// since returns the moves since the mark.
 func (c *census) since() move {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +132,7 @@ func (c *census) right() (n int) {
 	return n
 }
 
-// count is who has the objects now.
+// count returns how many objects each shard has now.
 func (c *census) count(at time.Duration) count {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +180,7 @@ func columns(shards []string, cell func(shard string) string) string {
 	return b.String()
 }
 
-// checksum is what examples/sharding promises to write.
+// checksum is the checksum that examples/sharding has to write.
 func checksum(data map[string]string) string {
 	encoded, _ := json.Marshal(data) // cannot fail for strings
 	sum := sha256.Sum256(encoded)

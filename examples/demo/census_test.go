@@ -46,7 +46,7 @@ func TestCensusCounts(t *testing.T) {
 	assert.Equal(t, "  1.50 s       1     1       1       1           1/3", c.row([]string{"a", "b"}, 1500*time.Millisecond))
 }
 
-func TestCensusTellsMoves(t *testing.T) {
+func TestCensusCountsMoves(t *testing.T) {
 	c := newCensus("r")
 	c.see(configMap(1, "", false), at(1))
 	c.see(configMap(1, "a", false), at(2))

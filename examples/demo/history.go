@@ -33,7 +33,8 @@ type mark struct {
 
 func newHistory() *history { return &history{gone: map[string]bool{}} }
 
-// add takes in a count. What a shard has that is gone waits. Of counts that are alike, only the first and the last are kept.
+// add records a count. Objects of a shard that is gone wait. Of equal counts, only the first and
+// the last are kept.
 func (h *history) add(c count) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -51,7 +52,7 @@ func (h *history) add(c count) {
 	h.counts = append(h.counts, c)
 }
 
-// note takes in what was done to the shards.
+// note records what was done to the shards.
 func (h *history) note(m mark) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -83,7 +83,7 @@ func (k *kubelet) run(ctx context.Context) error {
 	}
 }
 
-// see does what is to be done about a Pod. If that has changed, another event follows.
+// see acts on an event of a Pod. If the Pod changes meanwhile, another event follows.
 func (k *kubelet) see(ctx context.Context, pod *corev1.Pod) error {
 	var err error
 	switch {

@@ -247,7 +247,7 @@ func (l *life) kill(name string) error {
 	return nil
 }
 
-// note takes in a line of a process' log.
+// note processes a line of a process' log.
 func (l *life) note(pod, line string) {
 	if !strings.Contains(line, `"msg":"working"`) {
 		return

@@ -26,7 +26,7 @@ func (r *report) paragraph(format string, args ...any) {
 	r.print("", fmt.Sprintf(format, args...), "")
 }
 
-// line prints a text that begins with first, below which nothing else stands.
+// line prints a text after first, and indents further lines below the text.
 func (r *report) line(first, format string, args ...any) {
 	r.print(first, fmt.Sprintf(format, args...), strings.Repeat(" ", len(first)))
 }
@@ -40,7 +40,7 @@ func (r *report) print(first, text, indent string) {
 	_, _ = fmt.Fprintln(r.out, first+strings.Join(wrap(text, width-len(first), width-len(indent)), "\n"+indent))
 }
 
-// lines prints what has lines already.
+// lines prints a text that is already in lines.
 func (r *report) lines(text string) {
 	for line := range strings.Lines(text) {
 		r.hanging(strings.TrimSuffix(line, "\n"))
@@ -53,7 +53,7 @@ func (r *report) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// during says what is being done, and says so again while it takes long.
+// during prints what is being done, and repeats it while it takes long.
 func (r *report) during(what string, do func() error) error {
 	r.paragraph("%s.", what)
 	done := make(chan error, 1)

@@ -51,7 +51,7 @@ func playSharding(ctx context.Context, s *stage) (err error) {
 	return d.play(ctx)
 }
 
-// play is the scenario. It returns an error if anything else happens than what is promised.
+// play is the scenario. It returns an error if anything unexpected happens.
 func (d *sharding) play(ctx context.Context) error {
 	d.paragraph("Three shards put the checksum of each of %d ConfigMaps into an annotation. 20 ConfigMaps per second are edited, and each "+
 		"shard looks at all of its own every 2 s. Its Lease expires after %v; the shard is dead after twice that.", objectCount, leaseDuration)
@@ -107,7 +107,7 @@ func (d *sharding) join(ctx context.Context) error {
 	return nil
 }
 
-// kill ends the shard whose process is also the sharder, so that both need a successor.
+// kill ends the shard that is also the sharder, so that both need a successor.
 func (d *sharding) kill(ctx context.Context) error {
 	victim := d.pieces.sharder()
 	return d.step(ctx, "kill -9", victim+": kill -9", func() error {
@@ -231,7 +231,7 @@ func (d *sharding) leave(name string) {
 	d.living = slices.DeleteFunc(d.living, func(s string) bool { return s == name })
 }
 
-// record takes down who has the objects until ctx has ended.
+// record adds counts to the history until ctx ends.
 func (d *sharding) record(ctx context.Context) {
 	for ; ctx.Err() == nil; _ = sleep(ctx, 100*time.Millisecond) {
 		d.history.add(d.census.count(time.Since(d.start)))

@@ -27,7 +27,7 @@ func newTerms() *terms {
 	return &terms{begun: make(chan term, 100), last: map[string]*term{}}
 }
 
-// note takes in a line of a daemon's log.
+// note processes a line of a daemon's log.
 func (t *terms) note(daemon, line string) {
 	var entry struct {
 		Message string  `json:"msg"`

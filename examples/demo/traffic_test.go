@@ -25,7 +25,7 @@ func TestTrafficCounts(t *testing.T) {
 	assert.Equal(t, "  3.00 s       0     0     0       0  a b", tr.row([]string{"a", "b", "c"}, 3*time.Second))
 }
 
-func TestTrafficGoesToWhoIsPublished(t *testing.T) {
+func TestTrafficGoesToPublishedServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*pause+pause/2)
 		defer cancel()

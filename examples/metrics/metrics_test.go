@@ -196,7 +196,7 @@ func TestConfigurationThatIsUsableAgain(t *testing.T) {
 	assert.Zero(t, a.value(t, "bellwether_fencing_configuration_unusable"))
 }
 
-func TestFencesAndChecksAreCountedWhileTheyAreThere(t *testing.T) {
+func TestFencesAndChecksAreCountedWhileTheyExist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := register(t)
 		assert.Zero(t, a.value(t, "bellwether_fencing_fences{phase=GivenUp}"))

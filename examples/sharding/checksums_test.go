@@ -17,7 +17,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/shardertest"
 )
 
-func TestChecksumsAreOfWhatIsThisShards(t *testing.T) {
+func TestChecksumsCoverThisShardsObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewSimpleClientset() // NewClientset is a hundred times slower in a bubble
 		mapper := meta.NewDefaultRESTMapper(nil)

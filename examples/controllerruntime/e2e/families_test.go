@@ -73,7 +73,7 @@ func TestTheLeaseIsReleasedWhenTheWorkHasEnded(t *testing.T) {
 	c.requireExclusion()
 }
 
-func TestALeaderThatIsDeposedWorksOnAndLeadsAgain(t *testing.T) {
+func TestDeposedLeaderWorksOnAndLeadsAgain(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)
 	c.create(2)

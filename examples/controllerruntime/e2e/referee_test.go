@@ -68,7 +68,7 @@ func breaches(lines []line, ends map[string]float64) (found []string) {
 	return found
 }
 
-func TestBreachesAreSeen(t *testing.T) {
+func TestBreachesAreDetected(t *testing.T) {
 	t.Parallel()
 	at := func(replica, message, object string, when float64) line {
 		return line{replica: replica, Message: message, Object: object, Time: when}

@@ -16,7 +16,7 @@ import (
 )
 
 // Easily forgotten steps are refused, with a reason, and the reconciler is not called.
-func TestAManagerThatIsNotWiredWorksOnNothing(t *testing.T) {
+func TestUnwiredManagerDoesNoWork(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		config  func(r *replica.Replica) *rest.Config

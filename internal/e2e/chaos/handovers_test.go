@@ -28,7 +28,7 @@ const (
 
 var causes = []cause{drain, release, death}
 
-// departure is an object that is to leave a shard.
+// departure is an object that leaves a shard.
 type departure struct {
 	cause cause
 	shard string

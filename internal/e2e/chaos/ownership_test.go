@@ -50,7 +50,7 @@ type ownership struct {
 	signed, audited, edited int
 }
 
-// object is what is remembered of an object.
+// object is the remembered state of an object.
 type object struct {
 	name     string
 	uid      types.UID
@@ -61,7 +61,7 @@ type object struct {
 	deleted  time.Time
 }
 
-// carried is what a version carries.
+// carried is the content of a version.
 type carried struct {
 	shard, by string
 	drained   bool
@@ -75,7 +75,8 @@ type owner struct {
 	LeaseUID types.UID `json:"leaseUID"`
 	Epoch    int64     `json:"epoch"`
 	State    string    `json:"state"`
-	// Left are those that may be at work besides, because a user has removed the record that would tell.
+	// Left are other shards that may work, because a user has removed the record that would exclude
+	// them.
 	Left []tenant `json:"left"`
 }
 
@@ -110,7 +111,7 @@ func (o owner) String() string {
 	return text
 }
 
-// stored is one version, and whose its family was before it.
+// stored is one version, and the owner of its family before it.
 type stored struct {
 	object *object
 	before owner
@@ -129,7 +130,7 @@ const (
 	rememberFor = 50_000
 )
 
-// see takes in the next version. It returns the object, and what it carried before.
+// see processes the next version. It returns the object, and its previous content.
 func (w *ownership) see(v e2e.Version, at time.Duration) (o *object, before carried) {
 	uid := v.Object.GetUID()
 	o = w.objects[uid]
@@ -225,7 +226,8 @@ func (w *ownership) judgeSigned(revision int64, o, family *object, before carrie
 	}
 }
 
-// audit takes in a write of a shard's user at work. The two accounts are read independently: either may be ahead.
+// audit processes a write by the work of a shard. Versions and audit log are read independently:
+// either may be ahead.
 func (w *ownership) audit(revision int64, by write) {
 	if revision > w.latest {
 		w.waiting[revision] = by

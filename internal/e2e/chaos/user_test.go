@@ -37,7 +37,7 @@ type users struct {
 	gone   []gone
 }
 
-// gone is an object that was deleted, whose children are to follow, as the garbage collector would have it.
+// gone is a deleted object. Its children have to follow, as with the garbage collector.
 type gone struct {
 	uid   types.UID
 	since time.Time
@@ -154,8 +154,8 @@ func (u *users) recreate(ctx context.Context) error {
 	return err
 }
 
-// collect counts the objects now and then, and deletes the children of what was deleted a while ago, until ctx has ended. An object that is still there, because its deletion has
-// failed, keeps them.
+// collect repeatedly counts the objects, and deletes the children of objects deleted a while ago,
+// until ctx ends. An object that still exists, because its deletion failed, keeps its children.
 func (u *users) collect(ctx context.Context) {
 	for seconds := 1; pause(ctx, time.Second); seconds++ {
 		if seconds%60 == 0 {
@@ -207,7 +207,7 @@ func (u *users) change(ctx context.Context, name string) error {
 	return u.patch(ctx, name, `{"data":{"value":%q}}`, data)
 }
 
-// provoke returns the name of an object on which somebody may be at work by now.
+// provoke returns the name of an object that a shard may be working on.
 func (u *users) provoke(ctx context.Context) string {
 	name := u.pick()
 	if u.change(ctx, name) == nil {
@@ -280,7 +280,7 @@ func (u *users) undrain() func(context.Context) {
 	})
 }
 
-// counted has what a user tries counted, unless it fails: while the API server is down everything does.
+// counted counts the successful attempts of a user: while the API server is down all fail.
 func (u *users) counted(name string, do func(context.Context) error) func(context.Context) {
 	return func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

@@ -105,7 +105,7 @@ func run(ctx context.Context, o options) error {
 	return r.Run(ctx, w.run, nil)
 }
 
-// told has the log say what the sharder does.
+// told returns hooks that log what the sharder does.
 func told(log *zap.Logger) sharder.Hooks {
 	var carriedOut, failed atomic.Int64 // patches
 	return sharder.Hooks{
