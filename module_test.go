@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDirectDependencies keeps the module light: whoever gets one package gets all of these.
+// A program that imports one package gets all direct dependencies of the module. They stay few.
 func TestDirectDependencies(t *testing.T) {
 	allowed := []string{
 		"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils",

@@ -15,8 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// A block is an excerpt of something that is compiled or deployed: Go of a file in docs or examples, YAML of a manifest in examples, which the
-// end-to-end tests apply. So what readers copy works, and says what the examples say.
+// A block is an excerpt of compiled or deployed text: Go of a file in docs or examples, YAML of a
+// manifest in examples. The end-to-end tests apply the manifests. So the code that readers copy
+// works.
 func TestBlocksAreExcerpts(t *testing.T) {
 	code := append(sources(t, ".", ".go"), sources(t, "../examples", ".go")...)
 	manifests := sources(t, "../examples", ".yaml")
@@ -38,7 +39,7 @@ func TestBlocksAreExcerpts(t *testing.T) {
 					assert.NotRegexp(t, `^func |:= |^apiVersion:`, line, "%s:%d: code needs a language after its fence, or it is not checked", p.path, b.line)
 				}
 			default:
-				assert.Fail(t, "nobody checks blocks of this language", "%s:%d: %q", p.path, b.line, b.language)
+				assert.Fail(t, "blocks of this language are not checked", "%s:%d: %q", p.path, b.line, b.language)
 			}
 		}
 	}
@@ -64,7 +65,7 @@ func TestExcerpts(t *testing.T) {
 // source is the lines of a file. Those that are not compiled are left out.
 type source []string
 
-// sources reads the files of a directory and those below it whose names end so.
+// sources reads the files below a directory whose names have the suffix.
 func sources(t *testing.T, root, suffix string) []source {
 	t.Helper()
 	var all []source
@@ -84,7 +85,8 @@ func sources(t *testing.T, root, suffix string) []source {
 	return all
 }
 
-// compiled returns the lines of Go code, without what only looks like it: comments and strings of several lines.
+// compiled returns the lines of Go code, without comments and strings of several lines, which only
+// look like code.
 func compiled(code string) source {
 	var s scanner.Scanner
 	file := token.NewFileSet().AddFile("", -1, len(code))
@@ -103,7 +105,7 @@ func compiled(code string) source {
 	}
 }
 
-// isExcerpt reports whether lines stand in a source one after the other, however far they are indented together.
+// isExcerpt reports whether a source contains the lines in sequence, with any common indent.
 func isExcerpt(lines []string, sources []source) bool {
 	lines = dedent(lines)
 	return len(lines) > 0 && slices.ContainsFunc(sources, func(s source) bool {
@@ -116,7 +118,7 @@ func isExcerpt(lines []string, sources []source) bool {
 	})
 }
 
-// has reports whether lines stand from start on, each after indent.
+// has reports whether the lines follow from start on, each after indent.
 func (s source) has(start int, indent string, lines []string) bool {
 	if start+len(lines) > len(s) {
 		return false
@@ -129,7 +131,7 @@ func (s source) has(start int, indent string, lines []string) bool {
 	return true
 }
 
-// isAdded reports whether the lines that a diff adds stand in a source, in this order.
+// isAdded reports whether a source contains the lines that a diff adds, in this order.
 func isAdded(diff []string, sources []source) bool {
 	return slices.ContainsFunc(sources, func(s source) bool {
 		rest, adds := s, false
@@ -149,7 +151,7 @@ func isAdded(diff []string, sources []source) bool {
 	})
 }
 
-// dedent takes the white space off that all lines begin with.
+// dedent removes the common indent of all lines.
 func dedent(lines []string) []string {
 	if len(lines) == 0 {
 		return nil

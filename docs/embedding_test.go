@@ -21,7 +21,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// What pages show, and has to compile, stands here and in the files beside this one.
+// This file and those beside it have the blocks of pages that have to compile.
 var (
 	_ = elect
 	_ = becomeLeader

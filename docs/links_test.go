@@ -18,7 +18,7 @@ var (
 	codeSpan = regexp.MustCompile("`[^`]+`")
 )
 
-// Links within the repository lead somewhere, also those to a heading.
+// Links within the repository have a target, also those to a heading.
 func TestLinksLeadSomewhere(t *testing.T) {
 	links := 0
 	for _, p := range pages(t) {
@@ -49,7 +49,7 @@ func TestAnchors(t *testing.T) {
 	assert.Equal(t, []string{"one-leader", "from-operator-libs-leaderbecome-v1", "one-leader-1"}, anchors(p))
 }
 
-// anchors are the names of a page's headings, as GitHub makes them.
+// anchors returns the anchors of a page's headings, as GitHub makes them.
 func anchors(p page) []string {
 	var all []string
 	times := map[string]int{}

@@ -20,9 +20,9 @@ var documented = map[string][]string{
 	"fencing.md":   {"fencing", "internal/fencing/statemachine", "fencing/fenceagents", "fencing/fencejobs", "fencing/kdump"},
 }
 
-// Operators search for what they read in a log: it stands there literally, and every warning does, but for those that say themselves that all
-// will be well.
-func TestMessagesAreWhatTheCodeSays(t *testing.T) {
+// Operators search the page for log lines. Each line in it occurs literally in the code, and each
+// warning of the code is in it. Warnings that end with a retry are exempt.
+func TestMessagesAreThoseOfTheCode(t *testing.T) {
 	for name, packages := range documented {
 		t.Run(name, func(t *testing.T) {
 			literals, warnings := messages(t, packages)
@@ -51,7 +51,8 @@ func TestMessagesAreWhatTheCodeSays(t *testing.T) {
 	}
 }
 
-// messages returns all strings in the code of packages, and those that are logged at Warn or above.
+// messages returns all strings in the code of packages, and the messages that are logged at Warn or
+// above.
 func messages(t *testing.T, packages []string) (literals, warnings []string) {
 	t.Helper()
 	for _, directory := range packages {

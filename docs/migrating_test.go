@@ -25,7 +25,7 @@ func migrated(ctx context.Context, config *rest.Config, identity string) error {
 	}
 	elector, err := leaderelection.New(leases, leaderelection.Config{
 		Namespace: "default", Name: "my-controller", // the same Lease
-		Identity:      identity,         // unique per process; leave it out if nobody depends on it
+		Identity:      identity,         // unique per process; leave it out if nothing depends on it
 		LeaseDuration: 15 * time.Second, // the same
 	})
 	if err != nil {
@@ -37,7 +37,7 @@ func migrated(ctx context.Context, config *rest.Config, identity string) error {
 func bridge(ctx context.Context, config *rest.Config, c replica.Config) error {
 	c.Election.Name = "my-controller" // the Lease of the releases before
 	c.Election.OnLost = func(err error) {
-		fmt.Fprintln(os.Stderr, err) // as ever: who is not the leader any more ends
+		fmt.Fprintln(os.Stderr, err) // as before: a process that is no longer the leader ends
 		os.Exit(leaderelection.ExitCodeNotLeader)
 	}
 	r, err := replica.New(config, c)

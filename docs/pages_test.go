@@ -10,21 +10,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// page is a text for people.
+// page is a page of the documentation.
 type page struct {
 	path   string // from this directory
 	text   string // outside of its blocks
 	blocks []block
 }
 
-// block is what stands between fences.
+// block is the text between two fences.
 type block struct {
 	language string
 	line     int // of the page, where it begins
 	lines    []string
 }
 
-// pages are all that describe the project.
+// pages returns all pages of the project.
 func pages(t *testing.T) []page {
 	t.Helper()
 	var all []page
@@ -64,7 +64,7 @@ func read(t *testing.T, path string) page {
 	return p
 }
 
-// section returns what stands under a heading.
+// section returns the text under a heading.
 func (p page) section(t *testing.T, heading string) string {
 	t.Helper()
 	_, text, found := strings.Cut(p.text, "\n"+heading+"\n")
@@ -74,7 +74,7 @@ func (p page) section(t *testing.T, heading string) string {
 	return text
 }
 
-// cells returns what stands in a column of the tables in a text, from 0.
+// cells returns the cells of one column, counted from 0, of the tables in a text.
 func cells(text string, column int) []string {
 	var all []string
 	for line := range strings.Lines(text) {

@@ -15,10 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// verb is one in a table.
+// verb is a verb in the table.
 var verb = regexp.MustCompile(`\b(get|list|watch|create|update|patch|delete)\b`)
 
-// The table of rights grants what the manifests grant, with which the end-to-end tests run the examples.
+// The table of rights grants the same as the manifests. The end-to-end tests run the examples with
+// these manifests.
 func TestRightsAreThoseOfTheManifests(t *testing.T) {
 	granted := rights(t)
 	for of, manifests := range map[string][]string{
@@ -29,7 +30,8 @@ func TestRightsAreThoseOfTheManifests(t *testing.T) {
 	} {
 		assert.Equal(t, grants(t, manifests...), granted[of], of)
 	}
-	// What it needs for its methods has to be there before a node is lost; what deletes more than a fence needs has not.
+	// The rights for its methods have to exist before a node is lost. The rights for deletions
+	// beyond a fence need not.
 	fencer := map[string][]string{}
 	for _, of := range []string{
 		"fencing", "leaderelection", "… with `Config.Events", "… with `Config.Storage", "… with the methods `clean-pods` or `detach-volumes",
@@ -119,7 +121,7 @@ func grants(t *testing.T, manifests ...string) map[string][]string {
 	return verbs
 }
 
-// sorted returns each of them once.
+// sorted returns each verb once, in order.
 func sorted(verbs []string) []string {
 	verbs = slices.Clone(verbs)
 	slices.Sort(verbs)

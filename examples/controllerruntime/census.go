@@ -14,10 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// censusName is the ConfigMap that says how many digests there are.
+// censusName is the ConfigMap with the number of digests.
 const censusName = "digests-census"
 
-// census is a controller that is not sharded: it looks at all objects, and writes one. Two of it would be in each other's way.
+// census is a controller that is not sharded: it reads all objects, and writes one. Two of them would
+// conflict.
 type census struct {
 	client    client.Client // guarded by the election
 	namespace string

@@ -28,10 +28,10 @@ var (
 	wanted = labels.SelectorFromSet(labels.Set{"example.bellwether.dev/digest": "wanted"})
 )
 
-// digestKey is where a Secret has the SHA-256 of the JSON of the ConfigMap's data.
+// digestKey is the key of a Secret with the SHA-256 of the JSON of the ConfigMap's data.
 const digestKey = "sha256"
 
-// digests is the sharded controller. It is where yours goes.
+// digests is the sharded controller. Replace it by yours.
 type digests struct {
 	client  client.Client // guarded by the shard lease
 	shard   *shard.Shard
@@ -53,7 +53,7 @@ func (d *digests) setUp(mgr ctrl.Manager) error {
 		Complete(d.guarded())
 }
 
-// guarded reconciles what is this shard's, while no other process can.
+// guarded reconciles this shard's objects, while no other process can.
 func (d *digests) guarded() reconcile.Func {
 	return shard.WrapReconciler(d.shard, func(ctx context.Context, r ctrl.Request) (*corev1.ConfigMap, error) {
 		m := &corev1.ConfigMap{}

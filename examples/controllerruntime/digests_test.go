@@ -23,9 +23,10 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/shardertest"
 )
 
-// A reconciler's test needs neither manager nor API server: controller-runtime's fake client and client-go's fake clientset share their
-// objects, and the test plays the sharder. In a bubble, synctest.Wait returns when nothing is left to do.
-func TestDigestsAreOfWhatIsThisShards(t *testing.T) {
+// A reconciler's test needs neither a manager nor an API server. controller-runtime's fake client and
+// client-go's fake clientset share their objects, and the test plays the sharder. In a bubble,
+// synctest.Wait returns when nothing is left to do.
+func TestDigestsCoverThisShardsObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		objects := clientset.NewSimpleClientset()
 		mapper := meta.NewDefaultRESTMapper(nil)
@@ -62,7 +63,7 @@ func TestDigestsAreOfWhatIsThisShards(t *testing.T) {
 			assert.Empty(t, digestOf(nobodys))
 			assert.Equal(t, "21f76dfbfe6dfe21f762080ef484112cf2952974cef30741fd1931e1c6d92112", digestOf(mine), `of {"a":"1","b":"2"}`)
 
-			// The sharder wants it back: the shard lets go of it, and does not work on it any more.
+			// The sharder drains it: the shard lets go of it, and works on it no more.
 			shardertest.Drain(lease, mine)
 			mine.Data = map[string]string{"changed": "meanwhile"}
 			require.NoError(t, work.client.Update(ctx, mine))

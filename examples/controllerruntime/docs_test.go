@@ -16,7 +16,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 )
 
-// What pages in docs show, and needs controller-runtime to compile, stands here.
+// This file has the blocks of pages in docs that need controller-runtime to compile.
 var (
 	_ = elected
 	_ = observed

@@ -1,10 +1,12 @@
-// Command controllerruntime is an operator made with controller-runtime of which every copy works on its own part of the objects: for
-// each ConfigMap with the label example.bellwether.dev/digest=wanted it keeps a Secret with the digest of the ConfigMap's data. A second
-// controller, which counts the Secrets, runs in one of the copies only.
+// Command controllerruntime is an operator made with controller-runtime. Every copy works on its own
+// share of the objects. For each ConfigMap with the label example.bellwether.dev/digest=wanted it keeps
+// a Secret with the digest of the ConfigMap's data. A second controller counts the Secrets. It runs in
+// one of the copies only.
 //
 //	go run . -identity a    # after make playground, or with -kubeconfig ~/.kube/config
 //
-// It exits with 75 when it has lost its shard lease, and with 0 on SIGTERM or Ctrl-C, after its work has ended.
+// It exits with 75 when it loses its shard lease. On SIGTERM or Ctrl-C it ends its work and exits
+// with 0.
 package main
 
 import (
@@ -29,7 +31,7 @@ import (
 )
 
 func main() {
-	shardlease.ReexecIfPID1() // or -kernel-deadline would be refused in a container
+	shardlease.ReexecIfPID1() // without this, -kernel-deadline is refused in a container
 	if err := run(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -74,7 +76,8 @@ func run(ctx context.Context) error {
 	}
 	defer stopProbes()
 
-	// The manager of what is sharded. Its cache shows this shard's objects; its clients write only while the shard lease is held.
+	// The manager of the sharded controller. Its cache shows this shard's objects. Its clients write only
+	// while the shard lease is held.
 	options := managerOptions(c.Lease.Namespace)
 	options.Cache.NewInformer = r.Shard.NewInformer
 	options.Cache.ByObject = map[client.Object]cache.ByObject{
@@ -90,7 +93,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	return r.Run(ctx, mgr.Start, func(ctx context.Context) error {
-		// What only one of the copies does: with a manager of its own, a new one each time that this process is elected.
+		// This runs in the elected copy only. It has a manager of its own, a new one in each term.
 		mgr, err := ctrl.NewManager(r.LeaderConfig, managerOptions(c.Lease.Namespace))
 		if err != nil {
 			return err

@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// captions draws a line for each mark, and says above the picture what it is.
+// captions draws a line for each mark, with a caption above the picture.
 type captions struct {
 	marks []mark // in the order of time
 	style draw.TextStyle
@@ -30,7 +30,7 @@ func (m mark) lines() [captionLines]string {
 	return [captionLines]string{m.name, fmt.Sprintf("%d moved in %.1f s", m.objects, m.took.Seconds())}
 }
 
-// place decides which row each caption stands in, for a plot on a canvas of this width.
+// place chooses the row of each caption, for a plot on a canvas of this width.
 func (cs *captions) place(p *plot.Plot, c draw.Canvas) {
 	data := p.DataCanvas(c)
 	x, _ := p.Transforms(&data)
@@ -70,7 +70,7 @@ func rows(from, wide []vg.Length) []int {
 
 func (cs *captions) rowHeight() vg.Length { return captionLines*cs.style.Font.Size*1.2 + captionGap/2 }
 
-// height is what they take above the picture.
+// height is the height of the captions above the picture.
 func (cs *captions) height() vg.Length {
 	top := 0
 	for _, row := range cs.rows {

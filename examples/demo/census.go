@@ -17,7 +17,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
-// census is which shard has which of the ConfigMaps, as a watch shows them.
+// census knows which shard has which of the ConfigMaps, from a watch.
 type census struct {
 	ring string // its name
 
@@ -27,17 +27,17 @@ type census struct {
 	news    chan struct{}           // has something when something has changed
 }
 
-// resident is what is known of a ConfigMap.
+// resident is the known state of a ConfigMap.
 type resident struct {
 	key     []byte    // its place on the ring
 	shard   string    // whose label it has, empty if it has none
 	leaving bool      // that shard is to let go of it
 	owner   string    // the last shard that had it without leaving
-	free    time.Time // since when nobody has; zero if somebody does
+	free    time.Time // since when no shard has it; zero if one does
 	right   bool      // its checksum is
 }
 
-// move is what has happened since a mark.
+// move sums up the moves since a mark.
 type move struct {
 	objects     int
 	first, last time.Time
@@ -48,7 +48,7 @@ func newCensus(ring string) *census {
 	return &census{ring: ring, objects: map[types.UID]*resident{}, news: make(chan struct{}, 1)}
 }
 
-// see takes in a version of an object.
+// see processes a version of an object.
 func (c *census) see(m *corev1.ConfigMap, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,21 +82,22 @@ func (c *census) see(m *corev1.ConfigMap, now time.Time) {
 	}
 }
 
-// mark forgets what has moved until now.
+// mark restarts the count of moves.
 func (c *census) mark() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.moved = move{}
 }
 
-// since returns what has moved since the mark.
+// since returns the moves since the mark.
 func (c *census) since() move {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.moved
 }
 
-// placed reports whether each of n objects is with the shard of these that the ring says, whose work on it is done.
+// placed reports whether each of n objects is with its shard by the ring, and that shard has finished
+// its work on it.
 func (c *census) placed(n int, shards []string) (bool, error) {
 	r, err := ring.New(shards)
 	if err != nil {
@@ -131,7 +132,7 @@ func (c *census) right() (n int) {
 	return n
 }
 
-// count is who has the objects now.
+// count returns how many objects each shard has now.
 func (c *census) count(at time.Duration) count {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,10 +149,11 @@ func (c *census) count(at time.Duration) count {
 
 // header is of the rows.
 func header(shards []string) string {
-	return fmt.Sprintf("%8s  %s%8s%8s%18s", "", columns(shards, func(s string) string { return s }), "nobody", "moving", "right checksums")
+	return fmt.Sprintf("%8s  %s%8s%8s%18s", "", columns(shards, func(s string) string { return s }), "none", "moving", "right checksums")
 }
 
-// row is one line of the table: how many objects each shard has, nobody has, are to be let go of, and have a right checksum.
+// row is one line of the table: how many objects each shard has, no shard has, are drained, and have a
+// right checksum.
 func (c *census) row(shards []string, at time.Duration) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +180,7 @@ func columns(shards []string, cell func(shard string) string) string {
 	return b.String()
 }
 
-// checksum is what examples/sharding promises to write.
+// checksum is the checksum that examples/sharding has to write.
 func checksum(data map[string]string) string {
 	encoded, _ := json.Marshal(data) // cannot fail for strings
 	sum := sha256.Sum256(encoded)

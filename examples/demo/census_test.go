@@ -16,7 +16,7 @@ import (
 // at is some seconds after the beginning.
 func at(seconds float64) time.Time { return time.Unix(0, int64(seconds*1e9)) }
 
-// configMap is one that a shard has, or nobody.
+// configMap is a ConfigMap of a shard, or of none.
 func configMap(i int, shard string, leaving bool) *corev1.ConfigMap {
 	m := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i), UID: types.UID(fmt.Sprint(i)), Labels: map[string]string{}, Annotations: map[string]string{}},
@@ -42,11 +42,11 @@ func TestCensusCounts(t *testing.T) {
 	right.Annotations["example.bellwether.dev/sha256"] = checksum(right.Data)
 	c.see(right, at(0))
 	assert.Equal(t, 1, c.right())
-	assert.Equal(t, "               a     b  nobody  moving   right checksums", header([]string{"a", "b"}))
+	assert.Equal(t, "               a     b    none  moving   right checksums", header([]string{"a", "b"}))
 	assert.Equal(t, "  1.50 s       1     1       1       1           1/3", c.row([]string{"a", "b"}, 1500*time.Millisecond))
 }
 
-func TestCensusTellsMoves(t *testing.T) {
+func TestCensusCountsMoves(t *testing.T) {
 	c := newCensus("r")
 	c.see(configMap(1, "", false), at(1))
 	c.see(configMap(1, "a", false), at(2))

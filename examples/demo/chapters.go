@@ -10,7 +10,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 )
 
-// chapter is a scenario with the processes of one program. It returns an error if anything else happens than what is promised.
+// chapter is a scenario with the processes of one program. It returns an error if anything
+// unexpected happens.
 type chapter struct {
 	name, program string
 	about         string

@@ -28,7 +28,7 @@ func TestChaptersAreChosenByNameOrNumber(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsSaid(t *testing.T) {
+func TestMissingRequirementsAreReported(t *testing.T) {
 	t.Setenv("BELLWETHER_LAB", "")
 	t.Setenv("PATH", t.TempDir())
 	assert.Contains(t, noLab(genuine), "openipmi ipmitool")

@@ -10,7 +10,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
-// election is a chapter: three copies of examples/leaderelection, of which one works.
+// election is a chapter: three copies of examples/leaderelection. One works.
 type election struct {
 	*stage
 	terms    *terms
@@ -23,7 +23,7 @@ func playElection(ctx context.Context, s *stage) error {
 	return e.play(ctx)
 }
 
-// play is the scenario. It returns an error if anything else happens than what is promised.
+// play is the scenario. It returns an error if anything unexpected happens.
 func (e *election) play(ctx context.Context) error {
 	e.paragraph("Three daemons contend for a Lease of %v. The leader acts every 20 ms, asking each time whether it still leads.", leaseDuration)
 	e.paragraph("")

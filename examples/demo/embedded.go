@@ -8,7 +8,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
 
-// place is what the chapters are played on.
+// place is the API server of the chapters.
 type place string
 
 const (

@@ -50,9 +50,9 @@ func playFencing(ctx context.Context, s *stage) (err error) {
 	return f.play(ctx, bmc)
 }
 
-// play is the scenario. It returns an error if anything else happens than what is promised.
+// play is the scenario. It returns an error if anything unexpected happens.
 func (f *fencing) play(ctx context.Context, bmc *lab.Device) error {
-	f.paragraph("A database, a StatefulSet of one Pod, runs on node %s. Its machine hangs: nobody can tell whether the Pod still writes, so Kubernetes "+
+	f.paragraph("A database, a StatefulSet of one Pod, runs on node %s. Its machine hangs: no one can tell whether the Pod still writes, so Kubernetes "+
 		"must not start another one. A fencer has the machine switched off by its BMC (ipmi_sim, by fence_ipmilan), and proves that. Its waits, of "+
 		"minutes by default, are %v and %v here.", lostNode, notReadyFor, powerWait)
 	f.paragraph("")
@@ -106,7 +106,7 @@ func (f *fencing) heal(ctx context.Context) error {
 	})
 }
 
-// judge compares what happened with what was promised.
+// judge compares the events with the guarantees.
 func (f *fencing) judge(ctx context.Context) error {
 	if err := f.fencer.Terminate(); err != nil {
 		return err
@@ -136,7 +136,8 @@ func (f *fencing) judge(ctx context.Context) error {
 	return nil
 }
 
-// powered is told by the BMC that the machine has lost its power, or has it again. Without it, its process is gone, and not only stopped.
+// powered is called when the BMC has switched the machine off, or on again. Off, its process is gone,
+// and not only stopped.
 func (f *fencing) powered(on bool) {
 	process := f.cp.Node(lostNode)
 	do, what := process.Kill, "switched off: now its machine does nothing more"
@@ -149,7 +150,7 @@ func (f *fencing) powered(on bool) {
 	f.tell("BMC", "%s", what)
 }
 
-// await tells what changes until something is so.
+// await reports changes until a condition holds.
 func (f *fencing) await(ctx context.Context, long time.Duration, so func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
@@ -172,7 +173,7 @@ func (f *fencing) await(ctx context.Context, long time.Duration, so func() bool)
 	return nil
 }
 
-// note takes down when something was seen for the first time since the machine hung.
+// note records when something was first seen after the machine hung.
 func (f *fencing) note(now sight) {
 	first := func(at *time.Time, so bool) {
 		if so && at.IsZero() && !f.hung.IsZero() {
@@ -186,7 +187,7 @@ func (f *fencing) note(now sight) {
 	f.seen = now
 }
 
-// tell says what happens to somebody, in columns.
+// tell prints an event, in columns.
 func (f *fencing) tell(who, format string, args ...any) {
 	f.say(fmt.Sprintf("%-6s", who), format, args...)
 }

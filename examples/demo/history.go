@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// history is who had the objects over time, and what was done to the shards. Safe for concurrent use.
+// history records which shards had the objects over time, and what was done to the shards. Safe for
+// concurrent use.
 type history struct {
 	mu     sync.Mutex
 	counts []count         // guarded by mu
@@ -32,7 +33,8 @@ type mark struct {
 
 func newHistory() *history { return &history{gone: map[string]bool{}} }
 
-// add takes in a count. What a shard has that is gone waits. Of counts that are alike, only the first and the last are kept.
+// add records a count. Objects of a shard that is gone wait. Of equal counts, only the first and
+// the last are kept.
 func (h *history) add(c count) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -50,14 +52,14 @@ func (h *history) add(c count) {
 	h.counts = append(h.counts, c)
 }
 
-// note takes in what was done to the shards.
+// note records what was done to the shards.
 func (h *history) note(m mark) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.marks = append(h.marks, m)
 }
 
-// leave is told that a shard is about to end.
+// leave records that a shard is about to end.
 func (h *history) leave(shard string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-// host is where Pods are: their nodes, of which it plays the kubelets, and what their processes are given.
+// host has the nodes of Pods, whose kubelets it plays, and what the processes of Pods get.
 type host interface {
-	// about says what of it is in pretence.
+	// about says which parts are simulated.
 	about() string
 	// grant loads roles.
 	grant(ctx context.Context, manifests ...string) error

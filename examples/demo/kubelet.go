@@ -12,8 +12,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// kubelet plays that of a node: its Pods run as soon as they are there, and are gone as soon as they are to end. Who has started their
-// processes ends these before, and pauses the kubelet until then.
+// kubelet plays the kubelet of a node. Its Pods run as soon as they exist, and are gone as soon as they
+// are to end. The caller that started their processes ends those first, and pauses the kubelet until
+// then.
 type kubelet struct {
 	node   string
 	pods   corev1client.PodInterface
@@ -82,7 +83,7 @@ func (k *kubelet) run(ctx context.Context) error {
 	}
 }
 
-// see does what is to be done about a Pod. If that has changed, another event follows.
+// see acts on an event of a Pod. If the Pod changes meanwhile, another event follows.
 func (k *kubelet) see(ctx context.Context, pod *corev1.Pod) error {
 	var err error
 	switch {

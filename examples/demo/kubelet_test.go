@@ -15,7 +15,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
 
-func TestKubeletSaysWhatBecomesOfItsPods(t *testing.T) {
+func TestKubeletReportsStatusOfPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, err := kubernetes.NewForConfig(apisim.NewServer().Client("test").Config())
 		require.NoError(t, err)

@@ -23,7 +23,7 @@ import (
 // lifeLock is the name of the lock of examples/leaderforlife.
 const lifeLock = "example-leader"
 
-// life is a chapter: three Pods of examples/leaderforlife, of which one leads until it ends.
+// life is a chapter: three Pods of examples/leaderforlife. One leads until it ends.
 type life struct {
 	*stage
 	host   host
@@ -58,7 +58,7 @@ func playLife(ctx context.Context, s *stage) (err error) {
 }
 
 func (l *life) play(ctx context.Context) error {
-	l.paragraph("Three Pods contend for a ConfigMap. Who has made it leads until its Pod has ended: it renews nothing, and the others send "+
+	l.paragraph("Three Pods contend for a ConfigMap. The one that creates it leads until it has ended: it renews nothing, and the others send "+
 		"no requests while they wait. %s", l.host.about())
 	l.paragraph("")
 	if err := l.host.grant(ctx, filepath.Join("..", "leaderforlife", "rbac.yaml"), filepath.Join("..", "leaderforlife", "rbac-optional.yaml")); err != nil {
@@ -247,7 +247,7 @@ func (l *life) kill(name string) error {
 	return nil
 }
 
-// note takes in a line of a process' log.
+// note processes a line of a process' log.
 func (l *life) note(pod, line string) {
 	if !strings.Contains(line, `"msg":"working"`) {
 		return

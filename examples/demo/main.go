@@ -1,15 +1,18 @@
 // Command demo shows what Bellwether is for, with real processes on a Kubernetes API, in chapters:
 //
-//   - election: three copies of examples/leaderelection, of which one works. The leader is killed, stopped and ended.
-//   - life: three Pods of examples/leaderforlife, of which one leads until it ends. Its container is killed, it is evicted, and deleted
-//     in the foreground.
-//   - sharding: three copies of examples/sharding share 1,000 objects out among them; a fourth joins, one is killed, one ends. It draws who had
-//     the objects.
-//   - endpoints: three copies of examples/endpoints serve behind a Service; one is killed, comes back, one ends; traffic follows.
-//   - fencing: a machine hangs; examples/fencer has it switched off by its BMC, its Pod moves on, and the machine comes back. It needs
-//     Debian's packages of fence agents.
+//   - election: three copies of examples/leaderelection; one works. The leader is killed, stopped and
+//     ended.
+//   - life: three Pods of examples/leaderforlife; one leads until it ends. Its container is killed, it
+//     is evicted, and deleted in the foreground.
+//   - sharding: three copies of examples/sharding share 1,000 objects. A fourth joins, one is killed,
+//     one ends. It draws which shard had the objects.
+//   - endpoints: three copies of examples/endpoints serve behind a Service. One is killed and comes
+//     back, one ends; traffic follows.
+//   - fencing: a machine hangs. examples/fencer switches it off by its BMC, its Pod moves on, and the
+//     machine comes back. It needs Debian's packages of fence agents.
 //
-// Each reports how long it took the others to carry on, and whether two processes ever did the same work at once.
+// Each reports how long it took the others to carry on, and whether two processes ever did the same work
+// at once.
 //
 //	go run .                                 # on an API server in memory: all but fencing
 //	go run . -controlplane real              # starts etcd and Kubernetes, which it builds first: all chapters
@@ -34,7 +37,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 )
 
-// interrupted is the exit code of a program that was.
+// interrupted is the exit code of an interrupted program.
 const interrupted = 130
 
 func main() {

@@ -22,7 +22,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
-// objects are ConfigMaps that want a checksum, and the people who edit them.
+// objects are ConfigMaps that need a checksum, and the users who edit them.
 type objects struct {
 	client    kubernetes.Interface
 	namespace string

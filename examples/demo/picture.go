@@ -23,7 +23,7 @@ const (
 	margin        vg.Length = 10
 )
 
-// Colours that people tell apart who do not see all of them.
+// Colours that people with colour blindness can distinguish.
 var (
 	ink     = color.RGBA{0x33, 0x33, 0x33, 0xff}
 	pale    = color.RGBA{0xd5, 0xd5, 0xd5, 0xff}
@@ -49,7 +49,7 @@ func bands(shards []string) []band {
 	return append(all, band{pale, func(c count) int { return c.waiting[""] }})
 }
 
-// picture draws who had the objects over time, as SVG.
+// picture draws which shards had the objects over time, as SVG.
 func picture(shards []string, counts []count, marks []mark) ([]byte, error) {
 	p := plot.New()
 	p.X.Label.Text, p.Y.Label.Text = "time since the start (s)", "objects"
@@ -125,7 +125,7 @@ func every(step float64) plot.Ticker {
 	})
 }
 
-// legend says whose the colours are, in the order of the layers.
+// legend names the shards of the colours, in the order of the layers.
 func legend(shards []string) *plot.Legend {
 	l := plot.NewLegend()
 	l.TextStyle = lettering(9, l.TextStyle)

@@ -19,8 +19,8 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 func TestHistoryKeepsWhatChanges(t *testing.T) {
 	h := newHistory()
-	add := func(at float64, a, nobody int) {
-		h.add(count{seconds(at), map[string]int{"a": a}, map[string]int{"": nobody}})
+	add := func(at float64, a, none int) {
+		h.add(count{seconds(at), map[string]int{"a": a}, map[string]int{"": none}})
 	}
 	add(0, 0, 10)
 	for _, at := range []float64{1, 2, 3} {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// pieces is what the shards say they did, by their own clocks, which are one: all run on this machine.
+// pieces is the work of the shards by their own logs. All run on this machine, so their clocks are one.
 type pieces struct {
 	mu    sync.Mutex
 	all   map[string][]*piece  // guarded by mu: by object, in the order of their news
@@ -27,7 +27,7 @@ func newPieces() *pieces {
 	return &pieces{all: map[string][]*piece{}, open: map[[2]string]*piece{}}
 }
 
-// note takes in a line of a shard's log.
+// note processes a line of a shard's log.
 func (p *pieces) note(shard, line string) {
 	var entry struct {
 		Message string  `json:"msg"`
@@ -57,7 +57,7 @@ func (p *pieces) note(shard, line string) {
 	}
 }
 
-// exited ends what a shard had not ended when its process was gone.
+// exited ends the pieces that a shard had open when its process ended.
 func (p *pieces) exited(shard string, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +69,7 @@ func (p *pieces) exited(shard string, at time.Time) {
 	}
 }
 
-// sharder is the shard whose sharder was the last to begin.
+// sharder is the shard that became the sharder last.
 func (p *pieces) sharder() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,7 +14,8 @@ const (
 	reminder = 10 * time.Second // between two assurances that something is still being done
 )
 
-// report is all that the demo prints: plain text, no line of which is wider than a terminal. Safe for concurrent use.
+// report prints the output of the demo: plain text, with no line wider than a terminal. Safe for
+// concurrent use.
 type report struct {
 	mu  sync.Mutex
 	out io.Writer // guarded by mu
@@ -25,12 +26,12 @@ func (r *report) paragraph(format string, args ...any) {
 	r.print("", fmt.Sprintf(format, args...), "")
 }
 
-// line prints a text that begins with first, below which nothing else stands.
+// line prints a text after first, and indents further lines below the text.
 func (r *report) line(first, format string, args ...any) {
 	r.print(first, fmt.Sprintf(format, args...), strings.Repeat(" ", len(first)))
 }
 
-// hanging prints a text of which only the beginning is not indented.
+// hanging prints a text and indents all lines but the first.
 func (r *report) hanging(text string) { r.print("", text, "  ") }
 
 func (r *report) print(first, text, indent string) {
@@ -39,7 +40,7 @@ func (r *report) print(first, text, indent string) {
 	_, _ = fmt.Fprintln(r.out, first+strings.Join(wrap(text, width-len(first), width-len(indent)), "\n"+indent))
 }
 
-// lines prints what has lines already.
+// lines prints a text that is already in lines.
 func (r *report) lines(text string) {
 	for line := range strings.Lines(text) {
 		r.hanging(strings.TrimSuffix(line, "\n"))
@@ -52,7 +53,7 @@ func (r *report) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// during says what is being done, and says so again while it takes long.
+// during prints what is being done, and repeats it while it takes long.
 func (r *report) during(what string, do func() error) error {
 	r.paragraph("%s.", what)
 	done := make(chan error, 1)
@@ -70,8 +71,9 @@ func (r *report) during(what string, do func() error) error {
 	}
 }
 
-// wrap breaks a text between words, into a first line and others of no more columns than these. What is in columns stays so if it fits. A
-// word that is wider, such as a path, has a line of its own. Control characters are blanks.
+// wrap breaks a text between words, into a first line and others with at most this many columns. Text
+// in columns stays so if it fits. A wider word, such as a path, has a line of its own. Control
+// characters become blanks.
 func wrap(text string, first, others int) []string {
 	text = strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) {

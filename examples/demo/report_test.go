@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// page is what a report has printed.
+// page is the output of a report.
 type page struct{ strings.Builder }
 
 func (p *page) lines() []string { return strings.Split(strings.TrimSuffix(p.String(), "\n"), "\n") }
@@ -50,7 +50,7 @@ func TestReportHasNarrowPlainLines(t *testing.T) {
 	})
 }
 
-// All chapters print by way of the report, so what holds for it holds for them.
+// All chapters print through the report, so its rules hold for them.
 func TestNothingIsPrintedButByTheReport(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
@@ -138,7 +138,7 @@ func TestColumnsStayIfTheyFit(t *testing.T) {
 	assert.Equal(t, []string{"1.50 s 1 1", "1"}, wrap(row, 10, 10))
 }
 
-func TestWhatTakesLongIsSaidAgain(t *testing.T) {
+func TestSlowStepsAreReportedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var printed page
 		r := report{out: &printed}

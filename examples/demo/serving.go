@@ -25,8 +25,9 @@ const (
 	heartbeat   = time.Second
 )
 
-// servers of the chapter, and the addresses under which they publish themselves: of a range that is reserved for documentation. Kubernetes
-// publishes no loopback addresses, and there is no kube-proxy here, so the chapter's client is told where each really listens.
+// servers of the chapter, and the addresses under which they publish themselves. The addresses are from
+// a range reserved for documentation: Kubernetes publishes no loopback addresses. There is no kube-proxy
+// here, so the chapter's client gets the real ports.
 var servers = []string{"a", "b", "c"}
 
 func addressOf(server string) netip.Addr {
@@ -83,7 +84,7 @@ func playServing(ctx context.Context, s *stage) (err error) {
 	return d.play(ctx)
 }
 
-// remove deletes what the chapter makes.
+// remove deletes the objects of the chapter.
 func (d *serving) remove(ctx context.Context) error {
 	selector := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + demoService}
 	errs := []error{
@@ -115,7 +116,7 @@ func (d *serving) published(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-// play is the scenario. It returns an error if anything else happens than what is promised.
+// play is the scenario. It returns an error if anything unexpected happens.
 func (d *serving) play(ctx context.Context) error {
 	d.paragraph("Three servers publish themselves behind a Service without a selector. Each sends a heartbeat every second; one that is silent "+
 		"for %v is removed by the others. A client sends 50 requests per second to those that are published, in turn.", leaseDuration)

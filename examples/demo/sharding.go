@@ -51,9 +51,9 @@ func playSharding(ctx context.Context, s *stage) (err error) {
 	return d.play(ctx)
 }
 
-// play is the scenario. It returns an error if anything else happens than what is promised.
+// play is the scenario. It returns an error if anything unexpected happens.
 func (d *sharding) play(ctx context.Context) error {
-	d.paragraph("Three shards put the checksum of each of %d ConfigMaps into an annotation. Somebody edits 20 ConfigMaps per second, and each "+
+	d.paragraph("Three shards put the checksum of each of %d ConfigMaps into an annotation. 20 ConfigMaps per second are edited, and each "+
 		"shard looks at all of its own every 2 s. Its Lease expires after %v; the shard is dead after twice that.", objectCount, leaseDuration)
 	d.paragraph("")
 	if err := d.during("Creating the ConfigMaps", func() error {
@@ -107,12 +107,12 @@ func (d *sharding) join(ctx context.Context) error {
 	return nil
 }
 
-// kill ends the shard whose process is also the sharder, so that both need a successor.
+// kill ends the shard that is also the sharder, so that both need a successor.
 func (d *sharding) kill(ctx context.Context) error {
 	victim := d.pieces.sharder()
 	return d.step(ctx, "kill -9", victim+": kill -9", func() error {
 		d.say(victim, "kill -9: it is the sharder, too. Another becomes it after %v,", leaseDuration)
-		d.say(victim, "         and waits whether it comes back, until %v are over", 2*leaseDuration)
+		d.say(victim, "         and waits until %v have passed, in case it returns", 2*leaseDuration)
 		d.leave(victim)
 		return d.shards[victim].Kill()
 	})
@@ -141,7 +141,8 @@ func (d *sharding) end(ctx context.Context) error {
 	return nil
 }
 
-// step does something to the shards, and waits until every object is with the one that it belongs to then. In the picture it is called label.
+// step changes the shards, and waits until every object is with its owner again. In the picture it is
+// called label.
 func (d *sharding) step(ctx context.Context, name, label string, act func() error) error {
 	d.census.mark()
 	d.paragraph("%s", header(cast))
@@ -224,13 +225,13 @@ func (d *sharding) launch(name string) error {
 	return nil
 }
 
-// leave is told before a shard ends.
+// leave is called before a shard ends.
 func (d *sharding) leave(name string) {
 	d.history.leave(name)
 	d.living = slices.DeleteFunc(d.living, func(s string) bool { return s == name })
 }
 
-// record takes down who has the objects until ctx has ended.
+// record adds counts to the history until ctx ends.
 func (d *sharding) record(ctx context.Context) {
 	for ; ctx.Err() == nil; _ = sleep(ctx, 100*time.Millisecond) {
 		d.history.add(d.census.count(time.Since(d.start)))

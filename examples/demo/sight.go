@@ -12,7 +12,7 @@ import (
 // glance is how often one looks at the cluster.
 const glance = 50 * time.Millisecond
 
-// sight is what the API server shows of a node, its fence and a Pod.
+// sight is the state of a node, its fence and a Pod on the API server.
 type sight struct {
 	checked bool // the node's devices were read
 	ready   bool // the node is
@@ -25,12 +25,12 @@ type sight struct {
 // news is something to be told.
 type news struct{ who, what string }
 
-// phases says what the fence does in each.
+// phases describes each phase of a fence.
 var phases = map[v1alpha1.Phase]string{
 	v1alpha1.PhaseDetected:   fmt.Sprintf("will it be back within %v?", notReadyFor),
 	v1alpha1.PhaseIsolating:  "the node is marked, so that nothing new comes",
 	v1alpha1.PhaseIsolated:   fmt.Sprintf("it has %v more to come back", powerWait),
-	v1alpha1.PhasePowering:   "its BMC is told to switch it off",
+	v1alpha1.PhasePowering:   "its BMC gets the command to switch it off",
 	v1alpha1.PhaseVerifying:  "is it really off? The BMC is read again",
 	v1alpha1.PhaseReleasing:  "proved to be off, so its Pods may go",
 	v1alpha1.PhaseRestoring:  fmt.Sprintf("power on again, %v after the off", settle),
@@ -39,7 +39,7 @@ var phases = map[v1alpha1.Phase]string{
 	v1alpha1.PhaseFinal:      "the node works again",
 }
 
-// since returns what is new.
+// since returns the changes.
 func (s sight) since(before sight) []news {
 	var all []news
 	tell := func(so bool, who, what string) {

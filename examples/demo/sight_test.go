@@ -8,7 +8,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-func TestWhatChangesIsTold(t *testing.T) {
+func TestChangesAreReported(t *testing.T) {
 	var seen sight
 	tell := func(change func(*sight)) (told []string) {
 		now := seen

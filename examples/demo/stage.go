@@ -22,7 +22,7 @@ const (
 // nodes of the control plane that the demo starts.
 var nodes = []string{"one", "two", "three"}
 
-// stage is where the processes of a chapter act, and what is said about them.
+// stage runs the processes of a chapter, and reports about them.
 type stage struct {
 	cp                    *e2e.ControlPlane  // nil: not on one of ours
 	server                *apisim.Standalone // nil: not on one in memory
@@ -51,7 +51,7 @@ func (s *stage) build(ctx context.Context, example string) error {
 	})
 }
 
-// run starts the program. note is told each line of its log.
+// run starts the program. note gets each line of its log.
 func (s *stage) run(name string, note func(line string), args ...string) (*e2e.Process, error) {
 	args = append([]string{"-kubeconfig", s.kubeconfig, "-namespace", s.namespace, "-lease-duration", leaseDuration.String()}, args...)
 	return s.group.Start(e2e.Command{Name: name, Path: s.program, Args: args, OnLine: note})
@@ -67,7 +67,7 @@ func (s *stage) exited(ctx context.Context, p *e2e.Process, code int) (e2e.Exit,
 	return exit, err
 }
 
-// say prints what happens to somebody, and when.
+// say prints an event with its time.
 func (s *stage) say(who, format string, args ...any) {
 	s.line(fmt.Sprintf("%6.2f s  %s  ", time.Since(s.start).Seconds(), who), format, args...)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// terms is what the daemons say they did, by their own clocks, which are one: all run on this machine.
+// terms is the work of the daemons by their own logs. All run on this machine, so their clocks are one.
 type terms struct {
 	begun chan term // each term's first act
 
@@ -27,7 +27,7 @@ func newTerms() *terms {
 	return &terms{begun: make(chan term, 100), last: map[string]*term{}}
 }
 
-// note takes in a line of a daemon's log.
+// note processes a line of a daemon's log.
 func (t *terms) note(daemon, line string) {
 	var entry struct {
 		Message string  `json:"msg"`

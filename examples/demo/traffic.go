@@ -16,7 +16,7 @@ const (
 	answer  = time.Second           // for which it waits for an answer
 )
 
-// traffic is a client of several servers, and what became of its requests.
+// traffic is a client of several servers, with the outcome of its requests.
 type traffic struct {
 	published func(ctx context.Context) ([]string, error)
 	ports     map[string]string // where a server listens
@@ -29,7 +29,7 @@ type traffic struct {
 	marked outcome        // guarded by mu: since the latest mark
 }
 
-// outcome is what became of requests.
+// outcome counts the outcomes of requests.
 type outcome struct {
 	sent, failed int
 	lastFailed   time.Time
@@ -85,7 +85,7 @@ func request(ctx context.Context, url string) error {
 	return nil
 }
 
-// note takes in what became of a request.
+// note records the outcome of a request.
 func (t *traffic) note(server string, err error, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,14 +106,14 @@ func (t *traffic) targets() []string {
 	return slices.Clone(t.known)
 }
 
-// mark forgets what has become of requests until now.
+// mark restarts the count of outcomes.
 func (t *traffic) mark() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.marked = outcome{}
 }
 
-// since returns what has become of requests since the mark.
+// since returns the outcomes since the mark.
 func (t *traffic) since() outcome {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,7 +125,8 @@ func trafficHeader(servers []string) string {
 	return fmt.Sprintf("%8s  %s%8s  %s", "", columns(servers, func(s string) string { return s }), "failed", "published")
 }
 
-// row is one line of the table: how many answers each server has given since the line before, and who is published.
+// row is one line of the table: how many answers each server has given since the previous line, and
+// which servers are published.
 func (t *traffic) row(servers []string, at time.Duration) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -25,7 +25,7 @@ func TestTrafficCounts(t *testing.T) {
 	assert.Equal(t, "  3.00 s       0     0     0       0  a b", tr.row([]string{"a", "b", "c"}, 3*time.Second))
 }
 
-func TestTrafficGoesToWhoIsPublished(t *testing.T) {
+func TestTrafficGoesToPublishedServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*pause+pause/2)
 		defer cancel()
@@ -33,7 +33,7 @@ func TestTrafficGoesToWhoIsPublished(t *testing.T) {
 		tr := newTraffic(published, map[string]string{"a": "1", "b": "2"})
 		tr.request = func(_ context.Context, url string) error {
 			if url != "http://2" {
-				return errors.New("nobody there")
+				return errors.New("no server")
 			}
 			return nil
 		}
@@ -53,5 +53,5 @@ func TestRequestFailsUnlessItIsAnsweredWell(t *testing.T) {
 	assert.Error(t, request(t.Context(), server.URL+"/other"), "another status than OK")
 	address := server.URL
 	server.Close()
-	assert.Error(t, request(t.Context(), address), "nobody is there")
+	assert.Error(t, request(t.Context(), address), "there is no server")
 }

@@ -1,9 +1,10 @@
-// Command endpoints is an HTTP server that publishes itself behind a Service without a selector: run as many copies as you like, wherever clients
-// of the Service reach them.
+// Command endpoints is an HTTP server that publishes itself behind a Service without a selector. Run
+// any number of copies, wherever clients of the Service reach them.
 //
 //	go run ./examples/endpoints -addresses 192.0.2.1    # after make playground, or with -kubeconfig ~/.kube/config
 //
-// On SIGTERM or Ctrl-C it withdraws itself, goes on answering for a while, since clients learn of that a moment later, and exits with 0.
+// On SIGTERM or Ctrl-C it withdraws, goes on answering for a while, because clients learn of the
+// withdrawal a moment later, and exits with 0.
 package main
 
 import (
@@ -95,7 +96,7 @@ func newClient(kubeconfig string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// answer is where your server goes.
+// answer is the place for your server.
 func answer(w http.ResponseWriter, _ *http.Request) {
 	_, _ = fmt.Fprintln(w, "hello from", os.Getpid())
 }

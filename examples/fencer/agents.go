@@ -12,7 +12,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/fencejobs"
 )
 
-// agents is how fence agents are run: by this process, or as Jobs (jobs.yaml) if there is an image
+// agents returns what runs the fence agents: this process, or Jobs (jobs.yaml) if there is an image
 // for them.
 type agents struct {
 	here fenceagents.Config

@@ -11,7 +11,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
-// options are what the command line says.
+// options are the values of the flags.
 type options struct {
 	kubeconfig, dumps string
 	assess            bool
@@ -64,7 +64,7 @@ func parse() (options, error) {
 	return o, nil
 }
 
-// storage takes one -storage.
+// storage parses one -storage flag.
 func (o *options) storage(value string) error {
 	method, drivers, _ := strings.Cut(value, "=")
 	if method == "" || drivers == "" {

@@ -1,16 +1,16 @@
-// Command fencer takes lost nodes out of service: it cuts their power by the fence agents that are
-// configured, frees their pods, and switches them on again. Run two copies, on different nodes: one
-// of them works.
+// Command fencer takes lost nodes out of service. It cuts their power with the configured fence
+// agents, releases their Pods, and switches them on again. Run two copies, on different nodes: one of
+// them works.
 //
-// From a machine beside the cluster, with the fence agents installed, and a namespace fencer with a
-// configuration:
+// From a machine outside of the cluster that has the fence agents installed, with a configuration in
+// the namespace fencer:
 //
 //	go run ./examples/fencer -kubeconfig ~/.kube/config -outside-cluster -namespace fencer -assess
 //
-// says what it would do. Without -assess it does.
+// prints what it would do. Without -assess it fences.
 //
-// It exits with 75 when it has lost the leadership, with 1 when its own node has failed or -assess
-// has found one that could not be fenced, and with 0 on SIGTERM, after its work has ended.
+// It exits with 75 when it loses the lead. It exits with 1 when its own node has failed, or when
+// -assess finds a node that could not be fenced. On SIGTERM it ends its work and exits with 0.
 package main
 
 import (
@@ -34,7 +34,7 @@ import (
 )
 
 func main() {
-	leaderelection.ReexecIfPID1() // or -kernel-deadline would be refused in a container
+	leaderelection.ReexecIfPID1() // without this, -kernel-deadline is refused in a container
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx); err != nil {
@@ -54,7 +54,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	election.Logger, fencer.Logger = log, log
-	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig) // of the cluster that this runs in, if empty
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig) // in-cluster if empty
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func run(ctx context.Context) error {
 	if o.assess {
 		return assess(ctx, config, fencer, o.agents)
 	}
-	// A client of its own for the Lease: renewals must not queue behind the work.
+	// The Lease has a client of its own: renewals must not queue behind the work.
 	leases, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config))
 	if err != nil {
 		return err
@@ -73,8 +73,8 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The other clients write only while this process leads, and are not throttled: a fence must
-	// not wait for itself.
+	// The other clients write only while this process leads. They have no rate limit: a fence must not
+	// wait for its own requests.
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	config.Wrap(elector.WrapTransport)

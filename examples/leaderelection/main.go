@@ -1,8 +1,8 @@
-// Command leaderelection is a highly available daemon: run as many copies as you like, one of them works.
+// Command leaderelection is a highly available daemon. Run any number of copies: one of them works.
 //
 //	go run ./examples/leaderelection    # after make playground, or with -kubeconfig ~/.kube/config
 //
-// It exits with 75 when it has lost the leadership, and with 0 on SIGTERM or Ctrl-C, after its work has ended.
+// It exits with 75 when it loses the lead. On SIGTERM or Ctrl-C it ends its work and exits with 0.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 )
 
 func main() {
-	leaderelection.ReexecIfPID1() // or -kernel-deadline would be refused in a container
+	leaderelection.ReexecIfPID1() // without this, -kernel-deadline is refused in a container
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx); err != nil {
@@ -56,7 +56,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A client of its own for the Lease: renewals must not queue behind the work.
+	// The Lease has a client of its own: renewals must not queue behind the work.
 	leases, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config))
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func clientConfig(kubeconfig string) (*rest.Config, error) {
 	return clientcmd.BuildConfigFromFlags("", kubeconfig)
 }
 
-// work is where your daemon goes. It starts from a fresh view of the world, and returns soon after ctx has ended.
+// work is the place for your daemon. It starts with fresh reads, and returns soon after ctx ends.
 func work(ctx context.Context, elector *leaderelection.Elector, interval time.Duration, log *zap.Logger) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()

@@ -1,4 +1,4 @@
-// Command leaderforlife is a daemon that runs in several Pods, of which one works, until it ends.
+// Command leaderforlife is a daemon that runs in several Pods. One of them works, until it ends.
 package main
 
 import (
@@ -26,7 +26,8 @@ func main() {
 	<-ctx.Done()
 }
 
-// outside is for a process that acts for a Pod, as in the tests of this project: in a Pod, Become needs no options.
+// outside has the options of a process that acts for a Pod, as in the tests of this project. In a
+// Pod, Become needs none.
 func outside(log *zap.Logger) []leader.Option {
 	kubeconfig := os.Getenv("KUBECONFIG")
 	if kubeconfig == "" {

@@ -8,19 +8,19 @@ import (
 	"github.com/bellwether-k8s/bellwether/endpoints"
 )
 
-// Endpoints registers what an instance knows of itself and of the others.
+// Endpoints registers the metrics of an instance, and what it sees of the others.
 func Endpoints(registry prometheus.Registerer) (endpoints.Hooks, error) {
 	f := &factory{registry: registry, subsystem: "endpoints"}
 	rounds := f.counters("rounds_total", "Rounds: error if not all could be done.", "result")
 	took := f.histogram("round_duration_seconds", "How long rounds took.", ofRequests)
 	entries := f.gauges("entries", "Entries in the store.", "state")
-	oldest := f.gauge("oldest_entry_age_seconds", "For how long the entry that is silent longest was seen without a heartbeat.")
+	oldest := f.gauge("oldest_entry_age_seconds", "How long the oldest entry has been seen without a heartbeat.")
 	last := f.gauge("last_heartbeat_timestamp_seconds", "When this instance refreshed its entry last; 0 before the first time.")
 	writes := f.counters("writes_total", "Writes that were carried out.", "of")
-	published := f.gauge("published", "Endpoints that are published, as this instance last wrote them.")
+	published := f.gauge("published", "Published endpoints, as this instance last wrote them.")
 	expired := f.counter("expired_total", "Entries of others that were removed because they were silent.")
 	malformed := f.counter("malformed_total", "Entries that no instance can have written.")
-	expireAfter := f.gauge("expire_after_seconds", "The run-time setting of how long others are waited for, once it has changed.")
+	expireAfter := f.gauge("expire_after_seconds", "How long an entry may be silent before it is removed, once the run-time setting has changed.")
 	return endpoints.Hooks{
 		OnRound: func(r endpoints.Round) {
 			rounds.WithLabelValues(result(r.Err)).Inc()

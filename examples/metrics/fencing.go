@@ -10,11 +10,11 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// checkLasts is for how long a check of a node's devices counts: a node that was removed is not checked again.
+// checkLasts is how long a check of a node's devices counts. A removed node is not checked again.
 const checkLasts = time.Hour
 
-// Fencing registers what a fencing controller does. Fences are counted by phase, and nodes whose devices were checked within the last hour by what came
-// of it.
+// Fencing registers the metrics of a fencing controller. It counts fences by phase, and nodes whose
+// devices were checked within the last hour by the result.
 func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 	f := &factory{registry: registry, subsystem: "fencing"}
 	s := register(f, &standing{
@@ -24,8 +24,8 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 	})
 	transitions := f.counters("transitions_total", "Steps of fences, by name.", "transition")
 	holds := f.counters("holds_total", "How often a fence began to wait for somebody.", "reason")
-	freed := f.histogram("release_duration_seconds", "How long after its node was seen to fail a fence had released its workloads.", ofFences)
-	recovered := f.histogram("recovery_duration_seconds", "How long after its node was seen to fail a fence had ended with the node back at work.", ofFences)
+	freed := f.histogram("release_duration_seconds", "Time from the failure of a node until its fence had released the workloads.", ofFences)
+	recovered := f.histogram("recovery_duration_seconds", "Time from the failure of a node until its fence had ended with the node back at work.", ofFences)
 	commands := f.counters("commands_total", "Commands to devices that have ended. ok is no proof that anything was switched.", "action", "result")
 	commandTook := f.histograms("command_duration_seconds", "How long commands took.", ofDrains, "action")
 	readings := f.counters("readings_total", "Readings of devices: on, off or unknown.", "power")
@@ -33,7 +33,7 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 	decisions := f.counters("decisions_total", "Answers of the policy.", "verdict", "reason")
 	commissions := f.counters("commissions_total", "Commissions that have ended: error if nothing was proved.", "result")
 	checks := f.counters("checks_total", "Checks of the devices of a node while nothing is wrong.", "result")
-	unusable := f.gauge("configuration_unusable", "1 if no node has a configuration by which it could be fenced.")
+	unusable := f.gauge("configuration_unusable", "1 if no node has a usable configuration.")
 	return fencing.Hooks{
 		OnConfiguration: func(err error) {
 			unusable.Set(0)
@@ -76,7 +76,7 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 	}, f.err()
 }
 
-// standing is what is so now, as opposed to what has happened.
+// standing is the present state, as opposed to events.
 type standing struct {
 	fences, nodes *prometheus.Desc
 
@@ -118,7 +118,7 @@ func (s *standing) Describe(to chan<- *prometheus.Desc) {
 func (s *standing) Collect(to chan<- prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	phases := map[v1alpha1.Phase]int{v1alpha1.PhaseGivenUp: 0} // alerts ask for it
+	phases := map[v1alpha1.Phase]int{v1alpha1.PhaseGivenUp: 0} // alerts query it
 	for _, phase := range s.phases {
 		if phase != "" { // not begun yet
 			phases[phase]++

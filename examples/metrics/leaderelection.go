@@ -8,15 +8,15 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
-// LeaderElection registers what an elector does. For how long the Lease of a leader has not been renewed is
+// LeaderElection registers the metrics of an elector. The age of a leader's last renewal is
 //
 //	time() - bellwether_leaderelection_last_renewal_timestamp_seconds
 func LeaderElection(registry prometheus.Registerer) (leaderelection.Hooks, error) {
 	f := &factory{registry: registry, subsystem: "leaderelection"}
 	leading := f.gauge("leading", "1 while this process leads.")
-	changes := f.counter("leader_changes_total", "How often another leader was seen than before.")
+	changes := f.counter("leader_changes_total", "Changes of the leader that this process has seen.")
 	terms := f.counters("terms_total", "Terms of this process that have ended: released, or lost.", "end")
-	vacancies := f.histograms("vacancy_seconds", "How long nobody had led when this process began to: since a release, or since the last renewal of a leader that died.",
+	vacancies := f.histograms("vacancy_seconds", "How long there was no leader before this process led: since a release, or since the last renewal of a leader that died.",
 		ofHandovers, "after")
 	renewed := renewals(f)
 	for _, end := range []string{"released", "lost"} {
@@ -57,8 +57,8 @@ type renewal struct {
 func renewals(f *factory) renewal {
 	r := renewal{
 		total:    f.counters("renewals_total", "Attempts to renew the Lease.", "result"),
-		duration: f.histogram("renewal_duration_seconds", "How long the requests of an attempt to renew took.", ofRequests),
-		last:     f.gauge("last_renewal_timestamp_seconds", "When the Lease was renewed last; 0 before the first time."),
+		duration: f.histogram("renewal_duration_seconds", "Time that the requests of an attempt to renew took.", ofRequests),
+		last:     f.gauge("last_renewal_timestamp_seconds", "Time of the last renewal; 0 before the first one."),
 	}
 	r.total.WithLabelValues("ok")
 	r.total.WithLabelValues("error")

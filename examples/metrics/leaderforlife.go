@@ -7,10 +7,10 @@ import (
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 )
 
-// LeaderForLife registers what becomes of a candidate, for leader.WithHooks.
+// LeaderForLife registers the metrics of a candidate, for leader.WithHooks.
 func LeaderForLife(registry prometheus.Registerer) (leader.Hooks, error) {
 	f := &factory{registry: registry, subsystem: "leaderforlife"}
-	leading := f.gauge("leading", "1 when this Pod is the leader, which it stays.")
+	leading := f.gauge("leading", "1 when this Pod is the leader. It stays 1.")
 	waiting := f.gauge("waiting_for", "How many Pods this candidate waits for.")
 	return leader.Hooks{
 		OnWaiting: func(all []leader.Waiting) { waiting.Set(float64(len(all))) },

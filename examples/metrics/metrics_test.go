@@ -31,7 +31,7 @@ import (
 
 var errNoAnswer = errors.New("no answer")
 
-// all is a process that does everything.
+// all is a process that uses every package.
 type all struct {
 	*prometheus.Registry
 	replica   replica.Config
@@ -52,7 +52,8 @@ func register(t *testing.T) *all {
 	return a
 }
 
-// value is what a series has, by the text of its name and labels: the count, of a histogram. All of them are whole.
+// value is the value of a series, by the text of its name and labels. Of a histogram it is the count.
+// All values are whole numbers.
 func (a *all) value(t *testing.T, series string) int {
 	t.Helper()
 	families, err := a.Gather()
@@ -85,7 +86,7 @@ func (a *all) value(t *testing.T, series string) int {
 	return 0
 }
 
-// everything happens once.
+// everything calls each hook once.
 func (a *all) everything() {
 	election, lease, ownership, distribution := a.replica.Election.Hooks, a.replica.Lease.Hooks, a.replica.Shard.Hooks, a.replica.Sharder.Hooks
 	election.OnNewLeader("a")
@@ -138,7 +139,7 @@ func TestNames(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// What alerts ask for is there.
+// The series that alerts query exist.
 func TestAlerts(t *testing.T) {
 	a := register(t)
 	a.everything()
@@ -161,7 +162,7 @@ func TestLatencies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := register(t)
 		election, distribution := a.replica.Election.Hooks, a.replica.Sharder.Hooks
-		election.OnStartedLeading(leaderelection.Term{}) // nobody has led before
+		election.OnStartedLeading(leaderelection.Term{}) // there was no leader before
 		election.OnStoppedLeading(leaderelection.Term{}, nil)
 		election.OnStartedLeading(leaderelection.Term{Vacant: 20 * time.Second})
 		assert.Equal(t, 1, a.value(t, "bellwether_leaderelection_vacancy_seconds{after=death}"))
@@ -195,7 +196,7 @@ func TestConfigurationThatIsUsableAgain(t *testing.T) {
 	assert.Zero(t, a.value(t, "bellwether_fencing_configuration_unusable"))
 }
 
-func TestFencesAndChecksAreCountedWhileTheyAreThere(t *testing.T) {
+func TestFencesAndChecksAreCountedWhileTheyExist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := register(t)
 		assert.Zero(t, a.value(t, "bellwether_fencing_fences{phase=GivenUp}"))

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// factory registers the collectors of one package. The last thing it is asked is whether all of them could be.
+// factory registers the collectors of one package. err returns all errors.
 type factory struct {
 	registry  prometheus.Registerer
 	subsystem string

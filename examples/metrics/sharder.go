@@ -31,14 +31,15 @@ func Replica(registry prometheus.Registerer, c *replica.Config) error {
 	return errors.Join(append(errs[:], err)...)
 }
 
-// Sharder registers how objects are distributed. Hand-over and failover of shards is bellwether_sharder_settle_duration_seconds: from a change of the
-// membership until every object is with its owner.
+// Sharder registers the metrics of a sharder. bellwether_sharder_settle_duration_seconds is the time of
+// a handover or failover of shards: from a change of the membership until every object is with its
+// owner.
 func Sharder(registry prometheus.Registerer) (sharder.Hooks, error) {
 	d, err := newDistribution(registry)
 	return d.hooks(), err
 }
 
-// distribution is what a sharder tells.
+// distribution is what a sharder reports.
 type distribution struct {
 	members, objects, placed, unsettled        prometheus.Gauge
 	shards, troubled                           *prometheus.GaugeVec
@@ -48,26 +49,26 @@ type distribution struct {
 	unplaced, overdue, taken, collected, storm prometheus.Counter
 
 	mu      sync.Mutex
-	changed time.Time // when the membership last did without being settled; zero: it is settled
+	changed time.Time // when the membership last changed; zero if the ring is settled
 	scanned time.Time // when the last scan ended
-	astray  int       // objects that it did not find in their place
+	astray  int       // displaced objects that it found
 }
 
 func newDistribution(registry prometheus.Registerer) (*distribution, error) {
 	f := &factory{registry: registry, subsystem: "sharder"}
 	return &distribution{
 		members:   f.gauge("members", "Shards among which objects are distributed."),
-		objects:   f.gauge("objects", "Objects that the last scan has found."),
-		placed:    f.gauge("placed_objects", "Objects of the last scan that are with their owner, and in nobody else's hands."),
+		objects:   f.gauge("objects", "Objects that the last scan found."),
+		placed:    f.gauge("placed_objects", "Objects of the last scan that are with their owner, and with no other shard."),
 		unsettled: f.gauge("unsettled", "1 from a change of the membership until every object is with its owner."),
 		shards:    f.gauges("shard_objects", "Objects that each shard had at the last scan.", "shard"),
 		troubled:  f.gauges("resource_trouble", "1 while objects of a resource cannot be listed or watched, or it is not served.", "resource", "namespace", "verb"),
-		settle:    f.histogram("settle_duration_seconds", "How long it took from a change of the membership until every object was with its owner.", ofDrains),
+		settle:    f.histogram("settle_duration_seconds", "Time from a change of the membership until every object was with its owner.", ofDrains),
 		scans:     f.histogram("scan_duration_seconds", "How long scans of all objects took.", ofFences),
-		throttled: f.histogram("throttled_seconds", "How long requests were held back by the client's own rate limit.", ofRequests),
+		throttled: f.histogram("throttled_seconds", "Time that requests waited for the client's own rate limit.", ofRequests),
 		patches:   f.counters("patches_total", "Attempts to change an object's labels and record, by what for. Conflicts are nothing to worry about.", "verb", "result"),
 		took:      f.histograms("patch_duration_seconds", "How long these took.", ofRequests, "verb"),
-		unplaced:  f.counter("unplaced_object_seconds_total", "For how long objects were not with their owner, added up, as seen by scans."),
+		unplaced:  f.counter("unplaced_object_seconds_total", "Time that objects were not with their owner, added up, as seen by scans."),
 		overdue:   f.counter("overdue_total", "Objects that a living shard does not let go of."),
 		taken:     f.counter("taken_total", "Shards that have proved dead."),
 		collected: f.counter("collected_total", "Leases of dead shards that were deleted."),
@@ -135,7 +136,7 @@ func (d *distribution) scan(s sharder.Scan) {
 	d.scanned, d.astray = time.Now(), s.Objects-s.Placed
 }
 
-// forget is for when another replica distributes: what was true here may not be any more.
+// forget resets the gauges when another replica is the sharder.
 func (d *distribution) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -146,11 +147,11 @@ func (d *distribution) forget() {
 	d.changed, d.scanned, d.astray = time.Time{}, time.Time{}, 0
 }
 
-// Shard registers how a shard lets go of objects.
+// Shard registers the metrics of a shard that lets go of objects.
 func Shard(registry prometheus.Registerer) (shard.Hooks, error) {
 	f := &factory{registry: registry, subsystem: "shard"}
 	drains := f.counters("drains_total", "Attempts to let go of an object.", "result")
-	age := f.histogram("drain_duration_seconds", "How long after it was asked for an object was let go.", ofDrains)
+	age := f.histogram("drain_duration_seconds", "Time from a drain until the shard let the object go.", ofDrains)
 	bounces := f.counters("bounces_total", "Attempts to send back an object that has the label of this shard by mistake.", "result")
 	refusals := f.counters("refusals_total", "Work that was refused: the object is another shard's, or is not proved to be this one's yet.", "reason")
 	return shard.Hooks{

@@ -6,7 +6,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// ShardLease registers what a replica does about its Lease. A term that is lost ends the process.
+// ShardLease registers the metrics of a shard lease. A lost term ends the process.
 func ShardLease(registry prometheus.Registerer) (shardlease.Hooks, error) {
 	f := &factory{registry: registry, subsystem: "shardlease"}
 	held := f.gauge("held", "1 while this process is a shard.")

@@ -26,10 +26,10 @@ var (
 	wanted = labels.SelectorFromSet(labels.Set{"example.bellwether.dev/checksum": "wanted"})
 )
 
-// checksumAnnotation has the SHA-256 of the JSON of the data.
+// checksumAnnotation is the annotation with the SHA-256 of the data's JSON.
 const checksumAnnotation = "example.bellwether.dev/sha256"
 
-// checksums is the controller. It is where yours goes.
+// checksums is the controller. Replace it by yours.
 type checksums struct {
 	client    kubernetes.Interface // guarded by the shard's lease
 	shard     *shard.Shard
@@ -48,14 +48,15 @@ func (c *checksums) addFlags() {
 	flag.BoolVar(&c.journal, "journal", false, "log when work on each ConfigMap begins and ends")
 }
 
-// run works on the ConfigMaps of this shard until ctx has ended.
+// run works on the ConfigMaps of this shard until ctx ends.
 func (c *checksums) run(ctx context.Context) error {
 	source := shard.ListerWatcher(c.client.CoreV1().ConfigMaps(c.namespace), c.client)
 	informer := c.shard.NewInformer(source, &corev1.ConfigMap{}, c.resync, cache.Indexers{})
 	return shard.RunController(ctx, c.shard, informer, c.workers, c.reconcile)
 }
 
-// reconcile is called while no other process can work on m. It writes with ctx, which ends when that may change.
+// reconcile is called while no other process can work on m. It writes with ctx. ctx ends when another
+// process may work on m.
 func (c *checksums) reconcile(ctx context.Context, m *corev1.ConfigMap) error {
 	if c.journal {
 		log := c.log.With(zap.String("object", m.Name))
@@ -72,7 +73,7 @@ func (c *checksums) reconcile(ctx context.Context, m *corev1.ConfigMap) error {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": m.ResourceVersion, // of what the checksum is
+		"resourceVersion": m.ResourceVersion, // the version that the checksum is of
 		"annotations":     map[string]string{checksumAnnotation: sum},
 	}})
 	if err != nil {
@@ -80,7 +81,7 @@ func (c *checksums) reconcile(ctx context.Context, m *corev1.ConfigMap) error {
 	}
 	_, err = c.client.CoreV1().ConfigMaps(m.Namespace).Patch(ctx, m.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "checksums"})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil // it has changed, and so will be back soon
+		return nil // it has changed, so it comes again soon
 	}
 	return err
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/shardertest"
 )
 
-func TestChecksumsAreOfWhatIsThisShards(t *testing.T) {
+func TestChecksumsCoverThisShardsObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewSimpleClientset() // the other one is a hundred times slower in a bubble
+		client := fake.NewSimpleClientset() // NewClientset is a hundred times slower in a bubble
 		mapper := meta.NewDefaultRESTMapper(nil)
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 		lease, shard, err := shardertest.NewShard(client, mapper, api.Resource{GVR: configMaps, Selector: wanted})

@@ -1,9 +1,11 @@
-// Command sharding is a controller of which every copy works on its own part of the objects: it writes the checksum of each ConfigMap
-// that has the label checksum=wanted into an annotation. Run as many copies as you like, each with an identity of its own.
+// Command sharding is a controller. Every copy works on its own share of the objects. It writes the
+// checksum of each ConfigMap with the label checksum=wanted into an annotation. Run any number of
+// copies, each with an identity of its own.
 //
 //	go run ./examples/sharding -identity a -journal    # after make playground, or with -kubeconfig ~/.kube/config
 //
-// It exits with 75 when it has lost its shard lease, and with 0 on SIGTERM or Ctrl-C, after its work has ended.
+// It exits with 75 when it loses its shard lease. On SIGTERM or Ctrl-C it ends its work and exits
+// with 0.
 package main
 
 import (
@@ -27,7 +29,7 @@ import (
 )
 
 func main() {
-	shardlease.ReexecIfPID1() // or -kernel-deadline would be refused in a container
+	shardlease.ReexecIfPID1() // without this, -kernel-deadline is refused in a container
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx); err != nil {
@@ -63,7 +65,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	c.Resources = []api.Resource{{GVR: configMaps, Selector: wanted, Namespaces: []string{c.Lease.Namespace}}}
-	// What is known beforehand need not be asked for: a replica that starts while the API server is down waits instead of failing.
+	// The kinds are known here. So a replica that starts while the API server is down waits instead of
+	// failing.
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	c.Mapper = mapper
@@ -101,6 +104,6 @@ func clientConfig(kubeconfig string) (config *rest.Config, err error) {
 	if err != nil {
 		return nil, err
 	}
-	config.QPS = -1 // or client-go would allow the work 5 requests per second
+	config.QPS = -1 // client-go's default is 5 requests per second
 	return config, nil
 }

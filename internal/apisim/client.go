@@ -29,7 +29,7 @@ type Client struct {
 	changed chan struct{} // closed and replaced when one of the above changes
 }
 
-// Faults of a connection. They hold for what is sent while they are set.
+// Faults of a connection. They apply to requests sent while they are set.
 type Faults struct {
 	// Latency is the time a request takes to the server, and again its answer back. What was sent arrives, also when
 	// its sender has given up meanwhile.
@@ -38,7 +38,7 @@ type Faults struct {
 	WatchLag time.Duration
 	// LoseRequest makes requests vanish on their way: nothing is done, and no answer comes.
 	LoseRequest func(*http.Request) bool
-	// LoseResponse makes answers vanish: what was asked for is done.
+	// LoseResponse loses answers: the requests are carried out.
 	LoseResponse func(*http.Request) bool
 	// Refuse answers requests with a connection error at once.
 	Refuse func(*http.Request) bool
@@ -101,7 +101,8 @@ func (c *Client) Path() string { return c.identity.path() }
 // Inject replaces the faults of the connection.
 func (c *Client) Inject(f Faults) { c.change(func() { c.faults = f }) }
 
-// Pause stops the replica, as far as it can be seen from here: it sends nothing more and takes nothing in. What it has sent arrives.
+// Pause stops the replica as seen from the server: it sends and receives nothing more. Requests
+// already sent arrive.
 func (c *Client) Pause() { c.change(func() { c.paused = true }) }
 
 // Resume ends a pause.

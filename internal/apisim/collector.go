@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Collect does at once all that the garbage collector of kube-controller-manager would get done if nobody else wrote:
-// it deletes what has lost its last owner, and ends deletions that wait until their dependents are gone (foreground) or
-// released (orphan). Nothing else collects: call it whenever the collector is to have had its time.
+// Collect runs the garbage collector of kube-controller-manager to its end, as if no other client
+// wrote. It deletes objects that have lost their last owner. It ends deletions that wait until their
+// dependents are gone (foreground) or released (orphan). Garbage is collected only by this call.
 func (s *Server) Collect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,8 +43,9 @@ func (s *Server) collectable() []key {
 	return keys
 }
 
-// collect deletes an object whose owners are all gone, or wait for it to go. If another owner stays, so does the object,
-// without the references to the former: they would hold those that wait.
+// collect deletes an object if each of its owners is gone, or waits for the object to go. If
+// another owner stays, so does the object, without the references to the others: those would block
+// owners that wait.
 func (s *Server) collect(k key, o *object) {
 	var staying []metav1.OwnerReference
 	awaited := false
@@ -160,7 +161,8 @@ func without[T any](list []T, drop func(T) bool) (rest []T) {
 	return rest
 }
 
-// amend changes an object as a client's update would. What is refused stays as it is.
+// amend changes an object like a client's update. If the update is refused, the object does not
+// change.
 func (s *Server) amend(k key, change func(*object)) {
 	old := s.data.objects[k]
 	o := old.DeepCopy()

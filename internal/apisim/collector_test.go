@@ -13,7 +13,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
 
-func TestCollectGoesInOrderAndWritesNothingInVain(t *testing.T) {
+func TestCollectGoesInOrderWithoutNeedlessWrites(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *apisim.Server, _ *apisim.Client, configMaps corev1client.ConfigMapInterface) {
 		owner, err := configMaps.Create(t.Context(), named("owner"), metav1.CreateOptions{})
 		require.NoError(t, err)

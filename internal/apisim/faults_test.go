@@ -118,7 +118,7 @@ func TestBookmarksComeEveryMinute(t *testing.T) {
 	})
 }
 
-func TestWhatWasSentArrives(t *testing.T) {
+func TestSentRequestsArrive(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *apisim.Server, connection *apisim.Client, configMaps corev1client.ConfigMapInterface) {
 		connection.Inject(apisim.Faults{Latency: time.Minute})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -104,7 +104,7 @@ func (h *handler) client(r *http.Request) *Client {
 	return c
 }
 
-// send sends what there is as soon as it is there: a watch has no end.
+// send flushes each event at once: a watch has no end.
 func send(w http.ResponseWriter, resp *http.Response) {
 	defer func() { _ = resp.Body.Close() }()
 	maps.Copy(w.Header(), resp.Header)
@@ -127,7 +127,7 @@ func send(w http.ResponseWriter, resp *http.Response) {
 	}
 }
 
-// discovery is what is answered to who asks which resources there are, by path.
+// discovery has the answers of the discovery API, by path.
 func (s *Server) discovery() map[string]any {
 	answers := map[string]any{}
 	lists := map[metav1.GroupVersion][]any{}

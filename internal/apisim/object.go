@@ -69,8 +69,8 @@ type database struct {
 	created   int // for names and UIDs
 }
 
-// put stores o as the next version of k; nil deletes. It returns what was stored, or the last state of what was deleted
-// with the version of its deletion.
+// put stores o as the next version of k; nil deletes. It returns the stored object, or the last
+// state of a deleted one with the version of its deletion.
 func (d *database) put(k key, o *object) (*object, change) {
 	d.version++
 	before := d.objects[k]

@@ -23,7 +23,7 @@ type Resource struct {
 	schema.GroupVersionResource
 	Kind       string
 	Namespaced bool
-	// CreateOnUpdate lets a PUT create what is not there, as for Leases.
+	// CreateOnUpdate lets a PUT create a missing object, as for Leases.
 	CreateOnUpdate bool
 	// RequireVersion refuses a PUT without resourceVersion, as for Leases.
 	RequireVersion bool
@@ -78,7 +78,7 @@ type Server struct {
 	watches  map[*watch]struct{}
 	trace    []Served
 	untraced bool
-	observe  func(Change) // nil: nobody does
+	observe  func(Change) // may be nil
 	encoded  encoded
 }
 
@@ -89,7 +89,7 @@ type encoded struct {
 	raw      []byte
 }
 
-// encode returns what is sent of an object to watches. The caller holds mu.
+// encode returns an object as watches send it. The caller holds mu.
 func (s *Server) encode(o *object, metadata bool) []byte {
 	if s.encoded.object != o || s.encoded.metadata != metadata {
 		s.encoded = encoded{o, metadata, marshal(shape(o, metadata))}

@@ -14,8 +14,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Standalone is a server on a loopback port, with what runs beside a real one: the garbage collector, which
-// looks every 100 ms, and etcd's compaction of what is older than five to ten minutes.
+// Standalone is a server on a loopback port, with the garbage collector and etcd's compaction. The
+// collector runs every 100 ms. The compaction forgets versions older than five to ten minutes.
 type Standalone struct {
 	*Server
 	address string

@@ -60,7 +60,7 @@ func TestStandaloneServer(t *testing.T) {
 }
 
 // Processes of Pods share by the UID what belongs to the Pod, as leaderforlife does, whatever server the Pod is on.
-func TestStandaloneServersGiveUIDsOfTheirOwn(t *testing.T) {
+func TestStandaloneServersGiveUniqueUIDs(t *testing.T) {
 	uids := map[types.UID]bool{}
 	for range 2 {
 		server, err := apisim.Listen(t.Context())

@@ -42,8 +42,9 @@ func (s *Server) TraceFrom(n int) []Served {
 	return slices.Clone(s.trace[n:])
 }
 
-// Replay makes the server serve requests in the order of the trace of another run: in a bubble, which of two goroutines runs
-// first is a matter of chance. A request that comes early waits; what has not come after half a second is skipped.
+// Replay makes the server serve requests in the order of the trace of another run. In a bubble, the
+// order of two goroutines is random. An early request waits. A request that has not come after half
+// a second is skipped.
 func (s *Server) Replay(trace []Served) {
 	s.order = &order{script: trace, changed: make(chan struct{})}
 }
@@ -94,8 +95,9 @@ func (o *order) served(request Served) {
 	}
 }
 
-// skip gives up what should have come before the first that waits, unless the script has changed since the caller began to wait:
-// then what is next may be just about to come.
+// skip gives up the requests that should have come before the first waiting one. It does nothing if
+// the script has changed since the caller began to wait: then the next request may be about to
+// come.
 func (o *order) skip(since <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -220,7 +220,7 @@ func (s *Server) delete(t target, body []byte, dry bool) (any, status) {
 	return s.store(t, o), nil
 }
 
-// setPolicy sets the finalizers by which the collector knows how to deal with dependents.
+// setPolicy sets the finalizers that tell the collector what to do with dependents.
 func setPolicy(o *object, policy metav1.DeletionPropagation) {
 	finalizers := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool {
 		return f == metav1.FinalizerDeleteDependents || f == metav1.FinalizerOrphanDependents

@@ -17,12 +17,12 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// Apply creates what a manifest says. Fields that the API server does not know are errors.
+// Apply creates the objects of a manifest. Fields that the API server does not know are errors.
 func (c *ControlPlane) Apply(ctx context.Context, manifest string) error {
 	return Apply(ctx, c.Admin(), manifest)
 }
 
-// Apply creates on any API server what a manifest says.
+// Apply creates the objects of a manifest on any API server.
 func Apply(ctx context.Context, config *rest.Config, manifest string) error {
 	return each(config, "apply", manifest, func(objects dynamic.ResourceInterface, object *unstructured.Unstructured) error {
 		_, err := objects.Create(ctx, object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
@@ -30,7 +30,8 @@ func Apply(ctx context.Context, config *rest.Config, manifest string) error {
 	})
 }
 
-// Delete deletes what Apply has created, as far as it is there, and does not wait until it is gone: namespaces take a while.
+// Delete deletes the objects that Apply has created and that still exist. It does not wait until
+// they are gone: namespaces take a while.
 func (c *ControlPlane) Delete(ctx context.Context, manifest string) error {
 	return each(c.Admin(), "delete", manifest, func(objects dynamic.ResourceInterface, object *unstructured.Unstructured) error {
 		if err := objects.Delete(ctx, object.GetName(), metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {

@@ -16,8 +16,8 @@ const (
 	auditPolicyFile = "audit-policy.yaml"
 )
 
-// defaultAuditPolicy logs who did what to which object, without its content, when a request is over; a watch also when its
-// response begins.
+// defaultAuditPolicy logs the user, verb and object of each request when it is over, without the
+// content. It logs a watch also when its response begins.
 const defaultAuditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -97,17 +97,17 @@ type auditLine struct {
 	StageTimestamp           time.Time `json:"stageTimestamp"`
 }
 
-// auditLog is what has been read of the log so far: tests that poll must not read it all again each time.
+// auditLog is the part of the log that was read. Tests that poll must not read all of it each time.
 type auditLog struct {
 	mu     sync.Mutex
 	tail   Tail
 	events []AuditEvent
 }
 
-// Audit returns the audit log so far, of all runs of the API server, in the order in which requests ended. A client
-// may have its response a moment before the line is there: poll for what must be there, and look for what must not be
-// there after something later has shown up. An API server that was killed may have committed a write of which the
-// log says nothing.
+// Audit returns the audit log so far, of all runs of the API server, in the order in which requests
+// ended. A client may have its response a moment before the line exists. So poll for an expected
+// event, and check for an unexpected one only after a later event has appeared. An API server that
+// was killed may have committed a write that is not in the log.
 func (c *ControlPlane) Audit() ([]AuditEvent, error) {
 	c.audit.mu.Lock()
 	defer c.audit.mu.Unlock()
@@ -115,8 +115,8 @@ func (c *ControlPlane) Audit() ([]AuditEvent, error) {
 	return slices.Clip(c.audit.events), err
 }
 
-// DigestAudit calls see with what has come to the audit log since the last call, and forgets it: for runs whose log would fill memory and
-// disk. Audit then knows nothing.
+// DigestAudit calls see with each event since the last call, and forgets it. It is for runs whose
+// log would fill memory and disk. Audit then returns nothing.
 func (c *ControlPlane) DigestAudit(see func(AuditEvent)) error {
 	c.audit.mu.Lock()
 	defer c.audit.mu.Unlock()

@@ -27,7 +27,7 @@ const ownModule = "-modfile=go.mod"
 // buildFlags are part of the cache key. -trimpath lets checkouts in different directories share the Go build cache.
 var buildFlags = []string{"-trimpath", "-buildvcs=false"}
 
-// Bin says where the programs of a control plane are.
+// Bin has the paths of the programs of a control plane.
 type Bin struct {
 	// ControlPlane is etcd, kube-apiserver, kube-controller-manager and kube-scheduler: the first argument names
 	// the component, the rest are its flags.

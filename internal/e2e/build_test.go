@@ -35,7 +35,7 @@ func fakeSource(t *testing.T) string {
 	return dir
 }
 
-func TestBuildIsThatOfItsOwnModule(t *testing.T) {
+func TestBuildUsesItsOwnModule(t *testing.T) {
 	elsewhere := filepath.Join(t.TempDir(), "go.mod")
 	require.NoError(t, os.WriteFile(elsewhere, []byte("module elsewhere\n"), 0o644))
 	t.Setenv("GOFLAGS", "-modfile="+elsewhere)
@@ -82,7 +82,7 @@ func TestConcurrentCallsShareOneBuild(t *testing.T) {
 	assert.NotEqual(t, bins[0], changed, "other sources are another build")
 }
 
-func TestBuildThatFailsLeavesNothing(t *testing.T) {
+func TestFailedBuildLeavesNothing(t *testing.T) {
 	t.Parallel()
 	source, cache := fakeSource(t), t.TempDir()
 	main := filepath.Join(source, "cmd", "kwok", "main.go")
@@ -97,7 +97,7 @@ func TestBuildThatFailsLeavesNothing(t *testing.T) {
 }
 
 // A build that was killed leaves its temporary directory: the next one must neither take it nor stumble over it.
-func TestBuildAfterOneThatWasKilled(t *testing.T) {
+func TestBuildAfterKilledBuild(t *testing.T) {
 	t.Parallel()
 	source, cache := fakeSource(t), t.TempDir()
 	hash, err := sourceHash(source)

@@ -232,8 +232,8 @@ func (c *ControlPlane) Compact(ctx context.Context) error {
 	return c.compactTo(ctx, now.Header.Revision)
 }
 
-// CompactTo makes etcd forget every state before a revision, for runs whose API server is restarted too often to do it: etcd takes no more
-// writes when its data have grown to 2 GB.
+// CompactTo makes etcd forget every state before a revision. It is for runs whose API server is
+// restarted too often to do that: etcd refuses writes when its data have grown to 2 GB.
 func (c *ControlPlane) CompactTo(ctx context.Context, revision int64) error {
 	return c.compactTo(ctx, strconv.FormatInt(revision, 10))
 }

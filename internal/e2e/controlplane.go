@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// startTimeout bounds what comes after the build. It takes 3 s on 2 idle cores.
+// startTimeout bounds the start after the build. The start takes 3 s on 2 idle cores.
 const startTimeout = 2 * time.Minute
 
 // Options says what a control plane has besides etcd and kube-apiserver. The zero value is fine.
@@ -33,7 +33,7 @@ type Options struct {
 	Groups map[string][]string
 	// AuditPolicy is the audit policy of the API server, as a file. Default: metadata of all requests, when they are over.
 	AuditPolicy string
-	// Progress is told about a build of the control plane, see [Binaries]. Default os.Stderr.
+	// Progress gets the progress of a build of the control plane, see [Binaries]. Default os.Stderr.
 	Progress io.Writer
 }
 

@@ -72,7 +72,7 @@ func TestServersPauseAndReturnWithTheirData(t *testing.T) {
 	}
 }
 
-func TestNothingStaysOfAnInterruptedStart(t *testing.T) {
+func TestInterruptedStartLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -93,7 +93,7 @@ func TestNothingStaysOfAnInterruptedStart(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-func TestReadySaysWhatDied(t *testing.T) {
+func TestReadyNamesDeadProcesses(t *testing.T) {
 	t.Parallel()
 	cp, err := e2e.New(t.Context(), e2e.Options{})
 	require.NoError(t, err)

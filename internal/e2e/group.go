@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-// leaderScript is the first process of a group. It ignores what a terminal sends, and blocks on a pipe of which only
-// the harness holds the other end. However the harness ends (return, panic, Ctrl-C, SIGKILL), the kernel closes that
-// end, read sees the end of the file, and the shell kills its whole group: SIGKILL, because a stopped member would
-// not act on anything else.
+// leaderScript is the first process of a group. It ignores signals of a terminal, and blocks on a pipe.
+// Only the harness holds the other end. However the harness ends (return, panic, Ctrl-C, SIGKILL), the
+// kernel closes that end, read sees the end of the file, and the shell kills its whole group. It sends
+// SIGKILL, because a stopped member reacts to no other signal.
 const leaderScript = `trap '' INT TERM HUP QUIT; read -r _; kill -9 0`
 
 var errClosed = errors.New("e2e: group is closed")
@@ -72,7 +72,7 @@ func (g *Group) Close() error {
 		g.lifeline.Close()
 		_ = g.leader.Wait() // it kills itself too: always an error
 		for _, process := range processes {
-			// Already dead, unless somebody killed the leader before it could do its work.
+			// Already dead, unless the leader was killed before it could kill its group.
 			_ = process.Kill()
 		}
 	})

@@ -139,7 +139,8 @@ func TestGroupKillsGrandchildren(t *testing.T) {
 	assert.Eventually(t, func() bool { return gone(pid) }, orphanPatience, orphanPoll)
 }
 
-// gone says whether a process has ended. A zombie has: where nobody reaps orphans they stay in the process table.
+// gone says whether a process has ended. A zombie has: if orphans are not reaped, they stay in the
+// process table.
 func gone(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return true

@@ -44,7 +44,7 @@ func newPKI() (*pki, error) {
 	return &pki{certificate: certificate, key: key, ca: pemCertificate(der)}, nil
 }
 
-// client mints the certificate by which the API server knows a user.
+// client mints a certificate that identifies a user to the API server.
 func (p *pki) client(user string, groups []string) (certificate, key []byte, err error) {
 	template := newTemplate(pkix.Name{CommonName: user, Organization: groups})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}

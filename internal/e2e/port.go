@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// port is a TCP port of the loopback interface that is ours until closed, also while the server that uses it is down.
-// It is held by a socket that is bound and never listens: connections go to the server, which binds beside it with
-// SO_REUSEPORT, and the kernel gives the port to nobody who does not ask for exactly this one.
+// port is a TCP port of the loopback interface, reserved until closed, also while its server is down. A
+// socket that is bound and never listens holds it. Connections go to the server, which binds beside it
+// with SO_REUSEPORT. The kernel gives the port only to a process that asks for exactly this one.
 type port struct {
 	number int
 	socket int

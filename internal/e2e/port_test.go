@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestReservedPortIsForServersThatShareOnly(t *testing.T) {
+func TestReservedPortIsForSharingServersOnly(t *testing.T) {
 	t.Parallel()
 	port, err := reservePort()
 	require.NoError(t, err)

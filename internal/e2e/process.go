@@ -136,10 +136,10 @@ func (p *Process) signal(life *run, signal syscall.Signal) error {
 	return nil
 }
 
-// Pause stops the process (SIGSTOP) until Resume: to others it looks like a machine that hangs. Its connections stay
-// open, and what it has started itself runs on. On Linux it returns when every thread has stopped: with the signal
-// only sent, a busy machine lets some run on for milliseconds, enough for another write. [os.ErrProcessDone] if the
-// process has ended.
+// Pause stops the process (SIGSTOP) until Resume: to others it looks like a machine that hangs. Its
+// connections stay open, and its children run on. On Linux it returns when every thread has
+// stopped: with the signal only sent, a busy machine lets some run on for milliseconds, enough for
+// another write. [os.ErrProcessDone] if the process has ended.
 func (p *Process) Pause() error {
 	life := p.current()
 	if err := p.signal(life, syscall.SIGSTOP); err != nil {

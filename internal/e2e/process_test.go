@@ -44,7 +44,7 @@ func startShell(t *testing.T, script string, onLine func(string)) *e2e.Process {
 	return process
 }
 
-func TestExitTellsCodeFromSignal(t *testing.T) {
+func TestExitDistinguishesCodeAndSignal(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]e2e.Exit{
 		"exit 0":        {Code: 0},
@@ -88,7 +88,7 @@ func TestOutputIsReadAsItComesAndLogged(t *testing.T) {
 	assert.Equal(t, "shell.log", filepath.Base(process.Log()))
 }
 
-func TestAllOutputIsThereWhenWaitReturns(t *testing.T) {
+func TestWaitReturnsAfterAllOutput(t *testing.T) {
 	t.Parallel()
 	var all transcript
 	process := startShell(t, `i=0; while [ $i -lt 5000 ]; do i=$((i+1)); echo $i; done`, all.add)
@@ -145,7 +145,7 @@ func TestPauseResumeTerminateKillRestart(t *testing.T) {
 	assert.Equal(t, "signal: killed", exit.String())
 }
 
-func TestCommandThatDoesNotExist(t *testing.T) {
+func TestMissingCommand(t *testing.T) {
 	t.Parallel()
 	group, err := e2e.NewGroup(t.TempDir())
 	require.NoError(t, err)

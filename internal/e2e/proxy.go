@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Proxy is the network between one client and the API server: a TCP forwarder that can be told to fail. TLS stays
+// Proxy is the network between one client and the API server: a TCP forwarder that fails on request. TLS stays
 // end to end. Safe for concurrent use.
 type Proxy struct {
 	target   string
@@ -79,9 +79,9 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.delay = d
 }
 
-// BlackHole forwards nothing until Heal, while connections stay open and new ones are accepted: a client notices
-// only by its own timeouts. As on a network that loses packets, what was sent meanwhile arrives after Heal, unless
-// the connection was closed.
+// BlackHole forwards nothing until Heal, while connections stay open and new ones are accepted: a
+// client notices only by its own timeouts. As on a network that loses packets, data sent meanwhile
+// arrives after Heal, unless the connection was closed.
 func (p *Proxy) BlackHole() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +89,8 @@ func (p *Proxy) BlackHole() {
 	p.swallow()
 }
 
-// BlackHoleConnections is BlackHole for the connections that there are, as when a NAT has forgotten them. New ones work.
+// BlackHoleConnections is BlackHole for existing connections only, as when a NAT has forgotten
+// them. New ones work.
 func (p *Proxy) BlackHoleConnections() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,7 +167,7 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	both.Wait()
 }
 
-// end closes a connection after what was written to it has been sent.
+// end closes a connection after all data written to it has been sent.
 func (p *Proxy) end(c *connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -183,11 +184,12 @@ type chunk struct {
 // dialTimeout bounds how long an API server that is paused with a full backlog can hold up Close.
 const dialTimeout = 3 * time.Second
 
-// maxChunks bounds what is under way in one direction. When it is reached the sender feels it, as on a network.
+// maxChunks bounds the data under way in one direction. At the bound the sender blocks, as on a
+// network.
 const maxChunks = 1024
 
-// forward carries one direction of a connection until it ends. Then the other direction ends too: nobody here uses a
-// connection half-closed.
+// forward carries one direction of a connection until it ends. Then the other direction ends too: no
+// client here uses a half-closed connection.
 func (p *Proxy) forward(c *connection, from, to *net.TCPConn) {
 	underway := make(chan chunk, maxChunks)
 	var reader sync.WaitGroup
@@ -219,7 +221,8 @@ func (p *Proxy) forward(c *connection, from, to *net.TCPConn) {
 	}
 }
 
-// hangUp is called when one side of a connection has closed it: what it had sent into a black hole never arrives.
+// hangUp is called when one side of a connection has closed it: data that it had sent into a black
+// hole never arrives.
 func (p *Proxy) hangUp(c *connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -266,7 +269,7 @@ type connection struct {
 	done           chan struct{}
 }
 
-// reset closes both sides abruptly: what is under way is lost. The caller holds the proxy's mutex.
+// reset closes both sides abruptly: data under way is lost. The caller holds the proxy's mutex.
 func (c *connection) reset() {
 	for _, side := range []*net.TCPConn{c.client, c.server} {
 		if side != nil {

@@ -73,7 +73,7 @@ func TestCutProxyResetsAndRefuses(t *testing.T) {
 	assert.NoError(t, echo(dial(t, proxy), patience))
 }
 
-func TestBlackHoleKeepsConnectionsAndWhatTheySent(t *testing.T) {
+func TestBlackHoleKeepsConnectionsAndTheirData(t *testing.T) {
 	t.Parallel()
 	proxy, conn := proxied(t)
 	require.NoError(t, echo(conn, patience))
@@ -92,7 +92,7 @@ func TestBlackHoleKeepsConnectionsAndWhatTheySent(t *testing.T) {
 }
 
 // A request that a process has sent before it was killed must not arrive after others have taken over.
-func TestBlackHoleLosesWhatAClosedConnectionHadSent(t *testing.T) {
+func TestBlackHoleLosesDataOfClosedConnections(t *testing.T) {
 	t.Parallel()
 	target, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -164,7 +164,7 @@ func TestClosedProxyIsGone(t *testing.T) {
 	assert.Error(t, err)
 }
 
-func TestProxyClosesWhatTheTargetRefuses(t *testing.T) {
+func TestProxyClosesRefusedConnections(t *testing.T) {
 	t.Parallel()
 	target, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -11,8 +11,8 @@ import (
 // SoakEnv names the environment variable that makes [Repeat] repeat: a duration such as "10m".
 const SoakEnv = "BELLWETHER_SOAK"
 
-// Repeat runs a test once or, when soaking, again and again as numbered subtests until the duration is over, and reports how
-// many there were.
+// Repeat runs a test once. When soaking, it runs it repeatedly as numbered subtests until the
+// duration is over, and reports their number.
 func Repeat(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	value := os.Getenv(SoakEnv)

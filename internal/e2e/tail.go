@@ -13,8 +13,8 @@ import (
 type Tail struct {
 	// Path of the file. It need not be there yet.
 	Path string
-	// Discard gives the room that read lines take back to the file system, where that can be done (Linux): a file that grows for
-	// hours then takes no more than what has not been read.
+	// Discard returns the space of read lines to the file system, where possible (Linux). A file
+	// that grows for hours then takes only the space of unread lines.
 	Discard bool
 
 	file              *os.File

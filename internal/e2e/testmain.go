@@ -9,8 +9,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Main is a TestMain: it runs tests that share a control plane, which is prepared before the first, and then looks for goroutines that they
-// have left behind. If a test fails, the logs stay.
+// Main is a TestMain. It prepares a control plane, runs the tests that share it, and then checks
+// for leaked goroutines. If a test fails, the logs stay.
 func Main(m *testing.M, shared **ControlPlane, options Options, prepare ...func(*ControlPlane) error) {
 	code, err := runTests(m, shared, options, prepare)
 	if err != nil {

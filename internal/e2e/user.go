@@ -20,7 +20,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// grantPoll is how often Grant asks whether the API server honours it: usually at once, through its own watch.
+// grantPoll is how often Grant asks whether the API server honours the grant. Usually it does at
+// once, by its own watch.
 const grantPoll = 20 * time.Millisecond
 
 // Admin returns the configuration of a client that may do everything. It is a copy: change it at will. Clients are

@@ -21,7 +21,7 @@ import (
 type Version struct {
 	// Revision is the resourceVersion, of the whole store.
 	Revision int64
-	// Object is the object as it is stored then; of a deletion, as it was before.
+	// Object is the object as stored at this revision; for a deletion, as it was before.
 	Object  metav1.Object
 	Deleted bool
 }
@@ -58,10 +58,11 @@ type versions struct {
 	see      func(Version) error
 }
 
-// refusedError is one after which reading on makes no sense.
+// refusedError ends the reading: to continue makes no sense.
 type refusedError struct{ error }
 
-// watchEtcd reads one watch to its end. One watch of a range that holds everything, rather than one for each prefix, because it is in order.
+// watchEtcd reads one watch to its end. One watch of a range with everything is in order; one for
+// each prefix is not.
 func (c *ControlPlane) watchEtcd(ctx context.Context, v *versions) error {
 	body, err := json.Marshal(map[string]any{"create_request": map[string]any{
 		"key": []byte("/registry/"), "range_end": []byte("/registry0"), "start_revision": strconv.FormatInt(v.next, 10), "prev_kv": true,
@@ -114,7 +115,7 @@ type keyValue struct {
 	Revision int64  `json:"mod_revision,string"`
 }
 
-// take takes in one event, unless it was seen before.
+// take processes an event, unless it was seen before.
 func (v *versions) take(e watchEvent) error {
 	if e.Now.Revision < v.next {
 		return nil

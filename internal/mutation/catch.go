@@ -9,21 +9,22 @@ import (
 	"testing"
 )
 
-// Mutation is what may happen to somebody who does not know why a line is there.
+// Mutation is a plausible mistake: a change of a line whose reason is not known.
 type Mutation struct {
-	// Name says what is so then.
+	// Name says what the change breaks.
 	Name string
-	// File of the package has Old once, for which it gets New.
+	// File of the package contains Old once. New replaces it.
 	File, Old, New string
-	// Caught is the test of the package that has to fail.
+	// Caught is the test of the package that has to fail then.
 	Caught string
 }
 
-// share is how many mutations there are for one that is tried, unless all are.
+// share is the number of mutations per mutation that is tried, unless all are tried.
 const share = 4
 
-// Catch fails for every mutation that its test does not catch. Each takes a build, so only every fourth is tried, unless all are asked for; that the code
-// still looks as the others say is seen anyway. The flags are for the test.
+// Catch fails for every mutation that its test does not catch. Each mutation takes a build. So, unless
+// all is set, Catch tries only every fourth, and checks of the others only that Old occurs. The flags
+// are for the test.
 func Catch(t *testing.T, mutations []Mutation, all bool, flags ...string) {
 	t.Helper()
 	if !all {

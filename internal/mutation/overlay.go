@@ -1,4 +1,4 @@
-// Package mutation makes builds in which a piece of the code is another: a test that is to catch them has to fail.
+// Package mutation builds the code with one piece replaced. A test has to fail on each such build.
 package mutation
 
 import (
@@ -48,8 +48,9 @@ func isWord(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// Overlay returns the path of a file for -overlay of the go command, by which a build takes the file at an absolute path with the only old in it
-// replaced. A file that does not contain old once fails the test: where the code looks otherwise now, the mutation has to, too.
+// Overlay returns the path of a file for -overlay of the go command. The build then takes the file at an
+// absolute path with old replaced. If the file does not contain old exactly once, the test fails: the
+// code has changed, and the mutation has to follow.
 func Overlay(t testing.TB, path, old, replacement string) string {
 	t.Helper()
 	source, err := os.ReadFile(path)

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// SoakVariable names the environment variable with a duration for which [Explore] is to go on with schedules that nobody has seen before.
+// SoakVariable names an environment variable with a duration. For that long [Explore] goes on with new
+// schedules.
 const SoakVariable = "BELLWETHER_SOAK"
 
 // Budget is how many schedules to run, and from which seed on.

@@ -43,8 +43,9 @@ func newClock(offset time.Duration, rate float64) *Clock {
 	}
 }
 
-// Now implements [clock.Clock]. Whoever calls it in a process that is paused, or is about to be, goes on after the pause, with the
-// time of before: there is no worse moment to be stopped than after a look at the clock.
+// Now implements [clock.Clock]. If its process is paused, or is about to be, Now returns after the
+// pause, with the time from before it. This is the worst moment for a pause: just after a look at the
+// clock.
 func (c *Clock) Now() clock.Reading {
 	c.mu.Lock()
 	now := c.read()

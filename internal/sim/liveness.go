@@ -12,13 +12,13 @@ import (
 // look is how often liveness is looked at.
 const look = time.Second
 
-// superviseLiveness fails the schedule when nobody has worked for [Scenario].Bound, while the server and
-// one and the same process had no fault. What works is a process that can act: one that is stopped in
-// the midst of its work keeps others from it for a lease duration only. The time begins again with a
-// write of a process that is not well: it may have taken what all wait for, and have died before it
-// began to work.
+// superviseLiveness fails the schedule if no process has worked for [Scenario].Bound, while the server
+// and one and the same process had no fault. Only a process that can act counts as working: one that is
+// stopped in the midst of its work keeps others from it for a lease duration only. A write of a faulty
+// process restarts the time: the process may have taken what all wait for, and died before it began to
+// work.
 func (w *World) superviseLiveness() {
-	well := map[*Process]time.Time{} // since when each has had no fault, and nobody has worked
+	well := map[*Process]time.Time{} // since when each has had no fault while no process worked
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	begun, served := 0, 0
@@ -46,7 +46,7 @@ func (w *World) superviseLiveness() {
 				well[p] = time.Now()
 			} else if idle := time.Since(since); idle > w.scenario.Bound {
 				w.referee.mu.Lock()
-				w.referee.fail(fmt.Sprintf("nobody has worked for %v, although nothing is wrong with %s and the server", idle, p.Name))
+				w.referee.fail(fmt.Sprintf("no process has worked for %v, although %s and the server have no fault", idle, p.Name))
 				w.referee.mu.Unlock()
 				return
 			}

@@ -15,7 +15,7 @@ type Plan struct {
 	Faults   []Fault // by the time when they begin
 }
 
-// Replica is what is wrong with one of them from the beginning.
+// Replica has the permanent faults of one replica.
 type Replica struct {
 	Offset  time.Duration
 	Rate    float64
@@ -162,7 +162,8 @@ func between(r *rand.Rand, low, high time.Duration) time.Duration {
 	return time.Duration(float64(low) * math.Pow(float64(high)/float64(low), r.Float64()))
 }
 
-// thaw lets no virtual machine be frozen: where wall clocks are set back too, nothing can tell it for how long it was.
+// thaw removes freezes of virtual machines: where wall clocks are also set back, a machine cannot
+// learn how long it was frozen.
 func (p *Plan) thaw() {
 	for i := range p.Faults {
 		switch f := &p.Faults[i]; {
@@ -174,7 +175,7 @@ func (p *Plan) thaw() {
 	}
 }
 
-// until is the plan as it was known at a time.
+// until is the part of the plan up to a time.
 func (p Plan) until(at time.Duration) Plan {
 	p.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(f Fault) bool { return f.At > at })
 	return p

@@ -33,7 +33,7 @@ type Process struct {
 	drain  time.Duration
 }
 
-// Drain is how long its work takes to stop when it is told to.
+// Drain is how long its work takes to stop when its context ends.
 func (p *Process) Drain() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +103,8 @@ func (p *Process) deliverTermination() {
 	}
 }
 
-// bury lets what is left of a dead process, or of one at the end of the schedule, run to its end without the world.
+// bury lets the goroutines of a dead process, or of one at the end of the schedule, end without the
+// world.
 func (p *Process) bury() {
 	p.set(func() { p.dead = true })
 	p.connection.Sever()
@@ -133,7 +134,8 @@ func (p *Process) stopping() bool {
 	return p.ending
 }
 
-// working is acting for one whose timers have to notice first: they stand still with the machine.
+// working is like acting, for a process whose timers have to notice first: they stand still with
+// the machine.
 func (p *Process) working() bool {
 	p.mu.Lock()
 	aware := time.Now().After(p.aware)

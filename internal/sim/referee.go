@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// referee sees to it that nobody works on what somebody else works on.
+// referee detects two processes that work on the same key.
 type referee struct {
 	start time.Time
 
@@ -24,11 +24,12 @@ type referee struct {
 // overlap is one that has an excuse, from either side.
 type overlap struct{ p, other, excuse string }
 
-// Rule says what is wrong when p begins to work or acts, and other works too; or else why that is excused, if it is. It is
-// first asked without another (nil), about p alone, and must not use the server.
+// Rule judges p, which begins to work or acts, while other works too. It returns a violation, or
+// why the overlap is excused, or neither. It is first called with other nil, about p alone. It must
+// not use the server.
 type Rule func(p, other *Process) (violation, excuse string)
 
-// alone is the rule that nobody works while another does.
+// alone is the rule that a process works only while no other does.
 func alone(_, other *Process) (violation, excuse string) {
 	if other == nil {
 		return "", ""

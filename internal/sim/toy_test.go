@@ -27,7 +27,7 @@ type toy struct {
 	leads  bool
 
 	mu      sync.Mutex
-	renewed clock.Reading // guarded by mu: from when the own term counts
+	renewed clock.Reading // guarded by mu: start of its own term
 }
 
 const (
@@ -50,7 +50,7 @@ func runToy(ctx context.Context, p *sim.Process, fromResponse bool) {
 	p.Exit() // a leader's term simply expires
 }
 
-// step writes the record if it is the own one, or has stood for long enough.
+// step writes the record if it is its own, or has not changed for long enough.
 func (t *toy) step(ctx context.Context) {
 	ctx, cancel := clock.WithTimeout(ctx, t.process.Clock, toyUsable)
 	defer cancel()

@@ -22,7 +22,7 @@ type Scenario struct {
 	MinReplicas, MaxReplicas int
 	// Main is the program. It returns when ctx has ended, and is started again after it has returned before.
 	Main func(ctx context.Context, p *Process)
-	// RateError is by which part the clocks of two replicas may be faster or slower than true.
+	// RateError is the largest relative error of the clocks of two replicas, faster or slower.
 	RateError float64
 	// Unaware is how long after a suspension, by true time, work may go on that does not look at the clock.
 	Unaware time.Duration
@@ -30,16 +30,17 @@ type Scenario struct {
 	Kinds []Kind
 	// Duration is how long things go wrong, Quiet how long they do not afterwards.
 	Duration, Quiet time.Duration
-	// Check says what is wrong after Quiet. Optional.
+	// Check returns an error if something is wrong after Quiet. Optional.
 	Check func(w *World) error
 	// Interfere does something that others do to the objects of the program, such as deleting them. Optional.
 	Interfere func(w *World, r *rand.Rand)
 	// Odd says that the program is made for [OddAnswers].
 	Odd bool
-	// Annotate writes metadata of what the program holds, which takes it from no process. Optional.
+	// Annotate writes metadata of the objects that the program holds. It takes them from no process.
+	// Optional.
 	Annotate func(w *World)
-	// Bound is how long nobody may work, while nothing is wrong with the server and with one process, whatever
-	// is written by Annotate. Zero: for ever.
+	// Bound is how long all processes may be idle, while neither the server nor one of the processes has
+	// a fault, whatever Annotate writes. Zero: without limit.
 	Bound time.Duration
 	// Candidate says whether a process is one of those that Bound is about. Nil: all are.
 	Candidate func(p *Process) bool
@@ -68,7 +69,7 @@ const exitRestart = time.Second
 // hang is how long a schedule may take in real time.
 const hang = 2 * time.Minute
 
-// World is one schedule as it runs.
+// World is a running schedule.
 type World struct {
 	Server *apisim.Server
 	// State is for the scenario, which has one for each schedule.
@@ -138,7 +139,7 @@ func (w *World) Replicas() int { return len(w.plan.Replicas) }
 // Working returns the living processes that work on key.
 func (w *World) Working(key string) []*Process { return w.referee.workers(key) }
 
-// Calm reports whether nothing is wrong at present but clocks.
+// Calm reports whether there are no faults at present, except of clocks.
 func (w *World) Calm() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -195,7 +196,7 @@ func (w *World) wait(at time.Duration) bool {
 	}
 }
 
-// end buries every process and waits for what is left of them.
+// end buries every process and waits for their goroutines.
 func (w *World) end() {
 	w.mu.Lock()
 	close(w.over)
@@ -355,9 +356,9 @@ func either(a, b func(*http.Request) bool) func(*http.Request) bool {
 	return a
 }
 
-// errNobody and errSeveral are what ExactlyOne finds.
+// errNone and errSeveral are what ExactlyOne finds.
 var (
-	errNobody  = errors.New("nobody works")
+	errNone    = errors.New("no process works")
 	errSeveral = errors.New("several work")
 )
 
@@ -365,7 +366,7 @@ var (
 func (w *World) ExactlyOne(key string) error {
 	switch len(w.Working(key)) {
 	case 0:
-		return errNobody
+		return errNone
 	case 1:
 		return nil
 	default:

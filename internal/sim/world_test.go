@@ -41,7 +41,7 @@ func working(collide bool) Scenario {
 	}
 }
 
-// two are replicas of which the second starts later.
+// two are two replicas. The second one starts later.
 func two(faults ...Fault) Plan {
 	return Plan{Replicas: []Replica{{Rate: 1}, {Rate: 1, Start: 10 * time.Second}}, Faults: faults}
 }
@@ -58,7 +58,7 @@ func TestReferee(t *testing.T) {
 		{"the first is suspended and needs a second to notice", []Fault{{Kind: Pausing, At: 5500 * ms, For: 25 * s, Count: int(Suspend)}}, "31s: a1 acts on common"},
 		{"the first is dead", []Fault{{Kind: Kill, At: 5500 * ms, For: 15 * s}}, "20.5s: a2 begins to work on common while b1 works on it"},
 		{"the first has ended", []Fault{{Kind: Terminate, At: 5500 * ms, For: 15 * s}}, "10s: b1 begins to work on common while a2 works on it"},
-		{"a stopped process that is told to end does so when it goes on", []Fault{
+		{"a stopped process that is asked to end does so when it goes on", []Fault{
 			{Kind: Pausing, At: 5500 * ms, For: 20 * s}, {Kind: Terminate, At: 6 * s, For: 50 * s},
 		}, "26.5s: a2 begins"},
 	} {
@@ -107,7 +107,7 @@ func TestCheckAndFailAreViolations(t *testing.T) {
 	s := working(false)
 	s.Check = func(w *World) error {
 		assert.NoError(t, w.ExactlyOne("a"))
-		assert.Equal(t, errNobody, w.ExactlyOne("c"))
+		assert.Equal(t, errNone, w.ExactlyOne("c"))
 		return errors.New("wrong")
 	}
 	r := Play(t, s, two(), nil)
@@ -174,13 +174,13 @@ func TestLiveness(t *testing.T) {
 		}
 		return Play(t, scenario, two(faults...), nil)
 	}
-	assert.Contains(t, play(nil).Violation, "1m2s: nobody has worked for 1m1s, although nothing is wrong with a1 and the server")
+	assert.Contains(t, play(nil).Violation, "1m2s: no process has worked for 1m1s, although a1 and the server have no fault")
 	assert.Empty(t, play(func(s *Scenario) { s.Main = working(false).Main }).Violation, "all work")
 
 	ill := func(replica int, kind Kind) Fault {
 		return Fault{Kind: kind, At: 11 * s, For: 5 * time.Minute, Replica: replica}
 	}
-	assert.Contains(t, play(nil, ill(0, Partition)).Violation, "nothing is wrong with b1")
+	assert.Contains(t, play(nil, ill(0, Partition)).Violation, "although b1 and the server have no fault")
 	assert.Empty(t, play(nil, ill(0, Partition), ill(1, Pausing)).Violation, "no process is well")
 	assert.Empty(t, play(nil, ill(0, Outage)).Violation, "the server is not")
 	assert.Empty(t, play(func(s *Scenario) { s.Candidate = func(*Process) bool { return false } }).Violation)
@@ -205,10 +205,10 @@ func TestLiveness(t *testing.T) {
 	}
 	slow := Fault{Kind: Latency, At: s, For: 5 * time.Minute, Replica: 1, Amount: s}
 	assert.Empty(t, play(writes("b"), slow).Violation, "one that is not well may have taken what all wait for")
-	assert.Contains(t, play(writes("a"), slow).Violation, "nothing is wrong with a1", "what is written by one that is well is no excuse")
+	assert.Contains(t, play(writes("a"), slow).Violation, "although a1 and the server have no fault", "what is written by one that is well is no excuse")
 
 	var written int
 	annotated := play(func(s *Scenario) { s.Annotate = func(*World) { written++ } }, Fault{Kind: Annotations, At: s, For: 30 * s, Amount: s})
-	assert.Contains(t, annotated.Violation, "1m2s: nobody has worked", "writing metadata is no excuse")
+	assert.Contains(t, annotated.Violation, "1m2s: no process has worked", "writing metadata is no excuse")
 	assert.InDelta(t, 30, written, 1)
 }

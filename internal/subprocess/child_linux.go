@@ -95,7 +95,7 @@ func (c *Child) Line() string {
 	return strings.TrimSuffix(line, "\n")
 }
 
-// Rest waits until nobody can write to its output any more, and returns what there was.
+// Rest waits until all writers of its output have ended, and returns the unread output.
 func (c *Child) Rest() string {
 	c.t.Helper()
 	var rest strings.Builder

@@ -32,13 +32,13 @@ import (
 
 const (
 	ring     = "digests"        // the program's default
-	duration = 10 * time.Second // of Leases: a machine that many replicas share may let them miss some renewals
+	duration = 10 * time.Second // of Leases: on a busy machine replicas may miss some renewals
 	patience = 90 * time.Second
 	poll     = 50 * time.Millisecond
 )
 
-// crew is replicas of the example as processes, in a namespace of their own. They have the rights of rbac.yaml, and the arguments of
-// deployment.yaml.
+// crew is a set of replicas of the example, as processes, in a namespace of their own. They have the
+// rights of rbac.yaml and the arguments of deployment.yaml.
 type crew struct {
 	t         *testing.T
 	namespace string
@@ -49,7 +49,7 @@ type crew struct {
 	lines     []line
 }
 
-// line is what a replica has logged.
+// line is a line of a replica's log.
 type line struct {
 	replica string
 	Time    float64 `json:"ts"`
@@ -67,7 +67,7 @@ func newCrew(t *testing.T) *crew {
 	return &crew{t: t, namespace: namespace, client: client, processes: map[string]*e2e.Process{}}
 }
 
-// manifest reads the object of a kind from a file of the example.
+// manifest reads the object of a kind from a manifest of the example.
 func manifest[T any](t *testing.T, file, kind string) T {
 	t.Helper()
 	f, err := os.Open(filepath.Join("..", file))
@@ -90,7 +90,7 @@ func manifest[T any](t *testing.T, file, kind string) T {
 	}
 }
 
-// start starts a replica under a name, as the Pod of that name would be.
+// start starts a replica like the Pod of that name.
 func (c *crew) start(name string, args ...string) *e2e.Process {
 	c.t.Helper()
 	user := c.namespace + "-" + name
@@ -105,7 +105,7 @@ func (c *crew) start(name string, args ...string) *e2e.Process {
 	for _, arg := range container.Args {
 		all = append(all, values.Replace(arg))
 	}
-	// Of a flag that occurs twice the last one counts.
+	// If a flag occurs twice, the last one counts.
 	all = append(all, "-lease-duration="+duration.String(), "-health-address=127.0.0.1:0", "-journal")
 	if runtime.GOOS != "linux" {
 		all = append(all, "-kernel-deadline=false")
@@ -132,7 +132,7 @@ func (c *crew) note(replica, text string) {
 	}
 }
 
-// said returns what a replica has logged with a message.
+// said returns the lines that a replica has logged with a message.
 func (c *crew) said(replica, message string) (found []line) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +144,7 @@ func (c *crew) said(replica, message string) (found []line) {
 	return found
 }
 
-// eventually waits for what has no bound of its own. It looks again only after it has looked.
+// eventually waits for a condition without a bound of its own. A check begins after the previous one has ended.
 func (c *crew) eventually(condition func() bool, message string, args ...any) {
 	c.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -160,7 +160,7 @@ func (c *crew) eventually(condition func() bool, message string, args ...any) {
 	}
 }
 
-// logs returns the ends of what all replicas have logged, for a failure.
+// logs returns the ends of all logs, for a failure.
 func (c *crew) logs() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,7 +181,7 @@ func (c *crew) requireExit(p *e2e.Process, code int) {
 	require.Equal(c.t, code, exit.Code, "%s: %s", exit, c.logs())
 }
 
-// kill kills a replica. What it was at ends with it.
+// kill kills a replica. Its work ends with it.
 func (c *crew) kill(name string) {
 	c.t.Helper()
 	p := c.processes[name]
@@ -221,7 +221,8 @@ func (c *crew) parents() []corev1.ConfigMap {
 	return all.Items
 }
 
-// requireFamilies waits until every parent is with one of these replicas, and its child with it and up to date. All of them have some.
+// requireFamilies waits until every parent is with one of these replicas, and its child with it and up
+// to date. Each replica has some.
 func (c *crew) requireFamilies(replicas ...string) {
 	c.t.Helper()
 	c.eventually(func() bool {
@@ -245,7 +246,7 @@ func (c *crew) requireFamilies(replicas ...string) {
 	}, "families are not with %v", replicas)
 }
 
-// digest is what a child has to say.
+// digest is the expected content of a child.
 func digest(data map[string]string) string {
 	encoded, _ := json.Marshal(data)
 	sum := sha256.Sum256(encoded)
@@ -274,7 +275,8 @@ func (c *crew) counters() (names []string) {
 	return slices.Compact(names)
 }
 
-// moves returns how many children were moved, by whomever: created by their parents' shards they are where they belong.
+// moves returns how many children were moved. A child that its parent's shard creates is in its place
+// and needs no move.
 func (c *crew) moves() (n int) {
 	c.t.Helper()
 	events, err := shared.Audit()

@@ -40,10 +40,10 @@ func TestFamiliesMoveWhenReplicasComeAndGo(t *testing.T) {
 	c.requireCensus(families + 1)
 	c.requireFamilies("b", "c")
 	var who []string
-	c.eventually(func() bool { // what is written may be there before the audit log says so
+	c.eventually(func() bool { // a write may be visible before the audit log has it
 		who = c.counters()
 		return len(who) >= 2
-	}, "nobody else counts")
+	}, "only one replica counts")
 	require.Len(t, who, 2)
 	assert.Contains(t, []string{"b", "c"}, who[1], "and then its successor")
 	c.requireExclusion()
@@ -73,7 +73,7 @@ func TestTheLeaseIsReleasedWhenTheWorkHasEnded(t *testing.T) {
 	c.requireExclusion()
 }
 
-func TestALeaderThatIsDeposedWorksOnAndLeadsAgain(t *testing.T) {
+func TestDeposedLeaderWorksOnAndLeadsAgain(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)
 	c.create(2)

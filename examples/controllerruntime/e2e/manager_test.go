@@ -22,7 +22,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// replica returns one in this process, for all ConfigMaps of the crew's namespace.
+// replica returns a replica in this process, for all ConfigMaps of the crew's namespace.
 func (c *crew) replica() *replica.Replica {
 	c.t.Helper()
 	r, err := replica.New(shared.Admin(), replica.Config{
@@ -33,7 +33,7 @@ func (c *crew) replica() *replica.Replica {
 	return r
 }
 
-// managerOptions are those of a manager whose cache is not that of any shard yet.
+// managerOptions are the options of a manager whose cache is not yet that of a shard.
 func (c *crew) managerOptions() ctrl.Options {
 	return ctrl.Options{
 		Cache:                   cache.Options{DefaultNamespaces: map[string]cache.Config{c.namespace: {}}},

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A replica that does everything serves what the alerts ask for, and what it says is so.
+// A replica that uses every package serves the series that the alerts query, with the right values.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireExclusion is the verdict: no two replicas were at work on one parent at the same time.
+// requireExclusion requires that no two replicas worked on one parent at the same time.
 func (c *crew) requireExclusion() {
 	c.t.Helper()
 	ends := map[string]float64{}
@@ -27,12 +27,12 @@ func (c *crew) requireExclusion() {
 		}
 	}
 	begun := slices.ContainsFunc(c.lines, func(l line) bool { return l.Message == "work begins" })
-	assert.True(c.t, begun, "nobody has worked on anything")
+	assert.True(c.t, begun, "no work was done")
 	assert.Empty(c.t, breaches(c.lines, ends))
 }
 
-// breaches returns where two replicas were at work on one object at the same time. What nobody has ended goes on until the end of its
-// replica.
+// breaches returns where two replicas worked on one object at the same time. Work without a logged end
+// goes on until the end of its replica.
 func breaches(lines []line, ends map[string]float64) (found []string) {
 	type piece struct {
 		line
@@ -68,7 +68,7 @@ func breaches(lines []line, ends map[string]float64) (found []string) {
 	return found
 }
 
-func TestBreachesAreSeen(t *testing.T) {
+func TestBreachesAreDetected(t *testing.T) {
 	t.Parallel()
 	at := func(replica, message, object string, when float64) line {
 		return line{replica: replica, Message: message, Object: object, Time: when}
@@ -78,6 +78,6 @@ func TestBreachesAreSeen(t *testing.T) {
 		at("a", "work begins", "x", 1), at("b", "work begins", "y", 1), at("a", "work has ended", "x", 2), at("b", "work begins", "x", 3),
 	}, ends))
 	assert.Empty(t, breaches([]line{at("a", "work begins", "x", 1), at("a", "was killed", "", 2), at("b", "work begins", "x", 3)}, ends))
-	assert.Len(t, breaches([]line{at("a", "work begins", "x", 1), at("b", "work begins", "x", 3)}, ends), 1, "nobody has ended the first")
+	assert.Len(t, breaches([]line{at("a", "work begins", "x", 1), at("b", "work begins", "x", 3)}, ends), 1, "the first has no end")
 	assert.Len(t, breaches([]line{at("a", "work begins", "x", 1), at("a", "was killed", "", 4), at("b", "work begins", "x", 3)}, ends), 1)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
 )
 
-// What is easily forgotten is refused, with a reason, and the reconciler not called.
-func TestAManagerThatIsNotWiredWorksOnNothing(t *testing.T) {
+// Easily forgotten steps are refused, with a reason, and the reconciler is not called.
+func TestUnwiredManagerDoesNoWork(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		config  func(r *replica.Replica) *rest.Config

@@ -1,5 +1,6 @@
-// Command operator is the least that a sharded operator made with controller-runtime has: docs/embedding.md explains it line by line. The
-// example in the directory above has children, and a controller that only one of the copies runs.
+// Command operator is a minimal sharded operator made with controller-runtime. docs/embedding.md
+// explains it line by line. The example in the parent directory also has children, and a controller
+// that only one of the copies runs.
 package main
 
 import (

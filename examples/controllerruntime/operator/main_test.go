@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// What it gives to Bellwether is good, and so it comes as far as to ask the API server, which is not there.
+// The configuration is valid: run fails only when it asks the API server, which does not exist.
 func TestRunAsksTheAPIServer(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(kubeconfig, []byte(`

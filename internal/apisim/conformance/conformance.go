@@ -62,7 +62,7 @@ type Clients struct {
 // NewClients returns clients that speak JSON. The configuration's rate limits are kept: without any, client-go's
 // default of 5 requests per second makes the table slow.
 //
-// The metadata client prefers Protobuf whatever it is told, and takes JSON for an answer too.
+// The metadata client prefers Protobuf whatever its configuration says, and also accepts JSON.
 func NewClients(config *rest.Config, namespace string) (*Clients, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType = runtime.ContentTypeJSON

@@ -107,7 +107,7 @@ func createCases() []Case {
 		}},
 		{"create: an owner need not exist", func(t *testing.T, c *Clients) {
 			object := newConfigMap(t, "", nil)
-			object.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "nobody"}}
+			object.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "none"}}
 			assert.Equal(t, object.OwnerReferences, c.create(t, object).OwnerReferences)
 		}},
 		{"create: a body of another kind is refused", func(t *testing.T, c *Clients) {

@@ -130,7 +130,7 @@ func finalizerCases() []Case {
 			assert.Equal(t, "other", updated.Data["key"])
 			assert.Equal(t, object.DeletionTimestamp, updated.DeletionTimestamp)
 		}},
-		{"finalize: nobody takes back a deletion", func(t *testing.T, c *Clients) {
+		{"finalize: a deletion cannot be taken back", func(t *testing.T, c *Clients) {
 			object := c.deleting(t)
 			object.DeletionTimestamp, object.DeletionGracePeriodSeconds = nil, nil
 			updated := c.put(t, object, "other")

@@ -89,7 +89,7 @@ func listCases() []Case {
 			assert.Equal(t, created.ObjectMeta, list.Items[0].ObjectMeta)
 			assert.NotEmpty(t, list.ResourceVersion)
 		}},
-		{"list: the dynamic client is told kinds", func(t *testing.T, c *Clients) {
+		{"list: the dynamic client gets kinds", func(t *testing.T, c *Clients) {
 			created := c.createConfigMap(t, "", nil)
 			list, err := c.Dynamic.Resource(configMapResource).Namespace(c.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: ofCase(t)})
 			require.NoError(t, err)

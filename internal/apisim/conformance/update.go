@@ -74,7 +74,7 @@ func updateCases() []Case {
 			_, err := c.configMaps().Update(t.Context(), object, metav1.UpdateOptions{})
 			refused(t, err, 500, metav1.StatusReasonUnknown)
 		}},
-		{"update: without a change resourceVersion stays and nobody hears of it", func(t *testing.T, c *Clients) {
+		{"update: without a change resourceVersion stays and there is no event", func(t *testing.T, c *Clients) {
 			created := c.createConfigMap(t, "", nil)
 			events := follow(t, c.configMaps(), metav1.ListOptions{FieldSelector: named(created.Name), ResourceVersion: created.ResourceVersion})
 			assert.Equal(t, created.ResourceVersion, c.update(t, created).ResourceVersion)

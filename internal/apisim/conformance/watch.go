@@ -224,7 +224,7 @@ func watchCases() []Case {
 			}
 			newer(t, events.next("DELETED").GetResourceVersion(), updated.ResourceVersion)
 		}},
-		{"watch: the dynamic client is told kinds", func(t *testing.T, c *Clients) {
+		{"watch: the dynamic client gets kinds", func(t *testing.T, c *Clients) {
 			events := follow(t, c.Dynamic.Resource(configMapResource).Namespace(c.Namespace),
 				metav1.ListOptions{LabelSelector: ofCase(t), ResourceVersion: c.now(t)})
 			c.createConfigMap(t, "", nil)

@@ -40,7 +40,7 @@ const (
 // plan is a run.
 type plan struct {
 	replicas, objects int
-	// lasts is for how long things go wrong.
+	// lasts is how long faults happen.
 	lasts time.Duration
 	// rest is how long a replica is left alone at most between two faults.
 	rest time.Duration
@@ -102,7 +102,7 @@ func newArena(t testing.TB, p plan, seed uint64) *arena {
 	return a
 }
 
-// randomness is a source of random numbers for one of those who act.
+// randomness returns a source of random numbers for one actor.
 func (a *arena) randomness(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(a.seed, stream)) }
 
 // read has the judge read, until stop is called, which returns when everything has been read that was written before.
@@ -135,7 +135,7 @@ func (a *arena) read() (stop func()) {
 	}
 }
 
-// compact has etcd forget, until ctx has ended, what the judge has read some time ago.
+// compact makes etcd forget versions that the judge read some time ago, until ctx ends.
 func (a *arena) compact(ctx context.Context) {
 	var read int64
 	for pause(ctx, compactEvery) {
@@ -146,7 +146,7 @@ func (a *arena) compact(ctx context.Context) {
 	}
 }
 
-// kubeconfig is that of a user behind a proxy.
+// kubeconfig returns the kubeconfig of a user behind a proxy.
 func (a *arena) kubeconfig(proxy *e2e.Proxy, user string, groups ...string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -160,14 +160,14 @@ func (a *arena) kubeconfig(proxy *e2e.Proxy, user string, groups ...string) stri
 	return path
 }
 
-// count counts what happens.
+// count counts an event.
 func (a *arena) count(what string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.happened[what]++
 }
 
-// retire has a log removed later, when nobody needs it any more.
+// retire has a log removed later, when it is no longer needed.
 func (a *arena) retire(path string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -187,7 +187,7 @@ func (a *arena) retireLogs(age time.Duration) {
 	})
 }
 
-// saidOf returns what the logs of replicas say of an object, as far as they are there.
+// saidOf returns the lines about an object in the existing logs of replicas.
 func (a *arena) saidOf(object string) string {
 	var said strings.Builder
 	paths, err := filepath.Glob(filepath.Join(a.cp.Dir, "s*-*-*.log"))
@@ -272,7 +272,7 @@ func (a *arena) torment(lasts time.Duration) {
 	all.Wait()
 }
 
-// report says what has happened.
+// report returns the counted events.
 func (a *arena) report() string {
 	a.mu.Lock()
 	var happened []string

@@ -13,8 +13,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/mutation"
 )
 
-// breaking is a change by which the library breaks its promise: a file below the directory of package
-// sharder, and what is replaced in it.
+// breaking is a change that breaks a guarantee of the library: a file below the directory of
+// package sharder, and a replacement in it.
 type breaking struct{ file, old, new string }
 
 var breakings = map[string]breaking{

@@ -83,8 +83,8 @@ func (a *arena) end() {
 	}
 }
 
-// requireJudged fails if the referees have seen too little to mean anything. The audit log lacks what an API server had not written when it
-// was killed.
+// requireJudged fails if the referees have seen too little to mean anything. The audit log lacks
+// the lines that an API server had not written when it was killed.
 func (a *arena) requireJudged() {
 	a.t.Helper()
 	j := a.judge

@@ -1,25 +1,30 @@
-// Package chaos has a sharded controller go through everything at once that its guarantees are about, on a real control plane, and judges
-// it.
+// Package chaos runs a sharded controller on a real control plane under all the faults of its
+// guarantees at once, and judges it.
 //
-// Four shards, each a process, own 2,000 objects, a third of which have a child that the controller creates; they write checksums.
-// Users create, change, replace and delete objects all the time, and edit the ring's labels and records. Replicas are killed, stopped,
-// restarted under the same and under new names, and cut off; the API server and etcd are restarted and killed. Then everything heals, and
-// within three lease durations, one scan and 30 s every object has to have a living owner and the right checksum, with its child beside it.
+// Four shards, each a process, own 2,000 objects and write checksums. The controller creates a child
+// for a third of the objects. Users create, change, replace and delete objects all the time, and edit
+// the ring's labels and records. Replicas are killed, stopped, restarted under the same and under new
+// names, and cut off. The API server and etcd are restarted and killed. Then all faults end. Within
+// three lease durations, one scan and 30 s every object has to have a living owner and the right
+// checksum, with its child beside it.
 //
-// Two referees know nothing of each other:
+// Two referees judge independently:
 //
-//   - By the journals of the replicas, which note when work begins and when it ends, on the clock of the machine, no two processes are at work
-//     on an object and its children at the same time. All shards have KernelDeadline, so that a stopped one is dead before others begin.
-//   - By all versions of the objects, read from etcd, nobody has written at work on what was not its own, in its present epoch. Who wrote is
-//     said by the audit log, as the user, and once more by a signature on the object, because an API server that is killed
-//     may not have logged its last writes. Whose an object is follows from its last valid record: users remove those, but do not
-//     change who may be at work.
+//   - The first reads the journals of the replicas, which record when work begins and ends, on the clock
+//     of the machine. No two processes may work on an object and its children at the same time. All
+//     shards have KernelDeadline, so that a stopped one is dead before others begin.
+//   - The second reads all versions of the objects from etcd. The work of a shard may write only to
+//     objects that it owns in its present epoch. The writer is the user in the audit log. It is also in
+//     a signature on the object, because an API server that is killed may not have logged its last
+//     writes. The owner of an object follows from its last valid record: users remove records, but that
+//     does not change which shard may work.
 //
-// What is not guaranteed is not played: forged records, restored backups, and requests that arrive after their process has died, because
-// the network or the API server has held them back. Nor are labels removed of children that the API server has named: whoever
-// cannot see such a child creates another.
+// The run leaves out what is not guaranteed: forged records, restored backups, and requests that the
+// network or the API server delays until after the death of their process. It also removes no labels of
+// children with generated names: a shard that cannot see such a child creates another.
 //
-// Builds of the library in which one line is missing have to be caught.
+// Builds of the library with one line missing have to be caught.
 //
-// A seed repeats the decisions of a run, not its timing: BELLWETHER_CHAOS_SEED. BELLWETHER_SOAK says for how long things go wrong.
+// A seed repeats the decisions of a run, not its timing: BELLWETHER_CHAOS_SEED. BELLWETHER_SOAK is how
+// long the faults last.
 package chaos

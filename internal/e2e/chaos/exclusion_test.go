@@ -10,8 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// exclusion is the referee who judges by what the replicas say of their work: no two processes are at work on one family, an object and its
-// children, at the same time. Times are of the machine's clock, which all processes share. It is not safe for concurrent use.
+// exclusion is the referee of the replicas' journals: no two processes may work on one family, an
+// object and its children, at the same time. Times are of the machine's clock, which all processes
+// share. It is not safe for concurrent use.
 type exclusion struct {
 	families map[types.UID][]*piece
 	open     map[pieceID]*piece
@@ -44,7 +45,8 @@ func (x *exclusion) begin(id pieceID, family types.UID, at time.Duration) {
 	x.families[family] = append(x.families[family], p)
 }
 
-// end ends a piece of work, and judges it against those that have ended: each two are judged when the later of them has.
+// end ends a piece of work, and judges it against all ended pieces. So each pair is judged when its
+// later piece ends.
 func (x *exclusion) end(id pieceID, at time.Duration) {
 	p := x.open[id]
 	if p == nil {
@@ -68,7 +70,8 @@ func (x *exclusion) died(process string, at time.Duration) {
 	}
 }
 
-// forget drops what ended before a time, by which all journals have been read, unless work on the family still goes on.
+// forget drops the pieces that ended before a time, unless work on the family still goes on. All
+// journals have been read up to that time.
 func (x *exclusion) forget(before time.Duration) {
 	for family, pieces := range x.families {
 		if slices.ContainsFunc(pieces, func(p *piece) bool { return !p.ended }) {

@@ -21,11 +21,12 @@ type fault struct {
 const (
 	shortMin, shortMax = 300 * time.Millisecond, 3 * time.Second
 	longMin, longMax   = leaseDuration, 3 * leaseDuration
-	// endPatience is how long a process may take to end that was asked to: as long as it waits for requests, and for the API server.
+	// endPatience is how long a process may take to end on request: as long as it waits for
+	// requests, and for the API server.
 	endPatience = 30 * time.Second
 )
 
-// renaming is what a Deployment does.
+// renaming starts a replica under a new name, like a Deployment.
 var renaming = fault{"SIGTERM, then a new name", func(_ context.Context, r *replica) { r.terminate(newName) }}
 
 // faults of replicas.

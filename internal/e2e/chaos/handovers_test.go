@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// handovers measures how long objects are worked on by nobody: from when a shard is asked to let go, or ends, until another's work begins.
-// It is not safe for concurrent use.
+// handovers measures how long no shard works on objects: from a drain, or the end of a shard, until
+// another's work begins. It is not safe for concurrent use.
 type handovers struct {
 	under map[types.UID]departure
 	took  map[cause][]time.Duration
@@ -28,7 +28,7 @@ const (
 
 var causes = []cause{drain, release, death}
 
-// departure is an object that is to leave a shard.
+// departure is an object that leaves a shard.
 type departure struct {
 	cause cause
 	shard string

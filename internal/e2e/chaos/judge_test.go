@@ -16,8 +16,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
-// judge reads what the replicas say of their work, all versions of the objects, and the audit log, as they grow, and has the referees judge
-// them.
+// judge reads the replicas' journals, all versions of the objects, and the audit log, as they grow,
+// and passes them to the referees.
 type judge struct {
 	mu        sync.Mutex
 	exclusion *exclusion
@@ -37,7 +37,7 @@ type breach struct {
 	text   string
 }
 
-// journal is what one process says of its work.
+// journal is the journal of one process.
 type journal struct {
 	process, shard string
 	tail           *e2e.Tail
@@ -46,11 +46,13 @@ type journal struct {
 }
 
 const (
-	// remembered is for how long a deleted object, and work that has ended, may still matter: longer than anything is read late.
+	// remembered is how long a deleted object, and ended work, may still matter: longer than the
+	// delay of any source.
 	remembered = 2 * time.Minute
-	// maxBreaches are told: one mistake may have thousands.
+	// maxBreaches is how many are reported: one mistake may cause thousands.
 	maxBreaches = 20
-	// workUser is how names of users end who work for shards, and workGroup is theirs.
+	// workUser is the suffix of the names of users that work for shards, and workGroup is their
+	// group.
 	workUser  = "-work"
 	workGroup = "chaos:work"
 )
@@ -138,7 +140,7 @@ func (j *judge) ended(process string, at time.Duration, why cause) {
 	}
 }
 
-// see takes in a version of an object.
+// see processes a version of an object.
 func (j *judge) see(v e2e.Version) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -193,7 +195,7 @@ func (j *judge) digest(cp *e2e.ControlPlane) {
 	})
 }
 
-// note takes in a line of a journal. The caller holds the mutex.
+// note processes a line of a journal. The caller holds the mutex.
 func (j *judge) note(n *journal, line []byte) error {
 	words := bytes.Fields(line)
 	if len(words) < 3 {
@@ -221,7 +223,7 @@ func (j *judge) note(n *journal, line []byte) error {
 	return nil
 }
 
-// forget drops what does not matter any more.
+// forget drops state that no longer matters.
 func (j *judge) forget() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -229,7 +231,7 @@ func (j *judge) forget() {
 	j.ownership.forget(time.Now().Add(-remembered))
 }
 
-// conclude ends what is still going on, and returns all breaches.
+// conclude ends all open work, and returns all breaches.
 func (j *judge) conclude() ([]breach, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -239,7 +241,7 @@ func (j *judge) conclude() ([]breach, error) {
 	return j.breaches, j.read
 }
 
-// report says what was judged.
+// report returns what was judged.
 func (j *judge) report() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

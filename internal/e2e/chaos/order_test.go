@@ -19,8 +19,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
-// disorder is what is wrong with an object; empty: nothing. It is in order if a shard that runs owns it, in its present epoch, and its
-// checksum is right.
+// disorder returns what is wrong with an object, or nothing. It is in order if a shard that runs
+// owns it, in its present epoch, and its checksum is right.
 func disorder(m *corev1.ConfigMap, alive map[string]bool, leases map[string]*coordinationv1.Lease) string {
 	c := carriedBy(m)
 	if !alive[c.shard] {
@@ -44,8 +44,8 @@ func disorder(m *corev1.ConfigMap, alive map[string]bool, leases map[string]*coo
 	return ""
 }
 
-// childDisorder is what is wrong with the children of an object that is in order; empty: nothing. There is one if the object is to have one, with the
-// same shard and checksum.
+// childDisorder returns what is wrong with the children of an object in order, or nothing. An
+// object that needs a child has one, with the same shard and checksum.
 func childDisorder(m *corev1.ConfigMap, children []corev1.Secret) string {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(m.Name))
@@ -76,7 +76,7 @@ func checksum(data map[string]string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// disorders returns what is wrong with which objects, and how many objects there are.
+// disorders returns the objects with what is wrong with them, and the number of objects.
 func (a *arena) disorders(ctx context.Context) (wrong map[types.UID]string, objects int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -30,9 +30,10 @@ const (
 	byAnnotation  = "chaos.bellwether.dev/by"
 )
 
-// ownership is the referee who judges by all versions of the objects, in the order in which they were stored, and by the audit log, which says
-// whose writes they were: nobody writes at work on what is not its own. Whose an object is follows from the last valid record that it had: users
-// remove records and labels, but who is at work may be so still, and so may those who are asked in turn whether they are. It is not safe for concurrent use.
+// ownership is the referee of all versions of the objects, in the order in which they were stored. The
+// audit log says which user wrote them. The work of a shard may write only to objects that it owns. The
+// owner of an object follows from its last valid record: users remove records and labels, but the owner
+// may still work, and so may the shards that are asked in turn. It is not safe for concurrent use.
 type ownership struct {
 	breached func(family types.UID, what string)
 
@@ -49,7 +50,7 @@ type ownership struct {
 	signed, audited, edited int
 }
 
-// object is what is remembered of an object.
+// object is the remembered state of an object.
 type object struct {
 	name     string
 	uid      types.UID
@@ -60,7 +61,7 @@ type object struct {
 	deleted  time.Time
 }
 
-// carried is what a version carries.
+// carried is the content of a version.
 type carried struct {
 	shard, by string
 	drained   bool
@@ -74,7 +75,8 @@ type owner struct {
 	LeaseUID types.UID `json:"leaseUID"`
 	Epoch    int64     `json:"epoch"`
 	State    string    `json:"state"`
-	// Left are those that may be at work besides, because a user has removed the record that would tell.
+	// Left are other shards that may work, because a user has removed the record that would exclude
+	// them.
 	Left []tenant `json:"left"`
 }
 
@@ -100,7 +102,7 @@ func (o owner) letsSome(shard string) bool {
 
 func (o owner) String() string {
 	if o.Shard == "" {
-		return "nobody's"
+		return "no owner"
 	}
 	text := fmt.Sprintf("%s by %s in epoch %d of %s", o.State, o.Shard, o.Epoch, o.LeaseUID)
 	if len(o.Left) > 0 {
@@ -109,7 +111,7 @@ func (o owner) String() string {
 	return text
 }
 
-// stored is one version, and whose its family was before it.
+// stored is one version, and the owner of its family before it.
 type stored struct {
 	object *object
 	before owner
@@ -128,7 +130,7 @@ const (
 	rememberFor = 50_000
 )
 
-// see takes in the next version. It returns the object, and what it carried before.
+// see processes the next version. It returns the object, and its previous content.
 func (w *ownership) see(v e2e.Version, at time.Duration) (o *object, before carried) {
 	uid := v.Object.GetUID()
 	o = w.objects[uid]
@@ -224,7 +226,8 @@ func (w *ownership) judgeSigned(revision int64, o, family *object, before carrie
 	}
 }
 
-// audit takes in a write of a shard's user at work. The two accounts are read independently: either may be ahead.
+// audit processes a write by the work of a shard. Versions and audit log are read independently:
+// either may be ahead.
 func (w *ownership) audit(revision int64, by write) {
 	if revision > w.latest {
 		w.waiting[revision] = by
@@ -293,7 +296,7 @@ func TestOwnership(t *testing.T) {
 		breaches, edited int
 	}{
 		"the owner":       {steps: []step{version("x", "a owned", "", nil), audited(version("x", "a owned", "a/l/1/1/1", nil), "a")}},
-		"nobody's":        {steps: []step{version("x", "", "", nil), audited(version("x", "", "a/l/1/1/1", nil), "a")}, breaches: 2},
+		"no owner":        {steps: []step{version("x", "", "", nil), audited(version("x", "", "a/l/1/1/1", nil), "a")}, breaches: 2},
 		"another's":       {steps: []step{version("x", "b owned", "", nil), audited(version("x", "b owned", "a/l/1/1/1", nil), "a")}, breaches: 2},
 		"let go of":       {steps: []step{version("x", "a free", "", nil), audited(version("x", "a free", "a/l/1/1/1", nil), "a")}, breaches: 2},
 		"asked in turn":   {steps: []step{version("x", "b owned", "", left), audited(version("x", "b free", "a/l/1/1/1", left), "a")}, edited: 1},

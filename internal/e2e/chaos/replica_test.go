@@ -17,8 +17,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
-// replica is one of several places where a process runs: one after another, like those of a Deployment or a StatefulSet. It belongs to one
-// goroutine, but for alive.
+// replica is a place where processes run one after another, like those of a Deployment or a
+// StatefulSet. It belongs to one goroutine, except alive.
 type replica struct {
 	a      *arena
 	index  int

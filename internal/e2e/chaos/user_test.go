@@ -37,13 +37,13 @@ type users struct {
 	gone   []gone
 }
 
-// gone is an object that was deleted, whose children are to follow, as the garbage collector would have it.
+// gone is a deleted object. Its children have to follow, as with the garbage collector.
 type gone struct {
 	uid   types.UID
 	since time.Time
 }
 
-// collectAfter is when nobody is at work any more on what was deleted.
+// collectAfter is how long work may go on on a deleted object.
 const collectAfter = 20 * time.Second
 
 // blank is a new object: half of them are named by the API server.
@@ -78,7 +78,7 @@ func (u *users) vary(ctx context.Context) error {
 	return u.create(ctx)
 }
 
-// recount takes in which objects there are: of some creations and deletions nobody knows whether they have succeeded.
+// recount reads which objects exist: the outcome of some creations and deletions is unknown.
 func (u *users) recount(ctx context.Context) error {
 	all, err := u.objects.List(ctx, metav1.ListOptions{LabelSelector: wantedLabel})
 	if err != nil {
@@ -107,7 +107,7 @@ func (u *users) add(ctx context.Context, m *corev1.ConfigMap) error {
 func (u *users) someShard() string {
 	names := slices.Sorted(maps.Keys(u.a.alive()))
 	if len(names) == 0 {
-		return "nobody"
+		return "none"
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -154,8 +154,8 @@ func (u *users) recreate(ctx context.Context) error {
 	return err
 }
 
-// collect counts the objects now and then, and deletes the children of what was deleted a while ago, until ctx has ended. An object that is still there, because its deletion has
-// failed, keeps them.
+// collect repeatedly counts the objects, and deletes the children of objects deleted a while ago,
+// until ctx ends. An object that still exists, because its deletion failed, keeps its children.
 func (u *users) collect(ctx context.Context) {
 	for seconds := 1; pause(ctx, time.Second); seconds++ {
 		if seconds%60 == 0 {
@@ -179,8 +179,8 @@ func (u *users) collect(ctx context.Context) {
 	}
 }
 
-// editChild changes the shard label of a child that has a name of its own: whoever cannot see one that the API server has named any more
-// creates another.
+// editChild changes the shard label of a child with a fixed name. A shard that could no longer see a
+// child with a generated name would create another.
 func (u *users) editChild(name string, value func() string) func(context.Context) {
 	return u.counted(name, func(ctx context.Context) error {
 		name := u.provoke(ctx)
@@ -207,7 +207,7 @@ func (u *users) change(ctx context.Context, name string) error {
 	return u.patch(ctx, name, `{"data":{"value":%q}}`, data)
 }
 
-// provoke returns the name of an object on which somebody may be at work by now.
+// provoke returns the name of an object that a shard may be working on.
 func (u *users) provoke(ctx context.Context) string {
 	name := u.pick()
 	if u.change(ctx, name) == nil {
@@ -254,7 +254,7 @@ func (u *users) edits() []func(context.Context) {
 		metadata("label of another shard, without drain", func() string {
 			return fmt.Sprintf(`{"labels":{%q:%q,%q:null}}`, shardLabel, u.someShard(), drainLabel)
 		}),
-		metadata("label of no shard", func() string { return fmt.Sprintf(`{"labels":{%q:"nobody"}}`, shardLabel) }),
+		metadata("label of no shard", func() string { return fmt.Sprintf(`{"labels":{%q:"none"}}`, shardLabel) }),
 		metadata("drain label set", func() string { return fmt.Sprintf(`{"labels":{%q:"user"}}`, drainLabel) }),
 		metadata("drain label removed", func() string { return fmt.Sprintf(`{"labels":{%q:null}}`, drainLabel) }),
 		metadata("record removed", func() string { return fmt.Sprintf(`{"annotations":{%q:null}}`, ownerAnnotation) }),
@@ -280,7 +280,7 @@ func (u *users) undrain() func(context.Context) {
 	})
 }
 
-// counted has what a user tries counted, unless it fails: while the API server is down everything does.
+// counted counts the successful attempts of a user: while the API server is down all fail.
 func (u *users) counted(name string, do func(context.Context) error) func(context.Context) {
 	return func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -312,7 +312,7 @@ func (u *users) populate(ctx context.Context, n int) {
 // carryOn does things to objects, so many per second, until ctx has ended.
 func (u *users) carryOn(ctx context.Context, random *rand.Rand, rate int) {
 	vary, update := u.counted("created or deleted", u.vary), u.counted("updated", u.update)
-	things := newDeck(random, []func(context.Context){vary, vary, u.counted("created anew", u.recreate), update, update, update, update, update})
+	things := newDeck(random, []func(context.Context){vary, vary, u.counted("recreated", u.recreate), update, update, update, update, update})
 	for pause(ctx, between(random, 0, 2*time.Second/time.Duration(rate))) {
 		things.draw()(ctx)
 	}

@@ -67,7 +67,7 @@ func runParallel(t *testing.T, clients *conformance.Clients, cases []conformance
 	}
 }
 
-func TestCasesHaveNamesOfTheirOwn(t *testing.T) {
+func TestCaseNamesAreUnique(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, c := range slices.Concat(conformance.Cases(), conformance.CollectorCases(), conformance.CompactionCases()) {

@@ -20,7 +20,8 @@ import (
 const (
 	parentLabel = "chaos.bellwether.dev/parent"
 	parentIndex = "parent"
-	// unknownFor is for how long a request of which nobody knows the outcome may still be carried out: longer than any has for its timeout.
+	// unknownFor is how long a request with an unknown outcome may still be carried out: longer than the
+	// timeout of any request.
 	unknownFor = 10 * time.Second
 )
 
@@ -40,8 +41,8 @@ func byParent(obj any) ([]string, error) {
 	return nil, nil
 }
 
-// children are those of the objects of this shard: a sixth of the objects has one that is named after it, another sixth one that the API server
-// names, and the rest none.
+// children are the children of this shard's objects. A sixth of the objects has a child named after
+// it. Another sixth has one with a generated name. The rest has none.
 type children struct {
 	cache cache.Indexer
 
@@ -49,7 +50,7 @@ type children struct {
 	expected map[types.UID]expectation // by parent
 }
 
-// expectation is that a cache will show a child, which it must not be created anew for.
+// expectation is that a cache will show a child. Until then the child must not be created again.
 type expectation struct {
 	unknown time.Time // when a request failed that may yet be carried out; zero: the child was created
 }
@@ -163,7 +164,7 @@ func (w *work) tend(ctx context.Context, child *corev1.Secret) error {
 	return w.sign(ctx, child, annotations, piece)
 }
 
-// sign writes annotations on a child, and who does.
+// sign writes annotations on a child, with the signature of the writer.
 func (w *work) sign(ctx context.Context, child *corev1.Secret, annotations map[string]string, piece int64) error {
 	patch, err := w.patch(ctx, child.UID, annotations, piece)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
-// journal says when work begins and when it ends. Each line is one write to the file, before anything else happens: what a
-// process has written is there however it ends.
+// journal records when work begins and ends. Each line is one write to the file, before anything
+// else happens. So the lines survive any end of the process.
 type journal struct {
 	file   *os.File
 	pieces atomic.Int64
@@ -25,8 +25,8 @@ func newJournal(path string) (*journal, error) {
 	return &journal{file: file}, nil
 }
 
-// begin notes that a piece of work begins, and returns what notes its end. A journal that cannot be written ends the process: there is no judging
-// without it.
+// begin records that a piece of work begins, and returns a function that records its end. If the
+// journal cannot be written the process ends: without it nothing can be judged.
 func (j *journal) begin(object types.UID) (piece int64, end func()) {
 	piece = j.pieces.Add(1)
 	j.write("begin %d %d %s\n", piece, process.SinceBoot(), object)

@@ -1,4 +1,4 @@
-// Command replica is a sharded controller of which a referee wants to know everything: it writes into a file when work on an object begins
+// Command replica is a sharded controller with a journal for a referee: it writes into a file when work on an object begins
 // and when it ends, by the clock of the machine, so that not even SIGKILL loses a line.
 package main
 
@@ -105,7 +105,7 @@ func run(ctx context.Context, o options) error {
 	return r.Run(ctx, w.run, nil)
 }
 
-// told has the log say what the sharder does.
+// told returns hooks that log what the sharder does.
 func told(log *zap.Logger) sharder.Hooks {
 	var carriedOut, failed atomic.Int64 // patches
 	return sharder.Hooks{

@@ -38,7 +38,7 @@ const (
 	madeAnnotation = "chaos.bellwether.dev/made"
 
 	workers = 16
-	resync  = 15 * time.Second // work goes on also where nobody changes anything
+	resync  = 15 * time.Second // work also goes on without changes
 )
 
 // work is the controller.
@@ -92,7 +92,8 @@ func (w *work) reconcile(ctx context.Context, m *corev1.ConfigMap) error {
 	return ignoreGone(err)
 }
 
-// patch of annotations, and of the signature. It is not of a version: the API server takes it, whoever the object belongs to by now.
+// patch of annotations, and of the signature. It names no version: the API server accepts it even if the
+// object has another owner by now.
 func (w *work) patch(ctx context.Context, object types.UID, annotations map[string]string, piece int64) ([]byte, error) {
 	by, err := w.signature(ctx, piece)
 	if err != nil {
