@@ -48,7 +48,7 @@ type Config struct {
 	// Intervals. Default: 1 min.
 	ExpireAfter time.Duration
 
-	// Settings is the name of a ConfigMap in Namespace whose key expire-duration, a Go duration of at least [MinExpireDuration], takes the place of
+	// Settings is the name of a ConfigMap in Namespace whose key expire-duration, a Go duration of at least 3 s, takes the place of
 	// ExpireAfter. It is read in each round. While it cannot be read, is missing or is not valid, the last good value stays. Default: none.
 	Settings string
 
@@ -91,9 +91,6 @@ const (
 	// heartbeats is how many an instance has until it has expired.
 	heartbeats = 3
 )
-
-// MinExpireDuration is the shortest time after which an instance may expire: it has three heartbeats until then.
-const MinExpireDuration = heartbeats * minInterval
 
 // withDefaults returns c with its zero fields set, and nothing of the caller's in it that could change.
 func (c Config) withDefaults() Config {

@@ -27,10 +27,8 @@ type Reconciler struct {
 
 	incarnation incarnation
 	ready       probe.Probe
-	memory      memory
-	expireAfter time.Duration // as configured, or set at run time
-	pace        pace
-	interval    time.Duration // the last
+	expiry      expiry
+	settings    settings
 	entered     bool          // this process has written its entries
 	unsettled   bool          // entries under the own keys may be left of an earlier process, or of an unanswered write of this one
 	unpublished bool          // this process has withdrawn entries, and not what is published
@@ -52,8 +50,8 @@ func New(client kubernetes.Interface, config Config) (*Reconciler, error) {
 		config: config, client: client, endpoints: config.endpoints(), store: config.Store.open(client, config),
 		incarnation: newIncarnation(config),
 		publisher:   publisher{client: client, service: config.service(), legacy: config.PublishEndpoints},
-		memory:      memory{interval: config.Interval},
-		expireAfter: config.ExpireAfter, pace: pace{configured: config.Interval}, interval: config.Interval,
+		expiry:      expiry{interval: config.Interval},
+		settings:    settings{expireAfter: config.ExpireAfter, maxInterval: config.Interval, interval: config.Interval},
 		unsettled: true, said: map[string]string{}, malformed: map[string]string{},
 	}, nil
 }
@@ -86,7 +84,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 			return err
 		}
 		now := r.config.Clock.Now()
-		wait := time.Duration(float64(r.interval)*(1+jitter*(2*rand.Float64()-1))) - now.SinceAtLeast(begin)
+		wait := time.Duration(float64(r.settings.interval)*(1+jitter*(2*rand.Float64()-1))) - now.SinceAtLeast(begin)
 		if err == nil {
 			failures = 0
 		} else {
@@ -168,16 +166,16 @@ const (
 func (r *Reconciler) reconcile(ctx context.Context) (err, rest error) {
 	ctx, cancel := clock.WithTimeout(ctx, r.config.Clock, r.timeout())
 	defer cancel()
-	settings := r.readSettings(ctx)
-	r.interval = r.pace.next(r.expireAfter)
-	r.tell("settings", settings, "settings are good again", "the last good expire-duration stays")
+	noSetting := r.readSettings(ctx)
+	r.settings.startRound()
+	r.tell("settings", noSetting, "settings are good again", "the last good expire-duration stays")
 	unready := r.checkReady(ctx)
 	r.tell("readiness", unready, "ready", "withdrawing this instance")
-	return r.round(ctx, unready != nil), errors.Join(unready, settings)
+	return r.round(ctx, unready != nil), errors.Join(unready, noSetting)
 }
 
 // timeout is that of a round.
-func (r *Reconciler) timeout() time.Duration { return max(minTimeout, r.interval) }
+func (r *Reconciler) timeout() time.Duration { return max(minTimeout, r.settings.interval) }
 
 // share returns a context for something that a heartbeat does not depend on.
 func (r *Reconciler) share(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -197,20 +195,20 @@ func (r *Reconciler) checkReady(ctx context.Context) error {
 func (r *Reconciler) round(ctx context.Context, leaving bool) error {
 	begin := r.config.Clock.Now()
 	r.incarnation.claim(r.config.Logger)
-	t := turn{Reconciler: r, leaving: leaving}
+	p := pass{Reconciler: r, leaving: leaving}
 	var err error
 	for attempt := range attempts {
 		if attempt > 0 {
 			r.sleep(ctx, rand.N(time.Duration(attempt)*conflictPause))
 		}
-		if err = t.take(ctx); !errors.Is(err, errConflict) || ctx.Err() != nil {
+		if err = p.run(ctx); !errors.Is(err, errConflict) || ctx.Err() != nil {
 			break
 		}
 	}
 	r.tell("round", err, "what failed before has succeeded", "not all of a round could be done")
 	if r.config.Hooks.OnRound != nil {
-		t.result.Took, t.result.Err = r.config.Clock.Now().SinceAtLeast(begin), err
-		r.config.Hooks.OnRound(t.result)
+		p.result.Took, p.result.Err = r.config.Clock.Now().SinceAtLeast(begin), err
+		r.config.Hooks.OnRound(p.result)
 	}
 	return err
 }

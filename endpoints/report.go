@@ -30,8 +30,8 @@ func (r *Reconciler) readSettings(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("endpoints: %s: %w", about, err)
 	}
-	if d != r.expireAfter {
-		r.expireAfter = d
+	if d != r.settings.expireAfter {
+		r.settings.expireAfter = d
 		r.config.Logger.Info("instances expire after another time", zap.Duration("expire-duration", d))
 		if r.config.Hooks.OnExpireAfter != nil {
 			r.config.Hooks.OnExpireAfter(d)
@@ -58,22 +58,22 @@ func (r *Reconciler) tell(subject string, err error, good, bad string) {
 }
 
 // report notes what the store holds, and tells of malformed entries.
-func (t *turn) report(s snapshot) {
-	now := t.config.Clock.Now()
-	t.result.Entries = []Status{}
-	maps.DeleteFunc(t.malformed, func(key, mark string) bool { return s.entries[key].problem == nil || s.entries[key].mark != mark })
+func (p *pass) report(s snapshot) {
+	now := p.config.Clock.Now()
+	p.result.Entries = []Status{}
+	maps.DeleteFunc(p.malformed, func(key, mark string) bool { return s.entries[key].problem == nil || s.entries[key].mark != mark })
 	for _, key := range slices.Sorted(maps.Keys(s.entries)) {
 		e := s.entries[key]
-		status := t.status(key, e, now)
-		t.result.Entries = append(t.result.Entries, status)
-		if _, told := t.malformed[key]; told || e.problem == nil {
+		status := p.status(key, e, now)
+		p.result.Entries = append(p.result.Entries, status)
+		if _, told := p.malformed[key]; told || e.problem == nil {
 			continue
 		}
-		t.malformed[key] = e.mark
-		t.config.Logger.Warn("a malformed entry is left as it is, and not published", zap.String("entry", key), zap.Error(e.problem))
-		t.event(corev1.EventTypeWarning, "EndpointMalformed", "Ignore", "entry %s is not published: %v", key, e.problem)
-		if t.config.Hooks.OnMalformed != nil {
-			t.config.Hooks.OnMalformed(status)
+		p.malformed[key] = e.mark
+		p.config.Logger.Warn("a malformed entry is left as it is, and not published", zap.String("entry", key), zap.Error(e.problem))
+		p.event(corev1.EventTypeWarning, "EndpointMalformed", "Ignore", "entry %s is not published: %v", key, e.problem)
+		if p.config.Hooks.OnMalformed != nil {
+			p.config.Hooks.OnMalformed(status)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (r *Reconciler) reportPredecessor(key string, e entry) {
 func (r *Reconciler) status(key string, e entry, now clock.Reading) Status {
 	return Status{
 		Key: key, Own: slices.Contains(r.store.own(), key), Endpoints: e.endpoints,
-		Unchanged: r.memory.age(key, now), Problem: e.problem,
+		Unchanged: r.expiry.age(key, now), Problem: e.problem,
 	}
 }
 
