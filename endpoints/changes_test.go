@@ -19,7 +19,7 @@ func TestRemovalBySeveralRequestsSaysAllThatItHasRemoved(t *testing.T) {
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web-endpoints"}, Data: map[string]string{"kept": "x"}}
 	var keys []string
 	for i := range maxRemovals + 1 {
-		key := Key(netip.AddrFrom4([4]byte{10, 1, byte(i / 250), byte(i % 250)}), 443)
+		key := entryKey(netip.AddrFrom4([4]byte{10, 1, byte(i / 250), byte(i % 250)}), 443)
 		m.Data[key], keys = "x", append(keys, key)
 	}
 	config := Config{Namespace: "ns", Service: "web"}

@@ -356,7 +356,7 @@ var errUnwell = errors.New("unwell")
 
 // offsetClock is the system's, with a wall clock that is wrong.
 type offsetClock struct {
-	endpoints.Clock
+	clock.Clock
 	offset time.Duration
 }
 
@@ -368,7 +368,7 @@ func (c offsetClock) Now() clock.Reading {
 
 // stoppingClock is the system's, of a process that can be stopped anywhere: then time passes at once, and no timer has noticed.
 type stoppingClock struct {
-	endpoints.Clock
+	clock.Clock
 	stopped atomic.Int64
 }
 

@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bellwether-k8s/bellwether/endpoints"
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
 func inConfigMap(t *testing.T, test func(c *cluster)) {
@@ -36,7 +37,7 @@ func TestKeysOfEntries(t *testing.T) {
 		"2001:0DB8:0:0::A":     "ip-2001-db8--a-443",
 		"1:2:3:4:5:6:7:8":      "ip-1-2-3-4-5-6-7-8-443",
 	} {
-		assert.Equal(t, want, endpoints.Key(netip.MustParseAddr(address), 443))
+		assert.Equal(t, want, endpoints.EntryKey(netip.MustParseAddr(address), 443))
 	}
 }
 
@@ -46,9 +47,9 @@ func TestEveryKeyNamesItsAddressAndPort(t *testing.T) {
 		bytes := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 0, 0, 1, 10, 255, 0xab}), size, size).Draw(t, "address")
 		address, _ := netip.AddrFromSlice(bytes)
 		port := rapid.Int32Range(1, 65535).Draw(t, "port")
-		gotAddress, gotPort, err := endpoints.ParseKey(endpoints.Key(address, port))
+		gotAddress, gotPort, err := endpoints.ParseEntryKey(endpoints.EntryKey(address, port))
 		if err != nil || gotAddress != address.Unmap() || gotPort != port {
-			t.Fatalf("%v %d: key %s is read as %v %d: %v", address, port, endpoints.Key(address, port), gotAddress, gotPort, err)
+			t.Fatalf("%v %d: key %s is read as %v %d: %v", address, port, endpoints.EntryKey(address, port), gotAddress, gotPort, err)
 		}
 	})
 }
@@ -58,9 +59,9 @@ func FuzzParseKey(f *testing.F) {
 		f.Add(key)
 	}
 	f.Fuzz(func(t *testing.T, key string) {
-		address, port, err := endpoints.ParseKey(key)
-		if err == nil && endpoints.Key(address, port) != key {
-			t.Errorf("%q is another spelling of %q: one endpoint would have two entries", key, endpoints.Key(address, port))
+		address, port, err := endpoints.ParseEntryKey(key)
+		if err == nil && endpoints.EntryKey(address, port) != key {
+			t.Errorf("%q is another spelling of %q: one endpoint would have two entries", key, endpoints.EntryKey(address, port))
 		}
 	})
 }
@@ -169,7 +170,7 @@ func TestMalformedOwnEntryIsMended(t *testing.T) {
 func TestEveryHeartbeatChangesTheEntry(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		first, second := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.1", func(config *endpoints.Config) {
-			config.Clock = offsetClock{endpoints.SystemClock(), -time.Hour}
+			config.SetClock(offsetClock{clock.System(), -time.Hour})
 		})
 		seen := map[string]bool{}
 		for n := range 10 {
@@ -233,7 +234,7 @@ func TestConfigMapThatTheServerFindsFull(t *testing.T) {
 			a.once(c)
 			err := b.ReconcileOnce(c.Context())
 			require.ErrorIs(c, err, endpoints.ErrFull)
-			assert.ErrorContains(c, err, "endpoints: refresh the own entry in ConfigMap ns/web-endpoints: the store is full")
+			assert.ErrorContains(c, err, "endpoints: refresh this instance's entry in ConfigMap ns/web-endpoints: the store is full")
 			c.requirePublished("10.0.0.1")
 		}
 	})

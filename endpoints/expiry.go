@@ -8,21 +8,22 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// expiry is what an instance knows from the rounds before. It compares no times but readings of the own clock.
+// expiry decides when an instance expires, from what this process saw in earlier rounds. It
+// compares readings of this process' monotonic clock, never times of others.
 type expiry struct {
-	interval time.Duration // the longest that is expected between two heartbeats
+	interval time.Duration // longest expected time between two heartbeats
 
-	last   clock.Reading // when the last complete round read the store
-	canJudge bool          // this instance was able to do at its end what it expects of others
+	last     clock.Reading // when the last complete round read the store
+	canJudge bool          // this instance refreshed its entry in that round
 
-	incarnation string
-	registered      bool          // own entries stood in the store when it was last seen, and were not removed by this instance
-	since       clock.Reading // when that incarnation of the store was first seen, or an own entry was found missing, or all time began anew
-	known       map[Endpoint]bool
-	observations   map[string]observation
+	incarnation  string
+	registered   bool          // our entries were in the store, and we did not remove them
+	since        clock.Reading // the wait began: a new incarnation of the store, a lost entry of ours, or a restart of all waiting
+	known        map[Endpoint]bool
+	observations map[string]observation
 }
 
-// observation is since when an entry has been seen unchanged, and how long it was before the last changes.
+// observation is how long an entry has been unchanged, and how long it took to change before.
 type observation struct {
 	mark    string
 	created time.Time
@@ -30,32 +31,35 @@ type observation struct {
 	gaps    [4]time.Duration
 }
 
-// next is the observation of an entry that has changed.
+// next returns the observation of an entry that has changed.
 func (s observation) next(e entry, now clock.Reading, longest time.Duration) observation {
 	gap := min(now.SinceAtLeast(s.since), longest)
-	if s.mark == "" || !s.created.Equal(e.created) { // another process: nobody knows its pace
+	if s.mark == "" || !s.created.Equal(e.created) { // another process, at an unknown pace
 		return observation{e.mark, e.created, now, [...]time.Duration{longest, longest, longest, longest}}
 	}
 	return observation{e.mark, e.created, now, [...]time.Duration{s.gaps[1], s.gaps[2], s.gaps[3], gap}}
 }
 
-// minWait is how long the next change is waited for at least: an instance that has not learned of a shorter time yet is not dead.
+// minWait bounds from below how long to wait for the next change. The instance may not know yet
+// that the expiry has become shorter.
 func (s observation) minWait() time.Duration { return heartbeats * slices.Max(s.gaps[:]) }
 
-// startRound begins a round whose read of the store has arrived now. Who does not refresh an entry, or has not been able to for longer than away, cannot
-// tell whether the others could: for them all the time begins anew, also that to come back in after the store was lost.
+// startRound begins a round that has read the store now. It restarts all waiting if this instance
+// did not refresh its entry in the last round, or if that round is longer than away ago: this
+// instance then cannot tell whether the others were able to refresh theirs. That also restarts the
+// time to register again after the store was lost.
 func (x *expiry) startRound(now clock.Reading, away time.Duration) {
 	if !x.canJudge || now.SinceAtLeast(x.last) > away {
 		x.observations, x.since = map[string]observation{}, now
 	}
 }
 
-// finishRound ends a round whose read of the store had arrived at that time.
+// finishRound ends a round that read the store at the given time.
 func (x *expiry) finishRound(at clock.Reading, canJudge bool) {
 	x.last, x.canJudge = at, canJudge
 }
 
-// observe takes in what the store held when an answer has arrived now.
+// observe records the content of the store, as of now.
 func (x *expiry) observe(s snapshot, own []string, now clock.Reading) {
 	registered := slices.ContainsFunc(own, func(key string) bool { _, exists := s.entries[key]; return exists })
 	if x.known == nil || s.incarnation != x.incarnation || x.registered && !registered {
@@ -76,7 +80,7 @@ func (x *expiry) observe(s snapshot, own []string, now clock.Reading) {
 	x.observations = seen
 }
 
-// age is for how long an entry has been seen unchanged.
+// age returns for how long an entry has been unchanged.
 func (x *expiry) age(key string, now clock.Reading) time.Duration {
 	s, exists := x.observations[key]
 	if !exists {
@@ -85,8 +89,8 @@ func (x *expiry) age(key string, now clock.Reading) time.Duration {
 	return now.SinceAtLeast(s.since)
 }
 
-// expired returns the entries that have been seen unchanged for at least expireAfter, sorted. Malformed ones do not expire: who
-// knows what they are.
+// expired returns the entries that have been unchanged for at least expireAfter, sorted. Malformed
+// entries do not expire: it is unknown what they are.
 func (x *expiry) expired(s snapshot, expireAfter time.Duration, now clock.Reading) []string {
 	var keys []string
 	for _, key := range slices.Sorted(maps.Keys(s.entries)) {
@@ -97,8 +101,9 @@ func (x *expiry) expired(s snapshot, expireAfter time.Duration, now clock.Readin
 	return keys
 }
 
-// wanted returns what should be published, sorted: what the store holds, and of what is published already, that whose entry has not been
-// missed for long in a store which may have been lost. ok is false if nothing may be changed.
+// wanted returns the endpoints to publish, sorted: those in the store, and published ones whose
+// entry may be missing because the store was lost a short time ago. ok is false if nothing may be
+// changed.
 func (x *expiry) wanted(s snapshot, published []Endpoint, own []Endpoint, leaving bool, expireAfter time.Duration, now clock.Reading) (all []Endpoint, ok bool) {
 	set := map[Endpoint]bool{}
 	for _, e := range s.entries {
@@ -108,7 +113,7 @@ func (x *expiry) wanted(s snapshot, published []Endpoint, own []Endpoint, leavin
 	}
 	if now.SinceAtLeast(x.since) < max(expireAfter, heartbeats*x.interval) {
 		for _, endpoint := range published {
-			// If its entry was here once, somebody has removed it on purpose.
+			// A known entry that is gone was removed on purpose.
 			if !x.known[endpoint] && !endpoint.among(own) {
 				set[endpoint] = true
 			}
@@ -120,7 +125,7 @@ func (x *expiry) wanted(s snapshot, published []Endpoint, own []Endpoint, leavin
 	return slices.SortedFunc(maps.Keys(set), Endpoint.compare), true
 }
 
-// forget drops what needs no memory: endpoints that are neither in the store nor published.
+// forget drops endpoints that are neither in the store nor published.
 func (x *expiry) forget(s snapshot, published []Endpoint) {
 	keep := map[Endpoint]bool{}
 	for _, e := range s.entries {

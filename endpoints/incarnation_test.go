@@ -51,7 +51,7 @@ func (k *kernel) of(c *cluster, address, pod string, change func(*endpoints.Conf
 			change(config)
 		}
 	})
-	i.SetOccupy(k.occupy)
+	i.SetProcessLock(k.occupy)
 	return i
 }
 
@@ -152,7 +152,7 @@ func TestNothingButAProvedPredecessorIsRemoved(t *testing.T) {
 				before := k.of(c, "10.0.0.1", e.before, nil).start(c)
 				after := k.of(c, "10.0.0.1", e.after, withPorts(https8443))
 				if e.occupy != nil {
-					after.SetOccupy(e.occupy)
+					after.SetProcessLock(e.occupy)
 				}
 				after.start(c)
 				for range 12 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/endpoints"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
 func TestReadErrorChangesNothing(t *testing.T) {
@@ -155,7 +156,7 @@ func TestClocksThatAreWrongChangeNothing(t *testing.T) {
 		var all []*instance
 		for n, offset := range []time.Duration{0, time.Hour, -time.Hour, 20 * 365 * 24 * time.Hour} {
 			all = append(all, newInstance(c, fmt.Sprintf("10.0.0.%d", n+1), func(config *endpoints.Config) {
-				config.Clock = offsetClock{endpoints.SystemClock(), offset}
+				config.SetClock(offsetClock{clock.System(), offset})
 			}).start(c))
 		}
 		time.Sleep(10 * expiry)
@@ -216,8 +217,8 @@ func TestEmptyStoreEmptiesNothing(t *testing.T) {
 // TestStopWithinARoundExpiresNobody stops a process between its heartbeat and its decision who has expired: the others may have been stopped as well.
 func TestStopWithinARoundExpiresNobody(t *testing.T) {
 	inBoth(t, func(c *cluster) {
-		clock := &stoppingClock{Clock: endpoints.SystemClock()}
-		a, b := newInstance(c, "10.0.0.1", func(config *endpoints.Config) { config.Clock = clock }), newInstance(c, "10.0.0.2", nil)
+		clock := &stoppingClock{Clock: clock.System()}
+		a, b := newInstance(c, "10.0.0.1", func(config *endpoints.Config) { config.SetClock(clock) }), newInstance(c, "10.0.0.2", nil)
 		b.once(c)
 		for range 3 {
 			a.once(c)
@@ -234,8 +235,8 @@ func TestStopWithinARoundExpiresNobody(t *testing.T) {
 // TestStopWithinARoundTakesNobodyAway is the same after the store was lost.
 func TestStopWithinARoundTakesNobodyAway(t *testing.T) {
 	inBoth(t, func(c *cluster) {
-		clock := &stoppingClock{Clock: endpoints.SystemClock()}
-		a := newInstance(c, "10.0.0.1", func(config *endpoints.Config) { config.Clock = clock })
+		clock := &stoppingClock{Clock: clock.System()}
+		a := newInstance(c, "10.0.0.1", func(config *endpoints.Config) { config.SetClock(clock) })
 		newInstance(c, "10.0.0.2", nil).once(c)
 		a.once(c)
 		c.loseStore()

@@ -12,17 +12,18 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// pass is one attempt at a round after the other.
+// pass is the work of one round. After a conflict it runs again.
 type pass struct {
 	*Reconciler
 	leaving   bool
-	refreshed bool // this round's heartbeat has been sent, and answered
+	refreshed bool // this round's heartbeat has succeeded
 	result    Round
 }
 
-// run does all there is to do, from what it reads. A heartbeat does not wait for what is published, nor for Services that do not exist.
+// run does everything that there is to do, from what it reads. A heartbeat waits neither for what
+// is published nor for a Service that does not exist.
 func (p *pass) run(ctx context.Context) error {
-	now, publishing := p.readPublished(ctx) // before the store
+	now, publishing := p.readPublished(ctx) // before the store: see publisher.read
 	if publishing == nil {
 		p.serviceUID = now.service.UID
 	}
@@ -30,7 +31,7 @@ func (p *pass) run(ctx context.Context) error {
 		return now.selected
 	}
 	s, err := p.store.read(ctx)
-	arrived := p.config.Clock.Now()
+	arrived := p.config.clock.Now()
 	if err != nil {
 		return errors.Join(err, publishing)
 	}
@@ -47,12 +48,12 @@ func (p *pass) run(ctx context.Context) error {
 	if errors.Is(err, errConflict) || err != nil && !p.refreshed && !full {
 		return errors.Join(err, publishing)
 	}
-	p.expiry.finishRound(arrived, !p.leaving) // also if the store is full, or nobody would ever make room
+	p.expiry.finishRound(arrived, !p.leaving) // also if the store is full: otherwise it would stay full
 	switch {
-	case full: // what is published is left to those who are in it
+	case full: // leave what is published to the instances in the store
 		return errors.Join(err, publishing)
 	case p.leaving && errors.Is(publishing, ErrNoService):
-		return err // its slices go with it
+		return err // the garbage collector deletes the slices
 	case publishing != nil:
 		return errors.Join(err, publishing)
 	}
@@ -69,10 +70,10 @@ func (p *pass) readPublished(ctx context.Context) (publication, error) {
 	return p.publisher.read(ctx)
 }
 
-// leave removes the own entries, but for those of another process with the same address and port
-// that has come later; and those of earlier processes of this Pod.
+// leave removes the entries of this instance and of earlier processes of this Pod. It keeps those
+// of a later process with the same address and port.
 func (p *pass) leave(ctx context.Context, s snapshot) (snapshot, error) {
-	p.expiry.registered = false // or it would take its own removal for a loss of the store
+	p.expiry.registered = false // or observe would take this removal for a loss of the store
 	var mine []string
 	for _, key := range p.store.own() {
 		if e, exists := s.entries[key]; exists && (p.unsettled || p.store.mine(e)) {
@@ -81,7 +82,7 @@ func (p *pass) leave(ctx context.Context, s snapshot) (snapshot, error) {
 	}
 	earlier := p.incarnation.predecessors(s, p.store.own())
 	if len(mine)+len(earlier) > 0 {
-		p.unpublished = true // also if no answer comes
+		p.unpublished = true // also if no answer arrives
 		next, removed, err := p.store.remove(ctx, s, slices.Concat(mine, earlier))
 		p.result.Removals += len(removed)
 		if err != nil {
@@ -95,16 +96,16 @@ func (p *pass) leave(ctx context.Context, s snapshot) (snapshot, error) {
 			p.reportPredecessor(key, s.entries[key])
 		}
 		s = next
-		p.expiry.observe(s, p.store.own(), p.config.Clock.Now())
+		p.expiry.observe(s, p.store.own(), p.config.clock.Now())
 	}
 	p.unsettled = false
 	return s, nil
 }
 
-// stay refreshes the own entries. It removes those of earlier processes of this Pod, and others'
-// that had expired when the store was read: what has passed since then may be a stop of this
-// process, in which others may have been stopped as well. An instance that cannot get in because
-// the store is full may make room.
+// stay sends the heartbeat. It removes entries of earlier processes of this Pod, and entries that
+// had expired when the store was read. It does not count the time since then: this process may have
+// been stopped, and the others with it. An instance that cannot register in a full store still
+// removes expired entries.
 func (p *pass) stay(ctx context.Context, s snapshot, arrived clock.Reading) (snapshot, error) {
 	full, err := error(nil), error(nil)
 	if !p.refreshed || p.missing(s) {
@@ -134,19 +135,19 @@ func (p *pass) stay(ctx context.Context, s snapshot, arrived clock.Reading) (sna
 			p.config.Hooks.OnExpired(status)
 		}
 	}
-	p.expiry.observe(next, p.store.own(), p.config.Clock.Now())
+	p.expiry.observe(next, p.store.own(), p.config.clock.Now())
 	return next, errors.Join(err, full)
 }
 
 // refresh sends the heartbeat.
 func (p *pass) refresh(ctx context.Context, s snapshot) (snapshot, error) {
 	p.unsettled = !p.entered
-	next, err := p.store.refresh(ctx, s, heartbeat{p.config.Clock.Now().Wall, p.incarnation.proved()})
+	next, err := p.store.refresh(ctx, s, heartbeat{p.config.clock.Now().Wall, p.incarnation.proved()})
 	if err != nil {
 		return s, err
 	}
 	p.result.Heartbeats++
-	p.expiry.observe(next, p.store.own(), p.config.Clock.Now())
+	p.expiry.observe(next, p.store.own(), p.config.clock.Now())
 	if !p.entered {
 		p.config.Logger.Info("registered", zap.Strings("entries", p.store.own()))
 	}
@@ -154,12 +155,13 @@ func (p *pass) refresh(ctx context.Context, s snapshot) (snapshot, error) {
 	return next, nil
 }
 
-// missing reports whether an own entry is not there.
+// missing reports whether an entry of this instance is missing.
 func (p *pass) missing(s snapshot) bool {
 	return slices.ContainsFunc(p.store.own(), func(key string) bool { _, exists := s.entries[key]; return !exists })
 }
 
-// publish writes what has changed. An instance that is not in the store, and not published either, leaves that to the others.
+// publish writes what has changed. An instance that withdraws and is not published leaves that to
+// the others.
 func (p *pass) publish(ctx context.Context, now publication, s snapshot, arrived clock.Reading) error {
 	published := now.endpoints()
 	visible := slices.ContainsFunc(published, func(e Endpoint) bool { return e.among(p.endpoints) })
@@ -177,7 +179,7 @@ func (p *pass) publish(ctx context.Context, now publication, s snapshot, arrived
 			p.config.Hooks.OnPublished(all)
 		}
 	}
-	if !p.leaving { // of an Endpoints object that is not ours there is nothing to withdraw
+	if !p.leaving { // when leaving, a foreign Endpoints object is not a problem
 		err = errors.Join(err, now.conflict)
 	}
 	return err

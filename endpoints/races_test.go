@@ -160,7 +160,7 @@ func TestThousandsOfTheDeadAreRemoved(t *testing.T) {
 		const n = 5100
 		data := map[string]string{}
 		for i := range n {
-			data[endpoints.Key(netip.AddrFrom4([4]byte{10, 1, byte(i / 250), byte(i % 250)}), 443)] = deadEntry
+			data[endpoints.EntryKey(netip.AddrFrom4([4]byte{10, 1, byte(i / 250), byte(i % 250)}), 443)] = deadEntry
 		}
 		c.createConfigMap("web-endpoints", data)
 		require.NoError(c, c.client.CoreV1().Services("ns").Delete(c.Context(), "web", metav1.DeleteOptions{}))

@@ -14,7 +14,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// readSettings takes in the run-time setting. The error says why the last good value stays.
+// readSettings updates the expiry from the run-time setting. The error says why the last good value
+// stays.
 func (r *Reconciler) readSettings(ctx context.Context) error {
 	if r.config.Settings == "" {
 		return nil
@@ -24,7 +25,7 @@ func (r *Reconciler) readSettings(ctx context.Context) error {
 	about := fmt.Sprintf("ConfigMap %s/%s", r.config.Namespace, r.config.Settings)
 	m, err := r.client.CoreV1().ConfigMaps(r.config.Namespace).Get(ctx, r.config.Settings, metav1.GetOptions{})
 	if err != nil {
-		return accessError("get", about, "configmaps", "", err)
+		return requestError("get", about, corev1.Resource("configmaps"), err)
 	}
 	d, err := parseSetting(m.Data)
 	if err != nil {
@@ -40,7 +41,7 @@ func (r *Reconciler) readSettings(ctx context.Context) error {
 	return nil
 }
 
-// tell logs what is wrong with a subject when that changes, and when nothing is any more.
+// tell logs the error of a subject if its text has changed, and its end.
 func (r *Reconciler) tell(subject string, err error, good, bad string) {
 	text := ""
 	if err != nil {
@@ -57,9 +58,9 @@ func (r *Reconciler) tell(subject string, err error, good, bad string) {
 	}
 }
 
-// report notes what the store holds, and tells of malformed entries.
+// report records what the store holds, and reports malformed entries.
 func (p *pass) report(s snapshot) {
-	now := p.config.Clock.Now()
+	now := p.config.clock.Now()
 	p.result.Entries = []Status{}
 	maps.DeleteFunc(p.malformed, func(key, mark string) bool { return s.entries[key].problem == nil || s.entries[key].mark != mark })
 	for _, key := range slices.Sorted(maps.Keys(s.entries)) {
@@ -78,7 +79,7 @@ func (p *pass) report(s snapshot) {
 	}
 }
 
-// reportPredecessor tells of an entry that an earlier process of this Pod has left.
+// reportPredecessor reports the removal of an entry that an earlier process of this Pod left.
 func (r *Reconciler) reportPredecessor(key string, e entry) {
 	r.config.Logger.Info("withdrawn", zap.Strings("entries", []string{key}))
 	r.event(corev1.EventTypeNormal, "EndpointWithdrawn", "Withdraw", "%s withdrawn: left by an earlier process",
@@ -92,7 +93,7 @@ func (r *Reconciler) status(key string, e entry, now clock.Reading) Status {
 	}
 }
 
-// list is endpoints for a reader.
+// list joins endpoints for a reader.
 func list(all []Endpoint) string {
 	var texts []string
 	for _, e := range all {

@@ -140,11 +140,13 @@ func runInstance(ctx context.Context, p *sim.Process, store endpoints.Store) {
 	connection, g := p.Config(), &gateway{}
 	g.set(func(r *http.Request) *oddAnswer { return oddityOf(p).answer(r) })
 	connection.Wrap(g.wrap)
-	r, err := endpoints.New(kubernetes.NewForConfigOrDie(connection), endpoints.Config{
+	config := endpoints.Config{
 		Namespace: "ns", Service: "web", Addresses: []netip.Addr{addressOf(p)}, Ports: []endpoints.Port{https},
-		Store: store, Settings: "settings", Clock: p.Clock,
+		Store: store, Settings: "settings",
 		Hooks: endpoints.Hooks{OnRound: func(endpoints.Round) { p.Act("") }},
-	})
+	}
+	config.SetClock(p.Clock)
+	r, err := endpoints.New(kubernetes.NewForConfigOrDie(connection), config)
 	if err != nil {
 		panic(err)
 	}

@@ -292,7 +292,7 @@ func TestThousandsOfTheDeadAreRemoved(t *testing.T) {
 	f := newFleet(t, shared)
 	dead := map[string]string{}
 	for n := range 6000 {
-		key := endpoints.Key(netip.AddrFrom4([4]byte{10, 2, byte(n / 250), byte(n % 250)}), 443)
+		key := fmt.Sprintf("ip-10-2-%d-%d-443", n/250, n%250)
 		dead[key] = `{"name":"https","port":443,"protocol":"TCP","creationTimestamp":"2026-11-21T10:00:00Z","updateTimestamp":"2026-11-21T10:07:30Z"}`
 	}
 	f.createConfigMap("web-endpoints", dead)
@@ -327,7 +327,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		_, err := configMaps.Patch(t.Context(), "web-endpoints", types.MergePatchType, []byte(`{"binaryData":{"picture":"`+picture+`"}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 		b := f.start("b", second)
-		f.requireLog(b, "refresh the own entry in ConfigMap "+f.namespace+"/web-endpoints: the store is full")
+		f.requireLog(b, "refresh this instance's entry in ConfigMap "+f.namespace+"/web-endpoints: the store is full")
 		f.requireLog(b, "Too long: may not be more than 1048576 bytes")
 		beats := f.heartbeats("configmaps")
 		require.Eventually(t, func() bool { return f.heartbeats("configmaps") > beats+12 }, patience, 10*poll, "who is in it cannot stay there")
