@@ -31,20 +31,20 @@
 //
 //   - An entry is removed by another instance only if it was not refreshed for ExpireAfter, whatever the clocks, the latency and the loss of
 //     answers; the server compares, so that one that is refreshed in the last moment stays (TestSimulatedConfigMapStore, TestSimulatedLeaseStore,
-//     TestRemovalNeverTakesARefreshedEntry). That no other instance was able to refresh its entry either is no reason (TestOutageExpiresNobody,
-//     TestStopWithinARoundExpiresNobody).
+//     TestRemovalNeverTakesARefreshedEntry). That no other instance was able to refresh its entry either is no reason (TestOutageExpiresNoInstance,
+//     TestStopWithinARoundExpiresNoInstance).
 //   - Clocks that are hours apart, or are set, change nothing (TestClocksThatAreWrongChangeNothing, and the simulations).
 //   - A read that fails changes nothing, and what a heartbeat does not need cannot delay it for long (TestReadErrorChangesNothing).
 //   - An answer that does not come from the API server, such as a proxy's 404 page, is an error to
 //     retry. It proves neither that an object is gone nor that a withdrawal has succeeded
-//     (TestOddAnswerTakesNobodyAway, TestOddAnswerToARemovalTakesNoRefreshedEntryAway,
-//     TestOddAnswerIsNoWithdrawal, TestOddAnswerLeavesNoStaleEntry, TestOddAnswersKeepNobodyOut).
+//     (TestOddAnswerRemovesNoInstance, TestOddAnswerToARemovalTakesNoRefreshedEntryAway,
+//     TestOddAnswerIsNoWithdrawal, TestOddAnswerLeavesNoStaleEntry, TestOddAnswersKeepNoInstanceOut).
 //   - With an API server that answers, an instance that is ready is published after at most two
 //     Intervals and 4 s, whatever came before, and whatever others do to its objects meanwhile, as
 //     long as they leave an object alone for the time of a round now and then
 //     (TestSimulatedInterference, and the other simulations).
 //   - A store that is lost takes nobody away who is published: endpoints stay until their instances have had the time to come back
-//     (TestLostStoreTakesNobodyAway, TestOutageAfterTheStoreWasLostTakesNobodyAway).
+//     (TestLostStoreRemovesNoEndpoint, TestOutageAfterTheStoreWasLostRemovesNoEndpoint).
 //   - Only an instance that withdraws itself empties the Service (TestEmptyStoreEmptiesNothing, the simulations).
 //   - An instance is withdrawn when the context of Run ends, when it is not ready, and at the start of one that is not, also if its entry has expired
 //     already (TestInstancesAppearAndDisappear, TestInstanceIsPublishedOnlyWhileReady, TestInstanceRemovesItsStaleEntryAtStart,

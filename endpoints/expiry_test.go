@@ -46,7 +46,7 @@ func TestWhatIsWanted(t *testing.T) {
 		name      string
 		before    map[int]string // what the store held 10 s before; nil: this instance has just started
 		now       map[int]string
-		lost      bool // the store was made anew
+		lost      bool // the store was deleted and created again
 		published []Endpoint
 		leaving   bool
 		expire    time.Duration // default: 1 min
@@ -56,13 +56,13 @@ func TestWhatIsWanted(t *testing.T) {
 	}{
 		{name: "the store's", now: map[int]string{1: "a", 2: "b"}, at: 10, want: all[:2], ok: true},
 		{name: "one that somebody has removed", before: map[int]string{1: "a", 2: "b"}, now: map[int]string{1: "a"}, published: all[:2], at: 10, want: all[:1], ok: true},
-		{name: "one that nobody has seen in the store", now: map[int]string{1: "a"}, published: all[:2], at: 10, want: all[:2], ok: true},
+		{name: "one that was never seen in the store", now: map[int]string{1: "a"}, published: all[:2], at: 10, want: all[:2], ok: true},
 		{name: "the same after long enough", before: map[int]string{1: "a"}, now: map[int]string{1: "a"}, published: all[:2], at: 60, want: all[:1], ok: true},
 		{name: "but not before", before: map[int]string{1: "a"}, now: map[int]string{1: "a"}, published: all[:2], at: 59, want: all[:2], ok: true},
 		{name: "nor before three intervals", before: map[int]string{1: "a"}, now: map[int]string{1: "a"}, published: all[:2], expire: 5 * time.Second, at: 29, want: all[:2], ok: true},
 		{name: "an own port under an earlier name", now: map[int]string{1: "a"}, published: []Endpoint{renamed(1)}, at: 10, want: all[:1], ok: true},
 		{name: "the store was lost", before: map[int]string{1: "a", 2: "b"}, now: map[int]string{1: "a"}, lost: true, published: all[:2], at: 10, want: all[:2], ok: true},
-		{name: "the own entry was lost", before: map[int]string{1: "a", 2: "b"}, now: map[int]string{}, published: all[:2], at: 10, want: all[1:2], ok: true},
+		{name: "its own entry was lost", before: map[int]string{1: "a", 2: "b"}, now: map[int]string{}, published: all[:2], at: 10, want: all[1:2], ok: true},
 		{name: "never nothing", before: map[int]string{1: "a"}, now: map[int]string{}, published: all[:1], at: 10},
 		{name: "but by leaving", before: map[int]string{1: "a"}, now: map[int]string{}, published: all[:1], leaving: true, at: 10, ok: true},
 		{name: "not oneself when leaving", now: map[int]string{}, published: all[:2], leaving: true, at: 10, want: all[1:2], ok: true},

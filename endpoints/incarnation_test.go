@@ -181,7 +181,7 @@ func TestTwoProcessesOfOnePodAreBothPublished(t *testing.T) {
 			time.Sleep(interval)
 		}
 		assert.Equal(c, 1, second.logs.FilterMessageSnippet("not removing entries of an earlier process").Len())
-		_ = second.die() // whose entry says nothing: the first one's successor takes it for nobody's
+		_ = second.die() // its entry proves nothing to the first one's successor
 		_ = first.die()
 		third := k.of(c, "10.0.0.1", "pod-1", withPorts(http8080)).start(c)
 		c.requirePublished("10.0.0.1:8443/https", "10.0.0.1:8080/http")
@@ -218,9 +218,9 @@ func TestEntryThatAnotherInstanceHasTakenOverIsNotRemoved(t *testing.T) {
 	})
 }
 
-// TestEntryOfAnOlderVersionIsNobodysPredecessor has that version write over an entry. It leaves
+// TestEntryOfAnOlderVersionIsNoPredecessor has that version write over an entry. It leaves
 // fields alone that it does not know.
-func TestEntryOfAnOlderVersionIsNobodysPredecessor(t *testing.T) {
+func TestEntryOfAnOlderVersionIsNoPredecessor(t *testing.T) {
 	inConfigMap(t, func(c *cluster) {
 		var k kernel
 		_ = k.of(c, "10.0.0.1", "pod-1", nil).start(c).die()

@@ -208,7 +208,7 @@ func TestInstancesThatRemoveTheSameLeasesTogether(t *testing.T) {
 		}
 		require.NoError(c, <-done)
 		require.NoError(c, <-done)
-		assert.Len(c, append(both[0].told().expired, both[1].told().expired...), n, "each is told once")
+		assert.Len(c, append(both[0].told().expired, both[1].told().expired...), n, "each is reported once")
 		assert.Len(c, c.keys(), 2)
 	})
 }

@@ -51,7 +51,7 @@ func withOddAnswer(t *testing.T, store endpoints.Store, request, name string, od
 ) {
 	t.Helper()
 	if odd.code == http.StatusOK && strings.HasPrefix(request, http.MethodDelete) {
-		return // client-go takes the code for the answer: nobody can tell
+		return // client-go takes the code for the answer: there is no way to tell
 	}
 	inCluster(t, store, func(c *cluster) {
 		defer func() {
@@ -80,8 +80,8 @@ func full(config *endpoints.Config) {
 
 func nothing() {}
 
-// TestOddAnswerTakesNobodyAway gives them to an instance that is about to remove a dead one.
-func TestOddAnswerTakesNobodyAway(t *testing.T) {
+// TestOddAnswerRemovesNoInstance gives them to an instance that is about to remove a dead one.
+func TestOddAnswerRemovesNoInstance(t *testing.T) {
 	withOddAnswers(t, func(c *cluster, through func(*instance, func())) {
 		a, b := newInstance(c, "10.0.0.1", full), newInstance(c, "10.0.0.2", full)
 		newInstance(c, "10.0.0.9", full).once(c)
@@ -178,8 +178,8 @@ func TestOddAnswerLeavesNoStaleEntry(t *testing.T) {
 	})
 }
 
-// TestOddAnswersKeepNobodyOut gives them to the first instances of a Service.
-func TestOddAnswersKeepNobodyOut(t *testing.T) {
+// TestOddAnswersKeepNoInstanceOut gives them to the first instances of a Service.
+func TestOddAnswersKeepNoInstanceOut(t *testing.T) {
 	withOddAnswers(t, func(c *cluster, through func(*instance, func())) {
 		a, b := newInstance(c, "10.0.0.1", full), newInstance(c, "10.0.0.2", full)
 		through(a, nothing)

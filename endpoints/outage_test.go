@@ -68,9 +68,9 @@ func reads(path string) func(*http.Request) bool {
 	}
 }
 
-// TestOutageExpiresNobody is about an API server that nobody could reach for longer than ExpireAfter: who is back first must not take the
+// TestOutageExpiresNoInstance is about an API server that no instance could reach for longer than ExpireAfter: the first one back must not take the
 // others for dead, whether reads failed or only writes.
-func TestOutageExpiresNobody(t *testing.T) {
+func TestOutageExpiresNoInstance(t *testing.T) {
 	for name, lost := range map[string]func(*http.Request) bool{
 		"all":    apisim.Always,
 		"writes": func(r *http.Request) bool { return r.Method != http.MethodGet },
@@ -101,8 +101,8 @@ func TestOutageExpiresNobody(t *testing.T) {
 	}
 }
 
-// TestInstanceThatBecomesReadyExpiresNobodyYet is about one that has only read while nobody could write.
-func TestInstanceThatBecomesReadyExpiresNobodyYet(t *testing.T) {
+// TestInstanceThatBecomesReadyRemovesNoEntryYet is about an instance that has only read while none could write.
+func TestInstanceThatBecomesReadyRemovesNoEntryYet(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		a, b := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.2", nil)
 		a.once(c)
@@ -132,9 +132,9 @@ func TestStoppedInstanceComesBack(t *testing.T) {
 	})
 }
 
-// TestWakingInstanceExpiresNobody is about one that was stopped for longer than ExpireAfter and sees, first thing, entries as it
+// TestWakingInstanceExpiresNoInstance is about one that was stopped for longer than ExpireAfter and sees, first thing, entries as it
 // knows them: the others were stopped as well.
-func TestWakingInstanceExpiresNobody(t *testing.T) {
+func TestWakingInstanceExpiresNoInstance(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		a, b := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.2", nil)
 		for range 3 {
@@ -170,7 +170,7 @@ func TestClocksThatAreWrongChangeNothing(t *testing.T) {
 	})
 }
 
-func TestLostStoreTakesNobodyAway(t *testing.T) {
+func TestLostStoreRemovesNoEndpoint(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		var all []*instance
 		for n := range 3 {
@@ -214,8 +214,8 @@ func TestEmptyStoreEmptiesNothing(t *testing.T) {
 	})
 }
 
-// TestStopWithinARoundExpiresNobody stops a process between its heartbeat and its decision who has expired: the others may have been stopped as well.
-func TestStopWithinARoundExpiresNobody(t *testing.T) {
+// TestStopWithinARoundExpiresNoInstance stops a process between its heartbeat and its decision who has expired: the others may have been stopped as well.
+func TestStopWithinARoundExpiresNoInstance(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		clock := &stoppingClock{Clock: clock.System()}
 		a, b := newInstance(c, "10.0.0.1", func(config *endpoints.Config) { config.SetClock(clock) }), newInstance(c, "10.0.0.2", nil)
@@ -232,8 +232,8 @@ func TestStopWithinARoundExpiresNobody(t *testing.T) {
 	})
 }
 
-// TestStopWithinARoundTakesNobodyAway is the same after the store was lost.
-func TestStopWithinARoundTakesNobodyAway(t *testing.T) {
+// TestStopWithinARoundRemovesNoEndpoint is the same after the store was lost.
+func TestStopWithinARoundRemovesNoEndpoint(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		clock := &stoppingClock{Clock: clock.System()}
 		a := newInstance(c, "10.0.0.1", func(config *endpoints.Config) { config.SetClock(clock) })
@@ -248,8 +248,8 @@ func TestStopWithinARoundTakesNobodyAway(t *testing.T) {
 	})
 }
 
-// TestOutageAfterTheStoreWasLostTakesNobodyAway has one instance see the loss, and all cut off before the others have come back.
-func TestOutageAfterTheStoreWasLostTakesNobodyAway(t *testing.T) {
+// TestOutageAfterTheStoreWasLostRemovesNoEndpoint has one instance see the loss, and all cut off before the others have come back.
+func TestOutageAfterTheStoreWasLostRemovesNoEndpoint(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		a, b := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.2", nil)
 		a.once(c)

@@ -66,7 +66,7 @@ func TestWrongSliceIsRepaired(t *testing.T) {
 		"an address twice":  `{"endpoints":[{"addresses":["10.0.0.1"]},{"addresses":["10.0.0.2"]},{"addresses":["10.0.0.2"]}]}`,
 		"no owner":          `{"metadata":{"ownerReferences":null}}`,
 		"no endpoints":      `{"endpoints":[]}`,
-		"ports of nobody's": `{"ports":null}`,
+		"no ports": `{"ports":null}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBoth(t, func(c *cluster) {
@@ -76,7 +76,7 @@ func TestWrongSliceIsRepaired(t *testing.T) {
 				_, err := c.client.DiscoveryV1().EndpointSlices("ns").
 					Patch(c.Context(), c.slices()[0].Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 				require.NoError(c, err)
-				for range 7 { // what nobody has registered stays until it would have been
+				for range 7 { // an endpoint without an entry stays until its instance had the time to register
 					time.Sleep(interval)
 					a.once(c)
 					b.once(c)
@@ -142,7 +142,7 @@ func TestDualStackAndSeveralPorts(t *testing.T) {
 				i.once(c)
 			}
 		}
-		assert.Zero(c, written()["endpointslices"], "nobody fights")
+		assert.Zero(c, written()["endpointslices"], "no instance fights for it")
 		require.NoError(c, b.Withdraw(c.Context()))
 		c.requirePublished("10.0.0.1", "10.0.0.1:9090/metrics", "10.0.0.2:8443/https", "2001:db8::1", "[2001:db8::1]:9090/metrics")
 	})
@@ -205,8 +205,8 @@ func TestRemadeServiceOwnsItsSlices(t *testing.T) {
 	})
 }
 
-// TestSliceOfAnotherFamilyIsMadeAnew has somebody put another one in the place of ours: its family cannot be changed.
-func TestSliceOfAnotherFamilyIsMadeAnew(t *testing.T) {
+// TestSliceOfAnotherFamilyIsReplaced has somebody put another one in the place of ours: its family cannot be changed.
+func TestSliceOfAnotherFamilyIsReplaced(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		i := newInstance(c, "10.0.0.1", nil)
 		i.once(c)

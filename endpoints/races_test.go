@@ -45,7 +45,7 @@ func (c *cluster) refusalsOf(client, resource string) (n int) {
 	return n
 }
 
-func TestWriteFromAnOlderViewIsDecidedAnew(t *testing.T) {
+func TestWriteFromAnOlderViewIsDecidedAgain(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		a, b, third := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.2", nil), newInstance(c, "10.0.0.3", nil)
 		third.once(c)

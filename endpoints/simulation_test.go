@@ -45,7 +45,7 @@ func prove(t *testing.T, store endpoints.Store) {
 	seen.requireAll(t, "expired", "withdrawn", "emptied")
 }
 
-// TestSimulatedInterference is about instances of which none fails, so that all must be published
+// TestSimulatedInterference has instances that do not fail, so that all must be published
 // all the time but for what it takes to repair what others do.
 func TestSimulatedInterference(t *testing.T) {
 	for name, store := range stores {
@@ -60,7 +60,7 @@ func TestSimulatedInterference(t *testing.T) {
 	}
 }
 
-// TestSimulatedSettings is about instances of which none fails: whatever becomes of the run-time setting, no instance ever removes another.
+// TestSimulatedSettings has instances that do not fail: whatever becomes of the run-time setting, no instance ever removes another.
 func TestSimulatedSettings(t *testing.T) {
 	for name, store := range stores {
 		t.Run(name, func(t *testing.T) {

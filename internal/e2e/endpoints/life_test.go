@@ -91,8 +91,8 @@ func TestStoppedInstanceComesBack(t *testing.T) {
 	})
 }
 
-// TestAPIServerThatIsAwayExpiresNobody has an outage that is longer than it takes to expire.
-func TestAPIServerThatIsAwayExpiresNobody(t *testing.T) {
+// TestAPIServerOutageExpiresNoInstance has an outage that is longer than it takes to expire.
+func TestAPIServerOutageExpiresNoInstance(t *testing.T) {
 	t.Parallel()
 	cp := e2e.Start(t, e2e.Options{})
 	fleets := []*fleet{newFleet(t, cp), newFleet(t, cp, "-leases")}
@@ -167,7 +167,7 @@ func TestDualStackAndTwoPortsOnOneAddress(t *testing.T) {
 		requireBeats() // the audit log and rounds that had begun before are behind
 		before := f.heartbeats("endpointslices")
 		requireBeats()
-		assert.Equal(t, before, f.heartbeats("endpointslices"), "nobody fights")
+		assert.Equal(t, before, f.heartbeats("endpointslices"), "no instance fights for it")
 		f.requireEnd(other)
 		f.requirePublished(slices.DeleteFunc(want, func(e string) bool { return strings.HasSuffix(e, ":8443/https") })...)
 	})
@@ -352,7 +352,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 	t.Run("no RBAC", func(t *testing.T) {
 		t.Parallel()
 		f := newFleet(t, shared)
-		kubeconfig, err := shared.Kubeconfig(shared.User("nobody"))
+		kubeconfig, err := shared.Kubeconfig(shared.User("powerless"))
 		require.NoError(t, err)
 		p := f.start("a", first, "-kubeconfig", kubeconfig)
 		f.requireLog(p, `not allowed to get ConfigMap `+f.namespace+`/web-endpoints: grant the verb \"get\" on resource configmaps`)
