@@ -100,11 +100,11 @@ func TestOddAnswersProveNothing(t *testing.T) {
 	}{
 		{what: "the lock", path: "/configmaps/l"},
 		{what: "the lock, a Lease", path: "/leases/l", options: []leader.Option{leader.WithLease()}},
-		{what: "the own Pod", path: "/pods/b"},
+		{what: "its Pod", path: "/pods/b"},
 		{what: "the leader's Pod", path: "/pods/a", lacksLabels: true},
 		{what: "the leader's node", path: "/nodes/" + node, options: []leader.Option{leader.WithNodeCheck()}},
 		{what: "the labelled Pods", path: "/pods"},
-		{what: "the own credentials", path: "/selfsubjectreviews", method: http.MethodPost},
+		{what: "its credentials", path: "/selfsubjectreviews", method: http.MethodPost},
 	} {
 		for _, odd := range oddAnswers {
 			t.Run(read.what+"/"+odd.name, func(t *testing.T) {
@@ -142,10 +142,10 @@ func TestOddAnswersProveNothing(t *testing.T) {
 					require.Empty(t, b.result, "the candidate goes on")
 					assert.Positive(t, asked.Load())
 					assert.Zero(t, wrote.Load(), "nothing is written")
-					said := b.logs.FilterMessage("request failed, will be tried again").All()
+					said := b.logs.FilterMessage("request failed, retrying").All()
 					require.Len(t, said, 1, "said once")
 					if odd.code == http.StatusNotFound && read.path != "/pods" && read.method == "" {
-						assert.Contains(t, said[0].ContextMap()["error"], "this 404 does not say that there is none")
+						assert.Contains(t, said[0].ContextMap()["error"], "this 404 does not prove that the object is gone")
 					}
 
 					mended.Store(true)

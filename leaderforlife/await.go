@@ -10,10 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// await returns when there may be something new to read. While it can watch everything that it waits for, it sends no request.
+// await returns when there may be something new to read. It sends no request while it can watch
+// everything that it waits for.
 func (c *candidate) await(ctx context.Context, v state, waiting []Waiting) error {
 	abilities := c.abilities
-	c.noDelete = false // but to be tried again after a poll interval
+	c.noDelete = false // retry the deletion after a poll interval
 	polls := c.config.withoutWatch || c.config.fence != nil || abilities.noDelete
 	if !c.config.withoutWatch {
 		fresh, all := c.watches.want(ctx, c.objects(waiting))
@@ -48,7 +49,7 @@ func (c *candidate) await(ctx context.Context, v state, waiting []Waiting) error
 	}
 }
 
-// objects are those by which the situation can change.
+// objects returns the objects whose changes may matter.
 func (c *candidate) objects(waiting []Waiting) map[watchable]bool {
 	objects := map[watchable]bool{{c.kind, c.config.lock}: true}
 	for _, w := range waiting {
@@ -60,9 +61,9 @@ func (c *candidate) objects(waiting []Waiting) map[watchable]bool {
 	return objects
 }
 
-// take reports whether an event calls for another round.
+// take records an event and reports whether it requires a new round.
 func (c *candidate) take(ctx context.Context, n watchEvent) bool {
-	if c.watches.open[n.of] != n.from { // of a watch that was given up
+	if c.watches.open[n.of] != n.from { // from a watch that was closed
 		return false
 	}
 	if n.ended {
@@ -88,7 +89,7 @@ func (c *candidate) take(ctx context.Context, n watchEvent) bool {
 
 func (c *candidate) takePod(pod *corev1.Pod, deleted bool) bool {
 	s := c.others[pod.UID]
-	if s == nil { // another one of the name, before or after, or this one
+	if s == nil { // another Pod of that name, or our own
 		return false
 	}
 	labelled := s.seen != nil && s.seen.Labels[c.label] != ""

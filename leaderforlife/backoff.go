@@ -14,13 +14,13 @@ import (
 const (
 	// firstPause is the pause after the first failed request.
 	firstPause = 100 * time.Millisecond
-	// maxRefusal is how long a required request may be refused before Become gives up: roles may be
-	// on their way.
+	// maxRefusal bounds how long a required request may be refused, while roles may still be
+	// created.
 	maxRefusal = 15 * time.Second
 )
 
-// retry calls f until it is done, with a growing pause after each error. It returns an error that
-// is not worth a retry.
+// retry calls f until it is done, with a growing pause after each error. It returns errors that are
+// not worth a retry.
 func (c *candidate) retry(ctx context.Context, f func() (done bool, err error)) error {
 	pause := firstPause
 	for ctx.Err() == nil {
@@ -43,7 +43,7 @@ func (c *candidate) retry(ctx context.Context, f func() (done bool, err error)) 
 	return ctx.Err()
 }
 
-// permanent reports whether an error needs a person to act.
+// permanent reports whether retrying cannot help.
 func (c *candidate) permanent(err error) bool {
 	switch {
 	case errors.Is(err, ErrForeignLock), errors.Is(err, ErrPodGone):
@@ -52,22 +52,22 @@ func (c *candidate) permanent(err error) bool {
 		return c.refusedFor(err) >= refusalPatience
 	case kube.RoleMissing(err):
 		return c.refusedFor(err) >= maxRefusal
-	case isLostRace(err), errors.Is(err, errFutile) && !c.once:
+	case isLostRace(err), errors.Is(err, errNoEffect) && !c.once:
 		return false
 	}
 	var access *AccessError
 	return c.once || !errors.As(err, &access)
 }
 
-// note logs an error before a retry, unless it is the same as the last one, a lost race, or a
-// recent refusal of what may be optional, which is logged elsewhere.
+// note logs an error before a retry. It skips repetitions, lost races, and recent refusals, which
+// [cluster.missing] logs if the verb is optional.
 func (c *candidate) note(err error) {
 	if kube.RoleMissing(err) && c.refusedFor(err) < refusalPatience {
 		return
 	}
 	if text := err.Error(); text != c.failed && !isLostRace(err) {
 		c.failed = text
-		c.config.log.Warn("request failed, will be tried again", zap.Error(err))
+		c.config.log.Warn("request failed, retrying", zap.Error(err))
 	}
 }
 

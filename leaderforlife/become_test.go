@@ -125,9 +125,9 @@ func TestForegroundDeletionDoesNotMakeTwoLeaders(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.Equal(t, []string{"a"}, w.leaders())
 		for _, p := range []*replica{b, newcomer} {
-			assert.Contains(t, p.why(), "a: its Pod is to end by 2000-")
+			assert.Contains(t, p.why(), "a: its Pod is terminating, with grace until 2000-")
 		}
-		assert.Nil(t, w.lock(), "nobody even tries")
+		assert.Nil(t, w.lock(), "no Pod even tries")
 		a.exit()
 		w.letGo("a")
 		require.Len(t, w.leaders(), 1)
@@ -148,7 +148,7 @@ func TestDeletedLockDoesNotMakeTwoLeaders(t *testing.T) {
 	})
 }
 
-// Whoever made the lock before an earlier leader was seen by its label waits for that one, and leads after it.
+// A Pod that made the lock before it saw an earlier leader by its label waits for that leader, and then leads.
 func TestOwnerOfTheLockWaitsForALabelledPod(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		b := w.process(w.pod("b"))
@@ -166,7 +166,7 @@ func TestOwnerOfTheLockWaitsForALabelledPod(t *testing.T) {
 		again := w.start(b.pod)
 		time.Sleep(time.Hour)
 		require.Equal(t, []string{"a"}, w.leaders())
-		assert.Contains(t, again.why(), "a: its Pod is to end by")
+		assert.Contains(t, again.why(), "a: its Pod is terminating, with grace until")
 		w.letGo("a")
 		require.Equal(t, []string{"b", "a"}, reversed(w.leaders()))
 	})
@@ -188,7 +188,7 @@ func TestRestartedContainerLeadsOn(t *testing.T) {
 		lock := w.lock()
 		first.exit()
 		time.Sleep(time.Minute)
-		require.Empty(t, w.leaders(), "nobody leads while the leader's container is down")
+		require.Empty(t, w.leaders(), "no Pod leads while the leader's container is down")
 		from := w.served()
 		second := w.start(a)
 		require.Equal(t, []string{"a"}, w.leaders())
@@ -275,7 +275,7 @@ func TestLeaseAsLock(t *testing.T) {
 	})
 }
 
-// Nobody renews the Lease of a leader for life. Electors must not take it for expired.
+// The Lease of a leader for life is never renewed. Electors must not take it for expired.
 func TestElectorsLeaveALockForLifeAlone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start(w.pod("a"), leader.WithLease())

@@ -37,7 +37,7 @@
 //   - Its Pod is Succeeded or Failed, for whatever reason (evicted, preempted, node shutdown), and no container of it was last
 //     reported to run. The phase alone is no proof: the control plane writes it for nodes that do not answer.
 //   - Its Pod is gone. Kubelets remove Pods whose containers have ended; people and controllers who delete one by force, and
-//     the Pod garbage collector, say that it has, and are believed. [WithStrict] does not believe it.
+//     the Pod garbage collector, say that it has, and are believed. [WithObservedPodEnd] does not believe it.
 //   - With [WithNodeCheck]: its node is gone; or is not Ready and has the taint node.kubernetes.io/out-of-service, by which an
 //     admin or a fencing controller says that the machine is off. Not Ready alone proves nothing.
 //   - With [WithFence]: your [Fence] says so.
@@ -69,7 +69,7 @@
 //
 // # Not guaranteed
 //
-//   - Force deletion (kubectl delete --force, the Pod garbage collector) can remove a Pod whose process runs. Use WithStrict if
+//   - Force deletion (kubectl delete --force, the Pod garbage collector) can remove a Pod whose process runs. Use WithObservedPodEnd if
 //     that must not make two leaders. The same goes for a taint or a removed node that is a lie.
 //   - Whoever removes the label from the leader's Pod, and then its lock, makes two leaders.
 //   - Without the optional verbs below, less holds: see RBAC.
@@ -95,7 +95,7 @@
 // poll. Each is said once in the log. So grant also:
 //
 //	pods                       list, patch     closes the gap of foreground deletion
-//	configmaps                 delete          succession of Pods that have ended but are kept; required WithStrict
+//	configmaps                 delete          succession of Pods that have ended but are kept; required WithObservedPodEnd
 //	configmaps, pods           watch           succession in milliseconds, and no requests while waiting
 //	nodes (ClusterRole)        get, watch      only WithNodeCheck
 //

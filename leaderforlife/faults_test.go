@@ -103,7 +103,7 @@ func TestLateRemovalOfTheLabelDoesNotDisownALeader(t *testing.T) {
 	})
 }
 
-// A Pod with a label that it does not deserve, and that is alive, keeps nobody waiting for ever.
+// A living Pod with a stray label does not make others wait for ever.
 func TestCandidateGivesUpALabelThatIsNotItsOwn(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		leading := w.start(w.pod("a"))
@@ -137,7 +137,7 @@ func TestErrorsBackOff(t *testing.T) {
 		synctest.Wait()
 		assert.Greater(t, tries.Load(), int32(50), "it does not give up")
 		assert.Less(t, tries.Load(), int32(150), "nor spin")
-		assert.Len(t, a.logs.FilterMessageSnippet("will be tried again").All(), 1, "said once")
+		assert.Len(t, a.logs.FilterMessageSnippet("retrying").All(), 1, "said once")
 		mended.Store(true)
 		time.Sleep(10 * time.Second)
 		assert.Equal(t, []string{"a"}, w.leaders())
@@ -315,7 +315,7 @@ func TestWithoutWatchVerb(t *testing.T) {
 	}
 }
 
-// Whoever has seen the lock of a candidate that gave up does not wait for the end of its Pod.
+// A candidate that has seen the lock of one that gave up does not wait for the end of that Pod.
 func TestLockThatWasGivenUpIsForgotten(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.process(w.pod("a"))
@@ -434,7 +434,7 @@ func TestWhatHappensBeforeTheWatchesStandIsRead(t *testing.T) {
 	})
 }
 
-// Whether others are labelled has to be read when the own label is known to stand. Here it arrives late, when another leads already.
+// Other labels must be read after a Pod's own label is known to be written. Here it arrives late, when another leads already.
 func TestLateLabelDoesNotMakeTwoLeaders(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.process(w.pod("a"))
@@ -522,7 +522,7 @@ func TestRequestsThatChangeNothingBackOff(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, w.leaders())
 		assert.Less(t, len(w.requests(a, 0)), 500)
-		assert.Len(t, a.logs.FilterMessageSnippet("will be tried again").All(), 1)
+		assert.Len(t, a.logs.FilterMessageSnippet("retrying").All(), 1)
 	})
 }
 

@@ -45,7 +45,7 @@ const (
 	simDuration = 6 * time.Minute
 	simQuiet    = 4 * time.Minute
 
-	// vacancy is how long at most nobody leads when nothing is wrong any more, and no leader has
+	// vacancy bounds how long no Pod leads when nothing is wrong any more, and no leader has
 	// still to end: 10 s for a request that has lost its answer; the longest pause after it; and
 	// one more for a write that comes too late, as when the garbage collector is just removing the
 	// lock. The rest is for the requests themselves, with latencies of 50 ms each way.
@@ -78,7 +78,7 @@ func lifeScenario(seen *sightings, bound time.Duration, more ...sim.Kind) sim.Sc
 type sightings struct {
 	mu      sync.Mutex
 	n       map[string]int
-	longest time.Duration // that nobody led when nothing was wrong
+	longest time.Duration // without a leader when nothing was wrong
 }
 
 func (s *sightings) add(what string) {
@@ -87,11 +87,11 @@ func (s *sightings) add(what string) {
 	s.n[what]++
 }
 
-// vacant notes for how long nobody led when nothing was wrong.
+// vacant records for how long there was no leader when nothing was wrong.
 func (s *sightings) vacant(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.n["nobody led in calm"]++
+	s.n["no leader in calm"]++
 	s.longest = max(s.longest, d)
 }
 
@@ -100,10 +100,10 @@ var ends = []string{"deleted", "deleted in the foreground", "Succeeded", "Failed
 
 func (s *sightings) requireAll(t *testing.T) {
 	t.Helper()
-	t.Log(s.n, "the longest time that nobody led when nothing was wrong:", s.longest)
+	t.Log(s.n, "the longest time without a leader when nothing was wrong:", s.longest)
 	for _, what := range append([]string{
 		"led", "led on after a restart", "the lock was deleted", "the lock was written", "said to have Failed",
-		"odd answers", "nobody led in calm",
+		"odd answers", "no leader in calm",
 	}, ends...) {
 		assert.True(t, s.n[what] > 0 || s.n["led"] < 100, "in no schedule: %s", what)
 	}
@@ -197,7 +197,7 @@ func (t *town) chores(ctx context.Context, bound time.Duration) {
 // chore is how often the chores are done.
 const chore = 200 * time.Millisecond
 
-// supervise reports a violation when nobody leads for longer than bound although nothing is wrong.
+// supervise reports a violation if there is no leader for longer than bound although nothing is wrong.
 func (t *town) supervise(bound time.Duration, gap bool) {
 	candidate, led := t.calm(), len(t.w.Working(lockName)) > 0
 	t.mu.Lock()
@@ -211,7 +211,7 @@ func (t *town) supervise(bound time.Duration, gap bool) {
 	case led && vacant > 2*chore:
 		t.seen.vacant(vacant)
 	case !led && vacant > bound:
-		candidate.Fail("is a candidate, nothing has been wrong for %v, and nobody leads", vacant)
+		candidate.Fail("is a candidate, nothing has been wrong for %v, and there is no leader", vacant)
 	}
 }
 
@@ -445,7 +445,7 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// update changes a Pod, against whoever else does.
+// update changes a Pod, and retries conflicts.
 func (t *town) update(
 	name string, write func(context.Context, *corev1.Pod, metav1.UpdateOptions) (*corev1.Pod, error), change func(*corev1.Pod),
 ) {

@@ -38,7 +38,7 @@ const (
 	node     = "node"
 )
 
-// world is an API server with Pods, of which the test is the kubelet.
+// world is an API server with Pods. The test acts as their kubelet.
 type world struct {
 	t      *testing.T
 	server *apisim.Server
@@ -400,7 +400,7 @@ type held struct {
 	mu   sync.Mutex
 }
 
-// hold breaks the connection under the first such request, which arrives when the test says so. Skip says of which not.
+// hold breaks the connection under the first such request, which arrives when the test says so. skip excludes requests.
 func (p *replica) hold(w *world, resource, verb string, skip ...func() bool) *held {
 	h := &held{}
 	p.filter(func(_ http.RoundTripper, r *http.Request) (*http.Response, error) {

@@ -100,7 +100,7 @@ func (t *table) owner(hash uint64) uint64 {
 		s := t.slots[i : i+stride]
 		// Slots are sorted, so the last assignment is that of the first slot. While the values are
 		// loaded before they are compared, these are conditional moves. Which slot it is cannot be
-		// predicted: with a branch for each, a lookup would take half as long again.
+		// predicted: with a branch for each, a lookup would be slower.
 		found, s2, s1, s0 := s[3], s[2], s[1], s[0]
 		if s2 >= want {
 			found = s2

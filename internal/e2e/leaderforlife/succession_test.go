@@ -85,7 +85,7 @@ func (c *crew) requests() (sent []e2e.AuditEvent) {
 	return sent
 }
 
-// The collector removes the lock of whoever is deleted in the foreground while the Pod still runs.
+// The collector removes the lock of a Pod deleted in the foreground while the Pod still runs.
 func TestForegroundDeletionDoesNotMakeTwoLeaders(t *testing.T) {
 	t.Parallel()
 	foreground := metav1.DeletePropagationForeground
@@ -133,7 +133,7 @@ func TestForegroundDeletionDoesNotMakeTwoLeaders(t *testing.T) {
 				assert.Equal(t, corev1.PodRunning, crew.get(first.pod.Name).Status.Phase)
 				newcomer := crew.candidate(crew.pod("newcomer", handNode))
 				for _, p := range []*candidate{standby, newcomer} {
-					crew.requireWaiting(p, first.pod.Name, "its Pod is to end by")
+					crew.requireWaiting(p, first.pod.Name, "its Pod is terminating, with grace until")
 				}
 				assert.Nil(t, crew.lock())
 
@@ -170,7 +170,7 @@ func TestEndedLeaderIsSucceededThoughItsPodIsStillThere(t *testing.T) {
 				since, _ := b.leads()
 				t.Logf("led %v after the kubelet's report", since.Sub(ended))
 				assert.Less(t, since.Sub(ended), c.gauge.Slack(ended))
-				assert.Equal(t, a.pod.UID, c.get("a").UID, "nobody deletes Pods")
+				assert.Equal(t, a.pod.UID, c.get("a").UID, "no candidate deletes Pods")
 			})
 		})
 	}
