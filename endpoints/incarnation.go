@@ -52,7 +52,7 @@ func (i *incarnation) claim(log *zap.Logger) {
 		i.release, i.refusal = release, ""
 	} else if i.refusal != err.Error() {
 		i.refusal = err.Error()
-		log.Info("not removing entries of an earlier process of this Pod before they have expired", zap.Error(err))
+		log.Info("entries of an earlier process of this Pod stay until they expire", zap.Error(err))
 	}
 }
 

@@ -180,7 +180,7 @@ func TestTwoProcessesOfOnePodAreBothPublished(t *testing.T) {
 			c.requirePublished("10.0.0.1", "10.0.0.1:8443/https")
 			time.Sleep(interval)
 		}
-		assert.Equal(c, 1, second.logs.FilterMessageSnippet("not removing entries of an earlier process").Len())
+		assert.Equal(c, 1, second.logs.FilterMessageSnippet("entries of an earlier process of this Pod stay").Len())
 		_ = second.die() // its entry proves nothing to the first one's successor
 		_ = first.die()
 		third := k.of(c, "10.0.0.1", "pod-1", withPorts(http8080)).start(c)

@@ -66,7 +66,7 @@ func TestWrongSliceIsRepaired(t *testing.T) {
 		"an address twice":  `{"endpoints":[{"addresses":["10.0.0.1"]},{"addresses":["10.0.0.2"]},{"addresses":["10.0.0.2"]}]}`,
 		"no owner":          `{"metadata":{"ownerReferences":null}}`,
 		"no endpoints":      `{"endpoints":[]}`,
-		"no ports": `{"ports":null}`,
+		"no ports":          `{"ports":null}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBoth(t, func(c *cluster) {
@@ -184,7 +184,7 @@ func TestServiceThatComesLater(t *testing.T) {
 		time.Sleep(10 * expiry)
 		assert.Len(c, c.keys(), 1)
 		assert.ErrorIs(c, i.lastRound().Err, endpoints.ErrNoService)
-		assert.Equal(c, 1, i.logs.FilterMessage("not all of a round could be done").Len())
+		assert.Equal(c, 1, i.logs.FilterMessage("round failed in part, retrying").Len())
 		c.createService(nil)
 		time.Sleep(2 * interval)
 		c.requirePublished("10.0.0.1")

@@ -175,7 +175,7 @@ func (r *Reconciler) reconcile(ctx context.Context) (err, rest error) {
 	defer cancel()
 	noSetting := r.readSettings(ctx)
 	r.settings.startRound()
-	r.tell("settings", noSetting, "settings are good again", "the last good expire-duration stays")
+	r.tell("settings", noSetting, "settings can be used again", "cannot use the settings, keeping the last expire-duration")
 	unready := r.checkReady(ctx)
 	r.tell("readiness", unready, "ready", "withdrawing this instance")
 	return r.round(ctx, unready != nil), errors.Join(unready, noSetting)
@@ -211,7 +211,7 @@ func (r *Reconciler) round(ctx context.Context, leaving bool) error {
 			break
 		}
 	}
-	r.tell("round", err, "what failed before has succeeded", "not all of a round could be done")
+	r.tell("round", err, "round succeeded again", "round failed in part, retrying")
 	if r.config.Hooks.OnRound != nil {
 		p.result.Took, p.result.Err = r.config.clock.Now().SinceAtLeast(begin), err
 		r.config.Hooks.OnRound(p.result)

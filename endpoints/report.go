@@ -33,7 +33,7 @@ func (r *Reconciler) readSettings(ctx context.Context) error {
 	}
 	if d != r.settings.expireAfter {
 		r.settings.expireAfter = d
-		r.config.Logger.Info("instances expire after another time", zap.Duration("expire-duration", d))
+		r.config.Logger.Info("expiry changed", zap.Duration("expire-duration", d))
 		if r.config.Hooks.OnExpireAfter != nil {
 			r.config.Hooks.OnExpireAfter(d)
 		}
@@ -71,7 +71,7 @@ func (p *pass) report(s snapshot) {
 			continue
 		}
 		p.malformed[key] = e.mark
-		p.config.Logger.Warn("a malformed entry is left as it is, and not published", zap.String("entry", key), zap.Error(e.problem))
+		p.config.Logger.Warn("ignoring malformed entry", zap.String("entry", key), zap.Error(e.problem))
 		p.event(corev1.EventTypeWarning, "EndpointMalformed", "Ignore", "entry %s is not published: %v", key, e.problem)
 		if p.config.Hooks.OnMalformed != nil {
 			p.config.Hooks.OnMalformed(status)

@@ -22,7 +22,7 @@ func TestExpireDurationIsSetAtRunTime(t *testing.T) {
 		b := newInstance(c, "10.0.0.2", with).start(c)
 		time.Sleep(expiry)
 		assert.Empty(c, told, "there is none: the configured one is in force")
-		assert.Equal(c, 1, a.logs.FilterMessage("the last good expire-duration stays").Len(), "said once")
+		assert.Equal(c, 1, a.logs.FilterMessage("cannot use the settings, keeping the last expire-duration").Len(), "said once")
 
 		c.createConfigMap("settings", map[string]string{"expire-duration": "5s"})
 		time.Sleep(expiry)

@@ -129,10 +129,10 @@ func TestExpireDurationIsSetAtRunTime(t *testing.T) {
 		f := newFleet(t, shared, append(args, "-settings", "settings", "-expire-after", "1h", "-interval", "2s")...)
 		a, b := f.start("a", first), f.start("b", second)
 		f.requirePublished(first, second)
-		f.requireLog(a, "the last good expire-duration stays")
+		f.requireLog(a, "cannot use the settings, keeping the last expire-duration")
 		since := f.mark()
 		f.createConfigMap("settings", map[string]string{"expire-duration": "15s"})
-		f.requireLog(a, `instances expire after another time	{"expire-duration": "15s"}`)
+		f.requireLog(a, `expiry changed	{"expire-duration": "15s"}`)
 		f.patchData("settings", `{"expire-duration":"garbage"}`)
 		f.requireLog(a, `expire-duration: must be a duration such as 1m (got \"garbage\")`)
 		f.patchData("settings", `{"expire-duration":null}`)
@@ -298,7 +298,7 @@ func TestThousandsOfTheDeadAreRemoved(t *testing.T) {
 	f.createConfigMap("web-endpoints", dead)
 	a := f.start("a", first, "-interval", "6s", "-expire-after", "18s") // an interval is how long a round may take, and with so many it takes long
 	f.requirePublished(first)
-	assert.Equal(t, 6000, strings.Count(f.log(a), "removed an instance that has not been refreshed"))
+	assert.Equal(t, 6000, strings.Count(f.log(a), "removed expired instance"))
 }
 
 func TestWhatIsWrongIsSaid(t *testing.T) {
@@ -314,7 +314,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		f.requireLog(b, "use a LeaseStore")
 		f.patchData("web-endpoints", `{"note":"not an instance"}`)
 		f.requirePublished(first, second)
-		f.requireLog(b, "a malformed entry is left as it is")
+		f.requireLog(b, "ignoring malformed entry")
 	})
 	t.Run("ConfigMap that the server finds full", func(t *testing.T) {
 		t.Parallel()
