@@ -133,7 +133,7 @@ func snapshotOf(m *corev1.ConfigMap) snapshot {
 func (s *configMap) refresh(ctx context.Context, old snapshot, h heartbeat) (snapshot, error) {
 	data, born := map[string]string{}, s.born
 	if born.IsZero() {
-		born = s.birth(old, h.wall)
+		born = s.newCreation(old, h.wall)
 	}
 	for _, key := range s.keys {
 		data[key] = renewed(old.entries[key], s.endpoints[key], born, h)
@@ -151,9 +151,9 @@ func (s *configMap) refresh(ctx context.Context, old snapshot, h heartbeat) (sna
 	return next, err
 }
 
-// birth returns a creation timestamp that no earlier process with the same address and port has
+// newCreation returns a creation timestamp that no earlier process with the same address and port has
 // had.
-func (s *configMap) birth(old snapshot, wall time.Time) time.Time {
+func (s *configMap) newCreation(old snapshot, wall time.Time) time.Time {
 	var last time.Time
 	for _, key := range s.keys {
 		if created := old.entries[key].created; created.After(last) {

@@ -220,7 +220,7 @@ func (s *leases) refresh(ctx context.Context, old snapshot, h heartbeat) (snapsh
 	}
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return snapshot{}, s.whose(ctx)
+		return snapshot{}, s.explainExisting(ctx)
 	case apierrors.IsConflict(err), exists && kube.Absent(err, coordinationv1.Resource("leases"), s.name):
 		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", verb, s, errConflict, err)
 	case err != nil:
@@ -232,9 +232,9 @@ func (s *leases) refresh(ctx context.Context, old snapshot, h heartbeat) (snapsh
 	return next, nil
 }
 
-// whose returns the error for a Lease of our name that exists, although the list did not contain
+// explainExisting returns the error for a Lease of our name that exists, although the list did not contain
 // it.
-func (s *leases) whose(ctx context.Context) error {
+func (s *leases) explainExisting(ctx context.Context) error {
 	l, err := s.client.CoordinationV1().Leases(s.namespace).Get(ctx, s.name, metav1.GetOptions{})
 	switch {
 	case kube.Absent(err, coordinationv1.Resource("leases"), s.name), err == nil && s.ours(l):

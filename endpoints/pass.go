@@ -76,7 +76,7 @@ func (p *pass) leave(ctx context.Context, s snapshot) (snapshot, error) {
 	p.expiry.registered = false // or observe would take this removal for a loss of the store
 	var mine []string
 	for _, key := range p.store.own() {
-		if e, exists := s.entries[key]; exists && (p.unsettled || p.store.mine(e)) {
+		if e, exists := s.entries[key]; exists && (p.mayBeStale || p.store.mine(e)) {
 			mine = append(mine, key)
 		}
 	}
@@ -98,7 +98,7 @@ func (p *pass) leave(ctx context.Context, s snapshot) (snapshot, error) {
 		s = next
 		p.expiry.observe(s, p.store.own(), p.config.clock.Now())
 	}
-	p.unsettled = false
+	p.mayBeStale = false
 	return s, nil
 }
 
@@ -141,17 +141,17 @@ func (p *pass) stay(ctx context.Context, s snapshot, arrived clock.Reading) (sna
 
 // refresh sends the heartbeat.
 func (p *pass) refresh(ctx context.Context, s snapshot) (snapshot, error) {
-	p.unsettled = !p.entered
+	p.mayBeStale = !p.registered
 	next, err := p.store.refresh(ctx, s, heartbeat{p.config.clock.Now().Wall, p.incarnation.proved()})
 	if err != nil {
 		return s, err
 	}
 	p.result.Heartbeats++
 	p.expiry.observe(next, p.store.own(), p.config.clock.Now())
-	if !p.entered {
+	if !p.registered {
 		p.config.Logger.Info("registered", zap.Strings("entries", p.store.own()))
 	}
-	p.refreshed, p.entered, p.unsettled = true, true, false
+	p.refreshed, p.registered, p.mayBeStale = true, true, false
 	return next, nil
 }
 

@@ -135,7 +135,7 @@ func (p *publisher) write(ctx context.Context, c change) error {
 	about := fmt.Sprintf("EndpointSlice %s/%s", p.service.Namespace, name)
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return p.whose(ctx, name)
+		return p.explainExisting(ctx, name)
 	case apierrors.IsConflict(err), kube.Absent(err, discoveryv1.Resource("endpointslices"), name):
 		return fmt.Errorf("endpoints: %s %s: %w: %w", verb, about, errConflict, err)
 	case err != nil:
@@ -144,8 +144,8 @@ func (p *publisher) write(ctx context.Context, c change) error {
 	return nil
 }
 
-// whose returns the error for a slice that exists, although the list did not contain it.
-func (p *publisher) whose(ctx context.Context, name string) error {
+// explainExisting returns the error for a slice that exists, although the list did not contain it.
+func (p *publisher) explainExisting(ctx context.Context, name string) error {
 	about := fmt.Sprintf("EndpointSlice %s/%s", p.service.Namespace, name)
 	s, err := p.client.DiscoveryV1().EndpointSlices(p.service.Namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {

@@ -30,11 +30,11 @@ type Reconciler struct {
 	ready       probe.Probe
 	expiry      expiry
 	settings    settings
-	entered     bool // this process has written its entries
-	unsettled   bool // an earlier process or an unanswered write may have left entries under our keys
+	registered  bool // this process has written its entries
+	mayBeStale  bool // an earlier process or an unanswered write may have left entries under our keys
 	unpublished bool // this process has withdrawn its entries, but not yet its endpoints
 	serviceUID  types.UID
-	said        map[string]string // last logged problem, by subject
+	logged      map[string]string // last logged problem, by subject
 	malformed   map[string]string // mark, by key
 }
 
@@ -54,7 +54,7 @@ func New(client kubernetes.Interface, config Config) (*Reconciler, error) {
 		publisher:   publisher{client: client, service: config.service(), legacy: config.PublishEndpoints},
 		expiry:      expiry{interval: config.Interval},
 		settings:    settings{expireAfter: config.ExpireAfter, maxInterval: config.Interval, interval: config.Interval},
-		unsettled:   true, said: map[string]string{}, malformed: map[string]string{},
+		mayBeStale:  true, logged: map[string]string{}, malformed: map[string]string{},
 	}, nil
 }
 
@@ -84,7 +84,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		begin := r.config.clock.Now()
 		// Let a heartbeat in flight finish: its late arrival would come after the withdrawal.
 		err, _ := r.reconcile(context.WithoutCancel(ctx))
-		if errors.Is(err, ErrSelector) && !r.entered {
+		if errors.Is(err, ErrSelector) && !r.registered {
 			return err
 		}
 		now := r.config.clock.Now()
@@ -138,7 +138,7 @@ func (r *Reconciler) Withdraw(ctx context.Context) error {
 
 func (r *Reconciler) withdraw(ctx context.Context) error {
 	for {
-		err := r.attempt(ctx)
+		err := r.withdrawOnce(ctx)
 		if err == nil || errors.Is(err, ErrSelector) { // ErrSelector: the round did all that it could
 			return nil
 		}
@@ -151,9 +151,9 @@ func (r *Reconciler) withdraw(ctx context.Context) error {
 	}
 }
 
-// attempt runs a bounded round that withdraws this instance. Without the bound, a missing answer
+// withdrawOnce runs a bounded round that withdraws this instance. Without the bound, a missing answer
 // would use up all the time until ctx ends.
-func (r *Reconciler) attempt(ctx context.Context) error {
+func (r *Reconciler) withdrawOnce(ctx context.Context) error {
 	ctx, cancel := clock.WithTimeout(ctx, r.config.clock, r.timeout())
 	defer cancel()
 	return r.round(ctx, true)
@@ -175,9 +175,9 @@ func (r *Reconciler) reconcile(ctx context.Context) (err, rest error) {
 	defer cancel()
 	noSetting := r.readSettings(ctx)
 	r.settings.startRound()
-	r.tell("settings", noSetting, "settings can be used again", "cannot use the settings, keeping the last expire-duration")
+	r.logChange("settings", noSetting, "settings can be used again", "cannot use the settings, keeping the last expire-duration")
 	unready := r.checkReady(ctx)
-	r.tell("readiness", unready, "ready", "withdrawing this instance")
+	r.logChange("readiness", unready, "ready", "withdrawing this instance")
 	return r.round(ctx, unready != nil), errors.Join(unready, noSetting)
 }
 
@@ -211,7 +211,7 @@ func (r *Reconciler) round(ctx context.Context, leaving bool) error {
 			break
 		}
 	}
-	r.tell("round", err, "round succeeded again", "round failed in part, retrying")
+	r.logChange("round", err, "round succeeded again", "round failed in part, retrying")
 	if r.config.Hooks.OnRound != nil {
 		p.result.Took, p.result.Err = r.config.clock.Now().SinceAtLeast(begin), err
 		r.config.Hooks.OnRound(p.result)

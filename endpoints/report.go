@@ -41,16 +41,16 @@ func (r *Reconciler) readSettings(ctx context.Context) error {
 	return nil
 }
 
-// tell logs the error of a subject if its text has changed, and its end.
-func (r *Reconciler) tell(subject string, err error, good, bad string) {
+// logChange logs the error of a subject if its text has changed, and its end.
+func (r *Reconciler) logChange(subject string, err error, good, bad string) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
-	if text == r.said[subject] {
+	if text == r.logged[subject] {
 		return
 	}
-	r.said[subject] = text
+	r.logged[subject] = text
 	if err != nil {
 		r.config.Logger.Warn(bad, zap.Error(err))
 	} else {

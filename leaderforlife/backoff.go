@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
@@ -29,15 +30,15 @@ func (c *candidate) retry(ctx context.Context, f func() (done bool, err error)) 
 		case done:
 			return nil
 		case err == nil:
-			pause, c.failed = firstPause, ""
+			pause, c.lastError = firstPause, ""
 			continue
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case c.permanent(err):
 			return err
 		}
-		c.note(err)
-		sleep(ctx, pause/2+rand.N(pause))
+		c.logError(err)
+		clock.Sleep(ctx, pause/2+rand.N(pause))
 		pause = min(2*pause, c.config.maxBackoff*2/3) // jitter adds at most half
 	}
 	return ctx.Err()
@@ -59,26 +60,14 @@ func (c *candidate) permanent(err error) bool {
 	return c.once || !errors.As(err, &access)
 }
 
-// note logs an error before a retry. It skips repetitions, lost races, and recent refusals, which
+// logError logs an error before a retry. It skips repetitions, lost races, and recent refusals, which
 // [cluster.missing] logs if the verb is optional.
-func (c *candidate) note(err error) {
+func (c *candidate) logError(err error) {
 	if kube.RoleMissing(err) && c.refusedFor(err) < refusalPatience {
 		return
 	}
-	if text := err.Error(); text != c.failed && !isLostRace(err) {
-		c.failed = text
+	if text := err.Error(); text != c.lastError && !isLostRace(err) {
+		c.lastError = text
 		c.config.log.Warn("request failed, retrying", zap.Error(err))
-	}
-}
-
-// sleep returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

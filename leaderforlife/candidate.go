@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/probe"
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
@@ -30,15 +31,15 @@ type candidate struct {
 	fence   probe.Probe
 
 	abilities
-	probed bool                     // whether our Pod may be patched is known
-	wrote  bool                     // this call may have created the lock or labelled our Pod
-	owners map[types.UID]podID      // earlier owners of the lock that no label may identify as leaders
-	seen   *lock                    // the lock as last read
-	others map[types.UID]*contender // as of the last reads and later events
-	nodes  map[string]nodeState     // of contenders
-	told   []Waiting                // last reported reasons for waiting
-	last   step                     // of the previous round
-	failed string                   // last logged error; empty after a success
+	probed    bool                     // whether our Pod may be patched is known
+	wrote     bool                     // this call may have created the lock or labelled our Pod
+	owners    map[types.UID]podID      // earlier owners of the lock that no label may identify as leaders
+	seen      *lock                    // the lock as last read
+	others    map[types.UID]*contender // as of the last reads and later events
+	nodes     map[string]nodeState     // of contenders
+	reported  []Waiting                // last reported reasons for waiting
+	last      step                     // of the previous round
+	lastError string                   // last logged error; empty after a success
 }
 
 // elect returns once this Pod leads, or will not lead by this call. end releases the process lock,
@@ -80,8 +81,8 @@ func elect(ctx context.Context, lockName string, options []Option, once bool) (e
 	return nil, false, err
 }
 
-// acquireProcessLock waits until no other process of this Pod uses this lock. It returns false if
-// that takes too long for ctx or [TryBecome].
+// acquireProcessLock waits until no other process of this Pod uses this lock. It returns false if ctx
+// ends first, and for [TryBecome] at once.
 func (c *candidate) acquireProcessLock(ctx context.Context) bool {
 	c.release = func() {}
 	if !isUUID(c.me.uid) { // a test's UID: tests would wait for one another
@@ -100,7 +101,7 @@ func (c *candidate) acquireProcessLock(ctx context.Context) bool {
 			return false
 		}
 		c.sayOnce("waiting for another process of this Pod, or an earlier call in this process, that uses the lock")
-		sleep(ctx, lockPause)
+		clock.Sleep(ctx, lockPause)
 	}
 	return false
 }
@@ -120,7 +121,7 @@ func (c *candidate) round(ctx context.Context) (step, error) {
 		}
 	case toWait:
 		c.last = next
-		c.tell(waiting)
+		c.reportWaiting(waiting)
 		if !c.once {
 			return next, c.await(ctx, v, waiting)
 		}
@@ -188,12 +189,12 @@ func (c *candidate) patched(err error) error {
 	return err
 }
 
-// tell reports the reasons for waiting if they have changed.
-func (c *candidate) tell(waiting []Waiting) {
-	if slices.Equal(waiting, c.told) {
+// reportWaiting reports the reasons for waiting if they have changed.
+func (c *candidate) reportWaiting(waiting []Waiting) {
+	if slices.Equal(waiting, c.reported) {
 		return
 	}
-	c.told = waiting
+	c.reported = waiting
 	for _, w := range waiting {
 		c.config.log.Info("waiting", zap.String("pod", w.Pod), zap.String("uid", string(w.UID)), zap.String("node", w.Node), zap.String("why", w.Why))
 	}

@@ -74,7 +74,7 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "an error is not followed by a pause", File: "backoff.go",
-		Old: "		sleep(ctx, pause/2+rand.N(pause))\n", New: "		_ = rand.N(pause)\n",
+		Old: "		clock.Sleep(ctx, pause/2+rand.N(pause))\n", New: "		_, _ = rand.N(pause), clock.Sleep\n",
 		Caught: "TestErrorsBackOff",
 	},
 	{
@@ -89,7 +89,7 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "another process of the Pod is not waited for with a pause", File: "candidate.go",
-		Old: "		sleep(ctx, lockPause)\n", New: "",
+		Old: "		clock.Sleep(ctx, lockPause)\n", New: "		_ = clock.Sleep\n",
 		Caught: "TestSecondProcessOfAPodWaits",
 	},
 	{

@@ -55,7 +55,7 @@ func newWatches(k *cluster) *watches {
 func (w *watches) want(ctx context.Context, objects map[watchable]bool) (fresh, all bool) {
 	for o := range w.open {
 		if !objects[o] {
-			w.forget(o)
+			w.stop(o)
 		}
 	}
 	all = true
@@ -91,20 +91,20 @@ func (w *watches) start(parent context.Context, o watchable) bool {
 		case parent.Err() == nil:
 			w.cluster.sayOnce("watch failed: polling and retrying", zap.Error(err))
 		}
-		w.delay(o, refused)
+		w.postpone(o, refused)
 		return false
 	}
 	s := &stream{cancel, time.Now()}
 	w.open[o] = s
 	w.joined.Go(func() {
 		defer opened.Stop()
-		w.copy(ctx, o, s, opened.ResultChan())
+		w.forward(ctx, o, s, opened.ResultChan())
 	})
 	return true
 }
 
-// copy forwards events until the watch ends or is closed.
-func (w *watches) copy(ctx context.Context, o watchable, s *stream, events <-chan watch.Event) {
+// forward sends events until the watch ends or is closed.
+func (w *watches) forward(ctx context.Context, o watchable, s *stream, events <-chan watch.Event) {
 	timeout := time.NewTimer(watchTimeout)
 	defer timeout.Stop()
 	for {
@@ -129,19 +129,19 @@ func (w *watches) copy(ctx context.Context, o watchable, s *stream, events <-cha
 	}
 }
 
-// end reopens a watch that has ended: at once if it lasted, else later.
-func (w *watches) end(ctx context.Context, n watchEvent) {
-	w.forget(n.of)
+// reopen opens a watch that has ended: at once if it lasted, else later.
+func (w *watches) reopen(ctx context.Context, n watchEvent) {
+	w.stop(n.of)
 	if time.Since(n.from.since) < minWatchLife {
-		w.delay(n.of, false)
+		w.postpone(n.of, false)
 		return
 	}
 	delete(w.backoff, n.of)
 	w.start(ctx, n.of)
 }
 
-// delay postpones the next attempt to open a watch, for longer each time if it is forbidden.
-func (w *watches) delay(o watchable, forbidden bool) {
+// postpone delays the next attempt to open a watch, for longer each time if it is forbidden.
+func (w *watches) postpone(o watchable, forbidden bool) {
 	b := watchBackoff{last: w.cluster.config.pollInterval}
 	if forbidden {
 		b.last = min(max(2*w.backoff[o].last, b.last), max(maxWatchBackoff, b.last))
@@ -150,7 +150,7 @@ func (w *watches) delay(o watchable, forbidden bool) {
 	w.backoff[o] = b
 }
 
-func (w *watches) forget(o watchable) {
+func (w *watches) stop(o watchable) {
 	w.open[o].cancel()
 	delete(w.open, o)
 }
@@ -158,7 +158,7 @@ func (w *watches) forget(o watchable) {
 // close ends all watches and waits for their goroutines.
 func (w *watches) close() {
 	for o := range w.open {
-		w.forget(o)
+		w.stop(o)
 	}
 	w.joined.Wait()
 }
