@@ -66,7 +66,7 @@ func FuzzParseKey(f *testing.F) {
 	})
 }
 
-// TestEntryIsInTheFormatOfTheProposal is about the ConfigMap of the Kubernetes proposal that this reconciler was first described in.
+// The format is that of the Kubernetes proposal that first described this reconciler.
 func TestEntryIsInTheFormatOfTheProposal(t *testing.T) {
 	inConfigMap(t, func(c *cluster) {
 		i := newInstance(c, "2001:4860:4860::8888", func(config *endpoints.Config) {
@@ -166,7 +166,7 @@ func TestMalformedOwnEntryIsMended(t *testing.T) {
 	}
 }
 
-// TestEveryHeartbeatChangesTheEntry is about clocks that stand still, or were set back: what does not change is dead to others.
+// Clocks stand still, or are set back. Other instances would consider an unchanged entry dead.
 func TestEveryHeartbeatChangesTheEntry(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		first, second := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.1", func(config *endpoints.Config) {
@@ -219,7 +219,7 @@ func TestFullConfigMapIsAClearErrorAndLosesNothing(t *testing.T) {
 	})
 }
 
-// TestConfigMapThatTheServerFindsFull has data in it that instances do not count.
+// The ConfigMap contains data that instances do not count.
 func TestConfigMapThatTheServerFindsFull(t *testing.T) {
 	inConfigMap(t, func(c *cluster) {
 		a, b := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.2", nil)
@@ -240,7 +240,7 @@ func TestConfigMapThatTheServerFindsFull(t *testing.T) {
 	})
 }
 
-// TestConfigMapFullOfTheDeadIsEmptied is about the first instance after all others have died: none of those would make room.
+// The first instance starts after all others have died, so no other instance makes room.
 func TestConfigMapFullOfTheDeadIsEmptied(t *testing.T) {
 	inConfigMap(t, func(c *cluster) {
 		c.createConfigMap("web-endpoints", map[string]string{
@@ -264,7 +264,7 @@ func TestConfigMapStoreElsewhere(t *testing.T) {
 	})
 }
 
-// TestRequestThatIsTooLargeIsOfAFullStore is about the answer that comes if etcd refuses what the API server has let pass.
+// etcd refuses what the API server has accepted.
 func TestRequestThatIsTooLargeIsOfAFullStore(t *testing.T) {
 	client := fake.NewClientset(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web-endpoints"}})

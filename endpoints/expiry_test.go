@@ -14,7 +14,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// at is a reading of a clock whose wall time means nothing.
+// at returns a reading of a clock with a meaningless wall time.
 func at(seconds int) clock.Reading {
 	return clock.Reading{Monotonic: time.Duration(seconds) * time.Second, Wall: time.Unix(int64(seconds*-977), 0)}
 }
@@ -23,14 +23,14 @@ func numbered(n int) Endpoint {
 	return Endpoint{netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}), Port{Number: 443, Protocol: corev1.ProtocolTCP}}
 }
 
-// renamed is numbered, as an earlier process called it.
+// renamed returns numbered(n) with the port name of an earlier process.
 func renamed(n int) Endpoint {
 	e := numbered(n)
 	e.Port.Name = "earlier"
 	return e
 }
 
-// holding is a snapshot of a store with entries of these instances, each with a mark.
+// holding returns a snapshot with entries of these instances and their marks.
 func holding(incarnation string, marks map[int]string) snapshot {
 	s := snapshot{incarnation: incarnation, entries: map[string]entry{}}
 	for n, mark := range marks {
@@ -118,7 +118,7 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 	assert.Len(t, x.observations, 1)
 }
 
-// TestEmptyEntryIsAsOldAsItIs is about a mark that is empty, as that of no entry.
+// An empty mark must not be mistaken for a missing entry.
 func TestEmptyEntryIsAsOldAsItIs(t *testing.T) {
 	x := expiry{interval: 10 * time.Second}
 	s := holding("s", map[int]string{1: ""})

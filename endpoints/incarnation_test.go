@@ -131,8 +131,7 @@ func TestPredecessorOfOneThatIsNotReadyIsRemovedAtOnce(t *testing.T) {
 	})
 }
 
-// TestNothingButAProvedPredecessorIsRemoved has an instance on the address of another one whose end
-// is not proved.
+// An instance starts on the address of another one that is not proven to have ended.
 func TestNothingButAProvedPredecessorIsRemoved(t *testing.T) {
 	for name, e := range map[string]struct {
 		before, after string // incarnations
@@ -169,8 +168,7 @@ func TestNothingButAProvedPredecessorIsRemoved(t *testing.T) {
 	}
 }
 
-// TestTwoProcessesOfOnePodAreBothPublished has them say the same of themselves. When the first has
-// ended, the second knows it.
+// Both have the same Incarnation. The second one can claim it once the first has ended.
 func TestTwoProcessesOfOnePodAreBothPublished(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		var k kernel
@@ -190,7 +188,7 @@ func TestTwoProcessesOfOnePodAreBothPublished(t *testing.T) {
 	})
 }
 
-// TestSurvivorOfTwoProcessesRemovesTheOther gets the name when that has ended.
+// The survivor claims the name once the other has ended.
 func TestSurvivorOfTwoProcessesRemovesTheOther(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		var k kernel
@@ -203,8 +201,7 @@ func TestSurvivorOfTwoProcessesRemovesTheOther(t *testing.T) {
 	})
 }
 
-// TestEntryThatAnotherInstanceHasTakenOverIsNotRemoved is about the address and port of a
-// predecessor that somebody else has now.
+// Another instance now has the address and port of the predecessor.
 func TestEntryThatAnotherInstanceHasTakenOverIsNotRemoved(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		var k kernel
@@ -218,8 +215,7 @@ func TestEntryThatAnotherInstanceHasTakenOverIsNotRemoved(t *testing.T) {
 	})
 }
 
-// TestEntryOfAnOlderVersionIsNoPredecessor has that version write over an entry. It leaves
-// fields alone that it does not know.
+// The older version overwrites an entry, and keeps the fields that it does not know.
 func TestEntryOfAnOlderVersionIsNoPredecessor(t *testing.T) {
 	inConfigMap(t, func(c *cluster) {
 		var k kernel
@@ -236,8 +232,7 @@ func TestEntryOfAnOlderVersionIsNoPredecessor(t *testing.T) {
 	})
 }
 
-// TestRestartWithAnotherNameOrProtocol needs no proof: the address and port are the same, so the
-// entry is.
+// It needs no proof: the same address and port have the same entry.
 func TestRestartWithAnotherNameOrProtocol(t *testing.T) {
 	for name, port := range map[string]endpoints.Port{
 		"name":     {Name: "other", Number: 443},
@@ -262,8 +257,7 @@ func TestRestartWithAnotherNameOrProtocol(t *testing.T) {
 	}
 }
 
-// TestRestartWithAnotherNameAfterTheStoreWasLost has nothing but what is published left of the
-// process before.
+// Only what is published is left of the earlier process.
 func TestRestartWithAnotherNameAfterTheStoreWasLost(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		_ = newInstance(c, "10.0.0.1", nil).start(c).die()

@@ -80,7 +80,7 @@ func full(config *endpoints.Config) {
 
 func nothing() {}
 
-// TestOddAnswerRemovesNoInstance gives them to an instance that is about to remove a dead one.
+// An instance that is about to remove a dead one gets odd answers.
 func TestOddAnswerRemovesNoInstance(t *testing.T) {
 	withOddAnswers(t, func(c *cluster, through func(*instance, func())) {
 		a, b := newInstance(c, "10.0.0.1", full), newInstance(c, "10.0.0.2", full)
@@ -105,8 +105,7 @@ func TestOddAnswerRemovesNoInstance(t *testing.T) {
 	})
 }
 
-// TestOddAnswerToARemovalTakesNoRefreshedEntryAway has the instance that is to be removed refresh
-// its entry before that answer.
+// The instance to be removed refreshes its entry before the odd answer arrives.
 func TestOddAnswerToARemovalTakesNoRefreshedEntryAway(t *testing.T) {
 	withOddAnswers(t, func(c *cluster, through func(*instance, func())) {
 		a, b := newInstance(c, "10.0.0.1", full), newInstance(c, "10.0.0.2", full)
@@ -127,7 +126,7 @@ func TestOddAnswerToARemovalTakesNoRefreshedEntryAway(t *testing.T) {
 	})
 }
 
-// TestOddAnswerIsNoWithdrawal: a withdrawal that says that it has succeeded has.
+// A withdrawal that reports success has succeeded.
 func TestOddAnswerIsNoWithdrawal(t *testing.T) {
 	withOddAnswers(t, func(c *cluster, through func(*instance, func())) {
 		a, b := newInstance(c, "10.0.0.1", full), newInstance(c, "10.0.0.2", full)
@@ -178,7 +177,7 @@ func TestOddAnswerLeavesNoStaleEntry(t *testing.T) {
 	})
 }
 
-// TestOddAnswersKeepNoInstanceOut gives them to the first instances of a Service.
+// The first instances of a Service get odd answers.
 func TestOddAnswersKeepNoInstanceOut(t *testing.T) {
 	withOddAnswers(t, func(c *cluster, through func(*instance, func())) {
 		a, b := newInstance(c, "10.0.0.1", full), newInstance(c, "10.0.0.2", full)

@@ -68,8 +68,8 @@ func reads(path string) func(*http.Request) bool {
 	}
 }
 
-// TestOutageExpiresNoInstance is about an API server that no instance could reach for longer than ExpireAfter: the first one back must not take the
-// others for dead, whether reads failed or only writes.
+// No instance can reach the API server for longer than ExpireAfter. The first one back must not
+// consider the others dead, whether reads failed or only writes.
 func TestOutageExpiresNoInstance(t *testing.T) {
 	for name, lost := range map[string]func(*http.Request) bool{
 		"all":    apisim.Always,
@@ -101,7 +101,7 @@ func TestOutageExpiresNoInstance(t *testing.T) {
 	}
 }
 
-// TestInstanceThatBecomesReadyRemovesNoEntryYet is about an instance that has only read while none could write.
+// The instance was only able to read while none could write.
 func TestInstanceThatBecomesReadyRemovesNoEntryYet(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		a, b := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.2", nil)
@@ -132,8 +132,8 @@ func TestStoppedInstanceComesBack(t *testing.T) {
 	})
 }
 
-// TestWakingInstanceExpiresNoInstance is about one that was stopped for longer than ExpireAfter and sees, first thing, entries as it
-// knows them: the others were stopped as well.
+// An instance that was stopped for longer than ExpireAfter first sees the entries that it knows:
+// the others were stopped as well.
 func TestWakingInstanceExpiresNoInstance(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		a, b := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.2", nil)
@@ -214,7 +214,8 @@ func TestEmptyStoreEmptiesNothing(t *testing.T) {
 	})
 }
 
-// TestStopWithinARoundExpiresNoInstance stops a process between its heartbeat and its decision who has expired: the others may have been stopped as well.
+// It stops a process between its heartbeat and its decision. The others may have been stopped as
+// well.
 func TestStopWithinARoundExpiresNoInstance(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		clock := &stoppingClock{Clock: clock.System()}
@@ -232,7 +233,7 @@ func TestStopWithinARoundExpiresNoInstance(t *testing.T) {
 	})
 }
 
-// TestStopWithinARoundRemovesNoEndpoint is the same after the store was lost.
+// The same after the store was lost.
 func TestStopWithinARoundRemovesNoEndpoint(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		clock := &stoppingClock{Clock: clock.System()}
@@ -248,7 +249,7 @@ func TestStopWithinARoundRemovesNoEndpoint(t *testing.T) {
 	})
 }
 
-// TestOutageAfterTheStoreWasLostRemovesNoEndpoint has one instance see the loss, and all cut off before the others have come back.
+// One instance sees the loss. Then all are cut off before the others have registered again.
 func TestOutageAfterTheStoreWasLostRemovesNoEndpoint(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		a, b := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.2", nil)
@@ -269,7 +270,7 @@ func TestOutageAfterTheStoreWasLostRemovesNoEndpoint(t *testing.T) {
 	})
 }
 
-// TestInstanceThatWasSlowOnceIsNotWaitedForLonger is about one that was silent for nearly too long, and then dies.
+// An instance is silent for nearly too long, and dies later.
 func TestInstanceThatWasSlowOnceIsNotWaitedForLonger(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		newInstance(c, "10.0.0.1", nil).start(c)

@@ -205,7 +205,7 @@ func TestRemadeServiceOwnsItsSlices(t *testing.T) {
 	})
 }
 
-// TestSliceOfAnotherFamilyIsReplaced has somebody put another one in the place of ours: its family cannot be changed.
+// A slice of ours was replaced by one of another family, which is immutable.
 func TestSliceOfAnotherFamilyIsReplaced(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		i := newInstance(c, "10.0.0.1", nil)
@@ -220,7 +220,7 @@ func TestSliceOfAnotherFamilyIsReplaced(t *testing.T) {
 	})
 }
 
-// TestServiceThatGetsASelector is about instances that were there before: they add nothing more, and take away what they have added.
+// Instances that registered before add nothing, and remove what they have added.
 func TestServiceThatGetsASelector(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		a, b := newInstance(c, "10.0.0.1", withLegacy).start(c), newInstance(c, "10.0.0.2", withLegacy).start(c)
@@ -241,7 +241,7 @@ func TestServiceThatGetsASelector(t *testing.T) {
 	})
 }
 
-// TestRepairIsNoChange is about writes after which the same is published as before.
+// A repair leaves the published endpoints as before.
 func TestRepairIsNoChange(t *testing.T) {
 	for _, patch := range []string{
 		`{"metadata":{"ownerReferences":null}}`, `{"endpoints":[{"addresses":["10.0.0.1"],"conditions":{"ready":true,"serving":true,"terminating":false}},{"addresses":["10.0.0.1"]}]}`,
@@ -258,7 +258,7 @@ func TestRepairIsNoChange(t *testing.T) {
 	}
 }
 
-// TestInstanceThatIsNotReadyRepairsNothing leaves that to those who are published.
+// It leaves repairs to the published instances.
 func TestInstanceThatIsNotReadyRepairsNothing(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		newInstance(c, "10.0.0.1", nil).once(c)
@@ -286,7 +286,7 @@ func (b blind) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(r)
 }
 
-// TestClientThatDoesNotSelect is about what others have, and an instance is shown: it neither publishes nor changes that.
+// A list also returns objects of others. The instance neither publishes nor changes them.
 func TestClientThatDoesNotSelect(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		foreign := &discoveryv1.EndpointSlice{

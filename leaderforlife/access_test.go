@@ -36,7 +36,7 @@ func TestIndispensableVerbs(t *testing.T) {
 	}
 }
 
-// What is lost without an optional verb is said once, and only if it is missing for good.
+// The consequence of a missing optional verb is logged once, and only if it stays missing.
 func TestOptionalVerbs(t *testing.T) {
 	for _, missing := range []struct{ resource, verb, consequence string }{
 		{"pods", "list", "without the verb list on pods, this Pod may lead beside a leader whose lock was removed before its Pod had ended"},
@@ -119,7 +119,7 @@ func TestRefusalOfAMomentDoesNotWeakenTheGuarantee(t *testing.T) {
 	})
 }
 
-// One who may label its Pod when it makes the lock, and not when it is to, makes another lock.
+// A candidate that may not label its Pod after all creates another lock.
 func TestRightToPatchThatIsTakenAway(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.process(w.pod("a", kubelet))

@@ -71,7 +71,7 @@ func TestSuccessorLeadsAsSoonAsTheLeaderHasEnded(t *testing.T) {
 	}
 }
 
-// Who meets the collector at the lock waits once, as after any request that failed.
+// A candidate that races with the collector for the lock pauses once, as after any failed request.
 func TestSuccessorLeadsWhenTheLockWasCollected(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.start(w.pod("a"))
@@ -87,7 +87,8 @@ func TestSuccessorLeadsWhenTheLockWasCollected(t *testing.T) {
 	})
 }
 
-// A phase that is terminal is no proof as long as a container is said to run: the control plane writes it for a node that is lost.
+// A terminal phase proves nothing while a container is reported to run: the control plane sets it for
+// a lost node.
 func TestTerminalPodWithARunningContainerMayLead(t *testing.T) {
 	for kind, set := range map[string]func(*corev1.PodStatus, []corev1.ContainerStatus){
 		"container":           func(s *corev1.PodStatus, c []corev1.ContainerStatus) { s.ContainerStatuses = c },
@@ -112,8 +113,8 @@ func TestTerminalPodWithARunningContainerMayLead(t *testing.T) {
 	}
 }
 
-// The collector removes the lock of a Pod that is deleted in the foreground while the Pod still runs. Neither one who waited nor one
-// who comes then leads before its end.
+// The collector removes the lock of a Pod that is deleted in the foreground while it still runs. Neither
+// a waiting nor a new candidate leads before that Pod's end.
 func TestForegroundDeletionDoesNotMakeTwoLeaders(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.start(w.pod("a", kubelet))
@@ -134,7 +135,7 @@ func TestForegroundDeletionDoesNotMakeTwoLeaders(t *testing.T) {
 	})
 }
 
-// Somebody who deletes the lock by hand does not make two leaders either.
+// A deletion of the lock by hand does not make two leaders.
 func TestDeletedLockDoesNotMakeTwoLeaders(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start(w.pod("a"))
@@ -379,7 +380,8 @@ func TestTryBecome(t *testing.T) {
 	})
 }
 
-// Twenty candidates race for each succession: by deletion of the Pod, by its end, and while the lock is removed under their hands.
+// Twenty candidates race for each succession: after deletion of the Pod, after its end, and while the
+// lock is being removed.
 func TestRacingCandidates(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		const candidates, successions = 20, 20

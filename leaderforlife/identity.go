@@ -48,7 +48,7 @@ func (k *cluster) whoAmI(ctx context.Context) (podID, error) {
 	case pod == nil:
 		return podID{}, fmt.Errorf("%w: there is no Pod %s/%s; if that is not its name, set it by WithPodName or the environment variable POD_NAME, and its namespace by WithNamespace", ErrPodGone, k.config.namespace, name)
 	case pod.UID == "":
-		return podID{}, fmt.Errorf("pod %s/%s has no UID, by which leaders are told apart: in a test with fakes, give it one", k.config.namespace, name)
+		return podID{}, fmt.Errorf("pod %s/%s has no UID, which identifies a leader: in a test with fakes, set one", k.config.namespace, name)
 	case token.uid != "" && pod.UID != token.uid:
 		return podID{}, fmt.Errorf("%w: Pod %s/%s has UID %s, but the credentials of this process are bound to Pod %s with UID %s", ErrPodGone, k.config.namespace, name, pod.UID, token.name, token.uid)
 	}

@@ -169,7 +169,7 @@ func TestFence(t *testing.T) {
 	})
 }
 
-// hanging is a Fence that does not answer until it is released.
+// hanging is a Fence that answers only after its release.
 type hanging chan struct{}
 
 func (h hanging) Ended(context.Context, *corev1.Pod) (bool, error) {

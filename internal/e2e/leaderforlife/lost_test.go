@@ -17,8 +17,8 @@ import (
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 )
 
-// A leader on a node that is lost is not succeeded before somebody says that the machine is off. It is not parallel: it
-// measures milliseconds.
+// A leader on a lost node has no successor before the machine is reported to be off. The test is not
+// parallel: it measures milliseconds.
 func TestLostNode(t *testing.T) {
 	e2e.Repeat(t, func(t *testing.T) {
 		c := newCrew(t)

@@ -35,7 +35,7 @@ func TestDeletedLeaderIsSucceeded(t *testing.T) {
 	})
 }
 
-// requireIdle requires that a candidate that waits for a Pod sends no requests, whatever happens to that Pod but its end.
+// requireIdle requires that a candidate that waits for a Pod sends no requests before that Pod's end.
 func (c *crew) requireIdle(p *candidate, leading *candidate) {
 	c.t.Helper()
 	var watching time.Time
@@ -176,7 +176,7 @@ func TestEndedLeaderIsSucceededThoughItsPodIsStillThere(t *testing.T) {
 	}
 }
 
-// A StatefulSet makes a Pod of the same name. It is another one.
+// A StatefulSet creates another Pod of the same name.
 func TestPodOfTheSameNameDoesNotInherit(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
