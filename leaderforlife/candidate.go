@@ -33,7 +33,7 @@ type candidate struct {
 	abilities
 	probed    bool                     // whether our Pod may be patched is known
 	wrote     bool                     // this call may have created the lock or labelled our Pod
-	owners    map[types.UID]podID      // earlier owners of the lock that no label may identify as leaders
+	owners    map[types.UID]podID      // owners of earlier locks, which may lead without a label
 	seen      *lock                    // the lock as last read
 	others    map[types.UID]*contender // as of the last reads and later events
 	nodes     map[string]nodeState     // of contenders
