@@ -14,12 +14,12 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// TestRemovalBySeveralRequestsSaysAllThatItHasRemoved is about more entries than one request may remove.
+// It removes more entries than one request may remove.
 func TestRemovalBySeveralRequestsSaysAllThatItHasRemoved(t *testing.T) {
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web-endpoints"}, Data: map[string]string{"kept": "x"}}
 	var keys []string
 	for i := range maxRemovals + 1 {
-		key := Key(netip.AddrFrom4([4]byte{10, 1, byte(i / 250), byte(i % 250)}), 443)
+		key := entryKey(netip.AddrFrom4([4]byte{10, 1, byte(i / 250), byte(i % 250)}), 443)
 		m.Data[key], keys = "x", append(keys, key)
 	}
 	config := Config{Namespace: "ns", Service: "web"}
@@ -32,7 +32,7 @@ func TestRemovalBySeveralRequestsSaysAllThatItHasRemoved(t *testing.T) {
 	assert.Len(t, next.entries, 1)
 }
 
-// TestWhatAddsAnEndpointIsWrittenFirst moves an endpoint from one slice into another that stands already, there and back.
+// It moves an endpoint between two existing slices, in both directions.
 func TestWhatAddsAnEndpointIsWrittenFirst(t *testing.T) {
 	endpoint := func(n byte, name string, number int32) Endpoint {
 		return Endpoint{netip.AddrFrom4([4]byte{10, 0, 0, n}), Port{Name: name, Number: number, Protocol: corev1.ProtocolTCP}}

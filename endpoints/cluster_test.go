@@ -42,7 +42,7 @@ const (
 	expiry   = time.Minute
 )
 
-// stores are those of every test that is about both.
+// stores are the stores that each test for both runs with.
 var stores = map[string]endpoints.Store{
 	"ConfigMap": endpoints.ConfigMapStore{},
 	"Leases":    endpoints.LeaseStore{},
@@ -110,7 +110,7 @@ type instance struct {
 	unready error
 }
 
-// record is what hooks and events have told.
+// record is what hooks and Events have reported.
 type record struct {
 	rounds             []endpoints.Round
 	expired, malformed []endpoints.Status
@@ -118,14 +118,14 @@ type record struct {
 	events             []string
 }
 
-// told returns what it has told so far.
+// told returns the record so far.
 func (i *instance) told() record {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.record
 }
 
-// newInstance is that of an address.
+// newInstance returns an instance with this address.
 func newInstance(c *cluster, address string, change func(*endpoints.Config)) *instance {
 	c.Helper()
 	core, logs := observer.New(zapcore.DebugLevel)
@@ -188,7 +188,7 @@ func (i *instance) stop() error {
 	return <-i.result
 }
 
-// die is SIGKILL: nothing is withdrawn.
+// die acts like SIGKILL: the instance does not withdraw.
 func (i *instance) die() error {
 	if i.ran {
 		return nil
@@ -197,7 +197,7 @@ func (i *instance) die() error {
 	return i.stop()
 }
 
-// once is a round that does all.
+// once runs a round, which must succeed.
 func (i *instance) once(c *cluster) {
 	c.Helper()
 	require.NoError(c, i.ReconcileOnce(c.Context()))
@@ -216,7 +216,7 @@ func (c *cluster) slices() []discoveryv1.EndpointSlice {
 	return list.Items
 }
 
-// published returns what slices of ours say, as address:port/name, sorted. Each of them has to be as it must be.
+// published returns the endpoints in our slices as address:port/name, sorted. It checks each slice.
 func (c *cluster) published() []string {
 	c.Helper()
 	var all []string
@@ -257,7 +257,8 @@ func contents(c *cluster, s discoveryv1.EndpointSlice) []string {
 	return all
 }
 
-// requirePublished fails unless exactly that is published: address:port/name, or an address alone for its port 443.
+// requirePublished requires that exactly these endpoints are published: address:port/name, or an
+// address for its port 443.
 func (c *cluster) requirePublished(want ...string) {
 	c.Helper()
 	for n, text := range want {
@@ -269,7 +270,7 @@ func (c *cluster) requirePublished(want ...string) {
 	require.Equal(c, want, c.published())
 }
 
-// data is the ConfigMap store's.
+// data returns the data of the ConfigMap store.
 func (c *cluster) data() map[string]string {
 	c.Helper()
 	m, err := c.client.CoreV1().ConfigMaps("ns").Get(c.Context(), "web-endpoints", metav1.GetOptions{})
@@ -280,7 +281,7 @@ func (c *cluster) data() map[string]string {
 	return m.Data
 }
 
-// keys are those of the store, sorted.
+// keys returns the keys in the store, sorted.
 func (c *cluster) keys() []string {
 	c.Helper()
 	var keys []string
@@ -296,7 +297,7 @@ func (c *cluster) keys() []string {
 	return keys
 }
 
-// addressesInStore are those of the entries, sorted.
+// addressesInStore returns the addresses of all entries, sorted.
 func (c *cluster) addressesInStore() []string {
 	c.Helper()
 	var all []string
@@ -321,14 +322,15 @@ func (c *cluster) createConfigMap(name string, data map[string]string) {
 	require.NoError(c, err)
 }
 
-// loseStore deletes all of the store.
+// loseStore deletes the store.
 func (c *cluster) loseStore() {
 	c.Helper()
 	_ = c.client.CoreV1().ConfigMaps("ns").Delete(c.Context(), "web-endpoints", metav1.DeleteOptions{})
 	require.NoError(c, c.client.CoordinationV1().Leases("ns").DeleteCollection(c.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 }
 
-// written counts the writes that were carried out from now on until the function that it returns is called, by resource.
+// written starts to count writes that the API server applies. The result returns their number by
+// resource.
 func (c *cluster) written() func() map[string]int {
 	c.Helper()
 	before := len(c.server.Trace())
@@ -343,7 +345,7 @@ func (c *cluster) written() func() map[string]int {
 	}
 }
 
-// resourcePath is the path of a request without the object's name.
+// resourcePath returns the path of a request without the object's name.
 func resourcePath(s apisim.Served) string {
 	if s.Method == http.MethodPost {
 		return s.Path
@@ -351,12 +353,12 @@ func resourcePath(s apisim.Served) string {
 	return path.Dir(s.Path)
 }
 
-// errUnwell is what an instance says that is not ready.
+// errUnwell is the error of an instance that is not ready.
 var errUnwell = errors.New("unwell")
 
-// offsetClock is the system's, with a wall clock that is wrong.
+// offsetClock is the system's clock with a wrong wall clock.
 type offsetClock struct {
-	endpoints.Clock
+	clock.Clock
 	offset time.Duration
 }
 
@@ -366,9 +368,10 @@ func (c offsetClock) Now() clock.Reading {
 	return now
 }
 
-// stoppingClock is the system's, of a process that can be stopped anywhere: then time passes at once, and no timer has noticed.
+// stoppingClock is the clock of a process that can be stopped anywhere. A stop advances it at once,
+// and fires no timer.
 type stoppingClock struct {
-	endpoints.Clock
+	clock.Clock
 	stopped atomic.Int64
 }
 
@@ -380,7 +383,7 @@ func (c *stoppingClock) Now() clock.Reading {
 	return now
 }
 
-// stopAfterHeartbeat has the next heartbeat of an instance followed by a stop of its process.
+// stopAfterHeartbeat stops an instance's process right after its next heartbeat.
 func (c *cluster) stopAfterHeartbeat(client string, clock *stoppingClock, d time.Duration) {
 	c.Helper()
 	var once sync.Once
@@ -391,7 +394,7 @@ func (c *cluster) stopAfterHeartbeat(client string, clock *stoppingClock, d time
 	})
 }
 
-// deadEntry is that of an instance which is not refreshed any more, and deadLease the same for the other store.
+// deadEntry and deadLease are entries of an instance that is not refreshed any more.
 const deadEntry = `{"name":"https","port":443,"protocol":"TCP","creationTimestamp":"2026-11-21T10:00:00Z","updateTimestamp":"2026-11-21T10:07:30Z"}`
 
 func deadLease() *coordinationv1.Lease {
@@ -406,7 +409,7 @@ func deadLease() *coordinationv1.Lease {
 	}
 }
 
-// quote makes a JSON string of a text.
+// quote returns a text as a JSON string.
 func quote(text string) string {
 	quoted, _ := json.Marshal(text) // cannot fail for a string
 	return string(quoted)

@@ -16,71 +16,74 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
-// Config of a [Reconciler]. All instances of a Service must have the same Namespace, Service, Store and Settings, and should have the same
-// Interval, ExpireAfter and PublishEndpoints.
+// Config configures a [Reconciler]. All instances of a Service must have the same Namespace,
+// Service, Store and Settings. They should have the same Interval, ExpireAfter and
+// PublishEndpoints.
 type Config struct {
-	// Namespace and Service behind which this instance is. Both are required. The Service must have no selector.
+	// Namespace and Service name the Service that this instance is behind. Required. The Service
+	// must have no selector.
 	Namespace, Service string
 
-	// Addresses under which clients reach this instance: at least one, IPv4 or IPv6, without zone, not loopback and not link-local. All ports
-	// are served on each of them. IPv4 addresses mapped to IPv6 are unmapped.
+	// Addresses are those under which clients reach this instance: at least one, IPv4 or IPv6,
+	// without a zone, neither loopback nor link-local. All ports are served on each of them. IPv4
+	// addresses mapped to IPv6 are unmapped.
 	Addresses []netip.Addr
 
-	// Ports that it serves: at least one, with different names. An address and a port belong to one instance at a time; instances
-	// on one address need different ports.
+	// Ports are those that this instance serves: at least one, with different names. An address and
+	// a port belong to one instance at a time. Instances on one address need different ports.
 	Ports []Port
 
-	// Incarnation is the UID of this Pod, as from the downward API. With it a process that was
-	// restarted with other Ports or Addresses removes at once, on Linux, what the one before had
-	// entered; without it that stays until it has expired. It must be the Pod's, or at least
-	// something that no process on another machine, or in another network namespace, can have.
-	// Default: none.
+	// Incarnation is the UID of this Pod, for example from the downward API. With it, on Linux, a
+	// process that was restarted with other Ports or Addresses immediately removes the entries of
+	// the process before it. Without it they stay until they expire. No process on another machine,
+	// or in another network namespace, may have the same value. Default: none.
 	Incarnation string
 
-	// Store is where the instances register: a [ConfigMapStore] or a [LeaseStore]. Default: ConfigMapStore{}.
+	// Store is where the instances register: a [ConfigMapStore] or a [LeaseStore]. Default:
+	// ConfigMapStore{}.
 	Store Store
 
-	// Interval is the time between two rounds, and two heartbeats. At least 1 s. It is shorter while ExpireAfter is less than three of them.
-	// Default: 10 s.
+	// Interval is the time between two rounds, and so between two heartbeats. At least 1 s. The
+	// interval is shorter while Settings sets less than three Intervals. Default: 10 s.
 	Interval time.Duration
 
-	// ExpireAfter is for how long an instance has to have been seen without a heartbeat until the others remove it. At least three
-	// Intervals. Default: 1 min.
+	// ExpireAfter is how long an instance must go without a heartbeat before the others remove it.
+	// At least three Intervals. Default: 1 min.
 	ExpireAfter time.Duration
 
-	// Settings is the name of a ConfigMap in Namespace whose key expire-duration, a Go duration of at least [MinExpireDuration], takes the place of
-	// ExpireAfter. It is read in each round. While it cannot be read, is missing or is not valid, the last good value stays. Default: none.
+	// Settings names a ConfigMap in Namespace. Its key expire-duration, a Go duration of at least 3
+	// s, replaces ExpireAfter. It is read in each round. While it is missing, invalid or
+	// unreadable, the last good value stays in force. Default: none.
 	Settings string
 
-	// Ready says whether clients may be sent here: it is asked before each heartbeat, and while it
-	// returns an error this instance is withdrawn. It has a quarter of an Interval, or of 4 s if
-	// that is longer. Then its context ends, and this instance is withdrawn as well, whether Ready
-	// returns or not. While a call has not returned there is no other. It runs in a goroutine of
-	// its own. Nil: it is ready.
+	// Ready reports whether clients may be sent here. It is called before each heartbeat. While it
+	// returns an error this instance is withdrawn. It has a quarter of an Interval, or 1 s if that
+	// is longer. Then its context ends and this instance is withdrawn, whether Ready returns or
+	// not. Calls do not overlap: there is no other call until the last one has returned. Ready runs
+	// in its own goroutine. Nil: always ready.
 	Ready func(ctx context.Context) error
 
-	// PublishEndpoints also keeps an Endpoints object up to date, for clients that know no EndpointSlices. The API server sends a warning with each
-	// request for that deprecated kind; a client with rest.Config.WarningHandler = rest.NoWarnings{} does not log it.
+	// PublishEndpoints also maintains an Endpoints object, for clients that do not know
+	// EndpointSlices. The API server sends a warning with each request for that deprecated kind. A
+	// client with rest.Config.WarningHandler = rest.NoWarnings{} does not log it.
 	PublishEndpoints bool
 
-	// WithdrawTimeout bounds how long Run takes to withdraw this instance after its context has ended. Default: 10 s.
+	// WithdrawTimeout bounds how long Run takes to withdraw this instance after its context has
+	// ended. Default: 10 s.
 	WithdrawTimeout time.Duration
 
-	// Hooks are told what happens, for metrics and tests.
+	// Hooks are called when something happens, for metrics and tests.
 	Hooks Hooks
 
-	// Events gets Kubernetes Events about the Service, such as that an instance has expired. Nil: none.
+	// Events records Kubernetes Events about the Service, for example when an instance expires.
+	// Nil: none.
 	Events EventRecorder
 
-	// Logger gets what changes at Info, what is wrong at Warn, once. Nil: no logs.
+	// Logger logs changes at Info and problems at Warn, once each. Nil: no logs.
 	Logger *zap.Logger
 
-	// Clock is for simulations that give every instance a time of its own. Nil: the system's.
-	Clock Clock
+	clock clock.Clock // simulations replace the system's
 }
-
-// Clock is the time of one process, for simulations that replace it. Tests of programs need none: they run in a bubble of testing/synctest.
-type Clock = clock.Clock
 
 const (
 	defaultInterval        = 10 * time.Second
@@ -88,18 +91,15 @@ const (
 	defaultWithdrawTimeout = 10 * time.Second
 
 	minInterval = time.Second
-	// heartbeats is how many an instance has until it has expired.
+	// heartbeats is how many an instance misses at least before it expires.
 	heartbeats = 3
 )
 
-// MinExpireDuration is the shortest time after which an instance may expire: it has three heartbeats until then.
-const MinExpireDuration = heartbeats * minInterval
-
-// withDefaults returns c with its zero fields set, and nothing of the caller's in it that could change.
+// withDefaults returns a copy of c that sets zero fields and shares no slices with the caller.
 func (c Config) withDefaults() Config {
 	c.Addresses, c.Ports = slices.Clone(c.Addresses), slices.Clone(c.Ports)
 	for i, a := range c.Addresses {
-		if a.Zone() == "" { // which Unmap would drop, and is to be refused
+		if a.Zone() == "" { // Unmap would drop the zone, which validate refuses
 			c.Addresses[i] = a.Unmap()
 		}
 	}
@@ -126,8 +126,8 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
-	if c.Clock == nil {
-		c.Clock = clock.System()
+	if c.clock == nil {
+		c.clock = clock.System()
 	}
 	if c.Ready == nil {
 		c.Ready = func(context.Context) error { return nil }
@@ -135,7 +135,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate returns all rules that c breaks, once its defaults are set.
+// validate returns one error for each rule that c breaks. Defaults must be set.
 func (c Config) validate() error {
 	review := lease.Review{Package: "endpoints"}
 	review.Value("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
@@ -188,7 +188,7 @@ func (c Config) validatePorts(review *lease.Review) {
 	}
 }
 
-// endpoints are the own ones, sorted.
+// endpoints returns this instance's endpoints, sorted.
 func (c Config) endpoints() []Endpoint {
 	var own []Endpoint
 	for _, a := range c.Addresses {

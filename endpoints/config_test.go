@@ -104,7 +104,7 @@ func TestGoodConfig(t *testing.T) {
 	}
 }
 
-// TestConfigIsNotChanged is about what the caller still has in hand.
+// New does not change the caller's slices.
 func TestConfigIsNotChanged(t *testing.T) {
 	config := validConfig()
 	config.Addresses = []netip.Addr{netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.1")}

@@ -21,22 +21,26 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// ConfigMapStore is one ConfigMap for all instances of a Service, with an entry for each address and port:
+// ConfigMapStore is one ConfigMap for all instances of a Service, with an entry for each address
+// and port:
 //
 //	ip-192-168-0-3-443: '{"name":"https","port":443,"protocol":"TCP",
 //	                      "creationTimestamp":"2026-11-21T10:00:00Z","updateTimestamp":"2026-11-21T10:07:30Z"}'
 //
-// It is easy to look at and needs rights on one object only. It holds 1 MiB, that is some 6,000 entries ([ErrFull]), and every heartbeat
-// rewrites it, so that a [LeaseStore] is better for hundreds of instances. Further fields of an own entry are left as they are.
+// It is easy to inspect and needs rights on one object only. It holds 1 MiB, about 6,000 entries
+// ([ErrFull]), and every heartbeat rewrites it: for hundreds of instances a [LeaseStore] is better.
+// Heartbeats keep unknown fields of an entry.
 type ConfigMapStore struct {
 	// Namespace of the ConfigMap. Default: that of the Service.
 	Namespace string
-	// Name of the ConfigMap, which is created if it does not exist. Default: that of the Service, and "-endpoints"; in another namespace than the
-	// Service's that namespace and a dot before it. No two Services may have the same one: their instances would be taken for one another's.
+	// Name of the ConfigMap, which is created if it does not exist. Default: the Service's name and
+	// "-endpoints"; in another namespace than the Service's, prefixed with the Service's namespace
+	// and a dot. Two Services must not share one: their instances would be mistaken for one
+	// another's.
 	Name string
 }
 
-// maxConfigMap is how many bytes the values of a ConfigMap may have.
+// maxConfigMap bounds the size of a ConfigMap's values, in bytes.
 const maxConfigMap = 1 << 20
 
 func (c ConfigMapStore) withDefaults(config Config) Store {
@@ -45,7 +49,7 @@ func (c ConfigMapStore) withDefaults(config Config) Store {
 	}
 	if c.Name == "" {
 		c.Name = config.Service + "-endpoints"
-		if c.Namespace != config.Namespace { // where another namespace's Service of that name may register, too
+		if c.Namespace != config.Namespace { // where a Service of that name in another namespace may register, too
 			c.Name = config.Namespace + "." + c.Name
 		}
 	}
@@ -54,7 +58,7 @@ func (c ConfigMapStore) withDefaults(config Config) Store {
 
 func (c ConfigMapStore) problems(config Config) []error {
 	if config.Namespace == "" || config.Service == "" {
-		return nil // which is said already
+		return nil // config.validate reports that
 	}
 	var errs []error
 	for _, problem := range validation.IsDNS1123Label(c.Namespace) {
@@ -79,7 +83,7 @@ func (c ConfigMapStore) problems(config Config) []error {
 func (c ConfigMapStore) open(client kubernetes.Interface, config Config) store {
 	s := &configMap{client: client, name: types.NamespacedName{Namespace: c.Namespace, Name: c.Name}, endpoints: map[string]Endpoint{}}
 	for _, e := range config.endpoints() {
-		s.endpoints[Key(e.Address, e.Port.Number)] = e
+		s.endpoints[entryKey(e.Address, e.Port.Number)] = e
 	}
 	s.keys = slices.Sorted(maps.Keys(s.endpoints))
 	return s
@@ -89,9 +93,9 @@ func (c ConfigMapStore) open(client kubernetes.Interface, config Config) store {
 type configMap struct {
 	client    kubernetes.Interface
 	name      types.NamespacedName
-	keys      []string // the own ones
+	keys      []string // of this instance, sorted
 	endpoints map[string]Endpoint
-	born      time.Time // the creation timestamp of what this process writes; zero until it has
+	born      time.Time // creation timestamp that this process writes; zero before its first write
 }
 
 func (s *configMap) own() []string { return s.keys }
@@ -104,12 +108,12 @@ func (s *configMap) read(ctx context.Context) (snapshot, error) {
 	case kube.Absent(err, corev1.Resource("configmaps"), s.name.Name):
 		return snapshot{}, nil
 	case err != nil:
-		return snapshot{}, accessError("get", s, "configmaps", "", err)
+		return snapshot{}, requestError("get", s, corev1.Resource("configmaps"), err)
 	}
 	return snapshotOf(m), nil
 }
 
-// withoutUID is the incarnation of a ConfigMap in a fake clientset, which gives none.
+// withoutUID is the incarnation of a ConfigMap in a fake clientset, which sets no UID.
 const withoutUID = "without a UID"
 
 func snapshotOf(m *corev1.ConfigMap) snapshot {
@@ -123,12 +127,13 @@ func snapshotOf(m *corev1.ConfigMap) snapshot {
 	return s
 }
 
-// refresh changes the own entries alone, and only from what was read: an answer that comes late, after they were removed, does not put them
-// back. Other instances' heartbeats do not conflict with that, so it does not ask for a resourceVersion.
+// refresh writes only this instance's entries, and only if they are as they were read: a write that
+// arrives after their removal does not restore them. It does not conflict with heartbeats of other
+// instances, because it does not depend on the resourceVersion.
 func (s *configMap) refresh(ctx context.Context, old snapshot, h heartbeat) (snapshot, error) {
 	data, born := map[string]string{}, s.born
 	if born.IsZero() {
-		born = s.birth(old, h.wall)
+		born = s.newCreation(old, h.wall)
 	}
 	for _, key := range s.keys {
 		data[key] = renewed(old.entries[key], s.endpoints[key], born, h)
@@ -139,22 +144,23 @@ func (s *configMap) refresh(ctx context.Context, old snapshot, h heartbeat) (sna
 	if old.incarnation == "" {
 		return s.create(ctx, data, born)
 	}
-	next, err := s.patch(ctx, "refresh the own entry in", old, data)
+	next, err := s.patch(ctx, "refresh this instance's entry in", old, data)
 	if err == nil {
 		s.born = born
 	}
 	return next, err
 }
 
-// birth is a creation timestamp that no earlier process with the same address and port has had.
-func (s *configMap) birth(old snapshot, wall time.Time) time.Time {
+// newCreation returns a creation timestamp that no earlier process with the same address and port has
+// had.
+func (s *configMap) newCreation(old snapshot, wall time.Time) time.Time {
 	var last time.Time
 	for _, key := range s.keys {
 		if created := old.entries[key].created; created.After(last) {
 			last = created
 		}
 	}
-	return following(wall, last, time.Second)
+	return nextTimestamp(wall, last, time.Second)
 }
 
 func (s *configMap) mine(e entry) bool { return !s.born.IsZero() && e.created.Equal(s.born) }
@@ -167,13 +173,14 @@ func (s *configMap) create(ctx context.Context, data map[string]string, born tim
 	case apierrors.IsAlreadyExists(err):
 		return snapshot{}, fmt.Errorf("endpoints: create %v: %w", s, errConflict)
 	case err != nil:
-		return snapshot{}, accessError("create", s, "configmaps", "", err)
+		return snapshot{}, requestError("create", s, corev1.Resource("configmaps"), err)
 	}
 	s.born = born
 	return snapshotOf(m), nil
 }
 
-// maxRemovals is how many entries are removed by one request. The API server takes 10,000 operations, and one entry needs two.
+// maxRemovals bounds the entries that one request removes. The API server accepts 10,000
+// operations, and one entry takes two.
 const maxRemovals = 4000
 
 func (s *configMap) remove(ctx context.Context, old snapshot, keys []string) (next snapshot, removed []string, err error) {
@@ -183,7 +190,7 @@ func (s *configMap) remove(ctx context.Context, old snapshot, keys []string) (ne
 		for _, key := range some {
 			data[key] = ""
 		}
-		after, err := s.patch(ctx, "remove an entry from", old, data) // not from next: there may be later heartbeats in it
+		after, err := s.patch(ctx, "remove an entry from", old, data) // from old, not from next, which may contain later heartbeats
 		if err != nil {
 			return next, removed, err
 		}
@@ -192,26 +199,26 @@ func (s *configMap) remove(ctx context.Context, old snapshot, keys []string) (ne
 	return next, removed, nil
 }
 
-// operation is one of JSON Patch (RFC 6902).
+// operation is an operation of JSON Patch (RFC 6902).
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value"`
 }
 
-// patch writes the values of these keys, or removes those whose value is empty, if they stand as they were read. The server carries out all of
-// that or nothing, and other keys may change meanwhile.
+// patch sets these keys, or removes those with an empty value, if they are as they were read. The
+// API server applies all of that or nothing. Other keys may change meanwhile.
 func (s *configMap) patch(ctx context.Context, deed string, old snapshot, data map[string]string) (snapshot, error) {
 	var patch []operation
-	if len(old.entries) == 0 { // then there may be no data to add to
+	if len(old.entries) == 0 { // there may be no data to add to
 		if old.version != "" {
 			patch = append(patch, operation{"test", "/metadata/resourceVersion", old.version})
 		}
 		patch = append(patch, operation{"add", "/data", map[string]string{}})
 	}
 	for _, key := range slices.Sorted(maps.Keys(data)) {
-		path := "/data/" + key // keys have neither ~ nor /
-		var standing any       // nil: nothing may stand there
+		path := "/data/" + key // keys contain neither ~ nor /
+		var standing any       // nil: the key must not exist
 		if e, exists := old.entries[key]; exists {
 			standing = e.raw
 		}
@@ -235,12 +242,12 @@ func (s *configMap) patch(ctx context.Context, deed string, old snapshot, data m
 	case kube.Absent(err, corev1.Resource("configmaps"), s.name.Name), apierrors.IsConflict(err), apierrors.IsInvalid(err):
 		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", deed, s, errConflict, err)
 	case err != nil:
-		return snapshot{}, accessError("patch", s, "configmaps", "", err)
+		return snapshot{}, requestError("patch", s, corev1.Resource("configmaps"), err)
 	}
 	return snapshotOf(m), nil
 }
 
-// tooLarge reports whether an object was refused for its size.
+// tooLarge reports whether the API server refused an object for its size.
 func tooLarge(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -255,7 +262,8 @@ func tooLarge(err error) bool {
 	})
 }
 
-// fits says whether the ConfigMap has room for the own entries, as far as it is known: the server counts data of other kinds, too.
+// fits returns ErrFull if the ConfigMap has no room for our entries, as far as is known: the API
+// server also counts other data.
 func (s *configMap) fits(old snapshot, data map[string]string) error {
 	size, grown := 0, 0
 	for _, e := range old.entries {

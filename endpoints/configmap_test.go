@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bellwether-k8s/bellwether/endpoints"
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
 func inConfigMap(t *testing.T, test func(c *cluster)) {
@@ -36,7 +37,7 @@ func TestKeysOfEntries(t *testing.T) {
 		"2001:0DB8:0:0::A":     "ip-2001-db8--a-443",
 		"1:2:3:4:5:6:7:8":      "ip-1-2-3-4-5-6-7-8-443",
 	} {
-		assert.Equal(t, want, endpoints.Key(netip.MustParseAddr(address), 443))
+		assert.Equal(t, want, endpoints.EntryKey(netip.MustParseAddr(address), 443))
 	}
 }
 
@@ -46,9 +47,9 @@ func TestEveryKeyNamesItsAddressAndPort(t *testing.T) {
 		bytes := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 0, 0, 1, 10, 255, 0xab}), size, size).Draw(t, "address")
 		address, _ := netip.AddrFromSlice(bytes)
 		port := rapid.Int32Range(1, 65535).Draw(t, "port")
-		gotAddress, gotPort, err := endpoints.ParseKey(endpoints.Key(address, port))
+		gotAddress, gotPort, err := endpoints.ParseEntryKey(endpoints.EntryKey(address, port))
 		if err != nil || gotAddress != address.Unmap() || gotPort != port {
-			t.Fatalf("%v %d: key %s is read as %v %d: %v", address, port, endpoints.Key(address, port), gotAddress, gotPort, err)
+			t.Fatalf("%v %d: key %s is read as %v %d: %v", address, port, endpoints.EntryKey(address, port), gotAddress, gotPort, err)
 		}
 	})
 }
@@ -58,14 +59,14 @@ func FuzzParseKey(f *testing.F) {
 		f.Add(key)
 	}
 	f.Fuzz(func(t *testing.T, key string) {
-		address, port, err := endpoints.ParseKey(key)
-		if err == nil && endpoints.Key(address, port) != key {
-			t.Errorf("%q is another spelling of %q: one endpoint would have two entries", key, endpoints.Key(address, port))
+		address, port, err := endpoints.ParseEntryKey(key)
+		if err == nil && endpoints.EntryKey(address, port) != key {
+			t.Errorf("%q is another spelling of %q: one endpoint would have two entries", key, endpoints.EntryKey(address, port))
 		}
 	})
 }
 
-// TestEntryIsInTheFormatOfTheProposal is about the ConfigMap of the Kubernetes proposal that this reconciler was first described in.
+// The format is that of the Kubernetes proposal that first described this reconciler.
 func TestEntryIsInTheFormatOfTheProposal(t *testing.T) {
 	inConfigMap(t, func(c *cluster) {
 		i := newInstance(c, "2001:4860:4860::8888", func(config *endpoints.Config) {
@@ -165,11 +166,11 @@ func TestMalformedOwnEntryIsMended(t *testing.T) {
 	}
 }
 
-// TestEveryHeartbeatChangesTheEntry is about clocks that stand still, or were set back: what does not change is dead to others.
+// Clocks stand still, or are set back. Other instances would consider an unchanged entry dead.
 func TestEveryHeartbeatChangesTheEntry(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		first, second := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.1", func(config *endpoints.Config) {
-			config.Clock = offsetClock{endpoints.SystemClock(), -time.Hour}
+			config.SetClock(offsetClock{clock.System(), -time.Hour})
 		})
 		seen := map[string]bool{}
 		for n := range 10 {
@@ -218,7 +219,7 @@ func TestFullConfigMapIsAClearErrorAndLosesNothing(t *testing.T) {
 	})
 }
 
-// TestConfigMapThatTheServerFindsFull has data in it that instances do not count.
+// The ConfigMap contains data that instances do not count.
 func TestConfigMapThatTheServerFindsFull(t *testing.T) {
 	inConfigMap(t, func(c *cluster) {
 		a, b := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.2", nil)
@@ -233,13 +234,13 @@ func TestConfigMapThatTheServerFindsFull(t *testing.T) {
 			a.once(c)
 			err := b.ReconcileOnce(c.Context())
 			require.ErrorIs(c, err, endpoints.ErrFull)
-			assert.ErrorContains(c, err, "endpoints: refresh the own entry in ConfigMap ns/web-endpoints: the store is full")
+			assert.ErrorContains(c, err, "endpoints: refresh this instance's entry in ConfigMap ns/web-endpoints: the store is full")
 			c.requirePublished("10.0.0.1")
 		}
 	})
 }
 
-// TestConfigMapFullOfTheDeadIsEmptied is about the first instance after all others have died: none of those would make room.
+// The first instance starts after all others have died, so no other instance makes room.
 func TestConfigMapFullOfTheDeadIsEmptied(t *testing.T) {
 	inConfigMap(t, func(c *cluster) {
 		c.createConfigMap("web-endpoints", map[string]string{
@@ -263,7 +264,7 @@ func TestConfigMapStoreElsewhere(t *testing.T) {
 	})
 }
 
-// TestRequestThatIsTooLargeIsOfAFullStore is about the answer that comes if etcd refuses what the API server has let pass.
+// etcd refuses what the API server has accepted.
 func TestRequestThatIsTooLargeIsOfAFullStore(t *testing.T) {
 	client := fake.NewClientset(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web-endpoints"}})

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestSimulatedCostsOfInstances counts the requests of a steady state, and what the death of one of ten costs. BENCHMARKS.md has the figures.
+// It counts the requests of a steady state, and those that the death of one of ten instances costs.
+// BENCHMARKS.md has the figures.
 func TestSimulatedCostsOfInstances(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		begun := 0

@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Port is one that an instance serves.
+// Port is a port that an instance serves.
 type Port struct {
-	// Name of the Service's port that it serves: a DNS-1123 label, or empty if the Service has only one.
+	// Name of the Service's port: a DNS-1123 label, or empty if the Service has only one port.
 	Name string
-	// Number on which the instance listens, from 1 to 65535.
+	// Number that the instance listens on, from 1 to 65535.
 	Number int32
 	// Protocol is TCP, UDP or SCTP. Default: TCP.
 	Protocol corev1.Protocol
@@ -31,21 +31,21 @@ type Endpoint struct {
 	Port    Port
 }
 
-// Family is IPv4 or IPv6, as the address type of an EndpointSlice.
-func (e Endpoint) Family() string {
+// family returns IPv4 or IPv6, as in the address type of an EndpointSlice.
+func (e Endpoint) family() string {
 	if e.Address.Is4() {
 		return "IPv4"
 	}
 	return "IPv6"
 }
 
-// String is the address with the port, as one would dial it.
+// String returns address:port, as one would dial it.
 func (e Endpoint) String() string {
 	return netip.AddrPortFrom(e.Address, uint16(e.Port.Number)).String()
 }
 
-// among reports whether one of all has the same address, port number and protocol. Two instances
-// cannot both serve that, whatever they call it.
+// among reports whether an element of all has the same address, port number and protocol. Two
+// instances cannot both serve that, whatever name they give it.
 func (e Endpoint) among(all []Endpoint) bool {
 	return slices.ContainsFunc(all, func(o Endpoint) bool {
 		return e.Address == o.Address && e.Port.Number == o.Port.Number && e.Port.Protocol == o.Port.Protocol
@@ -62,17 +62,17 @@ func (p Port) compare(o Port) int {
 		cmp.Compare(p.AppProtocol, o.AppProtocol))
 }
 
-// Key is the name under which a [ConfigMapStore] has an instance's address and port: ip-<address>-<port>, each . and : a -. It
-// is unambiguous for addresses as Config takes them.
-func Key(address netip.Addr, port int32) string {
+// entryKey returns the key of an address and port in a [ConfigMapStore]: ip-<address>-<port>, with
+// - for each . and : of the address. It is unambiguous for the addresses that Config accepts.
+func entryKey(address netip.Addr, port int32) string {
 	return "ip-" + strings.NewReplacer(".", "-", ":", "-").Replace(address.Unmap().String()) + "-" + strconv.Itoa(int(port))
 }
 
-// errKey is that of a key that [Key] does not return.
+// errKey is returned for a key that [entryKey] cannot return.
 var errKey = errors.New("the key must be ip-<address>-<port>, with - for each . and : of the address in its shortest form")
 
-// parseKey is the reverse of [Key].
-func parseKey(key string) (netip.Addr, int32, error) {
+// parseEntryKey reverses [entryKey].
+func parseEntryKey(key string) (netip.Addr, int32, error) {
 	name, ok := strings.CutPrefix(key, "ip-")
 	end := strings.LastIndexByte(name, '-')
 	if !ok || end < 0 {
@@ -84,15 +84,15 @@ func parseKey(key string) (netip.Addr, int32, error) {
 	}
 	for _, separator := range []string{".", ":"} {
 		address, err := netip.ParseAddr(strings.ReplaceAll(name[:end], "-", separator))
-		if err == nil && Key(address, int32(port)) == key { // or one endpoint could have several entries
+		if err == nil && entryKey(address, int32(port)) == key { // otherwise one endpoint could have several entries
 			return address, int32(port), nil
 		}
 	}
 	return netip.Addr{}, 0, errKey
 }
 
-// addressProblems says why the API server would refuse an EndpointSlice with this address. All of them have to be found here: a slice that
-// is refused for one bad address would be refused for all.
+// addressProblems returns why the API server would refuse an EndpointSlice with this address. It
+// must find every reason: one bad address would make the API server refuse the whole slice.
 func addressProblems(a netip.Addr) []string {
 	switch {
 	case !a.IsValid():
@@ -107,7 +107,7 @@ func addressProblems(a netip.Addr) []string {
 	return nil
 }
 
-// problems says why the API server would refuse a slice with this port.
+// problems returns why the API server would refuse a slice with this port.
 func (p Port) problems() []string {
 	var problems []string
 	if p.Name != "" {
@@ -131,7 +131,7 @@ func (p Port) problems() []string {
 	return problems
 }
 
-// problem is the first reason for which an endpoint of somebody else's cannot be published; nil if there is none.
+// problem returns the first reason why an endpoint from the store cannot be published, or nil.
 func (e Endpoint) problem() error {
 	if problems := addressProblems(e.Address); len(problems) > 0 {
 		return fmt.Errorf("address: %s (got %q)", problems[0], e.Address)

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// value of an entry in a [ConfigMapStore], the fields that we know.
+// value holds the fields of a [ConfigMapStore] entry that this package knows.
 type value struct {
 	Name              string          `json:"name,omitempty"`
 	Port              int32           `json:"port"`
@@ -23,14 +23,13 @@ type value struct {
 }
 
 // author is the incarnation that wrote an entry, with the creation timestamp that it wrote.
-// Versions that do not know the field leave it in an entry that they write over, but write a
-// timestamp of their own.
+// Versions that do not know this field keep it when they overwrite an entry, but they write another
+// timestamp.
 type author struct {
 	Name              string      `json:"name"`
 	CreationTimestamp metav1.Time `json:"creationTimestamp"`
 }
 
-// newAuthor returns nil without an incarnation.
 func newAuthor(incarnation string, created metav1.Time) *author {
 	if incarnation == "" {
 		return nil
@@ -38,7 +37,7 @@ func newAuthor(incarnation string, created metav1.Time) *author {
 	return &author{incarnation, created}
 }
 
-// incarnation is that of the process that wrote the entry; empty if it gave none.
+// incarnation returns the incarnation of the process that wrote the entry, or "" if it gave none.
 func (v value) incarnation() string {
 	if v.Incarnation == nil || !v.Incarnation.CreationTimestamp.Equal(&v.CreationTimestamp) {
 		return ""
@@ -46,13 +45,13 @@ func (v value) incarnation() string {
 	return v.Incarnation.Name
 }
 
-// fields are the names of those that we write.
+// fields are the names of the fields that this package writes.
 var fields = []string{"name", "port", "protocol", "appProtocol", "creationTimestamp", "updateTimestamp", "incarnation"}
 
-// parseEntry reads what stands under a key. What is malformed has a problem, and no endpoint.
+// parseEntry parses the value of a key. A malformed entry has a problem and no endpoint.
 func parseEntry(key, text string) entry {
 	e := entry{mark: text, raw: text}
-	address, port, err := parseKey(key)
+	address, port, err := parseEntryKey(key)
 	if err != nil {
 		e.problem = err
 		return e
@@ -79,17 +78,17 @@ func parseEntry(key, text string) entry {
 	return e
 }
 
-// renewed is what to write over an own entry. Fields that we do not know stay.
+// renewed returns the next value of one of this instance's entries. It keeps unknown fields.
 func renewed(old entry, endpoint Endpoint, born time.Time, h heartbeat) string {
 	all := map[string]json.RawMessage{}
 	var before value
 	if text, ok := old.raw.(string); ok {
 		if json.Unmarshal([]byte(text), &all) != nil || all == nil {
-			all = map[string]json.RawMessage{} // whatever it is, it is no entry
+			all = map[string]json.RawMessage{} // not an entry: overwrite it
 		}
-		_ = json.Unmarshal([]byte(text), &before) // of a malformed one, what can be read
+		_ = json.Unmarshal([]byte(text), &before) // best effort: the entry may be malformed
 	}
-	born = youngest(born, before.CreationTimestamp.Time)
+	born = latestCreation(born, before.CreationTimestamp.Time)
 	for name := range all {
 		for _, ours := range fields {
 			if strings.EqualFold(name, ours) {
@@ -101,18 +100,18 @@ func renewed(old entry, endpoint Endpoint, born time.Time, h heartbeat) string {
 	known, err := json.Marshal(value{
 		Name: p.Name, Port: p.Number, Protocol: p.Protocol, AppProtocol: p.AppProtocol,
 		CreationTimestamp: created,
-		UpdateTimestamp:   metav1.NewTime(following(h.wall, before.UpdateTimestamp.Time, time.Second)),
+		UpdateTimestamp:   metav1.NewTime(nextTimestamp(h.wall, before.UpdateTimestamp.Time, time.Second)),
 		Incarnation:       newAuthor(h.incarnation, created),
 	})
 	if err == nil {
 		err = json.Unmarshal(known, &all)
 	}
 	if err != nil {
-		panic(err) // strings, numbers and times of this century
+		panic(err) // cannot fail: strings, numbers and times of this century
 	}
 	text, err := json.Marshal(all)
 	if err != nil {
-		panic(err) // all of it was JSON
+		panic(err) // cannot fail: all values are JSON
 	}
 	return string(text)
 }

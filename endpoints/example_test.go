@@ -32,7 +32,7 @@ func ExampleNew() {
 	go func() { ended <- reconciler.Run(ctx) }()
 	<-published
 	show(client)
-	cancel() // the server is told to end
+	cancel() // the server shuts down
 	<-published
 	fmt.Println("ended:", <-ended)
 	show(client)

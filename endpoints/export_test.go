@@ -2,13 +2,20 @@ package endpoints
 
 import "github.com/bellwether-k8s/bellwether/internal/clock"
 
-// ParseKey is the reverse of Key.
-var ParseKey = parseKey
+// Wire names, for tests of their use.
+const (
+	ServiceLabel        = serviceLabel
+	NamespaceLabel      = namespaceLabel
+	EndpointsAnnotation = endpointsAnnotation
+)
 
-// SystemClock is the default.
-func SystemClock() Clock { return clock.System() }
+// EntryKey and ParseEntryKey are reverses of each other.
+var EntryKey, ParseEntryKey = entryKey, parseEntryKey
 
-// SetOccupy replaces process.Lock.
-func (r *Reconciler) SetOccupy(occupy func(name string) (release func(), err error)) {
-	r.incarnation.occupy = occupy
+// SetClock replaces the system's clock.
+func (c *Config) SetClock(clock clock.Clock) { c.clock = clock }
+
+// SetProcessLock replaces process.Lock.
+func (r *Reconciler) SetProcessLock(lock func(name string) (release func(), err error)) {
+	r.incarnation.lock = lock
 }

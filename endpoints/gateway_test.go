@@ -8,8 +8,7 @@ import (
 	"sync"
 )
 
-// oddAnswers are what comes from something before the API server, or from one that is starting:
-// none says anything about an object.
+// oddAnswers do not come from a running API server, and prove nothing about an object.
 var oddAnswers = map[string]oddAnswer{
 	"a proxy's page":    {code: http.StatusNotFound, contentType: "text/html", body: "<html>not here</html>"},
 	"a path not served": {code: http.StatusNotFound, contentType: "text/plain; charset=utf-8", body: "404 page not found\n"},
@@ -48,7 +47,7 @@ func (g *gateway) wrap(next http.RoundTripper) http.RoundTripper {
 	return g
 }
 
-// set has it answer requests from now on.
+// set makes the gateway answer requests from now on.
 func (g *gateway) set(answer func(*http.Request) *oddAnswer) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -77,7 +76,7 @@ func (g *gateway) RoundTrip(r *http.Request) (*http.Response, error) {
 // CancelRequest is what client-go expects of a transport.
 func (g *gateway) CancelRequest(*http.Request) {}
 
-// asks reports whether a request is one of this method for this resource, such as "GET leases".
+// asks reports whether a request has this method and resource, for example "GET leases".
 func asks(r *http.Request, what string) bool {
 	method, resource, _ := strings.Cut(what, " ")
 	return r.Method == method && (path.Base(r.URL.Path) == resource || path.Base(path.Dir(r.URL.Path)) == resource)

@@ -13,21 +13,21 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
-// incarnation is a name that one process of a Pod has at a time. A process that has written it into
-// an entry while it had the name has ended, or withdrawn, once another process has the name.
+// incarnation is a name that at most one process of a Pod has at a time. A process that wrote it
+// into an entry while having it has ended, or has withdrawn, once another process has the name.
 type incarnation struct {
 	name    string                                        // as configured; empty: none
-	socket  string                                        // what is occupied
-	occupy  func(name string) (release func(), err error) // see [process.Lock]
-	release func()                                        // nil: this process does not have it
-	refusal string                                        // the last that was logged
+	socket  string                                        // what is locked
+	lock    func(name string) (release func(), err error) // see [process.Lock]
+	release func()                                        // nil: this process does not have the name
+	refusal string                                        // last logged error
 }
 
 func newIncarnation(config Config) incarnation {
 	return incarnation{
 		name:   config.Incarnation,
 		socket: fmt.Sprintf("endpoints/%v/%s", config.service(), config.Incarnation),
-		occupy: process.Lock,
+		lock:   process.Lock,
 	}
 }
 
@@ -42,21 +42,21 @@ func incarnationProblems(name string) []string {
 	return problems
 }
 
-// claim takes the name, if it is free.
+// claim takes the name if it is free.
 func (i *incarnation) claim(log *zap.Logger) {
 	if i.name == "" || i.release != nil {
 		return
 	}
-	release, err := i.occupy(i.socket)
+	release, err := i.lock(i.socket)
 	if err == nil {
 		i.release, i.refusal = release, ""
 	} else if i.refusal != err.Error() {
 		i.refusal = err.Error()
-		log.Info("not removing entries of an earlier process of this Pod before they have expired", zap.Error(err))
+		log.Info("entries of an earlier process of this Pod stay until they expire", zap.Error(err))
 	}
 }
 
-// yield gives the name back.
+// yield releases the name.
 func (i *incarnation) yield() {
 	if i.release != nil {
 		i.release()
@@ -64,7 +64,7 @@ func (i *incarnation) yield() {
 	}
 }
 
-// proved is the name while this process has it, otherwise empty.
+// proved returns the name while this process has it, otherwise "".
 func (i *incarnation) proved() string {
 	if i.release == nil {
 		return ""
@@ -72,8 +72,8 @@ func (i *incarnation) proved() string {
 	return i.name
 }
 
-// predecessors returns the keys of entries that were written by earlier processes which had the
-// name that this process has now, sorted. Own keys are not among them.
+// predecessors returns the keys of entries that earlier processes wrote while they had the name
+// that this process has now, sorted, without this instance's own keys.
 func (i *incarnation) predecessors(s snapshot, own []string) []string {
 	var keys []string
 	if name := i.proved(); name != "" {

@@ -51,7 +51,7 @@ func (k *kernel) of(c *cluster, address, pod string, change func(*endpoints.Conf
 			change(config)
 		}
 	})
-	i.SetOccupy(k.occupy)
+	i.SetProcessLock(k.occupy)
 	return i
 }
 
@@ -131,8 +131,7 @@ func TestPredecessorOfOneThatIsNotReadyIsRemovedAtOnce(t *testing.T) {
 	})
 }
 
-// TestNothingButAProvedPredecessorIsRemoved has an instance on the address of another one whose end
-// is not proved.
+// An instance starts on the address of another one that is not proven to have ended.
 func TestNothingButAProvedPredecessorIsRemoved(t *testing.T) {
 	for name, e := range map[string]struct {
 		before, after string // incarnations
@@ -152,7 +151,7 @@ func TestNothingButAProvedPredecessorIsRemoved(t *testing.T) {
 				before := k.of(c, "10.0.0.1", e.before, nil).start(c)
 				after := k.of(c, "10.0.0.1", e.after, withPorts(https8443))
 				if e.occupy != nil {
-					after.SetOccupy(e.occupy)
+					after.SetProcessLock(e.occupy)
 				}
 				after.start(c)
 				for range 12 {
@@ -169,8 +168,7 @@ func TestNothingButAProvedPredecessorIsRemoved(t *testing.T) {
 	}
 }
 
-// TestTwoProcessesOfOnePodAreBothPublished has them say the same of themselves. When the first has
-// ended, the second knows it.
+// Both have the same Incarnation. The second one can claim it once the first has ended.
 func TestTwoProcessesOfOnePodAreBothPublished(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		var k kernel
@@ -180,8 +178,8 @@ func TestTwoProcessesOfOnePodAreBothPublished(t *testing.T) {
 			c.requirePublished("10.0.0.1", "10.0.0.1:8443/https")
 			time.Sleep(interval)
 		}
-		assert.Equal(c, 1, second.logs.FilterMessageSnippet("not removing entries of an earlier process").Len())
-		_ = second.die() // whose entry says nothing: the first one's successor takes it for nobody's
+		assert.Equal(c, 1, second.logs.FilterMessageSnippet("entries of an earlier process of this Pod stay").Len())
+		_ = second.die() // its entry proves nothing to the first one's successor
 		_ = first.die()
 		third := k.of(c, "10.0.0.1", "pod-1", withPorts(http8080)).start(c)
 		c.requirePublished("10.0.0.1:8443/https", "10.0.0.1:8080/http")
@@ -190,7 +188,7 @@ func TestTwoProcessesOfOnePodAreBothPublished(t *testing.T) {
 	})
 }
 
-// TestSurvivorOfTwoProcessesRemovesTheOther gets the name when that has ended.
+// The survivor claims the name once the other has ended.
 func TestSurvivorOfTwoProcessesRemovesTheOther(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		var k kernel
@@ -203,8 +201,7 @@ func TestSurvivorOfTwoProcessesRemovesTheOther(t *testing.T) {
 	})
 }
 
-// TestEntryThatAnotherInstanceHasTakenOverIsNotRemoved is about the address and port of a
-// predecessor that somebody else has now.
+// Another instance now has the address and port of the predecessor.
 func TestEntryThatAnotherInstanceHasTakenOverIsNotRemoved(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		var k kernel
@@ -218,9 +215,8 @@ func TestEntryThatAnotherInstanceHasTakenOverIsNotRemoved(t *testing.T) {
 	})
 }
 
-// TestEntryOfAnOlderVersionIsNobodysPredecessor has that version write over an entry. It leaves
-// fields alone that it does not know.
-func TestEntryOfAnOlderVersionIsNobodysPredecessor(t *testing.T) {
+// The older version overwrites an entry, and keeps the fields that it does not know.
+func TestEntryOfAnOlderVersionIsNoPredecessor(t *testing.T) {
 	inConfigMap(t, func(c *cluster) {
 		var k kernel
 		_ = k.of(c, "10.0.0.1", "pod-1", nil).start(c).die()
@@ -236,8 +232,7 @@ func TestEntryOfAnOlderVersionIsNobodysPredecessor(t *testing.T) {
 	})
 }
 
-// TestRestartWithAnotherNameOrProtocol needs no proof: the address and port are the same, so the
-// entry is.
+// It needs no proof: the same address and port have the same entry.
 func TestRestartWithAnotherNameOrProtocol(t *testing.T) {
 	for name, port := range map[string]endpoints.Port{
 		"name":     {Name: "other", Number: 443},
@@ -262,8 +257,7 @@ func TestRestartWithAnotherNameOrProtocol(t *testing.T) {
 	}
 }
 
-// TestRestartWithAnotherNameAfterTheStoreWasLost has nothing but what is published left of the
-// process before.
+// Only what is published is left of the earlier process.
 func TestRestartWithAnotherNameAfterTheStoreWasLost(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		_ = newInstance(c, "10.0.0.1", nil).start(c).die()

@@ -23,26 +23,30 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
+// Metadata of a LeaseStore's Leases.
 const (
-	// ServiceLabel is the label of a [LeaseStore]'s Leases with the name of the Service.
-	ServiceLabel = "endpoints.bellwether.dev/service"
-	// NamespaceLabel is the one with the namespace of the Service.
-	NamespaceLabel = "endpoints.bellwether.dev/namespace"
-	// EndpointsAnnotation has the addresses and ports of the instance, as JSON.
-	EndpointsAnnotation = "endpoints.bellwether.dev/endpoints"
+	// serviceLabel holds the name of the Service.
+	serviceLabel = "endpoints.bellwether.dev/service"
+	// namespaceLabel holds the namespace of the Service.
+	namespaceLabel = "endpoints.bellwether.dev/namespace"
+	// endpointsAnnotation holds the addresses and ports of the instance, as JSON.
+	endpointsAnnotation = "endpoints.bellwether.dev/endpoints"
 )
 
-// LeaseStore is one coordination.k8s.io/v1 Lease for each instance, with the labels [ServiceLabel] and [NamespaceLabel]. A heartbeat costs the same however many
-// instances there are, and there is no limit to their number. Instances delete the Leases of those that have expired, so give them a
-// namespace in which no Lease elects a leader: who may delete such a Lease can make two leaders. Several Services may share it.
+// LeaseStore is one coordination.k8s.io/v1 Lease for each instance. Its labels
+// endpoints.bellwether.dev/service and endpoints.bellwether.dev/namespace name the Service. The
+// number of instances is not limited, and does not change the cost of a heartbeat. Several Services
+// may share a namespace. Instances delete the Leases of expired instances, so use a namespace in
+// which no Lease elects a leader: a process that may delete such a Lease can make two leaders.
 //
-// The store is lost if the own Lease is; whoever deletes single ones removes those instances.
+// An instance considers the store lost if its own Lease is gone. To delete the Lease of an instance
+// is to remove that instance.
 type LeaseStore struct {
 	// Namespace of the Leases. Default: that of the Service.
 	Namespace string
 }
 
-// leasePage is how many Leases are read by one request.
+// leasePage bounds how many Leases one request reads.
 const leasePage = 500
 
 func (l LeaseStore) withDefaults(config Config) Store {
@@ -71,12 +75,12 @@ func (l LeaseStore) open(client kubernetes.Interface, config Config) store {
 	}
 	return &leases{
 		client: client, namespace: l.Namespace, service: config.service(), registration: r,
-		name:     config.Namespace + "." + config.Service + "." + Key(first.Address, first.Port.Number),
+		name:     config.Namespace + "." + config.Service + "." + entryKey(first.Address, first.Port.Number),
 		duration: int32(min(math.Ceil(config.ExpireAfter.Seconds()), math.MaxInt32)),
 	}
 }
 
-// registration is the value of EndpointsAnnotation.
+// registration is the value of endpointsAnnotation.
 type registration struct {
 	Addresses []string         `json:"addresses"`
 	Ports     []registeredPort `json:"ports"`
@@ -84,12 +88,12 @@ type registration struct {
 	Incarnation string `json:"incarnation,omitempty"`
 }
 
-// text is what a process writes that has this incarnation.
+// text returns the registration as written by a process with this incarnation.
 func (r registration) text(incarnation string) string {
 	r.Incarnation = incarnation
 	text, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // strings and numbers
+		panic(err) // cannot fail: strings and numbers
 	}
 	return string(text)
 }
@@ -106,24 +110,24 @@ type leases struct {
 	client       kubernetes.Interface
 	namespace    string // of the Leases
 	service      types.NamespacedName
-	name         string // of the own Lease
+	name         string // of this instance's Lease
 	registration registration
 	duration     int32
-	born         time.Time // the acquire time of what this process writes; zero until it has
+	born         time.Time // acquire time that this process writes; zero before its first write
 }
 
 func (s *leases) own() []string { return []string{s.name} }
 
 func (s *leases) String() string { return "Lease " + s.namespace + "/" + s.name }
 
-// labels are those of the Service's Leases.
+// labels returns the labels of the Service's Leases.
 func (s *leases) labels() labels.Set {
-	return labels.Set{ServiceLabel: s.service.Name, NamespaceLabel: s.service.Namespace}
+	return labels.Set{serviceLabel: s.service.Name, namespaceLabel: s.service.Namespace}
 }
 
-// ours reports whether a Lease is that of an instance of the Service.
+// ours reports whether a Lease belongs to an instance of the Service.
 func (s *leases) ours(l *coordinationv1.Lease) bool {
-	return l.Labels[ServiceLabel] == s.service.Name && l.Labels[NamespaceLabel] == s.service.Namespace
+	return l.Labels[serviceLabel] == s.service.Name && l.Labels[namespaceLabel] == s.service.Namespace
 }
 
 func (s *leases) read(ctx context.Context) (snapshot, error) {
@@ -132,10 +136,10 @@ func (s *leases) read(ctx context.Context) (snapshot, error) {
 	for {
 		page, err := s.client.CoordinationV1().Leases(s.namespace).List(ctx, options)
 		if err != nil {
-			return snapshot{}, accessError("list", fmt.Sprintf("Leases of Service %v in namespace %s", s.service, s.namespace), "leases", coordinationv1.GroupName, err)
+			return snapshot{}, requestError("list", fmt.Sprintf("Leases of Service %v in namespace %s", s.service, s.namespace), coordinationv1.Resource("leases"), err)
 		}
 		for i := range page.Items {
-			if l := &page.Items[i]; s.ours(l) { // should somebody not select
+			if l := &page.Items[i]; s.ours(l) { // fake clientsets may not select
 				all.entries[l.Name] = entryOf(l)
 			}
 		}
@@ -145,16 +149,16 @@ func (s *leases) read(ctx context.Context) (snapshot, error) {
 	}
 }
 
-// entryOf reads a Lease. What is malformed has a problem, and no endpoint.
+// entryOf parses a Lease. A malformed entry has a problem and no endpoint.
 func entryOf(l *coordinationv1.Lease) entry {
 	renewed := ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{})
 	e := entry{
-		mark:    fmt.Sprintf("%s %s %d", l.UID, l.Annotations[EndpointsAnnotation], renewed.UnixMicro()),
+		mark:    fmt.Sprintf("%s %s %d", l.UID, l.Annotations[endpointsAnnotation], renewed.UnixMicro()),
 		created: ptr.Deref(l.Spec.AcquireTime, metav1.MicroTime{}).Time, raw: l,
 	}
 	var r registration
-	if err := json.Unmarshal([]byte(l.Annotations[EndpointsAnnotation]), &r); err != nil {
-		e.problem = fmt.Errorf("annotation %s: %w", EndpointsAnnotation, err)
+	if err := json.Unmarshal([]byte(l.Annotations[endpointsAnnotation]), &r); err != nil {
+		e.problem = fmt.Errorf("annotation %s: %w", endpointsAnnotation, err)
 		return e
 	}
 	if renewed.IsZero() {
@@ -164,13 +168,13 @@ func entryOf(l *coordinationv1.Lease) entry {
 	for _, text := range r.Addresses {
 		address, err := netip.ParseAddr(text)
 		if err != nil {
-			e.endpoints, e.problem = nil, fmt.Errorf("annotation %s: %w", EndpointsAnnotation, err)
+			e.endpoints, e.problem = nil, fmt.Errorf("annotation %s: %w", endpointsAnnotation, err)
 			return e
 		}
 		for _, p := range r.Ports {
 			endpoint := Endpoint{address, Port{p.Name, p.Port, p.Protocol, p.AppProtocol}}
 			if err := endpoint.problem(); err != nil {
-				e.endpoints, e.problem = nil, fmt.Errorf("annotation %s: %w", EndpointsAnnotation, err)
+				e.endpoints, e.problem = nil, fmt.Errorf("annotation %s: %w", endpointsAnnotation, err)
 				return e
 			}
 			e.endpoints = append(e.endpoints, endpoint)
@@ -178,17 +182,18 @@ func entryOf(l *coordinationv1.Lease) entry {
 	}
 	e.incarnation = r.Incarnation
 	if len(e.endpoints) == 0 {
-		e.problem = fmt.Errorf("annotation %s has no address, or no port", EndpointsAnnotation)
+		e.problem = fmt.Errorf("annotation %s has no address, or no port", endpointsAnnotation)
 	}
 	return e
 }
 
-// refresh writes the own Lease, from the version that was read: one that was removed meanwhile is not put back by an answer that comes late.
+// refresh writes this instance's Lease, based on the version that was read: a write that arrives
+// after its removal does not restore it.
 func (s *leases) refresh(ctx context.Context, old snapshot, h heartbeat) (snapshot, error) {
 	standing, exists := old.entries[s.name]
 	born := s.born
 	if born.IsZero() {
-		born = following(h.wall, standing.created, time.Microsecond)
+		born = nextTimestamp(h.wall, standing.created, time.Microsecond)
 	}
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.name}}
 	var last time.Time
@@ -199,11 +204,11 @@ func (s *leases) refresh(ctx context.Context, old snapshot, h heartbeat) (snapsh
 	for key, value := range s.labels() {
 		metav1.SetMetaDataLabel(&l.ObjectMeta, key, value)
 	}
-	metav1.SetMetaDataAnnotation(&l.ObjectMeta, EndpointsAnnotation, s.registration.text(h.incarnation))
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, endpointsAnnotation, s.registration.text(h.incarnation))
 	l.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity: &s.name, LeaseDurationSeconds: &s.duration,
-		AcquireTime: ptr.To(metav1.NewMicroTime(youngest(born, standing.created))),
-		RenewTime:   ptr.To(metav1.NewMicroTime(following(h.wall, last, time.Microsecond))),
+		AcquireTime: ptr.To(metav1.NewMicroTime(latestCreation(born, standing.created))),
+		RenewTime:   ptr.To(metav1.NewMicroTime(nextTimestamp(h.wall, last, time.Microsecond))),
 	}
 	var err error
 	verb, api := "create", s.client.CoordinationV1().Leases(s.namespace)
@@ -215,11 +220,11 @@ func (s *leases) refresh(ctx context.Context, old snapshot, h heartbeat) (snapsh
 	}
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return snapshot{}, s.whose(ctx)
+		return snapshot{}, s.explainExisting(ctx)
 	case apierrors.IsConflict(err), exists && kube.Absent(err, coordinationv1.Resource("leases"), s.name):
 		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", verb, s, errConflict, err)
 	case err != nil:
-		return snapshot{}, accessError(verb, s, "leases", coordinationv1.GroupName, err)
+		return snapshot{}, requestError(verb, s, coordinationv1.Resource("leases"), err)
 	}
 	s.born = born
 	next := snapshot{incarnation: old.incarnation, entries: maps.Clone(old.entries)}
@@ -227,21 +232,23 @@ func (s *leases) refresh(ctx context.Context, old snapshot, h heartbeat) (snapsh
 	return next, nil
 }
 
-// whose says what to do about a Lease of the own name that was not in the list.
-func (s *leases) whose(ctx context.Context) error {
+// explainExisting returns the error for a Lease of our name that exists, although the list did not contain
+// it.
+func (s *leases) explainExisting(ctx context.Context) error {
 	l, err := s.client.CoordinationV1().Leases(s.namespace).Get(ctx, s.name, metav1.GetOptions{})
 	switch {
 	case kube.Absent(err, coordinationv1.Resource("leases"), s.name), err == nil && s.ours(l):
 		return fmt.Errorf("endpoints: create %v: %w", s, errConflict)
 	case err != nil:
-		return accessError("get", s, "leases", coordinationv1.GroupName, err)
+		return requestError("get", s, coordinationv1.Resource("leases"), err)
 	}
 	return fmt.Errorf("endpoints: create %v: %w: it lacks the labels %v", s, ErrForeign, s.labels())
 }
 
 func (s *leases) mine(e entry) bool { return !s.born.IsZero() && e.created.Equal(s.born) }
 
-// remove deletes Leases, each as it was read. One that somebody else has deleted meanwhile is gone as well.
+// remove deletes Leases if they are as they were read. A Lease that another instance has deleted
+// counts as gone, but not as removed.
 func (s *leases) remove(ctx context.Context, old snapshot, keys []string) (next snapshot, removed []string, err error) {
 	next = snapshot{incarnation: old.incarnation, entries: maps.Clone(old.entries)}
 	for _, key := range keys {
@@ -255,7 +262,7 @@ func (s *leases) remove(ctx context.Context, old snapshot, keys []string) (next 
 		case apierrors.IsConflict(err):
 			return next, removed, fmt.Errorf("endpoints: delete %s: %w: %w", about, errConflict, err)
 		case err != nil:
-			return next, removed, accessError("delete", about, "leases", coordinationv1.GroupName, err)
+			return next, removed, requestError("delete", about, coordinationv1.Resource("leases"), err)
 		default:
 			removed = append(removed, key)
 		}

@@ -133,7 +133,7 @@ func TestLeaseOfAnInstanceThatMayBeSilentForEver(t *testing.T) {
 	})
 }
 
-// TestRemovalThatFailsStopsNothingElse is about an instance that may not delete one of three Leases.
+// An instance may not delete one of three Leases.
 func TestRemovalThatFailsStopsNothingElse(t *testing.T) {
 	inLeases(t, func(c *cluster) {
 		for n := range 3 {
@@ -167,7 +167,7 @@ func TestRemovalThatFailsStopsNothingElse(t *testing.T) {
 	})
 }
 
-// TestEditOfALeaseIsNoHeartbeat has somebody label the Lease of a dead instance again and again.
+// The Lease of a dead instance keeps being labelled.
 func TestEditOfALeaseIsNoHeartbeat(t *testing.T) {
 	inLeases(t, func(c *cluster) {
 		_, err := c.client.CoordinationV1().Leases("ns").Create(c.Context(), deadLease(), metav1.CreateOptions{})
@@ -183,7 +183,7 @@ func TestEditOfALeaseIsNoHeartbeat(t *testing.T) {
 	})
 }
 
-// TestInstancesThatRemoveTheSameLeasesTogether do not get in each other's way.
+// They do not hinder each other.
 func TestInstancesThatRemoveTheSameLeasesTogether(t *testing.T) {
 	inLeases(t, func(c *cluster) {
 		const n = 30
@@ -208,7 +208,7 @@ func TestInstancesThatRemoveTheSameLeasesTogether(t *testing.T) {
 		}
 		require.NoError(c, <-done)
 		require.NoError(c, <-done)
-		assert.Len(c, append(both[0].told().expired, both[1].told().expired...), n, "each is told once")
+		assert.Len(c, append(both[0].told().expired, both[1].told().expired...), n, "each is reported once")
 		assert.Len(c, c.keys(), 2)
 	})
 }

@@ -12,14 +12,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// legacyManagedBy is the label of our Endpoints object, with the value ManagedBy.
+// legacyManagedBy is a label of our Endpoints object, with the value ManagedBy.
 const legacyManagedBy = "endpoints.kubernetes.io/managed-by"
 
 //nolint:staticcheck // Endpoints are deprecated, and published only if asked for
 type legacyEndpoints = corev1.Endpoints
 
-// newLegacy returns the Endpoints object with which these endpoints are published. From its creation on it has the label by which Kubernetes
-// does not mirror it: all would be published twice.
+// newLegacy returns the Endpoints object that publishes these endpoints. From its creation on, a
+// label keeps Kubernetes from mirroring it, which would publish all endpoints twice.
 func newLegacy(service *corev1.Service, all []Endpoint) *legacyEndpoints {
 	e := &legacyEndpoints{ObjectMeta: metav1.ObjectMeta{
 		Namespace: service.Namespace, Name: service.Name,
@@ -67,7 +67,8 @@ func sameLegacy(s, w *legacyEndpoints) bool {
 		apiequality.Semantic.DeepEqual(subsetContents(s), subsetContents(w))
 }
 
-// subsetContents is what an Endpoints object says, sorted. Others may have distributed it over other subsets.
+// subsetContents returns the content of an Endpoints object, sorted, regardless of the subsets that
+// others may have distributed it over.
 func subsetContents(e *legacyEndpoints) []string {
 	var all []string
 	for _, s := range e.Subsets {
@@ -85,7 +86,7 @@ func subsetContents(e *legacyEndpoints) []string {
 	return all
 }
 
-// overwrittenLegacy is the next version of an Endpoints object.
+// overwrittenLegacy returns the next version of an Endpoints object.
 func overwrittenLegacy(s, w *legacyEndpoints) *legacyEndpoints {
 	next := s.DeepCopy()
 	for key, value := range w.Labels {

@@ -117,7 +117,7 @@ func TestEndpointsAreLeftAloneUnlessAskedFor(t *testing.T) {
 	})
 }
 
-func TestEndpointsFromAnOlderViewAreDecidedAnew(t *testing.T) {
+func TestEndpointsFromAnOlderViewAreDecidedAgain(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		a, b, third := newInstance(c, "10.0.0.1", withLegacy), newInstance(c, "10.0.0.2", withLegacy), newInstance(c, "10.0.0.3", withLegacy)
 		third.once(c)

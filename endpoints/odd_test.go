@@ -51,7 +51,7 @@ func withOddAnswer(t *testing.T, store endpoints.Store, request, name string, od
 ) {
 	t.Helper()
 	if odd.code == http.StatusOK && strings.HasPrefix(request, http.MethodDelete) {
-		return // client-go takes the code for the answer: nobody can tell
+		return // client-go takes the code for the answer: there is no way to tell
 	}
 	inCluster(t, store, func(c *cluster) {
 		defer func() {
@@ -80,8 +80,8 @@ func full(config *endpoints.Config) {
 
 func nothing() {}
 
-// TestOddAnswerTakesNobodyAway gives them to an instance that is about to remove a dead one.
-func TestOddAnswerTakesNobodyAway(t *testing.T) {
+// An instance that is about to remove a dead one gets odd answers.
+func TestOddAnswerRemovesNoInstance(t *testing.T) {
 	withOddAnswers(t, func(c *cluster, through func(*instance, func())) {
 		a, b := newInstance(c, "10.0.0.1", full), newInstance(c, "10.0.0.2", full)
 		newInstance(c, "10.0.0.9", full).once(c)
@@ -105,8 +105,7 @@ func TestOddAnswerTakesNobodyAway(t *testing.T) {
 	})
 }
 
-// TestOddAnswerToARemovalTakesNoRefreshedEntryAway has the instance that is to be removed refresh
-// its entry before that answer.
+// The instance to be removed refreshes its entry before the odd answer arrives.
 func TestOddAnswerToARemovalTakesNoRefreshedEntryAway(t *testing.T) {
 	withOddAnswers(t, func(c *cluster, through func(*instance, func())) {
 		a, b := newInstance(c, "10.0.0.1", full), newInstance(c, "10.0.0.2", full)
@@ -127,7 +126,7 @@ func TestOddAnswerToARemovalTakesNoRefreshedEntryAway(t *testing.T) {
 	})
 }
 
-// TestOddAnswerIsNoWithdrawal: a withdrawal that says that it has succeeded has.
+// A withdrawal that reports success has succeeded.
 func TestOddAnswerIsNoWithdrawal(t *testing.T) {
 	withOddAnswers(t, func(c *cluster, through func(*instance, func())) {
 		a, b := newInstance(c, "10.0.0.1", full), newInstance(c, "10.0.0.2", full)
@@ -178,8 +177,8 @@ func TestOddAnswerLeavesNoStaleEntry(t *testing.T) {
 	})
 }
 
-// TestOddAnswersKeepNobodyOut gives them to the first instances of a Service.
-func TestOddAnswersKeepNobodyOut(t *testing.T) {
+// The first instances of a Service get odd answers.
+func TestOddAnswersKeepNoInstanceOut(t *testing.T) {
 	withOddAnswers(t, func(c *cluster, through func(*instance, func())) {
 		a, b := newInstance(c, "10.0.0.1", full), newInstance(c, "10.0.0.2", full)
 		through(a, nothing)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/endpoints"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
 func TestReadErrorChangesNothing(t *testing.T) {
@@ -67,9 +68,9 @@ func reads(path string) func(*http.Request) bool {
 	}
 }
 
-// TestOutageExpiresNobody is about an API server that nobody could reach for longer than ExpireAfter: who is back first must not take the
-// others for dead, whether reads failed or only writes.
-func TestOutageExpiresNobody(t *testing.T) {
+// No instance can reach the API server for longer than ExpireAfter. The first one back must not
+// consider the others dead, whether reads failed or only writes.
+func TestOutageExpiresNoInstance(t *testing.T) {
 	for name, lost := range map[string]func(*http.Request) bool{
 		"all":    apisim.Always,
 		"writes": func(r *http.Request) bool { return r.Method != http.MethodGet },
@@ -100,8 +101,8 @@ func TestOutageExpiresNobody(t *testing.T) {
 	}
 }
 
-// TestInstanceThatBecomesReadyExpiresNobodyYet is about one that has only read while nobody could write.
-func TestInstanceThatBecomesReadyExpiresNobodyYet(t *testing.T) {
+// The instance was only able to read while none could write.
+func TestInstanceThatBecomesReadyRemovesNoEntryYet(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		a, b := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.2", nil)
 		a.once(c)
@@ -131,9 +132,9 @@ func TestStoppedInstanceComesBack(t *testing.T) {
 	})
 }
 
-// TestWakingInstanceExpiresNobody is about one that was stopped for longer than ExpireAfter and sees, first thing, entries as it
-// knows them: the others were stopped as well.
-func TestWakingInstanceExpiresNobody(t *testing.T) {
+// An instance that was stopped for longer than ExpireAfter first sees the entries that it knows:
+// the others were stopped as well.
+func TestWakingInstanceExpiresNoInstance(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		a, b := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.2", nil)
 		for range 3 {
@@ -155,7 +156,7 @@ func TestClocksThatAreWrongChangeNothing(t *testing.T) {
 		var all []*instance
 		for n, offset := range []time.Duration{0, time.Hour, -time.Hour, 20 * 365 * 24 * time.Hour} {
 			all = append(all, newInstance(c, fmt.Sprintf("10.0.0.%d", n+1), func(config *endpoints.Config) {
-				config.Clock = offsetClock{endpoints.SystemClock(), offset}
+				config.SetClock(offsetClock{clock.System(), offset})
 			}).start(c))
 		}
 		time.Sleep(10 * expiry)
@@ -169,7 +170,7 @@ func TestClocksThatAreWrongChangeNothing(t *testing.T) {
 	})
 }
 
-func TestLostStoreTakesNobodyAway(t *testing.T) {
+func TestLostStoreRemovesNoEndpoint(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		var all []*instance
 		for n := range 3 {
@@ -213,11 +214,12 @@ func TestEmptyStoreEmptiesNothing(t *testing.T) {
 	})
 }
 
-// TestStopWithinARoundExpiresNobody stops a process between its heartbeat and its decision who has expired: the others may have been stopped as well.
-func TestStopWithinARoundExpiresNobody(t *testing.T) {
+// It stops a process between its heartbeat and its decision. The others may have been stopped as
+// well.
+func TestStopWithinARoundExpiresNoInstance(t *testing.T) {
 	inBoth(t, func(c *cluster) {
-		clock := &stoppingClock{Clock: endpoints.SystemClock()}
-		a, b := newInstance(c, "10.0.0.1", func(config *endpoints.Config) { config.Clock = clock }), newInstance(c, "10.0.0.2", nil)
+		clock := &stoppingClock{Clock: clock.System()}
+		a, b := newInstance(c, "10.0.0.1", func(config *endpoints.Config) { config.SetClock(clock) }), newInstance(c, "10.0.0.2", nil)
 		b.once(c)
 		for range 3 {
 			a.once(c)
@@ -231,11 +233,11 @@ func TestStopWithinARoundExpiresNobody(t *testing.T) {
 	})
 }
 
-// TestStopWithinARoundTakesNobodyAway is the same after the store was lost.
-func TestStopWithinARoundTakesNobodyAway(t *testing.T) {
+// The same after the store was lost.
+func TestStopWithinARoundRemovesNoEndpoint(t *testing.T) {
 	inBoth(t, func(c *cluster) {
-		clock := &stoppingClock{Clock: endpoints.SystemClock()}
-		a := newInstance(c, "10.0.0.1", func(config *endpoints.Config) { config.Clock = clock })
+		clock := &stoppingClock{Clock: clock.System()}
+		a := newInstance(c, "10.0.0.1", func(config *endpoints.Config) { config.SetClock(clock) })
 		newInstance(c, "10.0.0.2", nil).once(c)
 		a.once(c)
 		c.loseStore()
@@ -247,8 +249,8 @@ func TestStopWithinARoundTakesNobodyAway(t *testing.T) {
 	})
 }
 
-// TestOutageAfterTheStoreWasLostTakesNobodyAway has one instance see the loss, and all cut off before the others have come back.
-func TestOutageAfterTheStoreWasLostTakesNobodyAway(t *testing.T) {
+// One instance sees the loss. Then all are cut off before the others have registered again.
+func TestOutageAfterTheStoreWasLostRemovesNoEndpoint(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		a, b := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.2", nil)
 		a.once(c)
@@ -268,7 +270,7 @@ func TestOutageAfterTheStoreWasLostTakesNobodyAway(t *testing.T) {
 	})
 }
 
-// TestInstanceThatWasSlowOnceIsNotWaitedForLonger is about one that was silent for nearly too long, and then dies.
+// An instance is silent for nearly too long, and dies later.
 func TestInstanceThatWasSlowOnceIsNotWaitedForLonger(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		newInstance(c, "10.0.0.1", nil).start(c)

@@ -16,33 +16,34 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// publisher reads and writes what clients of the Service see.
+// publisher reads and writes the objects that clients of the Service see.
 type publisher struct {
 	client  kubernetes.Interface
 	service types.NamespacedName
 	legacy  bool
 }
 
-// publication is what clients of the Service see of ours at one time.
+// publication is the set of our objects that clients of the Service see.
 type publication struct {
 	service *corev1.Service
 	slices  []*discoveryv1.EndpointSlice // ours
-	legacy  *legacyEndpoints             // nil: there is none, or it is not asked for
+	legacy  *legacyEndpoints             // nil: there is none, or PublishEndpoints is not set
 	// conflict is why the Endpoints object is not written.
 	conflict error
-	// selected says that the Service has a selector; nil if it has not. Then its Endpoints object is Kubernetes'.
+	// selected is ErrSelector if the Service has a selector. Its Endpoints object then belongs to
+	// Kubernetes.
 	selected error
 }
 
-// endpoints are those that are published, sorted.
+// endpoints returns the published endpoints, sorted.
 func (p publication) endpoints() []Endpoint {
 	all := endpointsOf(p.slices)
 	slices.SortFunc(all, Endpoint.compare)
 	return slices.Compact(all)
 }
 
-// read returns what is published. It has to be read before the store: then whatever else is written to a slice meanwhile, from a later view of
-// the store, makes this one's write a conflict.
+// read returns what is published. Call it before reading the store: a later view of the store that
+// another instance writes to a slice then makes our write a conflict.
 func (p *publisher) read(ctx context.Context) (publication, error) {
 	var now publication
 	var err error
@@ -50,7 +51,7 @@ func (p *publisher) read(ctx context.Context) (publication, error) {
 		if kube.Absent(err, corev1.Resource("services"), p.service.Name) {
 			return publication{}, fmt.Errorf("endpoints: get Service %v: %w", p.service, ErrNoService)
 		}
-		return publication{}, accessError("get", fmt.Sprintf("Service %v", p.service), "services", "", err)
+		return publication{}, requestError("get", fmt.Sprintf("Service %v", p.service), corev1.Resource("services"), err)
 	}
 	if len(now.service.Spec.Selector) > 0 {
 		now.selected = fmt.Errorf("endpoints: Service %v: %w", p.service, ErrSelector)
@@ -58,7 +59,7 @@ func (p *publisher) read(ctx context.Context) (publication, error) {
 	list, err := p.client.DiscoveryV1().EndpointSlices(p.service.Namespace).
 		List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + p.service.Name + "," + discoveryv1.LabelManagedBy + "=" + ManagedBy})
 	if err != nil {
-		return publication{}, accessError("list", fmt.Sprintf("EndpointSlices of Service %v", p.service), "endpointslices", discoveryv1.GroupName, err)
+		return publication{}, requestError("list", fmt.Sprintf("EndpointSlices of Service %v", p.service), discoveryv1.Resource("endpointslices"), err)
 	}
 	for i := range list.Items {
 		if s := &list.Items[i]; p.ours(s) {
@@ -82,15 +83,16 @@ func (p *publisher) readLegacy(ctx context.Context) (e *legacyEndpoints, conflic
 	case kube.Absent(err, corev1.Resource("endpoints"), p.service.Name):
 		return nil, nil, nil
 	case err != nil:
-		return nil, nil, accessError("get", fmt.Sprintf("Endpoints %v", p.service), "endpoints", "", err)
+		return nil, nil, requestError("get", fmt.Sprintf("Endpoints %v", p.service), corev1.Resource("endpoints"), err)
 	case e.Labels[legacyManagedBy] != ManagedBy:
 		return nil, fmt.Errorf("endpoints: Endpoints %v: %w: it lacks the label %s=%s", p.service, ErrForeign, legacyManagedBy, ManagedBy), nil
 	}
 	return e, nil, nil
 }
 
-// publish makes these endpoints those that are published, and returns how many objects it wrote. Every write is good for the version that was
-// read; if there is another one by now the error is an errConflict. One object that cannot be written does not keep others from being.
+// publish replaces what is published by these endpoints. It returns how many objects it wrote. Each
+// write applies only to the version that was read; otherwise the error is an errConflict. A failed
+// write does not stop the others.
 func (p *publisher) publish(ctx context.Context, now publication, all []Endpoint) (writes int, err error) {
 	var errs []error
 	for _, c := range changes(now.slices, sliceSet(now.service, all)) {
@@ -112,7 +114,7 @@ func (p *publisher) publish(ctx context.Context, now publication, all []Endpoint
 	return writes, errors.Join(errs...)
 }
 
-// write carries out a change of a slice.
+// write applies a change of a slice.
 func (p *publisher) write(ctx context.Context, c change) error {
 	api := p.client.DiscoveryV1().EndpointSlices(p.service.Namespace)
 	var verb, name string
@@ -133,24 +135,24 @@ func (p *publisher) write(ctx context.Context, c change) error {
 	about := fmt.Sprintf("EndpointSlice %s/%s", p.service.Namespace, name)
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return p.whose(ctx, name)
+		return p.explainExisting(ctx, name)
 	case apierrors.IsConflict(err), kube.Absent(err, discoveryv1.Resource("endpointslices"), name):
 		return fmt.Errorf("endpoints: %s %s: %w: %w", verb, about, errConflict, err)
 	case err != nil:
-		return accessError(verb, about, "endpointslices", discoveryv1.GroupName, err)
+		return requestError(verb, about, discoveryv1.Resource("endpointslices"), err)
 	}
 	return nil
 }
 
-// whose says what to do about a slice of the name of ours that was not in the list.
-func (p *publisher) whose(ctx context.Context, name string) error {
+// explainExisting returns the error for a slice that exists, although the list did not contain it.
+func (p *publisher) explainExisting(ctx context.Context, name string) error {
 	about := fmt.Sprintf("EndpointSlice %s/%s", p.service.Namespace, name)
 	s, err := p.client.DiscoveryV1().EndpointSlices(p.service.Namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case kube.Absent(err, discoveryv1.Resource("endpointslices"), name), err == nil && p.ours(s):
 		return fmt.Errorf("endpoints: create %s: %w", about, errConflict)
 	case err != nil:
-		return accessError("get", about, "endpointslices", discoveryv1.GroupName, err)
+		return requestError("get", about, discoveryv1.Resource("endpointslices"), err)
 	}
 	return fmt.Errorf("endpoints: create %s: %w: its label %s is %q, not %q", about, ErrForeign, discoveryv1.LabelManagedBy, s.Labels[discoveryv1.LabelManagedBy], ManagedBy)
 }
@@ -170,7 +172,7 @@ func (p *publisher) writeLegacy(ctx context.Context, standing, wanted *legacyEnd
 		kube.Absent(err, corev1.Resource("endpoints"), p.service.Name):
 		return fmt.Errorf("endpoints: %s Endpoints %v: %w: %w", verb, p.service, errConflict, err)
 	case err != nil:
-		return accessError(verb, fmt.Sprintf("Endpoints %v", p.service), "endpoints", "", err)
+		return requestError(verb, fmt.Sprintf("Endpoints %v", p.service), corev1.Resource("endpoints"), err)
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func TestWrongSliceIsRepaired(t *testing.T) {
 		"an address twice":  `{"endpoints":[{"addresses":["10.0.0.1"]},{"addresses":["10.0.0.2"]},{"addresses":["10.0.0.2"]}]}`,
 		"no owner":          `{"metadata":{"ownerReferences":null}}`,
 		"no endpoints":      `{"endpoints":[]}`,
-		"ports of nobody's": `{"ports":null}`,
+		"no ports":          `{"ports":null}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBoth(t, func(c *cluster) {
@@ -76,7 +76,7 @@ func TestWrongSliceIsRepaired(t *testing.T) {
 				_, err := c.client.DiscoveryV1().EndpointSlices("ns").
 					Patch(c.Context(), c.slices()[0].Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 				require.NoError(c, err)
-				for range 7 { // what nobody has registered stays until it would have been
+				for range 7 { // an endpoint without an entry stays until its instance had the time to register
 					time.Sleep(interval)
 					a.once(c)
 					b.once(c)
@@ -142,7 +142,7 @@ func TestDualStackAndSeveralPorts(t *testing.T) {
 				i.once(c)
 			}
 		}
-		assert.Zero(c, written()["endpointslices"], "nobody fights")
+		assert.Zero(c, written()["endpointslices"], "no instance fights for it")
 		require.NoError(c, b.Withdraw(c.Context()))
 		c.requirePublished("10.0.0.1", "10.0.0.1:9090/metrics", "10.0.0.2:8443/https", "2001:db8::1", "[2001:db8::1]:9090/metrics")
 	})
@@ -184,7 +184,7 @@ func TestServiceThatComesLater(t *testing.T) {
 		time.Sleep(10 * expiry)
 		assert.Len(c, c.keys(), 1)
 		assert.ErrorIs(c, i.lastRound().Err, endpoints.ErrNoService)
-		assert.Equal(c, 1, i.logs.FilterMessage("not all of a round could be done").Len())
+		assert.Equal(c, 1, i.logs.FilterMessage("round failed in part, retrying").Len())
 		c.createService(nil)
 		time.Sleep(2 * interval)
 		c.requirePublished("10.0.0.1")
@@ -205,8 +205,8 @@ func TestRemadeServiceOwnsItsSlices(t *testing.T) {
 	})
 }
 
-// TestSliceOfAnotherFamilyIsMadeAnew has somebody put another one in the place of ours: its family cannot be changed.
-func TestSliceOfAnotherFamilyIsMadeAnew(t *testing.T) {
+// A slice of ours was replaced by one of another family, which is immutable.
+func TestSliceOfAnotherFamilyIsReplaced(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		i := newInstance(c, "10.0.0.1", nil)
 		i.once(c)
@@ -220,7 +220,7 @@ func TestSliceOfAnotherFamilyIsMadeAnew(t *testing.T) {
 	})
 }
 
-// TestServiceThatGetsASelector is about instances that were there before: they add nothing more, and take away what they have added.
+// Instances that registered before add nothing, and remove what they have added.
 func TestServiceThatGetsASelector(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		a, b := newInstance(c, "10.0.0.1", withLegacy).start(c), newInstance(c, "10.0.0.2", withLegacy).start(c)
@@ -241,7 +241,7 @@ func TestServiceThatGetsASelector(t *testing.T) {
 	})
 }
 
-// TestRepairIsNoChange is about writes after which the same is published as before.
+// A repair leaves the published endpoints as before.
 func TestRepairIsNoChange(t *testing.T) {
 	for _, patch := range []string{
 		`{"metadata":{"ownerReferences":null}}`, `{"endpoints":[{"addresses":["10.0.0.1"],"conditions":{"ready":true,"serving":true,"terminating":false}},{"addresses":["10.0.0.1"]}]}`,
@@ -258,7 +258,7 @@ func TestRepairIsNoChange(t *testing.T) {
 	}
 }
 
-// TestInstanceThatIsNotReadyRepairsNothing leaves that to those who are published.
+// It leaves repairs to the published instances.
 func TestInstanceThatIsNotReadyRepairsNothing(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		newInstance(c, "10.0.0.1", nil).once(c)
@@ -286,7 +286,7 @@ func (b blind) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(r)
 }
 
-// TestClientThatDoesNotSelect is about what others have, and an instance is shown: it neither publishes nor changes that.
+// A list also returns objects of others. The instance neither publishes nor changes them.
 func TestClientThatDoesNotSelect(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		foreign := &discoveryv1.EndpointSlice{

@@ -45,7 +45,7 @@ func (c *cluster) refusalsOf(client, resource string) (n int) {
 	return n
 }
 
-func TestWriteFromAnOlderViewIsDecidedAnew(t *testing.T) {
+func TestWriteFromAnOlderViewIsDecidedAgain(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		a, b, third := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.2", nil), newInstance(c, "10.0.0.3", nil)
 		third.once(c)
@@ -68,7 +68,7 @@ func TestLastOneOutDoesNotTakeAwayWhoComesIn(t *testing.T) {
 	})
 }
 
-// TestFirstEntriesOfAnEmptyStoreAreBothThere is about a ConfigMap that exists and has no data, where both would add the place for entries.
+// The ConfigMap exists without data, and both instances add the map of entries.
 func TestFirstEntriesOfAnEmptyStoreAreBothThere(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		c.createConfigMap("web-endpoints", nil)
@@ -95,7 +95,7 @@ func TestFirstEntriesOfAnEmptyStoreAreBothThere(t *testing.T) {
 	})
 }
 
-// TestHeartbeatUnderWayIsNotGivenUp has the first entry of an instance arrive long after the instance was told to end.
+// The first entry of an instance arrives long after its context has ended.
 func TestHeartbeatUnderWayIsNotGivenUp(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		newInstance(c, "10.0.0.2", nil).once(c)
@@ -113,7 +113,7 @@ func TestHeartbeatUnderWayIsNotGivenUp(t *testing.T) {
 	})
 }
 
-// TestHeartbeatIsAsYoungAsItsArrival is about one that the answer to a removal shows.
+// The answer to a removal contains the heartbeat.
 func TestHeartbeatIsAsYoungAsItsArrival(t *testing.T) {
 	inConfigMap(t, func(c *cluster) {
 		a := newInstance(c, "10.0.0.1", nil)
@@ -134,7 +134,7 @@ func TestHeartbeatIsAsYoungAsItsArrival(t *testing.T) {
 	})
 }
 
-// TestEntryThatIsRemovedAfterItsHeartbeatIsPutBack has that happen while the instance is about to publish.
+// The entry is removed while the instance is about to publish.
 func TestEntryThatIsRemovedAfterItsHeartbeatIsPutBack(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		a, b := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.2", nil)
@@ -153,14 +153,14 @@ func TestEntryThatIsRemovedAfterItsHeartbeatIsPutBack(t *testing.T) {
 	})
 }
 
-// TestThousandsOfTheDeadAreRemoved is about more of them than the API server lets one request remove. The answer to the first request shows the
-// heartbeat of an instance that the second one is to remove. There is no Service, so that this is about the store alone.
+// They are more than one request may remove. The answer to the first request contains the heartbeat
+// of an instance that the second one is to remove. There is no Service: this tests only the store.
 func TestThousandsOfTheDeadAreRemoved(t *testing.T) {
 	inConfigMap(t, func(c *cluster) {
 		const n = 5100
 		data := map[string]string{}
 		for i := range n {
-			data[endpoints.Key(netip.AddrFrom4([4]byte{10, 1, byte(i / 250), byte(i % 250)}), 443)] = deadEntry
+			data[endpoints.EntryKey(netip.AddrFrom4([4]byte{10, 1, byte(i / 250), byte(i % 250)}), 443)] = deadEntry
 		}
 		c.createConfigMap("web-endpoints", data)
 		require.NoError(c, c.client.CoreV1().Services("ns").Delete(c.Context(), "web", metav1.DeleteOptions{}))

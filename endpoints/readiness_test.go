@@ -14,7 +14,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/endpoints"
 )
 
-// stubborn is a Ready that does not heed its context, and can be made to hang.
+// stubborn is a Ready that ignores its context, and can be made to hang.
 type stubborn struct {
 	mu     sync.Mutex
 	answer error

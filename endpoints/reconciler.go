@@ -15,31 +15,31 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/probe"
 )
 
-// Reconciler keeps this instance published behind a Service while it lives, and removes others that do not.
+// Reconciler publishes this instance behind a Service while it lives, and removes expired
+// instances.
 type Reconciler struct {
 	config    Config
-	endpoints []Endpoint // the own ones
+	endpoints []Endpoint // of this instance
 	store     store
 	publisher publisher
 	client    kubernetes.Interface
 
-	running sync.Mutex // held by Run, ReconcileOnce and Withdraw; guards what follows
+	running sync.Mutex // held by Run, ReconcileOnce and Withdraw; guards the fields below
 
 	incarnation incarnation
 	ready       probe.Probe
-	memory      memory
-	expireAfter time.Duration // as configured, or set at run time
-	pace        pace
-	interval    time.Duration // the last
-	entered     bool          // this process has written its entries
-	unsettled   bool          // entries under the own keys may be left of an earlier process, or of an unanswered write of this one
-	unpublished bool          // this process has withdrawn entries, and not what is published
+	expiry      expiry
+	settings    settings
+	registered  bool // this process has written its entries
+	mayBeStale  bool // an earlier process or an unanswered write may have left entries under our keys
+	unpublished bool // this process has withdrawn its entries, but not yet its endpoints
 	serviceUID  types.UID
-	said        map[string]string // the last that was said about a subject
+	logged      map[string]string // last logged problem, by subject
 	malformed   map[string]string // mark, by key
 }
 
-// New returns a reconciler. It sends no request. The error joins one error for every rule that config breaks.
+// New returns a reconciler. It sends no request. The error joins one error for each rule that
+// config breaks.
 func New(client kubernetes.Interface, config Config) (*Reconciler, error) {
 	if client == nil {
 		return nil, errors.New("endpoints: client: must not be nil")
@@ -52,25 +52,27 @@ func New(client kubernetes.Interface, config Config) (*Reconciler, error) {
 		config: config, client: client, endpoints: config.endpoints(), store: config.Store.open(client, config),
 		incarnation: newIncarnation(config),
 		publisher:   publisher{client: client, service: config.service(), legacy: config.PublishEndpoints},
-		memory:      memory{interval: config.Interval},
-		expireAfter: config.ExpireAfter, pace: pace{configured: config.Interval}, interval: config.Interval,
-		unsettled: true, said: map[string]string{}, malformed: map[string]string{},
+		expiry:      expiry{interval: config.Interval},
+		settings:    settings{expireAfter: config.ExpireAfter, maxInterval: config.Interval, interval: config.Interval},
+		mayBeStale:  true, logged: map[string]string{}, malformed: map[string]string{},
 	}, nil
 }
 
 const (
-	// attempts is how often a round decides anew after a conflict.
+	// attempts is how often a round runs again after a conflict.
 	attempts = 5
-	// conflictPause is the longest wait before the second attempt; it grows with each.
+	// conflictPause bounds the pause before the second attempt. It grows linearly.
 	conflictPause = 50 * time.Millisecond
-	// firstRetry is the wait after a round that has failed; it doubles with each.
+	// firstRetry is the wait after a failed round. It doubles each time.
 	firstRetry = time.Second
-	// jitter is by which part intervals differ, so that instances which have started together do not write together for ever.
+	// jitter is the fraction by which intervals vary, so that instances that started together do
+	// not keep writing together.
 	jitter = 0.05
 )
 
-// Run registers and publishes this instance until ctx ends, then withdraws it. It returns nil when that has succeeded, otherwise an error that says
-// what is left. A round that fails is tried again soon. Only [ErrSelector] ends Run early, and only before this instance is registered.
+// Run registers and publishes this instance until ctx ends, then withdraws it. It returns nil if
+// the withdrawal succeeded, otherwise an error that says what is left. Run soon retries a failed
+// round. It ends early only with [ErrSelector], and only if this instance is not registered.
 func (r *Reconciler) Run(ctx context.Context) error {
 	if !r.running.TryLock() {
 		return ErrBusy
@@ -79,14 +81,14 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	defer r.incarnation.yield()
 	failures := 0
 	for ctx.Err() == nil {
-		begin := r.config.Clock.Now()
-		// A heartbeat that is under way when ctx ends is not given up: its late arrival would come after the withdrawal.
+		begin := r.config.clock.Now()
+		// Let a heartbeat in flight finish: its late arrival would come after the withdrawal.
 		err, _ := r.reconcile(context.WithoutCancel(ctx))
-		if errors.Is(err, ErrSelector) && !r.entered {
+		if errors.Is(err, ErrSelector) && !r.registered {
 			return err
 		}
-		now := r.config.Clock.Now()
-		wait := time.Duration(float64(r.interval)*(1+jitter*(2*rand.Float64()-1))) - now.SinceAtLeast(begin)
+		now := r.config.clock.Now()
+		wait := time.Duration(float64(r.settings.interval)*(1+jitter*(2*rand.Float64()-1))) - now.SinceAtLeast(begin)
 		if err == nil {
 			failures = 0
 		} else {
@@ -95,14 +97,14 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		}
 		r.sleep(ctx, wait)
 	}
-	bounded, cancel := clock.WithTimeout(context.WithoutCancel(ctx), r.config.Clock, r.config.WithdrawTimeout)
+	bounded, cancel := clock.WithTimeout(context.WithoutCancel(ctx), r.config.clock, r.config.WithdrawTimeout)
 	defer cancel()
 	return r.withdraw(bounded)
 }
 
-// sleep waits, or until ctx ends.
+// sleep waits for d or until ctx ends.
 func (r *Reconciler) sleep(ctx context.Context, d time.Duration) {
-	timer := r.config.Clock.NewTimer(d)
+	timer := r.config.clock.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -110,9 +112,10 @@ func (r *Reconciler) sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ReconcileOnce does one round: for programs with a loop of their own, which should call it every [Config].Interval, and three times in what
-// [Config].Settings says if that is shorter: an instance that comes less often takes nobody for dead. It returns what the round could not do; what it
-// could, it has done. [ErrNotReady] says that the instance is withdrawn.
+// ReconcileOnce runs one round, for programs with their own loop. Call it every [Config].Interval,
+// or three times in the time that [Config].Settings sets, if that is shorter. An instance that
+// calls it less often never considers another one expired. The error says what the round could not
+// do; the rest is done. [ErrNotReady] means that the instance is withdrawn.
 func (r *Reconciler) ReconcileOnce(ctx context.Context) error {
 	if !r.running.TryLock() {
 		return ErrBusy
@@ -121,8 +124,9 @@ func (r *Reconciler) ReconcileOnce(ctx context.Context) error {
 	return errors.Join(r.reconcile(ctx))
 }
 
-// Withdraw removes this instance from the store and from what is published, and nothing else; if it is the last one, nothing is published then. It
-// tries until ctx ends. Run does so by itself.
+// Withdraw removes this instance from the store and from what is published, and nothing else. If it
+// was the last instance, nothing is published then. It retries until ctx ends. Run withdraws by
+// itself.
 func (r *Reconciler) Withdraw(ctx context.Context) error {
 	if !r.running.TryLock() {
 		return ErrBusy
@@ -134,8 +138,8 @@ func (r *Reconciler) Withdraw(ctx context.Context) error {
 
 func (r *Reconciler) withdraw(ctx context.Context) error {
 	for {
-		err := r.attempt(ctx)
-		if err == nil || errors.Is(err, ErrSelector) { // which is that of a round that has done all that it could
+		err := r.withdrawOnce(ctx)
+		if err == nil || errors.Is(err, ErrSelector) { // ErrSelector: the round did all that it could
 			return nil
 		}
 		if ctx.Err() == nil {
@@ -147,70 +151,70 @@ func (r *Reconciler) withdraw(ctx context.Context) error {
 	}
 }
 
-// attempt is a round that withdraws this instance. It is bounded, or an answer that does not come
-// would be waited for until ctx ends.
-func (r *Reconciler) attempt(ctx context.Context) error {
-	ctx, cancel := clock.WithTimeout(ctx, r.config.Clock, r.timeout())
+// withdrawOnce runs a bounded round that withdraws this instance. Without the bound, a missing answer
+// would use up all the time until ctx ends.
+func (r *Reconciler) withdrawOnce(ctx context.Context) error {
+	ctx, cancel := clock.WithTimeout(ctx, r.config.clock, r.timeout())
 	defer cancel()
 	return r.round(ctx, true)
 }
 
 const (
-	// minTimeout is how long a round may take at least.
+	// minTimeout is the least time for a round.
 	minTimeout = 4 * time.Second
-	// shares is into how many parts the time for a round is divided. What a heartbeat does not depend on gets one of them, or an answer that does
-	// not come would cost the heartbeat.
+	// shares is the number of parts that a round's time is divided into. Requests that a heartbeat
+	// does not depend on get one part, so that a missing answer does not delay the heartbeat for
+	// long.
 	shares = 4
 )
 
-// reconcile is one round of an instance that is to be published if it is ready. What the round itself could not do is err; rest is about readiness
-// and settings, which another round soon would not change.
+// reconcile runs one round of an instance that is published if it is ready. err is what the round
+// could not do. rest concerns readiness and settings: to retry soon would not change it.
 func (r *Reconciler) reconcile(ctx context.Context) (err, rest error) {
-	ctx, cancel := clock.WithTimeout(ctx, r.config.Clock, r.timeout())
+	ctx, cancel := clock.WithTimeout(ctx, r.config.clock, r.timeout())
 	defer cancel()
-	settings := r.readSettings(ctx)
-	r.interval = r.pace.next(r.expireAfter)
-	r.tell("settings", settings, "settings are good again", "the last good expire-duration stays")
+	noSetting := r.readSettings(ctx)
+	r.settings.startRound()
+	r.logChange("settings", noSetting, "settings can be used again", "cannot use the settings, keeping the last expire-duration")
 	unready := r.checkReady(ctx)
-	r.tell("readiness", unready, "ready", "withdrawing this instance")
-	return r.round(ctx, unready != nil), errors.Join(unready, settings)
+	r.logChange("readiness", unready, "ready", "withdrawing this instance")
+	return r.round(ctx, unready != nil), errors.Join(unready, noSetting)
 }
 
-// timeout is that of a round.
-func (r *Reconciler) timeout() time.Duration { return max(minTimeout, r.interval) }
+// timeout bounds a round.
+func (r *Reconciler) timeout() time.Duration { return max(minTimeout, r.settings.interval) }
 
-// share returns a context for something that a heartbeat does not depend on.
+// share bounds requests that a heartbeat does not depend on.
 func (r *Reconciler) share(ctx context.Context) (context.Context, context.CancelFunc) {
-	return clock.WithTimeout(ctx, r.config.Clock, r.timeout()/shares)
+	return clock.WithTimeout(ctx, r.config.clock, r.timeout()/shares)
 }
 
-// checkReady asks whether clients may be sent here. An answer that does not come is a no: clients
-// would wait for a server that hangs.
+// checkReady asks whether clients may be sent here. No answer means no: the server may hang.
 func (r *Reconciler) checkReady(ctx context.Context) error {
-	if err := r.ready.Ask(ctx, r.config.Clock, r.timeout()/shares, r.config.Ready); err != nil {
+	if err := r.ready.Ask(ctx, r.config.clock, r.timeout()/shares, r.config.Ready); err != nil {
 		return fmt.Errorf("endpoints: %w: %w", ErrNotReady, err)
 	}
 	return nil
 }
 
-// round does its work, and again if something has changed meanwhile.
+// round runs a pass, and runs it again after a conflict.
 func (r *Reconciler) round(ctx context.Context, leaving bool) error {
-	begin := r.config.Clock.Now()
+	begin := r.config.clock.Now()
 	r.incarnation.claim(r.config.Logger)
-	t := turn{Reconciler: r, leaving: leaving}
+	p := pass{Reconciler: r, leaving: leaving}
 	var err error
 	for attempt := range attempts {
 		if attempt > 0 {
 			r.sleep(ctx, rand.N(time.Duration(attempt)*conflictPause))
 		}
-		if err = t.take(ctx); !errors.Is(err, errConflict) || ctx.Err() != nil {
+		if err = p.run(ctx); !errors.Is(err, errConflict) || ctx.Err() != nil {
 			break
 		}
 	}
-	r.tell("round", err, "what failed before has succeeded", "not all of a round could be done")
+	r.logChange("round", err, "round succeeded again", "round failed in part, retrying")
 	if r.config.Hooks.OnRound != nil {
-		t.result.Took, t.result.Err = r.config.Clock.Now().SinceAtLeast(begin), err
-		r.config.Hooks.OnRound(t.result)
+		p.result.Took, p.result.Err = r.config.clock.Now().SinceAtLeast(begin), err
+		r.config.Hooks.OnRound(p.result)
 	}
 	return err
 }

@@ -75,7 +75,7 @@ func TestOneHeartbeatEachIntervalAndNothingElse(t *testing.T) {
 	})
 }
 
-// TestRemovalNeverTakesARefreshedEntry lets an instance refresh its entry between the read and the removal of another one.
+// An instance refreshes its entry between the read and the removal by another one.
 func TestRemovalNeverTakesARefreshedEntry(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		a, b := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.2", nil)
@@ -152,7 +152,7 @@ func TestWhoChangesWhatIsPublishedTellsOfIt(t *testing.T) {
 	})
 }
 
-// TestOnlyWhoRemovesAnEntryTellsOfIt lets two instances remove the same dead one.
+// Two instances remove the same dead one.
 func TestOnlyWhoRemovesAnEntryTellsOfIt(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		a, b := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.2", nil)
@@ -171,7 +171,7 @@ func TestOnlyWhoRemovesAnEntryTellsOfIt(t *testing.T) {
 	})
 }
 
-// TestServicesOfOneNameDoNotMix has two of them, in two namespaces, with their stores in a third one.
+// The Services are in two namespaces, with their stores in a third one.
 func TestServicesOfOneNameDoNotMix(t *testing.T) {
 	for name, store := range map[string]endpoints.Store{
 		"ConfigMap": endpoints.ConfigMapStore{Namespace: "registry"}, "Leases": endpoints.LeaseStore{Namespace: "registry"},
@@ -213,7 +213,7 @@ func TestFailedRoundIsTriedAgainSoon(t *testing.T) {
 	})
 }
 
-// TestIntervalsDiffer is about instances that have started together, which should not write together for ever.
+// Instances that started together must not keep writing together.
 func TestIntervalsDiffer(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		newInstance(c, "10.0.0.1", nil).start(c)

@@ -14,7 +14,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// readSettings takes in the run-time setting. The error says why the last good value stays.
+// readSettings updates the expiry from the run-time setting. The error says why the last good value
+// stays.
 func (r *Reconciler) readSettings(ctx context.Context) error {
 	if r.config.Settings == "" {
 		return nil
@@ -24,15 +25,15 @@ func (r *Reconciler) readSettings(ctx context.Context) error {
 	about := fmt.Sprintf("ConfigMap %s/%s", r.config.Namespace, r.config.Settings)
 	m, err := r.client.CoreV1().ConfigMaps(r.config.Namespace).Get(ctx, r.config.Settings, metav1.GetOptions{})
 	if err != nil {
-		return accessError("get", about, "configmaps", "", err)
+		return requestError("get", about, corev1.Resource("configmaps"), err)
 	}
 	d, err := parseSetting(m.Data)
 	if err != nil {
 		return fmt.Errorf("endpoints: %s: %w", about, err)
 	}
-	if d != r.expireAfter {
-		r.expireAfter = d
-		r.config.Logger.Info("instances expire after another time", zap.Duration("expire-duration", d))
+	if d != r.settings.expireAfter {
+		r.settings.expireAfter = d
+		r.config.Logger.Info("expiry changed", zap.Duration("expire-duration", d))
 		if r.config.Hooks.OnExpireAfter != nil {
 			r.config.Hooks.OnExpireAfter(d)
 		}
@@ -40,16 +41,16 @@ func (r *Reconciler) readSettings(ctx context.Context) error {
 	return nil
 }
 
-// tell logs what is wrong with a subject when that changes, and when nothing is any more.
-func (r *Reconciler) tell(subject string, err error, good, bad string) {
+// logChange logs the error of a subject if its text has changed, and its end.
+func (r *Reconciler) logChange(subject string, err error, good, bad string) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
-	if text == r.said[subject] {
+	if text == r.logged[subject] {
 		return
 	}
-	r.said[subject] = text
+	r.logged[subject] = text
 	if err != nil {
 		r.config.Logger.Warn(bad, zap.Error(err))
 	} else {
@@ -57,28 +58,28 @@ func (r *Reconciler) tell(subject string, err error, good, bad string) {
 	}
 }
 
-// report notes what the store holds, and tells of malformed entries.
-func (t *turn) report(s snapshot) {
-	now := t.config.Clock.Now()
-	t.result.Entries = []Status{}
-	maps.DeleteFunc(t.malformed, func(key, mark string) bool { return s.entries[key].problem == nil || s.entries[key].mark != mark })
+// report records what the store holds, and reports malformed entries.
+func (p *pass) report(s snapshot) {
+	now := p.config.clock.Now()
+	p.result.Entries = []Status{}
+	maps.DeleteFunc(p.malformed, func(key, mark string) bool { return s.entries[key].problem == nil || s.entries[key].mark != mark })
 	for _, key := range slices.Sorted(maps.Keys(s.entries)) {
 		e := s.entries[key]
-		status := t.status(key, e, now)
-		t.result.Entries = append(t.result.Entries, status)
-		if _, told := t.malformed[key]; told || e.problem == nil {
+		status := p.status(key, e, now)
+		p.result.Entries = append(p.result.Entries, status)
+		if _, told := p.malformed[key]; told || e.problem == nil {
 			continue
 		}
-		t.malformed[key] = e.mark
-		t.config.Logger.Warn("a malformed entry is left as it is, and not published", zap.String("entry", key), zap.Error(e.problem))
-		t.event(corev1.EventTypeWarning, "EndpointMalformed", "Ignore", "entry %s is not published: %v", key, e.problem)
-		if t.config.Hooks.OnMalformed != nil {
-			t.config.Hooks.OnMalformed(status)
+		p.malformed[key] = e.mark
+		p.config.Logger.Warn("ignoring malformed entry", zap.String("entry", key), zap.Error(e.problem))
+		p.event(corev1.EventTypeWarning, "EndpointMalformed", "Ignore", "entry %s is not published: %v", key, e.problem)
+		if p.config.Hooks.OnMalformed != nil {
+			p.config.Hooks.OnMalformed(status)
 		}
 	}
 }
 
-// reportPredecessor tells of an entry that an earlier process of this Pod has left.
+// reportPredecessor reports the removal of an entry that an earlier process of this Pod left.
 func (r *Reconciler) reportPredecessor(key string, e entry) {
 	r.config.Logger.Info("withdrawn", zap.Strings("entries", []string{key}))
 	r.event(corev1.EventTypeNormal, "EndpointWithdrawn", "Withdraw", "%s withdrawn: left by an earlier process",
@@ -88,11 +89,11 @@ func (r *Reconciler) reportPredecessor(key string, e entry) {
 func (r *Reconciler) status(key string, e entry, now clock.Reading) Status {
 	return Status{
 		Key: key, Own: slices.Contains(r.store.own(), key), Endpoints: e.endpoints,
-		Unchanged: r.memory.age(key, now), Problem: e.problem,
+		Unchanged: r.expiry.age(key, now), Problem: e.problem,
 	}
 }
 
-// list is endpoints for a reader.
+// list joins endpoints for a reader.
 func list(all []Endpoint) string {
 	var texts []string
 	for _, e := range all {

@@ -9,7 +9,10 @@ import (
 // settingsKey is the key of the run-time setting.
 const settingsKey = "expire-duration"
 
-// errNoSetting is that of settings without the key.
+// minExpireDuration is the shortest setting: an instance has three heartbeats before it expires.
+const minExpireDuration = heartbeats * minInterval
+
+// errNoSetting is returned for settings without the key.
 var errNoSetting = errors.New("it has no key " + settingsKey)
 
 // parseSetting reads the run-time setting.
@@ -22,28 +25,29 @@ func parseSetting(data map[string]string) (time.Duration, error) {
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("%s: must be a duration such as 1m (got %q)", settingsKey, text)
-	case d < MinExpireDuration:
-		return 0, fmt.Errorf("%s: must be at least %v (got %q)", settingsKey, MinExpireDuration, text)
+	case d < minExpireDuration:
+		return 0, fmt.Errorf("%s: must be at least %v (got %q)", settingsKey, minExpireDuration, text)
 	}
 	return d, nil
 }
 
-// pace is the time between two heartbeats.
-type pace struct {
-	configured time.Duration
-	last       time.Duration // zero: there was none
+// settings are the times by which an instance runs.
+type settings struct {
+	expireAfter time.Duration // as configured, or set at run time
+	maxInterval time.Duration // as configured
+	interval    time.Duration // of the present round; as configured before the first one
+	started     bool          // there was a round
 }
 
-// growth is by which factor an interval may be longer than the one before. Others expect the next heartbeat after no more than three of those, whatever
-// they know of the run-time setting.
-const growth = 1.5
+// maxGrowth bounds how much longer an interval may be than the one before. Others expect the next
+// heartbeat within three of the previous intervals, whatever they know of the run-time setting.
+const maxGrowth = 1.5
 
-// next returns the interval for an instance that takes others for expired after that time.
-func (p *pace) next(expireAfter time.Duration) time.Duration {
-	interval := min(p.configured, expireAfter/heartbeats)
-	if p.last > 0 {
-		interval = min(interval, time.Duration(float64(p.last)*growth))
+// startRound sets the interval to a third of expireAfter, but at most to the configured one.
+func (s *settings) startRound() {
+	interval := min(s.maxInterval, s.expireAfter/heartbeats)
+	if s.started {
+		interval = min(interval, time.Duration(float64(s.interval)*maxGrowth))
 	}
-	p.last = interval
-	return interval
+	s.interval, s.started = interval, true
 }

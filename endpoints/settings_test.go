@@ -22,7 +22,7 @@ func TestExpireDurationIsSetAtRunTime(t *testing.T) {
 		b := newInstance(c, "10.0.0.2", with).start(c)
 		time.Sleep(expiry)
 		assert.Empty(c, told, "there is none: the configured one is in force")
-		assert.Equal(c, 1, a.logs.FilterMessage("the last good expire-duration stays").Len(), "said once")
+		assert.Equal(c, 1, a.logs.FilterMessage("cannot use the settings, keeping the last expire-duration").Len(), "said once")
 
 		c.createConfigMap("settings", map[string]string{"expire-duration": "5s"})
 		time.Sleep(expiry)
@@ -57,7 +57,7 @@ func TestExpireDurationIsSetAtRunTime(t *testing.T) {
 	})
 }
 
-// TestInstanceThatMissedASettingIsNotDead has one that cannot read what another one has read.
+// One instance cannot read the setting that the other one has read.
 func TestInstanceThatMissedASettingIsNotDead(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		c.createConfigMap("settings", map[string]string{"expire-duration": "5s"})
@@ -71,7 +71,7 @@ func TestInstanceThatMissedASettingIsNotDead(t *testing.T) {
 	})
 }
 
-// TestSlowingInstanceIsNotDead has one that learns that it has more time, and another one that does not.
+// One instance learns of a longer expiry, the other one does not.
 func TestSlowingInstanceIsNotDead(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		with := func(name string) func(*endpoints.Config) {
@@ -88,7 +88,7 @@ func TestSlowingInstanceIsNotDead(t *testing.T) {
 	})
 }
 
-// TestSuccessorOfAFastInstanceIsNotDead has one with the same address and port that knows nothing of the setting.
+// The successor has the same address and port, and does not know the setting.
 func TestSuccessorOfAFastInstanceIsNotDead(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		c.createConfigMap("settings", map[string]string{"expire-duration": "5s"})
@@ -103,7 +103,7 @@ func TestSuccessorOfAFastInstanceIsNotDead(t *testing.T) {
 	})
 }
 
-// TestInstanceThatWasFastOnceIsNotDead is about one that knows nothing of the setting, and has tried some rounds again.
+// The instance does not know the setting, and has retried some rounds.
 func TestInstanceThatWasFastOnceIsNotDead(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		c.createConfigMap("settings", map[string]string{"expire-duration": "5s"})

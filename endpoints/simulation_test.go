@@ -45,7 +45,7 @@ func prove(t *testing.T, store endpoints.Store) {
 	seen.requireAll(t, "expired", "withdrawn", "emptied")
 }
 
-// TestSimulatedInterference is about instances of which none fails, so that all must be published
+// TestSimulatedInterference has instances that do not fail, so that all must be published
 // all the time but for what it takes to repair what others do.
 func TestSimulatedInterference(t *testing.T) {
 	for name, store := range stores {
@@ -60,7 +60,7 @@ func TestSimulatedInterference(t *testing.T) {
 	}
 }
 
-// TestSimulatedSettings is about instances of which none fails: whatever becomes of the run-time setting, no instance ever removes another.
+// TestSimulatedSettings has instances that do not fail: whatever becomes of the run-time setting, no instance ever removes another.
 func TestSimulatedSettings(t *testing.T) {
 	for name, store := range stores {
 		t.Run(name, func(t *testing.T) {
@@ -140,11 +140,13 @@ func runInstance(ctx context.Context, p *sim.Process, store endpoints.Store) {
 	connection, g := p.Config(), &gateway{}
 	g.set(func(r *http.Request) *oddAnswer { return oddityOf(p).answer(r) })
 	connection.Wrap(g.wrap)
-	r, err := endpoints.New(kubernetes.NewForConfigOrDie(connection), endpoints.Config{
+	config := endpoints.Config{
 		Namespace: "ns", Service: "web", Addresses: []netip.Addr{addressOf(p)}, Ports: []endpoints.Port{https},
-		Store: store, Settings: "settings", Clock: p.Clock,
+		Store: store, Settings: "settings",
 		Hooks: endpoints.Hooks{OnRound: func(endpoints.Round) { p.Act("") }},
-	})
+	}
+	config.SetClock(p.Clock)
+	r, err := endpoints.New(kubernetes.NewForConfigOrDie(connection), config)
 	if err != nil {
 		panic(err)
 	}

@@ -17,18 +17,19 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ManagedBy is the value of the label endpointslice.kubernetes.io/managed-by of our EndpointSlices. Slices with another one are somebody else's.
+// ManagedBy is the value of the label endpointslice.kubernetes.io/managed-by on our EndpointSlices.
+// Slices with another value belong to others.
 const ManagedBy = "endpoints.bellwether.dev"
 
 const (
 	maxEndpoints = 1000 // of a slice, and of an Endpoints object
-	maxPorts     = 100  // of a slice: more are possible, but nobody's kube-proxy has seen them
+	maxPorts     = 100  // of a slice: more are possible, but untested with kube-proxy
 )
 
-// portSet is ports with different names that some addresses have, sorted.
+// portSet is a sorted set of ports with different names.
 type portSet []Port
 
-// id is the same for the same ports.
+// id identifies the content of a portSet.
 func (s portSet) id() string {
 	var b strings.Builder
 	for _, p := range s {
@@ -37,14 +38,14 @@ func (s portSet) id() string {
 	return b.String()
 }
 
-// group is addresses of one family that have the same ports, sorted.
+// group is a sorted list of addresses of one family that have the same ports.
 type group struct {
 	family    string
 	ports     portSet
 	addresses []netip.Addr
 }
 
-// name of the group's nth slice.
+// name returns the name of the group's nth slice.
 func (g group) name(service string, n int) string {
 	var hash [8]byte
 	sum := xxhash.Sum64String(g.ports.id())
@@ -58,8 +59,9 @@ func (g group) name(service string, n int) string {
 	return name
 }
 
-// groups distributes endpoints, which are sorted, over as few groups as there are families and port sets. Ports of one address with the same
-// name, as of two instances with one address, come into different ones, since a slice cannot have both.
+// groups distributes sorted endpoints over as few groups as there are families and port sets. Ports
+// of one address with the same name, for example of two instances, go to different groups: a slice
+// cannot have both.
 func groups(all []Endpoint) []group {
 	ports := map[netip.Addr][]Port{}
 	for _, e := range all {
@@ -67,7 +69,7 @@ func groups(all []Endpoint) []group {
 	}
 	byID := map[string]*group{}
 	for _, address := range slices.SortedFunc(maps.Keys(ports), netip.Addr.Compare) {
-		family := Endpoint{Address: address}.Family()
+		family := Endpoint{Address: address}.family()
 		for _, set := range portSets(ports[address]) {
 			id := family + " " + set.id()
 			if byID[id] == nil {
@@ -83,7 +85,8 @@ func groups(all []Endpoint) []group {
 	return gs
 }
 
-// portSets splits the ports of an address, which are sorted. A port without a name is alone: an Endpoints object allows no other beside it.
+// portSets splits the sorted ports of an address. A port without a name is alone, because an
+// Endpoints object allows no other beside it.
 func portSets(ports []Port) []portSet {
 	var sets []portSet
 	taken := []map[string]bool{}
@@ -100,7 +103,7 @@ next:
 	return sets
 }
 
-// sliceSet returns the slices with which these endpoints are published, by name.
+// sliceSet returns the slices that publish these endpoints, by name.
 func sliceSet(service *corev1.Service, all []Endpoint) map[string]*discoveryv1.EndpointSlice {
 	set := map[string]*discoveryv1.EndpointSlice{}
 	for _, g := range groups(all) {
@@ -142,12 +145,13 @@ func newSlice(service *corev1.Service, g group, addresses []netip.Addr, n int) *
 	return s
 }
 
-// ownedBy has the garbage collector delete an object with the Service, or the address would be published to the next one of its name.
+// ownedBy has the garbage collector delete an object with the Service. Otherwise the next Service
+// of that name would publish its addresses.
 func ownedBy(service *corev1.Service) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}
 }
 
-// endpointsOf returns what slices publish, as far as it can be ours.
+// endpointsOf returns the valid endpoints of slices.
 func endpointsOf(all []*discoveryv1.EndpointSlice) []Endpoint {
 	var published []Endpoint
 	for _, s := range all {
@@ -168,19 +172,20 @@ func endpointsOf(all []*discoveryv1.EndpointSlice) []Endpoint {
 	return slices.DeleteFunc(published, func(e Endpoint) bool { return e.problem() != nil })
 }
 
-// change is one write to a slice. One of before and after may be nil.
+// change is one write to a slice. before is nil for a creation, after for a deletion.
 type change struct {
 	before, after *discoveryv1.EndpointSlice
 }
 
-// changes returns what to write so that wanted takes the place of the standing slices, in order: what adds endpoints first, so that one that comes
-// into another slice is never missing, what removes them last.
+// changes returns the writes that replace the standing slices by wanted. Those that only add
+// endpoints come first and those that remove them last, so that an endpoint that moves to another
+// slice is never missing.
 func changes(standing []*discoveryv1.EndpointSlice, wanted map[string]*discoveryv1.EndpointSlice) []change {
 	var all []change
 	kept := map[string]bool{}
 	for _, s := range standing {
 		w := wanted[s.Name]
-		if w == nil || w.AddressType != s.AddressType { // which cannot be changed: it is made anew after the conflict with this one
+		if w == nil || w.AddressType != s.AddressType { // the type is immutable: delete it, then create it after a conflict
 			all = append(all, change{s, nil})
 			continue
 		}
@@ -198,7 +203,7 @@ func changes(standing []*discoveryv1.EndpointSlice, wanted map[string]*discovery
 	return all
 }
 
-// loss is how much a change takes away: nothing, some endpoints, all.
+// loss ranks a change by what it removes: nothing, some endpoints, a slice.
 func (c change) loss() int {
 	switch {
 	case c.before == nil:
@@ -218,7 +223,8 @@ func (c change) loss() int {
 	return 0
 }
 
-// sameSlice reports whether a slice needs no write. The order of its endpoints does not matter, nor what others have added to its metadata.
+// sameSlice reports whether a slice needs no write. It ignores the order of endpoints, and metadata
+// that others have added.
 func sameSlice(s, w *discoveryv1.EndpointSlice) bool {
 	for key, value := range w.Labels {
 		if s.Labels[key] != value {
@@ -233,7 +239,7 @@ func sorted(endpoints []discoveryv1.Endpoint) []discoveryv1.Endpoint {
 	return slices.SortedFunc(slices.Values(endpoints), func(a, b discoveryv1.Endpoint) int { return slices.Compare(a.Addresses, b.Addresses) })
 }
 
-// overwritten is the next version of a slice.
+// overwritten returns the next version of a slice.
 func overwritten(s, w *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	next := s.DeepCopy()
 	for key, value := range w.Labels {

@@ -180,7 +180,7 @@ func TestProcessThatIsNotReadyLeavesAnotherOneAlone(t *testing.T) {
 	})
 }
 
-// TestUnansweredFirstHeartbeatIsWithdrawn is about an entry of which its writer does not know that it is there.
+// TestUnansweredFirstHeartbeatIsWithdrawn is about an entry that its writer does not know to exist.
 func TestUnansweredFirstHeartbeatIsWithdrawn(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		i := newInstance(c, "10.0.0.1", nil)
@@ -197,8 +197,8 @@ func TestUnansweredFirstHeartbeatIsWithdrawn(t *testing.T) {
 	})
 }
 
-// TestWithdrawalOfTheLastOneLeavesNobodyElse is about an instance whose entry was removed, by one that ended before it had published that.
-func TestWithdrawalOfTheLastOneLeavesNobodyElse(t *testing.T) {
+// TestWithdrawalOfTheLastInstanceLeavesNoOther is about an instance whose entry was removed, by one that ended before it had published that.
+func TestWithdrawalOfTheLastInstanceLeavesNoOther(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		newInstance(c, "10.0.0.2", nil).once(c)
 		a := newInstance(c, "10.0.0.1", nil)

@@ -36,11 +36,11 @@ func TestIndispensableVerbs(t *testing.T) {
 	}
 }
 
-// What is lost without an optional verb is said once, and only if it is missing for good.
+// The consequence of a missing optional verb is logged once, and only if it stays missing.
 func TestOptionalVerbs(t *testing.T) {
 	for _, missing := range []struct{ resource, verb, consequence string }{
-		{"pods", "list", "without the verb list on pods, a leader is not seen whose lock was removed before its Pod had ended"},
-		{"pods", "patch", "without the verb patch on pods, another candidate may not see this Pod lead if its lock is removed before it has ended"},
+		{"pods", "list", "without the verb list on pods, this Pod may lead beside a leader whose lock was removed before its Pod had ended"},
+		{"pods", "patch", "without the verb patch on pods, another candidate may lead beside this Pod if its lock is removed before the Pod has ended"},
 	} {
 		t.Run(missing.verb+" "+missing.resource, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
@@ -84,7 +84,7 @@ func TestOptionalVerbs(t *testing.T) {
 			assert.Len(t, b.logs.FilterMessageSnippet("without the verb delete on configmaps").All(), 1)
 			w.deletePod("a")
 			w.server.Collect()
-			require.Equal(t, []string{"b"}, w.leaders(), "the collector needs nobody's rights")
+			require.Equal(t, []string{"b"}, w.leaders(), "the collector needs no rights of candidates")
 
 			c := w.process(w.pod("c"))
 			c.forbidWhile(&denied, "configmaps", "delete")
@@ -100,7 +100,7 @@ func TestOptionalVerbs(t *testing.T) {
 	})
 }
 
-// An API server that starts refuses everything for a moment. Whoever took that for the roles' last word could lead beside another.
+// An API server that starts refuses everything for a moment. A candidate that believed it could lead beside another.
 func TestRefusalOfAMomentDoesNotWeakenTheGuarantee(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start(w.pod("a", kubelet))
@@ -119,7 +119,7 @@ func TestRefusalOfAMomentDoesNotWeakenTheGuarantee(t *testing.T) {
 	})
 }
 
-// One who may label its Pod when it makes the lock, and not when it is to, makes another lock.
+// A candidate that may not label its Pod after all creates another lock.
 func TestRightToPatchThatIsTakenAway(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.process(w.pod("a", kubelet))

@@ -19,7 +19,7 @@ import (
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 )
 
-// oddAnswer is an answer that says nothing about the object that a request is about.
+// oddAnswer is an answer that proves nothing about the requested object.
 type oddAnswer struct {
 	name              string
 	code              int
@@ -27,7 +27,7 @@ type oddAnswer struct {
 	retryAfter        string
 }
 
-// oddAnswers are those that proxies give, and API servers that do not serve a resource or not now.
+// oddAnswers come from proxies, and from API servers that do not serve a resource.
 var oddAnswers = []oddAnswer{
 	{name: "a proxy's 404 page", code: 404, contentType: "text/html", body: "<html>no such backend</html>"},
 	{name: "404 of a resource that is not served", code: 404, contentType: "text/plain", body: "404 page not found\n"},
@@ -87,8 +87,7 @@ func review(r *http.Request, pod, uid string) *http.Response {
 	})
 }
 
-// An odd answer to any read is an error: it is said, and the read is tried again. Nothing else
-// follows from it.
+// An odd answer to any read is an error: it is logged, and the read is retried. It proves nothing.
 func TestOddAnswersProveNothing(t *testing.T) {
 	for _, read := range []struct {
 		what    string
@@ -100,11 +99,11 @@ func TestOddAnswersProveNothing(t *testing.T) {
 	}{
 		{what: "the lock", path: "/configmaps/l"},
 		{what: "the lock, a Lease", path: "/leases/l", options: []leader.Option{leader.WithLease()}},
-		{what: "the own Pod", path: "/pods/b"},
+		{what: "its Pod", path: "/pods/b"},
 		{what: "the leader's Pod", path: "/pods/a", lacksLabels: true},
 		{what: "the leader's node", path: "/nodes/" + node, options: []leader.Option{leader.WithNodeCheck()}},
 		{what: "the labelled Pods", path: "/pods"},
-		{what: "the own credentials", path: "/selfsubjectreviews", method: http.MethodPost},
+		{what: "its credentials", path: "/selfsubjectreviews", method: http.MethodPost},
 	} {
 		for _, odd := range oddAnswers {
 			t.Run(read.what+"/"+odd.name, func(t *testing.T) {
@@ -142,10 +141,10 @@ func TestOddAnswersProveNothing(t *testing.T) {
 					require.Empty(t, b.result, "the candidate goes on")
 					assert.Positive(t, asked.Load())
 					assert.Zero(t, wrote.Load(), "nothing is written")
-					said := b.logs.FilterMessage("request failed, will be tried again").All()
+					said := b.logs.FilterMessage("request failed, retrying").All()
 					require.Len(t, said, 1, "said once")
 					if odd.code == http.StatusNotFound && read.path != "/pods" && read.method == "" {
-						assert.Contains(t, said[0].ContextMap()["error"], "this 404 does not say that there is none")
+						assert.Contains(t, said[0].ContextMap()["error"], "this 404 does not prove that the object is gone")
 					}
 
 					mended.Store(true)
@@ -162,9 +161,8 @@ func TestOddAnswersProveNothing(t *testing.T) {
 	}
 }
 
-// One odd answer, as of a proxy that is reloaded, does not make a second leader, whichever request
-// it meets: one of those with which a candidate begins, or of those of a candidate that has waited
-// and reads because the lock has changed.
+// One odd answer, for example of a proxy that reloads, makes no second leader. It meets any request of
+// a candidate that starts, or of one that reads because the lock has changed.
 func TestOddAnswerDoesNotMakeTwoLeaders(t *testing.T) {
 	for _, rights := range []string{"all rights", "without labels"} {
 		for _, odd := range oddAnswers {
@@ -181,8 +179,8 @@ func TestOddAnswerDoesNotMakeTwoLeaders(t *testing.T) {
 	}
 }
 
-// meetOddAnswer has one request of a candidate answered oddly. Without labels only the leader's
-// own Pod says that it is alive.
+// meetOddAnswer answers one request of a candidate oddly. Without labels only the leader's Pod itself
+// shows that it is alive.
 func meetOddAnswer(t *testing.T, w *world, odd oddAnswer, labels, waiting bool, nth int32) {
 	t.Helper()
 	require.NoError(t, createNode(t, w))

@@ -10,10 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// await returns when there may be something new to read. While it can watch everything that it waits for, it sends no request.
+// await returns when there may be something new to read. It sends no request while it can watch
+// everything that it waits for.
 func (c *candidate) await(ctx context.Context, v state, waiting []Waiting) error {
 	abilities := c.abilities
-	c.noDelete = false // but to be tried again after a poll interval
+	c.noDelete = false // retry the deletion after a poll interval
 	polls := c.config.withoutWatch || c.config.fence != nil || abilities.noDelete
 	if !c.config.withoutWatch {
 		fresh, all := c.watches.want(ctx, c.objects(waiting))
@@ -31,7 +32,7 @@ func (c *candidate) await(ctx context.Context, v state, waiting []Waiting) error
 	for {
 		select {
 		case n := <-c.watches.events:
-			if c.take(ctx, n) {
+			if c.handleEvent(ctx, n) {
 				return nil
 			}
 			v.ownerOver, v.waiting = c.checkContenders()
@@ -39,7 +40,7 @@ func (c *candidate) await(ctx context.Context, v state, waiting []Waiting) error
 			if next != toWait {
 				return nil
 			}
-			c.tell(waiting)
+			c.reportWaiting(waiting)
 		case <-poll:
 			return nil
 		case <-ctx.Done():
@@ -48,7 +49,7 @@ func (c *candidate) await(ctx context.Context, v state, waiting []Waiting) error
 	}
 }
 
-// objects are those by which the situation can change.
+// objects returns the objects whose changes may matter.
 func (c *candidate) objects(waiting []Waiting) map[watchable]bool {
 	objects := map[watchable]bool{{c.kind, c.config.lock}: true}
 	for _, w := range waiting {
@@ -60,18 +61,18 @@ func (c *candidate) objects(waiting []Waiting) map[watchable]bool {
 	return objects
 }
 
-// take reports whether an event calls for another round.
-func (c *candidate) take(ctx context.Context, n watchEvent) bool {
-	if c.watches.open[n.of] != n.from { // of a watch that was given up
+// handleEvent records an event and reports whether it requires a new round.
+func (c *candidate) handleEvent(ctx context.Context, n watchEvent) bool {
+	if c.watches.open[n.of] != n.from { // from a watch that was closed
 		return false
 	}
 	if n.ended {
-		c.watches.end(ctx, n)
+		c.watches.reopen(ctx, n)
 		return true
 	}
 	switch o := n.event.Object.(type) {
 	case *corev1.Pod:
-		return o.Name == n.of.name && c.takePod(o, n.event.Type == watch.Deleted)
+		return o.Name == n.of.name && c.handlePod(o, n.event.Type == watch.Deleted)
 	case *corev1.Node:
 		if o.Name != n.of.name {
 			return false
@@ -81,14 +82,14 @@ func (c *candidate) take(ctx context.Context, n watchEvent) bool {
 		c.nodes[o.Name] = state
 		return state.down()
 	case metav1.Object:
-		return o.GetName() == c.config.lock && c.takeLock(o, n.event.Type == watch.Deleted)
+		return o.GetName() == c.config.lock && c.handleLock(o, n.event.Type == watch.Deleted)
 	}
 	return false
 }
 
-func (c *candidate) takePod(pod *corev1.Pod, deleted bool) bool {
+func (c *candidate) handlePod(pod *corev1.Pod, deleted bool) bool {
 	s := c.others[pod.UID]
-	if s == nil { // another one of the name, before or after, or this one
+	if s == nil { // another Pod of that name, or our own
 		return false
 	}
 	labelled := s.seen != nil && s.seen.Labels[c.label] != ""
@@ -96,7 +97,7 @@ func (c *candidate) takePod(pod *corev1.Pod, deleted bool) bool {
 	return deleted || ended(pod) || labelled && pod.Labels[c.label] == ""
 }
 
-func (c *candidate) takeLock(o metav1.Object, deleted bool) bool {
+func (c *candidate) handleLock(o metav1.Object, deleted bool) bool {
 	if deleted {
 		return c.seen == nil || c.seen.uid == o.GetUID()
 	}

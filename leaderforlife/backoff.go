@@ -8,19 +8,20 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 const (
 	// firstPause is the pause after the first failed request.
 	firstPause = 100 * time.Millisecond
-	// maxRefusal is how long a required request may be refused before Become gives up: roles may be
-	// on their way.
+	// maxRefusal bounds how long a required request may be refused, while roles may still be
+	// created.
 	maxRefusal = 15 * time.Second
 )
 
-// retry calls f until it is done, with a growing pause after each error. It returns an error that
-// is not worth a retry.
+// retry calls f until it is done, with a growing pause after each error. It returns errors that are
+// not worth a retry.
 func (c *candidate) retry(ctx context.Context, f func() (done bool, err error)) error {
 	pause := firstPause
 	for ctx.Err() == nil {
@@ -29,21 +30,21 @@ func (c *candidate) retry(ctx context.Context, f func() (done bool, err error)) 
 		case done:
 			return nil
 		case err == nil:
-			pause, c.failed = firstPause, ""
+			pause, c.lastError = firstPause, ""
 			continue
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case c.permanent(err):
 			return err
 		}
-		c.note(err)
-		sleep(ctx, pause/2+rand.N(pause))
+		c.logError(err)
+		clock.Sleep(ctx, pause/2+rand.N(pause))
 		pause = min(2*pause, c.config.maxBackoff*2/3) // jitter adds at most half
 	}
 	return ctx.Err()
 }
 
-// permanent reports whether an error needs a person to act.
+// permanent reports whether retrying cannot help.
 func (c *candidate) permanent(err error) bool {
 	switch {
 	case errors.Is(err, ErrForeignLock), errors.Is(err, ErrPodGone):
@@ -52,33 +53,21 @@ func (c *candidate) permanent(err error) bool {
 		return c.refusedFor(err) >= refusalPatience
 	case kube.RoleMissing(err):
 		return c.refusedFor(err) >= maxRefusal
-	case isLostRace(err), errors.Is(err, errFutile) && !c.once:
+	case isLostRace(err), errors.Is(err, errNoEffect) && !c.once:
 		return false
 	}
 	var access *AccessError
 	return c.once || !errors.As(err, &access)
 }
 
-// note logs an error before a retry, unless it is the same as the last one, a lost race, or a
-// recent refusal of what may be optional, which is logged elsewhere.
-func (c *candidate) note(err error) {
+// logError logs an error before a retry. It skips repetitions, lost races, and recent refusals, which
+// [cluster.missing] logs if the verb is optional.
+func (c *candidate) logError(err error) {
 	if kube.RoleMissing(err) && c.refusedFor(err) < refusalPatience {
 		return
 	}
-	if text := err.Error(); text != c.failed && !isLostRace(err) {
-		c.failed = text
-		c.config.log.Warn("request failed, will be tried again", zap.Error(err))
-	}
-}
-
-// sleep returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
+	if text := err.Error(); text != c.lastError && !isLostRace(err) {
+		c.lastError = text
+		c.config.log.Warn("request failed, retrying", zap.Error(err))
 	}
 }

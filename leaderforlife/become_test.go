@@ -71,7 +71,7 @@ func TestSuccessorLeadsAsSoonAsTheLeaderHasEnded(t *testing.T) {
 	}
 }
 
-// Who meets the collector at the lock waits once, as after any request that failed.
+// A candidate that races with the collector for the lock pauses once, as after any failed request.
 func TestSuccessorLeadsWhenTheLockWasCollected(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.start(w.pod("a"))
@@ -87,7 +87,8 @@ func TestSuccessorLeadsWhenTheLockWasCollected(t *testing.T) {
 	})
 }
 
-// A phase that is terminal is no proof as long as a container is said to run: the control plane writes it for a node that is lost.
+// A terminal phase proves nothing while a container is reported to run: the control plane sets it for
+// a lost node.
 func TestTerminalPodWithARunningContainerMayLead(t *testing.T) {
 	for kind, set := range map[string]func(*corev1.PodStatus, []corev1.ContainerStatus){
 		"container":           func(s *corev1.PodStatus, c []corev1.ContainerStatus) { s.ContainerStatuses = c },
@@ -112,8 +113,8 @@ func TestTerminalPodWithARunningContainerMayLead(t *testing.T) {
 	}
 }
 
-// The collector removes the lock of a Pod that is deleted in the foreground while the Pod still runs. Neither one who waited nor one
-// who comes then leads before its end.
+// The collector removes the lock of a Pod that is deleted in the foreground while it still runs. Neither
+// a waiting nor a new candidate leads before that Pod's end.
 func TestForegroundDeletionDoesNotMakeTwoLeaders(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.start(w.pod("a", kubelet))
@@ -125,16 +126,16 @@ func TestForegroundDeletionDoesNotMakeTwoLeaders(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.Equal(t, []string{"a"}, w.leaders())
 		for _, p := range []*replica{b, newcomer} {
-			assert.Contains(t, p.why(), "a: its Pod is to end by 2000-")
+			assert.Contains(t, p.why(), "a: its Pod is terminating, with grace until 2000-")
 		}
-		assert.Nil(t, w.lock(), "nobody even tries")
+		assert.Nil(t, w.lock(), "no Pod even tries")
 		a.exit()
 		w.letGo("a")
 		require.Len(t, w.leaders(), 1)
 	})
 }
 
-// Somebody who deletes the lock by hand does not make two leaders either.
+// A deletion of the lock by hand does not make two leaders.
 func TestDeletedLockDoesNotMakeTwoLeaders(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start(w.pod("a"))
@@ -148,7 +149,7 @@ func TestDeletedLockDoesNotMakeTwoLeaders(t *testing.T) {
 	})
 }
 
-// Whoever made the lock before an earlier leader was seen by its label waits for that one, and leads after it.
+// A Pod that made the lock before it saw an earlier leader by its label waits for that leader, and then leads.
 func TestOwnerOfTheLockWaitsForALabelledPod(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		b := w.process(w.pod("b"))
@@ -166,7 +167,7 @@ func TestOwnerOfTheLockWaitsForALabelledPod(t *testing.T) {
 		again := w.start(b.pod)
 		time.Sleep(time.Hour)
 		require.Equal(t, []string{"a"}, w.leaders())
-		assert.Contains(t, again.why(), "a: its Pod is to end by")
+		assert.Contains(t, again.why(), "a: its Pod is terminating, with grace until")
 		w.letGo("a")
 		require.Equal(t, []string{"b", "a"}, reversed(w.leaders()))
 	})
@@ -188,7 +189,7 @@ func TestRestartedContainerLeadsOn(t *testing.T) {
 		lock := w.lock()
 		first.exit()
 		time.Sleep(time.Minute)
-		require.Empty(t, w.leaders(), "nobody leads while the leader's container is down")
+		require.Empty(t, w.leaders(), "no Pod leads while the leader's container is down")
 		from := w.served()
 		second := w.start(a)
 		require.Equal(t, []string{"a"}, w.leaders())
@@ -275,7 +276,7 @@ func TestLeaseAsLock(t *testing.T) {
 	})
 }
 
-// Nobody renews the Lease of a leader for life. Electors must not take it for expired.
+// The Lease of a leader for life is never renewed. Electors must not take it for expired.
 func TestElectorsLeaveALockForLifeAlone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start(w.pod("a"), leader.WithLease())
@@ -379,7 +380,8 @@ func TestTryBecome(t *testing.T) {
 	})
 }
 
-// Twenty candidates race for each succession: by deletion of the Pod, by its end, and while the lock is removed under their hands.
+// Twenty candidates race for each succession: after deletion of the Pod, after its end, and while the
+// lock is being removed.
 func TestRacingCandidates(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		const candidates, successions = 20, 20

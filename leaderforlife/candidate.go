@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/probe"
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
@@ -16,32 +17,33 @@ import (
 const (
 	// withdrawTimeout bounds the clean-up of a candidate that gives up.
 	withdrawTimeout = 3 * time.Second
-	// lockPause is the pause between two attempts to get the process lock of the Pod.
+	// lockPause is the pause between attempts to take the process lock of the Pod.
 	lockPause = time.Second
 )
 
 // candidate is one call of Become or TryBecome.
 type candidate struct {
 	*cluster
-	once    bool // wait for nothing
+	once    bool // do not wait
 	me      podID
-	release func() // of the name that no other process of this Pod has meanwhile
+	release func() // releases the process lock
 	watches *watches
 	fence   probe.Probe
 
 	abilities
-	probed bool                     // whether the own Pod may be patched is known
-	wrote  bool                     // this call may have created the lock, or labelled the own Pod
-	owners map[types.UID]podID      // of earlier locks, of whom no label tells whether they lead
-	seen   *lock                    // the lock as last read
-	others map[types.UID]*contender // as of the last reads, and of events since
-	nodes  map[string]nodeState     // of contenders
-	told   []Waiting                // what it waits for, as last told
-	last   step                     // of the round before
-	failed string                   // the error that was logged last, until all is well again
+	probed    bool                     // whether our Pod may be patched is known
+	wrote     bool                     // this call may have created the lock or labelled our Pod
+	owners    map[types.UID]podID      // owners of earlier locks, which may lead without a label
+	seen      *lock                    // the lock as last read
+	others    map[types.UID]*contender // as of the last reads and later events
+	nodes     map[string]nodeState     // of contenders
+	reported  []Waiting                // last reported reasons for waiting
+	last      step                     // of the previous round
+	lastError string                   // last logged error; empty after a success
 }
 
-// elect returns when this Pod leads, or does not and will not. end, which tests need, lets another process of the Pod in.
+// elect returns once this Pod leads, or will not lead by this call. end releases the process lock,
+// for tests.
 func elect(ctx context.Context, lockName string, options []Option, once bool) (end func(), led bool, err error) {
 	config, err := newConfig(lockName, options)
 	if err != nil {
@@ -79,10 +81,11 @@ func elect(ctx context.Context, lockName string, options []Option, once bool) (e
 	return nil, false, err
 }
 
-// acquireProcessLock waits until no other process of this Pod is a candidate or leads by this lock. It returns false if that is not to be waited for.
+// acquireProcessLock waits until no other process of this Pod uses this lock. It returns false if ctx
+// ends first, and for [TryBecome] at once.
 func (c *candidate) acquireProcessLock(ctx context.Context) bool {
 	c.release = func() {}
-	if !isUUID(c.me.uid) { // of no API server, but of tests, which would keep each other waiting
+	if !isUUID(c.me.uid) { // a test's UID: tests would wait for one another
 		return true
 	}
 	for ctx.Err() == nil {
@@ -92,18 +95,18 @@ func (c *candidate) acquireProcessLock(ctx context.Context) bool {
 			c.release = release
 			return true
 		case !errors.Is(err, process.ErrLocked):
-			c.config.log.Warn("nothing keeps a second process of this Pod from leading by the same lock", zap.Error(err))
+			c.config.log.Warn("cannot keep a second process of this Pod from leading by the same lock", zap.Error(err))
 			return true
 		case c.once:
 			return false
 		}
-		c.sayOnce("waiting for another process of this Pod, or for an earlier call in this one: it leads by this lock, or is a candidate")
-		sleep(ctx, lockPause)
+		c.sayOnce("waiting for another process of this Pod, or an earlier call in this process, that uses the lock")
+		clock.Sleep(ctx, lockPause)
 	}
 	return false
 }
 
-// round reads, decides and acts once, or waits until there is something new to read.
+// round reads, decides and acts once, or waits for something new to read.
 func (c *candidate) round(ctx context.Context) (step, error) {
 	v, err := c.observe(ctx)
 	if err != nil {
@@ -118,7 +121,7 @@ func (c *candidate) round(ctx context.Context) (step, error) {
 		}
 	case toWait:
 		c.last = next
-		c.tell(waiting)
+		c.reportWaiting(waiting)
 		if !c.once {
 			return next, c.await(ctx, v, waiting)
 		}
@@ -128,7 +131,7 @@ func (c *candidate) round(ctx context.Context) (step, error) {
 		case err != nil:
 			c.last = toWait
 		case next == c.last:
-			err = errFutile
+			err = errNoEffect
 		default:
 			c.last = next
 		}
@@ -137,10 +140,11 @@ func (c *candidate) round(ctx context.Context) (step, error) {
 	return next, nil
 }
 
-// errFutile is a request that succeeds, and changes nothing: somebody else changes it back, such as an admission webhook.
-var errFutile = errors.New("the API server says that it has labelled the Pod, or made or deleted the lock, but that does not last")
+// errNoEffect is a successful write whose effect does not last, for example because a webhook
+// reverts it.
+var errNoEffect = errors.New("the API server accepted a label or the lock's creation or deletion, but the effect does not last")
 
-// act writes. Whatever comes of it, the next round reads.
+// act writes. The next round reads the result.
 func (c *candidate) act(ctx context.Context, next step, v state) error {
 	switch next {
 	case toCreate:
@@ -154,7 +158,7 @@ func (c *candidate) act(ctx context.Context, next step, v state) error {
 		wrote := c.wrote
 		c.wrote = true
 		err := c.createLock(ctx, c.me, !c.noPatch)
-		if alreadyExists(err) { // it was made by somebody else, or by an earlier attempt, which is noted
+		if alreadyExists(err) { // another Pod created it, or an earlier attempt that set c.wrote
 			c.wrote = wrote
 		}
 		return err
@@ -167,7 +171,7 @@ func (c *candidate) act(ctx context.Context, next step, v state) error {
 	case toRemove:
 		c.config.log.Info("removing a lock whose owner does not lead", zap.String("pod", v.lock.owner.name), zap.String("uid", string(v.lock.owner.uid)))
 		err := c.deleteLock(ctx, *v.lock)
-		if c.missing(err, "without the verb delete on "+c.kind+", a leader whose Pod has ended but is still there keeps its lock") {
+		if c.missing(err, "without the verb delete on "+c.kind+", a leader whose Pod has ended but is not deleted keeps its lock") {
 			c.noDelete = true
 			return nil
 		}
@@ -176,21 +180,21 @@ func (c *candidate) act(ctx context.Context, next step, v state) error {
 	return nil
 }
 
-// patched notes that the own Pod may not be patched, if that is so.
+// patched records whether our Pod may be patched.
 func (c *candidate) patched(err error) error {
-	if c.missing(err, "without the verb patch on pods, another candidate may not see this Pod lead if its lock is removed before it has ended") {
+	if c.missing(err, withoutPatch) {
 		c.noPatch = true
 		return nil
 	}
 	return err
 }
 
-// tell says what it waits for, if that has changed.
-func (c *candidate) tell(waiting []Waiting) {
-	if slices.Equal(waiting, c.told) {
+// reportWaiting reports the reasons for waiting if they have changed.
+func (c *candidate) reportWaiting(waiting []Waiting) {
+	if slices.Equal(waiting, c.reported) {
 		return
 	}
-	c.told = waiting
+	c.reported = waiting
 	for _, w := range waiting {
 		c.config.log.Info("waiting", zap.String("pod", w.Pod), zap.String("uid", string(w.UID)), zap.String("node", w.Node), zap.String("why", w.Why))
 	}
@@ -199,8 +203,8 @@ func (c *candidate) tell(waiting []Waiting) {
 	}
 }
 
-// withdraw undoes what this call may have written, so that others need not wait for the end of this Pod. It is bounded in time, and begins
-// when ctx has ended.
+// withdraw undoes the writes of this call, so that others need not wait for the end of this Pod. It
+// is bounded in time, and starts after ctx has ended.
 func (c *candidate) withdraw(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 	defer cancel()
@@ -215,6 +219,6 @@ func (c *candidate) withdraw(ctx context.Context) {
 		}
 	}
 	if err != nil {
-		c.config.log.Warn("gave up, but may not have cleaned up: others may wait until this Pod has ended", zap.Error(err))
+		c.config.log.Warn("gave up, but clean-up failed: others may wait until this Pod has ended", zap.Error(err))
 	}
 }

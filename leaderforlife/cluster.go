@@ -20,20 +20,22 @@ import (
 )
 
 const (
-	// requestTimeout is for one request.
+	// requestTimeout bounds a request.
 	requestTimeout = 10 * time.Second
-	// linger is how long a write goes on after its context has ended, so that its outcome is known rather than not.
-	linger = 2 * time.Second
-	// watchTimeout ends watches, or one whose connection died without a word would say nothing for ever.
+	// writeGrace is how long a write continues after its context has ended, so that its outcome is
+	// known.
+	writeGrace = 2 * time.Second
+	// watchTimeout ends watches: a dead connection would otherwise stay silent for ever.
 	watchTimeout = 30 * time.Minute
-	// refusalPatience is how long a verb has to be refused before the candidate does without it: an API server that starts refuses
-	// everything for a moment, and whoever believes it then may lead beside another.
+	// refusalPatience is how long a verb must be refused before a candidate does without it. A
+	// starting API server refuses everything: a candidate that believed it could lead beside
+	// another Pod.
 	refusalPatience = time.Second
-	// refusalGap is how far apart two refusals are that have nothing to do with each other.
+	// refusalGap separates unrelated refusals.
 	refusalGap = 2 * time.Minute
 )
 
-// cluster is what a candidate asks of the API server. Every request is bounded in time; none is retried here.
+// cluster sends a candidate's requests. Every request is bounded in time. None is retried here.
 type cluster struct {
 	config      config
 	locks       locks
@@ -41,10 +43,10 @@ type cluster struct {
 	label       string // key of the label on the leader's Pod
 
 	refused map[string]refusal // by verb and resource
-	said    map[string]bool    // what was said once
+	said    map[string]bool    // messages that were logged once
 }
 
-// refusal is a streak of requests that RBAC has refused.
+// refusal is a streak of refusals by RBAC.
 type refusal struct{ first, last time.Time }
 
 func newCluster(c config) *cluster {
@@ -58,7 +60,7 @@ func newCluster(c config) *cluster {
 	return k
 }
 
-// do sends a request and says in its error which one it was.
+// do sends a request. Its error describes the request.
 func (k *cluster) do(ctx context.Context, e AccessError, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -79,16 +81,16 @@ func (k *cluster) do(ctx context.Context, e AccessError, request func(context.Co
 	return &e
 }
 
-// write is do for what changes something: the end of ctx does not cancel it at once.
+// write sends a request that changes something. The end of ctx does not cancel it at once.
 func (k *cluster) write(ctx context.Context, e AccessError, request func(context.Context) error) error {
-	lingering, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	bounded, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(linger, cancel) })
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(writeGrace, cancel) })
 	defer stop()
-	return k.do(lingering, e, request)
+	return k.do(bounded, e, request)
 }
 
-// refusedFor is for how long RBAC has refused the request that err is about; zero if err is about something else.
+// refusedFor returns for how long RBAC has refused the request of err, or 0 if err is no refusal.
 func (k *cluster) refusedFor(err error) time.Duration {
 	var access *AccessError
 	if !errors.As(err, &access) || !kube.RoleMissing(access.Err) {
@@ -98,7 +100,8 @@ func (k *cluster) refusedFor(err error) time.Duration {
 	return r.last.Sub(r.first)
 }
 
-// missing reports whether err says that an optional verb is not granted, and says once what is lost by that.
+// missing reports whether err says that an optional verb is not granted. It logs the consequence
+// once.
 func (k *cluster) missing(err error, consequence string) bool {
 	if k.refusedFor(err) < refusalPatience {
 		return false
@@ -114,12 +117,12 @@ func (k *cluster) sayOnce(what string, fields ...zap.Field) {
 	}
 }
 
-// object is what an error about one object begins with.
+// object returns the AccessError of a request about one object.
 func (k *cluster) object(verb, group, resource, name string) AccessError {
 	return AccessError{Verb: verb, Group: group, Resource: resource, Namespace: k.config.namespace, Name: name}
 }
 
-// read sends a get. found is false only if the API server says that there is no such object.
+// read sends a get. found is false only if the API server states that the object does not exist.
 func read[T metav1.Object](
 	ctx context.Context, k *cluster, about AccessError, get func(context.Context) (T, error),
 ) (o T, found bool, err error) {
@@ -135,7 +138,7 @@ func read[T metav1.Object](
 	return o, err == nil, err
 }
 
-// lock reads the lock; nil: there is none.
+// lock reads the lock. Nil: there is none.
 func (k *cluster) lock(ctx context.Context) (*lock, error) {
 	about := k.object("get", k.group, k.kind, k.config.lock)
 	o, found, err := read(ctx, k, about, func(ctx context.Context) (metav1.Object, error) {
@@ -166,7 +169,7 @@ func (k *cluster) deleteLock(ctx context.Context, l lock) error {
 	})
 }
 
-// pod reads a Pod; nil: there is none of that name.
+// pod reads a Pod. Nil: there is none of that name.
 func (k *cluster) pod(ctx context.Context, name string) (*corev1.Pod, error) {
 	about := k.object("get", "", "pods", name)
 	pod, found, err := read(ctx, k, about, func(ctx context.Context) (*corev1.Pod, error) {
@@ -178,7 +181,8 @@ func (k *cluster) pod(ctx context.Context, name string) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// labelled lists the Pods with the label of a leader, from a quorum. listed is false if that is not allowed.
+// labelled lists the Pods with the leader's label, by a quorum read. listed is false if RBAC
+// refuses.
 func (k *cluster) labelled(ctx context.Context) (pods []corev1.Pod, listed bool, err error) {
 	var list *corev1.PodList
 	err = k.do(ctx, k.object("list", "", "pods", ""), func(ctx context.Context) (err error) {
@@ -189,37 +193,41 @@ func (k *cluster) labelled(ctx context.Context) (pods []corev1.Pod, listed bool,
 		return err
 	})
 	switch {
-	case k.missing(err, "without the verb list on pods, a leader is not seen whose lock was removed before its Pod had ended"):
+	case k.missing(err, "without the verb list on pods, this Pod may lead beside a leader whose lock was removed before its Pod had ended"):
 		return nil, false, nil
 	case err != nil:
 		return nil, false, err
 	}
 	for _, pod := range list.Items {
-		if pod.Labels[k.label] != "" { // fake clientsets select, other fakes may not
+		if pod.Labels[k.label] != "" { // some fakes do not select
 			pods = append(pods, pod)
 		}
 	}
 	return pods, true, nil
 }
 
-// setLabel sets the label of the own Pod, or with value nil removes it, if this version of it stands.
+// setLabel sets the label of our Pod, or removes it if value is nil, if the Pod has this version.
 func (k *cluster) setLabel(ctx context.Context, me *corev1.Pod, value *string) error {
 	return k.patch(ctx, me, map[string]any{"labels": map[string]any{k.label: value}})
 }
 
-// mayLabel finds out whether the own Pod may be patched, by a patch that changes nothing.
+const withoutPatch = "without the verb patch on pods, another candidate may lead beside this Pod " +
+	"if its lock is removed before the Pod has ended"
+
+// mayLabel tests by an empty patch whether our Pod may be patched.
 func (k *cluster) mayLabel(ctx context.Context, me *corev1.Pod) (bool, error) {
 	err := k.patch(ctx, me, map[string]any{})
-	if k.missing(err, "without the verb patch on pods, another candidate may not see this Pod lead if its lock is removed before it has ended") {
+	if k.missing(err, withoutPatch) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// patch changes metadata of the own Pod. Without the version a removal of the label that is late would disown a leader.
+// patch changes metadata of our Pod. The resourceVersion keeps a late removal of the label from
+// disowning a leader.
 func (k *cluster) patch(ctx context.Context, me *corev1.Pod, metadata map[string]any) error {
 	metadata["uid"] = me.UID
-	if me.ResourceVersion != "" { // as with fake clientsets
+	if me.ResourceVersion != "" { // fake clientsets set none
 		metadata["resourceVersion"] = me.ResourceVersion
 	}
 	body, err := json.Marshal(map[string]any{"metadata": metadata})
@@ -232,7 +240,7 @@ func (k *cluster) patch(ctx context.Context, me *corev1.Pod, metadata map[string
 	})
 }
 
-// node reads what is known of a node.
+// node reads the state of a node.
 func (k *cluster) node(ctx context.Context, name string) (nodeState, error) {
 	about := AccessError{Verb: "get", Resource: "nodes", Name: name}
 	node, found, err := read(ctx, k, about, func(ctx context.Context) (*corev1.Node, error) {
@@ -249,14 +257,15 @@ func (k *cluster) node(ctx context.Context, name string) (nodeState, error) {
 	return stateOf(node), nil
 }
 
-// watchable is an object to watch. Nodes are not of a namespace.
+// watchable is an object to watch.
 type watchable struct{ resource, name string }
 
-// watch opens a watch of one object, which begins with its present version.
+// watch opens a watch of one object that starts with its present version.
 func (k *cluster) watch(ctx context.Context, w watchable) (watch.Interface, error) {
 	options := metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String(),
-		// Ours is the one that counts: the server's does not arrive on a connection that is dead.
+		// watchTimeout ends the watch first: the server's timeout does not arrive on a dead
+		// connection.
 		TimeoutSeconds: ptr.To(int64((watchTimeout + time.Minute) / time.Second)),
 	}
 	about, open := k.object("watch", "", w.resource, w.name), k.config.client.CoreV1().Pods(k.config.namespace).Watch

@@ -2,38 +2,36 @@ package leaderforlife
 
 import corev1 "k8s.io/api/core/v1"
 
-// state is what one round of reads has shown. The own Pod was read before the lock, and that before
-// the others.
+// state is the result of one round of reads: first our Pod, then the lock, then the others.
 type state struct {
 	me    *corev1.Pod
-	label string // of the own Pod; empty: none
+	label string // of our Pod; empty: none
 	lock  *lock  // nil: there is none
 
-	ownerOver bool      // the lock's owner, another Pod, is proven to have ended
-	waiting   []Waiting // for other Pods that are not
+	ownerOver bool      // another Pod owns the lock, and is proven to have ended
+	waiting   []Waiting // for other Pods that are not proven to have ended
 }
 
-// abilities are what a candidate has found to be refused.
+// abilities are the optional verbs that were refused.
 type abilities struct {
-	noPatch  bool // of the own Pod
+	noPatch  bool // of our Pod
 	noDelete bool // of the lock
 }
 
-// step is what to do next.
+// step is the next action.
 type step int
 
 const (
 	toWait    step = iota
 	toLead         // Become returns
 	toCreate       // the lock
-	toLabel        // the own Pod
-	toUnlabel      // the own Pod
+	toLabel        // our Pod
+	toUnlabel      // our Pod
 	toRemove       // the lock
 )
 
-// next decides. Nobody leads beside another, because each has labelled its Pod before it lists the
-// Pods with the label: of two, the one whose label came later has found that of the other. The lock
-// says who may try.
+// next decides. Two Pods cannot both lead: each labels itself before it lists the labelled Pods, so
+// the one whose label came later has found the other. The lock says who may try.
 func (v state) next(a abilities) (step, []Waiting) {
 	if v.me.DeletionTimestamp != nil || terminal(v.me) {
 		return toWait, []Waiting{{Pod: v.me.Name, UID: v.me.UID, Node: v.me.Spec.NodeName, Why: "this Pod is ending, and does not begin to lead"}}
@@ -43,7 +41,7 @@ func (v state) next(a abilities) (step, []Waiting) {
 	case mine && v.label != string(v.lock.uid) && !a.noPatch:
 		return toLabel, nil
 	case mine && v.label != string(v.lock.uid) && v.lock.labelled && !v.lock.deleting && !a.noDelete:
-		return toRemove, nil // and make one that does not say that the owner is labelled
+		return toRemove, nil // to create a lock that does not say that its owner is labelled
 	case mine && len(v.waiting) > 0:
 		return toWait, v.waiting
 	case mine:

@@ -17,7 +17,7 @@ import (
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 )
 
-// In a Pod nothing but the name of the lock is needed.
+// In a Pod only the name of the lock is needed.
 func ExampleBecome_inAPod() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

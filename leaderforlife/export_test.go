@@ -2,7 +2,7 @@ package leaderforlife
 
 import "context"
 
-// BecomeIn is Become in a process that ends when end is called, as far as other processes of its Pod can tell.
+// BecomeIn is Become in a simulated process. For other processes of its Pod it ends when end is called.
 func BecomeIn(ctx context.Context, lockName string, options ...Option) (end func(), err error) {
 	end, _, err = elect(ctx, lockName, options, false)
 	return end, named(lockName, err)

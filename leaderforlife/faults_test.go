@@ -29,7 +29,7 @@ func createLease(t *testing.T, w *world) error {
 	return err
 }
 
-// What was asked for is done, but the answer is lost.
+// The API server carries out the request, but its answer is lost.
 func TestLostAnswers(t *testing.T) {
 	for _, lost := range []struct{ resource, verb string }{{"configmaps", "create"}, {"configmaps", "delete"}, {"pods", "patch"}} {
 		t.Run(lost.verb, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// A deletion that is late finds the lock of a successor, and must leave it alone.
+// A late deletion must not delete the lock of a successor.
 func TestLateDeletionSparesTheSuccessorsLock(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		first := w.start(w.pod("a"))
@@ -103,7 +103,7 @@ func TestLateRemovalOfTheLabelDoesNotDisownALeader(t *testing.T) {
 	})
 }
 
-// A Pod with a label that it does not deserve, and that is alive, keeps nobody waiting for ever.
+// A living Pod with a stray label does not make others wait for ever.
 func TestCandidateGivesUpALabelThatIsNotItsOwn(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		leading := w.start(w.pod("a"))
@@ -137,7 +137,7 @@ func TestErrorsBackOff(t *testing.T) {
 		synctest.Wait()
 		assert.Greater(t, tries.Load(), int32(50), "it does not give up")
 		assert.Less(t, tries.Load(), int32(150), "nor spin")
-		assert.Len(t, a.logs.FilterMessageSnippet("will be tried again").All(), 1, "said once")
+		assert.Len(t, a.logs.FilterMessageSnippet("retrying").All(), 1, "said once")
 		mended.Store(true)
 		time.Sleep(10 * time.Second)
 		assert.Equal(t, []string{"a"}, w.leaders())
@@ -178,7 +178,8 @@ func TestEndOfTheContextIsHeededAtOnce(t *testing.T) {
 	}
 }
 
-// A candidate whose lock may have been made when it gave up removes it, so that others do not wait for its Pod to end.
+// A candidate that gives up removes a lock that it may have created, so that others do not wait for the
+// end of its Pod.
 func TestCandidateThatGivesUpCleansUp(t *testing.T) {
 	for _, under := range []struct{ resource, verb string }{{"configmaps", "create"}, {"pods", "patch"}} {
 		t.Run(under.verb, func(t *testing.T) {
@@ -248,7 +249,7 @@ func TestIdleCandidateSendsNoRequests(t *testing.T) {
 	})
 }
 
-// A watch whose connection has died without a word says nothing.
+// The connection of a watch dies silently.
 func TestSilentWatchIsNotWaitedForForEver(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.start(w.pod("a"))
@@ -315,7 +316,7 @@ func TestWithoutWatchVerb(t *testing.T) {
 	}
 }
 
-// Whoever has seen the lock of a candidate that gave up does not wait for the end of its Pod.
+// A candidate that has seen the lock of one that gave up does not wait for the end of that Pod.
 func TestLockThatWasGivenUpIsForgotten(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.process(w.pod("a"))
@@ -339,7 +340,8 @@ func TestLockThatWasGivenUpIsForgotten(t *testing.T) {
 	})
 }
 
-// Two preconditions are more than one: versions are forgotten when a cluster is restored, UIDs say nothing of what has changed since.
+// Both preconditions are needed: a restored cluster repeats versions, and a UID does not change with its
+// object.
 func TestWritesCarryTheirPreconditions(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		first := w.start(w.pod("a"))
@@ -379,7 +381,8 @@ func TestWritesCarryTheirPreconditions(t *testing.T) {
 	})
 }
 
-// A lock that is made after its candidate gave up would keep the others waiting for the end of its Pod: a write that is under way is awaited.
+// A lock created after its candidate gave up would make the others wait for the end of that Pod. So the
+// candidate waits for a write in flight.
 func TestLockThatIsMadeWhileItsCandidateGivesUp(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.process(w.pod("a"))
@@ -412,7 +415,7 @@ func TestLockThatIsMadeWhileItsCandidateGivesUp(t *testing.T) {
 	})
 }
 
-// What is deleted between a candidate's reads and its watches shows in neither.
+// A deletion between a candidate's reads and its watches shows in neither.
 func TestWhatHappensBeforeTheWatchesStandIsRead(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.start(w.pod("a"))
@@ -434,7 +437,7 @@ func TestWhatHappensBeforeTheWatchesStandIsRead(t *testing.T) {
 	})
 }
 
-// Whether others are labelled has to be read when the own label is known to stand. Here it arrives late, when another leads already.
+// Other labels must be read after a Pod's own label is known to be written. Here it arrives late, when another leads already.
 func TestLateLabelDoesNotMakeTwoLeaders(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.process(w.pod("a"))
@@ -508,7 +511,7 @@ func TestLabelThatGoesIsNews(t *testing.T) {
 	})
 }
 
-// A webhook that takes the label away again must not be raced with.
+// A candidate must not race with a webhook that removes the label.
 func TestRequestsThatChangeNothingBackOff(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.process(w.pod("a"))
@@ -522,13 +525,13 @@ func TestRequestsThatChangeNothingBackOff(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, w.leaders())
 		assert.Less(t, len(w.requests(a, 0)), 500)
-		assert.Len(t, a.logs.FilterMessageSnippet("will be tried again").All(), 1)
+		assert.Len(t, a.logs.FilterMessageSnippet("retrying").All(), 1)
 	})
 }
 
-// The lock is read before the list of labelled Pods. Who reads it afterwards may find a lock that
-// has become its own since, because a request of it was late, and does not see the leader that had
-// one in between. A label of its own would keep it from leading; here it may set none.
+// A candidate reads the lock before it lists the labelled Pods. In the opposite order it could find its
+// own lock, created meanwhile by a late request, and miss the leader in between. Its own label would
+// prevent that, but here it may not set one.
 func TestLockIsReadBeforeTheLabelledPods(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		b := w.process(w.pod("b"))

@@ -7,31 +7,36 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Hooks are functions to call when something happens; each may be nil. They are called synchronously, one at a time, from the
-// goroutine of Become or TryBecome, and delay it.
+// Hooks are functions that Become and TryBecome call when something happens. Each may be nil. Calls
+// are synchronous, one at a time, and delay Become.
 type Hooks struct {
-	// OnWaiting is told what a candidate waits for, when it begins to and whenever that changes.
+	// OnWaiting is called with the reasons for waiting, when waiting starts and whenever they
+	// change.
 	OnWaiting func([]Waiting)
 
-	// OnLeading is told the UID of the lock, right before Become or TryBecome returns that this Pod is the leader.
+	// OnLeading is called with the UID of the lock, right before Become or TryBecome reports that
+	// this Pod leads.
 	OnLeading func(lock types.UID)
 }
 
 // Waiting is one reason why a candidate does not lead.
 type Waiting struct {
-	// Pod and UID of whom it waits for: the leader, as a rule. Node is where it runs, empty if that is not known.
+	// Pod and UID identify the Pod to wait for, usually the leader. Node is where it runs, empty if
+	// unknown.
 	Pod  string
 	UID  types.UID
 	Node string
-	// Why it has to, in words for people.
+	// Why explains the reason to a person.
 	Why string
 }
 
-// Fence knows what became of machines that could not be asked, as a fencing controller does.
+// Fence knows what became of machines that do not answer, as a fencing controller does.
 type Fence interface {
-	// Ended reports whether it is proven that no process of a Pod runs any more, and none will: that its machine has been switched off
-	// since the Pod was started, for example. The Pod is as it was last seen, and must not be changed. That a node is not Ready, or does
-	// not answer, is no proof. An error counts as no, and so does an answer that does not come within
-	// 10 s, when ctx ends. Until such a call has returned there is no other.
+	// Ended reports whether it is proven that no process of a Pod runs and none will: for example
+	// because its machine was switched off after the Pod had started. A node that is not Ready or
+	// does not answer proves nothing.
+	//
+	// pod is the Pod as last seen; do not change it. An error counts as no. So does an answer that
+	// takes longer than 10 s, when ctx ends. Calls do not overlap.
 	Ended(ctx context.Context, pod *corev1.Pod) (bool, error)
 }

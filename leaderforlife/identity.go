@@ -19,8 +19,9 @@ const (
 	podUIDExtra  = "authentication.kubernetes.io/pod-uid"
 )
 
-// whoAmI returns the Pod of this process. A name does not tell: a process that has outlived its Pod finds another one of its name, as
-// with a StatefulSet. So what the token says counts, where it says something.
+// whoAmI returns the Pod of this process. The credentials decide if they name a Pod. A name alone
+// proves nothing: a process that has outlived its Pod finds the next Pod of that name, as in a
+// StatefulSet.
 func (k *cluster) whoAmI(ctx context.Context) (podID, error) {
 	token, err := k.tokenPod(ctx)
 	if err != nil {
@@ -47,16 +48,17 @@ func (k *cluster) whoAmI(ctx context.Context) (podID, error) {
 	case pod == nil:
 		return podID{}, fmt.Errorf("%w: there is no Pod %s/%s; if that is not its name, set it by WithPodName or the environment variable POD_NAME, and its namespace by WithNamespace", ErrPodGone, k.config.namespace, name)
 	case pod.UID == "":
-		return podID{}, fmt.Errorf("pod %s/%s has no UID, by which leaders are told apart: in a test with fakes, give it one", k.config.namespace, name)
+		return podID{}, fmt.Errorf("pod %s/%s has no UID, which identifies a leader: in a test with fakes, set one", k.config.namespace, name)
 	case token.uid != "" && pod.UID != token.uid:
 		return podID{}, fmt.Errorf("%w: Pod %s/%s has UID %s, but the credentials of this process are bound to Pod %s with UID %s", ErrPodGone, k.config.namespace, name, pod.UID, token.name, token.uid)
 	}
 	return podID{name, pod.UID}, nil
 }
 
-// tokenPod is the Pod that the client's credentials are bound to; empty if they are to none, or the API server does not say.
+// tokenPod returns the Pod that the client's credentials are bound to. It is empty if they are not
+// bound or the API server does not say.
 func (k *cluster) tokenPod(ctx context.Context) (podID, error) {
-	if c, ok := k.config.client.AuthenticationV1().RESTClient().(*rest.RESTClient); ok && c == nil { // a fake, which need not know reviews
+	if c, ok := k.config.client.AuthenticationV1().RESTClient().(*rest.RESTClient); ok && c == nil { // a fake clientset may not know reviews
 		return podID{}, nil
 	}
 	var me *authenticationv1.SelfSubjectReview

@@ -36,7 +36,8 @@ func TestPodIsThatOfTheToken(t *testing.T) {
 	})
 }
 
-// A process that has outlived its Pod, as on a node that is lost, must not take the Pod for its own that a StatefulSet has made since.
+// A process that has outlived its Pod, as on a lost node, must not take the StatefulSet's next Pod for
+// its own.
 func TestPodOfTheNameIsNotThatOfTheToken(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		pod := w.pod("a")
@@ -77,7 +78,7 @@ func TestNameOfThePod(t *testing.T) {
 	})
 }
 
-// What cannot be learned now is asked again, not done without.
+// A failed identity request is retried, not ignored.
 func TestReviewThatFailsIsAskedAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.process(w.pod("a"))

@@ -20,29 +20,29 @@ import (
 )
 
 const (
-	// keptAnnotation names the owner of a lock that the garbage collector is not to remove, as <name>/<uid>.
+	// keptAnnotation names the owner of a lock of [WithObservedPodEnd], as <name>/<uid>.
 	keptAnnotation = "leader.bellwether.dev/pod"
-	// labelledAnnotation says that the owner of the lock does not lead before it has labelled its Pod.
+	// labelledAnnotation says that the owner of the lock labels its Pod before it leads.
 	labelledAnnotation = "leader.bellwether.dev/labelled"
 )
 
-// podID is one Pod. Its name alone says nothing: others have it before and after.
+// podID identifies a Pod. Other Pods may have its name earlier or later.
 type podID struct {
 	name string
 	uid  types.UID
 }
 
-// lock is one version of the object that at most one Pod owns.
+// lock is one version of the lock object. At most one Pod owns it.
 type lock struct {
 	uid      types.UID
 	version  string
 	owner    podID
-	kept     bool // from the garbage collector: see WithStrict
+	kept     bool // from the garbage collector: see WithObservedPodEnd
 	labelled bool // the owner labels its Pod before it leads
 	deleting bool // only finalizers keep it
 }
 
-// parseLock reads a lock. The error is an [ErrForeignLock].
+// parseLock parses a lock. The error is an [ErrForeignLock].
 func parseLock(kind string, o metav1.Object) (lock, error) {
 	l := lock{uid: o.GetUID(), version: o.GetResourceVersion(), deleting: o.GetDeletionTimestamp() != nil}
 	l.labelled = o.GetAnnotations()[labelledAnnotation] == "true"
@@ -71,7 +71,7 @@ func parseLock(kind string, o metav1.Object) (lock, error) {
 	return l, nil
 }
 
-// lockMeta is the metadata of the lock that a Pod creates.
+// lockMeta returns the metadata of the lock that a Pod creates.
 func lockMeta(c config, me podID, labelled bool) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{
 		Namespace: c.namespace, Name: c.lock,
@@ -80,7 +80,7 @@ func lockMeta(c config, me podID, labelled bool) metav1.ObjectMeta {
 	if labelled {
 		m.Annotations[labelledAnnotation] = "true"
 	}
-	if c.strict {
+	if c.observedEnd {
 		m.Annotations[keptAnnotation] = me.name + "/" + string(me.uid)
 	} else {
 		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: me.name, UID: me.uid}}
@@ -124,7 +124,8 @@ func (l leases) get(ctx context.Context, name string) (metav1.Object, error) {
 	return l.Get(ctx, name, metav1.GetOptions{})
 }
 
-// create writes a record that electors take for held as long as it stands. Without a duration, client-go's would take it.
+// create writes a Lease that electors consider held as long as it exists. client-go's electors take
+// a Lease without a duration.
 func (l leases) create(ctx context.Context, m metav1.ObjectMeta) (metav1.Object, error) {
 	now := metav1.NewMicroTime(time.Now())
 	return l.Create(ctx, &coordinationv1.Lease{ObjectMeta: m, Spec: coordinationv1.LeaseSpec{
@@ -133,7 +134,7 @@ func (l leases) create(ctx context.Context, m metav1.ObjectMeta) (metav1.Object,
 	}}, metav1.CreateOptions{})
 }
 
-// holder is for people, and for electors that must find somebody there.
+// holder returns the holder identity: for people, and for electors, which must find one.
 func holder(m metav1.ObjectMeta) string {
 	for _, o := range m.OwnerReferences {
 		return o.Name + "/" + string(o.UID)

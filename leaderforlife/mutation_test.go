@@ -10,7 +10,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
-// mutations are what may happen to somebody who does not know why a line is there.
+// mutations remove safeguards one at a time.
 var mutations = []mutation.Mutation{
 	{
 		Name: "the lock is read after the labelled Pods", File: "observe.go",
@@ -34,12 +34,12 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "every 404 says that there is none", File: "errors.go",
-		Old: "	return kube.Absent(e.Err, schema", New: "	return apierrors.IsNotFound(e.Err) || kube.Absent(e.Err, schema",
+		Old: "	return kube.Absent(e.Err", New: "	return apierrors.IsNotFound(e.Err) || kube.Absent(e.Err",
 		Caught: "TestOddAnswerDoesNotMakeTwoLeaders",
 	},
 	{
 		Name: "every 404 says so, in a simulation", File: "errors.go",
-		Old: "	return kube.Absent(e.Err, schema", New: "	return apierrors.IsNotFound(e.Err) || kube.Absent(e.Err, schema",
+		Old: "	return kube.Absent(e.Err", New: "	return apierrors.IsNotFound(e.Err) || kube.Absent(e.Err",
 		Caught: "TestSimulatedLeaders",
 	},
 	{
@@ -74,12 +74,12 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "an error is not followed by a pause", File: "backoff.go",
-		Old: "		sleep(ctx, pause/2+rand.N(pause))\n", New: "		_ = rand.N(pause)\n",
+		Old: "		clock.Sleep(ctx, pause/2+rand.N(pause))\n", New: "		_, _ = rand.N(pause), clock.Sleep\n",
 		Caught: "TestErrorsBackOff",
 	},
 	{
 		Name: "a request that changes nothing is not followed by a pause", File: "candidate.go",
-		Old: "		case next == c.last:\n			err = errFutile\n", New: "",
+		Old: "		case next == c.last:\n			err = errNoEffect\n", New: "",
 		Caught: "TestRequestsThatChangeNothingBackOff",
 	},
 	{
@@ -89,7 +89,7 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "another process of the Pod is not waited for with a pause", File: "candidate.go",
-		Old: "		sleep(ctx, lockPause)\n", New: "",
+		Old: "		clock.Sleep(ctx, lockPause)\n", New: "		_ = clock.Sleep\n",
 		Caught: "TestSecondProcessOfAPodWaits",
 	},
 	{

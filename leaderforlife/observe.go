@@ -13,7 +13,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// observe reads everything that a decision needs, in the order on which [state.next] relies.
+// observe reads everything that a decision needs, in the order that [state.next] relies on.
 func (c *candidate) observe(ctx context.Context) (state, error) {
 	me, err := c.pod(ctx, c.me.name)
 	if err != nil {
@@ -41,7 +41,7 @@ func (c *candidate) observe(ctx context.Context) (state, error) {
 	return v, nil
 }
 
-// collectContenders collects who else may lead. What was seen of them before stays known.
+// collectContenders collects the other Pods that may lead, and keeps what is known of them.
 func (c *candidate) collectContenders(l *lock, labelled []corev1.Pod, listed bool) {
 	before := c.others
 	c.others = map[types.UID]*contender{}
@@ -73,15 +73,15 @@ func (c *candidate) collectContenders(l *lock, labelled []corev1.Pod, listed boo
 	}
 }
 
-// observe records a version of a contender's Pod.
+// observe records a version of the Pod.
 func (s *contender) observe(pod *corev1.Pod) {
 	s.gone, s.seen = false, pod
-	if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace > 0 { // the last event of a Pod that is gone says 0, too
+	if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace > 0 { // the last event of a deleted Pod says 0, too
 		s.ending = true
 	}
 }
 
-// inspect reads what is not yet known of a contender.
+// inspect reads what is not known of a contender.
 func (c *candidate) inspect(ctx context.Context, s *contender) error {
 	if s.gone {
 		pod, err := c.pod(ctx, s.name)
@@ -109,14 +109,15 @@ func (c *candidate) inspect(ctx context.Context, s *contender) error {
 			return err
 		})
 		if err != nil {
-			c.sayOnce("the Fence fails: "+err.Error(), zap.String("pod", s.name))
+			c.sayOnce("the Fence failed: "+err.Error(), zap.String("pod", s.name))
 		}
-		s.fenced = err == nil && fenced // in this order: a call that was given up may write it yet
+		s.fenced = err == nil && fenced // in this order: an abandoned call may still write fenced
 	}
 	return nil
 }
 
-// checkContenders returns whether the lock's owner has ended, and who has not of all that may lead. Earlier owners that have are forgotten.
+// checkContenders returns whether the lock's owner has ended, and which contenders have not. It
+// forgets earlier owners that have ended.
 func (c *candidate) checkContenders() (ownerOver bool, waiting []Waiting) {
 	for _, s := range c.others {
 		owner := c.seen != nil && c.seen.owner.uid == s.uid
@@ -125,7 +126,7 @@ func (c *candidate) checkContenders() (ownerOver bool, waiting []Waiting) {
 			ownerOver = ownerOver || owner
 			delete(c.owners, s.uid)
 			if s.gone && s.seen != nil && !s.ending && !ended(s.seen) {
-				c.sayOnce(fmt.Sprintf("Pod %s with UID %s was deleted while it ran, at once or by force: taken for ended", s.name, s.uid))
+				c.sayOnce(fmt.Sprintf("Pod %s with UID %s was deleted while it ran, at once or by force: assuming that it has ended", s.name, s.uid))
 			}
 			continue
 		}
@@ -135,7 +136,7 @@ func (c *candidate) checkContenders() (ownerOver bool, waiting []Waiting) {
 	return ownerOver, waiting
 }
 
-// isUUID reports whether a UID looks like what API servers give out.
+// isUUID reports whether a UID has the format of an API server's.
 func isUUID(uid types.UID) bool {
 	if len(uid) != 36 {
 		return false

@@ -8,21 +8,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// LeaderLabel is the label on the Pod of the leader by a lock. Its value is the UID of the lock.
+// LeaderLabel returns the key of the label on the Pod of the leader by a lock. Its value is the UID
+// of the lock.
 func LeaderLabel(lockName string) string { return "leader.bellwether.dev/" + lockName }
 
-// contender is another Pod that may be the leader: the owner of the lock, one with the label, or
-// one that owned an earlier lock.
+// contender is another Pod that may lead: it owns the lock, has the label, or owned an earlier
+// lock.
 type contender struct {
 	podID
-	seen   *corev1.Pod // as last seen; nil: never
-	ending bool        // it was seen while it had time to end
-	gone   bool        // there is no such Pod any more
-	kept   bool        // it owns a lock that the garbage collector does not remove: deletion is no proof
-	fenced bool        // says the Fence
+	seen   *corev1.Pod // last version seen; nil: never seen
+	ending bool        // it was seen with grace time left
+	gone   bool        // the Pod does not exist
+	kept   bool        // it owns a lock of [WithObservedPodEnd]: deletion is no proof
+	fenced bool        // the Fence reports its end
 }
 
-// node is where it was last seen; empty if that is not known.
+// node returns the node of the Pod, or "" if it is unknown.
 func (s contender) node() string {
 	if s.seen == nil {
 		return ""
@@ -30,9 +31,9 @@ func (s contender) node() string {
 	return s.seen.Spec.NodeName
 }
 
-// ended reports whether the kubelet has said that nothing of the Pod runs any more. A phase that is
-// terminal does not change, but it may be there before the containers have ended, or written by the
-// control plane in the place of a kubelet that does not answer.
+// ended reports whether the kubelet has reported that no container of the Pod runs. A terminal
+// phase alone is no proof: it may precede the end of containers, and the control plane writes it
+// for a kubelet that does not answer.
 func ended(pod *corev1.Pod) bool {
 	return pod != nil && terminal(pod) && runningContainer(pod) == ""
 }
@@ -41,7 +42,7 @@ func terminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// runningContainer names one that was last reported to run; empty: none.
+// runningContainer returns a container that was last reported to run, or "".
 func runningContainer(pod *corev1.Pod) string {
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses) {
 		if c.State.Running != nil {
@@ -51,7 +52,7 @@ func runningContainer(pod *corev1.Pod) string {
 	return ""
 }
 
-// nodeState is what proves, or not, that the Pods of a node have ended.
+// nodeState is what is known of a node.
 type nodeState struct {
 	known, gone         bool
 	ready, outOfService bool
@@ -73,11 +74,10 @@ func stateOf(node *corev1.Node) nodeState {
 }
 
 // down reports whether it is proven that nothing runs on the node. The taint alone is no proof: it
-// may have been forgotten there, and the node be back.
+// may have been left behind after the node came back.
 func (s nodeState) down() bool { return s.known && (s.gone || s.outOfService && !s.ready) }
 
-// hasEnded decides whether a contender is proven to have ended; if not, why says what is in the
-// way.
+// hasEnded decides whether a contender is proven to have ended. If not, why says what is missing.
 func hasEnded(s contender, node nodeState) (over bool, why string) {
 	switch {
 	case ended(s.seen), s.gone && !s.kept, s.seen != nil && node.down(), s.fenced:
@@ -91,7 +91,7 @@ func hasEnded(s contender, node nodeState) (over bool, why string) {
 	case terminal(s.seen):
 		why = fmt.Sprintf("its Pod is %s, but container %s was last reported to run", s.seen.Status.Phase, runningContainer(s.seen))
 	case s.seen.DeletionTimestamp != nil:
-		why = fmt.Sprintf("its Pod is to end by %s, but has not been reported to have", s.seen.DeletionTimestamp.UTC().Format(time.RFC3339))
+		why = fmt.Sprintf("its Pod is terminating, with grace until %s", s.seen.DeletionTimestamp.UTC().Format(time.RFC3339))
 	default:
 		why = "its Pod runs"
 	}

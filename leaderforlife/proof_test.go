@@ -59,7 +59,7 @@ func TestLostNode(t *testing.T) {
 		"the Pod is being deleted": {
 			options: []leader.Option{leader.WithNodeCheck()},
 			happens: func(t *testing.T, w *world) { updateNode(t, w, lose); w.deletePod("a") },
-			why:     "its Pod is to end by 2000-01-01T00:00:00Z, but has not been reported to have; its node is not Ready",
+			why:     "its Pod is terminating, with grace until 2000-01-01T00:00:00Z; its node is not Ready",
 		},
 		"forgotten taint": {
 			options: []leader.Option{leader.WithNodeCheck()},
@@ -162,14 +162,14 @@ func TestFence(t *testing.T) {
 		assert.InDelta(t, 12, asks, 3, "every poll interval")
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"a"}, w.leaders(), "an error proves nothing")
-		assert.Len(t, b.logs.FilterMessageSnippet("the Fence fails: no connection to the power supply").All(), 1)
+		assert.Len(t, b.logs.FilterMessageSnippet("the Fence failed: no connection to the power supply").All(), 1)
 		f.set("a", nil)
 		time.Sleep(6 * time.Second)
 		require.Equal(t, []string{"a", "b"}, w.leaders())
 	})
 }
 
-// hanging is a Fence that does not answer until it is released.
+// hanging is a Fence that answers only after its release.
 type hanging chan struct{}
 
 func (h hanging) Ended(context.Context, *corev1.Pod) (bool, error) {
@@ -185,7 +185,7 @@ func TestFenceThatHangsDelaysASuccessionAtMostOnce(t *testing.T) {
 		b := w.start(w.pod("b"), leader.WithFence(h))
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"a"}, w.leaders())
-		assert.NotZero(t, b.logs.FilterMessageSnippet("the Fence fails").Len())
+		assert.NotZero(t, b.logs.FilterMessageSnippet("the Fence failed").Len())
 		a.exit()
 		w.deletePod("a")
 		time.Sleep(10 * time.Second)
@@ -194,13 +194,13 @@ func TestFenceThatHangsDelaysASuccessionAtMostOnce(t *testing.T) {
 	})
 }
 
-func TestStrict(t *testing.T) {
-	strict := leader.WithStrict()
+func TestObservedPodEnd(t *testing.T) {
+	observedEnd := leader.WithObservedPodEnd()
 	t.Run("seen to end", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
-			a := w.start(w.pod("a"), strict)
+			a := w.start(w.pod("a"), observedEnd)
 			require.Equal(t, []string{"a"}, w.leaders())
-			w.start(w.pod("b"), strict)
+			w.start(w.pod("b"), observedEnd)
 			synctest.Wait()
 			a.exit()
 			w.setStatus("a", over(corev1.PodSucceeded, ""))
@@ -209,13 +209,13 @@ func TestStrict(t *testing.T) {
 	})
 	t.Run("deleted by force", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
-			w.start(w.pod("a"), strict)
+			w.start(w.pod("a"), observedEnd)
 			require.Equal(t, []string{"a"}, w.leaders())
-			b := w.start(w.pod("b"), strict)
+			b := w.start(w.pod("b"), observedEnd)
 			synctest.Wait()
 			w.deletePod("a")
 			w.server.Collect()
-			newcomer := w.start(w.pod("c"), strict)
+			newcomer := w.start(w.pod("c"), observedEnd)
 			time.Sleep(time.Hour)
 			require.Equal(t, []string{"a"}, w.leaders())
 			for _, p := range []*replica{b, newcomer} {
@@ -228,9 +228,9 @@ func TestStrict(t *testing.T) {
 	t.Run("on a node that was removed", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			require.NoError(t, createNode(t, w))
-			w.start(w.pod("a"), strict)
+			w.start(w.pod("a"), observedEnd)
 			require.Equal(t, []string{"a"}, w.leaders())
-			w.start(w.pod("b"), strict, leader.WithNodeCheck())
+			w.start(w.pod("b"), observedEnd, leader.WithNodeCheck())
 			synctest.Wait()
 			w.deletePod("a")
 			synctest.Wait()

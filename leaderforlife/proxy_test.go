@@ -14,7 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// proxy is between the processes of a house and the API server. At times it gives answers of its own, or none.
+// proxy is between the processes of a house and the API server. At times it answers itself, or not at
+// all.
 type proxy struct {
 	mu     sync.Mutex
 	answer oddAnswer
@@ -25,7 +26,7 @@ type proxy struct {
 	until  time.Time
 }
 
-// breakDown has the proxy answer oddly until some time.
+// breakDown makes the proxy answer oddly until the given time.
 func (p *proxy) breakDown(r *rand.Rand, until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -35,7 +36,7 @@ func (p *proxy) breakDown(r *rand.Rand, until time.Time) {
 	p.until = until
 }
 
-// meet returns what the proxy is when it gets a request; ok is false if it does nothing.
+// meet returns how the proxy treats a request; ok is false if it passes the request on.
 func (p *proxy) meet(r *http.Request) (answer oddAnswer, silent, after, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,7 +116,7 @@ func (t *town) oddly(r *rand.Rand) {
 	}
 }
 
-// annotate is somebody who writes into the lock again and again, for a while.
+// annotate keeps writing into the lock for a while.
 func (t *town) annotate(r *rand.Rand) {
 	every, until := time.Duration(1+r.IntN(3000))*time.Millisecond, time.Now().Add(time.Duration(r.IntN(50))*time.Second)
 	if end := t.begun.Add(simDuration); until.After(end) {

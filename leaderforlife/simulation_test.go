@@ -21,20 +21,20 @@ import (
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 )
 
-// TestSimulatedLeaders is the proof that no two Pods lead at once: two to five of them, half of
-// which are made again under the same name, whose containers are killed and started again, and
-// whose requests are lost, late, refused and answered by a proxy, while they are deleted in the
-// background and the foreground, complete, fail, are said to have failed while they run, and
-// somebody deletes the lock or writes into it.
+// TestSimulatedLeaders proves that no two Pods lead at once. There are two to five Pods; half of them
+// are created again under the same name. Their containers are killed and restarted. Their requests are
+// lost, late, refused, and answered by a proxy. Meanwhile Pods are deleted in the background and the
+// foreground, complete, fail, and are reported to have failed while they run; and the lock is deleted
+// and written to.
 //
-// Somebody leads, too: no longer than vacancy after the last thing that was wrong.
+// It also proves that a Pod leads within vacancy after the last fault.
 func TestSimulatedLeaders(t *testing.T) {
 	seen := &sightings{n: map[string]int{}}
 	sim.Prove(t, lifeScenario(seen, vacancy), sim.Schedules(t, 200))
 	seen.requireAll(t)
 }
 
-// Events that were late when a fault ended are late afterwards, too, by a minute at most.
+// Events that are late when a fault ends stay late, by at most a minute.
 func TestSimulatedLeadersWhoseWatchesLag(t *testing.T) {
 	seen := &sightings{n: map[string]int{}}
 	sim.Prove(t, lifeScenario(seen, vacancy+time.Minute, sim.WatchLag), sim.Schedules(t, 50))
@@ -45,7 +45,7 @@ const (
 	simDuration = 6 * time.Minute
 	simQuiet    = 4 * time.Minute
 
-	// vacancy is how long at most nobody leads when nothing is wrong any more, and no leader has
+	// vacancy bounds how long no Pod leads when nothing is wrong any more, and no leader has
 	// still to end: 10 s for a request that has lost its answer; the longest pause after it; and
 	// one more for a write that comes too late, as when the garbage collector is just removing the
 	// lock. The rest is for the requests themselves, with latencies of 50 ms each way.
@@ -74,11 +74,11 @@ func lifeScenario(seen *sightings, bound time.Duration, more ...sim.Kind) sim.Sc
 	}
 }
 
-// sightings is what has happened, in all schedules.
+// sightings counts what happened in all schedules.
 type sightings struct {
 	mu      sync.Mutex
 	n       map[string]int
-	longest time.Duration // that nobody led when nothing was wrong
+	longest time.Duration // without a leader when nothing was wrong
 }
 
 func (s *sightings) add(what string) {
@@ -87,11 +87,11 @@ func (s *sightings) add(what string) {
 	s.n[what]++
 }
 
-// vacant notes for how long nobody led when nothing was wrong.
+// vacant records for how long there was no leader when nothing was wrong.
 func (s *sightings) vacant(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.n["nobody led in calm"]++
+	s.n["no leader in calm"]++
 	s.longest = max(s.longest, d)
 }
 
@@ -100,16 +100,16 @@ var ends = []string{"deleted", "deleted in the foreground", "Succeeded", "Failed
 
 func (s *sightings) requireAll(t *testing.T) {
 	t.Helper()
-	t.Log(s.n, "the longest time that nobody led when nothing was wrong:", s.longest)
+	t.Log(s.n, "the longest time without a leader when nothing was wrong:", s.longest)
 	for _, what := range append([]string{
 		"led", "led on after a restart", "the lock was deleted", "the lock was written", "said to have Failed",
-		"odd answers", "nobody led in calm",
+		"odd answers", "no leader in calm",
 	}, ends...) {
 		assert.True(t, s.n[what] > 0 || s.n["led"] < 100, "in no schedule: %s", what)
 	}
 }
 
-// town is the Pods of a schedule, and what their kubelets know.
+// town holds the Pods of a schedule, and what their kubelets know.
 type town struct {
 	w          *sim.World
 	begun      time.Time
@@ -126,7 +126,7 @@ type town struct {
 	names  map[string]*sim.Process // that are occupied
 }
 
-// house is the place of one Pod after the other. Guarded by the town's mu.
+// house holds one Pod after the other. Guarded by the town's mu.
 type house struct {
 	pod     *corev1.Pod // nil: none
 	ending  bool        // no container is started
@@ -169,8 +169,8 @@ func (t *town) build() {
 	}
 }
 
-// chores are what is done all the time, by whichever process is there: a goroutine of the town itself would outlive a schedule
-// that ends early, with a violation.
+// chores run all the time, in any living process: a goroutine of the town itself would outlive a
+// schedule that ends early, with a violation.
 func (t *town) chores(ctx context.Context, bound time.Duration) {
 	ticker := time.NewTicker(chore)
 	defer ticker.Stop()
@@ -194,10 +194,10 @@ func (t *town) chores(ctx context.Context, bound time.Duration) {
 	}
 }
 
-// chore is how often the chores are done.
+// chore is the interval of the chores.
 const chore = 200 * time.Millisecond
 
-// supervise reports a violation when nobody leads for longer than bound although nothing is wrong.
+// supervise reports a violation if there is no leader for longer than bound although nothing is wrong.
 func (t *town) supervise(bound time.Duration, gap bool) {
 	candidate, led := t.calm(), len(t.w.Working(lockName)) > 0
 	t.mu.Lock()
@@ -211,7 +211,7 @@ func (t *town) supervise(bound time.Duration, gap bool) {
 	case led && vacant > 2*chore:
 		t.seen.vacant(vacant)
 	case !led && vacant > bound:
-		candidate.Fail("is a candidate, nothing has been wrong for %v, and nobody leads", vacant)
+		candidate.Fail("is a candidate, nothing has been wrong for %v, and there is no leader", vacant)
 	}
 }
 
@@ -325,7 +325,7 @@ func (t *town) moveIn(ctx context.Context, h *house, p *sim.Process) (pod *corev
 	return nil, nil, nil
 }
 
-// settle makes a process the one that runs in a Pod, unless that is ending by now.
+// settle makes a process run in a Pod, unless the Pod is ending.
 func (t *town) settle(h *house, pod *corev1.Pod, p *sim.Process) (stop, left chan struct{}, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -336,7 +336,7 @@ func (t *town) settle(h *house, pod *corev1.Pod, p *sim.Process) (stop, left cha
 	return h.stop, h.left, true
 }
 
-// occupy is what the kernel does.
+// occupy acts like the kernel's sockets.
 func (t *town) occupy(p *sim.Process, name string) (release func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -353,7 +353,7 @@ func (t *town) occupy(p *sim.Process, name string) (release func(), err error) {
 	}, nil
 }
 
-// interfere is what people and controllers do.
+// interfere acts like people and controllers.
 func (t *town) interfere(r *rand.Rand) {
 	switch r.IntN(9) {
 	case 0:
@@ -377,7 +377,7 @@ func (t *town) interfere(r *rand.Rand) {
 	t.begin(h, ends[r.IntN(len(ends))], r.IntN(4) == 0, time.Duration(r.IntN(20))*time.Second)
 }
 
-// begin lets the end of a house's Pod begin, if there is one.
+// begin starts to end the Pod of a house, if there is one.
 func (t *town) begin(h *house, how string, falsely bool, grace time.Duration) {
 	t.mu.Lock()
 	pod := h.pod
@@ -389,7 +389,7 @@ func (t *town) begin(h *house, how string, falsely bool, grace time.Duration) {
 	}
 }
 
-// end is the end of a Pod. The kubelet says that it has ended when that is so.
+// end ends a Pod. The kubelet then reports its end.
 func (t *town) end(h *house, pod *corev1.Pod, how string, falsely bool, grace time.Duration) {
 	t.seen.add(how)
 	switch how {
@@ -445,7 +445,7 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// update changes a Pod, against whoever else does.
+// update changes a Pod, and retries conflicts.
 func (t *town) update(
 	name string, write func(context.Context, *corev1.Pod, metav1.UpdateOptions) (*corev1.Pod, error), change func(*corev1.Pod),
 ) {

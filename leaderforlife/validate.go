@@ -16,13 +16,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
-// namespaceFile holds the namespace of a Pod; the kubelet mounts it.
+// namespaceFile contains the Pod's namespace. The kubelet mounts it.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // minPause is the lower bound of configured pauses.
 const minPause = 100 * time.Millisecond
 
-// newConfig applies options and defaults. The error joins one error for each rule that is broken.
+// newConfig applies options and defaults. The error joins one error for each broken rule.
 func newConfig(lock string, options []Option) (config, error) {
 	c := config{lock: lock, pollInterval: 5 * time.Second, maxBackoff: 15 * time.Second, processLock: process.Lock}
 	for _, option := range options {
@@ -49,7 +49,7 @@ func newConfig(lock string, options []Option) (config, error) {
 	return c, errors.Join(review.Err(), noNamespace, c.connect())
 }
 
-// tooLong checks the lock's name, which is in the key of a label.
+// tooLong checks the length of the lock's name, which becomes part of a label key.
 func tooLong(lock string) []string {
 	if len(lock) > validation.LabelValueMaxLength {
 		return []string{validation.MaxLenError(validation.LabelValueMaxLength)}
@@ -57,7 +57,7 @@ func tooLong(lock string) []string {
 	return nil
 }
 
-// findNamespace sets the namespace from the environment or from the kubelet's file.
+// findNamespace sets the namespace from the environment or the kubelet's file.
 func (c *config) findNamespace() error {
 	if c.namespace == "" {
 		c.namespace = os.Getenv("POD_NAMESPACE")
@@ -73,7 +73,7 @@ func (c *config) findNamespace() error {
 	return nil
 }
 
-// connect makes the client unless one was set.
+// connect creates a client unless one is set.
 func (c *config) connect() error {
 	if c.client != nil {
 		return nil
@@ -85,7 +85,7 @@ func (c *config) connect() error {
 		}
 	}
 	own := rest.CopyConfig(c.rest)
-	// A candidate paces itself. client-go's default would delay a succession by seconds.
+	// A candidate limits its own rate. client-go's default would delay a succession by seconds.
 	own.RateLimiter, own.QPS, own.Burst = nil, -1, 0
 	if c.client, err = kubernetes.NewForConfig(own); err != nil {
 		return fmt.Errorf("leaderforlife: WithConfig: make a client: %w", err)

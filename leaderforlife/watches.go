@@ -11,17 +11,17 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// maxWatchBackoff is how long at most a candidate that may not watch polls before it asks again.
+// maxWatchBackoff bounds the pause before a candidate retries a forbidden watch.
 const maxWatchBackoff = time.Minute
 
-// minWatchLife is how long a watch has to last for the next one to be opened at once.
+// minWatchLife is how long a watch must last to be reopened at once.
 const minWatchLife = 5 * time.Second
 
-// watches are those that are open, at most one of an object.
+// watches are the open watches, at most one for each object.
 type watches struct {
 	cluster *cluster
 	events  chan watchEvent
-	joined  sync.WaitGroup // a goroutine for each
+	joined  sync.WaitGroup // one goroutine for each watch
 	open    map[watchable]*stream
 	backoff map[watchable]watchBackoff
 }
@@ -32,13 +32,13 @@ type stream struct {
 	since  time.Time
 }
 
-// watchBackoff is a time without a watch.
+// watchBackoff is a pause before a watch is opened again.
 type watchBackoff struct {
 	until time.Time
 	last  time.Duration
 }
 
-// watchEvent is an event, or the end of a stream.
+// watchEvent is an event of a stream, or its end.
 type watchEvent struct {
 	of    watchable
 	from  *stream
@@ -50,12 +50,12 @@ func newWatches(k *cluster) *watches {
 	return &watches{cluster: k, events: make(chan watchEvent), open: map[watchable]*stream{}, backoff: map[watchable]watchBackoff{}}
 }
 
-// want opens the watches of these objects, and closes the others. fresh reports whether one was
-// opened: what changed before it stood has to be read. all reports whether none is missing.
+// want opens the watches of these objects and closes the others. fresh reports whether it opened
+// one: earlier changes must then be read. all reports whether every watch is open.
 func (w *watches) want(ctx context.Context, objects map[watchable]bool) (fresh, all bool) {
 	for o := range w.open {
 		if !objects[o] {
-			w.forget(o)
+			w.stop(o)
 		}
 	}
 	all = true
@@ -72,7 +72,7 @@ func (w *watches) want(ctx context.Context, objects map[watchable]bool) (fresh, 
 	return fresh, all
 }
 
-// start opens a watch. If that fails, it is not tried again for a while.
+// start opens a watch. If that fails, the next attempt waits.
 func (w *watches) start(parent context.Context, o watchable) bool {
 	ctx, cancel := context.WithCancel(parent)
 	slow := time.AfterFunc(requestTimeout, cancel)
@@ -89,22 +89,22 @@ func (w *watches) start(parent context.Context, o watchable) bool {
 			w.cluster.sayOnce("polling instead of watching "+o.resource+
 				": succession takes up to a poll interval longer, and idle candidates send requests", zap.Error(err))
 		case parent.Err() == nil:
-			w.cluster.sayOnce("a watch failed: polling until it succeeds, will be tried again", zap.Error(err))
+			w.cluster.sayOnce("watch failed: polling and retrying", zap.Error(err))
 		}
-		w.delay(o, refused)
+		w.postpone(o, refused)
 		return false
 	}
 	s := &stream{cancel, time.Now()}
 	w.open[o] = s
 	w.joined.Go(func() {
 		defer opened.Stop()
-		w.copy(ctx, o, s, opened.ResultChan())
+		w.forward(ctx, o, s, opened.ResultChan())
 	})
 	return true
 }
 
-// copy hands on what a watch says, until it ends or is forgotten.
-func (w *watches) copy(ctx context.Context, o watchable, s *stream, events <-chan watch.Event) {
+// forward sends events until the watch ends or is closed.
+func (w *watches) forward(ctx context.Context, o watchable, s *stream, events <-chan watch.Event) {
 	timeout := time.NewTimer(watchTimeout)
 	defer timeout.Stop()
 	for {
@@ -129,19 +129,19 @@ func (w *watches) copy(ctx context.Context, o watchable, s *stream, events <-cha
 	}
 }
 
-// end opens a watch again that has ended; not at once, if it did not last.
-func (w *watches) end(ctx context.Context, n watchEvent) {
-	w.forget(n.of)
+// reopen opens a watch that has ended: at once if it lasted, else later.
+func (w *watches) reopen(ctx context.Context, n watchEvent) {
+	w.stop(n.of)
 	if time.Since(n.from.since) < minWatchLife {
-		w.delay(n.of, false)
+		w.postpone(n.of, false)
 		return
 	}
 	delete(w.backoff, n.of)
 	w.start(ctx, n.of)
 }
 
-// delay keeps a watch from being opened for a while; longer and longer, if it is forbidden.
-func (w *watches) delay(o watchable, forbidden bool) {
+// postpone delays the next attempt to open a watch, for longer each time if it is forbidden.
+func (w *watches) postpone(o watchable, forbidden bool) {
 	b := watchBackoff{last: w.cluster.config.pollInterval}
 	if forbidden {
 		b.last = min(max(2*w.backoff[o].last, b.last), max(maxWatchBackoff, b.last))
@@ -150,7 +150,7 @@ func (w *watches) delay(o watchable, forbidden bool) {
 	w.backoff[o] = b
 }
 
-func (w *watches) forget(o watchable) {
+func (w *watches) stop(o watchable) {
 	w.open[o].cancel()
 	delete(w.open, o)
 }
@@ -158,7 +158,7 @@ func (w *watches) forget(o watchable) {
 // close ends all watches and waits for their goroutines.
 func (w *watches) close() {
 	for o := range w.open {
-		w.forget(o)
+		w.stop(o)
 	}
 	w.joined.Wait()
 }

@@ -38,7 +38,7 @@ const (
 	node     = "node"
 )
 
-// world is an API server with Pods, of which the test is the kubelet.
+// world is an API server with Pods. The test acts as their kubelet.
 type world struct {
 	t      *testing.T
 	server *apisim.Server
@@ -51,7 +51,7 @@ type world struct {
 	all      []*replica
 }
 
-// inWorld runs a test in a bubble of its own.
+// inWorld runs a test in its own bubble.
 func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -63,7 +63,7 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	})
 }
 
-// occupy is what the kernel does.
+// occupy acts like the kernel's sockets.
 func (w *world) occupy(name string) (release func(), err error) {
 	if w.occupying.spins("occupy " + name) {
 		time.Sleep(time.Minute)
@@ -236,7 +236,7 @@ func (p *replica) start(w *world, options ...leader.Option) {
 	w.t.Cleanup(cancel)
 }
 
-// returned is what Become has returned, which it has to within an hour.
+// returned returns the result of Become, which must come within an hour.
 func (p *replica) returned() error {
 	select {
 	case err := <-p.result:
@@ -275,7 +275,7 @@ func (p *replica) exit() {
 	}
 }
 
-// leaders are the names of the Pods whose processes lead.
+// leaders returns the names of the Pods whose processes lead.
 func (w *world) leaders() []string {
 	synctest.Wait()
 	w.mu.Lock()
@@ -289,7 +289,7 @@ func (w *world) leaders() []string {
 	return names
 }
 
-// requests are those that a process has sent, from the nth on.
+// requests returns the requests that a process has sent, from the nth on.
 func (w *world) requests(p *replica, from int) []string {
 	var sent []string
 	for _, r := range w.server.Trace()[from:] {
@@ -302,7 +302,7 @@ func (w *world) requests(p *replica, from int) []string {
 
 func (w *world) served() int { return len(w.server.Trace()) }
 
-// pacer notices a candidate that does something without end. In a bubble that would stop the time.
+// pacer detects a candidate that spins, which would stop the time of a bubble.
 type pacer struct {
 	t *testing.T
 
@@ -339,7 +339,7 @@ func (p paced) RoundTrip(r *http.Request) (*http.Response, error) {
 	return p.next.RoundTrip(r)
 }
 
-// filter is a transport that does with requests as a test says; nil from f lets them through.
+// filter sets a transport that calls f for each request; nil from f lets the request through.
 type filter struct {
 	next http.RoundTripper
 	f    func(next http.RoundTripper, r *http.Request) (*http.Response, error)
@@ -393,14 +393,15 @@ func respond(r *http.Request, code int, object any) *http.Response {
 	}
 }
 
-// held is a request that is under way for longer than its sender waits.
+// held is a request in flight for longer than its sender waits.
 type held struct {
 	send func()
 	once sync.Once
 	mu   sync.Mutex
 }
 
-// hold breaks the connection under the first such request, which arrives when the test says so. Skip says of which not.
+// hold breaks the connection of the first such request. The test decides when the request arrives. skip
+// excludes requests.
 func (p *replica) hold(w *world, resource, verb string, skip ...func() bool) *held {
 	h := &held{}
 	p.filter(func(_ http.RoundTripper, r *http.Request) (*http.Response, error) {
@@ -425,14 +426,14 @@ func (p *replica) hold(w *world, resource, verb string, skip ...func() bool) *he
 	return h
 }
 
-// isHeld reports whether there is such a request.
+// isHeld reports whether there is a held request.
 func (h *held) isHeld() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.send != nil
 }
 
-// forbidWhile is forbid as long as a test says.
+// forbidWhile is forbid while a condition of the test holds.
 func (p *replica) forbidWhile(holds *atomic.Bool, resource string, verbs ...string) {
 	p.filter(func(_ http.RoundTripper, r *http.Request) (*http.Response, error) {
 		if !holds.Load() || !isA(r, resource, verbs...) {

@@ -230,7 +230,7 @@ func hashAll() {
 
 // medians calls all functions by turns, so that they see the same machine, and returns the median time of each in
 // nanoseconds: what else runs on the machine disturbs some rounds, not the ratios. It reports time and allocations of the
-// first function per operation, of which it does n.
+// first function per operation. The function does n operations.
 func medians(b *testing.B, n int, functions ...func()) []float64 {
 	b.Helper()
 	all := make([]times, len(functions))

@@ -9,22 +9,24 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Bounded is an assignment of known keys to the members of a ring by which no member has much more than its share. Keys keep
-// their owner unless that has too many. It never changes; any number of goroutines may use it without locks.
+// Bounded assigns known keys to the members of a ring so that no member has much more than its
+// share. Keys keep their owner on the ring unless that has too many. A Bounded never changes; any
+// number of goroutines may use it without locks.
 type Bounded struct {
 	ring     *Ring
-	diverted map[string]int // to a member that is not the ring's owner
+	diverted map[string]int // to a member other than the owner on the ring
 }
 
-// NewBounded assigns keys so that no member has more than (1+epsilon) times the average, rounded up. The average of a member is
-// by its weight. The order of keys and duplicates do not matter. It returns an error if epsilon is negative or not finite.
+// NewBounded assigns keys so that no member has more than (1+epsilon) times the average, rounded
+// up. The average of a member is weighted. The order of keys and duplicates do not matter. It
+// returns an error if epsilon is negative or not finite.
 //
-// A member that owns too many keys on the ring keeps those with the lowest hashes (of equal hashes the lowest keys). The
-// others go, lowest first, to the next of their [Ring.Owners] who has room. So no more keys are diverted than must be,
-// but where a diverted key goes depends on all other keys: with each key that comes or goes, others may move. A small
-// epsilon diverts more.
+// A member that owns too many keys on the ring keeps those with the lowest hashes (of equal hashes,
+// the lowest keys). The others go, lowest first, to the next of their [Ring.Owners] that has room.
+// So it diverts no more keys than it must. But the place of a diverted key depends on all other
+// keys: each key that is added or removed may move others. A small epsilon diverts more.
 //
-// It takes a quarter of a microsecond per key, and memory only for those that are diverted.
+// It takes a quarter of a microsecond per key, and memory only for diverted keys.
 func NewBounded(r *Ring, keys []string, epsilon float64) (*Bounded, error) {
 	if math.IsNaN(epsilon) || math.IsInf(epsilon, 0) || epsilon < 0 {
 		return nil, fmt.Errorf("ring: epsilon: must be a finite number, at least 0 (got %v)", epsilon)
@@ -56,8 +58,8 @@ func NewBounded(r *Ring, keys []string, epsilon float64) (*Bounded, error) {
 	return b, nil
 }
 
-// Owner returns the member that key is assigned to, and false if the ring is empty. A key that was not among those
-// assigned has its owner on the ring.
+// Owner returns the member that key is assigned to, and false if the ring is empty. A key that
+// NewBounded was not given has its owner on the ring.
 func (b *Bounded) Owner(key string) (string, bool) {
 	if member, ok := b.diverted[key]; ok {
 		return b.ring.members[member], true
@@ -75,7 +77,7 @@ type hashedKey struct {
 	key  string
 }
 
-// sortedByHash returns keys in an order that depends on nothing but the keys, each once.
+// sortedByHash returns the distinct keys in an order that depends only on the keys.
 func sortedByHash(keys []string) []hashedKey {
 	sorted := make([]hashedKey, len(keys))
 	for i, key := range keys {
@@ -85,7 +87,7 @@ func sortedByHash(keys []string) []hashedKey {
 	return slices.Compact(sorted)
 }
 
-// capacities returns by member how many of the keys it may have: in all at least as many as there are.
+// capacities returns how many of the keys each member may have. The sum is at least keys.
 func (r *Ring) capacities(keys int, epsilon float64) []int {
 	var weights int64
 	for m := range r.members {
@@ -94,7 +96,7 @@ func (r *Ring) capacities(keys int, epsilon float64) []int {
 	capacities := make([]int, len(r.members))
 	for m := range capacities {
 		share := int64(keys) * int64(r.weight(m)) // in keys, times weights
-		// Both, or rounding of floats could leave a key without a place.
+		// Take the maximum of both: rounding of floats could leave a key without a place.
 		least := (share + weights - 1) / weights
 		bound := math.Ceil((1 + epsilon) * float64(share) / float64(weights))
 		capacities[m] = max(int(least), int(min(bound, float64(keys))))

@@ -1,42 +1,46 @@
-// Package ring says which of several members owns a key, by a ring of virtual nodes (consistent hashing).
+// Package ring assigns keys to members by a ring of virtual nodes (consistent hashing).
 //
 //	r, err := ring.New([]string{"operator-0", "operator-1", "operator-2"})
 //	...
 //	owner, ok := r.Owner("apps/Deployment/default/web")
 //
-// Who owns a key depends on the names of the members and the options alone: not on the order of the names, on duplicates
-// among them, on the process, the machine or the time. So replicas that see the same members agree without talking.
+// The owner of a key depends only on the names of the members and on the options: not on the order of
+// names, on duplicates, on the process, the machine or the time. So replicas that see the same members
+// agree without communication.
 //
-// When a member joins, the keys that move are those that it gets; when one leaves, those that it had. With n members that is
-// about one key in n. [Moves] tells the exact fractions, [Ring.Owners] who would inherit a key.
+// When a member joins, only the keys that it gets move. When a member leaves, only its keys move. With
+// n members that is about one key in n. [Moves] returns the exact fractions, [Ring.Owners] the members
+// that would inherit a key.
 //
-// A [Ring] never changes. Build one for each set of members; that takes some 20 ns per token, a millisecond for 100
-// members. Lookups take no locks and allocate nothing.
+// A [Ring] never changes. Build one for each set of members: that takes about 20 ns per token, a
+// millisecond for 100 members. Lookups take no locks and allocate nothing.
 //
 // # Balance
 //
-// Each member has [DefaultTokens] tokens on the ring, unless [WithTokens] says otherwise. Medians over many sets of members of
-// what the busiest owns, compared with the average; in one set of a hundred it is more than the number in brackets:
+// Each member has [DefaultTokens] tokens on the ring, unless [WithTokens] sets another number. The
+// table shows how much the busiest member owns compared with the average: the median over many sets
+// of members, and in brackets a value that one set in a hundred exceeds.
 //
 //	tokens    10 members     100 members    1,000 members
 //	100       1.15 (1.33)    1.26 (1.40)    1.33
 //	320       1.08 (1.17)    1.14 (1.23)    1.20
 //	1000      1.05 (1.09)    1.08 (1.12)    1.10
 //
-// Similar names are no worse than random ones. That is about shares of the space of hashes; a hundred keys are not balanced by any
-// number of tokens. [NewBounded] limits how many of a known set of keys a member gets, at the price of moving more of
-// them when members or keys change.
+// Similar names are no worse than random ones. These are shares of the space of hashes: no number of
+// tokens balances a hundred keys. [NewBounded] limits how many of a known set of keys a member gets,
+// but moves more keys when members or keys change.
 //
 // # Placement
 //
-// This is all that decides who owns a key. It is part of the interface: another placement is a breaking change, because
-// replicas of two versions would disagree.
+// This section defines the owner of every key. It is part of the interface: another placement is a
+// breaking change, because replicas of two versions would disagree.
 //
 // Numbers have 64 bits, without sign; sums and products are modulo 2^64. H is xxHash64 with seed 0. A position is a number of
 // 48 bits.
 //
-// A member has as many tokens as there are tokens per member, times its weight, which is 1 unless given. Their positions are
-// the first outputs of SplitMix64, seeded with the hash of its name, without the low 16 bits:
+// The number of a member's tokens is the number of tokens per member times the member's weight, 1 by
+// default. The positions of its tokens are the first outputs of SplitMix64, seeded with the hash of its
+// name, without the low 16 bits:
 //
 //	x = H(name)
 //	for each token:
@@ -48,9 +52,9 @@
 //
 // All tokens are sorted by position, and tokens at one position by the names of their members, byte by byte.
 //
-// The position of a key is H(key) >> 16. Its owner is the member of the first token whose position is not less or, if there is
-// none, that of the first token of all. Its next owners are the members of the tokens that follow, each when it is first met;
-// after the last token comes the first.
+// The position of a key is H(key) >> 16. Its owner is the member of the first token at that position or
+// after it; if there is none, the member of the first token of all. Its next owners are the members of
+// the tokens that follow, each once, when it is first met. The first token follows the last one.
 //
 // For example, members a, b and c with 2 tokens each:
 //
@@ -64,20 +68,23 @@
 //	H(key-3)  = 0x94e0519c8f6c926c    position 0x94e0519c8f6c    owner b, then a, c
 //	H(banana) = 0xcef162e1813c8ce2    position 0xcef162e1813c    owner a, then b, c
 //
-// Names and numbers are never concatenated, so "op-1" and "op-11" have nothing in common. More vectors are in
-// testdata/golden.json of this package.
+// Names and numbers are not concatenated, so "op-1" and "op-11" have nothing in common. More vectors
+// are in testdata/golden.json of this package.
 //
 // # Limits
 //
-// At most [MaxMembers] members and [MaxTotalTokens] tokens in all; a name is any string but the empty one, a key any bytes.
-// A ring takes 14 bytes per token, and the names. [New] refuses what is out of range.
+// A ring has at most [MaxMembers] members and [MaxTotalTokens] tokens in all. A name is any string
+// except the empty one. A key is any bytes. A ring takes 14 bytes per token, and the names. [New]
+// returns an error if a value is out of range.
 //
 // # Not guaranteed
 //
-//   - Replicas that see different members, or have different options, disagree on some keys. That a key has one owner at a time
-//     is for a protocol above this package.
-//   - xxHash is fast and not cryptographic. Who chooses keys can aim them at a member; who chooses names can make two members'
-//     hashes equal: then they have all tokens in common, and the one of the lesser name owns what both would own, the other nothing.
-//     By accident that takes billions of members.
-//   - Single tokens of different members are at one position now and then. The one of the greater name owns nothing then.
+//   - Replicas that see different members, or have different options, disagree on some keys. A protocol
+//     above this package must ensure that a key has one owner at a time.
+//   - xxHash is fast and not cryptographic. An attacker who chooses keys can aim them at a member. One
+//     who chooses names can make the hashes of two members equal. They then share all tokens: the
+//     member with the lesser name owns the keys of both, the other none. By accident that takes
+//     billions of members.
+//   - Now and then tokens of different members share a position. The token of the greater name then
+//     owns nothing.
 package ring

@@ -15,7 +15,7 @@ import (
 
 // TestGolden fails when placement changes, which is a breaking change: replicas of two versions would disagree on owners.
 // The vectors were made by an independent implementation of the package documentation, in another language; they
-// are for whoever writes the next one.
+// help to write the next one.
 func TestGolden(t *testing.T) {
 	text, err := os.ReadFile("testdata/golden.json")
 	require.NoError(t, err)

@@ -7,15 +7,16 @@ import (
 
 // Move is a part of all keys that changes its owner.
 type Move struct {
-	From, To string  // "" is nobody: that ring is empty
+	From, To string  // "": that ring is empty
 	Fraction float64 // of the space of hashes, more than 0 and at most 1
 }
 
-// Moves returns what changes between two rings, one Move for each pair of members that keys pass between, sorted by From,
-// then To. It is empty if and only if every key has the same owner in both.
+// Moves returns the difference of two rings: one Move for each pair of members that keys pass
+// between, sorted by From, then To. It is empty if and only if every key has the same owner in
+// both.
 //
-// Fractions are exact, multiples of 2^-48, and so are their sums. Of real keys about as many move: of k keys k*Fraction, give
-// or take its square root.
+// Fractions are exact multiples of 2^-48, and so are their sums. Of k real keys about k*Fraction
+// move, give or take its square root.
 //
 // The moves from the empty ring are the shares of the members.
 func Moves(before, after *Ring) []Move {
@@ -40,7 +41,7 @@ func Moves(before, after *Ring) []Move {
 	return moves
 }
 
-// owners returns the names that own keys: the members, or nobody's.
+// owners returns the names that own keys: the members, or "" for an empty ring.
 func (r *Ring) owners() []string {
 	if len(r.members) == 0 {
 		return []string{""}
@@ -48,7 +49,7 @@ func (r *Ring) owners() []string {
 	return r.members
 }
 
-// counterparts returns for each owner the number of the one of the same name in other, or -1 if there is none.
+// counterparts returns for each owner the index of the owner of the same name in other, or -1.
 func (r *Ring) counterparts(other *Ring) []int {
 	counterparts := make([]int, len(r.owners()))
 	for i, name := range r.owners() {
@@ -67,7 +68,8 @@ type cursor struct {
 	slot  int
 }
 
-// owner returns who owns a position, and up to which position without a break. Positions must be asked for in their order.
+// owner returns the owner of a position, and the last position of its uninterrupted range. Ask for
+// positions in ascending order.
 func (c *cursor) owner(position uint64) (owner int, end uint64) {
 	if len(c.table.slots) == 0 {
 		return 0, lastPosition

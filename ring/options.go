@@ -8,11 +8,12 @@ import (
 )
 
 const (
-	// DefaultTokens is the number of tokens per member without [WithTokens]. With it the busiest of 10 members has 8 % more
-	// than the average, that of 100 members 15 % (medians over many sets of names).
+	// DefaultTokens is the number of tokens per member without [WithTokens]. With it the busiest of
+	// 10 members has 8 % more than the average, that of 100 members 15 % (medians over many sets of
+	// names).
 	DefaultTokens = 320
 
-	// MaxMembers is the greatest number of members: what fits into 16 bits, less one.
+	// MaxMembers is the greatest number of members: one less than fits into 16 bits.
 	MaxMembers = 1<<memberBits - 1
 
 	// MaxTokens is the greatest number of tokens per member of weight 1.
@@ -21,11 +22,11 @@ const (
 	// MaxWeight is the greatest weight of a member.
 	MaxWeight = 1 << 16
 
-	// MaxTotalTokens is the greatest number of tokens in a ring, which are 448 MiB.
+	// MaxTotalTokens is the greatest number of tokens in a ring. They take 448 MiB.
 	MaxTotalTokens = 1 << 25
 )
 
-// Option changes how [New] places members. Replicas that are to agree on owners must use the same options.
+// Option changes how [New] places members. Replicas must use the same options to agree on owners.
 type Option func(*options)
 
 type options struct {
@@ -33,17 +34,19 @@ type options struct {
 	weights map[string]int
 }
 
-// WithTokens sets how many tokens a member of weight 1 has, from 1 to [MaxTokens]. Default: [DefaultTokens].
+// WithTokens sets the number of tokens of a member of weight 1, from 1 to [MaxTokens]. Default:
+// [DefaultTokens].
 //
-// More tokens share the keys out more evenly, in proportion to the square root of their number, and cost 14 bytes and some
-// 20 ns each when a ring is built. Any change moves keys between all members.
+// More tokens distribute keys more evenly, in proportion to the square root of their number. Each
+// costs 14 bytes and about 20 ns when a ring is built. Any change moves keys between all members.
 func WithTokens(perMember int) Option {
 	return func(o *options) { o.tokens = perMember }
 }
 
-// WithWeights gives members weights from 1 to [MaxWeight]: one of weight 3 has three times the tokens, and so owns about
-// three times as many keys. Members that are not in weights have weight 1. Names that are no members are ignored, so that
-// weights may be fixed where membership is not. A change of one weight moves keys only to or from its member.
+// WithWeights sets weights of members, from 1 to [MaxWeight]. A member of weight 3 has three times
+// the tokens, and so owns about three times as many keys. Members that are not in weights have
+// weight 1. Names that are not members are ignored, so weights may be fixed while membership
+// changes. A change of one weight moves keys only to or from its member.
 func WithWeights(weights map[string]int) Option {
 	weights = maps.Clone(weights)
 	return func(o *options) { o.weights = weights }
@@ -93,7 +96,7 @@ func (o *options) weight(member string) int {
 	return 1
 }
 
-// weightsOf returns the weights of members in their order, and nil if all are 1.
+// weightsOf returns the weights of members in their order, or nil if all are 1.
 func (o *options) weightsOf(members []string) []int {
 	if len(o.weights) == 0 {
 		return nil

@@ -7,9 +7,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Owners appends to dst the owner of key and those who would own it next, in their order, until there are n different
-// members or no more. Each of them becomes the owner if all before it leave. It returns dst unchanged if n is not positive
-// or the ring is empty, and allocates only if dst lacks the capacity.
+// Owners appends to dst the owner of key and the members that would own it next, in order: at most
+// n different members. Each of them becomes the owner if all before it leave. It returns dst
+// unchanged if n is not positive or the ring is empty. It allocates only if dst lacks capacity.
 func (r *Ring) Owners(dst []string, key string, n int) []string {
 	return r.OwnersHash(dst, xxhash.Sum64String(key), n)
 }
@@ -27,11 +27,12 @@ func (r *Ring) OwnersHash(dst []string, hash uint64, n int) []string {
 	return r.manyOwners(dst, first, n)
 }
 
-// window is how many slots fewOwners looks at together: few enough for two words, and usually enough for three members.
+// window is how many slots fewOwners examines together: few enough for two words, and usually
+// enough for three members.
 const window = 2 * 64 / memberBits
 
-// fewOwners searches the first slots without a branch for each: which of them have a member that was not met cannot be
-// predicted.
+// fewOwners searches the first slots without a branch for each, because no branch predictor can
+// know which slots hold new members.
 func (r *Ring) fewOwners(dst []string, i, n int) []string {
 	met := len(dst)
 	if i+window <= len(r.table.slots) {
@@ -69,7 +70,7 @@ const (
 	highs = ones << (memberBits - 1)
 )
 
-// differing sets the highest bit of each part of a word, of memberBits each, that is not member.
+// differing sets the highest bit of each part of word, memberBits wide, that differs from member.
 func differing(word, member uint64) uint64 {
 	d := word ^ member*ones
 	return (d&^highs + (highs - ones) | d) & highs

@@ -7,19 +7,19 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Ring says which member owns a key. It never changes, so any number of goroutines may use it without locks. The zero
-// Ring has no members.
+// Ring maps keys to members. A Ring never changes, so any number of goroutines may use it without
+// locks. The zero Ring has no members.
 type Ring struct {
 	members []string // sorted, no duplicates
 	weights []int    // by member; nil if all are 1
 	table   table
 }
 
-// New builds the ring of these members. Neither their order nor duplicates matter. A name is any string but the empty
-// one. No members make an empty ring, which is no error.
+// New builds the ring of these members. Order and duplicates do not matter. A name is any string
+// except the empty one. The ring may have no members.
 //
-// It returns an error that names the field, the rule and the value if a name is empty, if there are more than
-// [MaxMembers], or if an option or the number of tokens in all is out of its range.
+// It returns an error that names the field, the rule and the value if a name is empty, if there are
+// more than [MaxMembers], or if an option or the total number of tokens is out of range.
 func New(members []string, opts ...Option) (*Ring, error) {
 	o := options{tokens: DefaultTokens}
 	for _, opt := range opts {
@@ -41,12 +41,13 @@ func (r *Ring) Owner(key string) (string, bool) {
 	return r.name(r.table.owner(xxhash.Sum64String(key)))
 }
 
-// OwnerBytes is [Ring.Owner] for a key that was built in a buffer, so that it need not become a string.
+// OwnerBytes is [Ring.Owner] for a key in a buffer, which need not become a string.
 func (r *Ring) OwnerBytes(key []byte) (string, bool) {
 	return r.name(r.table.owner(xxhash.Sum64(key)))
 }
 
-// OwnerHash is [Ring.Owner] for a key whose xxHash64 with seed 0 is known, as when one key is looked up in several rings.
+// OwnerHash is [Ring.Owner] for a key whose xxHash64 with seed 0 is known, for example to look up
+// one key in several rings.
 func (r *Ring) OwnerHash(hash uint64) (string, bool) {
 	return r.name(r.table.owner(hash))
 }
@@ -58,7 +59,7 @@ func (r *Ring) name(slot uint64) (string, bool) {
 	return "", false
 }
 
-// Members returns the names of all members, sorted by their bytes. The slice is the caller's.
+// Members returns the names of all members, sorted by their bytes. The caller owns the slice.
 func (r *Ring) Members() []string {
 	return slices.Clone(r.members)
 }

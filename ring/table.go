@@ -5,26 +5,28 @@ import (
 	"slices"
 )
 
-// table holds the tokens in their order, each at its home or shortly behind it, so that a lookup reads one place in memory
-// and not log2 of them.
+// table holds the sorted tokens, each at its home or shortly behind it. So a lookup reads one place
+// in memory, not log2 of them.
 //
-// The home of a token is its place if all tokens were equally far apart in the first span slots. Where it is taken, tokens
-// move on, and stay sorted. A slot that no token needs holds a copy of the next token, so a lookup that starts at the home
-// of a hash meets the successor in the first slots. The last slots, whose position no hash exceeds, hold the member of
-// the first token: there the circle closes.
+// The home of a token is where it would be if all tokens were equally far apart in the first span
+// slots. If that slot is taken, tokens move on and stay sorted. A slot without a token holds a copy
+// of the next token, so a lookup that starts at the home of a hash finds the successor in the first
+// slots. The last slots have a position that no hash exceeds, and hold the member of the first
+// token: they close the circle.
 type table struct {
 	span  uint64
-	slots []uint64 // a position in the high bits, the number of a member in the low 16
+	slots []uint64 // a position in the high bits, the index of a member in the low 16
 }
 
 const (
 	memberBits   = 16
 	lastPosition = 1<<(64-memberBits) - 1
 
-	// vacant is greater than every token: MaxMembers keeps its member from being one.
+	// vacant is greater than every token: MaxMembers excludes its member.
 	vacant = ^uint64(0)
 
-	// stride is how many slots a lookup compares at once. With 7 slots for 4 tokens, 14 bytes each, it rarely needs more.
+	// stride is how many slots a lookup compares at once. With 7 slots for 4 tokens, 14 bytes per
+	// token, a lookup rarely needs more.
 	stride = 4
 )
 
@@ -32,7 +34,7 @@ func memberOf(slot uint64) int       { return int(slot & (1<<memberBits - 1)) }
 func positionOf(slot uint64) uint64  { return slot >> memberBits }
 func firstAt(position uint64) uint64 { return position << memberBits } // not greater than any token there
 
-// home returns the place of a slot in the span if all were equally far apart.
+// home returns the index of a slot in the span if all tokens were equally far apart.
 func (t *table) home(slot uint64) uint64 {
 	i, _ := bits.Mul64(slot, t.span)
 	return i
@@ -62,7 +64,8 @@ func newTable(members []string, tokens func(member int) int) table {
 	return t
 }
 
-// insert puts a token before the first greater one behind its home. Whatever the order of insertions, the table is the same.
+// insert puts a token before the first greater one behind its home. The result does not depend on
+// the order of insertions.
 func (t *table) insert(token uint64) {
 	for i := t.home(token); token != vacant; i++ {
 		if i == uint64(len(t.slots)) {
@@ -74,7 +77,7 @@ func (t *table) insert(token uint64) {
 	}
 }
 
-// close adds the end, and fills vacant slots with their successors.
+// close adds the last slots, and fills vacant slots with their successors.
 func (t *table) close() {
 	first := t.slots[slices.IndexFunc(t.slots, func(slot uint64) bool { return slot != vacant })]
 	next := firstAt(lastPosition) | uint64(memberOf(first))
@@ -90,14 +93,14 @@ func (t *table) close() {
 	}
 }
 
-// owner returns the first slot whose position is not before that of hash, and vacant if there are no tokens.
+// owner returns the first slot whose position is not before that of hash, or vacant without tokens.
 func (t *table) owner(hash uint64) uint64 {
 	want := firstAt(positionOf(hash))
 	for i := t.home(want); i+stride <= uint64(len(t.slots)); i += stride {
 		s := t.slots[i : i+stride]
-		// Slots are sorted, so the last assignment is of the first slot. As long as the values are loaded before they are
-		// compared, these are conditional moves: which of the slots it is cannot be predicted, and a branch for each would
-		// make the lookup half as fast again.
+		// Slots are sorted, so the last assignment is that of the first slot. While the values are
+		// loaded before they are compared, these are conditional moves. Which slot it is cannot be
+		// predicted: with a branch for each, a lookup would be slower.
 		found, s2, s1, s0 := s[3], s[2], s[1], s[0]
 		if s2 >= want {
 			found = s2
@@ -133,7 +136,7 @@ func (t *table) seek(hash uint64) int {
 	}
 }
 
-// after returns the index of the slot that follows i on the circle.
+// after returns the index of the next slot on the circle.
 func (t *table) after(i int) int {
 	if i++; i < len(t.slots) {
 		return i

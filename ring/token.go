@@ -2,10 +2,11 @@ package ring
 
 import "github.com/cespare/xxhash/v2"
 
-// stream yields the positions of a member's tokens, one after the other: SplitMix64, seeded with the hash of the name.
+// stream yields the positions of a member's tokens in order: SplitMix64, seeded with the hash of
+// the name.
 //
-// Nothing is concatenated, so no name and number can be taken for another name and number; and a member that gets more
-// tokens keeps those it has.
+// Names and numbers are not concatenated, so different pairs cannot collide. A member that gets
+// more tokens keeps those it has.
 type stream uint64
 
 func newStream(member string) stream {

@@ -1,4 +1,4 @@
-// Package probe asks a function of the user's, such as a health check, which may never return.
+// Package probe calls a user's function, such as a health check, that may never return.
 package probe
 
 import (
@@ -10,22 +10,22 @@ import (
 )
 
 var (
-	// ErrHangs is the answer while an earlier call has not returned.
+	// ErrHangs is returned while an earlier call has not returned.
 	ErrHangs = errors.New("an earlier call has not returned")
 
 	errAborted = errors.New("it did not return normally")
 )
 
-// Probe calls one function at a time, and waits for its answer only so long. The zero value is ready. It is
-// not for concurrent use.
+// Probe calls one function at a time and bounds the wait for it. The zero value is ready. It is not
+// safe for concurrent use.
 type Probe struct {
-	overdue <-chan struct{} // closed when the call returns that was given up; nil: there is none
+	overdue <-chan struct{} // closed when the abandoned call returns; nil: there is none
 }
 
-// Ask calls ask, and waits for its answer until ctx ends or for wait, by c. Then it returns the cause. A
-// later answer to that call is not used: it may have been true only then. Until that call has returned
-// there is no other, and the answer is [ErrHangs]. So a function that hangs costs one goroutine, however
-// often it is asked.
+// Ask calls ask and waits for its answer until ctx ends, or for wait by c. Then it returns the
+// cause. It ignores a later answer of that call, which may be outdated. Until that call has
+// returned, Ask returns [ErrHangs] without another call. So a function that hangs costs one
+// goroutine, no matter how often Ask is called.
 func (p *Probe) Ask(ctx context.Context, c clock.Clock, wait time.Duration, ask func(context.Context) error) error {
 	if p.overdue != nil {
 		select {

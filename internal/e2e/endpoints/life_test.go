@@ -91,8 +91,8 @@ func TestStoppedInstanceComesBack(t *testing.T) {
 	})
 }
 
-// TestAPIServerThatIsAwayExpiresNobody has an outage that is longer than it takes to expire.
-func TestAPIServerThatIsAwayExpiresNobody(t *testing.T) {
+// TestAPIServerOutageExpiresNoInstance has an outage that is longer than it takes to expire.
+func TestAPIServerOutageExpiresNoInstance(t *testing.T) {
 	t.Parallel()
 	cp := e2e.Start(t, e2e.Options{})
 	fleets := []*fleet{newFleet(t, cp), newFleet(t, cp, "-leases")}
@@ -129,10 +129,10 @@ func TestExpireDurationIsSetAtRunTime(t *testing.T) {
 		f := newFleet(t, shared, append(args, "-settings", "settings", "-expire-after", "1h", "-interval", "2s")...)
 		a, b := f.start("a", first), f.start("b", second)
 		f.requirePublished(first, second)
-		f.requireLog(a, "the last good expire-duration stays")
+		f.requireLog(a, "cannot use the settings, keeping the last expire-duration")
 		since := f.mark()
 		f.createConfigMap("settings", map[string]string{"expire-duration": "15s"})
-		f.requireLog(a, `instances expire after another time	{"expire-duration": "15s"}`)
+		f.requireLog(a, `expiry changed	{"expire-duration": "15s"}`)
 		f.patchData("settings", `{"expire-duration":"garbage"}`)
 		f.requireLog(a, `expire-duration: must be a duration such as 1m (got \"garbage\")`)
 		f.patchData("settings", `{"expire-duration":null}`)
@@ -167,7 +167,7 @@ func TestDualStackAndTwoPortsOnOneAddress(t *testing.T) {
 		requireBeats() // the audit log and rounds that had begun before are behind
 		before := f.heartbeats("endpointslices")
 		requireBeats()
-		assert.Equal(t, before, f.heartbeats("endpointslices"), "nobody fights")
+		assert.Equal(t, before, f.heartbeats("endpointslices"), "no instance fights for it")
 		f.requireEnd(other)
 		f.requirePublished(slices.DeleteFunc(want, func(e string) bool { return strings.HasSuffix(e, ":8443/https") })...)
 	})
@@ -292,13 +292,13 @@ func TestThousandsOfTheDeadAreRemoved(t *testing.T) {
 	f := newFleet(t, shared)
 	dead := map[string]string{}
 	for n := range 6000 {
-		key := endpoints.Key(netip.AddrFrom4([4]byte{10, 2, byte(n / 250), byte(n % 250)}), 443)
+		key := fmt.Sprintf("ip-10-2-%d-%d-443", n/250, n%250)
 		dead[key] = `{"name":"https","port":443,"protocol":"TCP","creationTimestamp":"2026-11-21T10:00:00Z","updateTimestamp":"2026-11-21T10:07:30Z"}`
 	}
 	f.createConfigMap("web-endpoints", dead)
 	a := f.start("a", first, "-interval", "6s", "-expire-after", "18s") // an interval is how long a round may take, and with so many it takes long
 	f.requirePublished(first)
-	assert.Equal(t, 6000, strings.Count(f.log(a), "removed an instance that has not been refreshed"))
+	assert.Equal(t, 6000, strings.Count(f.log(a), "removed expired instance"))
 }
 
 func TestWhatIsWrongIsSaid(t *testing.T) {
@@ -314,7 +314,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		f.requireLog(b, "use a LeaseStore")
 		f.patchData("web-endpoints", `{"note":"not an instance"}`)
 		f.requirePublished(first, second)
-		f.requireLog(b, "a malformed entry is left as it is")
+		f.requireLog(b, "ignoring malformed entry")
 	})
 	t.Run("ConfigMap that the server finds full", func(t *testing.T) {
 		t.Parallel()
@@ -327,7 +327,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		_, err := configMaps.Patch(t.Context(), "web-endpoints", types.MergePatchType, []byte(`{"binaryData":{"picture":"`+picture+`"}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 		b := f.start("b", second)
-		f.requireLog(b, "refresh the own entry in ConfigMap "+f.namespace+"/web-endpoints: the store is full")
+		f.requireLog(b, "refresh this instance's entry in ConfigMap "+f.namespace+"/web-endpoints: the store is full")
 		f.requireLog(b, "Too long: may not be more than 1048576 bytes")
 		beats := f.heartbeats("configmaps")
 		require.Eventually(t, func() bool { return f.heartbeats("configmaps") > beats+12 }, patience, 10*poll, "who is in it cannot stay there")
@@ -352,7 +352,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 	t.Run("no RBAC", func(t *testing.T) {
 		t.Parallel()
 		f := newFleet(t, shared)
-		kubeconfig, err := shared.Kubeconfig(shared.User("nobody"))
+		kubeconfig, err := shared.Kubeconfig(shared.User("powerless"))
 		require.NoError(t, err)
 		p := f.start("a", first, "-kubeconfig", kubeconfig)
 		f.requireLog(p, `not allowed to get ConfigMap `+f.namespace+`/web-endpoints: grant the verb \"get\" on resource configmaps`)

@@ -197,7 +197,7 @@ func (c *crew) block(pod *corev1.Pod) (unblock func()) {
 		require.NoError(c.t, err)
 	}
 	own("blocker", pod.UID, "e2e.invalid/blocks")
-	own("orphan", "nobody") // the collector sees ConfigMaps in order: who has removed this one knows the other
+	own("orphan", "missing") // the collector sees ConfigMaps in order: once it has removed this one it knows the other
 	require.Eventually(c.t, func() bool {
 		_, err := configMaps.Get(c.t.Context(), "orphan", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
@@ -278,7 +278,7 @@ func (c *crew) requireLead(candidates ...*candidate) *candidate {
 			}
 		}
 		return len(leaders) > 0
-	}, patience, poll, "nobody leads")
+	}, patience, poll, "no Pod leads")
 	require.Len(c.t, leaders, 1)
 	return leaders[0]
 }

@@ -17,8 +17,8 @@ import (
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 )
 
-// A leader on a node that is lost is not succeeded before somebody says that the machine is off. It is not parallel: it
-// measures milliseconds.
+// A leader on a lost node has no successor before the machine is reported to be off. The test is not
+// parallel: it measures milliseconds.
 func TestLostNode(t *testing.T) {
 	e2e.Repeat(t, func(t *testing.T) {
 		c := newCrew(t)
@@ -36,8 +36,8 @@ func TestLostNode(t *testing.T) {
 		c.requireWaiting(b, "its node is not Ready, which proves nothing")
 		t.Logf("not Ready %v after its kubelet was stopped", time.Since(lost))
 		require.NoError(t, c.client.CoreV1().Pods(c.namespace).Delete(t.Context(), "a", metav1.DeleteOptions{}))
-		c.requireWaiting(b, "its Pod is to end by", "its node is not Ready")
-		c.requireWaiting(ignorant, "its Pod is to end by")
+		c.requireWaiting(b, "its Pod is terminating, with grace until", "its node is not Ready")
+		c.requireWaiting(ignorant, "its Pod is terminating, with grace until")
 
 		c.editTaints(func(taints []corev1.Taint) []corev1.Taint { return append(taints, outOfService) })
 		proof := time.Now()

@@ -43,7 +43,7 @@ func TestManifests(t *testing.T) {
 	for _, d := range []*daemon{a, b} {
 		assert.True(t, d.says("without the verb list on pods"))
 		assert.True(t, d == b || d.says("without the verb patch on pods"))
-		assert.False(t, d.says("will be tried again"), "the Role is not enough")
+		assert.False(t, d.says("retrying"), "the Role is not enough")
 	}
 	require.NoError(t, a.Kill())
 	require.NoError(t, client.CoreV1().Pods("default").Delete(t.Context(), first[0].Name, metav1.DeleteOptions{}))

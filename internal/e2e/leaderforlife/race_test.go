@@ -46,7 +46,7 @@ func TestRacingCandidates(t *testing.T) {
 
 			all = slices.DeleteFunc(all, func(p *candidate) bool { return p == led })
 			join(candidates + n)
-			for _, p := range all { // nobody beside the leader
+			for _, p := range all { // none beside the leader
 				_, leads := p.leads()
 				require.False(t, leads)
 			}

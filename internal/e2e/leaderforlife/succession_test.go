@@ -35,7 +35,7 @@ func TestDeletedLeaderIsSucceeded(t *testing.T) {
 	})
 }
 
-// requireIdle requires that a candidate that waits for a Pod sends no requests, whatever happens to that Pod but its end.
+// requireIdle requires that a candidate that waits for a Pod sends no requests before that Pod's end.
 func (c *crew) requireIdle(p *candidate, leading *candidate) {
 	c.t.Helper()
 	var watching time.Time
@@ -85,7 +85,7 @@ func (c *crew) requests() (sent []e2e.AuditEvent) {
 	return sent
 }
 
-// The collector removes the lock of whoever is deleted in the foreground while the Pod still runs.
+// The collector removes the lock of a Pod deleted in the foreground while the Pod still runs.
 func TestForegroundDeletionDoesNotMakeTwoLeaders(t *testing.T) {
 	t.Parallel()
 	foreground := metav1.DeletePropagationForeground
@@ -133,7 +133,7 @@ func TestForegroundDeletionDoesNotMakeTwoLeaders(t *testing.T) {
 				assert.Equal(t, corev1.PodRunning, crew.get(first.pod.Name).Status.Phase)
 				newcomer := crew.candidate(crew.pod("newcomer", handNode))
 				for _, p := range []*candidate{standby, newcomer} {
-					crew.requireWaiting(p, first.pod.Name, "its Pod is to end by")
+					crew.requireWaiting(p, first.pod.Name, "its Pod is terminating, with grace until")
 				}
 				assert.Nil(t, crew.lock())
 
@@ -170,13 +170,13 @@ func TestEndedLeaderIsSucceededThoughItsPodIsStillThere(t *testing.T) {
 				since, _ := b.leads()
 				t.Logf("led %v after the kubelet's report", since.Sub(ended))
 				assert.Less(t, since.Sub(ended), c.gauge.Slack(ended))
-				assert.Equal(t, a.pod.UID, c.get("a").UID, "nobody deletes Pods")
+				assert.Equal(t, a.pod.UID, c.get("a").UID, "no candidate deletes Pods")
 			})
 		})
 	}
 }
 
-// A StatefulSet makes a Pod of the same name. It is another one.
+// A StatefulSet creates another Pod of the same name.
 func TestPodOfTheSameNameDoesNotInherit(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
