@@ -16,7 +16,8 @@ func TestDirectDependencies(t *testing.T) {
 		"github.com/cespare/xxhash/v2", "go.uber.org/zap", "golang.org/x/sys",
 		"github.com/stretchr/testify", "go.uber.org/goleak", "k8s.io/klog/v2", "pgregory.net/rapid", // tests
 	}
-	out, err := exec.Command("go", "list", "-m", "-f", "{{if not (or .Indirect .Main)}}{{.Path}}{{end}}", "all").Output()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{if not (or .Indirect .Main)}}{{.Path}}{{end}}",
+		"all").Output()
 	require.NoError(t, err)
 	direct := strings.Fields(string(out))
 	assert.NotEmpty(t, direct)

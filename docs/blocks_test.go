@@ -27,16 +27,22 @@ func TestBlocksAreExcerpts(t *testing.T) {
 			seen[b.language]++
 			switch b.language {
 			case "go":
-				assert.True(t, isExcerpt(b.lines, code), "%s:%d: stands in no Go file of docs or examples, so nothing compiles it:\n%s", p.path, b.line, strings.Join(b.lines, "\n"))
+				assert.True(t, isExcerpt(b.lines, code),
+					"%s:%d: stands in no Go file of docs or examples, so nothing compiles it:\n%s", p.path, b.line,
+					strings.Join(b.lines, "\n"))
 			case "diff":
-				assert.True(t, isAdded(b.lines, code), "%s:%d: what is added stands in no Go file of docs or examples, in this order", p.path, b.line)
+				assert.True(t, isAdded(b.lines, code),
+					"%s:%d: what is added stands in no Go file of docs or examples, in this order", p.path, b.line)
 			case "yaml":
 				var parsed any
-				assert.NoError(t, yaml.Unmarshal([]byte(strings.Join(dedent(b.lines), "\n")), &parsed), "%s:%d", p.path, b.line)
-				assert.True(t, isExcerpt(b.lines, manifests), "%s:%d: stands in no manifest of examples", p.path, b.line)
+				assert.NoError(t, yaml.Unmarshal([]byte(strings.Join(dedent(b.lines), "\n")), &parsed), "%s:%d", p.path,
+					b.line)
+				assert.True(t, isExcerpt(b.lines, manifests), "%s:%d: stands in no manifest of examples", p.path,
+					b.line)
 			case "":
 				for _, line := range b.lines {
-					assert.NotRegexp(t, `^func |:= |^apiVersion:`, line, "%s:%d: code needs a language after its fence, or it is not checked", p.path, b.line)
+					assert.NotRegexp(t, `^func |:= |^apiVersion:`, line,
+						"%s:%d: code needs a language after its fence, or it is not checked", p.path, b.line)
 				}
 			default:
 				assert.Fail(t, "blocks of this language are not checked", "%s:%d: %q", p.path, b.line, b.language)
@@ -59,7 +65,8 @@ func TestExcerpts(t *testing.T) {
 	assert.True(t, isAdded([]string{" a", "+b {", "+}"}, one))
 	assert.False(t, isAdded([]string{"+}", "+b {"}, one), "the other way round")
 	assert.False(t, isAdded([]string{" a"}, one), "nothing")
-	assert.Equal(t, source{"package a", "", "", "", "var s = ", "", "// c"}, compiled("package a\n/* b\nb */\n\nvar s = `d\n`\n// c"))
+	assert.Equal(t, source{"package a", "", "", "", "var s = ", "", "// c"},
+		compiled("package a\n/* b\nb */\n\nvar s = `d\n`\n// c"))
 }
 
 // source is the lines of a file. Those that are not compiled are left out.
@@ -98,7 +105,8 @@ func compiled(code string) source {
 		if tok == token.EOF {
 			return strings.Split(kept.String()+code[end:], "\n")
 		}
-		if tok == token.COMMENT && strings.HasPrefix(text, "/*") || tok == token.STRING && strings.Contains(text, "\n") {
+		if tok == token.COMMENT && strings.HasPrefix(text, "/*") || tok == token.STRING &&
+			strings.Contains(text, "\n") {
 			kept.WriteString(code[end:file.Offset(at)] + strings.Repeat("\n", strings.Count(text, "\n")))
 			end = file.Offset(at) + len(text)
 		}
@@ -110,7 +118,8 @@ func isExcerpt(lines []string, sources []source) bool {
 	lines = dedent(lines)
 	return len(lines) > 0 && slices.ContainsFunc(sources, func(s source) bool {
 		for start := range s {
-			if begin, found := strings.CutSuffix(s[start], lines[0]); found && strings.TrimSpace(begin) == "" && s.has(start, begin, lines) {
+			if begin, found := strings.CutSuffix(s[start], lines[0]); found && strings.TrimSpace(begin) == "" &&
+				s.has(start, begin, lines) {
 				return true
 			}
 		}

@@ -37,7 +37,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 				continue
 			}
 			if hasAnchor {
-				assert.True(t, slices.Contains(anchors(read(t, destination)), anchor), "%s: %s: there is no such heading", p.path, target)
+				assert.True(t, slices.Contains(anchors(read(t, destination)), anchor),
+					"%s: %s: there is no such heading", p.path, target)
 			}
 		}
 	}

@@ -16,8 +16,14 @@ import (
 
 // documented are the packages whose messages a page explains.
 var documented = map[string][]string{
-	"operating.md": {"leaderelection", "leaderforlife", "shardlease", "sharder", "sharder/shard", "sharder/replica", "endpoints", "internal/lease"},
-	"fencing.md":   {"fencing", "internal/fencing/statemachine", "fencing/fenceagents", "fencing/fencejobs", "fencing/kdump"},
+	"operating.md": {
+		"leaderelection", "leaderforlife", "shardlease", "sharder", "sharder/shard", "sharder/replica",
+		"endpoints", "internal/lease",
+	},
+	"fencing.md": {
+		"fencing", "internal/fencing/statemachine", "fencing/fenceagents", "fencing/fencejobs",
+		"fencing/kdump",
+	},
 }
 
 // Operators search the page for log lines. Each line in it occurs literally in the code, and each
@@ -38,14 +44,16 @@ func TestMessagesAreThoseOfTheCode(t *testing.T) {
 				assert.True(t, slices.Contains(literals, message), "no package says %q", message)
 			}
 			for _, message := range warnings {
-				if !strings.HasSuffix(message, "tried again") && !strings.HasSuffix(message, "retrying") && !strings.HasSuffix(message, "trying again") {
+				if !strings.HasSuffix(message, "tried again") && !strings.HasSuffix(message, "retrying") &&
+					!strings.HasSuffix(message, "trying again") {
 					assert.True(t, slices.Contains(explained, message), "nothing explains %q", message)
 				}
 			}
 			reasons := codeSpan.FindAllString(strings.Join(cells(page.section(t, "## Events"), 1), " "), -1)
 			assert.NotEmpty(t, reasons)
 			for _, reason := range reasons {
-				assert.True(t, slices.Contains(literals, strings.Trim(reason, "`")), "no Event has the reason %s", reason)
+				assert.True(t, slices.Contains(literals, strings.Trim(reason, "`")), "no Event has the reason %s",
+					reason)
 			}
 		})
 	}
@@ -70,7 +78,8 @@ func messages(t *testing.T, packages []string) (literals, warnings []string) {
 				case *ast.BasicLit:
 					literals = append(literals, unquoted(n)...)
 				case *ast.CallExpr:
-					if called, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains([]string{"Warn", "Error", "sayOnce"}, called.Sel.Name) && len(n.Args) > 0 {
+					if called, ok := n.Fun.(*ast.SelectorExpr); ok &&
+						slices.Contains([]string{"Warn", "Error", "sayOnce"}, called.Sel.Name) && len(n.Args) > 0 {
 						if literal, ok := n.Args[0].(*ast.BasicLit); ok {
 							warnings = append(warnings, unquoted(literal)...)
 						}

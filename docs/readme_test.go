@@ -22,7 +22,8 @@ func run(ctx context.Context, config *rest.Config, log *zap.Logger) error {
 		Namespace: "default",
 		Name:      "my-controller",
 		Logger:    log,
-		// KernelDeadline: true ends also a process that is stopped; see ReexecIfPID1 for containers.
+		// KernelDeadline: true ends also a process that is stopped; see ReexecIfPID1 for
+		// containers.
 	})
 	if err != nil {
 		return err
@@ -30,8 +31,8 @@ func run(ctx context.Context, config *rest.Config, log *zap.Logger) error {
 	// What the controller's clients are made from: they write only while this process leads.
 	guarded := rest.CopyConfig(config)
 	guarded.Wrap(elector.WrapTransport)
-	// Blocks: waits for the leadership, works, and releases it when ctx ends and the work has returned.
-	// If the leadership is lost the process exits with 75.
+	// Blocks: waits for the leadership, works, and releases it when ctx ends and the work has
+	// returned. If the leadership is lost the process exits with 75.
 	return elector.Run(ctx, func(ctx context.Context) error {
 		return controller(ctx, guarded)
 	})

@@ -34,7 +34,8 @@ func TestRightsAreThoseOfTheManifests(t *testing.T) {
 	// beyond a fence need not.
 	fencer := map[string][]string{}
 	for _, of := range []string{
-		"fencing", "leaderelection", "… with `Config.Events", "… with `Config.Storage", "… with the methods `clean-pods` or `detach-volumes",
+		"fencing", "leaderelection", "… with `Config.Events", "… with `Config.Storage",
+		"… with the methods `clean-pods` or `detach-volumes",
 	} {
 		require.NotEmpty(t, granted[of], of)
 		for resource, verbs := range granted[of] {
@@ -62,7 +63,8 @@ func TestRightsOfFencingAreThoseOfItsDocumentation(t *testing.T) {
 	written := map[string][]string{}
 	for of, granted := range rights(t) {
 		switch of {
-		case "for", "leaderelection", "leaderforlife", "sharder", "endpoints", "… with `LeaseStore", "… with `PublishEndpoints", "… with `WithNodeCheck":
+		case "for", "leaderelection", "leaderforlife", "sharder", "endpoints", "… with `LeaseStore",
+			"… with `PublishEndpoints", "… with `WithNodeCheck":
 			continue
 		}
 		for resource, verbs := range granted {

@@ -15,14 +15,18 @@ import (
 
 // banned are words and phrases that make sentences hard to read. CONTRIBUTING.md has the rules. The
 // words of a phrase may be on two lines of a comment.
-var banned = regexp.MustCompile(`(?i)\b(anew|nobody|whoever|(?:is|are)` + gap + `told|the` + gap + `own|in` + gap + `vain|` +
+var banned = regexp.MustCompile(`(?i)\b(anew|nobody|whoever|(?:is|are)` + gap + `told|the` + gap + `own|in` + gap +
+	`vain|` +
 	`to` + gap + `and` + gap + `fro|of` + gap + `which)\b`)
 
 const gap = `(?:\s|//)+`
 
 // allowed are the files in which banned words may occur, with the words.
 var allowed = map[string][]string{
-	"docs/words_test.go": {"anew", "nobody", "whoever", "is told", "are told", "the own", "in vain", "to and fro", "of which"},
+	"docs/words_test.go": {
+		"anew", "nobody", "whoever", "is told", "are told", "the own", "in vain", "to and fro",
+		"of which",
+	},
 	// A part of the message of the installed admission policy, which operators may search for.
 	"leaderelection/admission/policy.go": {"nobody"},
 }
@@ -40,7 +44,8 @@ func TestBannedWordsDoNotOccur(t *testing.T) {
 			}
 			return nil
 		}
-		if suffix := filepath.Ext(path); suffix != ".go" && suffix != ".md" || strings.HasPrefix(d.Name(), "zz_generated") {
+		if suffix := filepath.Ext(path); suffix != ".go" && suffix != ".md" ||
+			strings.HasPrefix(d.Name(), "zz_generated") {
 			return nil
 		}
 		files++
@@ -61,7 +66,8 @@ func TestBannedWordsDoNotOccur(t *testing.T) {
 
 func TestFindBanned(t *testing.T) {
 	assert.Equal(t, []found{{1, "nobody"}, {3, "of which"}, {6, "to and fro"}},
-		findBanned("// Nobody acts.\n//\n//\tthe shards, of\n//\twhich one\n\n// objects go to and\n// fro, owned by errNobody, the owner, and NobodyLeads"))
+		findBanned("// Nobody acts.\n//\n//\tthe shards, of\n//\twhich one\n\n// objects go to and\n// fro, owned by "+
+			"errNobody, the owner, and NobodyLeads"))
 }
 
 // found is a banned phrase, in lower case, and the line where it begins.

@@ -16,7 +16,10 @@ import (
 
 // It removes more entries than one request may remove.
 func TestRemovalBySeveralRequestsSaysAllThatItHasRemoved(t *testing.T) {
-	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web-endpoints"}, Data: map[string]string{"kept": "x"}}
+	m := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web-endpoints"},
+		Data:       map[string]string{"kept": "x"},
+	}
 	var keys []string
 	for i := range maxRemovals + 1 {
 		key := entryKey(netip.AddrFrom4([4]byte{10, 1, byte(i / 250), byte(i % 250)}), 443)
@@ -35,10 +38,19 @@ func TestRemovalBySeveralRequestsSaysAllThatItHasRemoved(t *testing.T) {
 // It moves an endpoint between two existing slices, in both directions.
 func TestWhatAddsAnEndpointIsWrittenFirst(t *testing.T) {
 	endpoint := func(n byte, name string, number int32) Endpoint {
-		return Endpoint{netip.AddrFrom4([4]byte{10, 0, 0, n}), Port{Name: name, Number: number, Protocol: corev1.ProtocolTCP}}
+		return Endpoint{
+			netip.AddrFrom4([4]byte{10, 0, 0, n}),
+			Port{Name: name, Number: number, Protocol: corev1.ProtocolTCP},
+		}
 	}
-	one := []Endpoint{endpoint(1, "https", 443), endpoint(2, "https", 443), endpoint(3, "https", 443), endpoint(3, "metrics", 9090)}
-	two := []Endpoint{endpoint(1, "https", 443), endpoint(2, "https", 443), endpoint(2, "metrics", 9090), endpoint(3, "https", 443), endpoint(3, "metrics", 9090)}
+	one := []Endpoint{
+		endpoint(1, "https", 443), endpoint(2, "https", 443), endpoint(3, "https", 443),
+		endpoint(3, "metrics", 9090),
+	}
+	two := []Endpoint{
+		endpoint(1, "https", 443), endpoint(2, "https", 443), endpoint(2, "metrics", 9090),
+		endpoint(3, "https", 443), endpoint(3, "metrics", 9090),
+	}
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"}}
 	for _, move := range [][2][]Endpoint{{one, two}, {two, one}} {
 		var standing []*discoveryv1.EndpointSlice

@@ -64,7 +64,10 @@ func inCluster(t *testing.T, store endpoints.Store, test func(c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server := apisim.NewServer()
-		c := &cluster{T: t, server: server, client: kubernetes.NewForConfigOrDie(server.Client("admin").Config()), store: store}
+		c := &cluster{
+			T: t, server: server, client: kubernetes.NewForConfigOrDie(server.Client("admin").Config()),
+			store: store,
+		}
 		c.createService(nil)
 		test(c)
 	})
@@ -129,10 +132,15 @@ func (i *instance) told() record {
 func newInstance(c *cluster, address string, change func(*endpoints.Config)) *instance {
 	c.Helper()
 	core, logs := observer.New(zapcore.DebugLevel)
-	i := &instance{client: c.server.Client(strings.ReplaceAll(address, ":", "-")), logs: logs, result: make(chan error, 1)}
+	i := &instance{
+		client: c.server.Client(strings.ReplaceAll(address, ":", "-")), logs: logs,
+		result: make(chan error, 1),
+	}
 	config := endpoints.Config{
-		Namespace: "ns", Service: "web", Addresses: []netip.Addr{netip.MustParseAddr(address)}, Ports: []endpoints.Port{https},
-		Store: c.store, Logger: zap.New(core), Events: recorder(func(event string) { i.note(func(r *record) { r.events = append(r.events, event) }) }),
+		Namespace: "ns", Service: "web", Addresses: []netip.Addr{netip.MustParseAddr(address)},
+		Ports: []endpoints.Port{https},
+		Store: c.store, Logger: zap.New(core),
+		Events: recorder(func(event string) { i.note(func(r *record) { r.events = append(r.events, event) }) }),
 		Ready: func(context.Context) error {
 			i.mu.Lock()
 			defer i.mu.Unlock()
@@ -142,7 +150,9 @@ func newInstance(c *cluster, address string, change func(*endpoints.Config)) *in
 			OnRound:     func(round endpoints.Round) { i.note(func(r *record) { r.rounds = append(r.rounds, round) }) },
 			OnExpired:   func(s endpoints.Status) { i.note(func(r *record) { r.expired = append(r.expired, s) }) },
 			OnMalformed: func(s endpoints.Status) { i.note(func(r *record) { r.malformed = append(r.malformed, s) }) },
-			OnPublished: func(e []endpoints.Endpoint) { i.note(func(r *record) { r.published = append(r.published, e) }) },
+			OnPublished: func(e []endpoints.Endpoint) {
+				i.note(func(r *record) { r.published = append(r.published, e) })
+			},
 		},
 	}
 	if change != nil {
@@ -251,7 +261,8 @@ func contents(c *cluster, s discoveryv1.EndpointSlice) []string {
 		}
 		assert.Equal(c, family, s.AddressType)
 		for _, p := range s.Ports {
-			all = append(all, fmt.Sprintf("%s/%s", netip.AddrPortFrom(netip.MustParseAddr(e.Addresses[0]), uint16(*p.Port)), *p.Name))
+			all = append(all,
+				fmt.Sprintf("%s/%s", netip.AddrPortFrom(netip.MustParseAddr(e.Addresses[0]), uint16(*p.Port)), *p.Name))
 		}
 	}
 	return all
@@ -311,7 +322,8 @@ func (c *cluster) addressesInStore() []string {
 // patchData merges into the data of a ConfigMap.
 func (c *cluster) patchData(name, data string) {
 	c.Helper()
-	_, err := c.client.CoreV1().ConfigMaps("ns").Patch(c.Context(), name, types.MergePatchType, []byte(`{"data":`+data+`}`), metav1.PatchOptions{})
+	_, err := c.client.CoreV1().ConfigMaps("ns").Patch(c.Context(), name, types.MergePatchType,
+		[]byte(`{"data":`+data+`}`), metav1.PatchOptions{})
 	require.NoError(c, err)
 }
 
@@ -326,7 +338,9 @@ func (c *cluster) createConfigMap(name string, data map[string]string) {
 func (c *cluster) loseStore() {
 	c.Helper()
 	_ = c.client.CoreV1().ConfigMaps("ns").Delete(c.Context(), "web-endpoints", metav1.DeleteOptions{})
-	require.NoError(c, c.client.CoordinationV1().Leases("ns").DeleteCollection(c.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	require.NoError(c,
+		c.client.CoordinationV1().Leases("ns").DeleteCollection(c.Context(), metav1.DeleteOptions{},
+			metav1.ListOptions{}))
 }
 
 // written starts to count writes that the API server applies. The result returns their number by
@@ -395,14 +409,17 @@ func (c *cluster) stopAfterHeartbeat(client string, clock *stoppingClock, d time
 }
 
 // deadEntry and deadLease are entries of an instance that is not refreshed any more.
-const deadEntry = `{"name":"https","port":443,"protocol":"TCP","creationTimestamp":"2026-11-21T10:00:00Z","updateTimestamp":"2026-11-21T10:07:30Z"}`
+const deadEntry = `{"name":"https","port":443,"protocol":"TCP","creationTimestamp":"2026-11-21T10:00:00Z",` +
+	`"updateTimestamp":"2026-11-21T10:07:30Z"}`
 
 func deadLease() *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "ns.web.ip-10-0-0-7-443", Labels: map[string]string{endpoints.ServiceLabel: "web", endpoints.NamespaceLabel: "ns"},
+			Name:   "ns.web.ip-10-0-0-7-443",
+			Labels: map[string]string{endpoints.ServiceLabel: "web", endpoints.NamespaceLabel: "ns"},
 			Annotations: map[string]string{
-				endpoints.EndpointsAnnotation: `{"addresses":["10.0.0.7"],"ports":[{"name":"https","port":443,"protocol":"TCP"}]}`,
+				endpoints.EndpointsAnnotation: `{"addresses":["10.0.0.7"],"ports":[{"name":"https","port":443,` +
+					`"protocol":"TCP"}]}`,
 			},
 		},
 		Spec: coordinationv1.LeaseSpec{RenewTime: ptr.To(metav1.NewMicroTime(time.Unix(1000, 0)))},

@@ -156,7 +156,8 @@ func (c Config) validate() error {
 		review.Value("Interval", c.Interval.String(), []string{fmt.Sprintf("must be at least %v", minInterval)})
 	}
 	if c.ExpireAfter/heartbeats < c.Interval {
-		review.Add(fmt.Errorf("ExpireAfter: must be at least %d times Interval, %v (got %v)", heartbeats, heartbeats*c.Interval, c.ExpireAfter))
+		review.Add(fmt.Errorf("ExpireAfter: must be at least %d times Interval, %v (got %v)", heartbeats,
+			heartbeats*c.Interval, c.ExpireAfter))
 	}
 	if c.Settings != "" {
 		review.Value("Settings", c.Settings, validation.IsDNS1123Subdomain(c.Settings))

@@ -15,7 +15,8 @@ import (
 
 func validConfig() endpoints.Config {
 	return endpoints.Config{
-		Namespace: "ns", Service: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, Ports: []endpoints.Port{https},
+		Namespace: "ns", Service: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
+		Ports: []endpoints.Port{https},
 	}
 }
 
@@ -31,43 +32,111 @@ func TestBadConfigIsRefused(t *testing.T) {
 		change func(*endpoints.Config)
 		want   string
 	}{
-		"no namespace":      {func(c *endpoints.Config) { c.Namespace = "" }, `endpoints: Namespace: a lowercase RFC 1123 label`},
-		"no service":        {func(c *endpoints.Config) { c.Service = "" }, `endpoints: Service: a DNS-1035 label`},
-		"bad service":       {func(c *endpoints.Config) { c.Service = "1web" }, `(got "1web")`},
-		"no address":        {func(c *endpoints.Config) { c.Addresses = nil }, `endpoints: Addresses: must have at least one`},
-		"invalid address":   {func(c *endpoints.Config) { c.Addresses = []netip.Addr{{}} }, `endpoints: Addresses: must be an IP address (got "invalid IP")`},
-		"zone":              {func(c *endpoints.Config) { c.Addresses = addresses("2001:db8::1%eth0") }, `must not have a zone`},
-		"zone, mapped":      {func(c *endpoints.Config) { c.Addresses = addresses("::ffff:10.0.0.1%eth0") }, `must not have a zone`},
-		"loopback":          {func(c *endpoints.Config) { c.Addresses = addresses("127.0.0.1") }, `must not be unspecified, loopback, link-local or multicast: Kubernetes publishes no such address (got "127.0.0.1")`},
-		"loopback, mapped":  {func(c *endpoints.Config) { c.Addresses = addresses("::ffff:127.0.0.1") }, `loopback`},
-		"link-local":        {func(c *endpoints.Config) { c.Addresses = addresses("fe80::1") }, `link-local`},
-		"unspecified":       {func(c *endpoints.Config) { c.Addresses = addresses("0.0.0.0") }, `unspecified`},
-		"multicast":         {func(c *endpoints.Config) { c.Addresses = addresses("224.0.0.9") }, `multicast`},
-		"one address twice": {func(c *endpoints.Config) { c.Addresses = addresses("10.0.0.1", "::ffff:10.0.0.1") }, `endpoints: Addresses: must differ (got "10.0.0.1")`},
-		"no port":           {func(c *endpoints.Config) { c.Ports = nil }, `Ports: must be from 1 to 100 (got 0)`},
-		"port 0":            {func(c *endpoints.Config) { c.Ports = ports(endpoints.Port{}) }, `endpoints: Ports: Number: must be between 1 and 65535, inclusive (got 0)`},
-		"bad port name":     {func(c *endpoints.Config) { c.Ports = ports(endpoints.Port{Name: "A b", Number: 1}) }, `endpoints: Ports: Name:`},
-		"bad protocol":      {func(c *endpoints.Config) { c.Ports = ports(endpoints.Port{Number: 1, Protocol: "tcp"}) }, `Ports: Protocol: must be TCP, UDP or SCTP (got "tcp")`},
-		"bad app protocol":  {func(c *endpoints.Config) { c.Ports = ports(endpoints.Port{Number: 1, AppProtocol: "a b"}) }, `Ports: AppProtocol:`},
-		"unnamed ports":     {func(c *endpoints.Config) { c.Ports = ports(https, endpoints.Port{Number: 1}) }, `Ports: must each have a Name if there are several (got none for 1)`},
-		"names twice":       {func(c *endpoints.Config) { c.Ports = ports(https, endpoints.Port{Name: "https", Number: 1}) }, `Ports: must differ in their Name (got "https" twice)`},
+		"no namespace": {
+			func(c *endpoints.Config) { c.Namespace = "" },
+			`endpoints: Namespace: a lowercase RFC 1123 label`,
+		},
+		"no service":  {func(c *endpoints.Config) { c.Service = "" }, `endpoints: Service: a DNS-1035 label`},
+		"bad service": {func(c *endpoints.Config) { c.Service = "1web" }, `(got "1web")`},
+		"no address": {
+			func(c *endpoints.Config) { c.Addresses = nil },
+			`endpoints: Addresses: must have at least one`,
+		},
+		"invalid address": {
+			func(c *endpoints.Config) { c.Addresses = []netip.Addr{{}} },
+			`endpoints: Addresses: must be an IP address (got "invalid IP")`,
+		},
+		"zone": {
+			func(c *endpoints.Config) { c.Addresses = addresses("2001:db8::1%eth0") },
+			`must not have a zone`,
+		},
+		"zone, mapped": {
+			func(c *endpoints.Config) { c.Addresses = addresses("::ffff:10.0.0.1%eth0") },
+			`must not have a zone`,
+		},
+		"loopback": {func(c *endpoints.Config) {
+			c.Addresses = addresses("127.0.0.1")
+		}, `must not be unspecified, loopback, link-local or multicast: Kubernetes publishes no such address (got ` +
+			`"127.0.0.1")`},
+		"loopback, mapped": {func(c *endpoints.Config) { c.Addresses = addresses("::ffff:127.0.0.1") }, `loopback`},
+		"link-local":       {func(c *endpoints.Config) { c.Addresses = addresses("fe80::1") }, `link-local`},
+		"unspecified":      {func(c *endpoints.Config) { c.Addresses = addresses("0.0.0.0") }, `unspecified`},
+		"multicast":        {func(c *endpoints.Config) { c.Addresses = addresses("224.0.0.9") }, `multicast`},
+		"one address twice": {
+			func(c *endpoints.Config) { c.Addresses = addresses("10.0.0.1", "::ffff:10.0.0.1") },
+			`endpoints: Addresses: must differ (got "10.0.0.1")`,
+		},
+		"no port": {func(c *endpoints.Config) { c.Ports = nil }, `Ports: must be from 1 to 100 (got 0)`},
+		"port 0": {
+			func(c *endpoints.Config) { c.Ports = ports(endpoints.Port{}) },
+			`endpoints: Ports: Number: must be between 1 and 65535, inclusive (got 0)`,
+		},
+		"bad port name": {
+			func(c *endpoints.Config) { c.Ports = ports(endpoints.Port{Name: "A b", Number: 1}) },
+			`endpoints: Ports: Name:`,
+		},
+		"bad protocol": {
+			func(c *endpoints.Config) { c.Ports = ports(endpoints.Port{Number: 1, Protocol: "tcp"}) },
+			`Ports: Protocol: must be TCP, UDP or SCTP (got "tcp")`,
+		},
+		"bad app protocol": {func(c *endpoints.Config) {
+			c.Ports = ports(endpoints.Port{Number: 1, AppProtocol: "a b"})
+		}, `Ports: AppProtocol:`},
+		"unnamed ports": {
+			func(c *endpoints.Config) { c.Ports = ports(https, endpoints.Port{Number: 1}) },
+			`Ports: must each have a Name if there are several (got none for 1)`,
+		},
+		"names twice": {func(c *endpoints.Config) {
+			c.Ports = ports(https, endpoints.Port{Name: "https", Number: 1})
+		}, `Ports: must differ in their Name (got "https" twice)`},
 		"numbers twice": {func(c *endpoints.Config) {
 			c.Ports = ports(https, endpoints.Port{Name: "a", Number: 443, Protocol: "UDP"})
-		}, `endpoints: ConfigMapStore: needs Ports that differ in Number, by which it names entries; a LeaseStore does not (got 443 twice)`},
-		"ports twice":    {func(c *endpoints.Config) { c.Ports = ports(https, endpoints.Port{Name: "a", Number: 443}) }, `Ports: must differ in Number or Protocol (got 443 TCP twice)`},
-		"short interval": {func(c *endpoints.Config) { c.Interval = time.Millisecond }, `endpoints: Interval: must be at least 1s (got "1ms")`},
-		"short expiry":   {func(c *endpoints.Config) { c.ExpireAfter = 29 * time.Second }, `endpoints: ExpireAfter: must be at least 3 times Interval, 30s (got 29s)`},
+		}, `endpoints: ConfigMapStore: needs Ports that differ in Number, by which it names entries; a LeaseStore ` +
+			`does not (got 443 twice)`},
+		"ports twice": {
+			func(c *endpoints.Config) { c.Ports = ports(https, endpoints.Port{Name: "a", Number: 443}) },
+			`Ports: must differ in Number or Protocol (got 443 TCP twice)`,
+		},
+		"short interval": {
+			func(c *endpoints.Config) { c.Interval = time.Millisecond },
+			`endpoints: Interval: must be at least 1s (got "1ms")`,
+		},
+		"short expiry": {
+			func(c *endpoints.Config) { c.ExpireAfter = 29 * time.Second },
+			`endpoints: ExpireAfter: must be at least 3 times Interval, 30s (got 29s)`,
+		},
 		"centuries": {func(c *endpoints.Config) {
 			c.Interval, c.ExpireAfter = 200*365*24*time.Hour, 250*365*24*time.Hour
 		}, `endpoints: ExpireAfter: must be at least 3 times Interval`},
-		"bad settings":         {func(c *endpoints.Config) { c.Settings = "A" }, `endpoints: Settings:`},
-		"settings are store":   {func(c *endpoints.Config) { c.Settings = "web-endpoints" }, `endpoints: ConfigMapStore.Name: must be another ConfigMap than Settings (got "web-endpoints")`},
-		"long incarnation":     {func(c *endpoints.Config) { c.Incarnation = strings.Repeat("a", 254) }, `endpoints: Incarnation: must be no more than 253 characters`},
-		"bad incarnation":      {func(c *endpoints.Config) { c.Incarnation = "a\n" }, `endpoints: Incarnation: must be valid UTF-8 without control characters (got "a\n")`},
-		"negative timeout":     {func(c *endpoints.Config) { c.WithdrawTimeout = -1 }, `endpoints: WithdrawTimeout: must not be negative (got -1ns)`},
-		"bad store":            {func(c *endpoints.Config) { c.Store = endpoints.ConfigMapStore{Name: "A"} }, `endpoints: ConfigMapStore.Name:`},
-		"bad store namespace":  {func(c *endpoints.Config) { c.Store = endpoints.ConfigMapStore{Namespace: "A"} }, `endpoints: ConfigMapStore.Namespace:`},
-		"bad leases namespace": {func(c *endpoints.Config) { c.Store = endpoints.LeaseStore{Namespace: "A"} }, `endpoints: LeaseStore.Namespace:`},
+		"bad settings": {func(c *endpoints.Config) { c.Settings = "A" }, `endpoints: Settings:`},
+		"settings are store": {
+			func(c *endpoints.Config) { c.Settings = "web-endpoints" },
+			`endpoints: ConfigMapStore.Name: must be another ConfigMap than Settings (got "web-endpoints")`,
+		},
+		"long incarnation": {
+			func(c *endpoints.Config) { c.Incarnation = strings.Repeat("a", 254) },
+			`endpoints: Incarnation: must be no more than 253 characters`,
+		},
+		"bad incarnation": {
+			func(c *endpoints.Config) { c.Incarnation = "a\n" },
+			`endpoints: Incarnation: must be valid UTF-8 without control characters (got "a\n")`,
+		},
+		"negative timeout": {
+			func(c *endpoints.Config) { c.WithdrawTimeout = -1 },
+			`endpoints: WithdrawTimeout: must not be negative (got -1ns)`,
+		},
+		"bad store": {
+			func(c *endpoints.Config) { c.Store = endpoints.ConfigMapStore{Name: "A"} },
+			`endpoints: ConfigMapStore.Name:`,
+		},
+		"bad store namespace": {
+			func(c *endpoints.Config) { c.Store = endpoints.ConfigMapStore{Namespace: "A"} },
+			`endpoints: ConfigMapStore.Namespace:`,
+		},
+		"bad leases namespace": {
+			func(c *endpoints.Config) { c.Store = endpoints.LeaseStore{Namespace: "A"} },
+			`endpoints: LeaseStore.Namespace:`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := validConfig()

@@ -73,7 +73,8 @@ func (c ConfigMapStore) problems(config Config) []error {
 	seen := map[int32]bool{}
 	for _, p := range config.Ports {
 		if seen[p.Number] {
-			errs = append(errs, fmt.Errorf("ConfigMapStore: needs Ports that differ in Number, by which it names entries; a LeaseStore does not (got %d twice)", p.Number))
+			errs = append(errs, fmt.Errorf("ConfigMapStore: needs Ports that differ in Number, by which it names "+
+				"entries; a LeaseStore does not (got %d twice)", p.Number))
 		}
 		seen[p.Number] = true
 	}
@@ -81,7 +82,10 @@ func (c ConfigMapStore) problems(config Config) []error {
 }
 
 func (c ConfigMapStore) open(client kubernetes.Interface, config Config) store {
-	s := &configMap{client: client, name: types.NamespacedName{Namespace: c.Namespace, Name: c.Name}, endpoints: map[string]Endpoint{}}
+	s := &configMap{
+		client: client, name: types.NamespacedName{Namespace: c.Namespace, Name: c.Name},
+		endpoints: map[string]Endpoint{},
+	}
 	for _, e := range config.endpoints() {
 		s.endpoints[entryKey(e.Address, e.Port.Number)] = e
 	}
@@ -151,8 +155,8 @@ func (s *configMap) refresh(ctx context.Context, old snapshot, h heartbeat) (sna
 	return next, err
 }
 
-// newCreation returns a creation timestamp that no earlier process with the same address and port has
-// had.
+// newCreation returns a creation timestamp that no earlier process with the same address and port
+// has had.
 func (s *configMap) newCreation(old snapshot, wall time.Time) time.Time {
 	var last time.Time
 	for _, key := range s.keys {
@@ -183,14 +187,17 @@ func (s *configMap) create(ctx context.Context, data map[string]string, born tim
 // operations, and one entry takes two.
 const maxRemovals = 4000
 
-func (s *configMap) remove(ctx context.Context, old snapshot, keys []string) (next snapshot, removed []string, err error) {
+func (s *configMap) remove(ctx context.Context, old snapshot, keys []string) (next snapshot, removed []string,
+	err error,
+) {
 	next = old
 	for some := range slices.Chunk(keys, maxRemovals) {
 		data := map[string]string{}
 		for _, key := range some {
 			data[key] = ""
 		}
-		after, err := s.patch(ctx, "remove an entry from", old, data) // from old, not from next, which may contain later heartbeats
+		// from old, not from next, which may contain later heartbeats
+		after, err := s.patch(ctx, "remove an entry from", old, data)
 		if err != nil {
 			return next, removed, err
 		}
@@ -235,11 +242,13 @@ func (s *configMap) patch(ctx context.Context, deed string, old snapshot, data m
 	if err != nil {
 		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w", deed, s, err)
 	}
-	m, err := s.client.CoreV1().ConfigMaps(s.name.Namespace).Patch(ctx, s.name.Name, types.JSONPatchType, body, metav1.PatchOptions{})
+	m, err := s.client.CoreV1().ConfigMaps(s.name.Namespace).Patch(ctx, s.name.Name, types.JSONPatchType, body,
+		metav1.PatchOptions{})
 	switch {
 	case tooLarge(err):
 		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", deed, s, ErrFull, err)
-	case kube.Absent(err, corev1.Resource("configmaps"), s.name.Name), apierrors.IsConflict(err), apierrors.IsInvalid(err):
+	case kube.Absent(err, corev1.Resource("configmaps"),
+		s.name.Name), apierrors.IsConflict(err), apierrors.IsInvalid(err):
 		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", deed, s, errConflict, err)
 	case err != nil:
 		return snapshot{}, requestError("patch", s, corev1.Resource("configmaps"), err)
@@ -276,7 +285,8 @@ func (s *configMap) fits(old snapshot, data map[string]string) error {
 		}
 	}
 	if grown > 0 && size+grown > maxConfigMap {
-		return fmt.Errorf("endpoints: enter %s into %v: %w: it has %d bytes in %d entries, of at most %d: remove what does not belong there, or use a LeaseStore",
+		return fmt.Errorf("endpoints: enter %s into %v: %w: it has %d bytes in %d entries, of at most %d: remove "+
+			"what does not belong there, or use a LeaseStore",
 			strings.Join(s.keys, ", "), s, ErrFull, size, len(old.entries), maxConfigMap)
 	}
 	return nil

@@ -49,19 +49,24 @@ func TestEveryKeyNamesItsAddressAndPort(t *testing.T) {
 		port := rapid.Int32Range(1, 65535).Draw(t, "port")
 		gotAddress, gotPort, err := endpoints.ParseEntryKey(endpoints.EntryKey(address, port))
 		if err != nil || gotAddress != address.Unmap() || gotPort != port {
-			t.Fatalf("%v %d: key %s is read as %v %d: %v", address, port, endpoints.EntryKey(address, port), gotAddress, gotPort, err)
+			t.Fatalf("%v %d: key %s is read as %v %d: %v", address, port, endpoints.EntryKey(address, port), gotAddress,
+				gotPort, err)
 		}
 	})
 }
 
 func FuzzParseKey(f *testing.F) {
-	for _, key := range []string{"ip-10-0-0-1-443", "ip-2001-db8--1-443", "ip---1-1", "ip-", "ip-1", "", "ip-01-0-0-1-443", "ip-10-0-0-1-0443"} {
+	for _, key := range []string{
+		"ip-10-0-0-1-443", "ip-2001-db8--1-443", "ip---1-1", "ip-", "ip-1", "",
+		"ip-01-0-0-1-443", "ip-10-0-0-1-0443",
+	} {
 		f.Add(key)
 	}
 	f.Fuzz(func(t *testing.T, key string) {
 		address, port, err := endpoints.ParseEntryKey(key)
 		if err == nil && endpoints.EntryKey(address, port) != key {
-			t.Errorf("%q is another spelling of %q: one endpoint would have two entries", key, endpoints.EntryKey(address, port))
+			t.Errorf("%q is another spelling of %q: one endpoint would have two entries", key,
+				endpoints.EntryKey(address, port))
 		}
 	})
 }
@@ -90,7 +95,8 @@ func TestEntryIsInTheFormatOfTheProposal(t *testing.T) {
 func TestUnknownFieldsOfTheOwnEntryStay(t *testing.T) {
 	inConfigMap(t, func(c *cluster) {
 		c.createConfigMap("web-endpoints", map[string]string{
-			"ip-10-0-0-1-443": `{"NAME":"old","port":443,"kind":"ControllerEndpointData","zone":{"a":[1.50]},"big":12345678901234567890,"updateTimestamp":"2026-11-21T10:00:00Z"}`,
+			"ip-10-0-0-1-443": `{"NAME":"old","port":443,"kind":"ControllerEndpointData","zone":{"a":[1.50]},` +
+				`"big":12345678901234567890,"updateTimestamp":"2026-11-21T10:00:00Z"}`,
 		})
 		i := newInstance(c, "10.0.0.1", nil)
 		i.once(c)
@@ -109,23 +115,29 @@ func TestUnknownFieldsOfTheOwnEntryStay(t *testing.T) {
 func TestMalformedEntryIsKeptAndReportedAndDoesNotSpread(t *testing.T) {
 	good := deadEntry
 	for name, e := range map[string]struct{ key, value, problem string }{
-		"not a key":             {"note", "somebody's", "the key must be ip-<address>-<port>"},
-		"another spelling":      {"ip-2001-DB8--1-443", good, "the key must be"},
-		"leading zero":          {"ip-10-0-0-7-0443", good, "the key must be"},
-		"no port":               {"ip-10-0-0-7-", good, "the key must be"},
-		"port out of range":     {"ip-10-0-0-7-70000", good, "the key must be"},
-		"loopback":              {"ip-127-0-0-1-443", good, "must not be unspecified, loopback"},
-		"link-local":            {"ip-fe80--1-443", good, "must not be unspecified, loopback"},
-		"not JSON":              {"ip-10-0-0-7-443", "somebody's", "invalid character"},
-		"not an object":         {"ip-10-0-0-7-443", "[]", "cannot unmarshal"},
-		"null":                  {"ip-10-0-0-7-443", "null", "port"},
-		"empty":                 {"ip-10-0-0-7-443", "", "unexpected end"},
-		"another port":          {"ip-10-0-0-7-444", good, "port is 443, not 444"},
-		"no port in it":         {"ip-10-0-0-7-443", `{"updateTimestamp":"2026-11-21T10:00:00Z"}`, "Number"},
-		"a name that is none":   {"ip-10-0-0-7-443", strings.Replace(good, "https", "HTTPS!", 1), "Name"},
-		"an unknown protocol":   {"ip-10-0-0-7-443", strings.Replace(good, "TCP", "ICMP", 1), "Protocol"},
-		"a hint that is none":   {"ip-10-0-0-7-443", strings.Replace(good, "{", `{"appProtocol":"a b",`, 1), "AppProtocol"},
-		"a time that is none":   {"ip-10-0-0-7-443", strings.Replace(good, "2026-11-21T10:07:30Z", "noon", 1), "parsing time"},
+		"not a key":           {"note", "somebody's", "the key must be ip-<address>-<port>"},
+		"another spelling":    {"ip-2001-DB8--1-443", good, "the key must be"},
+		"leading zero":        {"ip-10-0-0-7-0443", good, "the key must be"},
+		"no port":             {"ip-10-0-0-7-", good, "the key must be"},
+		"port out of range":   {"ip-10-0-0-7-70000", good, "the key must be"},
+		"loopback":            {"ip-127-0-0-1-443", good, "must not be unspecified, loopback"},
+		"link-local":          {"ip-fe80--1-443", good, "must not be unspecified, loopback"},
+		"not JSON":            {"ip-10-0-0-7-443", "somebody's", "invalid character"},
+		"not an object":       {"ip-10-0-0-7-443", "[]", "cannot unmarshal"},
+		"null":                {"ip-10-0-0-7-443", "null", "port"},
+		"empty":               {"ip-10-0-0-7-443", "", "unexpected end"},
+		"another port":        {"ip-10-0-0-7-444", good, "port is 443, not 444"},
+		"no port in it":       {"ip-10-0-0-7-443", `{"updateTimestamp":"2026-11-21T10:00:00Z"}`, "Number"},
+		"a name that is none": {"ip-10-0-0-7-443", strings.Replace(good, "https", "HTTPS!", 1), "Name"},
+		"an unknown protocol": {"ip-10-0-0-7-443", strings.Replace(good, "TCP", "ICMP", 1), "Protocol"},
+		"a hint that is none": {
+			"ip-10-0-0-7-443", strings.Replace(good, "{", `{"appProtocol":"a b",`, 1),
+			"AppProtocol",
+		},
+		"a time that is none": {
+			"ip-10-0-0-7-443", strings.Replace(good, "2026-11-21T10:07:30Z", "noon", 1),
+			"parsing time",
+		},
 		"no time":               {"ip-10-0-0-7-443", `{"name":"https","port":443}`, "updateTimestamp is missing"},
 		"a number for the name": {"ip-10-0-0-7-443", `{"name":1,"port":443}`, "cannot unmarshal"},
 	} {
@@ -153,7 +165,10 @@ func TestMalformedEntryIsKeptAndReportedAndDoesNotSpread(t *testing.T) {
 }
 
 func TestMalformedOwnEntryIsMended(t *testing.T) {
-	for _, value := range []string{"garbage", "", "null", `{"updateTimestamp":"9999-12-31T23:59:59Z","creationTimestamp":"9999-12-31T23:59:59Z"}`} {
+	for _, value := range []string{
+		"garbage", "", "null",
+		`{"updateTimestamp":"9999-12-31T23:59:59Z","creationTimestamp":"9999-12-31T23:59:59Z"}`,
+	} {
 		inConfigMap(t, func(c *cluster) {
 			i := newInstance(c, "10.0.0.1", nil)
 			i.once(c)
@@ -234,7 +249,8 @@ func TestConfigMapThatTheServerFindsFull(t *testing.T) {
 			a.once(c)
 			err := b.ReconcileOnce(c.Context())
 			require.ErrorIs(c, err, endpoints.ErrFull)
-			assert.ErrorContains(c, err, "endpoints: refresh this instance's entry in ConfigMap ns/web-endpoints: the store is full")
+			assert.ErrorContains(c, err, "endpoints: refresh this instance's entry in ConfigMap ns/web-endpoints: "+
+				"the store is full")
 			c.requirePublished("10.0.0.1")
 		}
 	})

@@ -1,5 +1,6 @@
-// Package endpoints publishes the live instances of a server behind a Service. It does for any server
-// what kube-apiserver does for the Service kubernetes, even if the server does not run in a Pod.
+// Package endpoints publishes the live instances of a server behind a Service. It does for any
+// server what kube-apiserver does for the Service kubernetes, even if the server does not run in a
+// Pod.
 //
 //	reconciler, err := endpoints.New(client, endpoints.Config{
 //		Namespace: "default", Service: "my-server",
@@ -15,8 +16,8 @@
 //
 //   - It refreshes its own entry.
 //   - It removes entries of others that were not refreshed for [Config].ExpireAfter.
-//   - It makes the EndpointSlices of the Service match the store: one for each address family and set
-//     of ports.
+//   - It makes the EndpointSlices of the Service match the store: one for each address family and
+//     set of ports.
 //
 // There is no leader, and no configured number of instances.
 //
@@ -24,9 +25,9 @@
 //
 // An instance measures for how long it has seen the entry of another one unchanged, on its own
 // monotonic clock. Times in the store are for people. Only time up to its last read of the store
-// counts, and only while it refreshes its own entry in every round. After an outage of the API server,
-// or after a stop of its own process, it restarts the wait for all others. So a dead instance is gone
-// after ExpireAfter to ExpireAfter and two Intervals, if the others were well.
+// counts, and only while it refreshes its own entry in every round. After an outage of the API
+// server, or after a stop of its own process, it restarts the wait for all others. So a dead
+// instance is gone after ExpireAfter to ExpireAfter and two Intervals, if the others were well.
 //
 // It also waits for at least three times the longest of the other instance's last intervals between
 // two heartbeats. So no instance expires because it does not yet know of a shorter expiry
@@ -37,79 +38,81 @@
 // In brackets: the test that fails without it.
 //
 //   - Another instance removes an entry only if it was not refreshed for ExpireAfter, regardless of
-//     clocks, latency and lost answers. The API server compares, so an entry that is refreshed at the
-//     last moment stays (TestSimulatedConfigMapStore, TestSimulatedLeaseStore,
+//     clocks, latency and lost answers. The API server compares, so an entry that is refreshed at
+//     the last moment stays (TestSimulatedConfigMapStore, TestSimulatedLeaseStore,
 //     TestRemovalNeverTakesARefreshedEntry). Time in which no instance could refresh its entry does
 //     not count (TestOutageExpiresNoInstance, TestStopWithinARoundExpiresNoInstance).
 //   - Clocks that are hours apart, or are set, change nothing (TestClocksThatAreWrongChangeNothing,
 //     and the simulations).
-//   - A failed read changes nothing. A request that a heartbeat does not need cannot delay it for long
-//     (TestReadErrorChangesNothing).
+//   - A failed read changes nothing. A request that a heartbeat does not need cannot delay it for
+//     long (TestReadErrorChangesNothing).
 //   - An answer that does not come from the API server, such as a proxy's 404 page, is an error to
 //     retry. It proves neither that an object is gone nor that a withdrawal has succeeded
 //     (TestOddAnswerRemovesNoInstance, TestOddAnswerToARemovalTakesNoRefreshedEntryAway,
 //     TestOddAnswerIsNoWithdrawal, TestOddAnswerLeavesNoStaleEntry,
 //     TestOddAnswersKeepNoInstanceOut).
 //   - If the API server answers, an instance that is ready is published after at most two Intervals
-//     and 4 s, regardless of what happened before. Others may change its objects meanwhile, as long as
-//     they now and then leave an object alone for the time of a round (TestSimulatedInterference, and
-//     the other simulations).
-//   - The loss of the store removes no published endpoint: endpoints stay until their instances have
-//     had the time to register again (TestLostStoreRemovesNoEndpoint,
+//     and 4 s, regardless of what happened before. Others may change its objects meanwhile, as long
+//     as they now and then leave an object alone for the time of a round
+//     (TestSimulatedInterference, and the other simulations).
+//   - The loss of the store removes no published endpoint: endpoints stay until their instances
+//     have had the time to register again (TestLostStoreRemovesNoEndpoint,
 //     TestOutageAfterTheStoreWasLostRemovesNoEndpoint).
 //   - Only an instance that withdraws itself empties the Service (TestEmptyStoreEmptiesNothing, the
 //     simulations).
-//   - An instance is withdrawn when the context of Run ends, when it is not ready, and when one that is
-//     not ready starts, even if its entry has already expired (TestInstancesAppearAndDisappear,
-//     TestInstanceIsPublishedOnlyWhileReady, TestInstanceRemovesItsStaleEntryAtStart,
-//     TestWithdrawalAfterTheOwnEntryHasExpired). This takes at most [Config].WithdrawTimeout, and at
-//     most one Interval, or 4 s, for the heartbeat in flight (TestWithdrawalIsBounded).
-//   - A Ready that does not return in time counts as not ready and delays nothing: Run, ReconcileOnce
-//     and Withdraw return within the same bounds (TestReadyThatHangsIsNotReady,
-//     TestRunEndsWhileReadyHangs, TestReconcileOnceAndWithdrawEndWhileReadyHangs). ReconcileOnce takes
-//     at most one Interval, or 4 s. Withdraw ends with its context.
-//   - A process that was restarted with other ports or addresses immediately removes the entries of the
-//     process before it, if that one is proven to have ended: both had the same [Config].Incarnation
-//     and had claimed it, which only one process of a Pod can do at a time. There is no other such
-//     proof: two instances of one address are two (TestEntriesOfAPredecessorAreRemovedAtOnce,
-//     TestNothingButAProvedPredecessorIsRemoved).
-//   - In a steady state each instance sends one write in each Interval, and none to what is published
-//     (TestOneHeartbeatEachIntervalAndNothingElse).
-//   - EndpointSlices that others manage are left alone. A slice of ours that was changed is repaired
-//     (TestForeignSlicesAreLeftAlone, TestWrongSliceIsRepaired). An endpoint that moves to another
-//     slice is never missing (TestEndpointsMoveWithoutAGap).
-//   - An instance that finds no room in a ConfigMap gets an error, and registers once there is room.
-//     The others go on (TestFullConfigMapIsAClearErrorAndLosesNothing,
+//   - An instance is withdrawn when the context of Run ends, when it is not ready, and when one
+//     that is not ready starts, even if its entry has already expired
+//     (TestInstancesAppearAndDisappear, TestInstanceIsPublishedOnlyWhileReady,
+//     TestInstanceRemovesItsStaleEntryAtStart, TestWithdrawalAfterTheOwnEntryHasExpired). This
+//     takes at most [Config].WithdrawTimeout, and at most one Interval, or 4 s, for the heartbeat
+//     in flight (TestWithdrawalIsBounded).
+//   - A Ready that does not return in time counts as not ready and delays nothing: Run,
+//     ReconcileOnce and Withdraw return within the same bounds (TestReadyThatHangsIsNotReady,
+//     TestRunEndsWhileReadyHangs, TestReconcileOnceAndWithdrawEndWhileReadyHangs). ReconcileOnce
+//     takes at most one Interval, or 4 s. Withdraw ends with its context.
+//   - A process that was restarted with other ports or addresses immediately removes the entries of
+//     the process before it, if that one is proven to have ended: both had the same
+//     [Config].Incarnation and had claimed it, which only one process of a Pod can do at a time.
+//     There is no other such proof: two instances of one address are two
+//     (TestEntriesOfAPredecessorAreRemovedAtOnce, TestNothingButAProvedPredecessorIsRemoved).
+//   - In a steady state each instance sends one write in each Interval, and none to what is
+//     published (TestOneHeartbeatEachIntervalAndNothingElse).
+//   - EndpointSlices that others manage are left alone. A slice of ours that was changed is
+//     repaired (TestForeignSlicesAreLeftAlone, TestWrongSliceIsRepaired). An endpoint that moves to
+//     another slice is never missing (TestEndpointsMoveWithoutAGap).
+//   - An instance that finds no room in a ConfigMap gets an error, and registers once there is
+//     room. The others go on (TestFullConfigMapIsAClearErrorAndLosesNothing,
 //     TestConfigMapThatTheServerFindsFull, and TestWhatIsWrongIsSaid in internal/e2e/endpoints).
-//   - A malformed entry is reported, not changed, and not published. It does not keep others from being
-//     published (TestMalformedEntryIsKeptAndReportedAndDoesNotSpread).
+//   - A malformed entry is reported, not changed, and not published. It does not keep others from
+//     being published (TestMalformedEntryIsKeptAndReportedAndDoesNotSpread).
 //   - From its creation on, an Endpoints object ([Config].PublishEndpoints) is marked so that
-//     Kubernetes does not mirror it into slices (TestLegacyEndpoints, and TestNoMirroredDuplicates in
-//     internal/e2e/endpoints).
+//     Kubernetes does not mirror it into slices (TestLegacyEndpoints, and TestNoMirroredDuplicates
+//     in internal/e2e/endpoints).
 //
 // # Not guaranteed
 //
 //   - A dead instance stays published until it has expired. Clients have to try another address.
-//   - If all instances end without withdrawing, their endpoints stay until ExpireAfter after the first
-//     new instance has started. New instances that crash before that keep them. [Hooks].OnRound
-//     reports the ages.
-//   - The store and the slices are not written together. An instance that was stopped for long between
-//     its decision and its write may, when it continues, remove an endpoint that has come back or
-//     restore one that has gone. Any instance repairs that within an Interval.
-//   - After a restart with other ports or addresses, the entries of the earlier process stay until they
-//     expire if its end is not proven: without Incarnation, on systems other than Linux, and for a
-//     second process of a Pod, which cannot claim it while the first one has it. The same holds for
-//     endpoints under another port or address when the store was lost. Another name, protocol or hint
-//     of the same port is replaced at once.
-//   - Hooks, Events, Logger, and a client that ignores contexts block Run while they block. Only Ready
-//     may hang; a call that never returns leaves one goroutine behind, even after Run has returned.
-//   - The first write of a process may arrive after its withdrawal if its answer was lost. The entry
-//     then stays until it expires.
+//   - If all instances end without withdrawing, their endpoints stay until ExpireAfter after the
+//     first new instance has started. New instances that crash before that keep them.
+//     [Hooks].OnRound reports the ages.
+//   - The store and the slices are not written together. An instance that was stopped for long
+//     between its decision and its write may, when it continues, remove an endpoint that has come
+//     back or restore one that has gone. Any instance repairs that within an Interval.
+//   - After a restart with other ports or addresses, the entries of the earlier process stay until
+//     they expire if its end is not proven: without Incarnation, on systems other than Linux, and
+//     for a second process of a Pod, which cannot claim it while the first one has it. The same
+//     holds for endpoints under another port or address when the store was lost. Another name,
+//     protocol or hint of the same port is replaced at once.
+//   - Hooks, Events, Logger, and a client that ignores contexts block Run while they block. Only
+//     Ready may hang; a call that never returns leaves one goroutine behind, even after Run has
+//     returned.
+//   - The first write of a process may arrive after its withdrawal if its answer was lost. The
+//     entry then stays until it expires.
 //   - Two processes with one address and port share an entry. The later one keeps it when the other
-//     withdraws. A process that starts and is not ready removes the entry once: it cannot know whether
-//     the writer is dead (TestProcessThatIsNotReadyLeavesAnotherOneAlone).
-//   - If a Service gets a selector, instances stop refreshing their entries, and stay published until
-//     they end (TestServiceThatGetsASelector).
+//     withdraws. A process that starts and is not ready removes the entry once: it cannot know
+//     whether the writer is dead (TestProcessThatIsNotReadyLeavesAnotherOneAlone).
+//   - If a Service gets a selector, instances stop refreshing their entries, and stay published
+//     until they end (TestServiceThatGetsASelector).
 //   - A process with the right to write the store can remove instances and publish addresses.
 //   - Time counts only between an instance's own heartbeats. While every instance keeps losing its
 //     connection within ExpireAfter, no instance expires.
@@ -117,8 +120,8 @@
 // # Shutting down
 //
 // Clients learn of a withdrawal shortly after it. End Run first, wait as long as your clients need,
-// then end the server. A Pod's terminationGracePeriodSeconds must exceed the sum of Interval (or 4 s),
-// WithdrawTimeout and that wait.
+// then end the server. A Pod's terminationGracePeriodSeconds must exceed the sum of Interval (or 4
+// s), WithdrawTimeout and that wait.
 //
 // # RBAC
 //
@@ -148,6 +151,6 @@
 //
 // # Tests
 //
-// New takes a kubernetes.Interface, so a fake clientset works, also inside a testing/synctest bubble.
-// Fake clientsets detect no conflicts: do not let two instances race on one.
+// New takes a kubernetes.Interface, so a fake clientset works, also inside a testing/synctest
+// bubble. Fake clientsets detect no conflicts: do not let two instances race on one.
 package endpoints

@@ -65,11 +65,13 @@ func (p Port) compare(o Port) int {
 // entryKey returns the key of an address and port in a [ConfigMapStore]: ip-<address>-<port>, with
 // - for each . and : of the address. It is unambiguous for the addresses that Config accepts.
 func entryKey(address netip.Addr, port int32) string {
-	return "ip-" + strings.NewReplacer(".", "-", ":", "-").Replace(address.Unmap().String()) + "-" + strconv.Itoa(int(port))
+	return "ip-" + strings.NewReplacer(".", "-", ":",
+		"-").Replace(address.Unmap().String()) + "-" + strconv.Itoa(int(port))
 }
 
 // errKey is returned for a key that [entryKey] cannot return.
-var errKey = errors.New("the key must be ip-<address>-<port>, with - for each . and : of the address in its shortest form")
+var errKey = errors.New("the key must be ip-<address>-<port>, with - for each . and : of the address in its shortest " +
+	"form")
 
 // parseEntryKey reverses [entryKey].
 func parseEntryKey(key string) (netip.Addr, int32, error) {
@@ -102,7 +104,8 @@ func addressProblems(a netip.Addr) []string {
 	case a.Is4In6():
 		return []string{"must not be an IPv4 address mapped to IPv6"}
 	case a.IsUnspecified(), a.IsLoopback(), a.IsLinkLocalUnicast(), a.IsMulticast():
-		return []string{"must not be unspecified, loopback, link-local or multicast: Kubernetes publishes no such address"}
+		return []string{"must not be unspecified, loopback, link-local or multicast: Kubernetes publishes no such " +
+			"address"}
 	}
 	return nil
 }

@@ -16,9 +16,11 @@ type expiry struct {
 	last     clock.Reading // when the last complete round read the store
 	canJudge bool          // this instance refreshed its entry in that round
 
-	incarnation  string
-	registered   bool          // our entries were in the store, and we did not remove them
-	since        clock.Reading // the wait began: a new incarnation of the store, a lost entry of ours, or a restart of all waiting
+	incarnation string
+	registered  bool // our entries were in the store, and we did not remove them
+	// the wait began: a new incarnation of the store, a lost entry of ours, or a restart of all
+	// waiting
+	since        clock.Reading
 	known        map[Endpoint]bool
 	observations map[string]observation
 }
@@ -104,7 +106,9 @@ func (x *expiry) expired(s snapshot, expireAfter time.Duration, now clock.Readin
 // wanted returns the endpoints to publish, sorted: those in the store, and published ones whose
 // entry may be missing because the store was lost a short time ago. ok is false if nothing may be
 // changed.
-func (x *expiry) wanted(s snapshot, published []Endpoint, own []Endpoint, leaving bool, expireAfter time.Duration, now clock.Reading) (all []Endpoint, ok bool) {
+func (x *expiry) wanted(s snapshot, published []Endpoint, own []Endpoint, leaving bool, expireAfter time.Duration,
+	now clock.Reading,
+) (all []Endpoint, ok bool) {
 	set := map[Endpoint]bool{}
 	for _, e := range s.entries {
 		for _, endpoint := range e.endpoints {

@@ -55,17 +55,47 @@ func TestWhatIsWanted(t *testing.T) {
 		ok        bool
 	}{
 		{name: "the store's", now: map[int]string{1: "a", 2: "b"}, at: 10, want: all[:2], ok: true},
-		{name: "one that somebody has removed", before: map[int]string{1: "a", 2: "b"}, now: map[int]string{1: "a"}, published: all[:2], at: 10, want: all[:1], ok: true},
-		{name: "one that was never seen in the store", now: map[int]string{1: "a"}, published: all[:2], at: 10, want: all[:2], ok: true},
-		{name: "the same after long enough", before: map[int]string{1: "a"}, now: map[int]string{1: "a"}, published: all[:2], at: 60, want: all[:1], ok: true},
-		{name: "but not before", before: map[int]string{1: "a"}, now: map[int]string{1: "a"}, published: all[:2], at: 59, want: all[:2], ok: true},
-		{name: "nor before three intervals", before: map[int]string{1: "a"}, now: map[int]string{1: "a"}, published: all[:2], expire: 5 * time.Second, at: 29, want: all[:2], ok: true},
-		{name: "an own port under an earlier name", now: map[int]string{1: "a"}, published: []Endpoint{renamed(1)}, at: 10, want: all[:1], ok: true},
-		{name: "the store was lost", before: map[int]string{1: "a", 2: "b"}, now: map[int]string{1: "a"}, lost: true, published: all[:2], at: 10, want: all[:2], ok: true},
-		{name: "its own entry was lost", before: map[int]string{1: "a", 2: "b"}, now: map[int]string{}, published: all[:2], at: 10, want: all[1:2], ok: true},
+		{
+			name: "one that somebody has removed", before: map[int]string{1: "a", 2: "b"}, now: map[int]string{1: "a"},
+			published: all[:2], at: 10, want: all[:1], ok: true,
+		},
+		{
+			name: "one that was never seen in the store", now: map[int]string{1: "a"}, published: all[:2], at: 10,
+			want: all[:2], ok: true,
+		},
+		{
+			name: "the same after long enough", before: map[int]string{1: "a"}, now: map[int]string{1: "a"},
+			published: all[:2], at: 60, want: all[:1], ok: true,
+		},
+		{
+			name: "but not before", before: map[int]string{1: "a"}, now: map[int]string{1: "a"}, published: all[:2],
+			at: 59, want: all[:2], ok: true,
+		},
+		{
+			name: "nor before three intervals", before: map[int]string{1: "a"}, now: map[int]string{1: "a"},
+			published: all[:2], expire: 5 * time.Second, at: 29, want: all[:2], ok: true,
+		},
+		{
+			name: "an own port under an earlier name", now: map[int]string{1: "a"}, published: []Endpoint{renamed(1)},
+			at: 10, want: all[:1], ok: true,
+		},
+		{
+			name: "the store was lost", before: map[int]string{1: "a", 2: "b"}, now: map[int]string{1: "a"}, lost: true,
+			published: all[:2], at: 10, want: all[:2], ok: true,
+		},
+		{
+			name: "its own entry was lost", before: map[int]string{1: "a", 2: "b"}, now: map[int]string{},
+			published: all[:2], at: 10, want: all[1:2], ok: true,
+		},
 		{name: "never nothing", before: map[int]string{1: "a"}, now: map[int]string{}, published: all[:1], at: 10},
-		{name: "but by leaving", before: map[int]string{1: "a"}, now: map[int]string{}, published: all[:1], leaving: true, at: 10, ok: true},
-		{name: "not oneself when leaving", now: map[int]string{}, published: all[:2], leaving: true, at: 10, want: all[1:2], ok: true},
+		{
+			name: "but by leaving", before: map[int]string{1: "a"}, now: map[int]string{}, published: all[:1],
+			leaving: true, at: 10, ok: true,
+		},
+		{
+			name: "not oneself when leaving", now: map[int]string{}, published: all[:2], leaving: true, at: 10,
+			want: all[1:2], ok: true,
+		},
 	} {
 		t.Run(e.name, func(t *testing.T) {
 			x := expiry{interval: 10 * time.Second}
@@ -96,7 +126,8 @@ func TestWhatHasExpired(t *testing.T) {
 	assert.Empty(t, x.expired(s, time.Minute, at(59)))
 	s.entries["2"] = entry{endpoints: []Endpoint{numbered(2)}, mark: "later"}
 	x.observe(s, nil, at(60))
-	assert.Equal(t, []string{"1"}, x.expired(s, time.Minute, at(60)), "neither who was refreshed, nor what is malformed")
+	assert.Equal(t, []string{"1"}, x.expired(s, time.Minute, at(60)),
+		"neither who was refreshed, nor what is malformed")
 	assert.Empty(t, x.expired(s, 5*time.Second, at(89))[1:], "2 is waited for three of its intervals")
 	assert.Equal(t, []string{"1", "2"}, x.expired(s, 5*time.Second, at(90)))
 

@@ -10,11 +10,15 @@ import (
 
 // oddAnswers do not come from a running API server, and prove nothing about an object.
 var oddAnswers = map[string]oddAnswer{
-	"a proxy's page":    {code: http.StatusNotFound, contentType: "text/html", body: "<html>not here</html>"},
-	"a path not served": {code: http.StatusNotFound, contentType: "text/plain; charset=utf-8", body: "404 page not found\n"},
+	"a proxy's page": {code: http.StatusNotFound, contentType: "text/html", body: "<html>not here</html>"},
+	"a path not served": {
+		code: http.StatusNotFound, contentType: "text/plain; charset=utf-8",
+		body: "404 page not found\n",
+	},
 	"no such namespace": {
 		code: http.StatusNotFound, contentType: "application/json",
-		body: `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"kind":"namespaces","name":"ns"}}`,
+		body: `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,` +
+			`"details":{"kind":"namespaces","name":"ns"}}`,
 	},
 	"too many requests":   {code: http.StatusTooManyRequests, contentType: "text/plain", body: "slow down"},
 	"bad gateway":         {code: http.StatusBadGateway, contentType: "text/html", body: "<html>bad gateway</html>"},
@@ -29,8 +33,10 @@ type oddAnswer struct {
 
 func (a oddAnswer) response(r *http.Request) *http.Response {
 	return &http.Response{
-		StatusCode: a.code, Status: http.StatusText(a.code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
-		Header: http.Header{"Content-Type": {a.contentType}}, ContentLength: int64(len(a.body)), Body: io.NopCloser(strings.NewReader(a.body)),
+		StatusCode: a.code, Status: http.StatusText(a.code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Request: r,
+		Header:  http.Header{"Content-Type": {a.contentType}}, ContentLength: int64(len(a.body)),
+		Body: io.NopCloser(strings.NewReader(a.body)),
 	}
 }
 

@@ -71,12 +71,27 @@ func TestEntriesOfAPredecessorAreRemovedAtOnce(t *testing.T) {
 		address       string // after; default: the same
 		want          []string
 	}{
-		"another port":    {[]endpoints.Port{https}, []endpoints.Port{https8443}, "", []string{"10.0.0.1:8443/https"}},
-		"a smaller port":  {[]endpoints.Port{https8443}, []endpoints.Port{https}, "", []string{"10.0.0.1:443/https"}},
-		"one port less":   {[]endpoints.Port{https, http8080}, []endpoints.Port{http8080}, "", []string{"10.0.0.1:8080/http"}},
-		"one port more":   {[]endpoints.Port{http8080}, []endpoints.Port{https, http8080}, "", []string{"10.0.0.1:443/https", "10.0.0.1:8080/http"}},
-		"another name":    {[]endpoints.Port{https}, []endpoints.Port{other443}, "", []string{"10.0.0.1:443/other"}},
-		"another address": {[]endpoints.Port{https}, []endpoints.Port{https}, "10.0.0.4", []string{"10.0.0.4:443/https"}},
+		"another port":   {[]endpoints.Port{https}, []endpoints.Port{https8443}, "", []string{"10.0.0.1:8443/https"}},
+		"a smaller port": {[]endpoints.Port{https8443}, []endpoints.Port{https}, "", []string{"10.0.0.1:443/https"}},
+		"one port less": {
+			[]endpoints.Port{https, http8080},
+			[]endpoints.Port{http8080},
+			"",
+			[]string{"10.0.0.1:8080/http"},
+		},
+		"one port more": {
+			[]endpoints.Port{http8080},
+			[]endpoints.Port{https, http8080},
+			"",
+			[]string{"10.0.0.1:443/https", "10.0.0.1:8080/http"},
+		},
+		"another name": {[]endpoints.Port{https}, []endpoints.Port{other443}, "", []string{"10.0.0.1:443/other"}},
+		"another address": {
+			[]endpoints.Port{https},
+			[]endpoints.Port{https},
+			"10.0.0.4",
+			[]string{"10.0.0.4:443/https"},
+		},
 		"names swapped": {
 			[]endpoints.Port{https, http8080},
 			[]endpoints.Port{{Name: "http", Number: 443}, {Name: "https", Number: 8080}},
@@ -222,7 +237,8 @@ func TestEntryOfAnOlderVersionIsNoPredecessor(t *testing.T) {
 		_ = k.of(c, "10.0.0.1", "pod-1", nil).start(c).die()
 		entry := map[string]any{}
 		require.NoError(c, json.Unmarshal([]byte(c.data()["ip-10-0-0-1-443"]), &entry))
-		require.Equal(c, map[string]any{"name": "pod-1", "creationTimestamp": entry["creationTimestamp"]}, entry["incarnation"])
+		require.Equal(c, map[string]any{"name": "pod-1", "creationTimestamp": entry["creationTimestamp"]},
+			entry["incarnation"])
 		entry["creationTimestamp"] = time.Now().UTC().Format(time.RFC3339)
 		text, err := json.Marshal(entry)
 		require.NoError(c, err)

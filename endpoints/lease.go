@@ -136,7 +136,9 @@ func (s *leases) read(ctx context.Context) (snapshot, error) {
 	for {
 		page, err := s.client.CoordinationV1().Leases(s.namespace).List(ctx, options)
 		if err != nil {
-			return snapshot{}, requestError("list", fmt.Sprintf("Leases of Service %v in namespace %s", s.service, s.namespace), coordinationv1.Resource("leases"), err)
+			return snapshot{}, requestError("list",
+				fmt.Sprintf("Leases of Service %v in namespace %s", s.service, s.namespace),
+				coordinationv1.Resource("leases"), err)
 		}
 		for i := range page.Items {
 			if l := &page.Items[i]; s.ours(l) { // fake clientsets may not select
@@ -232,8 +234,8 @@ func (s *leases) refresh(ctx context.Context, old snapshot, h heartbeat) (snapsh
 	return next, nil
 }
 
-// explainExisting returns the error for a Lease of our name that exists, although the list did not contain
-// it.
+// explainExisting returns the error for a Lease of our name that exists, although the list did not
+// contain it.
 func (s *leases) explainExisting(ctx context.Context) error {
 	l, err := s.client.CoordinationV1().Leases(s.namespace).Get(ctx, s.name, metav1.GetOptions{})
 	switch {

@@ -25,7 +25,8 @@ func inLeases(t *testing.T, test func(c *cluster)) {
 
 func (c *cluster) patchLease(name, patch string) {
 	c.Helper()
-	_, err := c.client.CoordinationV1().Leases("ns").Patch(c.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := c.client.CoordinationV1().Leases("ns").Patch(c.Context(), name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{})
 	require.NoError(c, err)
 }
 
@@ -33,10 +34,12 @@ func TestLeaseOfAnInstance(t *testing.T) {
 	inLeases(t, func(c *cluster) {
 		i := newInstance(c, "2001:db8::1", nil)
 		i.once(c)
-		l, err := c.client.CoordinationV1().Leases("ns").Get(c.Context(), "ns.web.ip-2001-db8--1-443", metav1.GetOptions{})
+		l, err := c.client.CoordinationV1().Leases("ns").Get(c.Context(), "ns.web.ip-2001-db8--1-443",
+			metav1.GetOptions{})
 		require.NoError(c, err)
 		assert.Equal(c, map[string]string{endpoints.ServiceLabel: "web", endpoints.NamespaceLabel: "ns"}, l.Labels)
-		assert.JSONEq(c, `{"addresses":["2001:db8::1"],"ports":[{"name":"https","port":443,"protocol":"TCP"}]}`, l.Annotations[endpoints.EndpointsAnnotation])
+		assert.JSONEq(c, `{"addresses":["2001:db8::1"],"ports":[{"name":"https","port":443,"protocol":"TCP"}]}`,
+			l.Annotations[endpoints.EndpointsAnnotation])
 		assert.Equal(c, l.Name, *l.Spec.HolderIdentity)
 		assert.EqualValues(c, 60, *l.Spec.LeaseDurationSeconds)
 	})
@@ -51,14 +54,24 @@ func TestMalformedLeaseIsKeptAndReportedAndDoesNotSpread(t *testing.T) {
 		"not JSON":      {annotation(`"x"`), "invalid character"},
 		"no address":    {annotation(quote(`{"ports":[{"port":443,"protocol":"TCP"}]}`)), "no address"},
 		"no port":       {annotation(quote(`{"addresses":["10.0.0.7"]}`)), "no port"},
-		"bad address":   {annotation(quote(`{"addresses":["10.0.0.6","x"],"ports":[{"port":443,"protocol":"TCP"}]}`)), "ParseAddr"},
-		"loopback":      {annotation(quote(`{"addresses":["10.0.0.6","::1"],"ports":[{"port":443,"protocol":"TCP"}]}`)), "loopback"},
-		"bad port":      {annotation(quote(`{"addresses":["10.0.0.7"],"ports":[{"port":0,"protocol":"TCP"}]}`)), "Number"},
+		"bad address": {
+			annotation(quote(`{"addresses":["10.0.0.6","x"],"ports":[{"port":443,"protocol":"TCP"}]}`)),
+			"ParseAddr",
+		},
+		"loopback": {
+			annotation(quote(`{"addresses":["10.0.0.6","::1"],"ports":[{"port":443,"protocol":"TCP"}]}`)),
+			"loopback",
+		},
+		"bad port": {
+			annotation(quote(`{"addresses":["10.0.0.7"],"ports":[{"port":0,"protocol":"TCP"}]}`)),
+			"Number",
+		},
 		"never renewed": {`{"spec":{"renewTime":null}}`, "renewTime"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLeases(t, func(c *cluster) {
-				_, err := c.client.CoordinationV1().Leases("ns").Create(c.Context(), deadLease(), metav1.CreateOptions{})
+				_, err := c.client.CoordinationV1().Leases("ns").Create(c.Context(), deadLease(),
+					metav1.CreateOptions{})
 				require.NoError(c, err)
 				c.patchLease("ns.web.ip-10-0-0-7-443", e.patch)
 				i := newInstance(c, "10.0.0.1", nil)
@@ -82,7 +95,9 @@ func TestLeasesOfOthersAreLeftAlone(t *testing.T) {
 			"leader": nil, "other": {endpoints.ServiceLabel: "other", endpoints.NamespaceLabel: "ns"},
 			"elsewhere": {endpoints.ServiceLabel: "web", endpoints.NamespaceLabel: "other"},
 		} {
-			_, err := leases.Create(c.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
+			_, err := leases.Create(c.Context(),
+				&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}},
+				metav1.CreateOptions{})
 			require.NoError(c, err)
 		}
 		i := newInstance(c, "10.0.0.1", nil).start(c)
@@ -95,7 +110,8 @@ func TestLeasesOfOthersAreLeftAlone(t *testing.T) {
 func TestForeignLeaseOfOurNameIsLeftAloneAndReported(t *testing.T) {
 	inLeases(t, func(c *cluster) {
 		name := "ns.web.ip-10-0-0-1-443"
-		_, err := c.client.CoordinationV1().Leases("ns").Create(c.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := c.client.CoordinationV1().Leases("ns").Create(c.Context(),
+			&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		require.NoError(c, err)
 		err = newInstance(c, "10.0.0.1", nil).ReconcileOnce(c.Context())
 		require.ErrorIs(c, err, endpoints.ErrForeign)
@@ -111,7 +127,8 @@ func TestExpiredLeasesAreCollected(t *testing.T) {
 		for n := range 600 { // two pages
 			l := deadLease()
 			l.Name = fmt.Sprintf("ns.web.dead-%d", n)
-			l.Annotations[endpoints.EndpointsAnnotation] = strings.Replace(l.Annotations[endpoints.EndpointsAnnotation], "10.0.0.7", fmt.Sprintf("10.1.%d.%d", n/250, n%250), 1)
+			l.Annotations[endpoints.EndpointsAnnotation] = strings.Replace(l.Annotations[endpoints.EndpointsAnnotation],
+				"10.0.0.7", fmt.Sprintf("10.1.%d.%d", n/250, n%250), 1)
 			_, err := c.client.CoordinationV1().Leases("ns").Create(c.Context(), l, metav1.CreateOptions{})
 			require.NoError(c, err)
 		}
@@ -126,7 +143,9 @@ func TestExpiredLeasesAreCollected(t *testing.T) {
 
 func TestLeaseOfAnInstanceThatMayBeSilentForEver(t *testing.T) {
 	inLeases(t, func(c *cluster) {
-		newInstance(c, "10.0.0.1", func(config *endpoints.Config) { config.ExpireAfter = 100 * 365 * 24 * time.Hour }).once(c)
+		newInstance(c, "10.0.0.1", func(config *endpoints.Config) {
+			config.ExpireAfter = 100 * 365 * 24 * time.Hour
+		}).once(c)
 		l, err := c.client.CoordinationV1().Leases("ns").Get(c.Context(), "ns.web.ip-10-0-0-1-443", metav1.GetOptions{})
 		require.NoError(c, err)
 		assert.EqualValues(c, math.MaxInt32, *l.Spec.LeaseDurationSeconds)
@@ -139,7 +158,8 @@ func TestRemovalThatFailsStopsNothingElse(t *testing.T) {
 		for n := range 3 {
 			l := deadLease()
 			l.Name = fmt.Sprintf("dead-%d", n)
-			l.Annotations[endpoints.EndpointsAnnotation] = strings.Replace(l.Annotations[endpoints.EndpointsAnnotation], "10.0.0.7", fmt.Sprintf("10.0.0.%d", 7+n), 1)
+			l.Annotations[endpoints.EndpointsAnnotation] = strings.Replace(l.Annotations[endpoints.EndpointsAnnotation],
+				"10.0.0.7", fmt.Sprintf("10.0.0.%d", 7+n), 1)
 			_, err := c.client.CoordinationV1().Leases("ns").Create(c.Context(), l, metav1.CreateOptions{})
 			require.NoError(c, err)
 		}
@@ -157,7 +177,8 @@ func TestRemovalThatFailsStopsNothingElse(t *testing.T) {
 		assert.Equal(c, 1, i.lastRound().Removals)
 		c.requirePublished("10.0.0.1", "10.0.0.8", "10.0.0.9")
 		for _, s := range c.slices() {
-			require.NoError(c, c.client.DiscoveryV1().EndpointSlices("ns").Delete(c.Context(), s.Name, metav1.DeleteOptions{}))
+			require.NoError(c,
+				c.client.DiscoveryV1().EndpointSlices("ns").Delete(c.Context(), s.Name, metav1.DeleteOptions{}))
 		}
 		for range 6 { // it goes on, and does not forget who is dead
 			require.Error(c, i.ReconcileOnce(c.Context()))

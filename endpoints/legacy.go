@@ -63,7 +63,8 @@ func sameLegacy(s, w *legacyEndpoints) bool {
 		}
 	}
 	return s.Annotations[corev1.EndpointsOverCapacity] == w.Annotations[corev1.EndpointsOverCapacity] &&
-		slices.ContainsFunc(s.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == w.OwnerReferences[0].UID }) &&
+		slices.ContainsFunc(s.OwnerReferences,
+			func(o metav1.OwnerReference) bool { return o.UID == w.OwnerReferences[0].UID }) &&
 		apiequality.Semantic.DeepEqual(subsetContents(s), subsetContents(w))
 }
 

@@ -49,12 +49,14 @@ func TestLegacyEndpoints(t *testing.T) {
 		a.once(c)
 		b.once(c)
 		assert.Equal(c, []string{
-			"10.0.0.1:443/https", "10.0.0.1:9090/metrics", "10.0.0.2:443/https", "[2001:db8::1]:443/https", "[2001:db8::1]:9090/metrics",
+			"10.0.0.1:443/https", "10.0.0.1:9090/metrics", "10.0.0.2:443/https", "[2001:db8::1]:443/https",
+			"[2001:db8::1]:9090/metrics",
 		}, c.legacyPublished())
 		assert.Equal(c, "Service", c.legacy().OwnerReferences[0].Kind)
 
 		_, err := c.client.CoreV1().Endpoints("ns").Patch(c.Context(), "web", types.MergePatchType,
-			[]byte(`{"metadata":{"labels":{"endpointslice.kubernetes.io/skip-mirror":null}},"subsets":[{"notReadyAddresses":[{"ip":"10.0.0.1"}]}]}`), metav1.PatchOptions{})
+			[]byte(`{"metadata":{"labels":{"endpointslice.kubernetes.io/skip-mirror":null}},`+
+				`"subsets":[{"notReadyAddresses":[{"ip":"10.0.0.1"}]}]}`), metav1.PatchOptions{})
 		require.NoError(c, err)
 		marked = true
 		b.once(c)
@@ -80,7 +82,8 @@ func (c *cluster) legacyPublished() []string {
 		assert.Empty(c, s.NotReadyAddresses)
 		for _, a := range s.Addresses {
 			for _, p := range s.Ports {
-				all = append(all, fmt.Sprintf("%s/%s", netip.AddrPortFrom(netip.MustParseAddr(a.IP), uint16(p.Port)), p.Name))
+				all = append(all,
+					fmt.Sprintf("%s/%s", netip.AddrPortFrom(netip.MustParseAddr(a.IP), uint16(p.Port)), p.Name))
 			}
 		}
 	}
@@ -90,7 +93,9 @@ func (c *cluster) legacyPublished() []string {
 
 func TestForeignEndpointsAreLeftAloneAndReported(t *testing.T) {
 	inBoth(t, func(c *cluster) {
-		_, err := c.client.CoreV1().Endpoints("ns").Create(c.Context(), &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, metav1.CreateOptions{}) //nolint:staticcheck // see legacy
+		_, err := c.client.CoreV1().Endpoints("ns").Create(c.Context(),
+			&corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, //nolint:staticcheck // see legacy
+			metav1.CreateOptions{})
 		require.NoError(c, err)
 		before := c.legacy()
 		i := newInstance(c, "10.0.0.1", withLegacy)
@@ -119,7 +124,8 @@ func TestEndpointsAreLeftAloneUnlessAskedFor(t *testing.T) {
 
 func TestEndpointsFromAnOlderViewAreDecidedAgain(t *testing.T) {
 	inBoth(t, func(c *cluster) {
-		a, b, third := newInstance(c, "10.0.0.1", withLegacy), newInstance(c, "10.0.0.2", withLegacy), newInstance(c, "10.0.0.3", withLegacy)
+		a, b, third := newInstance(c, "10.0.0.1", withLegacy), newInstance(c, "10.0.0.2", withLegacy), newInstance(c,
+			"10.0.0.3", withLegacy)
 		third.once(c)
 		slowly(c, a, func() error { return a.ReconcileOnce(c.Context()) }, func() { b.once(c) })
 		assert.Equal(c, 1, c.refusalsOf("10.0.0.1", "endpoints/"))

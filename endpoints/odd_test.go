@@ -19,7 +19,8 @@ import (
 var requests = map[string][]string{
 	"ConfigMap": {
 		"GET web-endpoints", "POST configmaps", "PATCH configmaps",
-		"GET services", "GET settings", "GET endpointslices", "POST endpointslices", "PUT endpointslices", "DELETE endpointslices",
+		"GET services", "GET settings", "GET endpointslices", "POST endpointslices", "PUT endpointslices",
+		"DELETE endpointslices",
 		"GET endpoints", "POST endpoints", "PUT endpoints",
 	},
 	"Leases": {"GET leases", "POST leases", "PUT leases", "DELETE leases"},

@@ -34,7 +34,8 @@ func TestReadErrorChangesNothing(t *testing.T) {
 				a.once(c)
 				b.once(c)
 				for kind, faults := range map[string]apisim.Faults{
-					"refused": {Refuse: reads(e.path)}, "throttled": {Throttle: reads(e.path)}, "silent": {LoseRequest: reads(e.path)},
+					"refused": {Refuse: reads(e.path)}, "throttled": {Throttle: reads(e.path)},
+					"silent": {LoseRequest: reads(e.path)},
 				} {
 					a.client.Inject(faults)
 					rounds := 10 // more than it takes to expire
@@ -64,7 +65,8 @@ func TestReadErrorChangesNothing(t *testing.T) {
 // reads matches those of paths that end so.
 func reads(path string) func(*http.Request) bool {
 	return func(r *http.Request) bool {
-		return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, path) || strings.Contains(r.URL.Path, path+"/")
+		return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, path) ||
+			strings.Contains(r.URL.Path, path+"/")
 	}
 }
 
@@ -219,7 +221,8 @@ func TestEmptyStoreEmptiesNothing(t *testing.T) {
 func TestStopWithinARoundExpiresNoInstance(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		clock := &stoppingClock{Clock: clock.System()}
-		a, b := newInstance(c, "10.0.0.1", func(config *endpoints.Config) { config.SetClock(clock) }), newInstance(c, "10.0.0.2", nil)
+		a, b := newInstance(c, "10.0.0.1", func(config *endpoints.Config) { config.SetClock(clock) }), newInstance(c,
+			"10.0.0.2", nil)
 		b.once(c)
 		for range 3 {
 			a.once(c)
@@ -280,7 +283,8 @@ func TestInstanceThatWasSlowOnceIsNotWaitedForLonger(t *testing.T) {
 			time.Sleep(expiry - 2*interval)
 		}
 		b.once(c)
-		// The other looks up to an interval and its jitter after that heartbeat, and again as late after the entry has expired.
+		// The other looks up to an interval and its jitter after that heartbeat, and again as late
+		// after the entry has expired.
 		time.Sleep(expiry + 3*interval)
 		c.requirePublished("10.0.0.1")
 	})

@@ -129,8 +129,10 @@ func (p *pass) stay(ctx context.Context, s snapshot, arrived clock.Reading) (sna
 			continue
 		}
 		status := p.status(key, s.entries[key], arrived)
-		p.config.Logger.Info("removed expired instance", zap.String("entry", key), zap.Duration("unchanged", status.Unchanged))
-		p.event(corev1.EventTypeWarning, "EndpointExpired", "Remove", "%s removed: not refreshed for %v", list(status.Endpoints), status.Unchanged.Round(time.Second))
+		p.config.Logger.Info("removed expired instance", zap.String("entry", key),
+			zap.Duration("unchanged", status.Unchanged))
+		p.event(corev1.EventTypeWarning, "EndpointExpired", "Remove", "%s removed: not refreshed for %v",
+			list(status.Endpoints), status.Unchanged.Round(time.Second))
 		if p.config.Hooks.OnExpired != nil {
 			p.config.Hooks.OnExpired(status)
 		}

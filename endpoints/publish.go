@@ -47,19 +47,24 @@ func (p publication) endpoints() []Endpoint {
 func (p *publisher) read(ctx context.Context) (publication, error) {
 	var now publication
 	var err error
-	if now.service, err = p.client.CoreV1().Services(p.service.Namespace).Get(ctx, p.service.Name, metav1.GetOptions{}); err != nil {
+	if now.service, err = p.client.CoreV1().Services(p.service.Namespace).Get(ctx, p.service.Name,
+		metav1.GetOptions{}); err != nil {
 		if kube.Absent(err, corev1.Resource("services"), p.service.Name) {
 			return publication{}, fmt.Errorf("endpoints: get Service %v: %w", p.service, ErrNoService)
 		}
-		return publication{}, requestError("get", fmt.Sprintf("Service %v", p.service), corev1.Resource("services"), err)
+		return publication{}, requestError("get", fmt.Sprintf("Service %v", p.service), corev1.Resource("services"),
+			err)
 	}
 	if len(now.service.Spec.Selector) > 0 {
 		now.selected = fmt.Errorf("endpoints: Service %v: %w", p.service, ErrSelector)
 	}
 	list, err := p.client.DiscoveryV1().EndpointSlices(p.service.Namespace).
-		List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + p.service.Name + "," + discoveryv1.LabelManagedBy + "=" + ManagedBy})
+		List(ctx,
+			metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + p.service.Name + "," +
+				discoveryv1.LabelManagedBy + "=" + ManagedBy})
 	if err != nil {
-		return publication{}, requestError("list", fmt.Sprintf("EndpointSlices of Service %v", p.service), discoveryv1.Resource("endpointslices"), err)
+		return publication{}, requestError("list", fmt.Sprintf("EndpointSlices of Service %v", p.service),
+			discoveryv1.Resource("endpointslices"), err)
 	}
 	for i := range list.Items {
 		if s := &list.Items[i]; p.ours(s) {
@@ -85,7 +90,8 @@ func (p *publisher) readLegacy(ctx context.Context) (e *legacyEndpoints, conflic
 	case err != nil:
 		return nil, nil, requestError("get", fmt.Sprintf("Endpoints %v", p.service), corev1.Resource("endpoints"), err)
 	case e.Labels[legacyManagedBy] != ManagedBy:
-		return nil, fmt.Errorf("endpoints: Endpoints %v: %w: it lacks the label %s=%s", p.service, ErrForeign, legacyManagedBy, ManagedBy), nil
+		return nil, fmt.Errorf("endpoints: Endpoints %v: %w: it lacks the label %s=%s", p.service, ErrForeign,
+			legacyManagedBy, ManagedBy), nil
 	}
 	return e, nil, nil
 }
@@ -154,7 +160,8 @@ func (p *publisher) explainExisting(ctx context.Context, name string) error {
 	case err != nil:
 		return requestError("get", about, discoveryv1.Resource("endpointslices"), err)
 	}
-	return fmt.Errorf("endpoints: create %s: %w: its label %s is %q, not %q", about, ErrForeign, discoveryv1.LabelManagedBy, s.Labels[discoveryv1.LabelManagedBy], ManagedBy)
+	return fmt.Errorf("endpoints: create %s: %w: its label %s is %q, not %q", about, ErrForeign,
+		discoveryv1.LabelManagedBy, s.Labels[discoveryv1.LabelManagedBy], ManagedBy)
 }
 
 func (p *publisher) writeLegacy(ctx context.Context, standing, wanted *legacyEndpoints) error {

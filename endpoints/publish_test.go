@@ -44,7 +44,8 @@ func TestForeignSliceOfOurNameIsLeftAloneAndReported(t *testing.T) {
 		i.once(c)
 		s := c.slices()[0]
 		_, err := c.client.DiscoveryV1().EndpointSlices("ns").Patch(c.Context(), s.Name, types.MergePatchType,
-			[]byte(`{"metadata":{"labels":{"endpointslice.kubernetes.io/managed-by":"somebody"}}}`), metav1.PatchOptions{})
+			[]byte(`{"metadata":{"labels":{"endpointslice.kubernetes.io/managed-by":"somebody"}}}`),
+			metav1.PatchOptions{})
 		require.NoError(c, err)
 		before := c.slices()
 		err = i.ReconcileOnce(c.Context())
@@ -56,17 +57,21 @@ func TestForeignSliceOfOurNameIsLeftAloneAndReported(t *testing.T) {
 
 func TestWrongSliceIsRepaired(t *testing.T) {
 	for name, patch := range map[string]string{
-		"address removed":   `{"endpoints":[{"addresses":["10.0.0.1"]}]}`,
-		"address added":     `{"endpoints":[{"addresses":["10.0.0.1"]},{"addresses":["10.0.0.2"]},{"addresses":["10.0.0.7"]}]}`,
-		"not ready":         `{"endpoints":[{"addresses":["10.0.0.1"],"conditions":{"ready":false}},{"addresses":["10.0.0.2"]}]}`,
+		"address removed": `{"endpoints":[{"addresses":["10.0.0.1"]}]}`,
+		"address added": `{"endpoints":[{"addresses":["10.0.0.1"]},{"addresses":["10.0.0.2"]},` +
+			`{"addresses":["10.0.0.7"]}]}`,
+		"not ready": `{"endpoints":[{"addresses":["10.0.0.1"],"conditions":{"ready":false}},` +
+			`{"addresses":["10.0.0.2"]}]}`,
 		"another port":      `{"ports":[{"name":"https","port":444,"protocol":"TCP"}]}`,
 		"another port name": `{"ports":[{"name":"http","port":443,"protocol":"TCP"}]}`,
 		"another protocol":  `{"ports":[{"name":"https","port":443,"protocol":"UDP"}]}`,
-		"a port added":      `{"ports":[{"name":"https","port":443,"protocol":"TCP"},{"name":"more","port":444,"protocol":"TCP"}]}`,
-		"an address twice":  `{"endpoints":[{"addresses":["10.0.0.1"]},{"addresses":["10.0.0.2"]},{"addresses":["10.0.0.2"]}]}`,
-		"no owner":          `{"metadata":{"ownerReferences":null}}`,
-		"no endpoints":      `{"endpoints":[]}`,
-		"no ports":          `{"ports":null}`,
+		"a port added": `{"ports":[{"name":"https","port":443,"protocol":"TCP"},{"name":"more","port":444,` +
+			`"protocol":"TCP"}]}`,
+		"an address twice": `{"endpoints":[{"addresses":["10.0.0.1"]},{"addresses":["10.0.0.2"]},` +
+			`{"addresses":["10.0.0.2"]}]}`,
+		"no owner":     `{"metadata":{"ownerReferences":null}}`,
+		"no endpoints": `{"endpoints":[]}`,
+		"no ports":     `{"ports":null}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBoth(t, func(c *cluster) {
@@ -105,7 +110,8 @@ func TestOrderOfEndpointsDoesNotMatter(t *testing.T) {
 func TestOwnSliceKeepsWhatOthersHaveAddedToIt(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		newInstance(c, "10.0.0.1", nil).once(c)
-		_, err := c.client.DiscoveryV1().EndpointSlices("ns").Patch(c.Context(), c.slices()[0].Name, types.MergePatchType,
+		_, err := c.client.DiscoveryV1().EndpointSlices("ns").Patch(c.Context(), c.slices()[0].Name,
+			types.MergePatchType,
 			[]byte(`{"metadata":{"labels":{"team":"a"},"annotations":{"b":"c"}}}`), metav1.PatchOptions{})
 		require.NoError(c, err)
 		newInstance(c, "10.0.0.2", nil).once(c)
@@ -119,7 +125,8 @@ func TestDualStackAndSeveralPorts(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		metrics := endpoints.Port{Name: "metrics", Number: 9090}
 		both := func(config *endpoints.Config) {
-			config.Addresses = append(config.Addresses, netip.MustParseAddr("2001:db8::"+config.Addresses[0].String()[7:]))
+			config.Addresses = append(config.Addresses,
+				netip.MustParseAddr("2001:db8::"+config.Addresses[0].String()[7:]))
 			config.Ports = append(config.Ports, metrics)
 		}
 		a, b := newInstance(c, "10.0.0.1", both), newInstance(c, "10.0.0.2", both)
@@ -144,7 +151,8 @@ func TestDualStackAndSeveralPorts(t *testing.T) {
 		}
 		assert.Zero(c, written()["endpointslices"], "no instance fights for it")
 		require.NoError(c, b.Withdraw(c.Context()))
-		c.requirePublished("10.0.0.1", "10.0.0.1:9090/metrics", "10.0.0.2:8443/https", "2001:db8::1", "[2001:db8::1]:9090/metrics")
+		c.requirePublished("10.0.0.1", "10.0.0.1:9090/metrics", "10.0.0.2:8443/https", "2001:db8::1",
+			"[2001:db8::1]:9090/metrics")
 	})
 }
 
@@ -211,7 +219,8 @@ func TestSliceOfAnotherFamilyIsReplaced(t *testing.T) {
 		i := newInstance(c, "10.0.0.1", nil)
 		i.once(c)
 		s := c.slices()[0]
-		require.NoError(c, c.client.DiscoveryV1().EndpointSlices("ns").Delete(c.Context(), s.Name, metav1.DeleteOptions{}))
+		require.NoError(c,
+			c.client.DiscoveryV1().EndpointSlices("ns").Delete(c.Context(), s.Name, metav1.DeleteOptions{}))
 		s.ResourceVersion, s.UID, s.AddressType, s.Endpoints = "", "", discoveryv1.AddressTypeIPv6, nil
 		_, err := c.client.DiscoveryV1().EndpointSlices("ns").Create(c.Context(), &s, metav1.CreateOptions{})
 		require.NoError(c, err)
@@ -224,7 +233,8 @@ func TestSliceOfAnotherFamilyIsReplaced(t *testing.T) {
 func TestServiceThatGetsASelector(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		a, b := newInstance(c, "10.0.0.1", withLegacy).start(c), newInstance(c, "10.0.0.2", withLegacy).start(c)
-		_, err := c.client.CoreV1().Services("ns").Patch(c.Context(), "web", types.MergePatchType, []byte(`{"spec":{"selector":{"app":"web"}}}`), metav1.PatchOptions{})
+		_, err := c.client.CoreV1().Services("ns").Patch(c.Context(), "web", types.MergePatchType,
+			[]byte(`{"spec":{"selector":{"app":"web"}}}`), metav1.PatchOptions{})
 		require.NoError(c, err)
 		written, before := c.written(), c.legacy()
 		time.Sleep(expiry)
@@ -244,12 +254,14 @@ func TestServiceThatGetsASelector(t *testing.T) {
 // A repair leaves the published endpoints as before.
 func TestRepairIsNoChange(t *testing.T) {
 	for _, patch := range []string{
-		`{"metadata":{"ownerReferences":null}}`, `{"endpoints":[{"addresses":["10.0.0.1"],"conditions":{"ready":true,"serving":true,"terminating":false}},{"addresses":["10.0.0.1"]}]}`,
+		`{"metadata":{"ownerReferences":null}}`, `{"endpoints":[{"addresses":["10.0.0.1"],"conditions":{"ready":true,` +
+			`"serving":true,"terminating":false}},{"addresses":["10.0.0.1"]}]}`,
 	} {
 		inBoth(t, func(c *cluster) {
 			i := newInstance(c, "10.0.0.1", nil)
 			i.once(c)
-			_, err := c.client.DiscoveryV1().EndpointSlices("ns").Patch(c.Context(), c.slices()[0].Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+			_, err := c.client.DiscoveryV1().EndpointSlices("ns").Patch(c.Context(), c.slices()[0].Name,
+				types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 			require.NoError(c, err)
 			i.once(c)
 			assert.Equal(c, 1, i.lastRound().Publications)
@@ -262,7 +274,8 @@ func TestRepairIsNoChange(t *testing.T) {
 func TestInstanceThatIsNotReadyRepairsNothing(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		newInstance(c, "10.0.0.1", nil).once(c)
-		_, err := c.client.DiscoveryV1().EndpointSlices("ns").Patch(c.Context(), c.slices()[0].Name, types.MergePatchType,
+		_, err := c.client.DiscoveryV1().EndpointSlices("ns").Patch(c.Context(), c.slices()[0].Name,
+			types.MergePatchType,
 			[]byte(`{"endpoints":[{"addresses":["10.0.0.1"]},{"addresses":["10.0.0.8"]}]}`), metav1.PatchOptions{})
 		require.NoError(c, err)
 		i := newInstance(c, "10.0.0.2", nil)
@@ -290,8 +303,12 @@ func (b blind) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestClientThatDoesNotSelect(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		foreign := &discoveryv1.EndpointSlice{
-			ObjectMeta:  metav1.ObjectMeta{Name: "foreign", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
-			AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.9.9.9"}}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:   "foreign",
+				Labels: map[string]string{discoveryv1.LabelServiceName: "web"},
+			},
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.9.9.9"}}},
 		}
 		foreign, err := c.client.DiscoveryV1().EndpointSlices("ns").Create(c.Context(), foreign, metav1.CreateOptions{})
 		require.NoError(c, err)

@@ -15,12 +15,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
 
-// way is how long a request of a slow instance is under way, and again the answer. Of a round, the Service arrives after one way, the slices after
-// three, the store after five, the heartbeat after seven, and the first write to the slices after nine.
+// way is how long a request of a slow instance is under way, and again the answer. Of a round, the
+// Service arrives after one way, the slices after three, the store after five, the heartbeat after
+// seven, and the first write to the slices after nine.
 const way = 100 * time.Millisecond
 
-// slowly has an instance do something while its requests take their time; meanwhile is done when its heartbeat, or the removal of its entry,
-// has been answered, and its next write is on its way.
+// slowly has an instance do something while its requests take their time; meanwhile is done when
+// its heartbeat, or the removal of its entry, has been answered, and its next write is on its way.
 func slowly(c *cluster, i *instance, do func() error, meanwhile func()) {
 	c.Helper()
 	i.client.Inject(apisim.Faults{Latency: way})
@@ -121,7 +122,9 @@ func TestHeartbeatIsAsYoungAsItsArrival(t *testing.T) {
 		newInstance(c, "10.0.0.9", nil).once(c)
 		for range 6 {
 			a.once(c)
-			c.patchData("web-endpoints", `{"ip-10-0-0-8-443":`+quote(strings.Replace(deadEntry, "10:07:30Z", time.Now().Format("15:04:05Z"), 1))+`}`)
+			c.patchData("web-endpoints",
+				`{"ip-10-0-0-8-443":`+quote(strings.Replace(deadEntry, "10:07:30Z", time.Now().Format("15:04:05Z"),
+					1))+`}`)
 			time.Sleep(interval)
 		}
 		slowly(c, a, func() error { return a.ReconcileOnce(c.Context()) }, func() {
@@ -165,7 +168,8 @@ func TestThousandsOfTheDeadAreRemoved(t *testing.T) {
 		c.createConfigMap("web-endpoints", data)
 		require.NoError(c, c.client.CoreV1().Services("ns").Delete(c.Context(), "web", metav1.DeleteOptions{}))
 		round := func(i *instance) { assert.ErrorIs(c, i.ReconcileOnce(c.Context()), endpoints.ErrNoService) }
-		a, b := newInstance(c, "10.0.0.1", func(config *endpoints.Config) { config.Interval = expiry / 3 }), newInstance(c, "10.2.0.2", nil)
+		a, b := newInstance(c, "10.0.0.1",
+			func(config *endpoints.Config) { config.Interval = expiry / 3 }), newInstance(c, "10.2.0.2", nil)
 		round(b)
 		for range 3 {
 			round(a)

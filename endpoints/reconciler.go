@@ -151,8 +151,8 @@ func (r *Reconciler) withdraw(ctx context.Context) error {
 	}
 }
 
-// withdrawOnce runs a bounded round that withdraws this instance. Without the bound, a missing answer
-// would use up all the time until ctx ends.
+// withdrawOnce runs a bounded round that withdraws this instance. Without the bound, a missing
+// answer would use up all the time until ctx ends.
 func (r *Reconciler) withdrawOnce(ctx context.Context) error {
 	ctx, cancel := clock.WithTimeout(ctx, r.config.clock, r.timeout())
 	defer cancel()
@@ -175,7 +175,8 @@ func (r *Reconciler) reconcile(ctx context.Context) (err, rest error) {
 	defer cancel()
 	noSetting := r.readSettings(ctx)
 	r.settings.startRound()
-	r.logChange("settings", noSetting, "settings can be used again", "cannot use the settings, keeping the last expire-duration")
+	r.logChange("settings", noSetting, "settings can be used again",
+		"cannot use the settings, keeping the last expire-duration")
 	unready := r.checkReady(ctx)
 	r.logChange("readiness", unready, "ready", "withdrawing this instance")
 	return r.round(ctx, unready != nil), errors.Join(unready, noSetting)

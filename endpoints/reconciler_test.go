@@ -34,7 +34,8 @@ func TestInstancesAppearAndDisappear(t *testing.T) {
 		require.Len(c, third.told().expired, 1)
 		assert.Equal(c, "10.0.0.2:443", third.told().expired[0].Endpoints[0].String())
 		assert.GreaterOrEqual(c, third.told().expired[0].Unchanged, expiry)
-		assert.Contains(c, strings.Join(third.told().events, "\n"), "Warning web EndpointExpired 10.0.0.2:443 removed: not refreshed for 1m")
+		assert.Contains(c, strings.Join(third.told().events, "\n"),
+			"Warning web EndpointExpired 10.0.0.2:443 removed: not refreshed for 1m")
 
 		newInstance(c, "10.0.0.4", nil).start(c)
 		c.requirePublished("10.0.0.3", "10.0.0.4")
@@ -63,7 +64,8 @@ func TestLiveInstancesNeverExpire(t *testing.T) {
 func TestOneHeartbeatEachIntervalAndNothingElse(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		for n := range 3 {
-			newInstance(c, fmt.Sprintf("10.0.0.%d", n+1), func(config *endpoints.Config) { config.PublishEndpoints = true }).start(c)
+			newInstance(c, fmt.Sprintf("10.0.0.%d", n+1),
+				func(config *endpoints.Config) { config.PublishEndpoints = true }).start(c)
 		}
 		time.Sleep(interval)
 		written := c.written()
@@ -84,7 +86,8 @@ func TestRemovalNeverTakesARefreshedEntry(t *testing.T) {
 			a.once(c)
 			time.Sleep(interval)
 		}
-		// Of the round's requests the fifth is the removal, which arrives after 9 times this, the answer to the fourth, the heartbeat, after 8.
+		// Of the round's requests the fifth is the removal, which arrives after 9 times this, the
+		// answer to the fourth, the heartbeat, after 8.
 		const way = 300 * time.Millisecond
 		a.client.Inject(apisim.Faults{Latency: way})
 		done := make(chan error, 1)
@@ -174,12 +177,14 @@ func TestOnlyWhoRemovesAnEntryTellsOfIt(t *testing.T) {
 // The Services are in two namespaces, with their stores in a third one.
 func TestServicesOfOneNameDoNotMix(t *testing.T) {
 	for name, store := range map[string]endpoints.Store{
-		"ConfigMap": endpoints.ConfigMapStore{Namespace: "registry"}, "Leases": endpoints.LeaseStore{Namespace: "registry"},
+		"ConfigMap": endpoints.ConfigMapStore{Namespace: "registry"},
+		"Leases":    endpoints.LeaseStore{Namespace: "registry"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, store, func(c *cluster) {
 				c.createServiceIn("other", nil)
-				a, other := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.1", func(config *endpoints.Config) { config.Namespace = "other" })
+				a, other := newInstance(c, "10.0.0.1", nil), newInstance(c, "10.0.0.1",
+					func(config *endpoints.Config) { config.Namespace = "other" })
 				third := newInstance(c, "10.0.0.3", func(config *endpoints.Config) { config.Namespace = "other" })
 				for range 2 {
 					a.once(c)

@@ -62,7 +62,9 @@ func (r *Reconciler) logChange(subject string, err error, good, bad string) {
 func (p *pass) report(s snapshot) {
 	now := p.config.clock.Now()
 	p.result.Entries = []Status{}
-	maps.DeleteFunc(p.malformed, func(key, mark string) bool { return s.entries[key].problem == nil || s.entries[key].mark != mark })
+	maps.DeleteFunc(p.malformed, func(key, mark string) bool {
+		return s.entries[key].problem == nil || s.entries[key].mark != mark
+	})
 	for _, key := range slices.Sorted(maps.Keys(s.entries)) {
 		e := s.entries[key]
 		status := p.status(key, e, now)

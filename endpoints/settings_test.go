@@ -22,7 +22,8 @@ func TestExpireDurationIsSetAtRunTime(t *testing.T) {
 		b := newInstance(c, "10.0.0.2", with).start(c)
 		time.Sleep(expiry)
 		assert.Empty(c, told, "there is none: the configured one is in force")
-		assert.Equal(c, 1, a.logs.FilterMessage("cannot use the settings, keeping the last expire-duration").Len(), "said once")
+		assert.Equal(c, 1, a.logs.FilterMessage("cannot use the settings, keeping the last expire-duration").Len(),
+			"said once")
 
 		c.createConfigMap("settings", map[string]string{"expire-duration": "5s"})
 		time.Sleep(expiry)
@@ -33,7 +34,10 @@ func TestExpireDurationIsSetAtRunTime(t *testing.T) {
 		writes := written()
 		assert.InDelta(c, 72, writes["configmaps"]+writes["leases"], 8, "three heartbeats in 5 s")
 
-		for _, bad := range []string{`{"expire-duration":"garbage"}`, `{"expire-duration":"1s"}`, `{"expire-duration":"-1m"}`, `{"expire-duration":""}`, `{"expire-duration":null}`} {
+		for _, bad := range []string{
+			`{"expire-duration":"garbage"}`, `{"expire-duration":"1s"}`,
+			`{"expire-duration":"-1m"}`, `{"expire-duration":""}`, `{"expire-duration":null}`,
+		} {
 			c.patchData("settings", bad)
 			time.Sleep(expiry / 4)
 			c.requirePublished("10.0.0.1", "10.0.0.2")
@@ -109,7 +113,10 @@ func TestInstanceThatWasFastOnceIsNotDead(t *testing.T) {
 		c.createConfigMap("settings", map[string]string{"expire-duration": "5s"})
 		a := newInstance(c, "10.0.0.1", func(config *endpoints.Config) { config.Settings = "settings" }).start(c)
 		b := newInstance(c, "10.0.0.2", nil)
-		for _, wait := range []time.Duration{interval, interval, interval, interval, 1500 * time.Millisecond, 1500 * time.Millisecond, interval} {
+		for _, wait := range []time.Duration{
+			interval, interval, interval, interval, 1500 * time.Millisecond,
+			1500 * time.Millisecond, interval,
+		} {
 			b.once(c)
 			time.Sleep(wait)
 		}

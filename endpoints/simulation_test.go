@@ -60,7 +60,8 @@ func TestSimulatedInterference(t *testing.T) {
 	}
 }
 
-// TestSimulatedSettings has instances that do not fail: whatever becomes of the run-time setting, no instance ever removes another.
+// TestSimulatedSettings has instances that do not fail: whatever becomes of the run-time setting,
+// no instance ever removes another.
 func TestSimulatedSettings(t *testing.T) {
 	for name, store := range stores {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +89,8 @@ func (c *tally) add(what string) {
 	c.n[what]++
 }
 
-// requireAll fails if something has never happened. With the race detector, there are too few schedules to be sure that it does.
+// requireAll fails if something has never happened. With the race detector, there are too few
+// schedules to be sure that it does.
 func (c *tally) requireAll(t *testing.T, kinds ...string) {
 	t.Helper()
 	t.Log(c.n)
@@ -108,7 +110,8 @@ func instances(store endpoints.Store, seen *tally) sim.Scenario {
 		Check:     check,
 		Rule: func(w *sim.World) sim.Rule {
 			b := &book{
-				seen: seen, entries: map[string]entered{}, removed: map[string]entered{}, published: map[string][]string{}, last: map[string]time.Time{},
+				seen: seen, entries: map[string]entered{}, removed: map[string]entered{},
+				published: map[string][]string{}, last: map[string]time.Time{},
 				writes: map[string][]time.Time{}, state: &w.State,
 			}
 			w.State.Store("book", b)
@@ -116,10 +119,14 @@ func instances(store endpoints.Store, seen *tally) sim.Scenario {
 			w.Server.Observe(b.note)
 			admin := adminOf(w)
 			_, err := admin.CoreV1().Services("ns").
-				Create(context.Background(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, metav1.CreateOptions{})
+				Create(context.Background(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}},
+					metav1.CreateOptions{})
 			if err == nil {
 				_, err = admin.CoreV1().ConfigMaps("ns").Create(context.Background(),
-					&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"expire-duration": "1m"}}, metav1.CreateOptions{})
+					&corev1.ConfigMap{
+						ObjectMeta: metav1.ObjectMeta{Name: "settings"},
+						Data:       map[string]string{"expire-duration": "1m"},
+					}, metav1.CreateOptions{})
 			}
 			if err != nil {
 				panic(err)
@@ -405,7 +412,8 @@ func (b *book) any() bool {
 	return false
 }
 
-// check says what is wrong when all is well again: every instance has to be registered and published, and nothing else.
+// check says what is wrong when all is well again: every instance has to be registered and
+// published, and nothing else.
 func check(w *sim.World) error {
 	value, _ := w.State.Load("book")
 	b := value.(*book)
@@ -439,7 +447,8 @@ func check(w *sim.World) error {
 // vandalize does to the instances' objects what people do, and enters an instance that is dead.
 func vandalize(w *sim.World, r *rand.Rand) {
 	admin, ctx := adminOf(w), context.Background()
-	configMaps, leases, all := admin.CoreV1().ConfigMaps("ns"), admin.CoordinationV1().Leases("ns"), admin.DiscoveryV1().EndpointSlices("ns")
+	configMaps, leases, all := admin.CoreV1().ConfigMaps("ns"), admin.CoordinationV1().Leases("ns"),
+		admin.DiscoveryV1().EndpointSlices("ns")
 	patch := func(data string) {
 		_, _ = configMaps.Patch(ctx, "web-endpoints", types.MergePatchType, []byte(data), metav1.PatchOptions{})
 	}
@@ -467,7 +476,8 @@ func vandalize(w *sim.World, r *rand.Rand) {
 	case 7:
 		list, _ := all.List(ctx, metav1.ListOptions{})
 		for _, s := range list.Items {
-			_, _ = all.Patch(ctx, s.Name, types.MergePatchType, []byte(`{"endpoints":[{"addresses":["10.0.0.8"]}]}`), metav1.PatchOptions{})
+			_, _ = all.Patch(ctx, s.Name, types.MergePatchType, []byte(`{"endpoints":[{"addresses":["10.0.0.8"]}]}`),
+				metav1.PatchOptions{})
 		}
 	case 8, 9:
 		answerOddly(w, r)
@@ -479,7 +489,10 @@ func vandalize(w *sim.World, r *rand.Rand) {
 // answerOddly has proxies answer in the API server's place.
 func answerOddly(w *sim.World, r *rand.Rand) {
 	names := slices.Sorted(maps.Keys(oddAnswers))
-	o := oddity{odd: oddAnswers[names[r.IntN(len(names))]], until: time.Now().Add(time.Duration(1+r.IntN(30)) * time.Second)}
+	o := oddity{
+		odd:   oddAnswers[names[r.IntN(len(names))]],
+		until: time.Now().Add(time.Duration(1+r.IntN(30)) * time.Second),
+	}
 	o.odd.late = r.IntN(2) == 0
 	store, _ := w.State.Load("store")
 	kind := "ConfigMap"
@@ -504,14 +517,16 @@ func annotate(w *sim.World, every time.Duration, n int) {
 	}
 	admin, ctx := adminOf(w), context.Background()
 	mark := fmt.Appendf(nil, `{"metadata":{"annotations":{"somebody":"%d"}}}`, n)
-	_, _ = admin.CoreV1().ConfigMaps("ns").Patch(ctx, "web-endpoints", types.MergePatchType, mark, metav1.PatchOptions{})
+	_, _ = admin.CoreV1().ConfigMaps("ns").Patch(ctx, "web-endpoints", types.MergePatchType, mark,
+		metav1.PatchOptions{})
 	leases, _ := admin.CoordinationV1().Leases("ns").List(ctx, metav1.ListOptions{})
 	for _, l := range leases.Items {
 		_, _ = admin.CoordinationV1().Leases("ns").Patch(ctx, l.Name, types.MergePatchType, mark, metav1.PatchOptions{})
 	}
 	all, _ := admin.DiscoveryV1().EndpointSlices("ns").List(ctx, metav1.ListOptions{})
 	for _, s := range all.Items {
-		_, _ = admin.DiscoveryV1().EndpointSlices("ns").Patch(ctx, s.Name, types.MergePatchType, mark, metav1.PatchOptions{})
+		_, _ = admin.DiscoveryV1().EndpointSlices("ns").Patch(ctx, s.Name, types.MergePatchType, mark,
+			metav1.PatchOptions{})
 	}
 	value, _ := w.State.Load("book")
 	value.(*book).seen.add("annotated")
@@ -521,9 +536,11 @@ func annotate(w *sim.World, every time.Duration, n int) {
 // resetExpiry changes the run-time setting.
 func resetExpiry(w *sim.World, r *rand.Rand) {
 	data := []string{
-		`{"expire-duration":"5s"}`, `{"expire-duration":"1m"}`, `{"expire-duration":"20s"}`, `{"expire-duration":"garbage"}`,
+		`{"expire-duration":"5s"}`, `{"expire-duration":"1m"}`, `{"expire-duration":"20s"}`,
+		`{"expire-duration":"garbage"}`,
 		`{"expire-duration":"1ns"}`, `{"expire-duration":null}`, `{"expire-duration":"10m"}`,
 	}
 	_, _ = adminOf(w).CoreV1().ConfigMaps("ns").
-		Patch(context.Background(), "settings", types.MergePatchType, []byte(`{"data":`+data[r.IntN(len(data))]+`}`), metav1.PatchOptions{})
+		Patch(context.Background(), "settings", types.MergePatchType, []byte(`{"data":`+data[r.IntN(len(data))]+`}`),
+			metav1.PatchOptions{})
 }

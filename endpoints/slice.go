@@ -138,8 +138,11 @@ func newSlice(service *corev1.Service, g group, addresses []netip.Addr, n int) *
 	}
 	for _, a := range addresses {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
-			Addresses:  []string{a.String()},
-			Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true), Terminating: ptr.To(false)},
+			Addresses: []string{a.String()},
+			Conditions: discoveryv1.EndpointConditions{
+				Ready: ptr.To(true), Serving: ptr.To(true),
+				Terminating: ptr.To(false),
+			},
 		})
 	}
 	return s
@@ -163,7 +166,8 @@ func endpointsOf(all []*discoveryv1.EndpointSlice) []Endpoint {
 				}
 				for _, p := range s.Ports {
 					published = append(published, Endpoint{address, Port{
-						ptr.Deref(p.Name, ""), ptr.Deref(p.Port, 0), ptr.Deref(p.Protocol, corev1.ProtocolTCP), ptr.Deref(p.AppProtocol, ""),
+						ptr.Deref(p.Name, ""), ptr.Deref(p.Port, 0), ptr.Deref(p.Protocol, corev1.ProtocolTCP),
+						ptr.Deref(p.AppProtocol, ""),
 					}})
 				}
 			}
@@ -185,7 +189,8 @@ func changes(standing []*discoveryv1.EndpointSlice, wanted map[string]*discovery
 	kept := map[string]bool{}
 	for _, s := range standing {
 		w := wanted[s.Name]
-		if w == nil || w.AddressType != s.AddressType { // the type is immutable: delete it, then create it after a conflict
+		if w == nil || w.AddressType != s.AddressType {
+			// the type is immutable: delete it, then create it after a conflict
 			all = append(all, change{s, nil})
 			continue
 		}
@@ -231,12 +236,15 @@ func sameSlice(s, w *discoveryv1.EndpointSlice) bool {
 			return false
 		}
 	}
-	return slices.ContainsFunc(s.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == w.OwnerReferences[0].UID }) &&
-		apiequality.Semantic.DeepEqual(s.Ports, w.Ports) && apiequality.Semantic.DeepEqual(sorted(s.Endpoints), sorted(w.Endpoints))
+	return slices.ContainsFunc(s.OwnerReferences,
+		func(o metav1.OwnerReference) bool { return o.UID == w.OwnerReferences[0].UID }) &&
+		apiequality.Semantic.DeepEqual(s.Ports, w.Ports) &&
+		apiequality.Semantic.DeepEqual(sorted(s.Endpoints), sorted(w.Endpoints))
 }
 
 func sorted(endpoints []discoveryv1.Endpoint) []discoveryv1.Endpoint {
-	return slices.SortedFunc(slices.Values(endpoints), func(a, b discoveryv1.Endpoint) int { return slices.Compare(a.Addresses, b.Addresses) })
+	return slices.SortedFunc(slices.Values(endpoints),
+		func(a, b discoveryv1.Endpoint) int { return slices.Compare(a.Addresses, b.Addresses) })
 }
 
 // overwritten returns the next version of a slice.

@@ -21,7 +21,8 @@ func TestSlicesAreFilledAndSplit(t *testing.T) {
 	inLeases(t, func(c *cluster) {
 		many := func(config *endpoints.Config) {
 			for n := range 2500 {
-				config.Addresses = append(config.Addresses, netip.AddrFrom4([4]byte{10, 1, byte(n / 250), byte(n % 250)}))
+				config.Addresses = append(config.Addresses,
+					netip.AddrFrom4([4]byte{10, 1, byte(n / 250), byte(n % 250)}))
 			}
 		}
 		i := newInstance(c, "10.0.0.1", func(config *endpoints.Config) {
@@ -44,7 +45,8 @@ func TestSlicesAreFilledAndSplit(t *testing.T) {
 		assert.Equal(c, map[string]int{"leases": 1}, written())
 		require.NoError(c, i.Withdraw(c.Context()))
 		for _, event := range i.told().events {
-			assert.LessOrEqual(c, len(event), len("Normal web EndpointWithdrawn ")+1024, "the API server takes no longer ones")
+			assert.LessOrEqual(c, len(event), len("Normal web EndpointWithdrawn ")+1024,
+				"the API server takes no longer ones")
 		}
 		assert.Len(c, i.told().events, 1)
 		assert.Empty(c, c.slices())
@@ -52,7 +54,8 @@ func TestSlicesAreFilledAndSplit(t *testing.T) {
 	})
 }
 
-// TestEndpointsMoveWithoutAGap lets an address have another set of ports, so that what it had comes into other slices.
+// TestEndpointsMoveWithoutAGap lets an address have another set of ports, so that what it had comes
+// into other slices.
 func TestEndpointsMoveWithoutAGap(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		metrics, admin := endpoints.Port{Name: "metrics", Number: 9090}, endpoints.Port{Name: "admin", Number: 8081}
@@ -84,7 +87,8 @@ func TestEndpointsMoveWithoutAGap(t *testing.T) {
 		// On the address of the first instance one with other ports comes and goes.
 		third := newInstance(c, "10.0.0.1", other(admin, metrics)).start(c)
 		time.Sleep(interval)
-		c.requirePublished("10.0.0.1", "10.0.0.1:8081/admin", "10.0.0.1:9090/metrics", "10.0.0.2", "10.0.0.2:9090/metrics")
+		c.requirePublished("10.0.0.1", "10.0.0.1:8081/admin", "10.0.0.1:9090/metrics", "10.0.0.2",
+			"10.0.0.2:9090/metrics")
 		require.NoError(c, third.stop())
 		time.Sleep(interval)
 		c.requirePublished("10.0.0.1", "10.0.0.2", "10.0.0.2:9090/metrics")

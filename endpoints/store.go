@@ -60,8 +60,8 @@ type entry struct {
 	// created is when the writing process registered, by its clock. Only the instance itself uses
 	// it.
 	created time.Time
-	// incarnation is that of the process that wrote it, while only that process had the name. Empty:
-	// unknown.
+	// incarnation is that of the process that wrote it, while only that process had the name.
+	// Empty: unknown.
 	incarnation string
 	// raw is what the store needs to change the entry.
 	raw any

@@ -99,7 +99,9 @@ func TestWithdrawalLeavesTheOthersWhenTheStoreIsLost(t *testing.T) {
 
 func TestWithdrawalIsBounded(t *testing.T) {
 	inBoth(t, func(c *cluster) {
-		i := newInstance(c, "10.0.0.1", func(config *endpoints.Config) { config.WithdrawTimeout = 7 * time.Second }).start(c)
+		i := newInstance(c, "10.0.0.1", func(config *endpoints.Config) {
+			config.WithdrawTimeout = 7 * time.Second
+		}).start(c)
 		i.client.Inject(apisim.Faults{LoseResponse: apisim.Always, LoseRequest: apisim.Always})
 		begin := time.Now()
 		err := i.stop()
@@ -111,7 +113,10 @@ func TestWithdrawalIsBounded(t *testing.T) {
 // TestWithdrawalIsTriedAgainAfterAnAnswerThatDoesNotCome loses one answer, on a connection that
 // works again at once.
 func TestWithdrawalIsTriedAgainAfterAnAnswerThatDoesNotCome(t *testing.T) {
-	for name, lost := range map[string]apisim.Faults{"reads": {LoseRequest: reads("")}, "all": {LoseResponse: apisim.Always}} {
+	for name, lost := range map[string]apisim.Faults{
+		"reads": {LoseRequest: reads("")},
+		"all":   {LoseResponse: apisim.Always},
+	} {
 		t.Run(name, func(t *testing.T) {
 			inBoth(t, func(c *cluster) {
 				i := newInstance(c, "10.0.0.1", nil)
@@ -130,13 +135,15 @@ func TestWithdrawalIsTriedAgainAfterAnAnswerThatDoesNotCome(t *testing.T) {
 	}
 }
 
-// TestLateHeartbeatDoesNotUndoTheWithdrawal is about a heartbeat whose sender has given up, and which arrives after the entry was removed.
+// TestLateHeartbeatDoesNotUndoTheWithdrawal is about a heartbeat whose sender has given up, and
+// which arrives after the entry was removed.
 func TestLateHeartbeatDoesNotUndoTheWithdrawal(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		i := newInstance(c, "10.0.0.1", nil)
 		i.once(c)
 		i.client.Inject(apisim.Faults{Latency: 3 * time.Second})
-		require.Error(c, i.ReconcileOnce(c.Context())) // after 10 s; the heartbeat is sent at 8.5 s, when what is published was given up at 2.5 s
+		// after 10 s; the heartbeat is sent at 8.5 s, when what is published was given up at 2.5 s
+		require.Error(c, i.ReconcileOnce(c.Context()))
 		i.client.Inject(apisim.Faults{})
 		require.NoError(c, i.Withdraw(c.Context()))
 		before := len(c.server.Trace())
@@ -163,7 +170,8 @@ func TestSecondProcessOfOneAddressAndPort(t *testing.T) {
 	})
 }
 
-// TestProcessThatIsNotReadyLeavesAnotherOneAlone is about a standby with the address and port of the instance that serves.
+// TestProcessThatIsNotReadyLeavesAnotherOneAlone is about a standby with the address and port of
+// the instance that serves.
 func TestProcessThatIsNotReadyLeavesAnotherOneAlone(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		newInstance(c, "10.0.0.1", nil).start(c)
@@ -197,7 +205,8 @@ func TestUnansweredFirstHeartbeatIsWithdrawn(t *testing.T) {
 	})
 }
 
-// TestWithdrawalOfTheLastInstanceLeavesNoOther is about an instance whose entry was removed, by one that ended before it had published that.
+// TestWithdrawalOfTheLastInstanceLeavesNoOther is about an instance whose entry was removed, by one
+// that ended before it had published that.
 func TestWithdrawalOfTheLastInstanceLeavesNoOther(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		newInstance(c, "10.0.0.2", nil).once(c)

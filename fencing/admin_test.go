@@ -70,8 +70,10 @@ var deeds = map[string]struct {
 		do: func(i *incident) {
 			uid := i.fence("n1").UID
 			i.delete()
-			i.eventually(10*time.Minute, "the record is gone", func() bool { f := i.fence("n1"); return f == nil || f.UID != uid })
-			i.eventually(10*time.Minute, "a failing node has another", func() bool { f := i.fence("n1"); return f != nil && f.UID != uid || i.ready() })
+			i.eventually(10*time.Minute, "the record is gone",
+				func() bool { f := i.fence("n1"); return f == nil || f.UID != uid })
+			i.eventually(10*time.Minute, "a failing node has another",
+				func() bool { f := i.fence("n1"); return f != nil && f.UID != uid || i.ready() })
 		},
 	},
 	"deletes the node": {
@@ -145,8 +147,10 @@ func (i *incident) bootsIntoWork() {
 // loses its power twice, the fence ends, and nothing happens afterwards.
 func TestSimulatedAdmins(t *testing.T) {
 	for _, phase := range []v1alpha1.Phase{
-		v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating, v1alpha1.PhaseIsolated, v1alpha1.PhasePowering, v1alpha1.PhaseVerifying, v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring,
-		v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering, v1alpha1.PhaseError, v1alpha1.PhaseGivenUp, v1alpha1.PhaseFinal,
+		v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating, v1alpha1.PhaseIsolated, v1alpha1.PhasePowering,
+		v1alpha1.PhaseVerifying, v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring,
+		v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering, v1alpha1.PhaseError, v1alpha1.PhaseGivenUp,
+		v1alpha1.PhaseFinal,
 	} {
 		for name, deed := range deeds {
 			t.Run(string(phase)+"/"+name, func(t *testing.T) {
@@ -158,7 +162,8 @@ func TestSimulatedAdmins(t *testing.T) {
 						if c.After == nil || c.After.GetKind() != "NodeFence" {
 							return
 						}
-						if now, _, _ := unstructured.NestedString(c.After.Object, "status", "phase"); now == string(phase) {
+						if now, _, _ := unstructured.NestedString(c.After.Object, "status",
+							"phase"); now == string(phase) {
 							select {
 							case <-i.reached:
 							default:
@@ -170,7 +175,8 @@ func TestSimulatedAdmins(t *testing.T) {
 					w.pod("db-0", "n1")
 					// Watches are faster than answers: what this process writes may be gone before
 					// it knows.
-					c := w.start("a", nil, func(c *apisim.Client) { c.Inject(apisim.Faults{Latency: 50 * time.Millisecond}) })
+					c := w.start("a", nil,
+						func(c *apisim.Client) { c.Inject(apisim.Faults{Latency: 50 * time.Millisecond}) })
 					defer c.stop()
 					wait(w.ctx, settled)
 					w.rack.Break("n1", fencingtest.Fault{Slow: time.Second})

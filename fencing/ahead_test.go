@@ -87,7 +87,8 @@ func readAheadOfMany(t *testing.T) {
 			w.rack.Break(n, fencingtest.Fault{Slow: 2 * time.Second})
 			w.cutOff(n, true)
 		}
-		w.eventually(5*time.Minute, "one of them goes on", func() bool { mu.Lock(); defer mu.Unlock(); return commanded })
+		w.eventually(5*time.Minute, "one of them goes on",
+			func() bool { mu.Lock(); defer mu.Unlock(); return commanded })
 		mu.Lock()
 		defer mu.Unlock()
 		require.NotEmpty(t, readings)

@@ -57,7 +57,8 @@ func (f *fence) gaveUp(s *v1alpha1.Status) string {
 		}
 	case v1alpha1.AbortNodeGone:
 		if lost {
-			return "the node is not fenced, as it is about to be removed, and it is still there: its workloads are not free" + off
+			return "the node is not fenced, as it is about to be removed, and it is still there: its workloads are " +
+				"not free" + off
 		}
 		if off != "" {
 			return "the node is gone, and nothing switches its machine on again" + off

@@ -59,7 +59,8 @@ func newClusterState(
 ) *clusterState {
 	return &clusterState{
 		config: c, nodes: nodes, nodeLister: nodeLister, configMaps: configMaps, wake: wake,
-		fences: map[string]*v1alpha1.NodeFence{}, deleted: map[string]types.UID{}, waiting: map[string]waiting{}, slots: map[string]bool{},
+		fences: map[string]*v1alpha1.NodeFence{}, deleted: map[string]types.UID{}, waiting: map[string]waiting{},
+		slots: map[string]bool{},
 	}
 }
 
@@ -183,7 +184,8 @@ func needsHuman(f *v1alpha1.NodeFence) bool {
 	}
 	return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionPaused) ||
 		s.Hold != nil &&
-			slices.Contains([]string{"RestartNeeded", "ConfigurationChanged", string(policy.ReasonNotConfigured)}, s.Hold.Reason)
+			slices.Contains([]string{"RestartNeeded", "ConfigurationChanged", string(policy.ReasonNotConfigured)},
+				s.Hold.Reason)
 }
 
 // look returns the facts of all nodes. The caller holds mu.
@@ -304,7 +306,8 @@ func (c *clusterState) decideStart(target policy.Target, storage policy.Status) 
 		if !c.slots[n.Name] && c.decide(all, c.waiting[n.Name].target, storage).Verdict == policy.Allow {
 			c.wake(n.Name)
 			return policy.Decision{
-				Verdict: policy.Hold, Reason: policy.ReasonQueue, Message: "node " + n.Name + " comes first", After: time.Second, All: d.All,
+				Verdict: policy.Hold, Reason: policy.ReasonQueue, Message: "node " + n.Name + " comes first",
+				After: time.Second, All: d.All,
 			}
 		}
 	}

@@ -84,7 +84,8 @@ func (c *Controller) Commission(ctx context.Context, node string) (Commissioned,
 		case <-ticker.C:
 		}
 		if c.leading() != r {
-			return Commissioned{}, fmt.Errorf("%w: the next one goes on with the commission of node %s", ErrNotRunning, node)
+			return Commissioned{}, fmt.Errorf("%w: the next one goes on with the commission of node %s", ErrNotRunning,
+				node)
 		}
 	}
 }
@@ -239,7 +240,8 @@ func (r *run) prepared(ctx context.Context, n *corev1.Node) error {
 		if len(pods) > most {
 			more = fmt.Sprintf(" and %d more", len(pods)-most)
 		}
-		wrong = append(wrong, fmt.Errorf("it has to be drained: %s%s", strings.Join(pods[:min(most, len(pods))], ", "), more))
+		wrong = append(wrong,
+			fmt.Errorf("it has to be drained: %s%s", strings.Join(pods[:min(most, len(pods))], ", "), more))
 	}
 	return errors.Join(wrong...)
 }
@@ -325,7 +327,8 @@ func (f *fence) announceCommission(reason statemachine.Reason, s *v1alpha1.Statu
 	if err != nil {
 		f.nodeEvent(about, corev1.EventTypeWarning, string(statemachine.CommissionFailed), "Commission", err.Error())
 	} else {
-		f.nodeEvent(about, corev1.EventTypeNormal, string(statemachine.Commissioned), "Commission", "its power devices are its own")
+		f.nodeEvent(about, corev1.EventTypeNormal, string(statemachine.Commissioned), "Commission",
+			"its power devices are its own")
 	}
 	if hook := f.config.Hooks.OnCommission; hook != nil {
 		hook(f.node, err)

@@ -58,7 +58,10 @@ func (w *world) belongs(pod, kind string) {
 	w.t.Helper()
 	p, err := w.client.CoreV1().Pods("ns").Get(w.ctx, pod, metav1.GetOptions{})
 	require.NoError(w.t, err)
-	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "owner", UID: "owner", Controller: ptr.To(true)}}
+	p.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "apps/v1", Kind: kind, Name: "owner", UID: "owner",
+		Controller: ptr.To(true),
+	}}
 	_, err = w.client.CoreV1().Pods("ns").Update(w.ctx, p, metav1.UpdateOptions{})
 	require.NoError(w.t, err)
 }
@@ -122,7 +125,9 @@ func TestCommissionProvesTheDevices(t *testing.T) {
 		assert.Empty(t, w.fence("n1").Status.Problems.Starts)
 
 		// Another way to the same plug is not proved.
-		_, err = w.client.CoreV1().ConfigMaps("fencing").Patch(w.ctx, "fence-method-template-rack", types.MergePatchType, []byte(`{"data":{"template.properties":"agent_name=fence_rack\nip=other\n"}}`), metav1.PatchOptions{})
+		_, err = w.client.CoreV1().ConfigMaps("fencing").Patch(w.ctx, "fence-method-template-rack",
+			types.MergePatchType, []byte(`{"data":{"template.properties":"agent_name=fence_rack\nip=other\n"}}`),
+			metav1.PatchOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, []string{"fence_rack/other/n1"}, w.unproved(c)["n1"])
 	})
@@ -136,15 +141,24 @@ func TestCommissionIsRefused(t *testing.T) {
 		says   []string
 	}{
 		"no such node": {node: "n9", says: []string{"none of that name"}},
-		"not cordoned": {change: func(w *world, _ *replica) { w.cordon("n1", false); w.pod("db-0", "n1") }, says: []string{"cordoned", "drained: ns/db-0"}},
+		"not cordoned": {
+			change: func(w *world, _ *replica) { w.cordon("n1", false); w.pod("db-0", "n1") },
+			says:   []string{"cordoned", "drained: ns/db-0"},
+		},
 		"cordoned by a fence": {change: func(w *world, _ *replica) {
 			w.patch("n1", `{"metadata":{"annotations":{"fencing.bellwether.dev/cordoned":"1"}}}`)
 		}, says: []string{"cordoned by an admin"}},
 		"excluded": {change: func(w *world, _ *replica) {
 			w.patch("n1", `{"metadata":{"labels":{"fencing.bellwether.dev/exclude":"yes"}}}`)
 		}, says: []string{"excluded"}},
-		"paused":       {config: func(c *fencing.Config) { c.Paused = func() string { return "at night" } }, says: []string{"at night"}},
-		"the own host": {config: func(c *fencing.Config) { c.OutsideCluster, c.Node = false, "n1" }, says: []string{"runs on node n1 itself"}},
+		"paused": {
+			config: func(c *fencing.Config) { c.Paused = func() string { return "at night" } },
+			says:   []string{"at night"},
+		},
+		"the own host": {
+			config: func(c *fencing.Config) { c.OutsideCluster, c.Node = false, "n1" },
+			says:   []string{"runs on node n1 itself"},
+		},
 		"devices cannot be read": {change: func(w *world, _ *replica) {
 			w.rack.Break("n1", fencingtest.Fault{Unreadable: true})
 			wait(w.ctx, 10*time.Minute)
@@ -159,16 +173,28 @@ func TestCommissionIsRefused(t *testing.T) {
 			w.cutOff("n2", true)
 			w.eventually(10*time.Minute, "n2 is off", func() bool { return !w.rack.On("n2") })
 		}, says: []string{"1 fence is under way"}},
-		"the node is lost": {change: func(w *world, _ *replica) { w.cutOff("n1", true); wait(w.ctx, time.Minute) }, says: []string{"is failing", "in a fence"}},
-		"just started":     {config: func(c *fencing.Config) { c.Limits.Observation = time.Hour }, says: []string{"has to watch"}},
+		"the node is lost": {
+			change: func(w *world, _ *replica) { w.cutOff("n1", true); wait(w.ctx, time.Minute) },
+			says:   []string{"is failing", "in a fence"},
+		},
+		"just started": {
+			config: func(c *fencing.Config) { c.Limits.Observation = time.Hour },
+			says:   []string{"has to watch"},
+		},
 		"configuration is wrong": {change: func(w *world, _ *replica) {
-			_, err := w.client.CoreV1().ConfigMaps("fencing").Patch(w.ctx, "fence-config-type-worker", types.MergePatchType, []byte(`{"data":{"fence-method-plug-off":"template=nobody"}}`), metav1.PatchOptions{})
+			_, err := w.client.CoreV1().ConfigMaps("fencing").Patch(w.ctx, "fence-config-type-worker",
+				types.MergePatchType, []byte(`{"data":{"fence-method-plug-off":"template=nobody"}}`),
+				metav1.PatchOptions{})
 			require.NoError(w.t, err)
 			wait(w.ctx, time.Second)
 		}, says: []string{"nobody"}},
-		"not the leader": {change: func(_ *world, c *replica) { c.reign.ended.Store(true) }, says: []string{"only the leader"}},
+		"not the leader": {
+			change: func(_ *world, c *replica) { c.reign.ended.Store(true) },
+			says:   []string{"only the leader"},
+		},
 		"no boot ID": {change: func(w *world, _ *replica) {
-			_, err := w.client.CoreV1().Nodes().Patch(w.ctx, "n1", types.MergePatchType, []byte(`{"status":{"nodeInfo":{"bootID":""}}}`), metav1.PatchOptions{}, "status")
+			_, err := w.client.CoreV1().Nodes().Patch(w.ctx, "n1", types.MergePatchType,
+				[]byte(`{"status":{"nodeInfo":{"bootID":""}}}`), metav1.PatchOptions{}, "status")
 			require.NoError(w.t, err)
 		}, says: []string{"no boot ID"}},
 	} {
@@ -222,13 +248,16 @@ func TestCommissionIsAskedForByAnAnnotation(t *testing.T) {
 			said := r.take()
 			require.Len(t, said, 1, "once")
 			assert.Contains(t, said[0], "Warning CommissionRefused Commission: ")
-			assert.Contains(t, said[0], fmt.Sprintf("boot ID was %q", map[string]string{"7/1": "7"}[stale]+map[string]string{"0": "0", "true": "true"}[stale]))
+			assert.Contains(t, said[0],
+				fmt.Sprintf("boot ID was %q",
+					map[string]string{"7/1": "7"}[stale]+map[string]string{"0": "0", "true": "true"}[stale]))
 		}
 		wait(w.ctx, time.Hour)
 		assert.Equal(t, 1, w.rack.Count("n1", "command", v1alpha1.ActionOff))
 
 		w.rack.Break("n1", fencingtest.Fault{Ignore: true})
-		for i, times := range []int{2, 2, 3} { // the same once more is not taken, as it may be what was asked for before
+		for i, times := range []int{2, 2, 3} {
+			// the same once more is not taken, as it may be what was asked for before
 			asked := "1"
 			if i == 2 {
 				asked = "1/again"
@@ -248,7 +277,8 @@ func TestCommissionIsAskedForByAnAnnotation(t *testing.T) {
 func TestWrongPlugIsFoundOut(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.configure("fence-config-node-n1", map[string]string{
-			"config.properties":     "node_name=n1\nisolation=mark-unschedulable\npower_management=plug-off plug-on\nrecovery=mark-schedulable\n",
+			"config.properties": "node_name=n1\nisolation=mark-unschedulable\npower_management=plug-off " +
+				"plug-on\nrecovery=mark-schedulable\n",
 			"fence-method-plug-off": "template=fence-method-template-rack\nplug=port\naction=off\n",
 			"fence-method-plug-on":  "template=fence-method-template-rack\nplug=port\naction=on\n",
 		})
@@ -316,7 +346,8 @@ func TestOnlyCommissionedNodesAreFenced(t *testing.T) {
 		require.NoError(t, err)
 		w.cordon("n1", false)
 		w.cutOff("n2", true)
-		w.eventually(5*time.Minute, "it is held", func() bool { f := w.fence("n2"); return f != nil && f.Status.Hold != nil })
+		w.eventually(5*time.Minute, "it is held",
+			func() bool { f := w.fence("n2"); return f != nil && f.Status.Hold != nil })
 		hold := w.fence("n2").Status.Hold
 		assert.Equal(t, string(policy.ReasonNotConfigured), hold.Reason)
 		assert.Contains(t, hold.Message, "was not commissioned with its present configuration")
@@ -369,7 +400,8 @@ func TestCommissionCountsAsAFence(t *testing.T) {
 		_, err = c.Commission(w.ctx, "n2")
 		assert.ErrorContains(t, err, "1 fence is under way")
 		w.cutOff("n3", true)
-		w.eventually(5*time.Minute, "n3 waits", func() bool { f := w.fence("n3"); return f != nil && f.Status.Hold != nil })
+		w.eventually(5*time.Minute, "n3 waits",
+			func() bool { f := w.fence("n3"); return f != nil && f.Status.Hold != nil })
 		assert.Equal(t, string(policy.ReasonQueue), w.fence("n3").Status.Hold.Reason)
 		w.untouched("n3")
 		cancel() // who has asked has gone, and it goes on
@@ -405,7 +437,8 @@ func TestCommissionHasItsSlotAtOnce(t *testing.T) {
 			wait(w.ctx, poll)
 		}
 		assert.Equal(t, 1, most)
-		assert.Equal(t, 1, w.rack.Count("n1", "command", v1alpha1.ActionOff)+w.rack.Count("n2", "command", v1alpha1.ActionOff))
+		assert.Equal(t, 1,
+			w.rack.Count("n1", "command", v1alpha1.ActionOff)+w.rack.Count("n2", "command", v1alpha1.ActionOff))
 	})
 }
 
@@ -451,7 +484,8 @@ func TestCommissionProvesEachLevel(t *testing.T) {
 			return "template=fence-method-template-rack\nplug=" + plug + "\naction=" + action + "\n"
 		}
 		w.configure("fence-config-node-n1", map[string]string{
-			"config.properties": "node_name=n1\nisolation=mark-unschedulable\npower_management=feed-off port-off feed-on port-on\n" +
+			"config.properties": "node_name=n1\nisolation=mark-unschedulable\npower_management=feed-off port-off " +
+				"feed-on port-on\n" +
 				"power_management.2=plug-off plug-on\npower_on=always\nrecovery=mark-schedulable\n",
 			"fence-method-feed-off": method("feed", "off"), "fence-method-feed-on": method("feed", "on"),
 			"fence-method-port-off": method("port", "off"), "fence-method-port-on": method("port", "on"),
@@ -476,7 +510,10 @@ func TestCommissionProvesEachLevel(t *testing.T) {
 
 		// One feed less: the one that is left was never off alone.
 		_, err = w.client.CoreV1().ConfigMaps("fencing").Patch(w.ctx, "fence-config-node-n1", types.MergePatchType,
-			[]byte(`{"data":{"config.properties":"node_name=n1\nisolation=mark-unschedulable\npower_management=feed-off feed-on\npower_management.2=plug-off plug-on\nrecovery=mark-schedulable\n"}}`), metav1.PatchOptions{})
+			[]byte(
+				`{"data":{"config.properties":"node_name=n1\nisolation=mark-unschedulable\npower_management=feed-off `+
+					`feed-on\npower_management.2=plug-off plug-on\nrecovery=mark-schedulable\n"}}`),
+			metav1.PatchOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, []string{"fence_rack/rack/feed"}, w.unproved(c)["n1"])
 	})

@@ -44,7 +44,8 @@ type ProvedLevel struct {
 // machine.
 func proofOf(n *corev1.Node) Commissioned {
 	p, none := Commissioned{}, Commissioned{UID: n.UID, Machine: n.Status.NodeInfo.SystemUUID}
-	if json.Unmarshal([]byte(n.Annotations[v1alpha1.AnnotationCommissioned]), &p) != nil || p.UID != none.UID || p.Machine != none.Machine {
+	if json.Unmarshal([]byte(n.Annotations[v1alpha1.AnnotationCommissioned]), &p) != nil || p.UID != none.UID ||
+		p.Machine != none.Machine {
 		return none
 	}
 	return p
@@ -107,7 +108,10 @@ func (f *fence) writeProof(ctx context.Context, node *cluster.Node) error {
 	if n.UID != s.NodeUID || after == "" || after == s.BootID || f.plan.Hash != s.ConfigHash {
 		return errNotBack
 	}
-	proved := ProvedLevel{Devices: map[string]string{}, Before: s.BootID, After: after, At: metav1.NewTime(time.Now().Truncate(time.Second))}
+	proved := ProvedLevel{
+		Devices: map[string]string{}, Before: s.BootID, After: after,
+		At: metav1.NewTime(time.Now().Truncate(time.Second)),
+	}
 	for _, d := range s.Devices {
 		if d.Level != s.Level {
 			continue

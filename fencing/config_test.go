@@ -26,14 +26,32 @@ func TestBadConfigIsNamedFieldByField(t *testing.T) {
 		says   string
 	}{
 		{func(c *fencing.Config) { c.Namespace = "" }, `fencing: Namespace: must be the name of a namespace (got "")`},
-		{func(c *fencing.Config) { c.Node = "" }, `fencing: Node: must be the name of the node that this process runs on, unless OutsideCluster is set (got "")`},
-		{func(c *fencing.Config) { c.OutsideCluster = true }, `fencing: Node: must be empty with OutsideCluster (got "n1")`},
+		{func(c *fencing.Config) {
+			c.Node = ""
+		}, `fencing: Node: must be the name of the node that this process runs on, unless OutsideCluster is set (got ` +
+			`"")`},
+		{
+			func(c *fencing.Config) { c.OutsideCluster = true },
+			`fencing: Node: must be empty with OutsideCluster (got "n1")`,
+		},
 		{func(c *fencing.Config) { c.Leadership = nil }, `fencing: Leadership: required (got <nil>)`},
 		{func(c *fencing.Config) { c.Agents = nil }, `fencing: Agents: required (got <nil>)`},
-		{func(c *fencing.Config) { c.Limits.StormPercent = 101 }, `fencing: Limits.StormPercent: must be from 1 to 100 (got 101)`},
-		{func(c *fencing.Config) { c.Limits = fencing.Limits{RequireStorage: true} }, `fencing: StorageReachable: required with Limits.RequireStorage (got <nil>)`},
-		{func(c *fencing.Config) { c.CheckInterval = time.Millisecond }, `fencing: CheckInterval: must be at least 1s (got 1ms)`},
-		{func(c *fencing.Config) { c.CommandTimeout = 1500 * time.Millisecond }, `fencing: CommandTimeout: must be whole seconds (got 1.5s)`},
+		{
+			func(c *fencing.Config) { c.Limits.StormPercent = 101 },
+			`fencing: Limits.StormPercent: must be from 1 to 100 (got 101)`,
+		},
+		{
+			func(c *fencing.Config) { c.Limits = fencing.Limits{RequireStorage: true} },
+			`fencing: StorageReachable: required with Limits.RequireStorage (got <nil>)`,
+		},
+		{
+			func(c *fencing.Config) { c.CheckInterval = time.Millisecond },
+			`fencing: CheckInterval: must be at least 1s (got 1ms)`,
+		},
+		{
+			func(c *fencing.Config) { c.CommandTimeout = 1500 * time.Millisecond },
+			`fencing: CommandTimeout: must be whole seconds (got 1.5s)`,
+		},
 		{func(c *fencing.Config) { c.ChecksAtOnce = -1 }, `fencing: ChecksAtOnce: must be from 1 to 64 (got -1)`},
 		{func(c *fencing.Config) { c.ChecksAtOnce = 65 }, `fencing: ChecksAtOnce: must be from 1 to 64 (got 65)`},
 		{func(c *fencing.Config) { c.TypeLabel = "a b" }, `fencing: TypeLabel: must be the key of a label (got "a b")`},

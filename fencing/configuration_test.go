@@ -76,7 +76,8 @@ func TestConfigurationThatIsUnusableAsAWhole(t *testing.T) {
 		},
 		"nothing is left": {
 			func(w *world) {
-				require.NoError(w.t, w.client.CoreV1().ConfigMaps("fencing").Delete(w.ctx, object, metav1.DeleteOptions{}))
+				require.NoError(w.t,
+					w.client.CoreV1().ConfigMaps("fencing").Delete(w.ctx, object, metav1.DeleteOptions{}))
 			},
 			func(w *world) {
 				w.configure(object, map[string]string{
@@ -116,13 +117,15 @@ func TestConfigurationThatIsUnusableAsAWhole(t *testing.T) {
 
 				c.spoil(w)
 				took := w.eventually(time.Minute, "nodes say that they could not be fenced", func() bool {
-					return w.fenceReady("n1").Status == corev1.ConditionFalse && w.fenceReady("n4").Status == corev1.ConditionFalse
+					return w.fenceReady("n1").Status == corev1.ConditionFalse &&
+						w.fenceReady("n4").Status == corev1.ConditionFalse
 				})
 				assert.Less(t, took, 10*time.Second)
 				assert.Contains(t, w.fenceReady("n1").Message, c.says)
 				said := g.take()
 				require.Len(t, said, 1)
-				assert.Contains(t, said[0], "Namespace fencing/fencing: Warning ConfigurationUnusable Configure: no node can be fenced")
+				assert.Contains(t, said[0], "Namespace fencing/fencing: Warning ConfigurationUnusable Configure: no "+
+					"node can be fenced")
 				assert.Contains(t, said[0], c.says)
 				require.Equal(t, 1, logs.FilterMessageSnippet("no node has a usable configuration").Len())
 				errs := taken()
@@ -141,7 +144,8 @@ func TestConfigurationThatIsUnusableAsAWhole(t *testing.T) {
 
 				c.mend(w)
 				w.eventually(time.Minute, "nodes say that they could be fenced", func() bool {
-					return w.fenceReady("n2").Status == corev1.ConditionTrue && w.fenceReady("n4").Status == corev1.ConditionTrue
+					return w.fenceReady("n2").Status == corev1.ConditionTrue &&
+						w.fenceReady("n4").Status == corev1.ConditionTrue
 				})
 				said = g.take()
 				require.Len(t, said, 1)
@@ -201,7 +205,8 @@ func TestNodesWithoutConfigurationAreLeftAlone(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		g := &gazette{}
 		for _, node := range []string{"n3", "n4", "n5"} {
-			_, err := w.client.CoreV1().Nodes().Patch(w.ctx, node, types.MergePatchType, []byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{})
+			_, err := w.client.CoreV1().Nodes().Patch(w.ctx, node, types.MergePatchType,
+				[]byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{})
 			require.NoError(t, err)
 		}
 		w.pod("db-0", "n1")
@@ -221,15 +226,18 @@ func TestNodesWithoutConfigurationAreLeftAlone(t *testing.T) {
 		w.cutOff("n5", true)
 		wait(w.ctx, 2*time.Minute)
 		w.lose("n1")
-		w.eventually(10*time.Minute, "the pod is released, as one of two is no storm", func() bool { return len(w.pods("n1")) == 0 })
+		w.eventually(10*time.Minute, "the pod is released, as one of two is no storm",
+			func() bool { return len(w.pods("n1")) == 0 })
 		w.ends("n1", v1alpha1.PhaseFinal)
 
 		// What has begun goes on, even if its ConfigMap is deleted; but that no node has one is not
 		// silent.
 		w.pod("db-1", "n1")
 		w.cutOff("n1", true)
-		w.eventually(5*time.Minute, "its power is off", func() bool { return w.rack.Count("n1", "power", v1alpha1.ActionOff) == 2 })
-		require.NoError(t, w.client.CoreV1().ConfigMaps("fencing").Delete(w.ctx, "fence-config-type-worker", metav1.DeleteOptions{}))
+		w.eventually(5*time.Minute, "its power is off",
+			func() bool { return w.rack.Count("n1", "power", v1alpha1.ActionOff) == 2 })
+		require.NoError(t,
+			w.client.CoreV1().ConfigMaps("fencing").Delete(w.ctx, "fence-config-type-worker", metav1.DeleteOptions{}))
 		w.eventually(2*time.Minute, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
 		wait(w.ctx, 10*time.Second)
 		said := g.take()
@@ -241,7 +249,8 @@ func TestNodesWithoutConfigurationAreLeftAlone(t *testing.T) {
 // Without that they are said not to be fenceable, and so is what their fences wait for.
 func TestNodesWithoutConfigurationAreHeld(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
-		_, err := w.client.CoreV1().Nodes().Patch(w.ctx, "n1", types.MergePatchType, []byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{})
+		_, err := w.client.CoreV1().Nodes().Patch(w.ctx, "n1", types.MergePatchType,
+			[]byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 		a := w.start("a", nil)
 		defer a.stop()
@@ -272,7 +281,8 @@ func TestConfigMapPausesEverything(t *testing.T) {
 		defer a.stop()
 		wait(w.ctx, 10*time.Minute)
 		w.untouched("n1")
-		require.NoError(t, w.client.CoreV1().ConfigMaps("fencing").Delete(w.ctx, "fence-paused", metav1.DeleteOptions{}))
+		require.NoError(t,
+			w.client.CoreV1().ConfigMaps("fencing").Delete(w.ctx, "fence-paused", metav1.DeleteOptions{}))
 		w.eventually(5*time.Minute, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
 	})
 }

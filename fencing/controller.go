@@ -139,7 +139,8 @@ func (c *Controller) begin(ctx context.Context) (*run, error) {
 		ahead: make(chan struct{}, c.config.Limits.withDefaults().MaxConcurrent),
 	}
 	cluster := informers.NewSharedInformerFactory(c.kube, 0)
-	leases := informers.NewSharedInformerFactoryWithOptions(c.kube, 0, informers.WithNamespace(corev1.NamespaceNodeLease))
+	leases := informers.NewSharedInformerFactoryWithOptions(c.kube, 0,
+		informers.WithNamespace(corev1.NamespaceNodeLease))
 	configMaps := informers.NewSharedInformerFactoryWithOptions(c.kube, 0, informers.WithNamespace(c.config.Namespace))
 	fences := dynamicinformer.NewDynamicSharedInformerFactory(c.dynamic, 0)
 	r.state = newClusterState(
@@ -205,13 +206,19 @@ func (c *Controller) mayWatch(ctx context.Context) error {
 		what string
 		of   func() error
 	}{
-		{"NodeFences: is their CustomResourceDefinition installed?", func() error { _, err := c.dynamic.Resource(v1alpha1.Resource()).List(ctx, one); return err }},
+		{
+			"NodeFences: is their CustomResourceDefinition installed?",
+			func() error { _, err := c.dynamic.Resource(v1alpha1.Resource()).List(ctx, one); return err },
+		},
 		{"Nodes", func() error { _, err := c.kube.CoreV1().Nodes().List(ctx, one); return err }},
 		{"Leases in " + corev1.NamespaceNodeLease, func() error {
 			_, err := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, one)
 			return err
 		}},
-		{"ConfigMaps in " + c.config.Namespace, func() error { _, err := c.kube.CoreV1().ConfigMaps(c.config.Namespace).List(ctx, one); return err }},
+		{
+			"ConfigMaps in " + c.config.Namespace,
+			func() error { _, err := c.kube.CoreV1().ConfigMaps(c.config.Namespace).List(ctx, one); return err },
+		},
 	} {
 		if err := list.of(); ctx.Err() == nil && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
 			return fmt.Errorf("fencing: list %s %w", list.what, err)

@@ -40,7 +40,8 @@ func (w *world) lose(node string) {
 
 func (w *world) ends(node string, phase v1alpha1.Phase) {
 	w.t.Helper()
-	w.eventually(30*time.Minute, fmt.Sprintf("the fence of %s is %s", node, phase), func() bool { return w.phase(node) == phase })
+	w.eventually(30*time.Minute, fmt.Sprintf("the fence of %s is %s", node, phase),
+		func() bool { return w.phase(node) == phase })
 }
 
 // untouched says that nothing was done to a machine.
@@ -91,7 +92,8 @@ func TestNodeThatReturnsInTimeKeepsItsPower(t *testing.T) {
 		defer c.stop()
 		wait(w.ctx, settled)
 		w.cutOff("n1", true)
-		w.eventually(5*time.Minute, "the node is isolated", func() bool { return w.phase("n1") == v1alpha1.PhaseIsolated })
+		w.eventually(5*time.Minute, "the node is isolated",
+			func() bool { return w.phase("n1") == v1alpha1.PhaseIsolated })
 		require.Len(t, w.node("n1").Spec.Taints, 1)
 		w.cutOff("n1", false)
 		w.ends("n1", v1alpha1.PhaseFinal)
@@ -178,8 +180,12 @@ var notPets, _ = labels.Parse("kind!=pet")
 
 func TestExcludedAndUnselectedNodesAreLeftAlone(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
-		for node, label := range map[string]string{"n1": `"fencing.bellwether.dev/exclude":"yes"`, "n2": `"kind":"pet"`} {
-			_, err := w.client.CoreV1().Nodes().Patch(w.ctx, node, types.MergePatchType, []byte(`{"metadata":{"labels":{`+label+`}}}`), metav1.PatchOptions{})
+		for node, label := range map[string]string{
+			"n1": `"fencing.bellwether.dev/exclude":"yes"`,
+			"n2": `"kind":"pet"`,
+		} {
+			_, err := w.client.CoreV1().Nodes().Patch(w.ctx, node, types.MergePatchType,
+				[]byte(`{"metadata":{"labels":{`+label+`}}}`), metav1.PatchOptions{})
 			require.NoError(t, err)
 		}
 		c := w.start("a", func(c *fencing.Config) { c.Nodes.Selector = notPets })
@@ -269,7 +275,8 @@ func TestLyingDevices(t *testing.T) {
 				defer a.stop()
 				wait(w.ctx, settled)
 				w.cutOff("n1", true)
-				w.eventually(5*time.Minute, "the node is isolated", func() bool { return w.phase("n1") == v1alpha1.PhaseIsolated })
+				w.eventually(5*time.Minute, "the node is isolated",
+					func() bool { return w.phase("n1") == v1alpha1.PhaseIsolated })
 				w.rack.Break("n1", c.fault)
 				w.eventually(2*time.Hour, "the fence ends", func() bool {
 					if !w.rack.On("n1") {
@@ -316,9 +323,11 @@ func TestAlarmsAreRepeated(t *testing.T) {
 			w.ends("n1", v1alpha1.PhaseGivenUp)
 		},
 		"NotConfigured": func(w *world) {
-			_, err := w.client.CoreV1().ConfigMaps("fencing").Patch(w.ctx, "fence-config-type-worker", types.MergePatchType, []byte(`{"data":{"fence-method-plug-off":null}}`), metav1.PatchOptions{})
+			_, err := w.client.CoreV1().ConfigMaps("fencing").Patch(w.ctx, "fence-config-type-worker",
+				types.MergePatchType, []byte(`{"data":{"fence-method-plug-off":null}}`), metav1.PatchOptions{})
 			require.NoError(w.t, err)
-			w.eventually(5*time.Minute, "the fence is held", func() bool { f := w.fence("n1"); return f != nil && f.Status.Hold != nil })
+			w.eventually(5*time.Minute, "the fence is held",
+				func() bool { f := w.fence("n1"); return f != nil && f.Status.Hold != nil })
 		},
 	}) {
 		t.Run(reason, func(t *testing.T) {
@@ -351,7 +360,8 @@ func TestNodeThatIsLostAgainAndAgain(t *testing.T) {
 		}
 		require.Zero(t, r.count("Warning Repeats"))
 		w.cutOff("n1", true)
-		w.eventually(5*time.Minute, "the fence is held", func() bool { f := w.fence("n1"); return f.Status.Hold != nil })
+		w.eventually(5*time.Minute, "the fence is held",
+			func() bool { f := w.fence("n1"); return f.Status.Hold != nil })
 		assert.Equal(t, string(policy.ReasonRepeats), w.fence("n1").Status.Hold.Reason)
 		wait(w.ctx, 70*time.Minute) // which is longer than what counts as again: only a human changes that
 		assert.Equal(t, 3, w.rack.Count("n1", "power", v1alpha1.ActionOff))
@@ -381,7 +391,8 @@ func TestAdminConfirms(t *testing.T) {
 
 func TestUnconfiguredNodeIsHeld(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
-		_, err := w.client.CoreV1().ConfigMaps("fencing").Patch(w.ctx, "fence-config-type-worker", types.MergePatchType, []byte(`{"data":{"fence-method-plug-off":"template=nobody"}}`), metav1.PatchOptions{})
+		_, err := w.client.CoreV1().ConfigMaps("fencing").Patch(w.ctx, "fence-config-type-worker", types.MergePatchType,
+			[]byte(`{"data":{"fence-method-plug-off":"template=nobody"}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 		a := w.start("a", nil)
 		defer a.stop()
@@ -463,13 +474,15 @@ func TestAssess(t *testing.T) {
 func TestStorageIsCutOffFirst(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.configure("fence-config-node-n1", map[string]string{
-			"config.properties":     "node_name=n1\nisolation=mark-unschedulable port-off\npower_management=plug-off plug-on\nrecovery=port-on mark-schedulable\nnot_ready_for=10s\npower_wait=5m\n",
+			"config.properties": "node_name=n1\nisolation=mark-unschedulable port-off\npower_management=plug-off " +
+				"plug-on\nrecovery=port-on mark-schedulable\nnot_ready_for=10s\npower_wait=5m\n",
 			"fence-method-plug-off": "template=fence-method-template-rack\nplug={{.NodeName}}\naction=off\n",
 			"fence-method-plug-on":  "template=fence-method-template-rack\nplug={{.NodeName}}\naction=on\n",
 			"fence-method-port-off": "template=fence-method-template-rack\nplug=port\naction=off\n",
 			"fence-method-port-on":  "template=fence-method-template-rack\nplug=port\naction=on\n",
 		})
-		w.pod("writes", "n1", corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "san"}}})
+		w.pod("writes", "n1",
+			corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "san"}}})
 		w.pod("computes", "n1")
 		a := w.start("a", func(c *fencing.Config) {
 			c.Storage = map[string]fencing.Storage{"port-off": {Drivers: []string{"san"}}}
@@ -477,7 +490,8 @@ func TestStorageIsCutOffFirst(t *testing.T) {
 		defer a.stop()
 		wait(w.ctx, settled)
 		w.cutOff("n1", true)
-		w.eventually(5*time.Minute, "the node is isolated", func() bool { return w.phase("n1") == v1alpha1.PhaseIsolated })
+		w.eventually(5*time.Minute, "the node is isolated",
+			func() bool { return w.phase("n1") == v1alpha1.PhaseIsolated })
 		assert.Equal(t, []string{"computes"}, w.pods("n1"))
 		assert.False(t, w.rack.On("port"))
 		assert.True(t, w.rack.On("n1"))

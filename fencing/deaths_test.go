@@ -20,7 +20,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
-var firstDeath = flag.Uint64("death", 0, "seed of the first of TestSimulatedDeathsOfNodes: a test that fails has it in its name")
+var firstDeath = flag.Uint64("death", 0, "seed of the first of TestSimulatedDeathsOfNodes: a test that fails has it "+
+	"in its name")
 
 // deaths are seeds: of 40 deaths, or while soaking of as many as there is time for, and of 1,000 at
 // least.
@@ -52,7 +53,12 @@ func TestSimulatedDeathsOfNodes(t *testing.T) {
 	}{
 		{"the BMC works", nil, nil},
 		{"the BMC dies with it", nil, func(w *world) { w.rack.Break("n1", fencingtest.Fault{Unreadable: true}) }},
-		{"the BMC has been dead for long", func(w *world) { w.rack.Break("n1", fencingtest.Fault{Unreadable: true}) }, nil},
+		{
+			"the BMC has been dead for long", func(w *world) {
+				w.rack.Break("n1", fencingtest.Fault{Unreadable: true})
+			},
+			nil,
+		},
 		{"the BMC is stuck", func(w *world) { w.rack.Break("n1", fencingtest.Fault{Ignore: true}) }, nil},
 		{"the BMC is another machine's, which is off", func(w *world) { w.unwire("n1"); w.rack.Set("n1", false) }, nil},
 		{"the BMC has switched it off", nil, func(w *world) { w.rack.Set("n1", false) }},
@@ -61,7 +67,9 @@ func TestSimulatedDeathsOfNodes(t *testing.T) {
 			w.rack.Set("port", false)
 			w.rack.Break("n1", fencingtest.Fault{Unreadable: true})
 		}},
-		{"a power supply is slow to answer", func(w *world) { w.rack.Break("feed", fencingtest.Fault{Slow: 5 * time.Second}) }, func(w *world) { w.rack.Break("n1", fencingtest.Fault{Unreadable: true}) }},
+		{"a power supply is slow to answer", func(w *world) {
+			w.rack.Break("feed", fencingtest.Fault{Slow: 5 * time.Second})
+		}, func(w *world) { w.rack.Break("n1", fencingtest.Fault{Unreadable: true}) }},
 	}
 	var longest time.Duration
 	died := 0
@@ -75,7 +83,9 @@ func TestSimulatedDeathsOfNodes(t *testing.T) {
 				w.twoLevels()
 				w.pod("db-0", "n1")
 				on := func(node string) func(*fencing.Config) {
-					return func(c *fencing.Config) { c.OutsideCluster, c.Node, c.Limits = false, node, fencing.Limits{} }
+					return func(c *fencing.Config) {
+						c.OutsideCluster, c.Node, c.Limits = false, node, fencing.Limits{}
+					}
 				}
 				leader := "n2"
 				if leads {

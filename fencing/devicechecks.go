@@ -24,11 +24,12 @@ import (
 type checks struct {
 	*run
 
-	mu        sync.Mutex
-	results   map[string]check           // by node
-	begun     map[string]time.Time       // when the last one was, by node
-	busy      map[string]bool            // nodes that are being checked
-	withdrawn map[string]map[string]bool // devices that have contradicted their node and were not seen on since, by node
+	mu      sync.Mutex
+	results map[string]check     // by node
+	begun   map[string]time.Time // when the last one was, by node
+	busy    map[string]bool      // nodes that are being checked
+	// devices that have contradicted their node and were not seen on since, by node
+	withdrawn map[string]map[string]bool
 
 	whole survey // of watch
 }
@@ -125,7 +126,8 @@ func (c *checks) forget(nodes []*corev1.Node) {
 // due says that the node is to be checked now, and takes the task. Devices of a fence that is under
 // way are left alone. That its configuration has got a flaw, or has lost it, is to be said at once.
 func (c *checks) due(n *corev1.Node, flawed bool) bool {
-	if f := c.state.fence(n.Name); f != nil && fenceState(f) != policy.FenceNone && fenceState(f) != policy.FenceQueued {
+	if f := c.state.fence(n.Name); f != nil && fenceState(f) != policy.FenceNone &&
+		fenceState(f) != policy.FenceQueued {
 		return false
 	}
 	if !c.state.selected(n) {
@@ -318,7 +320,8 @@ const (
 // condition is what a node says of whether it could be fenced.
 func (f readiness) condition(kind corev1.NodeConditionType) corev1.NodeCondition {
 	c := corev1.NodeCondition{
-		Type: kind, Status: corev1.ConditionTrue, Reason: reasonDevicesRead, Message: "all devices of the node were read",
+		Type: kind, Status: corev1.ConditionTrue, Reason: reasonDevicesRead,
+		Message:            "all devices of the node were read",
 		LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now(),
 	}
 	switch {
@@ -366,7 +369,8 @@ func (c *checks) tryToPublish(ctx context.Context, node string, found readiness)
 	if err != nil {
 		return err
 	}
-	if _, err = c.kube.CoreV1().Nodes().Patch(ctx, n.Name, types.JSONPatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err = c.kube.CoreV1().Nodes().Patch(ctx, n.Name, types.JSONPatchType, patch, metav1.PatchOptions{},
+		"status"); err != nil {
 		return err
 	}
 	c.tell(n, condition, news || wrong && c.overdue(node))

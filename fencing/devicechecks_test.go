@@ -38,7 +38,9 @@ func (r *recorder) Eventf(regarding, _ runtime.Object, eventType, reason, action
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	kind := n.GroupVersionKind()
-	r.said = append(r.said, fmt.Sprintf("%s %s with UID %v: %s %s %s: %s", kind.Kind, n.Name, n.UID != "", eventType, reason, action, fmt.Sprintf(note, args...)))
+	r.said = append(r.said,
+		fmt.Sprintf("%s %s with UID %v: %s %s %s: %s", kind.Kind, n.Name, n.UID != "", eventType, reason, action,
+			fmt.Sprintf(note, args...)))
 }
 
 // take returns what was said since it was asked last.
@@ -79,7 +81,8 @@ func TestChangesOfReadinessAreEvents(t *testing.T) {
 
 		// Another reason is in the condition, and is not said again: reasons of one outage come and
 		// go.
-		_, err := w.client.CoreV1().ConfigMaps("fencing").Patch(w.ctx, "fence-config-type-worker", types.MergePatchType, []byte(`{"data":{"fence-method-plug-off":"template=nobody"}}`), metav1.PatchOptions{})
+		_, err := w.client.CoreV1().ConfigMaps("fencing").Patch(w.ctx, "fence-config-type-worker", types.MergePatchType,
+			[]byte(`{"data":{"fence-method-plug-off":"template=nobody"}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 		wait(w.ctx, 10*time.Minute)
 		for _, said := range r.take() {
@@ -91,7 +94,10 @@ func TestChangesOfReadinessAreEvents(t *testing.T) {
 
 		w.rack.Break("n1", fencingtest.Fault{})
 		_, err = w.client.CoreV1().ConfigMaps("fencing").Patch(w.ctx, "fence-config-type-worker", types.MergePatchType,
-			[]byte(`{"data":{"fence-method-plug-off":"template=fence-method-template-rack\nplug={{.NodeName}}\naction=off\n"}}`), metav1.PatchOptions{})
+			[]byte(
+				`{"data":{"fence-method-plug-off":"template=fence-method-template-rack\n`+
+					`plug={{.NodeName}}\naction=off\n"}}`),
+			metav1.PatchOptions{})
 		require.NoError(t, err)
 		a = w.start("a", change)
 		defer a.stop()
@@ -113,7 +119,8 @@ func TestChangesOfReadinessAreEvents(t *testing.T) {
 func TestNodeThatWasNeverReadyToBeFencedIsAnEvent(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		_, err := w.client.CoreV1().ConfigMaps("fencing").Patch(w.ctx, "fence-config-type-worker", types.MergePatchType,
-			fmt.Appendf(nil, `{"data":{"fence-method-plug-off":"template=%s"}}`, strings.Repeat("nobody", 200)), metav1.PatchOptions{})
+			fmt.Appendf(nil, `{"data":{"fence-method-plug-off":"template=%s"}}`, strings.Repeat("nobody", 200)),
+			metav1.PatchOptions{})
 		require.NoError(t, err)
 		r := &recorder{}
 		a := w.start("a", func(c *fencing.Config) { c.Events = r })
@@ -156,7 +163,8 @@ func TestReadinessIsWrittenAlthoughTheNodeChanges(t *testing.T) {
 			c.Inject(apisim.Faults{Refuse: func(r *http.Request) bool {
 				if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/nodes/n2/status") && changes < 3 {
 					changes++
-					_, err := w.client.CoreV1().Nodes().Patch(w.ctx, "n2", types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"change":"%d"}}}`, changes), metav1.PatchOptions{})
+					_, err := w.client.CoreV1().Nodes().Patch(w.ctx, "n2", types.MergePatchType,
+						fmt.Appendf(nil, `{"metadata":{"labels":{"change":"%d"}}}`, changes), metav1.PatchOptions{})
 					assert.NoError(t, err)
 				}
 				return false

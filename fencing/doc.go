@@ -133,7 +133,7 @@
 //
 // # RBAC
 //
-//	nodes                                    get, list, watch, patch   taints, annotations, and the label of provider IDs
+//	nodes                                    get, list, watch, patch  taints, annotations, a label
 //	nodes/status                             patch             the condition FenceReady
 //	leases (coordination.k8s.io)             get, list, watch  in kube-node-lease
 //	nodefences (fencing.bellwether.dev)      get, list, watch, create, update, delete

@@ -37,7 +37,8 @@ func TestSimulatedDeathsInADump(t *testing.T) {
 					first.kill()
 					second := w.start("second", e.heed)
 					defer second.stop()
-					w.eventually(20*time.Minute, "the fence ends", func() bool { return w.phase("n1") == v1alpha1.PhaseFinal })
+					w.eventually(20*time.Minute, "the fence ends",
+						func() bool { return w.phase("n1") == v1alpha1.PhaseFinal })
 					t.Logf("died at %q", d.what)
 					assert.LessOrEqual(t, w.rack.Count("n1", "power", v1alpha1.ActionOff), 1, "%v", w.rack.Events())
 					assert.True(t, w.rack.On("n1"))

@@ -178,7 +178,8 @@ func TestMessagesThatSayNothing(t *testing.T) {
 				w.pod("db-1", "n2")
 				if name == "of several nodes" {
 					n := w.node("n3")
-					n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: address("n1")})
+					n.Status.Addresses = append(n.Status.Addresses,
+						corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: address("n1")})
 					_, err := w.client.CoreV1().Nodes().UpdateStatus(w.ctx, n, metav1.UpdateOptions{})
 					require.NoError(t, err)
 				}
@@ -213,7 +214,8 @@ func TestMessageThatIsReadLate(t *testing.T) {
 				defer a.stop()
 				wait(w.ctx, settled)
 				w.cutOff("n1", true)
-				w.eventually(5*time.Minute, "it is isolated", func() bool { return w.phase("n1") == v1alpha1.PhaseIsolated })
+				w.eventually(5*time.Minute, "it is isolated",
+					func() bool { return w.phase("n1") == v1alpha1.PhaseIsolated })
 				e.say(w, address("n1"))
 				wait(w.ctx, time.Minute)
 				assert.Len(t, w.pods("n1"), pods)

@@ -75,7 +75,8 @@ func TestNodeThatIsMadeAgainIsFenced(t *testing.T) {
 		w.ends("n1", v1alpha1.PhaseGivenUp)
 		w.rack.Break("n1", fencingtest.Fault{})
 		require.NoError(t, w.client.CoreV1().Nodes().Delete(w.ctx, "n1", metav1.DeleteOptions{}))
-		require.NoError(t, w.client.CoordinationV1().Leases("kube-node-lease").Delete(w.ctx, "n1", metav1.DeleteOptions{}))
+		require.NoError(t,
+			w.client.CoordinationV1().Leases("kube-node-lease").Delete(w.ctx, "n1", metav1.DeleteOptions{}))
 		wait(w.ctx, 2*time.Minute)
 		w.create("n1")
 		w.cutOff("n1", false)
@@ -104,7 +105,8 @@ func TestNodeThatWasAwayWithoutAConfigurationIsHealthyAgain(t *testing.T) {
 		defer a.stop()
 		wait(w.ctx, settled)
 		w.cutOff("n1", true)
-		w.eventually(5*time.Minute, "the fence is held", func() bool { f := w.fence("n1"); return f != nil && f.Status.Hold != nil })
+		w.eventually(5*time.Minute, "the fence is held",
+			func() bool { f := w.fence("n1"); return f != nil && f.Status.Hold != nil })
 		w.cutOff("n1", false)
 		w.ends("n1", v1alpha1.PhaseFinal)
 		w.lose("n2")
@@ -152,7 +154,8 @@ func TestFenceThatIsPausedHasNoSlot(t *testing.T) {
 func TestVolumesOfALostNodeComeLooseWithTheRelease(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		breaches := w.referee()
-		data := map[string]string{"config.properties": strings.NewReplacer("{{.NodeName}}", "n1", "isolation=mark-unschedulable", "isolation=mark-unschedulable detach-volumes").Replace(settings)}
+		data := map[string]string{"config.properties": strings.NewReplacer("{{.NodeName}}", "n1",
+			"isolation=mark-unschedulable", "isolation=mark-unschedulable detach-volumes").Replace(settings)}
 		for _, action := range []string{"off", "on"} {
 			data["fence-method-plug-"+action] = "template=fence-method-template-rack\nplug=n1\naction=" + action + "\n"
 		}
@@ -161,7 +164,9 @@ func TestVolumesOfALostNodeComeLooseWithTheRelease(t *testing.T) {
 			if !strings.HasSuffix(r.URL.Path, "/eviction") {
 				return nil
 			}
-			return answer(http.StatusCreated, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Success"}`) // and no kubelet does it
+			// and no kubelet does it
+			return answer(http.StatusCreated, "application/json",
+				`{"kind":"Status","apiVersion":"v1","status":"Success"}`)
 		}
 		w.pod("db-0", "n1")
 		a := w.start("a", nil)

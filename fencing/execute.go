@@ -107,7 +107,8 @@ func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, reason
 			corev1.EventTypeNormal,
 			string(reason),
 			"Release",
-			"incident %d of node %s: its kernel writes a dump: its pods are released, and its power stays on until that has ended, for %v at most",
+			"incident %d of node %s: its kernel writes a dump: its pods are released, and its power stays on until "+
+				"that has ended, for %v at most",
 			s.Incident,
 			f.node,
 			f.plan.KdumpTimeout,
@@ -354,7 +355,9 @@ func (f *fence) method(ctx context.Context, node *cluster.Node, name string) err
 			cluster.Progress{},
 		)
 		if err == nil && !pods.Done && !f.shownReady() {
-			return nil // no kubelet ends them: pods and volumes come loose with the release, when the machine has lost its power
+			// no kubelet ends them: pods and volumes come loose with the release, when the machine
+			// has lost its power
+			return nil
 		}
 		if err == nil && !pods.Done {
 			err = fmt.Errorf("%w: %d pods", errPodsLeft, len(pods.Left))

@@ -27,18 +27,28 @@ func TestFakeClientsets(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var objects []runtime.Object
-		for i, ready := range []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionTrue, corev1.ConditionTrue} {
+		for i, ready := range []corev1.ConditionStatus{
+			corev1.ConditionUnknown, corev1.ConditionTrue,
+			corev1.ConditionTrue,
+		} {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i+1), UID: "uid"}}
 			// That it has the condition FenceReady shows that it has been Ready once.
-			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}, {Type: "FenceReady", Status: corev1.ConditionTrue}}
-			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: node.Name}}
+			node.Status.Conditions = []corev1.NodeCondition{
+				{Type: corev1.NodeReady, Status: ready},
+				{Type: "FenceReady", Status: corev1.ConditionTrue},
+			}
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+				Namespace: corev1.NamespaceNodeLease,
+				Name:      node.Name,
+			}}
 			objects = append(objects, node, lease)
 		}
 		objects = append(objects,
 			&corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "fencing", Name: "fence-config-node-n1"},
 				Data: map[string]string{
-					"config.properties":     "node_name=n1\nisolation=mark-unschedulable\npower_management=plug-off plug-on\nrecovery=mark-schedulable\n",
+					"config.properties": "node_name=n1\nisolation=mark-unschedulable\npower_management=plug-off " +
+						"plug-on\nrecovery=mark-schedulable\n",
 					"fence-method-plug-off": "template=fence-method-template-rack\nplug=n1\naction=off\n",
 					"fence-method-plug-on":  "template=fence-method-template-rack\nplug=n1\naction=on\n",
 				},
@@ -47,21 +57,29 @@ func TestFakeClientsets(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: "fencing", Name: "fence-method-template-rack"},
 				Data:       map[string]string{"template.properties": "agent_name=fence_rack\nip=rack\n"},
 			},
-			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "db-0", UID: "uid"}, Spec: corev1.PodSpec{NodeName: "n1"}, Status: corev1.PodStatus{StartTime: &metav1.Time{}}},
+			&corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "db-0", UID: "uid"},
+				Spec:       corev1.PodSpec{NodeName: "n1"}, Status: corev1.PodStatus{StartTime: &metav1.Time{}},
+			},
 		)
 		kube := fake.NewSimpleClientset(objects...)
-		dyn := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{v1alpha1.Resource(): "NodeFenceList"})
+		dyn := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+			map[schema.GroupVersionResource]string{v1alpha1.Resource(): "NodeFenceList"})
 		rack := fencingtest.NewRack(nil, "n1")
 		defer rack.Close()
 
-		controller, err := fencing.New(kube, dyn, fencing.Config{Namespace: "fencing", OutsideCluster: true, Leadership: &reign{}, Agents: agents{rack}})
+		controller, err := fencing.New(kube, dyn,
+			fencing.Config{Namespace: "fencing", OutsideCluster: true, Leadership: &reign{}, Agents: agents{rack}})
 		require.NoError(t, err)
 		ended := make(chan error)
 		go func() { ended <- controller.Run(ctx) }()
 		for range 600 { // heartbeats of the other nodes
 			for _, node := range []string{"n2", "n3"} {
 				now := metav1.NowMicro()
-				l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: node}, Spec: coordinationv1.LeaseSpec{RenewTime: &now}}
+				l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+					Namespace: corev1.NamespaceNodeLease,
+					Name:      node,
+				}, Spec: coordinationv1.LeaseSpec{RenewTime: &now}}
 				_, err := kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Update(ctx, l, metav1.UpdateOptions{})
 				require.NoError(t, err)
 			}

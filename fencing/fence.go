@@ -122,7 +122,8 @@ func (f *fence) read(ctx context.Context) error {
 		return nil // somebody else was first: it is read now
 	case err != nil:
 		return err
-	case record.Node != f.node: // the names of two nodes are so long that only their hashes tell them apart, and these do not
+	// the names of two nodes are so long that only their hashes tell them apart, and these do not
+	case record.Node != f.node:
 		return fmt.Errorf("the record %s is that of node %q", record.Name, record.Node)
 	}
 	f.adopt(record)
@@ -227,7 +228,8 @@ func (f *fence) target(in statemachine.Input, reason statemachine.Reason) (targe
 	switch {
 	case reason == statemachine.OffIntent && s.Phase == v1alpha1.PhaseCommissioning:
 		return f.commissionTarget(), true
-	case reason == statemachine.NotReadyTimeout && slices.ContainsFunc(in.Plan.Isolation, func(m statemachine.Method) bool { return m.Device != nil }):
+	case reason == statemachine.NotReadyTimeout &&
+		slices.ContainsFunc(in.Plan.Isolation, func(m statemachine.Method) bool { return m.Device != nil }):
 		act = policy.SwitchOff
 	case reason == statemachine.NotReadyTimeout, reason == statemachine.DumpSeen:
 		act = policy.Isolate
@@ -238,8 +240,9 @@ func (f *fence) target(in statemachine.Input, reason statemachine.Reason) (targe
 	}
 	target = policy.Target{
 		Name: f.node, UID: string(s.NodeUID), Act: act, NotReadyFor: in.Plan.NotReadyFor,
-		Switched: touched(f.record) && fenceState(f.record) != policy.FenceBooting, WithoutPower: len(in.Plan.Levels) == 0,
-		Restarted: f.restarted(), Repeating: s.Hold != nil && s.Hold.Reason == string(policy.ReasonRepeats),
+		Switched:     touched(f.record) && fenceState(f.record) != policy.FenceBooting,
+		WithoutPower: len(in.Plan.Levels) == 0,
+		Restarted:    f.restarted(), Repeating: s.Hold != nil && s.Hold.Reason == string(policy.ReasonRepeats),
 	}
 	for _, level := range in.Plan.Levels {
 		target.Devices += len(level)
@@ -299,7 +302,8 @@ func (f *fence) pause(ctx context.Context, d time.Duration) (changed bool) {
 // found converts a node for the state machine.
 func found(n *corev1.Node, lease string, failing bool) statemachine.Node {
 	node := statemachine.Node{
-		UID: n.UID, Ready: ready(n), Failing: failing, Renewal: lease, BootID: n.Status.NodeInfo.BootID, ProviderID: n.Spec.ProviderID,
+		UID: n.UID, Ready: ready(n), Failing: failing, Renewal: lease, BootID: n.Status.NodeInfo.BootID,
+		ProviderID:   n.Spec.ProviderID,
 		OutOfService: cluster.OutOfService(n), Cordoned: n.Spec.Unschedulable,
 	}
 	return node

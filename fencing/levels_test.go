@@ -20,11 +20,13 @@ func (w *world) twoLevels() {
 	w.feeds, w.dead = map[string]string{"feed": "n1", "port": "n1"}, map[string]bool{}
 	w.mu.Unlock()
 	data := map[string]string{
-		"config.properties": "node_name=n1\nisolation=mark-unschedulable\npower_management=bmc-off bmc-on\npower_management.2=a-off b-off a-on b-on\nrecovery=mark-schedulable\n",
+		"config.properties": "node_name=n1\nisolation=mark-unschedulable\npower_management=bmc-off " +
+			"bmc-on\npower_management.2=a-off b-off a-on b-on\nrecovery=mark-schedulable\n",
 	}
 	for name, plug := range map[string]string{"bmc": "n1", "a": "feed", "b": "port"} {
 		for _, action := range []string{"off", "on"} {
-			data[fmt.Sprintf("fence-method-%s-%s", name, action)] = fmt.Sprintf("template=fence-method-template-rack\nplug=%s\naction=%s\n", plug, action)
+			data[fmt.Sprintf("fence-method-%s-%s", name,
+				action)] = fmt.Sprintf("template=fence-method-template-rack\nplug=%s\naction=%s\n", plug, action)
 		}
 	}
 	w.configure("fence-config-node-n1", data)
@@ -88,7 +90,8 @@ func TestBMCThatIsFedByThePDUs(t *testing.T) {
 		defer a.stop()
 		wait(w.ctx, settled)
 		w.cutOff("n1", true)
-		w.eventually(15*time.Minute, "the power supplies are off", func() bool { return !w.rack.On("feed") && !w.rack.On("port") })
+		w.eventually(15*time.Minute, "the power supplies are off",
+			func() bool { return !w.rack.On("feed") && !w.rack.On("port") })
 		off := time.Now()
 		w.rack.Break("n1", fencingtest.Fault{Unreadable: true})
 		w.eventually(5*time.Minute, "they are on again", func() bool { return w.rack.On("feed") && w.rack.On("port") })

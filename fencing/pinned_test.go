@@ -39,7 +39,10 @@ func TestConfigurationThatChangesWhileAFenceIsUnderWay(t *testing.T) {
 		w.change(object, "config.properties", settings)
 	}
 	for what, change := range variants(change) {
-		for name, moment := range map[string]v1alpha1.Phase{"when a command was sent": v1alpha1.PhasePowering, "when the machine was off": v1alpha1.PhaseRestoring} {
+		for name, moment := range map[string]v1alpha1.Phase{
+			"when a command was sent":  v1alpha1.PhasePowering,
+			"when the machine was off": v1alpha1.PhaseRestoring,
+		} {
 			for leader, other := range map[string]bool{"the same leader": false, "the next leader": true} {
 				// With the same devices the machine is switched on again whatever the times are.
 				held := other && (what != "other times" || moment != v1alpha1.PhaseRestoring)
@@ -56,7 +59,8 @@ func TestConfigurationThatChangesWhileAFenceIsUnderWay(t *testing.T) {
 						w.rack.Break("n1", fencingtest.Fault{Takes: 20 * time.Second})
 						w.cutOff("n1", true)
 						w.ends("n1", moment)
-						w.eventually(time.Minute, "a command was sent", func() bool { return w.rack.Count("n1", "command", v1alpha1.ActionOff) == 1 })
+						w.eventually(time.Minute, "a command was sent",
+							func() bool { return w.rack.Count("n1", "command", v1alpha1.ActionOff) == 1 })
 						if other {
 							a.kill()
 						}
@@ -68,16 +72,19 @@ func TestConfigurationThatChangesWhileAFenceIsUnderWay(t *testing.T) {
 						if held {
 							wait(w.ctx, 35*time.Minute)
 							if moment == v1alpha1.PhasePowering {
-								assert.Equal(t, []string{"db-0"}, w.pods("n1"), "nothing is proved by what is configured now")
+								assert.Equal(t, []string{"db-0"}, w.pods("n1"),
+									"nothing is proved by what is configured now")
 							}
 							hold := w.fence("n1").Status.Hold
 							require.NotNil(t, hold, "%+v", w.fence("n1").Status)
 							assert.Contains(t, []string{"ConfigurationChanged", "NotConfigured"}, hold.Reason)
-							assert.GreaterOrEqual(t, r.count("Warning "+hold.Reason), 2, "and it is said again and again: %v", r.counts)
+							assert.GreaterOrEqual(t, r.count("Warning "+hold.Reason), 2,
+								"and it is said again and again: %v", r.counts)
 							back(w)
 						}
 						w.rack.Break("n1", fencingtest.Fault{})
-						w.eventually(5*time.Minute, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
+						w.eventually(5*time.Minute, "the pod is released",
+							func() bool { return len(w.pods("n1")) == 0 })
 						w.cutOff("n1", false)
 						if !held {
 							w.eventually(10*time.Minute, "the machine is on", func() bool { return w.rack.On("n1") })

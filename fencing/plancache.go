@@ -28,7 +28,9 @@ type planCache struct {
 	clock   clock.Clock
 	begins  func(func()) bool // has a goroutine do something
 
-	lock     chan struct{}          // held by who reads or changes what follows: a channel, as agents and Secrets are asked meanwhile
+	// held by who reads or changes what follows: a channel, as agents and Secrets are asked
+	// meanwhile
+	lock     chan struct{}
 	resolved *nodeconfig.Resolution // nil: none yet
 	flawless bool                   // no node's has an error
 	made     clock.Reading
@@ -180,8 +182,10 @@ func (p *planCache) resolution(ctx context.Context, in inputs) *nodeconfig.Resol
 // flow converts a configuration for the state machine.
 func (c *Controller) flow(p nodeconfig.Plan, known func(*nodeconfig.Device) bool) (statemachine.Plan, error) {
 	flow := statemachine.Plan{
-		Hash: p.Hash, PowerOn: statemachine.PowerOn(p.PowerOn), NotReadyFor: given(p.NotReadyFor), PowerWait: given(p.PowerWait), BootGrace: p.BootGrace,
-		RestartDelay: c.config.RestartDelay, DetachTimeout: c.config.DetachTimeout, Kdump: p.Kdump, KdumpTimeout: given(p.KdumpTimeout), History: c.config.History,
+		Hash: p.Hash, PowerOn: statemachine.PowerOn(p.PowerOn), NotReadyFor: given(p.NotReadyFor),
+		PowerWait: given(p.PowerWait), BootGrace: p.BootGrace,
+		RestartDelay: c.config.RestartDelay, DetachTimeout: c.config.DetachTimeout, Kdump: p.Kdump,
+		KdumpTimeout: given(p.KdumpTimeout), History: c.config.History,
 		Retries: int32(p.Retries), Restarts: int32(p.Restarts),
 	}
 	if p.Restarts == 0 {
@@ -192,7 +196,8 @@ func (c *Controller) flow(p nodeconfig.Plan, known func(*nodeconfig.Device) bool
 	}
 	if p.Kdump && c.config.Dumps == nil { // to take it and not to wait would cut off the dump that somebody relies on
 		return flow, errors.New(
-			"fencing: kdump: must be no, as this controller has no Config.Dumps: have power_wait be as long as a dump takes (got \"yes\")",
+			"fencing: kdump: must be no, as this controller has no Config.Dumps: have power_wait be as long as a " +
+				"dump takes (got \"yes\")",
 		)
 	}
 	method := func(m nodeconfig.Method) statemachine.Method {

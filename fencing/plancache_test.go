@@ -62,7 +62,9 @@ func TestOneBadConfigurationConcernsOneNode(t *testing.T) {
 		"a Secret that may not be read": {
 			func(w *world) { w.odd("fence_rack", "password.secret=forbidden/password\n") }, "secret must be readable",
 			func(c *apisim.Client) {
-				c.Inject(apisim.Faults{Refuse: func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/secrets/forbidden") }})
+				c.Inject(apisim.Faults{Refuse: func(r *http.Request) bool {
+					return strings.HasSuffix(r.URL.Path, "/secrets/forbidden")
+				}})
 			},
 		},
 	}) {
@@ -113,10 +115,13 @@ func TestConfigurationThatWasGoodStaysSo(t *testing.T) {
 		t.Run("an agent fails "+name, func(t *testing.T) {
 			inWorld(t, 4, func(w *world) {
 				w.odd("fence_odd", "")
-				w.configure("fence-config-node-n4", map[string]string{"config.properties": "rubbish"}) // so that all is looked at again and again
+				// so that all is looked at again and again
+				w.configure("fence-config-node-n4", map[string]string{"config.properties": "rubbish"})
 				w.pod("db-0", "n1")
 				silent := &atomic.Bool{}
-				a := w.start("a", func(config *fencing.Config) { config.Agents = flawed{agents{w.rack}, silent, takes} })
+				a := w.start("a", func(config *fencing.Config) {
+					config.Agents = flawed{agents{w.rack}, silent, takes}
+				})
 				defer a.stop()
 				wait(w.ctx, settled)
 				require.Equal(t, corev1.ConditionTrue, w.fenceReady("n1").Status)
@@ -124,7 +129,8 @@ func TestConfigurationThatWasGoodStaysSo(t *testing.T) {
 				wait(w.ctx, 30*time.Minute)
 				assert.Equal(t, corev1.ConditionTrue, w.fenceReady("n1").Status)
 				// Another node comes meanwhile.
-				_, err := w.client.CoreV1().Nodes().Create(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{})
+				_, err := w.client.CoreV1().Nodes().Create(w.ctx,
+					&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{})
 				require.NoError(t, err)
 				w.lose("n1")
 				w.eventually(5*time.Minute, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })

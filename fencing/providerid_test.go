@@ -63,7 +63,8 @@ func TestProviderIDThatIsClaimedTwice(t *testing.T) {
 					assert.Equal(t, corev1.ConditionFalse, w.fenceReady(c.thief).Status)
 					assert.Contains(t, w.fenceReady(c.thief).Message, "plug must be of one node, and is that of n1, n3")
 					w.lose(c.owner)
-					w.eventually(10*time.Minute, "the pod is released", func() bool { return len(w.pods(c.owner)) == 0 })
+					w.eventually(10*time.Minute, "the pod is released",
+						func() bool { return len(w.pods(c.owner)) == 0 })
 					w.ends(c.owner, v1alpha1.PhaseFinal)
 					w.cutOff(c.thief, true)
 					wait(w.ctx, 10*time.Minute)
@@ -119,7 +120,8 @@ func TestTypeLabel(t *testing.T) {
 		defer a.stop()
 		wait(w.ctx, settled)
 		assert.Equal(t, corev1.ConditionTrue, w.fenceReady("n1").Status)
-		assert.Equal(t, corev1.ConditionFalse, w.fenceReady("n2").Status, "what it says under the label type does not count")
+		assert.Equal(t, corev1.ConditionFalse, w.fenceReady("n2").Status,
+			"what it says under the label type does not count")
 		assert.Contains(t, w.fenceReady("n2").Message, "built-in")
 	})
 }

@@ -13,7 +13,10 @@ import (
 // A BMC, then two power supplies; a port of a switch before them.
 func TestALevelThatCannotDoItIsWhatTheNextOneIsFor(t *testing.T) {
 	off := func(name string) nodeconfig.Method {
-		return nodeconfig.Method{Name: name, Action: nodeconfig.Off, Device: &nodeconfig.Device{Key: name}, MustSucceed: true}
+		return nodeconfig.Method{
+			Name: name, Action: nodeconfig.Off, Device: &nodeconfig.Device{Key: name},
+			MustSucceed: true,
+		}
 	}
 	plan := nodeconfig.Plan{
 		Isolation:       []nodeconfig.Level{{{Name: "mark-unschedulable", MustSucceed: true}, off("port")}},
@@ -30,15 +33,28 @@ func TestALevelThatCannotDoItIsWhatTheNextOneIsFor(t *testing.T) {
 		known            bool
 		problem, limited string
 	}{
-		"all is well":                     {port: on, bmc: on, a: on, b: on},
-		"the BMC is dead":                 {port: on, bmc: silent, a: on, b: on, limited: "device bmc: no answer"},
-		"the BMC is another machine's":    {port: on, bmc: lies, a: on, b: on, limited: "device bmc: reads off while the node works: it feeds another machine, or says what is not so"},
-		"a power supply cannot be read":   {port: on, bmc: on, a: on, b: silent, limited: "device pdu-b: no answer"},
-		"neither level can do it":         {port: on, bmc: silent, a: on, b: silent, problem: "device bmc: no answer\ndevice pdu-b: no answer"},
-		"nothing takes the port's place":  {port: silent, bmc: on, a: on, b: on, problem: "device port: no answer"},
-		"off, and was seen on":            {port: on, bmc: isOff, a: isOff, b: isOff, known: true},
-		"off, and was never seen on":      {port: on, bmc: isOff, a: on, b: on, limited: "device bmc: reads off, and was not seen on while the node worked: it may feed another machine"},
-		"seen on once, and belied by now": {port: on, bmc: lies, a: lies, b: on, known: true, problem: "device bmc: reads off while the node works: it feeds another machine, or says what is not so\ndevice pdu-a: reads off while the node works: it feeds another machine, or says what is not so"},
+		"all is well":     {port: on, bmc: on, a: on, b: on},
+		"the BMC is dead": {port: on, bmc: silent, a: on, b: on, limited: "device bmc: no answer"},
+		"the BMC is another machine's": {
+			port: on, bmc: lies, a: on, b: on,
+			limited: "device bmc: reads off while the node works: it feeds another machine, or says what is not so",
+		},
+		"a power supply cannot be read": {port: on, bmc: on, a: on, b: silent, limited: "device pdu-b: no answer"},
+		"neither level can do it": {
+			port: on, bmc: silent, a: on, b: silent,
+			problem: "device bmc: no answer\ndevice pdu-b: no answer",
+		},
+		"nothing takes the port's place": {port: silent, bmc: on, a: on, b: on, problem: "device port: no answer"},
+		"off, and was seen on":           {port: on, bmc: isOff, a: isOff, b: isOff, known: true},
+		"off, and was never seen on": {
+			port: on, bmc: isOff, a: on, b: on,
+			limited: "device bmc: reads off, and was not seen on while the node worked: it may feed another machine",
+		},
+		"seen on once, and belied by now": {
+			port: on, bmc: lies, a: lies, b: on, known: true,
+			problem: "device bmc: reads off while the node works: it feeds another machine, or says what is not " +
+				"so\ndevice pdu-a: reads off while the node works: it feeds another machine, or says what is not so",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := map[string]reading{"port": c.port, "bmc": c.bmc, "pdu-a": c.a, "pdu-b": c.b}

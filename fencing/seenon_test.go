@@ -37,7 +37,8 @@ func TestPlugThatIsOffWhileItsNodeWorksProvesNothing(t *testing.T) {
 
 		w.unwire("n1")
 		w.rack.Set("n1", false)
-		took := w.eventually(10*time.Minute, "the node says that it could not be fenced", func() bool { return w.fenceReady("n1").Status == corev1.ConditionFalse })
+		took := w.eventually(10*time.Minute, "the node says that it could not be fenced",
+			func() bool { return w.fenceReady("n1").Status == corev1.ConditionFalse })
 		assert.Less(t, took, 6*time.Minute)
 		assert.Contains(t, w.fenceReady("n1").Message, "reads off while the node works")
 		said := r.take()
@@ -66,7 +67,8 @@ func TestPlugThatWasOffWhileItsNodeWorkedProvesNothingToTheNextLeader(t *testing
 		wait(w.ctx, settled)
 		w.unwire("n1")
 		w.rack.Set("n1", false)
-		w.eventually(10*time.Minute, "the node says that it could not be fenced", func() bool { return w.fenceReady("n1").Status == corev1.ConditionFalse })
+		w.eventually(10*time.Minute, "the node says that it could not be fenced",
+			func() bool { return w.fenceReady("n1").Status == corev1.ConditionFalse })
 		a.stop()
 		w.cutOff("n1", true)
 		b := w.start("b", nil)
@@ -79,7 +81,10 @@ func TestPlugThatWasOffWhileItsNodeWorkedProvesNothingToTheNextLeader(t *testing
 
 // Another machine takes a Node over, and the plug of the old one, which was seen on, is off.
 func TestPlugOfTheMachineThatWasReplacedProvesNothing(t *testing.T) {
-	for name, checked := range map[string]time.Duration{"and the devices were read again": 10 * time.Minute, "a moment ago": 0} {
+	for name, checked := range map[string]time.Duration{
+		"and the devices were read again": 10 * time.Minute,
+		"a moment ago":                    0,
+	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
 				breaches := w.referee()
@@ -90,7 +95,8 @@ func TestPlugOfTheMachineThatWasReplacedProvesNothing(t *testing.T) {
 				w.replace("n1")
 				w.rack.Set("n1", false)
 				wait(w.ctx, boot)
-				w.eventually(time.Minute, "the new machine is there", func() bool { return w.node("n1").Status.NodeInfo.BootID == "1" })
+				w.eventually(time.Minute, "the new machine is there",
+					func() bool { return w.node("n1").Status.NodeInfo.BootID == "1" })
 				wait(w.ctx, checked)
 				w.cutOff("n1", true)
 				wait(w.ctx, 40*time.Minute)
@@ -111,7 +117,8 @@ func TestPlugOfTheMachineThatWasReplacedProvesNothingToTheNextLeader(t *testing.
 		a.stop()
 		w.replace("n1")
 		w.rack.Set("n1", false)
-		w.eventually(5*time.Minute, "the new machine is there", func() bool { return w.node("n1").Status.NodeInfo.BootID == "1" })
+		w.eventually(5*time.Minute, "the new machine is there",
+			func() bool { return w.node("n1").Status.NodeInfo.BootID == "1" })
 		wait(w.ctx, time.Minute)
 		w.cutOff("n1", true)
 		wait(w.ctx, time.Minute)

@@ -22,9 +22,10 @@ func TestInstanceThatTakesLongToStop(t *testing.T) {
 				breaches := w.referee()
 				w.configure("fence-config-node-n1", map[string]string{
 					// With default times.
-					"config.properties": "node_name=n1\nisolation=mark-unschedulable\npower_management=off on\nrecovery=mark-schedulable\n",
-					"fence-method-off":  "template=fence-method-template-rack\nplug=n1\naction=off\n",
-					"fence-method-on":   "template=fence-method-template-rack\nplug=n1\naction=on\n",
+					"config.properties": "node_name=n1\nisolation=mark-unschedulable\npower_management=off " +
+						"on\nrecovery=mark-schedulable\n",
+					"fence-method-off": "template=fence-method-template-rack\nplug=n1\naction=off\n",
+					"fence-method-on":  "template=fence-method-template-rack\nplug=n1\naction=on\n",
 				})
 				w.pod("db-0", "n1")
 				a := w.start("a", func(*fencing.Config) {})
@@ -32,8 +33,10 @@ func TestInstanceThatTakesLongToStop(t *testing.T) {
 				wait(w.ctx, settled)
 				w.cutOff("n1", true)
 				w.rack.Break("n1", fencingtest.Fault{Takes: takes})
-				w.eventually(bound, "it gets its command", func() bool { return w.rack.Count("n1", "command", v1alpha1.ActionOff) == 1 })
-				took := w.eventually(20*time.Minute, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
+				w.eventually(bound, "it gets its command",
+					func() bool { return w.rack.Count("n1", "command", v1alpha1.ActionOff) == 1 })
+				took := w.eventually(20*time.Minute, "the pod is released",
+					func() bool { return len(w.pods("n1")) == 0 })
 				t.Logf("stopped after %v: released after %v", takes, took)
 				assert.LessOrEqual(t, took, takes+12*time.Second)
 				w.cutOff("n1", false)
@@ -51,9 +54,11 @@ func TestInstanceThatTakesLongToStop(t *testing.T) {
 func TestTimeoutOfADevice(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.twoLevels()
-		w.configure("fence-method-template-bmc", map[string]string{"template.properties": "agent_name=fence_rack\nip=rack\ncommand_timeout=2s\n"})
+		w.configure("fence-method-template-bmc",
+			map[string]string{"template.properties": "agent_name=fence_rack\nip=rack\ncommand_timeout=2s\n"})
 		for _, action := range []string{"off", "on"} {
-			w.change("fence-config-node-n1", "fence-method-bmc-"+action, "template=fence-method-template-bmc\nplug=n1\naction="+action+"\n")
+			w.change("fence-config-node-n1", "fence-method-bmc-"+action,
+				"template=fence-method-template-bmc\nplug=n1\naction="+action+"\n")
 		}
 		var mu sync.Mutex
 		read := map[string]time.Duration{}

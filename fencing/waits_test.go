@@ -19,7 +19,8 @@ func TestNoWaitIsNotTheDefault(t *testing.T) {
 		maps := w.client.CoreV1().ConfigMaps("fencing")
 		m, err := maps.Get(w.ctx, "fence-config-type-worker", metav1.GetOptions{})
 		require.NoError(t, err)
-		m.Data["config.properties"] = strings.NewReplacer("not_ready_for=10s", "not_ready_for=0s", "power_wait=20s", "power_wait=0s").Replace(settings)
+		m.Data["config.properties"] = strings.NewReplacer("not_ready_for=10s", "not_ready_for=0s", "power_wait=20s",
+			"power_wait=0s").Replace(settings)
 		_, err = maps.Update(w.ctx, m, metav1.UpdateOptions{})
 		require.NoError(t, err)
 		c := w.start("a", nil)

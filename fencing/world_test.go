@@ -66,11 +66,13 @@ type world struct {
 	unwired  map[string]bool   // plugs that feed nothing any more
 	shown    map[string]string // what was written last of whether nodes are Ready, and in which boot
 
-	stored map[string]*unstructured.Unstructured // of the API server, by kind, namespace and name: Pods, Leases and NodeFences
-	judge  func(apisim.Change)                   // is told of every change; nil: nobody is
+	// of the API server, by kind, namespace and name: Pods, Leases and NodeFences
+	stored map[string]*unstructured.Unstructured
+	judge  func(apisim.Change) // is told of every change; nil: nobody is
 
-	proxy func(*http.Request) *http.Response // what stands before the API server of controllers, and may answer in its place
-	dead  map[string]bool                    // of those
+	// what stands before the API server of controllers, and may answer in its place
+	proxy func(*http.Request) *http.Response
+	dead  map[string]bool // of those
 }
 
 // machine is one that a kubelet runs on.
@@ -108,7 +110,8 @@ func inWorld(t *testing.T, nodes int, test func(w *world)) {
 		admin := server.Client("admin").Config()
 		w := &world{
 			t: t, ctx: ctx, server: server, client: kubernetes.NewForConfigOrDie(admin),
-			fences: dynamic.NewForConfigOrDie(admin).Resource(v1alpha1.Resource()), machines: map[string]*machine{}, unwired: map[string]bool{}, shown: map[string]string{},
+			fences: dynamic.NewForConfigOrDie(admin).Resource(v1alpha1.Resource()), machines: map[string]*machine{},
+			unwired: map[string]bool{}, shown: map[string]string{},
 			stored: map[string]*unstructured.Unstructured{},
 		}
 		server.Observe(w.changed)
@@ -123,7 +126,8 @@ func inWorld(t *testing.T, nodes int, test func(w *world)) {
 			"fence-method-plug-off": "template=fence-method-template-rack\nplug={{.NodeName}}\naction=off\n",
 			"fence-method-plug-on":  "template=fence-method-template-rack\nplug={{.NodeName}}\naction=on\n",
 		})
-		w.configure("fence-method-template-rack", map[string]string{"template.properties": "agent_name=fence_rack\nip=rack\n"})
+		w.configure("fence-method-template-rack",
+			map[string]string{"template.properties": "agent_name=fence_rack\nip=rack\n"})
 		for _, name := range plugs {
 			w.machines[name] = &machine{on: true, heartbeat: heartbeat}
 			w.create(name)
@@ -140,7 +144,8 @@ func inWorld(t *testing.T, nodes int, test func(w *world)) {
 }
 
 func (w *world) configure(name string, data map[string]string) {
-	_, err := w.client.CoreV1().ConfigMaps("fencing").Create(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
+	_, err := w.client.CoreV1().ConfigMaps("fencing").Create(w.ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
 	require.NoError(w.t, err)
 }
 
@@ -153,7 +158,10 @@ func (w *world) create(node string) {
 		Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 			NodeInfo:   corev1.NodeSystemInfo{BootID: "0"},
-			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: node}, {Type: corev1.NodeInternalIP, Address: address(node)}},
+			Addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeHostName, Address: node},
+				{Type: corev1.NodeInternalIP, Address: address(node)},
+			},
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(w.t, err)
@@ -238,7 +246,11 @@ func (w *world) kubelet(ctx context.Context, node string) {
 				lease, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
 			}
 			if apierrors.IsNotFound(err) {
-				lease, err = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: coordinationv1.LeaseSpec{RenewTime: &now}}, metav1.CreateOptions{})
+				lease, err = leases.Create(ctx,
+					&coordinationv1.Lease{
+						ObjectMeta: metav1.ObjectMeta{Name: node},
+						Spec:       coordinationv1.LeaseSpec{RenewTime: &now},
+					}, metav1.CreateOptions{})
 			}
 			if err != nil {
 				lease = nil
@@ -291,7 +303,8 @@ func (w *world) setReady(ctx context.Context, node string, status corev1.Conditi
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+		i := slices.IndexFunc(n.Status.Conditions,
+			func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
 		if n.Status.Conditions[i].Status == status && (bootID == "" || n.Status.NodeInfo.BootID == bootID) {
 			return nil
 		}
@@ -312,8 +325,10 @@ func (w *world) setCondition(node string, kind corev1.NodeConditionType, status 
 		if err != nil {
 			return err
 		}
-		n.Status.Conditions = slices.DeleteFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
-		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: kind, Status: status, LastTransitionTime: metav1.Now()})
+		n.Status.Conditions = slices.DeleteFunc(n.Status.Conditions,
+			func(c corev1.NodeCondition) bool { return c.Type == kind })
+		n.Status.Conditions = append(n.Status.Conditions,
+			corev1.NodeCondition{Type: kind, Status: status, LastTransitionTime: metav1.Now()})
 		_, err = w.client.CoreV1().Nodes().UpdateStatus(w.ctx, n, metav1.UpdateOptions{})
 		return err
 	}))
@@ -366,7 +381,9 @@ func (w *world) objects(kind, namespace string) (found []*unstructured.Unstructu
 			found = append(found, object)
 		}
 	}
-	slices.SortFunc(found, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
+	slices.SortFunc(found, func(a, b *unstructured.Unstructured) int {
+		return strings.Compare(a.GetName(), b.GetName())
+	})
 	return found
 }
 
@@ -450,8 +467,12 @@ func (agents) Metadata(_ context.Context, name string) (agent.Metadata, error) {
 		return agent.Metadata{}, fmt.Errorf("no agent %q: %w", name, fs.ErrNotExist)
 	}
 	return agent.Metadata{
-		Name:       name,
-		Parameters: []agent.ParameterSpec{{Name: "ip", Type: agent.TypeString, Required: true}, {Name: "plug", Type: agent.TypeString, Required: true}, {Name: "password", Type: agent.TypeString}},
+		Name: name,
+		Parameters: []agent.ParameterSpec{
+			{Name: "ip", Type: agent.TypeString, Required: true},
+			{Name: "plug", Type: agent.TypeString, Required: true},
+			{Name: "password", Type: agent.TypeString},
+		},
 	}, nil
 }
 
@@ -526,8 +547,9 @@ func (t through) RoundTrip(r *http.Request) (*http.Response, error) {
 // answer is one of a proxy.
 func answer(code int, contentType, body string) *http.Response {
 	return &http.Response{
-		StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {contentType}},
-		Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
+		StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {contentType}},
+		Body:   io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
 	}
 }
 
@@ -557,7 +579,8 @@ func (w *world) referee() (breaches func() []string) {
 // left on the node.
 func (w *world) requireFencedOnce(node string) {
 	w.t.Helper()
-	require.Equal(w.t, 1, w.rack.Count(node, "power", v1alpha1.ActionOff), "power went off so often: %v", w.rack.Events())
+	require.Equal(w.t, 1, w.rack.Count(node, "power", v1alpha1.ActionOff), "power went off so often: %v",
+		w.rack.Events())
 	require.Equal(w.t, 1, w.rack.Count(node, "command", v1alpha1.ActionOff), "%v", w.rack.Events())
 	require.True(w.t, w.rack.On(node))
 	n, err := w.client.CoreV1().Nodes().Get(w.ctx, node, metav1.GetOptions{})

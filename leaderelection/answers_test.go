@@ -57,7 +57,8 @@ func (b *between) RoundTrip(r *http.Request) (*http.Response, error) {
 // page is the answer of something that is no API server.
 func page(r *http.Request, code int, contentType, text string) *http.Response {
 	return &http.Response{
-		StatusCode: code, Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(strings.NewReader(text)), Request: r,
+		StatusCode: code, Header: http.Header{"Content-Type": {contentType}},
+		Body: io.NopCloser(strings.NewReader(text)), Request: r,
 	}
 }
 
@@ -86,7 +87,8 @@ func newCandidate(t *testing.T, change func(*leaderelection.Config)) *candidate 
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
 	c := &candidate{
-		server: apisim.NewServer(), between: &between{}, started: make(chan struct{}, 10), lost: make(chan error, 10), logs: logs,
+		server: apisim.NewServer(), between: &between{}, started: make(chan struct{}, 10), lost: make(chan error, 10),
+		logs: logs,
 		done: make(chan error, 1),
 	}
 	c.others = clientset(t, c.server.Client("others"), nil)
@@ -95,7 +97,9 @@ func newCandidate(t *testing.T, change func(*leaderelection.Config)) *candidate 
 	client, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config))
 	require.NoError(t, err)
 	own := leaderelection.Config{
-		Namespace: "ns", Name: "l", Identity: "candidate", Logger: zap.New(core), OnLost: func(err error) { c.lost <- err },
+		Namespace: "ns", Name: "l", Identity: "candidate", Logger: zap.New(core), OnLost: func(err error) {
+			c.lost <- err
+		},
 	}
 	if change != nil {
 		change(&own)
@@ -148,14 +152,22 @@ func (c *candidate) lease(t *testing.T) *coordinationv1.Lease {
 
 // odd are answers that say nothing about the Lease.
 var odd = map[string]func(*http.Request) *http.Response{
-	"404 page of a proxy": func(r *http.Request) *http.Response { return page(r, 404, "text/html", "<html>not here</html>") },
-	"API not served":      func(r *http.Request) *http.Response { return page(r, 404, "text/plain", "404 page not found\n") },
+	"404 page of a proxy": func(r *http.Request) *http.Response {
+		return page(r, 404, "text/html", "<html>not here</html>")
+	},
+	"API not served": func(r *http.Request) *http.Response {
+		return page(r, 404, "text/plain", "404 page not found\n")
+	},
 	"another object absent": func(r *http.Request) *http.Response {
 		return refusal(r, apierrors.NewNotFound(leases.GroupResource(), "x"))
 	},
-	"502 page":             func(r *http.Request) *http.Response { return page(r, 502, "text/html", "<html>oops</html>") },
+	"502 page": func(r *http.Request) *http.Response {
+		return page(r, 502, "text/html", "<html>oops</html>")
+	},
 	"an empty JSON object": func(r *http.Request) *http.Response { return page(r, 200, "application/json", `{}`) },
-	"200 page":             func(r *http.Request) *http.Response { return page(r, 200, "text/html", "<html>log in</html>") },
+	"200 page": func(r *http.Request) *http.Response {
+		return page(r, 200, "text/html", "<html>log in</html>")
+	},
 }
 
 func TestOddAnswersDoNotEndATerm(t *testing.T) {
@@ -210,7 +222,8 @@ func TestThrottlingIsSaid(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Equal(t, 1, c.logs.FilterMessageSnippet("request failed").Len())
 		said := fmt.Sprint(c.logs.FilterMessageSnippet("request failed").All()[0].ContextMap()["error"])
-		assert.Contains(t, said, "get Lease ns/l: the API server answered 429 Too Many Requests and asked to try again later")
+		assert.Contains(t, said, "get Lease ns/l: the API server answered 429 Too Many Requests and asked to try "+
+			"again later")
 		assert.NotContains(t, said, "no answer")
 		c.set(nil)
 		_, leads := c.after(time.Minute)
@@ -218,10 +231,12 @@ func TestThrottlingIsSaid(t *testing.T) {
 	})
 }
 
-// TestAdmissionIsNoMissingRole has the Lease refused with the code of a missing role, for longer than a role may be missing.
+// TestAdmissionIsNoMissingRole has the Lease refused with the code of a missing role, for longer
+// than a role may be missing.
 func TestAdmissionIsNoMissingRole(t *testing.T) {
 	for name, why := range map[string]string{
-		"quota":       "exceeded quota: q, requested: count/leases.coordination.k8s.io=1, used: count/leases.coordination.k8s.io=0",
+		"quota": "exceeded quota: q, requested: count/leases.coordination.k8s.io=1, used: " +
+			"count/leases.coordination.k8s.io=0",
 		"terminating": "unable to create new content in namespace ns because it is being terminated",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -253,7 +268,8 @@ func refuseWatches(r *http.Request) *http.Response {
 	if r.URL.Query().Get("watch") == "" {
 		return nil
 	}
-	return refusal(r, apierrors.NewForbidden(leases.GroupResource(), "l", errors.New(`User "u" cannot watch resource "leases"`)))
+	return refusal(r,
+		apierrors.NewForbidden(leases.GroupResource(), "l", errors.New(`User "u" cannot watch resource "leases"`)))
 }
 
 // altering changes the Leases that are stored.
@@ -278,7 +294,8 @@ func TestTimesThatAreCutToSecondsAreHarmless(t *testing.T) {
 		time.Sleep(123456789 * time.Nanosecond)
 		c := newCandidate(t, nil)
 		c.altering(func(l *coordinationv1.Lease) {
-			l.Spec.AcquireTime.Time, l.Spec.RenewTime.Time = l.Spec.AcquireTime.Truncate(time.Second), l.Spec.RenewTime.Truncate(time.Second)
+			l.Spec.AcquireTime.Time, l.Spec.RenewTime.Time = l.Spec.AcquireTime.Truncate(time.Second),
+				l.Spec.RenewTime.Truncate(time.Second)
 		})
 		c.start(t)
 		_, leads := c.after(time.Second)
@@ -320,7 +337,8 @@ func TestInvalidUseIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 		require.NoError(t, err)
 		_, err = leaderelection.New(slow, leaderelection.Config{Namespace: "ns", Name: "l", Logger: zap.New(core)})
 		if !allowed {
-			require.ErrorContains(t, err, "leaderelection: client: must be allowed at least two requests in each renew interval of 3s")
+			require.ErrorContains(t, err, "leaderelection: client: must be allowed at least two requests in each "+
+				"renew interval of 3s")
 			continue
 		}
 		require.NoError(t, err)

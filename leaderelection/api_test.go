@@ -19,7 +19,8 @@ import (
 
 var leases = coordinationv1.SchemeGroupVersion.WithResource("leases")
 
-// api is what several fake clientsets share. Unlike client-go's own, it refuses writes to a version that does not stand.
+// api is what several fake clientsets share. Unlike client-go's own, it refuses writes to a version
+// that does not stand.
 type api struct {
 	mu       sync.Mutex
 	tracker  clienttesting.ObjectTracker
@@ -75,7 +76,9 @@ func (a *api) serve(action clienttesting.Action) (bool, runtime.Object, error) {
 		switch {
 		case action.GetVerb() == "create" && err != nil:
 			l.UID = types.UID(fmt.Sprint("uid-", a.versions))
-		case action.GetVerb() == "update" && (err != nil || old.(*coordinationv1.Lease).ResourceVersion != l.ResourceVersion || old.(*coordinationv1.Lease).UID != l.UID):
+		case action.GetVerb() == "update" &&
+			(err != nil || old.(*coordinationv1.Lease).ResourceVersion != l.ResourceVersion ||
+				old.(*coordinationv1.Lease).UID != l.UID):
 			return true, nil, apierrors.NewConflict(leases.GroupResource(), l.Name, nil)
 		}
 		l.ResourceVersion = strconv.Itoa(a.versions)
@@ -121,7 +124,8 @@ func forbid(verbs ...string) func(string) error {
 	return func(verb string) error {
 		for _, v := range verbs {
 			if v == verb {
-				return apierrors.NewForbidden(leases.GroupResource(), "l", fmt.Errorf(`User "u" cannot %s resource "leases"`, verb))
+				return apierrors.NewForbidden(leases.GroupResource(), "l",
+					fmt.Errorf(`User "u" cannot %s resource "leases"`, verb))
 			}
 		}
 		return nil

@@ -11,7 +11,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
-// BenchmarkRenew is what a renewal costs beside its request. The floor is the bare update of the same object by the same client.
+// BenchmarkRenew is what a renewal costs beside its request. The floor is the bare update of the
+// same object by the same client.
 func BenchmarkRenew(b *testing.B) {
 	var floor time.Duration // per update
 	b.Run("floor", func(b *testing.B) {

@@ -32,7 +32,10 @@ func TestLeaseConfigHasItsOwnConnection(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 
-	workload := &rest.Config{Host: server.URL, UserAgent: "workload", Timeout: time.Minute, RateLimiter: flowcontrol.NewFakeNeverRateLimiter()}
+	workload := &rest.Config{
+		Host: server.URL, UserAgent: "workload", Timeout: time.Minute,
+		RateLimiter: flowcontrol.NewFakeNeverRateLimiter(),
+	}
 	workload.Insecure = true
 	before := *workload
 	leases := leaderelection.LeaseConfig(workload)

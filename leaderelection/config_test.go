@@ -20,32 +20,106 @@ func TestBadConfig(t *testing.T) {
 		change func(*leaderelection.Config)
 		want   []string // in the message: field, rule, value
 	}{
-		{"no namespace", func(c *leaderelection.Config) { c.Namespace = "" }, []string{"Namespace: ", "lower case alphanumeric", `""`}},
-		{"namespace with a dot", func(c *leaderelection.Config) { c.Namespace = "a.b" }, []string{"Namespace: ", "must not contain dots", `"a.b"`}},
-		{"namespace too long", func(c *leaderelection.Config) { c.Namespace = strings.Repeat("a", 64) }, []string{"Namespace: ", "no more than 63", "aaaa"}},
-		{"no name", func(c *leaderelection.Config) { c.Name = "" }, []string{"Name: ", "lower case alphanumeric", `""`}},
-		{"name in capitals", func(c *leaderelection.Config) { c.Name = "My-Lease" }, []string{"Name: ", "lower case alphanumeric", `"My-Lease"`}},
-		{"identity with a newline", func(c *leaderelection.Config) { c.Identity = "a\nb" }, []string{"Identity: ", "control characters", `"a\nb"`}},
-		{"identity too long", func(c *leaderelection.Config) { c.Identity = strings.Repeat("x", 254) }, []string{"Identity: ", "no more than 253", "xxx"}},
-		{"identity not UTF-8", func(c *leaderelection.Config) { c.Identity = "a\xff" }, []string{"Identity: ", "UTF-8", `"a\xff"`}},
-		{"negative duration", func(c *leaderelection.Config) { c.LeaseDuration = -time.Second }, []string{"LeaseDuration: ", "positive", "-1s"}},
-		{"duration of half seconds", func(c *leaderelection.Config) { c.LeaseDuration = 15500 * time.Millisecond }, []string{"LeaseDuration: ", "whole seconds", "15.5s"}},
-		{"duration too long for the record", func(c *leaderelection.Config) { c.LeaseDuration = (math.MaxInt32 + 1) * time.Second }, []string{"LeaseDuration: ", "32 bits", "596523h14m8s"}},
-		{"duration too short for its renewals", func(c *leaderelection.Config) { c.LeaseDuration = 4 * time.Second }, []string{"LeaseDuration: ", "at least 1s between renewals", "is 800ms", "(got 4s)"}},
+		{
+			"no namespace", func(c *leaderelection.Config) { c.Namespace = "" },
+			[]string{"Namespace: ", "lower case alphanumeric", `""`},
+		},
+		{
+			"namespace with a dot", func(c *leaderelection.Config) { c.Namespace = "a.b" },
+			[]string{"Namespace: ", "must not contain dots", `"a.b"`},
+		},
+		{
+			"namespace too long", func(c *leaderelection.Config) { c.Namespace = strings.Repeat("a", 64) },
+			[]string{"Namespace: ", "no more than 63", "aaaa"},
+		},
+		{
+			"no name", func(c *leaderelection.Config) { c.Name = "" },
+			[]string{"Name: ", "lower case alphanumeric", `""`},
+		},
+		{
+			"name in capitals", func(c *leaderelection.Config) { c.Name = "My-Lease" },
+			[]string{"Name: ", "lower case alphanumeric", `"My-Lease"`},
+		},
+		{
+			"identity with a newline", func(c *leaderelection.Config) { c.Identity = "a\nb" },
+			[]string{"Identity: ", "control characters", `"a\nb"`},
+		},
+		{
+			"identity too long", func(c *leaderelection.Config) { c.Identity = strings.Repeat("x", 254) },
+			[]string{"Identity: ", "no more than 253", "xxx"},
+		},
+		{
+			"identity not UTF-8", func(c *leaderelection.Config) { c.Identity = "a\xff" },
+			[]string{"Identity: ", "UTF-8", `"a\xff"`},
+		},
+		{
+			"negative duration", func(c *leaderelection.Config) { c.LeaseDuration = -time.Second },
+			[]string{"LeaseDuration: ", "positive", "-1s"},
+		},
+		{
+			"duration of half seconds", func(c *leaderelection.Config) { c.LeaseDuration = 15500 * time.Millisecond },
+			[]string{"LeaseDuration: ", "whole seconds", "15.5s"},
+		},
+		{"duration too long for the record", func(c *leaderelection.Config) {
+			c.LeaseDuration = (math.MaxInt32 + 1) * time.Second
+		}, []string{"LeaseDuration: ", "32 bits", "596523h14m8s"}},
+		{
+			"duration too short for its renewals", func(c *leaderelection.Config) { c.LeaseDuration = 4 * time.Second },
+			[]string{"LeaseDuration: ", "at least 1s between renewals", "is 800ms", "(got 4s)"},
+		},
 		{"negative margin", func(c *leaderelection.Config) { c.Margin = -1 }, []string{"Margin: ", "positive", "-1ns"}},
-		{"margin as long as the lease", func(c *leaderelection.Config) { c.Margin = 15 * time.Second }, []string{"Margin: ", "less than LeaseDuration 15s", "(got 15s)"}},
-		{"margin that leaves no time", func(c *leaderelection.Config) { c.Margin = 12 * time.Second }, []string{"LeaseDuration: ", "Margin 12s", "(got 15s)"}},
-		{"negative missed renewals", func(c *leaderelection.Config) { c.MissedRenewals = -3 }, []string{"MissedRenewals: ", "at least 1", "-3"}},
-		{"too many missed renewals", func(c *leaderelection.Config) { c.MissedRenewals = 12 }, []string{"LeaseDuration: ", "MissedRenewals 12", "(got 15s)"}},
-		{"address without port", func(c *leaderelection.Config) { c.Address = "host" }, []string{"Address: ", "host:port", `"host"`}},
-		{"address without host", func(c *leaderelection.Config) { c.Address = ":80" }, []string{"Address: ", "IP address or a DNS name", `":80"`}},
-		{"address of no host", func(c *leaderelection.Config) { c.Address = "0.0.0.0:80" }, []string{"Address: ", "can connect to", `"0.0.0.0:80"`}},
-		{"address with a zone", func(c *leaderelection.Config) { c.Address = "[fe80::1%eth0]:80" }, []string{"Address: ", "zone", "eth0"}},
-		{"address with a bad host", func(c *leaderelection.Config) { c.Address = "a b:80" }, []string{"Address: ", "IP address or a DNS name", `"a b:80"`}},
-		{"address with port 0", func(c *leaderelection.Config) { c.Address = "host:0" }, []string{"Address: ", "port", "1 to 65535", `"host:0"`}},
-		{"address with a port too high", func(c *leaderelection.Config) { c.Address = "host:65536" }, []string{"Address: ", "1 to 65535", `"host:65536"`}},
-		{"address with a named port", func(c *leaderelection.Config) { c.Address = "host:http" }, []string{"Address: ", "1 to 65535", `"host:http"`}},
-		{"negative release timeout", func(c *leaderelection.Config) { c.ReleaseTimeout = -time.Minute }, []string{"ReleaseTimeout: ", "negative", "-1m0s"}},
+		{
+			"margin as long as the lease", func(c *leaderelection.Config) { c.Margin = 15 * time.Second },
+			[]string{"Margin: ", "less than LeaseDuration 15s", "(got 15s)"},
+		},
+		{
+			"margin that leaves no time", func(c *leaderelection.Config) { c.Margin = 12 * time.Second },
+			[]string{"LeaseDuration: ", "Margin 12s", "(got 15s)"},
+		},
+		{
+			"negative missed renewals", func(c *leaderelection.Config) { c.MissedRenewals = -3 },
+			[]string{"MissedRenewals: ", "at least 1", "-3"},
+		},
+		{
+			"too many missed renewals", func(c *leaderelection.Config) { c.MissedRenewals = 12 },
+			[]string{"LeaseDuration: ", "MissedRenewals 12", "(got 15s)"},
+		},
+		{
+			"address without port", func(c *leaderelection.Config) { c.Address = "host" },
+			[]string{"Address: ", "host:port", `"host"`},
+		},
+		{
+			"address without host", func(c *leaderelection.Config) { c.Address = ":80" },
+			[]string{"Address: ", "IP address or a DNS name", `":80"`},
+		},
+		{
+			"address of no host", func(c *leaderelection.Config) { c.Address = "0.0.0.0:80" },
+			[]string{"Address: ", "can connect to", `"0.0.0.0:80"`},
+		},
+		{
+			"address with a zone", func(c *leaderelection.Config) { c.Address = "[fe80::1%eth0]:80" },
+			[]string{"Address: ", "zone", "eth0"},
+		},
+		{
+			"address with a bad host", func(c *leaderelection.Config) { c.Address = "a b:80" },
+			[]string{"Address: ", "IP address or a DNS name", `"a b:80"`},
+		},
+		{
+			"address with port 0", func(c *leaderelection.Config) { c.Address = "host:0" },
+			[]string{"Address: ", "port", "1 to 65535", `"host:0"`},
+		},
+		{
+			"address with a port too high", func(c *leaderelection.Config) { c.Address = "host:65536" },
+			[]string{"Address: ", "1 to 65535", `"host:65536"`},
+		},
+		{
+			"address with a named port", func(c *leaderelection.Config) { c.Address = "host:http" },
+			[]string{"Address: ", "1 to 65535", `"host:http"`},
+		},
+		{
+			"negative release timeout", func(c *leaderelection.Config) { c.ReleaseTimeout = -time.Minute },
+			[]string{"ReleaseTimeout: ", "negative", "-1m0s"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			config := leaderelection.Config{Namespace: "ns", Name: "l"}
@@ -63,7 +137,8 @@ func TestBadConfig(t *testing.T) {
 
 func TestGoodAddresses(t *testing.T) {
 	for _, address := range []string{"10.0.0.1:1", "[2001:db8::1]:65535", "a-0.daemon.default.svc:8443", "host:80"} {
-		_, err := leaderelection.New(fake.NewClientset(), leaderelection.Config{Namespace: "ns", Name: "l", Address: address})
+		_, err := leaderelection.New(fake.NewClientset(),
+			leaderelection.Config{Namespace: "ns", Name: "l", Address: address})
 		assert.NoError(t, err)
 	}
 }

@@ -152,10 +152,10 @@
 //
 // In the namespace of the Lease, on resource leases of API group coordination.k8s.io:
 //
-//	create             until the Lease exists; cannot be restricted to a name
-//	get, update        required; may be restricted by resourceNames
-//	watch              optional, may be restricted by resourceNames; without it candidates poll every R and log it once,
-//	                   and leaders learn of a loss from their next renewal
+//	create       until the Lease exists; cannot be restricted to a name
+//	get, update  required; may be restricted by resourceNames
+//	watch        optional, may be restricted by resourceNames; without it candidates poll every R and log it once,
+//	             and leaders learn of a loss from their next renewal
 //
 // With [Config].Events, the recorder's client needs create and patch on events of API group
 // events.k8s.io in that namespace (of group "" if the recorder is one of

@@ -149,7 +149,8 @@ func TestRequestBudgets(t *testing.T) {
 		leader, idle := newReplica(t, a, "leader", nil), newReplica(t, a, "idle", nil)
 		leader.start(t)
 		idle.start(t)
-		assert.Equal(t, map[string]int{"watch": 2, "get": 1, "create": 1}, leader.counted(), "one watch as a candidate, one as the leader")
+		assert.Equal(t, map[string]int{"watch": 2, "get": 1, "create": 1}, leader.counted(),
+			"one watch as a candidate, one as the leader")
 		assert.Equal(t, map[string]int{"watch": 1, "get": 1}, idle.counted())
 
 		time.Sleep(10 * time.Minute)
@@ -209,7 +210,10 @@ func TestDeadlineCountsFromTheLastRenewalSent(t *testing.T) {
 		require.Len(t, r.losses(), 1)
 		assert.ErrorIs(t, r.losses()[0], leaderelection.ErrLost)
 		assert.ErrorIs(t, r.cause, leaderelection.ErrLost, "work is told why")
-		for _, part := range []string{"lease ns/l", `lost by "a"`, `last known holder "a"`, "12s ago", "the API server is down"} {
+		for _, part := range []string{
+			"lease ns/l", `lost by "a"`, `last known holder "a"`, "12s ago",
+			"the API server is down",
+		} {
 			assert.ErrorContains(t, r.losses()[0], part)
 		}
 		assert.NoError(t, r.stop())
@@ -243,7 +247,8 @@ func TestLostAnswerDoesNotLengthenTheTerm(t *testing.T) {
 		r.start(t)
 		acquired := time.Now()
 
-		// The first renewal is committed, but no answer and no read gets through until shortly before the deadline.
+		// The first renewal is committed, but no answer and no read gets through until shortly
+		// before the deadline.
 		r.set(&r.lose, down)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
@@ -408,7 +413,8 @@ func TestFailedSwapIsNotRepeatedOnOneVersion(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		assert.Equal(t, 2*duration, candidate.last(t).start.Sub(begin).Truncate(time.Second), "the version is waited out again")
+		assert.Equal(t, 2*duration, candidate.last(t).start.Sub(begin).Truncate(time.Second),
+			"the version is waited out again")
 		require.NoError(t, leader.stop())
 		require.NoError(t, candidate.stop())
 	})
@@ -595,7 +601,9 @@ func TestWithoutWatch(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		assert.Equal(t, 1, poller.logs.FilterMessageSnippet("polling instead of watching").Len(), "said once")
-		require.Len(t, poller.logs.FilterMessageSnippet("polling instead of watching").FilterLevelExact(zapcore.WarnLevel).All(), 1)
+		require.Len(t,
+			poller.logs.FilterMessageSnippet("polling instead of watching").FilterLevelExact(zapcore.WarnLevel).All(),
+			1)
 		polls := poller.counted()
 		assert.InDelta(t, 3600/3.1, polls["get"], 30)
 		assert.InDelta(t, 62, polls["watch"], 3, "asked again, at last once a minute")
@@ -608,8 +616,8 @@ func TestWithoutWatch(t *testing.T) {
 	})
 }
 
-// TestOfTwoElectorsOfOneIdentityOneLeads is about replicas whose identities were configured to be the
-// same. Their clocks agree, so they write the same.
+// TestOfTwoElectorsOfOneIdentityOneLeads is about replicas whose identities were configured to be
+// the same. Their clocks agree, so they write the same.
 func TestOfTwoElectorsOfOneIdentityOneLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI()
@@ -684,7 +692,8 @@ func TestSingleSteps(t *testing.T) {
 		term, err := first.TryAcquire(t.Context())
 		require.NoError(t, err)
 		stored := a.lease(t)
-		assert.Equal(t, leaderelection.Term{Identity: "first", LeaseUID: stored.UID, Token: stored.ResourceVersion}, term)
+		assert.Equal(t, leaderelection.Term{Identity: "first", LeaseUID: stored.UID, Token: stored.ResourceVersion},
+			term)
 		assert.True(t, first.IsLeader())
 		again, err := first.TryAcquire(t.Context())
 		require.NoError(t, err)
@@ -772,7 +781,9 @@ func TestForgottenTermEndsAtItsDeadline(t *testing.T) {
 
 func TestCoordinatedLease(t *testing.T) {
 	for name, coordinate := range map[string]func(*coordinationv1.Lease){
-		"strategy":         func(l *coordinationv1.Lease) { l.Spec.Strategy = ptr.To(coordinationv1.OldestEmulationVersion) },
+		"strategy": func(l *coordinationv1.Lease) {
+			l.Spec.Strategy = ptr.To(coordinationv1.OldestEmulationVersion)
+		},
 		"preferred holder": func(l *coordinationv1.Lease) { l.Spec.PreferredHolder = ptr.To("b") },
 	} {
 		t.Run(name, func(t *testing.T) {

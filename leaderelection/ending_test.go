@@ -23,8 +23,9 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestEndingDoesNotAbandonAWrite ends the elector while the request is under way that makes it the leader. If that were
-// cancelled nobody would know of the term, and nobody could lead until it had expired.
+// TestEndingDoesNotAbandonAWrite ends the elector while the request is under way that makes it the
+// leader. If that were cancelled nobody would know of the term, and nobody could lead until it had
+// expired.
 func TestEndingDoesNotAbandonAWrite(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
@@ -49,11 +50,13 @@ func TestEndingDoesNotAbandonAWrite(t *testing.T) {
 		}
 		body, err := json.Marshal(answer)
 		return &http.Response{
-			StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), Request: r,
+			StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(bytes.NewReader(body)), Request: r,
 		}, err
 	})
 	client, err := kubernetes.NewForConfig(&rest.Config{
-		Host: "http://api.invalid", Transport: transport, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+		Host: "http://api.invalid", Transport: transport,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"},
 	})
 	require.NoError(t, err)
 	elector, err := leaderelection.New(client, leaderelection.Config{Namespace: "ns", Name: "l"})

@@ -14,8 +14,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
-// The elector's own client comes first, from the config that is not guarded. Everything else uses the guarded config: it is what a
-// controller-runtime manager gets, too.
+// The elector's own client comes first, from the config that is not guarded. Everything else uses
+// the guarded config: it is what a controller-runtime manager gets, too.
 func ExampleElector_WrapTransport() {
 	config := &rest.Config{Host: "https://api.invalid"} // in a Pod: rest.InClusterConfig()
 
@@ -35,7 +35,8 @@ func ExampleElector_WrapTransport() {
 	}
 
 	// Nothing is sent: elector.Run has not been called, so this process is not the leader.
-	_, err = client.CoreV1().ConfigMaps("default").Create(context.Background(), &corev1.ConfigMap{}, metav1.CreateOptions{})
+	_, err = client.CoreV1().ConfigMaps("default").Create(context.Background(), &corev1.ConfigMap{},
+		metav1.CreateOptions{})
 	switch {
 	case errors.Is(err, leaderelection.ErrOutcomeUnknown):
 		fmt.Println("the leadership ended while the request was under way")

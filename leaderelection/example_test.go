@@ -13,7 +13,8 @@ import (
 // Against a fake clientset, as in a unit test of a controller; in production the client is
 // kubernetes.NewForConfig(leaderelection.LeaseConfig(config)).
 func ExampleNew() {
-	elector, err := leaderelection.New(fake.NewClientset(), leaderelection.Config{Namespace: "default", Name: "my-controller"})
+	elector, err := leaderelection.New(fake.NewClientset(),
+		leaderelection.Config{Namespace: "default", Name: "my-controller"})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -44,8 +45,6 @@ func ExampleElector_TryAcquire() {
 	_, err = b.TryAcquire(ctx)
 	fmt.Println(err)
 	fmt.Println(a.Release(ctx))
-	// Output:
-	// <nil>
-	// leaderelection: lease default/nightly-report is held by "host-a_1" (free in 15s if not renewed)
-	// <nil>
+	// Output: <nil> leaderelection: lease default/nightly-report is held by "host-a_1" (free in 15s
+	// if not renewed) <nil>
 }

@@ -28,8 +28,10 @@ func loseLeadership() {
 	}
 	client := fake.NewClientset()
 	config := leaderelection.Config{
-		// It renews every second, and has a minute for it: that the machine stands still is no reason to lose it.
-		Namespace: "ns", Name: "l", Identity: "loser", LeaseDuration: 61 * time.Second, MissedRenewals: 59, Margin: time.Second,
+		// It renews every second, and has a minute for it: that the machine stands still is no
+		// reason to lose it.
+		Namespace: "ns", Name: "l", Identity: "loser", LeaseDuration: 61 * time.Second, MissedRenewals: 59,
+		Margin: time.Second,
 	}
 	blocked := os.Getenv(loserEnv) == "blocked"
 	if blocked { // the end of the term ends it
@@ -75,7 +77,8 @@ func loser(t *testing.T, logs string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // or a daemon that does not exit would outlive the test
+	// or a daemon that does not exit would outlive the test
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, self)
 	c.Env = append(os.Environ(), loserEnv+"="+logs)
@@ -92,7 +95,10 @@ func TestLossEndsTheProcess(t *testing.T) {
 	require.ErrorAs(t, err, &exit)
 	assert.Equal(t, leaderelection.ExitCodeNotLeader, exit.ExitCode())
 	assert.Equal(t, 75, leaderelection.ExitCodeNotLeader)
-	for _, part := range []string{`lease ns/l lost by "loser"`, "the Lease was deleted", `last known holder ""`, "last renewed at "} {
+	for _, part := range []string{
+		`lease ns/l lost by "loser"`, "the Lease was deleted", `last known holder ""`,
+		"last renewed at ",
+	} {
 		assert.Contains(t, stderr.String(), part)
 	}
 	assert.Equal(t, 1, strings.Count(stderr.String(), "\n"), "one line")

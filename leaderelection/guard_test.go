@@ -21,7 +21,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
-// worker is an elector with a guarded clientset, on connections of their own to one API server in memory.
+// worker is an elector with a guarded clientset, on connections of their own to one API server in
+// memory.
 type worker struct {
 	*leaderelection.Elector
 	server *apisim.Server
@@ -38,7 +39,8 @@ func newWorker(t *testing.T, change func(*leaderelection.Config)) *worker {
 	core, logs := observer.New(zap.WarnLevel)
 	server := apisim.NewServer()
 	w := &worker{
-		server: server, leases: server.Client("leases"), link: server.Client("work"), lost: make(chan time.Time, 10), logs: logs,
+		server: server, leases: server.Client("leases"), link: server.Client("work"), lost: make(chan time.Time, 10),
+		logs: logs,
 	}
 	config := leaderelection.Config{
 		Namespace: "ns", Name: "l", Logger: zap.New(core), OnLost: func(error) { w.lost <- time.Now() },
@@ -72,7 +74,8 @@ func clientset(t *testing.T, c *apisim.Client, wrap func(http.RoundTripper) http
 }
 
 func (w *worker) create(ctx context.Context, name string) error {
-	_, err := w.work.CoreV1().ConfigMaps("ns").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := w.work.CoreV1().ConfigMaps("ns").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{})
 	return err
 }
 
@@ -90,7 +93,8 @@ func (w *worker) abandonWrite(t *testing.T) {
 // holder is who holds the Lease, as somebody else sees it.
 func (w *worker) holder(t *testing.T) string {
 	t.Helper()
-	l, err := clientset(t, w.server.Client("kubectl"), nil).CoordinationV1().Leases("ns").Get(t.Context(), "l", metav1.GetOptions{})
+	l, err := clientset(t, w.server.Client("kubectl"), nil).CoordinationV1().Leases("ns").Get(t.Context(), "l",
+		metav1.GetOptions{})
 	require.NoError(t, err)
 	return *l.Spec.HolderIdentity
 }
@@ -159,7 +163,8 @@ func TestWriteUnderWayEndsWithTheTerm(t *testing.T) {
 					return nil
 				})
 				require.ErrorIs(t, err, leaderelection.ErrLost)
-				_, err = clientset(t, w.server.Client("kubectl"), nil).CoreV1().ConfigMaps("ns").Get(t.Context(), "lead", metav1.GetOptions{})
+				_, err = clientset(t, w.server.Client("kubectl"), nil).CoreV1().ConfigMaps("ns").Get(t.Context(),
+					"lead", metav1.GetOptions{})
 				assert.Equal(t, c.there, !apierrors.IsNotFound(err))
 			})
 		})
@@ -253,7 +258,9 @@ func TestElectorWorksThroughItsOwnGuard(t *testing.T) {
 		link := apisim.NewServer().Client("one-for-everything")
 		var elector *leaderelection.Elector
 		client := clientset(t, link, func(rt http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(r *http.Request) (*http.Response, error) { return elector.WrapTransport(rt).RoundTrip(r) })
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				return elector.WrapTransport(rt).RoundTrip(r)
+			})
 		})
 		var err error
 		elector, err = leaderelection.New(client, leaderelection.Config{
@@ -272,7 +279,8 @@ func TestElectorWorksThroughItsOwnGuard(t *testing.T) {
 	})
 }
 
-// TestReleaseWaitsForWrites ends the lead function while a write is under way that nobody waits for.
+// TestReleaseWaitsForWrites ends the lead function while a write is under way that nobody waits
+// for.
 func TestReleaseWaitsForWrites(t *testing.T) {
 	const margin = 3 * time.Second
 	lost := apisim.Faults{LoseRequest: apisim.Always}
@@ -309,7 +317,8 @@ func TestReleaseWaitsForWrites(t *testing.T) {
 			wait: margin + usable + margin, result: leaderelection.ErrNotLeader, cut: 1,
 		},
 		{
-			name: "given up long before", faults: lost, end: time.Second, work: time.Minute, result: context.DeadlineExceeded,
+			name: "given up long before", faults: lost, end: time.Second, work: time.Minute,
+			result: context.DeadlineExceeded,
 		},
 		{
 			name: "given up a while before", faults: lost, end: time.Second, work: 11 * time.Second,
@@ -356,9 +365,9 @@ func TestReleaseWaitsForWrites(t *testing.T) {
 	}
 }
 
-// TestNothingIsReleasedAtTheDeadline ends a term shortly before an outage makes it reach its deadline. A
-// write that has no answer by then may still be carried out, so a successor has to wait until the Lease has
-// expired.
+// TestNothingIsReleasedAtTheDeadline ends a term shortly before an outage makes it reach its
+// deadline. A write that has no answer by then may still be carried out, so a successor has to wait
+// until the Lease has expired.
 func TestNothingIsReleasedAtTheDeadline(t *testing.T) {
 	for name, giveUp := range map[string]time.Duration{"no answer": time.Hour, "given up": usable - 2*time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -384,8 +393,8 @@ func TestNothingIsReleasedAtTheDeadline(t *testing.T) {
 	}
 }
 
-// TestLeaseIsHeldWhileItsReleaseWaits looks at the Lease as candidates do, until what was given up cannot be
-// carried out any more.
+// TestLeaseIsHeldWhileItsReleaseWaits looks at the Lease as candidates do, until what was given up
+// cannot be carried out any more.
 func TestLeaseIsHeldWhileItsReleaseWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorker(t, nil)
@@ -394,7 +403,8 @@ func TestLeaseIsHeldWhileItsReleaseWaits(t *testing.T) {
 		go func() { released <- w.Release(t.Context()) }()
 		synctest.Wait()
 		for last := (metav1.MicroTime{}); len(released) == 0; time.Sleep(5 * time.Second) { // the release comes at 18 s
-			l, err := clientset(t, w.server.Client("kubectl"), nil).CoordinationV1().Leases("ns").Get(t.Context(), "l", metav1.GetOptions{})
+			l, err := clientset(t, w.server.Client("kubectl"), nil).CoordinationV1().Leases("ns").Get(t.Context(), "l",
+				metav1.GetOptions{})
 			require.NoError(t, err)
 			assert.NotEmpty(t, *l.Spec.HolderIdentity)
 			assert.True(t, l.Spec.RenewTime.After(last.Time), "not renewed")
@@ -451,7 +461,9 @@ func TestGuardConfig(t *testing.T) {
 				NoServerTimeout: true,
 			}
 		})
-		assert.True(t, apierrors.IsNotFound(w.work.CoreV1().ConfigMaps("ns").Delete(t.Context(), "x", metav1.DeleteOptions{})), "sent")
+		assert.True(t,
+			apierrors.IsNotFound(w.work.CoreV1().ConfigMaps("ns").Delete(t.Context(), "x", metav1.DeleteOptions{})),
+			"sent")
 		assertNotSent(t, w.create(t.Context(), "x"))
 		_, err := w.TryAcquire(t.Context())
 		require.NoError(t, err)

@@ -234,7 +234,8 @@ func TestHealthyDoesNotHoldUpTheEnd(t *testing.T) {
 				assert.Zero(t, time.Since(begin))
 				assert.Equal(t, context.Canceled, told)
 				assert.Empty(t, *a.lease(t).Spec.HolderIdentity, "released")
-				assert.Zero(t, r.logs.FilterMessageSnippet("not renewing").Len(), "its context has ended, so what it says is no news")
+				assert.Zero(t, r.logs.FilterMessageSnippet("not renewing").Len(),
+					"its context has ended, so what it says is no news")
 				r.cancel()
 			})
 		})

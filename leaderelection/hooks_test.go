@@ -42,7 +42,9 @@ func (d *diary) keep(c *leaderelection.Config) {
 	c.Hooks = leaderelection.Hooks{
 		OnNewLeader:      func(identity string) { d.note("leader %s", identity) },
 		OnStartedLeading: func(term leaderelection.Term) { d.note("started %d", term.Transitions) },
-		OnStoppedLeading: func(term leaderelection.Term, err error) { d.note("stopped %d: %v", term.Transitions, cause(err)) },
+		OnStoppedLeading: func(term leaderelection.Term, err error) {
+			d.note("stopped %d: %v", term.Transitions, cause(err))
+		},
 	}
 	next := c.OnLost
 	c.OnLost = func(err error) {
@@ -111,7 +113,8 @@ func TestHooksOfSingleSteps(t *testing.T) {
 		time.Sleep(usable) // forgotten
 		synctest.Wait()
 		assert.Equal(t, []string{
-			"leader a", "started 0", "stopped 0: released", "started 1", "stopped 1: released", "started 2", "stopped 2: lost", "lost",
+			"leader a", "started 0", "stopped 0: released", "started 1", "stopped 1: released", "started 2",
+			"stopped 2: lost", "lost",
 		}, d.read())
 	})
 }
@@ -189,7 +192,8 @@ func TestTermThatIsLostWhileItsStartIsTold(t *testing.T) {
 		r.start(t)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		assert.Equal(t, []string{"leader a", "started 0", "lost", "stopped 0: lost", "started 1"}, d.read(), "one end, after the start")
+		assert.Equal(t, []string{"leader a", "started 0", "lost", "stopped 0: lost", "started 1"}, d.read(),
+			"one end, after the start")
 		require.NoError(t, r.stop())
 	})
 }
@@ -199,7 +203,9 @@ func TestHookThatBlocksCostsTheLeadershipAndNoMore(t *testing.T) {
 		name  string
 		block func(h *leaderelection.Hooks, block func())
 	}{
-		{"OnRenewal", func(h *leaderelection.Hooks, block func()) { h.OnRenewal = func(time.Duration, error) { block() } }},
+		{"OnRenewal", func(h *leaderelection.Hooks, block func()) {
+			h.OnRenewal = func(time.Duration, error) { block() }
+		}},
 		{"OnStoppedLeading", func(h *leaderelection.Hooks, block func()) {
 			h.OnStoppedLeading = func(leaderelection.Term, error) { block() }
 		}},

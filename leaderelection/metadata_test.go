@@ -19,7 +19,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
-// annotate writes an annotation of the Lease at every interval, as some operator may do, until the test ends.
+// annotate writes an annotation of the Lease at every interval, as some operator may do, until the
+// test ends.
 func annotate(t *testing.T, leases kubernetes.Interface, every time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -28,7 +29,8 @@ func annotate(t *testing.T, leases kubernetes.Interface, every time.Duration) {
 		defer close(done)
 		for i := 0; ctx.Err() == nil; i++ {
 			patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/seen":"%d"}}}`, i)
-			_, _ = leases.CoordinationV1().Leases("ns").Patch(ctx, "l", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+			_, _ = leases.CoordinationV1().Leases("ns").Patch(ctx, "l", types.MergePatchType, []byte(patch),
+				metav1.PatchOptions{})
 			select {
 			case <-ctx.Done():
 			case <-time.After(every):
@@ -48,7 +50,8 @@ func TestMetadataWritersDoNotKeepADeadLeader(t *testing.T) {
 					if !watches {
 						c.set(refuseWatches)
 					}
-					dead, err := leaderelection.New(c.others, leaderelection.Config{Namespace: "ns", Name: "l", OnLost: func(error) {}})
+					dead, err := leaderelection.New(c.others,
+						leaderelection.Config{Namespace: "ns", Name: "l", OnLost: func(error) {}})
 					require.NoError(t, err)
 					_, err = dead.TryAcquire(t.Context())
 					require.NoError(t, err)
@@ -106,12 +109,14 @@ func TestAddressIsNotThatOfALeaderBeforeAnotherElectors(t *testing.T) {
 		require.NoError(t, err)
 		now := metav1.Now()
 		require.NoError(t, other.Update(t.Context(), resourcelock.LeaderElectionRecord{
-			HolderIdentity: "client-go", LeaseDurationSeconds: 15, AcquireTime: now, RenewTime: now, LeaderTransitions: 1,
+			HolderIdentity: "client-go", LeaseDurationSeconds: 15, AcquireTime: now, RenewTime: now,
+			LeaderTransitions: 1,
 		}))
 		synctest.Wait()
 		leader, _ := c.Leader()
 		require.Equal(t, "client-go", leader)
-		require.Contains(t, c.lease(t).Annotations, leaderelection.AddressAnnotation, "client-go leaves annotations alone")
+		require.Contains(t, c.lease(t).Annotations, leaderelection.AddressAnnotation,
+			"client-go leaves annotations alone")
 		_, ok = c.LeaderAddress()
 		assert.False(t, ok)
 	})

@@ -22,20 +22,24 @@ import (
 
 // TestSimulatedMixedFleet lets our elector and client-go's contend for one Lease.
 //
-// client-go's leaders overlap others by their own doing, and ours are not to blame for that. A ledger that the server
-// keeps, of who has written which record when, tells whether they are. Of ours it demands, whenever one begins to work or
-// acts, and whether or not somebody else works then:
+// client-go's leaders overlap others by their own doing, and ours are not to blame for that. A
+// ledger that the server keeps, of who has written which record when, tells whether they are. Of
+// ours it demands, whenever one begins to work or acts, and whether or not somebody else works
+// then:
 //
-//   - the record that it replaced was free: absent, or released by one of ours, or had stood for as long as its kind has to;
+//   - the record that it replaced was free: absent, or released by one of ours, or had stood for as
+//     long as its kind has to;
 //   - it has not released the Lease since;
 //   - its last write is younger than D.
 //
-// The last is what makes an expiry successor of either kind safe: whoever takes over by expiry has seen that write stand
-// for D. So while all three hold, a client-go leader that works too either goes on without a term, or took a record that
-// it had to let expire: that is counted, not held against us. Two of ours at once are never excused.
+// The last is what makes an expiry successor of either kind safe: whoever takes over by expiry has
+// seen that write stand for D. So while all three hold, a client-go leader that works too either
+// goes on without a term, or took a record that it had to let expire: that is counted, not held
+// against us. Two of ours at once are never excused.
 //
-// Liveness is asked of ours alone, and while client-go holds the Lease of no replica: its candidates write the record for as
-// long as their writes arrive, and do not work when the answers are lost.
+// Liveness is asked of ours alone, and while client-go holds the Lease of no replica: its
+// candidates write the record for as long as their writes arrive, and do not work when the answers
+// are lost.
 func TestSimulatedMixedFleet(t *testing.T) {
 	s := election((*sim.Process).Exit, func(w *sim.World, r *rand.Rand) { patchLease(w, harmless(r)) })
 	s.Main = func(ctx context.Context, p *sim.Process) {
@@ -62,12 +66,12 @@ func TestSimulatedMixedFleet(t *testing.T) {
 	sim.Prove(t, s, sim.Schedules(t, 100))
 }
 
-// isForeign says which processes run client-go's elector: every other replica, and each replica every other time that it is
-// started, as in a roll-out that goes back and forth.
+// isForeign says which processes run client-go's elector: every other replica, and each replica
+// every other time that it is started, as in a roll-out that goes back and forth.
 func isForeign(name string) bool { return name != "" && (name[0]+name[len(name)-1])%2 == 1 }
 
-// runForeignReplica is a program with client-go's elector, as most are: it ends when leadership is lost, and when it is
-// told to end, after its work.
+// runForeignReplica is a program with client-go's elector, as most are: it ends when leadership is
+// lost, and when it is told to end, after its work.
 func runForeignReplica(ctx context.Context, p *sim.Process) {
 	config := p.Config()
 	config.Timeout = 5 * time.Second // controller-runtime's; without one, a candidate waits for a lost answer for ever
@@ -78,7 +82,8 @@ func runForeignReplica(ctx context.Context, p *sim.Process) {
 			LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: "l"}, Client: client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: p.Name},
 		},
-		LeaseDuration: ledgerDuration, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
+		LeaseDuration: ledgerDuration, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		ReleaseOnCancel: true,
 		Callbacks: clientgo.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				close(began)
@@ -128,7 +133,8 @@ const (
 	ledgerRate     = 1.1
 )
 
-// ledger is the history of the record, by the server's time. It knows who wrote what, so it needs none of our annotations.
+// ledger is the history of the record, by the server's time. It knows who wrote what, so it needs
+// none of our annotations.
 type ledger struct {
 	mu       sync.Mutex
 	terms    map[string]*ledgerTerm // by holder: the latest
@@ -165,7 +171,10 @@ func (l *ledger) note(c apisim.Change) {
 	case old:
 		l.terms[holder].renewed = now
 	default:
-		t := &ledgerTerm{foreign: isForeign(holder), began: now, renewed: now, stood: now.Sub(l.since), due: ledgerDuration}
+		t := &ledgerTerm{
+			foreign: isForeign(holder), began: now, renewed: now, stood: now.Sub(l.since),
+			due: ledgerDuration,
+		}
 		switch {
 		case c.Before == nil, old == "" && l.released:
 			t.due = 0

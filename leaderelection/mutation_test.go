@@ -16,8 +16,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/mutation"
 )
 
-// mutations are what may happen to somebody who does not know why a line is there. Each has to be caught by a schedule of the named
-// simulation.
+// mutations are what may happen to somebody who does not know why a line is there. Each has to be
+// caught by a schedule of the named simulation.
 var mutations = []struct {
 	name       string
 	file       string // in internal/lease
@@ -32,7 +32,8 @@ var mutations = []struct {
 	},
 	{
 		"the term counts from the answer", "holder.go",
-		"		h.extend(h.writes.sent)\n	} else {", "		h.writes.sent = h.config.Clock.Now()\n		h.extend(h.writes.sent)\n	} else {",
+		"		h.extend(h.writes.sent)\n	} else {",
+		"		h.writes.sent = h.config.Clock.Now()\n		h.extend(h.writes.sent)\n	} else {",
 		"SlowAnswers",
 	},
 	{
@@ -91,11 +92,13 @@ func TestSimulatedMutationsAreCaught(t *testing.T) {
 			require.NoError(t, err)
 			directory := t.TempDir()
 			overlay, binary := mutation.Overlay(t, path, m.old, m.new), filepath.Join(directory, "test")
-			out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay, "-o", binary, ".").CombinedOutput()
+			out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay, "-o", binary,
+				".").CombinedOutput()
 			require.NoError(t, err, "%s", out)
 
 			begin := time.Now()
-			run := exec.CommandContext(t.Context(), binary, "-test.run", "^TestSimulated"+m.simulation+"$", "-test.timeout", "3m")
+			run := exec.CommandContext(t.Context(), binary, "-test.run", "^TestSimulated"+m.simulation+"$",
+				"-test.timeout", "3m")
 			run.Env = append(os.Environ(), "TMPDIR="+directory) // for the trace that it leaves
 			out, err = run.CombinedOutput()
 			var failed *exec.ExitError

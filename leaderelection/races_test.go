@@ -22,7 +22,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
-// delayed makes the first write of a verb time out at the client and arrive only when deliver is called.
+// delayed makes the first write of a verb time out at the client and arrive only when deliver is
+// called.
 func delayed(t *testing.T, r *replica, verb string) (deliver func()) {
 	t.Helper()
 	var sent *coordinationv1.Lease
@@ -79,7 +80,8 @@ func TestCreationThatArrivesLateIsOurs(t *testing.T) {
 func TestDeletionAfterALostRaceIsWaitedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI()
-		leader, winner, loser := newReplica(t, a, "leader", nil), newReplica(t, a, "winner", nil), newReplica(t, a, "loser", nil)
+		leader, winner, loser := newReplica(t, a, "leader", nil), newReplica(t, a, "winner", nil), newReplica(t, a,
+			"loser", nil)
 		loser.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 			time.Sleep(time.Millisecond)   // the winner is faster
 			loser.set(&loser.refuse, down) // and who has won cannot be read
@@ -197,7 +199,8 @@ func TestCandidateEndsAtOnceWhenNothingAnswers(t *testing.T) {
 			}),
 		})
 		require.NoError(t, err)
-		elector, err := leaderelection.New(client, leaderelection.Config{Namespace: "ns", Name: "l", LeaseDuration: time.Minute})
+		elector, err := leaderelection.New(client,
+			leaderelection.Config{Namespace: "ns", Name: "l", LeaseDuration: time.Minute})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
@@ -256,8 +259,9 @@ func TestCauseOfTheContextIsNoError(t *testing.T) {
 	})
 }
 
-// TestWriteThatIsAnsweredAndDroppedIsAFailure is about an API server, or something before it, that says yes and keeps what was stored,
-// as a webhook does that resets the spec. The leader must neither write in a loop nor believe that it has renewed or released.
+// TestWriteThatIsAnsweredAndDroppedIsAFailure is about an API server, or something before it, that
+// says yes and keeps what was stored, as a webhook does that resets the spec. The leader must
+// neither write in a loop nor believe that it has renewed or released.
 func TestWriteThatIsAnsweredAndDroppedIsAFailure(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -300,7 +304,8 @@ func TestReleaseThatIsDroppedIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI()
 		r := newReplica(t, a, "a", nil)
-		r.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, a.lease(t), nil })
+		r.PrependReactor("update", "leases",
+			func(clienttesting.Action) (bool, runtime.Object, error) { return true, a.lease(t), nil })
 		_, err := r.TryAcquire(t.Context())
 		require.NoError(t, err)
 		time.Sleep(time.Second) // writes are told apart by when they are sent

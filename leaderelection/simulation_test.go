@@ -21,19 +21,21 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
-// TestSimulatedElections is the proof of mutual exclusion: real electors, whose processes are killed, stopped, suspended and
-// told to end, on clocks and connections that cannot be trusted, while somebody edits the Lease. A process ends when it loses
-// its leadership.
+// TestSimulatedElections is the proof of mutual exclusion: real electors, whose processes are
+// killed, stopped, suspended and told to end, on clocks and connections that cannot be trusted,
+// while somebody edits the Lease. A process ends when it loses its leadership.
 func TestSimulatedElections(t *testing.T) {
 	sim.Prove(t, election((*sim.Process).Exit, meddle(byRenewal)), sim.Schedules(t, 400))
 }
 
-// TestSimulatedDeletions is the same while somebody deletes the Lease. Nobody starts anew: a candidate that has not seen a holder
-// may create the Lease at once. So a process goes on after the loss of its leadership.
+// TestSimulatedDeletions is the same while somebody deletes the Lease. Nobody starts anew: a
+// candidate that has not seen a holder may create the Lease at once. So a process goes on after the
+// loss of its leadership.
 func TestSimulatedDeletions(t *testing.T) {
 	s := election(func(*sim.Process) {}, deleteLease)
 	s.Kinds = []sim.Kind{
-		sim.Pausing, sim.PausingNow, sim.Latency, sim.WatchLag, sim.Partition, sim.LostRequests, sim.LostResponses, sim.Refused,
+		sim.Pausing, sim.PausingNow, sim.Latency, sim.WatchLag, sim.Partition, sim.LostRequests, sim.LostResponses,
+		sim.Refused,
 		sim.Throttled, sim.ClockStep, sim.Restart, sim.Compaction, sim.Interference,
 	}
 	sim.Prove(t, s, sim.Schedules(t, 150))
@@ -44,9 +46,10 @@ func TestSimulatedElectionsOfTheSick(t *testing.T) {
 	sim.Prove(t, sickElection(), sim.Schedules(t, 80))
 }
 
-// bound is how long nobody may lead while one candidate and the API server are well, whatever is written to the Lease's
-// metadata: a request that was lost and the pause after it (R + R/2), and the wait for a record of another elector
-// (D + max(D/3, 5 s)), all by a clock that is slow by a tenth; and a second to look.
+// bound is how long nobody may lead while one candidate and the API server are well, whatever is
+// written to the Lease's metadata: a request that was lost and the pause after it (R + R/2), and
+// the wait for a record of another elector (D + max(D/3, 5 s)), all by a clock that is slow by a
+// tenth; and a second to look.
 const bound = (3*time.Second*3/2+20*time.Second)*11/10 + 2*time.Second
 
 // annotateLease writes metadata of the Lease.
@@ -85,7 +88,8 @@ func sickElection() sim.Scenario {
 	return s
 }
 
-// sicken is Healthy, by the clock, which is another in every schedule: it fails, or hangs and may be deaf to all but the end of main.
+// sicken is Healthy, by the clock, which is another in every schedule: it fails, or hangs and may
+// be deaf to all but the end of main.
 func sicken(main, ctx context.Context, p *sim.Process) error {
 	const phase = 10 * time.Second
 	switch now := p.Clock.Now().Wall; rand.New(rand.NewPCG(uint64(now.UnixNano()/int64(phase)), 0)).IntN(8) {
@@ -142,12 +146,14 @@ func runReplica(ctx context.Context, p *sim.Process, healthy func(context.Contex
 	}
 	w.State.Store(p, elector)
 	defer w.State.Delete(p)
-	if err := elector.Run(ctx, func(ctx context.Context) error { return lead(ctx, p, elector) }); err != nil && ctx.Err() == nil {
+	if err := elector.Run(ctx, func(ctx context.Context) error { return lead(ctx, p, elector) }); err != nil &&
+		ctx.Err() == nil {
 		p.Fail("Run: %v", err)
 	}
 }
 
-// lead is work that acts as long as it is the leader, and takes its time to stop if that is all right.
+// lead is work that acts as long as it is the leader, and takes its time to stop if that is all
+// right.
 func lead(ctx context.Context, p *sim.Process, elector *leaderelection.Elector) error {
 	term, _ := leaderelection.TermFrom(ctx)
 	token, _ := strconv.ParseUint(term.Token, 10, 64)
@@ -173,8 +179,8 @@ func lead(ctx context.Context, p *sim.Process, elector *leaderelection.Elector) 
 	}
 }
 
-// meddle does what people do to a Lease who should not, other than deleting it. A leader must notice a theft within so many tenths of a
-// second.
+// meddle does what people do to a Lease who should not, other than deleting it. A leader must
+// notice a theft within so many tenths of a second.
 func meddle(patience int) func(w *sim.World, r *rand.Rand) {
 	return func(w *sim.World, r *rand.Rand) {
 		if r.IntN(3) > 0 {
@@ -188,14 +194,15 @@ func meddle(patience int) func(w *sim.World, r *rand.Rand) {
 	}
 }
 
-// A watch may still be late with what was said while it lagged. The next renewal, after 3 s by a slow clock, is not; and if work is too
-// sick for renewals, the deadline is not, after 12 s.
+// A watch may still be late with what was said while it lagged. The next renewal, after 3 s by a
+// slow clock, is not; and if work is too sick for renewals, the deadline is not, after 12 s.
 const (
 	byRenewal  = 45
 	byDeadline = 140
 )
 
-// harmless is an edit that takes the Lease from nobody: of a label, or of the holder, which is nobody then.
+// harmless is an edit that takes the Lease from nobody: of a label, or of the holder, which is
+// nobody then.
 func harmless(r *rand.Rand) string {
 	if r.IntN(2) == 0 {
 		return `{"metadata":{"labels":{"a":"` + strconv.Itoa(r.Int()) + `"}}}`
@@ -208,7 +215,8 @@ func patchLease(w *sim.World, patch string) (done bool) {
 	return err == nil
 }
 
-// mustNotice fails if a leader works on for so many tenths of a second after its record was taken, while nothing else is wrong.
+// mustNotice fails if a leader works on for so many tenths of a second after its record was taken,
+// while nothing else is wrong.
 func mustNotice(w *sim.World, leader *sim.Process, patience int) {
 	switch {
 	case !w.Calm() || !slices.Contains(w.Working("l"), leader):
@@ -244,8 +252,8 @@ func holder(w *sim.World) string {
 	return ptr.Deref(l.Spec.HolderIdentity, "")
 }
 
-// TestSimulatedSlowAnswers answers a leader's renewals late, in time for it or too late, and then no more. An elector that counts
-// from the answer outlives its record.
+// TestSimulatedSlowAnswers answers a leader's renewals late, in time for it or too late, and then
+// no more. An elector that counts from the answer outlives its record.
 func TestSimulatedSlowAnswers(t *testing.T) {
 	s := election((*sim.Process).Exit, nil)
 	s.Duration = 80 * time.Second
@@ -255,7 +263,10 @@ func TestSimulatedSlowAnswers(t *testing.T) {
 				Replicas: []sim.Replica{{Rate: 0.9}, {Rate: 1.1, Start: time.Second}},
 				Faults: []sim.Fault{
 					{Kind: sim.Latency, At: 20 * time.Second, For: time.Minute, Amount: delay / 2},
-					{Kind: sim.Partition, At: 22*time.Second + time.Duration(trial)*300*time.Millisecond, For: 40 * time.Second},
+					{
+						Kind: sim.Partition, At: 22*time.Second + time.Duration(trial)*300*time.Millisecond,
+						For: 40 * time.Second,
+					},
 				},
 			}, nil)
 			require.Empty(t, r.Violation, "answers after %v, trial %d", delay, trial)
@@ -272,7 +283,8 @@ func TestSimulatedHandovers(t *testing.T) {
 	plan := sim.Plan{Replicas: []sim.Replica{{Rate: 1}, {Rate: 1}, {Rate: 1}}}
 	for i := range handovers {
 		plan.Faults = append(plan.Faults, sim.Fault{
-			Kind: sim.Terminate, At: time.Duration(i)*every + every/2, For: every / 2, Replica: sim.Worker, Amount: 5 * time.Second,
+			Kind: sim.Terminate, At: time.Duration(i)*every + every/2, For: every / 2, Replica: sim.Worker,
+			Amount: 5 * time.Second,
 		})
 	}
 	r := sim.Play(t, s, plan, nil)

@@ -17,9 +17,12 @@ import (
 
 func TestIndispensableVerbs(t *testing.T) {
 	for _, missing := range []struct{ resource, verb, want string }{
-		{"pods", "get", `not allowed to get pods a in namespace ns: grant the verb "get" on resource pods of API group ""`},
-		{"configmaps", "get", `not allowed to get configmaps l in namespace ns: grant the verb "get" on resource configmaps of API group ""`},
-		{"configmaps", "create", `not allowed to create configmaps l in namespace ns: grant the verb "create" on resource configmaps of API group ""`},
+		{"pods", "get", `not allowed to get pods a in namespace ns: grant the verb "get" on resource pods of API ` +
+			`group ""`},
+		{"configmaps", "get", `not allowed to get configmaps l in namespace ns: grant the verb "get" on resource ` +
+			`configmaps of API group ""`},
+		{"configmaps", "create", `not allowed to create configmaps l in namespace ns: grant the verb "create" on ` +
+			`resource configmaps of API group ""`},
 	} {
 		t.Run(missing.verb+" "+missing.resource, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
@@ -30,7 +33,8 @@ func TestIndispensableVerbs(t *testing.T) {
 				err := a.returned()
 				assert.ErrorContains(t, err, missing.want)
 				assert.ErrorAs(t, err, new(*leader.AccessError))
-				assert.InDelta(t, 20*time.Second, time.Since(start), float64(10*time.Second), "roles may be on their way")
+				assert.InDelta(t, 20*time.Second, time.Since(start), float64(10*time.Second),
+					"roles may be on their way")
 			})
 		})
 	}
@@ -39,8 +43,10 @@ func TestIndispensableVerbs(t *testing.T) {
 // The consequence of a missing optional verb is logged once, and only if it stays missing.
 func TestOptionalVerbs(t *testing.T) {
 	for _, missing := range []struct{ resource, verb, consequence string }{
-		{"pods", "list", "without the verb list on pods, this Pod may lead beside a leader whose lock was removed before its Pod had ended"},
-		{"pods", "patch", "without the verb patch on pods, another candidate may lead beside this Pod if its lock is removed before the Pod has ended"},
+		{"pods", "list", "without the verb list on pods, this Pod may lead beside a leader whose lock was removed " +
+			"before its Pod had ended"},
+		{"pods", "patch", "without the verb patch on pods, another candidate may lead beside this Pod if its lock is " +
+			"removed before the Pod has ended"},
 	} {
 		t.Run(missing.verb+" "+missing.resource, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
@@ -100,7 +106,8 @@ func TestOptionalVerbs(t *testing.T) {
 	})
 }
 
-// An API server that starts refuses everything for a moment. A candidate that believed it could lead beside another.
+// An API server that starts refuses everything for a moment. A candidate that believed it could
+// lead beside another.
 func TestRefusalOfAMomentDoesNotWeakenTheGuarantee(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start(w.pod("a", kubelet))
@@ -134,7 +141,8 @@ func TestRightToPatchThatIsTakenAway(t *testing.T) {
 		a.start(w)
 		time.Sleep(10 * time.Second)
 		require.Equal(t, []string{"a"}, w.leaders())
-		assert.NotContains(t, w.lock().Annotations, "leader.bellwether.dev/labelled", "candidates must not rely on a label")
+		assert.NotContains(t, w.lock().Annotations, "leader.bellwether.dev/labelled",
+			"candidates must not rely on a label")
 		w.start(w.pod("b"))
 		synctest.Wait()
 		w.deleteForeground("a")
@@ -160,10 +168,13 @@ func TestOutsideOfACluster(t *testing.T) {
 
 func TestBadOptionsAreRefused(t *testing.T) {
 	err := leader.Become(t.Context(), "My_Lock",
-		leader.WithNamespace("a.b"), leader.WithPodName("-"), leader.WithPollInterval(time.Millisecond), leader.WithMaxBackoff(-1))
+		leader.WithNamespace("a.b"), leader.WithPodName("-"), leader.WithPollInterval(time.Millisecond),
+		leader.WithMaxBackoff(-1))
 	for _, want := range []string{
-		`leaderforlife: lockName: `, `(got "My_Lock")`, `leaderforlife: WithNamespace: `, `(got "a.b")`, `leaderforlife: WithPodName: `,
-		`leaderforlife: WithPollInterval: must be at least 100ms (got 1ms)`, `leaderforlife: WithMaxBackoff: must be at least 100ms (got -1ns)`,
+		`leaderforlife: lockName: `, `(got "My_Lock")`, `leaderforlife: WithNamespace: `, `(got "a.b")`,
+		`leaderforlife: WithPodName: `,
+		`leaderforlife: WithPollInterval: must be at least 100ms (got 1ms)`,
+		`leaderforlife: WithMaxBackoff: must be at least 100ms (got -1ns)`,
 	} {
 		assert.ErrorContains(t, err, want)
 	}

@@ -127,7 +127,8 @@ func TestOddAnswersProveNothing(t *testing.T) {
 						watch := r.URL.Query().Get("watch") != ""
 						switch {
 						case mended.Load():
-						case r.Method == cmp.Or(read.method, http.MethodGet) && !watch && strings.HasSuffix(r.URL.Path, read.path):
+						case r.Method == cmp.Or(read.method, http.MethodGet) && !watch &&
+							strings.HasSuffix(r.URL.Path, read.path):
 							asked.Add(1)
 							return odd.to(r), nil
 						case r.Method != http.MethodGet && !isA(r, "selfsubjectreviews", "create"):
@@ -144,7 +145,8 @@ func TestOddAnswersProveNothing(t *testing.T) {
 					said := b.logs.FilterMessage("request failed, retrying").All()
 					require.Len(t, said, 1, "said once")
 					if odd.code == http.StatusNotFound && read.path != "/pods" && read.method == "" {
-						assert.Contains(t, said[0].ContextMap()["error"], "this 404 does not prove that the object is gone")
+						assert.Contains(t, said[0].ContextMap()["error"],
+							"this 404 does not prove that the object is gone")
 					}
 
 					mended.Store(true)
@@ -161,8 +163,8 @@ func TestOddAnswersProveNothing(t *testing.T) {
 	}
 }
 
-// One odd answer, for example of a proxy that reloads, makes no second leader. It meets any request of
-// a candidate that starts, or of one that reads because the lock has changed.
+// One odd answer, for example of a proxy that reloads, makes no second leader. It meets any request
+// of a candidate that starts, or of one that reads because the lock has changed.
 func TestOddAnswerDoesNotMakeTwoLeaders(t *testing.T) {
 	for _, rights := range []string{"all rights", "without labels"} {
 		for _, odd := range oddAnswers {
@@ -179,8 +181,8 @@ func TestOddAnswerDoesNotMakeTwoLeaders(t *testing.T) {
 	}
 }
 
-// meetOddAnswer answers one request of a candidate oddly. Without labels only the leader's Pod itself
-// shows that it is alive.
+// meetOddAnswer answers one request of a candidate oddly. Without labels only the leader's Pod
+// itself shows that it is alive.
 func meetOddAnswer(t *testing.T, w *world, odd oddAnswer, labels, waiting bool, nth int32) {
 	t.Helper()
 	require.NoError(t, createNode(t, w))

@@ -60,8 +60,8 @@ func (c *candidate) permanent(err error) bool {
 	return c.once || !errors.As(err, &access)
 }
 
-// logError logs an error before a retry. It skips repetitions, lost races, and recent refusals, which
-// [cluster.missing] logs if the verb is optional.
+// logError logs an error before a retry. It skips repetitions, lost races, and recent refusals,
+// which [cluster.missing] logs if the verb is optional.
 func (c *candidate) logError(err error) {
 	if kube.RoleMissing(err) && c.refusedFor(err) < refusalPatience {
 		return

@@ -28,7 +28,8 @@ func TestFirstComeFirstServed(t *testing.T) {
 		w.start(a)
 		require.Equal(t, []string{"a"}, w.leaders())
 		lock := w.lock()
-		assert.Equal(t, []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "a", UID: a.UID}}, lock.OwnerReferences)
+		assert.Equal(t, []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "a", UID: a.UID}},
+			lock.OwnerReferences)
 		assert.Equal(t, "life", lock.Labels["bellwether.dev/lock"])
 		assert.Equal(t, string(lock.UID), w.getPod("a").Labels[labelKey], "the leader can be found by its label")
 
@@ -87,13 +88,15 @@ func TestSuccessorLeadsWhenTheLockWasCollected(t *testing.T) {
 	})
 }
 
-// A terminal phase proves nothing while a container is reported to run: the control plane sets it for
-// a lost node.
+// A terminal phase proves nothing while a container is reported to run: the control plane sets it
+// for a lost node.
 func TestTerminalPodWithARunningContainerMayLead(t *testing.T) {
 	for kind, set := range map[string]func(*corev1.PodStatus, []corev1.ContainerStatus){
-		"container":           func(s *corev1.PodStatus, c []corev1.ContainerStatus) { s.ContainerStatuses = c },
-		"init container":      func(s *corev1.PodStatus, c []corev1.ContainerStatus) { s.InitContainerStatuses = c },
-		"ephemeral container": func(s *corev1.PodStatus, c []corev1.ContainerStatus) { s.EphemeralContainerStatuses = c },
+		"container":      func(s *corev1.PodStatus, c []corev1.ContainerStatus) { s.ContainerStatuses = c },
+		"init container": func(s *corev1.PodStatus, c []corev1.ContainerStatus) { s.InitContainerStatuses = c },
+		"ephemeral container": func(s *corev1.PodStatus, c []corev1.ContainerStatus) {
+			s.EphemeralContainerStatuses = c
+		},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
@@ -113,8 +116,8 @@ func TestTerminalPodWithARunningContainerMayLead(t *testing.T) {
 	}
 }
 
-// The collector removes the lock of a Pod that is deleted in the foreground while it still runs. Neither
-// a waiting nor a new candidate leads before that Pod's end.
+// The collector removes the lock of a Pod that is deleted in the foreground while it still runs.
+// Neither a waiting nor a new candidate leads before that Pod's end.
 func TestForegroundDeletionDoesNotMakeTwoLeaders(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.start(w.pod("a", kubelet))
@@ -149,7 +152,8 @@ func TestDeletedLockDoesNotMakeTwoLeaders(t *testing.T) {
 	})
 }
 
-// A Pod that made the lock before it saw an earlier leader by its label waits for that leader, and then leads.
+// A Pod that made the lock before it saw an earlier leader by its label waits for that leader, and
+// then leads.
 func TestOwnerOfTheLockWaitsForALabelledPod(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		b := w.process(w.pod("b"))
@@ -265,7 +269,8 @@ func TestLeaseAsLock(t *testing.T) {
 		lock, err := w.client.CoordinationV1().Leases("ns").Get(t.Context(), lockName, metav1.GetOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, "life", lock.Labels["bellwether.dev/lock"])
-		assert.Equal(t, int32(1<<31-1), *lock.Spec.LeaseDurationSeconds, "client-go's elector would take one that expires")
+		assert.Equal(t, int32(1<<31-1), *lock.Spec.LeaseDurationSeconds,
+			"client-go's elector would take one that expires")
 		assert.Equal(t, "a/"+string(a.pod.UID), *lock.Spec.HolderIdentity)
 		assert.Equal(t, a.pod.UID, lock.OwnerReferences[0].UID)
 		w.start(w.pod("b"), leader.WithLease())
@@ -295,7 +300,10 @@ func TestElectorsLeaveALockForLifeAlone(t *testing.T) {
 				LockConfig: resourcelock.ResourceLockConfig{Identity: "foreign"},
 			},
 			LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
-			Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: func(context.Context) { began = true }, OnStoppedLeading: func() {}},
+			Callbacks: clientgo.LeaderCallbacks{
+				OnStartedLeading: func(context.Context) { began = true },
+				OnStoppedLeading: func() {},
+			},
 		})
 		require.NoError(t, err)
 		foreign.Run(klog.NewContext(ctx, klog.Logger{})) // without logs
@@ -311,8 +319,12 @@ func TestForeignLocks(t *testing.T) {
 		annotations map[string]string
 		want        string
 	}{
-		"no owner":       {want: "configmaps ns/l: not a lock for life: it has no owner, so nothing tells which Pod leads; if you know that none does, delete it"},
-		"another kind":   {owners: []metav1.OwnerReference{set}, want: "its owner must be one Pod (got 1 owners, the first is ReplicaSet x of apps/v1)"},
+		"no owner": {want: "configmaps ns/l: not a lock for life: it has no owner, so nothing tells which Pod " +
+			"leads; if you know that none does, delete it"},
+		"another kind": {
+			owners: []metav1.OwnerReference{set},
+			want:   "its owner must be one Pod (got 1 owners, the first is ReplicaSet x of apps/v1)",
+		},
 		"several owners": {owners: []metav1.OwnerReference{pod, set}, want: "its owner must be one Pod (got 2 owners"},
 		"malformed": {
 			annotations: map[string]string{"leader.bellwether.dev/pod": "x"},
@@ -322,7 +334,10 @@ func TestForeignLocks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				_, err := w.client.CoreV1().ConfigMaps("ns").Create(t.Context(), &corev1.ConfigMap{
-					ObjectMeta: metav1.ObjectMeta{Name: lockName, OwnerReferences: c.owners, Annotations: c.annotations},
+					ObjectMeta: metav1.ObjectMeta{
+						Name: lockName, OwnerReferences: c.owners,
+						Annotations: c.annotations,
+					},
 				}, metav1.CreateOptions{})
 				require.NoError(t, err)
 				before := w.lock()
@@ -339,7 +354,8 @@ func TestForeignLocks(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			require.NoError(t, createLease(t, w))
 			a := w.start(w.pod("a"), leader.WithLease())
-			assert.ErrorContains(t, a.returned(), "leases ns/l: not a lock for life: it has no label bellwether.dev/lock=life")
+			assert.ErrorContains(t, a.returned(), "leases ns/l: not a lock for life: it has no label "+
+				"bellwether.dev/lock=life")
 		})
 	})
 }
@@ -380,14 +396,17 @@ func TestTryBecome(t *testing.T) {
 	})
 }
 
-// Twenty candidates race for each succession: after deletion of the Pod, after its end, and while the
-// lock is being removed.
+// Twenty candidates race for each succession: after deletion of the Pod, after its end, and while
+// the lock is being removed.
 func TestRacingCandidates(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		const candidates, successions = 20, 20
 		for i := range candidates {
 			p := w.process(w.pod(fmt.Sprint("p", i)))
-			p.connection.Inject(apisim.Faults{Latency: time.Duration(i+1) * time.Millisecond, WatchLag: time.Duration(20-i) * time.Millisecond})
+			p.connection.Inject(apisim.Faults{
+				Latency:  time.Duration(i+1) * time.Millisecond,
+				WatchLag: time.Duration(20-i) * time.Millisecond,
+			})
 			p.start(w)
 		}
 		led := map[string]bool{}

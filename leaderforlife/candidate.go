@@ -81,8 +81,8 @@ func elect(ctx context.Context, lockName string, options []Option, once bool) (e
 	return nil, false, err
 }
 
-// acquireProcessLock waits until no other process of this Pod uses this lock. It returns false if ctx
-// ends first, and for [TryBecome] at once.
+// acquireProcessLock waits until no other process of this Pod uses this lock. It returns false if
+// ctx ends first, and for [TryBecome] at once.
 func (c *candidate) acquireProcessLock(ctx context.Context) bool {
 	c.release = func() {}
 	if !isUUID(c.me.uid) { // a test's UID: tests would wait for one another
@@ -142,7 +142,8 @@ func (c *candidate) round(ctx context.Context) (step, error) {
 
 // errNoEffect is a successful write whose effect does not last, for example because a webhook
 // reverts it.
-var errNoEffect = errors.New("the API server accepted a label or the lock's creation or deletion, but the effect does not last")
+var errNoEffect = errors.New("the API server accepted a label or the lock's creation or deletion, but the effect " +
+	"does not last")
 
 // act writes. The next round reads the result.
 func (c *candidate) act(ctx context.Context, next step, v state) error {
@@ -169,9 +170,11 @@ func (c *candidate) act(ctx context.Context, next step, v state) error {
 	case toUnlabel:
 		return c.patched(c.setLabel(ctx, v.me, nil))
 	case toRemove:
-		c.config.log.Info("removing a lock whose owner does not lead", zap.String("pod", v.lock.owner.name), zap.String("uid", string(v.lock.owner.uid)))
+		c.config.log.Info("removing a lock whose owner does not lead", zap.String("pod", v.lock.owner.name),
+			zap.String("uid", string(v.lock.owner.uid)))
 		err := c.deleteLock(ctx, *v.lock)
-		if c.missing(err, "without the verb delete on "+c.kind+", a leader whose Pod has ended but is not deleted keeps its lock") {
+		if c.missing(err, "without the verb delete on "+c.kind+", a leader whose Pod has ended but is not deleted "+
+			"keeps its lock") {
 			c.noDelete = true
 			return nil
 		}
@@ -196,7 +199,8 @@ func (c *candidate) reportWaiting(waiting []Waiting) {
 	}
 	c.reported = waiting
 	for _, w := range waiting {
-		c.config.log.Info("waiting", zap.String("pod", w.Pod), zap.String("uid", string(w.UID)), zap.String("node", w.Node), zap.String("why", w.Why))
+		c.config.log.Info("waiting", zap.String("pod", w.Pod), zap.String("uid", string(w.UID)),
+			zap.String("node", w.Node), zap.String("why", w.Why))
 	}
 	if hook := c.config.hooks.OnWaiting; hook != nil {
 		hook(slices.Clone(waiting))

@@ -55,7 +55,8 @@ func newCluster(c config) *cluster {
 		label: LeaderLabel(c.lock), refused: map[string]refusal{}, said: map[string]bool{},
 	}
 	if c.lease {
-		k.locks, k.kind, k.group = leases{c.client.CoordinationV1().Leases(c.namespace)}, "leases", coordinationv1.GroupName
+		k.locks, k.kind, k.group = leases{c.client.CoordinationV1().Leases(c.namespace)}, "leases",
+			coordinationv1.GroupName
 	}
 	return k
 }
@@ -163,7 +164,10 @@ func (k *cluster) createLock(ctx context.Context, me podID, labelled bool) error
 
 // deleteLock deletes exactly this version of the lock.
 func (k *cluster) deleteLock(ctx context.Context, l lock) error {
-	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(l.uid), ResourceVersion: ptr.To(l.version)}}
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{
+		UID:             ptr.To(l.uid),
+		ResourceVersion: ptr.To(l.version),
+	}}
 	return k.write(ctx, k.object("delete", k.group, k.kind, k.config.lock), func(ctx context.Context) error {
 		return k.locks.delete(ctx, k.config.lock, options)
 	})
@@ -186,14 +190,17 @@ func (k *cluster) pod(ctx context.Context, name string) (*corev1.Pod, error) {
 func (k *cluster) labelled(ctx context.Context) (pods []corev1.Pod, listed bool, err error) {
 	var list *corev1.PodList
 	err = k.do(ctx, k.object("list", "", "pods", ""), func(ctx context.Context) (err error) {
-		list, err = k.config.client.CoreV1().Pods(k.config.namespace).List(ctx, metav1.ListOptions{LabelSelector: k.label})
-		if err == nil && (list.ResourceVersion == "" || list.Continue != "") { // an empty object decodes as an empty list
+		list, err = k.config.client.CoreV1().Pods(k.config.namespace).List(ctx,
+			metav1.ListOptions{LabelSelector: k.label})
+		if err == nil && (list.ResourceVersion == "" || list.Continue != "") {
+			// an empty object decodes as an empty list
 			err = errors.New("the answer is not a whole list of an API server")
 		}
 		return err
 	})
 	switch {
-	case k.missing(err, "without the verb list on pods, this Pod may lead beside a leader whose lock was removed before its Pod had ended"):
+	case k.missing(err, "without the verb list on pods, this Pod may lead beside a leader whose lock was removed "+
+		"before its Pod had ended"):
 		return nil, false, nil
 	case err != nil:
 		return nil, false, err
@@ -235,7 +242,8 @@ func (k *cluster) patch(ctx context.Context, me *corev1.Pod, metadata map[string
 		return fmt.Errorf("patch pod %s: %w", me.Name, err)
 	}
 	return k.write(ctx, k.object("patch", "", "pods", me.Name), func(ctx context.Context) error {
-		_, err := k.config.client.CoreV1().Pods(k.config.namespace).Patch(ctx, me.Name, types.MergePatchType, body, metav1.PatchOptions{})
+		_, err := k.config.client.CoreV1().Pods(k.config.namespace).Patch(ctx, me.Name, types.MergePatchType, body,
+			metav1.PatchOptions{})
 		return err
 	})
 }

@@ -34,7 +34,10 @@ const (
 // the one whose label came later has found the other. The lock says who may try.
 func (v state) next(a abilities) (step, []Waiting) {
 	if v.me.DeletionTimestamp != nil || terminal(v.me) {
-		return toWait, []Waiting{{Pod: v.me.Name, UID: v.me.UID, Node: v.me.Spec.NodeName, Why: "this Pod is ending, and does not begin to lead"}}
+		return toWait, []Waiting{{
+			Pod: v.me.Name, UID: v.me.UID, Node: v.me.Spec.NodeName,
+			Why: "this Pod is ending, and does not begin to lead",
+		}}
 	}
 	mine := v.lock != nil && v.lock.owner.uid == v.me.UID
 	switch {
@@ -55,7 +58,10 @@ func (v state) next(a abilities) (step, []Waiting) {
 	case v.ownerOver && !v.lock.deleting && !a.noDelete:
 		return toRemove, nil
 	case v.ownerOver:
-		return toWait, []Waiting{{Pod: v.lock.owner.name, UID: v.lock.owner.uid, Why: "it has ended, but its lock is still there"}}
+		return toWait, []Waiting{{
+			Pod: v.lock.owner.name, UID: v.lock.owner.uid,
+			Why: "it has ended, but its lock is still there",
+		}}
 	default:
 		return toWait, v.waiting
 	}

@@ -19,9 +19,10 @@
 //
 // Package leaderelection ends a leader that does not answer, and elects another within seconds.
 // Package leaderforlife elects a successor only when the leader is proven to have ended. Two Pods
-// never lead at once, even if one is stopped for an hour, suspended or cut off; this does not depend
-// on time. In return there is no working leader while the leader hangs, while its container keeps
-// crashing, or while its node is lost and its fate is unknown. Give the leader a liveness probe.
+// never lead at once, even if one is stopped for an hour, suspended or cut off; this does not
+// depend on time. In return there is no working leader while the leader hangs, while its container
+// keeps crashing, or while its node is lost and its fate is unknown. Give the leader a liveness
+// probe.
 //
 // # How it works
 //
@@ -33,21 +34,22 @@
 //  2. It reads the lock again.
 //  3. It lists the Pods with that label.
 //
-// It leads only if the lock is still there and no other labelled Pod may still run. Of two Pods that
-// do so, the one whose label came later has found the label of the other.
+// It leads only if the lock is still there and no other labelled Pod may still run. Of two Pods
+// that do so, the one whose label came later has found the label of the other.
 //
-// A Pod is identified by its UID, not by its name. A container that is restarted in the leader's Pod
-// leads again at once; another Pod of that name, as in a StatefulSet, does not. If several processes
-// of one Pod contend, one leads and the others wait for its end. On Linux an abstract socket ensures
-// that for all containers of a Pod.
+// A Pod is identified by its UID, not by its name. A container that is restarted in the leader's
+// Pod leads again at once; another Pod of that name, as in a StatefulSet, does not. If several
+// processes of one Pod contend, one leads and the others wait for its end. On Linux an abstract
+// socket ensures that for all containers of a Pod.
 //
 // # What proves that a leader has ended
 //
 //   - Its Pod is Succeeded or Failed, for any reason (evicted, preempted, node shutdown), and no
 //     container of it was last reported to run. The phase alone proves nothing: the control plane
 //     sets it for nodes that do not answer.
-//   - Its Pod is gone. Kubelets remove Pods whose containers have ended. A force deletion and the Pod
-//     garbage collector claim that they have, and are believed, except with [WithObservedPodEnd].
+//   - Its Pod is gone. Kubelets remove Pods whose containers have ended. A force deletion and the
+//     Pod garbage collector claim that they have, and are believed, except with
+//     [WithObservedPodEnd].
 //   - With [WithNodeCheck]: its node is gone, or is not Ready and has the taint
 //     node.kubernetes.io/out-of-service. An admin or a fencing controller sets that taint once the
 //     machine is off. Not Ready alone proves nothing.
@@ -58,13 +60,13 @@
 //
 // # Guaranteed
 //
-//   - From the return of Become until one of these proofs, no other Pod leads: no matter who deletes
-//     the lock, the ReplicaSet or the Deployment, in which order requests arrive, and which answers
-//     are lost.
-//   - A Pod, a node or a lock is gone only if the API server says so of this object, by its name. Any
-//     other answer proves nothing: a proxy's page with 404, 403 or 409, the 404 of an API server that
-//     does not serve the resource, a Status about another object, an empty object with the code 200.
-//     Such an answer is an error. It is logged once, and the request is retried.
+//   - From the return of Become until one of these proofs, no other Pod leads: no matter who
+//     deletes the lock, the ReplicaSet or the Deployment, in which order requests arrive, and which
+//     answers are lost.
+//   - A Pod, a node or a lock is gone only if the API server says so of this object, by its name.
+//     Any other answer proves nothing: a proxy's page with 404, 403 or 409, the 404 of an API
+//     server that does not serve the resource, a Status about another object, an empty object with
+//     the code 200. Such an answer is an error. It is logged once, and the request is retried.
 //   - A lock is deleted only by UID and resourceVersion. Labels are set and removed only on the
 //     process' own Pod, by UID and resourceVersion. So a late request deletes no other lock and
 //     disowns no leader.
@@ -74,19 +76,19 @@
 //   - If the API server answers, no earlier leader still runs, and a candidate with all the verbs
 //     below is well, then some Pod leads within 45 s, whatever happened before: 10 s for a request
 //     that has lost its answer, twice WithMaxBackoff, and 5 s for the requests. Late events add to
-//     that. So does a watch whose connection has died silently, up to 30 minutes: HTTP/2, client-go's
-//     default, notices after 45 s.
+//     that. So does a watch whose connection has died silently, up to 30 minutes: HTTP/2,
+//     client-go's default, notices after 45 s.
 //   - Become returns at once when its context has ended. If a write is in flight it returns at most
 //     5 s later, after it has finished or undone the write. It leaves no goroutine behind.
-//   - An object of the lock's name that is not a lock, such as one without an owner or a Lease of an
-//     elector, is an [ErrForeignLock] and is never written. Electors of packages leaderelection and
-//     shardlease refuse locks of this package.
+//   - An object of the lock's name that is not a lock, such as one without an owner or a Lease of
+//     an elector, is an [ErrForeignLock] and is never written. Electors of packages leaderelection
+//     and shardlease refuse locks of this package.
 //
 // # Not guaranteed
 //
 //   - Force deletion (kubectl delete --force, the Pod garbage collector) can remove a Pod whose
-//     process runs, and then two Pods lead. WithObservedPodEnd prevents that. A false taint, or a node
-//     removed while it runs, has the same effect.
+//     process runs, and then two Pods lead. WithObservedPodEnd prevents that. A false taint, or a
+//     node removed while it runs, has the same effect.
 //   - To remove the label from the leader's Pod, and then its lock, makes two leaders.
 //   - Without the optional verbs below, less holds: see RBAC.
 //   - A process that has outlived its Pod may take another Pod of that name for its own, if its
@@ -95,10 +97,10 @@
 //     believed.
 //   - Requests of the old leader that are in flight when its Pod ends may arrive later. Write with
 //     resourceVersions.
-//   - A request of a candidate that gave up may arrive more than 2 s later. Its Pod may then have the
-//     lock or the label, and the others wait for its end.
-//   - On systems other than Linux, and in containers of one Pod with separate network namespaces, two
-//     processes of one Pod may both lead.
+//   - A request of a candidate that gave up may arrive more than 2 s later. Its Pod may then have
+//     the lock or the label, and the others wait for its end.
+//   - On systems other than Linux, and in containers of one Pod with separate network namespaces,
+//     two processes of one Pod may both lead.
 //
 // # RBAC
 //
@@ -109,14 +111,14 @@
 //	pods                       get
 //
 // With this Role alone, three things are missing, and each is logged once. Foreground deletion can
-// make two leaders (a candidate that has seen the lock still waits for its owner). A leader whose Pod
-// has ended but is kept, such as that of a Job or an evicted one, has no successor before the Pod is
-// deleted. Candidates poll. So grant also:
+// make two leaders (a candidate that has seen the lock still waits for its owner). A leader whose
+// Pod has ended but is kept, such as that of a Job or an evicted one, has no successor before the
+// Pod is deleted. Candidates poll. So grant also:
 //
-//	pods                       list, patch     closes the gap of foreground deletion
-//	configmaps                 delete          succession of Pods that have ended but are kept; required WithObservedPodEnd
-//	configmaps, pods           watch           succession in milliseconds, and no requests while waiting
-//	nodes (ClusterRole)        get, watch      only WithNodeCheck
+//	pods                 list, patch  closes the gap of foreground deletion
+//	configmaps           delete       succession of Pods that have ended but are kept; required WithObservedPodEnd
+//	configmaps, pods     watch        succession in milliseconds, and no requests while waiting
+//	nodes (ClusterRole)  get, watch   only WithNodeCheck
 //
 // With WithLease, replace configmaps by leases of API group coordination.k8s.io. A process asks for
 // the UID of its Pod by a SelfSubjectReview, which every authenticated user may create (Kubernetes
@@ -124,21 +126,22 @@
 // ValidatingAdmissionPolicy can compare the Pod's UID with authentication.kubernetes.io/pod-uid of
 // the user.
 //
-// A refusal counts if it comes from the API server and has lasted for a second: a starting API server
-// refuses everything. A refused required verb is an [AccessError] after 15 s.
+// A refusal counts if it comes from the API server and has lasted for a second: a starting API
+// server refuses everything. A refused required verb is an [AccessError] after 15 s.
 //
 // # Coming from operator-lib
 //
 // leader.Become(ctx, "lock") of github.com/operator-framework/operator-lib/leader compiles with the
-// import changed, and takes over existing locks. WithClient takes a clientset of client-go instead of
-// a client of controller-runtime. The environment variable POD_NAME is not needed, because the token
-// names the Pod. Change the Role to the one above; delete on pods is not needed.
+// import changed, and takes over existing locks. WithClient takes a clientset of client-go instead
+// of a client of controller-runtime. The environment variable POD_NAME is not needed, because the
+// token names the Pod. Change the Role to the one above; delete on pods is not needed.
 //
 // Differences:
 //
 //   - A lock belongs to the Pod with the UID in it. operator-lib compares names, and lets a new Pod
 //     lead beside a living one with the same name.
-//   - Pods that have ended are succeeded for any reason. operator-lib waits for ever for most reasons.
+//   - Pods that have ended are succeeded for any reason. operator-lib waits for ever for most
+//     reasons.
 //   - Deletions have preconditions.
 //   - The leader's Pod and its lock are not deleted because its node is not Ready: without proof,
 //     candidates wait.
@@ -146,8 +149,8 @@
 //
 // Replicas of both may run side by side during a roll-out. Ours wait for the Pod of a lock that
 // operator-lib has made. Theirs ignore the label: they take the lock of one of our leaders if it is
-// removed in the foreground or if the leader's node is not Ready. So do not delete in the foreground
-// until the last one is gone.
+// removed in the foreground or if the leader's node is not Ready. So do not delete in the
+// foreground until the last one is gone.
 //
 // # Tests
 //

@@ -14,8 +14,10 @@ var (
 	// ErrNoNamespace is returned if the namespace of the lock is unknown: the process does not run
 	// in a Pod, as on a developer's machine, and [WithNamespace] is not set.
 	ErrNoNamespace = errors.New("leaderforlife: no namespace: this process does not seem to run in a Pod, " +
-		"which is what leads and what the lock belongs to. Run it in one, with the service account token that the kubelet mounts; " +
-		"or say for which Pod it acts by WithNamespace, WithPodName, and WithConfig or WithClient; or do not call this function outside of a cluster")
+		"which is what leads and what the lock belongs to. Run it in one, with the service account token that the " +
+		"kubelet mounts; " +
+		"or say for which Pod it acts by WithNamespace, WithPodName, and WithConfig or WithClient; or do not call " +
+		"this function outside of a cluster")
 
 	// ErrPodGone is returned if the Pod of this process does not exist, or if another Pod has its
 	// name. A process that has outlived its Pod must not lead, and the garbage collector would

@@ -31,7 +31,10 @@ func ExampleBecome_inAPod() {
 // Against a fake clientset, as in a unit test of a daemon.
 func ExampleBecome() {
 	pod := func(name string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}}
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name,
+			UID: types.UID("uid-" + name),
+		}}
 	}
 	client := fake.NewClientset(pod("a"), pod("b"))
 	as := func(name string) []leader.Option {
@@ -49,7 +52,10 @@ func ExampleBecome() {
 }
 
 func ExampleTryBecome() {
-	client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "uid-a"}})
+	client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "a",
+		UID: "uid-a",
+	}})
 	led, err := leader.TryBecome(context.Background(), "nightly-report",
 		leader.WithClient(client), leader.WithNamespace("default"), leader.WithPodName("a"))
 	fmt.Println(led, err)

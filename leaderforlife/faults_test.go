@@ -25,13 +25,18 @@ import (
 )
 
 func createLease(t *testing.T, w *world) error {
-	_, err := w.client.CoordinationV1().Leases("ns").Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: lockName}}, metav1.CreateOptions{})
+	_, err := w.client.CoordinationV1().Leases("ns").Create(t.Context(),
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: lockName}}, metav1.CreateOptions{})
 	return err
 }
 
 // The API server carries out the request, but its answer is lost.
 func TestLostAnswers(t *testing.T) {
-	for _, lost := range []struct{ resource, verb string }{{"configmaps", "create"}, {"configmaps", "delete"}, {"pods", "patch"}} {
+	for _, lost := range []struct{ resource, verb string }{
+		{"configmaps", "create"},
+		{"configmaps", "delete"},
+		{"pods", "patch"},
+	} {
 		t.Run(lost.verb, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				first := w.start(w.pod("a"))
@@ -87,7 +92,8 @@ func TestLateDeletionSparesTheSuccessorsLock(t *testing.T) {
 	})
 }
 
-// A candidate whose Pod still has the label of an earlier process removes it. If that request is late, the Pod may have come to lead.
+// A candidate whose Pod still has the label of an earlier process removes it. If that request is
+// late, the Pod may have come to lead.
 func TestLateRemovalOfTheLabelDoesNotDisownALeader(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.pod("a")
@@ -178,8 +184,8 @@ func TestEndOfTheContextIsHeededAtOnce(t *testing.T) {
 	}
 }
 
-// A candidate that gives up removes a lock that it may have created, so that others do not wait for the
-// end of its Pod.
+// A candidate that gives up removes a lock that it may have created, so that others do not wait for
+// the end of its Pod.
 func TestCandidateThatGivesUpCleansUp(t *testing.T) {
 	for _, under := range []struct{ resource, verb string }{{"configmaps", "create"}, {"pods", "patch"}} {
 		t.Run(under.verb, func(t *testing.T) {
@@ -190,7 +196,8 @@ func TestCandidateThatGivesUpCleansUp(t *testing.T) {
 					if isA(r, "pods", "patch") {
 						patches++
 					}
-					if !isA(r, under.resource, under.verb) || under.verb == "patch" && patches != 2 { // the first one changes nothing
+					if !isA(r, under.resource, under.verb) || under.verb == "patch" && patches != 2 {
+						// the first one changes nothing
 						return nil, nil
 					}
 					response, err := next.RoundTrip(r)
@@ -239,13 +246,16 @@ func TestIdleCandidateSendsNoRequests(t *testing.T) {
 		settled := w.served()
 		for range 9 {
 			time.Sleep(time.Minute)
-			w.update("a", func(p *corev1.Pod) { metav1.SetMetaDataAnnotation(&p.ObjectMeta, "at", time.Now().String()) })
+			w.update("a", func(p *corev1.Pod) {
+				metav1.SetMetaDataAnnotation(&p.ObjectMeta, "at", time.Now().String())
+			})
 		}
 		synctest.Wait()
 		assert.Empty(t, w.requests(b, settled))
 		assert.Empty(t, w.requests(a, settled), "nor does the leader")
 		time.Sleep(time.Hour)
-		assert.Len(t, w.requests(b, settled), 2*3*(1+4), "every 30 minutes it opens each of three watches again, and reads")
+		assert.Len(t, w.requests(b, settled), 2*3*(1+4),
+			"every 30 minutes it opens each of three watches again, and reads")
 	})
 }
 
@@ -305,7 +315,8 @@ func TestWithoutWatchVerb(t *testing.T) {
 					if name == "disabled" {
 						want = 0
 					}
-					assert.Len(t, b.logs.FilterMessageSnippet("polling instead of watching "+what).All(), want, "said once")
+					assert.Len(t, b.logs.FilterMessageSnippet("polling instead of watching "+what).All(), want,
+						"said once")
 				}
 				a.exit()
 				w.deletePod("a")
@@ -340,8 +351,8 @@ func TestLockThatWasGivenUpIsForgotten(t *testing.T) {
 	})
 }
 
-// Both preconditions are needed: a restored cluster repeats versions, and a UID does not change with its
-// object.
+// Both preconditions are needed: a restored cluster repeats versions, and a UID does not change
+// with its object.
 func TestWritesCarryTheirPreconditions(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		first := w.start(w.pod("a"))
@@ -366,7 +377,8 @@ func TestWritesCarryTheirPreconditions(t *testing.T) {
 			assert.NoError(t, json.Unmarshal(content, &sent))
 			if r.Method == http.MethodDelete {
 				deletions.Add(1)
-				assert.Equal(t, metav1.Preconditions{UID: &lock.UID, ResourceVersion: &lock.ResourceVersion}, sent.Preconditions)
+				assert.Equal(t, metav1.Preconditions{UID: &lock.UID, ResourceVersion: &lock.ResourceVersion},
+					sent.Preconditions)
 				return nil, nil
 			}
 			patches.Add(1)
@@ -381,8 +393,8 @@ func TestWritesCarryTheirPreconditions(t *testing.T) {
 	})
 }
 
-// A lock created after its candidate gave up would make the others wait for the end of that Pod. So the
-// candidate waits for a write in flight.
+// A lock created after its candidate gave up would make the others wait for the end of that Pod. So
+// the candidate waits for a write in flight.
 func TestLockThatIsMadeWhileItsCandidateGivesUp(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.process(w.pod("a"))
@@ -437,7 +449,8 @@ func TestWhatHappensBeforeTheWatchesStandIsRead(t *testing.T) {
 	})
 }
 
-// Other labels must be read after a Pod's own label is known to be written. Here it arrives late, when another leads already.
+// Other labels must be read after a Pod's own label is known to be written. Here it arrives late,
+// when another leads already.
 func TestLateLabelDoesNotMakeTwoLeaders(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.process(w.pod("a"))
@@ -449,7 +462,8 @@ func TestLateLabelDoesNotMakeTwoLeaders(t *testing.T) {
 			}
 			response, err := next.RoundTrip(r)
 			once.Do(func() {
-				assert.NoError(t, w.client.CoreV1().ConfigMaps("ns").Delete(t.Context(), lockName, metav1.DeleteOptions{}))
+				assert.NoError(t,
+					w.client.CoreV1().ConfigMaps("ns").Delete(t.Context(), lockName, metav1.DeleteOptions{}))
 				w.start(w.pod("b"))
 				time.Sleep(5 * time.Second)
 				late.send()
@@ -529,9 +543,9 @@ func TestRequestsThatChangeNothingBackOff(t *testing.T) {
 	})
 }
 
-// A candidate reads the lock before it lists the labelled Pods. In the opposite order it could find its
-// own lock, created meanwhile by a late request, and miss the leader in between. Its own label would
-// prevent that, but here it may not set one.
+// A candidate reads the lock before it lists the labelled Pods. In the opposite order it could find
+// its own lock, created meanwhile by a late request, and miss the leader in between. Its own label
+// would prevent that, but here it may not set one.
 func TestLockIsReadBeforeTheLabelledPods(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		b := w.process(w.pod("b"))
@@ -547,7 +561,8 @@ func TestLockIsReadBeforeTheLabelledPods(t *testing.T) {
 				w.start(w.pod("a", kubelet))
 				time.Sleep(5 * time.Second)
 				assert.NoError(t, w.client.CoreV1().Pods("ns").
-					Delete(t.Context(), "a", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)}))
+					Delete(t.Context(), "a",
+						metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)}))
 				w.server.Collect()
 				late.send()
 			})

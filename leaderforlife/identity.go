@@ -39,18 +39,22 @@ func (k *cluster) whoAmI(ctx context.Context) (podID, error) {
 		}
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return podID{}, fmt.Errorf("the name of this Pod: %s (got %q): set it by WithPodName or the environment variable POD_NAME", problems[0], name)
+		return podID{}, fmt.Errorf("the name of this Pod: %s (got %q): set it by WithPodName or the environment "+
+			"variable POD_NAME", problems[0], name)
 	}
 	pod, err := k.pod(ctx, name)
 	switch {
 	case err != nil:
 		return podID{}, err
 	case pod == nil:
-		return podID{}, fmt.Errorf("%w: there is no Pod %s/%s; if that is not its name, set it by WithPodName or the environment variable POD_NAME, and its namespace by WithNamespace", ErrPodGone, k.config.namespace, name)
+		return podID{}, fmt.Errorf("%w: there is no Pod %s/%s; if that is not its name, set it by WithPodName or the "+
+			"environment variable POD_NAME, and its namespace by WithNamespace", ErrPodGone, k.config.namespace, name)
 	case pod.UID == "":
-		return podID{}, fmt.Errorf("pod %s/%s has no UID, which identifies a leader: in a test with fakes, set one", k.config.namespace, name)
+		return podID{}, fmt.Errorf("pod %s/%s has no UID, which identifies a leader: in a test with fakes, set one",
+			k.config.namespace, name)
 	case token.uid != "" && pod.UID != token.uid:
-		return podID{}, fmt.Errorf("%w: Pod %s/%s has UID %s, but the credentials of this process are bound to Pod %s with UID %s", ErrPodGone, k.config.namespace, name, pod.UID, token.name, token.uid)
+		return podID{}, fmt.Errorf("%w: Pod %s/%s has UID %s, but the credentials of this process are bound to Pod "+
+			"%s with UID %s", ErrPodGone, k.config.namespace, name, pod.UID, token.name, token.uid)
 	}
 	return podID{name, pod.UID}, nil
 }
@@ -58,17 +62,20 @@ func (k *cluster) whoAmI(ctx context.Context) (podID, error) {
 // tokenPod returns the Pod that the client's credentials are bound to. It is empty if they are not
 // bound or the API server does not say.
 func (k *cluster) tokenPod(ctx context.Context) (podID, error) {
-	if c, ok := k.config.client.AuthenticationV1().RESTClient().(*rest.RESTClient); ok && c == nil { // a fake clientset may not know reviews
+	if c, ok := k.config.client.AuthenticationV1().RESTClient().(*rest.RESTClient); ok && c == nil {
+		// a fake clientset may not know reviews
 		return podID{}, nil
 	}
 	var me *authenticationv1.SelfSubjectReview
-	err := k.do(ctx, AccessError{Verb: "create", Group: authenticationv1.GroupName, Resource: "selfsubjectreviews"}, func(ctx context.Context) (err error) {
-		me, err = k.config.client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-		if err == nil && me.Status.UserInfo.Username == "" {
-			err = errors.New("the answer names no user, so it is not an API server's")
-		}
-		return err
-	})
+	err := k.do(ctx, AccessError{Verb: "create", Group: authenticationv1.GroupName, Resource: "selfsubjectreviews"},
+		func(ctx context.Context) (err error) {
+			me, err = k.config.client.AuthenticationV1().SelfSubjectReviews().Create(ctx,
+				&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+			if err == nil && me.Status.UserInfo.Username == "" {
+				err = errors.New("the answer names no user, so it is not an API server's")
+			}
+			return err
+		})
 	switch {
 	case k.missing(err, "without SelfSubjectReviews, the UID of this Pod is that of whichever has its name now"):
 		return podID{}, nil

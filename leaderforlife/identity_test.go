@@ -36,8 +36,8 @@ func TestPodIsThatOfTheToken(t *testing.T) {
 	})
 }
 
-// A process that has outlived its Pod, as on a lost node, must not take the StatefulSet's next Pod for
-// its own.
+// A process that has outlived its Pod, as on a lost node, must not take the StatefulSet's next Pod
+// for its own.
 func TestPodOfTheNameIsNotThatOfTheToken(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		pod := w.pod("a")
@@ -46,7 +46,8 @@ func TestPodOfTheNameIsNotThatOfTheToken(t *testing.T) {
 		a.start(w)
 		err := a.returned()
 		require.ErrorIs(t, err, leader.ErrPodGone)
-		assert.ErrorContains(t, err, "Pod ns/a has UID "+string(pod.UID)+", but the credentials of this process are bound to Pod a with UID b0b0b0b0-0000-4000-8000-000000000000")
+		assert.ErrorContains(t, err, "Pod ns/a has UID "+string(pod.UID)+", but the credentials of this process are "+
+			"bound to Pod a with UID b0b0b0b0-0000-4000-8000-000000000000")
 		assert.Nil(t, w.lock())
 	})
 }
@@ -73,7 +74,8 @@ func TestNameOfThePod(t *testing.T) {
 			a := w.start(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
 			err := a.returned()
 			require.ErrorIs(t, err, leader.ErrPodGone)
-			assert.ErrorContains(t, err, "there is no Pod ns/x; if that is not its name, set it by WithPodName or the environment variable POD_NAME")
+			assert.ErrorContains(t, err, "there is no Pod ns/x; if that is not its name, set it by WithPodName or "+
+				"the environment variable POD_NAME")
 		})
 	})
 }

@@ -47,7 +47,8 @@ func parseLock(kind string, o metav1.Object) (lock, error) {
 	l := lock{uid: o.GetUID(), version: o.GetResourceVersion(), deleting: o.GetDeletionTimestamp() != nil}
 	l.labelled = o.GetAnnotations()[labelledAnnotation] == "true"
 	fail := func(format string, args ...any) (lock, error) {
-		return lock{}, fmt.Errorf("%s %s/%s: %w: %s", kind, o.GetNamespace(), o.GetName(), ErrForeignLock, fmt.Sprintf(format, args...))
+		return lock{}, fmt.Errorf("%s %s/%s: %w: %s", kind, o.GetNamespace(), o.GetName(), ErrForeignLock,
+			fmt.Sprintf(format, args...))
 	}
 	if _, isLease := o.(*coordinationv1.Lease); isLease && o.GetLabels()[lease.LockLabel] != lease.LockForLife {
 		return fail("it has no label %s=%s: it is another program's", lease.LockLabel, lease.LockForLife)
@@ -65,7 +66,8 @@ func parseLock(kind string, o metav1.Object) (lock, error) {
 		return fail("it has no owner, so nothing tells which Pod leads; if you know that none does, delete it")
 	}
 	if o := owners[0]; len(owners) > 1 || o.APIVersion != "v1" || o.Kind != "Pod" || o.UID == "" {
-		return fail("its owner must be one Pod (got %d owners, the first is %s %s of %s)", len(owners), o.Kind, o.Name, o.APIVersion)
+		return fail("its owner must be one Pod (got %d owners, the first is %s %s of %s)", len(owners), o.Kind, o.Name,
+			o.APIVersion)
 	}
 	l.owner = podID{owners[0].Name, owners[0].UID}
 	return l, nil

@@ -76,7 +76,8 @@ func (c *candidate) collectContenders(l *lock, labelled []corev1.Pod, listed boo
 // observe records a version of the Pod.
 func (s *contender) observe(pod *corev1.Pod) {
 	s.gone, s.seen = false, pod
-	if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace > 0 { // the last event of a deleted Pod says 0, too
+	if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace > 0 {
+		// the last event of a deleted Pod says 0, too
 		s.ending = true
 	}
 }
@@ -126,7 +127,8 @@ func (c *candidate) checkContenders() (ownerOver bool, waiting []Waiting) {
 			ownerOver = ownerOver || owner
 			delete(c.owners, s.uid)
 			if s.gone && s.seen != nil && !s.ending && !ended(s.seen) {
-				c.sayOnce(fmt.Sprintf("Pod %s with UID %s was deleted while it ran, at once or by force: assuming that it has ended", s.name, s.uid))
+				c.sayOnce(fmt.Sprintf("Pod %s with UID %s was deleted while it ran, at once or by force: assuming "+
+					"that it has ended", s.name, s.uid))
 			}
 			continue
 		}

@@ -44,7 +44,8 @@ func terminal(pod *corev1.Pod) bool {
 
 // runningContainer returns a container that was last reported to run, or "".
 func runningContainer(pod *corev1.Pod) string {
-	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses) {
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses,
+		pod.Status.EphemeralContainerStatuses) {
 		if c.State.Running != nil {
 			return c.Name
 		}
@@ -83,20 +84,24 @@ func hasEnded(s contender, node nodeState) (over bool, why string) {
 	case ended(s.seen), s.gone && !s.kept, s.seen != nil && node.down(), s.fenced:
 		return true, ""
 	case s.gone:
-		return false, "its Pod was deleted before it was seen to end; if you know that its process has ended, delete the lock"
+		return false, "its Pod was deleted before it was seen to end; if you know that its process has ended, delete " +
+			"the lock"
 	case s.seen == nil:
 		return false, "nothing is known of it yet"
 	}
 	switch {
 	case terminal(s.seen):
-		why = fmt.Sprintf("its Pod is %s, but container %s was last reported to run", s.seen.Status.Phase, runningContainer(s.seen))
+		why = fmt.Sprintf("its Pod is %s, but container %s was last reported to run", s.seen.Status.Phase,
+			runningContainer(s.seen))
 	case s.seen.DeletionTimestamp != nil:
-		why = fmt.Sprintf("its Pod is terminating, with grace until %s", s.seen.DeletionTimestamp.UTC().Format(time.RFC3339))
+		why = fmt.Sprintf("its Pod is terminating, with grace until %s",
+			s.seen.DeletionTimestamp.UTC().Format(time.RFC3339))
 	default:
 		why = "its Pod runs"
 	}
 	if node.known && !node.ready {
-		why += "; its node is not Ready, which proves nothing: remove the node, or set the taint " + corev1.TaintNodeOutOfService + " once its machine is off"
+		why += "; its node is not Ready, which proves nothing: remove the node, or set the taint " +
+			corev1.TaintNodeOutOfService + " once its machine is off"
 	}
 	return false, why
 }

@@ -20,7 +20,10 @@ import (
 func createNode(t *testing.T, w *world) error {
 	_, err := w.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: node},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{
+			Type:   corev1.NodeReady,
+			Status: corev1.ConditionTrue,
+		}}},
 	}, metav1.CreateOptions{})
 	return err
 }
@@ -41,7 +44,8 @@ func updateNode(t *testing.T, w *world, change func(*corev1.Node)) {
 func lose(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }
 
 func taint(n *corev1.Node) {
-	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute})
+	n.Spec.Taints = append(n.Spec.Taints,
+		corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute})
 }
 
 func TestLostNode(t *testing.T) {
@@ -54,7 +58,8 @@ func TestLostNode(t *testing.T) {
 		"not Ready": {
 			options: []leader.Option{leader.WithNodeCheck()},
 			happens: func(t *testing.T, w *world) { updateNode(t, w, lose) },
-			why:     "its node is not Ready, which proves nothing: remove the node, or set the taint node.kubernetes.io/out-of-service once its machine is off",
+			why: "its node is not Ready, which proves nothing: remove the node, or set the taint " +
+				"node.kubernetes.io/out-of-service once its machine is off",
 		},
 		"the Pod is being deleted": {
 			options: []leader.Option{leader.WithNodeCheck()},
@@ -219,7 +224,8 @@ func TestObservedPodEnd(t *testing.T) {
 			time.Sleep(time.Hour)
 			require.Equal(t, []string{"a"}, w.leaders())
 			for _, p := range []*replica{b, newcomer} {
-				assert.Equal(t, "a: its Pod was deleted before it was seen to end; if you know that its process has ended, delete the lock", p.why())
+				assert.Equal(t, "a: its Pod was deleted before it was seen to end; if you know that its process has "+
+					"ended, delete the lock", p.why())
 			}
 			require.NoError(t, w.client.CoreV1().ConfigMaps("ns").Delete(t.Context(), lockName, metav1.DeleteOptions{}))
 			require.Len(t, w.leaders(), 2, "the way out")
@@ -253,7 +259,8 @@ func TestObservedPodEnd(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			a, err := w.client.CoreV1().Pods("ns").Create(t.Context(), &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Name: "a"},
-				Spec:       corev1.PodSpec{NodeName: node, TerminationGracePeriodSeconds: ptr.To[int64](30)}, Status: running,
+				Spec:       corev1.PodSpec{NodeName: node, TerminationGracePeriodSeconds: ptr.To[int64](30)},
+				Status:     running,
 			}, metav1.CreateOptions{})
 			require.NoError(t, err)
 			w.start(a)

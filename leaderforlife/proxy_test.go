@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// proxy is between the processes of a house and the API server. At times it answers itself, or not at
-// all.
+// proxy is between the processes of a house and the API server. At times it answers itself, or not
+// at all.
 type proxy struct {
 	mu     sync.Mutex
 	answer oddAnswer
@@ -90,8 +90,9 @@ func (p *proxy) roundTrip(next http.RoundTripper, r *http.Request) (*http.Respon
 	return odd.to(r), nil
 }
 
-// oddly lets the proxies of one house break down, or all of them. Of the latter some are mended only at the end of all faults,
-// and some time before the leader ends, so that all candidates are hindered when they could lead.
+// oddly lets the proxies of one house break down, or all of them. Of the latter some are mended
+// only at the end of all faults, and some time before the leader ends, so that all candidates are
+// hindered when they could lead.
 func (t *town) oddly(r *rand.Rand) {
 	end := t.begun.Add(simDuration)
 	until := time.Now().Add(time.Duration(r.ExpFloat64() * float64(20*time.Second)))
@@ -118,14 +119,16 @@ func (t *town) oddly(r *rand.Rand) {
 
 // annotate keeps writing into the lock for a while.
 func (t *town) annotate(r *rand.Rand) {
-	every, until := time.Duration(1+r.IntN(3000))*time.Millisecond, time.Now().Add(time.Duration(r.IntN(50))*time.Second)
+	every, until := time.Duration(1+
+		r.IntN(3000))*time.Millisecond, time.Now().Add(time.Duration(r.IntN(50))*time.Second)
 	if end := t.begun.Add(simDuration); until.After(end) {
 		until = end
 	}
 	go func() {
 		for ; time.Now().Before(until); time.Sleep(every) {
 			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"at":%q}}}`, time.Now())
-			_, _ = t.configMaps.Patch(context.Background(), lockName, types.MergePatchType, patch, metav1.PatchOptions{})
+			_, _ = t.configMaps.Patch(context.Background(), lockName, types.MergePatchType, patch,
+				metav1.PatchOptions{})
 			_, _ = t.leases.Patch(context.Background(), lockName, types.MergePatchType, patch, metav1.PatchOptions{})
 		}
 	}()

@@ -21,11 +21,11 @@ import (
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 )
 
-// TestSimulatedLeaders proves that no two Pods lead at once. There are two to five Pods; half of them
-// are created again under the same name. Their containers are killed and restarted. Their requests are
-// lost, late, refused, and answered by a proxy. Meanwhile Pods are deleted in the background and the
-// foreground, complete, fail, and are reported to have failed while they run; and the lock is deleted
-// and written to.
+// TestSimulatedLeaders proves that no two Pods lead at once. There are two to five Pods; half of
+// them are created again under the same name. Their containers are killed and restarted. Their
+// requests are lost, late, refused, and answered by a proxy. Meanwhile Pods are deleted in the
+// background and the foreground, complete, fail, and are reported to have failed while they run;
+// and the lock is deleted and written to.
 //
 // It also proves that a Pod leads within vacancy after the last fault.
 func TestSimulatedLeaders(t *testing.T) {
@@ -57,7 +57,8 @@ func lifeScenario(seen *sightings, bound time.Duration, more ...sim.Kind) sim.Sc
 		MinReplicas: 2, MaxReplicas: 5, RateError: 0.1, Duration: simDuration, Quiet: simQuiet,
 		Kinds: append([]sim.Kind{
 			sim.Pausing, sim.PausingNow, sim.Latency, sim.Partition, sim.LostRequests, sim.LostResponses, sim.Refused,
-			sim.Throttled, sim.Kill, sim.Terminate, sim.Outage, sim.Restart, sim.Compaction, sim.Interference, sim.Interference, sim.Interference,
+			sim.Throttled, sim.Kill, sim.Terminate, sim.Outage, sim.Restart, sim.Compaction, sim.Interference,
+			sim.Interference, sim.Interference,
 		}, more...),
 		Main:      func(ctx context.Context, p *sim.Process) { townOf(p.World(), seen).run(ctx, p, bound) },
 		Check:     func(w *sim.World) error { return w.ExactlyOne(lockName) },
@@ -163,7 +164,8 @@ func (t *town) house(id byte) *house {
 // build makes the node on which all Pods run.
 func (t *town) build() {
 	client := corev1client.NewForConfigOrDie(t.w.Server.Client("kubelet").Config())
-	_, err := client.Nodes().Create(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{})
+	_, err := client.Nodes().Create(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}},
+		metav1.CreateOptions{})
 	if err != nil {
 		panic(err)
 	}
@@ -197,7 +199,8 @@ func (t *town) chores(ctx context.Context, bound time.Duration) {
 // chore is the interval of the chores.
 const chore = 200 * time.Millisecond
 
-// supervise reports a violation if there is no leader for longer than bound although nothing is wrong.
+// supervise reports a violation if there is no leader for longer than bound although nothing is
+// wrong.
 func (t *town) supervise(bound time.Duration, gap bool) {
 	candidate, led := t.calm(), len(t.w.Working(lockName)) > 0
 	t.mu.Lock()
@@ -312,7 +315,8 @@ func (t *town) moveIn(ctx context.Context, h *house, p *sim.Process) (pod *corev
 		case old == nil:
 			var err error
 			old, err = t.pods.Create(context.Background(), &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{kubelet}}, Spec: corev1.PodSpec{NodeName: node}, Status: running,
+				ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{kubelet}},
+				Spec:       corev1.PodSpec{NodeName: node}, Status: running,
 			}, metav1.CreateOptions{})
 			if err != nil { // the one before is still there
 				continue
@@ -396,7 +400,8 @@ func (t *town) end(h *house, pod *corev1.Pod, how string, falsely bool, grace ti
 	case "deleted":
 		_ = t.pods.Delete(context.Background(), pod.Name, metav1.DeleteOptions{})
 	case "deleted in the foreground":
-		_ = t.pods.Delete(context.Background(), pod.Name, metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)})
+		_ = t.pods.Delete(context.Background(), pod.Name,
+			metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)})
 	}
 	if falsely {
 		t.seen.add("said to have Failed")
@@ -447,7 +452,8 @@ func isClosed(c chan struct{}) bool {
 
 // update changes a Pod, and retries conflicts.
 func (t *town) update(
-	name string, write func(context.Context, *corev1.Pod, metav1.UpdateOptions) (*corev1.Pod, error), change func(*corev1.Pod),
+	name string, write func(context.Context, *corev1.Pod, metav1.UpdateOptions) (*corev1.Pod, error),
+	change func(*corev1.Pod),
 ) {
 	for range 100 {
 		pod, err := t.pods.Get(context.Background(), name, metav1.GetOptions{})

@@ -47,7 +47,10 @@ type watchEvent struct {
 }
 
 func newWatches(k *cluster) *watches {
-	return &watches{cluster: k, events: make(chan watchEvent), open: map[watchable]*stream{}, backoff: map[watchable]watchBackoff{}}
+	return &watches{
+		cluster: k, events: make(chan watchEvent), open: map[watchable]*stream{},
+		backoff: map[watchable]watchBackoff{},
+	}
 }
 
 // want opens the watches of these objects and closes the others. fresh reports whether it opened

@@ -136,7 +136,8 @@ const kubelet = "test/kubelet"
 func (w *world) deleteForeground(name string) {
 	w.t.Helper()
 	require.NoError(w.t, w.client.CoreV1().Pods("ns").
-		Delete(w.t.Context(), name, metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)}))
+		Delete(w.t.Context(), name,
+			metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)}))
 	w.server.Collect()
 	require.Nil(w.t, w.lock(), "the garbage collector has removed the lock")
 	require.NotNil(w.t, w.getPod(name), "the Pod still runs")
@@ -210,7 +211,8 @@ func (p *replica) options(w *world, options []leader.Option) []leader.Option {
 	requests := &pacer{t: w.t}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return paced{next, requests} })
 	return append([]leader.Option{
-		leader.WithConfig(config), leader.WithNamespace("ns"), leader.WithPodName(p.pod.Name), leader.WithLogger(zap.New(core)),
+		leader.WithConfig(config), leader.WithNamespace("ns"), leader.WithPodName(p.pod.Name),
+		leader.WithLogger(zap.New(core)),
 		leader.WithProcessLock(w.occupy), leader.WithHooks(leader.Hooks{OnWaiting: func(waiting []leader.Waiting) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -360,7 +362,8 @@ func (p *replica) filter(f func(next http.RoundTripper, r *http.Request) (*http.
 // isA reports whether a request has one of these verbs on the resource.
 func isA(r *http.Request, resource string, verbs ...string) bool {
 	verb := map[string]string{
-		http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete", http.MethodGet: "get",
+		http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
+		http.MethodGet: "get",
 	}[r.Method]
 	if verb == "get" && strings.HasSuffix(r.URL.Path, "/"+resource) {
 		verb = "list"
@@ -389,7 +392,8 @@ func respond(r *http.Request, code int, object any) *http.Response {
 	body, _ := json.Marshal(object) // never fails
 	return &http.Response{
 		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), Request: r,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)),
+		Request: r,
 	}
 }
 
@@ -400,8 +404,8 @@ type held struct {
 	mu   sync.Mutex
 }
 
-// hold breaks the connection of the first such request. The test decides when the request arrives. skip
-// excludes requests.
+// hold breaks the connection of the first such request. The test decides when the request arrives.
+// skip excludes requests.
 func (p *replica) hold(w *world, resource, verb string, skip ...func() bool) *held {
 	h := &held{}
 	p.filter(func(_ http.RoundTripper, r *http.Request) (*http.Response, error) {
@@ -439,6 +443,8 @@ func (p *replica) forbidWhile(holds *atomic.Bool, resource string, verbs ...stri
 		if !holds.Load() || !isA(r, resource, verbs...) {
 			return nil, nil
 		}
-		return answer(r, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New(`User "u" cannot use resource "`+resource+`"`))), nil
+		return answer(r,
+			apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "",
+				errors.New(`User "u" cannot use resource "`+resource+`"`))), nil
 	})
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// The shares are exact, by Moves, so nothing here depends on keys. The sets of members are always the same.
+// The shares are exact, by Moves, so nothing here depends on keys. The sets of members are always
+// the same.
 func TestBalance(t *testing.T) {
 	const podLetters = "bcdfghjklmnpqrstvwxz2456789" // of generated names
 	letters := func(random *rand.Rand, n int) string {

@@ -25,8 +25,9 @@ func BenchmarkOwner(b *testing.B) {
 	}
 }
 
-// BenchmarkOwnerBesidePeer compares it with a lookup in the ring as usually written. The peer's ring is many times as large,
-// and displaces ours from the caches when they take turns: what that costs ours counts here.
+// BenchmarkOwnerBesidePeer compares it with a lookup in the ring as usually written. The peer's
+// ring is many times as large, and displaces ours from the caches when they take turns: what that
+// costs ours counts here.
 func BenchmarkOwnerBesidePeer(b *testing.B) {
 	for _, size := range benchSizes {
 		members := names("operator-", size.members)
@@ -90,9 +91,9 @@ func BenchmarkOwners(b *testing.B) {
 	}
 }
 
-// BenchmarkReaders looks up keys while another goroutine does the same in the same ring, and compares that with looking
-// them up alone. Hashing beside another that hashes tells the machine's share in that: its cores have more in common than
-// this program knows.
+// BenchmarkReaders looks up keys while another goroutine does the same in the same ring, and
+// compares that with looking them up alone. Hashing beside another that hashes tells the machine's
+// share in that: its cores have more in common than this program knows.
 func BenchmarkReaders(b *testing.B) {
 	for _, size := range benchSizes {
 		r := newRing(b, names("operator-", size.members), ring.WithTokens(size.tokens))
@@ -183,7 +184,14 @@ type benchSize struct{ members, tokens int }
 
 func (s benchSize) String() string { return fmt.Sprintf("%dx%d", s.members, s.tokens) }
 
-var benchSizes = []benchSize{{10, 100}, {10, ring.DefaultTokens}, {100, 100}, {100, ring.DefaultTokens}, {1000, 100}, {1000, ring.DefaultTokens}}
+var benchSizes = []benchSize{
+	{10, 100},
+	{10, ring.DefaultTokens},
+	{100, 100},
+	{100, ring.DefaultTokens},
+	{1000, 100},
+	{1000, ring.DefaultTokens},
+}
 
 // benchKeys are some 2.5 MB: lookups meet a ring that other things have displaced from the caches.
 var benchKeys = sync.OnceValue(func() []string {
@@ -228,9 +236,10 @@ func hashAll() {
 	benchSink.Store(int(sum))
 }
 
-// medians calls all functions by turns, so that they see the same machine, and returns the median time of each in
-// nanoseconds: what else runs on the machine disturbs some rounds, not the ratios. It reports time and allocations of the
-// first function per operation. The function does n operations.
+// medians calls all functions by turns, so that they see the same machine, and returns the median
+// time of each in nanoseconds: what else runs on the machine disturbs some rounds, not the ratios.
+// It reports time and allocations of the first function per operation. The function does n
+// operations.
 func medians(b *testing.B, n int, functions ...func()) []float64 {
 	b.Helper()
 	all := make([]times, len(functions))
@@ -248,7 +257,8 @@ func medians(b *testing.B, n int, functions ...func()) []float64 {
 	return medians
 }
 
-// reportAllocations reports those of f per operation, after the loop, which forgets what was reported before. What -benchmem counts would be of all that is compared.
+// reportAllocations reports those of f per operation, after the loop, which forgets what was
+// reported before. What -benchmem counts would be of all that is compared.
 func reportAllocations(b *testing.B, n int, f func()) {
 	b.Helper()
 	var before, after runtime.MemStats

@@ -83,7 +83,9 @@ func sortedByHash(keys []string) []hashedKey {
 	for i, key := range keys {
 		sorted[i] = hashedKey{xxhash.Sum64String(key), key}
 	}
-	slices.SortFunc(sorted, func(x, y hashedKey) int { return cmp.Or(cmp.Compare(x.hash, y.hash), cmp.Compare(x.key, y.key)) })
+	slices.SortFunc(sorted, func(x, y hashedKey) int {
+		return cmp.Or(cmp.Compare(x.hash, y.hash), cmp.Compare(x.key, y.key))
+	})
 	return slices.Compact(sorted)
 }
 

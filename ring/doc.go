@@ -4,13 +4,13 @@
 //	...
 //	owner, ok := r.Owner("apps/Deployment/default/web")
 //
-// The owner of a key depends only on the names of the members and on the options: not on the order of
-// names, on duplicates, on the process, the machine or the time. So replicas that see the same members
-// agree without communication.
+// The owner of a key depends only on the names of the members and on the options: not on the order
+// of names, on duplicates, on the process, the machine or the time. So replicas that see the same
+// members agree without communication.
 //
-// When a member joins, only the keys that it gets move. When a member leaves, only its keys move. With
-// n members that is about one key in n. [Moves] returns the exact fractions, [Ring.Owners] the members
-// that would inherit a key.
+// When a member joins, only the keys that it gets move. When a member leaves, only its keys move.
+// With n members that is about one key in n. [Moves] returns the exact fractions, [Ring.Owners] the
+// members that would inherit a key.
 //
 // A [Ring] never changes. Build one for each set of members: that takes about 20 ns per token, a
 // millisecond for 100 members. Lookups take no locks and allocate nothing.
@@ -26,21 +26,21 @@
 //	320       1.08 (1.17)    1.14 (1.23)    1.20
 //	1000      1.05 (1.09)    1.08 (1.12)    1.10
 //
-// Similar names are no worse than random ones. These are shares of the space of hashes: no number of
-// tokens balances a hundred keys. [NewBounded] limits how many of a known set of keys a member gets,
-// but moves more keys when members or keys change.
+// Similar names are no worse than random ones. These are shares of the space of hashes: no number
+// of tokens balances a hundred keys. [NewBounded] limits how many of a known set of keys a member
+// gets, but moves more keys when members or keys change.
 //
 // # Placement
 //
 // This section defines the owner of every key. It is part of the interface: another placement is a
 // breaking change, because replicas of two versions would disagree.
 //
-// Numbers have 64 bits, without sign; sums and products are modulo 2^64. H is xxHash64 with seed 0. A position is a number of
-// 48 bits.
+// Numbers have 64 bits, without sign; sums and products are modulo 2^64. H is xxHash64 with seed 0.
+// A position is a number of 48 bits.
 //
-// The number of a member's tokens is the number of tokens per member times the member's weight, 1 by
-// default. The positions of its tokens are the first outputs of SplitMix64, seeded with the hash of its
-// name, without the low 16 bits:
+// The number of a member's tokens is the number of tokens per member times the member's weight, 1
+// by default. The positions of its tokens are the first outputs of SplitMix64, seeded with the hash
+// of its name, without the low 16 bits:
 //
 //	x = H(name)
 //	for each token:
@@ -50,11 +50,13 @@
 //		z = (z xor (z >> 27)) * 0x94d049bb133111eb
 //		position = (z xor (z >> 31)) >> 16
 //
-// All tokens are sorted by position, and tokens at one position by the names of their members, byte by byte.
+// All tokens are sorted by position, and tokens at one position by the names of their members, byte
+// by byte.
 //
-// The position of a key is H(key) >> 16. Its owner is the member of the first token at that position or
-// after it; if there is none, the member of the first token of all. Its next owners are the members of
-// the tokens that follow, each once, when it is first met. The first token follows the last one.
+// The position of a key is H(key) >> 16. Its owner is the member of the first token at that
+// position or after it; if there is none, the member of the first token of all. Its next owners are
+// the members of the tokens that follow, each once, when it is first met. The first token follows
+// the last one.
 //
 // For example, members a, b and c with 2 tokens each:
 //
@@ -68,8 +70,8 @@
 //	H(key-3)  = 0x94e0519c8f6c926c    position 0x94e0519c8f6c    owner b, then a, c
 //	H(banana) = 0xcef162e1813c8ce2    position 0xcef162e1813c    owner a, then b, c
 //
-// Names and numbers are not concatenated, so "op-1" and "op-11" have nothing in common. More vectors
-// are in testdata/golden.json of this package.
+// Names and numbers are not concatenated, so "op-1" and "op-11" have nothing in common. More
+// vectors are in testdata/golden.json of this package.
 //
 // # Limits
 //
@@ -79,11 +81,11 @@
 //
 // # Not guaranteed
 //
-//   - Replicas that see different members, or have different options, disagree on some keys. A protocol
-//     above this package must ensure that a key has one owner at a time.
-//   - xxHash is fast and not cryptographic. An attacker who chooses keys can aim them at a member. One
-//     who chooses names can make the hashes of two members equal. They then share all tokens: the
-//     member with the lesser name owns the keys of both, the other none. By accident that takes
+//   - Replicas that see different members, or have different options, disagree on some keys. A
+//     protocol above this package must ensure that a key has one owner at a time.
+//   - xxHash is fast and not cryptographic. An attacker who chooses keys can aim them at a member.
+//     One who chooses names can make the hashes of two members equal. They then share all tokens:
+//     the member with the lesser name owns the keys of both, the other none. By accident that takes
 //     billions of members.
 //   - Now and then tokens of different members share a position. The token of the greater name then
 //     owns nothing.

@@ -11,7 +11,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/ring"
 )
 
-// FuzzRing compares rings of any members, separated by newlines, with the model. Its corpus is run by go test too.
+// FuzzRing compares rings of any members, separated by newlines, with the model. Its corpus is run
+// by go test too.
 func FuzzRing(f *testing.F) {
 	f.Add("a\nb\nc", uint8(2), uint8(0), []byte("key"))
 	f.Add("op-1\nop-11\nop-111", uint8(12), uint8(3), []byte(""))

@@ -13,9 +13,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/ring"
 )
 
-// TestGolden fails when placement changes, which is a breaking change: replicas of two versions would disagree on owners.
-// The vectors were made by an independent implementation of the package documentation, in another language; they
-// help to write the next one.
+// TestGolden fails when placement changes, which is a breaking change: replicas of two versions
+// would disagree on owners. The vectors were made by an independent implementation of the package
+// documentation, in another language; they help to write the next one.
 func TestGolden(t *testing.T) {
 	text, err := os.ReadFile("testdata/golden.json")
 	require.NoError(t, err)

@@ -7,8 +7,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// model is the placement as the package documentation describes it, written down as simply as can be: all tokens in one
-// sorted list, and a walk along it.
+// model is the placement as the package documentation describes it, written down as simply as can
+// be: all tokens in one sorted list, and a walk along it.
 type model struct {
 	tokens  []modelToken
 	members int

@@ -35,7 +35,8 @@ func Moves(before, after *Ring) []Move {
 	}
 	moves := make([]Move, 0, len(positions))
 	for p, n := range positions {
-		moves = append(moves, Move{From: before.owners()[p.from], To: after.owners()[p.to], Fraction: float64(n) / (lastPosition + 1)})
+		moves = append(moves,
+			Move{From: before.owners()[p.from], To: after.owners()[p.to], Fraction: float64(n) / (lastPosition + 1)})
 	}
 	slices.SortFunc(moves, func(x, y Move) int { return cmp.Or(cmp.Compare(x.From, y.From), cmp.Compare(x.To, y.To)) })
 	return moves

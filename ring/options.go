@@ -58,7 +58,8 @@ func checkMembers(members, distinct []string) error {
 		errs = append(errs, fmt.Errorf(`ring: members[%d]: must not be empty (got "")`, i))
 	}
 	if len(distinct) > MaxMembers {
-		errs = append(errs, fmt.Errorf("ring: members: must be at most %d different names (got %d)", MaxMembers, len(distinct)))
+		errs = append(errs,
+			fmt.Errorf("ring: members: must be at most %d different names (got %d)", MaxMembers, len(distinct)))
 	}
 	return errors.Join(errs...)
 }
@@ -84,7 +85,8 @@ func (o *options) check(members []string) error {
 		total += int64(o.tokens) * int64(o.weight(name))
 	}
 	if total > MaxTotalTokens {
-		return fmt.Errorf("ring: Tokens: must be at most %d for all members together (got %d, of %d members)", MaxTotalTokens, total, len(members))
+		return fmt.Errorf("ring: Tokens: must be at most %d for all members together (got %d, of %d members)",
+			MaxTotalTokens, total, len(members))
 	}
 	return nil
 }

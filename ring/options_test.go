@@ -20,17 +20,57 @@ func TestBadInput(t *testing.T) {
 		want    []string // in the message: field, rule, value
 	}{
 		{"empty name", []string{"a", "", ""}, nil, []string{"members[1]: ", "must not be empty", `(got "")`}},
-		{"too many members", names("m", ring.MaxMembers+1), []ring.Option{ring.WithTokens(1)}, []string{"members: ", "at most 65535 different names", "(got 65536)"}},
+		{
+			"too many members", names("m", ring.MaxMembers+1),
+			[]ring.Option{ring.WithTokens(1)},
+			[]string{"members: ", "at most 65535 different names", "(got 65536)"},
+		},
 		{"no tokens", good, []ring.Option{ring.WithTokens(0)}, []string{"Tokens: ", "from 1 to 65536", "(got 0)"}},
-		{"negative tokens", nil, []ring.Option{ring.WithTokens(-1)}, []string{"Tokens: ", "from 1 to 65536", "(got -1)"}},
-		{"too many tokens per member", good, []ring.Option{ring.WithTokens(ring.MaxTokens + 1)}, []string{"Tokens: ", "from 1 to 65536", "(got 65537)"}},
-		{"too many tokens in all", names("m", 513), []ring.Option{ring.WithTokens(ring.MaxTokens)}, []string{"Tokens: ", "at most 33554432 for all members together", "(got 33619968, of 513 members)"}},
-		{"too many tokens by weight", good, []ring.Option{ring.WithWeights(map[string]int{"b": ring.MaxWeight}), ring.WithTokens(ring.MaxTokens)}, []string{"Tokens: ", "at most 33554432", "(got 4295032832, of 2 members)"}},
-		{"weight 0", good, []ring.Option{ring.WithWeights(map[string]int{"a": 0})}, []string{`Weights["a"]: `, "from 1 to 65536", "(got 0)"}},
-		{"negative weight", good, []ring.Option{ring.WithWeights(map[string]int{"a": math.MinInt})}, []string{`Weights["a"]: `, "from 1 to 65536", "(got -9223372036854775808)"}},
-		{"weight too great", good, []ring.Option{ring.WithWeights(map[string]int{"b": ring.MaxWeight + 1})}, []string{`Weights["b"]: `, "from 1 to 65536", "(got 65537)"}},
-		{"bad weight of no member", good, []ring.Option{ring.WithWeights(map[string]int{"x\n": 0})}, []string{`Weights["x\n"]: `, "from 1 to 65536", "(got 0)"}},
-		{"weight of the empty name", good, []ring.Option{ring.WithWeights(map[string]int{"": 1})}, []string{"Weights: ", "must not name the empty member", `(got "")`}},
+		{
+			"negative tokens", nil,
+			[]ring.Option{ring.WithTokens(-1)},
+			[]string{"Tokens: ", "from 1 to 65536", "(got -1)"},
+		},
+		{
+			"too many tokens per member", good,
+			[]ring.Option{ring.WithTokens(ring.MaxTokens + 1)},
+			[]string{"Tokens: ", "from 1 to 65536", "(got 65537)"},
+		},
+		{
+			"too many tokens in all", names("m", 513),
+			[]ring.Option{ring.WithTokens(ring.MaxTokens)},
+			[]string{"Tokens: ", "at most 33554432 for all members together", "(got 33619968, of 513 members)"},
+		},
+		{
+			"too many tokens by weight", good,
+			[]ring.Option{ring.WithWeights(map[string]int{"b": ring.MaxWeight}), ring.WithTokens(ring.MaxTokens)},
+			[]string{"Tokens: ", "at most 33554432", "(got 4295032832, of 2 members)"},
+		},
+		{
+			"weight 0", good,
+			[]ring.Option{ring.WithWeights(map[string]int{"a": 0})},
+			[]string{`Weights["a"]: `, "from 1 to 65536", "(got 0)"},
+		},
+		{
+			"negative weight", good,
+			[]ring.Option{ring.WithWeights(map[string]int{"a": math.MinInt})},
+			[]string{`Weights["a"]: `, "from 1 to 65536", "(got -9223372036854775808)"},
+		},
+		{
+			"weight too great", good,
+			[]ring.Option{ring.WithWeights(map[string]int{"b": ring.MaxWeight + 1})},
+			[]string{`Weights["b"]: `, "from 1 to 65536", "(got 65537)"},
+		},
+		{
+			"bad weight of no member", good,
+			[]ring.Option{ring.WithWeights(map[string]int{"x\n": 0})},
+			[]string{`Weights["x\n"]: `, "from 1 to 65536", "(got 0)"},
+		},
+		{
+			"weight of the empty name", good,
+			[]ring.Option{ring.WithWeights(map[string]int{"": 1})},
+			[]string{"Weights: ", "must not name the empty member", `(got "")`},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, err := ring.New(c.members, c.opts...)

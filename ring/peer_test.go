@@ -7,8 +7,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// peer is a ring as usually written: a sorted list of hashes that is searched by halves, and a map from hash to member. For
-// the benchmarks only: its tokens are hashes of name and number run together.
+// peer is a ring as usually written: a sorted list of hashes that is searched by halves, and a map
+// from hash to member. For the benchmarks only: its tokens are hashes of name and number run
+// together.
 type peer struct {
 	hashes  []uint64
 	members map[uint64]string

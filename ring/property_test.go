@@ -16,11 +16,17 @@ import (
 
 // anyName is any bytes, or names that differ little, end in digits, or are each other's beginnings.
 var (
-	anyBytes = rapid.Custom(func(t *rapid.T) string { return string(rapid.SliceOfN(rapid.Byte(), 0, 100).Draw(t, "bytes")) })
-	anyName  = rapid.OneOf(
+	anyBytes = rapid.Custom(func(t *rapid.T) string {
+		return string(rapid.SliceOfN(rapid.Byte(), 0, 100).Draw(t, "bytes"))
+	})
+	anyName = rapid.OneOf(
 		anyBytes.Filter(func(s string) bool { return s != "" }),
 		rapid.StringMatching(`(op|op-|op-1|op-11)[0-9]{0,3}`),
-		rapid.SampledFrom([]string{"operator-48775", "operator-59464", "operator-replica", "daemons-\x16\x90\x15z\xdb\xb8e]"}), // they collide
+		// they collide
+		rapid.SampledFrom([]string{
+			"operator-48775", "operator-59464", "operator-replica",
+			"daemons-\x16\x90\x15z\xdb\xb8e]",
+		}),
 	)
 	anyMembers = rapid.SliceOfNDistinct(anyName, 1, 20, rapid.ID[string])
 )
@@ -29,7 +35,8 @@ func TestPropertyPlacementIsAsDocumented(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members := rapid.SliceOfN(anyName, 1, 20).Draw(t, "members") // may have duplicates
 		tokens := rapid.IntRange(1, 50).Draw(t, "tokens")
-		weights := rapid.MapOfN(rapid.OneOf(anyName, rapid.SampledFrom(members)), rapid.IntRange(1, 5), 0, 5).Draw(t, "weights")
+		weights := rapid.MapOfN(rapid.OneOf(anyName, rapid.SampledFrom(members)), rapid.IntRange(1, 5), 0, 5).Draw(t,
+			"weights")
 		r, err := ring.New(members, ring.WithTokens(tokens), ring.WithWeights(weights))
 		require.NoError(t, err)
 		m := newModel(members, tokens, weights)
@@ -92,9 +99,11 @@ func TestPropertyJoinMovesOnlyToTheNewcomerAndLeaveOnlyFromTheLeaver(t *testing.
 func TestPropertyJoinMovesAFairShare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members := rapid.SliceOfNDistinct(rapid.StringN(1, 40, -1), 1, 30, rapid.ID[string]).Draw(t, "members")
-		newcomer := rapid.StringN(1, 40, -1).Filter(func(s string) bool { return !slices.Contains(members, s) }).Draw(t, "newcomer")
+		newcomer := rapid.StringN(1, 40, -1).Filter(func(s string) bool { return !slices.Contains(members, s) }).Draw(t,
+			"newcomer")
 		tokens := rapid.IntRange(100, 1000).Draw(t, "tokens")
-		before, after := drawRing(t, members, ring.WithTokens(tokens)), drawRing(t, append(slices.Clone(members), newcomer), ring.WithTokens(tokens))
+		before, after := drawRing(t, members, ring.WithTokens(tokens)), drawRing(t,
+			append(slices.Clone(members), newcomer), ring.WithTokens(tokens))
 		ideal := 1 / float64(len(members)+1)
 		require.InEpsilon(t, ideal, fractions(ring.Moves(before, after)), 7/math.Sqrt(float64(tokens)))
 	})
@@ -103,8 +112,10 @@ func TestPropertyJoinMovesAFairShare(t *testing.T) {
 func TestPropertyMovesAreWhatLookupsSay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tokens := rapid.IntRange(1, 20)
-		before := drawRing(t, rapid.SliceOfN(anyName, 0, 10).Draw(t, "before"), ring.WithTokens(tokens.Draw(t, "tokens before")))
-		after := drawRing(t, rapid.SliceOfN(anyName, 0, 10).Draw(t, "after"), ring.WithTokens(tokens.Draw(t, "tokens after")))
+		before := drawRing(t, rapid.SliceOfN(anyName, 0, 10).Draw(t, "before"),
+			ring.WithTokens(tokens.Draw(t, "tokens before")))
+		after := drawRing(t, rapid.SliceOfN(anyName, 0, 10).Draw(t, "after"),
+			ring.WithTokens(tokens.Draw(t, "tokens after")))
 		moves := ring.Moves(before, after)
 
 		type pair struct{ from, to string }

@@ -61,7 +61,8 @@ func TestOwnersOnBothSidesOfEachToken(t *testing.T) {
 		for _, hash := range hashes {
 			owner, ok := r.OwnerHash(hash)
 			assert.True(t, ok)
-			require.Equal(t, m.owners(hash, 1)[0], owner, "%d members with %d tokens, hash %#x", c.members, c.tokens, hash)
+			require.Equal(t, m.owners(hash, 1)[0], owner, "%d members with %d tokens, hash %#x", c.members, c.tokens,
+				hash)
 		}
 	}
 }
@@ -86,7 +87,10 @@ func TestAsManyMembersAsThereMayBe(t *testing.T) {
 	r := newRing(t, members, ring.WithTokens(1))
 	m := newModel(members, 1, nil)
 	last := m.tokens[len(m.tokens)-1]
-	for _, hash := range []uint64{0, last.position << 16, last.position<<16 + 1<<16, math.MaxUint64, xxhash.Sum64String("key")} {
+	for _, hash := range []uint64{
+		0, last.position << 16, last.position<<16 + 1<<16, math.MaxUint64,
+		xxhash.Sum64String("key"),
+	} {
 		owner, _ := r.OwnerHash(hash)
 		assert.Equal(t, m.owners(hash, 1)[0], owner)
 	}
@@ -145,7 +149,16 @@ func TestMembersAreSortedAndTheCallers(t *testing.T) {
 
 func TestOwnersAppends(t *testing.T) {
 	r := newRing(t, []string{"a", "b", "c"})
-	for _, c := range []struct{ n, want int }{{math.MinInt, 0}, {-1, 0}, {0, 0}, {1, 1}, {2, 2}, {3, 3}, {4, 3}, {math.MaxInt, 3}} {
+	for _, c := range []struct{ n, want int }{
+		{math.MinInt, 0},
+		{-1, 0},
+		{0, 0},
+		{1, 1},
+		{2, 2},
+		{3, 3},
+		{4, 3},
+		{math.MaxInt, 3},
+	} {
 		got := r.Owners([]string{"x"}, "key", c.n)
 		assert.Equal(t, "x", got[0])
 		assert.Len(t, got, 1+c.want)
@@ -213,7 +226,12 @@ func TestLookupsDoNotAllocate(t *testing.T) {
 }
 
 func TestMemoryPerToken(t *testing.T) {
-	for _, c := range []struct{ members, tokens int }{{100, 100}, {1000, 100}, {100, ring.DefaultTokens}, {1000, ring.DefaultTokens}} {
+	for _, c := range []struct{ members, tokens int }{
+		{100, 100},
+		{1000, 100},
+		{100, ring.DefaultTokens},
+		{1000, ring.DefaultTokens},
+	} {
 		members := names("m", c.members)
 		before := heap()
 		r := newRing(t, members, ring.WithTokens(c.tokens))

@@ -25,7 +25,8 @@ func TestCrowdedTable(t *testing.T) {
 			sorted := slices.Sorted(slices.Values(tokens))
 			var first []uint64
 			for seed := range uint64(5) {
-				rand.New(rand.NewPCG(seed, 0)).Shuffle(len(tokens), func(i, j int) { tokens[i], tokens[j] = tokens[j], tokens[i] })
+				rand.New(rand.NewPCG(seed, 0)).Shuffle(len(tokens),
+					func(i, j int) { tokens[i], tokens[j] = tokens[j], tokens[i] })
 				tb := table{span: 175, slots: slices.Repeat([]uint64{vacant}, 176)}
 				for _, token := range tokens {
 					tb.insert(token)
@@ -43,7 +44,8 @@ func TestCrowdedTable(t *testing.T) {
 					}
 				}
 				before, _ := slices.BinarySearch(sorted, firstAt(100))
-				require.Equal(t, memberOf(sorted[before%len(sorted)]), memberOf(tb.owner(firstAt(100))), "from far away")
+				require.Equal(t, memberOf(sorted[before%len(sorted)]), memberOf(tb.owner(firstAt(100))),
+					"from far away")
 			}
 		})
 	}

@@ -57,14 +57,16 @@ func (e *session) checkResource(ctx context.Context, index int, namespace string
 			} else if !e.graph.All[index].Namespaced {
 				where = "by a ClusterRole"
 			}
-			errs = append(errs, fmt.Errorf("not allowed to %s %s: grant the verb %q on resource %s of API group %q %s: %w", verb, gr, verb, gr.Resource, gr.Group, where, err))
+			errs = append(errs, fmt.Errorf("not allowed to %s %s: grant the verb %q on resource %s of API group %q "+
+				"%s: %w", verb, gr, verb, gr.Resource, gr.Group, where, err))
 			return false
 		}
 		return true // may be temporary
 	}
 	list, err := all.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil && apierrors.IsNotFound(err) {
-		return fmt.Errorf("the API server does not have %s: is its CustomResourceDefinition installed? %w", e.graph.All[index].GVR.String(), err)
+		return fmt.Errorf("the API server does not have %s: is its CustomResourceDefinition installed? %w",
+			e.graph.All[index].GVR.String(), err)
 	}
 	if check("list", err) && err == nil {
 		w, err := all.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
@@ -74,7 +76,8 @@ func (e *session) checkResource(ctx context.Context, index int, namespace string
 	}
 	_, err = each.Get(ctx, absentName, metav1.GetOptions{})
 	check("get", err)
-	_, err = each.Patch(ctx, absentName, types.MergePatchType, []byte(`{}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+	_, err = each.Patch(ctx, absentName, types.MergePatchType, []byte(`{}`),
+		metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 	check("patch", err)
 	return errors.Join(errs...)
 }

@@ -42,7 +42,8 @@ func forbidden(action clienttesting.Action) (bool, runtime.Object, error) {
 
 // refusal is what an API server answers where a role is missing.
 func refusal(verb string, resource schema.GroupResource) error {
-	return apierrors.NewForbidden(resource, "", fmt.Errorf("User %q cannot %s resource %q", "u", verb, resource.Resource))
+	return apierrors.NewForbidden(resource, "",
+		fmt.Errorf("User %q cannot %s resource %q", "u", verb, resource.Resource))
 }
 
 func testConfig() Config {
@@ -56,7 +57,9 @@ func TestMissingPermissionsOnTheObjectsAreErrorsAtStart(t *testing.T) {
 			meta.PrependReactor(verb, "configmaps", forbidden)
 			s, err := New(kube, meta, ringtest.TestMapper(), testConfig())
 			require.NoError(t, err)
-			assert.ErrorContains(t, s.Run(t.Context()), `sharder: not allowed to `+verb+` configmaps: grant the verb "`+verb+`" on resource configmaps of API group "" in all namespaces`)
+			assert.ErrorContains(t, s.Run(t.Context()),
+				`sharder: not allowed to `+verb+` configmaps: grant the verb "`+verb+
+					`" on resource configmaps of API group "" in all namespaces`)
 		}
 		kube, meta := fakes(t)
 		meta.PrependWatchReactor("configmaps", func(clienttesting.Action) (bool, watch.Interface, error) {
@@ -66,15 +69,18 @@ func TestMissingPermissionsOnTheObjectsAreErrorsAtStart(t *testing.T) {
 		c.Resources[0].Namespaces = []string{"default"}
 		s, err := New(kube, meta, ringtest.TestMapper(), c)
 		require.NoError(t, err)
-		assert.ErrorContains(t, s.Run(t.Context()), `grant the verb "watch" on resource configmaps of API group "" in namespace default`)
+		assert.ErrorContains(t, s.Run(t.Context()),
+			`grant the verb "watch" on resource configmaps of API group "" in namespace default`)
 	})
 }
 
 func TestMissingPermissionsOnLeasesAndHistoryAreErrorsAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for resource, want := range map[string]string{
-			"leases":     `sharder: not allowed to list the shards' Leases: grant the verb "list" on resource leases of API group coordination.k8s.io in namespace ns`,
-			"configmaps": `sharder: not allowed to get ConfigMap ns/r.ring.bellwether.dev, the ring's history: grant the verb "get" on resource configmaps in namespace ns`,
+			"leases": `sharder: not allowed to list the shards' Leases: grant the verb "list" on resource leases ` +
+				`of API group coordination.k8s.io in namespace ns`,
+			"configmaps": `sharder: not allowed to get ConfigMap ns/r.ring.bellwether.dev, the ring's history: grant ` +
+				`the verb "get" on resource configmaps in namespace ns`,
 		} {
 			kube, meta := fakes(t)
 			kube.PrependReactor("*", resource, forbidden)
@@ -102,7 +108,9 @@ func TestAHistoryThatMayNotBeWrittenEndsTheSharder(t *testing.T) {
 			})
 		}()
 		began := time.Now()
-		assert.ErrorContains(t, s.Run(t.Context()), `sharder: not allowed to create ConfigMap ns/r.ring.bellwether.dev, the ring's history: grant the verb "create" on resource configmaps in namespace ns`)
+		assert.ErrorContains(t, s.Run(t.Context()),
+			`sharder: not allowed to create ConfigMap ns/r.ring.bellwether.dev, the ring's history: grant the verb `+
+				`"create" on resource configmaps in namespace ns`)
 		release()
 		assert.NoError(t, <-released)
 		assert.GreaterOrEqual(t, time.Since(began), 15*time.Second, "roles may still be on their way")
@@ -126,7 +134,10 @@ func TestResourcesThatAreNotInstalledAreErrorsAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube, meta := fakes(t)
 		c := testConfig()
-		c.Resources = []api.Resource{{GVR: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}}}
+		c.Resources = []api.Resource{{GVR: schema.GroupVersionResource{
+			Group: "example.com", Version: "v1",
+			Resource: "gadgets",
+		}}}
 		s, err := New(kube, meta, ringtest.TestMapper(), c)
 		require.NoError(t, err)
 		assert.ErrorContains(t, s.Run(t.Context()), "is its CustomResourceDefinition installed?")
@@ -137,7 +148,8 @@ func TestResourcesThatAreNotInstalledAreErrorsAtStart(t *testing.T) {
 		})
 		s, err = New(kube, meta, ringtest.TestMapper(), c)
 		require.NoError(t, err)
-		assert.ErrorContains(t, s.Run(t.Context()), "the API server does not have example.com/v1, Resource=widgets: is its CustomResourceDefinition installed?")
+		assert.ErrorContains(t, s.Run(t.Context()),
+			"the API server does not have example.com/v1, Resource=widgets: is its CustomResourceDefinition installed?")
 	})
 }
 
@@ -163,7 +175,8 @@ func TestAClientWithALowRateLimitIsReported(t *testing.T) {
 
 func TestRunEndsWithItsContextOnFakes(t *testing.T) {
 	kube, meta := fakes(t)
-	_, err := kube.CoordinationV1().Leases(testNamespace).Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
+	_, err := kube.CoordinationV1().Leases(testNamespace).Create(t.Context(),
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	s, err := New(kube, meta, ringtest.TestMapper(), testConfig())
 	require.NoError(t, err)

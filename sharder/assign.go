@@ -126,7 +126,8 @@ func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 		case err == nil:
 			drained, i.wrote = d.Drain, true
 			if d.Verb == protocol.Annul {
-				e.log(r).Warn("the record of an object names an epoch of its shard that has never been, and is taken for none",
+				e.log(r).Warn("the record of an object names an epoch of its shard that has never been, and is taken "+
+					"for none",
 					zap.String("shard", d.Record.Shard), zap.Int64("epoch", d.Record.Epoch))
 			}
 			return d.Placed(), nil
@@ -199,16 +200,22 @@ func (e *session) read(ctx context.Context, r protocol.Ref) (*protocol.Root, err
 
 // patch carries out a decision, unless the root has changed since.
 func (e *session) patch(ctx context.Context, o protocol.Root, d protocol.Decision) error {
-	_, err := e.send(ctx, o.Ref, d.Verb, d.Label, e.marks[o.Resource].MergePatch(o.UID, o.Version, d.Label, d.Drain, d.Record, o.Foreign...))
+	_, err := e.send(ctx, o.Ref, d.Verb, d.Label,
+		e.marks[o.Resource].MergePatch(o.UID, o.Version, d.Label, d.Drain, d.Record, o.Foreign...))
 	return err
 }
 
 // send sends a patch that sets the shard label of an object, and returns the new version.
-func (e *session) send(ctx context.Context, r protocol.Ref, v protocol.Verb, shard string, patch []byte) (version string, err error) {
+func (e *session) send(ctx context.Context, r protocol.Ref, v protocol.Verb, shard string,
+	patch []byte,
+) (version string, err error) {
 	began := time.Now()
 	o, err := e.merge(ctx, r, patch)
 	if e.config.Hooks.OnPatch != nil && ctx.Err() == nil {
-		e.config.Hooks.OnPatch(Patch{Object: e.objectRef(r), Verb: string(v), Shard: shard, Latency: time.Since(began), Err: err})
+		e.config.Hooks.OnPatch(Patch{
+			Object: e.objectRef(r), Verb: string(v), Shard: shard, Latency: time.Since(began),
+			Err: err,
+		})
 	}
 	if err != nil {
 		return "", e.failed("patch", r, err)
@@ -219,7 +226,8 @@ func (e *session) send(ctx context.Context, r protocol.Ref, v protocol.Verb, sha
 // merge sends a merge patch.
 func (e *session) merge(ctx context.Context, r protocol.Ref, patch []byte) (*metav1.PartialObjectMetadata, error) {
 	return bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-		return e.client(r.Resource, r.Namespace).Patch(e.throttle.watch(ctx), r.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: protocol.FieldManager})
+		return e.client(r.Resource, r.Namespace).Patch(e.throttle.watch(ctx), r.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{FieldManager: protocol.FieldManager})
 	})
 }
 
@@ -227,13 +235,15 @@ func (e *session) merge(ctx context.Context, r protocol.Ref, patch []byte) (*met
 func (e *session) failed(verb string, r protocol.Ref, err error) error {
 	gr := e.graph.All[r.Resource].GVR.GroupResource()
 	if kube.RoleMissing(err) {
-		return fmt.Errorf("not allowed to %s %s: grant the verb %q on resource %s of API group %q: %w", verb, gr, verb, gr.Resource, gr.Group, err)
+		return fmt.Errorf("not allowed to %s %s: grant the verb %q on resource %s of API group %q: %w", verb, gr, verb,
+			gr.Resource, gr.Group, err)
 	}
 	return fmt.Errorf("%s %s %s/%s: %w", verb, gr, r.Namespace, r.Name, err)
 }
 
 func (e *session) log(r protocol.Ref) *zap.Logger {
-	return e.config.Logger.With(zap.Stringer("resource", e.graph.All[r.Resource].GVR.GroupResource()), zap.String("namespace", r.Namespace), zap.String("name", r.Name))
+	return e.config.Logger.With(zap.Stringer("resource", e.graph.All[r.Resource].GVR.GroupResource()),
+		zap.String("namespace", r.Namespace), zap.String("name", r.Name))
 }
 
 // note logs a failure, once for each object and cause.

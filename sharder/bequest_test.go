@@ -42,7 +42,10 @@ func TestWhoIsNextMayChangeBeforeAnObjectIsGivenAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				r := &referee{keys: w.keys, owners: map[types.UID]protocol.OwnerEpoch{}, past: map[types.UID]int64{}, gone: map[types.UID]time.Time{}}
+				r := &referee{
+					keys: w.keys, owners: map[types.UID]protocol.OwnerEpoch{}, past: map[types.UID]int64{},
+					gone: map[types.UID]time.Time{},
+				}
 				w.server.Observe(r.see)
 				stop, shards := w.settledWith(120, w.config(), "a", "b")
 				defer stop()
@@ -63,7 +66,8 @@ func TestWhoIsNextMayChangeBeforeAnObjectIsGivenAway(t *testing.T) {
 	}
 }
 
-// Who is next dies at the moment at which it gets the objects: they are assigned as those of any dead shard.
+// Who is next dies at the moment at which it gets the objects: they are assigned as those of any
+// dead shard.
 func TestObjectsAreGivenToAShardThatHasJustEnded(t *testing.T) {
 	inWorld(t, func(_ *testing.T, w *world) {
 		stop, _ := w.settledWith(120, w.config(), "a", "b")
@@ -78,8 +82,9 @@ func TestObjectsAreGivenToAShardThatHasJustEnded(t *testing.T) {
 	})
 }
 
-// Drains that were sent while a shard was a member can be carried out when it is none any more: while
-// it may live, the history names it, or no sharder would ask it for an object whose record is lost.
+// Drains that were sent while a shard was a member can be carried out when it is none any more:
+// while it may live, the history names it, or no sharder would ask it for an object whose record is
+// lost.
 func TestTheHistoryNamesAFormerMemberUntilItIsOver(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
@@ -90,11 +95,13 @@ func TestTheHistoryNamesAFormerMemberUntilItIsOver(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.told()
 		lease := func(patch string) {
-			_, err := w.kube.CoordinationV1().Leases(testNamespace).Patch(t.Context(), "b", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+			_, err := w.kube.CoordinationV1().Leases(testNamespace).Patch(t.Context(), "b", types.MergePatchType,
+				[]byte(patch), metav1.PatchOptions{})
 			require.NoError(t, err)
 		}
 		b.kill()
-		lease(`{"metadata":{"annotations":{"` + shardlease.EpochAnnotation + `":"?"}}}`) // it is no member, and may be at work
+		// it is no member, and may be at work
+		lease(`{"metadata":{"annotations":{"` + shardlease.EpochAnnotation + `":"?"}}}`)
 		time.Sleep(time.Minute)
 		told := w.told()
 		require.Contains(t, told, "settled [a]")

@@ -20,7 +20,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// referee sees every change on the server, and complains when an object is given to a shard while another may be at work on it.
+// referee sees every change on the server, and complains when an object is given to a shard while
+// another may be at work on it.
 type referee struct {
 	keys    protocol.Keys
 	owners  map[types.UID]protocol.OwnerEpoch // who may be at work
@@ -87,7 +88,9 @@ func (r *referee) judge(client string, last, o *unstructured.Unstructured) {
 		r.handles++
 		r.owners[o.GetUID()] = now
 	case known && before != now && !r.over(before):
-		r.foul = append(r.foul, fmt.Sprintf("%v %s: %v has %s, and %v may be at work", time.Now().Format(time.TimeOnly), client, now, o.GetName(), before))
+		r.foul = append(r.foul,
+			fmt.Sprintf("%v %s: %v has %s, and %v may be at work", time.Now().Format(time.TimeOnly), client, now,
+				o.GetName(), before))
 	default:
 		r.handles++
 		r.owners[o.GetUID()] = now
@@ -100,10 +103,12 @@ func (r *referee) bequeathed(o *unstructured.Unstructured, by, to protocol.Owner
 		return false
 	}
 	rec, ok := r.keys.RecordOf(o)
-	return ok && rec.Owner() == by && rec.State == protocol.StateOwned && r.keys.Draining(o) && rec.Next != nil && *rec.Next == to
+	return ok && rec.Owner() == by && rec.State == protocol.StateOwned && r.keys.Draining(o) && rec.Next != nil &&
+		*rec.Next == to
 }
 
-// Shards come, go, and hold on; users edit; Leases are deleted; the sharder is slow and restarts. In the end every object is where it belongs.
+// Shards come, go, and hold on; users edit; Leases are deleted; the sharder is slow and restarts.
+// In the end every object is where it belongs.
 func TestNoShardGetsWhatAnotherMayWorkOn(t *testing.T) {
 	const schedules = 8
 	for seed := range uint64(schedules) {
@@ -114,7 +119,10 @@ func TestNoShardGetsWhatAnotherMayWorkOn(t *testing.T) {
 }
 
 func chaos(t *testing.T, w *world, random *rand.Rand) {
-	r := &referee{keys: w.keys, owners: map[types.UID]protocol.OwnerEpoch{}, past: map[types.UID]int64{}, gone: map[types.UID]time.Time{}}
+	r := &referee{
+		keys: w.keys, owners: map[types.UID]protocol.OwnerEpoch{}, past: map[types.UID]int64{},
+		gone: map[types.UID]time.Time{},
+	}
 	w.server.Observe(r.see)
 	c := w.config()
 	c.ScanInterval, c.MaxDrains, c.PageSize, c.GCPeriod = 30*time.Second, 4, 5, 2*time.Minute
@@ -159,14 +167,21 @@ func chaos(t *testing.T, w *world, random *rand.Rand) {
 		case 6:
 			note("sharder is slow")
 			if w.connection != nil {
-				w.connection.Inject(apisim.Faults{Latency: time.Duration(random.IntN(300)) * time.Millisecond, WatchLag: time.Duration(random.IntN(3000)) * time.Millisecond})
+				w.connection.Inject(apisim.Faults{
+					Latency:  time.Duration(random.IntN(300)) * time.Millisecond,
+					WatchLag: time.Duration(random.IntN(3000)) * time.Millisecond,
+				})
 			}
 		case 7, 8:
 			object := fmt.Sprintf("o-%03d", random.IntN(12))
 			edits := []string{
-				`{"labels":null,"annotations":null}`, `{"labels":{"` + w.keys.Shard + `":null}}`, `{"labels":{"` + w.keys.Shard + `":"` + name + `"}}`,
-				`{"labels":{"` + w.keys.Shard + `":"x"}}`, `{"labels":{"` + w.keys.Drain + `":"x"}}`, `{"labels":{"` + w.keys.Drain + `":null}}`,
-				`{"annotations":{"` + w.keys.Owner + `":null}}`, `{"labels":{"` + w.keys.Shard + `":"` + name + `","` + w.keys.Drain + `":null},"annotations":{"` + w.keys.Owner + `":null}}`,
+				`{"labels":null,"annotations":null}`, `{"labels":{"` + w.keys.Shard + `":null}}`,
+				`{"labels":{"` + w.keys.Shard + `":"` + name + `"}}`,
+				`{"labels":{"` + w.keys.Shard + `":"x"}}`, `{"labels":{"` + w.keys.Drain + `":"x"}}`,
+				`{"labels":{"` + w.keys.Drain + `":null}}`,
+				`{"annotations":{"` + w.keys.Owner + `":null}}`,
+				`{"labels":{"` + w.keys.Shard + `":"` + name + `","` + w.keys.Drain + `":null},"annotations":{"` +
+					w.keys.Owner + `":null}}`,
 			}
 			edit := edits[random.IntN(len(edits))]
 			note("edit %s %s", object, edit)

@@ -133,7 +133,8 @@ func TestAReplicaThatLosesItsLeaseWorksAnew(t *testing.T) {
 				end()
 				return nil
 			}
-			assert.NoError(t, w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "a", metav1.DeleteOptions{}))
+			assert.NoError(t,
+				w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "a", metav1.DeleteOptions{}))
 			<-ctx.Done() // which may come before the answer
 			return ctx.Err()
 		}))

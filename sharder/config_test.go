@@ -14,29 +14,40 @@ import (
 func TestBadConfigurationIsRefused(t *testing.T) {
 	kube, meta := fakes(t)
 	for want, spoil := range map[string]func(*Config){
-		`sharder: Ring: must be set (got "")`:                      func(c *Config) { c.Ring = "" },
-		`sharder: Ring: a lowercase RFC 1123 label`:                func(c *Config) { c.Ring = "My_Ring" },
-		`sharder: Ring: must be no more than 63`:                   func(c *Config) { c.Ring = strings.Repeat("a", 64) },
-		`sharder: Namespace: `:                                     func(c *Config) { c.Namespace = "" },
-		`sharder: Resources: must name at least one`:               func(c *Config) { c.Resources = nil },
-		`sharder: TokensPerShard: must be from 1 to`:               func(c *Config) { c.TokensPerShard = -1 },
-		`sharder: Concurrency: must be from 1 to 10000 (got -1)`:   func(c *Config) { c.Concurrency = -1 },
-		`sharder: MaxDrains: must be from 1`:                       func(c *Config) { c.MaxDrains = -1 },
-		`sharder: PageSize: must be from 1`:                        func(c *Config) { c.PageSize = -1 },
-		`sharder: ScanInterval: must be at least 1s (got 1ms)`:     func(c *Config) { c.ScanInterval = time.Millisecond },
-		`sharder: GCPeriod: must be at least 0s`:                   func(c *Config) { c.GCPeriod = -1 },
-		`sharder: OverdueAfter: must be at least 0s`:               func(c *Config) { c.OverdueAfter = -1 },
-		`sharder: LeaseDuration: must be whole seconds`:            func(c *Config) { c.LeaseDuration = 5500 * time.Millisecond },
-		`sharder: LeaseDuration: must be from 3s to 1h0m0s (got`:   func(c *Config) { c.LeaseDuration = time.Second },
-		`sharder: Resources[0].GVR: must have a version`:           func(c *Config) { c.Resources = []api.Resource{{}} },
-		`sharder: Resources[0].Selector: must not mention a label`: func(c *Config) { c.Resources[0].Selector = ringtest.SelectorOf(t, api.DrainLabel(testRing)) },
+		`sharder: Ring: must be set (got "")`:       func(c *Config) { c.Ring = "" },
+		`sharder: Ring: a lowercase RFC 1123 label`: func(c *Config) { c.Ring = "My_Ring" },
+		`sharder: Ring: must be no more than 63`: func(c *Config) {
+			c.Ring = strings.Repeat("a", 64)
+		},
+		`sharder: Namespace: `:                                   func(c *Config) { c.Namespace = "" },
+		`sharder: Resources: must name at least one`:             func(c *Config) { c.Resources = nil },
+		`sharder: TokensPerShard: must be from 1 to`:             func(c *Config) { c.TokensPerShard = -1 },
+		`sharder: Concurrency: must be from 1 to 10000 (got -1)`: func(c *Config) { c.Concurrency = -1 },
+		`sharder: MaxDrains: must be from 1`:                     func(c *Config) { c.MaxDrains = -1 },
+		`sharder: PageSize: must be from 1`:                      func(c *Config) { c.PageSize = -1 },
+		`sharder: ScanInterval: must be at least 1s (got 1ms)`: func(c *Config) {
+			c.ScanInterval = time.Millisecond
+		},
+		`sharder: GCPeriod: must be at least 0s`:     func(c *Config) { c.GCPeriod = -1 },
+		`sharder: OverdueAfter: must be at least 0s`: func(c *Config) { c.OverdueAfter = -1 },
+		`sharder: LeaseDuration: must be whole seconds`: func(c *Config) {
+			c.LeaseDuration = 5500 * time.Millisecond
+		},
+		`sharder: LeaseDuration: must be from 3s to 1h0m0s (got`: func(c *Config) { c.LeaseDuration = time.Second },
+		`sharder: Resources[0].GVR: must have a version`: func(c *Config) {
+			c.Resources = []api.Resource{{}}
+		},
+		`sharder: Resources[0].Selector: must not mention a label`: func(c *Config) {
+			c.Resources[0].Selector = ringtest.SelectorOf(t, api.DrainLabel(testRing))
+		},
 	} {
 		c := testConfig()
 		spoil(&c)
 		_, err := New(kube, meta, ringtest.TestMapper(), c)
 		assert.ErrorContains(t, err, want)
 	}
-	_, err := New(nil, meta, ringtest.TestMapper(), Config{Ring: "x", Resources: []api.Resource{{GVR: ringtest.ConfigMaps}}})
+	_, err := New(nil, meta, ringtest.TestMapper(),
+		Config{Ring: "x", Resources: []api.Resource{{GVR: ringtest.ConfigMaps}}})
 	assert.ErrorContains(t, err, "sharder: kube: must not be nil")
 	assert.ErrorContains(t, err, "sharder: Namespace: ", "all at once")
 	_, err = New(kube, meta, ringtest.TestMapper(), testConfig())

@@ -21,11 +21,14 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 )
 
-// kubectl rollout undo restores the annotations that a Deployment had when a shard was its owner that is dead now. Its owner since then has
-// been asked to let go of it, and has not.
+// kubectl rollout undo restores the annotations that a Deployment had when a shard was its owner
+// that is dead now. Its owner since then has been asked to let go of it, and has not.
 func TestARestoredOldRecordEndsNoWork(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		r := &referee{keys: w.keys, owners: map[types.UID]protocol.OwnerEpoch{}, past: map[types.UID]int64{}, gone: map[types.UID]time.Time{}}
+		r := &referee{
+			keys: w.keys, owners: map[types.UID]protocol.OwnerEpoch{}, past: map[types.UID]int64{},
+			gone: map[types.UID]time.Time{},
+		}
 		w.server.Observe(r.see)
 		stop, shards := w.settledWith(60, w.config(), "a", "b")
 		defer stop()
@@ -41,7 +44,8 @@ func TestARestoredOldRecordEndsNoWork(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		restored := 0
 		for _, o := range w.objects() {
-			if rec, err := protocol.ParseRecord(before[o.Name][w.keys.Record]); err == nil && rec.Shard == "a" && w.keys.Draining(&o) {
+			if rec, err := protocol.ParseRecord(before[o.Name][w.keys.Record]); err == nil && rec.Shard == "a" &&
+				w.keys.Draining(&o) {
 				patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": before[o.Name]}})
 				require.NoError(t, err)
 				w.edit(o.Name, string(patch))
@@ -58,24 +62,34 @@ func TestARestoredOldRecordEndsNoWork(t *testing.T) {
 	})
 }
 
-// A controller that copies the annotations of one object to another whenever it sees a change of either, as that of Deployments does, and somebody
-// who restores them, as kubectl rollout undo does: each change is answered once.
+// A controller that copies the annotations of one object to another whenever it sees a change of
+// either, as that of Deployments does, and somebody who restores them, as kubectl rollout undo
+// does: each change is answered once.
 func TestCopiedAnnotationsAreNoReasonToWriteForEver(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
-		c.Resources, c.ScanInterval = []api.Resource{{GVR: ringtest.Widgets, Key: api.NamespaceKey}, {GVR: ringtest.ConfigMaps, Key: api.NamespaceKey}}, 20*time.Second
+		c.Resources, c.ScanInterval = []api.Resource{
+			{GVR: ringtest.Widgets, Key: api.NamespaceKey},
+			{GVR: ringtest.ConfigMaps, Key: api.NamespaceKey},
+		}, 20*time.Second
 		w.shard("a")
 		time.Sleep(time.Second)
 		defer w.sharder(c)()
 		user, err := dynamic.NewForConfig(w.server.Client("user").Config())
 		require.NoError(t, err)
-		parent, err := user.Resource(ringtest.Widgets).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "parent"},
-		}}, metav1.CreateOptions{})
+		parent, err := user.Resource(ringtest.Widgets).Namespace("default").Create(t.Context(),
+			&unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "parent"},
+			}}, metav1.CreateOptions{})
 		require.NoError(t, err)
-		child := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "child"}}}
-		child.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(parent, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"})})
-		_, err = user.Resource(ringtest.ConfigMaps).Namespace("default").Create(t.Context(), child, metav1.CreateOptions{})
+		child := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap",
+			"metadata": map[string]any{"name": "child"},
+		}}
+		child.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(parent,
+			schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"})})
+		_, err = user.Resource(ringtest.ConfigMaps).Namespace("default").Create(t.Context(), child,
+			metav1.CreateOptions{})
 		require.NoError(t, err)
 
 		controller, err := dynamic.NewForConfig(w.server.Client("controller").Config())
@@ -83,7 +97,8 @@ func TestCopiedAnnotationsAreNoReasonToWriteForEver(t *testing.T) {
 		events := make(chan struct{}, 1)
 		var copies atomic.Int32
 		w.server.Observe(func(change apisim.Change) {
-			if kind := change.After.GetKind(); kind == "Widget" || kind == "ConfigMap" && change.After.GetName() == "child" {
+			if kind := change.After.GetKind(); kind == "Widget" || kind == "ConfigMap" &&
+				change.After.GetName() == "child" {
 				notify(events)
 			}
 		})
@@ -93,10 +108,13 @@ func TestCopiedAnnotationsAreNoReasonToWriteForEver(t *testing.T) {
 			require.NoError(t, err)
 			return o.GetAnnotations()
 		}
-		annotate := func(client dynamic.Interface, gvr schema.GroupVersionResource, name string, annotations map[string]any) {
+		annotate := func(client dynamic.Interface, gvr schema.GroupVersionResource, name string,
+			annotations map[string]any,
+		) {
 			patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 			require.NoError(t, err)
-			_, err = client.Resource(gvr).Namespace("default").Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+			_, err = client.Resource(gvr).Namespace("default").Patch(ctx, name, types.MergePatchType, patch,
+				metav1.PatchOptions{})
 			require.NoError(t, err)
 		}
 		defer w.begin(func(ctx context.Context) {
@@ -141,7 +159,10 @@ func TestCopiedAnnotationsAreNoReasonToWriteForEver(t *testing.T) {
 		for key := range annotationsOf(ringtest.Widgets, "parent") {
 			assert.NotContains(t, key, "configmaps", "it would be copied to the child for ever")
 		}
-		for gvr, name := range map[schema.GroupVersionResource]string{ringtest.Widgets: "parent", ringtest.ConfigMaps: "child"} {
+		for gvr, name := range map[schema.GroupVersionResource]string{
+			ringtest.Widgets:    "parent",
+			ringtest.ConfigMaps: "child",
+		} {
 			o, err := user.Resource(gvr).Namespace("default").Get(ctx, name, metav1.GetOptions{})
 			require.NoError(t, err)
 			r, ok := protocol.KeysOf(testRing).Of(gvr.GroupResource()).RecordOf(o)

@@ -58,7 +58,10 @@ func TestAnAcknowledgementMayComeBeforeTheAnswerToThePatch(t *testing.T) {
 
 func TestAListOfDrainsReplacesWhatWasKnown(t *testing.T) {
 	d := newDrains(9)
-	a, b, c, other := protocol.Ref{Name: "a"}, protocol.Ref{Name: "b"}, protocol.Ref{Name: "c"}, protocol.Ref{Name: "o", Resource: 1}
+	a, b, c, other := protocol.Ref{Name: "a"}, protocol.Ref{Name: "b"}, protocol.Ref{Name: "c"}, protocol.Ref{
+		Name:     "o",
+		Resource: 1,
+	}
 	d.see(a, "s", time.Now())
 	d.see(b, "s", time.Now())
 	d.see(other, "s", time.Now())

@@ -16,8 +16,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// A test of a program that has a sharder in it, on fakes. In main, the clients are real ones, mapper comes from the server's discovery, and
-// Run is called by an elector.
+// A test of a program that has a sharder in it, on fakes. In main, the clients are real ones,
+// mapper comes from the server's discovery, and Run is called by an elector.
 func ExampleSharder() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -44,7 +44,8 @@ func ExampleSharder() {
 		fmt.Println(err)
 		return
 	}
-	shard, err := shardlease.New(kube, shardlease.Config{Namespace: "default", Ring: "checksum", Identity: "controller-0"})
+	shard, err := shardlease.New(kube,
+		shardlease.Config{Namespace: "default", Ring: "checksum", Identity: "controller-0"})
 	if err != nil {
 		fmt.Println(err)
 		return

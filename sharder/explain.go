@@ -48,7 +48,8 @@ func (s *Sharder) Explain(ctx context.Context, object api.ObjectRef) (Explanatio
 	if err != nil {
 		return Explanation{}, err
 	}
-	index := slices.IndexFunc(e.graph.All, func(r protocol.Resource) bool { return r.GVR.GroupResource() == object.GVR.GroupResource() })
+	index := slices.IndexFunc(e.graph.All,
+		func(r protocol.Resource) bool { return r.GVR.GroupResource() == object.GVR.GroupResource() })
 	if index < 0 {
 		return Explanation{}, fmt.Errorf("sharder: Resource %s is not in the ring", object.GVR.GroupResource())
 	}
@@ -62,12 +63,18 @@ func (s *Sharder) Explain(ctx context.Context, object api.ObjectRef) (Explanatio
 	}
 	c, ok := e.childOf(index, o)
 	if !ok {
-		return Explanation{Object: object, Label: e.keys.ShardOf(o), Verb: string(protocol.Keep), Why: "no object of the ring controls it"}, nil
+		return Explanation{
+			Object: object, Label: e.keys.ShardOf(o), Verb: string(protocol.Keep),
+			Why: "no object of the ring controls it",
+		}, nil
 	}
 	root, err := e.client(c.Root.Resource, c.Root.Namespace).Get(ctx, c.Root.Name, metav1.GetOptions{})
 	switch {
 	case e.absent(c.Root, err), err == nil && root.UID != c.RootUID:
-		return Explanation{Object: object, Root: e.objectRef(c.Root), Label: c.Label, Verb: string(protocol.Keep), Why: "the object that controls it is gone"}, nil
+		return Explanation{
+			Object: object, Root: e.objectRef(c.Root), Label: c.Label, Verb: string(protocol.Keep),
+			Why: "the object that controls it is gone",
+		}, nil
 	case err != nil:
 		return Explanation{}, fmt.Errorf("sharder: %w", e.failed("get", c.Root, err))
 	}
@@ -85,7 +92,9 @@ func (s *Sharder) Explain(ctx context.Context, object api.ObjectRef) (Explanatio
 }
 
 // explain says why a root is where it is.
-func (e *session) explain(ctx context.Context, p *plan, at protocol.Ref, o *metav1.PartialObjectMetadata) (Explanation, error) {
+func (e *session) explain(ctx context.Context, p *plan, at protocol.Ref, o *metav1.PartialObjectMetadata) (Explanation,
+	error,
+) {
 	index := at.Resource
 	v, ok := e.rootOf(index, o)
 	x := Explanation{Object: e.objectRef(at), Root: e.objectRef(at), Label: v.Label, Draining: v.Drain}
@@ -159,7 +168,9 @@ func (s *Sharder) Plan(ctx context.Context) (Forecast, error) {
 		m.Objects = n
 		f.Moves = append(f.Moves, m)
 	}
-	slices.SortFunc(f.Moves, func(a, b Move) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
+	slices.SortFunc(f.Moves, func(a, b Move) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+	})
 	return f, nil
 }
 

@@ -40,7 +40,8 @@ func (e *session) gather(ctx context.Context, p *plan) error {
 		misled := with(labels.Everything(), e.keys.Drain, selection.Exists)
 		for _, src := range append(e.sources(i, p.children(e.keys)), e.sources(i, misled)...) {
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
-				if _, member := p.members.Member(e.keys.ShardOf(o)); member && !e.keys.Draining(o) { // the selector would have been too long
+				if _, member := p.members.Member(e.keys.ShardOf(o)); member && !e.keys.Draining(o) {
+					// the selector would have been too long
 					return ctx.Err() == nil
 				}
 				return e.adoptChild(ctx, i, o)
@@ -100,7 +101,8 @@ func (e *session) assignChild(ctx context.Context, r protocol.Ref, c *protocol.C
 		if _, member := p.members.Member(c.Label); member && !c.Drain { // the shard decides
 			return nil
 		}
-		version, err := e.send(ctx, c.Ref, protocol.Follow, shard, e.keys.MergePatch(c.UID, c.Version, shard, false, nil))
+		version, err := e.send(ctx, c.Ref, protocol.Follow, shard,
+			e.keys.MergePatch(c.UID, c.Version, shard, false, nil))
 		switch {
 		case err == nil:
 			e.floors.note(holding{shard, r.Resource}, version)

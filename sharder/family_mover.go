@@ -31,7 +31,9 @@ func (e *session) moveFamilies(ctx context.Context) {
 		if len(current) == 0 {
 			continue
 		}
-		e.moveBatch(ctx, p, batchOf(current, func(m *move) bool { return e.moves.inDoubt(m.root.Ref) || e.unsurveyed(m.root) }))
+		e.moveBatch(ctx, p, batchOf(current, func(m *move) bool {
+			return e.moves.inDoubt(m.root.Ref) || e.unsurveyed(m.root)
+		}))
 	}
 }
 
@@ -71,7 +73,9 @@ func (e *session) moveBatch(ctx context.Context, p *plan, b batch) {
 // listChildren calls found with all children of a batch of roots, and with others. The first list
 // of a resource has no selector: it shows what shards were assigned before this session.
 // listChildren returns the resources that could not be listed, with the errors.
-func (e *session) listChildren(ctx context.Context, p *plan, b batch, found func(protocol.Child)) (unlisted map[int]error) {
+func (e *session) listChildren(ctx context.Context, p *plan, b batch,
+	found func(protocol.Child),
+) (unlisted map[int]error) {
 	unlisted = map[int]error{}
 	namespaces := map[int][]string{} // of the roots, by the resources of their children
 	for _, m := range b.moves {
@@ -125,7 +129,8 @@ func (e *session) bring(ctx context.Context, m *move, c protocol.Child) {
 			m.reach(resource, c.Version)
 			return
 		}
-		version, err := e.send(ctx, c.Ref, protocol.Follow, m.decision.Label, e.keys.MergePatch(c.UID, c.Version, m.decision.Label, false, nil))
+		version, err := e.send(ctx, c.Ref, protocol.Follow, m.decision.Label,
+			e.keys.MergePatch(c.UID, c.Version, m.decision.Label, false, nil))
 		switch {
 		case err == nil:
 			e.floors.note(holding{m.decision.Label, c.Resource}, version)

@@ -46,7 +46,8 @@ func (w *world) bear(n int, stamped bool) {
 func (w *world) bearOne(root metav1.Object, shard string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", GenerateName: "p-",
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(root, corev1.SchemeGroupVersion.WithKind("ConfigMap"))},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(root,
+			corev1.SchemeGroupVersion.WithKind("ConfigMap"))},
 	}}
 	if shard != "" {
 		pod.Labels = map[string]string{w.keys.Shard: shard}
@@ -91,7 +92,8 @@ func (w *world) rootsOf(shard string) (all []string) {
 	return all
 }
 
-// requireFloors fails unless work on those roots waits for caches that show their children where they are now.
+// requireFloors fails unless work on those roots waits for caches that show their children where
+// they are now.
 func (w *world) requireFloors(roots []string) {
 	w.t.Helper()
 	require.NotEmpty(w.t, roots)
@@ -111,7 +113,8 @@ func (w *world) requireFloors(roots []string) {
 	}
 }
 
-// requireFloorsReach is requireFloors for roots that came without a record: work on them may wait for other children of their shard, too.
+// requireFloorsReach is requireFloors for roots that came without a record: work on them may wait
+// for other children of their shard, too.
 func (w *world) requireFloorsReach(roots []string) {
 	w.t.Helper()
 	require.NotEmpty(w.t, roots)
@@ -123,7 +126,8 @@ func (w *world) requireFloorsReach(roots []string) {
 		r, _ := w.keys.RecordOf(&o)
 		for _, c := range children[o.UID] {
 			assert.True(w.t, protocol.Reaches(r.ChildFloor["pods"], c.ResourceVersion),
-				"work on %s begins at version %q of pods, and %s is of %s", o.Name, r.ChildFloor["pods"], c.Name, c.ResourceVersion)
+				"work on %s begins at version %q of pods, and %s is of %s", o.Name, r.ChildFloor["pods"], c.Name,
+				c.ResourceVersion)
 		}
 	}
 }
@@ -181,7 +185,8 @@ func TestMarkedChildrenGoWhereTheirRootIs(t *testing.T) {
 		defer stop()
 		mark := func(root metav1.Object, shard string) {
 			pod := w.bearOne(root, shard)
-			_, err := w.meta.Resource(ringtest.Pods).Namespace("default").Patch(t.Context(), pod.Name, types.MergePatchType,
+			_, err := w.meta.Resource(ringtest.Pods).Namespace("default").Patch(t.Context(), pod.Name,
+				types.MergePatchType,
 				w.keys.MergePatch(pod.UID, pod.ResourceVersion, shard, true, nil), metav1.PatchOptions{})
 			require.NoError(t, err)
 		}
@@ -204,7 +209,9 @@ func TestMarkedChildrenGoWhereTheirRootIs(t *testing.T) {
 			}
 		}
 		time.Sleep(16 * time.Second) // it may be back
-		assert.Empty(t, slices.DeleteFunc(slices.Collect(maps.Keys(w.patched())), func(verb string) bool { return verb == "follow" }))
+		assert.Empty(t, slices.DeleteFunc(slices.Collect(maps.Keys(w.patched())), func(verb string) bool {
+			return verb == "follow"
+		}))
 		time.Sleep(time.Minute)
 		w.requirePlaced(20, "a")
 		w.requireFloors(roots)
@@ -234,7 +241,8 @@ func TestChildrenOfANewRootWaitForIt(t *testing.T) {
 	})
 }
 
-// A controller that creates children begins to be sharded: its shards have to see what there is, or would create it again.
+// A controller that creates children begins to be sharded: its shards have to see what there is, or
+// would create it again.
 func TestChildrenOfARootThatIsSelectedLaterComeWithIt(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.familyConfig()
@@ -248,7 +256,8 @@ func TestChildrenOfARootThatIsSelectedLaterComeWithIt(t *testing.T) {
 		time.Sleep(20 * time.Minute) // the ring is settled
 		assert.Empty(t, w.patched())
 		for _, o := range w.objects() {
-			_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name, types.MergePatchType,
+			_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name,
+				types.MergePatchType,
 				[]byte(`{"metadata":{"labels":{"sharded":"true"}}}`), metav1.PatchOptions{})
 			require.NoError(t, err)
 		}
@@ -260,7 +269,8 @@ func TestChildrenOfARootThatIsSelectedLaterComeWithIt(t *testing.T) {
 	})
 }
 
-// Nor is a root that is selected later taken for a new one when the sharder knows of the children of others.
+// Nor is a root that is selected later taken for a new one when the sharder knows of the children
+// of others.
 func TestARootThatIsSelectedLaterIsNotTakenForANewOne(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.familyConfig()
@@ -287,7 +297,8 @@ func TestChildrenOfAResourceThatIsNewInTheRingAreGathered(t *testing.T) {
 		w.bear(2, false)
 		root := w.objects()[0]
 		w.bearOne(&root, "elsewhere")
-		require.NoError(t, w.kube.CoreV1().Pods("default").Delete(t.Context(), w.bearOne(&root, "").Name, metav1.DeleteOptions{}))
+		require.NoError(t,
+			w.kube.CoreV1().Pods("default").Delete(t.Context(), w.bearOne(&root, "").Name, metav1.DeleteOptions{}))
 		before := w.owners()
 		stop()
 		stop = w.sharder(w.familyConfig())
@@ -304,7 +315,10 @@ func TestChildrenOfAResourceThatIsNewInTheRingAreGathered(t *testing.T) {
 }
 
 func TestFamiliesMoveTogether(t *testing.T) {
-	for name, depart := range map[string]func(*testShard){"release": func(s *testShard) { s.release() }, "death": (*testShard).kill} {
+	for name, depart := range map[string]func(*testShard){
+		"release": func(s *testShard) { s.release() },
+		"death":   (*testShard).kill,
+	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				stop, shards := w.settledWith(60, w.familyConfig(), "a", "b", "c")
@@ -320,7 +334,8 @@ func TestFamiliesMoveTogether(t *testing.T) {
 				w.requireFamilies(2)
 				w.requireFloors(roots)
 				assert.Equal(t, map[string]int{"assign": moved, "follow": 2 * moved}, w.patched())
-				assert.LessOrEqual(t, count(), 2+2+2, "one batch and what came meanwhile, and one for each scan that followed")
+				assert.LessOrEqual(t, count(), 2+2+2,
+					"one batch and what came meanwhile, and one for each scan that followed")
 			})
 		})
 	}
@@ -428,7 +443,8 @@ func TestAJoiningShardGetsFamilies(t *testing.T) {
 	})
 }
 
-// The children of many roots are listed a few times only, and those that have not been moved only while the sharder is new.
+// The children of many roots are listed a few times only, and those that have not been moved only
+// while the sharder is new.
 func TestManyFamiliesMoveInFewBatches(t *testing.T) {
 	const families = 500
 	inWorld(t, func(t *testing.T, w *world) {
@@ -450,7 +466,8 @@ func TestManyFamiliesMoveInFewBatches(t *testing.T) {
 	})
 }
 
-// A sharder moves children, and then not their root. Which version of them the next shard has to have seen is known to the next sharder.
+// A sharder moves children, and then not their root. Which version of them the next shard has to
+// have seen is known to the next sharder.
 func TestAMoveThatEndedHalfwayIsKnown(t *testing.T) {
 	for name, another := range map[string]bool{"the same sharder": false, "another": true} {
 		t.Run(name, func(t *testing.T) {
@@ -528,8 +545,8 @@ func TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren(t *testing.T) {
 	}
 }
 
-// Roots lose their records while two shards after another may have been given them. Who is asked last is not the one that has created their
-// children.
+// Roots lose their records while two shards after another may have been given them. Who is asked
+// last is not the one that has created their children.
 func TestChildrenOfAStrippedRootAreFound(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, shards := w.settledWith(120, w.familyConfig(), "a", "b")
@@ -542,7 +559,8 @@ func TestChildrenOfAStrippedRootAreFound(t *testing.T) {
 		w.shard("d")
 		time.Sleep(10 * time.Second)
 		for _, name := range w.rootsOf("a") {
-			_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), name, types.MergePatchType,
+			_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), name,
+				types.MergePatchType,
 				[]byte(`{"metadata":{"labels":null,"annotations":null}}`), metav1.PatchOptions{})
 			require.NoError(t, err)
 		}
@@ -581,10 +599,13 @@ func TestAChildThatOthersChangeIsMovedAllTheSame(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 			for _, of := range w.children() {
 				if len(of) == 3 {
-					require.NoError(t, w.kube.CoreV1().Pods("default").Delete(t.Context(), of[0].Name, metav1.DeleteOptions{}))
+					require.NoError(t,
+						w.kube.CoreV1().Pods("default").Delete(t.Context(), of[0].Name, metav1.DeleteOptions{}))
 				}
-				_, err := w.meta.Resource(ringtest.Pods).Namespace("default").Patch(t.Context(), of[len(of)-1].Name, types.MergePatchType,
-					fmt.Appendf(nil, `{"metadata":{"annotations":{"at":"%d"}}}`, time.Now().UnixNano()), metav1.PatchOptions{})
+				_, err := w.meta.Resource(ringtest.Pods).Namespace("default").Patch(t.Context(), of[len(of)-1].Name,
+					types.MergePatchType,
+					fmt.Appendf(nil, `{"metadata":{"annotations":{"at":"%d"}}}`, time.Now().UnixNano()),
+					metav1.PatchOptions{})
 				require.NoError(t, err)
 			}
 		}
@@ -630,11 +651,13 @@ func TestChildrenOfRootsOfTheCluster(t *testing.T) {
 		w.shard("b")
 		time.Sleep(time.Second)
 		for i := range 10 {
-			root, err := w.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}}, metav1.CreateOptions{})
+			root, err := w.kube.CoreV1().Namespaces().Create(t.Context(),
+				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}}, metav1.CreateOptions{})
 			require.NoError(t, err)
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 				Namespace: fmt.Sprint("in", i), Name: "p",
-				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(root, corev1.SchemeGroupVersion.WithKind("Namespace"))},
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(root,
+					corev1.SchemeGroupVersion.WithKind("Namespace"))},
 			}}
 			_, err = w.kube.CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
 			require.NoError(t, err)
@@ -671,7 +694,10 @@ func TestALeaseStaysWhileChildrenNameIt(t *testing.T) {
 			require.NoError(t, err)
 			return ok
 		}
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "stranger", Labels: map[string]string{w.keys.Shard: "z"}}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name:   "stranger",
+			Labels: map[string]string{w.keys.Shard: "z"},
+		}}
 		_, err = w.kube.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
 		require.NoError(t, err)
 		assert.True(t, empty(), "it has no shard")
@@ -713,7 +739,8 @@ func TestAChildIsExplainedByItsRoot(t *testing.T) {
 		gone.UID = "gone"
 		x = explain(w.bearOne(&gone, "").Name)
 		assert.Equal(t, "the object that controls it is gone", x.Why)
-		_, err = w.kube.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}, metav1.CreateOptions{})
+		_, err = w.kube.CoreV1().Pods("default").Create(t.Context(),
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, "no object of the ring controls it", explain("stranger").Why)
 	})
@@ -727,6 +754,7 @@ func TestPermissionsOnChildrenAreAskedFor(t *testing.T) {
 		c.Resources[0].Children = []schema.GroupVersionResource{ringtest.Pods}
 		s, err := New(kube, meta, ringtest.TestMapper(), c)
 		require.NoError(t, err)
-		assert.ErrorContains(t, s.Run(t.Context()), `not allowed to patch pods: grant the verb "patch" on resource pods`)
+		assert.ErrorContains(t, s.Run(t.Context()),
+			`not allowed to patch pods: grant the verb "patch" on resource pods`)
 	})
 }

@@ -23,7 +23,10 @@ func treeKey(dst []byte, _ schema.GroupKind, o metav1.Object) []byte {
 func TestGenerationsWithOneKeyAreWithOneShard(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
-		c.Resources = []api.Resource{{GVR: ringtest.Widgets, Key: treeKey}, {GVR: ringtest.ConfigMaps, Key: treeKey, Children: []schema.GroupVersionResource{ringtest.Pods}}}
+		c.Resources = []api.Resource{
+			{GVR: ringtest.Widgets, Key: treeKey},
+			{GVR: ringtest.ConfigMaps, Key: treeKey, Children: []schema.GroupVersionResource{ringtest.Pods}},
+		}
 		defer w.sharder(c)()
 		a := w.shard("a")
 		w.shard("b")
@@ -37,14 +40,17 @@ func TestGenerationsWithOneKeyAreWithOneShard(t *testing.T) {
 			widget.SetGroupVersionKind(ringtest.Widgets.GroupVersion().WithKind("Widget"))
 			widget.SetName("w-" + labels["tree"])
 			widget.SetLabels(labels)
-			widget, err = client.Resource(ringtest.Widgets).Namespace("default").Create(t.Context(), widget, metav1.CreateOptions{})
+			widget, err = client.Resource(ringtest.Widgets).Namespace("default").Create(t.Context(), widget,
+				metav1.CreateOptions{})
 			require.NoError(t, err)
 			root := &unstructured.Unstructured{}
 			root.SetGroupVersionKind(ringtest.ConfigMaps.GroupVersion().WithKind("ConfigMap"))
 			root.SetName("c-" + labels["tree"])
 			root.SetLabels(labels)
-			root.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(widget, widget.GroupVersionKind())})
-			root, err = client.Resource(ringtest.ConfigMaps).Namespace("default").Create(t.Context(), root, metav1.CreateOptions{})
+			root.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(widget,
+				widget.GroupVersionKind())})
+			root, err = client.Resource(ringtest.ConfigMaps).Namespace("default").Create(t.Context(), root,
+				metav1.CreateOptions{})
 			require.NoError(t, err)
 			w.bearOne(root, "")
 		}

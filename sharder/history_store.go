@@ -78,7 +78,8 @@ func (l *historyStore) absent(err error) bool {
 // failed adds the request to an error, and the missing right if the server refused it.
 func (l *historyStore) failed(verb string, err error) error {
 	if kube.RoleMissing(err) {
-		return fmt.Errorf("not allowed to %s ConfigMap %s/%s, the ring's history: grant the verb %q on resource configmaps in namespace %s: %w",
+		return fmt.Errorf("not allowed to %s ConfigMap %s/%s, the ring's history: grant the verb %q on resource "+
+			"configmaps in namespace %s: %w",
 			verb, l.namespace, HistoryName(l.ring), verb, l.namespace, err)
 	}
 	return fmt.Errorf("%s ConfigMap %s/%s, the ring's history: %w", verb, l.namespace, HistoryName(l.ring), err)
@@ -92,7 +93,8 @@ func (l *historyStore) assume(h protocol.History) { l.known = h }
 // sharder's attempt to shrink the history must then fail.
 func (l *historyStore) begin(ctx context.Context, m protocol.Membership) error {
 	for {
-		if n := len(l.stands.Memberships); n > 0 && slices.Equal(l.stands.Memberships[n-1], m) && l.stands.Contains(l.known) {
+		if n := len(l.stands.Memberships); n > 0 && slices.Equal(l.stands.Memberships[n-1], m) &&
+			l.stands.Contains(l.known) {
 			return nil
 		}
 		err := l.write(ctx, l.known.With(m).Bounded(protocol.MaxHistory, l.ended))

@@ -51,9 +51,13 @@ func TestBeginningTheSameMembershipAgainWritesNothing(t *testing.T) {
 	})
 }
 
-// A sharder that was deposed has proved that the ring is settled under a membership that is not the present one any more.
+// A sharder that was deposed has proved that the ring is settled under a membership that is not the
+// present one any more.
 func TestADeposedSharderCannotShrinkTheHistoryOfItsSuccessor(t *testing.T) {
-	for name, successor := range map[string]protocol.Membership{"a new membership": onlyB, "one that was there before": onlyA} {
+	for name, successor := range map[string]protocol.Membership{
+		"a new membership":          onlyB,
+		"one that was there before": onlyA,
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := storesOn(t, 2)
@@ -84,7 +88,9 @@ func TestAHistoryThatWasDeletedIsWrittenAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := storesOn(t, 1)[0]
 		require.NoError(t, l.begin(t.Context(), onlyA))
-		require.NoError(t, l.kube.CoreV1().ConfigMaps(testNamespace).Delete(t.Context(), HistoryName(testRing), metav1.DeleteOptions{}))
+		require.NoError(t,
+			l.kube.CoreV1().ConfigMaps(testNamespace).Delete(t.Context(), HistoryName(testRing),
+				metav1.DeleteOptions{}))
 		require.NoError(t, l.begin(t.Context(), both))
 		require.NoError(t, l.load(t.Context()))
 		assert.Equal(t, protocol.HistoryOf(onlyA, both), l.known)

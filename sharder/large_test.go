@@ -23,9 +23,11 @@ func TestAPageOfLargeObjectsIsNotLarge(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		large := strings.Repeat("x", size)
 		for i := range objects {
-			_, err := w.kube.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-				Name: fmt.Sprintf("o-%03d", i), Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: large},
-			}}, metav1.CreateOptions{})
+			_, err := w.kube.CoreV1().ConfigMaps("default").Create(t.Context(),
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+					Name:        fmt.Sprintf("o-%03d", i),
+					Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: large},
+				}}, metav1.CreateOptions{})
 			require.NoError(t, err)
 		}
 		w.shard("a")
@@ -58,7 +60,8 @@ func TestAPageOfLargeObjectsIsNotLarge(t *testing.T) {
 			assert.Less(t, lists.Load(), int64(30), "%s: pages of some 80 objects", what)
 		}
 		run("new objects")
-		// Of objects without a shard there is one now, the ring's history. It is small, and says nothing about the others.
+		// Of objects without a shard there is one now, the ring's history. It is small, and says
+		// nothing about the others.
 		run("assigned objects")
 	})
 }

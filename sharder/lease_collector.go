@@ -96,7 +96,8 @@ func (k *leaseCollector) calm() (calm bool, wait time.Duration) {
 		return true, wait
 	case !k.storm:
 		k.storm, k.stormed = true, now
-		k.log.Warn("at least half of the shards have expired together: waiting one lease duration longer before taking their Leases",
+		k.log.Warn("at least half of the shards have expired together: waiting one lease duration longer before "+
+			"taking their Leases",
 			zap.Strings("shards", expired), zap.Duration("leaseDuration", k.duration))
 		if k.hooks.OnStorm != nil {
 			k.hooks.OnStorm(expired)
@@ -134,7 +135,8 @@ func (k *leaseCollector) take(ctx context.Context, shard string) bool {
 	case ctx.Err() != nil:
 		return true
 	case apierrors.IsForbidden(err):
-		k.log.Warn("cannot take the Lease of a dead shard, whose objects stay with it", zap.String("shard", shard), zap.Error(err))
+		k.log.Warn("cannot take the Lease of a dead shard, whose objects stay with it", zap.String("shard", shard),
+			zap.Error(err))
 	default: // the shard returned, another sharder was faster, or the outcome is unknown
 		k.log.Info("the Lease of a shard was not taken", zap.String("shard", shard), zap.Error(err))
 	}
@@ -163,7 +165,8 @@ func (k *leaseCollector) collect(ctx context.Context, shard string) bool {
 	short, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	switch err := shardstate.Delete(short, k.kube, deletion); {
-	case kube.Absent(err, coordinationv1.Resource("leases"), shard), apierrors.IsConflict(err): // the watch will show it
+	// the watch will show it
+	case kube.Absent(err, coordinationv1.Resource("leases"), shard), apierrors.IsConflict(err):
 		return true
 	case err != nil:
 		k.log.Warn("the Lease of a dead shard was not deleted, will be tried again", zap.Error(err))

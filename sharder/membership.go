@@ -161,7 +161,8 @@ func (e *session) resolveFormerMembers(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if e.leases.lifeOf(t) == protocol.EpochUnknown && e.leases.reread(ctx, t) == nil { // otherwise the next decision that needs it asks again
+		if e.leases.lifeOf(t) == protocol.EpochUnknown && e.leases.reread(ctx, t) == nil {
+			// otherwise the next decision that needs it asks again
 			e.leases.ask(t)
 		}
 	}

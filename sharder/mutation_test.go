@@ -17,8 +17,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
-// mutations are what may happen to somebody who does not know why a line is there. Each has to be caught by a schedule of the
-// simulation, and the violation says how.
+// mutations are what may happen to somebody who does not know why a line is there. Each has to be
+// caught by a schedule of the simulation, and the violation says how.
 var mutations = []struct {
 	name     string
 	file     string
@@ -28,7 +28,9 @@ var mutations = []struct {
 }{
 	{
 		"a root is assigned before its children are moved", "family_mover.go",
-		"	unlisted := e.listChildren(", "	for _, m := range b.moves {\n		m.decision.Record.ChildFloor = map[string]string{\"pods\": \"\"}\n		_ = e.patch(ctx, m.root, m.decision)\n	}\n	unlisted := e.listChildren(",
+		"	unlisted := e.listChildren(", "	for _, m := range b.moves {\n		m.decision.Record.ChildFloor = " +
+			"map[string]string{\"pods\": \"\"}\n		_ = e.patch(ctx, m.root, m.decision)\n	}\n	unlisted := " +
+			"e.listChildren(",
 		"does not see child", "",
 	},
 	{
@@ -38,7 +40,9 @@ var mutations = []struct {
 	},
 	{
 		"a list is taken for roots that are let go of meanwhile", "family_mover.go",
-		"	busy.Wait()\n	for _, m := range b.moves {", "	busy.Wait()\n	e.moves.add(nil)\n	for _, m := range append(b.moves, e.moves.take(ctx)...) {\n		if m == nil {\n			continue\n		}",
+		"	busy.Wait()\n	for _, m := range b.moves {",
+		"	busy.Wait()\n	e.moves.add(nil)\n	for _, m := range append(b.moves, e.moves.take(ctx)...) " +
+			"{\n		if m == nil {\n			continue\n		}",
 		"does not see child", "",
 	},
 	{
@@ -71,11 +75,13 @@ func TestSimulatedMutationsAreCaught(t *testing.T) {
 			require.NoError(t, err)
 			directory := t.TempDir()
 			overlay, binary := mutation.Overlay(t, path, m.old, m.new), filepath.Join(directory, "test")
-			out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, ".").CombinedOutput()
+			out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o",
+				binary, ".").CombinedOutput()
 			require.NoError(t, err, "%s", out)
 
 			begin := time.Now()
-			run := exec.CommandContext(t.Context(), binary, "-test.run", "^"+cmp.Or(m.test, "TestSimulatedFamilies")+"$", "-test.timeout", "3m")
+			run := exec.CommandContext(t.Context(), binary, "-test.run",
+				"^"+cmp.Or(m.test, "TestSimulatedFamilies")+"$", "-test.timeout", "3m")
 			// It ends with the first violation. The directory is for the trace that this leaves.
 			run.Env = append(os.Environ(), sim.SoakVariable+"=2m", "TMPDIR="+directory)
 			out, err = run.CombinedOutput()

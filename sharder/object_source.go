@@ -188,7 +188,8 @@ func (s source) follow(ctx context.Context, to sink) (useful bool, err error) {
 	for {
 		w, err := opened(ctx, func(ctx context.Context) (watch.Interface, error) {
 			return s.client.Watch(ctx, metav1.ListOptions{
-				LabelSelector: s.selector.String(), ResourceVersion: version, AllowWatchBookmarks: true, TimeoutSeconds: ptr.To(watchSeconds),
+				LabelSelector: s.selector.String(), ResourceVersion: version, AllowWatchBookmarks: true,
+				TimeoutSeconds: ptr.To(watchSeconds),
 			})
 		})
 		if err != nil {
@@ -223,11 +224,13 @@ func (s source) followWatch(ctx context.Context, w watch.Interface, version stri
 				return version, nil
 			}
 			if e.Type == watch.Error {
-				return version, fmt.Errorf("watch %s: %w", s.resource.GVR.GroupResource(), apierrors.FromObject(e.Object))
+				return version, fmt.Errorf("watch %s: %w", s.resource.GVR.GroupResource(),
+					apierrors.FromObject(e.Object))
 			}
 			o, ok := e.Object.(*metav1.PartialObjectMetadata)
 			if !ok {
-				return version, fmt.Errorf("watch %s: got a %T instead of metadata", s.resource.GVR.GroupResource(), e.Object)
+				return version, fmt.Errorf("watch %s: got a %T instead of metadata", s.resource.GVR.GroupResource(),
+					e.Object)
 			}
 			selected := e.Type != watch.Bookmark && s.selects(o)
 			switch {

@@ -16,7 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// proxy answers the requests that go astray with the code 404, which client-go makes a NotFound error of.
+// proxy answers the requests that go astray with the code 404, which client-go makes a NotFound
+// error of.
 func (w *world) proxy(next http.RoundTripper) http.RoundTripper {
 	return ringtest.RoundTripper(func(q *http.Request) (*http.Response, error) {
 		if astray := w.astray.Load(); astray == nil || !(*astray)(q) {
@@ -38,16 +39,19 @@ func (w *world) lose(duration time.Duration, match func(*http.Request) bool, beg
 }
 
 func about(q *http.Request, method, resource string) bool {
-	return q.Method == method && strings.Contains(q.URL.Path, "/"+resource+"/") && !strings.HasSuffix(q.URL.Path, absentName)
+	return q.Method == method && strings.Contains(q.URL.Path, "/"+resource+"/") &&
+		!strings.HasSuffix(q.URL.Path, absentName)
 }
 
-// A page of a proxy does not prove that an object is gone: nothing is forgotten, given away, or taken for moved because of one.
+// A page of a proxy does not prove that an object is gone: nothing is forgotten, given away, or
+// taken for moved because of one.
 func TestAPageOfAProxyDoesNotProveThatAnObjectIsGone(t *testing.T) {
 	t.Run("an object that cannot be patched is tried again", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			stop, _ := w.settledWith(10, w.config(), "a")
 			defer stop()
-			w.lose(3*time.Second, func(q *http.Request) bool { return about(q, http.MethodPatch, "configmaps") }, func() { w.create(10, "p") })
+			w.lose(3*time.Second, func(q *http.Request) bool { return about(q, http.MethodPatch, "configmaps") },
+				func() { w.create(10, "p") })
 			require.Equal(t, 10, w.owners()["-"])
 			time.Sleep(30 * time.Second)
 			w.requirePlaced(20, "a")
@@ -71,7 +75,8 @@ func TestAPageOfAProxyDoesNotProveThatAnObjectIsGone(t *testing.T) {
 			w.bear(2, true)
 			time.Sleep(10 * time.Minute)
 			roots := w.rootsOf("a")
-			w.lose(10*time.Second, func(q *http.Request) bool { return about(q, http.MethodPatch, "pods") }, shards[0].release)
+			w.lose(10*time.Second, func(q *http.Request) bool { return about(q, http.MethodPatch, "pods") },
+				shards[0].release)
 			assert.Equal(t, 20-len(roots), w.owners()["b"], "roots were assigned before their children")
 			time.Sleep(time.Minute)
 			w.requirePlaced(20, "b")
@@ -83,7 +88,8 @@ func TestAPageOfAProxyDoesNotProveThatAnObjectIsGone(t *testing.T) {
 		inWorld(t, func(_ *testing.T, w *world) {
 			stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
 			defer stop()
-			w.lose(3*time.Second, func(q *http.Request) bool { return about(q, http.MethodPatch, "configmaps") }, shards[0].release)
+			w.lose(3*time.Second, func(q *http.Request) bool { return about(q, http.MethodPatch, "configmaps") },
+				shards[0].release)
 			time.Sleep(20 * time.Second)
 			w.requirePlaced(20, "b")
 		})
@@ -92,7 +98,8 @@ func TestAPageOfAProxyDoesNotProveThatAnObjectIsGone(t *testing.T) {
 		inWorld(t, func(_ *testing.T, w *world) {
 			stop, _ := w.settledWith(5, w.familyConfig(), "a", "b")
 			defer stop()
-			w.lose(3*time.Second, func(q *http.Request) bool { return about(q, http.MethodPatch, "pods") }, func() { w.bear(1, false) })
+			w.lose(3*time.Second, func(q *http.Request) bool { return about(q, http.MethodPatch, "pods") },
+				func() { w.bear(1, false) })
 			time.Sleep(20 * time.Second)
 			w.requireFamilies(1)
 		})

@@ -25,7 +25,8 @@ func planOf(t *testing.T, h ...protocol.Membership) *plan {
 
 func TestOwnersAreThoseUnderAnyMembershipSinceTheRingWasSettled(t *testing.T) {
 	settled := planOf(t, protocol.NewMembership(inA, inB))
-	unsettled := planOf(t, protocol.NewMembership(inA, inB), protocol.NewMembership(inA, inB, inC), protocol.NewMembership(inB, inC))
+	unsettled := planOf(t, protocol.NewMembership(inA, inB), protocol.NewMembership(inA, inB, inC),
+		protocol.NewMembership(inB, inC))
 	for hash := range uint64(1000) {
 		hash *= 0x9e3779b97f4a7c15
 		assert.Equal(t, []protocol.OwnerEpoch{settled.target(hash)}, settled.owners("", hash))
@@ -41,8 +42,10 @@ func TestOwnersUnderManyMembershipsAreThoseOfARingForEach(t *testing.T) {
 		h := protocol.HistoryOf()
 		for range rapid.IntRange(1, 70).Draw(t, "memberships") {
 			var members []protocol.OwnerEpoch
-			for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"}), 1, 6, rapid.ID).Draw(t, "members") {
-				members = append(members, protocol.OwnerEpoch{Shard: name, LeaseUID: "l", Epoch: rapid.Int64Range(1, 3).Draw(t, "epoch")})
+			for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"}), 1, 6,
+				rapid.ID).Draw(t, "members") {
+				members = append(members,
+					protocol.OwnerEpoch{Shard: name, LeaseUID: "l", Epoch: rapid.Int64Range(1, 3).Draw(t, "epoch")})
 			}
 			h = h.With(protocol.NewMembership(members...))
 		}
@@ -90,7 +93,8 @@ func TestAPlanOfManyMembershipsIsSmall(t *testing.T) {
 func rolledOver(n int) protocol.History {
 	var members []protocol.OwnerEpoch
 	for i := range n {
-		members = append(members, protocol.OwnerEpoch{Shard: fmt.Sprintf("controller-7d9f8b6c5-%05d", i), LeaseUID: "lease", Epoch: 1})
+		members = append(members,
+			protocol.OwnerEpoch{Shard: fmt.Sprintf("controller-7d9f8b6c5-%05d", i), LeaseUID: "lease", Epoch: 1})
 	}
 	h := protocol.HistoryOf(protocol.NewMembership(members...))
 	for i := range n {
@@ -137,14 +141,18 @@ func TestStraysAreAllThatIsWithNoMember(t *testing.T) {
 func TestASelectorThatIsTooLongForAURLIsNotUsed(t *testing.T) {
 	var members []protocol.OwnerEpoch
 	for i := range 200 {
-		members = append(members, protocol.OwnerEpoch{Shard: fmt.Sprintf("controller-7d9f8b6c5-%05d", i), LeaseUID: "l", Epoch: 1})
+		members = append(members,
+			protocol.OwnerEpoch{Shard: fmt.Sprintf("controller-7d9f8b6c5-%05d", i), LeaseUID: "l", Epoch: 1})
 	}
 	s := planOf(t, protocol.NewMembership(members...)).strays(protocol.KeysOf("r"), labels.Everything())
 	assert.Equal(t, "!shard.bellwether.dev/r", s.String())
 }
 
 func TestObjectsThatWereNotPlacedHaveOwnersOfTheirOwn(t *testing.T) {
-	p, err := newPlan(protocol.History{Memberships: []protocol.Membership{both}, Displaced: protocol.Displaced{"x": {inA, inC}, "y": {inA}}})
+	p, err := newPlan(protocol.History{
+		Memberships: []protocol.Membership{both},
+		Displaced:   protocol.Displaced{"x": {inA, inC}, "y": {inA}},
+	})
 	require.NoError(t, err)
 	assert.Subset(t, p.owners("x", 1), []protocol.OwnerEpoch{inA, inC})
 	assert.NotContains(t, p.owners("z", 1), inC)

@@ -65,7 +65,8 @@ func answer(q *http.Request, refusal error) *http.Response {
 	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	body, _ := json.Marshal(s)
 	return &http.Response{
-		StatusCode: int(s.Code), Header: http.Header{"Content-Type": {"application/json"}}, Request: q, Body: io.NopCloser(bytes.NewReader(body)),
+		StatusCode: int(s.Code), Header: http.Header{"Content-Type": {"application/json"}}, Request: q,
+		Body: io.NopCloser(bytes.NewReader(body)),
 	}
 }
 
@@ -90,7 +91,9 @@ func refusals() map[string]error {
 // warnings are those of the sharders of a configuration.
 func warnings(c *Config) *observer.ObservedLogs {
 	core, logs := observer.New(zap.WarnLevel)
-	c.Logger = c.Logger.WithOptions(zap.WrapCore(func(tee zapcore.Core) zapcore.Core { return zapcore.NewTee(tee, core) }))
+	c.Logger = c.Logger.WithOptions(zap.WrapCore(func(tee zapcore.Core) zapcore.Core {
+		return zapcore.NewTee(tee, core)
+	}))
 	return logs
 }
 
@@ -114,7 +117,8 @@ func TestAnObjectThatAPolicyDeniesCostsLittle(t *testing.T) {
 				w.create(1, "p")
 				time.Sleep(10 * time.Minute)
 				asked := toll.take()
-				assert.LessOrEqual(t, asked["LIST configmaps"], 10+7, "one scan per minute, and those that look whether it is better now: %v", asked)
+				assert.LessOrEqual(t, asked["LIST configmaps"], 10+7,
+					"one scan per minute, and those that look whether it is better now: %v", asked)
 				assert.LessOrEqual(t, asked["PATCH configmaps"], 10+20, "%v", asked)
 				assert.LessOrEqual(t, asked["GET configmaps"], 10+20, "%v", asked)
 				assert.Equal(t, 1, warned(logs, "p-000"), "it is said once")
@@ -138,8 +142,8 @@ func TestAnObjectThatAPolicyDeniesCostsLittle(t *testing.T) {
 	}
 }
 
-// A record that names an epoch that has never been counts as no record: every shard that may have owned the
-// object is asked.
+// A record that names an epoch that has never been counts as no record: every shard that may have
+// owned the object is asked.
 func TestARecordOfAnEpochThatHasNeverBeenIsDealtWithOnce(t *testing.T) {
 	for _, family := range []bool{false, true} {
 		t.Run(fmt.Sprint("children ", family), func(t *testing.T) {
@@ -159,7 +163,8 @@ func TestARecordOfAnEpochThatHasNeverBeenIsDealtWithOnce(t *testing.T) {
 					if i == 1 {
 						r.Left = []protocol.OwnerEpoch{r.Owner(), {Shard: "b", LeaseUID: "no such Lease", Epoch: 1}}
 					}
-					_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), o.Name, types.MergePatchType,
+					_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), o.Name,
+						types.MergePatchType,
 						w.keys.MergePatch(o.UID, o.ResourceVersion, "x", false, &r), metav1.PatchOptions{})
 					require.NoError(t, err)
 				}
@@ -202,7 +207,8 @@ func TestAForgedEpochThatBeginsMeanwhileIsAskedToLetGo(t *testing.T) {
 			}
 			return nil
 		}})
-		_, err = w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), o.Name, types.MergePatchType,
+		_, err = w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), o.Name,
+			types.MergePatchType,
 			w.keys.MergePatch(o.UID, o.ResourceVersion, "a", true, &r), metav1.PatchOptions{})
 		require.NoError(t, err)
 		time.Sleep(100 * time.Millisecond)

@@ -42,7 +42,8 @@ func (t *throttle) waited(wait time.Duration) {
 		t.hook(wait)
 	}
 	if !t.said.Swap(true) {
-		t.log.Warn("the client holds the sharder's requests back: raise QPS and Burst of its rest.Config, or set QPS to -1", zap.Duration("wait", wait))
+		t.log.Warn("the client holds the sharder's requests back: raise QPS and Burst of its rest.Config, or set QPS "+
+			"to -1", zap.Duration("wait", wait))
 	}
 }
 
@@ -57,7 +58,8 @@ func (s *Sharder) warnOfLimit() {
 		return
 	}
 	if qps := limiter.QPS(); qps > 0 && qps < slowLimit {
-		s.config.Logger.Warn("the client is limited to few requests per second: each object takes at least one; raise QPS and Burst of its rest.Config, or set QPS to -1", zap.Float32("qps", qps))
+		s.config.Logger.Warn("the client is limited to few requests per second: each object takes at least one; "+
+			"raise QPS and Burst of its rest.Config, or set QPS to -1", zap.Float32("qps", qps))
 	}
 }
 

@@ -24,8 +24,9 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Of two resources one cannot be listed, as when its conversion webhook is down. The objects of the other one find their shards, also when shards
-// come and go and another sharder takes over; and when the trouble is over so do those of the first.
+// Of two resources one cannot be listed, as when its conversion webhook is down. The objects of the
+// other one find their shards, also when shards come and go and another sharder takes over; and
+// when the trouble is over so do those of the first.
 func TestAResourceThatCannotBeListedStopsNoOther(t *testing.T) {
 	for name, broken := range map[string]string{"the first": "widgets", "the last": "nodes"} {
 		t.Run(name, func(t *testing.T) {
@@ -41,13 +42,15 @@ func TestAResourceThatCannotBeListedStopsNoOther(t *testing.T) {
 				defer func() { stop() }()
 				w.create(40, "o")
 				create := func(name string) {
-					_, err = user.Resource(ringtest.Widgets).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-						"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name},
-					}}, metav1.CreateOptions{})
+					_, err = user.Resource(ringtest.Widgets).Namespace("default").Create(t.Context(),
+						&unstructured.Unstructured{Object: map[string]any{
+							"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name},
+						}}, metav1.CreateOptions{})
 					require.NoError(t, err)
-					_, err = user.Resource(ringtest.Nodes).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-						"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name},
-					}}, metav1.CreateOptions{})
+					_, err = user.Resource(ringtest.Nodes).Create(t.Context(),
+						&unstructured.Unstructured{Object: map[string]any{
+							"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name},
+						}}, metav1.CreateOptions{})
 					require.NoError(t, err)
 				}
 				create("before")
@@ -74,7 +77,10 @@ func TestAResourceThatCannotBeListedStopsNoOther(t *testing.T) {
 
 				w.astray.Store(nil)
 				time.Sleep(5 * time.Minute)
-				for gvr, client := range map[schema.GroupVersionResource]dynamic.ResourceInterface{ringtest.Widgets: user.Resource(ringtest.Widgets).Namespace("default"), ringtest.Nodes: user.Resource(ringtest.Nodes)} {
+				for gvr, client := range map[schema.GroupVersionResource]dynamic.ResourceInterface{
+					ringtest.Widgets: user.Resource(ringtest.Widgets).Namespace("default"),
+					ringtest.Nodes:   user.Resource(ringtest.Nodes),
+				} {
 					list, err := client.List(t.Context(), metav1.ListOptions{})
 					require.NoError(t, err)
 					require.Len(t, list.Items, 2)
@@ -95,7 +101,11 @@ func TestAResourceThatIsNotServedIsPickedUpLater(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
 		c.GCPeriod = time.Minute
-		c.Resources = []api.Resource{{GVR: ringtest.ConfigMaps}, {GVR: ringtest.Widgets}, {GVR: ringtest.Nodes, Children: []schema.GroupVersionResource{widgetParts}}}
+		c.Resources = []api.Resource{
+			{GVR: ringtest.ConfigMaps},
+			{GVR: ringtest.Widgets},
+			{GVR: ringtest.Nodes, Children: []schema.GroupVersionResource{widgetParts}},
+		}
 		var mu sync.Mutex
 		var said []string
 		c.Hooks.OnResource = func(s ResourceState) {
@@ -159,15 +169,17 @@ func (m *lateMapper) KindFor(r schema.GroupVersionResource) (schema.GroupVersion
 	return m.RESTMapper.KindFor(r)
 }
 
-// The history is lost, no object that can be listed has a record, and one resource cannot be listed:
-// that is no reason to do nothing, nor to take the ring for a new one.
+// The history is lost, no object that can be listed has a record, and one resource cannot be
+// listed: that is no reason to do nothing, nor to take the ring for a new one.
 func TestALostHistoryIsRecalledWhereAResourceCannotBeListed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
 		c.Resources = []api.Resource{{GVR: ringtest.Widgets}, {GVR: ringtest.ConfigMaps}}
 		stop, shards := w.settledWith(20, c, "a", "b")
 		stop()
-		require.NoError(t, w.kube.CoreV1().ConfigMaps(testNamespace).Delete(t.Context(), HistoryName(testRing), metav1.DeleteOptions{}))
+		require.NoError(t,
+			w.kube.CoreV1().ConfigMaps(testNamespace).Delete(t.Context(), HistoryName(testRing),
+				metav1.DeleteOptions{}))
 		for _, o := range w.objects() {
 			w.edit(o.Name, `{"metadata":{"labels":null,"annotations":null}}`)
 		}
@@ -178,7 +190,8 @@ func TestALostHistoryIsRecalledWhereAResourceCannotBeListed(t *testing.T) {
 		defer w.sharder(c)()
 		time.Sleep(2 * time.Minute)
 		w.requirePlaced(20, "a", "b")
-		assert.EqualValues(t, 20, shards[0].acks.Load()+shards[1].acks.Load(), "every shard that may be at work on them was asked")
+		assert.EqualValues(t, 20, shards[0].acks.Load()+shards[1].acks.Load(),
+			"every shard that may be at work on them was asked")
 	})
 }
 
@@ -198,10 +211,12 @@ func TestANewObjectDoesNotWaitForTheProofThatAShardIsGone(t *testing.T) {
 		w.shard("c")
 		time.Sleep(time.Minute)
 		shards[1].kill()
-		require.NoError(t, w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
+		require.NoError(t,
+			w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
 		time.Sleep(time.Minute)
 		stop()
-		require.NoError(t, w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
+		require.NoError(t,
+			w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
 		stop = w.sharder(c)
 		time.Sleep(time.Minute)
 		w.create(40, "p")
@@ -221,7 +236,8 @@ func TestALeaseThatWasCollectedIsNotCreatedAgain(t *testing.T) {
 		o := w.objects()[0]
 		r, _ := w.keys.RecordOf(&o)
 		r.Shard, r.LeaseUID, r.Epoch = "ghost", "none", 1
-		_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), o.Name, types.MergePatchType,
+		_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), o.Name,
+			types.MergePatchType,
 			w.keys.MergePatch(o.UID, o.ResourceVersion, "", false, &r), metav1.PatchOptions{})
 		require.NoError(t, err)
 		time.Sleep(30 * time.Minute)

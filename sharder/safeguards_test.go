@@ -10,7 +10,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
-// safeguards are lines that a simulation misses seldom, or late. Each has a test of its own that fails without it, at once.
+// safeguards are lines that a simulation misses seldom, or late. Each has a test of its own that
+// fails without it, at once.
 var safeguards = []mutation.Mutation{
 	{
 		Name: "a root that has lost its record begins without a floor", File: "assign.go",
@@ -18,8 +19,9 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
 	},
 	{
-		Name: "a root that has lost its record, and may have been outside of the ring, begins without a floor", File: "family_mover.go",
-		Old: "if !m.root.Recorded && !b.any {", New: "if false {",
+		Name: "a root that has lost its record, and may have been outside of the ring, begins without a floor",
+		File: "family_mover.go",
+		Old:  "if !m.root.Recorded && !b.any {", New: "if false {",
 		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
 	},
 	{
@@ -39,7 +41,9 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "any 404 proves that an object is gone", File: "assign.go",
-		Old: "return kube.Absent(err, e.graph.All[r.Resource].GVR.GroupResource(), r.Name)", New: "_ = kube.Absent\n	var status interface{ Status() metav1.Status }\n	return errors.As(err, &status) && status.Status().Code == 404",
+		Old: "return kube.Absent(err, e.graph.All[r.Resource].GVR.GroupResource(), r.Name)",
+		New: "_ = kube.Absent\n	var status interface{ Status() metav1.Status }\n	return errors.As(err, " +
+			"&status) && status.Status().Code == 404",
 		Caught: "TestAPageOfAProxyDoesNotProveThatAnObjectIsGone",
 	},
 	{
@@ -49,7 +53,8 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "objects are assigned before the history says among whom", File: "membership.go",
-		Old: "if err := e.store.begin(ctx, m); err != nil {\n		return nil, err", New: "if err := ctx.Err(); err != nil {\n		return nil, err",
+		Old:    "if err := e.store.begin(ctx, m); err != nil {\n		return nil, err",
+		New:    "if err := ctx.Err(); err != nil {\n		return nil, err",
 		Caught: "TestTheHistoryIsStoredBeforeAnythingIsAssigned",
 	},
 	{
@@ -64,7 +69,8 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a resource that cannot be listed ends a scan", File: "scan.go",
-		Old: "			if ctx.Err() != nil {\n				return t, ctx.Err()", New: "			if err != nil {\n				return t, err",
+		Old:    "			if ctx.Err() != nil {\n				return t, ctx.Err()",
+		New:    "			if err != nil {\n				return t, err",
 		Caught: "TestAResourceThatCannotBeListedStopsNoOther",
 	},
 	{
@@ -119,7 +125,8 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a policy's refusal is taken for a conflict", File: "internal/protocol/patch.go",
-		Old: "	if apierrors.IsConflict(err) {", New: "	if apierrors.IsConflict(err) || apierrors.IsInvalid(err) {",
+		Old:    "	if apierrors.IsConflict(err) {",
+		New:    "	if apierrors.IsConflict(err) || apierrors.IsInvalid(err) {",
 		Caught: "TestAnObjectThatAPolicyDeniesCostsLittle",
 	},
 	{
@@ -144,7 +151,9 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "the history forgets who may still be given an object", File: "scan.go",
-		Old: "	for _, m := range e.store.known.Memberships {\n		if slices.ContainsFunc(m, func(t protocol.OwnerEpoch) bool { return", New: "	for _, m := range e.store.known.Memberships {\n		if slices.ContainsFunc(m, func(t protocol.OwnerEpoch) bool { return false &&",
+		Old: "	for _, m := range e.store.known.Memberships {\n		if slices.ContainsFunc(m, func(t " +
+			"protocol.OwnerEpoch) bool { return", New: "	for _, m := range e.store.known.Memberships " +
+			"{\n		if slices.ContainsFunc(m, func(t protocol.OwnerEpoch) bool { return false &&",
 		Caught: "TestTheHistoryNamesAFormerMemberUntilItIsOver",
 	},
 	{
@@ -159,7 +168,8 @@ var safeguards = []mutation.Mutation{
 	},
 }
 
-// TestSimulatedMutationsOfSafeguardsAreCaught has a name that keeps it with the simulations, because it takes builds.
+// TestSimulatedMutationsOfSafeguardsAreCaught has a name that keeps it with the simulations,
+// because it takes builds.
 func TestSimulatedMutationsOfSafeguardsAreCaught(t *testing.T) {
 	mutation.Catch(t, safeguards, os.Getenv(sim.SoakVariable) != "")
 }

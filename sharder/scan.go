@@ -78,7 +78,10 @@ func (e *session) keepScanning(ctx context.Context, p *plan, news <-chan struct{
 // stuck. The memberships under which the others may have been assigned can then be forgotten.
 func (e *session) recordDisplaced(ctx context.Context, left []protocol.Root) {
 	p := e.plan.Load()
-	settled := protocol.History{Memberships: append(e.unfinishedMemberships(p), p.members), Displaced: protocol.Displaced{}}
+	settled := protocol.History{
+		Memberships: append(e.unfinishedMemberships(p), p.members),
+		Displaced:   protocol.Displaced{},
+	}
 	for _, v := range left {
 		owners := p.owners(v.UID, v.Hash)
 		if v.Recorded {
@@ -97,7 +100,9 @@ func (e *session) recordDisplaced(ctx context.Context, left []protocol.Root) {
 // under such a membership can still be carried out, and assign an object to such a shard.
 func (e *session) unfinishedMemberships(p *plan) (all []protocol.Membership) {
 	for _, m := range e.store.known.Memberships {
-		if slices.ContainsFunc(m, func(t protocol.OwnerEpoch) bool { return !slices.Contains(p.members, t) && !e.store.ended(t) }) {
+		if slices.ContainsFunc(m, func(t protocol.OwnerEpoch) bool {
+			return !slices.Contains(p.members, t) && !e.store.ended(t)
+		}) {
 			all = append(all, m)
 		}
 	}
@@ -112,7 +117,8 @@ func (e *session) shrinkHistory(ctx context.Context, h protocol.History) bool {
 	err := e.store.settle(ctx, h)
 	_, _ = e.replan(e.plan.Load().members) // by what is known now, which after a failure may be more
 	if err != nil && ctx.Err() == nil {
-		e.config.Logger.Warn("the ring's history could not be shrunk, will be tried after the next scan", zap.Error(err))
+		e.config.Logger.Warn("the ring's history could not be shrunk, will be tried after the next scan",
+			zap.Error(err))
 	}
 	return err == nil
 }
@@ -266,7 +272,10 @@ type scanResult struct {
 const maxApart = 100
 
 func newScanResult() *scanResult {
-	return &scanResult{finished: make(chan struct{}), shards: map[string]int{}, displaced: map[protocol.Ref]protocol.Root{}}
+	return &scanResult{
+		finished: make(chan struct{}), shards: map[string]int{},
+		displaced: map[protocol.Ref]protocol.Root{},
+	}
 }
 
 // count adds an object. placed says whether it is with its owner already.

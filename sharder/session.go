@@ -88,7 +88,8 @@ func (s *Sharder) newSession() (*session, error) {
 	}
 	c := s.config
 	e := &session{
-		Sharder: s, resources: resources, unknown: unknown, graph: protocol.ResourceGraphOf(resources), moves: newMoves(), floors: newChildFloors(),
+		Sharder: s, resources: resources, unknown: unknown, graph: protocol.ResourceGraphOf(resources),
+		moves: newMoves(), floors: newChildFloors(),
 		queue: newQueue(4 * max(c.PageSize, c.Concurrency)), drains: newDrains(c.MaxDrains),
 		changed: make(chan struct{}, 1), unsettle: make(chan struct{}, 1), progress: make(chan struct{}, 1),
 		throttle: throttle{hook: c.Hooks.OnThrottled, log: c.Logger},
@@ -101,10 +102,13 @@ func (s *Sharder) newSession() (*session, error) {
 	e.history.Store(&protocol.History{})
 	e.leases = s.newShardLeases(func() { notify(e.changed) })
 	e.store = &historyStore{
-		kube: s.kube, namespace: c.Namespace, ring: c.Ring, over: func(t protocol.OwnerEpoch) bool { return e.leases.lifeOf(t) == protocol.EpochEnded },
+		kube: s.kube, namespace: c.Namespace, ring: c.Ring, over: func(t protocol.OwnerEpoch) bool {
+			return e.leases.lifeOf(t) == protocol.EpochEnded
+		},
 	}
 	e.collector = &leaseCollector{
-		shardLeases: e.leases, kube: s.kube, duration: c.LeaseDuration, patience: c.ScanInterval, hooks: c.Hooks, empty: e.empty,
+		shardLeases: e.leases, kube: s.kube, duration: c.LeaseDuration, patience: c.ScanInterval, hooks: c.Hooks,
+		empty: e.empty,
 		named: func(shard string) bool { return e.history.Load().Names(shard) },
 	}
 	return e, nil
@@ -129,7 +133,8 @@ func (e *session) recallHistory(ctx context.Context) error {
 		h = h.With(protocol.Membership{t})
 	}
 	e.store.assume(h)
-	e.config.Logger.Warn("the ring's history is gone, though there are objects with owners: objects without a record are taken from every shard in turn", zap.Error(err))
+	e.config.Logger.Warn("the ring's history is gone, though there are objects with owners: objects without a record "+
+		"are taken from every shard in turn", zap.Error(err))
 	return nil
 }
 
@@ -181,7 +186,8 @@ func (e *session) run(ctx context.Context) error {
 	if e.unknown != nil {
 		all.Go(func() {
 			for clock.Sleep(ctx, maxRescanDelay) {
-				if now, _, err := protocol.Resolve(e.mapper, e.config.Resources); err == nil && len(now) > len(e.resources) {
+				if now, _, err := protocol.Resolve(e.mapper, e.config.Resources); err == nil &&
+					len(now) > len(e.resources) {
 					cancel(errResourceServed)
 				}
 			}
@@ -207,7 +213,8 @@ func (e *session) run(ctx context.Context) error {
 		}
 	}
 	for i := len(e.resources); i < len(e.graph.All); i++ {
-		stray, misled := with(labels.Everything(), e.keys.Shard, selection.DoesNotExist), with(labels.Everything(), e.keys.Drain, selection.Exists)
+		stray, misled := with(labels.Everything(), e.keys.Shard, selection.DoesNotExist), with(labels.Everything(),
+			e.keys.Drain, selection.Exists)
 		for _, src := range append(e.sources(i, stray), e.sources(i, misled)...) {
 			all.Go(func() {
 				src.run(ctx, sink{found: func(o *metav1.PartialObjectMetadata) bool { return e.adoptChild(ctx, i, o) }})
@@ -266,7 +273,8 @@ func (e *session) releaseRetries(ctx context.Context) {
 // rootOf returns what matters of an object. ok is false if the object is not distributed.
 func (e *session) rootOf(index int, o *metav1.PartialObjectMetadata) (v protocol.Root, ok bool) {
 	r := e.resources[index]
-	if o.Name == HistoryName(e.config.Ring) && o.Namespace == e.config.Namespace && r.Kind.Group == "" && r.Kind.Kind == "ConfigMap" {
+	if o.Name == HistoryName(e.config.Ring) && o.Namespace == e.config.Namespace && r.Kind.Group == "" &&
+		r.Kind.Kind == "ConfigMap" {
 		return protocol.Root{}, false
 	}
 	return e.marks[index].RootOf(index, r, o), true
@@ -331,8 +339,10 @@ func (e *session) reportOverdue(ctx context.Context) {
 	for clock.Sleep(ctx, max(e.config.OverdueAfter/4, time.Second)) {
 		for r, o := range e.drains.overdue(time.Now().Add(-e.config.OverdueAfter)) {
 			object := e.objectRef(r)
-			e.config.Logger.Warn("a shard does not let go of an object", zap.String("shard", o.shard), zap.Time("since", o.since),
-				zap.Stringer("resource", object.GVR.GroupResource()), zap.String("namespace", r.Namespace), zap.String("name", r.Name))
+			e.config.Logger.Warn("a shard does not let go of an object", zap.String("shard", o.shard),
+				zap.Time("since", o.since),
+				zap.Stringer("resource", object.GVR.GroupResource()), zap.String("namespace", r.Namespace),
+				zap.String("name", r.Name))
 			if e.config.Hooks.OnOverdue != nil {
 				e.config.Hooks.OnOverdue(Overdue{object, o.shard, o.since})
 			}
@@ -359,7 +369,10 @@ func (e *session) empty(ctx context.Context, shard string) (bool, error) {
 			} else { // a child without a root keeps its label
 				ours = func(o *metav1.PartialObjectMetadata) bool { _, ok := e.graph.ChildOf(i, o); return ok }
 			}
-			if _, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool { found = ours(o); return !found }); err != nil && !found {
+			if _, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
+				found = ours(o)
+				return !found
+			}); err != nil && !found {
 				return false, err
 			}
 			if found {

@@ -36,7 +36,7 @@ type shardLeases struct {
 	due chan struct{}
 
 	mu      sync.Mutex
-	tracker  *shardstate.Tracker
+	tracker *shardstate.Tracker
 	last    map[string]protocol.OwnerEpoch // members, with the epoch in which they last held their Lease
 	asked   map[string]struct{}            // shards that a record or the history names and whose state was unknown
 	passed  map[string]int                 // of the tracker, as matured has seen it last
@@ -54,7 +54,9 @@ func (g *shardLeases) list(ctx context.Context) (version string, err error) {
 	options := metav1.ListOptions{LabelSelector: shardstate.Selector(g.ring).String(), Limit: 500}
 	var leases []*coordinationv1.Lease
 	for {
-		page, err := bounded(ctx, func(ctx context.Context) (*coordinationv1.LeaseList, error) { return g.client.List(ctx, options) })
+		page, err := bounded(ctx, func(ctx context.Context) (*coordinationv1.LeaseList, error) {
+			return g.client.List(ctx, options)
+		})
 		if err != nil {
 			return "", g.failed("list", err)
 		}
@@ -82,7 +84,8 @@ func (g *shardLeases) list(ctx context.Context) (version string, err error) {
 // failed adds the request to an error, and the missing right if the server refused it.
 func (g *shardLeases) failed(verb string, err error) error {
 	if kube.RoleMissing(err) {
-		return fmt.Errorf("not allowed to %s the shards' Leases: grant the verb %q on resource leases of API group coordination.k8s.io in namespace %s: %w",
+		return fmt.Errorf("not allowed to %s the shards' Leases: grant the verb %q on resource leases of API group "+
+			"coordination.k8s.io in namespace %s: %w",
 			verb, verb, g.namespace, err)
 	}
 	return fmt.Errorf("%s the shards' Leases in namespace %s: %w", verb, g.namespace, err)
@@ -111,7 +114,8 @@ func (g *shardLeases) run(ctx context.Context, version string) {
 		}
 		if !failing && !apierrors.IsResourceExpired(err) {
 			failing = true
-			g.log.Warn("watching the shards' Leases failed, they are listed again and again until it succeeds", zap.Error(err))
+			g.log.Warn("watching the shards' Leases failed, they are listed again and again until it succeeds",
+				zap.Error(err))
 		}
 		if !clock.Sleep(ctx, pause) {
 			return
@@ -133,7 +137,8 @@ func (g *shardLeases) follow(ctx context.Context, version string) (string, error
 	}
 	w, err := opened(ctx, func(ctx context.Context) (watch.Interface, error) {
 		return g.client.Watch(ctx, metav1.ListOptions{
-			LabelSelector: shardstate.Selector(g.ring).String(), ResourceVersion: version, AllowWatchBookmarks: true, TimeoutSeconds: ptr.To(watchSeconds),
+			LabelSelector: shardstate.Selector(g.ring).String(), ResourceVersion: version, AllowWatchBookmarks: true,
+			TimeoutSeconds: ptr.To(watchSeconds),
 		})
 	})
 	if err != nil {
@@ -148,7 +153,8 @@ func (g *shardLeases) follow(ctx context.Context, version string) (string, error
 		case e, ok := <-w.ResultChan():
 			if !ok {
 				if time.Since(began) < time.Second {
-					return "", fmt.Errorf("watch the shards' Leases in namespace %s: the server ended it at once", g.namespace)
+					return "", fmt.Errorf("watch the shards' Leases in namespace %s: the server ended it at once",
+						g.namespace)
 				}
 				return version, nil
 			}
@@ -160,7 +166,8 @@ func (g *shardLeases) follow(ctx context.Context, version string) (string, error
 				return "", fmt.Errorf("watch the shards' Leases: got a %T", e.Object)
 			}
 			version = l.ResourceVersion
-			if e.Type != watch.Bookmark && l.Labels[shardlease.RingLabel] == g.ring { // fake clientsets ignore selectors
+			if e.Type != watch.Bookmark && l.Labels[shardlease.RingLabel] == g.ring {
+				// fake clientsets ignore selectors
 				g.see(l, e.Type == watch.Deleted)
 			}
 		}
@@ -312,7 +319,9 @@ func (g *shardLeases) situationOf(o protocol.Root, p *plan) protocol.Situation {
 
 // resolve decides what is to be done about a root that was read before. It reads the Leases that
 // the decision depends on.
-func (g *shardLeases) resolve(ctx context.Context, o protocol.Root, p *plan) (protocol.Situation, protocol.Decision, error) {
+func (g *shardLeases) resolve(ctx context.Context, o protocol.Root, p *plan) (protocol.Situation, protocol.Decision,
+	error,
+) {
 	var read []protocol.OwnerEpoch
 	for {
 		s := g.situationOf(o, p)
@@ -421,7 +430,8 @@ func (s *Sharder) follow(ctx context.Context) (stop func()) {
 func (s *Sharder) newShardLeases(changed func()) *shardLeases {
 	c := s.config
 	return &shardLeases{
-		client: s.kube.CoordinationV1().Leases(c.Namespace), namespace: c.Namespace, ring: c.Ring, clock: c.Clock, log: c.Logger,
+		client: s.kube.CoordinationV1().Leases(c.Namespace), namespace: c.Namespace, ring: c.Ring, clock: c.Clock,
+		log:     c.Logger,
 		changed: changed, due: make(chan struct{}, 1), tracker: s.tracker, asked: map[string]struct{}{},
 	}
 }

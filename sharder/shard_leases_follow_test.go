@@ -41,8 +41,8 @@ func (w *world) replica(name string) *testShard {
 	return s
 }
 
-// TestACrashOfTheSharderIsThatOfAShard cuts off a replica for good, and looks at when others have its objects. The one that is
-// elected then has followed the Leases before.
+// TestACrashOfTheSharderIsThatOfAShard cuts off a replica for good, and looks at when others have
+// its objects. The one that is elected then has followed the Leases before.
 func TestACrashOfTheSharderIsThatOfAShard(t *testing.T) {
 	for name, sharder := range map[string]bool{"a plain shard": false, "the sharder's": true} {
 		t.Run(name, func(t *testing.T) {

@@ -21,12 +21,12 @@ import (
 // Sharder distributes the objects of a ring over its shards. Only one replica may run it at a time:
 // call Run under leader election.
 type Sharder struct {
-	kube   kubernetes.Interface
-	meta   metadata.Interface
-	mapper meta.RESTMapper
-	config Config
-	keys   protocol.Keys
-	busy   sync.Mutex          // held by Run
+	kube    kubernetes.Interface
+	meta    metadata.Interface
+	mapper  meta.RESTMapper
+	config  Config
+	keys    protocol.Keys
+	busy    sync.Mutex          // held by Run
 	tracker *shardstate.Tracker // used by Run, or by follow before it
 
 	mu      sync.Mutex
@@ -58,7 +58,10 @@ func New(kube kubernetes.Interface, meta metadata.Interface, mapper meta.RESTMap
 		return nil, fmt.Errorf("sharder: %w", err)
 	}
 	config.Logger = config.Logger.With(zap.String("ring", config.Ring))
-	return &Sharder{kube: kube, meta: meta, mapper: mapper, config: config, keys: protocol.KeysOf(config.Ring), tracker: tracker}, nil
+	return &Sharder{
+		kube: kube, meta: meta, mapper: mapper, config: config, keys: protocol.KeysOf(config.Ring),
+		tracker: tracker,
+	}, nil
 }
 
 // Run distributes objects until ctx ends, and then returns nil. When it returns, all that it
@@ -126,7 +129,8 @@ func (s *Sharder) begin(ctx context.Context, partly bool) (*session, error) {
 // isRefusal reports whether an error is one that only a change of the cluster's configuration will
 // end.
 func isRefusal(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || errors.Is(err, protocol.ErrScope) || errors.Is(err, protocol.ErrDescent)
+	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) ||
+		errors.Is(err, protocol.ErrScope) || errors.Is(err, protocol.ErrDescent)
 }
 
 func (s *Sharder) set(session *session) {

@@ -76,8 +76,10 @@ func TestAJoiningShardGetsItsPartByDrains(t *testing.T) {
 		after := w.owners()
 		w.requirePlaced(60, "a", "b", "c")
 		moved := after["c"]
-		assert.Equal(t, map[string]int{"a": before["a"] - after["a"], "b": before["b"] - after["b"]}, map[string]int{"a": int(shards[0].acks.Load()), "b": int(shards[1].acks.Load())})
-		assert.Equal(t, map[string]int{"drain": moved}, w.patched(), "and as many of the shards, which give them away themselves")
+		assert.Equal(t, map[string]int{"a": before["a"] - after["a"], "b": before["b"] - after["b"]},
+			map[string]int{"a": int(shards[0].acks.Load()), "b": int(shards[1].acks.Load())})
+		assert.Equal(t, map[string]int{"drain": moved}, w.patched(),
+			"and as many of the shards, which give them away themselves")
 		assert.Equal(t, []string{"members [a b c]", "settled [a b c]"}, w.told())
 		for _, s := range shards {
 			s.release()
@@ -111,7 +113,8 @@ func TestADeadShardsLeaseIsTakenOnceAndItsObjectsMove(t *testing.T) {
 		assert.Equal(t, map[string]int{"assign": moved}, w.patched())
 		told := w.told()
 		assert.ElementsMatch(t, []string{"taken b", "members [a c]", "settled [a c]"}, told)
-		told = slices.DeleteFunc(told, func(s string) bool { return s == "taken b" }) // its answer may come after the watch's news
+		// its answer may come after the watch's news
+		told = slices.DeleteFunc(told, func(s string) bool { return s == "taken b" })
 		assert.Equal(t, []string{"members [a c]", "settled [a c]"}, told)
 
 		// It comes back, in its next epoch.
@@ -236,7 +239,8 @@ func TestADeadShardsLeaseIsDeletedInTheEnd(t *testing.T) {
 func TestALeaseIsKeptWhileAnObjectCarriesItsLabel(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
-		c.Resources[0].Selector, c.GCPeriod, c.ScanInterval = ringtest.SelectorOf(t, "sharded=true"), time.Minute, time.Minute
+		c.Resources[0].Selector, c.GCPeriod, c.ScanInterval = ringtest.SelectorOf(t,
+			"sharded=true"), time.Minute, time.Minute
 		stop := w.sharder(c)
 		defer stop()
 		w.shard("a")
@@ -287,7 +291,8 @@ func (w *world) draining() (n int) {
 // edit patches an object as a user does.
 func (w *world) edit(name, patch string) {
 	w.t.Helper()
-	_, err := w.kube.CoreV1().ConfigMaps("default").Patch(w.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := w.kube.CoreV1().ConfigMaps("default").Patch(w.t.Context(), name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{})
 	require.NoError(w.t, err)
 }
 
@@ -303,7 +308,8 @@ func TestEditsOfUsersAreRepaired(t *testing.T) {
 		"record removed":                       `{"annotations":{"` + n.Owner + `":null}}`,
 		"record garbled":                       `{"annotations":{"` + n.Owner + `":"x"}}`,
 		"everything removed":                   `{"labels":null,"annotations":null}`,
-		"record of an epoch that never was":    `{"annotations":{"` + n.Owner + `":null},"labels":{"` + n.Shard + `":"b","` + n.Drain + `":"x"}}`,
+		"record of an epoch that never was": `{"annotations":{"` + n.Owner + `":null},"labels":{"` + n.Shard +
+			`":"b","` + n.Drain + `":"x"}}`,
 	} {
 		for _, all := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
@@ -367,7 +373,9 @@ func TestWithoutItsHistoryASharderAsksEveryShard(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, shards := w.settledWith(20, w.config(), "a", "b")
 		stop()
-		require.NoError(t, w.kube.CoreV1().ConfigMaps(testNamespace).Delete(t.Context(), HistoryName(testRing), metav1.DeleteOptions{}))
+		require.NoError(t,
+			w.kube.CoreV1().ConfigMaps(testNamespace).Delete(t.Context(), HistoryName(testRing),
+				metav1.DeleteOptions{}))
 		w.edit("o-000", `{"metadata":{"labels":null,"annotations":null}}`)
 		defer w.sharder(w.config())()
 		time.Sleep(30 * time.Second)
@@ -383,7 +391,8 @@ func TestADeletedLeaseProvesNothingForTwiceItsDuration(t *testing.T) {
 		defer stop()
 		moved := w.owners()["b"]
 		shards[1].kill()
-		require.NoError(t, w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
+		require.NoError(t,
+			w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
 		time.Sleep(29 * time.Second)
 		assert.Empty(t, w.patched())
 		time.Sleep(10 * time.Second)
@@ -399,13 +408,20 @@ func TestCustomAndClusterScopedResourcesAndNamespaces(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 		c := w.config()
-		c.Resources = []api.Resource{{GVR: namespaces}, {GVR: ringtest.Widgets, Namespaces: []string{"x", "y"}, Key: api.NamespaceKey, Selector: ringtest.SelectorOf(t, "sharded=true")}}
+		c.Resources = []api.Resource{
+			{GVR: namespaces},
+			{
+				GVR: ringtest.Widgets, Namespaces: []string{"x", "y"}, Key: api.NamespaceKey,
+				Selector: ringtest.SelectorOf(t, "sharded=true"),
+			},
+		}
 		stop := w.sharder(c)
 		defer stop()
 		w.shard("a")
 		w.shard("b")
 		for i := range 10 {
-			_, err := w.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "n"}}, metav1.CreateOptions{})
+			_, err := w.kube.CoreV1().Namespaces().Create(t.Context(),
+				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "n"}}, metav1.CreateOptions{})
 			require.NoError(t, err)
 			for _, ns := range []string{"x", "y", "z"} {
 				w.createWidget(ns, fmt.Sprintf("w%d", i), map[string]any{"sharded": "true"})
@@ -437,13 +453,16 @@ func (w *world) createWidget(namespace, name string, labels map[string]any) {
 	w.t.Helper()
 	client, err := dynamic.NewForConfig(w.server.Client("user").Config())
 	require.NoError(w.t, err)
-	_, err = client.Resource(ringtest.Widgets).Namespace(namespace).Create(w.t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": ringtest.Widgets.GroupVersion().String(), "kind": "Widget", "metadata": map[string]any{"name": name, "labels": labels},
-	}}, metav1.CreateOptions{})
+	_, err = client.Resource(ringtest.Widgets).Namespace(namespace).Create(w.t.Context(),
+		&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": ringtest.Widgets.GroupVersion().String(), "kind": "Widget",
+			"metadata": map[string]any{"name": name, "labels": labels},
+		}}, metav1.CreateOptions{})
 	require.NoError(w.t, err)
 }
 
-// What others change between a decision and its patch makes the patch fail: only that object is read and decided on again.
+// What others change between a decision and its patch makes the patch fail: only that object is
+// read and decided on again.
 func TestAConflictIsDecidedAnew(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, _ := w.settledWith(5, w.config(), "a")
@@ -489,7 +508,8 @@ func TestAFailingPatchIsTriedAgain(t *testing.T) {
 	}
 }
 
-// requests counts what the sharder has sent since the trace had so many entries: "LIST configmaps" and so on.
+// requests counts what the sharder has sent since the trace had so many entries: "LIST configmaps"
+// and so on.
 func (w *world) requests(from int) map[string]int {
 	count := map[string]int{}
 	for _, r := range w.server.Trace()[from:] {

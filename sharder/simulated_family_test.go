@@ -72,8 +72,8 @@ func (b *births) see(c apisim.Change) {
 	b.alive[o.GetUID()] = known
 }
 
-// unseen returns a child that work of another shard, or of an earlier process of the same one, has created, and that is not shown to the work that
-// begins in a process.
+// unseen returns a child that work of another shard, or of an earlier process of the same one, has
+// created, and that is not shown to the work that begins in a process.
 func (b *births) unseen(root types.UID, p *sim.Process, shown func(name string) bool) (child birth, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,7 +108,9 @@ type brood struct {
 func newBrood(p *sim.Process, worker *shard.Shard, client kubernetes.Interface) *brood {
 	pods := client.CoreV1().Pods("ns")
 	lists := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) },
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return pods.List(ctx, o)
+		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := pods.Watch(ctx, o)
 			if err != nil {
@@ -161,7 +163,8 @@ func (b *brood) check(ctx context.Context, root types.UID) {
 	})
 	term, _ := shardlease.TermFrom(ctx)
 	if ok && term.Err() == nil { // it has not been stopped since work was let begin
-		b.p.Fail("begins to work on %s, and does not see child %s, which %s has created (stamped: %t)", root, child.name, child.by, child.stamped)
+		b.p.Fail("begins to work on %s, and does not see child %s, which %s has created (stamped: %t)", root,
+			child.name, child.by, child.stamped)
 	}
 }
 
@@ -193,8 +196,9 @@ func (b *brood) tend(ctx context.Context, root *corev1.ConfigMap, now int64) err
 
 func childOf(root *corev1.ConfigMap) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		GenerateName:    root.Name + "-",
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(root, corev1.SchemeGroupVersion.WithKind("ConfigMap"))},
+		GenerateName: root.Name + "-",
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(root,
+			corev1.SchemeGroupVersion.WithKind("ConfigMap"))},
 	}}
 }
 
@@ -228,7 +232,8 @@ func childrenOf(w *sim.World) coreclient.PodInterface {
 	return kubernetes.NewForConfigOrDie(w.Server.Client(user).Config()).CoreV1().Pods("ns")
 }
 
-// meddleWithChildren does what users do: they create and delete children, and edit what they should not.
+// meddleWithChildren does what users do: they create and delete children, and edit what they should
+// not.
 func meddleWithChildren(w *sim.World, r *rand.Rand, roots []corev1.ConfigMap) {
 	ctx, client := context.Background(), childrenOf(w)
 	root := &roots[r.IntN(len(roots))]
@@ -246,9 +251,12 @@ func meddleWithChildren(w *sim.World, r *rand.Rand, roots []corev1.ConfigMap) {
 	case 0:
 		_ = client.Delete(ctx, o.Name, metav1.DeleteOptions{})
 	case 1:
-		_, _ = client.Patch(ctx, o.Name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, label), metav1.PatchOptions{})
+		_, _ = client.Patch(ctx, o.Name, types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, label), metav1.PatchOptions{})
 	case 2:
-		_, _ = client.Patch(ctx, o.Name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, label, string(rune('a'+r.IntN(4)))), metav1.PatchOptions{})
+		_, _ = client.Patch(ctx, o.Name, types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, label, string(rune('a'+r.IntN(4)))),
+			metav1.PatchOptions{})
 	case 3:
 		w.Server.Collect()
 	}
@@ -271,7 +279,8 @@ func everyChildIsWithItsRoot(w *sim.World, roots []corev1.ConfigMap) error {
 		last, _ := w.State.Load(string(o.UID))
 		by, _ := last.(worked)
 		if ok && (shard != o.Labels[label] || by.identity != shard || time.Since(by.at) > 2*resync) {
-			problems = append(problems, fmt.Errorf("child %s (%s) is not looked after: it has labels %v, its root is with %q, last worked on by %q %v ago",
+			problems = append(problems, fmt.Errorf("child %s (%s) is not looked after: it has labels %v, its root is "+
+				"with %q, last worked on by %q %v ago",
 				o.Name, o.UID, o.Labels, shard, by.identity, time.Since(by.at)))
 		}
 	}

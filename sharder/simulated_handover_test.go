@@ -23,7 +23,8 @@ var childless = []api.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("con
 func TestSimulatedHandovers(t *testing.T) {
 	s := sharding()
 	s.Kinds = []sim.Kind{
-		sim.Latency, sim.WatchLag, sim.Partition, sim.LostRequests, sim.LostResponses, sim.Refused, sim.Throttled, sim.ClockStep,
+		sim.Latency, sim.WatchLag, sim.Partition, sim.LostRequests, sim.LostResponses, sim.Refused, sim.Throttled,
+		sim.ClockStep,
 		sim.Kill, sim.Terminate, sim.Outage, sim.Restart, sim.Compaction, sim.Interference,
 	}
 	s.Rule = noForeignWrites
@@ -35,22 +36,23 @@ func TestSimulatedHandovers(t *testing.T) {
 			runReplicaOf(ctx, p, childless)
 			return
 		}
-		runReplicaWith(ctx, p, replicaConfig{shard: configMaps, sharder: childless}, func(next http.RoundTripper) http.RoundTripper {
-			return hands(func(q *http.Request) (*http.Response, error) {
-				q, err := withoutHeir(q)
-				if err != nil {
-					return nil, err
-				}
-				return next.RoundTrip(q)
+		runReplicaWith(ctx, p, replicaConfig{shard: configMaps, sharder: childless},
+			func(next http.RoundTripper) http.RoundTripper {
+				return hands(func(q *http.Request) (*http.Response, error) {
+					q, err := withoutHeir(q)
+					if err != nil {
+						return nil, err
+					}
+					return next.RoundTrip(q)
+				})
 			})
-		})
 	}
 	sim.Prove(t, s, sim.Schedules(t, 50))
 }
 
-// withoutHeir returns a request as a sharder of the last version sends it: one that drains an object
-// sets the label only. A shard of the last version lets go of what it is to give away, as one does
-// that knows of children.
+// withoutHeir returns a request as a sharder of the last version sends it: one that drains an
+// object sets the label only. A shard of the last version lets go of what it is to give away, as
+// one does that knows of children.
 func withoutHeir(q *http.Request) (*http.Request, error) {
 	if q.Method != http.MethodPatch {
 		return q, nil
@@ -62,7 +64,8 @@ func withoutHeir(q *http.Request) (*http.Request, error) {
 	var patch map[string]map[string]any
 	_ = json.Unmarshal(body, &patch) // or it is none of an object
 	labels, _ := patch["metadata"]["labels"].(map[string]any)
-	if heir, _ := labels[api.DrainLabel(simulatedRing)].(string); heir != "" && heir == labels[api.SealLabel(simulatedRing)] {
+	if heir, _ := labels[api.DrainLabel(simulatedRing)].(string); heir != "" &&
+		heir == labels[api.SealLabel(simulatedRing)] {
 		labels[api.DrainLabel(simulatedRing)] = "true"
 		delete(labels, api.SealLabel(simulatedRing))
 		delete(patch["metadata"], "annotations")

@@ -18,15 +18,17 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder"
 )
 
-// TestSimulatedMigration has some replicas be of the release that ends a ring before it works on all objects alone: as when a release is
-// rolled out, and back, and out again, while everything fails.
+// TestSimulatedMigration has some replicas be of the release that ends a ring before it works on
+// all objects alone: as when a release is rolled out, and back, and out again, while everything
+// fails.
 func TestSimulatedMigration(t *testing.T) {
 	s := sharding()
 	s.Main = runEitherRelease
 	sim.Prove(t, s, sim.Schedules(t, 40))
 }
 
-// runEitherRelease is a replica of the sharded release, or of the one before. In the end all are sharded.
+// runEitherRelease is a replica of the sharded release, or of the one before. In the end all are
+// sharded.
 func runEitherRelease(ctx context.Context, p *sim.Process) {
 	began, _ := p.World().State.LoadOrStore("began", time.Now())
 	left := time.Until(began.(time.Time).Add(sharding().Duration))
@@ -49,7 +51,8 @@ func runAlone(ctx context.Context, p *sim.Process) {
 	config.Wrap(elector.WrapTransport)
 	clients := kubernetes.NewForConfigOrDie(config)
 	s := must(sharder.New(clients, metadata.NewForConfigOrDie(config), mapper(), sharder.Config{
-		Ring: simulatedRing, Namespace: "ns", Resources: configMaps, ScanInterval: scanInterval, GCPeriod: time.Minute, Clock: p.Clock,
+		Ring: simulatedRing, Namespace: "ns", Resources: configMaps, ScanInterval: scanInterval, GCPeriod: time.Minute,
+		Clock: p.Clock,
 	}))
 	err := elector.Run(ctx, func(ctx context.Context) error {
 		if err := s.StripLabels(ctx); err != nil {
@@ -63,7 +66,9 @@ func runAlone(ctx context.Context, p *sim.Process) {
 }
 
 // workOnAll works on all objects again and again until ctx has ended.
-func workOnAll(ctx context.Context, p *sim.Process, elector *leaderelection.Elector, client coreclient.ConfigMapInterface) error {
+func workOnAll(ctx context.Context, p *sim.Process, elector *leaderelection.Elector,
+	client coreclient.ConfigMapInterface,
+) error {
 	for ctx.Err() == nil {
 		list, err := client.List(ctx, metav1.ListOptions{LabelSelector: "user"})
 		if err == nil {
@@ -83,7 +88,9 @@ func workOnAll(ctx context.Context, p *sim.Process, elector *leaderelection.Elec
 	return ctx.Err()
 }
 
-func workAlone(ctx context.Context, p *sim.Process, elector *leaderelection.Elector, client coreclient.ConfigMapInterface, o *corev1.ConfigMap) {
+func workAlone(ctx context.Context, p *sim.Process, elector *leaderelection.Elector,
+	client coreclient.ConfigMapInterface, o *corev1.ConfigMap,
+) {
 	if !elector.IsLeader() {
 		return
 	}
@@ -105,5 +112,6 @@ func workAlone(ctx context.Context, p *sim.Process, elector *leaderelection.Elec
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	_, _ = client.Patch(ctx, o.Name, types.MergePatchType, []byte(`{"data":{"by":"`+p.Name+`"}}`), metav1.PatchOptions{})
+	_, _ = client.Patch(ctx, o.Name, types.MergePatchType, []byte(`{"data":{"by":"`+p.Name+`"}}`),
+		metav1.PatchOptions{})
 }

@@ -35,21 +35,25 @@ const promptly = 10 * time.Second
 // its owner, and one that is created then is so promptly.
 func TestSimulatedPoison(t *testing.T) {
 	s := sharding()
-	s.Kinds = []sim.Kind{sim.Latency, sim.WatchLag, sim.Partition, sim.LostResponses, sim.Refused, sim.Kill, sim.Terminate, sim.Outage, sim.Restart, sim.Interference}
+	s.Kinds = []sim.Kind{
+		sim.Latency, sim.WatchLag, sim.Partition, sim.LostResponses, sim.Refused, sim.Kill,
+		sim.Terminate, sim.Outage, sim.Restart, sim.Interference,
+	}
 	s.Interfere = func(w *sim.World, r *rand.Rand) {
 		poisonOf(w, r).act(w, r)
 		meddle(w, r)
 	}
 	s.Main = func(ctx context.Context, p *sim.Process) {
 		nodes := api.Resource{GVR: corev1.SchemeGroupVersion.WithResource("nodes")}
-		runReplicaOf(ctx, p, append([]api.Resource{nodes}, configMaps...), func(next http.RoundTripper) http.RoundTripper {
-			return hands(func(q *http.Request) (*http.Response, error) {
-				if chosen, ok := p.World().State.Load(poisonKey); ok && chosen.(poison).denies(q) {
-					return denial(q)
-				}
-				return next.RoundTrip(q)
+		runReplicaOf(ctx, p, append([]api.Resource{nodes}, configMaps...),
+			func(next http.RoundTripper) http.RoundTripper {
+				return hands(func(q *http.Request) (*http.Response, error) {
+					if chosen, ok := p.World().State.Load(poisonKey); ok && chosen.(poison).denies(q) {
+						return denial(q)
+					}
+					return next.RoundTrip(q)
+				})
 			})
-		})
 	}
 	s.Check = othersHaveTheirOwners
 	sim.Prove(t, s, sim.Schedules(t, 40))
@@ -95,7 +99,8 @@ func (p poison) act(w *sim.World, r *rand.Rand) {
 	object := func(name string) (*corev1.ConfigMap, error) {
 		o, err := client.Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			o, err = client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			o, err = client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+				metav1.CreateOptions{})
 		}
 		return o, err
 	}
@@ -121,7 +126,8 @@ func forge(w *sim.World, r *rand.Rand) {
 		return
 	}
 	o, shard := list.Items[r.IntN(len(list.Items))], string(rune('a'+r.IntN(3)))
-	l, err := kubernetes.NewForConfigOrDie(w.Server.Client(user).Config()).CoordinationV1().Leases("ns").Get(ctx, shard, metav1.GetOptions{})
+	l, err := kubernetes.NewForConfigOrDie(w.Server.Client(user).Config()).CoordinationV1().Leases("ns").Get(ctx, shard,
+		metav1.GetOptions{})
 	if err != nil {
 		return
 	}
@@ -131,7 +137,10 @@ func forge(w *sim.World, r *rand.Rand) {
 		labels[api.ShardLabel(simulatedRing)] = shard
 	}
 	patch := must(json.Marshal(map[string]any{"metadata": map[string]any{
-		"labels": labels, "annotations": map[string]any{api.OwnerAnnotation(simulatedRing): record, recordAnnotation: record},
+		"labels": labels, "annotations": map[string]any{
+			api.OwnerAnnotation(simulatedRing): record,
+			recordAnnotation:                   record,
+		},
 	}}))
 	_, _ = client.Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 }
@@ -151,8 +160,10 @@ func (h hands) CancelRequest(*http.Request) {}
 func denial(q *http.Request) (*http.Response, error) {
 	s := apierrors.NewInternalError(errors.New("conversion webhook failed")).Status()
 	if q.Method == http.MethodPatch {
-		s = apierrors.NewForbidden(corev1.Resource("configmaps"), poisonedName, errors.New("a policy denies it")).Status()
-		s.Code, s.Reason = http.StatusUnprocessableEntity, metav1.StatusReasonInvalid // the default of a ValidatingAdmissionPolicy
+		s = apierrors.NewForbidden(corev1.Resource("configmaps"), poisonedName,
+			errors.New("a policy denies it")).Status()
+		// the default of a ValidatingAdmissionPolicy
+		s.Code, s.Reason = http.StatusUnprocessableEntity, metav1.StatusReasonInvalid
 	}
 	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	return &http.Response{
@@ -165,7 +176,8 @@ func denial(q *http.Request) (*http.Response, error) {
 func othersHaveTheirOwners(w *sim.World) error {
 	ctx, client := context.Background(), objectsOf(w)
 	err := everyObjectHasOneOwner(w)
-	late, createErr := client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "late-"}}, metav1.CreateOptions{})
+	late, createErr := client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "late-"}},
+		metav1.CreateOptions{})
 	if createErr != nil {
 		return errors.Join(err, createErr)
 	}
@@ -174,8 +186,10 @@ func othersHaveTheirOwners(w *sim.World) error {
 	if getErr != nil {
 		return errors.Join(err, getErr)
 	}
-	if _, drained := late.Labels[api.DrainLabel(simulatedRing)]; drained || late.Labels[api.ShardLabel(simulatedRing)] == "" {
-		err = errors.Join(err, fmt.Errorf("an object that was created %v ago has no owner: %s", promptly, explain(w, late.Name)))
+	if _, drained := late.Labels[api.DrainLabel(simulatedRing)]; drained ||
+		late.Labels[api.ShardLabel(simulatedRing)] == "" {
+		err = errors.Join(err,
+			fmt.Errorf("an object that was created %v ago has no owner: %s", promptly, explain(w, late.Name)))
 	}
 	return err
 }

@@ -17,11 +17,14 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
-// TestSimulatedReplays is TestSimulatedFamilies with others who copy annotations from one object to another, put back those that an object
-// had before, and remove a record as soon as it is there.
+// TestSimulatedReplays is TestSimulatedFamilies with others who copy annotations from one object to
+// another, put back those that an object had before, and remove a record as soon as it is there.
 func TestSimulatedReplays(t *testing.T) {
 	s := sharding()
-	s.Kinds = []sim.Kind{sim.Latency, sim.WatchLag, sim.Partition, sim.LostResponses, sim.Refused, sim.Kill, sim.Terminate, sim.Outage, sim.Restart, sim.Interference}
+	s.Kinds = []sim.Kind{
+		sim.Latency, sim.WatchLag, sim.Partition, sim.LostResponses, sim.Refused, sim.Kill,
+		sim.Terminate, sim.Outage, sim.Restart, sim.Interference,
+	}
 	s.Interfere = func(w *sim.World, r *rand.Rand) {
 		populate(w, r)
 		list, err := objectsOf(w).List(context.Background(), metav1.ListOptions{LabelSelector: "user"})
@@ -45,27 +48,33 @@ func TestSimulatedReplays(t *testing.T) {
 	sim.Prove(t, s, sim.Schedules(t, 50))
 }
 
-// stripSoon removes everything of the ring from some of the roots that have just been given to a shard, before that has seen their children.
+// stripSoon removes everything of the ring from some of the roots that have just been given to a
+// shard, before that has seen their children.
 func stripSoon(w *sim.World, c apisim.Change) {
 	if c.Before == nil || c.After == nil || c.After.GetKind() != "ConfigMap" {
 		return
 	}
 	label := api.ShardLabel(simulatedRing)
 	version := c.After.GetResourceVersion()
-	if now := c.After.GetLabels()[label]; now == "" || now == c.Before.GetLabels()[label] || version[len(version)-1]%4 != 0 {
+	if now := c.After.GetLabels()[label]; now == "" || now == c.Before.GetLabels()[label] ||
+		version[len(version)-1]%4 != 0 {
 		return
 	}
 	name, wait := c.After.GetName(), time.Duration(version[len(version)-1]%3)*100*time.Millisecond
 	time.AfterFunc(wait, func() {
 		_, _ = objectsOf(w).Patch(context.Background(), name, types.MergePatchType,
 			must(json.Marshal(map[string]any{"metadata": map[string]any{
-				"labels":      map[string]any{label: nil, api.DrainLabel(simulatedRing): nil, api.SealLabel(simulatedRing): nil},
+				"labels": map[string]any{
+					label: nil, api.DrainLabel(simulatedRing): nil,
+					api.SealLabel(simulatedRing): nil,
+				},
 				"annotations": map[string]any{api.OwnerAnnotation(simulatedRing): nil, recordAnnotation: nil},
 			}})), metav1.PatchOptions{})
 	})
 }
 
-// replay gives an object annotations that another has, or that it had before. It remembers those of all.
+// replay gives an object annotations that another has, or that it had before. It remembers those of
+// all.
 func replay(w *sim.World, r *rand.Rand, all []corev1.ConfigMap) {
 	type key struct{ replay types.UID }
 	o := &all[r.IntN(len(all))]

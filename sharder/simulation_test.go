@@ -41,20 +41,22 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// TestSimulatedShards is the proof that no object is worked on by two shards, and that each finds one in the end: whole replicas,
-// each with a shard lease, a controller, and a sharder under election, while processes and connections fail and somebody
-// edits the objects.
+// TestSimulatedShards is the proof that no object is worked on by two shards, and that each finds
+// one in the end: whole replicas, each with a shard lease, a controller, and a sharder under
+// election, while processes and connections fail and somebody edits the objects.
 func TestSimulatedShards(t *testing.T) {
 	sim.Prove(t, sharding(), sim.Schedules(t, 50))
 }
 
-// TestSimulatedWrites is the same for what arrives at the server: no write of a shard's work, however late, finds an object that another
-// shard may work on, or that its own has let go of. The work writes without any precondition, so processes are not paused:
-// what one sends that is stopped between its last check and the sending, nothing on the client's side can keep back.
+// TestSimulatedWrites is the same for what arrives at the server: no write of a shard's work,
+// however late, finds an object that another shard may work on, or that its own has let go of. The
+// work writes without any precondition, so processes are not paused: what one sends that is stopped
+// between its last check and the sending, nothing on the client's side can keep back.
 func TestSimulatedWrites(t *testing.T) {
 	s := sharding()
 	s.Kinds = []sim.Kind{
-		sim.Latency, sim.WatchLag, sim.Partition, sim.LostRequests, sim.LostResponses, sim.Refused, sim.Throttled, sim.ClockStep,
+		sim.Latency, sim.WatchLag, sim.Partition, sim.LostRequests, sim.LostResponses, sim.Refused, sim.Throttled,
+		sim.ClockStep,
 		sim.Kill, sim.Terminate, sim.Outage, sim.Restart, sim.Compaction, sim.Interference,
 	}
 	s.Rule = noForeignWrites
@@ -64,7 +66,10 @@ func TestSimulatedWrites(t *testing.T) {
 // TestSimulatedFamilies is the same for families that move and move, and that no user confuses.
 func TestSimulatedFamilies(t *testing.T) {
 	s := sharding()
-	s.Kinds = []sim.Kind{sim.Latency, sim.WatchLag, sim.Partition, sim.LostResponses, sim.Refused, sim.Kill, sim.Terminate, sim.Outage, sim.Restart, sim.Interference}
+	s.Kinds = []sim.Kind{
+		sim.Latency, sim.WatchLag, sim.Partition, sim.LostResponses, sim.Refused, sim.Kill,
+		sim.Terminate, sim.Outage, sim.Restart, sim.Interference,
+	}
 	s.Interfere = populate
 	sim.Prove(t, s, sim.Schedules(t, 50))
 }
@@ -80,7 +85,8 @@ func oneFamilyOneShard(w *sim.World) sim.Rule {
 	}
 }
 
-// noForeignWrites is the rule that no two shards work at the same time, and that no write of work comes too late.
+// noForeignWrites is the rule that no two shards work at the same time, and that no write of work
+// comes too late.
 func noForeignWrites(w *sim.World) sim.Rule {
 	var late atomic.Pointer[string]
 	w.Server.Observe(func(c apisim.Change) {
@@ -94,7 +100,8 @@ func noForeignWrites(w *sim.World) sim.Rule {
 		}
 		record := c.Before.GetAnnotations()[recordAnnotation]
 		_ = json.Unmarshal([]byte(record), &r)
-		genuine := c.Before.GetLabels()[api.SealLabel(simulatedRing)] == strconv.FormatUint(xxhash.Sum64String(record), 16)
+		genuine := c.Before.GetLabels()[api.SealLabel(simulatedRing)] == strconv.FormatUint(xxhash.Sum64String(record),
+			16)
 		if genuine && r.UID == c.Before.GetUID() && (r.Shard != identity(c.Client) || r.State != "owned") {
 			late.Store(new(fmt.Sprintf("%s writes to %s, whose record says %+v", c.Client, r.UID, r)))
 		}
@@ -169,7 +176,9 @@ type replicaConfig struct{ shard, sharder []api.Resource }
 func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands ...transport.WrapperFunc) {
 	leases := kubernetes.NewForConfigOrDie(p.Config())
 	lease := must(shardlease.New(leases, shardlease.Config{
-		Namespace: "ns", Ring: simulatedRing, Identity: identity(p.Name), Clock: p.Clock, OnLost: func(error) { p.Exit() },
+		Namespace: "ns", Ring: simulatedRing, Identity: identity(p.Name), Clock: p.Clock, OnLost: func(error) {
+			p.Exit()
+		},
 	}))
 	elector := must(leaderelection.New(leases, leaderelection.Config{
 		Namespace: "ns", Name: "sharder", Identity: p.Name, Clock: p.Clock, OnLost: func(error) {},
@@ -181,9 +190,12 @@ func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands 
 	own.Wrap(lease.WrapTransport)
 	sharders.Wrap(elector.WrapTransport)
 	worker := must(shard.New(metadata.NewForConfigOrDie(own), mapper(), lease, shard.Config{Resources: c.shard}))
-	s := must(sharder.New(kubernetes.NewForConfigOrDie(sharders), metadata.NewForConfigOrDie(sharders), mapper(), sharder.Config{
-		Ring: simulatedRing, Namespace: "ns", Resources: c.sharder, ScanInterval: scanInterval, GCPeriod: time.Minute, Clock: p.Clock,
-	}))
+	s := must(sharder.New(kubernetes.NewForConfigOrDie(sharders), metadata.NewForConfigOrDie(sharders), mapper(),
+		sharder.Config{
+			Ring: simulatedRing, Namespace: "ns", Resources: c.sharder, ScanInterval: scanInterval,
+			GCPeriod: time.Minute,
+			Clock:    p.Clock,
+		}))
 	p.World().State.Store(identity(p.Name), s)
 	err := lease.Run(ctx, func(ctx context.Context) error {
 		var sharding sync.WaitGroup
@@ -193,7 +205,9 @@ func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands 
 				p.Fail("sharder: %v", err)
 			}
 		})
-		control(ctx, p, worker, own, slices.ContainsFunc(c.sharder, func(r api.Resource) bool { return len(r.Children) > 0 }))
+		control(ctx, p, worker, own, slices.ContainsFunc(c.sharder, func(r api.Resource) bool {
+			return len(r.Children) > 0
+		}))
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
@@ -210,14 +224,19 @@ func control(ctx context.Context, p *sim.Process, worker *shard.Shard, config *r
 		children = newBrood(p, worker, clients)
 	}
 	informer := worker.NewInformer(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return client.List(ctx, o)
+		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return client.Watch(ctx, o)
 		},
 	}, &corev1.ConfigMap{}, resync, cache.Indexers{})
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 	add := func(o any) { queue.Add(must(cache.DeletionHandlingMetaNamespaceKeyFunc(o))) }
-	must(informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, o any) { add(o) }, DeleteFunc: add}))
+	must(informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: add, UpdateFunc: func(_, o any) { add(o) },
+		DeleteFunc: add,
+	}))
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { informer.RunWithContext(ctx) })
@@ -247,8 +266,11 @@ func control(ctx context.Context, p *sim.Process, worker *shard.Shard, config *r
 	queue.ShutDown()
 }
 
-// work takes a while, acts as long as it may, and writes in the end. Work on every third object does not heed the end of its context.
-func work(ctx context.Context, p *sim.Process, client coreclient.ConfigMapInterface, children *brood, o *corev1.ConfigMap) error {
+// work takes a while, acts as long as it may, and writes in the end. Work on every third object
+// does not heed the end of its context.
+func work(ctx context.Context, p *sim.Process, client coreclient.ConfigMapInterface, children *brood,
+	o *corev1.ConfigMap,
+) error {
 	key := string(o.UID)
 	p.Begin(key)
 	defer p.End(key)
@@ -283,7 +305,8 @@ func work(ctx context.Context, p *sim.Process, client coreclient.ConfigMapInterf
 	if now%3 == 0 {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // what is given up may still be carried out
 		defer cancel()
-		_, err := client.Patch(ctx, o.Name, types.MergePatchType, []byte(`{"data":{"by":"`+p.Name+strconv.FormatInt(now, 10)+`"}}`), metav1.PatchOptions{})
+		_, err := client.Patch(ctx, o.Name, types.MergePatchType,
+			[]byte(`{"data":{"by":"`+p.Name+strconv.FormatInt(now, 10)+`"}}`), metav1.PatchOptions{})
 		return err
 	}
 	return nil
@@ -299,7 +322,8 @@ func objectsOf(w *sim.World) coreclient.ConfigMapInterface {
 	return kubernetes.NewForConfigOrDie(w.Server.Client(user).Config()).CoreV1().ConfigMaps("ns")
 }
 
-// meddle does what users do: they create and delete objects, and edit what they should not. It keeps some eight objects.
+// meddle does what users do: they create and delete objects, and edit what they should not. It
+// keeps some eight objects.
 func meddle(w *sim.World, r *rand.Rand) {
 	meddleWith(w, r, func(roots []corev1.ConfigMap) { meddleWithChildren(w, r, roots) })
 }
@@ -317,10 +341,14 @@ func meddleWith(w *sim.World, r *rand.Rand, children func(roots []corev1.ConfigM
 	}
 	o := &list.Items[r.IntN(len(list.Items))]
 	patch := func(labels, annotations map[string]any) {
-		p := must(json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels, "annotations": annotations}}))
+		p := must(json.Marshal(map[string]any{"metadata": map[string]any{
+			"labels":      labels,
+			"annotations": annotations,
+		}}))
 		_, _ = client.Patch(ctx, o.Name, types.MergePatchType, p, metav1.PatchOptions{})
 	}
-	shard, drain, owner := api.ShardLabel(simulatedRing), api.DrainLabel(simulatedRing), api.OwnerAnnotation(simulatedRing)
+	shard, drain, owner := api.ShardLabel(simulatedRing), api.DrainLabel(simulatedRing),
+		api.OwnerAnnotation(simulatedRing)
 	switch r.IntN(16) {
 	case 0:
 		patch(map[string]any{shard: nil}, nil)
@@ -346,7 +374,8 @@ func meddleWith(w *sim.World, r *rand.Rand, children func(roots []corev1.ConfigM
 		patch(map[string]any{api.SealLabel(simulatedRing): nil}, nil)
 	case 8:
 		name := string(rune('a' + r.IntN(3)))
-		_ = kubernetes.NewForConfigOrDie(w.Server.Client(user).Config()).CoordinationV1().Leases("ns").Delete(ctx, name, metav1.DeleteOptions{})
+		_ = kubernetes.NewForConfigOrDie(w.Server.Client(user).Config()).CoordinationV1().Leases("ns").Delete(ctx, name,
+			metav1.DeleteOptions{})
 	}
 }
 
@@ -362,9 +391,13 @@ func populate(w *sim.World, r *rand.Rand) {
 	}
 }
 
-// create creates an object, if it is to be a copy of another with all that somebody has written on that.
+// create creates an object, if it is to be a copy of another with all that somebody has written on
+// that.
 func create(client coreclient.ConfigMapInterface, r *rand.Rand, from *corev1.ConfigMap) {
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("o", r.Uint64()), Labels: map[string]string{"user": ""}}}
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name:   fmt.Sprint("o", r.Uint64()),
+		Labels: map[string]string{"user": ""},
+	}}
 	if from != nil {
 		o.Labels, o.Annotations = maps.Clone(from.Labels), maps.Clone(from.Annotations)
 	}
@@ -402,7 +435,8 @@ func everyObjectHasOneOwner(w *sim.World) error {
 		shard := o.Labels[api.ShardLabel(simulatedRing)]
 		_, drained := o.Labels[api.DrainLabel(simulatedRing)]
 		if shard == "" || drained || by.identity != shard || time.Since(by.at) > 2*resync {
-			problems = append(problems, fmt.Errorf("object %s (%s) is not looked after: labels %v, record %s, last worked on by %q %v ago: %s", o.Name, o.UID, o.Labels,
+			problems = append(problems, fmt.Errorf("object %s (%s) is not looked after: labels %v, record %s, last "+
+				"worked on by %q %v ago: %s", o.Name, o.UID, o.Labels,
 				o.Annotations[api.OwnerAnnotation(simulatedRing)], by.identity, time.Since(by.at), explain(w, o.Name)))
 		}
 	}

@@ -72,7 +72,8 @@ func (e *session) strip(ctx context.Context) error {
 			e.config.Logger.Warn("the ring's labels are not removed yet, will be tried again", zap.Error(err))
 		case now != said:
 			said = now
-			e.config.Logger.Warn("waiting for shards to end before the ring's labels are removed", zap.Strings("shards", living))
+			e.config.Logger.Warn("waiting for shards to end before the ring's labels are removed",
+				zap.Strings("shards", living))
 		}
 		if len(living) > 0 {
 			_, wait := e.leases.membership()
@@ -105,7 +106,9 @@ func (e *session) living(ctx context.Context, forged unbegun) ([]string, error) 
 
 // among returns the shards of those epochs that may be at work. Epochs that have not begun are
 // added to forged, unless it is nil, and not waited for.
-func (e *session) among(ctx context.Context, epochs []protocol.OwnerEpoch, forged unbegun) (living []string, err error) {
+func (e *session) among(ctx context.Context, epochs []protocol.OwnerEpoch, forged unbegun) (living []string,
+	err error,
+) {
 	for _, t := range epochs {
 		life := e.leases.lifeOf(t)
 		if life == protocol.EpochUnknown {
@@ -150,7 +153,8 @@ func (e *session) stripAll(ctx context.Context, forged unbegun) (living []string
 					return false
 				}
 				if len(owners) > 0 {
-					living = append(living, slices.DeleteFunc(owners, func(shard string) bool { return slices.Contains(living, shard) })...)
+					living = append(living,
+						slices.DeleteFunc(owners, func(shard string) bool { return slices.Contains(living, shard) })...)
 					return true
 				}
 				slots <- struct{}{}

@@ -21,7 +21,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 )
 
-// strip calls StripLabels in the background. beforePatch, unless nil, is called before each patch, with the name of the object.
+// strip calls StripLabels in the background. beforePatch, unless nil, is called before each patch,
+// with the name of the object.
 func (w *world) strip(c Config, beforePatch func(name string)) (result <-chan error, cancel func()) {
 	connection := w.server.Client("stripper")
 	connection.Inject(apisim.Faults{Refuse: func(r *http.Request) bool {
@@ -85,7 +86,8 @@ func TestStripLabelsWaitsForLivingShards(t *testing.T) {
 		shards[0].release()
 		time.Sleep(10 * time.Minute)
 		requirePending(t, result)
-		assert.Equal(t, 60, w.marked(), "also of those that lived with an ended shard: one that lives may have had them since")
+		assert.Equal(t, 60, w.marked(), "also of those that lived with an ended shard: one that lives may have had "+
+			"them since")
 		shards[1].release()
 		time.Sleep(time.Second)
 		require.NoError(t, <-result)
@@ -115,7 +117,8 @@ func TestStripLabelsDoesNotTakeADeletedLeaseForADeadShard(t *testing.T) {
 		stop, shards := w.settledWith(20, w.config(), "a")
 		stop()
 		shards[0].kill()
-		require.NoError(t, w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "a", metav1.DeleteOptions{}))
+		require.NoError(t,
+			w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "a", metav1.DeleteOptions{}))
 		result, _ := w.strip(w.config(), nil)
 		time.Sleep(29 * time.Second)
 		requirePending(t, result)
@@ -126,7 +129,8 @@ func TestStripLabelsDoesNotTakeADeletedLeaseForADeadShard(t *testing.T) {
 	})
 }
 
-// TestStripLabelsWaitsForThoseWhoMayWorkWithoutARecord is about the ring's history, which alone says who they are.
+// TestStripLabelsWaitsForThoseWhoMayWorkWithoutARecord is about the ring's history, which alone
+// says who they are.
 func TestStripLabelsWaitsForThoseWhoMayWorkWithoutARecord(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, shards := w.settledWith(20, w.config(), "a")
@@ -135,7 +139,8 @@ func TestStripLabelsWaitsForThoseWhoMayWorkWithoutARecord(t *testing.T) {
 			w.strips(&o)
 		}
 		shards[0].kill()
-		require.NoError(t, w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "a", metav1.DeleteOptions{}))
+		require.NoError(t,
+			w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "a", metav1.DeleteOptions{}))
 		result, _ := w.strip(w.config(), nil)
 		time.Sleep(29 * time.Second)
 		requirePending(t, result)
@@ -144,13 +149,15 @@ func TestStripLabelsWaitsForThoseWhoMayWorkWithoutARecord(t *testing.T) {
 	})
 }
 
-// TestStripLabelsWaitsForThoseThatOnlyARecordNames is about objects that had ceased to be selected: the ring's history has forgotten who they are with.
+// TestStripLabelsWaitsForThoseThatOnlyARecordNames is about objects that had ceased to be selected:
+// the ring's history has forgotten who they are with.
 func TestStripLabelsWaitsForThoseThatOnlyARecordNames(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.create(1, "o")
 		o := w.objects()[0]
 		r := protocol.Record{UID: o.UID, Shard: "z", LeaseUID: "gone", Epoch: 3, State: protocol.StateOwned}
-		_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name, types.MergePatchType,
+		_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name,
+			types.MergePatchType,
 			w.keys.MergePatch(o.UID, o.ResourceVersion, "z", false, &r), metav1.PatchOptions{})
 		require.NoError(t, err)
 		result, _ := w.strip(w.config(), nil)
@@ -181,13 +188,17 @@ func TestStripLabelsKeepsChildrenWithTheirRoots(t *testing.T) {
 		w.create(1, "o")
 		root := w.objects()[0]
 		r := protocol.Record{UID: root.UID, Shard: "z", LeaseUID: "gone", Epoch: 3, State: protocol.StateOwned}
-		_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace(root.Namespace).Patch(t.Context(), root.Name, types.MergePatchType,
+		_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace(root.Namespace).Patch(t.Context(), root.Name,
+			types.MergePatchType,
 			w.keys.MergePatch(root.UID, root.ResourceVersion, "z", false, &r), metav1.PatchOptions{})
 		require.NoError(t, err)
 		pods := w.kube.CoreV1().Pods(root.Namespace)
 		_, err = pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Name: "child", Labels: map[string]string{w.keys.Shard: "z"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: root.Name, UID: root.UID, Controller: new(true)}},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "v1", Kind: "ConfigMap", Name: root.Name,
+				UID: root.UID, Controller: new(true),
+			}},
 		}}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		labelled := func() bool {
@@ -222,7 +233,8 @@ func TestStripLabelsNeverOverwritesWhatHasChanged(t *testing.T) {
 				return
 			}
 			edited[name] = true
-			_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), name, types.MergePatchType,
+			_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), name,
+				types.MergePatchType,
 				[]byte(`{"metadata":{"annotations":{"edited":"by a user"}}}`), metav1.PatchOptions{})
 			assert.NoError(t, err)
 		}
@@ -240,7 +252,8 @@ func TestStripLabelsEndsWithItsContext(t *testing.T) {
 		result, cancel := w.strip(w.config(), nil)
 		time.Sleep(time.Minute)
 		cancel()
-		assert.Equal(t, context.Canceled, <-result, "and nothing but that, so that an elector takes it for the end of its work")
+		assert.Equal(t, context.Canceled, <-result,
+			"and nothing but that, so that an elector takes it for the end of its work")
 		assert.Equal(t, 20, w.marked())
 	})
 }
@@ -269,8 +282,12 @@ func TestStripLabelsDoesNotWaitForAnEpochThatHasNeverBeen(t *testing.T) {
 				l, err := w.kube.CoordinationV1().Leases(testNamespace).Get(t.Context(), "b", metav1.GetOptions{})
 				require.NoError(t, err)
 				o := w.objects()[7]
-				forged := &protocol.Record{UID: o.UID, Shard: "b", LeaseUID: l.UID, Epoch: 2, State: protocol.StateOwned}
-				_, err = w.meta.Resource(ringtest.ConfigMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name, types.MergePatchType,
+				forged := &protocol.Record{
+					UID: o.UID, Shard: "b", LeaseUID: l.UID, Epoch: 2,
+					State: protocol.StateOwned,
+				}
+				_, err = w.meta.Resource(ringtest.ConfigMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name,
+					types.MergePatchType,
 					w.keys.MergePatch(o.UID, "", "b", false, forged), metav1.PatchOptions{})
 				require.NoError(t, err)
 

@@ -33,8 +33,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// world is an API server with shards and sharders, in a bubble. Its shards do nothing but hold their Lease and let go of what
-// they are asked to.
+// world is an API server with shards and sharders, in a bubble. Its shards do nothing but hold
+// their Lease and let go of what they are asked to.
 type world struct {
 	t      *testing.T
 	server *apisim.Server
@@ -44,7 +44,8 @@ type world struct {
 
 	connection *apisim.Client // of the latest sharder
 
-	// astray is called with each request of a sharder, and says whether a proxy answers it with a page of its own; nil: none.
+	// astray is called with each request of a sharder, and says whether a proxy answers it with a
+	// page of its own; nil: none.
 	astray atomic.Pointer[func(*http.Request) bool]
 
 	running []func()
@@ -66,7 +67,14 @@ const (
 func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, server: apisim.NewServer(apisim.Resource{GroupVersionResource: ringtest.Widgets, Kind: "Widget", Namespaced: true}), keys: protocol.KeysOf(testRing).Of(ringtest.ConfigMaps.GroupResource()), patches: map[string]int{}}
+		w := &world{
+			t: t,
+			server: apisim.NewServer(apisim.Resource{
+				GroupVersionResource: ringtest.Widgets, Kind: "Widget",
+				Namespaced: true,
+			}), keys: protocol.KeysOf(testRing).Of(
+				ringtest.ConfigMaps.GroupResource()), patches: map[string]int{},
+		}
 		w.kube, w.meta = w.clients(w.server.Client("user"))
 		defer w.end()
 		f(t, w)
@@ -80,7 +88,9 @@ func (w *world) end() {
 	}
 }
 
-func (w *world) clients(connection *apisim.Client, wrap ...transport.WrapperFunc) (kubernetes.Interface, metadata.Interface) {
+func (w *world) clients(connection *apisim.Client, wrap ...transport.WrapperFunc) (kubernetes.Interface,
+	metadata.Interface,
+) {
 	config := connection.Config()
 	for _, f := range wrap {
 		config.Wrap(f)
@@ -100,7 +110,8 @@ func (w *world) config() Config {
 		w.history = append(w.history, fmt.Sprintf(format, args...))
 	}
 	return Config{
-		Ring: testRing, Namespace: testNamespace, Resources: []api.Resource{{GVR: ringtest.ConfigMaps}}, Logger: w.log(),
+		Ring: testRing, Namespace: testNamespace, Resources: []api.Resource{{GVR: ringtest.ConfigMaps}},
+		Logger: w.log(),
 		Hooks: Hooks{
 			OnMembership: func(members []string) { note("members %v", members) },
 			OnSettled:    func(members []string) { note("settled %v", members) },
@@ -182,7 +193,11 @@ type testShard struct {
 func (w *world) shard(name string) *testShard {
 	s := &testShard{connection: w.server.Client(name)}
 	kube, meta := w.clients(s.connection)
-	lease, err := shardlease.New(kube, shardlease.Config{Namespace: testNamespace, Ring: testRing, Identity: name, ReturnWithin: w.returnWithin, OnLost: func(error) {}})
+	lease, err := shardlease.New(kube,
+		shardlease.Config{
+			Namespace: testNamespace, Ring: testRing, Identity: name, ReturnWithin: w.returnWithin,
+			OnLost: func(error) {},
+		})
 	require.NoError(w.t, err)
 	s.release = w.begin(func(ctx context.Context) {
 		_ = lease.Run(ctx, func(ctx context.Context) error {
@@ -198,14 +213,20 @@ func (w *world) shard(name string) *testShard {
 }
 
 // acknowledge lets go of what is drained, until ctx has ended.
-func (w *world) acknowledge(ctx context.Context, s *testShard, name string, meta metadata.Interface, epoch shardlease.Epoch) {
+func (w *world) acknowledge(ctx context.Context, s *testShard, name string, meta metadata.Interface,
+	epoch shardlease.Epoch,
+) {
 	drained := ringtest.SelectorOf(w.t, w.keys.Drain+","+w.keys.Shard+"="+name)
-	src := source{client: meta.Resource(ringtest.ConfigMaps), selector: drained, page: newPageSize(500), log: zap.NewNop(), resource: protocol.Resource{Resource: api.Resource{GVR: ringtest.ConfigMaps}}}
+	src := source{
+		client: meta.Resource(ringtest.ConfigMaps), selector: drained, page: newPageSize(500),
+		log: zap.NewNop(), resource: protocol.Resource{Resource: api.Resource{GVR: ringtest.ConfigMaps}},
+	}
 	src.run(ctx, sink{found: func(o *metav1.PartialObjectMetadata) bool {
 		r, ok := w.keys.RecordOf(o)
 		for s.stubborn.Load() && clock.Sleep(ctx, time.Second) {
 		}
-		if ok && r.State == protocol.StateOwned && r.Owner() == (protocol.OwnerEpoch{Shard: name, LeaseUID: epoch.LeaseUID, Epoch: epoch.Number}) {
+		if ok && r.State == protocol.StateOwned &&
+			r.Owner() == (protocol.OwnerEpoch{Shard: name, LeaseUID: epoch.LeaseUID, Epoch: epoch.Number}) {
 			label, next := w.keys.ReleaseRecord(o, r, w.former)
 			_, err := meta.Resource(ringtest.ConfigMaps).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType,
 				w.keys.MergePatch(o.UID, o.ResourceVersion, label, false, next), metav1.PatchOptions{})
@@ -225,7 +246,9 @@ func (s *testShard) kill() {
 // create makes objects.
 func (w *world) create(n int, prefix string) {
 	for i := range n {
-		_, err := w.kube.CoreV1().ConfigMaps("default").Create(w.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%03d", prefix, i)}}, metav1.CreateOptions{})
+		_, err := w.kube.CoreV1().ConfigMaps("default").Create(w.t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%03d", prefix, i)}},
+			metav1.CreateOptions{})
 		require.NoError(w.t, err)
 	}
 }
@@ -238,12 +261,13 @@ func (w *world) objects() []metav1.PartialObjectMetadata {
 
 // strips removes from an object all that the ring has written on it.
 func (w *world) strips(o metav1.Object) {
-	_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace(o.GetNamespace()).Patch(w.t.Context(), o.GetName(), types.MergePatchType, w.keys.StripPatch(o), metav1.PatchOptions{})
+	_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace(o.GetNamespace()).Patch(w.t.Context(), o.GetName(),
+		types.MergePatchType, w.keys.StripPatch(o), metav1.PatchOptions{})
 	require.NoError(w.t, err)
 }
 
-// owners returns how many objects each shard has; whatever is not with a member of the ring by label and valid record counts
-// as "-".
+// owners returns how many objects each shard has; whatever is not with a member of the ring by
+// label and valid record counts as "-".
 func (w *world) owners() map[string]int {
 	count := map[string]int{}
 	for _, o := range w.objects() {
@@ -251,14 +275,16 @@ func (w *world) owners() map[string]int {
 		var l *coordinationv1.Lease
 		if ok {
 			var err error
-			if l, err = w.kube.CoordinationV1().Leases(testNamespace).Get(w.t.Context(), r.Shard, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			if l, err = w.kube.CoordinationV1().Leases(testNamespace).Get(w.t.Context(), r.Shard,
+				metav1.GetOptions{}); apierrors.IsNotFound(err) {
 				l, err = nil, nil
 			}
 			require.NoError(w.t, err)
 		}
 		owner := "-"
 		if ok && r.State == protocol.StateOwned && w.keys.ShardOf(&o) == r.Shard && !w.keys.Draining(&o) && l != nil {
-			if e, err := shardlease.EpochOf(l); err == nil && (protocol.OwnerEpoch{Shard: r.Shard, LeaseUID: e.LeaseUID, Epoch: e.Number}) == r.Owner() {
+			if e, err := shardlease.EpochOf(l); err == nil &&
+				(protocol.OwnerEpoch{Shard: r.Shard, LeaseUID: e.LeaseUID, Epoch: e.Number}) == r.Owner() {
 				owner = r.Shard
 			}
 		}
@@ -267,8 +293,8 @@ func (w *world) owners() map[string]int {
 	return count
 }
 
-// requirePlaced fails unless n objects are with the given shards, each shard has some, and each object is with its
-// owner on the ring.
+// requirePlaced fails unless n objects are with the given shards, each shard has some, and each
+// object is with its owner on the ring.
 func (w *world) requirePlaced(n int, shards ...string) {
 	w.t.Helper()
 	owners := w.owners()

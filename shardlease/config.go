@@ -21,76 +21,88 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease/internal/leaseformat"
 )
 
-// Config of a [Lease]. All shards of a ring, and its sharders, should have the same LeaseDuration, MissedRenewals and Margin. Everyone
-// waits as long as the record of the other says, so a roll-out that changes them is safe; only where there is no such record, because
-// somebody emptied or deleted it, does a sharder wait for what it is configured with.
+// Config of a [Lease]. All shards of a ring, and its sharders, should have the same LeaseDuration,
+// MissedRenewals and Margin. Everyone waits as long as the record of the other says, so a roll-out
+// that changes them is safe; only where there is no such record, because somebody emptied or
+// deleted it, does a sharder wait for what it is configured with.
 type Config struct {
 	// Namespace of the Lease. Required. All leases of a ring are in one namespace.
 	Namespace string
 
-	// Ring is the name of the ring, a DNS-1123 label. Required. Two rings of one process need two identities, or two namespaces.
+	// Ring is the name of the ring, a DNS-1123 label. Required. Two rings of one process need two
+	// identities, or two namespaces.
 	Ring string
 
-	// Identity is the name of the shard, of its Lease and of the Lease's holder, and the value of its objects' label. It stays the same
-	// over restarts, and belongs to one process at a time: a second one waits until the first has released the lease or has not renewed
-	// it for LeaseDuration. A DNS-1123 subdomain of at most 63 characters. Default: the hostname, which is a Pod's name (if
-	// that is not longer than 63 characters).
+	// Identity is the name of the shard, of its Lease and of the Lease's holder, and the value of
+	// its objects' label. It stays the same over restarts, and belongs to one process at a time: a
+	// second one waits until the first has released the lease or has not renewed it for
+	// LeaseDuration. A DNS-1123 subdomain of at most 63 characters. Default: the hostname, which is
+	// a Pod's name (if that is not longer than 63 characters).
 	Identity string
 
-	// Incarnation is the UID of this Pod, as from the downward API. With it a container that was restarted takes the lease back at once, on
-	// Linux: otherwise it waits until it has expired. It must be the Pod's, or at least something that no process on another
-	// machine, or in another network namespace, can have. Default: none.
+	// Incarnation is the UID of this Pod, as from the downward API. With it a container that was
+	// restarted takes the lease back at once, on Linux: otherwise it waits until it has expired. It
+	// must be the Pod's, or at least something that no process on another machine, or in another
+	// network namespace, can have. Default: none.
 	Incarnation string
 
-	// LeaseDuration (D) is how long a lease has to stand unrenewed before it has expired; after 2D the sharder may take it. Whole
-	// seconds, at most [MaxLeaseDuration]. Default: 15 s.
+	// LeaseDuration (D) is how long a lease has to stand unrenewed before it has expired; after 2D
+	// the sharder may take it. Whole seconds, at most [MaxLeaseDuration]. Default: 15 s.
 	LeaseDuration time.Duration
 
-	// MissedRenewals (n) is how many renewals in a row may fail before the lease is lost. Default: 3.
+	// MissedRenewals (n) is how many renewals in a row may fail before the lease is lost. Default:
+	// 3.
 	MissedRenewals int
 
-	// Margin (M) is how long before the end of LeaseDuration a shard that cannot renew has stopped. It has to leave at least a
-	// second between renewals: (D - M) / (n + 1) >= 1 s. Default: a fifth of LeaseDuration.
+	// Margin (M) is how long before the end of LeaseDuration a shard that cannot renew has stopped.
+	// It has to leave at least a second between renewals: (D - M) / (n + 1) >= 1 s. Default: a
+	// fifth of LeaseDuration.
 	Margin time.Duration
 
-	// ReleaseTimeout is how long work, and what [Lease.Await] was given, may take to end after the context of Run has. When it is over
-	// OnLost is called and the lease is not released. A Pod's terminationGracePeriodSeconds should be longer by seven
-	// renew intervals and a Margin. Default: no limit.
+	// ReleaseTimeout is how long work, and what [Lease.Await] was given, may take to end after the
+	// context of Run has. When it is over OnLost is called and the lease is not released. A Pod's
+	// terminationGracePeriodSeconds should be longer by seven renew intervals and a Margin.
+	// Default: no limit.
 	ReleaseTimeout time.Duration
 
-	// ReturnWithin is how long after a release the shard is expected back, for identities that outlive a
-	// roll-out, as the Pod names of a StatefulSet do: until then its objects wait for it, new ones among them, and
-	// none goes to another shard ([Away]). Afterwards they do, as always after a scale-down. Longer
-	// than a Pod takes to be replaced, 30 s for example. Whole seconds, at most [MaxLeaseDuration]. Default: zero, objects go to others at
-	// once.
+	// ReturnWithin is how long after a release the shard is expected back, for identities that
+	// outlive a roll-out, as the Pod names of a StatefulSet do: until then its objects wait for it,
+	// new ones among them, and none goes to another shard ([Away]). Afterwards they do, as always
+	// after a scale-down. Longer than a Pod takes to be replaced, 30 s for example. Whole seconds,
+	// at most [MaxLeaseDuration]. Default: zero, objects go to others at once.
 	ReturnWithin time.Duration
 
-	// KernelDeadline has the kernel end this process with SIGKILL half a Margin after the deadline, for when it cannot do so itself:
-	// stopped (SIGSTOP), starved of CPU, or woken from a suspension. Only with it does a shard that is stopped not act on after another
-	// has taken its objects, up to the last instruction. Linux only, and not as PID 1 of a pid namespace: New then returns an
-	// error that names the ways out, such as [ReexecIfPID1]. Where the system has no such timer or forbids it, the error is
-	// errors.ErrUnsupported.
+	// KernelDeadline has the kernel end this process with SIGKILL half a Margin after the deadline,
+	// for when it cannot do so itself: stopped (SIGSTOP), starved of CPU, or woken from a
+	// suspension. Only with it does a shard that is stopped not act on after another has taken its
+	// objects, up to the last instruction. Linux only, and not as PID 1 of a pid namespace: New
+	// then returns an error that names the ways out, such as [ReexecIfPID1]. Where the system has
+	// no such timer or forbids it, the error is errors.ErrUnsupported.
 	KernelDeadline bool
 
 	// Labels for the Lease, besides its own.
 	Labels map[string]string
 
-	// OnLost is called once when the lease is lost, from whichever goroutine finds out, with an error that says which Lease, who holds
-	// it now and when it was last renewed ([ErrLost]). At that time work's context has ended, but work may still be running, so the
-	// default ends the process: it writes the error to Logger (to standard error if there is none) and exits with
-	// [ExitCodeNotHeld], also if writing blocks. An OnLost that returns has taken over the responsibility that all work stops
-	// before the lease expires, Margin after the deadline; Run then waits for work and acquires the lease
-	// again. Run returns after OnLost has: an OnLost that waits for Run waits for ever.
+	// OnLost is called once when the lease is lost, from whichever goroutine finds out, with an
+	// error that says which Lease, who holds it now and when it was last renewed ([ErrLost]). At
+	// that time work's context has ended, but work may still be running, so the default ends the
+	// process: it writes the error to Logger (to standard error if there is none) and exits with
+	// [ExitCodeNotHeld], also if writing blocks. An OnLost that returns has taken over the
+	// responsibility that all work stops before the lease expires, Margin after the deadline; Run
+	// then waits for work and acquires the lease again. Run returns after OnLost has: an OnLost
+	// that waits for Run waits for ever.
 	OnLost func(error)
 
-	// Healthy says whether the work is alive: while it returns an error, no renewal is sent, so that dead work loses the lease at
-	// its deadline ([ErrUnhealthy]). It is called before each renewal, by the rules of package leaderelection: answer quickly. Nil: it is.
+	// Healthy says whether the work is alive: while it returns an error, no renewal is sent, so
+	// that dead work loses the lease at its deadline ([ErrUnhealthy]). It is called before each
+	// renewal, by the rules of package leaderelection: answer quickly. Nil: it is.
 	Healthy func(ctx context.Context) error
 
 	// Hooks are told what happens, for metrics.
 	Hooks Hooks
 
-	// Guard is about the transports that [Lease.WrapTransport] returns. Its zero value is the strictest.
+	// Guard is about the transports that [Lease.WrapTransport] returns. Its zero value is the
+	// strictest.
 	Guard GuardConfig
 
 	// Logger gets transitions at Info, failing requests at Warn, once each. Nil: no logs.
@@ -104,11 +116,12 @@ type Config struct {
 	occupy func(name string) (release func(), err error) // nil: [process.Lock]
 }
 
-// MaxLeaseDuration is the longest LeaseDuration. A lease that says more is [Malformed], so that none can keep a shard's objects from the others
-// for good.
+// MaxLeaseDuration is the longest LeaseDuration. A lease that says more is [Malformed], so that
+// none can keep a shard's objects from the others for good.
 const MaxLeaseDuration = time.Hour
 
-// Clock is the time of one process, for simulations that replace it. Tests of programs need none: they run in a bubble of testing/synctest.
+// Clock is the time of one process, for simulations that replace it. Tests of programs need none:
+// they run in a bubble of testing/synctest.
 type Clock = clock.Clock
 
 // withDefaults returns c with its zero fields set.
@@ -155,7 +168,8 @@ func (c Config) validate() error {
 	}
 	review.NotNegative("ReleaseTimeout", c.ReleaseTimeout)
 	if c.ReturnWithin < 0 || c.ReturnWithin > MaxLeaseDuration || c.ReturnWithin%time.Second != 0 {
-		review.Add(fmt.Errorf("ReturnWithin: must be whole seconds, at most %v (got %v)", MaxLeaseDuration, c.ReturnWithin))
+		review.Add(fmt.Errorf("ReturnWithin: must be whole seconds, at most %v (got %v)", MaxLeaseDuration,
+			c.ReturnWithin))
 	}
 	return review.Err()
 }

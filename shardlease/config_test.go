@@ -24,26 +24,82 @@ func TestBadConfig(t *testing.T) {
 		change func(*shardlease.Config)
 		want   []string // in the message: field, rule, value
 	}{
-		{"no namespace", func(c *shardlease.Config) { c.Namespace = "" }, []string{"Namespace: ", "lower case alphanumeric", `""`}},
+		{
+			"no namespace", func(c *shardlease.Config) { c.Namespace = "" },
+			[]string{"Namespace: ", "lower case alphanumeric", `""`},
+		},
 		{"no ring", func(c *shardlease.Config) { c.Ring = "" }, []string{"Ring: ", "lower case alphanumeric", `""`}},
-		{"ring with a dot", func(c *shardlease.Config) { c.Ring = "a.b" }, []string{"Ring: ", "must not contain dots", `"a.b"`}},
-		{"ring too long", func(c *shardlease.Config) { c.Ring = strings.Repeat("a", 64) }, []string{"Ring: ", "no more than 63", "aaa"}},
-		{"identity in capitals", func(c *shardlease.Config) { c.Identity = "Host" }, []string{"Identity: ", "lower case alphanumeric", `"Host"`}},
-		{"identity of the sharder", func(c *shardlease.Config) { c.Identity = shardlease.Sharder }, []string{"Identity: ", "lower case alphanumeric", `"bellwether.dev/sharder"`}},
-		{"identity too long for a label", func(c *shardlease.Config) { c.Identity = strings.Repeat("a", 64) }, []string{"Identity: ", "label value", "no more than 63", "aaa"}},
-		{"incarnation with a newline", func(c *shardlease.Config) { c.Incarnation = "a\n" }, []string{"Incarnation: ", "control characters", `"a\n"`}},
-		{"incarnation too long", func(c *shardlease.Config) { c.Incarnation = strings.Repeat("a", 254) }, []string{"Incarnation: ", "no more than 253", "aaa"}},
-		{"bad label", func(c *shardlease.Config) { c.Labels = map[string]string{"a b": "c"} }, []string{"Labels: ", "alphanumeric", `"a b"`}},
-		{"bad value of a label", func(c *shardlease.Config) { c.Labels = map[string]string{"a": "b c"} }, []string{`Labels["a"]: `, "alphanumeric", `"b c"`}},
-		{"the ring's own label", func(c *shardlease.Config) { c.Labels = map[string]string{shardlease.RingLabel: "c"} }, []string{"Labels: ", "own label", shardlease.RingLabel}},
-		{"duration of half seconds", func(c *shardlease.Config) { c.LeaseDuration = 15500 * time.Millisecond }, []string{"LeaseDuration: ", "whole seconds", "15.5s"}},
-		{"duration too short for its renewals", func(c *shardlease.Config) { c.LeaseDuration = 4 * time.Second }, []string{"LeaseDuration: ", "at least 1s between renewals", "(got 4s)"}},
-		{"duration too long", func(c *shardlease.Config) { c.LeaseDuration = 2 * time.Hour }, []string{"LeaseDuration: ", "at most 1h0m0s", "(got 2h0m0s)"}},
+		{
+			"ring with a dot", func(c *shardlease.Config) { c.Ring = "a.b" },
+			[]string{"Ring: ", "must not contain dots", `"a.b"`},
+		},
+		{
+			"ring too long", func(c *shardlease.Config) { c.Ring = strings.Repeat("a", 64) },
+			[]string{"Ring: ", "no more than 63", "aaa"},
+		},
+		{
+			"identity in capitals", func(c *shardlease.Config) { c.Identity = "Host" },
+			[]string{"Identity: ", "lower case alphanumeric", `"Host"`},
+		},
+		{
+			"identity of the sharder", func(c *shardlease.Config) { c.Identity = shardlease.Sharder },
+			[]string{"Identity: ", "lower case alphanumeric", `"bellwether.dev/sharder"`},
+		},
+		{
+			"identity too long for a label", func(c *shardlease.Config) { c.Identity = strings.Repeat("a", 64) },
+			[]string{"Identity: ", "label value", "no more than 63", "aaa"},
+		},
+		{
+			"incarnation with a newline", func(c *shardlease.Config) { c.Incarnation = "a\n" },
+			[]string{"Incarnation: ", "control characters", `"a\n"`},
+		},
+		{
+			"incarnation too long", func(c *shardlease.Config) { c.Incarnation = strings.Repeat("a", 254) },
+			[]string{"Incarnation: ", "no more than 253", "aaa"},
+		},
+		{
+			"bad label", func(c *shardlease.Config) { c.Labels = map[string]string{"a b": "c"} },
+			[]string{"Labels: ", "alphanumeric", `"a b"`},
+		},
+		{
+			"bad value of a label", func(c *shardlease.Config) { c.Labels = map[string]string{"a": "b c"} },
+			[]string{`Labels["a"]: `, "alphanumeric", `"b c"`},
+		},
+		{
+			"the ring's own label", func(c *shardlease.Config) {
+				c.Labels = map[string]string{shardlease.RingLabel: "c"}
+			},
+			[]string{"Labels: ", "own label", shardlease.RingLabel},
+		},
+		{
+			"duration of half seconds", func(c *shardlease.Config) { c.LeaseDuration = 15500 * time.Millisecond },
+			[]string{"LeaseDuration: ", "whole seconds", "15.5s"},
+		},
+		{
+			"duration too short for its renewals", func(c *shardlease.Config) { c.LeaseDuration = 4 * time.Second },
+			[]string{"LeaseDuration: ", "at least 1s between renewals", "(got 4s)"},
+		},
+		{
+			"duration too long", func(c *shardlease.Config) { c.LeaseDuration = 2 * time.Hour },
+			[]string{"LeaseDuration: ", "at most 1h0m0s", "(got 2h0m0s)"},
+		},
 		{"negative margin", func(c *shardlease.Config) { c.Margin = -1 }, []string{"Margin: ", "positive", "-1ns"}},
-		{"negative return", func(c *shardlease.Config) { c.ReturnWithin = -time.Second }, []string{"ReturnWithin: ", "-1s"}},
-		{"return in parts of a second", func(c *shardlease.Config) { c.ReturnWithin = 1500 * time.Millisecond }, []string{"ReturnWithin: ", "whole seconds", "1.5s"}},
-		{"return after hours", func(c *shardlease.Config) { c.ReturnWithin = 2 * time.Hour }, []string{"ReturnWithin: ", "at most 1h0m0s", "2h0m0s"}},
-		{"negative release timeout", func(c *shardlease.Config) { c.ReleaseTimeout = -time.Minute }, []string{"ReleaseTimeout: ", "negative", "-1m0s"}},
+		{
+			"negative return", func(c *shardlease.Config) { c.ReturnWithin = -time.Second },
+			[]string{"ReturnWithin: ", "-1s"},
+		},
+		{
+			"return in parts of a second", func(c *shardlease.Config) { c.ReturnWithin = 1500 * time.Millisecond },
+			[]string{"ReturnWithin: ", "whole seconds", "1.5s"},
+		},
+		{
+			"return after hours", func(c *shardlease.Config) { c.ReturnWithin = 2 * time.Hour },
+			[]string{"ReturnWithin: ", "at most 1h0m0s", "2h0m0s"},
+		},
+		{
+			"negative release timeout", func(c *shardlease.Config) { c.ReleaseTimeout = -time.Minute },
+			[]string{"ReleaseTimeout: ", "negative", "-1m0s"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			config := shardlease.Config{Namespace: "ns", Ring: "r", Identity: "a"}
@@ -87,9 +143,11 @@ func TestLimitedClients(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			core, logs := observer.New(zap.DebugLevel)
 			client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "api.invalid", QPS: c.qps, Burst: 10})
-			_, err := shardlease.New(client, shardlease.Config{Namespace: "ns", Ring: "r", Identity: "a", Logger: zap.New(core)})
+			_, err := shardlease.New(client,
+				shardlease.Config{Namespace: "ns", Ring: "r", Identity: "a", Logger: zap.New(core)})
 			if c.refused {
-				require.ErrorContains(t, err, "client: must be allowed at least two requests in each renew interval of 3s (got a limit of 0.1 per second)")
+				require.ErrorContains(t, err, "client: must be allowed at least two requests in each renew interval "+
+					"of 3s (got a limit of 0.1 per second)")
 			} else {
 				require.NoError(t, err)
 			}
@@ -97,7 +155,8 @@ func TestLimitedClients(t *testing.T) {
 		})
 	}
 	limited := &rest.Config{Host: "api.invalid"}
-	_, err := shardlease.New(kubernetes.NewForConfigOrDie(shardlease.LeaseConfig(limited)), shardlease.Config{Namespace: "ns", Ring: "r", Identity: "a"})
+	_, err := shardlease.New(kubernetes.NewForConfigOrDie(shardlease.LeaseConfig(limited)),
+		shardlease.Config{Namespace: "ns", Ring: "r", Identity: "a"})
 	assert.NoError(t, err)
 }
 
@@ -105,7 +164,11 @@ func TestRosterConfig(t *testing.T) {
 	_, err := shardstate.NewTracker(shardstate.Config{
 		Namespace: "A", Ring: "", LeaseDuration: time.Second, GCPeriod: -1,
 	})
-	for _, want := range []string{"Namespace: ", `"A"`, "Ring: ", "LeaseDuration: must be whole seconds, from 3s to 1h0m0s (got 1s)", "GCPeriod: must not be negative (got -1ns)"} {
+	for _, want := range []string{
+		"Namespace: ", `"A"`, "Ring: ",
+		"LeaseDuration: must be whole seconds, from 3s to 1h0m0s (got 1s)",
+		"GCPeriod: must not be negative (got -1ns)",
+	} {
 		assert.ErrorContains(t, err, want)
 	}
 }

@@ -18,24 +18,24 @@
 // The Lease, its holder and the shard have one name: the hostname, unless [Config].Identity is set.
 // The Lease has the label ring.bellwether.dev/name. All shards of a ring hold their leases at the
 // same time; a sharder gives each shard its objects. A shard that cannot renew its lease in time
-// ends its process with [ExitCodeNotHeld]; restart it. Terms, deadlines, the guard and health checks
-// are those of package leaderelection. Its documentation has the arithmetic.
+// ends its process with [ExitCodeNotHeld]; restart it. Terms, deadlines, the guard and health
+// checks are those of package leaderelection. Its documentation has the arithmetic.
 //
 // # Epochs
 //
 // A shard's claims are good for an [Epoch]: the UID of the Lease and the number in its annotation
-// ring.bellwether.dev/epoch. A shard that takes its lease over from itself continues the epoch, so a
-// restart moves no object. The number grows by one if the shard creates the lease, or if the record
-// names another holder: none after a release, the sharder, or a user's edit.
+// ring.bellwether.dev/epoch. A shard that takes its lease over from itself continues the epoch, so
+// a restart moves no object. The number grows by one if the shard creates the lease, or if the
+// record names another holder: none after a release, the sharder, or a user's edit.
 //
 // # Restarts, and two processes of one name
 //
-// A process takes the lease of its name at once in two cases. The lease was released. Or the process
-// that left it is known to have ended: it was of the same Pod ([Config].Incarnation), was the only
-// one of its name there, and the new process is the only one now. On Linux an abstract unix socket
-// proves this, because the kernel gives it to one process at a time. In all other cases the lease
-// must stand unrenewed for its duration. So a second process waits as long as the first one lives,
-// and logs for whom it waits.
+// A process takes the lease of its name at once in two cases. The lease was released. Or the
+// process that left it is known to have ended: it was of the same Pod ([Config].Incarnation), was
+// the only one of its name there, and the new process is the only one now. On Linux an abstract
+// unix socket proves this, because the kernel gives it to one process at a time. In all other cases
+// the lease must stand unrenewed for its duration. So a second process waits as long as the first
+// one lives, and logs for whom it waits.
 //
 // # Names for the Pods of a Deployment
 //
@@ -54,8 +54,8 @@
 //
 //   - Two processes of one identity never both hold a term, whatever the latency, lost answers and
 //     clocks, as long as the Lease is not deleted
-//     (TestOfTwoProcessesOfOneIdentityThatStartAtOnceOneHoldsTheLease, TestSimulatedShard). If it is
-//     deleted, this holds between processes that have seen a holder (TestSimulatedDeletions).
+//     (TestOfTwoProcessesOfOneIdentityThatStartAtOnceOneHoldsTheLease, TestSimulatedShard). If it
+//     is deleted, this holds between processes that have seen a holder (TestSimulatedDeletions).
 //   - Each Pod that claims a name gets one of its own, and none that another Pod has not released
 //     ([ClaimOrdinal]; TestEachPodClaimsANameOfItsOwn, TestWhichNameIsClaimed).
 //   - The epoch grows as described above, and at no other time (TestEpochs, TestSimulatedShard).
@@ -69,17 +69,17 @@
 //     the work function its context's error (TestLeaseIsReleasedOnlyWhenAllHasEnded). Until then it
 //     is renewed.
 //   - No clock is compared with the clock of another machine or with a time in a record.
-//   - Liveness: while the API server and one process of the shard work, that process holds the lease
-//     within D of the last renewal plus one and a half renew intervals, or D after the sharder took
-//     the lease, whatever is written to the Lease's metadata (TestSimulatedShard).
+//   - Liveness: while the API server and one process of the shard work, that process holds the
+//     lease within D of the last renewal plus one and a half renew intervals, or D after the
+//     sharder took the lease, whatever is written to the Lease's metadata (TestSimulatedShard).
 //
 // # Not guaranteed
 //
 //   - Code on the client's side cannot stop a process between its last check and an act. Requests
 //     that were sent arrive whenever they arrive. Only with [Config].KernelDeadline does a stopped
 //     process not act when it wakes.
-//   - Deletion of the Lease: a process that starts afterwards creates it at once, and an earlier one
-//     may not know yet. Grant "delete" on leases only to the sharder.
+//   - Deletion of the Lease: a process that starts afterwards creates it at once, and an earlier
+//     one may not know yet. Grant "delete" on leases only to the sharder.
 //   - Forged records: an epoch that is counted down; an incarnation, a holder or a mark that is
 //     edited to look like a shard's or a sharder's.
 //   - An Incarnation that a process on another machine, or in another network namespace, shares.
@@ -95,12 +95,12 @@
 //	watch          optional; without it a second process polls, and a loss is found at a renewal
 //	list           for ClaimOrdinal
 //
-// For a sharder: list, watch, get, update, create, delete. A missing verb is logged at once, with its
-// name, and is an error of Run after it has lasted for D.
+// For a sharder: list, watch, get, update, create, delete. A missing verb is logged at once, with
+// its name, and is an error of Run after it has lasted for D.
 //
 // # Tests
 //
-// New takes a kubernetes.Interface, so a fake clientset works, also inside a testing/synctest bubble.
-// Fake clientsets do not detect conflicts: do not let two shards, or a shard and a sharder, race for
-// one lease.
+// New takes a kubernetes.Interface, so a fake clientset works, also inside a testing/synctest
+// bubble. Fake clientsets do not detect conflicts: do not let two shards, or a shard and a sharder,
+// race for one lease.
 package shardlease

@@ -19,26 +19,30 @@ const (
 	// EpochAnnotation is the annotation of a shard's Lease with the number of its epoch.
 	EpochAnnotation = "ring.bellwether.dev/epoch"
 
-	// IncarnationAnnotation is the annotation of a shard's Lease with the [Config].Incarnation of its holder.
+	// IncarnationAnnotation is the annotation of a shard's Lease with the [Config].Incarnation of
+	// its holder.
 	IncarnationAnnotation = "ring.bellwether.dev/incarnation"
 
-	// ReturnAnnotation is the annotation of a shard's Lease with the seconds of its [Config].ReturnWithin.
+	// ReturnAnnotation is the annotation of a shard's Lease with the seconds of its
+	// [Config].ReturnWithin.
 	ReturnAnnotation = "ring.bellwether.dev/return-within-seconds"
 
-	// PodAnnotation is the annotation of a shard's Lease with the hostname of the Pod that has claimed it
-	// ([ClaimOrdinal]).
+	// PodAnnotation is the annotation of a shard's Lease with the hostname of the Pod that has
+	// claimed it ([ClaimOrdinal]).
 	PodAnnotation = "ring.bellwether.dev/pod"
 
-	// LeavingAnnotation is the annotation of a claimed Lease whose shard has been told to stop, until it
-	// has released the Lease.
+	// LeavingAnnotation is the annotation of a claimed Lease whose shard has been told to stop,
+	// until it has released the Lease.
 	LeavingAnnotation = "ring.bellwether.dev/leaving"
 
-	// Sharder is the holder of a Lease that the sharder has taken: one constant, whichever process it was. No shard can have this name.
+	// Sharder is the holder of a Lease that the sharder has taken: one constant, whichever process
+	// it was. No shard can have this name.
 	Sharder = "bellwether.dev/sharder"
 )
 
-// Epoch is a period in which a shard's claims on objects are good: what an object's record names beside the shard. It outlives terms:
-// a shard that comes back before anybody took its lease goes on in the same epoch, so that a restart moves nothing.
+// Epoch is a period in which a shard's claims on objects are good: what an object's record names
+// beside the shard. It outlives terms: a shard that comes back before anybody took its lease goes
+// on in the same epoch, so that a restart moves nothing.
 type Epoch struct {
 	// LeaseUID is the UID of the Lease object.
 	LeaseUID types.UID
@@ -62,8 +66,9 @@ func EpochOf(l *coordinationv1.Lease) (Epoch, error) {
 	return Epoch{l.UID, n}, nil
 }
 
-// nextNumber is that of the epoch which begins when a shard takes its lease over from prior. It stays the same only if the shard itself
-// stands in prior: then the lease was neither released nor taken, and no object has gone to others. The sharder writes it as it was.
+// nextNumber is that of the epoch which begins when a shard takes its lease over from prior. It
+// stays the same only if the shard itself stands in prior: then the lease was neither released nor
+// taken, and no object has gone to others. The sharder writes it as it was.
 func nextNumber(prior lease.Record, shard string) (int64, error) {
 	if !prior.Exists() {
 		return 1, nil

@@ -43,7 +43,8 @@ func ExampleNew() {
 
 // What a shard does with a client that is guarded by its lease.
 func ExampleTerm_Scope() {
-	shard, _ := shardlease.New(fake.NewClientset(), shardlease.Config{Namespace: "default", Ring: "my-controller", Identity: "my-controller-0"})
+	shard, _ := shardlease.New(fake.NewClientset(),
+		shardlease.Config{Namespace: "default", Ring: "my-controller", Identity: "my-controller-0"})
 	config := &rest.Config{}
 	config.Wrap(shard.WrapTransport) // of the client that reconcile writes with
 	reconcile := func(context.Context) {}
@@ -61,7 +62,8 @@ func ExampleTerm_Scope() {
 // What a sharder knows, without a server.
 func ExampleTracker() {
 	client := fake.NewClientset()
-	shard, _ := shardlease.New(client, shardlease.Config{Namespace: "default", Ring: "my-controller", Identity: "my-controller-0"})
+	shard, _ := shardlease.New(client,
+		shardlease.Config{Namespace: "default", Ring: "my-controller", Identity: "my-controller-0"})
 	roster, _ := shardstate.NewTracker(shardstate.Config{Namespace: "default", Ring: "my-controller"})
 	see := func(ctx context.Context) {
 		l, err := client.CoordinationV1().Leases("default").Get(ctx, "my-controller-0", metav1.GetOptions{})

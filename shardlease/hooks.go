@@ -2,20 +2,23 @@ package shardlease
 
 import "time"
 
-// Hooks are functions that a [Lease] calls when something happens; each may be nil. They are called synchronously from the goroutine of
-// Run, one at a time: one that blocks keeps it from renewing, and so costs the lease at the deadline. A loss is told to OnLost.
+// Hooks are functions that a [Lease] calls when something happens; each may be nil. They are called
+// synchronously from the goroutine of Run, one at a time: one that blocks keeps it from renewing,
+// and so costs the lease at the deadline. A loss is told to OnLost.
 type Hooks struct {
 	// OnHeld is told of a term before work is called.
 	OnHeld func(Epoch)
 
-	// OnReleased is told of a term that was not lost, after work has ended and after the attempt to release the lease.
+	// OnReleased is told of a term that was not lost, after work has ended and after the attempt to
+	// release the lease.
 	OnReleased func(Epoch)
 
-	// OnWaiting is told who holds the lease, once for each holder, when Run has to wait for it to be released or to expire, and once
-	// more when that holder turns out to be alive.
+	// OnWaiting is told who holds the lease, once for each holder, when Run has to wait for it to
+	// be released or to expire, and once more when that holder turns out to be alive.
 	OnWaiting func(HolderInfo)
 
-	// OnRenewal is told how an attempt to renew ended, and how long its requests took. err is nil if the deadline has moved.
+	// OnRenewal is told how an attempt to renew ended, and how long its requests took. err is nil
+	// if the deadline has moved.
 	OnRenewal func(latency time.Duration, err error)
 }
 

@@ -14,7 +14,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
-// Lease is the heartbeat of one shard. All its methods may be called at any time, but only one Run runs.
+// Lease is the heartbeat of one shard. All its methods may be called at any time, but only one Run
+// runs.
 type Lease struct {
 	config    Config
 	candidate *lease.Candidate
@@ -30,8 +31,8 @@ type Lease struct {
 	awaits  []func(context.Context) error // guarded by mu
 }
 
-// New returns the lease of a shard; it sends no request yet. client should be one of its own, made from [LeaseConfig]. The error joins
-// one error for every rule that config breaks.
+// New returns the lease of a shard; it sends no request yet. client should be one of its own, made
+// from [LeaseConfig]. The error joins one error for every rule that config breaks.
 func New(client kubernetes.Interface, config Config) (*Lease, error) {
 	if client == nil {
 		return nil, errors.New("shardlease: client: must not be nil")
@@ -81,18 +82,21 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 	return l, nil
 }
 
-// Run acquires the lease, calls work, and renews the lease until work has returned. Then it releases the lease, by which the shard's
-// objects go to others at once, and returns what work returned.
+// Run acquires the lease, calls work, and renews the lease until work has returned. Then it
+// releases the lease, by which the shard's objects go to others at once, and returns what work
+// returned.
 //
-// work's context ends with ctx or with the lease; in that case its cause is an [ErrLost]. When ctx ends, the lease is kept until work has
-// returned, and what [Lease.Await] was given. The lease is released only if all of them returned nil, or work exactly the error
-// of its context: work that returns any other error may have left something running, so that is a loss ([ErrUnfinished]), which
-// by default ends the process. Run returns nil when ctx has ended normally.
+// work's context ends with ctx or with the lease; in that case its cause is an [ErrLost]. When ctx
+// ends, the lease is kept until work has returned, and what [Lease.Await] was given. The lease is
+// released only if all of them returned nil, or work exactly the error of its context: work that
+// returns any other error may have left something running, so that is a loss ([ErrUnfinished]),
+// which by default ends the process. Run returns nil when ctx has ended normally.
 //
-// If the lease is lost and OnLost returns, Run waits for work to return and acquires the lease anew; work is called again. It does not
-// if ctx has ended, or if work may not have: then it returns the [ErrLost].
-// While it waits for the lease, Run gives up if the Lease is none of its ring ([ErrForeign]), or if the API server has
-// refused a request that it cannot do without for a whole LeaseDuration; the error names the verb and the Lease.
+// If the lease is lost and OnLost returns, Run waits for work to return and acquires the lease
+// anew; work is called again. It does not if ctx has ended, or if work may not have: then it
+// returns the [ErrLost]. While it waits for the lease, Run gives up if the Lease is none of its
+// ring ([ErrForeign]), or if the API server has refused a request that it cannot do without for a
+// whole LeaseDuration; the error names the verb and the Lease.
 func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error {
 	if work == nil {
 		return errors.New("shardlease: Run: work: must not be nil")
@@ -137,7 +141,8 @@ func (l *Lease) acquire(ctx context.Context) (*lease.Holder, error) {
 func (l *Lease) hold(ctx context.Context, h *lease.Holder, w *whole) error {
 	epoch, err := EpochOf(h.First().Lease())
 	if err != nil { // an admission webhook's doing
-		return errors.Join(fmt.Errorf("shardlease: Lease %s was not stored as it was written: %w", l.config.lease(), err), h.Release(ctx))
+		return errors.Join(fmt.Errorf("shardlease: Lease %s was not stored as it was written: %w", l.config.lease(),
+			err), h.Release(ctx))
 	}
 	t := &Term{epoch: epoch, holder: h}
 	l.setTerm(t, t)
@@ -161,7 +166,8 @@ type whole struct {
 	unfinished bool
 }
 
-// run returns when everything has ended. If it cannot say so, it forfeits the term: also when the work ends by runtime.Goexit.
+// run returns when everything has ended. If it cannot say so, it forfeits the term: also when the
+// work ends by runtime.Goexit.
 func (w *whole) run(ctx context.Context) error {
 	w.unfinished = true
 	cause := fmt.Errorf("%w: it did not return", ErrUnfinished)
@@ -187,8 +193,8 @@ func (w *whole) run(ctx context.Context) error {
 	return err
 }
 
-// isEndOf reports whether err is the error of ctx, which has ended, and nothing more: one that wraps it may be of somebody who was in a
-// hurry.
+// isEndOf reports whether err is the error of ctx, which has ended, and nothing more: one that
+// wraps it may be of somebody who was in a hurry.
 func isEndOf(ctx context.Context, err error) bool {
 	return err == ctx.Err() || err == context.Cause(ctx) //nolint:errorlint // see above
 }
@@ -216,10 +222,11 @@ func (l *Lease) Term() (*Term, error) {
 	return t, nil
 }
 
-// AddReleaseGate adds something that has to have ended, besides the work function, before the lease is released or acquired anew: Run calls ended
-// after work has returned, and keeps the lease until ended has. It refuses new work from then on, waits for what is in flight, and
-// returns nil when nothing is. An error keeps Run from releasing ([ErrUnfinished]). ctx ends when the lease is lost; also then
-// ended must not return nil before everything has ended.
+// AddReleaseGate adds something that has to have ended, besides the work function, before the lease
+// is released or acquired anew: Run calls ended after work has returned, and keeps the lease until
+// ended has. It refuses new work from then on, waits for what is in flight, and returns nil when
+// nothing is. An error keeps Run from releasing ([ErrUnfinished]). ctx ends when the lease is lost;
+// also then ended must not return nil before everything has ended.
 func (l *Lease) AddReleaseGate(ended func(ctx context.Context) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -238,22 +245,24 @@ func (l *Lease) setTerm(latest, running *Term) {
 	l.term, l.running = latest, running
 }
 
-// claimName makes this process the only one of its name in its Pod, if it can: then a lease of that Pod's was left behind by a process that
-// has ended.
+// claimName makes this process the only one of its name in its Pod, if it can: then a lease of that
+// Pod's was left behind by a process that has ended.
 func (l *Lease) claimName() {
 	if l.config.Incarnation == "" || l.release != nil {
 		return
 	}
-	release, err := l.config.occupy("shardlease/" + l.config.Ring + "/" + l.config.lease().String() + "/" + l.config.Incarnation)
+	release, err := l.config.occupy("shardlease/" + l.config.Ring + "/" + l.config.lease().String() + "/" +
+		l.config.Incarnation)
 	if err != nil {
-		l.config.Logger.Info("not taking the lease back from an earlier process of this Pod before it has expired", zap.Error(err))
+		l.config.Logger.Info("not taking the lease back from an earlier process of this Pod before it has expired",
+			zap.Error(err))
 		return
 	}
 	l.release = release
 }
 
-// incarnation is that of this process while it is the only one of its name, empty otherwise: who writes it into a record can be relied on
-// to have ended when somebody else has the name.
+// incarnation is that of this process while it is the only one of its name, empty otherwise: who
+// writes it into a record can be relied on to have ended when somebody else has the name.
 func (l *Lease) incarnation() string {
 	if l.release == nil {
 		return ""

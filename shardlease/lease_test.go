@@ -89,7 +89,8 @@ func TestEpochs(t *testing.T) {
 				time.Sleep(time.Minute)
 				assert.Equal(t, []int64{e.want}, next.epochs())
 				assert.Equal(t, e.want, c.epoch())
-				assert.Equal(t, e.name == "deleted by somebody", before != c.lease().UID, "then the UID tells the epochs apart")
+				assert.Equal(t, e.name == "deleted by somebody", before != c.lease().UID,
+					"then the UID tells the epochs apart")
 				assert.NoError(t, next.stop())
 			})
 		})
@@ -159,8 +160,9 @@ func TestRestartedContainerTakesItsLeaseBackAtOnce(t *testing.T) {
 // occupied is what the kernel says if another process has a name.
 func occupied(string) (release func(), err error) { return nil, syscall.EADDRINUSE }
 
-// TestOnlyTheSoleProcessOfAPodSaysWhichPod is about two containers of one Pod. The one that came first has the name; if the other outlives it and
-// holds the lease, nobody may take that for left behind.
+// TestOnlyTheSoleProcessOfAPodSaysWhichPod is about two containers of one Pod. The one that came
+// first has the name; if the other outlives it and holds the lease, nobody may take that for left
+// behind.
 func TestOnlyTheSoleProcessOfAPodSaysWhichPod(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		s := newShard(c, func(config *shardlease.Config) {
@@ -247,9 +249,11 @@ func TestShardStopsWhenItsLeaseIsNotItsOwnAnyMore(t *testing.T) {
 		"taken by a sharder": func(c *cluster) {
 			c.patch(`{"spec":{"holderIdentity":"bellwether.dev/sharder"}}`)
 		},
-		"emptied":          func(c *cluster) { c.patch(`{"spec":{"holderIdentity":null}}`) },
-		"given another D":  func(c *cluster) { c.patch(`{"spec":{"leaseDurationSeconds":60}}`) },
-		"given an epoch":   func(c *cluster) { c.patch(`{"metadata":{"annotations":{"ring.bellwether.dev/epoch":"7"}}}`) },
+		"emptied":         func(c *cluster) { c.patch(`{"spec":{"holderIdentity":null}}`) },
+		"given another D": func(c *cluster) { c.patch(`{"spec":{"leaseDurationSeconds":60}}`) },
+		"given an epoch": func(c *cluster) {
+			c.patch(`{"metadata":{"annotations":{"ring.bellwether.dev/epoch":"7"}}}`)
+		},
 		"deleted":          func(c *cluster) { c.remove() },
 		"deleted and made": func(c *cluster) { c.remake() },
 	} {
@@ -313,7 +317,8 @@ func TestWhatIsTakenFromTheRecordComesBack(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		s := newShard(c, func(config *shardlease.Config) { config.Incarnation = "pod-1" }).start(c)
 		before := c.lease()
-		c.patch(`{"metadata":{"labels":null,"annotations":{"ring.bellwether.dev/epoch":null,"ring.bellwether.dev/incarnation":"x"}}}`)
+		c.patch(`{"metadata":{"labels":null,"annotations":{"ring.bellwether.dev/epoch":null,"ring.bellwether.dev/` +
+			`incarnation":"x"}}}`)
 		time.Sleep(interval + time.Second)
 		assert.Equal(t, before.Labels, c.lease().Labels)
 		assert.Equal(t, before.Annotations, c.lease().Annotations)
@@ -348,11 +353,21 @@ func TestLeaseIsReleasedOnlyWhenAllHasEnded(t *testing.T) {
 		{"told to end, and why", ending{work: until(context.Cause)}, nil},
 		{"failed", ending{work: func(context.Context) error { return errWork }}, errWork},
 		{"failed when told to end", ending{work: until(func(context.Context) error { return errWork })}, errWork},
-		{"gave up waiting", ending{work: until(func(ctx context.Context) error { return fmt.Errorf("in a hurry: %w", ctx.Err()) })}, context.Canceled},
-		{"ended abnormally", ending{work: func(context.Context) error { runtime.Goexit(); return nil }}, shardlease.ErrUnfinished},
+		{"gave up waiting", ending{work: until(func(ctx context.Context) error {
+			return fmt.Errorf("in a hurry: %w", ctx.Err())
+		})}, context.Canceled},
+		{
+			"ended abnormally",
+			ending{work: func(context.Context) error { runtime.Goexit(); return nil }},
+			shardlease.ErrUnfinished,
+		},
 		{"awaited", ending{await: func(context.Context) error { return nil }}, nil},
 		{"awaited in vain", ending{await: func(context.Context) error { return errWork }}, errWork},
-		{"awaited abnormally", ending{await: func(context.Context) error { runtime.Goexit(); return nil }}, shardlease.ErrUnfinished},
+		{
+			"awaited abnormally",
+			ending{await: func(context.Context) error { runtime.Goexit(); return nil }},
+			shardlease.ErrUnfinished,
+		},
 	} {
 		t.Run(e.name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {

@@ -17,15 +17,16 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// TestMetadataWritersDoNotKeepAShardFromItsLease restarts a shard that says nothing of its Pod, while
-// somebody writes metadata of its Lease more often than the Lease lasts.
+// TestMetadataWritersDoNotKeepAShardFromItsLease restarts a shard that says nothing of its Pod,
+// while somebody writes metadata of its Lease more often than the Lease lasts.
 func TestMetadataWritersDoNotKeepAShardFromItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apisim.NewServer()
 		shard := func(connection *apisim.Client) *shardlease.Lease {
 			client, err := kubernetes.NewForConfig(connection.Config())
 			require.NoError(t, err)
-			l, err := shardlease.New(client, shardlease.Config{Namespace: "ns", Ring: "r", Identity: "s", OnLost: func(error) {}})
+			l, err := shardlease.New(client,
+				shardlease.Config{Namespace: "ns", Ring: "r", Identity: "s", OnLost: func(error) {}})
 			require.NoError(t, err)
 			return l
 		}
@@ -56,7 +57,8 @@ func TestMetadataWritersDoNotKeepAShardFromItsLease(t *testing.T) {
 			defer close(written)
 			for i := 0; ctx.Err() == nil; i++ {
 				patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/seen":"%d"}}}`, i)
-				_, err := others.CoordinationV1().Leases("ns").Patch(ctx, "s", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+				_, err := others.CoordinationV1().Leases("ns").Patch(ctx, "s", types.MergePatchType, []byte(patch),
+					metav1.PatchOptions{})
 				assert.True(t, err == nil || ctx.Err() != nil, "%v", err)
 				time.Sleep(time.Second)
 			}

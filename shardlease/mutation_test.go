@@ -12,11 +12,13 @@ import (
 var mutations = []mutation.Mutation{
 	{
 		Name: "a claim does not wait for a shard that is leaving", File: "ordinal.go",
-		Old: "o.leaving && now.SinceAtLeast(leavingSince) < c.config.ReturnWithin", New: "false", Caught: "TestWhichNameIsClaimed",
+		Old: "o.leaving && now.SinceAtLeast(leavingSince) < c.config.ReturnWithin", New: "false",
+		Caught: "TestWhichNameIsClaimed",
 	},
 	{
 		Name: "a claim waits for a leaving shard for ever", File: "ordinal.go",
-		Old: "o.leaving && now.SinceAtLeast(leavingSince) < c.config.ReturnWithin", New: "o.leaving", Caught: "TestWhichNameIsClaimed",
+		Old: "o.leaving && now.SinceAtLeast(leavingSince) < c.config.ReturnWithin", New: "o.leaving",
+		Caught: "TestWhichNameIsClaimed",
 	},
 	{
 		Name: "a shard that is told to stop does not say so at once", File: "lease.go",
@@ -36,11 +38,14 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a restarted container claims another name", File: "ordinal.go",
-		Old: "case c.named(name).reclaims(r, c.config.Incarnation):", New: `case name == "":`, Caught: "TestNameOfAPodIsItsOwnAfterARestart",
+		Old: "case c.named(name).reclaims(r, c.config.Incarnation):", New: `case name == "":`,
+		Caught: "TestNameOfAPodIsItsOwnAfterARestart",
 	},
 	{
 		Name: "a name that another Pod has taken is given out", File: "ordinal.go",
-		Old: "		case err == nil, kube.RoleMissing(err), ctx.Err() != nil:\n", New: "		case err == nil:\n			return l, nil\n		case kube.RoleMissing(err), ctx.Err() != nil:\n",
+		Old: "		case err == nil, kube.RoleMissing(err), ctx.Err() != nil:\n",
+		New: "		case err == nil:\n			return l, nil\n		case kube.RoleMissing(err), ctx.Err() " +
+			"!= nil:\n",
 		Caught: "TestEachPodClaimsANameOfItsOwn",
 	},
 }

@@ -29,10 +29,10 @@ import (
 // defaultReturnWithin is that of shards with claimed names.
 const defaultReturnWithin = 30 * time.Second
 
-// ClaimOrdinal is [New] for Pods whose names do not outlive a roll-out, as those of a Deployment: the
-// shard takes the first name of <ring>-0, <ring>-1, … that is free. So a new Pod goes on with the
-// name, and the objects, of one that it replaces: a roll-out that adds one Pod at a time moves the
-// objects of the first new Pod and those of the last old one, and no others.
+// ClaimOrdinal is [New] for Pods whose names do not outlive a roll-out, as those of a Deployment:
+// the shard takes the first name of <ring>-0, <ring>-1, … that is free. So a new Pod goes on with
+// the name, and the objects, of one that it replaces: a roll-out that adds one Pod at a time moves
+// the objects of the first new Pod and those of the last old one, and no others.
 //
 // In this order it takes
 //
@@ -42,26 +42,28 @@ const defaultReturnWithin = 30 * time.Second
 //     released its Lease yet ([LeavingAnnotation]),
 //   - the lowest one whose Lease was released, or does not exist.
 //
-// It never takes a Lease that was not released, however long that is ago: the sharder does. Of several
-// Pods that claim one name, one gets it.
+// It never takes a Lease that was not released, however long that is ago: the sharder does. Of
+// several Pods that claim one name, one gets it.
 //
-// config.Identity must be empty. Set Incarnation: without it, a container that was restarted without
-// having released its Lease takes another name, and the objects of the first one move. The default of ReturnWithin is 30 s; objects of a shard that is not
-// replaced wait for so long. The hostname is written into the Lease ([PodAnnotation]).
+// config.Identity must be empty. Set Incarnation: without it, a container that was restarted
+// without having released its Lease takes another name, and the objects of the first one move. The
+// default of ReturnWithin is 30 s; objects of a shard that is not replaced wait for so long. The
+// hostname is written into the Lease ([PodAnnotation]).
 //
-// ClaimOrdinal waits while the API server does not answer. It returns an error when ctx has ended, and
-// if the API server has refused a request that it cannot do without for a whole LeaseDuration. Its
-// client needs to be allowed to list Leases, besides what a shard needs.
+// ClaimOrdinal waits while the API server does not answer. It returns an error when ctx has ended,
+// and if the API server has refused a request that it cannot do without for a whole LeaseDuration.
+// Its client needs to be allowed to list Leases, besides what a shard needs.
 //
-// The Lease is held when ClaimOrdinal returns. Call [Lease.Run] within LeaseDuration - Margin, 12 s by
-// default: afterwards it is lost, and OnLost is called. After Run has returned, another Pod may have
-// the name: claim one again.
+// The Lease is held when ClaimOrdinal returns. Call [Lease.Run] within LeaseDuration - Margin, 12 s
+// by default: afterwards it is lost, and OnLost is called. After Run has returned, another Pod may
+// have the name: claim one again.
 func ClaimOrdinal(ctx context.Context, client kubernetes.Interface, config Config) (*Lease, error) {
 	if client == nil {
 		return nil, errors.New("shardlease: client: must not be nil")
 	}
 	if config.Identity != "" {
-		return nil, fmt.Errorf("shardlease: Identity: must be empty, because a name is claimed (got %q)", config.Identity)
+		return nil, fmt.Errorf("shardlease: Identity: must be empty, because a name is claimed (got %q)",
+			config.Identity)
 	}
 	var err error
 	if config.pod, err = os.Hostname(); err != nil {
@@ -147,7 +149,10 @@ func (c *claimant) sleep(ctx context.Context, d time.Duration) {
 
 // backoff paces attempts.
 func (c *claimant) backoff() wait.Backoff {
-	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.5, Steps: math.MaxInt32, Cap: 2 * time.Second}
+	return wait.Backoff{
+		Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.5, Steps: math.MaxInt32,
+		Cap: 2 * time.Second,
+	}
 }
 
 // list returns the Leases of the ring.
@@ -158,7 +163,10 @@ func (c *claimant) list(ctx context.Context) ([]coordinationv1.Lease, error) {
 		LabelSelector: labels.SelectorFromSet(labels.Set{RingLabel: c.config.Ring}).String(),
 	})
 	if err != nil {
-		err = &lease.AccessError{Verb: "list", Lease: types.NamespacedName{Namespace: c.config.Namespace, Name: c.config.Ring + "-*"}, Err: err}
+		err = &lease.AccessError{
+			Verb:  "list",
+			Lease: types.NamespacedName{Namespace: c.config.Namespace, Name: c.config.Ring + "-*"}, Err: err,
+		}
 		if !c.listless {
 			c.config.Logger.Warn("a name cannot be claimed yet, will be tried again", zap.Error(err))
 		}
@@ -176,8 +184,8 @@ type offer struct {
 	lowest  string   // to be tried at last
 }
 
-// offer says which names are to be had. now is compared with the times of other machines: that decides
-// what is tried first, and nothing else.
+// offer says which names are to be had. now is compared with the times of other machines: that
+// decides what is tried first, and nothing else.
 func (c *claimant) offer(leases []coordinationv1.Lease, now time.Time) (o offer) {
 	type returning struct {
 		name     string

@@ -142,12 +142,18 @@ func TestWhichNameIsClaimed(t *testing.T) {
 			s[1].die()
 			require.NoError(c, c.leases().Delete(c.Context(), "r-1", metav1.DeleteOptions{}))
 		}, "r-1", time.Second},
-		{"told to stop, and on its way", func(_ *cluster, s []*shard) { s[1].leave(10 * time.Second) }, "r-1", 11 * time.Second},
+		{
+			"told to stop, and on its way", func(_ *cluster, s []*shard) { s[1].leave(10 * time.Second) }, "r-1",
+			11 * time.Second,
+		},
 		{"told to stop, and dead", func(_ *cluster, s []*shard) {
 			s[1].leave(2 * time.Minute)
 			s[1].client.Sever()
 		}, "r-3", 33 * time.Second},
-		{"told to stop, and at work for too long", func(_ *cluster, s []*shard) { s[1].leave(time.Minute) }, "r-3", 33 * time.Second},
+		{
+			"told to stop, and at work for too long", func(_ *cluster, s []*shard) { s[1].leave(time.Minute) }, "r-3",
+			33 * time.Second,
+		},
 		{"none of the ring", func(c *cluster, s []*shard) {
 			_ = s[1].stop()
 			c.patchLease("r-1", `{"metadata":{"labels":{"ring.bellwether.dev/name":"other"}}}`)
@@ -178,7 +184,8 @@ func (s *shard) leave(takes time.Duration) {
 	synctest.Wait()
 }
 
-// TestNameOfAPodIsItsOwnAfterARestart is about a container that is restarted, also while others claim names.
+// TestNameOfAPodIsItsOwnAfterARestart is about a container that is restarted, also while others
+// claim names.
 func TestNameOfAPodIsItsOwnAfterARestart(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		in := func(pod string) func(*shardlease.Config) {
@@ -203,7 +210,8 @@ func TestNameOfAPodIsItsOwnAfterARestart(t *testing.T) {
 	})
 }
 
-// TestClaimThatIsNotUsedInTimeIsLost is about a program that takes too long to call Run. The name is lost, and Run gets it back.
+// TestClaimThatIsNotUsedInTimeIsLost is about a program that takes too long to call Run. The name
+// is lost, and Run gets it back.
 func TestClaimThatIsNotUsedInTimeIsLost(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		s, config := makeShard(c, func(config *shardlease.Config) { config.Identity = "" })
@@ -313,7 +321,8 @@ func TestBadClaim(t *testing.T) {
 	require.ErrorContains(t, err, "Ring")
 }
 
-// TestWhoIsLeavingSaysSoAtOnce looks at the Lease of a shard whose work takes longer to stop than a renewal.
+// TestWhoIsLeavingSaysSoAtOnce looks at the Lease of a shard whose work takes longer to stop than a
+// renewal.
 func TestWhoIsLeavingSaysSoAtOnce(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		s := claim(c, nil)
@@ -335,7 +344,8 @@ func TestWhoIsLeavingSaysSoAtOnce(t *testing.T) {
 
 		other := newShard(c, nil).start(c)
 		other.leave(10 * time.Second)
-		assert.Empty(t, c.lease().Annotations[shardlease.LeavingAnnotation], "who has a name of its own is not replaced by others")
+		assert.Empty(t, c.lease().Annotations[shardlease.LeavingAnnotation],
+			"who has a name of its own is not replaced by others")
 		assert.NoError(t, <-other.result)
 	})
 }

@@ -11,26 +11,30 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
-// unfit says why a Lease is not one of the shard's ring, or has lost what makes it one. Somebody else may need it.
+// unfit says why a Lease is not one of the shard's ring, or has lost what makes it one. Somebody
+// else may need it.
 func (c Config) unfit(r lease.Record) error {
 	ring, labelled := r.Lease().Labels[RingLabel]
 	_, err := EpochOf(r.Lease())
 	switch {
 	case labelled && ring != c.Ring:
-		return fmt.Errorf("%w: its label %s is %q, not %q: choose another Identity or Namespace", ErrForeign, RingLabel, ring, c.Ring)
+		return fmt.Errorf("%w: its label %s is %q, not %q: choose another Identity or Namespace", ErrForeign, RingLabel,
+			ring, c.Ring)
 	case err != nil:
 		return fmt.Errorf("%w: %w: choose another Identity, or delete the Lease if nobody needs it", ErrForeign, err)
 	}
 	return nil // the label will be put back
 }
 
-// reclaims reports whether a record is of an earlier process of this Pod that has ended. incarnation is empty unless this process is the
-// only one of its name now, as that one was.
+// reclaims reports whether a record is of an earlier process of this Pod that has ended.
+// incarnation is empty unless this process is the only one of its name now, as that one was.
 func (c Config) reclaims(r lease.Record, incarnation string) bool {
-	return incarnation != "" && r.Holder() == c.Identity && r.Ours() && r.Lease().Annotations[IncarnationAnnotation] == incarnation
+	return incarnation != "" && r.Holder() == c.Identity && r.Ours() &&
+		r.Lease().Annotations[IncarnationAnnotation] == incarnation
 }
 
-// dress writes what a record says beyond holder and times. Who removes it from a lease that is held sees it come back.
+// dress writes what a record says beyond holder and times. Who removes it from a lease that is held
+// sees it come back.
 func (c Config) dress(l *coordinationv1.Lease, prior lease.Record, incarnation string, leaving bool) {
 	number, _ := nextNumber(prior, c.Identity) // where there is none, prior is unfit
 	for key, value := range c.Labels {
@@ -56,8 +60,8 @@ func (c Config) dress(l *coordinationv1.Lease, prior lease.Record, incarnation s
 	}
 }
 
-// altered says that somebody has given a record another epoch than the one in which work is going on. Whoever sees it takes that work for
-// dead.
+// altered says that somebody has given a record another epoch than the one in which work is going
+// on. Whoever sees it takes that work for dead.
 func altered(first, r lease.Record) error {
 	mine, _ := EpochOf(first.Lease())
 	if now, err := EpochOf(r.Lease()); err == nil && now.Number != mine.Number {

@@ -28,9 +28,10 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
-// TestSimulatedShard is the proof that processes of one identity never work at once, nor in an epoch that a sharder takes for over: one
-// to three of them in two Pods, and a sharder, all of which are killed, stopped, suspended and told to end, on clocks and
-// connections that cannot be trusted, while somebody edits the Lease. A process ends when it loses its lease.
+// TestSimulatedShard is the proof that processes of one identity never work at once, nor in an
+// epoch that a sharder takes for over: one to three of them in two Pods, and a sharder, all of
+// which are killed, stopped, suspended and told to end, on clocks and connections that cannot be
+// trusted, while somebody edits the Lease. A process ends when it loses its lease.
 func TestSimulatedShard(t *testing.T) {
 	writes := &counts{n: map[string]int{}}
 	sim.Prove(t, shardScenario((*sim.Process).Exit, meddle, writes), sim.Schedules(t, 60))
@@ -57,7 +58,8 @@ func (c *counts) add(what string) {
 	c.n[what]++
 }
 
-// requireAll fails if something has never happened. With the race detector, there are too few schedules to be sure that it does.
+// requireAll fails if something has never happened. With the race detector, there are too few
+// schedules to be sure that it does.
 func (c *counts) requireAll(t *testing.T, kinds ...string) {
 	t.Helper()
 	t.Log(c.n)
@@ -66,22 +68,25 @@ func (c *counts) requireAll(t *testing.T, kinds ...string) {
 	}
 }
 
-// TestSimulatedDeletions is the same while somebody deletes the Lease. Nobody starts anew: a process that has not seen a holder may create
-// the Lease at once. So a process goes on after the loss of its lease.
+// TestSimulatedDeletions is the same while somebody deletes the Lease. Nobody starts anew: a
+// process that has not seen a holder may create the Lease at once. So a process goes on after the
+// loss of its lease.
 func TestSimulatedDeletions(t *testing.T) {
 	writes := &counts{n: map[string]int{}}
 	s := shardScenario(func(*sim.Process) {}, deleteLease, writes)
 	s.Kinds = []sim.Kind{
-		sim.Pausing, sim.PausingNow, sim.Latency, sim.WatchLag, sim.Partition, sim.LostRequests, sim.LostResponses, sim.Refused,
+		sim.Pausing, sim.PausingNow, sim.Latency, sim.WatchLag, sim.Partition, sim.LostRequests, sim.LostResponses,
+		sim.Refused,
 		sim.Throttled, sim.ClockStep, sim.Restart, sim.Compaction, sim.Interference,
 	}
 	sim.Prove(t, s, sim.Schedules(t, 40))
 	writes.requireAll(t, kept, taken)
 }
 
-// bound is how long nobody may work while one process of the shard and the API server are well, whatever is written to the
-// Lease's metadata: a request that was lost and the pause after it (R + R/2), the wait for a record that nobody of ours wrote
-// (D + max(D/3, 5 s)), and that for the sharder's (D), all by a clock that is slow by a tenth; and a second to look.
+// bound is how long nobody may work while one process of the shard and the API server are well,
+// whatever is written to the Lease's metadata: a request that was lost and the pause after it (R +
+// R/2), the wait for a record that nobody of ours wrote (D + max(D/3, 5 s)), and that for the
+// sharder's (D), all by a clock that is slow by a tenth; and a second to look.
 const bound = (3*time.Second*3/2+20*time.Second+15*time.Second)*11/10 + 2*time.Second
 
 // annotateLease writes metadata of the Lease.
@@ -168,7 +173,8 @@ func occupy(p *sim.Process, name string) (release func(), err error) {
 	}
 }
 
-// work acts as long as it is allowed to, and takes its time to stop if that is all right: half of that, the lease has to await.
+// work acts as long as it is allowed to, and takes its time to stop if that is all right: half of
+// that, the lease has to await.
 func work(ctx context.Context, p *sim.Process, l *shardlease.Lease) error {
 	term, _ := shardlease.TermFrom(ctx)
 	p.World().State.Store(term.Epoch(), true)
@@ -198,7 +204,8 @@ func work(ctx context.Context, p *sim.Process, l *shardlease.Lease) error {
 	}
 }
 
-// runSharder is a program that takes the leases of dead shards, and acts on every epoch that it takes for over.
+// runSharder is a program that takes the leases of dead shards, and acts on every epoch that it
+// takes for over.
 func runSharder(ctx context.Context, p *sim.Process) {
 	client := kubernetes.NewForConfigOrDie(p.Config())
 	for ctx.Err() == nil {
@@ -223,7 +230,8 @@ func look(ctx context.Context, p *sim.Process, client kubernetes.Interface, rost
 	ctx, cancel := clock.WithTimeout(ctx, p.Clock, 10*time.Second)
 	defer cancel()
 	now := p.Clock.Now
-	list, err := client.CoordinationV1().Leases("ns").List(ctx, metav1.ListOptions{LabelSelector: shardstate.Selector("r").String()})
+	list, err := client.CoordinationV1().Leases("ns").List(ctx,
+		metav1.ListOptions{LabelSelector: shardstate.Selector("r").String()})
 	if err != nil || list.ResourceVersion == "" { // any JSON object decodes as an empty list
 		return
 	}
@@ -333,9 +341,11 @@ func meddle(w *sim.World, r *rand.Rand) {
 	edits := []string{
 		`{"spec":{"holderIdentity":"thief"}}`, `{"spec":{"holderIdentity":null}}`, `{"spec":{"holderIdentity":"s"}}`,
 		`{"spec":{"holderIdentity":"` + shardlease.Sharder + `"}}`, `{"metadata":{"labels":null}}`,
-		`{"metadata":{"annotations":{"ring.bellwether.dev/incarnation":null}}}`, `{"metadata":{"annotations":{"a":"b"}}}`,
+		`{"metadata":{"annotations":{"ring.bellwether.dev/incarnation":null}}}`,
+		`{"metadata":{"annotations":{"a":"b"}}}`,
 	}
-	_, _ = leasesOf(w).Patch(context.Background(), key, types.MergePatchType, []byte(edits[r.IntN(len(edits))]), metav1.PatchOptions{})
+	_, _ = leasesOf(w).Patch(context.Background(), key, types.MergePatchType, []byte(edits[r.IntN(len(edits))]),
+		metav1.PatchOptions{})
 }
 
 // deleteLease deletes the Lease if every shard knows of a holder.

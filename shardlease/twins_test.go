@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestOfTwoProcessesOfOneIdentityThatStartAtOnceOneHoldsTheLease is about replicas whose identities were
-// configured to be the same. Their clocks agree, so they write the same.
+// TestOfTwoProcessesOfOneIdentityThatStartAtOnceOneHoldsTheLease is about replicas whose identities
+// were configured to be the same. Their clocks agree, so they write the same.
 func TestOfTwoProcessesOfOneIdentityThatStartAtOnceOneHoldsTheLease(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		a, b := newShard(c, nil), newShard(c, nil)

@@ -10,12 +10,14 @@ import (
 
 // HolderInfo is who holds the lease of a shard that waits for it.
 type HolderInfo struct {
-	// Holder is the shard's own identity (another process, or an earlier one), or [Sharder], or somebody else's; empty if somebody
-	// emptied or deleted the record without marking that work had ended.
+	// Holder is the shard's own identity (another process, or an earlier one), or [Sharder], or
+	// somebody else's; empty if somebody emptied or deleted the record without marking that work
+	// had ended.
 	Holder string
 	// Incarnation of the holder, empty if it gave none.
 	Incarnation string
-	// Alive says that the holder was seen to renew: if it is of the shard's own identity, two processes have one identity.
+	// Alive says that the holder was seen to renew: if it is of the shard's own identity, two
+	// processes have one identity.
 	Alive bool
 	// Wait is for how long the record has to stand unchanged from now until it may be taken.
 	Wait time.Duration
@@ -28,7 +30,8 @@ type waiting struct {
 	any  bool
 }
 
-// wait tells whom the shard waits for, once for each, and once more when that turns out to be alive.
+// wait tells whom the shard waits for, once for each, and once more when that turns out to be
+// alive.
 func (l *Lease) wait(r lease.Record, wait time.Duration) {
 	w := &l.waiting
 	s := HolderInfo{Holder: r.Holder()}
@@ -46,7 +49,8 @@ func (l *Lease) wait(r lease.Record, wait time.Duration) {
 	log, message := l.config.Logger.Info, "waiting for the lease, which was not released"
 	switch {
 	case s.Holder == l.config.Identity && s.Alive:
-		log, message = l.config.Logger.Warn, "another process of the same identity holds the lease: only one of them works"
+		log, message = l.config.Logger.Warn, "another process of the same identity holds the lease: only one of them "+
+			"works"
 	case s.Holder == Sharder:
 		message = "waiting for the lease, which the sharder has taken"
 	case s.Holder != "" && s.Holder != l.config.Identity:

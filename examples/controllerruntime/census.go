@@ -17,8 +17,8 @@ import (
 // censusName is the ConfigMap with the number of digests.
 const censusName = "digests-census"
 
-// census is a controller that is not sharded: it reads all objects, and writes one. Two of them would
-// conflict.
+// census is a controller that is not sharded: it reads all objects, and writes one. Two of them
+// would conflict.
 type census struct {
 	client    client.Client // guarded by the election
 	namespace string
@@ -29,7 +29,8 @@ func (c *census) setUp(mgr ctrl.Manager) error {
 	one := func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: c.namespace, Name: censusName}}}
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("census").Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(one)).Complete(c)
+	return ctrl.NewControllerManagedBy(mgr).Named("census").Watches(&corev1.Secret{},
+		handler.EnqueueRequestsFromMapFunc(one)).Complete(c)
 }
 
 // Reconcile counts the digests.

@@ -23,8 +23,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/shardertest"
 )
 
-// A reconciler's test needs neither a manager nor an API server. controller-runtime's fake client and
-// client-go's fake clientset share their objects, and the test plays the sharder. In a bubble,
+// A reconciler's test needs neither a manager nor an API server. controller-runtime's fake client
+// and client-go's fake clientset share their objects, and the test plays the sharder. In a bubble,
 // synctest.Wait returns when nothing is left to do.
 func TestDigestsCoverThisShardsObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -32,10 +32,15 @@ func TestDigestsCoverThisShardsObjects(t *testing.T) {
 		mapper := meta.NewDefaultRESTMapper(nil)
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
-		lease, worker, err := shardertest.NewShard(objects, mapper, api.Resource{GVR: configMaps, Children: []schema.GroupVersionResource{secrets}})
+		lease, worker, err := shardertest.NewShard(objects, mapper,
+			api.Resource{GVR: configMaps, Children: []schema.GroupVersionResource{secrets}})
 		require.NoError(t, err)
-		work := digests{client: fake.NewClientBuilder().WithObjectTracker(objects.Tracker()).WithRESTMapper(mapper).Build(), shard: worker}
-		informer := worker.NewInformer(shard.ListerWatcher(objects.CoreV1().ConfigMaps(""), objects), &corev1.ConfigMap{}, 0, cache.Indexers{})
+		work := digests{
+			client: fake.NewClientBuilder().WithObjectTracker(objects.Tracker()).WithRESTMapper(mapper).Build(),
+			shard:  worker,
+		}
+		informer := worker.NewInformer(shard.ListerWatcher(objects.CoreV1().ConfigMaps(""), objects),
+			&corev1.ConfigMap{}, 0, cache.Indexers{})
 
 		require.NoError(t, lease.Run(t.Context(), func(ctx context.Context) error {
 			ctx, end := context.WithCancel(ctx)
@@ -61,7 +66,8 @@ func TestDigestsCoverThisShardsObjects(t *testing.T) {
 				return string(s.Data[digestKey])
 			}
 			assert.Empty(t, digestOf(nobodys))
-			assert.Equal(t, "21f76dfbfe6dfe21f762080ef484112cf2952974cef30741fd1931e1c6d92112", digestOf(mine), `of {"a":"1","b":"2"}`)
+			assert.Equal(t, "21f76dfbfe6dfe21f762080ef484112cf2952974cef30741fd1931e1c6d92112", digestOf(mine),
+				`of {"a":"1","b":"2"}`)
 
 			// The sharder drains it: the shard lets go of it, and works on it no more.
 			shardertest.Drain(lease, mine)
@@ -87,9 +93,13 @@ func configMap(name string) *corev1.ConfigMap {
 
 func TestACensusCountsDigests(t *testing.T) {
 	secret := func(name, key string) *corev1.Secret {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string][]byte{key: []byte("…")}}
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Data:       map[string][]byte{key: []byte("…")},
+		}
 	}
-	c := census{client: fake.NewClientBuilder().WithObjects(secret("x-digest", digestKey), secret("y-digest", digestKey), secret("z", "other")).Build()}
+	c := census{client: fake.NewClientBuilder().WithObjects(secret("x-digest", digestKey),
+		secret("y-digest", digestKey), secret("z", "other")).Build()}
 	request := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "default", Name: censusName}}
 	for range 2 {
 		_, err := c.Reconcile(t.Context(), request)

@@ -1,7 +1,7 @@
-// Command controllerruntime is an operator made with controller-runtime. Every copy works on its own
-// share of the objects. For each ConfigMap with the label example.bellwether.dev/digest=wanted it keeps
-// a Secret with the digest of the ConfigMap's data. A second controller counts the Secrets. It runs in
-// one of the copies only.
+// Command controllerruntime is an operator made with controller-runtime. Every copy works on its
+// own share of the objects. For each ConfigMap with the label example.bellwether.dev/digest=wanted
+// it keeps a Secret with the digest of the ConfigMap's data. A second controller counts the
+// Secrets. It runs in one of the copies only.
 //
 //	go run . -identity a    # after make playground, or with -kubeconfig ~/.kube/config
 //
@@ -43,10 +43,13 @@ func run(ctx context.Context) error {
 	flag.StringVar(&c.Lease.Namespace, "namespace", "default", "namespace of the objects and of the Leases")
 	flag.StringVar(&c.Lease.Ring, "ring", "digests", "what all copies have in common")
 	flag.StringVar(&c.Lease.Identity, "identity", "", "name of this shard, the same after a restart; empty: hostname")
-	flag.StringVar(&c.Lease.Incarnation, "incarnation", "", "UID of this Pod, so that a restarted container need not wait; empty: none")
-	flag.DurationVar(&c.Lease.LeaseDuration, "lease-duration", 15*time.Second, "how long a shard stays one without renewal; dead after twice that")
+	flag.StringVar(&c.Lease.Incarnation, "incarnation", "",
+		"UID of this Pod, so that a restarted container need not wait; empty: none")
+	flag.DurationVar(&c.Lease.LeaseDuration, "lease-duration", 15*time.Second,
+		"how long a shard stays one without renewal; dead after twice that")
 	flag.DurationVar(&c.Lease.ReleaseTimeout, "release-timeout", 20*time.Second, "how long work may take to end")
-	flag.BoolVar(&c.Lease.KernelDeadline, "kernel-deadline", false, "have the kernel kill a shard that is stopped past its deadline")
+	flag.BoolVar(&c.Lease.KernelDeadline, "kernel-deadline", false,
+		"have the kernel kill a shard that is stopped past its deadline")
 	probes := flag.String("health-address", "", "address for /livez, /readyz and /metrics; empty: none")
 	work := digests{}
 	work.addFlags()
@@ -62,7 +65,10 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.Resources = []api.Resource{{GVR: configMaps, Selector: wanted, Namespaces: []string{c.Lease.Namespace}, Children: []schema.GroupVersionResource{secrets}}}
+	c.Resources = []api.Resource{{
+		GVR: configMaps, Selector: wanted, Namespaces: []string{c.Lease.Namespace},
+		Children: []schema.GroupVersionResource{secrets},
+	}}
 	if err := metrics.Replica(ctrlmetrics.Registry, &c); err != nil {
 		return err
 	}
@@ -76,8 +82,8 @@ func run(ctx context.Context) error {
 	}
 	defer stopProbes()
 
-	// The manager of the sharded controller. Its cache shows this shard's objects. Its clients write only
-	// while the shard lease is held.
+	// The manager of the sharded controller. Its cache shows this shard's objects. Its clients
+	// write only while the shard lease is held.
 	options := managerOptions(c.Lease.Namespace)
 	options.Cache.NewInformer = r.Shard.NewInformer
 	options.Cache.ByObject = map[client.Object]cache.ByObject{

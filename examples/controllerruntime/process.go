@@ -23,16 +23,16 @@ func managerOptions(namespace string) ctrl.Options {
 	return ctrl.Options{
 		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
 		Metrics: server.Options{BindAddress: "0"}, // they are served beside the probes
-		// Start returns when all work has ended, however long that takes. With a limit it would return an
-		// error while some work goes on, and the lease could not be released.
+		// Start returns when all work has ended, however long that takes. With a limit it would
+		// return an error while some work goes on, and the lease could not be released.
 		GracefulShutdownTimeout: ptr.To(time.Duration(-1)),
 		// In the second term of this process there has been a controller of that name.
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	}
 }
 
-// serveProbes answers the kubelet's probes and serves the metrics until stop is called. A manager does
-// so only while it runs, and it runs only while this process holds its lease.
+// serveProbes answers the kubelet's probes and serves the metrics until stop is called. A manager
+// does so only while it runs, and it runs only while this process holds its lease.
 func serveProbes(address string, r *replica.Replica, log *zap.Logger) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil
@@ -51,8 +51,8 @@ func serveProbes(address string, r *replica.Replica, log *zap.Logger) (stop func
 	return func() { _ = server.Close() }, nil
 }
 
-// newLogger returns a logger that writes every line as JSON to standard output. With sampling, zap's
-// default, a journal would lose lines.
+// newLogger returns a logger that writes every line as JSON to standard output. With sampling,
+// zap's default, a journal would lose lines.
 func newLogger() (*zap.Logger, error) {
 	config := zap.NewProductionConfig()
 	config.OutputPaths, config.Sampling = []string{"stdout"}, nil

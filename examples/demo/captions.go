@@ -46,8 +46,8 @@ func (cs *captions) place(p *plot.Plot, c draw.Canvas) {
 	cs.rows = rows(from, wide)
 }
 
-// rows puts captions that begin at these places and are so wide into rows, so that none overlaps another, or the line below a later one: of two that
-// would, the earlier is above.
+// rows puts captions that begin at these places and are so wide into rows, so that none overlaps
+// another, or the line below a later one: of two that would, the earlier is above.
 func rows(from, wide []vg.Length) []int {
 	placed := make([]int, len(from))
 	var begin []vg.Length // of what is in a row
@@ -87,7 +87,8 @@ func (cs *captions) Plot(c draw.Canvas, p *plot.Plot) {
 		c.StrokeLine2(draw.LineStyle{Color: ink, Width: 0.8, Dashes: []vg.Length{3, 2}}, at, c.Min.Y, at, c.Max.Y)
 		c.StrokeLine2(draw.LineStyle{Color: ink, Width: 0.8}, at, c.Max.Y, at, bottom+cs.rowHeight()-captionGap/2)
 		for n, line := range m.lines() {
-			c.FillText(cs.style, vg.Point{X: at + 3, Y: bottom + vg.Length(captionLines-1-n)*cs.style.Font.Size*1.2}, line)
+			c.FillText(cs.style, vg.Point{X: at + 3, Y: bottom + vg.Length(captionLines-1-n)*cs.style.Font.Size*1.2},
+				line)
 		}
 	}
 }

@@ -96,8 +96,8 @@ func (c *census) since() move {
 	return c.moved
 }
 
-// placed reports whether each of n objects is with its shard by the ring, and that shard has finished
-// its work on it.
+// placed reports whether each of n objects is with its shard by the ring, and that shard has
+// finished its work on it.
 func (c *census) placed(n int, shards []string) (bool, error) {
 	r, err := ring.New(shards)
 	if err != nil {
@@ -149,11 +149,12 @@ func (c *census) count(at time.Duration) count {
 
 // header is of the rows.
 func header(shards []string) string {
-	return fmt.Sprintf("%8s  %s%8s%8s%18s", "", columns(shards, func(s string) string { return s }), "none", "moving", "right checksums")
+	return fmt.Sprintf("%8s  %s%8s%8s%18s", "", columns(shards, func(s string) string { return s }), "none", "moving",
+		"right checksums")
 }
 
-// row is one line of the table: how many objects each shard has, no shard has, are drained, and have a
-// right checksum.
+// row is one line of the table: how many objects each shard has, no shard has, are drained, and
+// have a right checksum.
 func (c *census) row(shards []string, at time.Duration) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,7 +170,8 @@ func (c *census) row(shards []string, at time.Duration) string {
 		}
 	}
 	return fmt.Sprintf("%6.2f s  %s%8d%8d%12d/%d", at.Seconds(),
-		columns(shards, func(s string) string { return fmt.Sprint(counts[s]) }), counts[""], moving, right, len(c.objects))
+		columns(shards, func(s string) string { return fmt.Sprint(counts[s]) }), counts[""], moving, right,
+		len(c.objects))
 }
 
 func columns(shards []string, cell func(shard string) string) string {

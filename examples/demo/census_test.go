@@ -19,8 +19,11 @@ func at(seconds float64) time.Time { return time.Unix(0, int64(seconds*1e9)) }
 // configMap is a ConfigMap of a shard, or of none.
 func configMap(i int, shard string, leaving bool) *corev1.ConfigMap {
 	m := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i), UID: types.UID(fmt.Sprint(i)), Labels: map[string]string{}, Annotations: map[string]string{}},
-		Data:       map[string]string{"a": "1"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprint(i), UID: types.UID(fmt.Sprint(i)), Labels: map[string]string{},
+			Annotations: map[string]string{},
+		},
+		Data: map[string]string{"a": "1"},
 	}
 	if shard != "" {
 		m.Labels[api.ShardLabel("r")] = shard
@@ -36,14 +39,16 @@ func TestCensusCounts(t *testing.T) {
 	c.see(configMap(1, "a", false), at(0))
 	c.see(configMap(2, "b", true), at(0))
 	right := configMap(3, "", false)
-	right.Annotations["example.bellwether.dev/sha256"] = "4bd2f7fdbb1bc9a64ee0a4d0f8ff08dfff4d4e56dd9b9d8e7b1f9a4c9df0b4ee"
+	sum := "4bd2f7fdbb1bc9a64ee0a4d0f8ff08dfff4d4e56dd9b9d8e7b1f9a4c9df0b4ee"
+	right.Annotations["example.bellwether.dev/sha256"] = sum
 	c.see(right, at(0))
 	assert.Zero(t, c.right())
 	right.Annotations["example.bellwether.dev/sha256"] = checksum(right.Data)
 	c.see(right, at(0))
 	assert.Equal(t, 1, c.right())
 	assert.Equal(t, "               a     b    none  moving   right checksums", header([]string{"a", "b"}))
-	assert.Equal(t, "  1.50 s       1     1       1       1           1/3", c.row([]string{"a", "b"}, 1500*time.Millisecond))
+	assert.Equal(t, "  1.50 s       1     1       1       1           1/3",
+		c.row([]string{"a", "b"}, 1500*time.Millisecond))
 }
 
 func TestCensusCountsMoves(t *testing.T) {

@@ -43,7 +43,10 @@ func noLab(where place) string {
 }
 
 var chapters = []chapter{
-	{"election", "leaderelection", "one of three works; its leader is killed, stopped, ended (17 s)", playElection, nothing},
+	{
+		"election", "leaderelection", "one of three works; its leader is killed, stopped, ended (17 s)", playElection,
+		nothing,
+	},
 	{"life", "leaderforlife", "a Pod leads until it ends: crash, eviction, deletion (10 s)", playLife, noPods},
 	{"sharding", "sharding", "shards share 1,000 objects; one joins, is killed, ends (30 s)", playSharding, nothing},
 	{"endpoints", "endpoints", "servers come and go, and traffic follows (20 s)", playServing, nothing},

@@ -25,7 +25,8 @@ func playElection(ctx context.Context, s *stage) error {
 
 // play is the scenario. It returns an error if anything unexpected happens.
 func (e *election) play(ctx context.Context) error {
-	e.paragraph("Three daemons contend for a Lease of %v. The leader acts every 20 ms, asking each time whether it still leads.", leaseDuration)
+	e.paragraph("Three daemons contend for a Lease of %v. The leader acts every 20 ms, asking each time whether it "+
+		"still leads.", leaseDuration)
 	e.paragraph("")
 	if err := e.launch("a"); err != nil {
 		return err
@@ -91,7 +92,8 @@ func (e *election) stop(ctx context.Context, leader term) (term, error) {
 		return term{}, err
 	}
 	e.say(leader.daemon, "%v", exit)
-	e.result("kill -STOP: the next leader acted after %v; the old one exited %v after it woke", next.start.Sub(at), exit.At.Sub(woken))
+	e.result("kill -STOP: the next leader acted after %v; the old one exited %v after it woke", next.start.Sub(at),
+		exit.At.Sub(woken))
 	return next, e.launch(leader.daemon)
 }
 
@@ -130,8 +132,8 @@ func (e *election) judge() error {
 	return nil
 }
 
-// launch starts a daemon, or starts it again as a kubelet does with a container that has exited. Every process has an identity
-// of its own.
+// launch starts a daemon, or starts it again as a kubelet does with a container that has exited.
+// Every process has an identity of its own.
 func (e *election) launch(name string) error {
 	e.launched++
 	identity := fmt.Sprintf("%s-%d", name, e.launched)

@@ -17,7 +17,8 @@ const (
 	foreign  place = ""         // somebody's cluster
 )
 
-// embed starts an API server in this process. The caller closes it, and removes the file of the kubeconfig.
+// embed starts an API server in this process. The caller closes it, and removes the file of the
+// kubeconfig.
 func embed(ctx context.Context, namespace string) (server *apisim.Standalone, kubeconfig string, err error) {
 	server, err = apisim.Listen(ctx)
 	if err != nil {

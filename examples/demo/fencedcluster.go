@@ -45,7 +45,10 @@ func newFencedCluster(s *stage) (*fencedCluster, error) {
 
 // prepare does what an admin does before the first fence.
 func (c *fencedCluster) prepare(ctx context.Context, bmc *lab.Device) error {
-	for _, manifest := range []string{"../../fencing/v1alpha1/fencing.bellwether.dev_nodefences.yaml", "../fencer/rbac.yaml"} {
+	for _, manifest := range []string{
+		"../../fencing/v1alpha1/fencing.bellwether.dev_nodefences.yaml",
+		"../fencer/rbac.yaml",
+	} {
 		if err := c.cp.Apply(ctx, filepath.FromSlash(manifest)); err != nil {
 			return err
 		}
@@ -65,7 +68,8 @@ func (c *fencedCluster) prepare(ctx context.Context, bmc *lab.Device) error {
 	return nil
 }
 
-// configure says how the node is fenced, as examples/fencer/configuration.yaml does: by its BMC, with the password in a Secret.
+// configure says how the node is fenced, as examples/fencer/configuration.yaml does: by its BMC,
+// with the password in a Secret.
 func (c *fencedCluster) configure(ctx context.Context, bmc *lab.Device) error {
 	_, err := c.client.CoreV1().Secrets(fencerNamespace).Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "power"}, StringData: map[string]string{"bmc": bmc.Parameters["password"]},
@@ -74,12 +78,14 @@ func (c *fencedCluster) configure(ctx context.Context, bmc *lab.Device) error {
 		return err
 	}
 	method := func(action string) string {
-		return fmt.Sprintf("template=fence-method-template-bmc\nip=%s\nipport=%s\nsettle=%v\naction=%s\n", bmc.Parameters["ip"], bmc.Parameters["ipport"], settle, action)
+		return fmt.Sprintf("template=fence-method-template-bmc\nip=%s\nipport=%s\nsettle=%v\naction=%s\n",
+			bmc.Parameters["ip"], bmc.Parameters["ipport"], settle, action)
 	}
 	for name, data := range map[string]map[string]string{
 		"fence-config-node-" + lostNode: {
 			"config.properties": strings.Join([]string{
-				"node_name=" + lostNode, "isolation=mark-unschedulable", "power_management=bmc-off bmc-on", "recovery=mark-schedulable",
+				"node_name=" + lostNode, "isolation=mark-unschedulable", "power_management=bmc-off bmc-on",
+				"recovery=mark-schedulable",
 				fmt.Sprintf("not_ready_for=%v", notReadyFor), fmt.Sprintf("power_wait=%v", powerWait),
 			}, "\n"),
 			"fence-method-bmc-off": method("off"),
@@ -90,7 +96,8 @@ func (c *fencedCluster) configure(ctx context.Context, bmc *lab.Device) error {
 				"\npassword.secret=power/bmc\nlanplus=1\ncipher=3\npower_wait=0\n",
 		},
 	} {
-		_, err := c.client.CoreV1().ConfigMaps(fencerNamespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
+		_, err := c.client.CoreV1().ConfigMaps(fencerNamespace).Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
@@ -98,7 +105,8 @@ func (c *fencedCluster) configure(ctx context.Context, bmc *lab.Device) error {
 	return nil
 }
 
-// install makes the database, which prefers the node that will be lost, and may run on the spare one.
+// install makes the database, which prefers the node that will be lost, and may run on the spare
+// one.
 func (c *fencedCluster) install(ctx context.Context) error {
 	labels := map[string]string{"app": database}
 	on := func(nodes ...string) corev1.NodeSelectorTerm {
@@ -113,8 +121,13 @@ func (c *fencedCluster) install(ctx context.Context) error {
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 				Containers: []corev1.Container{{Name: database, Image: "none.invalid/none"}},
 				Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-					RequiredDuringSchedulingIgnoredDuringExecution:  &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{on(lostNode, spareNode)}},
-					PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 100, Preference: on(lostNode)}},
+					RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+						NodeSelectorTerms: []corev1.NodeSelectorTerm{on(lostNode, spareNode)},
+					},
+					PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+						Weight:     100,
+						Preference: on(lostNode),
+					}},
 				}},
 			}},
 		},
@@ -183,7 +196,8 @@ func marks(node *corev1.Node) []string {
 	return all
 }
 
-// requireUnmarked waits until the node takes Pods, as Kubernetes needs a moment to take its own taints away.
+// requireUnmarked waits until the node takes Pods, as Kubernetes needs a moment to take its own
+// taints away.
 func (c *fencedCluster) requireUnmarked(ctx context.Context) error {
 	var node *corev1.Node
 	err := wait.PollUntilContextTimeout(ctx, glance, 10*time.Second, true, func(ctx context.Context) (bool, error) {

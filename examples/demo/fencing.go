@@ -52,8 +52,10 @@ func playFencing(ctx context.Context, s *stage) (err error) {
 
 // play is the scenario. It returns an error if anything unexpected happens.
 func (f *fencing) play(ctx context.Context, bmc *lab.Device) error {
-	f.paragraph("A database, a StatefulSet of one Pod, runs on node %s. Its machine hangs: no one can tell whether the Pod still writes, so Kubernetes "+
-		"must not start another one. A fencer has the machine switched off by its BMC (ipmi_sim, by fence_ipmilan), and proves that. Its waits, of "+
+	f.paragraph("A database, a StatefulSet of one Pod, runs on node %s. Its machine hangs: no one can tell whether "+
+		"the Pod still writes, so Kubernetes "+
+		"must not start another one. A fencer has the machine switched off by its BMC (ipmi_sim, by fence_ipmilan), "+
+		"and proves that. Its waits, of "+
 		"minutes by default, are %v and %v here.", lostNode, notReadyFor, powerWait)
 	f.paragraph("")
 	if err := f.during("Installing the custom resource, rights, configuration and database", func() error {
@@ -77,7 +79,8 @@ func (f *fencing) begin(ctx context.Context) error {
 		return err
 	}
 	f.fencer, err = f.group.Start(e2e.Command{Name: "fencer", Path: f.program, Args: []string{
-		"-kubeconfig", kubeconfig, "-namespace", fencerNamespace, "-node", fencerNode, "-lease-duration", leaseDuration.String(), "-observation", leaseDuration.String(),
+		"-kubeconfig", kubeconfig, "-namespace", fencerNamespace, "-node", fencerNode, "-lease-duration",
+		leaseDuration.String(), "-observation", leaseDuration.String(),
 	}})
 	if err != nil {
 		return err
@@ -136,8 +139,8 @@ func (f *fencing) judge(ctx context.Context) error {
 	return nil
 }
 
-// powered is called when the BMC has switched the machine off, or on again. Off, its process is gone,
-// and not only stopped.
+// powered is called when the BMC has switched the machine off, or on again. Off, its process is
+// gone, and not only stopped.
 func (f *fencing) powered(on bool) {
 	process := f.cp.Node(lostNode)
 	do, what := process.Kill, "switched off: now its machine does nothing more"

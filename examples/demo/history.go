@@ -18,9 +18,11 @@ type history struct {
 
 // count is how many objects each shard had at a time.
 type count struct {
-	at      time.Duration
-	works   map[string]int // those that it worked on
-	waiting map[string]int // those that have its label, though it is gone or to let go of them; those without a label have ""
+	at    time.Duration
+	works map[string]int // those that it worked on
+	// those that have its label, though it is gone or to let go of them; those without a label have
+	// ""
+	waiting map[string]int
 }
 
 // mark is something that was done to the shards.

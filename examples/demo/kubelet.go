@@ -12,9 +12,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// kubelet plays the kubelet of a node. Its Pods run as soon as they exist, and are gone as soon as they
-// are to end. The caller that started their processes ends those first, and pauses the kubelet until
-// then.
+// kubelet plays the kubelet of a node. Its Pods run as soon as they exist, and are gone as soon as
+// they are to end. The caller that started their processes ends those first, and pauses the kubelet
+// until then.
 type kubelet struct {
 	node   string
 	pods   corev1client.PodInterface
@@ -95,7 +95,8 @@ func (k *kubelet) see(ctx context.Context, pod *corev1.Pod) error {
 		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
 		for _, c := range pod.Spec.Containers {
 			state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
-			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, State: state})
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
+				corev1.ContainerStatus{Name: c.Name, State: state})
 		}
 		_, err = k.pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
 	}

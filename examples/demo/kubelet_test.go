@@ -26,7 +26,8 @@ func TestKubeletReportsStatusOfPods(t *testing.T) {
 			_, err := pods.Create(t.Context(), &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Name: name},
 				Spec: corev1.PodSpec{
-					NodeName: node, TerminationGracePeriodSeconds: ptr.To[int64](30), Containers: []corev1.Container{{Name: "daemon"}},
+					NodeName: node, TerminationGracePeriodSeconds: ptr.To[int64](30),
+					Containers: []corev1.Container{{Name: "daemon"}},
 				},
 			}, metav1.CreateOptions{})
 			require.NoError(t, err)
@@ -63,7 +64,9 @@ func TestPausedKubeletCanBeClosed(t *testing.T) {
 		k := startKubelet(t.Context(), client.CoreV1().Pods("ns"), "one")
 		require.NoError(t, k.Pause())
 		_, err = client.CoreV1().Pods("ns").
-			Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Spec: corev1.PodSpec{NodeName: "one"}}, metav1.CreateOptions{})
+			Create(t.Context(),
+				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Spec: corev1.PodSpec{NodeName: "one"}},
+				metav1.CreateOptions{})
 		require.NoError(t, err)
 		synctest.Wait()
 		assert.NoError(t, k.close())

@@ -53,15 +53,20 @@ func playLife(ctx context.Context, s *stage) (err error) {
 	}
 	h := s.host(ctx, client)
 	defer func() { err = errors.Join(err, h.close()) }()
-	l := &life{stage: s, host: h, client: client, pods: map[string]*corev1.Pod{}, alive: map[string]*e2e.Process{}, begun: make(chan lifetime, 10)}
+	l := &life{
+		stage: s, host: h, client: client, pods: map[string]*corev1.Pod{}, alive: map[string]*e2e.Process{},
+		begun: make(chan lifetime, 10),
+	}
 	return l.play(ctx)
 }
 
 func (l *life) play(ctx context.Context) error {
-	l.paragraph("Three Pods contend for a ConfigMap. The one that creates it leads until it has ended: it renews nothing, and the others send "+
+	l.paragraph("Three Pods contend for a ConfigMap. The one that creates it leads until it has ended: it renews "+
+		"nothing, and the others send "+
 		"no requests while they wait. %s", l.host.about())
 	l.paragraph("")
-	if err := l.host.grant(ctx, filepath.Join("..", "leaderforlife", "rbac.yaml"), filepath.Join("..", "leaderforlife", "rbac-optional.yaml")); err != nil {
+	if err := l.host.grant(ctx, filepath.Join("..", "leaderforlife", "rbac.yaml"),
+		filepath.Join("..", "leaderforlife", "rbac-optional.yaml")); err != nil {
 		return err
 	}
 	if err := l.launch(ctx, "a", "one"); err != nil {
@@ -107,7 +112,8 @@ func (l *life) crash(ctx context.Context, leader string) (string, error) {
 	return next, err
 }
 
-// evict ends the leader as a kubelet does that needs its memory. The Pod stays, and with it the lock.
+// evict ends the leader as a kubelet does that needs its memory. The Pod stays, and with it the
+// lock.
 func (l *life) evict(ctx context.Context, leader string) (string, error) {
 	l.say(leader, "is evicted: its process is ended, its Pod is Failed")
 	if err := l.kill(leader); err != nil {
@@ -136,7 +142,8 @@ func (l *life) delete(ctx context.Context, leader string) (string, error) {
 	}
 	l.say(leader, "kubectl delete pod --cascade=foreground")
 	foreground := metav1.DeletePropagationForeground
-	if err := l.client.CoreV1().Pods(l.namespace).Delete(ctx, leader, metav1.DeleteOptions{PropagationPolicy: &foreground}); err != nil {
+	if err := l.client.CoreV1().Pods(l.namespace).Delete(ctx, leader,
+		metav1.DeleteOptions{PropagationPolicy: &foreground}); err != nil {
 		return "", err
 	}
 	at := time.Now()
@@ -157,18 +164,20 @@ func (l *life) delete(ctx context.Context, leader string) (string, error) {
 	}
 	ended := time.Now()
 	next, err := l.successor(ctx, "leads: only now")
-	l.result("deleted in the foreground: the lock was gone after %v; the next leader began %v after the old one had ended", gone, time.Since(ended))
+	l.result("deleted in the foreground: the lock was gone after %v; the next leader began %v after the old one had "+
+		"ended", gone, time.Since(ended))
 	return next, err
 }
 
 func (l *life) awaitNoLock(ctx context.Context) error {
-	return wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		_, err := l.client.CoreV1().ConfigMaps(l.namespace).Get(ctx, lifeLock, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return true, nil
-		}
-		return false, err
-	})
+	return wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			_, err := l.client.CoreV1().ConfigMaps(l.namespace).Get(ctx, lifeLock, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return true, nil
+			}
+			return false, err
+		})
 }
 
 // judge ends the processes and compares when they led.
@@ -184,7 +193,8 @@ func (l *life) judge() error {
 	for i, a := range l.all {
 		for _, b := range l.all[i+1:] {
 			if a.end.After(b.start) && b.end.After(a.start) {
-				return fmt.Errorf("two Pods led at once: %s until %s, %s from %s on", a.pod, a.end.Format(clock), b.pod, b.start.Format(clock))
+				return fmt.Errorf("two Pods led at once: %s until %s, %s from %s on", a.pod, a.end.Format(clock), b.pod,
+					b.start.Format(clock))
 			}
 		}
 	}
@@ -198,17 +208,19 @@ func (l *life) launch(ctx context.Context, name, node string) error {
 	pod, err := pods.Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PodSpec{
-			NodeName: node, ServiceAccountName: lifeLock, TerminationGracePeriodSeconds: ptr.To[int64](30), Containers: []corev1.Container{{Name: "daemon", Image: "none.invalid/none"}},
+			NodeName: node, ServiceAccountName: lifeLock, TerminationGracePeriodSeconds: ptr.To[int64](30),
+			Containers: []corev1.Container{{Name: "daemon", Image: "none.invalid/none"}},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
 	l.pods[name] = pod
-	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		now, err := pods.Get(ctx, name, metav1.GetOptions{})
-		return err == nil && now.Status.Phase == corev1.PodRunning, err
-	})
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			now, err := pods.Get(ctx, name, metav1.GetOptions{})
+			return err == nil && now.Status.Phase == corev1.PodRunning, err
+		})
 	if err != nil {
 		return err
 	}

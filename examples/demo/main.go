@@ -1,18 +1,18 @@
 // Command demo shows what Bellwether is for, with real processes on a Kubernetes API, in chapters:
 //
-//   - election: three copies of examples/leaderelection; one works. The leader is killed, stopped and
-//     ended.
-//   - life: three Pods of examples/leaderforlife; one leads until it ends. Its container is killed, it
-//     is evicted, and deleted in the foreground.
-//   - sharding: three copies of examples/sharding share 1,000 objects. A fourth joins, one is killed,
-//     one ends. It draws which shard had the objects.
+//   - election: three copies of examples/leaderelection; one works. The leader is killed, stopped
+//     and ended.
+//   - life: three Pods of examples/leaderforlife; one leads until it ends. Its container is killed,
+//     it is evicted, and deleted in the foreground.
+//   - sharding: three copies of examples/sharding share 1,000 objects. A fourth joins, one is
+//     killed, one ends. It draws which shard had the objects.
 //   - endpoints: three copies of examples/endpoints serve behind a Service. One is killed and comes
 //     back, one ends; traffic follows.
-//   - fencing: a machine hangs. examples/fencer switches it off by its BMC, its Pod moves on, and the
-//     machine comes back. It needs Debian's packages of fence agents.
+//   - fencing: a machine hangs. examples/fencer switches it off by its BMC, its Pod moves on, and
+//     the machine comes back. It needs Debian's packages of fence agents.
 //
-// Each reports how long it took the others to carry on, and whether two processes ever did the same work
-// at once.
+// Each reports how long it took the others to carry on, and whether two processes ever did the same
+// work at once.
 //
 //	go run .                                 # on an API server in memory: all but fencing
 //	go run . -controlplane real              # starts etcd and Kubernetes, which it builds first: all chapters
@@ -45,11 +45,14 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	d := demo{report: &report{out: os.Stdout}}
-	flag.StringVar(&d.kubeconfig, "kubeconfig", "", "path to the kubeconfig of a cluster to use; empty: as -controlplane says")
-	flag.StringVar((*string)(&d.place), "controlplane", string(embedded), fmt.Sprintf("what to start: an API server in memory (%s), or etcd and Kubernetes (%s)", embedded, genuine))
+	flag.StringVar(&d.kubeconfig, "kubeconfig", "",
+		"path to the kubeconfig of a cluster to use; empty: as -controlplane says")
+	flag.StringVar((*string)(&d.place), "controlplane", string(embedded),
+		fmt.Sprintf("what to start: an API server in memory (%s), or etcd and Kubernetes (%s)", embedded, genuine))
 	flag.StringVar(&d.namespace, "namespace", "default", "namespace of all objects")
 	flag.StringVar(&d.picture, "picture", "", "file for the picture of the chapter sharding; empty: none")
-	wanted := flag.String("chapter", "", "which one to play, by its name or its number; empty: all. They are:\n"+contents())
+	wanted := flag.String("chapter", "",
+		"which one to play, by its name or its number; empty: all. They are:\n"+contents())
 	flag.Parse()
 	selected, err := choose(*wanted)
 	if err == nil && d.place != embedded && d.place != genuine {
@@ -94,7 +97,8 @@ func (d demo) run(ctx context.Context, selected []chapter) (failed error) {
 	case d.place == genuine:
 		start := time.Now()
 		if err := d.during("Starting a control plane, and nodes in pretence, on loopback ports", func() (err error) {
-			cp, err = e2e.New(ctx, e2e.Options{ControllerManager: true, Scheduler: true, Nodes: nodes, Progress: d.report})
+			cp, err = e2e.New(ctx,
+				e2e.Options{ControllerManager: true, Scheduler: true, Nodes: nodes, Progress: d.report})
 			return err
 		}); err != nil {
 			return err
@@ -111,8 +115,10 @@ func (d demo) run(ctx context.Context, selected []chapter) (failed error) {
 			return err
 		}
 		defer func() { failed = errors.Join(failed, server.Close(), os.Remove(d.kubeconfig)) }()
-		d.paragraph("The processes are real. Their API server is in memory, on a loopback port: it passes the table of cases that a " +
-			"real one passes (internal/apisim/conformance). With CONTROLPLANE=real they run on etcd and Kubernetes, which takes some " +
+		d.paragraph("The processes are real. Their API server is in memory, on a loopback port: it passes the table " +
+			"of cases that a " +
+			"real one passes (internal/apisim/conformance). With CONTROLPLANE=real they run on etcd and Kubernetes, " +
+			"which takes some " +
 			"minutes to build, and the chapter fencing is played, too.")
 	}
 	dir, err := os.MkdirTemp("", "bellwether-demo-")
@@ -134,7 +140,8 @@ func (d demo) run(ctx context.Context, selected []chapter) (failed error) {
 			continue
 		}
 		s := &stage{
-			cp: cp, server: server, kubeconfig: d.kubeconfig, namespace: d.namespace, picture: d.picture, dir: filepath.Join(dir, c.name), report: d.report,
+			cp: cp, server: server, kubeconfig: d.kubeconfig, namespace: d.namespace, picture: d.picture,
+			dir: filepath.Join(dir, c.name), report: d.report,
 		}
 		if err := perform(ctx, c, s); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)

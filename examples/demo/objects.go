@@ -57,7 +57,8 @@ func (o *objects) create(ctx context.Context) error {
 		creating.Go(func() {
 			for i := h; i < o.count && failures[h] == nil; i += hands {
 				_, failures[h] = o.client.CoreV1().ConfigMaps(o.namespace).Create(ctx, &corev1.ConfigMap{
-					ObjectMeta: metav1.ObjectMeta{Name: objectName(i), Labels: ours}, Data: map[string]string{"number": strconv.Itoa(i)},
+					ObjectMeta: metav1.ObjectMeta{Name: objectName(i), Labels: ours},
+					Data:       map[string]string{"number": strconv.Itoa(i)},
 				}, metav1.CreateOptions{})
 			}
 		})
@@ -70,7 +71,8 @@ func (o *objects) create(ctx context.Context) error {
 func (o *objects) edit(ctx context.Context, every time.Duration) error {
 	for n := 0; sleep(ctx, every) == nil; n++ {
 		patch := fmt.Appendf(nil, `{"data":{"edit":"%d"}}`, n)
-		_, err := o.client.CoreV1().ConfigMaps(o.namespace).Patch(ctx, objectName(rand.IntN(o.count)), types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err := o.client.CoreV1().ConfigMaps(o.namespace).Patch(ctx, objectName(rand.IntN(o.count)),
+			types.MergePatchType, patch, metav1.PatchOptions{})
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
@@ -88,7 +90,11 @@ func (o *objects) watch(ctx context.Context, c *census) {
 		}
 	}
 	informer := cache.NewSharedIndexInformer(source, &corev1.ConfigMap{}, 0, cache.Indexers{})
-	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, obj any) { see(obj) }}) // fails only if stopped
+	// fails only if stopped
+	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    see,
+		UpdateFunc: func(_, obj any) { see(obj) },
+	})
 	informer.RunWithContext(ctx)
 }
 
@@ -97,7 +103,8 @@ func (o *objects) remove(ctx context.Context) error {
 	maps, leases := o.client.CoreV1().ConfigMaps(o.namespace), o.client.CoordinationV1().Leases(o.namespace)
 	return errors.Join(
 		maps.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: ours.String()}),
-		leases.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: shardstate.Selector(o.ring).String()}),
+		leases.DeleteCollection(ctx, metav1.DeleteOptions{},
+			metav1.ListOptions{LabelSelector: shardstate.Selector(o.ring).String()}),
 		unlessNotFound(leases.Delete(ctx, o.ring+"-sharder", metav1.DeleteOptions{})),
 		unlessNotFound(maps.Delete(ctx, sharder.HistoryName(o.ring), metav1.DeleteOptions{})),
 	)

@@ -28,7 +28,10 @@ var (
 	ink     = color.RGBA{0x33, 0x33, 0x33, 0xff}
 	pale    = color.RGBA{0xd5, 0xd5, 0xd5, 0xff}
 	colours = []color.Color{
-		color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0xe6, 0x9f, 0x00, 0xff}, color.RGBA{0x00, 0x9e, 0x73, 0xff}, color.RGBA{0xcc, 0x79, 0xa7, 0xff},
+		color.RGBA{0x00, 0x72, 0xb2, 0xff},
+		color.RGBA{0xe6, 0x9f, 0x00, 0xff},
+		color.RGBA{0x00, 0x9e, 0x73, 0xff},
+		color.RGBA{0xcc, 0x79, 0xa7, 0xff},
 	}
 )
 
@@ -38,7 +41,8 @@ type band struct {
 	height func(c count) int
 }
 
-// bands are, for each shard, those that it works on, and upon them those that wait; and last those without a shard.
+// bands are, for each shard, those that it works on, and upon them those that wait; and last those
+// without a shard.
 func bands(shards []string) []band {
 	var all []band
 	for i, shard := range shards {
@@ -55,7 +59,10 @@ func picture(shards []string, counts []count, marks []mark) ([]byte, error) {
 	p.X.Label.Text, p.Y.Label.Text = "time since the start (s)", "objects"
 	p.X.Padding, p.Y.Padding = 0, 0
 	p.X.Tick.Marker, p.Y.Tick.Marker = every(5), every(250)
-	for _, style := range []*draw.TextStyle{&p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label} {
+	for _, style := range []*draw.TextStyle{
+		&p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label,
+		&p.Y.Tick.Label,
+	} {
 		*style = lettering(9, *style)
 	}
 	layers := bands(shards)
@@ -71,12 +78,14 @@ func picture(shards []string, counts []count, marks []mark) ([]byte, error) {
 	p.X.Min, p.Y.Min = 0, 0
 	canvas := vgsvg.New(pictureWidth, pictureHeight)
 	all := draw.New(canvas)
-	all.FillPolygon(color.White, []vg.Point{{}, {X: pictureWidth}, {X: pictureWidth, Y: pictureHeight}, {Y: pictureHeight}})
+	all.FillPolygon(color.White,
+		[]vg.Point{{}, {X: pictureWidth}, {X: pictureWidth, Y: pictureHeight}, {Y: pictureHeight}})
 	inner := draw.Crop(all, margin, -margin, margin, -margin)
 	title := lettering(11, p.Title.TextStyle)
 	title.Font.Weight = font.WeightBold
 	title.XAlign, title.YAlign = draw.XLeft, draw.YTop
-	inner.FillText(title, vg.Point{X: inner.Min.X, Y: inner.Max.Y}, fmt.Sprintf("%d objects, and the shards that work on them", objectCount))
+	inner.FillText(title, vg.Point{X: inner.Min.X, Y: inner.Max.Y},
+		fmt.Sprintf("%d objects, and the shards that work on them", objectCount))
 	left := draw.Crop(inner, 0, -legendWidth, 0, -2*title.Font.Size)
 	above := newCaptions(marks, lettering(8, p.Title.TextStyle))
 	above.place(p, left)
@@ -89,7 +98,8 @@ func picture(shards []string, counts []count, marks []mark) ([]byte, error) {
 		return nil, err
 	}
 	// Where that font is not installed, others have letters of the same widths.
-	return bytes.ReplaceAll(svg.Bytes(), []byte("font-family:Liberation Sans;"), []byte("font-family:Liberation Sans,Arimo,Helvetica,Arial,sans-serif;")), nil
+	return bytes.ReplaceAll(svg.Bytes(), []byte("font-family:Liberation Sans;"),
+		[]byte("font-family:Liberation Sans,Arimo,Helvetica,Arial,sans-serif;")), nil
 }
 
 // outline is the shape from zero to the top of these layers.

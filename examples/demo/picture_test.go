@@ -145,7 +145,8 @@ func TestCaptionsDoNotOverlap(t *testing.T) {
 		placed := rows(from, wide)
 		for i := range from {
 			for j := i + 1; j < len(from); j++ {
-				if placed[j] >= placed[i] { // the caption of j is beside that of i, or the line below it crosses its row
+				if placed[j] >= placed[i] {
+					// the caption of j is beside that of i, or the line below it crosses its row
 					assert.LessOrEqual(t, from[i]+wide[i], from[j], "%v %v: %v", from, wide, placed)
 				}
 			}

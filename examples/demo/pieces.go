@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// pieces is the work of the shards by their own logs. All run on this machine, so their clocks are one.
+// pieces is the work of the shards by their own logs. All run on this machine, so their clocks are
+// one.
 type pieces struct {
 	mu    sync.Mutex
 	all   map[string][]*piece  // guarded by mu: by object, in the order of their news
@@ -76,8 +77,8 @@ func (p *pieces) sharder() string {
 	return p.chief
 }
 
-// verdict says whether any object was ever worked on by two shards at the same time, and out of how many pieces. All shards must have
-// exited.
+// verdict says whether any object was ever worked on by two shards at the same time, and out of how
+// many pieces. All shards must have exited.
 func (p *pieces) verdict() (overlap string, count int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

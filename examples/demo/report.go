@@ -71,8 +71,8 @@ func (r *report) during(what string, do func() error) error {
 	}
 }
 
-// wrap breaks a text between words, into a first line and others with at most this many columns. Text
-// in columns stays so if it fits. A wider word, such as a path, has a line of its own. Control
+// wrap breaks a text between words, into a first line and others with at most this many columns.
+// Text in columns stays so if it fits. A wider word, such as a path, has a line of its own. Control
 // characters become blanks.
 func wrap(text string, first, others int) []string {
 	text = strings.Map(func(c rune) rune {

@@ -147,6 +147,7 @@ func TestSlowStepsAreReportedAgain(t *testing.T) {
 			return assert.AnError
 		})
 		assert.Equal(t, assert.AnError, err)
-		assert.Equal(t, []string{"Waiting for it.", "  ... still at it, for 10 s", "  ... still at it, for 20 s"}, printed.lines())
+		assert.Equal(t, []string{"Waiting for it.", "  ... still at it, for 10 s", "  ... still at it, for 20 s"},
+			printed.lines())
 	})
 }

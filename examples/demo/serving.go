@@ -25,9 +25,9 @@ const (
 	heartbeat   = time.Second
 )
 
-// servers of the chapter, and the addresses under which they publish themselves. The addresses are from
-// a range reserved for documentation: Kubernetes publishes no loopback addresses. There is no kube-proxy
-// here, so the chapter's client gets the real ports.
+// servers of the chapter, and the addresses under which they publish themselves. The addresses are
+// from a range reserved for documentation: Kubernetes publishes no loopback addresses. There is no
+// kube-proxy here, so the chapter's client gets the real ports.
 var servers = []string{"a", "b", "c"}
 
 func addressOf(server string) netip.Addr {
@@ -118,8 +118,10 @@ func (d *serving) published(ctx context.Context) ([]string, error) {
 
 // play is the scenario. It returns an error if anything unexpected happens.
 func (d *serving) play(ctx context.Context) error {
-	d.paragraph("Three servers publish themselves behind a Service without a selector. Each sends a heartbeat every second; one that is silent "+
-		"for %v is removed by the others. A client sends 50 requests per second to those that are published, in turn.", leaseDuration)
+	d.paragraph("Three servers publish themselves behind a Service without a selector. Each sends a heartbeat every "+
+		"second; one that is silent "+
+		"for %v is removed by the others. A client sends 50 requests per second to those that are published, in turn.",
+		leaseDuration)
 	d.paragraph("")
 	d.paragraph("%s", trafficHeader(servers))
 	for _, act := range []func(context.Context) error{d.begin, d.kill, d.again, d.end} {
@@ -177,7 +179,8 @@ func (d *serving) kill(ctx context.Context) error {
 		return err
 	}
 	m := d.traffic.since()
-	d.result(fmt.Sprintf("kill -9: the others removed it after %%v; until then %d of %d requests failed", m.failed, m.sent), took)
+	d.result(fmt.Sprintf("kill -9: the others removed it after %%v; until then %d of %d requests failed", m.failed,
+		m.sent), took)
 	if m.lastFailed.After(at.Add(took + heartbeat)) {
 		return errors.New("requests failed after the dead server was removed")
 	}

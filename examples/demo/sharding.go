@@ -42,7 +42,10 @@ func playSharding(ctx context.Context, s *stage) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, o.remove(context.WithoutCancel(ctx))) }()
-	d := &sharding{stage: s, objects: o, census: newCensus(demoRing), history: newHistory(), pieces: newPieces(), shards: map[string]*e2e.Process{}}
+	d := &sharding{
+		stage: s, objects: o, census: newCensus(demoRing), history: newHistory(), pieces: newPieces(),
+		shards: map[string]*e2e.Process{},
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -53,8 +56,10 @@ func playSharding(ctx context.Context, s *stage) (err error) {
 
 // play is the scenario. It returns an error if anything unexpected happens.
 func (d *sharding) play(ctx context.Context) error {
-	d.paragraph("Three shards put the checksum of each of %d ConfigMaps into an annotation. 20 ConfigMaps per second are edited, and each "+
-		"shard looks at all of its own every 2 s. Its Lease expires after %v; the shard is dead after twice that.", objectCount, leaseDuration)
+	d.paragraph("Three shards put the checksum of each of %d ConfigMaps into an annotation. 20 ConfigMaps per second "+
+		"are edited, and each "+
+		"shard looks at all of its own every 2 s. Its Lease expires after %v; the shard is dead after twice that.",
+		objectCount, leaseDuration)
 	d.paragraph("")
 	if err := d.during("Creating the ConfigMaps", func() error {
 		if err := d.objects.create(ctx); err != nil {
@@ -141,8 +146,8 @@ func (d *sharding) end(ctx context.Context) error {
 	return nil
 }
 
-// step changes the shards, and waits until every object is with its owner again. In the picture it is
-// called label.
+// step changes the shards, and waits until every object is with its owner again. In the picture it
+// is called label.
 func (d *sharding) step(ctx context.Context, name, label string, act func() error) error {
 	d.census.mark()
 	d.paragraph("%s", header(cast))
@@ -157,7 +162,8 @@ func (d *sharding) step(ctx context.Context, name, label string, act func() erro
 	m := d.census.since()
 	d.row()
 	d.history.note(mark{at: at.Sub(d.start), name: label, objects: m.objects, took: m.last.Sub(at)})
-	d.result(fmt.Sprintf("%s: %d objects moved", name, m.objects)+", the first after %v, the last after %v", m.first.Sub(at), m.last.Sub(at))
+	d.result(fmt.Sprintf("%s: %d objects moved", name, m.objects)+", the first after %v, the last after %v",
+		m.first.Sub(at), m.last.Sub(at))
 	d.hanging(d.results[len(d.results)-1])
 	return nil
 }
@@ -248,7 +254,8 @@ func (d *sharding) draw() error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(os.MkdirAll(filepath.Dir(d.picture), 0o755), os.WriteFile(d.picture, svg, 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(d.picture), 0o755),
+		os.WriteFile(d.picture, svg, 0o644)); err != nil {
 		return err
 	}
 	d.paragraph("A picture of it: %s", d.picture)

@@ -23,12 +23,18 @@ func TestChangesAreReported(t *testing.T) {
 		change func(*sight)
 		told   []string
 	}{
-		{func(s *sight) { s.ready, s.pod, s.podNode = true, "1", "one" }, []string{"one Ready", "db-0 runs on node one"}},
+		{
+			func(s *sight) { s.ready, s.pod, s.podNode = true, "1", "one" },
+			[]string{"one Ready", "db-0 runs on node one"},
+		},
 		{func(s *sight) { s.checked = true }, []string{"fencer leads, and has read the BMC of one"}},
 		{func(*sight) {}, nil},
 		{func(s *sight) { s.ready, s.checked = false, false }, []string{"one not Ready"}},
 		{func(s *sight) { s.phase = v1alpha1.PhaseDetected }, []string{"fence Detected: will it be back within 2s?"}},
-		{func(s *sight) { s.phase, s.marked = v1alpha1.PhaseIsolated, true }, []string{"fence Isolated: it has 3s more to come back", "one tainted: NoSchedule"}},
+		{
+			func(s *sight) { s.phase, s.marked = v1alpha1.PhaseIsolated, true },
+			[]string{"fence Isolated: it has 3s more to come back", "one tainted: NoSchedule"},
+		},
 		{func(s *sight) { s.pod, s.podNode = "", "" }, []string{"db-0 the old Pod is gone"}},
 		{func(s *sight) { s.pod = "2" }, nil},
 		{func(s *sight) { s.podNode = "two" }, []string{"db-0 runs on node two"}},
@@ -42,7 +48,8 @@ func TestChangesAreReported(t *testing.T) {
 // A Pod that is replaced between two looks was released, too.
 func TestReplacedPodIsGone(t *testing.T) {
 	before := sight{pod: "1", podNode: "one"}
-	assert.Equal(t, []news{{"db-0", "the old Pod is gone"}, {"db-0", "runs on node two"}}, sight{pod: "2", podNode: "two"}.since(before))
+	assert.Equal(t, []news{{"db-0", "the old Pod is gone"}, {"db-0", "runs on node two"}},
+		sight{pod: "2", podNode: "two"}.since(before))
 }
 
 func TestTimesCountSinceTheMachineHung(t *testing.T) {

@@ -41,7 +41,8 @@ type stage struct {
 func (s *stage) build(ctx context.Context, example string) error {
 	s.program = filepath.Join(s.dir, example)
 	return s.during("Building examples/"+example, func() error {
-		command := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", s.program, "github.com/bellwether-k8s/bellwether/examples/"+example)
+		command := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", s.program,
+			"github.com/bellwether-k8s/bellwether/examples/"+example)
 		command.Cancel = func() error { return command.Process.Signal(os.Interrupt) } // so that it ends its compilers
 		out, err := command.CombinedOutput()
 		if err != nil {
@@ -53,7 +54,10 @@ func (s *stage) build(ctx context.Context, example string) error {
 
 // run starts the program. note gets each line of its log.
 func (s *stage) run(name string, note func(line string), args ...string) (*e2e.Process, error) {
-	args = append([]string{"-kubeconfig", s.kubeconfig, "-namespace", s.namespace, "-lease-duration", leaseDuration.String()}, args...)
+	args = append([]string{
+		"-kubeconfig", s.kubeconfig, "-namespace", s.namespace, "-lease-duration",
+		leaseDuration.String(),
+	}, args...)
 	return s.group.Start(e2e.Command{Name: name, Path: s.program, Args: args, OnLine: note})
 }
 

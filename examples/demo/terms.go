@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// terms is the work of the daemons by their own logs. All run on this machine, so their clocks are one.
+// terms is the work of the daemons by their own logs. All run on this machine, so their clocks are
+// one.
 type terms struct {
 	begun chan term // each term's first act
 
@@ -52,7 +53,8 @@ func (t *terms) note(daemon, line string) {
 	}
 }
 
-// verdict says whether two daemons ever worked at the same time, and out of how many acts in how many terms.
+// verdict says whether two daemons ever worked at the same time, and out of how many acts in how
+// many terms.
 func (t *terms) verdict() (overlap string, acts, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -60,7 +62,8 @@ func (t *terms) verdict() (overlap string, acts, n int) {
 		acts += a.acts
 		for _, b := range t.all[i+1:] {
 			if !a.start.After(b.end) && !b.start.After(a.end) {
-				overlap = fmt.Sprintf("%s worked until %s, %s from %s on", a.daemon, a.end.Format(clock), b.daemon, b.start.Format(clock))
+				overlap = fmt.Sprintf("%s worked until %s, %s from %s on", a.daemon, a.end.Format(clock), b.daemon,
+					b.start.Format(clock))
 			}
 		}
 	}

@@ -122,7 +122,8 @@ func (t *traffic) since() outcome {
 
 // trafficHeader is of the rows.
 func trafficHeader(servers []string) string {
-	return fmt.Sprintf("%8s  %s%8s  %s", "", columns(servers, func(s string) string { return s }), "failed", "published")
+	return fmt.Sprintf("%8s  %s%8s  %s", "", columns(servers, func(s string) string { return s }), "failed",
+		"published")
 }
 
 // row is one line of the table: how many answers each server has given since the previous line, and

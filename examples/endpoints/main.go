@@ -1,5 +1,5 @@
-// Command endpoints is an HTTP server that publishes itself behind a Service without a selector. Run
-// any number of copies, wherever clients of the Service reach them.
+// Command endpoints is an HTTP server that publishes itself behind a Service without a selector.
+// Run any number of copies, wherever clients of the Service reach them.
 //
 //	go run ./examples/endpoints -addresses 192.0.2.1    # after make playground, or with -kubeconfig ~/.kube/config
 //
@@ -39,17 +39,20 @@ func main() {
 
 func run(ctx context.Context) error {
 	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "path to a kubeconfig; empty: in-cluster")
-	addresses := flag.String("addresses", os.Getenv("POD_IPS"), "under which clients reach this server, with commas between")
+	addresses := flag.String("addresses", os.Getenv("POD_IPS"),
+		"under which clients reach this server, with commas between")
 	listen := flag.String("listen", ":8080", "address to listen on")
 	port := flag.Int("port", 8080, "port under which clients reach this server")
 	linger := flag.Duration("linger", 5*time.Second, "how long to go on answering after the withdrawal")
 	var config endpoints.Config
 	flag.StringVar(&config.Namespace, "namespace", "default", "namespace of the Service")
 	flag.StringVar(&config.Service, "service", "example-server", "name of the Service, which has no selector")
-	flag.StringVar(&config.Incarnation, "incarnation", "", "UID of this Pod, by which entries of an earlier process are known; empty: none")
+	flag.StringVar(&config.Incarnation, "incarnation", "",
+		"UID of this Pod, by which entries of an earlier process are known; empty: none")
 	flag.StringVar(&config.Settings, "settings", "", "name of a ConfigMap with the key expire-duration; empty: none")
 	flag.DurationVar(&config.Interval, "interval", 10*time.Second, "time between two heartbeats")
-	flag.DurationVar(&config.ExpireAfter, "expire-after", time.Minute, "how long another server may be silent before it is removed")
+	flag.DurationVar(&config.ExpireAfter, "expire-after", time.Minute,
+		"how long another server may be silent before it is removed")
 	flag.Parse()
 	for text := range strings.SplitSeq(*addresses, ",") {
 		address, err := netip.ParseAddr(text)

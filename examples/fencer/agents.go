@@ -21,10 +21,12 @@ type agents struct {
 
 func (a *agents) flags() {
 	flag.StringVar(&a.here.Directory, "agents", "/usr/sbin", "directory of the fence agents")
-	flag.StringVar(&a.jobs.Image, "jobs-image", "", "run fence agents as Jobs with this image, which has them and fencejob; empty: run them here")
+	flag.StringVar(&a.jobs.Image, "jobs-image", "",
+		"run fence agents as Jobs with this image, which has them and fencejob; empty: run them here")
 	flag.StringVar(&a.jobs.Namespace, "jobs-namespace", "fencer-jobs", "namespace of these Jobs")
 	flag.StringVar(&a.jobs.PriorityClassName, "jobs-priority", "", "priority class of their Pods")
-	flag.DurationVar(&a.jobs.ClockSkew, "clock-skew", 5*time.Second, "by how much the clocks of any two nodes differ at most, for Jobs")
+	flag.DurationVar(&a.jobs.ClockSkew, "clock-skew", 5*time.Second,
+		"by how much the clocks of any two nodes differ at most, for Jobs")
 }
 
 func (a *agents) new(client kubernetes.Interface, log *zap.Logger) (fencing.Agents, error) {

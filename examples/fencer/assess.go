@@ -15,8 +15,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing"
 )
 
-// assess reports what would happen to each node. It reads the devices from this process, and changes
-// nothing.
+// assess reports what would happen to each node. It reads the devices from this process, and
+// changes nothing.
 func assess(ctx context.Context, config *rest.Config, fencer fencing.Config, agents agents) error {
 	config = rest.CopyConfig(config)
 	config.QPS = -1

@@ -27,7 +27,8 @@ func parse() (options, error) {
 	flag.BoolVar(&o.assess, "assess", false,
 		"say of each node whether it would be fenced now, and why not, and change nothing")
 	flag.StringVar(&o.dumps, "kdump", "",
-		"where kernels of nodes with kdump=yes say that they write a dump, such as :7410; empty: such nodes are refused")
+		"where kernels of nodes with kdump=yes say that they write a dump, such as :7410; empty: such nodes are "+
+			"refused")
 	f, l := &o.fencer, &o.fencer.Limits
 	flag.StringVar(&f.Node, "node", os.Getenv("NODE_NAME"), "node that this process runs on, which it never fences")
 	flag.BoolVar(&f.OutsideCluster, "outside-cluster", false, "this process runs on no node of the cluster")
@@ -41,7 +42,8 @@ func parse() (options, error) {
 		"how often devices are read while nothing is wrong")
 	flag.DurationVar(&f.CommandTimeout, "command-timeout", 30*time.Second, "how long an agent may take; whole seconds")
 	flag.Func("storage",
-		"METHOD=DRIVER[,DRIVER...]: CSI drivers that a node cannot reach once this method of its isolation is done; may be repeated", o.storage)
+		"METHOD=DRIVER[,DRIVER...]: CSI drivers that a node cannot reach once this method of its isolation is done; "+
+			"may be repeated", o.storage)
 	flag.DurationVar(&l.Observation, "observation", 40*time.Second, "how long a new leader watches before it fences")
 	flag.IntVar(&l.MaxConcurrent, "max-concurrent", 1, "how many machines may be off at the same time")
 	flag.IntVar(&l.MaxStarts, "max-starts", 10, "how many fences may begin within -start-window")

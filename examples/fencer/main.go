@@ -1,9 +1,9 @@
 // Command fencer takes lost nodes out of service. It cuts their power with the configured fence
-// agents, releases their Pods, and switches them on again. Run two copies, on different nodes: one of
-// them works.
+// agents, releases their Pods, and switches them on again. Run two copies, on different nodes: one
+// of them works.
 //
-// From a machine outside of the cluster that has the fence agents installed, with a configuration in
-// the namespace fencer:
+// From a machine outside of the cluster that has the fence agents installed, with a configuration
+// in the namespace fencer:
 //
 //	go run ./examples/fencer -kubeconfig ~/.kube/config -outside-cluster -namespace fencer -assess
 //
@@ -73,8 +73,8 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The other clients write only while this process leads. They have no rate limit: a fence must not
-	// wait for its own requests.
+	// The other clients write only while this process leads. They have no rate limit: a fence must
+	// not wait for its own requests.
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	config.Wrap(elector.WrapTransport)

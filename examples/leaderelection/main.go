@@ -38,8 +38,10 @@ func run(ctx context.Context) error {
 	var election leaderelection.Config
 	flag.StringVar(&election.Namespace, "namespace", "default", "namespace of the Lease")
 	flag.StringVar(&election.Name, "lease-name", "example-daemon", "name of the Lease: one per kind of daemon")
-	flag.DurationVar(&election.LeaseDuration, "lease-duration", 15*time.Second, "how long a leader stays one without renewal")
-	flag.BoolVar(&election.KernelDeadline, "kernel-deadline", false, "have the kernel kill a leader that is stopped past its deadline")
+	flag.DurationVar(&election.LeaseDuration, "lease-duration", 15*time.Second,
+		"how long a leader stays one without renewal")
+	flag.BoolVar(&election.KernelDeadline, "kernel-deadline", false,
+		"have the kernel kill a leader that is stopped past its deadline")
 	flag.StringVar(&election.Identity, "identity", "", "unique per process; empty: hostname and random digits")
 	fenced := flag.Bool("fenced", false, "use an identity that fence.yaml knows; needs the token of a Pod")
 	interval := flag.Duration("work-interval", time.Second, "pause between two steps of the work")

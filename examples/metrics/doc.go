@@ -1,10 +1,10 @@
-// Package metrics has Prometheus collectors for every package of Bellwether. Each function registers
-// the metrics of one primitive, and returns the hooks that feed them:
+// Package metrics has Prometheus collectors for every package of Bellwether. Each function
+// registers the metrics of one primitive, and returns the hooks that feed them:
 //
 //	config.Hooks, err = metrics.LeaderElection(registry)
 //
-// [Replica] does this for all parts of a sharded replica. Two primitives of one kind in a process need
-// labels that tell them apart:
+// [Replica] does this for all parts of a sharded replica. Two primitives of one kind in a process
+// need labels that tell them apart:
 //
 //	metrics.LeaderElection(prometheus.WrapRegistererWith(prometheus.Labels{"election": "census"}, registry))
 //
@@ -22,9 +22,9 @@
 //
 // # What a replica knows
 //
-// A sharder and a fencing controller update their metrics only while their process leads. Afterwards
-// the last values stay until it leads again or ends. The exception is [Replica], which resets the
-// sharder's gauges when another replica leads. Alerts multiply with
+// A sharder and a fencing controller update their metrics only while their process leads.
+// Afterwards the last values stay until it leads again or ends. The exception is [Replica], which
+// resets the sharder's gauges when another replica leads. Alerts multiply with
 // bellwether_leaderelection_leading, or take the maximum.
 //
 // Alerts are in alerts.yaml, for Prometheus.

@@ -15,17 +15,22 @@ func Endpoints(registry prometheus.Registerer) (endpoints.Hooks, error) {
 	took := f.histogram("round_duration_seconds", "How long rounds took.", ofRequests)
 	entries := f.gauges("entries", "Entries in the store.", "state")
 	oldest := f.gauge("oldest_entry_age_seconds", "How long the oldest entry has been seen without a heartbeat.")
-	last := f.gauge("last_heartbeat_timestamp_seconds", "When this instance refreshed its entry last; 0 before the first time.")
+	last := f.gauge("last_heartbeat_timestamp_seconds",
+		"When this instance refreshed its entry last; 0 before the first time.")
 	writes := f.counters("writes_total", "Writes that were carried out.", "of")
 	published := f.gauge("published", "Published endpoints, as this instance last wrote them.")
 	expired := f.counter("expired_total", "Entries of others that were removed because they were silent.")
 	malformed := f.counter("malformed_total", "Entries that no instance can have written.")
-	expireAfter := f.gauge("expire_after_seconds", "How long an entry may be silent before it is removed, once the run-time setting has changed.")
+	expireAfter := f.gauge("expire_after_seconds",
+		"How long an entry may be silent before it is removed, once the run-time setting has changed.")
 	return endpoints.Hooks{
 		OnRound: func(r endpoints.Round) {
 			rounds.WithLabelValues(result(r.Err)).Inc()
 			took.Observe(r.Took.Seconds())
-			for of, n := range map[string]int{"heartbeat": r.Heartbeats, "publication": r.Publications, "removal": r.Removals} {
+			for of, n := range map[string]int{
+				"heartbeat": r.Heartbeats, "publication": r.Publications,
+				"removal": r.Removals,
+			} {
 				writes.WithLabelValues(of).Add(float64(n))
 			}
 			if r.Heartbeats > 0 {

@@ -19,19 +19,25 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 	f := &factory{registry: registry, subsystem: "fencing"}
 	s := register(f, &standing{
 		phases: map[string]v1alpha1.Phase{}, checks: map[string]check{},
-		fences: prometheus.NewDesc("bellwether_fencing_fences", "Fences that are there, by phase.", []string{"phase"}, nil),
-		nodes:  prometheus.NewDesc("bellwether_fencing_checked_nodes", "Nodes whose devices were checked, by whether they could be fenced.", []string{"ready"}, nil),
+		fences: prometheus.NewDesc("bellwether_fencing_fences", "Fences that are there, by phase.", []string{"phase"},
+			nil),
+		nodes: prometheus.NewDesc("bellwether_fencing_checked_nodes",
+			"Nodes whose devices were checked, by whether they could be fenced.", []string{"ready"}, nil),
 	})
 	transitions := f.counters("transitions_total", "Steps of fences, by name.", "transition")
 	holds := f.counters("holds_total", "How often a fence began to wait for somebody.", "reason")
-	freed := f.histogram("release_duration_seconds", "Time from the failure of a node until its fence had released the workloads.", ofFences)
-	recovered := f.histogram("recovery_duration_seconds", "Time from the failure of a node until its fence had ended with the node back at work.", ofFences)
-	commands := f.counters("commands_total", "Commands to devices that have ended. ok is no proof that anything was switched.", "action", "result")
+	freed := f.histogram("release_duration_seconds",
+		"Time from the failure of a node until its fence had released the workloads.", ofFences)
+	recovered := f.histogram("recovery_duration_seconds",
+		"Time from the failure of a node until its fence had ended with the node back at work.", ofFences)
+	commands := f.counters("commands_total", "Commands to devices that have ended. ok is no proof that anything was "+
+		"switched.", "action", "result")
 	commandTook := f.histograms("command_duration_seconds", "How long commands took.", ofDrains, "action")
 	readings := f.counters("readings_total", "Readings of devices: on, off or unknown.", "power")
 	readingTook := f.histogram("reading_duration_seconds", "How long readings took.", ofDrains)
 	decisions := f.counters("decisions_total", "Answers of the policy.", "verdict", "reason")
-	commissions := f.counters("commissions_total", "Commissions that have ended: error if nothing was proved.", "result")
+	commissions := f.counters("commissions_total", "Commissions that have ended: error if nothing was proved.",
+		"result")
 	checks := f.counters("checks_total", "Checks of the devices of a node while nothing is wrong.", "result")
 	unusable := f.gauge("configuration_unusable", "1 if no node has a usable configuration.")
 	return fencing.Hooks{

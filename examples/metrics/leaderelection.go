@@ -16,7 +16,8 @@ func LeaderElection(registry prometheus.Registerer) (leaderelection.Hooks, error
 	leading := f.gauge("leading", "1 while this process leads.")
 	changes := f.counter("leader_changes_total", "Changes of the leader that this process has seen.")
 	terms := f.counters("terms_total", "Terms of this process that have ended: released, or lost.", "end")
-	vacancies := f.histograms("vacancy_seconds", "How long there was no leader before this process led: since a release, or since the last renewal of a leader that died.",
+	vacancies := f.histograms("vacancy_seconds", "How long there was no leader before this process led: since a "+
+		"release, or since the last renewal of a leader that died.",
 		ofHandovers, "after")
 	renewed := renewals(f)
 	for _, end := range []string{"released", "lost"} {
@@ -56,9 +57,10 @@ type renewal struct {
 
 func renewals(f *factory) renewal {
 	r := renewal{
-		total:    f.counters("renewals_total", "Attempts to renew the Lease.", "result"),
-		duration: f.histogram("renewal_duration_seconds", "Time that the requests of an attempt to renew took.", ofRequests),
-		last:     f.gauge("last_renewal_timestamp_seconds", "Time of the last renewal; 0 before the first one."),
+		total: f.counters("renewals_total", "Attempts to renew the Lease.", "result"),
+		duration: f.histogram("renewal_duration_seconds", "Time that the requests of an attempt to renew took.",
+			ofRequests),
+		last: f.gauge("last_renewal_timestamp_seconds", "Time of the last renewal; 0 before the first one."),
 	}
 	r.total.WithLabelValues("ok")
 	r.total.WithLabelValues("error")

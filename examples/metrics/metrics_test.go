@@ -52,8 +52,8 @@ func register(t *testing.T) *all {
 	return a
 }
 
-// value is the value of a series, by the text of its name and labels. Of a histogram it is the count.
-// All values are whole numbers.
+// value is the value of a series, by the text of its name and labels. Of a histogram it is the
+// count. All values are whole numbers.
 func (a *all) value(t *testing.T, series string) int {
 	t.Helper()
 	families, err := a.Gather()
@@ -88,7 +88,8 @@ func (a *all) value(t *testing.T, series string) int {
 
 // everything calls each hook once.
 func (a *all) everything() {
-	election, lease, ownership, distribution := a.replica.Election.Hooks, a.replica.Lease.Hooks, a.replica.Shard.Hooks, a.replica.Sharder.Hooks
+	election, lease, ownership, distribution := a.replica.Election.Hooks, a.replica.Lease.Hooks, a.replica.Shard.Hooks,
+		a.replica.Sharder.Hooks
 	election.OnNewLeader("a")
 	election.OnStartedLeading(leaderelection.Term{Vacant: time.Second, Released: true})
 	election.OnRenewal(time.Millisecond, errNoAnswer)
@@ -108,12 +109,18 @@ func (a *all) everything() {
 	distribution.OnThrottled(time.Second)
 	a.life.OnWaiting([]leader.Waiting{{}, {}})
 	a.life.OnLeading("uid")
-	a.endpoints.OnRound(endpoints.Round{Entries: []endpoints.Status{{Unchanged: time.Minute}, {Problem: errNoAnswer}}, Heartbeats: 1, Publications: 2})
+	a.endpoints.OnRound(endpoints.Round{
+		Entries:    []endpoints.Status{{Unchanged: time.Minute}, {Problem: errNoAnswer}},
+		Heartbeats: 1, Publications: 2,
+	})
 	a.endpoints.OnPublished(make([]endpoints.Endpoint, 3))
 	a.endpoints.OnExpired(endpoints.Status{})
 	a.endpoints.OnMalformed(endpoints.Status{})
 	a.endpoints.OnExpireAfter(time.Minute)
-	fence := &v1alpha1.NodeFence{Node: "n", Status: v1alpha1.Status{Phase: v1alpha1.PhaseGivenUp, Triggers: []v1alpha1.Trigger{{Since: metav1.Now()}}}}
+	fence := &v1alpha1.NodeFence{
+		Node:   "n",
+		Status: v1alpha1.Status{Phase: v1alpha1.PhaseGivenUp, Triggers: []v1alpha1.Trigger{{Since: metav1.Now()}}},
+	}
 	a.fencing.OnRecord(fence)
 	a.fencing.OnTransition(fence, "WorkloadsFreed")
 	a.fencing.OnTransition(fence, "Recovered")
@@ -135,7 +142,8 @@ func TestNames(t *testing.T) {
 	assert.Empty(t, problems)
 	_, err = metrics.LeaderElection(a)
 	assert.Error(t, err, "they are registered already")
-	_, err = metrics.LeaderElection(prometheus.WrapRegistererWith(prometheus.Labels{"election": "census"}, prometheus.NewRegistry()))
+	_, err = metrics.LeaderElection(prometheus.WrapRegistererWith(prometheus.Labels{"election": "census"},
+		prometheus.NewRegistry()))
 	assert.NoError(t, err)
 }
 

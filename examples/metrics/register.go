@@ -21,19 +21,35 @@ func register[C prometheus.Collector](f *factory, c C) C {
 }
 
 func (f *factory) gauge(name, help string) prometheus.Gauge {
-	return register(f, prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "bellwether", Subsystem: f.subsystem, Name: name, Help: help}))
+	return register(f,
+		prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "bellwether", Subsystem: f.subsystem, Name: name,
+			Help: help,
+		}))
 }
 
 func (f *factory) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
-	return register(f, prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "bellwether", Subsystem: f.subsystem, Name: name, Help: help}, labels))
+	return register(f,
+		prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "bellwether", Subsystem: f.subsystem, Name: name,
+			Help: help,
+		}, labels))
 }
 
 func (f *factory) counter(name, help string) prometheus.Counter {
-	return register(f, prometheus.NewCounter(prometheus.CounterOpts{Namespace: "bellwether", Subsystem: f.subsystem, Name: name, Help: help}))
+	return register(f,
+		prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "bellwether", Subsystem: f.subsystem, Name: name,
+			Help: help,
+		}))
 }
 
 func (f *factory) counters(name, help string, labels ...string) *prometheus.CounterVec {
-	return register(f, prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "bellwether", Subsystem: f.subsystem, Name: name, Help: help}, labels))
+	return register(f,
+		prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "bellwether", Subsystem: f.subsystem, Name: name,
+			Help: help,
+		}, labels))
 }
 
 func (f *factory) histogram(name, help string, buckets []float64) prometheus.Histogram {

@@ -15,7 +15,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
 )
 
-// Replica registers all parts of a sharded replica, and sets their hooks. Call it before replica.New.
+// Replica registers all parts of a sharded replica, and sets their hooks. Call it before
+// replica.New.
 func Replica(registry prometheus.Registerer, c *replica.Config) error {
 	var errs [3]error
 	c.Lease.Hooks, errs[0] = ShardLease(registry)
@@ -31,9 +32,9 @@ func Replica(registry prometheus.Registerer, c *replica.Config) error {
 	return errors.Join(append(errs[:], err)...)
 }
 
-// Sharder registers the metrics of a sharder. bellwether_sharder_settle_duration_seconds is the time of
-// a handover or failover of shards: from a change of the membership until every object is with its
-// owner.
+// Sharder registers the metrics of a sharder. bellwether_sharder_settle_duration_seconds is the
+// time of a handover or failover of shards: from a change of the membership until every object is
+// with its owner.
 func Sharder(registry prometheus.Registerer) (sharder.Hooks, error) {
 	d, err := newDistribution(registry)
 	return d.hooks(), err
@@ -57,18 +58,24 @@ type distribution struct {
 func newDistribution(registry prometheus.Registerer) (*distribution, error) {
 	f := &factory{registry: registry, subsystem: "sharder"}
 	return &distribution{
-		members:   f.gauge("members", "Shards among which objects are distributed."),
-		objects:   f.gauge("objects", "Objects that the last scan found."),
-		placed:    f.gauge("placed_objects", "Objects of the last scan that are with their owner, and with no other shard."),
+		members: f.gauge("members", "Shards among which objects are distributed."),
+		objects: f.gauge("objects", "Objects that the last scan found."),
+		placed: f.gauge("placed_objects", "Objects of the last scan that are with their owner, and with no other "+
+			"shard."),
 		unsettled: f.gauge("unsettled", "1 from a change of the membership until every object is with its owner."),
 		shards:    f.gauges("shard_objects", "Objects that each shard had at the last scan.", "shard"),
-		troubled:  f.gauges("resource_trouble", "1 while objects of a resource cannot be listed or watched, or it is not served.", "resource", "namespace", "verb"),
-		settle:    f.histogram("settle_duration_seconds", "Time from a change of the membership until every object was with its owner.", ofDrains),
-		scans:     f.histogram("scan_duration_seconds", "How long scans of all objects took.", ofFences),
-		throttled: f.histogram("throttled_seconds", "Time that requests waited for the client's own rate limit.", ofRequests),
-		patches:   f.counters("patches_total", "Attempts to change an object's labels and record, by what for. Conflicts are nothing to worry about.", "verb", "result"),
-		took:      f.histograms("patch_duration_seconds", "How long these took.", ofRequests, "verb"),
-		unplaced:  f.counter("unplaced_object_seconds_total", "Time that objects were not with their owner, added up, as seen by scans."),
+		troubled: f.gauges("resource_trouble", "1 while objects of a resource cannot be listed or watched, or it is "+
+			"not served.", "resource", "namespace", "verb"),
+		settle: f.histogram("settle_duration_seconds",
+			"Time from a change of the membership until every object was with its owner.", ofDrains),
+		scans: f.histogram("scan_duration_seconds", "How long scans of all objects took.", ofFences),
+		throttled: f.histogram("throttled_seconds", "Time that requests waited for the client's own rate limit.",
+			ofRequests),
+		patches: f.counters("patches_total", "Attempts to change an object's labels and record, by what for. "+
+			"Conflicts are nothing to worry about.", "verb", "result"),
+		took: f.histograms("patch_duration_seconds", "How long these took.", ofRequests, "verb"),
+		unplaced: f.counter("unplaced_object_seconds_total",
+			"Time that objects were not with their owner, added up, as seen by scans."),
 		overdue:   f.counter("overdue_total", "Objects that a living shard does not let go of."),
 		taken:     f.counter("taken_total", "Shards that have proved dead."),
 		collected: f.counter("collected_total", "Leases of dead shards that were deleted."),
@@ -152,8 +159,10 @@ func Shard(registry prometheus.Registerer) (shard.Hooks, error) {
 	f := &factory{registry: registry, subsystem: "shard"}
 	drains := f.counters("drains_total", "Attempts to let go of an object.", "result")
 	age := f.histogram("drain_duration_seconds", "Time from a drain until the shard let the object go.", ofDrains)
-	bounces := f.counters("bounces_total", "Attempts to send back an object that has the label of this shard by mistake.", "result")
-	refusals := f.counters("refusals_total", "Work that was refused: the object is another shard's, or is not proved to be this one's yet.", "reason")
+	bounces := f.counters("bounces_total", "Attempts to send back an object that has the label of this shard by "+
+		"mistake.", "result")
+	refusals := f.counters("refusals_total", "Work that was refused: the object is another shard's, or is not proved "+
+		"to be this one's yet.", "reason")
 	return shard.Hooks{
 		OnDrained: func(_ api.ObjectRef, took time.Duration, err error) {
 			drains.WithLabelValues(result(err)).Inc()

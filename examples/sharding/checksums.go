@@ -55,8 +55,8 @@ func (c *checksums) run(ctx context.Context) error {
 	return shard.RunController(ctx, c.shard, informer, c.workers, c.reconcile)
 }
 
-// reconcile is called while no other process can work on m. It writes with ctx. ctx ends when another
-// process may work on m.
+// reconcile is called while no other process can work on m. It writes with ctx. ctx ends when
+// another process may work on m.
 func (c *checksums) reconcile(ctx context.Context, m *corev1.ConfigMap) error {
 	if c.journal {
 		log := c.log.With(zap.String("object", m.Name))
@@ -79,7 +79,8 @@ func (c *checksums) reconcile(ctx context.Context, m *corev1.ConfigMap) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.client.CoreV1().ConfigMaps(m.Namespace).Patch(ctx, m.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "checksums"})
+	_, err = c.client.CoreV1().ConfigMaps(m.Namespace).Patch(ctx, m.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: "checksums"})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil // it has changed, so it comes again soon
 	}

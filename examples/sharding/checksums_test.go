@@ -24,12 +24,18 @@ func TestChecksumsCoverThisShardsObjects(t *testing.T) {
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 		lease, shard, err := shardertest.NewShard(client, mapper, api.Resource{GVR: configMaps, Selector: wanted})
 		require.NoError(t, err)
-		work := checksums{client: client, shard: shard, namespace: "default", workers: 2, journal: true, log: zaptest.NewLogger(t)}
+		work := checksums{
+			client: client, shard: shard, namespace: "default", workers: 2, journal: true,
+			log: zaptest.NewLogger(t),
+		}
 
 		ctx, end := context.WithCancel(t.Context())
 		require.NoError(t, lease.Run(ctx, func(ctx context.Context) error {
 			for _, name := range []string{"mine", "somebody-elses"} {
-				m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"b": "2", "a": "1"}}
+				m := &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+					Data:       map[string]string{"b": "2", "a": "1"},
+				}
 				if name == "mine" {
 					require.NoError(t, shardertest.Assign(lease, m))
 				}
@@ -49,7 +55,8 @@ func TestChecksumsCoverThisShardsObjects(t *testing.T) {
 			sums[m.Name] = m.Annotations[checksumAnnotation]
 		}
 		assert.Equal(t, map[string]string{
-			"mine":           "21f76dfbfe6dfe21f762080ef484112cf2952974cef30741fd1931e1c6d92112", // sha256 of {"a":"1","b":"2"}
+			// sha256 of {"a":"1","b":"2"}
+			"mine":           "21f76dfbfe6dfe21f762080ef484112cf2952974cef30741fd1931e1c6d92112",
 			"somebody-elses": "",
 		}, sums)
 	})

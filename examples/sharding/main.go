@@ -44,11 +44,16 @@ func run(ctx context.Context) error {
 	flag.StringVar(&c.Lease.Namespace, "namespace", "default", "namespace of the ConfigMaps and of the Leases")
 	flag.StringVar(&c.Lease.Ring, "ring", "checksums", "what all copies have in common")
 	flag.StringVar(&c.Lease.Identity, "identity", "", "name of this shard, the same after a restart; empty: hostname")
-	claim := flag.Bool("claim-name", false, "take the first free name of <ring>-0, <ring>-1, …, and the objects of who had it before; not with -identity")
-	flag.DurationVar(&c.Lease.ReturnWithin, "return-within", 0, "how long objects wait for a name that was released; 0: not, or 30s with -claim-name")
-	flag.StringVar(&c.Lease.Incarnation, "incarnation", "", "UID of this Pod, so that a restarted container need not wait; empty: none")
-	flag.DurationVar(&c.Lease.LeaseDuration, "lease-duration", 15*time.Second, "how long a shard stays one without renewal; dead after twice that")
-	flag.BoolVar(&c.Lease.KernelDeadline, "kernel-deadline", false, "have the kernel kill a shard that is stopped past its deadline")
+	claim := flag.Bool("claim-name", false, "take the first free name of <ring>-0, <ring>-1, …, and the objects of "+
+		"who had it before; not with -identity")
+	flag.DurationVar(&c.Lease.ReturnWithin, "return-within", 0,
+		"how long objects wait for a name that was released; 0: not, or 30s with -claim-name")
+	flag.StringVar(&c.Lease.Incarnation, "incarnation", "",
+		"UID of this Pod, so that a restarted container need not wait; empty: none")
+	flag.DurationVar(&c.Lease.LeaseDuration, "lease-duration", 15*time.Second,
+		"how long a shard stays one without renewal; dead after twice that")
+	flag.BoolVar(&c.Lease.KernelDeadline, "kernel-deadline", false,
+		"have the kernel kill a shard that is stopped past its deadline")
 	flag.DurationVar(&c.Lease.ReleaseTimeout, "release-timeout", 20*time.Second, "how long work may take to end")
 	address := flag.String("health-address", "", "address for /livez and /readyz; empty: none")
 	var work checksums
@@ -65,8 +70,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	c.Resources = []api.Resource{{GVR: configMaps, Selector: wanted, Namespaces: []string{c.Lease.Namespace}}}
-	// The kinds are known here. So a replica that starts while the API server is down waits instead of
-	// failing.
+	// The kinds are known here. So a replica that starts while the API server is down waits instead
+	// of failing.
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	c.Mapper = mapper

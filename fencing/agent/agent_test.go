@@ -17,11 +17,13 @@ func TestParametersAreNotPrinted(t *testing.T) {
 	encoded, err := json.Marshal(target)
 	require.NoError(t, err)
 	core, logs := observer.New(zap.DebugLevel)
-	zap.New(core).Info("x", zap.Any("target", target), zap.Any("parameters", target.Parameters), zap.Reflect("p", &target))
+	zap.New(core).Info("x", zap.Any("target", target), zap.Any("parameters", target.Parameters),
+		zap.Reflect("p", &target))
 	logged, err := json.Marshal(logs.All()[0].ContextMap())
 	require.NoError(t, err)
 	for _, printed := range []string{
-		fmt.Sprint(target), fmt.Sprintf("%v %+v %#v", target, target, target), fmt.Sprintf("%s %q %d %x", target.Parameters, target.Parameters, target.Parameters, target.Parameters),
+		fmt.Sprint(target), fmt.Sprintf("%v %+v %#v", target, target, target),
+		fmt.Sprintf("%s %q %d %x", target.Parameters, target.Parameters, target.Parameters, target.Parameters),
 		fmt.Sprintf("%#v", &target), string(encoded), string(logged), fmt.Sprint(logs.All()[0].ContextMap()),
 	} {
 		require.NotContains(t, printed, "hunter2")

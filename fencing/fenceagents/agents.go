@@ -117,7 +117,8 @@ func (a *Agents) Names() ([]string, error) {
 	}
 	var names []string
 	for _, entry := range entries { // sorted
-		if info, err := os.Stat(filepath.Join(a.config.Directory, entry.Name())); err == nil && info.Mode().IsRegular() &&
+		if info, err := os.Stat(filepath.Join(a.config.Directory, entry.Name())); err == nil &&
+			info.Mode().IsRegular() &&
 			info.Mode()&0o111 != 0 && strings.HasPrefix(entry.Name(), namePrefix) {
 			names = append(names, entry.Name())
 		}
@@ -198,7 +199,8 @@ func (a *Agents) ask(ctx context.Context, target agent.Target, action string, ti
 	if err != nil {
 		return answer{}, failure(target, action, err, answer{})
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w: it had %s", context.DeadlineExceeded, timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout,
+		fmt.Errorf("%w: it had %s", context.DeadlineExceeded, timeout))
 	defer cancel()
 	start = time.Now()
 	outcome, err := a.run(ctx, target.Agent, input)

@@ -24,7 +24,8 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 	require.Error(t, err)
 	for _, want := range []string{
 		"Directory: must be absolute (got agents)", "Path: must consist of absolute directories (got /bin:bin)",
-		"Timeout: must not be negative (got -1s)", "must not set what is set here (got PATH)", "(got BELLWETHER_FENCE_CALL)",
+		"Timeout: must not be negative (got -1s)", "must not set what is set here (got PATH)",
+		"(got BELLWETHER_FENCE_CALL)",
 	} {
 		assert.ErrorContains(t, err, want)
 	}
@@ -41,13 +42,22 @@ func TestReadsOnlyWhatOutputAndExitCodeSayAlike(t *testing.T) {
 		want             v1alpha1.Power
 		err              string
 	}{
-		"on":                             {says: "Status: ON", want: v1alpha1.PowerOn},
-		"off":                            {says: "Status: OFF|", code: "2", want: v1alpha1.PowerOff},
-		"with other lines":               {says: "hello||status: off|bye", code: "2", want: v1alpha1.PowerOff},
-		"exit code of an interpreter":    {code: "2", err: "exit code 2 does not go with the output, in which 0 lines"},
-		"exit code of a printed text":    {says: "4.12.1", err: "exit code 0 does not go with the output, in which 0 lines"},
-		"says on, ends off":              {says: "Status: ON", code: "2", err: "exit code 2 does not go with the output, in which 1 lines"},
-		"says off, ends on":              {says: "Status: OFF", err: "exit code 0 does not go with the output, in which 1 lines"},
+		"on":                          {says: "Status: ON", want: v1alpha1.PowerOn},
+		"off":                         {says: "Status: OFF|", code: "2", want: v1alpha1.PowerOff},
+		"with other lines":            {says: "hello||status: off|bye", code: "2", want: v1alpha1.PowerOff},
+		"exit code of an interpreter": {code: "2", err: "exit code 2 does not go with the output, in which 0 lines"},
+		"exit code of a printed text": {
+			says: "4.12.1",
+			err:  "exit code 0 does not go with the output, in which 0 lines",
+		},
+		"says on, ends off": {
+			says: "Status: ON", code: "2",
+			err: "exit code 2 does not go with the output, in which 1 lines",
+		},
+		"says off, ends on": {
+			says: "Status: OFF",
+			err:  "exit code 0 does not go with the output, in which 1 lines",
+		},
 		"two plugs":                      {says: "Status: OFF|Status: ON", code: "2", err: "in which 2 lines"},
 		"neither":                        {says: "Status: UNKNOWN", code: "2", err: "exit code 2"},
 		"failed":                         {says: "Status: OFF", code: "1", err: "exit code 1"},
@@ -80,9 +90,11 @@ func TestSwitchFailsWithTheAgent(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	agents := f.agents()
-	assert.NoError(t, agents.Switch(t.Context(), target(map[string]string{"plug": "1"}), agent.Command{Action: v1alpha1.ActionOn}))
+	assert.NoError(t,
+		agents.Switch(t.Context(), target(map[string]string{"plug": "1"}), agent.Command{Action: v1alpha1.ActionOn}))
 	assert.Equal(t, "action=on\nplug=1\n", f.calls()[0].Input)
-	err := agents.Switch(t.Context(), target(map[string]string{"plug": "1", "code": "1", "complains": "no such plug"}), off)
+	err := agents.Switch(t.Context(), target(map[string]string{"plug": "1", "code": "1", "complains": "no such plug"}),
+		off)
 	assert.ErrorContains(t, err, "fenceagents: off of fence_fake/192.0.2.1/1 for node worker-1: exit code 1: [hidden]",
 		"any text of a parameter might be a secret")
 	err = agents.Switch(t.Context(), target(map[string]string{"plug": "1", "does": "is killed"}), off)
@@ -98,7 +110,8 @@ func TestAgentsOutsideOfTheDirectoryAreNotRun(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(f.directory, "sub"), 0o700))
 	agents := f.agents()
 	for name, want := range map[string]string{
-		"": "must be fence_", "fence_": "must be fence_", "../fence_fake": "must be fence_", "fence_/../sh": "must be fence_", "sh": "must be fence_",
+		"": "must be fence_", "fence_": "must be fence_", "../fence_fake": "must be fence_",
+		"fence_/../sh": "must be fence_", "sh": "must be fence_",
 		"fence_fake ": "must be fence_", "fence_fake\n": "must be fence_", "fence_none": "no agent fence_none",
 	} {
 		wrong := target(map[string]string{"plug": "1"})

@@ -19,11 +19,13 @@ func ExampleNew() {
 	}
 	power, err := agents.Power(context.Background(), agent.Target{
 		Node: "worker-1", Device: "fence_ipmilan/bmc-1.example/", Agent: "fence_none",
-		Parameters: agent.NewParameters(map[string]string{"ip": "bmc-1.example", "username": "fencer", "password": "s3cret", "lanplus": "1"}),
+		Parameters: agent.NewParameters(map[string]string{
+			"ip": "bmc-1.example", "username": "fencer",
+			"password": "s3cret", "lanplus": "1",
+		}),
 	})
 	fmt.Println(power)
 	fmt.Println(err)
-	// Output:
-	// unknown
-	// fenceagents: no agent fence_none: stat /usr/sbin/fence_none: no such file or directory; needed for the status of node worker-1
+	// Output: unknown fenceagents: no agent fence_none: stat /usr/sbin/fence_none: no such file or
+	// directory; needed for the status of node worker-1
 }

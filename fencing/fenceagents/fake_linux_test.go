@@ -105,7 +105,8 @@ func fakeAgent() {
 func sleep() { <-time.After(time.Hour) }
 
 func record(c call) {
-	file, err := os.OpenFile(filepath.Join(filepath.Dir(os.Args[0]), "calls"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(filepath.Join(filepath.Dir(os.Args[0]), "calls"), os.O_CREATE|os.O_APPEND|os.O_WRONLY,
+		0o600)
 	must(err)
 	must(json.NewEncoder(file).Encode(c))
 	must(file.Close())
@@ -124,7 +125,8 @@ func controller() {
 	must(err)
 	_, _ = agents.Metadata(context.Background(), "fence_fake")
 	target := target(map[string]string{"plug": "1", "does": os.Args[2], "child": os.Args[3]})
-	fmt.Println(agents.Switch(context.Background(), target, agent.Command{Action: v1alpha1.ActionOff, Timeout: time.Hour}))
+	fmt.Println(agents.Switch(context.Background(), target,
+		agent.Command{Action: v1alpha1.ActionOff, Timeout: time.Hour}))
 }
 
 // A fence agent's metadata, short.
@@ -149,7 +151,8 @@ const metadata = `<?xml version="1.0" ?>
 	<parameter name="code" unique="0" required="0"><content type="integer" default="0" /></parameter>
 	<parameter name="child" unique="0" required="0"><content type="string" /></parameter>
 	<parameter name="password_script" unique="0" required="0"><content type="string" /></parameter>
-	<parameter name="ipmitool_path" unique="0" required="0"><content type="string" default="/usr/bin/ipmitool" /></parameter>
+	<parameter name="ipmitool_path" unique="0" required="0">
+		<content type="string" default="/usr/bin/ipmitool" /></parameter>
 	<parameter name="api_path" unique="0" required="0"><content type="string" /></parameter>
 	<parameter name="plug_separator" unique="0" required="0"><content type="string" default="," /></parameter>
 	<parameter name="ssh_path" unique="0" required="0"><content type="string" default="/usr/bin/ssh" /></parameter>
@@ -159,7 +162,8 @@ const metadata = `<?xml version="1.0" ?>
 	<parameter name="version" unique="0" required="0"><content type="boolean" /></parameter>
 	<parameter name="delay" unique="0" required="0"><content type="second" default="0" /></parameter>
 	<parameter name="missing_as_off" unique="0" required="0"><content type="boolean" /></parameter>
-	<parameter name="method" unique="0" required="0"><content type="select" default="onoff"><option value="onoff" /><option value="cycle" /></content>
+	<parameter name="method" unique="0" required="0"><content type="select" default="onoff">
+		<option value="onoff" /><option value="cycle" /></content>
 		<shortdesc lang="en">Method
 		to fence</shortdesc></parameter>
 </parameters>
@@ -241,7 +245,10 @@ func (f fake) call() call {
 }
 
 func target(parameters map[string]string) agent.Target {
-	return agent.Target{Node: "worker-1", Device: "fence_fake/192.0.2.1/1", Agent: "fence_fake", Parameters: agent.NewParameters(parameters)}
+	return agent.Target{
+		Node: "worker-1", Device: "fence_fake/192.0.2.1/1", Agent: "fence_fake",
+		Parameters: agent.NewParameters(parameters),
+	}
 }
 
 var off = agent.Command{ID: "1", Action: v1alpha1.ActionOff}

@@ -33,7 +33,8 @@ func (f family) killGroup() { _ = syscall.Kill(-f.leader, syscall.SIGKILL) }
 func (f family) end() (alive []int) {
 	seen := map[int]status{}
 	born, _ := look(f.leader)
-	for deadline := time.Now().Add(patience); ; time.Sleep(rescan) { //nolint:forbidigo // what was killed ends soon, whatever the context
+	//nolint:forbidigo // what was killed ends soon, whatever the context
+	for deadline := time.Now().Add(patience); ; time.Sleep(rescan) {
 		f.killGroup()
 		var changing bool
 		alive, changing = f.members(seen, born.start)
@@ -153,7 +154,8 @@ func look(pid int) (s status, ok bool) {
 		parent: int(number(parentField)), group: int(number(groupField)), start: number(startField),
 		memory: number(codeField) != 0, environment: int(number(endField) - number(environmentField)),
 	}
-	first := bytes.ContainsAny(fields[0], "ZX") // the state is that of the first thread, which need not be the last to end
+	// the state is that of the first thread, which need not be the last to end
+	first := bytes.ContainsAny(fields[0], "ZX")
 	s.ended = first && number(threadsField) <= 1
 	s.bare = first || number(flagsField)&kernelThread != 0
 	return s, errors.Join(errs...) == nil

@@ -25,7 +25,8 @@ func TestTimeoutKillsAll(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			f := newFake(t)
-			err := f.agents().Switch(t.Context(), target(map[string]string{"plug": "1", "does": "hangs", "child": kind}),
+			err := f.agents().Switch(t.Context(),
+				target(map[string]string{"plug": "1", "does": "hangs", "child": kind}),
 				agent.Command{Action: v1alpha1.ActionOff, Timeout: time.Second})
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 			assert.ErrorContains(t, err, "it had 1s")
@@ -64,7 +65,8 @@ func TestNothingOutlivesAnAgentThatHasEnded(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			f := newFake(t)
-			power, err := f.agents().Power(t.Context(), target(map[string]string{"plug": "1", "says": "Status: ON", "child": kind}))
+			power, err := f.agents().Power(t.Context(),
+				target(map[string]string{"plug": "1", "says": "Status: ON", "child": kind}))
 			assert.NoError(t, err)
 			assert.Equal(t, v1alpha1.PowerOn, power)
 			assertGone(t, f.call().Child)
@@ -75,7 +77,8 @@ func TestNothingOutlivesAnAgentThatHasEnded(t *testing.T) {
 func TestWhatCannotBeFoundIsReported(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	power, err := f.agents().Power(t.Context(), target(map[string]string{"plug": "1", "says": "Status: OFF", "code": "2", "child": "escaped"}))
+	power, err := f.agents().Power(t.Context(),
+		target(map[string]string{"plug": "1", "says": "Status: OFF", "code": "2", "child": "escaped"}))
 	assert.ErrorIs(t, err, fenceagents.ErrAlive)
 	assert.Equal(t, v1alpha1.PowerUnknown, power)
 	kill(t, f.call().Child)

@@ -36,7 +36,8 @@ func TestParametersGoThroughStandardInput(t *testing.T) {
 	lines := strings.Split(strings.TrimSuffix(given.Input, "\n"), "\n")
 	assert.Equal(t, "action=off", lines[0])
 	assert.ElementsMatch(t, []string{
-		"ip=bmc=1.example#x", "plug=5", `password=" sp ace"`, `complains=""quoted""`, `username="""`, "resourceGroup=Ünïcode", `says=""`, "ssl_insecure=1", "ssl=0",
+		"ip=bmc=1.example#x", "plug=5", `password=" sp ace"`, `complains=""quoted""`, `username="""`,
+		"resourceGroup=Ünïcode", `says=""`, "ssl_insecure=1", "ssl=0",
 	}, lines[1:])
 	assert.Empty(t, given.Arguments)
 }
@@ -46,7 +47,8 @@ func TestWhatIsFalseAnywayIsNotSent(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	for _, no := range []string{"0", "no", "OFF", "false"} {
-		require.NoError(t, f.agents().Switch(t.Context(), target(map[string]string{"plug": "1", "ssl_insecure": no, "ssl": "1"}), off))
+		require.NoError(t,
+			f.agents().Switch(t.Context(), target(map[string]string{"plug": "1", "ssl_insecure": no, "ssl": "1"}), off))
 	}
 	for _, given := range f.calls() {
 		assert.Equal(t, "action=off\nplug=1\nssl=1\n", given.Input)
@@ -61,32 +63,80 @@ func TestBadParametersAreRefusedBeforeAnythingIsRun(t *testing.T) {
 		given map[string]string
 		want  []string
 	}{
-		"unknown":          {map[string]string{"plug": "1", "plgu": "hunter2"}, []string{"parameter plgu is not one of fence_fake"}},
-		"missing":          {map[string]string{"ip": "hunter2"}, []string{"parameter plug is required"}},
-		"twice":            {map[string]string{"plug": "hunter2", "port": "hunter2"}, []string{"parameter port is the same as plug, and both are given"}},
-		"two lines":        {map[string]string{"plug": "1", "api_path": "hunter2\naction=on"}, []string{"api_path: must be plain UTF-8 text"}},
-		"two lines on Mac": {map[string]string{"plug": "1", "api_path": "hunter2\raction=on"}, []string{"api_path: must be plain UTF-8 text"}},
-		"too much":         {map[string]string{"plug": "1", "ip": strings.Repeat("hunter2", 5000)}, []string{"ip: must have a line of at most"}},
-		"NUL":              {map[string]string{"plug": "1", "api_path": "hunter2\x00"}, []string{"api_path: must be plain UTF-8 text"}},
-		"not UTF-8":        {map[string]string{"plug": "1", "api_path": "hunter2\xff"}, []string{"api_path: must be plain UTF-8 text"}},
-		"boolean":          {map[string]string{"plug": "1", "ssl": "hunter2"}, []string{"parameter ssl must be 1, yes, on, true, 0, no, off or false"}},
-		"action":           {map[string]string{"plug": "1", "action": "hunter2"}, []string{"parameter action must not be set"}},
+		"unknown": {
+			map[string]string{"plug": "1", "plgu": "hunter2"},
+			[]string{"parameter plgu is not one of fence_fake"},
+		},
+		"missing": {map[string]string{"ip": "hunter2"}, []string{"parameter plug is required"}},
+		"twice": {
+			map[string]string{"plug": "hunter2", "port": "hunter2"},
+			[]string{"parameter port is the same as plug, and both are given"},
+		},
+		"two lines": {
+			map[string]string{"plug": "1", "api_path": "hunter2\naction=on"},
+			[]string{"api_path: must be plain UTF-8 text"},
+		},
+		"two lines on Mac": {
+			map[string]string{"plug": "1", "api_path": "hunter2\raction=on"},
+			[]string{"api_path: must be plain UTF-8 text"},
+		},
+		"too much": {
+			map[string]string{"plug": "1", "ip": strings.Repeat("hunter2", 5000)},
+			[]string{"ip: must have a line of at most"},
+		},
+		"NUL": {
+			map[string]string{"plug": "1", "api_path": "hunter2\x00"},
+			[]string{"api_path: must be plain UTF-8 text"},
+		},
+		"not UTF-8": {
+			map[string]string{"plug": "1", "api_path": "hunter2\xff"},
+			[]string{"api_path: must be plain UTF-8 text"},
+		},
+		"boolean": {
+			map[string]string{"plug": "1", "ssl": "hunter2"},
+			[]string{"parameter ssl must be 1, yes, on, true, 0, no, off or false"},
+		},
+		"action": {
+			map[string]string{"plug": "1", "action": "hunter2"},
+			[]string{"parameter action must not be set"},
+		},
 		"programs": {
-			map[string]string{"plug": "1", "password_script": "hunter2", "ipmitool-path": "hunter2", "ssh_options": "-o ProxyCommand=hunter2"},
-			[]string{"parameter password_script must not be set: it has programs executed", "parameter ipmitool-path must not", "parameter ssh_options must not"},
+			map[string]string{
+				"plug": "1", "password_script": "hunter2", "ipmitool-path": "hunter2",
+				"ssh_options": "-o ProxyCommand=hunter2",
+			},
+			[]string{
+				"parameter password_script must not be set: it has programs executed",
+				"parameter ipmitool-path must not", "parameter ssh_options must not",
+			},
 		},
 		"logs": {
 			map[string]string{"plug": "1", "debug_file": "hunter2", "verbose": "1"},
-			[]string{"parameter debug_file must not be set: it has passwords written to a file", "parameter verbose must not be set"},
+			[]string{
+				"parameter debug_file must not be set: it has passwords written to a file",
+				"parameter verbose must not be set",
+			},
 		},
 		"options": {
-			map[string]string{"plug": "1", "ipaddr": "-oProxyCommand=hunter2", "username": "root -oProxyCommand=hunter2"},
+			map[string]string{
+				"plug": "1", "ipaddr": "-oProxyCommand=hunter2",
+				"username": "root -oProxyCommand=hunter2",
+			},
 			[]string{"parameter ipaddr must be one word", "parameter username must be one word"},
 		},
-		"list":            {map[string]string{"port": "hunter2,2"}, []string{"parameter port must be one plug"}},
-		"list, separated": {map[string]string{"plug": "hunter2;2", "plug_separator": ";"}, []string{"parameter plug must be one plug"}},
-		"lies":            {map[string]string{"plug": "1", "missing_as_off": "0"}, []string{"parameter missing_as_off must not be set"}},
-		"prints":          {map[string]string{"plug": "1", "version": "0"}, []string{"parameter version must not be set"}},
+		"list": {map[string]string{"port": "hunter2,2"}, []string{"parameter port must be one plug"}},
+		"list, separated": {
+			map[string]string{"plug": "hunter2;2", "plug_separator": ";"},
+			[]string{"parameter plug must be one plug"},
+		},
+		"lies": {
+			map[string]string{"plug": "1", "missing_as_off": "0"},
+			[]string{"parameter missing_as_off must not be set"},
+		},
+		"prints": {
+			map[string]string{"plug": "1", "version": "0"},
+			[]string{"parameter version must not be set"},
+		},
 		"all at once": {
 			map[string]string{"api_path": "hunter2", "ssl": "", "debug": "x", "\nplug": "1"},
 			[]string{"parameter plug is required", "parameter ssl must", "parameter debug is not", `is not one of`},
@@ -107,7 +157,8 @@ func TestBadParametersAreRefusedBeforeAnythingIsRun(t *testing.T) {
 		t.Parallel()
 		f := newFake(t)
 		f.prints(strings.Replace(metadata, `<action name="off" />`, "", 1))
-		assert.ErrorContains(t, f.agents().Switch(t.Context(), target(map[string]string{"plug": "1"}), off), "fence_fake has no action off")
+		assert.ErrorContains(t, f.agents().Switch(t.Context(), target(map[string]string{"plug": "1"}), off),
+			"fence_fake has no action off")
 		assert.Empty(t, f.calls())
 	})
 	t.Cleanup(func() { assert.Empty(t, f.calls()) })
@@ -127,7 +178,8 @@ func TestSecretsAreNowhereElse(t *testing.T) {
 	encoded, err := json.Marshal(secret)
 	require.NoError(t, err)
 	guises := []string{
-		secret, url.QueryEscape(secret), url.PathEscape(secret), strings.Trim(string(encoded), `"`), strings.ReplaceAll(secret, `\`, `\\`),
+		secret, url.QueryEscape(secret), url.PathEscape(secret), strings.Trim(string(encoded), `"`),
+		strings.ReplaceAll(secret, `\`, `\\`),
 		base64.StdEncoding.EncodeToString([]byte(secret)), base64.StdEncoding.EncodeToString([]byte("root:" + secret)),
 		strings.ReplaceAll(secret, "'", `'"'"'`),
 	}
@@ -151,7 +203,8 @@ func TestSecretsAreNowhereElse(t *testing.T) {
 		}
 	}
 	slices.Sort(known)
-	assert.Equal(t, []string{"BELLWETHER_FENCE_CALL", "BELLWETHER_TEST_PROGRAM", "GORACE", "LC_ALL", "PATH"}, slices.Compact(known))
+	assert.Equal(t, []string{"BELLWETHER_FENCE_CALL", "BELLWETHER_TEST_PROGRAM", "GORACE", "LC_ALL", "PATH"},
+		slices.Compact(known))
 	require.Len(t, logs.All(), len(guises))
 	assert.NotContains(t, fmt.Sprint(logs.All()), "ör")
 }

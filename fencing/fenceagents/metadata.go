@@ -63,7 +63,8 @@ func (a *Agents) askMetadata(ctx context.Context, name string) (agent.Metadata, 
 	case err != nil:
 		return agent.Metadata{}, err
 	case outcome.code != 0:
-		return agent.Metadata{}, fmt.Errorf("exit code %d: %s", outcome.code, shorten(tidy(string(outcome.stderr.kept))))
+		return agent.Metadata{}, fmt.Errorf("exit code %d: %s", outcome.code,
+			shorten(tidy(string(outcome.stderr.kept))))
 	case outcome.truncated:
 		return agent.Metadata{}, fmt.Errorf("more than %d bytes", maxOutput)
 	}

@@ -27,12 +27,20 @@ func TestMetadata(t *testing.T) {
 		parameters[p.Name] = p
 		names = append(names, p.Name)
 	}
-	assert.Equal(t, strings.Fields("ip ipaddr plug port password passwd username resourceGroup ssl_insecure ssl does says complains code child api_path plug_separator method"),
+	assert.Equal(t, strings.Fields("ip ipaddr plug port password passwd username resourceGroup ssl_insecure ssl does "+
+		"says complains code child api_path plug_separator method"),
 		names, "without what nobody may set")
-	assert.Equal(t, agent.ParameterSpec{Name: "plug", Obsoletes: []string{"port"}, Type: agent.TypeString, Required: true}, parameters["plug"])
-	assert.Equal(t, agent.ParameterSpec{Name: "port", Deprecated: true, Type: agent.TypeString, Required: true}, parameters["port"])
+	assert.Equal(t,
+		agent.ParameterSpec{Name: "plug", Obsoletes: []string{"port"}, Type: agent.TypeString, Required: true},
+		parameters["plug"])
+	assert.Equal(t, agent.ParameterSpec{Name: "port", Deprecated: true, Type: agent.TypeString, Required: true},
+		parameters["port"])
 	assert.Equal(t, agent.ParameterSpec{Name: "ssl", Type: agent.TypeBoolean, Default: "1"}, parameters["ssl"])
-	assert.Equal(t, agent.ParameterSpec{Name: "method", Type: agent.TypeSelect, Default: "onoff", Options: []string{"onoff", "cycle"}, ShortDesc: "Method to fence"},
+	assert.Equal(t,
+		agent.ParameterSpec{
+			Name: "method", Type: agent.TypeSelect, Default: "onoff",
+			Options: []string{"onoff", "cycle"}, ShortDesc: "Method to fence",
+		},
 		parameters["method"])
 }
 
@@ -68,14 +76,24 @@ func TestMetadataIsAskedForOnceForEachVersionOfTheProgram(t *testing.T) {
 func TestBadMetadataIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ printed, want string }{
-		"nothing":       {"", "not the XML of a resource-agent: EOF"},
-		"text":          {"usage: fence_fake", "not the XML"},
-		"cut":           {metadata[:len(metadata)/2], "not the XML"},
-		"another":       {"<other/>", "not the XML"},
-		"no parameters": {"<resource-agent><actions><action name='on'/></actions></resource-agent>", "no parameters or no actions"},
-		"no actions":    {"<resource-agent><parameters><parameter name='x'/></parameters></resource-agent>", "no parameters or no actions"},
-		"no name":       {"<resource-agent><parameters><parameter/></parameters><actions><action name='on'/></actions></resource-agent>", "without a name"},
-		"endless":       {"<resource-agent>" + strings.Repeat("<x></x>", 1<<18) + "</resource-agent>", "more than 1048576 bytes"},
+		"nothing": {"", "not the XML of a resource-agent: EOF"},
+		"text":    {"usage: fence_fake", "not the XML"},
+		"cut":     {metadata[:len(metadata)/2], "not the XML"},
+		"another": {"<other/>", "not the XML"},
+		"no parameters": {
+			"<resource-agent><actions><action name='on'/></actions></resource-agent>",
+			"no parameters or no actions",
+		},
+		"no actions": {
+			"<resource-agent><parameters><parameter name='x'/></parameters></resource-agent>",
+			"no parameters or no actions",
+		},
+		"no name": {"<resource-agent><parameters><parameter/></parameters><actions><action " +
+			"name='on'/></actions></resource-agent>", "without a name"},
+		"endless": {
+			"<resource-agent>" + strings.Repeat("<x></x>", 1<<18) + "</resource-agent>",
+			"more than 1048576 bytes",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

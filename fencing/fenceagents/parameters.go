@@ -101,7 +101,8 @@ func compose(metadata agent.Metadata, action string, parameters agent.Parameters
 		input.WriteString(line)
 	}
 	for _, parameter := range metadata.Parameters {
-		if parameter.Required && parameter.Default == "" && !parameter.Deprecated && normal(parameter.Name) != "action" &&
+		if parameter.Required && parameter.Default == "" && !parameter.Deprecated &&
+			normal(parameter.Name) != "action" &&
 			given[parameter.Name] == "" {
 			broken(parameter.Name, "is required")
 		}
@@ -121,7 +122,8 @@ func find(metadata agent.Metadata, name string) (agent.ParameterSpec, bool) {
 	var old agent.ParameterSpec
 	for _, parameter := range metadata.Parameters {
 		if !parameter.Deprecated &&
-			(normal(parameter.Name) == name || slices.ContainsFunc(parameter.Obsoletes, func(o string) bool { return normal(o) == name })) {
+			(normal(parameter.Name) == name ||
+				slices.ContainsFunc(parameter.Obsoletes, func(o string) bool { return normal(o) == name })) {
 			return parameter, true
 		}
 		if normal(parameter.Name) == name {
@@ -167,10 +169,12 @@ func deviation(
 		word = true // of ssh's arguments
 	}
 	switch {
-	case parameter.Type == agent.TypeBoolean && !slices.Contains(slices.Concat(truths, untruths), strings.ToLower(value)):
+	case parameter.Type == agent.TypeBoolean &&
+		!slices.Contains(slices.Concat(truths, untruths), strings.ToLower(value)):
 		return "must be 1, yes, on, true, 0, no, off or false"
 	case word && (strings.HasPrefix(value, "-") || strings.ContainsFunc(value, unicode.IsSpace)):
-		return "must be one word that does not begin with - (or a program that the agent runs would take options from it)"
+		return "must be one word that does not begin with - (or a program that the agent runs would take options " +
+			"from it)"
 	case name == "plug" && strings.Contains(value, separator(metadata, parameters)):
 		return "must be one plug (of a list, some agents switch and read but the first)"
 	default:

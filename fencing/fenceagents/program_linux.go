@@ -32,7 +32,8 @@ func (p program) run(ctx context.Context, input []byte) (outcome, error) {
 		return outcome{}, fmt.Errorf("not started: %w", context.Cause(ctx))
 	}
 	done := make(chan ended, 1)
-	go func() { done <- p.live(ctx, input) }() // ends with the program: one that was killed and waits for a disk is waited for
+	// ends with the program: one that was killed and waits for a disk is waited for
+	go func() { done <- p.live(ctx, input) }()
 	select {
 	case e := <-done:
 		if ctx.Err() == nil {
@@ -119,7 +120,9 @@ func (p program) live(ctx context.Context, input []byte) ended {
 	_ = command.Wait() // how the program has ended is in its state
 	held := out.finish()
 	held = complaints.finish() || held
-	if command.ProcessState == nil { // who waits for all children of this process, or ignores SIGCHLD, takes the end of ours away
+	if command.ProcessState == nil {
+		// who waits for all children of this process, or ignores SIGCHLD, takes the end of ours
+		// away
 		return ended{err: fmt.Errorf("%w, perhaps: somebody else in this process has waited for it: %w", ErrAlive, err)}
 	}
 	e := ended{

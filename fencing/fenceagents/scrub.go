@@ -18,7 +18,8 @@ const maxComplaint = 1024
 // Parameters whose values may be told, by their normal names. Any other text might be a secret:
 // agents call theirs by many names.
 var harmless = []string{
-	"ip", "ipaddr", "plug", "port", "username", "login", "cipher", "region", "zone", "project", "resourcegroup", "command_prompt",
+	"ip", "ipaddr", "plug", "port", "username", "login", "cipher", "region", "zone", "project", "resourcegroup",
+	"command_prompt",
 	"cmd_prompt", "redfish_uri", "systems_uri", "api_path", "separator", "plug_separator", "switch", "namespace",
 }
 
@@ -112,7 +113,8 @@ func guises(metadata agent.Metadata, parameters agent.Parameters) []string {
 		}
 		for _, login := range []string{"username", "login"} {
 			if user, found := parameters.Get(login); found {
-				guises = append(guises, base64.StdEncoding.EncodeToString([]byte(user+":"+value))) // as in the header of a request
+				// as in the header of a request
+				guises = append(guises, base64.StdEncoding.EncodeToString([]byte(user+":"+value)))
 			}
 		}
 	}

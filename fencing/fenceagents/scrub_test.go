@@ -13,7 +13,8 @@ import (
 // No part of a secret is left, wherever what was kept begins, and wherever the agent was killed.
 func TestSecretsAreScrubbedWhereverOutputIsCut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		secret := strings.Repeat(rapid.StringMatching(`[A-Z]{4,40}`).Draw(t, "secret"), rapid.SampledFrom([]int{1, 1, 50}).Draw(t, "times"))
+		secret := strings.Repeat(rapid.StringMatching(`[A-Z]{4,40}`).Draw(t, "secret"),
+			rapid.SampledFrom([]int{1, 1, 50}).Draw(t, "times"))
 		unit := rapid.StringMatching(`[a-z \n]{0,5}`).Draw(t, "between") + secret
 		size := rapid.SampledFrom([]int{0, maxTail}).Draw(t, "least") + rapid.IntRange(0, 200).Draw(t, "more")
 		text := strings.Repeat(unit, size/len(unit)+1)[:size]
@@ -52,8 +53,15 @@ func TestSecretsAreHiddenWithTheirOverlaps(t *testing.T) {
 
 func TestShortValuesAreHiddenIfTheyAreSecrets(t *testing.T) {
 	written := tail{kept: []byte("abc does not work with 3, 12 or 4.5, nor with worker-1\n")}
-	got := scrub(written, agent.Metadata{Parameters: []agent.ParameterSpec{{Name: "timeout", Type: agent.TypeInteger}, {Name: "suite", Type: agent.TypeString}}},
-		agent.NewParameters(map[string]string{"password": "abc", "secret_key": "12", "suite": "3", "timeout": "4.5", "plug": "worker-1", "other": "work with"}))
+	got := scrub(written,
+		agent.Metadata{Parameters: []agent.ParameterSpec{
+			{Name: "timeout", Type: agent.TypeInteger},
+			{Name: "suite", Type: agent.TypeString},
+		}},
+		agent.NewParameters(map[string]string{
+			"password": "abc", "secret_key": "12", "suite": "3", "timeout": "4.5",
+			"plug": "worker-1", "other": "work with",
+		}))
 	assert.Equal(t, "[hidden] does not [hidden] 3, [hidden] or 4.5, nor with worker-1", got)
 }
 
@@ -85,15 +93,19 @@ func TestTidyOutput(t *testing.T) {
 			"Failed: Incorrect Region.",
 		},
 		"old libraries": {
-			"/usr/lib/python3/dist-packages/pysnmp/x.py:12: DeprecationWarning: asyncore is deprecated\n  import asyncore\n" +
-				"/usr/sbin/fence_redfish:5: InsecureRequestWarning: Unverified HTTPS request\n  warnings.warn(\nConnection timed out\n",
+			"/usr/lib/python3/dist-packages/pysnmp/x.py:12: DeprecationWarning: asyncore is deprecated\n  import " +
+				"asyncore\n" +
+				"/usr/sbin/fence_redfish:5: InsecureRequestWarning: Unverified HTTPS request\n  " +
+				"warnings.warn(\nConnection timed out\n",
 			"Connection timed out",
 		},
 		"nothing but warnings": {
-			"WARNING:root:Parse error: Ignoring unknown option 'a=b'\n", "WARNING:root:Parse error: Ignoring unknown option 'a=b'",
+			"WARNING:root:Parse error: Ignoring unknown option 'a=b'\n",
+			"WARNING:root:Parse error: Ignoring unknown option 'a=b'",
 		},
 		"a traceback": {
-			"Traceback (most recent call last):\n  File \"/usr/sbin/fence_x\", line 3, in <module>\n    main()\nValueError: no\n",
+			"Traceback (most recent call last):\n  File \"/usr/sbin/fence_x\", line 3, in <module>\n    " +
+				"main()\nValueError: no\n",
 			`Traceback (most recent call last): File "/usr/sbin/fence_x", line 3, in <module> main() ValueError: no`,
 		},
 		"no answer": {"", ""},

@@ -60,7 +60,8 @@ type cluster struct {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{
-		t: t, client: fake.NewSimpleClientset(), rack: fencingtest.NewRack(nil, victim), starts: 2 * time.Second, tells: 500 * time.Millisecond, node: host,
+		t: t, client: fake.NewSimpleClientset(), rack: fencingtest.NewRack(nil, victim), starts: 2 * time.Second,
+		tells: 500 * time.Millisecond, node: host,
 	}
 	c.client.PrependReactor("create", "*", func(action k8stesting.Action) (bool, runtime.Object, error) {
 		object := action.(k8stesting.CreateAction).GetObject().(metav1.Object)
@@ -122,15 +123,20 @@ func (c *cluster) live(ctx context.Context, job *batchv1.Job) {
 
 func (c *cluster) makePod(ctx context.Context, job *batchv1.Job) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: job.Name + "-abcde", Labels: map[string]string{batchv1.ControllerUidLabel: string(job.UID)},
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
+		Namespace: namespace, Name: job.Name + "-abcde",
+		Labels: map[string]string{batchv1.ControllerUidLabel: string(job.UID)},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job,
+			batchv1.SchemeGroupVersion.WithKind("Job"))},
 	}, Spec: job.Spec.Template.Spec}
 	c.mu.Lock()
 	pod.Spec.NodeName = c.node
 	starts := c.starts
 	c.mu.Unlock()
 	if pod.Spec.NodeName == "" {
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no room anywhere"}}
+		pod.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+			Message: "no room anywhere",
+		}}
 	}
 	_, err := c.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 	assert.NoError(c.t, err)
@@ -158,7 +164,8 @@ func (c *cluster) kubelet(ctx context.Context, pod, job, name string) {
 	starts, deaf := c.starts, c.deaf
 	c.mu.Unlock()
 	pause(ctx, starts)
-	if _, err := c.client.CoreV1().Pods(namespace).Get(ctx, pod, metav1.GetOptions{}); err != nil && !deaf || ctx.Err() != nil {
+	if _, err := c.client.CoreV1().Pods(namespace).Get(ctx, pod, metav1.GetOptions{}); err != nil && !deaf ||
+		ctx.Err() != nil {
 		return
 	}
 	r, err := readRequest(mounted.Data[requestKey])
@@ -196,7 +203,10 @@ func (c *cluster) tell(ctx context.Context, name, message string) {
 	if err != nil {
 		return
 	}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerName, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: message}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name:  containerName,
+		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: message}},
+	}}
 	_, err = c.client.CoreV1().Pods(namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
 	if !apierrors.IsNotFound(err) && ctx.Err() == nil {
 		assert.NoError(c.t, err)
@@ -235,7 +245,8 @@ func (c *cluster) jobs() []batchv1.Job {
 
 func (c *cluster) secrets() []corev1.Secret {
 	c.t.Helper()
-	secrets, err := c.client.CoreV1().Secrets(namespace).List(context.WithoutCancel(c.t.Context()), metav1.ListOptions{})
+	secrets, err := c.client.CoreV1().Secrets(namespace).List(context.WithoutCancel(c.t.Context()),
+		metav1.ListOptions{})
 	require.NoError(c.t, err)
 	return secrets.Items
 }
@@ -331,7 +342,10 @@ func (rack) Metadata(_ context.Context, name string) (agent.Metadata, error) {
 	if name != "fence_rack" {
 		return agent.Metadata{}, fmt.Errorf("no agent %s: %w", name, fs.ErrNotExist)
 	}
-	return agent.Metadata{Name: name, MinSettle: time.Second, Parameters: []agent.ParameterSpec{{Name: "plug", Type: agent.TypeString, ShortDesc: "for people"}}}, nil
+	return agent.Metadata{
+		Name: name, MinSettle: time.Second,
+		Parameters: []agent.ParameterSpec{{Name: "plug", Type: agent.TypeString, ShortDesc: "for people"}},
+	}, nil
 }
 
 func pause(ctx context.Context, d time.Duration) {

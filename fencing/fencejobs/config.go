@@ -160,7 +160,8 @@ func (c Config) complete() (Config, error) {
 		return c, errors.Join(wrong...)
 	}
 	c.ImagePullSecrets, c.Tolerations = slices.Clone(c.ImagePullSecrets), slices.Clone(c.Tolerations)
-	c.NodeSelector, c.Labels, c.Annotations = maps.Clone(c.NodeSelector), maps.Clone(c.Labels), maps.Clone(c.Annotations)
+	c.NodeSelector, c.Labels, c.Annotations = maps.Clone(c.NodeSelector), maps.Clone(c.Labels),
+		maps.Clone(c.Annotations)
 	if c.Resources.Requests == nil && c.Resources.Limits == nil {
 		c.Resources = smallResources()
 	}

@@ -3,7 +3,9 @@
 // needs no agents, only the nodes with the Jobs' pods must reach the devices, and each agent has
 // its own container. Use [Jobs] as fencing.Config.Agents.
 //
-//	agents, err := fencejobs.New(client, fencejobs.Config{Namespace: "fencer-jobs", Image: "registry.example/fence-agents:1.0"})
+//	agents, err := fencejobs.New(client, fencejobs.Config{
+//		Namespace: "fencer-jobs", Image: "registry.example/fence-agents:1.0",
+//	})
 //
 // The image has the agents and the program fencejob of this package, which calls [Execute] in the
 // pod. examples/fencer/Dockerfile builds one.

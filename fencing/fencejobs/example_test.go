@@ -15,7 +15,8 @@ var _ fencing.Agents = (*fencejobs.Jobs)(nil)
 func ExampleNew() {
 	client := fake.NewClientset() // kubernetes.NewForConfig(config)
 	_, err := fencejobs.New(client, fencejobs.Config{
-		Namespace: "fencer-jobs", Image: "registry.example/fence-agents:1.0", PriorityClassName: "system-cluster-critical",
+		Namespace: "fencer-jobs", Image: "registry.example/fence-agents:1.0",
+		PriorityClassName: "system-cluster-critical",
 	})
 	fmt.Println(err) // otherwise it is fencing.Config.Agents
 	_, err = fencejobs.New(client, fencejobs.Config{Namespace: "fencer-jobs"})

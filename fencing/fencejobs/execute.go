@@ -102,7 +102,10 @@ func execute(ctx context.Context, agents Agents, node string, r request, mounted
 	case readPower:
 		answer.Power, err = agents.Power(ctx, r.target())
 	default:
-		command := agent.Command{ID: r.ID, Action: v1alpha1.OpAction(r.Action), Timeout: r.Window.Ends.Sub(answer.Began)}
+		command := agent.Command{
+			ID: r.ID, Action: v1alpha1.OpAction(r.Action),
+			Timeout: r.Window.Ends.Sub(answer.Began),
+		}
 		err = agents.Switch(ctx, r.target(), command)
 	}
 	if answer.Ended = wall(); err != nil {

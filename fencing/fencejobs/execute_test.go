@@ -19,7 +19,8 @@ import (
 
 func someRequest(t *testing.T, a action) request {
 	t.Helper()
-	w, err := open(time.Now(), 30*time.Second, 30*time.Second, Config{StartWithin: 10 * time.Second, ClockSkew: 5 * time.Second})
+	w, err := open(time.Now(), 30*time.Second, 30*time.Second,
+		Config{StartWithin: 10 * time.Second, ClockSkew: 5 * time.Second})
 	require.NoError(t, err)
 	return newRequest(operation, a, target(), w)
 }
@@ -27,7 +28,10 @@ func someRequest(t *testing.T, a action) request {
 func TestExecute(t *testing.T) {
 	rack, dir := rack{fencingtest.NewRack(nil, victim)}, t.TempDir()
 	defer rack.Close()
-	c := ExecuteConfig{Agents: rack, Node: host, RequestPath: filepath.Join(dir, "request"), ResultPath: filepath.Join(dir, "result")}
+	c := ExecuteConfig{
+		Agents: rack, Node: host, RequestPath: filepath.Join(dir, "request"),
+		ResultPath: filepath.Join(dir, "result"),
+	}
 	r := someRequest(t, switchOff)
 	require.NoError(t, os.WriteFile(c.RequestPath, []byte(encoded(t, r)), 0o600))
 	require.NoError(t, Execute(t.Context(), c))

@@ -87,12 +87,17 @@ func podSpec(r request, secret string, c Config) corev1.PodSpec {
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 		Containers: []corev1.Container{{
-			Name: containerName, Image: c.Image, ImagePullPolicy: c.ImagePullPolicy, Command: c.Command, Resources: c.Resources,
+			Name: containerName, Image: c.Image, ImagePullPolicy: c.ImagePullPolicy, Command: c.Command,
+			Resources: c.Resources,
 			Env: []corev1.EnvVar{
-				{Name: NodeEnv, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}},
+				{
+					Name:      NodeEnv,
+					ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}},
+				},
 			},
 			SecurityContext: &corev1.SecurityContext{
-				AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true), Privileged: ptr.To(false),
+				AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
+				Privileged:   ptr.To(false),
 				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			},
 			TerminationMessagePath: ResultPath, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
@@ -159,7 +164,8 @@ func newSecret(r request, job *batchv1.Job) (*corev1.Secret, error) {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: job.Namespace, Name: secretOf(job), Labels: job.Labels,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job,
+				batchv1.SchemeGroupVersion.WithKind("Job"))},
 		},
 		Immutable: ptr.To(true),
 		Data:      map[string][]byte{requestKey: content},
@@ -192,7 +198,8 @@ func adopted(job *batchv1.Job, r request, c Config) (window, error) {
 		return foreign("it is being deleted")
 	case !strings.HasPrefix(secretOf(job), job.Name+"-"):
 		return foreign("its pod does not read a request of its own")
-	case strict([]byte(job.Annotations[windowAnnotation]), &w) != nil || w.Skew != c.ClockSkew || w.Ends.Before(w.Closes) || !w.Closes.After(w.Opens):
+	case strict([]byte(job.Annotations[windowAnnotation]), &w) != nil || w.Skew != c.ClockSkew ||
+		w.Ends.Before(w.Closes) || !w.Closes.After(w.Opens):
 		return foreign("it does not say when it may send something")
 	case w.Ends.Sub(r.Window.Ends) > c.ClockSkew+c.Timeout:
 		return foreign("it may send something long after this call")

@@ -106,12 +106,16 @@ func TestConfigIsChecked(t *testing.T) {
 	_, err := New(nil, Config{})
 	require.ErrorContains(t, err, "fencejobs: client: required")
 	_, err = New(nil, Config{
-		Namespace: "No", Image: " x", ServiceAccountName: "No", ImagePullPolicy: "Sometimes", ImagePullSecrets: []string{"No"},
-		NodeSelector: map[string]string{"a b": ""}, Labels: map[string]string{kindLabel: "x", "c d": ""}, Annotations: map[string]string{nodeAnnotation: "x"}, User: -1,
-		StartWithin: -1, AnswerWithin: -1, ClockSkew: -1, Timeout: -1, Poll: -1, KeepFor: time.Minute + time.Millisecond,
+		Namespace: "No", Image: " x", ServiceAccountName: "No", ImagePullPolicy: "Sometimes",
+		ImagePullSecrets: []string{"No"},
+		NodeSelector:     map[string]string{"a b": ""}, Labels: map[string]string{kindLabel: "x", "c d": ""},
+		Annotations: map[string]string{nodeAnnotation: "x"}, User: -1,
+		StartWithin: -1, AnswerWithin: -1, ClockSkew: -1, Timeout: -1, Poll: -1,
+		KeepFor: time.Minute + time.Millisecond,
 	})
 	for _, field := range []string{
-		"Namespace", "Image", "ServiceAccountName", "ImagePullPolicy", "ImagePullSecrets", "NodeSelector", "Labels", "Annotations", "User", "StartWithin",
+		"Namespace", "Image", "ServiceAccountName", "ImagePullPolicy", "ImagePullSecrets", "NodeSelector", "Labels",
+		"Annotations", "User", "StartWithin",
 		"AnswerWithin", "ClockSkew", "Timeout", "Poll", "KeepFor",
 	} {
 		assert.ErrorContains(t, err, "fencejobs: "+field)
@@ -125,7 +129,10 @@ func TestConfigIsChecked(t *testing.T) {
 
 // A message that is too long is cut, and the rest of the answer is not.
 func TestLongAnswers(t *testing.T) {
-	r := result{Version: version, Request: "x", Outcome: failed, Message: strings.Repeat("\x01ä", 5000), Began: noon, Ended: noon}
+	r := result{
+		Version: version, Request: "x", Outcome: failed, Message: strings.Repeat("\x01ä", 5000), Began: noon,
+		Ended: noon,
+	}
 	content, err := r.encode()
 	require.NoError(t, err)
 	assert.LessOrEqual(t, len(content), maxResult)

@@ -48,7 +48,8 @@ func TestReadsAndSwitches(t *testing.T) {
 		power, err = j.Power(t.Context(), target())
 		require.NoError(t, err)
 		assert.Equal(t, v1alpha1.PowerOff, power)
-		require.NoError(t, j.Switch(t.Context(), target(), agent.Command{ID: "fence-0123456789-1-2", Action: v1alpha1.ActionOn}))
+		require.NoError(t,
+			j.Switch(t.Context(), target(), agent.Command{ID: "fence-0123456789-1-2", Action: v1alpha1.ActionOn}))
 		assert.True(t, c.rack.On(victim))
 
 		jobs := c.jobs()
@@ -110,22 +111,24 @@ func TestControllerThatDiesIsFollowed(t *testing.T) {
 				inBubble(t, func(t *testing.T, c *cluster) {
 					ctx, die := context.WithCancel(t.Context())
 					mutex, dead := sync.Mutex{}, false
-					c.client.PrependReactor("create", resource, func(action k8stesting.Action) (bool, runtime.Object, error) {
-						mutex.Lock()
-						defer mutex.Unlock()
-						if dead {
-							return false, nil, nil
-						}
-						dead = true
-						die()
-						create := action.(k8stesting.CreateAction)
-						if landed {
-							object := create.GetObject().(metav1.Object)
-							object.SetUID("uid-of-the-dead")
-							assert.NoError(t, c.client.Tracker().Create(create.GetResource(), create.GetObject(), namespace))
-						}
-						return true, nil, context.Canceled
-					})
+					c.client.PrependReactor("create", resource,
+						func(action k8stesting.Action) (bool, runtime.Object, error) {
+							mutex.Lock()
+							defer mutex.Unlock()
+							if dead {
+								return false, nil, nil
+							}
+							dead = true
+							die()
+							create := action.(k8stesting.CreateAction)
+							if landed {
+								object := create.GetObject().(metav1.Object)
+								object.SetUID("uid-of-the-dead")
+								assert.NoError(t,
+									c.client.Tracker().Create(create.GetResource(), create.GetObject(), namespace))
+							}
+							return true, nil, context.Canceled
+						})
 					jobs := c.client.BatchV1().Jobs(namespace)
 					c.starts = 4 * time.Second // after the next one has come
 					died := make(chan error)
@@ -210,16 +213,18 @@ func TestLostAnswerToACreation(t *testing.T) {
 		t.Run(resource, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, c *cluster) {
 				lost := false
-				c.client.PrependReactor("create", resource, func(action k8stesting.Action) (bool, runtime.Object, error) {
-					if lost {
-						return false, nil, nil
-					}
-					lost = true
-					create := action.(k8stesting.CreateAction)
-					create.GetObject().(metav1.Object).SetUID("uid-1")
-					assert.NoError(t, c.client.Tracker().Create(create.GetResource(), create.GetObject(), namespace))
-					return true, nil, apierrors.NewTimeoutError("the answer is lost", 0)
-				})
+				c.client.PrependReactor("create", resource,
+					func(action k8stesting.Action) (bool, runtime.Object, error) {
+						if lost {
+							return false, nil, nil
+						}
+						lost = true
+						create := action.(k8stesting.CreateAction)
+						create.GetObject().(metav1.Object).SetUID("uid-1")
+						assert.NoError(t,
+							c.client.Tracker().Create(create.GetResource(), create.GetObject(), namespace))
+						return true, nil, apierrors.NewTimeoutError("the answer is lost", 0)
+					})
 				require.NoError(t, c.new().Switch(t.Context(), target(), off(operation)))
 				assert.Equal(t, 1, c.offs())
 				assert.Len(t, c.jobs(), 1)
@@ -236,7 +241,9 @@ func TestForeignJobIsNeverAdopted(t *testing.T) {
 		"another agent":   func(_ *testing.T, r *request, _ *batchv1.Job) { r.Agent = "fence_apc" },
 		"other names":     func(_ *testing.T, r *request, _ *batchv1.Job) { delete(r.Parameters, "password") },
 		"not ours at all": func(_ *testing.T, _ *request, job *batchv1.Job) { job.Annotations = nil },
-		"no window":       func(_ *testing.T, _ *request, job *batchv1.Job) { delete(job.Annotations, windowAnnotation) },
+		"no window": func(_ *testing.T, _ *request, job *batchv1.Job) {
+			delete(job.Annotations, windowAnnotation)
+		},
 		"window far away": func(t *testing.T, r *request, job *batchv1.Job) {
 			w := r.Window
 			w.Closes, w.Ends = w.Closes.Add(time.Hour), w.Ends.Add(time.Hour)
@@ -257,9 +264,15 @@ func TestForeignJobIsNeverAdopted(t *testing.T) {
 				require.NoError(t, err)
 				r := newRequest(operation, switchOff, target(), w)
 				if !strings.Contains(name, "window") {
-					change(t, &r, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}, Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-						Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}}},
-					}}}})
+					change(t, &r,
+						&batchv1.Job{
+							ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}},
+							Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+								Volumes: []corev1.Volume{
+									{VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}},
+								},
+							}}},
+						})
 				}
 				job, err := newJob(r, operation+"-0123456789", c.new().config)
 				require.NoError(t, err)
@@ -321,7 +334,8 @@ func TestPodThatNeverRuns(t *testing.T) {
 		require.Error(t, c.new().Switch(t.Context(), target(), off(operation)), "it was given up, and stays so")
 		pause(t.Context(), time.Hour)
 		assert.Zero(t, c.offs())
-		require.NoError(t, c.new().Switch(t.Context(), target(), off("fence-0123456789-1-2")), "the next one is another")
+		require.NoError(t, c.new().Switch(t.Context(), target(), off("fence-0123456789-1-2")),
+			"the next one is another")
 		assert.Equal(t, 1, c.offs())
 	})
 }
@@ -414,9 +428,15 @@ func TestForeignPodIsNotBelieved(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cluster) {
 		time.AfterFunc(200*time.Millisecond, func() {
 			job := c.jobs()[0]
-			answer := result{Version: version, Request: job.Annotations[requestAnnotation], Outcome: done, Power: v1alpha1.PowerOff, Began: wall(), Ended: wall()}
+			answer := result{
+				Version: version, Request: job.Annotations[requestAnnotation], Outcome: done,
+				Power: v1alpha1.PowerOff, Began: wall(), Ended: wall(),
+			}
 			_, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "foreign", Labels: map[string]string{batchv1.ControllerUidLabel: string(job.UID)}},
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: namespace, Name: "foreign",
+					Labels: map[string]string{batchv1.ControllerUidLabel: string(job.UID)},
+				},
 			}, metav1.CreateOptions{})
 			assert.NoError(t, err)
 			c.tell(t.Context(), "foreign", encoded(t, answer))
@@ -436,23 +456,31 @@ func TestAnswersThatAreNone(t *testing.T) {
 		}
 	}
 	for name, f := range map[string]func(*testing.T, result) string{
-		"nothing":          func(*testing.T, result) string { return "" },
-		"no JSON":          func(*testing.T, result) string { return "off" },
-		"half":             func(t *testing.T, r result) string { return encoded(t, r)[:40] },
-		"more than that":   func(t *testing.T, r result) string { return encoded(t, r) + "{}" },
-		"unknown fields":   func(t *testing.T, r result) string { return strings.Replace(encoded(t, r), `{`, `{"x":1,`, 1) },
-		"too long":         func(t *testing.T, r result) string { return encoded(t, r) + strings.Repeat(" ", maxResult) },
-		"another version":  change(func(r *result) { r.Version++ }),
-		"another request":  change(func(r *result) { r.Request = "x" }),
-		"no outcome":       change(func(r *result) { r.Outcome = "" }),
-		"no power":         change(func(r *result) { r.Power = "" }),
-		"unknown power":    change(func(r *result) { r.Power = v1alpha1.PowerUnknown }),
-		"other power":      change(func(r *result) { r.Power = "standby" }),
-		"no times":         change(func(r *result) { r.Began, r.Ended = time.Time{}, time.Time{} }),
-		"ends before":      change(func(r *result) { r.Ended = r.Began.Add(-time.Second) }),
-		"before the call":  change(func(r *result) { r.Began = r.Began.Add(-time.Minute) }),
-		"long ago":         change(func(r *result) { r.Began, r.Ended = r.Began.Add(-time.Hour), r.Ended.Add(-time.Hour) }),
-		"later than now":   change(func(r *result) { r.Began, r.Ended = r.Began.Add(time.Hour), r.Ended.Add(time.Hour) }),
+		"nothing":        func(*testing.T, result) string { return "" },
+		"no JSON":        func(*testing.T, result) string { return "off" },
+		"half":           func(t *testing.T, r result) string { return encoded(t, r)[:40] },
+		"more than that": func(t *testing.T, r result) string { return encoded(t, r) + "{}" },
+		"unknown fields": func(t *testing.T, r result) string {
+			return strings.Replace(encoded(t, r), `{`, `{"x":1,`, 1)
+		},
+		"too long": func(t *testing.T, r result) string {
+			return encoded(t, r) + strings.Repeat(" ", maxResult)
+		},
+		"another version": change(func(r *result) { r.Version++ }),
+		"another request": change(func(r *result) { r.Request = "x" }),
+		"no outcome":      change(func(r *result) { r.Outcome = "" }),
+		"no power":        change(func(r *result) { r.Power = "" }),
+		"unknown power":   change(func(r *result) { r.Power = v1alpha1.PowerUnknown }),
+		"other power":     change(func(r *result) { r.Power = "standby" }),
+		"no times":        change(func(r *result) { r.Began, r.Ended = time.Time{}, time.Time{} }),
+		"ends before":     change(func(r *result) { r.Ended = r.Began.Add(-time.Second) }),
+		"before the call": change(func(r *result) { r.Began = r.Began.Add(-time.Minute) }),
+		"long ago": change(func(r *result) {
+			r.Began, r.Ended = r.Began.Add(-time.Hour), r.Ended.Add(-time.Hour)
+		}),
+		"later than now": change(func(r *result) {
+			r.Began, r.Ended = r.Began.Add(time.Hour), r.Ended.Add(time.Hour)
+		}),
 		"it has failed":    change(func(r *result) { r.Outcome, r.Message = failed, "no route" }),
 		"it was refused":   change(func(r *result) { r.Outcome, r.Message = refused, "late" }),
 		"there is no such": change(func(r *result) { r.Outcome, r.Message = absent, "gone" }),
@@ -492,7 +520,8 @@ func TestDeviceThatFails(t *testing.T) {
 func TestRefusalOfTheAPIServer(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cluster) {
 		c.client.PrependReactor("create", "jobs", func(k8stesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "jobs"}, operation, errors.New("exceeded quota"))
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "jobs"}, operation,
+				errors.New("exceeded quota"))
 		})
 		began := time.Now()
 		require.ErrorContains(t, c.new().Switch(t.Context(), target(), off(operation)), "exceeded quota")
@@ -508,10 +537,13 @@ func TestBadCommandsAreRefused(t *testing.T) {
 			"Command.Action": func() error {
 				return c.new().Switch(t.Context(), target(), agent.Command{ID: operation, Action: "reboot"})
 			},
-			"Command.ID":    func() error { return c.new().Switch(t.Context(), target(), off("Not A Name")) },
-			"52 characters": func() error { return c.new().Switch(t.Context(), target(), off(strings.Repeat("a", 53))) },
+			"Command.ID": func() error { return c.new().Switch(t.Context(), target(), off("Not A Name")) },
+			"52 characters": func() error {
+				return c.new().Switch(t.Context(), target(), off(strings.Repeat("a", 53)))
+			},
 			"Command.Timeout": func() error {
-				return c.new().Switch(t.Context(), target(), agent.Command{ID: operation, Action: v1alpha1.ActionOff, Timeout: 4 * time.Second})
+				return c.new().Switch(t.Context(), target(),
+					agent.Command{ID: operation, Action: v1alpha1.ActionOff, Timeout: 4 * time.Second})
 			},
 			"Target.Node": func() error {
 				nowhere := target()

@@ -44,7 +44,8 @@ type request struct {
 
 func newRequest(id string, a action, target agent.Target, w window) request {
 	r := request{
-		Version: version, ID: id, Action: a, Node: target.Node, Device: target.Device, Agent: target.Agent, Window: w, Parameters: map[string]string{},
+		Version: version, ID: id, Action: a, Node: target.Node, Device: target.Device, Agent: target.Agent, Window: w,
+		Parameters: map[string]string{},
 	}
 	for _, name := range target.Parameters.Names() {
 		r.Parameters[name], _ = target.Parameters.Get(name)
@@ -86,7 +87,8 @@ func readRequest(content []byte) (request, error) {
 			r.Version,
 			version,
 		)
-	case r.ID == "" || r.Agent == "" || !slices.Contains([]action{readPower, switchOff, switchOn, readMetadata}, r.Action):
+	case r.ID == "" || r.Agent == "" ||
+		!slices.Contains([]action{readPower, switchOff, switchOn, readMetadata}, r.Action):
 		return request{}, errors.New("the request is not complete")
 	case w.Skew < 0 || !w.Closes.After(w.Opens) || w.Ends.Before(w.Closes):
 		return request{}, errors.New("the window of the request is none")

@@ -86,7 +86,8 @@ func (j *Jobs) insist(ctx context.Context, try func(context.Context) error) erro
 
 // answered says that trying once more would not help.
 func (j *Jobs) answered(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsUnauthorized(err) ||
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
+		apierrors.IsUnauthorized(err) ||
 		kube.Absent(err, corev1.Resource("namespaces"), j.config.Namespace) || apierrors.IsMethodNotSupported(err) ||
 		apierrors.IsRequestEntityTooLargeError(err)
 }
@@ -173,7 +174,9 @@ func (s sight) verdict(sends bool) (message string, over bool, why error) {
 				where = "on node " + pod.Spec.NodeName + " has not ended"
 			}
 			why = fmt.Errorf("pod %s %s%s", pod.Name, where, waiting(&pod))
-			if sends { // only its kubelet knows when it is dead, whatever others have made of its phase, and one without a node may get one
+			if sends {
+				// only its kubelet knows when it is dead, whatever others have made of its phase,
+				// and one without a node may get one
 				return "", false, why
 			}
 		}

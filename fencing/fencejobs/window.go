@@ -60,7 +60,8 @@ func (w window) refusal(now, mounted time.Time) error {
 	case age > w.Closes.Sub(w.Opens): // whatever the clock says
 		return fmt.Errorf("the pod was given it %v ago, which is too long", age.Round(time.Millisecond))
 	case age < -w.Skew:
-		return fmt.Errorf("this node's clock was set back by %v since the pod was given it", -age.Round(time.Millisecond))
+		return fmt.Errorf("this node's clock was set back by %v since the pod was given it",
+			-age.Round(time.Millisecond))
 	}
 	return nil
 }

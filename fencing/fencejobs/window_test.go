@@ -36,15 +36,20 @@ func TestWindow(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			assert.Equal(t, window{Opens: noon.Add(w.opens), Closes: noon.Add(w.closes), Ends: noon.Add(w.ends), Skew: 5 * s}, got)
-			assert.LessOrEqual(t, got.Ends.Add(got.Skew).Sub(noon), w.left, "all that may be alive is dead when the call has ended, by whatever clock")
+			assert.Equal(t,
+				window{Opens: noon.Add(w.opens), Closes: noon.Add(w.closes), Ends: noon.Add(w.ends), Skew: 5 * s}, got)
+			assert.LessOrEqual(t, got.Ends.Add(got.Skew).Sub(noon), w.left,
+				"all that may be alive is dead when the call has ended, by whatever clock")
 		})
 	}
 }
 
 // What a node refuses, whose clock and whose kubelet are what they are.
 func TestRefusal(t *testing.T) {
-	w := window{Opens: noon, Closes: noon.Add(10 * time.Second), Ends: noon.Add(25 * time.Second), Skew: 5 * time.Second}
+	w := window{
+		Opens: noon, Closes: noon.Add(10 * time.Second), Ends: noon.Add(25 * time.Second),
+		Skew: 5 * time.Second,
+	}
 	for _, c := range []struct {
 		name       string
 		now, mount time.Duration
@@ -55,7 +60,10 @@ func TestRefusal(t *testing.T) {
 		{"late", 10 * time.Second, 9 * time.Second, "too late"},
 		{"an hour late", time.Hour, time.Hour, "too late"},
 		{"an hour late by a clock that was set back when it had been mounted", 5 * time.Second, time.Hour, "set back"},
-		{"an hour late, long after it was mounted, by a clock that is behind", 5 * time.Second, 5*time.Second - time.Hour, "given it"},
+		{
+			"an hour late, long after it was mounted, by a clock that is behind", 5 * time.Second,
+			5*time.Second - time.Hour, "given it",
+		},
 		{"by a clock that is somewhat behind", -4 * time.Second, -5 * time.Second, ""},
 		{"by a clock that is behind", -6 * time.Second, -7 * time.Second, "behind"},
 		{"by a clock that is far behind", -time.Hour, -time.Hour, "behind"},

@@ -73,7 +73,10 @@ var _ agent.Agent = (*Rack)(nil)
 // change of power, in order. The rack is locked meanwhile, so that changed must not call it.
 func NewRack(changed func(plug string, on bool), plugs ...string) *Rack {
 	closed := make(chan struct{})
-	r := &Rack{changed: changed, closed: closed, close: sync.OnceFunc(func() { close(closed) }), plugs: map[string]*plug{}}
+	r := &Rack{
+		changed: changed, closed: closed, close: sync.OnceFunc(func() { close(closed) }),
+		plugs: map[string]*plug{},
+	}
 	for _, name := range plugs {
 		r.plugs[name] = &plug{on: true}
 	}
@@ -150,7 +153,8 @@ func (r *Rack) Switch(ctx context.Context, target agent.Target, command agent.Co
 		return err
 	}
 	r.mu.Lock()
-	r.events = append(r.events, Event{At: time.Now(), Plug: name, Kind: "command", Action: command.Action, Op: command.ID})
+	r.events = append(r.events,
+		Event{At: time.Now(), Plug: name, Kind: "command", Action: command.Action, Op: command.ID})
 	r.mu.Unlock()
 	switched := name
 	if fault.Switches != "" {

@@ -60,14 +60,26 @@ func TestFaults(t *testing.T) {
 		at0, after3 bool // whether plug 1 is on
 		other       bool // whether plug 2 is on after 3 s
 	}{
-		"none":                            {other: true},
-		"acknowledges and ignores":        {fault: fencingtest.Fault{Ignore: true}, at0: true, after3: true, other: true},
-		"fails and does nothing":          {fault: fencingtest.Fault{Ignore: true, Fail: true}, failed: true, at0: true, after3: true, other: true},
-		"says that it failed":             {fault: fencingtest.Fault{Fail: true}, failed: true, other: true},
-		"lands later":                     {fault: fencingtest.Fault{Late: 2 * second}, at0: true, other: true},
-		"killed, and lands later":         {fault: fencingtest.Fault{Slow: 2 * second}, failed: true, at0: true, other: true},
-		"switches another":                {fault: fencingtest.Fault{Switches: "2"}, at0: true, after3: true},
-		"is over after the first command": {fault: fencingtest.Fault{Ignore: true, Times: 1}, at0: true, after3: true, other: true},
+		"none": {other: true},
+		"acknowledges and ignores": {
+			fault: fencingtest.Fault{Ignore: true}, at0: true, after3: true,
+			other: true,
+		},
+		"fails and does nothing": {
+			fault: fencingtest.Fault{Ignore: true, Fail: true}, failed: true, at0: true,
+			after3: true, other: true,
+		},
+		"says that it failed": {fault: fencingtest.Fault{Fail: true}, failed: true, other: true},
+		"lands later":         {fault: fencingtest.Fault{Late: 2 * second}, at0: true, other: true},
+		"killed, and lands later": {
+			fault: fencingtest.Fault{Slow: 2 * second}, failed: true, at0: true,
+			other: true,
+		},
+		"switches another": {fault: fencingtest.Fault{Switches: "2"}, at0: true, after3: true},
+		"is over after the first command": {
+			fault: fencingtest.Fault{Ignore: true, Times: 1}, at0: true, after3: true,
+			other: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -60,7 +60,8 @@ func TestReceivesFromManyNodes(t *testing.T) {
 func TestReceivesFromMachinesOfTheOtherByteOrder(t *testing.T) {
 	t.Parallel()
 	port := listen(t, "127.0.0.1:0")
-	send(t, port.Address(), "127.0.0.1", binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, 0x1B302A40), 1))
+	send(t, port.Address(), "127.0.0.1",
+		binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, 0x1B302A40), 1))
 	from, err := port.Receive(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, addresses("127.0.0.1"), from)

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// streamBody is the body of a watch: writers never block, the reader waits on channels and timers of the bubble. Every chunk
-// becomes readable after the lag that the client's connection had when it was written.
+// streamBody is the body of a watch: writers never block, the reader waits on channels and timers
+// of the bubble. Every chunk becomes readable after the lag that the client's connection had when
+// it was written.
 type streamBody struct {
 	client *Client
 	ended  chan struct{} // closed by end
@@ -27,7 +28,10 @@ type chunk struct {
 }
 
 func newStream(c *Client) *streamBody {
-	return &streamBody{client: c, ended: make(chan struct{}), abandoned: make(chan struct{}), news: make(chan struct{}, 1)}
+	return &streamBody{
+		client: c, ended: make(chan struct{}), abandoned: make(chan struct{}),
+		news: make(chan struct{}, 1),
+	}
 }
 
 // send writes a chunk, unless the stream has ended: a bookmark after that would say that nothing

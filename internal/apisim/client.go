@@ -31,8 +31,8 @@ type Client struct {
 
 // Faults of a connection. They apply to requests sent while they are set.
 type Faults struct {
-	// Latency is the time a request takes to the server, and again its answer back. What was sent arrives, also when
-	// its sender has given up meanwhile.
+	// Latency is the time a request takes to the server, and again its answer back. What was sent
+	// arrives, also when its sender has given up meanwhile.
 	Latency time.Duration
 	// WatchLag is how late events arrive.
 	WatchLag time.Duration
@@ -50,12 +50,13 @@ type Faults struct {
 	Silent bool
 }
 
-// Oddity is an answer of something between a client and its API server, or of one that does not serve
-// the resource.
+// Oddity is an answer of something between a client and its API server, or of one that does not
+// serve the resource.
 type Oddity func(*http.Request) *http.Response // nil: the server answers
 
-// Oddities are a proxy's page with 404, what an API server says of a resource that it does not serve, a
-// proxy's page with 502, a page to log in with 200, and an empty JSON object, which decodes as any object.
+// Oddities are a proxy's page with 404, what an API server says of a resource that it does not
+// serve, a proxy's page with 502, a page to log in with 200, and an empty JSON object, which
+// decodes as any object.
 var Oddities = []Oddity{
 	oddPage(http.StatusNotFound, "text/html", "<html>not here</html>"),
 	oddPage(http.StatusNotFound, "text/plain", "404 page not found\n"),
@@ -190,8 +191,9 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// CancelRequest is for clients with a timeout of their own, such as that of a rest.Config. The request's context ends then too, and
-// that is enough, but client-go complains of transports without it.
+// CancelRequest is for clients with a timeout of their own, such as that of a rest.Config. The
+// request's context ends then too, and that is enough, but client-go complains of transports
+// without it.
 func (c *Client) CancelRequest(*http.Request) {}
 
 func (c *Client) answer(f Faults, r *http.Request, body []byte) *http.Response {

@@ -10,8 +10,9 @@ import (
 )
 
 // Collect runs the garbage collector of kube-controller-manager to its end, as if no other client
-// wrote. It deletes objects that have lost their last owner. It ends deletions that wait until their
-// dependents are gone (foreground) or released (orphan). Garbage is collected only by this call.
+// wrote. It deletes objects that have lost their last owner. It ends deletions that wait until
+// their dependents are gone (foreground) or released (orphan). Garbage is collected only by this
+// call.
 func (s *Server) Collect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,7 +30,8 @@ func (s *Server) Collect() {
 	}
 }
 
-// collectable returns what may interest the collector, always in the same order: simulations have to be repeatable.
+// collectable returns what may interest the collector, always in the same order: simulations have
+// to be repeatable.
 func (s *Server) collectable() []key {
 	var keys []key
 	for k, o := range s.data.objects {
@@ -38,7 +40,8 @@ func (s *Server) collectable() []key {
 		}
 	}
 	slices.SortFunc(keys, func(a, b key) int {
-		return cmp.Or(cmp.Compare(a.resource.String(), b.resource.String()), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(a.resource.String(), b.resource.String()), cmp.Compare(a.namespace, b.namespace),
+			cmp.Compare(a.name, b.name))
 	})
 	return keys
 }
@@ -87,8 +90,9 @@ func (s *Server) collect(k key, o *object) {
 	_, _ = s.delete(s.targetOf(k), body, false)
 }
 
-// owner looks an owner up where the dependent k can have it, and returns nil if it is gone. It cannot tell of a kind
-// that the server does not know, or of one that lives in namespaces if the dependent does not.
+// owner looks an owner up where the dependent k can have it, and returns nil if it is gone. It
+// cannot tell of a kind that the server does not know, or of one that lives in namespaces if the
+// dependent does not.
 func (s *Server) owner(k key, reference metav1.OwnerReference) (owner *object, resolved bool) {
 	i := slices.IndexFunc(s.resources, func(r Resource) bool {
 		return r.GroupVersion().String() == reference.APIVersion && r.Kind == reference.Kind
@@ -114,7 +118,8 @@ func (s *Server) finish(k key, o *object) {
 	case slices.Contains(o.GetFinalizers(), finalizer):
 		for _, d := range dependents {
 			s.amend(d.key, func(d *object) {
-				d.SetOwnerReferences(without(d.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == o.GetUID() }))
+				d.SetOwnerReferences(without(d.GetOwnerReferences(),
+					func(r metav1.OwnerReference) bool { return r.UID == o.GetUID() }))
 			})
 		}
 	case deletesDependents(o) && !slices.ContainsFunc(dependents, func(d dependent) bool { return d.blocks }):
@@ -138,13 +143,15 @@ type dependent struct {
 	blocks bool
 }
 
-// dependents goes by the UID alone. Whether a reference is right turns out when it is the dependent's turn.
+// dependents goes by the UID alone. Whether a reference is right turns out when it is the
+// dependent's turn.
 func (s *Server) dependents(owner types.UID) []dependent {
 	var found []dependent
 	for _, k := range s.collectable() {
 		for _, r := range s.data.objects[k].GetOwnerReferences() {
 			if r.UID == owner {
-				found = append(found, dependent{k, s.data.objects[k], r.BlockOwnerDeletion != nil && *r.BlockOwnerDeletion})
+				found = append(found,
+					dependent{k, s.data.objects[k], r.BlockOwnerDeletion != nil && *r.BlockOwnerDeletion})
 			}
 		}
 	}

@@ -14,38 +14,42 @@ import (
 )
 
 func TestCollectGoesInOrderWithoutNeedlessWrites(t *testing.T) {
-	inBubble(t, func(t *testing.T, server *apisim.Server, _ *apisim.Client, configMaps corev1client.ConfigMapInterface) {
-		owner, err := configMaps.Create(t.Context(), named("owner"), metav1.CreateOptions{})
-		require.NoError(t, err)
-		var want []string
-		for i := range 20 {
-			object := named(fmt.Sprintf("owned-%02d", i))
-			object.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}}
-			_, err := configMaps.Create(t.Context(), object, metav1.CreateOptions{})
+	inBubble(t,
+		func(t *testing.T, server *apisim.Server, _ *apisim.Client, configMaps corev1client.ConfigMapInterface) {
+			owner, err := configMaps.Create(t.Context(), named("owner"), metav1.CreateOptions{})
 			require.NoError(t, err)
-			want = append(want, object.Name)
-		}
-		version := func() string {
-			list, err := configMaps.List(t.Context(), metav1.ListOptions{})
-			require.NoError(t, err)
-			return list.ResourceVersion
-		}
-		before := version()
-		server.Collect()
-		assert.Equal(t, before, version())
+			var want []string
+			for i := range 20 {
+				object := named(fmt.Sprintf("owned-%02d", i))
+				object.OwnerReferences = []metav1.OwnerReference{{
+					APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name,
+					UID: owner.UID,
+				}}
+				_, err := configMaps.Create(t.Context(), object, metav1.CreateOptions{})
+				require.NoError(t, err)
+				want = append(want, object.Name)
+			}
+			version := func() string {
+				list, err := configMaps.List(t.Context(), metav1.ListOptions{})
+				require.NoError(t, err)
+				return list.ResourceVersion
+			}
+			before := version()
+			server.Collect()
+			assert.Equal(t, before, version())
 
-		require.NoError(t, configMaps.Delete(t.Context(), owner.Name, metav1.DeleteOptions{}))
-		events, err := configMaps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: version()})
-		require.NoError(t, err)
-		defer events.Stop()
-		server.Collect()
-		var got []string
-		for range want {
-			got = append(got, (<-events.ResultChan()).Object.(*corev1.ConfigMap).Name)
-		}
-		assert.Equal(t, want, got)
-		before = version()
-		server.Collect()
-		assert.Equal(t, before, version())
-	})
+			require.NoError(t, configMaps.Delete(t.Context(), owner.Name, metav1.DeleteOptions{}))
+			events, err := configMaps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: version()})
+			require.NoError(t, err)
+			defer events.Stop()
+			server.Collect()
+			var got []string
+			for range want {
+				got = append(got, (<-events.ResultChan()).Object.(*corev1.ConfigMap).Name)
+			}
+			assert.Equal(t, want, got)
+			before = version()
+			server.Collect()
+			assert.Equal(t, before, version())
+		})
 }

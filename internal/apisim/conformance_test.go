@@ -26,7 +26,9 @@ func TestConformanceOverTCP(t *testing.T) {
 			over := func(c *apisim.Client) *rest.Config { return &rest.Config{Host: listener.URL + c.Path(), QPS: -1} }
 			clients, err := conformance.NewClients(over(server.Client("test")), "conformance")
 			require.NoError(t, err)
-			clients.OfPod = func(_ context.Context, pod *corev1.Pod) (*rest.Config, error) { return over(server.ClientOf(pod)), nil }
+			clients.OfPod = func(_ context.Context, pod *corev1.Pod) (*rest.Config, error) {
+				return over(server.ClientOf(pod)), nil
+			}
 			runConformance(t, server, clients, c)
 		})
 	}

@@ -1,6 +1,6 @@
-// Package apisim is a Kubernetes API server in memory, behind an http.RoundTripper, for tests in virtual
-// time. The real client libraries and the real code of all replicas run on it inside one bubble of
-// testing/synctest.
+// Package apisim is a Kubernetes API server in memory, behind an http.RoundTripper, for tests in
+// virtual time. The real client libraries and the real code of all replicas run on it inside one
+// bubble of testing/synctest.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		server := apisim.NewServer()
@@ -10,8 +10,8 @@
 //		b.Inject(apisim.Faults{Latency: time.Second, LoseResponse: apisim.Always}) // until the next Inject
 //	})
 //
-// It behaves like the real server: the cases of package conformance run on both. It serves resources of
-// any kind (see [Resource]) to typed, dynamic and metadata clients, in JSON only.
+// It behaves like the real server: the cases of package conformance run on both. It serves
+// resources of any kind (see [Resource]) to typed, dynamic and metadata clients, in JSON only.
 //
 //   - It validates metadata and the size of ConfigMaps, not specs, nor whether a namespace exists.
 //   - It sets no defaults. A Pod has the grace period that its spec says, or none.
@@ -22,7 +22,7 @@
 //
 // # Inside a bubble
 //
-// Time passes in a bubble only while every goroutine in it is blocked on something of the bubble. So
-// this package holds no mutex while it waits, and streams wait on channels and timers. Create server and
-// clients inside the bubble.
+// Time passes in a bubble only while every goroutine in it is blocked on something of the bubble.
+// So this package holds no mutex while it waits, and streams wait on channels and timers. Create
+// server and clients inside the bubble.
 package apisim

@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// end deletes a Pod, or gives it the time to end that its kubelet says later to be over, by a deletion without. The answer is its last state.
+// end deletes a Pod, or gives it the time to end that its kubelet says later to be over, by a
+// deletion without. The answer is its last state.
 func (s *Server) end(t target, old *object, options metav1.DeleteOptions) *object {
 	o := old.DeepCopy()
 	begun, left := time.Now(), grace(old, options.GracePeriodSeconds)

@@ -18,7 +18,10 @@ type identity struct {
 
 // ofPod is the identity of the processes of a Pod.
 func ofPod(pod *corev1.Pod) identity {
-	return identity{"system:serviceaccount:" + pod.Namespace + ":" + pod.Spec.ServiceAccountName, pod.Name, string(pod.UID)}
+	return identity{
+		"system:serviceaccount:" + pod.Namespace + ":" + pod.Spec.ServiceAccountName, pod.Name,
+		string(pod.UID),
+	}
 }
 
 const (

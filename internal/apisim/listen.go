@@ -21,10 +21,11 @@ import (
 // maxBody is how much of a request is read: a real API server takes 3 MiB.
 const maxBody = 3 << 20
 
-// Handler serves over HTTP, for programs in processes of their own. The first segments of a path may say whose
-// request it is, as in /as/somebody/api/v1, or /as/somebody/of/<Pod>/<UID>/api/v1 of a process in a Pod: a kubeconfig
-// gives no token to a server without TLS. Everybody may do everything. Besides the API there are what clients ask to find out about it: /version, /readyz, and discovery without its
-// aggregated form.
+// Handler serves over HTTP, for programs in processes of their own. The first segments of a path
+// may say whose request it is, as in /as/somebody/api/v1, or /as/somebody/of/<Pod>/<UID>/api/v1 of
+// a process in a Pod: a kubeconfig gives no token to a server without TLS. Everybody may do
+// everything. Besides the API there are what clients ask to find out about it: /version, /readyz,
+// and discovery without its aggregated form.
 //
 // Nothing is traced, since such a server may run for long.
 func (s *Server) Handler() http.Handler {
@@ -35,7 +36,8 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, r *http.Request) {
-		send(w, respond(r, http.StatusOK, map[string]any{"major": "1", "minor": "36", "gitVersion": "v1.36.0-in-memory"}))
+		send(w,
+			respond(r, http.StatusOK, map[string]any{"major": "1", "minor": "36", "gitVersion": "v1.36.0-in-memory"}))
 	})
 	for path, answer := range s.discovery() {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
@@ -73,8 +75,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	send(w, resp)
 }
 
-// readProtobuf replaces a body in Protocol Buffers, which typed clients send, by the same in JSON, which all of
-// them take as an answer.
+// readProtobuf replaces a body in Protocol Buffers, which typed clients send, by the same in JSON,
+// which all of them take as an answer.
 func readProtobuf(r *http.Request) error {
 	if r.Header.Get("Content-Type") != runtime.ContentTypeProtobuf {
 		return nil
@@ -139,7 +141,8 @@ func (s *Server) discovery() map[string]any {
 		}
 		verbs := []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 		resource := map[string]any{
-			"name": r.Resource, "singularName": strings.ToLower(r.Kind), "kind": r.Kind, "namespaced": r.Namespaced, "verbs": verbs,
+			"name": r.Resource, "singularName": strings.ToLower(r.Kind), "kind": r.Kind, "namespaced": r.Namespaced,
+			"verbs": verbs,
 		}
 		if short := shortNames[r.Resource]; short != "" {
 			resource["shortNames"] = []string{short}
@@ -155,7 +158,8 @@ func (s *Server) discovery() map[string]any {
 	reviews := metav1.GroupVersion{Group: authenticationv1.GroupName, Version: "v1"}
 	groups[reviews.Group] = []string{reviews.Version}
 	lists[reviews] = []any{map[string]any{
-		"name": "selfsubjectreviews", "singularName": "selfsubjectreview", "kind": "SelfSubjectReview", "namespaced": false, "verbs": []string{"create"},
+		"name": "selfsubjectreviews", "singularName": "selfsubjectreview", "kind": "SelfSubjectReview",
+		"namespaced": false, "verbs": []string{"create"},
 	}}
 	var named []any
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
@@ -176,12 +180,16 @@ func (s *Server) discovery() map[string]any {
 		if gv.Group == "" {
 			path, name = "/api/"+gv.Version, gv.Version
 		}
-		answers[path] = map[string]any{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": list}
+		answers[path] = map[string]any{
+			"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name,
+			"resources": list,
+		}
 	}
 	return answers
 }
 
 // shortNames are what people type.
 var shortNames = map[string]string{
-	"configmaps": "cm", "endpoints": "ep", "events": "ev", "namespaces": "ns", "nodes": "no", "pods": "po", "services": "svc",
+	"configmaps": "cm", "endpoints": "ep", "events": "ev", "namespaces": "ns", "nodes": "no", "pods": "po",
+	"services": "svc",
 }

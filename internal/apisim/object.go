@@ -143,5 +143,8 @@ func onTheWire(s metav1.Status) metav1.Status {
 
 // failure is an error without details. The server's own faults have no reason.
 func failure(code int, reason metav1.StatusReason, message string) status {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message}}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: int32(code),
+		Reason: reason, Message: message,
+	}}
 }

@@ -40,17 +40,21 @@ func (s *Server) patch(t target, contentType string, body []byte, dry bool) (*ob
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 		}
 		if n := len(operations); n > maxOperations {
-			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, n))
+			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("The allowed maximum operations in a "+
+				"JSON patch is %d, got %d", maxOperations, n))
 		}
 		for _, op := range operations {
 			changed, err := op.apply(o.Object)
 			if err != nil {
-				return nil, failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, fmt.Sprintf("%s %s: %v", op.Op, op.Path, err))
+				return nil, failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
+					fmt.Sprintf("%s %s: %v", op.Op, op.Path, err))
 			}
 			o.Object = changed.(map[string]any)
 		}
 	default:
-		return nil, failure(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json")
+		return nil, failure(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+			"the body of the request was in an unknown format - accepted media types include: "+
+				"application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json")
 	}
 	if o.GetName() != t.name {
 		return nil, apierrors.NewBadRequest("the name of the object does not match the name on the URL")
@@ -204,7 +208,8 @@ func add(value any) func(any, string) (any, error) {
 	}
 }
 
-// replace also sets a key that is not there, as the real server does, against the letter of the RFC.
+// replace also sets a key that is not there, as the real server does, against the letter of the
+// RFC.
 func replace(value any) func(any, string) (any, error) {
 	return func(container any, step string) (any, error) {
 		switch c := container.(type) {

@@ -21,8 +21,8 @@ func (s *Server) get(t target) (*object, status) {
 	return nil, apierrors.NewNotFound(t.group(), t.name)
 }
 
-// page is what a continue token holds: the version that the whole list is of, and the last object that was listed. With
-// version latest the rest is of whatever is then.
+// page is what a continue token holds: the version that the whole list is of, and the last object
+// that was listed. With version latest the rest is of whatever is then.
 type page struct {
 	Version   int64
 	Namespace string
@@ -51,7 +51,8 @@ func (s *Server) list(t target, query url.Values) (list, status) {
 	}
 	objects, ok := s.data.at(from.Version)
 	if !ok {
-		expired := apierrors.NewResourceExpired(fmt.Sprintf("the state at resourceVersion %d is forgotten", from.Version))
+		expired := apierrors.NewResourceExpired(fmt.Sprintf("the state at resourceVersion %d is forgotten",
+			from.Version))
 		if query.Get("continue") != "" {
 			expired.ErrStatus.Continue = page{latest, from.Namespace, from.Name}.token()
 		}
@@ -82,7 +83,8 @@ func (s *Server) list(t target, query url.Values) (list, status) {
 	return answer, nil
 }
 
-// from is where a list begins: its version, and with a continue token the last object of the page before.
+// from is where a list begins: its version, and with a continue token the last object of the page
+// before.
 func (s *Server) from(query url.Values) (page, status) {
 	now := page{Version: s.data.version}
 	version, err := parseVersion(query)
@@ -92,7 +94,8 @@ func (s *Server) from(query url.Values) (page, status) {
 	case err != nil:
 		return now, apierrors.NewBadRequest(fmt.Sprintf("resourceVersion: %v", err))
 	case query.Get("resourceVersion") == "" && match != "":
-		return now, invalidOptions("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
+		return now, invalidOptions("resourceVersionMatch",
+			"resourceVersionMatch is forbidden unless resourceVersion is provided")
 	case token != "" && version != 0:
 		return now, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 	case token != "":
@@ -104,8 +107,12 @@ func (s *Server) from(query url.Values) (page, status) {
 			now.Version = s.data.version
 		}
 	case version > now.Version:
-		timeout := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", version, now.Version), 1)
-		timeout.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
+		timeout := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", version,
+			now.Version), 1)
+		timeout.ErrStatus.Details.Causes = []metav1.StatusCause{{
+			Type:    metav1.CauseTypeResourceVersionTooLarge,
+			Message: "Too large resource version",
+		}}
 		return now, timeout
 	case match == metav1.ResourceVersionMatchExact:
 		now.Version = version
@@ -131,7 +138,8 @@ func selectionOf(t target, query url.Values) (selection, status) {
 	}
 	for _, r := range s.fields.Requirements() {
 		if r.Field != "metadata.name" && r.Field != "metadata.namespace" && !slices.Contains(t.Fields, r.Field) {
-			return s, apierrors.NewBadRequest(fmt.Sprintf("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", r.Field))
+			return s, apierrors.NewBadRequest(fmt.Sprintf("%q is not a known field selector: only \"metadata.name\", "+
+				"\"metadata.namespace\"", r.Field))
 		}
 	}
 	s.others = t.Fields

@@ -27,7 +27,8 @@ type Resource struct {
 	CreateOnUpdate bool
 	// RequireVersion refuses a PUT without resourceVersion, as for Leases.
 	RequireVersion bool
-	// Status is a subresource: requests for the object keep its status, those for <name>/status keep all but the status.
+	// Status is a subresource: requests for the object keep its status, those for <name>/status
+	// keep all but the status.
 	Status bool
 	// StatusAtCreation keeps the status that an object is created with, as for Nodes.
 	StatusAtCreation bool
@@ -39,29 +40,51 @@ type Resource struct {
 
 // builtin are the resources that every server knows.
 var builtin = []Resource{
-	{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true},
-	{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "endpoints"}, Kind: "Endpoints", Namespaced: true, CreateOnUpdate: true},
-	{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "events"}, Kind: "Event", Namespaced: true},
+	{
+		GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap",
+		Namespaced: true,
+	},
+	{
+		GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "endpoints"}, Kind: "Endpoints",
+		Namespaced: true, CreateOnUpdate: true,
+	},
+	{
+		GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "events"}, Kind: "Event",
+		Namespaced: true,
+	},
 	{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, Kind: "Namespace"},
-	{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, Kind: "Node", Status: true, StatusAtCreation: true},
+	{
+		GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, Kind: "Node", Status: true,
+		StatusAtCreation: true,
+	},
 	{
 		// A real server gives new Pods a status of its own.
 		GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
-		Kind:                 "Pod", Namespaced: true, Status: true, StatusAtCreation: true, Graceful: true, Fields: []string{"spec.nodeName"},
+		Kind:                 "Pod", Namespaced: true, Status: true, StatusAtCreation: true, Graceful: true,
+		Fields: []string{"spec.nodeName"},
 	},
 	{
 		GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "services"},
 		Kind:                 "Service", Namespaced: true, CreateOnUpdate: true, Status: true,
 	},
 	{
-		GroupVersionResource: schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
-		Kind:                 "Lease", Namespaced: true, CreateOnUpdate: true, RequireVersion: true,
+		GroupVersionResource: schema.GroupVersionResource{
+			Group: "coordination.k8s.io", Version: "v1",
+			Resource: "leases",
+		},
+		Kind: "Lease", Namespaced: true, CreateOnUpdate: true, RequireVersion: true,
 	},
 	{
-		GroupVersionResource: schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},
-		Kind:                 "EndpointSlice", Namespaced: true,
+		GroupVersionResource: schema.GroupVersionResource{
+			Group: "discovery.k8s.io", Version: "v1",
+			Resource: "endpointslices",
+		},
+		Kind: "EndpointSlice", Namespaced: true,
 	},
-	{GroupVersionResource: schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}, Kind: "ClusterRole", CreateOnUpdate: true},
+	{GroupVersionResource: schema.GroupVersionResource{
+		Group: "rbac.authorization.k8s.io", Version: "v1",
+		Resource: "clusterroles",
+	}, Kind: "ClusterRole", CreateOnUpdate: true},
 }
 
 // Server is the state that its clients share.
@@ -97,11 +120,12 @@ func (s *Server) encode(o *object, metadata bool) []byte {
 	return s.encoded.raw
 }
 
-// birth is the version of an empty server. Real ones have had a life before the first client comes, and forgotten it.
+// birth is the version of an empty server. Real ones have had a life before the first client comes,
+// and forgotten it.
 const birth = 1000
 
-// NewServer returns an empty server. It knows configmaps, pods, events, namespaces, nodes, services, endpoints, endpointslices, leases, clusterroles, and
-// the resources given.
+// NewServer returns an empty server. It knows configmaps, pods, events, namespaces, nodes,
+// services, endpoints, endpointslices, leases, clusterroles, and the resources given.
 func NewServer(resources ...Resource) *Server {
 	return &Server{
 		start:     time.Now(),
@@ -117,15 +141,16 @@ type Change struct {
 	Before, After *unstructured.Unstructured // nil: the object does not exist; not to be changed
 }
 
-// Observe has f called with every change, when it is made and in order. f must not use the server, nor any of its clients.
+// Observe has f called with every change, when it is made and in order. f must not use the server,
+// nor any of its clients.
 func (s *Server) Observe(f func(Change)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.observe = f
 }
 
-// Compact forgets the history, as a real API server has when it starts after a compaction of etcd (which happens every
-// five minutes): watches and pages of the past are answered with 410.
+// Compact forgets the history, as a real API server has when it starts after a compaction of etcd
+// (which happens every five minutes): watches and pages of the past are answered with 410.
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +164,8 @@ type target struct {
 	status          bool // it is about the status, a subresource
 }
 
-// target parses a path: /api/v1/… or /apis/<group>/<version>/…, then [namespaces/<namespace>/]<resource>[/<name>[/status]].
+// target parses a path: /api/v1/… or /apis/<group>/<version>/…, then
+// [namespaces/<namespace>/]<resource>[/<name>[/status]].
 func (s *Server) target(path string) (target, bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	var group, version string
@@ -179,8 +205,9 @@ func (t target) kind() schema.GroupKind { return schema.GroupKind{Group: t.Group
 
 func (t target) key() key { return key{t.group(), t.namespace, t.name} }
 
-// Restart breaks all watches, and lets those that come then and ask for any version begin so many changes ago, until it is called
-// again: a server that has just started knows the past before it knows the present.
+// Restart breaks all watches, and lets those that come then and ask for any version begin so many
+// changes ago, until it is called again: a server that has just started knows the past before it
+// knows the present.
 func (s *Server) Restart(behind int64) {
 	s.mu.Lock()
 	s.behind = behind
@@ -224,12 +251,15 @@ func (s *Server) handle(c *Client, r *http.Request, body []byte) *http.Response 
 	}
 	t, ok := s.target(r.URL.Path)
 	if !ok {
-		return respond(r, http.StatusNotFound, apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, "", "the server could not find the requested resource", 0, true).Status())
+		return respond(r, http.StatusNotFound,
+			apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, "",
+				"the server could not find the requested resource", 0, true).Status())
 	}
 	code, answer, err := http.StatusOK, any(nil), status(nil)
 	query := r.URL.Query()
 	switch {
-	case r.Method == http.MethodGet && query.Get("watch") != "" && query.Get("watch") != "false" && query.Get("watch") != "0":
+	case r.Method == http.MethodGet && query.Get("watch") != "" && query.Get("watch") != "false" &&
+		query.Get("watch") != "0":
 		var w *watch
 		if w, err = s.watch(c, t, r); err == nil {
 			return response(r, code, w.body, -1)
@@ -272,7 +302,10 @@ func shape(o *object, metadata bool) map[string]any {
 	if !metadata {
 		return o.Object
 	}
-	return map[string]any{"apiVersion": metav1.SchemeGroupVersion.String(), "kind": "PartialObjectMetadata", "metadata": o.Object["metadata"]}
+	return map[string]any{
+		"apiVersion": metav1.SchemeGroupVersion.String(), "kind": "PartialObjectMetadata",
+		"metadata": o.Object["metadata"],
+	}
 }
 
 func (l list) shape(r *http.Request) map[string]any {
@@ -285,7 +318,10 @@ func (l list) shape(r *http.Request) map[string]any {
 		}
 		items = append(items, item)
 	}
-	answer := map[string]any{"apiVersion": l.GroupVersion().String(), "kind": l.Kind + "List", "metadata": l.meta, "items": items}
+	answer := map[string]any{
+		"apiVersion": l.GroupVersion().String(), "kind": l.Kind + "List", "metadata": l.meta,
+		"items": items,
+	}
 	if wantsMetadata(r) {
 		answer["apiVersion"], answer["kind"] = metav1.SchemeGroupVersion.String(), "PartialObjectMetadataList"
 	}

@@ -40,13 +40,17 @@ func TestStandaloneServer(t *testing.T) {
 	assert.True(t, kinds["v1 ConfigMap"] && kinds["coordination.k8s.io/v1 Lease"], "%v", kinds)
 
 	configMaps := client.CoreV1().ConfigMaps("ns")
-	owner, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
+	owner, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}},
+		metav1.CreateOptions{})
 	require.NoError(t, err)
 	watch, err := configMaps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: owner.ResourceVersion})
 	require.NoError(t, err)
 	defer watch.Stop()
 	_, err = configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Name: "owned", OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: owner.UID}},
+		Name: "owned", OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: "v1", Kind: "ConfigMap", Name: "owner",
+			UID: owner.UID,
+		}},
 	}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.NoError(t, configMaps.Delete(t.Context(), "owner", metav1.DeleteOptions{}))
@@ -59,7 +63,8 @@ func TestStandaloneServer(t *testing.T) {
 	assert.Equal(t, "somebody", changes[0].Client)
 }
 
-// Processes of Pods share by the UID what belongs to the Pod, as leaderforlife does, whatever server the Pod is on.
+// Processes of Pods share by the UID what belongs to the Pod, as leaderforlife does, whatever
+// server the Pod is on.
 func TestStandaloneServersGiveUniqueUIDs(t *testing.T) {
 	uids := map[types.UID]bool{}
 	for range 2 {

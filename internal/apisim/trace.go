@@ -24,10 +24,12 @@ func (s Served) String() string {
 	if query != "" {
 		query = "?" + query
 	}
-	return fmt.Sprintf("%12v %-8s %-6s %s%s %d", s.At.Round(time.Microsecond), s.Client, s.Method, s.Path, query, s.Code)
+	return fmt.Sprintf("%12v %-8s %-6s %s%s %d", s.At.Round(time.Microsecond), s.Client, s.Method, s.Path, query,
+		s.Code)
 }
 
-// same reports whether another run's request is this one. Queries differ between runs, in timeouts and versions.
+// same reports whether another run's request is this one. Queries differ between runs, in timeouts
+// and versions.
 func (s Served) same(o Served) bool {
 	return s.Client == o.Client && s.Method == o.Method && s.Path == o.Path
 }
@@ -57,7 +59,8 @@ type order struct {
 	changed chan struct{} // closed and replaced when the script gets shorter
 }
 
-// patience is how long a request waits for its turn, before those that should have come first and have not are given up.
+// patience is how long a request waits for its turn, before those that should have come first and
+// have not are given up.
 const patience = 500 * time.Millisecond
 
 // turn waits until it is the request's turn. Call done when it has been served.

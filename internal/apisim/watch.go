@@ -67,7 +67,8 @@ func (s *Server) watch(c *Client, t target, r *http.Request) (*watch, status) {
 	default:
 		changes, known := s.data.since(version)
 		if !known {
-			expired := apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version, s.data.compacted))
+			expired := apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version,
+				s.data.compacted))
 			w.write(apiwatch.Error, onTheWire(expired.Status()))
 			w.body.end(nil)
 			return w, nil
@@ -144,7 +145,8 @@ func invalidOptions(option, problem string) status {
 		field.ErrorList{field.Forbidden(field.NewPath(option), problem)})
 }
 
-// parseVersion reads the resourceVersion of a list or watch: zero if there is none, or if any will do.
+// parseVersion reads the resourceVersion of a list or watch: zero if there is none, or if any will
+// do.
 func parseVersion(query url.Values) (int64, error) {
 	if query.Get("resourceVersion") == "" {
 		return 0, nil

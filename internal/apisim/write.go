@@ -28,13 +28,16 @@ func decode(t target, body []byte) (*object, status) {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("object does not parse: %v", err))
 	}
 	if k := o.GroupVersionKind(); k != t.GroupVersion().WithKind(t.Kind) {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s", k.Kind, o.GetAPIVersion(), t.Kind))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s", k.Kind,
+			o.GetAPIVersion(), t.Kind))
 	}
 	if ns := o.GetNamespace(); ns != "" && ns != t.namespace {
-		return nil, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+		return nil, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent " +
+			"on the request")
 	}
 	if t.name != "" && o.GetName() != t.name {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", o.GetName(), t.name))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the "+
+			"URL (%s)", o.GetName(), t.name))
 	}
 	o.SetNamespace(t.namespace)
 	return o, nil
@@ -50,7 +53,8 @@ func (s *Server) create(t target, body []byte, dry bool) (*object, status) {
 
 func (s *Server) insert(t target, o *object, dry bool) (*object, status) {
 	if o.GetResourceVersion() != "" {
-		return nil, failure(http.StatusInternalServerError, "", "resourceVersion should not be set on objects to be created")
+		return nil, failure(http.StatusInternalServerError, "",
+			"resourceVersion should not be set on objects to be created")
 	}
 	s.data.created++
 	if o.GetName() == "" && o.GetGenerateName() != "" {
@@ -100,7 +104,8 @@ const maxConfigMap = 1 << 20
 
 // problems are the rules that an object breaks by itself.
 func problems(t target, o *object) field.ErrorList {
-	errs := validation.ValidateObjectMetaAccessor(o, t.Namespaced, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	errs := validation.ValidateObjectMetaAccessor(o, t.Namespaced, validation.NameIsDNSSubdomain,
+		field.NewPath("metadata"))
 	if t.Kind != "ConfigMap" {
 		return errs
 	}
@@ -130,7 +135,8 @@ func (s *Server) replace(t target, old, o *object, dry bool) (*object, status) {
 		if _, err := strconv.ParseUint(v, 10, 64); err != nil {
 			return nil, failure(http.StatusInternalServerError, "", err.Error())
 		}
-		return nil, apierrors.NewConflict(t.group(), t.name, fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
+		return nil, apierrors.NewConflict(t.group(), t.name,
+			fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
 	}
 	if v := o.GetResourceVersion(); t.RequireVersion && (v == "" || v == "0") {
 		return nil, apierrors.NewInvalid(t.kind(), t.name, field.ErrorList{
@@ -154,7 +160,8 @@ func (s *Server) replace(t target, old, o *object, dry bool) (*object, status) {
 	switch {
 	case dry:
 		return o, nil
-	case old.GetDeletionTimestamp() != nil && seconds(old.GetDeletionGracePeriodSeconds()) == 0 && len(o.GetFinalizers()) == 0:
+	case old.GetDeletionTimestamp() != nil && seconds(old.GetDeletionGracePeriodSeconds()) == 0 &&
+		len(o.GetFinalizers()) == 0:
 		s.store(t, nil)
 		return o, nil
 	case same(old, o):
@@ -163,8 +170,8 @@ func (s *Server) replace(t target, old, o *object, dry bool) (*object, status) {
 	return s.store(t, o), nil
 }
 
-// part returns what a request for one of the two parts of an object makes of it: o's status and all else of old, or the
-// other way round.
+// part returns what a request for one of the two parts of an object makes of it: o's status and all
+// else of old, or the other way round.
 func part(t target, old, o *object) *object {
 	kept, from := o, old
 	if t.status {
@@ -194,7 +201,9 @@ func (s *Server) delete(t target, body []byte, dry bool) (any, status) {
 			return nil, uidConflict(t, *p.UID, old.GetUID())
 		}
 		if p.ResourceVersion != nil && *p.ResourceVersion != old.GetResourceVersion() {
-			return nil, apierrors.NewConflict(t.group(), t.name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s)", *p.ResourceVersion, old.GetResourceVersion()))
+			return nil, apierrors.NewConflict(t.group(), t.name,
+				fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in "+
+					"record (%s)", *p.ResourceVersion, old.GetResourceVersion()))
 		}
 	}
 	if dry || slices.Contains(options.DryRun, metav1.DryRunAll) {
@@ -248,7 +257,10 @@ func (s *Server) deleteCollection(t target, query url.Values, body []byte) (any,
 			return nil, err
 		}
 	}
-	return map[string]any{"apiVersion": t.GroupVersion().String(), "kind": t.Kind + "List", "metadata": map[string]any{}, "items": []any{}}, nil
+	return map[string]any{
+		"apiVersion": t.GroupVersion().String(), "kind": t.Kind + "List",
+		"metadata": map[string]any{}, "items": []any{},
+	}, nil
 }
 
 // store puts o in the place of the target, or deletes it, and tells the watches.
@@ -261,13 +273,17 @@ func (s *Server) store(t target, o *object) *object {
 }
 
 func uidConflict(t target, want, got types.UID) status {
-	return apierrors.NewConflict(t.group(), t.name, fmt.Errorf("precondition failed: UID in precondition: %v, UID in object meta: %v", want, got))
+	return apierrors.NewConflict(t.group(), t.name,
+		fmt.Errorf("precondition failed: UID in precondition: %v, UID in object meta: %v", want, got))
 }
 
 // success is the answer to a deletion that has left nothing.
 func success(t target, o *object) metav1.Status {
 	return metav1.Status{
-		Status:  metav1.StatusSuccess,
-		Details: &metav1.StatusDetails{Name: t.name, Group: t.Group, Kind: t.GroupVersionResource.Resource, UID: o.GetUID()},
+		Status: metav1.StatusSuccess,
+		Details: &metav1.StatusDetails{
+			Name: t.name, Group: t.Group, Kind: t.GroupVersionResource.Resource,
+			UID: o.GetUID(),
+		},
 	}
 }

@@ -22,7 +22,10 @@ func TestElapsedTime(t *testing.T) {
 	}{
 		{"all agree", reading(0, 5*s, 0), reading(3*s, 8*s, 0), 3 * s, 3 * s},
 		{"wall clock stepped back", reading(0, 5*s, 0), reading(-time.Hour, 8*s, 0), 3 * s, 3 * s},
-		{"wall clock stepped forward, or set after a virtual machine was paused", reading(0, 0, 0), reading(time.Hour, 3*s, 0), 3 * s, time.Hour},
+		{
+			"wall clock stepped forward, or set after a virtual machine was paused", reading(0, 0, 0),
+			reading(time.Hour, 3*s, 0), 3 * s, time.Hour,
+		},
 		{"suspended", reading(0, 0, 9*s), reading(3*s, 3*s, 69*s), 3 * s, 63 * s},
 		{"suspended, and the wall clock set", reading(0, 0, 0), reading(63*s, 3*s, 60*s), 3 * s, 63 * s},
 		{"noise of two clocks", reading(0, 0, 9*ms), reading(3*s, 3*s, 0), 3 * s, 3 * s},

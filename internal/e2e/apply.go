@@ -24,25 +24,29 @@ func (c *ControlPlane) Apply(ctx context.Context, manifest string) error {
 
 // Apply creates the objects of a manifest on any API server.
 func Apply(ctx context.Context, config *rest.Config, manifest string) error {
-	return each(config, "apply", manifest, func(objects dynamic.ResourceInterface, object *unstructured.Unstructured) error {
-		_, err := objects.Create(ctx, object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
-		return err
-	})
+	return each(config, "apply", manifest,
+		func(objects dynamic.ResourceInterface, object *unstructured.Unstructured) error {
+			_, err := objects.Create(ctx, object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+			return err
+		})
 }
 
 // Delete deletes the objects that Apply has created and that still exist. It does not wait until
 // they are gone: namespaces take a while.
 func (c *ControlPlane) Delete(ctx context.Context, manifest string) error {
-	return each(c.Admin(), "delete", manifest, func(objects dynamic.ResourceInterface, object *unstructured.Unstructured) error {
-		if err := objects.Delete(ctx, object.GetName(), metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
-			return err
-		}
-		return nil
-	})
+	return each(c.Admin(), "delete", manifest,
+		func(objects dynamic.ResourceInterface, object *unstructured.Unstructured) error {
+			if err := objects.Delete(ctx, object.GetName(), metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+				return err
+			}
+			return nil
+		})
 }
 
 // each does something with each object of a manifest.
-func each(config *rest.Config, what, manifest string, do func(dynamic.ResourceInterface, *unstructured.Unstructured) error) error {
+func each(config *rest.Config, what, manifest string,
+	do func(dynamic.ResourceInterface, *unstructured.Unstructured) error,
+) error {
 	file, err := os.Open(manifest)
 	if err != nil {
 		return fmt.Errorf("e2e: %s: %w", what, err)

@@ -29,7 +29,8 @@ rules:
 type AuditEvent struct {
 	// ID is the same for all stages of a request.
 	ID string
-	// Stage is ResponseComplete, for long-running requests (watches) ResponseStarted before it, or Panic.
+	// Stage is ResponseComplete, for long-running requests (watches) ResponseStarted before it, or
+	// Panic.
 	Stage string
 	// Verb is get, list, watch, create, update, patch, delete or deletecollection.
 	Verb   string
@@ -47,14 +48,15 @@ type AuditEvent struct {
 
 	// Code is the HTTP status of the response.
 	Code int
-	// Received is when the API server had read the request's header, At when it reached Stage: microseconds on the
-	// wall clock of this machine.
+	// Received is when the API server had read the request's header, At when it reached Stage:
+	// microseconds on the wall clock of this machine.
 	Received time.Time
 	At       time.Time
 	// RequestURI is the path with its query.
 	RequestURI string
 
-	// Kind, UID and ResourceVersion are those of the object in the response, if [Options].AuditPolicy has responses logged.
+	// Kind, UID and ResourceVersion are those of the object in the response, if
+	// [Options].AuditPolicy has responses logged.
 	Kind            string
 	UID             types.UID
 	ResourceVersion string
@@ -140,7 +142,8 @@ func (c *ControlPlane) readAudit(see func(AuditEvent)) error {
 // auditStart is what every line starts with.
 var auditStart = []byte(`{"kind":"Event","apiVersion":"audit.k8s.io/v1"`)
 
-// parseAudit parses a line. An API server that was killed while it wrote one has left the beginning of it before the first line of the next run.
+// parseAudit parses a line. An API server that was killed while it wrote one has left the beginning
+// of it before the first line of the next run.
 func parseAudit(line []byte) (AuditEvent, error) {
 	var l auditLine
 	if err := json.Unmarshal(line[max(0, bytes.LastIndex(line, auditStart)):], &l); err != nil {

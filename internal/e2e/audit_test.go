@@ -19,7 +19,8 @@ func auditTellsUsersApart(t *testing.T, cp *e2e.ControlPlane) {
 		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"},
 	}))
 	createConfigMap(t, clientFor(t, cp.User("writer")), namespace, "written")
-	_, err = clientFor(t, cp.User("stranger")).CoreV1().ConfigMaps(namespace).Get(t.Context(), "written", metav1.GetOptions{})
+	_, err = clientFor(t, cp.User("stranger")).CoreV1().ConfigMaps(namespace).Get(t.Context(), "written",
+		metav1.GetOptions{})
 	require.Error(t, err)
 
 	write := requireAudited(t, cp, func(e e2e.AuditEvent) bool { return e.User == "writer" })

@@ -17,30 +17,34 @@ import (
 const (
 	module = "github.com/bellwether-k8s/bellwether/internal/e2e"
 
-	// kubernetesVersion is where Kubernetes keeps the version it reports. Without it /version says v0.0.0-master.
+	// kubernetesVersion is where Kubernetes keeps the version it reports. Without it /version says
+	// v0.0.0-master.
 	kubernetesVersion = "k8s.io/component-base/version."
 )
 
-// ownModule has a go command follow the go.mod of the directory that it runs in, whatever GOFLAGS says for this module.
+// ownModule has a go command follow the go.mod of the directory that it runs in, whatever GOFLAGS
+// says for this module.
 const ownModule = "-modfile=go.mod"
 
-// buildFlags are part of the cache key. -trimpath lets checkouts in different directories share the Go build cache.
+// buildFlags are part of the cache key. -trimpath lets checkouts in different directories share the
+// Go build cache.
 var buildFlags = []string{"-trimpath", "-buildvcs=false"}
 
 // Bin has the paths of the programs of a control plane.
 type Bin struct {
-	// ControlPlane is etcd, kube-apiserver, kube-controller-manager and kube-scheduler: the first argument names
-	// the component, the rest are its flags.
+	// ControlPlane is etcd, kube-apiserver, kube-controller-manager and kube-scheduler: the first
+	// argument names the component, the rest are its flags.
 	ControlPlane string
 	// KWOK plays the kubelets of simulated nodes.
 	KWOK string
 }
 
-// Binaries returns the programs of a control plane, built once per version of their sources and of Go and kept in
-// bellwether/controlplane in the user's cache directory (safe to delete at any time). The first call on a machine
-// takes minutes and reports on progress, which must not be nil; later ones take the time of a `go list` and print nothing. Concurrent
-// calls, also of other processes, wait for one build. A build that is cancelled or killed leaves nothing that a
-// later call would take for its result.
+// Binaries returns the programs of a control plane, built once per version of their sources and of
+// Go and kept in bellwether/controlplane in the user's cache directory (safe to delete at any
+// time). The first call on a machine takes minutes and reports on progress, which must not be nil;
+// later ones take the time of a `go list` and print nothing. Concurrent calls, also of other
+// processes, wait for one build. A build that is cancelled or killed leaves nothing that a later
+// call would take for its result.
 func Binaries(ctx context.Context, progress io.Writer) (Bin, error) {
 	source, err := sourceDir(ctx)
 	if err != nil {
@@ -82,8 +86,8 @@ func binaries(ctx context.Context, source, cache string, progress io.Writer) (Bi
 	return bin, nil
 }
 
-// sourceDir asks the go command where this module is. runtime.Caller would not know: with -trimpath it names a path
-// that does not exist.
+// sourceDir asks the go command where this module is. runtime.Caller would not know: with -trimpath
+// it names a path that does not exist.
 func sourceDir(ctx context.Context) (string, error) {
 	dir, err := goCommand(ctx, "", nil, "list", "-m", "-f", "{{.Dir}}", module)
 	if err != nil {
@@ -125,10 +129,11 @@ func sourceHash(source string) (string, error) {
 	return fmt.Sprintf("%x", hash.Sum(nil)[:10]), nil
 }
 
-// build compiles both programs beside dir and renames the result, so that dir is complete or absent. The caller
-// holds the lock.
+// build compiles both programs beside dir and renames the result, so that dir is complete or
+// absent. The caller holds the lock.
 func build(ctx context.Context, source, dir string, progress io.Writer) error {
-	versions, err := goCommand(ctx, source, []string{"GOWORK=off"}, "list", "-m", ownModule, "-f", "{{.Version}}", "k8s.io/kubernetes", "sigs.k8s.io/kwok")
+	versions, err := goCommand(ctx, source, []string{"GOWORK=off"}, "list", "-m", ownModule, "-f", "{{.Version}}",
+		"k8s.io/kubernetes", "sigs.k8s.io/kwok")
 	if err != nil {
 		return err
 	}
@@ -144,14 +149,16 @@ func build(ctx context.Context, source, dir string, progress io.Writer) error {
 	defer os.RemoveAll(temporary)
 
 	start := time.Now()
-	say(progress, "building etcd, kube-apiserver, kube-controller-manager, kube-scheduler (%s) and KWOK %s once, into %s: "+
+	say(progress, "building etcd, kube-apiserver, kube-controller-manager, kube-scheduler (%s) and KWOK %s once, "+
+		"into %s: "+
 		"about 5 minutes on 2 cores", kubernetes, kwok, dir)
 	stop := every(30*time.Second, func() {
 		say(progress, "… still building (%d s)", int(time.Since(start).Seconds()))
 	})
 	flags := fmt.Sprintf("-ldflags=-s -w -X %[1]sgitVersion=%[2]s -X %[1]sgitMajor=%[3]s -X %[1]sgitMinor=%[4]s",
 		kubernetesVersion, kubernetes, parts[0], parts[1])
-	arguments := slices.Concat([]string{"build"}, buildFlags, []string{flags, ownModule, "-o", temporary + "/", "./cmd/..."})
+	arguments := slices.Concat([]string{"build"}, buildFlags,
+		[]string{flags, ownModule, "-o", temporary + "/", "./cmd/..."})
 	_, err = goCommand(ctx, source, []string{"GOWORK=off"}, arguments...)
 	stop()
 	if err != nil {

@@ -96,7 +96,8 @@ func TestFailedBuildLeavesNothing(t *testing.T) {
 	}
 }
 
-// A build that was killed leaves its temporary directory: the next one must neither take it nor stumble over it.
+// A build that was killed leaves its temporary directory: the next one must neither take it nor
+// stumble over it.
 func TestBuildAfterKilledBuild(t *testing.T) {
 	t.Parallel()
 	source, cache := fakeSource(t), t.TempDir()
@@ -115,7 +116,8 @@ func TestWaitingForABuildEndsWithTheContext(t *testing.T) {
 	source, cache := fakeSource(t), t.TempDir()
 	hash, err := sourceHash(source)
 	require.NoError(t, err)
-	unlock, err := lockFile(t.Context(), filepath.Join(cache, hash+".lock"), func(time.Duration) { t.Error("lock is taken") })
+	unlock, err := lockFile(t.Context(), filepath.Join(cache, hash+".lock"),
+		func(time.Duration) { t.Error("lock is taken") })
 	require.NoError(t, err)
 	defer unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -22,7 +22,8 @@ import (
 
 const (
 	readyPoll = 50 * time.Millisecond
-	// readyTimeout is for one question: a connection to an API server that was paused or killed may never answer.
+	// readyTimeout is for one question: a connection to an API server that was paused or killed may
+	// never answer.
 	readyTimeout = time.Second
 
 	// logTail is how much of a dead process's log goes into an error, in bytes.
@@ -72,8 +73,9 @@ func (c *ControlPlane) startServers(options Options) error {
 	return err
 }
 
-// startControllers starts the controller manager and the scheduler if asked for. Each has a name of its own in the
-// audit log, with an administrator's rights: otherwise the controller manager would need one identity per controller.
+// startControllers starts the controller manager and the scheduler if asked for. Each has a name of
+// its own in the audit log, with an administrator's rights: otherwise the controller manager would
+// need one identity per controller.
 func (c *ControlPlane) startControllers(options Options) error {
 	if options.ControllerManager {
 		kubeconfig, err := c.Kubeconfig(c.User("system:kube-controller-manager", "system:masters"))
@@ -94,7 +96,8 @@ func (c *ControlPlane) startControllers(options Options) error {
 		if err != nil {
 			return err
 		}
-		c.Scheduler, err = c.component("kube-scheduler", "--kubeconfig="+kubeconfig, "--leader-elect=false", "--secure-port=0")
+		c.Scheduler, err = c.component("kube-scheduler", "--kubeconfig="+kubeconfig, "--leader-elect=false",
+			"--secure-port=0")
 		if err != nil {
 			return err
 		}
@@ -108,7 +111,8 @@ const DarkLabel = "bellwether.invalid/dark"
 // groupLabel says which group a node is of.
 const groupLabel = "bellwether.invalid/group"
 
-// startNodes creates the nodes with a process each, or for their group, and waits until all are Ready.
+// startNodes creates the nodes with a process each, or for their group, and waits until all are
+// Ready.
 func (c *ControlPlane) startNodes(ctx context.Context, options Options) error {
 	if len(options.Nodes)+len(options.Groups) == 0 {
 		return nil
@@ -189,8 +193,9 @@ func (c *ControlPlane) createNode(ctx context.Context, name, group string) error
 	return nil
 }
 
-// Ready returns when the API server says it is ready: after a restart of it or of etcd. The error is that of ctx with
-// the last answer, or says that the API server has ended, with the end of its log.
+// Ready returns when the API server says it is ready: after a restart of it or of etcd. The error
+// is that of ctx with the last answer, or says that the API server has ended, with the end of its
+// log.
 func (c *ControlPlane) Ready(ctx context.Context) error {
 	admin := c.Admin()
 	tlsConfig, err := rest.TLSConfigFor(admin)
@@ -217,8 +222,9 @@ func (c *ControlPlane) Ready(ctx context.Context) error {
 	})
 }
 
-// Compact makes etcd forget every state but the current one, as the API server has it do every five minutes. What the
-// API server has seen itself it still serves, lists and watches of the past, until it is restarted.
+// Compact makes etcd forget every state but the current one, as the API server has it do every five
+// minutes. What the API server has seen itself it still serves, lists and watches of the past,
+// until it is restarted.
 func (c *ControlPlane) Compact(ctx context.Context) error {
 	var now struct {
 		Header struct {
@@ -251,7 +257,8 @@ func (c *ControlPlane) askEtcd(ctx context.Context, method string, question, ans
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.etcdPort.address()+"/v3/kv/"+method, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.etcdPort.address()+"/v3/kv/"+method,
+		bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -270,14 +277,15 @@ func (c *ControlPlane) askEtcd(ctx context.Context, method string, question, ans
 	return json.Unmarshal(content, answer)
 }
 
-// await polls until check has no error. It gives up when ctx ends, or when one of the processes that check depends on
-// has ended.
+// await polls until check has no error. It gives up when ctx ends, or when one of the processes
+// that check depends on has ended.
 func (c *ControlPlane) await(ctx context.Context, process *Process, check func(context.Context) error) error {
 	last := errors.New("not asked yet")
 	err := wait.PollUntilContextCancel(ctx, readyPoll, true, func(ctx context.Context) (bool, error) {
 		for _, p := range []*Process{c.Etcd, c.APIServer, process} {
 			if isClosed(p.Done()) {
-				return false, fmt.Errorf("e2e: %s: %s; its log ends:\n%s", p.command.Name, p.current().exit, tail(p.log))
+				return false, fmt.Errorf("e2e: %s: %s; its log ends:\n%s", p.command.Name, p.current().exit,
+					tail(p.log))
 			}
 		}
 		ctx, cancel := context.WithTimeout(ctx, readyTimeout)

@@ -29,7 +29,8 @@ func TestControllersAndNodes(t *testing.T) {
 		namespace, err := cp.Namespace(t.Context(), "account")
 		require.NoError(t, err)
 		require.EventuallyWithT(t, func(c *assert.CollectT) {
-			_, err := clientFor(t, cp.Admin()).CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
+			_, err := clientFor(t, cp.Admin()).CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default",
+				metav1.GetOptions{})
 			assert.NoError(c, err)
 		}, patience, poll)
 	})

@@ -19,21 +19,25 @@ const startTimeout = 2 * time.Minute
 
 // Options says what a control plane has besides etcd and kube-apiserver. The zero value is fine.
 type Options struct {
-	// ControllerManager runs kube-controller-manager: garbage collection, node lifecycle, workloads.
+	// ControllerManager runs kube-controller-manager: garbage collection, node lifecycle,
+	// workloads.
 	ControllerManager bool
 	// Scheduler runs kube-scheduler.
 	Scheduler bool
-	// Nodes names the nodes to create. Each has a KWOK process of its own that makes it ready, renews its lease and
-	// runs its Pods in pretence. While the process is paused the node is lost: with the controller manager it
-	// becomes NotReady within about 10 s.
+	// Nodes names the nodes to create. Each has a KWOK process of its own that makes it ready,
+	// renews its lease and runs its Pods in pretence. While the process is paused the node is lost:
+	// with the controller manager it becomes NotReady within about 10 s.
 	Nodes []string
-	// Groups names nodes that have one KWOK process together, by the name that their group has instead of a node's: they
-	// are lost at once. A node that has the label [DarkLabel] has no process, whatever becomes of that of its group: so a machine
-	// is lost, and comes back, by itself.
+	// Groups names nodes that have one KWOK process together, by the name that their group has
+	// instead of a node's: they are lost at once. A node that has the label [DarkLabel] has no
+	// process, whatever becomes of that of its group: so a machine is lost, and comes back, by
+	// itself.
 	Groups map[string][]string
-	// AuditPolicy is the audit policy of the API server, as a file. Default: metadata of all requests, when they are over.
+	// AuditPolicy is the audit policy of the API server, as a file. Default: metadata of all
+	// requests, when they are over.
 	AuditPolicy string
-	// Progress gets the progress of a build of the control plane, see [Binaries]. Default os.Stderr.
+	// Progress gets the progress of a build of the control plane, see [Binaries]. Default
+	// os.Stderr.
 	Progress io.Writer
 }
 
@@ -42,7 +46,8 @@ type ControlPlane struct {
 	// Etcd and APIServer are always there, the other two if asked for.
 	Etcd, APIServer              *Process
 	ControllerManager, Scheduler *Process
-	// Dir holds everything the control plane writes: <process>.log, audit.log, etcd's data. Close removes it.
+	// Dir holds everything the control plane writes: <process>.log, audit.log, etcd's data. Close
+	// removes it.
 	Dir string
 
 	group    *Group
@@ -66,8 +71,8 @@ type ControlPlane struct {
 	proxies   []*Proxy
 }
 
-// Start starts a control plane that ends with the test. If the test fails, the logs stay and their directory is
-// logged.
+// Start starts a control plane that ends with the test. If the test fails, the logs stay and their
+// directory is logged.
 func Start(t testing.TB, options Options) *ControlPlane {
 	t.Helper()
 	c, err := New(t.Context(), options)
@@ -87,9 +92,9 @@ func Start(t testing.TB, options Options) *ControlPlane {
 	return c
 }
 
-// New starts a control plane and returns when it is ready: the API server serves, the nodes are Ready. The first on a
-// machine takes minutes, see [Binaries]. If a process dies meanwhile the error has the end of its log, and the logs
-// stay. If ctx is cancelled nothing stays.
+// New starts a control plane and returns when it is ready: the API server serves, the nodes are
+// Ready. The first on a machine takes minutes, see [Binaries]. If a process dies meanwhile the
+// error has the end of its log, and the logs stay. If ctx is cancelled nothing stays.
 func New(ctx context.Context, options Options) (*ControlPlane, error) {
 	if options.Progress == nil {
 		options.Progress = os.Stderr
@@ -147,11 +152,13 @@ func (c *ControlPlane) start(ctx context.Context, options Options) error {
 	return c.startNodes(ctx, options)
 }
 
-// Node returns the KWOK process that plays a node or a group of nodes of [Options], nil if there is none of that name.
+// Node returns the KWOK process that plays a node or a group of nodes of [Options], nil if there is
+// none of that name.
 func (c *ControlPlane) Node(name string) *Process { return c.nodes[name] }
 
-// Run starts a process that ends with the control plane, with its log beside the others: a replica under test, for
-// example. Names of the control plane's own processes (etcd, kube-apiserver, …, node-<name>) are taken.
+// Run starts a process that ends with the control plane, with its log beside the others: a replica
+// under test, for example. Names of the control plane's own processes (etcd, kube-apiserver, …,
+// node-<name>) are taken.
 func (c *ControlPlane) Run(command Command) (*Process, error) {
 	return c.group.Start(command)
 }

@@ -155,7 +155,9 @@ func requireReady(t *testing.T, cp *e2e.ControlPlane) {
 	require.NoError(t, cp.Ready(ctx))
 }
 
-func createConfigMap(t *testing.T, client kubernetes.Interface, namespace, name string, owners ...metav1.OwnerReference) {
+func createConfigMap(t *testing.T, client kubernetes.Interface, namespace, name string,
+	owners ...metav1.OwnerReference,
+) {
 	t.Helper()
 	_, err := client.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owners},

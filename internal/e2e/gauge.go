@@ -15,8 +15,8 @@ import (
 // gaugePause is how long a gauge does nothing between two requests.
 const gaugePause = 100 * time.Millisecond
 
-// Gauge measures how slow the machine and the API server are while a test runs: bounds in real time are
-// that much later. It sends one small write after the other.
+// Gauge measures how slow the machine and the API server are while a test runs: bounds in real time
+// are that much later. It sends one small write after the other.
 type Gauge struct {
 	mu      sync.Mutex
 	begun   time.Time // of the write under way, by plan
@@ -38,7 +38,8 @@ func NewGauge(t testing.TB, cp *ControlPlane, namespace string) *Gauge {
 	}
 	const name = "gauge"
 	configMaps := client.CoreV1().ConfigMaps(namespace)
-	if _, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+	if _, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	g := &Gauge{begun: time.Now()}
@@ -49,7 +50,8 @@ func NewGauge(t testing.TB, cp *ControlPlane, namespace string) *Gauge {
 	running.Go(func() {
 		for ctx.Err() == nil {
 			// One that fails, as while there is no API server, has taken its time all the same.
-			_, _ = configMaps.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"at":"`+time.Now().Format(time.RFC3339Nano)+`"}}`), metav1.PatchOptions{})
+			_, _ = configMaps.Patch(ctx, name, types.MergePatchType,
+				[]byte(`{"data":{"at":"`+time.Now().Format(time.RFC3339Nano)+`"}}`), metav1.PatchOptions{})
 			g.note()
 			select {
 			case <-ctx.Done():
@@ -69,8 +71,9 @@ func (g *Gauge) note() {
 	g.begun = now.Add(gaugePause)
 }
 
-// Slack returns how much later than planned something may be that some writes and their events take part
-// in and that has happened since a time: a second, and four times the slowest write since then.
+// Slack returns how much later than planned something may be that some writes and their events take
+// part in and that has happened since a time: a second, and four times the slowest write since
+// then.
 func (g *Gauge) Slack(since time.Time) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,16 +10,16 @@ import (
 	"syscall"
 )
 
-// leaderScript is the first process of a group. It ignores signals of a terminal, and blocks on a pipe.
-// Only the harness holds the other end. However the harness ends (return, panic, Ctrl-C, SIGKILL), the
-// kernel closes that end, read sees the end of the file, and the shell kills its whole group. It sends
-// SIGKILL, because a stopped member reacts to no other signal.
+// leaderScript is the first process of a group. It ignores signals of a terminal, and blocks on a
+// pipe. Only the harness holds the other end. However the harness ends (return, panic, Ctrl-C,
+// SIGKILL), the kernel closes that end, read sees the end of the file, and the shell kills its
+// whole group. It sends SIGKILL, because a stopped member reacts to no other signal.
 const leaderScript = `trap '' INT TERM HUP QUIT; read -r _; kill -9 0`
 
 var errClosed = errors.New("e2e: group is closed")
 
-// Group is a set of processes that do not outlive the process that started them, however that one ends. Safe for
-// concurrent use.
+// Group is a set of processes that do not outlive the process that started them, however that one
+// ends. Safe for concurrent use.
 type Group struct {
 	dir      string
 	leader   *exec.Cmd
@@ -61,8 +61,8 @@ func (g *Group) Start(command Command) (*Process, error) {
 	return process, nil
 }
 
-// Close kills every process of the group, also those that its processes have started, and returns when its own
-// processes are gone and their last lines delivered.
+// Close kills every process of the group, also those that its processes have started, and returns
+// when its own processes are gone and their last lines delivered.
 func (g *Group) Close() error {
 	g.close.Do(func() {
 		g.mu.Lock()

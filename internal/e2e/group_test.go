@@ -27,7 +27,8 @@ const (
 	orphanPoll     = 20 * time.Millisecond
 )
 
-// orphaner prints the IDs of the processes it has started, one of them stopped, and then ends or waits for its end.
+// orphaner prints the IDs of the processes it has started, one of them stopped, and then ends or
+// waits for its end.
 func orphaner(how string) {
 	dir, err := os.MkdirTemp("", "orphaner-")
 	if err != nil {
@@ -96,7 +97,8 @@ func TestNothingOutlivesTheHarness(t *testing.T) {
 			for _, field := range pids {
 				pid, err := strconv.Atoi(field)
 				require.NoError(t, err)
-				assert.Eventually(t, func() bool { return gone(pid) }, orphanPatience, orphanPoll, "process %d lives on", pid)
+				assert.Eventually(t, func() bool { return gone(pid) }, orphanPatience, orphanPoll,
+					"process %d lives on", pid)
 			}
 		})
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// lingerTime is how long output is still read after the process has ended and nothing more comes: its children may
-// hold the pipe open for ever.
+// lingerTime is how long output is still read after the process has ended and nothing more comes:
+// its children may hold the pipe open for ever.
 const lingerTime = 500 * time.Millisecond
 
 // lines hands standard output on line by line, and writes it to the log. A nil *lines does nothing.

@@ -14,9 +14,10 @@ const (
 	lockReminder = 30 * time.Second
 )
 
-// lockFile takes an exclusive lock on path, which it creates: against other processes and against other calls in
-// this one. The kernel drops the lock when its holder dies. While another holds it, waiting is called at once and
-// every 30 s. The file stays: removing it would let two holders lock two files of the same name.
+// lockFile takes an exclusive lock on path, which it creates: against other processes and against
+// other calls in this one. The kernel drops the lock when its holder dies. While another holds it,
+// waiting is called at once and every 30 s. The file stays: removing it would let two holders lock
+// two files of the same name.
 func lockFile(ctx context.Context, path string, waiting func(waited time.Duration)) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// port is a TCP port of the loopback interface, reserved until closed, also while its server is down. A
-// socket that is bound and never listens holds it. Connections go to the server, which binds beside it
-// with SO_REUSEPORT. The kernel gives the port only to a process that asks for exactly this one.
+// port is a TCP port of the loopback interface, reserved until closed, also while its server is
+// down. A socket that is bound and never listens holds it. Connections go to the server, which
+// binds beside it with SO_REUSEPORT. The kernel gives the port only to a process that asks for
+// exactly this one.
 type port struct {
 	number int
 	socket int

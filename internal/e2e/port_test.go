@@ -40,7 +40,8 @@ func TestReservedPortIsForSharingServersOnly(t *testing.T) {
 			require.NoError(t, client.Close())
 		}
 		require.NoError(t, server.Close())
-		// Not at once: a child that another test forks holds the server's socket until it executes its program.
+		// Not at once: a child that another test forks holds the server's socket until it executes
+		// its program.
 		require.Eventually(t, func() bool {
 			client, err := net.Dial("tcp", port.address())
 			if err == nil {

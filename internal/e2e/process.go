@@ -18,16 +18,17 @@ const (
 
 // Command describes a process to start.
 type Command struct {
-	// Name names the process in errors, and its log file: <Name>.log. Required and unique within a group.
+	// Name names the process in errors, and its log file: <Name>.log. Required and unique within a
+	// group.
 	Name string
 	// Path is the program, Args its arguments (without the program's name).
 	Path string
 	Args []string
 	// Env holds additions to the environment, as "KEY=value".
 	Env []string
-	// OnLine is called with every line of standard output as it comes, without its newline, from one goroutine per
-	// run of the process. It must not block: the process would block on its output, and Close on both. Nil is
-	// allowed: output goes to the log file in any case.
+	// OnLine is called with every line of standard output as it comes, without its newline, from
+	// one goroutine per run of the process. It must not block: the process would block on its
+	// output, and Close on both. Nil is allowed: output goes to the log file in any case.
 	OnLine func(line string)
 }
 
@@ -37,8 +38,8 @@ type Exit struct {
 	Code int
 	// Signal is the signal that ended the process, 0 if it ended by itself.
 	Signal syscall.Signal
-	// At is the time at which the harness saw the end: with a monotonic reading, microseconds to a few
-	// milliseconds after it happened.
+	// At is the time at which the harness saw the end: with a monotonic reading, microseconds to a
+	// few milliseconds after it happened.
 	At time.Time
 }
 
@@ -50,7 +51,8 @@ func (e Exit) String() string {
 	return fmt.Sprintf("exit code %d", e.Code)
 }
 
-// Process is a program that a [Group] runs: one run at a time, more with Restart. Safe for concurrent use.
+// Process is a program that a [Group] runs: one run at a time, more with Restart. Safe for
+// concurrent use.
 type Process struct {
 	group   *Group
 	command Command
@@ -83,7 +85,8 @@ func (p *Process) start() error {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: p.group.leader.Process.Pid}
 
-	// Files, not writers, go to cmd: its Wait then returns with the end of the process, not of its output.
+	// Files, not writers, go to cmd: its Wait then returns with the end of the process, not of its
+	// output.
 	var output *lines
 	if p.command.OnLine != nil {
 		var writer *os.File
@@ -152,7 +155,8 @@ func (p *Process) Pause() error {
 		case <-time.After(stopPoll):
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("e2e: pause %s: still runs after %s: was it resumed meanwhile?", p.command.Name, stopTimeout)
+			return fmt.Errorf("e2e: pause %s: still runs after %s: was it resumed meanwhile?", p.command.Name,
+				stopTimeout)
 		}
 	}
 	return nil
@@ -161,11 +165,12 @@ func (p *Process) Pause() error {
 // Resume continues a paused process (SIGCONT). [os.ErrProcessDone] if it has ended.
 func (p *Process) Resume() error { return p.signal(p.current(), syscall.SIGCONT) }
 
-// Terminate asks the process to end (SIGTERM) and does not wait. A paused process acts on it when resumed.
-// [os.ErrProcessDone] if it has ended.
+// Terminate asks the process to end (SIGTERM) and does not wait. A paused process acts on it when
+// resumed. [os.ErrProcessDone] if it has ended.
 func (p *Process) Terminate() error { return p.signal(p.current(), syscall.SIGTERM) }
 
-// Kill ends the process (SIGKILL), paused or not, and returns when it is gone. No error if it was gone before.
+// Kill ends the process (SIGKILL), paused or not, and returns when it is gone. No error if it was
+// gone before.
 func (p *Process) Kill() error {
 	life := p.current()
 	err := life.cmd.Process.Kill()
@@ -176,7 +181,8 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Restart starts the process again with the same command, after killing it if it still runs. Its log file goes on.
+// Restart starts the process again with the same command, after killing it if it still runs. Its
+// log file goes on.
 func (p *Process) Restart() error {
 	if err := p.Kill(); err != nil {
 		return err
@@ -191,8 +197,8 @@ func (p *Process) Restart() error {
 	}
 }
 
-// Wait returns how the latest run of the process ended, once it has ended and OnLine has had its last line. The
-// error is that of ctx.
+// Wait returns how the latest run of the process ended, once it has ended and OnLine has had its
+// last line. The error is that of ctx.
 func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	life := p.current()
 	select {
@@ -209,6 +215,6 @@ func (p *Process) Done() <-chan struct{} { return p.current().done }
 // Pid is the process ID of the latest run.
 func (p *Process) Pid() int { return p.current().cmd.Process.Pid }
 
-// Log is the path of the file that holds standard output and standard error of all runs. With OnLine, lines of the two
-// may change places.
+// Log is the path of the file that holds standard output and standard error of all runs. With
+// OnLine, lines of the two may change places.
 func (p *Process) Log() string { return p.log }

@@ -39,7 +39,10 @@ func startShell(t *testing.T, script string, onLine func(string)) *e2e.Process {
 	group, err := e2e.NewGroup(t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, group.Close()) })
-	process, err := group.Start(e2e.Command{Name: "shell", Path: "sh", Args: []string{"-c", script}, Env: []string{"COLOUR=blue"}, OnLine: onLine})
+	process, err := group.Start(e2e.Command{
+		Name: "shell", Path: "sh", Args: []string{"-c", script},
+		Env: []string{"COLOUR=blue"}, OnLine: onLine,
+	})
 	require.NoError(t, err)
 	return process
 }
@@ -110,9 +113,10 @@ func TestPauseResumeTerminateKillRestart(t *testing.T) {
 	require.NoError(t, process.Pause())
 	quiet := func() bool { // for 10 times what a tick takes
 		before := len(ticks.read())
-		err := wait.PollUntilContextTimeout(t.Context(), poll, 200*time.Millisecond, true, func(context.Context) (bool, error) {
-			return len(ticks.read()) > before, nil
-		})
+		err := wait.PollUntilContextTimeout(t.Context(), poll, 200*time.Millisecond, true,
+			func(context.Context) (bool, error) {
+				return len(ticks.read()) > before, nil
+			})
 		return wait.Interrupted(err)
 	}
 	require.Eventually(t, quiet, patience, poll)

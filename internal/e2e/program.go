@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Program builds the main package pkg, as seen from the current directory, into the control plane's directory and
-// returns the path of the program. Flags are flags of `go build`, for example -race. Asked for the same package and
-// flags again it returns the first result.
+// Program builds the main package pkg, as seen from the current directory, into the control plane's
+// directory and returns the path of the program. Flags are flags of `go build`, for example -race.
+// Asked for the same package and flags again it returns the first result.
 func (c *ControlPlane) Program(ctx context.Context, pkg string, flags ...string) (string, error) {
 	c.programsMu.Lock()
 	defer c.programsMu.Unlock()
@@ -39,7 +39,8 @@ func (c *ControlPlane) Program(ctx context.Context, pkg string, flags ...string)
 	return c.programs[key], nil
 }
 
-// goCommand runs go in dir ("" is the current directory) and returns its standard output without surrounding space.
+// goCommand runs go in dir ("" is the current directory) and returns its standard output without
+// surrounding space.
 func goCommand(ctx context.Context, dir string, env []string, arguments ...string) (string, error) {
 	command := exec.CommandContext(ctx, "go", arguments...)
 	command.Dir = dir
@@ -50,7 +51,8 @@ func goCommand(ctx context.Context, dir string, env []string, arguments ...strin
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); err != nil {
-		return "", fmt.Errorf("go %s: %w\n%s", arguments[0], errors.Join(err, ctx.Err()), bytes.TrimSpace(stderr.Bytes()))
+		return "", fmt.Errorf("go %s: %w\n%s", arguments[0], errors.Join(err, ctx.Err()),
+			bytes.TrimSpace(stderr.Bytes()))
 	}
 	return strings.TrimSpace(stdout.String()), nil
 }

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Proxy is the network between one client and the API server: a TCP forwarder that fails on request. TLS stays
-// end to end. Safe for concurrent use.
+// Proxy is the network between one client and the API server: a TCP forwarder that fails on
+// request. TLS stays end to end. Safe for concurrent use.
 type Proxy struct {
 	target   string
 	listener net.Listener
@@ -24,7 +24,8 @@ type Proxy struct {
 	connections map[*connection]struct{}
 }
 
-// Proxy returns a new proxy in front of the API server, without faults. It is closed with the control plane.
+// Proxy returns a new proxy in front of the API server, without faults. It is closed with the
+// control plane.
 func (c *ControlPlane) Proxy() (*Proxy, error) {
 	proxy, err := NewProxy(c.apiPort.address())
 	if err != nil {
@@ -71,8 +72,8 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Delay holds back by d whatever arrives from now on, each way, without limiting how much is under way. Zero is no
-// delay.
+// Delay holds back by d whatever arrives from now on, each way, without limiting how much is under
+// way. Zero is no delay.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +119,8 @@ func (p *Proxy) Heal() {
 	}
 }
 
-// Close stops listening, resets all connections and returns when nothing of the proxy runs any more.
+// Close stops listening, resets all connections and returns when nothing of the proxy runs any
+// more.
 func (p *Proxy) Close() error {
 	err := p.listener.Close()
 	p.Cut()
@@ -188,8 +190,8 @@ const dialTimeout = 3 * time.Second
 // network.
 const maxChunks = 1024
 
-// forward carries one direction of a connection until it ends. Then the other direction ends too: no
-// client here uses a half-closed connection.
+// forward carries one direction of a connection until it ends. Then the other direction ends too:
+// no client here uses a half-closed connection.
 func (p *Proxy) forward(c *connection, from, to *net.TCPConn) {
 	underway := make(chan chunk, maxChunks)
 	var reader sync.WaitGroup
@@ -237,7 +239,8 @@ func (p *Proxy) due() time.Time {
 	return time.Now().Add(p.delay)
 }
 
-// pass returns when something due at that time may be forwarded, false if the connection has ended before.
+// pass returns when something due at that time may be forwarded, false if the connection has ended
+// before.
 func (p *Proxy) pass(c *connection, due time.Time) bool {
 	if wait := time.Until(due); wait > 0 {
 		timer := time.NewTimer(wait)
@@ -262,7 +265,8 @@ func (p *Proxy) pass(c *connection, due time.Time) bool {
 	}
 }
 
-// connection is one client's connection and ours to the server. Its fields belong to the proxy's mutex.
+// connection is one client's connection and ours to the server. Its fields belong to the proxy's
+// mutex.
 type connection struct {
 	client, server *net.TCPConn  // server is nil until connected
 	healed         chan struct{} // of the latest black hole it was in; nil if none

@@ -91,7 +91,8 @@ func TestBlackHoleKeepsConnectionsAndTheirData(t *testing.T) {
 	}
 }
 
-// A request that a process has sent before it was killed must not arrive after others have taken over.
+// A request that a process has sent before it was killed must not arrive after others have taken
+// over.
 func TestBlackHoleLosesDataOfClosedConnections(t *testing.T) {
 	t.Parallel()
 	target, err := net.Listen("tcp", "127.0.0.1:0")
@@ -211,7 +212,8 @@ func dial(t *testing.T, proxy *e2e.Proxy) net.Conn {
 	return conn
 }
 
-// dialAndEcho is for proxies that refuse: whether the dial or the echo fails is a matter of microseconds.
+// dialAndEcho is for proxies that refuse: whether the dial or the echo fails is a matter of
+// microseconds.
 func dialAndEcho(proxy *e2e.Proxy) error {
 	conn, err := net.Dial("tcp", proxy.Address())
 	if err != nil {

@@ -18,7 +18,8 @@ func TestRepeat(t *testing.T) {
 	t.Setenv(e2e.SoakEnv, "")
 	e2e.Repeat(t, count)
 	assert.Equal(t, 1, runs)
-	const duration = 300 * time.Millisecond // a run may take longer than it means to, so it is not their number that tells
+	// a run may take longer than it means to, so it is not their number that tells
+	const duration = 300 * time.Millisecond
 	t.Setenv(e2e.SoakEnv, duration.String())
 	begin := time.Now()
 	e2e.Repeat(t, count)

@@ -9,7 +9,8 @@ import (
 	"os"
 )
 
-// Tail reads a file to which another process appends lines. Its methods must not be called concurrently.
+// Tail reads a file to which another process appends lines. Its methods must not be called
+// concurrently.
 type Tail struct {
 	// Path of the file. It need not be there yet.
 	Path string
@@ -24,7 +25,8 @@ type Tail struct {
 // discardAt is how many bytes are worth a system call.
 const discardAt = 1 << 20
 
-// Read calls see with each line that has been completed since the last call, without its newline, and stops at an error of see.
+// Read calls see with each line that has been completed since the last call, without its newline,
+// and stops at an error of see.
 func (t *Tail) Read(see func(line []byte) error) error {
 	if t.file == nil {
 		mode := os.O_RDONLY

@@ -24,16 +24,17 @@ import (
 // once, by its own watch.
 const grantPoll = 20 * time.Millisecond
 
-// Admin returns the configuration of a client that may do everything. It is a copy: change it at will. Clients are
-// not throttled.
+// Admin returns the configuration of a client that may do everything. It is a copy: change it at
+// will. Clients are not throttled.
 func (c *ControlPlane) Admin() *rest.Config {
 	return c.User("admin", "system:masters")
 }
 
-// User returns the configuration of a client with this name and these groups: a certificate that the API server
-// trusts, no rights until granted. It is a copy; the certificate is the same for the same name and groups. Clients
-// are not throttled. The name "system:serviceaccount:<namespace>:<name>" is what RBAC and the audit log take for
-// that service account.
+// User returns the configuration of a client with this name and these groups: a certificate that
+// the API server trusts, no rights until granted. It is a copy; the certificate is the same for the
+// same name and groups. Clients are not throttled. The name
+// "system:serviceaccount:<namespace>:<name>" is what RBAC and the audit log take for that service
+// account.
 func (c *ControlPlane) User(name string, groups ...string) *rest.Config {
 	c.usersMu.Lock()
 	defer c.usersMu.Unlock()
@@ -56,10 +57,12 @@ func (c *ControlPlane) User(name string, groups ...string) *rest.Config {
 	return rest.CopyConfig(config)
 }
 
-// ServiceAccount returns the configuration of a client with a token of this service account, as the kubelet mounts
-// it: bound to the Pod, which has to exist and to run as that account; with pod nil, bound to none. Clients are not
-// throttled.
-func (c *ControlPlane) ServiceAccount(ctx context.Context, namespace, name string, pod *corev1.Pod) (*rest.Config, error) {
+// ServiceAccount returns the configuration of a client with a token of this service account, as the
+// kubelet mounts it: bound to the Pod, which has to exist and to run as that account; with pod nil,
+// bound to none. Clients are not throttled.
+func (c *ControlPlane) ServiceAccount(ctx context.Context, namespace, name string, pod *corev1.Pod) (*rest.Config,
+	error,
+) {
 	request := &authenticationv1.TokenRequest{}
 	if pod != nil {
 		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{
@@ -79,9 +82,9 @@ func (c *ControlPlane) ServiceAccount(ctx context.Context, namespace, name strin
 	}, nil
 }
 
-// Grant allows the user what the rules say, in the namespace by a Role and a RoleBinding, or with namespace "" in
-// the whole cluster by a ClusterRole and a ClusterRoleBinding. It returns when the API server honours them. Grants
-// add up.
+// Grant allows the user what the rules say, in the namespace by a Role and a RoleBinding, or with
+// namespace "" in the whole cluster by a ClusterRole and a ClusterRoleBinding. It returns when the
+// API server honours them. Grants add up.
 func (c *ControlPlane) Grant(ctx context.Context, user, namespace string, rules ...rbacv1.PolicyRule) error {
 	var err error
 	if namespace == "" {
@@ -134,7 +137,8 @@ func grantSubjects(user string) []rbacv1.Subject {
 	return []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
 }
 
-// waitAllowed returns when the user may do the first thing the rule allows: a role takes effect as a whole.
+// waitAllowed returns when the user may do the first thing the rule allows: a role takes effect as
+// a whole.
 func (c *ControlPlane) waitAllowed(ctx context.Context, user, namespace string, rule rbacv1.PolicyRule) error {
 	if len(rule.Verbs) == 0 || len(rule.APIGroups) == 0 || len(rule.Resources) == 0 {
 		return nil // about URLs, not resources
@@ -143,7 +147,8 @@ func (c *ControlPlane) waitAllowed(ctx context.Context, user, namespace string, 
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: subresource,
+			Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource,
+			Subresource: subresource,
 		},
 	}}
 	if len(rule.ResourceNames) > 0 {
@@ -155,7 +160,8 @@ func (c *ControlPlane) waitAllowed(ctx context.Context, user, namespace string, 
 	})
 }
 
-// Namespace creates a namespace of its own for a test and returns its name, which starts with prefix.
+// Namespace creates a namespace of its own for a test and returns its name, which starts with
+// prefix.
 func (c *ControlPlane) Namespace(ctx context.Context, prefix string) (string, error) {
 	namespace, err := c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: prefix + "-"},
@@ -166,8 +172,9 @@ func (c *ControlPlane) Namespace(ctx context.Context, prefix string) (string, er
 	return namespace.Name, nil
 }
 
-// Kubeconfig writes the configuration to a new kubeconfig file in the control plane's directory, for a process. Of a
-// rest.Config it keeps the host and the certificates; a kubeconfig has no place for rate limits.
+// Kubeconfig writes the configuration to a new kubeconfig file in the control plane's directory,
+// for a process. Of a rest.Config it keeps the host and the certificates; a kubeconfig has no place
+// for rate limits.
 func (c *ControlPlane) Kubeconfig(config *rest.Config) (path string, err error) {
 	file, err := os.CreateTemp(c.Dir, "kubeconfig-*.yaml")
 	if err != nil {

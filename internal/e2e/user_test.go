@@ -15,7 +15,10 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-var readConfigMaps = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}
+var readConfigMaps = rbacv1.PolicyRule{
+	APIGroups: []string{""}, Resources: []string{"configmaps"},
+	Verbs: []string{"get", "list", "watch"},
+}
 
 func userMayDoWhatWasGranted(t *testing.T, cp *e2e.ControlPlane) {
 	namespace, err := cp.Namespace(t.Context(), "grant")
@@ -71,11 +74,15 @@ func tokenIsBoundToAPod(t *testing.T, cp *e2e.ControlPlane) {
 	require.NoError(t, err)
 	admin := clientFor(t, cp.Admin())
 	meta := metav1.ObjectMeta{Name: "daemon"}
-	_, err = admin.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+	_, err = admin.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: meta},
+		metav1.CreateOptions{})
 	require.NoError(t, err)
 	pod, err := admin.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: meta,
-		Spec:       corev1.PodSpec{ServiceAccountName: "daemon", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		Spec: corev1.PodSpec{
+			ServiceAccountName: "daemon",
+			Containers:         []corev1.Container{{Name: "c", Image: "i"}},
+		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	for _, bound := range []*corev1.Pod{pod, nil} {

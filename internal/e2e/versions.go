@@ -29,11 +29,15 @@ type Version struct {
 // reconnectPause is after how long etcd is asked again.
 const reconnectPause = 50 * time.Millisecond
 
-// Versions calls see with every version that objects have got since the control plane was started, and get from now on, in the order in
-// which they were stored, until ctx has ended or see returns an error. The resources are plurals of kinds of Kubernetes' core
-// group, such as "configmaps"; objects are those of a namespace. It asks etcd itself, and so misses nothing when the API server is
-// restarted, or etcd. It has to begin within five minutes, before the API server has the past forgotten.
-func (c *ControlPlane) Versions(ctx context.Context, namespace string, resources []string, see func(Version) error) error {
+// Versions calls see with every version that objects have got since the control plane was started,
+// and get from now on, in the order in which they were stored, until ctx has ended or see returns
+// an error. The resources are plurals of kinds of Kubernetes' core group, such as "configmaps";
+// objects are those of a namespace. It asks etcd itself, and so misses nothing when the API server
+// is restarted, or etcd. It has to begin within five minutes, before the API server has the past
+// forgotten.
+func (c *ControlPlane) Versions(ctx context.Context, namespace string, resources []string,
+	see func(Version) error,
+) error {
 	v := &versions{next: 1, see: see}
 	for _, resource := range resources {
 		v.prefixes = append(v.prefixes, "/registry/"+resource+"/"+namespace+"/")
@@ -65,12 +69,14 @@ type refusedError struct{ error }
 // each prefix is not.
 func (c *ControlPlane) watchEtcd(ctx context.Context, v *versions) error {
 	body, err := json.Marshal(map[string]any{"create_request": map[string]any{
-		"key": []byte("/registry/"), "range_end": []byte("/registry0"), "start_revision": strconv.FormatInt(v.next, 10), "prev_kv": true,
+		"key": []byte("/registry/"), "range_end": []byte("/registry0"), "start_revision": strconv.FormatInt(v.next, 10),
+		"prev_kv": true,
 	}})
 	if err != nil {
 		return refusedError{err}
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.etcdPort.address()+"/v3/watch", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.etcdPort.address()+"/v3/watch",
+		bytes.NewReader(body))
 	if err != nil {
 		return refusedError{err}
 	}

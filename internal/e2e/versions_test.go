@@ -23,7 +23,9 @@ func TestVersionsAreCompleteAndInOrder(t *testing.T) {
 	createConfigMap(t, client, "default", "elsewhere")
 
 	refused := errors.New("refused")
-	assert.ErrorIs(t, cp.Versions(t.Context(), namespace, []string{"configmaps"}, func(e2e.Version) error { return refused }), refused)
+	assert.ErrorIs(t, cp.Versions(t.Context(), namespace, []string{"configmaps"}, func(e2e.Version) error {
+		return refused
+	}), refused)
 	seen := make(chan e2e.Version, 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -43,7 +45,8 @@ func TestVersionsAreCompleteAndInOrder(t *testing.T) {
 		}
 	}
 	assert.Equal(t, "before", next().Object.GetName())
-	secret, err := client.CoreV1().Secrets(namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "after"}}, metav1.CreateOptions{})
+	secret, err := client.CoreV1().Secrets(namespace).Create(t.Context(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "after"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	v := next()
 	assert.Equal(t, secret.UID, v.Object.GetUID())
@@ -61,5 +64,7 @@ func TestVersionsAreCompleteAndInOrder(t *testing.T) {
 	assert.Greater(t, gone.Revision, v.Revision)
 	cancel()
 	require.NoError(t, <-ended)
-	assert.ErrorContains(t, cp.Versions(t.Context(), namespace, []string{"configmaps"}, func(e2e.Version) error { return nil }), "were compacted")
+	assert.ErrorContains(t, cp.Versions(t.Context(), namespace, []string{"configmaps"}, func(e2e.Version) error {
+		return nil
+	}), "were compacted")
 }

@@ -21,17 +21,30 @@ import (
 
 var leases = coordinationv1.Resource("leases")
 
-// What client-go makes of the answers that an API server or something before it may give with the code 404.
+// What client-go makes of the answers that an API server or something before it may give with the
+// code 404.
 func TestOnlyAStatementAboutTheObjectMakesItAbsent(t *testing.T) {
 	const about = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404%s}`
 	for name, c := range map[string]struct {
 		contentType, body string
 		absent            bool
 	}{
-		"the object":             {"application/json", fmt.Sprintf(about, `,"details":{"group":"coordination.k8s.io","kind":"leases","name":"x"}`), true},
-		"another object":         {"application/json", fmt.Sprintf(about, `,"details":{"group":"coordination.k8s.io","kind":"leases","name":"y"}`), false},
-		"the namespace":          {"application/json", fmt.Sprintf(about, `,"details":{"kind":"namespaces","name":"x"}`), false},
-		"another group":          {"application/json", fmt.Sprintf(about, `,"details":{"kind":"leases","name":"x"}`), false},
+		"the object": {
+			"application/json",
+			fmt.Sprintf(about, `,"details":{"group":"coordination.k8s.io","kind":"leases","name":"x"}`), true,
+		},
+		"another object": {
+			"application/json",
+			fmt.Sprintf(about, `,"details":{"group":"coordination.k8s.io","kind":"leases","name":"y"}`), false,
+		},
+		"the namespace": {
+			"application/json",
+			fmt.Sprintf(about, `,"details":{"kind":"namespaces","name":"x"}`), false,
+		},
+		"another group": {
+			"application/json", fmt.Sprintf(about, `,"details":{"kind":"leases","name":"x"}`),
+			false,
+		},
 		"no details":             {"application/json", fmt.Sprintf(about, ``), false},
 		"a page of a proxy":      {"text/html", "<html>not here</html>", false},
 		"a resource not served":  {"text/plain", "404 page not found\n", false},
@@ -45,7 +58,10 @@ func TestOnlyAStatementAboutTheObjectMakesItAbsent(t *testing.T) {
 				_, _ = w.Write([]byte(c.body))
 			}))
 			defer server.Close()
-			client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+			client, err := kubernetes.NewForConfig(&rest.Config{
+				Host:          server.URL,
+				ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+			})
 			require.NoError(t, err)
 			_, err = client.CoordinationV1().Leases("default").Get(t.Context(), "x", metav1.GetOptions{})
 			require.Error(t, err)

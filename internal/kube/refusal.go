@@ -10,11 +10,12 @@ import (
 // the same for all of them, and for all API servers that are built of Kubernetes' library.
 var authorizer = regexp.MustCompile(`User ".*" cannot \S+ (resource|path) "`)
 
-// RoleMissing reports whether err is the API server's statement that the user may not send such a request.
+// RoleMissing reports whether err is the API server's statement that the user may not send such a
+// request.
 //
-// The HTTP code 403 alone does not say so. Admission refuses with it too: an exceeded quota, a namespace
-// that is being deleted, a policy or a webhook. Those look at the object, and may accept the next one. And
-// so does a proxy, see [Stated].
+// The HTTP code 403 alone does not say so. Admission refuses with it too: an exceeded quota, a
+// namespace that is being deleted, a policy or a webhook. Those look at the object, and may accept
+// the next one. And so does a proxy, see [Stated].
 func RoleMissing(err error) bool {
 	return apierrors.IsForbidden(err) && Stated(err) && authorizer.MatchString(err.Error())
 }

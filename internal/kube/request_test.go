@@ -11,11 +11,14 @@ import (
 )
 
 func TestRequestErrorNamesTheVerbToGrant(t *testing.T) {
-	refused := apierrors.NewForbidden(leases, "x", errors.New(`User "a" cannot get resource "leases" in API group "coordination.k8s.io"`))
+	refused := apierrors.NewForbidden(leases, "x",
+		errors.New(`User "a" cannot get resource "leases" in API group "coordination.k8s.io"`))
 	err := kube.RequestError("get", "Lease ns/x", leases, refused)
 	assert.ErrorIs(t, err, refused)
-	assert.ErrorContains(t, err, `not allowed to get Lease ns/x: grant the verb "get" on resource leases of API group "coordination.k8s.io": `)
+	assert.ErrorContains(t, err, `not allowed to get Lease ns/x: grant the verb "get" on resource leases of API `+
+		`group "coordination.k8s.io": `)
 
 	conflict := apierrors.NewConflict(leases, "x", errors.New("changed"))
-	assert.EqualError(t, kube.RequestError("update", "Lease ns/x", leases, conflict), "update Lease ns/x: "+conflict.Error())
+	assert.EqualError(t, kube.RequestError("update", "Lease ns/x", leases, conflict),
+		"update Lease ns/x: "+conflict.Error())
 }

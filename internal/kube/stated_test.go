@@ -18,7 +18,8 @@ import (
 
 func TestOnlyAStatusStatesAnything(t *testing.T) {
 	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,` +
-		`"message":"leases \"x\" is forbidden: User \"u\" cannot get resource \"leases\" in API group","details":{"group":"coordination.k8s.io","kind":"leases","name":"x"}}`
+		`"message":"leases \"x\" is forbidden: User \"u\" cannot get resource \"leases\" in API ` +
+		`group","details":{"group":"coordination.k8s.io","kind":"leases","name":"x"}}`
 	for name, c := range map[string]struct {
 		code              int
 		contentType, body string
@@ -30,7 +31,8 @@ func TestOnlyAStatusStatesAnything(t *testing.T) {
 		"something else in JSON": {403, "application/json", `{"error":"no session"}`, false, false},
 		"nothing at all":         {403, "", "", false, false},
 		"another code": {
-			409, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`, true, false,
+			409, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict",` +
+				`"code":409}`, true, false,
 		},
 		"another page": {409, "text/html", "<html></html>", false, false},
 	} {

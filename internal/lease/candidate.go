@@ -32,11 +32,12 @@ type Config struct {
 	KillTimer      KillTimer // kills the process at the deadline if nothing else does; nil: none
 	Log            *zap.Logger
 
-	Variant   Variant                            // what this kind of lease does beyond what all do
-	OnWait    func(r Record, wait time.Duration) // called by Wait with what it waits for; nil: nobody asks
-	Address   string                             // where the holder can be reached, for the record; empty: nowhere
-	Health    *Health                            // of the work; one serves one candidate
-	OnFinish  func()                             // called once for a term that ends in good standing, before the release
+	Variant Variant                            // what this kind of lease does beyond what all do
+	OnWait  func(r Record, wait time.Duration) // called by Wait with what it waits for; nil: nobody asks
+	Address string                             // where the holder can be reached, for the record; empty: nowhere
+	Health  *Health                            // of the work; one serves one candidate
+	// called once for a term that ends in good standing, before the release
+	OnFinish  func()
 	OnRenewal func(latency time.Duration, err error)
 }
 
@@ -64,7 +65,10 @@ const maxWatchBackoff = time.Minute
 func NewCandidate(client kubernetes.Interface, c Config) *Candidate {
 	observation := NewObservation(c.Timing.Duration, c.TrustForeign)
 	observation.reclaim = c.Variant.reclaim
-	return &Candidate{config: c, store: NewStore(client, c, 3*c.Timing.Duration), observation: observation, writes: NewWriteLog(rand.Text())}
+	return &Candidate{
+		config: c, store: NewStore(client, c, 3*c.Timing.Duration), observation: observation,
+		writes: NewWriteLog(rand.Text()),
+	}
 }
 
 // Try reads the record and takes the lease if it is free. Otherwise it returns nil, and Standing
@@ -185,7 +189,8 @@ func (c *Candidate) watch(ctx context.Context) (<-chan watch.Event, func()) {
 		c.watchRefusedAt = c.config.Clock.Now()
 		c.watchBackoff = min(max(2*c.watchBackoff, interval), maxWatchBackoff)
 		if c.watchRefusals == 2 { // an API server that is starting refuses everything for a moment
-			c.config.Log.Warn("polling instead of watching: succession takes up to a renew interval longer, and idle candidates send requests",
+			c.config.Log.Warn("polling instead of watching: succession takes up to a renew interval longer, and idle "+
+				"candidates send requests",
 				zap.Duration("interval", interval), zap.Error(err))
 		}
 	}

@@ -33,7 +33,8 @@ func CheckRate(client kubernetes.Interface, t Timing, log *zap.Logger) error {
 		return fmt.Errorf("client: must be allowed at least two requests in each renew interval of %v "+
 			"(got a limit of %v per second): make it from LeaseConfig", interval, qps)
 	default:
-		log.Warn("the client of the lease has a rate limit: renewals wait behind other requests of that client; make it from LeaseConfig",
+		log.Warn("the client of the lease has a rate limit: renewals wait behind other requests of that client; make "+
+			"it from LeaseConfig",
 			zap.Float32("qps", qps))
 	}
 	return nil

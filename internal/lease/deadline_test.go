@@ -16,5 +16,6 @@ func TestTimingDefaults(t *testing.T) {
 	suspended := reading(3 * time.Second)
 	suspended.Suspended = time.Minute
 	assert.Equal(t, -51*time.Second, d.Left(reading(0), suspended), "time that may have passed counts")
-	assert.Equal(t, time.Second, Timing{Duration: 5 * time.Second}.WithDefaults().RenewInterval(), "the shortest lease at the default n")
+	assert.Equal(t, time.Second, Timing{Duration: 5 * time.Second}.WithDefaults().RenewInterval(),
+		"the shortest lease at the default n")
 }

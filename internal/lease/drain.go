@@ -57,7 +57,8 @@ func (h *Holder) drain(ctx context.Context) error {
 // cutOff ends guarded requests under way, including answers being read and upgraded connections.
 func (h *Holder) cutOff() {
 	if n := h.cancelRequests(); n > 0 {
-		h.config.Log.Warn("requests had no answer when the term ended: their outcome is unknown", zap.Int("requests", n))
+		h.config.Log.Warn("requests had no answer when the term ended: their outcome is unknown",
+			zap.Int("requests", n))
 	}
 }
 

@@ -28,14 +28,16 @@ func (s *sleeper) Now() clock.Reading {
 	return r
 }
 
-// whileDraining releases a lease while a guarded request has no answer, and runs test when the release waits for it.
+// whileDraining releases a lease while a guarded request has no answer, and runs test when the
+// release waits for it.
 func whileDraining(t *testing.T, test func(s *sleeper, k *killer, released <-chan error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s, k := &sleeper{Clock: clock.System()}, &killer{}
 		guard := NewGuard(name, errNotHeld, GuardConfig{})
 		h, err := NewCandidate(fake.NewSimpleClientset(), Config{
-			Lease: name, Identity: "a", Timing: Timing{}.WithDefaults(), Guard: guard, Clock: s, KillTimer: k, Log: zap.NewNop(),
+			Lease: name, Identity: "a", Timing: Timing{}.WithDefaults(), Guard: guard, Clock: s, KillTimer: k,
+			Log:    zap.NewNop(),
 			OnLost: func(*LostError) {}, OnHolder: func(Record) {}, OnFinish: func() {},
 		}).Try(t.Context())
 		require.NoError(t, err)
@@ -78,7 +80,8 @@ func TestReleaseEndsWhatIsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		guard := NewGuard(name, errNotHeld, GuardConfig{})
 		h, err := NewCandidate(fake.NewSimpleClientset(), Config{
-			Lease: name, Identity: "a", Timing: Timing{}.WithDefaults(), Guard: guard, Clock: clock.System(), Log: zap.NewNop(),
+			Lease: name, Identity: "a", Timing: Timing{}.WithDefaults(), Guard: guard, Clock: clock.System(),
+			Log:    zap.NewNop(),
 			OnLost: func(*LostError) {}, OnHolder: func(Record) {}, OnFinish: func() {},
 		}).Try(t.Context())
 		require.NoError(t, err)

@@ -48,8 +48,9 @@ func NewGuard(lease types.NamespacedName, notHeld error, c GuardConfig) *Guard {
 		config:  c,
 		notHeld: fmt.Errorf("%w (lease %s): the request was not sent", notHeld, lease),
 		earlier: fmt.Errorf("%w (lease %s): the request belongs to an earlier term, and was not sent", notHeld, lease),
-		ended:   fmt.Errorf("%w (lease %s): the request belongs to work that has ended, and was not sent", notHeld, lease),
-		cut:     fmt.Errorf("%w any more (lease %s): %w", notHeld, lease, ErrOutcomeUnknown),
+		ended: fmt.Errorf("%w (lease %s): the request belongs to work that has ended, and was not sent", notHeld,
+			lease),
+		cut: fmt.Errorf("%w any more (lease %s): %w", notHeld, lease, ErrOutcomeUnknown),
 	}
 }
 
@@ -216,7 +217,8 @@ func (c *guardedConn) CloseWrite() error {
 // stays, and so does one that the server will refuse. r is a copy, but its URL is not. It returns
 // when the API server gives up, after the arrival of the request.
 func boundOnServer(r *http.Request, left time.Duration) time.Duration {
-	if raw := r.URL.RawQuery; !strings.Contains(raw, "timeout") && !strings.Contains(raw, "%") { // nor a hidden one: no need to take it apart
+	if raw := r.URL.RawQuery; !strings.Contains(raw, "timeout") && !strings.Contains(raw, "%") {
+		// nor a hidden one: no need to take it apart
 		u := *r.URL
 		left = wholeMilliseconds(left)
 		u.RawQuery = strings.TrimPrefix(raw+"&timeout="+url.QueryEscape(left.String()), "&")

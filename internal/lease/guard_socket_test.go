@@ -24,7 +24,8 @@ func TestGuardOverSockets(t *testing.T) {
 				return
 			}
 			defer func() { _ = conn.Close() }()
-			_, _ = buffered.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+			_, _ = buffered.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " +
+				"echo\r\n\r\n")
 			_ = buffered.Flush()
 			_, _ = io.Copy(conn, buffered)
 		case pods + "/stuck":

@@ -60,7 +60,8 @@ func newGuardian(base roundTripper, c GuardConfig) *guardian {
 
 func (g *guardian) begin() {
 	c := clock.System()
-	g.term = newTerm(Config{Lease: name, Timing: Timing{}.WithDefaults(), Clock: c, OnLost: func(*LostError) {}}, c.Now())
+	g.term = newTerm(Config{Lease: name, Timing: Timing{}.WithDefaults(), Clock: c, OnLost: func(*LostError) {}},
+		c.Now())
 	g.Guard.term.Store(g.term)
 }
 
@@ -151,7 +152,10 @@ func TestRequestsAreRefused(t *testing.T) {
 		}},
 		{name: "another term", end: (*guardian).begin, pass: true},
 		{name: "another term, an earlier one named", end: (*guardian).begin, ctx: (*guardian).named},
-		{name: "no term any more, one named", end: func(g *guardian) { g.Guard.term.Store(nil) }, ctx: (*guardian).named},
+		{
+			name: "no term any more, one named", end: func(g *guardian) { g.Guard.term.Store(nil) },
+			ctx: (*guardian).named,
+		},
 		{name: "the term of another lease named", ctx: func(_ *guardian, ctx context.Context) context.Context {
 			return newGuardian(ok, GuardConfig{}).named(ctx)
 		}, pass: true},
@@ -500,7 +504,10 @@ func TestServerIsToldWhenTheTermEnds(t *testing.T) {
 		want               string // of the query
 	}{
 		{"a write", http.MethodPost, pods, usable, false, "timeout=12s"},
-		{"beside other parameters", http.MethodPatch, pods + "/p?fieldManager=x&force=true", usable, false, "fieldManager=x&force=true&timeout=12s"},
+		{
+			"beside other parameters", http.MethodPatch, pods + "/p?fieldManager=x&force=true", usable, false,
+			"fieldManager=x&force=true&timeout=12s",
+		},
 		{"rounded down", http.MethodPut, pods + "/p", 2999999999, false, "timeout=2.999s"},
 		{"less than a second", http.MethodDelete, pods + "/p", 700 * time.Millisecond, false, "timeout=700ms"},
 		{"never to zero", http.MethodDelete, pods, time.Microsecond, false, "timeout=1%C2%B5s"},
@@ -560,7 +567,8 @@ func BenchmarkGuard(b *testing.B) {
 			g := NewGuard(name, errNotHeld, c.config)
 			system := clock.System()
 			term := newTerm(Config{
-				Lease: name, Timing: Timing{Duration: time.Hour}.WithDefaults(), Clock: system, OnLost: func(*LostError) {},
+				Lease: name, Timing: Timing{Duration: time.Hour}.WithDefaults(), Clock: system,
+				OnLost: func(*LostError) {},
 			}, system.Now())
 			g.term.Store(term)
 			transport := g.Wrap(roundTripper(func(*http.Request) (*http.Response, error) {

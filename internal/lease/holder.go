@@ -327,5 +327,8 @@ func (h *Holder) releaseTime() time.Duration {
 
 // backoff grows the pause after failures from 100 ms to half a renew interval.
 func backoff(t Timing) wait.Backoff {
-	return wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: math.MaxInt32, Cap: t.RenewInterval() / 2}
+	return wait.Backoff{
+		Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: math.MaxInt32,
+		Cap: t.RenewInterval() / 2,
+	}
 }

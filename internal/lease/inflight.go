@@ -129,7 +129,9 @@ func (t *Term) cancelRequests() (unanswered int) {
 // send returns the answer, or an error as soon as the caller's context ends. A write, whose context
 // does not end with it, gets one more margin for its answer: had it been cut off, a release would
 // have to wait for as long as the API server may try.
-func (f *inflightRequest) send(caller context.Context, base http.RoundTripper, r *http.Request) (*http.Response, error) {
+func (f *inflightRequest) send(caller context.Context, base http.RoundTripper, r *http.Request) (*http.Response,
+	error,
+) {
 	type answer struct {
 		resp *http.Response
 		err  error

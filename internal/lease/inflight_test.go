@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWriteOutlivesItsCaller ends the context of a request half a second before its answer would come.
+// TestWriteOutlivesItsCaller ends the context of a request half a second before its answer would
+// come.
 func TestWriteOutlivesItsCaller(t *testing.T) {
 	for _, c := range []struct {
 		name, method, path string

@@ -55,7 +55,8 @@ func TestTermWithoutItsKillTimerIsLost(t *testing.T) {
 		var loss error
 		system := clock.System()
 		term := newTerm(Config{
-			Timing: Timing{}.WithDefaults(), Clock: system, KillTimer: &killer{err: errors.New("no")}, OnLost: func(err *LostError) { loss = err },
+			Timing: Timing{}.WithDefaults(), Clock: system, KillTimer: &killer{err: errors.New("no")},
+			OnLost: func(err *LostError) { loss = err },
 		}, system.Now())
 		assert.ErrorIs(t, loss, ErrKillTimer)
 		assert.False(t, term.begin(nil))

@@ -10,10 +10,12 @@ import (
 
 // ErrLost is what every [LostError] is; the others are why, one of which it wraps.
 var (
-	ErrLost           = errors.New("lease lost")
-	ErrDeadline       = errors.New("not renewed in time")
-	ErrCoordinated    = errors.New("the Lease belongs to Kubernetes' coordinated leader election (its spec has a strategy or a preferredHolder)")
-	ErrForLife        = errors.New("the Lease is a lock for life, of package leaderforlife (it has the label " + LockLabel + ")")
+	ErrLost        = errors.New("lease lost")
+	ErrDeadline    = errors.New("not renewed in time")
+	ErrCoordinated = errors.New("the Lease belongs to Kubernetes' coordinated leader election (its spec has a " +
+		"strategy or a preferredHolder)")
+	ErrForLife = errors.New("the Lease is a lock for life, of package leaderforlife (it has the label " +
+		LockLabel + ")")
 	ErrTaken          = errors.New("the record is not ours any more")
 	ErrKillTimer      = errors.New("the kernel's timer could not be set")
 	ErrReleaseTimeout = errors.New("work did not return within ReleaseTimeout")

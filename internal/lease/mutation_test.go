@@ -7,8 +7,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/mutation"
 )
 
-// mutations remove safeguards that only count when a process has been stopped, when events are late, or
-// when somebody writes too often: the simulations meet those too seldom.
+// mutations remove safeguards that only count when a process has been stopped, when events are
+// late, or when somebody writes too often: the simulations meet those too seldom.
 var mutations = []mutation.Mutation{
 	{
 		Name: "the guard does not look at the clock", File: "inflight.go",
@@ -16,7 +16,8 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "work begins past the deadline", File: "term.go",
-		Old: "	return t.state == held && t.left(now) > 0\n}\n\n// extend", New: "	return t.state == held && !now.Wall.IsZero()\n}\n\n// extend",
+		Old:    "	return t.state == held && t.left(now) > 0\n}\n\n// extend",
+		New:    "	return t.state == held && !now.Wall.IsZero()\n}\n\n// extend",
 		Caught: "TestNoWorkBeginsPastTheDeadline",
 	},
 	{
@@ -27,7 +28,8 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "what another process of the same identity wrote is ours", File: "writelog.go",
-		Old: `return mark == "" || mark == c.process`, New: `return mark != "-"`, Caught: "TestWriteLogMatchesOnlyItsWrites",
+		Old: `return mark == "" || mark == c.process`, New: `return mark != "-"`,
+		Caught: "TestWriteLogMatchesOnlyItsWrites",
 	},
 	{
 		Name: "an older deletion ends the term", File: "watch.go",
@@ -43,11 +45,13 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a spent version is swapped again", File: "takeover.go",
-		Old: "func (s *Observation) Invalidate(taken bool) {\n	s.seen = false\n", New: "func (s *Observation) Invalidate(taken bool) {\n", Caught: "TestObservation",
+		Old: "func (s *Observation) Invalidate(taken bool) {\n	s.seen = false\n",
+		New: "func (s *Observation) Invalidate(taken bool) {\n", Caught: "TestObservation",
 	},
 	{
 		Name: "what is abandoned is not waited for until the server's bound", File: "drain.go",
-		Old: "return a.bound + margin - ", New: "return margin - ", Caught: "TestScopeIsOpenAsLongAsARequestMayBeCarriedOut",
+		Old: "return a.bound + margin - ", New: "return margin - ",
+		Caught: "TestScopeIsOpenAsLongAsARequestMayBeCarriedOut",
 	},
 	{
 		Name: "a timeout that is written in another way is overlooked", File: "guard.go",
@@ -55,7 +59,8 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "closed upgrades are kept", File: "guard.go",
-		Old: "	err := c.ReadWriteCloser.Close()\n	c.request.end()\n", New: "	err := c.ReadWriteCloser.Close()\n",
+		Old:    "	err := c.ReadWriteCloser.Close()\n	c.request.end()\n",
+		New:    "	err := c.ReadWriteCloser.Close()\n",
 		Caught: "TestClosedUpgradedConnectionsAreForgotten",
 	},
 }

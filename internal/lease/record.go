@@ -178,7 +178,9 @@ func (r Record) SameTerm(o Record) bool {
 // stamp. Metadata that others put there stays. UID and resourceVersion stay too: they make the
 // write a compare-and-swap, and without the UID a PUT on a Lease that is gone would create it
 // again.
-func (r Record) Acquired(name types.NamespacedName, identity string, d time.Duration, stamp metav1.MicroTime) *coordinationv1.Lease {
+func (r Record) Acquired(name types.NamespacedName, identity string, d time.Duration,
+	stamp metav1.MicroTime,
+) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
 	transitions := int32(0)
 	if r.Exists() {

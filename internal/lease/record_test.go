@@ -80,8 +80,16 @@ func TestReleaseNeedsItsMarker(t *testing.T) {
 		}, true},
 		{"held again", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("b") }, false},
 		{"no marker", func(l *coordinationv1.Lease) { l.Annotations = nil }, false},
-		{"marker of a term before", func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To(int32(1)) }, false},
-		{"marker of another acquisition", func(l *coordinationv1.Lease) { l.Spec.AcquireTime = ptr.To(at(time.Hour)) }, false},
+		{
+			"marker of a term before", func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To(int32(1)) },
+			false,
+		},
+		{
+			"marker of another acquisition", func(l *coordinationv1.Lease) {
+				l.Spec.AcquireTime = ptr.To(at(time.Hour))
+			},
+			false,
+		},
 		{"marker of nobody", func(l *coordinationv1.Lease) {
 			l.Annotations[ReleasedAnnotation] = "/2026-01-02T03:04:05.678901Z/0"
 		}, false},
@@ -109,9 +117,13 @@ func TestRecordsOfOurs(t *testing.T) {
 		{"as acquired", nil, true},
 		{"renewed", func(l *coordinationv1.Lease) { l.Spec.RenewTime = ptr.To(at(time.Hour)) }, true},
 		{"taken over by another elector, which leaves annotations alone", func(l *coordinationv1.Lease) {
-			l.Spec.HolderIdentity, l.Spec.AcquireTime, l.Spec.LeaseTransitions = ptr.To("b"), ptr.To(at(time.Hour)), ptr.To(int32(1))
+			l.Spec.HolderIdentity, l.Spec.AcquireTime, l.Spec.LeaseTransitions = ptr.To("b"), ptr.To(at(time.Hour)),
+				ptr.To(int32(1))
 		}, false},
-		{"another holder in the same term", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("b") }, false},
+		{
+			"another holder in the same term", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("b") },
+			false,
+		},
 		{"no annotation", func(l *coordinationv1.Lease) { l.Annotations = nil }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

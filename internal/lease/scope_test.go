@@ -28,10 +28,25 @@ func TestScopeIsOpenAsLongAsARequestMayBeCarriedOut(t *testing.T) {
 		open         time.Duration // after the answer or failure
 	}{
 		{"answered", ok, GuardConfig{}, http.MethodPost, pods, 0},
-		{"refused by the server", answer(http.StatusConflict, http.NoBody), GuardConfig{}, http.MethodPut, pods + "/p", 0},
+		{
+			"refused by the server", answer(http.StatusConflict, http.NoBody),
+			GuardConfig{},
+			http.MethodPut, pods + "/p",
+			0,
+		},
 		{"given up by the server", unavailable, GuardConfig{}, http.MethodPut, pods + "/p", usable + margin},
-		{"with a shorter timeout", unavailable, GuardConfig{}, http.MethodPut, pods + "/p?timeout=2s", 2*time.Second + margin},
-		{"without a timeout", unavailable, GuardConfig{NoServerTimeout: true}, http.MethodPut, pods + "/p", time.Minute + margin},
+		{
+			"with a shorter timeout", unavailable,
+			GuardConfig{},
+			http.MethodPut, pods + "/p?timeout=2s",
+			2*time.Second + margin,
+		},
+		{
+			"without a timeout", unavailable,
+			GuardConfig{NoServerTimeout: true},
+			http.MethodPut, pods + "/p",
+			time.Minute + margin,
+		},
 		{"through a proxy", unavailable, GuardConfig{}, http.MethodGet, pods + "/p/proxy", time.Minute + margin},
 		{"a read", unavailable, GuardConfig{}, http.MethodGet, pods + "/p", 0},
 		{"a dry run", unavailable, GuardConfig{}, http.MethodPost, pods + "?dryRun=All", 0},
@@ -145,7 +160,8 @@ func TestScopeEndsWithItsTerm(t *testing.T) {
 		s.End()
 
 		g.begin()
-		assert.ErrorIs(t, g.do(context.WithoutCancel(ctx), http.MethodPost, pods), errNotHeld, "work of an earlier term")
+		assert.ErrorIs(t, g.do(context.WithoutCancel(ctx), http.MethodPost, pods), errNotHeld,
+			"work of an earlier term")
 		require.NoError(t, g.term.finish())
 		g.term.cancelRequests()
 		after, _ := g.scope(t.Context())

@@ -56,7 +56,8 @@ type AccessError struct {
 // Error names the verb, the Lease, and what to grant where that is what is missing.
 func (e *AccessError) Error() string {
 	if kube.RoleMissing(e.Err) {
-		return fmt.Sprintf("not allowed to %s Lease %s: grant the verb %q on resource leases of API group coordination.k8s.io in namespace %s: %v",
+		return fmt.Sprintf("not allowed to %s Lease %s: grant the verb %q on resource leases of API group "+
+			"coordination.k8s.io in namespace %s: %v",
 			e.Verb, e.Lease, e.Verb, e.Lease.Namespace, e.Err)
 	}
 	return fmt.Sprintf("%s Lease %s: %v", e.Verb, e.Lease, e.Err)
@@ -81,7 +82,9 @@ func (s *Store) Get(ctx context.Context, timeout time.Duration) (Record, error) 
 // with an earlier write of our own. It is an error, too, if the API server has stored another spec.
 // The end of ctx does not cancel a write, only the timeout does: an abandoned one may begin an
 // unknown term.
-func (s *Store) Write(ctx context.Context, timeout time.Duration, l *coordinationv1.Lease, base Record) (Record, error) {
+func (s *Store) Write(ctx context.Context, timeout time.Duration, l *coordinationv1.Lease, base Record) (Record,
+	error,
+) {
 	ctx = context.WithoutCancel(ctx)
 	if !base.Exists() {
 		return s.do(ctx, "create", timeout, func(ctx context.Context) (*coordinationv1.Lease, error) {
@@ -96,7 +99,9 @@ func (s *Store) Write(ctx context.Context, timeout time.Duration, l *coordinatio
 }
 
 // do runs one request. The first failure of a verb is logged, and its end.
-func (s *Store) do(ctx context.Context, verb string, timeout time.Duration, request func(context.Context) (*coordinationv1.Lease, error)) (Record, error) {
+func (s *Store) do(ctx context.Context, verb string, timeout time.Duration,
+	request func(context.Context) (*coordinationv1.Lease, error),
+) (Record, error) {
 	bounded, cancel := clock.WithTimeout(own(ctx), s.clock, timeout)
 	defer cancel()
 	bounded, answers := observed(bounded)
@@ -157,7 +162,8 @@ func (s *Store) Watch(ctx context.Context, after string, openTimeout time.Durati
 	ctx, cancel := context.WithCancel(own(ctx))
 	slow := s.clock.AfterFunc(openTimeout, cancel)
 	w, err := s.client.Watch(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, s.Name.Name).String(), ResourceVersion: after,
+		FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, s.Name.Name).String(),
+		ResourceVersion: after,
 	})
 	if err == nil && !slow.Stop() {
 		w.Stop()

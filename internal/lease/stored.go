@@ -17,7 +17,8 @@ func asSent(l, stored *coordinationv1.Lease, err error) (*coordinationv1.Lease, 
 		return nil, err
 	}
 	if differences := specDifferences(l.Spec, stored.Spec); len(differences) > 0 {
-		return nil, fmt.Errorf("the API server has stored something else than was sent, as an admission webhook may do: %s",
+		return nil, fmt.Errorf("the API server has stored something else than was sent, as an admission webhook may "+
+			"do: %s",
 			strings.Join(differences, ", "))
 	}
 	return stored, nil

@@ -139,5 +139,6 @@ func isDryRun(r *http.Request) bool {
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	values := query["dryRun"]
-	return err == nil && len(values) > 0 && !slices.ContainsFunc(values, func(v string) bool { return v != metav1.DryRunAll })
+	return err == nil && len(values) > 0 &&
+		!slices.ContainsFunc(values, func(v string) bool { return v != metav1.DryRunAll })
 }

@@ -173,7 +173,8 @@ func (t *Term) loseAndUnlock(cause error, holder string, now clock.Reading) {
 	t.state = lost
 	t.timer.Stop()
 	t.loss = &LostError{
-		Lease: t.lease, Identity: t.identity, Holder: holder, RenewedAt: t.sent.Wall, Age: now.SinceAtMost(t.sent), Err: cause,
+		Lease: t.lease, Identity: t.identity, Holder: holder, RenewedAt: t.sent.Wall, Age: now.SinceAtMost(t.sent),
+		Err: cause,
 	}
 	cancel := t.cancel
 	t.mu.Unlock()

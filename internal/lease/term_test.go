@@ -21,7 +21,9 @@ func TestWorkThatOutlivesItsTermHasLostIt(t *testing.T) {
 		var losses []*LostError
 		timing, system := Timing{}.WithDefaults(), clock.System()
 		term := newTerm(Config{
-			Lease: name, Identity: "a", Timing: timing, Clock: system, OnLost: func(err *LostError) { losses = append(losses, err) },
+			Lease: name, Identity: "a", Timing: timing, Clock: system, OnLost: func(err *LostError) {
+				losses = append(losses, err)
+			},
 		}, system.Now())
 		term.timer.Stop() // not scheduled yet: the process has just been woken, and work was faster
 		time.Sleep(timing.Duration - timing.Margin)
@@ -39,7 +41,8 @@ func TestWorkThatOutlivesItsTermHasLostIt(t *testing.T) {
 func TestFinishedTermCannotBeLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timing, system := Timing{}.WithDefaults(), clock.System()
-		term := newTerm(Config{Timing: timing, Clock: system, OnLost: func(*LostError) { t.Error("lost") }}, system.Now())
+		term := newTerm(Config{Timing: timing, Clock: system, OnLost: func(*LostError) { t.Error("lost") }},
+			system.Now())
 		require.NoError(t, term.finish())
 		assert.Zero(t, term.Remaining())
 		time.Sleep(timing.Duration)
@@ -67,7 +70,9 @@ func TestTermThatWasSeenAtItsDeadlineIsLostWhateverTheWallClockSaysThen(t *testi
 		var losses []*LostError
 		s := &stepper{Clock: clock.System()}
 		term := newTerm(Config{
-			Lease: name, Identity: "a", Timing: Timing{}.WithDefaults(), Clock: s, OnLost: func(err *LostError) { losses = append(losses, err) },
+			Lease: name, Identity: "a", Timing: Timing{}.WithDefaults(), Clock: s, OnLost: func(err *LostError) {
+				losses = append(losses, err)
+			},
 		}, s.Now())
 		synctest.Wait() // until its timer waits
 		s.offset.Store(int64(time.Hour))
@@ -79,12 +84,13 @@ func TestTermThatWasSeenAtItsDeadlineIsLostWhateverTheWallClockSaysThen(t *testi
 	})
 }
 
-// stalled is a term whose process has been stopped past its deadline, and was woken in this instant: the
-// timer has not been scheduled yet.
+// stalled is a term whose process has been stopped past its deadline, and was woken in this
+// instant: the timer has not been scheduled yet.
 func stalled() *Term {
 	system := clock.System()
 	term := newTerm(Config{
-		Lease: name, Identity: "a", Timing: Timing{}.WithDefaults(), Clock: system, OnLost: func(*LostError) {}, Guard: NewGuard(name, errNotHeld, GuardConfig{}),
+		Lease: name, Identity: "a", Timing: Timing{}.WithDefaults(), Clock: system, OnLost: func(*LostError) {},
+		Guard: NewGuard(name, errNotHeld, GuardConfig{}),
 	}, system.Now())
 	stall(term)
 	return term
@@ -110,9 +116,11 @@ func TestGuardLooksAtTheClock(t *testing.T) {
 func TestNoWorkBeginsPastTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, err := NewCandidate(fake.NewClientset(), Config{
-			Lease: name, Identity: "a", Timing: Timing{}.WithDefaults(), Guard: NewGuard(name, errNotHeld, GuardConfig{}),
-			Clock: clock.System(), Log: zap.NewNop(), OnLost: func(*LostError) {}, OnHolder: func(Record) {}, OnFinish: func() {},
-			Health: NewHealth(nil), OnRenewal: func(time.Duration, error) {},
+			Lease: name, Identity: "a", Timing: Timing{}.WithDefaults(),
+			Guard: NewGuard(name, errNotHeld, GuardConfig{}),
+			Clock: clock.System(), Log: zap.NewNop(), OnLost: func(*LostError) {}, OnHolder: func(Record) {},
+			OnFinish: func() {},
+			Health:   NewHealth(nil), OnRenewal: func(time.Duration, error) {},
 		}).Try(t.Context())
 		require.NoError(t, err)
 		stall(h.Term)

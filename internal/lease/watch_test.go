@@ -12,8 +12,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// TestOlderEventsAreNoLoss tells a holder late what had happened before its term: its Lease was created
-// after another of this name had been renewed and deleted.
+// TestOlderEventsAreNoLoss tells a holder late what had happened before its term: its Lease was
+// created after another of this name had been renewed and deleted.
 func TestOlderEventsAreNoLoss(t *testing.T) {
 	other := func(l *coordinationv1.Lease) { l.UID = "before" }
 	for _, c := range []struct {

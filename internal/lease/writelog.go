@@ -50,7 +50,9 @@ func (c *WriteLog) Record(l *coordinationv1.Lease, now clock.Reading) {
 // Contains reports whether Match would return true for r.
 func (c *WriteLog) Contains(r Record) bool {
 	return r.Exists() && c.record.UID() == r.UID() && c.marked(r) &&
-		slices.ContainsFunc(c.attempts, func(a attempt) bool { return apiequality.Semantic.DeepEqual(a.spec, r.lease.Spec) })
+		slices.ContainsFunc(c.attempts, func(a attempt) bool {
+			return apiequality.Semantic.DeepEqual(a.spec, r.lease.Spec)
+		})
 }
 
 // Match reports whether r is one of our writes, and if so makes it the known version. A spec that

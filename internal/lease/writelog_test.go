@@ -11,7 +11,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// renewing is a claim with two renewals under way, sent 3 s and 6 s after the first write, which stands.
+// renewing is a claim with two renewals under way, sent 3 s and 6 s after the first write, which
+// stands.
 func renewing(t *testing.T) (c WriteLog, first, second, third *coordinationv1.Lease) {
 	t.Helper()
 	first = taken("a", 15*time.Second)
@@ -49,12 +50,23 @@ func TestWriteLogMatchesOnlyItsWrites(t *testing.T) {
 		{"labelled by somebody", func(l *coordinationv1.Lease) { l.Labels = map[string]string{"a": "b"} }, true},
 		{"other holder", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("b") }, false},
 		{"no holder", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil }, false},
-		{"same identity, other renew time", func(l *coordinationv1.Lease) { l.Spec.RenewTime = ptr.To(at(time.Second)) }, false},
-		{"same identity, other term", func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To(int32(7)) }, false},
+		{
+			"same identity, other renew time",
+			func(l *coordinationv1.Lease) { l.Spec.RenewTime = ptr.To(at(time.Second)) }, false,
+		},
+		{
+			"same identity, other term", func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To(int32(7)) },
+			false,
+		},
 		{"shorter duration", func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ptr.To(int32(1)) }, false},
-		{"given a strategy", func(l *coordinationv1.Lease) { l.Spec.Strategy = ptr.To(coordinationv1.OldestEmulationVersion) }, false},
+		{"given a strategy", func(l *coordinationv1.Lease) {
+			l.Spec.Strategy = ptr.To(coordinationv1.OldestEmulationVersion)
+		}, false},
 		{"created anew with our spec", func(l *coordinationv1.Lease) { l.UID = "other" }, false},
-		{"by another process of our identity", func(l *coordinationv1.Lease) { l.Annotations[ProcessAnnotation] = "other" }, false},
+		{
+			"by another process of our identity",
+			func(l *coordinationv1.Lease) { l.Annotations[ProcessAnnotation] = "other" }, false,
+		},
 		{"mark removed by somebody", func(l *coordinationv1.Lease) { l.Annotations = nil }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -22,9 +22,9 @@ type Mutation struct {
 // share is the number of mutations per mutation that is tried, unless all are tried.
 const share = 4
 
-// Catch fails for every mutation that its test does not catch. Each mutation takes a build. So, unless
-// all is set, Catch tries only every fourth, and checks of the others only that Old occurs. The flags
-// are for the test.
+// Catch fails for every mutation that its test does not catch. Each mutation takes a build. So,
+// unless all is set, Catch tries only every fourth, and checks of the others only that Old occurs.
+// The flags are for the test.
 func Catch(t *testing.T, mutations []Mutation, all bool, flags ...string) {
 	t.Helper()
 	if !all {
@@ -47,7 +47,8 @@ func Catch(t *testing.T, mutations []Mutation, all bool, flags ...string) {
 
 func (m Mutation) catch(t *testing.T, overlay string, flags []string) {
 	binary := filepath.Join(t.TempDir(), "test")
-	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, ".").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay",
+		overlay, "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	run := exec.CommandContext(t.Context(), binary, append([]string{"-test.run", "^" + m.Caught + "$"}, flags...)...)

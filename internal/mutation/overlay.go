@@ -48,9 +48,9 @@ func isWord(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// Overlay returns the path of a file for -overlay of the go command. The build then takes the file at an
-// absolute path with old replaced. If the file does not contain old exactly once, the test fails: the
-// code has changed, and the mutation has to follow.
+// Overlay returns the path of a file for -overlay of the go command. The build then takes the file
+// at an absolute path with old replaced. If the file does not contain old exactly once, the test
+// fails: the code has changed, and the mutation has to follow.
 func Overlay(t testing.TB, path, old, replacement string) string {
 	t.Helper()
 	source, err := os.ReadFile(path)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// SoakVariable names an environment variable with a duration. For that long [Explore] goes on with new
-// schedules.
+// SoakVariable names an environment variable with a duration. For that long [Explore] goes on with
+// new schedules.
 const SoakVariable = "BELLWETHER_SOAK"
 
 // Budget is how many schedules to run, and from which seed on.
@@ -20,8 +20,8 @@ type Budget struct {
 // First is a budget of the first n schedules.
 func First(n int) Budget { return Budget{more: func(done int) bool { return done < n }} }
 
-// Schedules is a budget of the first n schedules, or of a tenth of them with the race detector, which makes them ten times as
-// slow; and while soaking, of all that time allows.
+// Schedules is a budget of the first n schedules, or of a tenth of them with the race detector,
+// which makes them ten times as slow; and while soaking, of all that time allows.
 func Schedules(t *testing.T, n int) Budget {
 	t.Helper()
 	soak := os.Getenv(SoakVariable)

@@ -8,8 +8,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// Clock is the time of one process: offset, at a rate of its own, and standing still while the process does. It implements
-// [clock.Clock].
+// Clock is the time of one process: offset, at a rate of its own, and standing still while the
+// process does. It implements [clock.Clock].
 type Clock struct {
 	rate float64 // of its seconds per true second
 
@@ -44,8 +44,8 @@ func newClock(offset time.Duration, rate float64) *Clock {
 }
 
 // Now implements [clock.Clock]. If its process is paused, or is about to be, Now returns after the
-// pause, with the time from before it. This is the worst moment for a pause: just after a look at the
-// clock.
+// pause, with the time from before it. This is the worst moment for a pause: just after a look at
+// the clock.
 func (c *Clock) Now() clock.Reading {
 	c.mu.Lock()
 	now := c.read()

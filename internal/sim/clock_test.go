@@ -29,7 +29,10 @@ func TestPausedClock(t *testing.T) {
 		monotonic, suspended, overdue time.Duration
 	}{
 		{name: "stopped", how: Stop, monotonic: 11 * time.Second},
-		{name: "suspended", how: Suspend, monotonic: time.Second, suspended: 10 * time.Second, overdue: 4 * time.Second},
+		{
+			name: "suspended", how: Suspend, monotonic: time.Second, suspended: 10 * time.Second,
+			overdue: 4 * time.Second,
+		},
 		{name: "frozen", how: Freeze, monotonic: time.Second, overdue: 4 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {

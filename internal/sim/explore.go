@@ -17,7 +17,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
 
-// ReplayVariable names the environment variable with the file of a schedule for [Prove] to run instead of its own.
+// ReplayVariable names the environment variable with the file of a schedule for [Prove] to run
+// instead of its own.
 const ReplayVariable = "BELLWETHER_SIM_REPLAY"
 
 // Count is what [Explore] has done.
@@ -37,7 +38,8 @@ func (c Count) String() string {
 	return line
 }
 
-// Prove runs schedules and fails the test with a report of the first violation. With [ReplayVariable] it runs that one alone.
+// Prove runs schedules and fails the test with a report of the first violation. With
+// [ReplayVariable] it runs that one alone.
 func Prove(t *testing.T, s Scenario, b Budget) {
 	t.Helper()
 	if file := os.Getenv(ReplayVariable); file != "" {
@@ -107,7 +109,8 @@ type recorded struct {
 	Trace []apisim.Served
 }
 
-// Report is a violation for a reader: the plan and the requests up to then. It also names a file for [Replay], which it has written.
+// Report is a violation for a reader: the plan and the requests up to then. It also names a file
+// for [Replay], which it has written.
 func (r Result) Report() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %s\n\nwhat went wrong:\n%s\nrequests:\n", r.Seed, r.Violation, r.Plan.until(r.At))

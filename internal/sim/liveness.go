@@ -12,11 +12,11 @@ import (
 // look is how often liveness is looked at.
 const look = time.Second
 
-// superviseLiveness fails the schedule if no process has worked for [Scenario].Bound, while the server
-// and one and the same process had no fault. Only a process that can act counts as working: one that is
-// stopped in the midst of its work keeps others from it for a lease duration only. A write of a faulty
-// process restarts the time: the process may have taken what all wait for, and died before it began to
-// work.
+// superviseLiveness fails the schedule if no process has worked for [Scenario].Bound, while the
+// server and one and the same process had no fault. Only a process that can act counts as working:
+// one that is stopped in the midst of its work keeps others from it for a lease duration only. A
+// write of a faulty process restarts the time: the process may have taken what all wait for, and
+// died before it began to work.
 func (w *World) superviseLiveness() {
 	well := map[*Process]time.Time{} // since when each has had no fault while no process worked
 	tick := time.NewTicker(look)
@@ -46,7 +46,8 @@ func (w *World) superviseLiveness() {
 				well[p] = time.Now()
 			} else if idle := time.Since(since); idle > w.scenario.Bound {
 				w.referee.mu.Lock()
-				w.referee.fail(fmt.Sprintf("no process has worked for %v, although %s and the server have no fault", idle, p.Name))
+				w.referee.fail(fmt.Sprintf("no process has worked for %v, although %s and the server have no fault",
+					idle, p.Name))
 				w.referee.mu.Unlock()
 				return
 			}
@@ -63,7 +64,8 @@ func (w *World) writtenBySick(requests []apisim.Served, well map[*Process]bool) 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(requests, func(r apisim.Served) bool {
-		return w.started[r.Client] && !wellNames[r.Client] && r.Method != http.MethodGet && r.Code < http.StatusMultipleChoices
+		return w.started[r.Client] && !wellNames[r.Client] && r.Method != http.MethodGet &&
+			r.Code < http.StatusMultipleChoices
 	})
 }
 

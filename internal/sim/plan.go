@@ -66,14 +66,16 @@ const (
 )
 
 var kinds = []Kind{
-	Pausing, PausingNow, Latency, WatchLag, Partition, LostRequests, LostResponses, Refused, Throttled, OddAnswers, ClockStep, Kill,
+	Pausing, PausingNow, Latency, WatchLag, Partition, LostRequests, LostResponses, Refused, Throttled, OddAnswers,
+	ClockStep, Kill,
 	Terminate, Outage, Restart, Compaction, Interference, Annotations,
 }
 
 func (f Fault) ofServer() bool { return slices.Index(kinds, f.Kind) >= slices.Index(kinds, Outage) }
 
-// newPlan draws the plan of a seed. Schedules differ in how often things go wrong and in what can: a fault that is only
-// seen when another does not hide it has its chance too (A. Groce et al., Swarm Testing, ISSTA 2012).
+// newPlan draws the plan of a seed. Schedules differ in how often things go wrong and in what can:
+// a fault that is only seen when another does not hide it has its chance too (A. Groce et al.,
+// Swarm Testing, ISSTA 2012).
 func newPlan(s Scenario, seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, 0))
 	p := Plan{Replicas: make([]Replica, s.MinReplicas+r.IntN(s.MaxReplicas-s.MinReplicas+1))}
@@ -186,14 +188,16 @@ func (p Plan) String() string {
 	var b strings.Builder
 	for i, r := range p.Replicas {
 		fmt.Fprintf(&b, "%12v %-8s starts, clock %v off at rate %.3f, latency %v\n",
-			r.Start.Round(time.Millisecond), replicaName(i), r.Offset.Round(time.Second), r.Rate, r.Latency.Round(time.Microsecond))
+			r.Start.Round(time.Millisecond), replicaName(i), r.Offset.Round(time.Second), r.Rate,
+			r.Latency.Round(time.Microsecond))
 	}
 	for _, f := range p.Faults {
 		who := replicaName(f.Replica)
 		if f.ofServer() {
 			who = "server"
 		}
-		fmt.Fprintf(&b, "%12v %-8s %s for %v (amount %v, count %d)\n", f.At.Round(time.Microsecond), who, f.Kind, f.For.Round(time.Millisecond), f.Amount, f.Count)
+		fmt.Fprintf(&b, "%12v %-8s %s for %v (amount %v, count %d)\n", f.At.Round(time.Microsecond), who, f.Kind,
+			f.For.Round(time.Millisecond), f.Amount, f.Count)
 	}
 	return b.String()
 }

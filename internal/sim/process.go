@@ -46,7 +46,8 @@ func (p *Process) World() *World { return p.world }
 // Config returns the configuration for the process' clients.
 func (p *Process) Config() *rest.Config { return p.connection.Config() }
 
-// Exit ends the process from within. It does not return: the goroutine that has called it ends when the schedule is over.
+// Exit ends the process from within. It does not return: the goroutine that has called it ends when
+// the schedule is over.
 func (p *Process) Exit() {
 	p.world.kill(p, exitRestart)
 	<-p.world.over
@@ -119,8 +120,8 @@ func (p *Process) set(change func()) {
 	change()
 }
 
-// acting reports whether the process could do something now: a stopped one cannot, and one that was woken in this instant cannot
-// be blamed for not having noticed.
+// acting reports whether the process could do something now: a stopped one cannot, and one that was
+// woken in this instant cannot be blamed for not having noticed.
 func (p *Process) acting() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 
 func toyScenario(fromResponse bool) sim.Scenario {
 	return sim.Scenario{
-		MinReplicas: 2, MaxReplicas: 3, RateError: 0.03, Unaware: 200 * time.Millisecond, Duration: 5 * time.Minute, Quiet: 30 * time.Second,
+		MinReplicas: 2, MaxReplicas: 3, RateError: 0.03, Unaware: 200 * time.Millisecond, Duration: 5 * time.Minute,
+		Quiet: 30 * time.Second,
 		Main:  func(ctx context.Context, p *sim.Process) { runToy(ctx, p, fromResponse) },
 		Check: func(w *sim.World) error { return w.ExactlyOne("l") },
 	}

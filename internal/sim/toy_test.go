@@ -15,8 +15,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
-// toy is an elector as small as can be. It is right, except that with fromResponse its term counts from when a renewal was answered
-// instead of from when it was sent.
+// toy is an elector as small as can be. It is right, except that with fromResponse its term counts
+// from when a renewal was answered instead of from when it was sent.
 type toy struct {
 	process      *sim.Process
 	leases       coordinationclient.LeaseInterface
@@ -37,7 +37,10 @@ const (
 )
 
 func runToy(ctx context.Context, p *sim.Process, fromResponse bool) {
-	t := &toy{process: p, leases: coordinationclient.NewForConfigOrDie(p.Config()).Leases("ns"), fromResponse: fromResponse}
+	t := &toy{
+		process: p, leases: coordinationclient.NewForConfigOrDie(p.Config()).Leases("ns"),
+		fromResponse: fromResponse,
+	}
 	for ctx.Err() == nil {
 		t.step(context.WithoutCancel(ctx))
 		pause := p.Clock.NewTimer(toyInterval)
@@ -90,7 +93,8 @@ func (t *toy) step(ctx context.Context) {
 func (t *toy) read(ctx context.Context) {
 	l, err := t.leases.Get(ctx, "l", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		l, err = t.leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "l"}}, metav1.CreateOptions{})
+		l, err = t.leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "l"}},
+			metav1.CreateOptions{})
 	}
 	if err != nil {
 		return

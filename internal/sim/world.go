@@ -20,11 +20,13 @@ import (
 type Scenario struct {
 	// MinReplicas and MaxReplicas of the program.
 	MinReplicas, MaxReplicas int
-	// Main is the program. It returns when ctx has ended, and is started again after it has returned before.
+	// Main is the program. It returns when ctx has ended, and is started again after it has
+	// returned before.
 	Main func(ctx context.Context, p *Process)
 	// RateError is the largest relative error of the clocks of two replicas, faster or slower.
 	RateError float64
-	// Unaware is how long after a suspension, by true time, work may go on that does not look at the clock.
+	// Unaware is how long after a suspension, by true time, work may go on that does not look at
+	// the clock.
 	Unaware time.Duration
 	// Kinds of faults that may happen. Nil: all.
 	Kinds []Kind
@@ -32,21 +34,24 @@ type Scenario struct {
 	Duration, Quiet time.Duration
 	// Check returns an error if something is wrong after Quiet. Optional.
 	Check func(w *World) error
-	// Interfere does something that others do to the objects of the program, such as deleting them. Optional.
+	// Interfere does something that others do to the objects of the program, such as deleting them.
+	// Optional.
 	Interfere func(w *World, r *rand.Rand)
 	// Odd says that the program is made for [OddAnswers].
 	Odd bool
-	// Annotate writes metadata of the objects that the program holds. It takes them from no process.
-	// Optional.
+	// Annotate writes metadata of the objects that the program holds. It takes them from no
+	// process. Optional.
 	Annotate func(w *World)
-	// Bound is how long all processes may be idle, while neither the server nor one of the processes has
-	// a fault, whatever Annotate writes. Zero: without limit.
+	// Bound is how long all processes may be idle, while neither the server nor one of the
+	// processes has a fault, whatever Annotate writes. Zero: without limit.
 	Bound time.Duration
 	// Candidate says whether a process is one of those that Bound is about. Nil: all are.
 	Candidate func(p *Process) bool
-	// Immune says what cannot happen to a process, such as a pause where it goes by real time instead of [Process.Clock]. Optional.
+	// Immune says what cannot happen to a process, such as a pause where it goes by real time
+	// instead of [Process.Clock]. Optional.
 	Immune func(p *Process, k Kind) bool
-	// Rule makes the rule of a schedule. Optional: otherwise an overlap is a violation, and nothing else is.
+	// Rule makes the rule of a schedule. Optional: otherwise an overlap is a violation, and nothing
+	// else is.
 	Rule func(w *World) Rule
 	// Resources of the server, besides those that every one has.
 	Resources []apisim.Resource
@@ -107,7 +112,8 @@ func Play(t *testing.T, s Scenario, plan Plan, trace []apisim.Served) Result {
 	// In real time: in the bubble, it stands still.
 	watchdog := time.AfterFunc(hang, func() {
 		debug.SetTraceback("all")
-		panic(fmt.Sprintf("sim: %s takes more than %v: a goroutine waits for a lock, or runs in circles, in\n%s", t.Name(), hang, result.Plan))
+		panic(fmt.Sprintf("sim: %s takes more than %v: a goroutine waits for a lock, or runs in circles, in\n%s",
+			t.Name(), hang, result.Plan))
 	})
 	defer watchdog.Stop()
 	plan.Faults = slices.Clone(plan.Faults) // a fault of the worker becomes that of a replica
@@ -115,8 +121,9 @@ func Play(t *testing.T, s Scenario, plan Plan, trace []apisim.Served) Result {
 		w := &World{
 			Server: apisim.NewServer(s.Resources...), scenario: s, plan: plan, referee: newReferee(), ctx: t.Context(),
 			over: make(chan struct{}), current: make([]*Process, len(result.Plan.Replicas)),
-			incarnations: make([]int, len(result.Plan.Replicas)), conditions: map[*Fault]bool{}, disturbed: map[int]bool{},
-			started: map[string]bool{},
+			incarnations: make([]int, len(result.Plan.Replicas)), conditions: map[*Fault]bool{},
+			disturbed: map[int]bool{},
+			started:   map[string]bool{},
 		}
 		if trace != nil {
 			w.Server.Replay(trace)
@@ -143,7 +150,8 @@ func (w *World) Working(key string) []*Process { return w.referee.workers(key) }
 func (w *World) Calm() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.conditions) == 0 && !w.Server.Restarted() && !slices.ContainsFunc(w.current, func(p *Process) bool { return p != nil && !p.acting() })
+	return len(w.conditions) == 0 && !w.Server.Restarted() &&
+		!slices.ContainsFunc(w.current, func(p *Process) bool { return p != nil && !p.acting() })
 }
 
 // play runs the schedule until it is over or a rule is violated.
@@ -172,7 +180,8 @@ func (w *World) play() {
 	}
 }
 
-// mend ends pauses that last longer than planned, because they began later. All other faults are over.
+// mend ends pauses that last longer than planned, because they began later. All other faults are
+// over.
 func (w *World) mend() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -209,7 +218,8 @@ func (w *World) end() {
 		}
 	}
 	w.running.Wait()
-	time.Sleep(time.Minute) //nolint:forbidigo // in the bubble: work that outlives the end of its process may take its time to stop
+	//nolint:forbidigo // in the bubble: work may outlive its process
+	time.Sleep(time.Minute)
 }
 
 func (w *World) isOver() bool {

@@ -18,7 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// working is a scenario in which every replica works, on something of its own unless it is to collide.
+// working is a scenario in which every replica works, on something of its own unless it is to
+// collide.
 func working(collide bool) Scenario {
 	return Scenario{
 		MinReplicas: 2, MaxReplicas: 2, Duration: time.Minute, Quiet: time.Second, Unaware: time.Second,
@@ -54,10 +55,26 @@ func TestReferee(t *testing.T) {
 		want   string
 	}{
 		{"two at once", nil, "10s: b1 begins to work on common while a1 works on it"},
-		{"the first is stopped meanwhile", []Fault{{Kind: Pausing, At: 5500 * ms, For: 25 * s}}, "31s: b1 acts on common while a1"},
-		{"the first is suspended and needs a second to notice", []Fault{{Kind: Pausing, At: 5500 * ms, For: 25 * s, Count: int(Suspend)}}, "31s: a1 acts on common"},
-		{"the first is dead", []Fault{{Kind: Kill, At: 5500 * ms, For: 15 * s}}, "20.5s: a2 begins to work on common while b1 works on it"},
-		{"the first has ended", []Fault{{Kind: Terminate, At: 5500 * ms, For: 15 * s}}, "10s: b1 begins to work on common while a2 works on it"},
+		{
+			"the first is stopped meanwhile",
+			[]Fault{{Kind: Pausing, At: 5500 * ms, For: 25 * s}},
+			"31s: b1 acts on common while a1",
+		},
+		{
+			"the first is suspended and needs a second to notice",
+			[]Fault{{Kind: Pausing, At: 5500 * ms, For: 25 * s, Count: int(Suspend)}},
+			"31s: a1 acts on common",
+		},
+		{
+			"the first is dead",
+			[]Fault{{Kind: Kill, At: 5500 * ms, For: 15 * s}},
+			"20.5s: a2 begins to work on common while b1 works on it",
+		},
+		{
+			"the first has ended",
+			[]Fault{{Kind: Terminate, At: 5500 * ms, For: 15 * s}},
+			"10s: b1 begins to work on common while a2 works on it",
+		},
 		{"a stopped process that is asked to end does so when it goes on", []Fault{
 			{Kind: Pausing, At: 5500 * ms, For: 20 * s}, {Kind: Terminate, At: 6 * s, For: 50 * s},
 		}, "26.5s: a2 begins"},
@@ -174,7 +191,8 @@ func TestLiveness(t *testing.T) {
 		}
 		return Play(t, scenario, two(faults...), nil)
 	}
-	assert.Contains(t, play(nil).Violation, "1m2s: no process has worked for 1m1s, although a1 and the server have no fault")
+	assert.Contains(t, play(nil).Violation, "1m2s: no process has worked for 1m1s, although a1 and the server have "+
+		"no fault")
 	assert.Empty(t, play(func(s *Scenario) { s.Main = working(false).Main }).Violation, "all work")
 
 	ill := func(replica int, kind Kind) Fault {
@@ -187,7 +205,8 @@ func TestLiveness(t *testing.T) {
 
 	var blinks []Fault
 	for at := s; at < 5*time.Minute; at += 30 * s {
-		blinks = append(blinks, Fault{Kind: Latency, At: at + 100*time.Millisecond, For: 300 * time.Millisecond}, Fault{Kind: Kill, At: at, For: s, Replica: 1})
+		blinks = append(blinks, Fault{Kind: Latency, At: at + 100*time.Millisecond, For: 300 * time.Millisecond},
+			Fault{Kind: Kill, At: at, For: s, Replica: 1})
 	}
 	assert.Empty(t, play(nil, blinks...).Violation, "faults between two looks count")
 
@@ -197,7 +216,8 @@ func TestLiveness(t *testing.T) {
 				for ; ctx.Err() == nil; time.Sleep(20 * time.Second) {
 					if p.Name[:1] == name {
 						l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{GenerateName: "l-"}}
-						_, _ = kubernetes.NewForConfigOrDie(p.Config()).CoordinationV1().Leases("ns").Create(ctx, l, metav1.CreateOptions{})
+						_, _ = kubernetes.NewForConfigOrDie(p.Config()).CoordinationV1().Leases("ns").Create(ctx, l,
+							metav1.CreateOptions{})
 					}
 				}
 			}
@@ -205,10 +225,12 @@ func TestLiveness(t *testing.T) {
 	}
 	slow := Fault{Kind: Latency, At: s, For: 5 * time.Minute, Replica: 1, Amount: s}
 	assert.Empty(t, play(writes("b"), slow).Violation, "one that is not well may have taken what all wait for")
-	assert.Contains(t, play(writes("a"), slow).Violation, "although a1 and the server have no fault", "what is written by one that is well is no excuse")
+	assert.Contains(t, play(writes("a"), slow).Violation, "although a1 and the server have no fault",
+		"what is written by one that is well is no excuse")
 
 	var written int
-	annotated := play(func(s *Scenario) { s.Annotate = func(*World) { written++ } }, Fault{Kind: Annotations, At: s, For: 30 * s, Amount: s})
+	annotated := play(func(s *Scenario) { s.Annotate = func(*World) { written++ } },
+		Fault{Kind: Annotations, At: s, For: 30 * s, Amount: s})
 	assert.Contains(t, annotated.Violation, "1m2s: no process has worked", "writing metadata is no excuse")
 	assert.InDelta(t, 30, written, 1)
 }

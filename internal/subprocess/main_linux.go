@@ -12,8 +12,8 @@ import (
 
 const programEnv = "BELLWETHER_TEST_PROGRAM"
 
-// Main is a TestMain. In a [Child] it runs its program, else the tests, which must leave neither goroutines nor processes:
-// those that their children leave behind become this process' own.
+// Main is a TestMain. In a [Child] it runs its program, else the tests, which must leave neither
+// goroutines nor processes: those that their children leave behind become this process' own.
 func Main(m *testing.M, programs map[string]func()) {
 	if name, ok := os.LookupEnv(programEnv); ok {
 		programs[name]()

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StartAsPID1 starts c as PID 1 of a pid namespace of its own. It skips the test where the system allows none.
+// StartAsPID1 starts c as PID 1 of a pid namespace of its own. It skips the test where the system
+// allows none.
 func StartAsPID1(t *testing.T, c *exec.Cmd) {
 	t.Helper()
 	startIn(t, c, unix.CLONE_NEWPID)

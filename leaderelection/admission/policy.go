@@ -91,7 +91,8 @@ type PolicyConfig struct {
 //
 // The error joins one error for each rule that config breaks.
 func Policy(config PolicyConfig) (
-	*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding, error,
+	*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding,
+	error,
 ) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
@@ -103,7 +104,10 @@ func Policy(config PolicyConfig) (
 		ObjectMeta: metav1.ObjectMeta{Name: config.PolicyName},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: ptr.To(admissionregistrationv1.Fail),
-			ParamKind:     &admissionregistrationv1.ParamKind{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"},
+			ParamKind: &admissionregistrationv1.ParamKind{
+				APIVersion: coordinationv1.SchemeGroupVersion.String(),
+				Kind:       "Lease",
+			},
 			MatchConstraints: &admissionregistrationv1.MatchResources{
 				// Equivalent also matches other versions of an API.
 				MatchPolicy:          ptr.To(admissionregistrationv1.Equivalent),
@@ -138,7 +142,8 @@ func Policy(config PolicyConfig) (
 					Expression: "variables.holder.endsWith('_' + variables.pod)",
 					MessageExpression: "'leaderelection: Pod ' + variables.pod + ' is not the leader: " +
 						"lease " + lease + " is held by ' + (variables.holder == '' ? 'nobody' : variables.holder)",
-					Message: "leaderelection: this Pod is not the leader by lease " + lease, // if the holder has a newline
+					// if the holder has a newline
+					Message: "leaderelection: this Pod is not the leader by lease " + lease,
 					Reason:  ptr.To(metav1.StatusReasonForbidden),
 				},
 			},
@@ -168,7 +173,10 @@ func kind(kind string) metav1.TypeMeta { // needed to marshal the objects into m
 
 // alwaysExempt returns the writes of replicas that do not lead.
 func alwaysExempt() []admissionregistrationv1.NamedRuleWithOperations {
-	createAndUpdate := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+	createAndUpdate := []admissionregistrationv1.OperationType{
+		admissionregistrationv1.Create,
+		admissionregistrationv1.Update,
+	}
 	return []admissionregistrationv1.NamedRuleWithOperations{
 		rule(createAndUpdate, []string{coordinationv1.GroupName}, "leases"),
 		rule(createAndUpdate, []string{corev1.GroupName, eventsv1.GroupName}, "events"),
@@ -180,13 +188,20 @@ func alwaysExempt() []admissionregistrationv1.NamedRuleWithOperations {
 func rule(
 	operations []admissionregistrationv1.OperationType, groups []string, resource string,
 ) admissionregistrationv1.NamedRuleWithOperations {
-	return admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-		Operations: operations,
-		Rule:       admissionregistrationv1.Rule{APIGroups: groups, APIVersions: []string{"*"}, Resources: []string{resource}},
-	}}
+	return admissionregistrationv1.NamedRuleWithOperations{
+		RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: operations,
+			Rule: admissionregistrationv1.Rule{
+				APIGroups: groups, APIVersions: []string{"*"},
+				Resources: []string{resource},
+			},
+		},
+	}
 }
 
-func copyRules(rules []admissionregistrationv1.NamedRuleWithOperations) []admissionregistrationv1.NamedRuleWithOperations {
+func copyRules(
+	rules []admissionregistrationv1.NamedRuleWithOperations,
+) []admissionregistrationv1.NamedRuleWithOperations {
 	var copies []admissionregistrationv1.NamedRuleWithOperations
 	for _, r := range rules {
 		copies = append(copies, *r.DeepCopy())

@@ -24,10 +24,15 @@ var daemon = admission.PolicyConfig{
 }
 
 // deployments is an example rule.
-var deployments = admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-	Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
-	Rule:       admissionregistrationv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"*"}, Resources: []string{"deployments"}},
-}}
+var deployments = admissionregistrationv1.NamedRuleWithOperations{
+	RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
+		Rule: admissionregistrationv1.Rule{
+			APIGroups: []string{"apps"}, APIVersions: []string{"*"},
+			Resources: []string{"deployments"},
+		},
+	},
+}
 
 func TestPolicyIsTheExampleManifest(t *testing.T) {
 	policy, binding, err := admission.Policy(daemon)
@@ -60,7 +65,8 @@ func TestPolicyUsesItsConfig(t *testing.T) {
 	assert.Equal(t, config.Rules, constraints.ResourceRules)
 	assert.Equal(t, config.Exempt[0], constraints.ExcludeResourceRules[len(constraints.ExcludeResourceRules)-1])
 	assert.Equal(t,
-		"request.userInfo.username in ['system:serviceaccount:default:example-daemon', 'system:serviceaccount:other:helper']",
+		"request.userInfo.username in ['system:serviceaccount:default:example-daemon', "+
+			"'system:serviceaccount:other:helper']",
 		policy.Spec.MatchConditions[0].Expression)
 
 	constraints.ResourceRules[0].Resources[0] = "changed"
@@ -77,18 +83,36 @@ func TestBadPolicyConfig(t *testing.T) {
 		change func(*admission.PolicyConfig)
 		want   []string // in the message: field, rule, value
 	}{
-		{"no namespace", func(c *admission.PolicyConfig) { c.Namespace = "" }, []string{": Namespace: ", "lower case alphanumeric", `""`}},
-		{"name that ends a string of CEL", func(c *admission.PolicyConfig) { c.Name = "a' + 'b" }, []string{": Name: ", "lower case alphanumeric", `"a' + 'b"`}},
-		{"no service account", func(c *admission.PolicyConfig) { c.ServiceAccounts = nil }, []string{"ServiceAccounts: ", "at least one", "none"}},
+		{
+			"no namespace", func(c *admission.PolicyConfig) { c.Namespace = "" },
+			[]string{": Namespace: ", "lower case alphanumeric", `""`},
+		},
+		{
+			"name that ends a string of CEL", func(c *admission.PolicyConfig) { c.Name = "a' + 'b" },
+			[]string{": Name: ", "lower case alphanumeric", `"a' + 'b"`},
+		},
+		{
+			"no service account", func(c *admission.PolicyConfig) { c.ServiceAccounts = nil },
+			[]string{"ServiceAccounts: ", "at least one", "none"},
+		},
 		{"service account without a namespace", func(c *admission.PolicyConfig) {
 			c.ServiceAccounts = []types.NamespacedName{{Name: "a"}}
 		}, []string{"ServiceAccounts[0].Namespace: ", "lower case alphanumeric", `""`}},
 		{"service account that ends a string of CEL", func(c *admission.PolicyConfig) {
 			c.ServiceAccounts = []types.NamespacedName{{Namespace: "a", Name: "a"}, {Namespace: "a", Name: "a'"}}
 		}, []string{"ServiceAccounts[1].Name: ", "lower case alphanumeric", `"a'"`}},
-		{"policy name in capitals", func(c *admission.PolicyConfig) { c.PolicyName = "Fence" }, []string{"PolicyName: ", "lower case alphanumeric", `"Fence"`}},
-		{"default policy name too long", func(c *admission.PolicyConfig) { c.Name = strings.Repeat("a", 250) }, []string{"PolicyName: ", "no more than 253", "aaaa"}},
-		{"all writes denied to all users", func(c *admission.PolicyConfig) { c.DenyWithoutLease = true }, []string{"Rules: ", "DenyWithoutLease", "none"}},
+		{
+			"policy name in capitals", func(c *admission.PolicyConfig) { c.PolicyName = "Fence" },
+			[]string{"PolicyName: ", "lower case alphanumeric", `"Fence"`},
+		},
+		{
+			"default policy name too long", func(c *admission.PolicyConfig) { c.Name = strings.Repeat("a", 250) },
+			[]string{"PolicyName: ", "no more than 253", "aaaa"},
+		},
+		{
+			"all writes denied to all users", func(c *admission.PolicyConfig) { c.DenyWithoutLease = true },
+			[]string{"Rules: ", "DenyWithoutLease", "none"},
+		},
 		{"incomplete rule", func(c *admission.PolicyConfig) {
 			c.Rules = []admissionregistrationv1.NamedRuleWithOperations{deployments, *deployments.DeepCopy()}
 			c.Rules[1].APIGroups = nil
@@ -123,7 +147,8 @@ func ExamplePolicy() {
 		fmt.Println(err)
 		return
 	}
-	// Create them with an admin's clientset (AdmissionregistrationV1), or marshal them into your manifests.
+	// Create them with an admin's clientset (AdmissionregistrationV1), or marshal them into your
+	// manifests.
 	fmt.Println(policy.Kind, policy.Name)
 	fmt.Println(binding.Kind, binding.Name)
 	// Output:

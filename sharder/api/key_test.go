@@ -14,7 +14,8 @@ func TestKeysStand(t *testing.T) {
 	deployment := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "d", UID: "u"}}
 	node := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}
 	assert.Equal(
-		t, "apps/Deployment/ns/d/u", string(ObjectKey(nil, schema.GroupKind{Group: "apps", Kind: "Deployment"}, deployment)),
+		t, "apps/Deployment/ns/d/u",
+		string(ObjectKey(nil, schema.GroupKind{Group: "apps", Kind: "Deployment"}, deployment)),
 	)
 	assert.Equal(t, "/Node//n/u", string(ObjectKey(nil, schema.GroupKind{Kind: "Node"}, node)))
 	assert.Equal(t, "ns", string(NamespaceKey(nil, schema.GroupKind{}, deployment)))

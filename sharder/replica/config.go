@@ -15,11 +15,12 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// Config of a [Replica]. Lease.Namespace, Lease.Ring and Resources are required, and the same in all replicas. The parts have the
-// defaults of their packages; what Lease or Resources says holds for all of them, and must be left empty in the others.
+// Config of a [Replica]. Lease.Namespace, Lease.Ring and Resources are required, and the same in
+// all replicas. The parts have the defaults of their packages; what Lease or Resources says holds
+// for all of them, and must be left empty in the others.
 type Config struct {
-	// Lease is that of the shard. Its LeaseDuration is also that of the sharder, and the default of the election's. Its Logger is
-	// the default of the others'.
+	// Lease is that of the shard. Its LeaseDuration is also that of the sharder, and the default of
+	// the election's. Its Logger is the default of the others'.
 	Lease shardlease.Config
 
 	// Resources that are distributed.
@@ -31,8 +32,9 @@ type Config struct {
 	// Sharder distributes objects. Namespace, Ring, Resources and LeaseDuration must be empty.
 	Sharder sharder.Config
 
-	// Election says whose sharder is at work. Namespace must be empty. Name is by default the name of the ring with "-sharder" after
-	// it. OnLost is by default a warning in the log: the process goes on as a shard. For the same reason KernelDeadline must not be set.
+	// Election says whose sharder is at work. Namespace must be empty. Name is by default the name
+	// of the ring with "-sharder" after it. OnLost is by default a warning in the log: the process
+	// goes on as a shard. For the same reason KernelDeadline must not be set.
 	Election leaderelection.Config
 
 	// Mapper tells the kinds of the resources. Nil: the API server is asked, by New.
@@ -43,7 +45,8 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Shard.Resources = c.Resources
 	c.Sharder.Resources = c.Resources
-	c.Sharder.Namespace, c.Sharder.Ring, c.Sharder.LeaseDuration = c.Lease.Namespace, c.Lease.Ring, c.Lease.LeaseDuration
+	c.Sharder.Namespace, c.Sharder.Ring, c.Sharder.LeaseDuration = c.Lease.Namespace, c.Lease.Ring,
+		c.Lease.LeaseDuration
 	c.Election.Namespace = c.Lease.Namespace
 	if c.Election.Name == "" && c.Lease.Ring != "" {
 		c.Election.Name = c.Lease.Ring + "-sharder"
@@ -74,7 +77,8 @@ func (c Config) validate(config *rest.Config) error {
 	}
 	empty := func(field, of string, is bool, got any) {
 		if !is {
-			errs = append(errs, fmt.Errorf("replica: %s: must be empty, because it is that of %s (got %v)", field, of, got))
+			errs = append(errs,
+				fmt.Errorf("replica: %s: must be empty, because it is that of %s (got %v)", field, of, got))
 		}
 	}
 	empty("Shard.Resources", "Resources", len(c.Shard.Resources) == 0, len(c.Shard.Resources))
@@ -84,7 +88,8 @@ func (c Config) validate(config *rest.Config) error {
 	empty("Sharder.LeaseDuration", "Lease", c.Sharder.LeaseDuration == 0, c.Sharder.LeaseDuration)
 	empty("Election.Namespace", "Lease", c.Election.Namespace == "", c.Election.Namespace)
 	if c.Election.KernelDeadline {
-		errs = append(errs, errors.New("replica: Election.KernelDeadline: must not be set, because who loses the election works on as a shard (got true)"))
+		errs = append(errs, errors.New("replica: Election.KernelDeadline: must not be set, because who loses the "+
+			"election works on as a shard (got true)"))
 	}
 	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
-// Package replica makes all parts of a sharded controller from one client configuration: the shard with its lease, and the sharder with
-// its election. They get the clients that they need, each with its guard. It is for programs; tests with client-go's fakes make the parts
-// one by one, as the examples of package sharder do.
+// Package replica makes all parts of a sharded controller from one client configuration: the shard
+// with its lease, and the sharder with its election. They get the clients that they need, each with
+// its guard. It is for programs; tests with client-go's fakes make the parts one by one, as the
+// examples of package sharder do.
 //
 //	r, err := replica.New(config, replica.Config{
 //		Lease:     shardlease.Config{Namespace: ns, Ring: "checksums"},
@@ -11,7 +12,8 @@
 //		return controller(ctx, r.ShardConfig, r.Shard)
 //	}, nil)
 //
-// A program may have several replicas, for several rings. What they guarantee, and the rights that they need, stands in package sharder.
+// A program may have several replicas, for several rings. What they guarantee, and the rights that
+// they need, stands in package sharder.
 package replica
 
 import (
@@ -33,7 +35,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// Replica is one of several equal processes that are a sharded controller. Its fields must not be changed.
+// Replica is one of several equal processes that are a sharded controller. Its fields must not be
+// changed.
 type Replica struct {
 	// Lease is the heartbeat of the shard, and Shard what it may work on.
 	Lease *shardlease.Lease
@@ -42,27 +45,29 @@ type Replica struct {
 	Elector *leaderelection.Elector
 	Sharder *sharder.Sharder
 
-	// ShardConfig is for the clients of the work on this shard's objects: they write only while this
-	// process holds Lease. No work is done before there is such a client ([shard.ErrUnguarded]).
+	// ShardConfig is for the clients of the work on this shard's objects: they write only while
+	// this process holds Lease. No work is done before there is such a client
+	// ([shard.ErrUnguarded]).
 	ShardConfig *rest.Config
-	// LeaderConfig is for what only one of the replicas may do: its clients write only while Elector
-	// leads.
+	// LeaderConfig is for what only one of the replicas may do: its clients write only while
+	// Elector leads.
 	//
 	// Both are copies of the configuration that New was given, with its rate limit. Controllers
 	// usually need a higher one than client-go's 5 requests per second.
 	LeaderConfig *rest.Config
 }
 
-// New makes a replica, which does nothing until Run is called. config is copied. The clients of the replica itself have no rate limit.
+// New makes a replica, which does nothing until Run is called. config is copied. The clients of the
+// replica itself have no rate limit.
 //
-// Without [Config].Mapper New asks the API server for the kinds of the resources, and fails if it does not answer. An error for a bad
-// Config names each field and the rule that it breaks.
+// Without [Config].Mapper New asks the API server for the kinds of the resources, and fails if it
+// does not answer. An error for a bad Config names each field and the rule that it breaks.
 func New(config *rest.Config, c Config) (*Replica, error) { return build(config, c, shardlease.New) }
 
-// Claim is [New] for the Pods of a Deployment: the shard takes the first name of <ring>-0, <ring>-1, …
-// that is free, and with it the objects of the Pod that it replaces. It holds the lease when it
-// returns: call Run within LeaseDuration - Margin, 12 s by default. See [shardlease.ClaimOrdinal]. Lease.Identity
-// must be empty.
+// Claim is [New] for the Pods of a Deployment: the shard takes the first name of <ring>-0,
+// <ring>-1, … that is free, and with it the objects of the Pod that it replaces. It holds the lease
+// when it returns: call Run within LeaseDuration - Margin, 12 s by default. See
+// [shardlease.ClaimOrdinal]. Lease.Identity must be empty.
 func Claim(ctx context.Context, config *rest.Config, c Config) (*Replica, error) {
 	var lease *shardlease.Lease
 	r, err := build(config, c, func(client kubernetes.Interface, c shardlease.Config) (_ *shardlease.Lease, err error) {
@@ -78,7 +83,9 @@ func Claim(ctx context.Context, config *rest.Config, c Config) (*Replica, error)
 }
 
 // build makes a replica whose lease is made by newLease.
-func build(config *rest.Config, c Config, newLease func(kubernetes.Interface, shardlease.Config) (*shardlease.Lease, error)) (*Replica, error) {
+func build(config *rest.Config, c Config,
+	newLease func(kubernetes.Interface, shardlease.Config) (*shardlease.Lease, error),
+) (*Replica, error) {
 	if err := c.validate(config); err != nil {
 		return nil, err
 	}
@@ -92,7 +99,10 @@ func build(config *rest.Config, c Config, newLease func(kubernetes.Interface, sh
 	if err := errors.Join(leaseErr, electorErr); err != nil {
 		return nil, err
 	}
-	r := &Replica{Lease: lease, Elector: elector, ShardConfig: guarded(config, lease.WrapTransport), LeaderConfig: guarded(config, elector.WrapTransport)}
+	r := &Replica{
+		Lease: lease, Elector: elector, ShardConfig: guarded(config, lease.WrapTransport),
+		LeaderConfig: guarded(config, elector.WrapTransport),
+	}
 	_, mine, err := clients(guarded(config, lease.WrapOwnTransport))
 	if err != nil {
 		return nil, err
@@ -113,7 +123,8 @@ func build(config *rest.Config, c Config, newLease func(kubernetes.Interface, sh
 	return r, nil
 }
 
-// guarded returns a copy of config whose clients pass the guard. It is the innermost wrapper, so that it sees what is sent.
+// guarded returns a copy of config whose clients pass the guard. It is the innermost wrapper, so
+// that it sees what is sent.
 func guarded(config *rest.Config, guard transport.WrapperFunc) *rest.Config {
 	c := rest.CopyConfig(config)
 	c.WrapTransport = transport.Wrappers(guard, c.WrapTransport)
@@ -135,24 +146,28 @@ func clients(config *rest.Config) (kubernetes.Interface, metadata.Interface, err
 	return kube, objects, nil
 }
 
-// Run acquires the lease and calls work, which works on the objects of this shard. While this process is elected it runs the sharder,
-// too, and beside it leading, which is what only one of the replicas may do; nil: nothing. When ctx ends or work returns, work ends first,
-// then sharder and leading, and then the lease is released.
+// Run acquires the lease and calls work, which works on the objects of this shard. While this
+// process is elected it runs the sharder, too, and beside it leading, which is what only one of the
+// replicas may do; nil: nothing. When ctx ends or work returns, work ends first, then sharder and
+// leading, and then the lease is released.
 //
-// work and leading return when their context ends, and nil only if nothing of them goes on; a controller-runtime manager's Start does,
-// with a GracefulShutdownTimeout of -1. leading is called again whenever this process is elected, so it needs a new manager each time. See
+// work and leading return when their context ends, and nil only if nothing of them goes on; a
+// controller-runtime manager's Start does, with a GracefulShutdownTimeout of -1. leading is called
+// again whenever this process is elected, so it needs a new manager each time. See
 // [sharder.Replica] for what Run returns.
 func (r *Replica) Run(ctx context.Context, work, leading func(ctx context.Context) error) error {
 	return sharder.Replica{Lease: r.Lease, Elector: r.Elector, Sharder: r.Sharder, Leading: leading}.Run(ctx, work)
 }
 
-// Alive is a health check for a liveness probe, with the signature of controller-runtime's healthz.Checker: an error while this process
-// holds on to what it has lost, which a restart mends. Neither waiting for the lease nor an outage of the API server is an error.
+// Alive is a health check for a liveness probe, with the signature of controller-runtime's
+// healthz.Checker: an error while this process holds on to what it has lost, which a restart mends.
+// Neither waiting for the lease nor an outage of the API server is an error.
 func (r *Replica) Alive(request *http.Request) error {
 	return errors.Join(r.Lease.Check(request), r.Elector.Check(request))
 }
 
-// Ready is a health check for a readiness probe: an error unless this process is alive and holds its lease.
+// Ready is a health check for a readiness probe: an error unless this process is alive and holds
+// its lease.
 func (r *Replica) Ready(request *http.Request) error {
 	_, err := r.Lease.Term()
 	return errors.Join(err, r.Alive(request))

@@ -54,7 +54,8 @@ func newReplica(t *testing.T, config *rest.Config, c replica.Config) (*replica.R
 // work is a sharded controller that hands over the names of its objects.
 func work(r *replica.Replica, client kubernetes.Interface, seen chan<- string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		informer := r.Shard.NewInformer(shard.ListerWatcher(client.CoreV1().ConfigMaps(""), client), &corev1.ConfigMap{}, 0, cache.Indexers{})
+		informer := r.Shard.NewInformer(shard.ListerWatcher(client.CoreV1().ConfigMaps(""), client),
+			&corev1.ConfigMap{}, 0, cache.Indexers{})
 		return shard.RunController(ctx, r.Shard, informer, 1, func(_ context.Context, m *corev1.ConfigMap) error {
 			seen <- m.Name
 			return nil
@@ -75,7 +76,8 @@ func TestAReplicaDistributesAndWorks(t *testing.T) {
 		seen, led, ended := make(chan string, 10), make(chan error, 1), make(chan error, 1)
 		go func() {
 			ended <- r.Run(ctx, work(r, client, seen), func(ctx context.Context) error {
-				_, err := leaders.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "by-the-leader"}}, metav1.CreateOptions{})
+				_, err := leaders.CoreV1().ConfigMaps("default").Create(ctx,
+					&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "by-the-leader"}}, metav1.CreateOptions{})
 				led <- err
 				<-ctx.Done()
 				return nil
@@ -92,8 +94,12 @@ func TestAReplicaDistributesAndWorks(t *testing.T) {
 		assert.NoError(t, <-ended)
 		assert.ErrorIs(t, r.Ready(nil), shardlease.ErrNotHeld)
 
-		for guard, client := range map[error]kubernetes.Interface{shardlease.ErrNotHeld: client, leaderelection.ErrNotLeader: leaders} {
-			_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{})
+		for guard, client := range map[error]kubernetes.Interface{
+			shardlease.ErrNotHeld:       client,
+			leaderelection.ErrNotLeader: leaders,
+		} {
+			_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(),
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{})
 			assert.ErrorIs(t, err, guard)
 		}
 	})
@@ -116,11 +122,13 @@ func TestAReplicaThatIsNotElectedAnyMoreWorksOn(t *testing.T) {
 			})
 		}()
 		assert.NoError(t, <-terms)
-		require.NoError(t, admin.CoordinationV1().Leases("default").Delete(ctx, "checksums-sharder", metav1.DeleteOptions{}))
+		require.NoError(t,
+			admin.CoordinationV1().Leases("default").Delete(ctx, "checksums-sharder", metav1.DeleteOptions{}))
 		assert.ErrorIs(t, <-terms, leaderelection.ErrLost)
 		assert.NoError(t, <-terms, "and is elected again")
 		assert.NoError(t, r.Ready(nil))
-		_, err = admin.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
+		_, err = admin.CoreV1().ConfigMaps("default").Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, "x", <-seen)
 		end()
@@ -137,9 +145,11 @@ func TestWorkWithClientsThatAreNotGuardedIsRefused(t *testing.T) {
 		unguarded, err := kubernetes.NewForConfig(config)
 		require.NoError(t, err)
 		assert.NoError(t, r.Run(t.Context(), func(ctx context.Context) error {
-			m, err := unguarded.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
+			m, err := unguarded.CoreV1().ConfigMaps("default").Create(ctx,
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
 			require.NoError(t, err)
-			assert.ErrorIs(t, r.Shard.Do(ctx, m, func(context.Context) error { return errors.New("called") }), shard.ErrUnguarded)
+			assert.ErrorIs(t, r.Shard.Do(ctx, m, func(context.Context) error { return errors.New("called") }),
+				shard.ErrUnguarded)
 			return nil
 		}, nil))
 	})

@@ -20,8 +20,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 )
 
-// TestRollOutOfADeployment replaces all Pods, each new one before an old one, and counts how often objects
-// change their owner.
+// TestRollOutOfADeployment replaces all Pods, each new one before an old one, and counts how often
+// objects change their owner.
 func TestRollOutOfADeployment(t *testing.T) {
 	moves := func(claim bool) (changes float64) {
 		synctest.Test(t, func(t *testing.T) { changes = rollOut(t, claim) })

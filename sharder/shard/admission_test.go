@@ -37,7 +37,10 @@ func TestWorkBeginsOnlyIfEverythingAllowsIt(t *testing.T) {
 		"of another epoch": {
 			func(a *admission) { a.caches.assignment = protocol.AssignedFormerEpoch }, ErrNotMine,
 		},
-		"stray":                    {func(a *admission) { a.caches.assignment = protocol.AssignedUnrecorded }, ErrNotMine},
+		"stray": {
+			func(a *admission) { a.caches.assignment = protocol.AssignedUnrecorded },
+			ErrNotMine,
+		},
 		"below the floor":          {func(a *admission) { a.caches.version = "6" }, ErrNotYet},
 		"version unknown":          {func(a *admission) { a.caches.version = "" }, ErrNotYet},
 		"older than every cache's": {func(a *admission) { a.caches.stale = true }, ErrNotYet},

@@ -176,7 +176,8 @@ func TestWorkWaitsForTheCachesOfChildren(t *testing.T) {
 		r.set("x", "a", false, rec)
 		synctest.Wait()
 		assert.ErrorContains(
-			t, r.do(r.cached("x")), "a cache of pods, children of it, does not show yet", "the record does not know of them",
+			t, r.do(r.cached("x")), "a cache of pods, children of it, does not show yet",
+			"the record does not know of them",
 		)
 
 		rec.ChildFloor = map[string]string{"pods": moved.ResourceVersion, "elephants": "77"}
@@ -210,7 +211,8 @@ func TestWorkWaitsForACacheOfChildrenThatIsAboutToBegin(t *testing.T) {
 		r.create("x")
 		root := r.assign("x")
 		client := r.client()
-		informer := r.shard.NewInformer(ListerWatcher(client.CoreV1().Pods(""), client), &corev1.Pod{}, 0, cache.Indexers{})
+		informer := r.shard.NewInformer(ListerWatcher(client.CoreV1().Pods(""), client), &corev1.Pod{}, 0,
+			cache.Indexers{})
 		assert.ErrorIs(t, r.do(root), ErrNotYet)
 		ctx, stop := context.WithCancel(r.ctx)
 		r.running.Go(func() { informer.RunWithContext(ctx) })
@@ -241,7 +243,8 @@ func TestACacheOfChildrenThatFailsConcernsItsNamespaceOnly(t *testing.T) {
 		assert.NoError(t, r.do(root))
 		pod := r.bear(root, "p", "a")
 		assert.NoError(t, r.doFor(pod))
-		r.shard.NewInformer(ListerWatcher(client.CoreV1().Pods("elsewhere"), client), &corev1.Pod{}, 0, cache.Indexers{})
+		r.shard.NewInformer(ListerWatcher(client.CoreV1().Pods("elsewhere"), client), &corev1.Pod{}, 0,
+			cache.Indexers{})
 		assert.ErrorIs(t, r.do(root), ErrNotYet, "which might be of any namespace")
 	})
 }
@@ -287,7 +290,8 @@ func TestChildrenOfAnotherShardsRootAreSentBack(t *testing.T) {
 func TestTransformsLeaveTheOwnerAlone(t *testing.T) {
 	inFamily(t, func(t *testing.T, r *replica) {
 		client := r.client()
-		informer := r.shard.NewInformer(ListerWatcher(client.CoreV1().Pods(""), client), &corev1.Pod{}, 0, cache.Indexers{})
+		informer := r.shard.NewInformer(ListerWatcher(client.CoreV1().Pods(""), client), &corev1.Pod{}, 0,
+			cache.Indexers{})
 		require.NoError(t, informer.SetTransform(func(obj any) (any, error) {
 			o := obj.(*corev1.Pod)
 			o.ObjectMeta = metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}

@@ -29,7 +29,8 @@ func BenchmarkDo(b *testing.B) {
 	)
 	require.NoError(b, err)
 	shard, err := New(
-		client, ringtest.TestMapper(), lease, Config{Resources: []api.Resource{{GVR: ringtest.ConfigMaps}}, Unguarded: true},
+		client, ringtest.TestMapper(), lease,
+		Config{Resources: []api.Resource{{GVR: ringtest.ConfigMaps}}, Unguarded: true},
 	)
 	require.NoError(b, err)
 	ctx, cancel := context.WithCancel(b.Context())
@@ -40,7 +41,8 @@ func BenchmarkDo(b *testing.B) {
 		for i := range 10000 {
 			uid := types.UID(fmt.Sprint(i))
 			names, r := shard.keys.Of(ringtest.ConfigMaps.GroupResource()), protocol.Record{
-				UID: uid, Shard: "a", LeaseUID: term.Epoch().LeaseUID, Epoch: term.Epoch().Number, State: protocol.StateOwned,
+				UID: uid, Shard: "a", LeaseUID: term.Epoch().LeaseUID, Epoch: term.Epoch().Number,
+				State: protocol.StateOwned,
 			}
 			last = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "default", Name: fmt.Sprint(i), UID: uid,
@@ -50,7 +52,8 @@ func BenchmarkDo(b *testing.B) {
 			last.SetGroupVersionKind(ringtest.ConfigMaps.GroupVersion().WithKind("ConfigMap"))
 			require.NoError(b, client.Tracker().Add(last))
 		}
-		informer := shard.NewInformer(ListerWatcher(client.Resource(ringtest.ConfigMaps), client), last, 0, cache.Indexers{})
+		informer := shard.NewInformer(ListerWatcher(client.Resource(ringtest.ConfigMaps), client), last, 0,
+			cache.Indexers{})
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)

@@ -70,7 +70,8 @@ func (s *Shard) advanceDrain(
 			return requestPoll, nil
 		case protocol.CancelWork:
 			s.config.Logger.Warn(
-				"work takes too long on an object that is to be another shard's: its context ends", zap.Stringer("object", at),
+				"work takes too long on an object that is to be another shard's: its context ends",
+				zap.Stringer("object", at),
 			)
 			s.tracker.cancelWork(at, ErrDrained)
 			return 0, nil // its end triggers the next look

@@ -27,7 +27,8 @@ func ExampleRunController() {
 	mapper := meta.NewDefaultRESTMapper(nil) // in a program: restmapper.NewDeferredDiscoveryRESTMapper
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 
-	lease, err := shardlease.New(client, shardlease.Config{Namespace: "default", Ring: "greetings", Identity: "greeter-0"})
+	lease, err := shardlease.New(client,
+		shardlease.Config{Namespace: "default", Ring: "greetings", Identity: "greeter-0"})
 	if err != nil {
 		log.Fatal(err)
 	}

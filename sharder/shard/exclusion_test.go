@@ -113,7 +113,10 @@ func contend(t *testing.T, seed uint64) {
 			odds := 2 + c.number(8)
 			lose := func(q *http.Request) bool { return q.Method != http.MethodGet && c.chance(odds) }
 			conns[shard].own.Inject(
-				apisim.Faults{Latency: upTo(time.Second), WatchLag: upTo(5 * time.Second), LoseResponse: lose, LoseRequest: lose},
+				apisim.Faults{
+					Latency: upTo(time.Second), WatchLag: upTo(5 * time.Second), LoseResponse: lose,
+					LoseRequest: lose,
+				},
 			)
 			conns[shard].slow.Inject(apisim.Faults{WatchLag: upTo(30 * time.Second)})
 			conns[shard].hands.Inject(apisim.Faults{Latency: upTo(2500 * time.Millisecond), LoseResponse: lose})
@@ -171,7 +174,8 @@ func (c *contest) labour(
 					defer cancel()
 					// Without a precondition, so that a late write is detected.
 					_, _ = objects.Patch(
-						ctx, o.Name, types.MergePatchType, fmt.Appendf(nil, `{"data":{"by":"%s %d"}}`, shard, c.number(1000000)),
+						ctx, o.Name, types.MergePatchType,
+						fmt.Appendf(nil, `{"data":{"by":"%s %d"}}`, shard, c.number(1000000)),
 						metav1.PatchOptions{},
 					)
 				}

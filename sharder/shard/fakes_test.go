@@ -34,7 +34,8 @@ func TestObjectsAreHandedOverOnFakes(t *testing.T) {
 		)
 		require.NoError(t, err)
 		shard, err := New(
-			client, ringtest.TestMapper(), lease, Config{Resources: []api.Resource{{GVR: ringtest.ConfigMaps}}, Unguarded: true},
+			client, ringtest.TestMapper(), lease,
+			Config{Resources: []api.Resource{{GVR: ringtest.ConfigMaps}}, Unguarded: true},
 		)
 		require.NoError(t, err)
 		n := protocol.KeysOf("r").Of(ringtest.ConfigMaps.GroupResource())
@@ -54,7 +55,8 @@ func TestObjectsAreHandedOverOnFakes(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		assert.NoError(t, lease.Run(ctx, func(ctx context.Context) error {
-			informer := shard.NewInformer(ListerWatcher(client.Resource(ringtest.ConfigMaps), client), o, 0, cache.Indexers{})
+			informer := shard.NewInformer(ListerWatcher(client.Resource(ringtest.ConfigMaps), client), o, 0,
+				cache.Indexers{})
 			stopped := make(chan struct{})
 			go func() {
 				defer close(stopped)
@@ -116,7 +118,8 @@ func TestWorkWithoutACacheIsRefusedAndSaidOnce(t *testing.T) {
 				)
 				assert.ErrorIs(t, err, ErrNotYet)
 				assert.ErrorContains(
-					t, err, "no cache of its resource is one of Shard.NewInformer (in controller-runtime: cache.Options.NewInformer)",
+					t, err, "no cache of its resource is one of Shard.NewInformer (in controller-runtime: "+
+						"cache.Options.NewInformer)",
 				)
 			}
 			return nil

@@ -22,7 +22,11 @@ func TestAResourceThatIsServedLaterIsWorkedOnThen(t *testing.T) {
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 		w.mapper = mapper
 		gadgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}
-		r := w.replica(Config{Resources: []api.Resource{{GVR: ringtest.Pods}, {GVR: ringtest.ConfigMaps}, {GVR: gadgets}}})
+		r := w.replica(Config{Resources: []api.Resource{
+			{GVR: ringtest.Pods},
+			{GVR: ringtest.ConfigMaps},
+			{GVR: gadgets},
+		}})
 		o := w.create("x")
 		assert.ErrorContains(t, r.do(o), "objects of kind ConfigMap are not in Config.Resources")
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)

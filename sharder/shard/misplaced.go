@@ -64,7 +64,8 @@ func (i *informer) returnMisplaced(ctx context.Context) {
 			asked++
 			suspects[at] = suspicion{known.version, now.Add(recheckAfter)}
 			if err := i.shard.returnChild(ctx, at, o, root); err != nil && ctx.Err() == nil {
-				i.shard.config.Logger.Warn("a child of another shard's object could not be marked; trying again", zap.Error(err))
+				i.shard.config.Logger.Warn("a child of another shard's object could not be marked; trying again",
+					zap.Error(err))
 			}
 		}
 	}

@@ -24,7 +24,8 @@ func TestEveryPatchOfAShardNamesTheObjectAndItsVersion(t *testing.T) {
 			w.set(
 				"x", "a", true,
 				&protocol.Record{
-					UID: o.UID, Shard: "a", LeaseUID: term.Epoch().LeaseUID, Epoch: term.Epoch().Number, State: protocol.StateOwned,
+					UID: o.UID, Shard: "a", LeaseUID: term.Epoch().LeaseUID, Epoch: term.Epoch().Number,
+					State: protocol.StateOwned,
 				},
 			)
 			time.Sleep(time.Second)

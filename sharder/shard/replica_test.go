@@ -117,7 +117,10 @@ func (w *cluster) replicaOf(identity string, clock shardlease.Clock, config Conf
 	leases, err := kubernetes.NewForConfig(w.server.Client(identity + "-lease").Config())
 	require.NoError(w.t, err)
 	r.lease, err = shardlease.New(
-		leases, shardlease.Config{Namespace: "default", Ring: "r", Identity: identity, OnLost: func(error) {}, Clock: clock},
+		leases, shardlease.Config{
+			Namespace: "default", Ring: "r", Identity: identity, OnLost: func(error) {},
+			Clock: clock,
+		},
 	)
 	require.NoError(w.t, err)
 	client, err := metadata.NewForConfig(r.guarded())

@@ -35,7 +35,8 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a drain label that somebody sets gives an object away", File: "../internal/protocol/record.go",
-		Old: "	if !drained || value == \"\" || value != root.GetLabels()[n.Seal] {", New: "	if _ = value; !drained {",
+		Old:    "	if !drained || value == \"\" || value != root.GetLabels()[n.Seal] {",
+		New:    "	if _ = value; !drained {",
 		Caught: "TestAShardGivesAnObjectToWhoIsNext",
 	},
 	{

@@ -41,7 +41,8 @@ func TestWorkIsDoneOnWhatIsAssigned(t *testing.T) {
 			failure := errors.New("failure")
 			assert.Equal(t, failure, r.shard.Do(r.ctx, o, func(context.Context) error { return failure }))
 
-			w.set("x", "b", false, &protocol.Record{UID: o.UID, Shard: "b", LeaseUID: "l", Epoch: 1, State: protocol.StateOwned})
+			w.set("x", "b", false,
+				&protocol.Record{UID: o.UID, Shard: "b", LeaseUID: "l", Epoch: 1, State: protocol.StateOwned})
 			synctest.Wait()
 			assert.ErrorIs(t, r.do(o), ErrNotMine)
 			assert.Empty(t, r.hooks())
@@ -151,7 +152,8 @@ func TestAnObjectWithTheLabelOnlyIsSentBack(t *testing.T) {
 				assert.Equal(t, before.Annotations, after.Annotations, name)
 				assert.Equal(t, []string{"bounce x"}, r.hooks(), name)
 			}
-			w.set("x", "a", false, &protocol.Record{UID: o.UID, Shard: "a", LeaseUID: "l", Epoch: 7, State: protocol.StateOwned})
+			w.set("x", "a", false,
+				&protocol.Record{UID: o.UID, Shard: "a", LeaseUID: "l", Epoch: 7, State: protocol.StateOwned})
 			synctest.Wait()
 			assert.Empty(t, r.hooks(), "an object of another epoch is the sharder's business")
 			assert.ErrorIs(t, r.do(r.cached("x")), ErrNotMine)
@@ -210,7 +212,8 @@ func TestNoWorkBeginsWhileAnAcknowledgementIsInDoubt(t *testing.T) {
 			w.set("x", "a", true, nil)
 			synctest.Wait()
 			w.acknowledged("x")
-			w.set("x", "b", false, &protocol.Record{UID: o.UID, Shard: "b", LeaseUID: "l", Epoch: 1, State: protocol.StateOwned})
+			w.set("x", "b", false,
+				&protocol.Record{UID: o.UID, Shard: "b", LeaseUID: "l", Epoch: 1, State: protocol.StateOwned})
 			synctest.Wait()
 			require.NotContains(t, late.GetStore().List()[0].(*corev1.ConfigMap).Labels, w.keys.Drain)
 			assert.ErrorIs(t, r.do(o), ErrNotYet)
@@ -358,7 +361,8 @@ func TestWorkEndsWithTheLease(t *testing.T) {
 			w.create("x")
 			o := r.assign("x")
 			end := r.work(o)
-			require.NoError(t, w.admin.CoordinationV1().Leases("default").Delete(t.Context(), "a", metav1.DeleteOptions{}))
+			require.NoError(t,
+				w.admin.CoordinationV1().Leases("default").Delete(t.Context(), "a", metav1.DeleteOptions{}))
 			synctest.Wait()
 			assert.ErrorIs(t, end(), shardlease.ErrLost)
 			assert.ErrorIs(t, r.do(o), ErrNotMine)
@@ -521,7 +525,10 @@ func TestTransformsLeaveTheRecordAlone(t *testing.T) {
 			informer := r.shard.NewInformer(listWatch(r.client()), &corev1.ConfigMap{}, 0, cache.Indexers{})
 			require.NoError(t, informer.SetTransform(func(obj any) (any, error) {
 				o := obj.(*corev1.ConfigMap)
-				o.ObjectMeta = metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, Labels: map[string]string{"a": "b"}}
+				o.ObjectMeta = metav1.ObjectMeta{
+					Namespace: o.Namespace, Name: o.Name,
+					Labels: map[string]string{"a": "b"},
+				}
 				return o, nil
 			}))
 			r.running.Go(func() { informer.RunWithContext(r.ctx) })
@@ -544,7 +551,8 @@ func TestClientsHaveToBeGuarded(t *testing.T) {
 		require.NoError(t, err)
 		client, err := metadata.NewForConfig(w.server.Client("a").Config())
 		require.NoError(t, err)
-		shard, err := New(client, ringtest.TestMapper(), lease, Config{Resources: []api.Resource{{GVR: ringtest.ConfigMaps}}})
+		shard, err := New(client, ringtest.TestMapper(), lease,
+			Config{Resources: []api.Resource{{GVR: ringtest.ConfigMaps}}})
 		require.NoError(t, err)
 		assert.ErrorIs(t, shard.Do(t.Context(), w.create("x"), nil), ErrUnguarded)
 	})
@@ -576,7 +584,8 @@ func TestBadShardConfigsAreRefused(t *testing.T) {
 		assert.ErrorContains(t, err, "sharder: Resources: must name at least one")
 		gadgets := ringtest.ConfigMaps
 		gadgets.Resource = "gadgets"
-		_, err = New(r.shard.metadata, ringtest.TestMapper(), r.lease, Config{Resources: []api.Resource{{GVR: gadgets}}})
+		_, err = New(r.shard.metadata, ringtest.TestMapper(), r.lease,
+			Config{Resources: []api.Resource{{GVR: gadgets}}})
 		assert.ErrorContains(t, err, "must be served by the API server")
 	})
 }

@@ -41,7 +41,10 @@ func TestAShardGivesAnObjectToWhoIsNext(t *testing.T) {
 		}},
 		"it may have children": {
 			config: Config{
-				Resources: []api.Resource{{GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{ringtest.Pods}}},
+				Resources: []api.Resource{{
+					GVR:      ringtest.ConfigMaps,
+					Children: []schema.GroupVersionResource{ringtest.Pods},
+				}},
 			},
 			freed: true,
 			drain: func(r *replica, o metav1.Object) { r.set("x", "a", true, ordered(r, o)) },
@@ -70,7 +73,10 @@ func TestAShardGivesAnObjectToWhoIsNext(t *testing.T) {
 					rec, ok := w.keys.RecordOf(got)
 					assert.True(t, ok)
 					assert.Equal(
-						t, protocol.Record{UID: o.UID, Shard: "b", LeaseUID: b.LeaseUID, Epoch: b.Epoch, State: protocol.StateOwned}, rec,
+						t, protocol.Record{
+							UID: o.UID, Shard: "b", LeaseUID: b.LeaseUID, Epoch: b.Epoch,
+							State: protocol.StateOwned,
+						}, rec,
 					)
 					assert.ErrorIs(t, r.do(o), ErrNotMine)
 					assert.Empty(t, r.remembered(), "all caches have passed the floor")

@@ -38,7 +38,8 @@ func preserveOwner(transform cache.TransformFunc) cache.TransformFunc {
 		}
 		owner := metav1.GetControllerOf(before)
 		obj, err := transform(obj)
-		if after, ok := obj.(metav1.Object); ok && err == nil && owner != nil && metav1.GetControllerOfNoCopy(after) == nil {
+		if after, ok := obj.(metav1.Object); ok && err == nil && owner != nil &&
+			metav1.GetControllerOfNoCopy(after) == nil {
 			after.SetOwnerReferences(append(after.GetOwnerReferences(), *owner))
 		}
 		return obj, err

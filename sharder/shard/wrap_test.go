@@ -83,7 +83,8 @@ func TestGuardedReconcilersDoOnlyWhatIsTheirs(t *testing.T) {
 			assert.Equal(t, 4, calls)
 
 			broken := errors.New("broken")
-			_, err = WrapReconciler(r.shard, func(context.Context, request) (*corev1.ConfigMap, error) { return nil, broken },
+			_, err = WrapReconciler(r.shard,
+				func(context.Context, request) (*corev1.ConfigMap, error) { return nil, broken },
 				func(context.Context, request) (result, error) { return result{}, nil })(r.ctx, x)
 			assert.Equal(t, broken, err)
 		}))
@@ -103,14 +104,15 @@ func TestReconcileTriesAgain(t *testing.T) {
 			failures := 2
 			reconciling := make(chan error, 1)
 			go func() {
-				reconciling <- RunController(ctx, r.shard, informer, 1, func(_ context.Context, o *corev1.ConfigMap) error {
-					seen <- o.Name
-					o.Data = map[string]string{"a": "change of a copy"}
-					if failures--; failures >= 0 {
-						return errors.New("failure")
-					}
-					return nil
-				})
+				reconciling <- RunController(ctx, r.shard, informer, 1,
+					func(_ context.Context, o *corev1.ConfigMap) error {
+						seen <- o.Name
+						o.Data = map[string]string{"a": "change of a copy"}
+						if failures--; failures >= 0 {
+							return errors.New("failure")
+						}
+						return nil
+					})
 			}()
 			time.Sleep(time.Minute)
 			assert.Len(t, seen, 3)
@@ -131,7 +133,8 @@ func TestReconcileTriesAgain(t *testing.T) {
 			cancel()
 			assert.NoError(t, <-reconciling)
 			assert.Error(
-				t, RunController(ctx, r.shard, informer, 0, func(context.Context, *corev1.ConfigMap) error { return nil }),
+				t, RunController(ctx, r.shard, informer, 0,
+					func(context.Context, *corev1.ConfigMap) error { return nil }),
 			)
 		}))
 	})

@@ -1,4 +1,5 @@
-// Package shardertest is for the tests of sharded controllers that run on client-go's fakes, where no sharder is.
+// Package shardertest is for the tests of sharded controllers that run on client-go's fakes, where
+// no sharder is.
 package shardertest
 
 import (
@@ -13,9 +14,10 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// Assign writes into obj, which has still to be created or updated, what the sharder would: that it belongs to the shard of a lease,
-// which has to be held, as all of its children do, which are of these resources. On a cluster that is for the sharder alone to do: two shards
-// would work on the object.
+// Assign writes into obj, which has still to be created or updated, what the sharder would: that it
+// belongs to the shard of a lease, which has to be held, as all of its children do, which are of
+// these resources. On a cluster that is for the sharder alone to do: two shards would work on the
+// object.
 func Assign(lease *shardlease.Lease, obj metav1.Object, children ...schema.GroupVersionResource) error {
 	term, err := lease.Term()
 	if err != nil {
@@ -41,7 +43,8 @@ func Assign(lease *shardlease.Lease, obj metav1.Object, children ...schema.Group
 	return nil
 }
 
-// Drain writes into obj, which was assigned to a shard, what the sharder would that wants it for another one: the shard is to let go of it.
+// Drain writes into obj, which was assigned to a shard, what the sharder would that wants it for
+// another one: the shard is to let go of it.
 func Drain(lease *shardlease.Lease, obj metav1.Object) {
 	obj.SetLabels(with(obj.GetLabels(), api.DrainLabel(lease.Ring()), "true"))
 }

@@ -11,11 +11,14 @@ import (
 	"k8s.io/client-go/testing"
 )
 
-// Objects returns a client for the metadata of the objects in a fake clientset of client-go, as NewShard and New of package sharder want
-// one: what they write, the clientset shows, and the other way round. client-go's own fake has objects of its own. mapper knows the kinds.
+// Objects returns a client for the metadata of the objects in a fake clientset of client-go, as
+// NewShard and New of package sharder want one: what they write, the clientset shows, and the other
+// way round. client-go's own fake has objects of its own. mapper knows the kinds.
 //
 // It reads, patches, deletes and watches objects, and does not create them.
-func Objects(clientset interface{ Tracker() testing.ObjectTracker }, mapper meta.RESTMapper) *metadatafake.FakeMetadataClient {
+func Objects(clientset interface{ Tracker() testing.ObjectTracker },
+	mapper meta.RESTMapper,
+) *metadatafake.FakeMetadataClient {
 	tracker := clientset.Tracker()
 	react := testing.ObjectReaction(tracker)
 	client := metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())

@@ -17,7 +17,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/shardertest"
 )
 
-// A whole ring on a fake clientset: the sharder sees what is created by it, and it sees what the sharder writes.
+// A whole ring on a fake clientset: the sharder sees what is created by it, and it sees what the
+// sharder writes.
 func TestASharderDistributesTheObjectsOfAFakeClientset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewSimpleClientset()
@@ -31,7 +32,8 @@ func TestASharderDistributesTheObjectsOfAFakeClientset(t *testing.T) {
 		})
 		require.NoError(t, err)
 		create := func(name string) {
-			_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(),
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 			require.NoError(t, err)
 		}
 		create("early")

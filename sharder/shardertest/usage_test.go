@@ -32,7 +32,8 @@ type keys struct {
 }
 
 func (k *keys) run(ctx context.Context) error {
-	parents := k.shard.NewInformer(shard.ListerWatcher(k.client.CoreV1().ConfigMaps(""), k.client), &corev1.ConfigMap{}, 0, cache.Indexers{})
+	parents := k.shard.NewInformer(shard.ListerWatcher(k.client.CoreV1().ConfigMaps(""), k.client), &corev1.ConfigMap{},
+		0, cache.Indexers{})
 	return shard.RunController(ctx, k.shard, parents, 2, k.reconcile)
 }
 
@@ -47,15 +48,16 @@ func (k *keys) reconcile(ctx context.Context, m *corev1.ConfigMap) error {
 	return err
 }
 
-// How to test it: with the fake clientset that it works on, and as the sharder who gives it objects and wants them back. In a bubble,
-// synctest.Wait returns when nothing is left to do.
+// How to test it: with the fake clientset that it works on, and as the sharder who gives it objects
+// and wants them back. In a bubble, synctest.Wait returns when nothing is left to do.
 func TestKeysAreMadeForWhatIsThisShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewSimpleClientset()
 		mapper := meta.NewDefaultRESTMapper(nil)
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
-		lease, worker, err := shardertest.NewShard(client, mapper, api.Resource{GVR: configMaps, Children: []schema.GroupVersionResource{secrets}})
+		lease, worker, err := shardertest.NewShard(client, mapper,
+			api.Resource{GVR: configMaps, Children: []schema.GroupVersionResource{secrets}})
 		require.NoError(t, err)
 
 		ctx, end := context.WithCancel(t.Context())
@@ -69,7 +71,8 @@ func TestKeysAreMadeForWhatIsThisShards(t *testing.T) {
 			require.NoError(t, shardertest.Assign(lease, mine))
 			mine, err := objects.Create(ctx, mine, metav1.CreateOptions{})
 			require.NoError(t, err)
-			_, err = objects.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "unassigned", UID: "2"}}, metav1.CreateOptions{})
+			_, err = objects.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "unassigned", UID: "2"}},
+				metav1.CreateOptions{})
 			require.NoError(t, err)
 			synctest.Wait()
 			made, err := client.CoreV1().Secrets("default").List(ctx, metav1.ListOptions{})

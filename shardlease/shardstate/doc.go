@@ -13,12 +13,13 @@
 //	Gone        no lease
 //
 // A state proves nothing about work. What decides is the [EpochState] of the epoch that an object
-// names. A missing lease proves that an epoch has ended only after the sharder has created the lease
-// as its own.
+// names. A missing lease proves that an epoch has ended only after the sharder has created the
+// lease as its own.
 //
 //	tracker.List(leases, clock.Now()) // a consistent list; then Observe and ObserveAbsence, by a watch from there
 //	members := tracker.Members(clock.Now())
-//	if t, ok := tracker.Takeover(shard, clock.Now()); ok && tracker.State(shard, clock.Now()) == shardstate.Uncertain {
+//	now := clock.Now()
+//	if t, ok := tracker.Takeover(shard, now); ok && tracker.State(shard, now) == shardstate.Uncertain {
 //		l, err := shardstate.TakeOver(ctx, client, t)
 //		...
 //		tracker.Observe(l, clock.Now())

@@ -14,7 +14,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease/internal/leaseformat"
 )
 
-// minLeaseDuration is the shortest D that a shard can have: two renew intervals of a second, and a margin, in whole seconds.
+// minLeaseDuration is the shortest D that a shard can have: two renew intervals of a second, and a
+// margin, in whole seconds.
 const minLeaseDuration = 3 * time.Second
 
 // observation is what a sharder knows about the lease of one shard.
@@ -38,10 +39,14 @@ type absence struct {
 }
 
 func newObservation(shard, ring string, own time.Duration, now Reading) *observation {
-	return &observation{shard: shard, ring: ring, own: own, since: now, patience: own, mourned: true, absent: map[types.UID]absence{}}
+	return &observation{
+		shard: shard, ring: ring, own: own, since: now, patience: own, mourned: true,
+		absent: map[types.UID]absence{},
+	}
 }
 
-// observe takes in a version of the lease, nil for none, that has arrived now. It reports whether verdicts may be others than before.
+// observe takes in a version of the lease, nil for none, that has arrived now. It reports whether
+// verdicts may be others than before.
 func (s *observation) observe(l *coordinationv1.Lease, now Reading) (changed bool) {
 	before := s.mark()
 	old := s.lease
@@ -70,7 +75,8 @@ func (s *observation) absence(now Reading) absence {
 	return absence{now, 2 * max(s.patience, s.own), -1}
 }
 
-// newPatience is the D of a version. A version that nobody of ours has written may have ended a term that was longer than it says.
+// newPatience is the D of a version. A version that nobody of ours has written may have ended a
+// term that was longer than it says.
 func (s *observation) newPatience(l *coordinationv1.Lease) time.Duration {
 	r := lease.RecordOf(l)
 	d := r.Duration()
@@ -85,12 +91,16 @@ func (s *observation) newPatience(l *coordinationv1.Lease) time.Duration {
 
 // sameClaim reports whether two versions say the same about who holds the lease.
 func sameClaim(a, b *coordinationv1.Lease) bool {
-	for _, key := range []string{shardlease.EpochAnnotation, shardlease.ReturnAnnotation, lease.TermAnnotation, lease.ReleasedAnnotation} {
+	for _, key := range []string{
+		shardlease.EpochAnnotation, shardlease.ReturnAnnotation, lease.TermAnnotation,
+		lease.ReleasedAnnotation,
+	} {
 		if a.Annotations[key] != b.Annotations[key] {
 			return false
 		}
 	}
-	return a.UID == b.UID && a.Labels[shardlease.RingLabel] == b.Labels[shardlease.RingLabel] && apiequality.Semantic.DeepEqual(a.Spec, b.Spec)
+	return a.UID == b.UID && a.Labels[shardlease.RingLabel] == b.Labels[shardlease.RingLabel] &&
+		apiequality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
 // mark is what verdicts depend on, besides the time.
@@ -115,7 +125,8 @@ func (s *observation) mark() mark {
 // age is for how long nothing has changed.
 func (s *observation) age(now Reading) time.Duration { return now.SinceAtLeast(s.since) }
 
-// givenUp reports whether the epoch in the lease is over: released with the mark of its term, or taken by a sharder that has marked it.
+// givenUp reports whether the epoch in the lease is over: released with the mark of its term, or
+// taken by a sharder that has marked it.
 func (s *observation) givenUp() bool {
 	r := lease.RecordOf(s.lease)
 	return r.Released() || r.Holder() == shardlease.Sharder && r.Ours()
@@ -130,7 +141,8 @@ func (s *observation) away(now Reading) bool {
 	return within > 0 && s.age(now) < within
 }
 
-// abandoned reports whether nobody holds the lease, and nobody has said that work had ended. Its shard has stopped after D.
+// abandoned reports whether nobody holds the lease, and nobody has said that work had ended. Its
+// shard has stopped after D.
 func (s *observation) abandoned() bool {
 	holder := lease.RecordOf(s.lease).Holder()
 	return (holder == "" || holder == shardlease.Sharder) && !s.givenUp()
@@ -163,7 +175,8 @@ func (s *observation) state(now Reading) State {
 
 func (s *observation) problem() error { return s.problemOf(s.lease) }
 
-// problemOf says why a lease is malformed. A label that is missing is not one: the shard puts it back.
+// problemOf says why a lease is malformed. A label that is missing is not one: the shard puts it
+// back.
 func (s *observation) problemOf(l *coordinationv1.Lease) error {
 	if l == nil {
 		return nil
@@ -186,10 +199,14 @@ func (s *observation) problemOf(l *coordinationv1.Lease) error {
 	case "", shardlease.Sharder:
 	case s.shard:
 		if !r.Ours() {
-			errs = append(errs, fmt.Errorf("annotation %s does not name the term in spec: not written by a shard", lease.TermAnnotation))
+			errs = append(errs,
+				fmt.Errorf("annotation %s does not name the term in spec: not written by a shard",
+					lease.TermAnnotation))
 		}
 		if d := r.Duration(); d < minLeaseDuration || d > shardlease.MaxLeaseDuration {
-			errs = append(errs, fmt.Errorf("spec.leaseDurationSeconds must be from %v to %v (got %v)", minLeaseDuration, shardlease.MaxLeaseDuration, d))
+			errs = append(errs,
+				fmt.Errorf("spec.leaseDurationSeconds must be from %v to %v (got %v)", minLeaseDuration,
+					shardlease.MaxLeaseDuration, d))
 		}
 	default:
 		errs = append(errs, fmt.Errorf("spec.holderIdentity must be the name of the Lease (got %q)", r.Holder()))
@@ -227,8 +244,8 @@ func (s *observation) epochState(e shardlease.Epoch, now Reading) EpochState {
 	return EpochEnded
 }
 
-// observeAbsence notes that a consistent read, sent after an object was read that names a lease, did not find that lease: it is gone for good, because no
-// other has its UID.
+// observeAbsence notes that a consistent read, sent after an object was read that names a lease,
+// did not find that lease: it is gone for good, because no other has its UID.
 func (s *observation) observeAbsence(uid types.UID, now Reading) {
 	if s.lease != nil && s.lease.UID == uid {
 		return
@@ -248,7 +265,8 @@ func (s *observation) acquirable(now Reading) bool {
 	case Malformed: // or nobody would ever have its objects. Whoever has held it has stopped
 		ring, labelled := s.lease.Labels[shardlease.RingLabel]
 		_, err := shardlease.EpochOf(s.lease)
-		return err == nil && (!labelled || ring == s.ring) && !lease.RecordOf(s.lease).Coordinated() && s.age(now) >= 2*s.patience
+		return err == nil && (!labelled || ring == s.ring) && !lease.RecordOf(s.lease).Coordinated() &&
+			s.age(now) >= 2*s.patience
 	}
 	return false
 }
@@ -267,7 +285,8 @@ func (s *observation) next(now Reading, collectAfter time.Duration) (soonest tim
 	at(s.since, s.patience)
 	at(s.since, 2*s.patience)
 	if s.lease != nil && s.away(now) {
-		at(s.since, leaseformat.ReturnWithin(s.lease.Annotations[shardlease.ReturnAnnotation], shardlease.MaxLeaseDuration))
+		at(s.since,
+			leaseformat.ReturnWithin(s.lease.Annotations[shardlease.ReturnAnnotation], shardlease.MaxLeaseDuration))
 	}
 	if s.lease != nil && s.givenUp() {
 		at(s.since, collectAfter)

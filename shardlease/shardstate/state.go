@@ -8,7 +8,8 @@ import "fmt"
 type State int
 
 const (
-	// Gone is no lease at all, of a shard that was never seen or was dead before its lease was deleted.
+	// Gone is no lease at all, of a shard that was never seen or was dead before its lease was
+	// deleted.
 	Gone State = iota
 	// Malformed is a lease that no shard of this ring writes ([Tracker.Problem] says why). It is
 	// never a member.
@@ -65,12 +66,12 @@ const (
 	EpochActive EpochState = iota
 	// EpochEnded means that no process works in the epoch, or ever will.
 	EpochEnded
-	// EpochUnknown means that the epoch is newer than what was observed of the lease. Read the lease
-	// consistently, after the object, and call [Tracker.ObserveRead]. If the state is EpochUnknown
-	// right after that, no shard has ever had the epoch.
+	// EpochUnknown means that the epoch is newer than what was observed of the lease. Read the
+	// lease consistently, after the object, and call [Tracker.ObserveRead]. If the state is
+	// EpochUnknown right after that, no shard has ever had the epoch.
 	EpochUnknown
-	// EpochNeedsTakeover means that the lease has been missing for 2D. The sharder must create the lease as
-	// its own ([Tracker.Takeover]) to prove that the epoch has ended.
+	// EpochNeedsTakeover means that the lease has been missing for 2D. The sharder must create the
+	// lease as its own ([Tracker.Takeover]) to prove that the epoch has ended.
 	EpochNeedsTakeover
 )
 

@@ -58,7 +58,10 @@ func TakeOver(ctx context.Context, client kubernetes.Interface, a Takeover) (*co
 		l, err = leases.Update(ctx, a.lease, metav1.UpdateOptions{})
 	}
 	if err != nil {
-		return nil, &lease.AccessError{Verb: verb, Lease: types.NamespacedName{Namespace: a.lease.Namespace, Name: a.lease.Name}, Err: err}
+		return nil, &lease.AccessError{
+			Verb:  verb,
+			Lease: types.NamespacedName{Namespace: a.lease.Namespace, Name: a.lease.Name}, Err: err,
+		}
 	}
 	return l, nil
 }
@@ -81,8 +84,8 @@ func (r *Tracker) Deletion(shard string, now Reading) (c Deletion, ok bool) {
 	return Deletion{types.NamespacedName{Namespace: r.config.Namespace, Name: shard}, l.UID, l.ResourceVersion}, true
 }
 
-// Delete sends a deletion. It never deletes a lease that was acquired, or changed in any way, in the
-// meantime: that is an error.
+// Delete sends a deletion. It never deletes a lease that was acquired, or changed in any way, in
+// the meantime: that is an error.
 func Delete(ctx context.Context, client kubernetes.Interface, c Deletion) error {
 	err := client.CoordinationV1().Leases(c.lease.Namespace).Delete(ctx, c.lease.Name,
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &c.uid, ResourceVersion: &c.rv}})

@@ -56,7 +56,8 @@ func NewTracker(c Config) (*Tracker, error) {
 	review := lease.Review{Package: "shardstate"}
 	review.Value("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
 	review.Value("Ring", c.Ring, validation.IsDNS1123Label(c.Ring))
-	if c.LeaseDuration < minLeaseDuration || c.LeaseDuration > shardlease.MaxLeaseDuration || c.LeaseDuration%time.Second != 0 {
+	if c.LeaseDuration < minLeaseDuration || c.LeaseDuration > shardlease.MaxLeaseDuration ||
+		c.LeaseDuration%time.Second != 0 {
 		review.Add(fmt.Errorf("LeaseDuration: must be whole seconds, from %v to %v (got %v)",
 			minLeaseDuration, shardlease.MaxLeaseDuration, c.LeaseDuration))
 	}
@@ -67,9 +68,9 @@ func NewTracker(c Config) (*Tracker, error) {
 	return &Tracker{config: c, shards: map[string]*observation{}}, nil
 }
 
-// List takes in a consistent list of the ring's leases (resourceVersion "", all pages). A shard that
-// is not in it has no lease. List returns, sorted, the shards with a change on which an EpochState
-// depends: look at their objects.
+// List takes in a consistent list of the ring's leases (resourceVersion "", all pages). A shard
+// that is not in it has no lease. List returns, sorted, the shards with a change on which an
+// EpochState depends: look at their objects.
 func (r *Tracker) List(leases []*coordinationv1.Lease, now Reading) (changed []string) {
 	listed := map[string]bool{}
 	for _, l := range leases {
@@ -96,8 +97,8 @@ func (r *Tracker) Observe(l *coordinationv1.Lease, now Reading) (changed bool) {
 	return r.shard(l.Name, now).observe(l, now)
 }
 
-// ObserveAbsence takes in the DELETED event of a shard's lease. A watch with [Selector] also sends it
-// when only the label was removed.
+// ObserveAbsence takes in the DELETED event of a shard's lease. A watch with [Selector] also sends
+// it when only the label was removed.
 func (r *Tracker) ObserveAbsence(shard string, now Reading) (changed bool) {
 	s := r.shards[shard]
 	if s == nil {
@@ -190,8 +191,8 @@ func (r *Tracker) EpochState(shard string, e shardlease.Epoch, now Reading) Epoc
 	return s.epochState(e, now)
 }
 
-// Next returns how long it takes until a State or an EpochState changes without a change of a lease;
-// ok is false if none does.
+// Next returns how long it takes until a State or an EpochState changes without a change of a
+// lease; ok is false if none does.
 func (r *Tracker) Next(now Reading) (wait time.Duration, ok bool) {
 	for _, s := range r.shards {
 		if next, _ := s.next(now, r.config.GCPeriod); next > 0 && (!ok || next < wait) {
@@ -201,9 +202,9 @@ func (r *Tracker) Next(now Reading) (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
-// Passed returns how often the State or an EpochState of each shard has changed since its lease did.
-// If the result differs after the wait of [Tracker.Next], something has changed because a lease was
-// not renewed.
+// Passed returns how often the State or an EpochState of each shard has changed since its lease
+// did. If the result differs after the wait of [Tracker.Next], something has changed because a
+// lease was not renewed.
 func (r *Tracker) Passed(now Reading) map[string]int {
 	all := map[string]int{}
 	for shard, s := range r.shards {

@@ -119,7 +119,14 @@ func TestStates(t *testing.T) {
 		after time.Duration
 		want  shardstate.State
 	}
-	living := []step{{0, ready}, {15*s - 1, ready}, {15 * s, expired}, {30*s - 1, expired}, {30 * s, uncertain}, {1000 * time.Hour, uncertain}}
+	living := []step{
+		{0, ready},
+		{15*s - 1, ready},
+		{15 * s, expired},
+		{30*s - 1, expired},
+		{30 * s, uncertain},
+		{1000 * time.Hour, uncertain},
+	}
 	missed := []step{{0, expired}, {30*s - 1, expired}, {30 * s, uncertain}, {1000 * time.Hour, uncertain}}
 	ended := []step{{0, dead}, {collect - 1, dead}, {collect, orphaned}}
 	bad := []step{{0, malformed}, {1000 * time.Hour, malformed}}
@@ -133,7 +140,11 @@ func TestStates(t *testing.T) {
 		{"held for a minute", record(lasting(60)), []step{{0, ready}, {60 * s, expired}, {120 * s, uncertain}}, ""},
 		{"label missing", record(unlabelled), living, ""},
 		{"released", record(released), ended, ""},
-		{"released for a while", record(released, returning("20")), []step{{0, away}, {20*s - 1, away}, {20 * s, dead}, {collect, orphaned}}, ""},
+		{
+			"released for a while", record(released, returning("20")),
+			[]step{{0, away}, {20*s - 1, away}, {20 * s, dead}, {collect, orphaned}},
+			"",
+		},
 		{"released for too long a while", record(released, returning("3601")), ended, ""},
 		{"released for no time", record(released, returning("-1")), ended, ""},
 		{"emptied, though it is expected back", record(held(""), returning("20")), missed, ""},
@@ -141,22 +152,36 @@ func TestStates(t *testing.T) {
 		{"taken, though it was expected back", record(takenOver, returning("20")), ended, ""},
 		{"taken by a sharder", record(takenOver), ended, ""},
 		{"emptied", record(held("")), missed, ""},
-		{"emptied, with an older mark", record(released, func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To(int32(3)) }), missed, ""},
+		{"emptied, with an older mark", record(released, func(l *coordinationv1.Lease) {
+			l.Spec.LeaseTransitions = ptr.To(int32(3))
+		}), missed, ""},
 		{"taken in the sharder's name", record(held(shardlease.Sharder)), missed, ""},
 		{"held by another", record(held("b")), bad, `spec.holderIdentity must be the name of the Lease (got "b")`},
-		{"held, but not by the rules", record(annotated("bellwether.dev/term", "a/x/2")), bad, "not written by a shard"},
-		{"no epoch", record(func(l *coordinationv1.Lease) { l.Annotations = nil }), bad, "annotation ring.bellwether.dev/epoch is missing"},
+		{
+			"held, but not by the rules", record(annotated("bellwether.dev/term", "a/x/2")), bad,
+			"not written by a shard",
+		},
+		{
+			"no epoch", record(func(l *coordinationv1.Lease) { l.Annotations = nil }), bad,
+			"annotation ring.bellwether.dev/epoch is missing",
+		},
 		{"released without an epoch", record(released, number("")), bad, `must be a whole number (got "")`},
 		{"epoch with a sign", record(number("+3")), bad, `(got "+3")`},
 		{"epoch below zero", record(number("-3")), bad, `(got "-3")`},
 		{"epoch with a zero", record(number("03")), bad, `(got "03")`},
 		{"epoch too large", record(number("9223372036854775808")), bad, "whole number"},
-		{"no duration", record(func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil }), bad, "spec.leaseDurationSeconds must be from 3s to 1h0m0s (got 0s)"},
+		{
+			"no duration", record(func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil }), bad,
+			"spec.leaseDurationSeconds must be from 3s to 1h0m0s (got 0s)",
+		},
 		{"duration too short", record(lasting(2)), bad, "(got 2s)"},
 		{"duration too long", record(lasting(3601)), bad, "(got 1h0m1s)"},
 		{"of another ring", record(labelled("other")), bad, `is "other", not "r"`},
 		{"name too long", record(named(strings.Repeat("a", 64))), bad, "no more than 63"},
-		{"coordinated", record(func(l *coordinationv1.Lease) { l.Spec.PreferredHolder = ptr.To("b") }), bad, "coordinated leader election"},
+		{
+			"coordinated", record(func(l *coordinationv1.Lease) { l.Spec.PreferredHolder = ptr.To("b") }), bad,
+			"coordinated leader election",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, name := newTracker(t), c.lease.Name
@@ -216,7 +241,8 @@ func TestLongestDurationOfATermCounts(t *testing.T) {
 
 // TestVerdicts is the rule of when an epoch is over.
 func TestVerdicts(t *testing.T) {
-	const live, over, unread, unproven = shardstate.EpochActive, shardstate.EpochEnded, shardstate.EpochUnknown, shardstate.EpochNeedsTakeover
+	const live, over, unread, unproven = shardstate.EpochActive, shardstate.EpochEnded, shardstate.EpochUnknown,
+		shardstate.EpochNeedsTakeover
 	// When nothing is said, the lease is that of epoch u/3, seen at 0.
 	for _, c := range []struct {
 		name  string
@@ -315,7 +341,8 @@ func TestDeletedLeaseIsProvenByCreatingIt(t *testing.T) {
 	r := newTracker(t)
 	r.Observe(record(lasting(20)), at(0))
 	assert.True(t, r.ObserveAbsence("a", at(10*s)))
-	assert.Equal(t, shardstate.Expired, r.State("a", at(50*s-1)), "a member, or everything would move while it restarts")
+	assert.Equal(t, shardstate.Expired, r.State("a", at(50*s-1)),
+		"a member, or everything would move while it restarts")
 	_, ok := r.Epoch("a", at(20*s))
 	assert.False(t, ok, "but nothing can be assigned to it")
 	assert.Equal(t, shardstate.Uncertain, r.State("a", at(50*s)))
@@ -453,5 +480,6 @@ func TestRosterForgetsShardsThatAreLongGone(t *testing.T) {
 	r.ObserveAbsence("a", at(collect))
 	assert.Equal(t, shardstate.EpochEnded, r.EpochState("a", epochOf("u/3"), at(collect)))
 	r.List(nil, at(2*collect+time.Minute))
-	assert.Equal(t, shardstate.EpochUnknown, r.EpochState("a", epochOf("u/3"), at(2*collect+time.Minute)), "it can be asked for")
+	assert.Equal(t, shardstate.EpochUnknown, r.EpochState("a", epochOf("u/3"), at(2*collect+time.Minute)),
+		"it can be asked for")
 }

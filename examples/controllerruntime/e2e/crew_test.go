@@ -37,8 +37,8 @@ const (
 	poll     = 50 * time.Millisecond
 )
 
-// crew is a set of replicas of the example, as processes, in a namespace of their own. They have the
-// rights of rbac.yaml and the arguments of deployment.yaml.
+// crew is a set of replicas of the example, as processes, in a namespace of their own. They have
+// the rights of rbac.yaml and the arguments of deployment.yaml.
 type crew struct {
 	t         *testing.T
 	namespace string
@@ -94,10 +94,12 @@ func manifest[T any](t *testing.T, file, kind string) T {
 func (c *crew) start(name string, args ...string) *e2e.Process {
 	c.t.Helper()
 	user := c.namespace + "-" + name
-	require.NoError(c.t, shared.Grant(c.t.Context(), user, c.namespace, manifest[rbacv1.Role](c.t, "rbac.yaml", "Role").Rules...))
+	require.NoError(c.t,
+		shared.Grant(c.t.Context(), user, c.namespace, manifest[rbacv1.Role](c.t, "rbac.yaml", "Role").Rules...))
 	kubeconfig, err := shared.Kubeconfig(shared.User(user))
 	require.NoError(c.t, err)
-	program, err := shared.Program(c.t.Context(), "github.com/bellwether-k8s/bellwether/examples/controllerruntime", "-race")
+	program, err := shared.Program(c.t.Context(), "github.com/bellwether-k8s/bellwether/examples/controllerruntime",
+		"-race")
 	require.NoError(c.t, err)
 	container := manifest[appsv1.Deployment](c.t, "deployment.yaml", "Deployment").Spec.Template.Spec.Containers[0]
 	values := strings.NewReplacer("$(POD_NAMESPACE)", c.namespace, "$(POD_NAME)", name, "$(POD_UID)", "uid-of-"+name)
@@ -144,7 +146,8 @@ func (c *crew) said(replica, message string) (found []line) {
 	return found
 }
 
-// eventually waits for a condition without a bound of its own. A check begins after the previous one has ended.
+// eventually waits for a condition without a bound of its own. A check begins after the previous
+// one has ended.
 func (c *crew) eventually(condition func() bool, message string, args ...any) {
 	c.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -197,7 +200,10 @@ func (c *crew) create(n int) {
 	c.t.Helper()
 	for range n {
 		_, err := c.client.CoreV1().ConfigMaps(c.namespace).Create(c.t.Context(), &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{GenerateName: "m-", Labels: map[string]string{"example.bellwether.dev/digest": "wanted"}},
+			ObjectMeta: metav1.ObjectMeta{
+				GenerateName: "m-",
+				Labels:       map[string]string{"example.bellwether.dev/digest": "wanted"},
+			},
 		}, metav1.CreateOptions{})
 		require.NoError(c.t, err)
 	}
@@ -209,20 +215,22 @@ func (c *crew) change(data map[string]string) {
 	for _, m := range c.parents() {
 		patch, err := json.Marshal(map[string]any{"data": data})
 		require.NoError(c.t, err)
-		_, err = c.client.CoreV1().ConfigMaps(c.namespace).Patch(c.t.Context(), m.Name, "application/merge-patch+json", patch, metav1.PatchOptions{})
+		_, err = c.client.CoreV1().ConfigMaps(c.namespace).Patch(c.t.Context(), m.Name, "application/merge-patch+json",
+			patch, metav1.PatchOptions{})
 		require.NoError(c.t, err)
 	}
 }
 
 func (c *crew) parents() []corev1.ConfigMap {
 	c.t.Helper()
-	all, err := c.client.CoreV1().ConfigMaps(c.namespace).List(c.t.Context(), metav1.ListOptions{LabelSelector: "example.bellwether.dev/digest=wanted"})
+	all, err := c.client.CoreV1().ConfigMaps(c.namespace).List(c.t.Context(),
+		metav1.ListOptions{LabelSelector: "example.bellwether.dev/digest=wanted"})
 	require.NoError(c.t, err)
 	return all.Items
 }
 
-// requireFamilies waits until every parent is with one of these replicas, and its child with it and up
-// to date. Each replica has some.
+// requireFamilies waits until every parent is with one of these replicas, and its child with it and
+// up to date. Each replica has some.
 func (c *crew) requireFamilies(replicas ...string) {
 	c.t.Helper()
 	c.eventually(func() bool {
@@ -268,15 +276,16 @@ func (c *crew) counters() (names []string) {
 	events, err := shared.Audit()
 	require.NoError(c.t, err)
 	for _, e := range events {
-		if e.Namespace == c.namespace && e.Resource == "configmaps" && e.Name == "digests-census" && e.Verb == "update" {
+		if e.Namespace == c.namespace && e.Resource == "configmaps" && e.Name == "digests-census" &&
+			e.Verb == "update" {
 			names = append(names, strings.TrimPrefix(e.User, c.namespace+"-"))
 		}
 	}
 	return slices.Compact(names)
 }
 
-// moves returns how many children were moved. A child that its parent's shard creates is in its place
-// and needs no move.
+// moves returns how many children were moved. A child that its parent's shard creates is in its
+// place and needs no move.
 func (c *crew) moves() (n int) {
 	c.t.Helper()
 	events, err := shared.Audit()

@@ -59,7 +59,8 @@ func TestTheLeaseIsReleasedWhenTheWorkHasEnded(t *testing.T) {
 	told := time.Now()
 	c.requireExit(a, 0)
 	t.Logf("ended %v after SIGTERM", time.Since(told))
-	begun, ended, released := c.said("a", "work begins"), c.said("a", "work has ended"), c.said("a", "shard lease released")
+	begun, ended, released := c.said("a", "work begins"), c.said("a", "work has ended"), c.said("a",
+		"shard lease released")
 	require.Len(t, released, 1)
 	assert.Len(t, ended, len(begun))
 	for _, l := range ended {
@@ -80,8 +81,10 @@ func TestDeposedLeaderWorksOnAndLeadsAgain(t *testing.T) {
 	a := c.start("a")
 	c.requireFamilies("a")
 	c.requireCensus(2)
-	require.NoError(t, c.client.CoordinationV1().Leases(c.namespace).Delete(t.Context(), ring+"-sharder", metav1.DeleteOptions{}))
-	c.eventually(func() bool { return len(c.said("a", "not the sharder any more")) == 1 }, "a does not see that it is deposed")
+	require.NoError(t,
+		c.client.CoordinationV1().Leases(c.namespace).Delete(t.Context(), ring+"-sharder", metav1.DeleteOptions{}))
+	c.eventually(func() bool { return len(c.said("a", "not the sharder any more")) == 1 },
+		"a does not see that it is deposed")
 	c.create(1)
 	c.requireFamilies("a")
 	c.requireCensus(3)
@@ -95,7 +98,8 @@ func TestProbesAreAnsweredWhileAReplicaWaitsForItsLease(t *testing.T) {
 	probe := func(replica, path string) int {
 		said := c.said(replica, "answering probes")
 		require.NotEmpty(t, said)
-		response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + said[0].Address + path)
+		response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" +
+			said[0].Address + path)
 		require.NoError(t, err)
 		require.NoError(t, response.Body.Close())
 		return response.StatusCode

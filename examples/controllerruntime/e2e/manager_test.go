@@ -26,8 +26,11 @@ import (
 func (c *crew) replica() *replica.Replica {
 	c.t.Helper()
 	r, err := replica.New(shared.Admin(), replica.Config{
-		Lease:     shardlease.Config{Namespace: c.namespace, Ring: ring, Identity: "a", LeaseDuration: duration},
-		Resources: []api.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespaces: []string{c.namespace}}},
+		Lease: shardlease.Config{Namespace: c.namespace, Ring: ring, Identity: "a", LeaseDuration: duration},
+		Resources: []api.Resource{{
+			GVR:        corev1.SchemeGroupVersion.WithResource("configmaps"),
+			Namespaces: []string{c.namespace},
+		}},
 	})
 	require.NoError(c.t, err)
 	return r

@@ -30,15 +30,19 @@ func TestMetrics(t *testing.T) {
 		return string(body)
 	}
 	for _, series := range []string{
-		"bellwether_shardlease_held 1", "bellwether_leaderelection_leading 1", "bellwether_sharder_members 1", "bellwether_sharder_objects 5",
-		"bellwether_sharder_placed_objects 5", `bellwether_sharder_shard_objects{shard="a"} 5`, "bellwether_sharder_unsettled 0",
+		"bellwether_shardlease_held 1", "bellwether_leaderelection_leading 1", "bellwether_sharder_members 1",
+		"bellwether_sharder_objects 5",
+		"bellwether_sharder_placed_objects 5", `bellwether_sharder_shard_objects{shard="a"} 5`,
+		"bellwether_sharder_unsettled 0",
 	} {
-		require.Eventually(t, func() bool { return strings.Contains(scrape(), "\n"+series+"\n") }, patience, 10*poll, series)
+		require.Eventually(t, func() bool { return strings.Contains(scrape(), "\n"+series+"\n") }, patience, 10*poll,
+			series)
 	}
 	all := scrape()
 	alerts, err := os.ReadFile("../../metrics/alerts.yaml")
 	require.NoError(t, err)
-	for _, name := range regexp.MustCompile(`bellwether_(?:leaderelection|shardlease|sharder)_\w+`).FindAllString(string(alerts), -1) {
+	metric := regexp.MustCompile(`bellwether_(?:leaderelection|shardlease|sharder)_\w+`)
+	for _, name := range metric.FindAllString(string(alerts), -1) {
 		assert.Contains(t, all, "\n"+name)
 	}
 	require.NoError(t, p.Terminate())

@@ -31,8 +31,8 @@ func (c *crew) requireExclusion() {
 	assert.Empty(c.t, breaches(c.lines, ends))
 }
 
-// breaches returns where two replicas worked on one object at the same time. Work without a logged end
-// goes on until the end of its replica.
+// breaches returns where two replicas worked on one object at the same time. Work without a logged
+// end goes on until the end of its replica.
 func breaches(lines []line, ends map[string]float64) (found []string) {
 	type piece struct {
 		line
@@ -45,7 +45,8 @@ func breaches(lines []line, ends map[string]float64) (found []string) {
 			p := &piece{l, ends[l.replica]}
 			open, all = append(open, p), append(all, p)
 		case "work has ended":
-			if i := slices.IndexFunc(open, func(p *piece) bool { return p.replica == l.replica && p.Object == l.Object }); i >= 0 {
+			if i := slices.IndexFunc(open,
+				func(p *piece) bool { return p.replica == l.replica && p.Object == l.Object }); i >= 0 {
 				open[i].end = l.Time
 				open = slices.Delete(open, i, i+1)
 			}
@@ -61,7 +62,9 @@ func breaches(lines []line, ends map[string]float64) (found []string) {
 	for i, p := range all {
 		for _, q := range all[:i] {
 			if p.Object == q.Object && p.replica != q.replica && p.Time < q.end && q.Time < p.end {
-				found = append(found, fmt.Sprintf("two at work on %s: %s from %f to %f, %s from %f to %f", p.Object, p.replica, p.Time, p.end, q.replica, q.Time, q.end))
+				found = append(found,
+					fmt.Sprintf("two at work on %s: %s from %f to %f, %s from %f to %f", p.Object, p.replica, p.Time,
+						p.end, q.replica, q.Time, q.end))
 			}
 		}
 	}
@@ -75,9 +78,15 @@ func TestBreachesAreDetected(t *testing.T) {
 	}
 	ends := map[string]float64{"a": 9, "b": 9}
 	assert.Empty(t, breaches([]line{
-		at("a", "work begins", "x", 1), at("b", "work begins", "y", 1), at("a", "work has ended", "x", 2), at("b", "work begins", "x", 3),
+		at("a", "work begins", "x", 1), at("b", "work begins", "y", 1), at("a", "work has ended", "x", 2),
+		at("b", "work begins", "x", 3),
 	}, ends))
-	assert.Empty(t, breaches([]line{at("a", "work begins", "x", 1), at("a", "was killed", "", 2), at("b", "work begins", "x", 3)}, ends))
-	assert.Len(t, breaches([]line{at("a", "work begins", "x", 1), at("b", "work begins", "x", 3)}, ends), 1, "the first has no end")
-	assert.Len(t, breaches([]line{at("a", "work begins", "x", 1), at("a", "was killed", "", 4), at("b", "work begins", "x", 3)}, ends), 1)
+	assert.Empty(t,
+		breaches([]line{at("a", "work begins", "x", 1), at("a", "was killed", "", 2), at("b", "work begins", "x", 3)},
+			ends))
+	assert.Len(t, breaches([]line{at("a", "work begins", "x", 1), at("b", "work begins", "x", 3)}, ends), 1,
+		"the first has no end")
+	assert.Len(t,
+		breaches([]line{at("a", "work begins", "x", 1), at("a", "was killed", "", 4), at("b", "work begins", "x", 3)},
+			ends), 1)
 }

@@ -45,10 +45,11 @@ func TestUnwiredManagerDoesNoWork(t *testing.T) {
 			test.options(r, &options)
 			mgr, err := ctrl.NewManager(test.config(r), options)
 			require.NoError(t, err)
-			guarded := shard.WrapReconciler(r.Shard, getter(mgr), func(context.Context, ctrl.Request) (struct{}, error) {
-				assert.Fail(t, "the reconciler was called")
-				return struct{}{}, nil
-			})
+			guarded := shard.WrapReconciler(r.Shard, getter(mgr),
+				func(context.Context, ctrl.Request) (struct{}, error) {
+					assert.Fail(t, "the reconciler was called")
+					return struct{}{}, nil
+				})
 			require.NoError(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
 				func(ctx context.Context, q ctrl.Request) (ctrl.Result, error) {
 					_, err := guarded(ctx, q)

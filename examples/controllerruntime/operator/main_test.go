@@ -20,8 +20,12 @@ clusters: [{name: none, cluster: {server: "http://127.0.0.1:1"}}]
 contexts: [{name: none, context: {cluster: none}}]
 current-context: none
 `), 0o600))
-	for name, value := range map[string]string{"KUBECONFIG": kubeconfig, "POD_NAMESPACE": "default", "POD_NAME": "operator-0", "POD_UID": "1"} {
+	for name, value := range map[string]string{
+		"KUBECONFIG": kubeconfig, "POD_NAMESPACE": "default",
+		"POD_NAME": "operator-0", "POD_UID": "1",
+	} {
 		t.Setenv(name, value)
 	}
-	assert.ErrorContains(t, run(t.Context(), zap.NewNop()), "sharder: Resources[0].GVR: ask for /v1, Resource=configmaps")
+	assert.ErrorContains(t, run(t.Context(), zap.NewNop()),
+		"sharder: Resources[0].GVR: ask for /v1, Resource=configmaps")
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 )
 
-// serveProbes answers the kubelet's probes until stop is called. A manager does so only while it runs,
-// and it runs only while this process holds its lease.
+// serveProbes answers the kubelet's probes until stop is called. A manager does so only while it
+// runs, and it runs only while this process holds its lease.
 func serveProbes(address string, r *replica.Replica) (stop func(), err error) {
 	mux := http.NewServeMux()
 	mux.Handle("/livez", healthz.CheckHandler{Checker: r.Alive})

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// collectorPatience is how long a real collector may take: its controller manager may still be starting.
+	// collectorPatience is how long a real collector may take: its controller manager may still be
+	// starting.
 	collectorPatience = time.Minute
 	collectorPoll     = 20 * time.Millisecond
 )
@@ -67,7 +68,8 @@ func (c *Clients) exists(t *testing.T, suffix string) bool {
 	return err == nil
 }
 
-// gone refers to an owner that never was. Each has a UID of its own: a collector remembers whom it has missed.
+// gone refers to an owner that never was. Each has a UID of its own: a collector remembers whom it
+// has missed.
 func gone(apiVersion, kind string) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "gone", UID: uuid.NewUUID()}
 }
@@ -114,7 +116,8 @@ func (c *Clients) release(t *testing.T, object *corev1.ConfigMap) {
 
 func (c *Clients) removeBy(t *testing.T, object *corev1.ConfigMap, policy metav1.DeletionPropagation) {
 	t.Helper()
-	require.NoError(t, c.configMaps().Delete(t.Context(), object.Name, metav1.DeleteOptions{PropagationPolicy: &policy}))
+	require.NoError(t,
+		c.configMaps().Delete(t.Context(), object.Name, metav1.DeleteOptions{PropagationPolicy: &policy}))
 }
 
 // deletes returns when the collector has at least begun to delete a ConfigMap.
@@ -130,7 +133,8 @@ func CollectorCases() []Case {
 			owner := c.createConfigMap(t, "-owner", nil)
 			object := c.createOwned(t, "-owned", ownedBy(owner))
 			c.createConfigMap(t, "-bystander", nil)
-			events := follow(t, c.configMaps(), metav1.ListOptions{FieldSelector: named(object.Name), ResourceVersion: object.ResourceVersion})
+			events := follow(t, c.configMaps(),
+				metav1.ListOptions{FieldSelector: named(object.Name), ResourceVersion: object.ResourceVersion})
 			c.stays(t, "-owned")
 			c.remove(t, owner.Name)
 			c.goes(t, "-owned")
@@ -145,17 +149,21 @@ func CollectorCases() []Case {
 			c.endPod(t, pod, 0)
 			c.goes(t, "-owned")
 		}},
-		{"collect: in the foreground what a Pod owns goes first, and the Pod still has its grace period", func(t *testing.T, c *Clients) {
-			pod := c.createPod(t, newPod(t, ""))
-			c.createOwned(t, "-owned", ofPod(pod))
-			c.stays(t, "-owned") // the collector knows it now
-			require.NoError(t, c.pods().Delete(t.Context(), pod.Name, metav1.DeleteOptions{PropagationPolicy: &foreground}))
-			c.goes(t, "-owned")
-			c.collected(t, func() bool { return len(c.getPod(t, pod.Name).Finalizers) == 0 })
-			requireEnding(t, c.getPod(t, pod.Name), grace)
-			c.endPod(t, pod, 0)
-			c.podGone(t, pod.Name)
-		}},
+		{
+			"collect: in the foreground what a Pod owns goes first, and the Pod still has its grace period",
+			func(t *testing.T, c *Clients) {
+				pod := c.createPod(t, newPod(t, ""))
+				c.createOwned(t, "-owned", ofPod(pod))
+				c.stays(t, "-owned") // the collector knows it now
+				require.NoError(t,
+					c.pods().Delete(t.Context(), pod.Name, metav1.DeleteOptions{PropagationPolicy: &foreground}))
+				c.goes(t, "-owned")
+				c.collected(t, func() bool { return len(c.getPod(t, pod.Name).Finalizers) == 0 })
+				requireEnding(t, c.getPod(t, pod.Name), grace)
+				c.endPod(t, pod, 0)
+				c.podGone(t, pod.Name)
+			},
+		},
 		{"collect: a Pod that has lost its owner gets its grace period", func(t *testing.T, c *Clients) {
 			owner := c.createConfigMap(t, "-owner", nil)
 			pod := newPod(t, "")
@@ -217,30 +225,38 @@ func CollectorCases() []Case {
 		}},
 		{"collect: an object of the cluster may own one of a namespace", func(t *testing.T, c *Clients) {
 			roles := c.Typed.RbacV1().ClusterRoles()
-			owner, err := roles.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: objectMeta(t, "", nil)}, metav1.CreateOptions{})
+			owner, err := roles.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: objectMeta(t, "", nil)},
+				metav1.CreateOptions{})
 			require.NoError(t, err)
-			c.createOwned(t, "", metav1.OwnerReference{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: owner.Name, UID: owner.UID})
+			c.createOwned(t, "",
+				metav1.OwnerReference{
+					APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: owner.Name,
+					UID: owner.UID,
+				})
 			c.stays(t, "")
 			require.NoError(t, roles.Delete(t.Context(), owner.Name, metav1.DeleteOptions{}))
 			c.goes(t, "")
 		}},
-		{"collect: an object of the cluster with an owner in a namespace is left alone", func(t *testing.T, c *Clients) {
-			roles := c.Typed.RbacV1().ClusterRoles()
-			role := func(suffix string, owner metav1.OwnerReference) {
-				object := &rbacv1.ClusterRole{ObjectMeta: objectMeta(t, suffix, nil)}
-				object.OwnerReferences = []metav1.OwnerReference{owner}
-				_, err := roles.Create(t.Context(), object, metav1.CreateOptions{})
+		{
+			"collect: an object of the cluster with an owner in a namespace is left alone",
+			func(t *testing.T, c *Clients) {
+				roles := c.Typed.RbacV1().ClusterRoles()
+				role := func(suffix string, owner metav1.OwnerReference) {
+					object := &rbacv1.ClusterRole{ObjectMeta: objectMeta(t, suffix, nil)}
+					object.OwnerReferences = []metav1.OwnerReference{owner}
+					_, err := roles.Create(t.Context(), object, metav1.CreateOptions{})
+					require.NoError(t, err)
+				}
+				role("-left", gone("v1", "ConfigMap"))
+				role("-marker", gone("rbac.authorization.k8s.io/v1", "ClusterRole"))
+				c.collected(t, func() bool {
+					_, err := roles.Get(t.Context(), unique(t)+"-marker", metav1.GetOptions{})
+					return apierrors.IsNotFound(err)
+				})
+				_, err := roles.Get(t.Context(), unique(t)+"-left", metav1.GetOptions{})
 				require.NoError(t, err)
-			}
-			role("-left", gone("v1", "ConfigMap"))
-			role("-marker", gone("rbac.authorization.k8s.io/v1", "ClusterRole"))
-			c.collected(t, func() bool {
-				_, err := roles.Get(t.Context(), unique(t)+"-marker", metav1.GetOptions{})
-				return apierrors.IsNotFound(err)
-			})
-			_, err := roles.Get(t.Context(), unique(t)+"-left", metav1.GetOptions{})
-			require.NoError(t, err)
-		}},
+			},
+		},
 		{"collect: an owner of an unknown kind may exist", func(t *testing.T, c *Clients) {
 			object := c.createOwned(t, "", gone("example.com/v1", "Unknown"), gone("v1", "ConfigMap"))
 			c.stays(t, "")

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// past creates five ConfigMaps and returns the first page of their list. Then it changes, deletes and creates some, and
-// has all of this forgotten.
+// past creates five ConfigMaps and returns the first page of their list. Then it changes, deletes
+// and creates some, and has all of this forgotten.
 func (c *Clients) past(t *testing.T) *corev1.ConfigMapList {
 	t.Helper()
 	c.five(t)
@@ -30,7 +30,8 @@ func CompactionCases() []Case {
 	return []Case{
 		{"compact: the next page is refused, with a token to go on as things are now", func(t *testing.T, c *Clients) {
 			first := c.past(t)
-			_, err := c.configMaps().List(t.Context(), metav1.ListOptions{LabelSelector: ofCase(t), Limit: 2, Continue: first.Continue})
+			_, err := c.configMaps().List(t.Context(),
+				metav1.ListOptions{LabelSelector: ofCase(t), Limit: 2, Continue: first.Continue})
 			refused(t, err, 410, metav1.StatusReasonExpired)
 			var answer apierrors.APIStatus
 			require.ErrorAs(t, err, &answer)
@@ -52,7 +53,8 @@ func CompactionCases() []Case {
 			first := c.past(t)
 			for _, limit := range []int64{0, 2} {
 				_, err := c.configMaps().List(t.Context(), metav1.ListOptions{
-					ResourceVersion: first.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact, Limit: limit,
+					ResourceVersion: first.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+					Limit: limit,
 				})
 				refused(t, err, 410, metav1.StatusReasonExpired)
 				var answer apierrors.APIStatus

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// writers is how many write at the same time. A server gives up on patches that it cannot apply after a few attempts,
-// so there must not be many more.
+// writers is how many write at the same time. A server gives up on patches that it cannot apply
+// after a few attempts, so there must not be many more.
 const writers = 5
 
 // race calls all writers at the same time and returns their errors.
@@ -61,7 +61,8 @@ func concurrencyCases() []Case {
 		{"race: of merge patches to one resourceVersion one wins", func(t *testing.T, c *Clients) {
 			created := c.createConfigMap(t, "", nil)
 			oneWins(t, race(func(i int) error {
-				_, err := c.patch(t, created.Name, types.MergePatchType, `{"metadata":{"resourceVersion":%q},"data":{"key":"%d"}}`, created.ResourceVersion, i)
+				_, err := c.patch(t, created.Name, types.MergePatchType,
+					`{"metadata":{"resourceVersion":%q},"data":{"key":"%d"}}`, created.ResourceVersion, i)
 				return err
 			}), metav1.StatusReasonConflict)
 		}},
@@ -69,7 +70,8 @@ func concurrencyCases() []Case {
 			created := c.createConfigMap(t, "", nil)
 			oneWins(t, race(func(i int) error {
 				_, err := c.patch(t, created.Name, types.JSONPatchType,
-					`[{"op":"test","path":"/data/key","value":"value"},{"op":"replace","path":"/data/key","value":"%d"}]`, i)
+					`[{"op":"test","path":"/data/key","value":"value"},{"op":"replace","path":"/data/key",`+
+						`"value":"%d"}]`, i)
 				return err
 			}), metav1.StatusReasonInvalid)
 		}},
@@ -97,7 +99,8 @@ func concurrencyCases() []Case {
 		{"race: of deletions of one uid one wins", func(t *testing.T, c *Clients) {
 			created := c.createConfigMap(t, "", nil)
 			oneWins(t, race(func(int) error {
-				return c.configMaps().Delete(t.Context(), created.Name, *metav1.NewPreconditionDeleteOptions(string(created.UID)))
+				return c.configMaps().Delete(t.Context(), created.Name,
+					*metav1.NewPreconditionDeleteOptions(string(created.UID)))
 			}), metav1.StatusReasonNotFound)
 			c.gone(t, created.Name)
 		}},
@@ -105,7 +108,8 @@ func concurrencyCases() []Case {
 			created := c.createConfigMap(t, "", nil)
 			errs := race(func(i int) error {
 				if i > 0 {
-					return c.configMaps().Delete(t.Context(), created.Name, *metav1.NewRVDeletionPrecondition(created.ResourceVersion))
+					return c.configMaps().Delete(t.Context(), created.Name,
+						*metav1.NewRVDeletionPrecondition(created.ResourceVersion))
 				}
 				object := created.DeepCopy()
 				object.Data["key"] = "updated"

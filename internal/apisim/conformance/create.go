@@ -55,7 +55,8 @@ func createCases() []Case {
 		}},
 		{"create: a name may be taken in another namespace", func(t *testing.T, c *Clients) {
 			here := c.createConfigMap(t, "", nil)
-			there, err := c.Typed.CoreV1().ConfigMaps(c.otherNamespace(t)).Create(t.Context(), newConfigMap(t, "", nil), metav1.CreateOptions{})
+			there, err := c.Typed.CoreV1().ConfigMaps(c.otherNamespace(t)).Create(t.Context(), newConfigMap(t, "", nil),
+				metav1.CreateOptions{})
 			require.NoError(t, err)
 			assert.NotEqual(t, here.UID, there.UID)
 		}},
@@ -96,7 +97,8 @@ func createCases() []Case {
 			refused(t, err, 422, metav1.StatusReasonInvalid)
 		}},
 		{"create: a malformed label is refused", func(t *testing.T, c *Clients) {
-			_, err := c.configMaps().Create(t.Context(), newConfigMap(t, "", labels{"key": "not a value"}), metav1.CreateOptions{})
+			_, err := c.configMaps().Create(t.Context(), newConfigMap(t, "", labels{"key": "not a value"}),
+				metav1.CreateOptions{})
 			refused(t, err, 422, metav1.StatusReasonInvalid)
 		}},
 		{"create: an owner without uid is refused", func(t *testing.T, c *Clients) {
@@ -107,20 +109,26 @@ func createCases() []Case {
 		}},
 		{"create: an owner need not exist", func(t *testing.T, c *Clients) {
 			object := newConfigMap(t, "", nil)
-			object.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "none"}}
+			object.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: "v1", Kind: "ConfigMap", Name: "owner",
+				UID: "none",
+			}}
 			assert.Equal(t, object.OwnerReferences, c.create(t, object).OwnerReferences)
 		}},
 		{"create: a body of another kind is refused", func(t *testing.T, c *Clients) {
 			body := fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":%q}}`, unique(t))
-			err := c.core().Post().Namespace(c.Namespace).Resource("configmaps").Body([]byte(body)).Do(t.Context()).Error()
+			err := c.core().Post().Namespace(c.Namespace).Resource("configmaps").Body([]byte(body)).Do(
+				t.Context()).Error()
 			refused(t, err, 400, metav1.StatusReasonBadRequest)
 		}},
 		{"create: a body that is no JSON is refused", func(t *testing.T, c *Clients) {
-			err := c.core().Post().Namespace(c.Namespace).Resource("configmaps").Body([]byte(`{"apiVersion":"v1"`)).Do(t.Context()).Error()
+			err := c.core().Post().Namespace(c.Namespace).Resource("configmaps").Body([]byte(`{"apiVersion":"v1"`)).Do(
+				t.Context()).Error()
 			refused(t, err, 400, metav1.StatusReasonBadRequest)
 		}},
 		{"create: a dry run answers as if, and stores nothing", func(t *testing.T, c *Clients) {
-			created, err := c.configMaps().Create(t.Context(), newConfigMap(t, "", nil), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			created, err := c.configMaps().Create(t.Context(), newConfigMap(t, "", nil),
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			require.NoError(t, err)
 			assert.NotEmpty(t, created.UID)
 			assert.Empty(t, created.ResourceVersion)
@@ -128,7 +136,8 @@ func createCases() []Case {
 		}},
 		{"create: a dry run too finds the name taken", func(t *testing.T, c *Clients) {
 			c.createConfigMap(t, "", nil)
-			_, err := c.configMaps().Create(t.Context(), newConfigMap(t, "", nil), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := c.configMaps().Create(t.Context(), newConfigMap(t, "", nil),
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			refused(t, err, 409, metav1.StatusReasonAlreadyExists)
 		}},
 		{"create: resourceVersions grow from object to object", func(t *testing.T, c *Clients) {
@@ -155,7 +164,8 @@ func createCases() []Case {
 				"metadata": map[string]any{"name": unique(t)},
 				"data":     map[string]any{"key": "value"},
 			}}
-			created, err := c.Dynamic.Resource(configMapResource).Namespace(c.Namespace).Create(t.Context(), object, metav1.CreateOptions{})
+			created, err := c.Dynamic.Resource(configMapResource).Namespace(c.Namespace).Create(t.Context(), object,
+				metav1.CreateOptions{})
 			require.NoError(t, err)
 			assert.Equal(t, "ConfigMap", created.GetKind())
 			got := c.get(t, unique(t))

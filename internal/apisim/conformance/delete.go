@@ -21,11 +21,14 @@ func deleteCases() []Case {
 			object := c.createConfigMap(t, "", nil)
 			c.remove(t, object.Name)
 			c.gone(t, object.Name)
-			refused(t, c.configMaps().Delete(t.Context(), object.Name, metav1.DeleteOptions{}), 404, metav1.StatusReasonNotFound)
+			refused(t, c.configMaps().Delete(t.Context(), object.Name, metav1.DeleteOptions{}), 404,
+				metav1.StatusReasonNotFound)
 		}},
 		{"delete: the answer is a status with the object's uid", func(t *testing.T, c *Clients) {
 			object := c.createConfigMap(t, "", nil)
-			body, err := c.core().Delete().Namespace(c.Namespace).Resource("configmaps").Name(object.Name).DoRaw(t.Context())
+			body,
+				err := c.core().Delete().Namespace(c.Namespace).Resource("configmaps").Name(object.Name).DoRaw(
+				t.Context())
 			require.NoError(t, err)
 			var status metav1.Status
 			require.NoError(t, json.Unmarshal(body, &status))
@@ -51,7 +54,8 @@ func deleteCases() []Case {
 		{"delete: another resourceVersion is a conflict", func(t *testing.T, c *Clients) {
 			stale := c.createConfigMap(t, "", nil)
 			c.put(t, stale, "fresh")
-			err := c.configMaps().Delete(t.Context(), stale.Name, *metav1.NewRVDeletionPrecondition(stale.ResourceVersion))
+			err := c.configMaps().Delete(t.Context(), stale.Name,
+				*metav1.NewRVDeletionPrecondition(stale.ResourceVersion))
 			refused(t, err, 409, metav1.StatusReasonConflict)
 			c.get(t, stale.Name)
 		}},
@@ -68,27 +72,34 @@ func deleteCases() []Case {
 		}},
 		{"delete: the metadata client has preconditions too", func(t *testing.T, c *Clients) {
 			object := c.createConfigMap(t, "", nil)
-			err := c.metadata(configMapResource).Delete(t.Context(), object.Name, *metav1.NewPreconditionDeleteOptions("other"))
+			err := c.metadata(configMapResource).Delete(t.Context(), object.Name,
+				*metav1.NewPreconditionDeleteOptions("other"))
 			refused(t, err, 409, metav1.StatusReasonConflict)
-			require.NoError(t, c.metadata(configMapResource).Delete(t.Context(), object.Name, *metav1.NewPreconditionDeleteOptions(string(object.UID))))
+			require.NoError(t,
+				c.metadata(configMapResource).Delete(t.Context(), object.Name,
+					*metav1.NewPreconditionDeleteOptions(string(object.UID))))
 			c.gone(t, object.Name)
 		}},
 		{"delete: a grace period means nothing to a config map", func(t *testing.T, c *Clients) {
 			for suffix, seconds := range map[string]int64{"-none": 0, "-some": 30} {
 				object := c.createConfigMap(t, suffix, nil)
-				require.NoError(t, c.configMaps().Delete(t.Context(), object.Name, metav1.DeleteOptions{GracePeriodSeconds: &seconds}))
+				require.NoError(t,
+					c.configMaps().Delete(t.Context(), object.Name, metav1.DeleteOptions{GracePeriodSeconds: &seconds}))
 				c.gone(t, object.Name)
 			}
 		}},
 		{"delete: a dry run deletes nothing", func(t *testing.T, c *Clients) {
 			object := c.createConfigMap(t, "", nil)
-			require.NoError(t, c.configMaps().Delete(t.Context(), object.Name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}))
+			require.NoError(t,
+				c.configMaps().Delete(t.Context(), object.Name,
+					metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}))
 			assert.Equal(t, object, c.get(t, object.Name))
 		}},
 		{"delete: background leaves the rest to the collector", func(t *testing.T, c *Clients) {
 			object := c.createConfigMap(t, "", nil)
 			policy := metav1.DeletePropagationBackground
-			require.NoError(t, c.configMaps().Delete(t.Context(), object.Name, metav1.DeleteOptions{PropagationPolicy: &policy}))
+			require.NoError(t,
+				c.configMaps().Delete(t.Context(), object.Name, metav1.DeleteOptions{PropagationPolicy: &policy}))
 			c.gone(t, object.Name)
 		}},
 		{"delete: foreground and orphan wait for the collector by finalizers", func(t *testing.T, c *Clients) {
@@ -97,12 +108,14 @@ func deleteCases() []Case {
 				metav1.FinalizerOrphanDependents: metav1.DeletePropagationOrphan,
 			} {
 				object := c.createConfigMap(t, "-"+strings.ToLower(string(policy)), nil)
-				require.NoError(t, c.configMaps().Delete(t.Context(), object.Name, metav1.DeleteOptions{PropagationPolicy: &policy}))
+				require.NoError(t,
+					c.configMaps().Delete(t.Context(), object.Name, metav1.DeleteOptions{PropagationPolicy: &policy}))
 				deleting := c.get(t, object.Name)
 				assert.NotNil(t, deleting.DeletionTimestamp)
 				assert.Equal(t, []string{finalizer}, deleting.Finalizers)
 				patch := []byte(`{"metadata":{"finalizers":null}}`)
-				_, err := c.configMaps().Patch(t.Context(), object.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+				_, err := c.configMaps().Patch(t.Context(), object.Name, types.MergePatchType, patch,
+					metav1.PatchOptions{})
 				require.NoError(t, err)
 				c.gone(t, object.Name)
 			}
@@ -121,7 +134,8 @@ func deleteCases() []Case {
 				c.removeBy(t, object, step.policy)
 				assert.Equal(t, step.finalizers, c.get(t, object.Name).Finalizers, "%s", step.policy)
 			}
-			_, err := c.patch(t, object.Name, types.MergePatchType, `{"metadata":{"finalizers":["foregroundDeletion"]}}`)
+			_, err := c.patch(t, object.Name, types.MergePatchType,
+				`{"metadata":{"finalizers":["foregroundDeletion"]}}`)
 			require.NoError(t, err)
 			c.remove(t, object.Name) // does not say
 			c.get(t, object.Name)
@@ -140,7 +154,9 @@ func deleteCases() []Case {
 			assert.Equal(t, []string{"-three"}, suffixes(t, list.Items))
 		}},
 		{"delete: an empty collection", func(t *testing.T, c *Clients) {
-			assert.NoError(t, c.configMaps().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: ofCase(t)}))
+			assert.NoError(t,
+				c.configMaps().DeleteCollection(t.Context(), metav1.DeleteOptions{},
+					metav1.ListOptions{LabelSelector: ofCase(t)}))
 		}},
 	}
 }

@@ -30,7 +30,8 @@ func finalizerCases() []Case {
 	return []Case{
 		{"finalize: a deletion marks the object and keeps it", func(t *testing.T, c *Clients) {
 			created := c.finalized(t)
-			events := follow(t, c.configMaps(), metav1.ListOptions{FieldSelector: named(created.Name), ResourceVersion: created.ResourceVersion})
+			events := follow(t, c.configMaps(),
+				metav1.ListOptions{FieldSelector: named(created.Name), ResourceVersion: created.ResourceVersion})
 			c.remove(t, created.Name)
 			got := c.get(t, created.Name)
 			newer(t, got.ResourceVersion, created.ResourceVersion)
@@ -45,13 +46,16 @@ func finalizerCases() []Case {
 		{"finalize: the answer to a deletion is the object", func(t *testing.T, c *Clients) {
 			created := c.finalized(t)
 			var answer corev1.ConfigMap
-			require.NoError(t, c.core().Delete().Namespace(c.Namespace).Resource("configmaps").Name(created.Name).Do(t.Context()).Into(&answer))
+			require.NoError(t,
+				c.core().Delete().Namespace(c.Namespace).Resource("configmaps").Name(created.Name).Do(t.Context()).Into(
+					&answer))
 			assert.Equal(t, c.get(t, created.Name), &answer)
 			assert.NotNil(t, answer.DeletionTimestamp)
 		}},
 		{"finalize: without the last finalizer the object is gone", func(t *testing.T, c *Clients) {
 			object := c.deleting(t)
-			events := follow(t, c.configMaps(), metav1.ListOptions{FieldSelector: named(object.Name), ResourceVersion: object.ResourceVersion})
+			events := follow(t, c.configMaps(),
+				metav1.ListOptions{FieldSelector: named(object.Name), ResourceVersion: object.ResourceVersion})
 			object.Finalizers = object.Finalizers[:1]
 			object = c.update(t, object)
 			assert.Equal(t, object, events.next("MODIFIED").Event.Object)
@@ -63,7 +67,8 @@ func finalizerCases() []Case {
 			c.gone(t, object.Name)
 			deleted := events.next("DELETED").Event.Object.(*corev1.ConfigMap)
 			newer(t, deleted.ResourceVersion, object.ResourceVersion)
-			// The event has the state that was stored last: the write that removed the finalizer never was.
+			// The event has the state that was stored last: the write that removed the finalizer
+			// never was.
 			assert.Equal(t, []string{"example.com/one"}, deleted.Finalizers)
 			assert.Equal(t, "value", deleted.Data["key"])
 		}},
@@ -72,10 +77,13 @@ func finalizerCases() []Case {
 			object.Finalizers = []string{"example.com/one"}
 			c.create(t, object)
 			from := c.now(t)
-			red := follow(t, c.configMaps(), metav1.ListOptions{LabelSelector: ofCase(t) + ",color=red", ResourceVersion: from})
-			blue := follow(t, c.configMaps(), metav1.ListOptions{LabelSelector: ofCase(t) + ",color=blue", ResourceVersion: from})
+			red := follow(t, c.configMaps(),
+				metav1.ListOptions{LabelSelector: ofCase(t) + ",color=red", ResourceVersion: from})
+			blue := follow(t, c.configMaps(),
+				metav1.ListOptions{LabelSelector: ofCase(t) + ",color=blue", ResourceVersion: from})
 			c.remove(t, object.Name)
-			_, err := c.patch(t, object.Name, types.MergePatchType, `{"metadata":{"finalizers":null,"labels":{"color":"blue"}}}`)
+			_, err := c.patch(t, object.Name, types.MergePatchType,
+				`{"metadata":{"finalizers":null,"labels":{"color":"blue"}}}`)
 			require.NoError(t, err)
 			c.createConfigMap(t, "-next", labels{"color": "blue"})
 			red.expect("MODIFIED ", "DELETED ")
@@ -93,7 +101,8 @@ func finalizerCases() []Case {
 		{"finalize: a patch may remove the last finalizer", func(t *testing.T, c *Clients) {
 			object := c.deleting(t)
 			_, err := c.patch(t, object.Name, types.JSONPatchType,
-				`[{"op":"test","path":"/metadata/finalizers/0","value":"example.com/one"},{"op":"remove","path":"/metadata/finalizers"}]`)
+				`[{"op":"test","path":"/metadata/finalizers/0","value":"example.com/one"},{"op":"remove","path":"/`+
+					`metadata/finalizers"}]`)
 			require.NoError(t, err)
 			c.gone(t, object.Name)
 		}},
@@ -115,7 +124,8 @@ func finalizerCases() []Case {
 			object.Finalizers = append(object.Finalizers, "example.com/three")
 			_, err := c.configMaps().Update(t.Context(), object, metav1.UpdateOptions{})
 			refused(t, err, 422, metav1.StatusReasonInvalid)
-			_, err = c.patch(t, object.Name, types.JSONPatchType, `[{"op":"add","path":"/metadata/finalizers/-","value":"example.com/three"}]`)
+			_, err = c.patch(t, object.Name, types.JSONPatchType,
+				`[{"op":"add","path":"/metadata/finalizers/-","value":"example.com/three"}]`)
 			refused(t, err, 422, metav1.StatusReasonInvalid)
 		}},
 		{"finalize: a malformed finalizer is refused", func(t *testing.T, c *Clients) {
@@ -151,7 +161,8 @@ func finalizerCases() []Case {
 		}},
 		{"finalize: a grace period of 0 does not pass finalizers by", func(t *testing.T, c *Clients) {
 			object, none := c.finalized(t), int64(0)
-			require.NoError(t, c.configMaps().Delete(t.Context(), object.Name, metav1.DeleteOptions{GracePeriodSeconds: &none}))
+			require.NoError(t,
+				c.configMaps().Delete(t.Context(), object.Name, metav1.DeleteOptions{GracePeriodSeconds: &none}))
 			assert.NotNil(t, c.get(t, object.Name).DeletionTimestamp)
 		}},
 		{"finalize: a deleting object is in lists and selections", func(t *testing.T, c *Clients) {
@@ -161,7 +172,9 @@ func finalizerCases() []Case {
 		{"finalize: of a collection, those without finalizers are gone", func(t *testing.T, c *Clients) {
 			c.createConfigMap(t, "-other", nil)
 			c.finalized(t)
-			require.NoError(t, c.configMaps().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: ofCase(t)}))
+			require.NoError(t,
+				c.configMaps().DeleteCollection(t.Context(), metav1.DeleteOptions{},
+					metav1.ListOptions{LabelSelector: ofCase(t)}))
 			list := c.list(t, metav1.ListOptions{})
 			assert.Equal(t, []string{""}, suffixes(t, list.Items))
 			assert.NotNil(t, list.Items[0].DeletionTimestamp)

@@ -24,7 +24,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// patience is how long a case waits for an event: only one that never comes takes so long. In a bubble it takes no time.
+// patience is how long a case waits for an event: only one that never comes takes so long. In a
+// bubble it takes no time.
 const patience = time.Minute
 
 // caseLabel tells the objects of one case from those of others in the same namespace.
@@ -33,7 +34,10 @@ const caseLabel = "conformance.bellwether.dev/case"
 var (
 	configMapResource   = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	leaseResource       = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
-	clusterRoleResource = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
+	clusterRoleResource = schema.GroupVersionResource{
+		Group: "rbac.authorization.k8s.io", Version: "v1",
+		Resource: "clusterroles",
+	}
 )
 
 type labels = map[string]string
@@ -143,8 +147,9 @@ func (c *Clients) gone(t *testing.T, name string) {
 	refused(t, err, 404, metav1.StatusReasonNotFound)
 }
 
-// now is a resourceVersion of ConfigMaps after everything so far. On a real server the consistent list also makes the
-// cache that serves watches catch up, without which the first events of a watch may be of older states.
+// now is a resourceVersion of ConfigMaps after everything so far. On a real server the consistent
+// list also makes the cache that serves watches catch up, without which the first events of a watch
+// may be of older states.
 func (c *Clients) now(t *testing.T) string {
 	t.Helper()
 	list, err := c.configMaps().List(t.Context(), metav1.ListOptions{LabelSelector: ofCase(t)})
@@ -222,7 +227,8 @@ func (s *stream) raw() watch.Event {
 		select {
 		case e, ok := <-s.events:
 			require.True(s.t, ok, "the stream has ended")
-			if object, err := meta.Accessor(e.Object); e.Type != watch.Bookmark || err != nil || len(object.GetAnnotations()) > 0 {
+			if object, err := meta.Accessor(e.Object); e.Type != watch.Bookmark || err != nil ||
+				len(object.GetAnnotations()) > 0 {
 				return e
 			}
 		case <-deadline:
@@ -265,7 +271,8 @@ func (s *stream) ends() {
 	}
 }
 
-// cut asserts that a stream ends that the client has given up. client-go may report the cut as an error first.
+// cut asserts that a stream ends that the client has given up. client-go may report the cut as an
+// error first.
 func (s *stream) cut() {
 	s.t.Helper()
 	deadline := time.After(patience)

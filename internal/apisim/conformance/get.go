@@ -19,7 +19,8 @@ func getCases() []Case {
 			refused(t, err, 404, metav1.StatusReasonNotFound)
 			var answer apierrors.APIStatus
 			require.ErrorAs(t, err, &answer)
-			assert.Equal(t, &metav1.StatusDetails{Name: unique(t), Group: "coordination.k8s.io", Kind: "leases"}, answer.Status().Details)
+			assert.Equal(t, &metav1.StatusDetails{Name: unique(t), Group: "coordination.k8s.io", Kind: "leases"},
+				answer.Status().Details)
 		}},
 		{"get: the metadata client gets the same", func(t *testing.T, c *Clients) {
 			_, err := c.metadata(leaseResource).Get(t.Context(), unique(t), metav1.GetOptions{})

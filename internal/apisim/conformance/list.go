@@ -64,7 +64,8 @@ func listCases() []Case {
 			var want []string
 			for _, namespace := range []string{c.Namespace, c.otherNamespace(t)} {
 				for _, suffix := range []string{"-b", "-a"} {
-					_, err := c.Typed.CoreV1().ConfigMaps(namespace).Create(t.Context(), newConfigMap(t, suffix, nil), metav1.CreateOptions{})
+					_, err := c.Typed.CoreV1().ConfigMaps(namespace).Create(t.Context(), newConfigMap(t, suffix, nil),
+						metav1.CreateOptions{})
 					require.NoError(t, err)
 				}
 				if block := []string{namespace + " -a", namespace + " -b"}; len(want) > 0 && namespace < c.Namespace {
@@ -91,7 +92,8 @@ func listCases() []Case {
 		}},
 		{"list: the dynamic client gets kinds", func(t *testing.T, c *Clients) {
 			created := c.createConfigMap(t, "", nil)
-			list, err := c.Dynamic.Resource(configMapResource).Namespace(c.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: ofCase(t)})
+			list, err := c.Dynamic.Resource(configMapResource).Namespace(c.Namespace).List(t.Context(),
+				metav1.ListOptions{LabelSelector: ofCase(t)})
 			require.NoError(t, err)
 			assert.Equal(t, "ConfigMapList", list.GetKind())
 			require.Len(t, list.Items, 1)
@@ -114,7 +116,8 @@ func listCases() []Case {
 		{"list: not older than a write includes the write", func(t *testing.T, c *Clients) {
 			created := c.createConfigMap(t, "", nil)
 			for _, match := range []metav1.ResourceVersionMatch{"", metav1.ResourceVersionMatchNotOlderThan} {
-				list := c.list(t, metav1.ListOptions{ResourceVersion: created.ResourceVersion, ResourceVersionMatch: match})
+				list := c.list(t,
+					metav1.ListOptions{ResourceVersion: created.ResourceVersion, ResourceVersionMatch: match})
 				assert.Equal(t, []corev1.ConfigMap{*created}, list.Items)
 			}
 		}},
@@ -122,7 +125,11 @@ func listCases() []Case {
 			before := c.createConfigMap(t, "", nil)
 			c.put(t, before, "later")
 			c.createConfigMap(t, "-later", nil)
-			list := c.list(t, metav1.ListOptions{ResourceVersion: before.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
+			list := c.list(t,
+				metav1.ListOptions{
+					ResourceVersion:      before.ResourceVersion,
+					ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+				})
 			assert.Equal(t, []corev1.ConfigMap{*before}, list.Items)
 			assert.Equal(t, before.ResourceVersion, list.ResourceVersion)
 		}},
@@ -138,7 +145,8 @@ func listCases() []Case {
 			refused(t, err, 400, metav1.StatusReasonBadRequest)
 		}},
 		{"list: resourceVersionMatch without resourceVersion is refused", func(t *testing.T, c *Clients) {
-			_, err := c.configMaps().List(t.Context(), metav1.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+			_, err := c.configMaps().List(t.Context(),
+				metav1.ListOptions{ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
 			refused(t, err, 422, metav1.StatusReasonInvalid)
 		}},
 		{"list: pages have every item once", func(t *testing.T, c *Clients) {
@@ -229,7 +237,8 @@ func listCases() []Case {
 		{"list: a continue token with a resourceVersion is refused", func(t *testing.T, c *Clients) {
 			c.five(t)
 			first := c.list(t, metav1.ListOptions{Limit: 2})
-			_, err := c.configMaps().List(t.Context(), metav1.ListOptions{Limit: 2, Continue: first.Continue, ResourceVersion: first.ResourceVersion})
+			_, err := c.configMaps().List(t.Context(),
+				metav1.ListOptions{Limit: 2, Continue: first.Continue, ResourceVersion: first.ResourceVersion})
 			refused(t, err, 400, metav1.StatusReasonBadRequest)
 		}},
 	}

@@ -12,7 +12,9 @@ import (
 )
 
 // patch applies a patch to a ConfigMap.
-func (c *Clients) patch(t *testing.T, name string, kind types.PatchType, format string, args ...any) (*corev1.ConfigMap, error) {
+func (c *Clients) patch(t *testing.T, name string, kind types.PatchType, format string, args ...any) (*corev1.ConfigMap,
+	error,
+) {
 	return c.configMaps().Patch(t.Context(), name, kind, fmt.Appendf(nil, format, args...), metav1.PatchOptions{})
 }
 
@@ -44,12 +46,14 @@ func patchCases() []Case {
 		}},
 		{"patch: a JSON test of a missing path is refused", func(t *testing.T, c *Clients) {
 			created := c.createConfigMap(t, "", nil)
-			_, err := c.patch(t, created.Name, types.JSONPatchType, `[{"op":"test","path":"/data/missing","value":"1"}]`)
+			_, err := c.patch(t, created.Name, types.JSONPatchType,
+				`[{"op":"test","path":"/data/missing","value":"1"}]`)
 			refused(t, err, 422, metav1.StatusReasonInvalid)
 		}},
 		{"patch: a JSON test for null holds for a missing path", func(t *testing.T, c *Clients) {
 			created := c.createConfigMap(t, "", nil)
-			_, err := c.patch(t, created.Name, types.JSONPatchType, `[{"op":"test","path":"/data/missing","value":null}]`)
+			_, err := c.patch(t, created.Name, types.JSONPatchType,
+				`[{"op":"test","path":"/data/missing","value":null}]`)
 			assert.NoError(t, err)
 		}},
 		{"patch: a JSON remove of a missing path is refused", func(t *testing.T, c *Clients) {
@@ -60,23 +64,27 @@ func patchCases() []Case {
 		{"patch: a JSON replace of a missing key adds it", func(t *testing.T, c *Clients) {
 			// RFC 6902 wants this refused.
 			created := c.createConfigMap(t, "", nil)
-			patched, err := c.patch(t, created.Name, types.JSONPatchType, `[{"op":"replace","path":"/data/missing","value":"1"}]`)
+			patched, err := c.patch(t, created.Name, types.JSONPatchType,
+				`[{"op":"replace","path":"/data/missing","value":"1"}]`)
 			require.NoError(t, err)
 			assert.Equal(t, map[string]string{"key": "value", "missing": "1"}, patched.Data)
 		}},
 		{"patch: a JSON replace below a missing path is refused", func(t *testing.T, c *Clients) {
 			created := c.createConfigMap(t, "", nil)
-			_, err := c.patch(t, created.Name, types.JSONPatchType, `[{"op":"replace","path":"/metadata/annotations/key","value":"1"}]`)
+			_, err := c.patch(t, created.Name, types.JSONPatchType,
+				`[{"op":"replace","path":"/metadata/annotations/key","value":"1"}]`)
 			refused(t, err, 422, metav1.StatusReasonInvalid)
 		}},
 		{"patch: a JSON add below a missing path is refused", func(t *testing.T, c *Clients) {
 			created := c.createConfigMap(t, "", nil)
-			_, err := c.patch(t, created.Name, types.JSONPatchType, `[{"op":"add","path":"/metadata/annotations/key","value":"1"}]`)
+			_, err := c.patch(t, created.Name, types.JSONPatchType,
+				`[{"op":"add","path":"/metadata/annotations/key","value":"1"}]`)
 			refused(t, err, 422, metav1.StatusReasonInvalid)
 		}},
 		{"patch: a JSON add overwrites", func(t *testing.T, c *Clients) {
 			created := c.createConfigMap(t, "", nil)
-			patched, err := c.patch(t, created.Name, types.JSONPatchType, `[{"op":"add","path":"/data/key","value":"1"}]`)
+			patched, err := c.patch(t, created.Name, types.JSONPatchType,
+				`[{"op":"add","path":"/data/key","value":"1"}]`)
 			require.NoError(t, err)
 			assert.Equal(t, map[string]string{"key": "1"}, patched.Data)
 		}},
@@ -88,7 +96,9 @@ func patchCases() []Case {
 				{"op":"add","path":"/metadata/labels/example.com~1drain","value":"3"}
 			]`)
 			require.NoError(t, err)
-			assert.Equal(t, labels{caseLabel: unique(t), "example.com/shard": "2", "example.com/drain": "3", "other": "1"}, patched.Labels)
+			assert.Equal(t,
+				labels{caseLabel: unique(t), "example.com/shard": "2", "example.com/drain": "3", "other": "1"},
+				patched.Labels)
 		}},
 		{"patch: JSON adds to a list", func(t *testing.T, c *Clients) {
 			object := newConfigMap(t, "", nil)
@@ -104,7 +114,8 @@ func patchCases() []Case {
 		}},
 		{"patch: JSON may test resourceVersion and uid", func(t *testing.T, c *Clients) {
 			stale := c.createConfigMap(t, "", nil)
-			format := `[{"op":"test","path":"/metadata/resourceVersion","value":%q},{"op":"test","path":"/metadata/uid","value":%q},
+			format := `[{"op":"test","path":"/metadata/resourceVersion","value":%q},
+		{"op":"test","path":"/metadata/uid","value":%q},
 				{"op":"replace","path":"/data/key","value":"patched"}]`
 			fresh, err := c.patch(t, stale.Name, types.JSONPatchType, format, stale.ResourceVersion, stale.UID)
 			require.NoError(t, err)
@@ -117,12 +128,16 @@ func patchCases() []Case {
 		{"patch: JSON that writes a stale resourceVersion is a conflict", func(t *testing.T, c *Clients) {
 			stale := c.createConfigMap(t, "", nil)
 			c.put(t, stale, "fresh")
-			_, err := c.patch(t, stale.Name, types.JSONPatchType, `[{"op":"replace","path":"/metadata/resourceVersion","value":%q}]`, stale.ResourceVersion)
+			_, err := c.patch(t, stale.Name, types.JSONPatchType,
+				`[{"op":"replace","path":"/metadata/resourceVersion","value":%q}]`, stale.ResourceVersion)
 			refused(t, err, 409, metav1.StatusReasonConflict)
 		}},
 		{"patch: nothing to do leaves resourceVersion", func(t *testing.T, c *Clients) {
 			created := c.createConfigMap(t, "", nil)
-			for kind, patch := range map[types.PatchType]string{types.JSONPatchType: `[]`, types.MergePatchType: `{}`, types.StrategicMergePatchType: `{}`} {
+			for kind, patch := range map[types.PatchType]string{
+				types.JSONPatchType: `[]`, types.MergePatchType: `{}`,
+				types.StrategicMergePatchType: `{}`,
+			} {
 				patched, err := c.patch(t, created.Name, kind, "%s", patch)
 				require.NoError(t, err)
 				assert.Equal(t, created, patched)
@@ -135,7 +150,8 @@ func patchCases() []Case {
 			object := newConfigMap(t, "", nil)
 			object.Data = map[string]string{"kept": "1", "overwritten": "1", "deleted": "1"}
 			created := c.create(t, object)
-			patched, err := c.patch(t, object.Name, types.MergePatchType, `{"data":{"overwritten":"2","deleted":null,"added":"2"}}`)
+			patched, err := c.patch(t, object.Name, types.MergePatchType,
+				`{"data":{"overwritten":"2","deleted":null,"added":"2"}}`)
 			require.NoError(t, err)
 			assert.Equal(t, map[string]string{"kept": "1", "overwritten": "2", "added": "2"}, patched.Data)
 			newer(t, patched.ResourceVersion, created.ResourceVersion)
@@ -144,7 +160,8 @@ func patchCases() []Case {
 			object := newConfigMap(t, "", nil)
 			object.Finalizers = []string{"example.com/one", "example.com/two"}
 			c.create(t, object)
-			patched, err := c.patch(t, object.Name, types.MergePatchType, `{"metadata":{"finalizers":["example.com/three"]}}`)
+			patched, err := c.patch(t, object.Name, types.MergePatchType,
+				`{"metadata":{"finalizers":["example.com/three"]}}`)
 			require.NoError(t, err)
 			assert.Equal(t, []string{"example.com/three"}, patched.Finalizers)
 		}},
@@ -152,7 +169,8 @@ func patchCases() []Case {
 			created, err := c.leases().Create(t.Context(), newLease(t), metav1.CreateOptions{})
 			require.NoError(t, err)
 			patched, err := c.leases().Patch(t.Context(), created.Name, types.MergePatchType,
-				[]byte(`{"spec":{"holderIdentity":null,"leaseDurationSeconds":1,"renewTime":"2024-02-29T12:00:00.123456Z"}}`), metav1.PatchOptions{})
+				[]byte(`{"spec":{"holderIdentity":null,"leaseDurationSeconds":1,`+
+					`"renewTime":"2024-02-29T12:00:00.123456Z"}}`), metav1.PatchOptions{})
 			require.NoError(t, err)
 			assert.Nil(t, patched.Spec.HolderIdentity)
 			assert.Equal(t, int32(1), *patched.Spec.LeaseDurationSeconds)
@@ -174,7 +192,8 @@ func patchCases() []Case {
 		{"patch: merge of resourceVersion null on a lease is refused", func(t *testing.T, c *Clients) {
 			_, err := c.leases().Create(t.Context(), newLease(t), metav1.CreateOptions{})
 			require.NoError(t, err)
-			_, err = c.leases().Patch(t.Context(), unique(t), types.MergePatchType, []byte(`{"metadata":{"resourceVersion":null}}`), metav1.PatchOptions{})
+			_, err = c.leases().Patch(t.Context(), unique(t), types.MergePatchType,
+				[]byte(`{"metadata":{"resourceVersion":null}}`), metav1.PatchOptions{})
 			refused(t, err, 422, metav1.StatusReasonInvalid)
 		}},
 		{"patch: merge with a stale resourceVersion is a conflict", func(t *testing.T, c *Clients) {
@@ -192,7 +211,8 @@ func patchCases() []Case {
 			format := `{"metadata":{"uid":%q},"data":{"key":"patched"}}`
 			_, err := c.patch(t, created.Name, types.MergePatchType, format, "other")
 			refused(t, err, 422, metav1.StatusReasonInvalid)
-			_, err = c.patch(t, created.Name, types.JSONPatchType, `[{"op":"replace","path":"/metadata/uid","value":"other"}]`)
+			_, err = c.patch(t, created.Name, types.JSONPatchType,
+				`[{"op":"replace","path":"/metadata/uid","value":"other"}]`)
 			refused(t, err, 422, metav1.StatusReasonInvalid)
 			_, err = c.patch(t, created.Name, types.MergePatchType, format, created.UID)
 			assert.NoError(t, err)
@@ -209,13 +229,15 @@ func patchCases() []Case {
 		}},
 		{"patch: strategic merge of labels is merge", func(t *testing.T, c *Clients) {
 			created := c.createConfigMap(t, "", labels{"old": "1"})
-			patched, err := c.patch(t, created.Name, types.StrategicMergePatchType, `{"metadata":{"labels":{"old":null,"new":"2"}}}`)
+			patched, err := c.patch(t, created.Name, types.StrategicMergePatchType,
+				`{"metadata":{"labels":{"old":null,"new":"2"}}}`)
 			require.NoError(t, err)
 			assert.Equal(t, labels{caseLabel: unique(t), "new": "2"}, patched.Labels)
 		}},
 		{"patch: the last label removed", func(t *testing.T, c *Clients) {
 			created := c.createConfigMap(t, "", nil)
-			patched, err := c.patch(t, created.Name, types.MergePatchType, `{"metadata":{"labels":{%q:null}}}`, caseLabel)
+			patched, err := c.patch(t, created.Name, types.MergePatchType, `{"metadata":{"labels":{%q:null}}}`,
+				caseLabel)
 			require.NoError(t, err)
 			assert.Empty(t, patched.Labels)
 		}},
@@ -261,7 +283,8 @@ func patchCases() []Case {
 		}},
 		{"patch: a dry run answers as if, and stores nothing", func(t *testing.T, c *Clients) {
 			created := c.createConfigMap(t, "", nil)
-			patched, err := c.configMaps().Patch(t.Context(), created.Name, types.MergePatchType, []byte(`{"data":{"key":"patched"}}`),
+			patched, err := c.configMaps().Patch(t.Context(), created.Name, types.MergePatchType,
+				[]byte(`{"data":{"key":"patched"}}`),
 				metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 			require.NoError(t, err)
 			assert.Equal(t, "patched", patched.Data["key"])

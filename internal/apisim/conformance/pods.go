@@ -12,7 +12,8 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// grace is that of the Pods below, in seconds: more than a case takes. A server without defaults would give them none.
+// grace is that of the Pods below, in seconds: more than a case takes. A server without defaults
+// would give them none.
 const grace = 300
 
 // somewhere is a node that is not there: no kubelet does anything with its Pods.
@@ -66,7 +67,8 @@ func (c *Clients) podGone(t *testing.T, name string) {
 
 func (c *Clients) unfinalize(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	_, err := c.pods().Patch(t.Context(), pod.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	_, err := c.pods().Patch(t.Context(), pod.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+		metav1.PatchOptions{})
 	require.NoError(t, err)
 }
 
@@ -80,14 +82,17 @@ func requireEnding(t *testing.T, pod *corev1.Pod, seconds int64) {
 	assert.WithinDuration(t, pod.CreationTimestamp.Time, begun, grace/2*time.Second)
 }
 
-// podCases are about the end of Pods: the kubelet gets time to end the containers, and says when they have.
+// podCases are about the end of Pods: the kubelet gets time to end the containers, and says when
+// they have.
 func podCases() []Case {
 	return []Case{
 		{"end: a deletion gives a Pod on a node its grace period", func(t *testing.T, c *Clients) {
 			pod := c.createPod(t, newPod(t, ""))
-			events := follow(t, c.pods(), metav1.ListOptions{FieldSelector: named(pod.Name), ResourceVersion: pod.ResourceVersion})
+			events := follow(t, c.pods(),
+				metav1.ListOptions{FieldSelector: named(pod.Name), ResourceVersion: pod.ResourceVersion})
 			var answer corev1.Pod
-			require.NoError(t, c.core().Delete().Namespace(c.Namespace).Resource("pods").Name(pod.Name).Do(t.Context()).Into(&answer))
+			require.NoError(t,
+				c.core().Delete().Namespace(c.Namespace).Resource("pods").Name(pod.Name).Do(t.Context()).Into(&answer))
 			ending := c.getPod(t, pod.Name)
 			requireEnding(t, ending, grace)
 			assert.Equal(t, ending, &answer)
@@ -109,7 +114,8 @@ func podCases() []Case {
 			ending := c.getPod(t, pod.Name)
 			c.endPod(t, pod, 200)
 			c.endPod(t, pod)
-			require.NoError(t, c.pods().Delete(t.Context(), pod.Name, metav1.DeleteOptions{PropagationPolicy: &foreground}))
+			require.NoError(t,
+				c.pods().Delete(t.Context(), pod.Name, metav1.DeleteOptions{PropagationPolicy: &foreground}))
 			assert.Equal(t, ending, c.getPod(t, pod.Name))
 			c.endPod(t, pod, 10)
 			sooner := c.getPod(t, pod.Name)
@@ -119,9 +125,16 @@ func podCases() []Case {
 		{"end: with a grace period of 0 a Pod is gone, and its last state says so", func(t *testing.T, c *Clients) {
 			pod := c.createPod(t, newPod(t, ""))
 			c.endPod(t, pod)
-			events := follow(t, c.pods(), metav1.ListOptions{FieldSelector: named(pod.Name), ResourceVersion: c.getPod(t, pod.Name).ResourceVersion})
+			events := follow(t, c.pods(),
+				metav1.ListOptions{
+					FieldSelector:   named(pod.Name),
+					ResourceVersion: c.getPod(t, pod.Name).ResourceVersion,
+				})
 			none := int64(0)
-			options := metav1.DeleteOptions{GracePeriodSeconds: &none, Preconditions: &metav1.Preconditions{UID: &pod.UID}}
+			options := metav1.DeleteOptions{
+				GracePeriodSeconds: &none,
+				Preconditions:      &metav1.Preconditions{UID: &pod.UID},
+			}
 			require.NoError(t, c.pods().Delete(t.Context(), pod.Name, options))
 			c.podGone(t, pod.Name)
 			requireEnding(t, events.next("MODIFIED").Event.Object.(*corev1.Pod), 0)
@@ -145,7 +158,10 @@ func podCases() []Case {
 			c.podGone(t, pod.Name)
 		}},
 		{"end: a Pod that has ended is gone at once", func(t *testing.T, c *Clients) {
-			for suffix, phase := range map[string]corev1.PodPhase{"-failed": corev1.PodFailed, "-succeeded": corev1.PodSucceeded} {
+			for suffix, phase := range map[string]corev1.PodPhase{
+				"-failed":    corev1.PodFailed,
+				"-succeeded": corev1.PodSucceeded,
+			} {
 				pod := c.createPod(t, newPod(t, suffix))
 				pod.Status.Phase = phase
 				_, err := c.pods().UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
@@ -182,7 +198,8 @@ func podCases() []Case {
 		}},
 		{"end: in the foreground a Pod waits for the collector too", func(t *testing.T, c *Clients) {
 			pod := c.createPod(t, newPod(t, ""))
-			require.NoError(t, c.pods().Delete(t.Context(), pod.Name, metav1.DeleteOptions{PropagationPolicy: &foreground}))
+			require.NoError(t,
+				c.pods().Delete(t.Context(), pod.Name, metav1.DeleteOptions{PropagationPolicy: &foreground}))
 			ending := c.getPod(t, pod.Name)
 			requireEnding(t, ending, grace)
 			assert.Equal(t, []string{metav1.FinalizerDeleteDependents}, ending.Finalizers)
@@ -196,7 +213,9 @@ func podCases() []Case {
 			elsewhere := newPod(t, "-two")
 			elsewhere.Spec.NodeName = ""
 			c.createPod(t, elsewhere)
-			require.NoError(t, c.pods().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: ofCase(t)}))
+			require.NoError(t,
+				c.pods().DeleteCollection(t.Context(), metav1.DeleteOptions{},
+					metav1.ListOptions{LabelSelector: ofCase(t)}))
 			requireEnding(t, c.getPod(t, unique(t)+"-one"), grace)
 			c.podGone(t, elsewhere.Name)
 		}},

@@ -30,7 +30,10 @@ func (c *Clients) createService(t *testing.T) *corev1.Service {
 func newEndpointSlice(t *testing.T, suffix string, more labels, addresses ...string) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta: objectMeta(t, suffix, more), AddressType: discoveryv1.AddressTypeIPv4,
-		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("https"), Port: ptr.To(int32(443)), Protocol: ptr.To(corev1.ProtocolTCP)}},
+		Ports: []discoveryv1.EndpointPort{{
+			Name: ptr.To("https"), Port: ptr.To(int32(443)),
+			Protocol: ptr.To(corev1.ProtocolTCP),
+		}},
 	}
 	for _, address := range addresses {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
@@ -40,9 +43,12 @@ func newEndpointSlice(t *testing.T, suffix string, more labels, addresses ...str
 	return s
 }
 
-func (c *Clients) createSlice(t *testing.T, suffix string, more labels, addresses ...string) *discoveryv1.EndpointSlice {
+func (c *Clients) createSlice(t *testing.T, suffix string, more labels,
+	addresses ...string,
+) *discoveryv1.EndpointSlice {
 	t.Helper()
-	s, err := c.endpointSlices().Create(t.Context(), newEndpointSlice(t, suffix, more, addresses...), metav1.CreateOptions{})
+	s, err := c.endpointSlices().Create(t.Context(), newEndpointSlice(t, suffix, more, addresses...),
+		metav1.CreateOptions{})
 	require.NoError(t, err)
 	return s
 }
@@ -51,7 +57,10 @@ func (c *Clients) createSlice(t *testing.T, suffix string, more labels, addresse
 //
 //nolint:staticcheck // see above
 func newEndpoints(t *testing.T, addresses ...string) *corev1.Endpoints {
-	subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{{Name: "https", Port: 443, Protocol: corev1.ProtocolTCP}}}
+	subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{{
+		Name: "https", Port: 443,
+		Protocol: corev1.ProtocolTCP,
+	}}}
 	for _, address := range addresses {
 		subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: address})
 	}
@@ -68,7 +77,8 @@ func publicationCases() []Case {
 			require.NoError(t, err)
 			assert.Equal(t, created, got)
 			assert.Empty(t, got.Spec.Selector)
-			_, err = services.Patch(t.Context(), created.Name, types.MergePatchType, []byte(`{"spec":{"selector":{"app":"web"}}}`), metav1.PatchOptions{})
+			_, err = services.Patch(t.Context(), created.Name, types.MergePatchType,
+				[]byte(`{"spec":{"selector":{"app":"web"}}}`), metav1.PatchOptions{})
 			require.NoError(t, err)
 			got, err = services.Get(t.Context(), created.Name, metav1.GetOptions{})
 			require.NoError(t, err)
@@ -78,7 +88,10 @@ func publicationCases() []Case {
 		{"create: an endpoint slice is read as it was written", func(t *testing.T, c *Clients) {
 			service := c.createService(t)
 			s := newEndpointSlice(t, "", nil, "10.0.0.2", "10.0.0.1")
-			s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}}
+			s.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: "v1", Kind: "Service", Name: service.Name,
+				UID: service.UID,
+			}}
 			created, err := c.endpointSlices().Create(t.Context(), s, metav1.CreateOptions{})
 			require.NoError(t, err)
 			got, err := c.endpointSlices().Get(t.Context(), s.Name, metav1.GetOptions{})
@@ -114,7 +127,8 @@ func publicationCases() []Case {
 		}},
 		{"update: an endpoint slice without resourceVersion is overwritten", func(t *testing.T, c *Clients) {
 			created := c.createSlice(t, "", nil, "10.0.0.1")
-			updated, err := c.endpointSlices().Update(t.Context(), newEndpointSlice(t, "", nil, "10.0.0.2"), metav1.UpdateOptions{})
+			updated, err := c.endpointSlices().Update(t.Context(), newEndpointSlice(t, "", nil, "10.0.0.2"),
+				metav1.UpdateOptions{})
 			require.NoError(t, err)
 			assert.Equal(t, created.UID, updated.UID)
 			assert.Equal(t, []string{"10.0.0.2"}, updated.Endpoints[0].Addresses)
@@ -139,7 +153,10 @@ func publicationCases() []Case {
 			fresh, err := c.endpointSlices().Update(t.Context(), next, metav1.UpdateOptions{})
 			require.NoError(t, err)
 			as := func(s *discoveryv1.EndpointSlice) metav1.DeleteOptions {
-				return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion}}
+				return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{
+					UID:             &s.UID,
+					ResourceVersion: &s.ResourceVersion,
+				}}
 			}
 			refused(t, c.endpointSlices().Delete(t.Context(), stale.Name, as(stale)), 409, metav1.StatusReasonConflict)
 			require.NoError(t, c.endpointSlices().Delete(t.Context(), fresh.Name, as(fresh)))
@@ -148,7 +165,8 @@ func publicationCases() []Case {
 		{"patch: merge replaces the endpoints of a slice", func(t *testing.T, c *Clients) {
 			s := c.createSlice(t, "", labels{"old": "1"}, "10.0.0.1", "10.0.0.2")
 			patched, err := c.endpointSlices().Patch(t.Context(), s.Name, types.MergePatchType,
-				[]byte(`{"metadata":{"labels":{"old":null}},"endpoints":[{"addresses":["10.0.0.3"]}]}`), metav1.PatchOptions{})
+				[]byte(`{"metadata":{"labels":{"old":null}},"endpoints":[{"addresses":["10.0.0.3"]}]}`),
+				metav1.PatchOptions{})
 			require.NoError(t, err)
 			assert.Equal(t, []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.3"}}}, patched.Endpoints)
 			assert.Equal(t, objectMeta(t, "", nil).Labels, patched.Labels)
@@ -161,7 +179,8 @@ func publicationCases() []Case {
 			mine := c.createSlice(t, "-mine", of(unique(t), "me"), "10.0.0.1")
 			c.createSlice(t, "-other-manager", of(unique(t), "other"), "10.0.0.1")
 			c.createSlice(t, "-other-service", of("other", "me"), "10.0.0.1")
-			selector := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + unique(t) + "," + discoveryv1.LabelManagedBy + "=me"}
+			selector := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + unique(t) + "," +
+				discoveryv1.LabelManagedBy + "=me"}
 			list, err := c.endpointSlices().List(t.Context(), selector)
 			require.NoError(t, err)
 			assert.Equal(t, []discoveryv1.EndpointSlice{*mine}, list.Items)

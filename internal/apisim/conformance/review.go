@@ -29,7 +29,8 @@ func reviewCases() []Case {
 			assert.Equal(t, "system:serviceaccount:"+c.Namespace+":"+ServiceAccount, me.Username)
 			assert.Contains(t, me.Groups, "system:authenticated")
 			assert.Equal(t, authenticationv1.ExtraValue{pod.Name}, me.Extra["authentication.kubernetes.io/pod-name"])
-			assert.Equal(t, authenticationv1.ExtraValue{string(pod.UID)}, me.Extra["authentication.kubernetes.io/pod-uid"])
+			assert.Equal(t, authenticationv1.ExtraValue{string(pod.UID)},
+				me.Extra["authentication.kubernetes.io/pod-uid"])
 		}},
 	}
 }

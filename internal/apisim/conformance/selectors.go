@@ -26,8 +26,10 @@ func selectorCases() []Case {
 		}},
 		{"select: by name and labels", func(t *testing.T, c *Clients) {
 			object := c.createConfigMap(t, "", labels{"color": "red"})
-			assert.Len(t, c.list(t, metav1.ListOptions{FieldSelector: named(object.Name), LabelSelector: "color=red"}).Items, 1)
-			assert.Empty(t, c.list(t, metav1.ListOptions{FieldSelector: named(object.Name), LabelSelector: "color=blue"}).Items)
+			assert.Len(t,
+				c.list(t, metav1.ListOptions{FieldSelector: named(object.Name), LabelSelector: "color=red"}).Items, 1)
+			assert.Empty(t,
+				c.list(t, metav1.ListOptions{FieldSelector: named(object.Name), LabelSelector: "color=blue"}).Items)
 		}},
 		{"select: by another name", func(t *testing.T, c *Clients) {
 			c.five(t)
@@ -36,7 +38,8 @@ func selectorCases() []Case {
 		}},
 		{"select: by namespace", func(t *testing.T, c *Clients) {
 			here := c.createConfigMap(t, "", nil)
-			_, err := c.Typed.CoreV1().ConfigMaps(c.otherNamespace(t)).Create(t.Context(), newConfigMap(t, "", nil), metav1.CreateOptions{})
+			_, err := c.Typed.CoreV1().ConfigMaps(c.otherNamespace(t)).Create(t.Context(), newConfigMap(t, "", nil),
+				metav1.CreateOptions{})
 			require.NoError(t, err)
 			list, err := c.Typed.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{
 				LabelSelector: ofCase(t), FieldSelector: "metadata.namespace=" + c.Namespace,
@@ -47,9 +50,11 @@ func selectorCases() []Case {
 		}},
 		{"select: by name in all namespaces", func(t *testing.T, c *Clients) {
 			object := c.createConfigMap(t, "", nil)
-			_, err := c.Typed.CoreV1().ConfigMaps(c.otherNamespace(t)).Create(t.Context(), newConfigMap(t, "", nil), metav1.CreateOptions{})
+			_, err := c.Typed.CoreV1().ConfigMaps(c.otherNamespace(t)).Create(t.Context(), newConfigMap(t, "", nil),
+				metav1.CreateOptions{})
 			require.NoError(t, err)
-			list, err := c.Typed.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{FieldSelector: named(object.Name)})
+			list, err := c.Typed.CoreV1().ConfigMaps("").List(t.Context(),
+				metav1.ListOptions{FieldSelector: named(object.Name)})
 			require.NoError(t, err)
 			assert.Len(t, list.Items, 2)
 		}},

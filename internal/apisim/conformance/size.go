@@ -36,23 +36,28 @@ func sizeCases() []Case {
 			object.BinaryData["b"] = object.BinaryData["b"][1:]
 			c.create(t, object)
 		}},
-		{"patch: a config map that would have more than 1 MiB is refused and nothing changes", func(t *testing.T, c *Clients) {
-			object := newConfigMap(t, "", nil)
-			object.Data = map[string]string{"a": strings.Repeat("a", mebibyte-1)}
-			created := c.create(t, object)
-			for kind, patch := range map[types.PatchType]string{
-				types.JSONPatchType: `[{"op":"add","path":"/data/b","value":"bb"}]`, types.MergePatchType: `{"data":{"b":"bb"}}`,
-			} {
-				_, err := c.patch(t, created.Name, kind, "%s", patch)
-				tooLong(t, err)
-			}
-			assert.Equal(t, created, c.get(t, created.Name))
-		}},
+		{
+			"patch: a config map that would have more than 1 MiB is refused and nothing changes",
+			func(t *testing.T, c *Clients) {
+				object := newConfigMap(t, "", nil)
+				object.Data = map[string]string{"a": strings.Repeat("a", mebibyte-1)}
+				created := c.create(t, object)
+				for kind, patch := range map[types.PatchType]string{
+					types.JSONPatchType:  `[{"op":"add","path":"/data/b","value":"bb"}]`,
+					types.MergePatchType: `{"data":{"b":"bb"}}`,
+				} {
+					_, err := c.patch(t, created.Name, kind, "%s", patch)
+					tooLong(t, err)
+				}
+				assert.Equal(t, created, c.get(t, created.Name))
+			},
+		},
 		{"patch: more than 10,000 JSON operations are refused", func(t *testing.T, c *Clients) {
 			created := c.createConfigMap(t, "", nil)
 			patch := func(operations int) (*corev1.ConfigMap, error) {
 				all := strings.Repeat(`{"op":"test","path":"/data/key","value":"value"},`, operations-1)
-				return c.patch(t, created.Name, types.JSONPatchType, "%s", fmt.Sprintf(`[%s{"op":"add","path":"/data/more","value":"1"}]`, all))
+				return c.patch(t, created.Name, types.JSONPatchType, "%s",
+					fmt.Sprintf(`[%s{"op":"add","path":"/data/more","value":"1"}]`, all))
 			}
 			_, err := patch(10_001)
 			refused(t, err, 413, metav1.StatusReasonRequestEntityTooLarge)

@@ -55,7 +55,8 @@ func statusCases() []Case {
 		{"status: a patch of it keeps the rest", func(t *testing.T, c *Clients) {
 			node := c.createNode(t)
 			patch := []byte(`{"spec":{"unschedulable":true},"status":{"nodeInfo":{"bootID":"2"}}}`)
-			updated, err := c.Typed.CoreV1().Nodes().Patch(t.Context(), node.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+			updated, err := c.Typed.CoreV1().Nodes().Patch(t.Context(), node.Name, types.MergePatchType, patch,
+				metav1.PatchOptions{}, "status")
 			require.NoError(t, err)
 			assert.False(t, updated.Spec.Unschedulable)
 			assert.Equal(t, "2", updated.Status.NodeInfo.BootID)
@@ -63,7 +64,8 @@ func statusCases() []Case {
 		{"status: a patch of the object keeps it", func(t *testing.T, c *Clients) {
 			node := c.createNode(t)
 			patch := []byte(`{"spec":{"unschedulable":true},"status":{"nodeInfo":{"bootID":"2"}}}`)
-			updated, err := c.Typed.CoreV1().Nodes().Patch(t.Context(), node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+			updated, err := c.Typed.CoreV1().Nodes().Patch(t.Context(), node.Name, types.MergePatchType, patch,
+				metav1.PatchOptions{})
 			require.NoError(t, err)
 			assert.True(t, updated.Spec.Unschedulable)
 			assert.Equal(t, "1", updated.Status.NodeInfo.BootID)
@@ -72,10 +74,13 @@ func statusCases() []Case {
 			node := c.createNode(t)
 			patch := []byte(`[{"op":"test","path":"/metadata/resourceVersion","value":"` + node.ResourceVersion + `"},
 				{"op":"add","path":"/spec/taints","value":[{"key":"example.com/a","effect":"NoSchedule"}]}]`)
-			updated, err := c.Typed.CoreV1().Nodes().Patch(t.Context(), node.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
+			updated, err := c.Typed.CoreV1().Nodes().Patch(t.Context(), node.Name, types.JSONPatchType, patch,
+				metav1.PatchOptions{})
 			require.NoError(t, err)
-			assert.Equal(t, []corev1.Taint{{Key: "example.com/a", Effect: corev1.TaintEffectNoSchedule}}, updated.Spec.Taints)
-			_, err = c.Typed.CoreV1().Nodes().Patch(t.Context(), node.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
+			assert.Equal(t, []corev1.Taint{{Key: "example.com/a", Effect: corev1.TaintEffectNoSchedule}},
+				updated.Spec.Taints)
+			_, err = c.Typed.CoreV1().Nodes().Patch(t.Context(), node.Name, types.JSONPatchType, patch,
+				metav1.PatchOptions{})
 			refused(t, err, 422, metav1.StatusReasonInvalid)
 		}},
 		{"select: Pods by the node they are on", func(t *testing.T, c *Clients) {
@@ -87,7 +92,10 @@ func statusCases() []Case {
 			for suffix, node := range map[string]string{"-a": unique(t), "-b": unique(t) + "-other"} {
 				_, err := pods.Create(t.Context(), &corev1.Pod{
 					ObjectMeta: objectMeta(t, suffix, nil),
-					Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "example.com/image"}}},
+					Spec: corev1.PodSpec{
+						NodeName:   node,
+						Containers: []corev1.Container{{Name: "c", Image: "example.com/image"}},
+					},
 				}, metav1.CreateOptions{})
 				require.NoError(t, err)
 			}
@@ -103,7 +111,10 @@ func statusCases() []Case {
 }
 
 func newNode(t *testing.T) *corev1.Node {
-	return &corev1.Node{ObjectMeta: objectMeta(t, "", nil), Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "1"}}}
+	return &corev1.Node{
+		ObjectMeta: objectMeta(t, "", nil),
+		Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "1"}},
+	}
 }
 
 func (c *Clients) createNode(t *testing.T) *corev1.Node {

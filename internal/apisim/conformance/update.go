@@ -76,7 +76,8 @@ func updateCases() []Case {
 		}},
 		{"update: without a change resourceVersion stays and there is no event", func(t *testing.T, c *Clients) {
 			created := c.createConfigMap(t, "", nil)
-			events := follow(t, c.configMaps(), metav1.ListOptions{FieldSelector: named(created.Name), ResourceVersion: created.ResourceVersion})
+			events := follow(t, c.configMaps(),
+				metav1.ListOptions{FieldSelector: named(created.Name), ResourceVersion: created.ResourceVersion})
 			assert.Equal(t, created.ResourceVersion, c.update(t, created).ResourceVersion)
 			updated := c.put(t, created, "changed")
 			assert.Equal(t, updated.ResourceVersion, events.next("MODIFIED").GetResourceVersion())
@@ -126,14 +127,16 @@ func updateCases() []Case {
 			assert.Equal(t, updated, got)
 		}},
 		{"update: a missing lease is not created by a dry run", func(t *testing.T, c *Clients) {
-			_, err := c.leases().Update(t.Context(), newLease(t), metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := c.leases().Update(t.Context(), newLease(t),
+				metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 			require.NoError(t, err)
 			_, err = c.leases().Get(t.Context(), unique(t), metav1.GetOptions{})
 			refused(t, err, 404, metav1.StatusReasonNotFound)
 		}},
 		{"update: a missing role of the cluster is created", func(t *testing.T, c *Clients) {
 			roles := c.Typed.RbacV1().ClusterRoles()
-			_, err := roles.Update(t.Context(), &rbacv1.ClusterRole{ObjectMeta: objectMeta(t, "", nil)}, metav1.UpdateOptions{})
+			_, err := roles.Update(t.Context(), &rbacv1.ClusterRole{ObjectMeta: objectMeta(t, "", nil)},
+				metav1.UpdateOptions{})
 			require.NoError(t, err)
 			assert.NoError(t, roles.Delete(t.Context(), unique(t), metav1.DeleteOptions{}))
 		}},
@@ -169,13 +172,15 @@ func updateCases() []Case {
 		{"update: another name in the body is refused", func(t *testing.T, c *Clients) {
 			created := c.createConfigMap(t, "", nil)
 			body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s-other"}}`, created.Name)
-			err := c.core().Put().Namespace(c.Namespace).Resource("configmaps").Name(created.Name).Body([]byte(body)).Do(t.Context()).Error()
+			err := c.core().Put().Namespace(c.Namespace).Resource("configmaps").Name(created.Name).Body(
+				[]byte(body)).Do(t.Context()).Error()
 			refused(t, err, 400, metav1.StatusReasonBadRequest)
 		}},
 		{"update: no name in the body is refused", func(t *testing.T, c *Clients) {
 			created := c.createConfigMap(t, "", nil)
 			body := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{}}`
-			err := c.core().Put().Namespace(c.Namespace).Resource("configmaps").Name(created.Name).Body([]byte(body)).Do(t.Context()).Error()
+			err := c.core().Put().Namespace(c.Namespace).Resource("configmaps").Name(created.Name).Body(
+				[]byte(body)).Do(t.Context()).Error()
 			refused(t, err, 400, metav1.StatusReasonBadRequest)
 		}},
 		{"update: another namespace in the body is refused", func(t *testing.T, c *Clients) {
@@ -214,7 +219,8 @@ func updateCases() []Case {
 			created := c.createConfigMap(t, "", nil)
 			object := created.DeepCopy()
 			object.Data["key"] = "other"
-			updated, err := c.configMaps().Update(t.Context(), object, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+			updated, err := c.configMaps().Update(t.Context(), object,
+				metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 			require.NoError(t, err)
 			assert.Equal(t, "other", updated.Data["key"])
 			assert.Equal(t, created.ResourceVersion, updated.ResourceVersion)
@@ -223,7 +229,8 @@ func updateCases() []Case {
 		{"update: a dry run too finds a conflict", func(t *testing.T, c *Clients) {
 			stale := c.createConfigMap(t, "", nil)
 			c.put(t, stale, "fresh")
-			_, err := c.configMaps().Update(t.Context(), stale, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := c.configMaps().Update(t.Context(), stale,
+				metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 			refused(t, err, 409, metav1.StatusReasonConflict)
 		}},
 		{"update: a malformed label is refused", func(t *testing.T, c *Clients) {

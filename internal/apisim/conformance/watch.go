@@ -60,7 +60,8 @@ func watchCases() []Case {
 			created := c.createConfigMap(t, "", nil)
 			updated := c.put(t, created, "1")
 			updatedAgain := c.put(t, updated, "2")
-			events := follow(t, c.configMaps(), metav1.ListOptions{LabelSelector: ofCase(t), ResourceVersion: created.ResourceVersion})
+			events := follow(t, c.configMaps(),
+				metav1.ListOptions{LabelSelector: ofCase(t), ResourceVersion: created.ResourceVersion})
 			assert.Equal(t, updated, events.next("MODIFIED").Event.Object)
 			assert.Equal(t, updatedAgain, events.next("MODIFIED").Event.Object)
 		}},
@@ -80,7 +81,8 @@ func watchCases() []Case {
 			}
 		}},
 		{"watch: one object by name, that need not exist", func(t *testing.T, c *Clients) {
-			events := follow(t, c.configMaps(), metav1.ListOptions{FieldSelector: named(unique(t) + "-this"), ResourceVersion: c.now(t)})
+			events := follow(t, c.configMaps(),
+				metav1.ListOptions{FieldSelector: named(unique(t) + "-this"), ResourceVersion: c.now(t)})
 			c.createConfigMap(t, "-other", nil)
 			c.createConfigMap(t, "-this", nil)
 			c.createConfigMap(t, "-this-too", nil)
@@ -89,7 +91,8 @@ func watchCases() []Case {
 			events.expect("ADDED -this", "DELETED -this")
 		}},
 		{"watch: an object enters and leaves a selection", func(t *testing.T, c *Clients) {
-			events := follow(t, c.configMaps(), metav1.ListOptions{LabelSelector: ofCase(t) + ",color=red", ResourceVersion: c.now(t)})
+			events := follow(t, c.configMaps(),
+				metav1.ListOptions{LabelSelector: ofCase(t) + ",color=red", ResourceVersion: c.now(t)})
 			blue := c.createConfigMap(t, "", labels{"color": "blue"})
 			stillBlue := c.put(t, blue, "other")
 			red := c.label(t, stillBlue, labels{"color": "red"})
@@ -100,7 +103,8 @@ func watchCases() []Case {
 
 			assert.Equal(t, red, events.next("ADDED").Event.Object)
 			assert.Equal(t, stillRed, events.next("MODIFIED").Event.Object)
-			// The object leaves as it last was in the selection, at the time of the write that took it out.
+			// The object leaves as it last was in the selection, at the time of the write that took
+			// it out.
 			left := events.next("DELETED").Event.Object.(*corev1.ConfigMap)
 			assert.Equal(t, green.ResourceVersion, left.ResourceVersion)
 			left.ResourceVersion = stillRed.ResourceVersion
@@ -108,14 +112,16 @@ func watchCases() []Case {
 			assert.Equal(t, redAgain, events.next("ADDED").Event.Object)
 		}},
 		{"watch: a deletion outside the selection is none", func(t *testing.T, c *Clients) {
-			events := follow(t, c.configMaps(), metav1.ListOptions{LabelSelector: ofCase(t) + ",color=red", ResourceVersion: c.now(t)})
+			events := follow(t, c.configMaps(),
+				metav1.ListOptions{LabelSelector: ofCase(t) + ",color=red", ResourceVersion: c.now(t)})
 			c.createConfigMap(t, "-blue", labels{"color": "blue"})
 			c.remove(t, unique(t)+"-blue")
 			c.createConfigMap(t, "-red", labels{"color": "red"})
 			events.expect("ADDED -red")
 		}},
 		{"watch: what has left the selection leaves once", func(t *testing.T, c *Clients) {
-			events := follow(t, c.configMaps(), metav1.ListOptions{LabelSelector: ofCase(t) + ",color=red", ResourceVersion: c.now(t)})
+			events := follow(t, c.configMaps(),
+				metav1.ListOptions{LabelSelector: ofCase(t) + ",color=red", ResourceVersion: c.now(t)})
 			c.label(t, c.createConfigMap(t, "-one", labels{"color": "red"}), nil)
 			c.remove(t, unique(t)+"-one")
 			c.createConfigMap(t, "-two", labels{"color": "red"})
@@ -132,7 +138,8 @@ func watchCases() []Case {
 			events.expect("ADDED -this", "DELETED -this")
 		}},
 		{"watch: a selection by absence", func(t *testing.T, c *Clients) {
-			events := follow(t, c.configMaps(), metav1.ListOptions{LabelSelector: ofCase(t) + ",color notin (red,blue)", ResourceVersion: c.now(t)})
+			events := follow(t, c.configMaps(),
+				metav1.ListOptions{LabelSelector: ofCase(t) + ",color notin (red,blue)", ResourceVersion: c.now(t)})
 			object := c.createConfigMap(t, "", nil)
 			object = c.label(t, object, labels{"color": "red"})
 			object = c.label(t, object, labels{"color": "blue"})
@@ -143,7 +150,8 @@ func watchCases() []Case {
 		{"watch: from before a label changed, by the labels of then", func(t *testing.T, c *Clients) {
 			red := c.createConfigMap(t, "", labels{"color": "red"})
 			blue := c.label(t, red, labels{"color": "blue"})
-			events := follow(t, c.configMaps(), metav1.ListOptions{LabelSelector: ofCase(t) + ",color=red", ResourceVersion: red.ResourceVersion})
+			events := follow(t, c.configMaps(),
+				metav1.ListOptions{LabelSelector: ofCase(t) + ",color=red", ResourceVersion: red.ResourceVersion})
 			left := events.next("DELETED")
 			assert.Equal(t, "red", left.GetLabels()["color"])
 			assert.Equal(t, blue.ResourceVersion, left.GetResourceVersion())
@@ -171,9 +179,11 @@ func watchCases() []Case {
 		}},
 		{"watch: all namespaces", func(t *testing.T, c *Clients) {
 			other := c.otherNamespace(t)
-			events := follow(t, c.Typed.CoreV1().ConfigMaps(""), metav1.ListOptions{LabelSelector: ofCase(t), ResourceVersion: c.now(t)})
+			events := follow(t, c.Typed.CoreV1().ConfigMaps(""),
+				metav1.ListOptions{LabelSelector: ofCase(t), ResourceVersion: c.now(t)})
 			for _, namespace := range []string{c.Namespace, other} {
-				_, err := c.Typed.CoreV1().ConfigMaps(namespace).Create(t.Context(), newConfigMap(t, "", nil), metav1.CreateOptions{})
+				_, err := c.Typed.CoreV1().ConfigMaps(namespace).Create(t.Context(), newConfigMap(t, "", nil),
+					metav1.CreateOptions{})
 				require.NoError(t, err)
 				assert.Equal(t, namespace, events.next("ADDED").GetNamespace())
 			}
@@ -181,7 +191,8 @@ func watchCases() []Case {
 		{"watch: one namespace, not others", func(t *testing.T, c *Clients) {
 			other := c.otherNamespace(t)
 			events := follow(t, c.configMaps(), metav1.ListOptions{LabelSelector: ofCase(t), ResourceVersion: c.now(t)})
-			_, err := c.Typed.CoreV1().ConfigMaps(other).Create(t.Context(), newConfigMap(t, "-there", nil), metav1.CreateOptions{})
+			_, err := c.Typed.CoreV1().ConfigMaps(other).Create(t.Context(), newConfigMap(t, "-there", nil),
+				metav1.CreateOptions{})
 			require.NoError(t, err)
 			c.createConfigMap(t, "-here", nil)
 			events.expect("ADDED -here")
@@ -190,7 +201,8 @@ func watchCases() []Case {
 			roles := c.Typed.RbacV1().ClusterRoles()
 			list, err := roles.List(t.Context(), metav1.ListOptions{LabelSelector: ofCase(t)})
 			require.NoError(t, err)
-			events := follow(t, roles, metav1.ListOptions{LabelSelector: ofCase(t), ResourceVersion: list.ResourceVersion})
+			events := follow(t, roles,
+				metav1.ListOptions{LabelSelector: ofCase(t), ResourceVersion: list.ResourceVersion})
 			role := &rbacv1.ClusterRole{ObjectMeta: objectMeta(t, "", nil)}
 			_, err = roles.Create(t.Context(), role, metav1.CreateOptions{})
 			require.NoError(t, err)
@@ -210,7 +222,8 @@ func watchCases() []Case {
 			assert.Equal(t, updated, events.next("MODIFIED").Event.Object)
 		}},
 		{"watch: metadata only", func(t *testing.T, c *Clients) {
-			events := follow(t, c.metadata(configMapResource), metav1.ListOptions{LabelSelector: ofCase(t), ResourceVersion: c.now(t)})
+			events := follow(t, c.metadata(configMapResource),
+				metav1.ListOptions{LabelSelector: ofCase(t), ResourceVersion: c.now(t)})
 			created := c.createConfigMap(t, "", nil)
 			updated := c.put(t, created, "other")
 			c.remove(t, created.Name)
@@ -235,7 +248,8 @@ func watchCases() []Case {
 		}},
 		{"watch: a dry run is no event", func(t *testing.T, c *Clients) {
 			events := follow(t, c.configMaps(), metav1.ListOptions{LabelSelector: ofCase(t), ResourceVersion: c.now(t)})
-			_, err := c.configMaps().Create(t.Context(), newConfigMap(t, "-dry", nil), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := c.configMaps().Create(t.Context(), newConfigMap(t, "-dry", nil),
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			require.NoError(t, err)
 			c.createConfigMap(t, "-real", nil)
 			events.expect("ADDED -real")
@@ -243,7 +257,9 @@ func watchCases() []Case {
 		{"watch: a collection's deletion is an event for each object", func(t *testing.T, c *Clients) {
 			c.five(t)
 			events := follow(t, c.configMaps(), metav1.ListOptions{LabelSelector: ofCase(t), ResourceVersion: c.now(t)})
-			require.NoError(t, c.configMaps().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: ofCase(t)}))
+			require.NoError(t,
+				c.configMaps().DeleteCollection(t.Context(), metav1.DeleteOptions{},
+					metav1.ListOptions{LabelSelector: ofCase(t)}))
 			var got []string
 			for range 5 {
 				got = append(got, suffix(t, events.next("DELETED")))
@@ -251,7 +267,8 @@ func watchCases() []Case {
 			assert.ElementsMatch(t, []string{"-a", "-b", "-c", "-d", "-e"}, got)
 		}},
 		{"watch: timeoutSeconds ends the stream", func(t *testing.T, c *Clients) {
-			events := follow(t, c.configMaps(), metav1.ListOptions{LabelSelector: ofCase(t), ResourceVersion: c.now(t), TimeoutSeconds: &second})
+			events := follow(t, c.configMaps(),
+				metav1.ListOptions{LabelSelector: ofCase(t), ResourceVersion: c.now(t), TimeoutSeconds: &second})
 			c.createConfigMap(t, "", nil)
 			events.expect("ADDED ")
 			events.ends()
@@ -268,7 +285,8 @@ func watchCases() []Case {
 			events.cut()
 		}},
 		{"watch: Stop ends the stream", func(t *testing.T, c *Clients) {
-			w, err := c.configMaps().Watch(t.Context(), metav1.ListOptions{LabelSelector: ofCase(t), ResourceVersion: c.now(t)})
+			w, err := c.configMaps().Watch(t.Context(),
+				metav1.ListOptions{LabelSelector: ofCase(t), ResourceVersion: c.now(t)})
 			require.NoError(t, err)
 			w.Stop()
 			(&stream{t: t, events: w.ResultChan()}).cut()
@@ -303,7 +321,8 @@ func watchCases() []Case {
 			})
 			bookmark := events.next("BOOKMARK")
 			assert.Equal(t, "true", bookmark.GetAnnotations()[metav1.InitialEventsAnnotationKey])
-			from := follow(t, c.configMaps(), metav1.ListOptions{LabelSelector: ofCase(t), ResourceVersion: bookmark.GetResourceVersion()})
+			from := follow(t, c.configMaps(),
+				metav1.ListOptions{LabelSelector: ofCase(t), ResourceVersion: bookmark.GetResourceVersion()})
 			c.createConfigMap(t, "", nil)
 			events.expect("ADDED ")
 			from.expect("ADDED ")
@@ -320,7 +339,8 @@ func watchCases() []Case {
 		{"watch: initial events without bookmarks have no marked end", func(t *testing.T, c *Clients) {
 			c.createConfigMap(t, "-there", nil)
 			events := follow(t, c.configMaps(), metav1.ListOptions{
-				LabelSelector: ofCase(t), SendInitialEvents: &yes, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+				LabelSelector: ofCase(t), SendInitialEvents: &yes,
+				ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 			})
 			events.expect("ADDED -there")
 			c.createConfigMap(t, "-live", nil)
@@ -337,12 +357,14 @@ func watchCases() []Case {
 			events.expect("ADDED -live")
 		}},
 		{"watch: initial events without resourceVersionMatch are refused", func(t *testing.T, c *Clients) {
-			_, err := c.configMaps().Watch(t.Context(), metav1.ListOptions{AllowWatchBookmarks: true, SendInitialEvents: &yes})
+			_, err := c.configMaps().Watch(t.Context(),
+				metav1.ListOptions{AllowWatchBookmarks: true, SendInitialEvents: &yes})
 			refused(t, err, 422, metav1.StatusReasonInvalid)
 		}},
 		{"watch: initial events with an exact match are refused", func(t *testing.T, c *Clients) {
 			_, err := c.configMaps().Watch(t.Context(), metav1.ListOptions{
-				AllowWatchBookmarks: true, SendInitialEvents: &yes, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+				AllowWatchBookmarks: true, SendInitialEvents: &yes,
+				ResourceVersionMatch: metav1.ResourceVersionMatchExact,
 			})
 			refused(t, err, 422, metav1.StatusReasonInvalid)
 		}},
@@ -358,7 +380,11 @@ func watchCases() []Case {
 			refused(t, err, 500, metav1.StatusReasonUnknown)
 		}},
 		{"watch: from the future waits for it in silence", func(t *testing.T, c *Clients) {
-			events := follow(t, c.configMaps(), metav1.ListOptions{ResourceVersion: c.now(t) + "000000", LabelSelector: ofCase(t), TimeoutSeconds: &second})
+			events := follow(t, c.configMaps(),
+				metav1.ListOptions{
+					ResourceVersion: c.now(t) + "000000", LabelSelector: ofCase(t),
+					TimeoutSeconds: &second,
+				})
 			c.createConfigMap(t, "", nil)
 			events.ends()
 		}},

@@ -85,7 +85,10 @@ type log struct {
 // newArena returns one in which nothing happens yet.
 func newArena(t testing.TB, p plan, seed uint64) *arena {
 	t.Helper()
-	a := &arena{t: t, plan: p, seed: seed, judge: newJudge(), kubeconfigs: map[string]string{}, happened: map[string]int{}}
+	a := &arena{
+		t: t, plan: p, seed: seed, judge: newJudge(), kubeconfigs: map[string]string{},
+		happened: map[string]int{},
+	}
 	a.random = a.randomness(0)
 	a.cp = e2e.Start(t, e2e.Options{AuditPolicy: auditPolicy})
 	var err error
@@ -95,7 +98,10 @@ func newArena(t testing.TB, p plan, seed uint64) *arena {
 	require.NoError(t, err)
 	a.program, err = a.cp.Program(t.Context(), "./replica", p.build...)
 	require.NoError(t, err)
-	a.users = &users{a: a, objects: a.client.CoreV1().ConfigMaps(a.namespace), secrets: a.client.CoreV1().Secrets(a.namespace), random: a.randomness(100)}
+	a.users = &users{
+		a: a, objects: a.client.CoreV1().ConfigMaps(a.namespace),
+		secrets: a.client.CoreV1().Secrets(a.namespace), random: a.randomness(100),
+	}
 	for i := range p.replicas {
 		a.replicas = append(a.replicas, a.newReplica(i))
 	}
@@ -105,7 +111,8 @@ func newArena(t testing.TB, p plan, seed uint64) *arena {
 // randomness returns a source of random numbers for one actor.
 func (a *arena) randomness(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(a.seed, stream)) }
 
-// read has the judge read, until stop is called, which returns when everything has been read that was written before.
+// read has the judge read, until stop is called, which returns when everything has been read that
+// was written before.
 func (a *arena) read() (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(a.t.Context()))
 	a.reading.Go(func() {
@@ -126,11 +133,13 @@ func (a *arena) read() (stop func()) {
 	return func() {
 		defer a.reading.Wait()
 		defer cancel()
-		marker, err := a.users.objects.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "marker-"}}, metav1.CreateOptions{})
+		marker, err := a.users.objects.Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "marker-"}}, metav1.CreateOptions{})
 		require.NoError(a.t, err)
 		last, err := strconv.ParseInt(marker.ResourceVersion, 10, 64)
 		require.NoError(a.t, err)
-		require.Eventually(a.t, func() bool { return a.judge.latest() >= last }, time.Minute, 50*time.Millisecond, "the versions are not read to the end")
+		require.Eventually(a.t, func() bool { return a.judge.latest() >= last }, time.Minute, 50*time.Millisecond,
+			"the versions are not read to the end")
 		a.judge.digest(a.cp)
 	}
 }
@@ -139,7 +148,8 @@ func (a *arena) read() (stop func()) {
 func (a *arena) compact(ctx context.Context) {
 	var read int64
 	for pause(ctx, compactEvery) {
-		if read > 0 && a.cp.CompactTo(ctx, read) == nil { // or the next time: etcd may be down, or the API server have been faster
+		if read > 0 && a.cp.CompactTo(ctx, read) == nil {
+			// or the next time: etcd may be down, or the API server have been faster
 			a.count("etcd compacted")
 		}
 		read = a.judge.latest()
@@ -244,7 +254,8 @@ func (a *arena) requireReady(ctx context.Context) {
 	assert.NoError(a.t, a.cp.Ready(ctx))
 }
 
-// torment has everything go wrong for a while, or until a referee sees a violation, and heals it then.
+// torment has everything go wrong for a while, or until a referee sees a violation, and heals it
+// then.
 func (a *arena) torment(lasts time.Duration) {
 	ctx, cancel := context.WithTimeout(a.t.Context(), lasts)
 	defer cancel()

@@ -28,8 +28,9 @@ var breakings = map[string]breaking{
 `, "\n"},
 }
 
-// TestBrokenBuildsAreCaught has builds of the library that break its promise go through the same, until a referee sees it. What they are replaced in has
-// to be found: if the code looks otherwise now, this test has to, too.
+// TestBrokenBuildsAreCaught has builds of the library that break its promise go through the same,
+// until a referee sees it. What they are replaced in has to be found: if the code looks otherwise
+// now, this test has to, too.
 func TestBrokenBuildsAreCaught(t *testing.T) {
 	t.Parallel()
 	for name, b := range breakings {
@@ -45,7 +46,9 @@ func TestBrokenBuildsAreCaught(t *testing.T) {
 				r.start(newName)
 			}
 			a.users.populate(t.Context(), a.plan.objects)
-			a.torment(5 * time.Minute) // or until it is caught: after seconds or a minute, as chance and the machine will have it
+			// or until it is caught: after seconds or a minute, as chance and the machine will have
+			// it
+			a.torment(5 * time.Minute)
 			a.kill()
 			stopReading()
 			breaches, err := a.judge.conclude()
@@ -67,7 +70,8 @@ func (a *arena) kill() {
 // overlay writes the change as the go command takes it, and returns the path of that.
 func (b breaking) overlay(t *testing.T) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "github.com/bellwether-k8s/bellwether/sharder").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}",
+		"github.com/bellwether-k8s/bellwether/sharder").Output()
 	require.NoError(t, err)
 	return mutation.Overlay(t, filepath.Join(strings.TrimSpace(string(out)), b.file), b.old, b.new)
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-// seedEnv names the environment variable that repeats the decisions of a run, though not its timing.
+// seedEnv names the environment variable that repeats the decisions of a run, though not its
+// timing.
 const seedEnv = "BELLWETHER_CHAOS_SEED"
 
 func seed(t *testing.T) uint64 {
@@ -29,15 +30,19 @@ func seed(t *testing.T) uint64 {
 	return s
 }
 
-// TestChaos has everything go wrong at once that may, for a while; and then everything has to be in order. It is not parallel: how soon
-// that is depends on how busy the machine is.
+// TestChaos has everything go wrong at once that may, for a while; and then everything has to be in
+// order. It is not parallel: how soon that is depends on how busy the machine is.
 func TestChaos(t *testing.T) {
-	p := plan{replicas: 4, objects: 2000, lasts: 35 * time.Second, rest: 8 * time.Second, serverRest: 20 * time.Second, rate: 40, faults: faults(), slowness: 1}
+	p := plan{
+		replicas: 4, objects: 2000, lasts: 35 * time.Second, rest: 8 * time.Second, serverRest: 20 * time.Second,
+		rate: 40, faults: faults(), slowness: 1,
+	}
 	if soak := os.Getenv(e2e.SoakEnv); soak != "" {
 		var err error
 		p.lasts, err = time.ParseDuration(soak)
 		require.NoError(t, err)
-		p.rest, p.serverRest = 40*time.Second, time.Minute // a sharder has to lead for a while before it takes the Leases of dead shards
+		// a sharder has to lead for a while before it takes the Leases of dead shards
+		p.rest, p.serverRest = 40*time.Second, time.Minute
 	}
 	began := time.Now()
 	a := newArena(t, p, seed(t))

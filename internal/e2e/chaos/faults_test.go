@@ -17,7 +17,8 @@ type fault struct {
 	happen func(ctx context.Context, r *replica)
 }
 
-// Faults are over before a lease can be lost by them, or last until it is, and perhaps until the shard counts as dead.
+// Faults are over before a lease can be lost by them, or last until it is, and perhaps until the
+// shard counts as dead.
 const (
 	shortMin, shortMax = 300 * time.Millisecond, 3 * time.Second
 	longMin, longMax   = leaseDuration, 3 * leaseDuration
@@ -112,7 +113,8 @@ func (a *arena) serverFaults() []func(context.Context) {
 	}
 }
 
-// sufferServers lets one fault after another happen to the control plane, until ctx has ended, and has it ready then.
+// sufferServers lets one fault after another happen to the control plane, until ctx has ended, and
+// has it ready then.
 func (a *arena) sufferServers(ctx context.Context) {
 	deck := newDeck(a.random, a.serverFaults())
 	for pause(ctx, between(a.random, a.plan.serverRest/3, a.plan.serverRest)) {
@@ -121,7 +123,8 @@ func (a *arena) sufferServers(ctx context.Context) {
 	}
 }
 
-// deck deals everything once, in random order, before it deals anything again. It is safe for concurrent use.
+// deck deals everything once, in random order, before it deals anything again. It is safe for
+// concurrent use.
 type deck[T any] struct {
 	mu     sync.Mutex
 	random *rand.Rand

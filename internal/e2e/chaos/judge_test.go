@@ -120,7 +120,8 @@ func (j *judge) latest() int64 {
 func (j *judge) follow(process, shard, path string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.journals = append(j.journals, &journal{process: process, shard: shard, tail: &e2e.Tail{Path: path, Discard: true}})
+	j.journals = append(j.journals,
+		&journal{process: process, shard: shard, tail: &e2e.Tail{Path: path, Discard: true}})
 }
 
 // ended notes the end of a process.
@@ -251,7 +252,8 @@ func (j *judge) report() string {
 	for _, c := range causes {
 		fmt.Fprintf(&text, "hand-over after %s\n", j.handovers.summary(c))
 	}
-	fmt.Fprintf(&text, "judged: %d pieces of work; %d writes by their signature (%d of them on what a user had edited), %d by the audit log\n",
+	fmt.Fprintf(&text, "judged: %d pieces of work; %d writes by their signature (%d of them on what a user had "+
+		"edited), %d by the audit log\n",
 		j.exclusion.begun, w.signed, w.edited, w.audited)
 	fmt.Fprintf(&text, "violations: %d\n", len(j.breaches))
 	return text.String()

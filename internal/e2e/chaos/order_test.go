@@ -80,7 +80,8 @@ func checksum(data map[string]string) string {
 func (a *arena) disorders(ctx context.Context) (wrong map[types.UID]string, objects int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	list, err := a.client.CoordinationV1().Leases(a.namespace).List(ctx, metav1.ListOptions{LabelSelector: shardstate.Selector(ringName).String()})
+	list, err := a.client.CoordinationV1().Leases(a.namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: shardstate.Selector(ringName).String()})
 	if err != nil {
 		return nil, 0, err
 	}

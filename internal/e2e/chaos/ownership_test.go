@@ -30,10 +30,11 @@ const (
 	byAnnotation  = "chaos.bellwether.dev/by"
 )
 
-// ownership is the referee of all versions of the objects, in the order in which they were stored. The
-// audit log says which user wrote them. The work of a shard may write only to objects that it owns. The
-// owner of an object follows from its last valid record: users remove records and labels, but the owner
-// may still work, and so may the shards that are asked in turn. It is not safe for concurrent use.
+// ownership is the referee of all versions of the objects, in the order in which they were stored.
+// The audit log says which user wrote them. The work of a shard may write only to objects that it
+// owns. The owner of an object follows from its last valid record: users remove records and labels,
+// but the owner may still work, and so may the shards that are asked in turn. It is not safe for
+// concurrent use.
 type ownership struct {
 	breached func(family types.UID, what string)
 
@@ -45,8 +46,9 @@ type ownership struct {
 	latest    int64           // revision
 	waiting   map[int64]write // audited, and not stored yet as far as is known
 
-	// What was judged: versions by the signature of the work that wrote them, and writes by their user, as the audit log has them. Edited were
-	// those, by the signature, whose object did not carry what the last record says because of a user.
+	// What was judged: versions by the signature of the work that wrote them, and writes by their
+	// user, as the audit log has them. Edited were those, by the signature, whose object did not
+	// carry what the last record says because of a user.
 	signed, audited, edited int
 }
 
@@ -121,10 +123,14 @@ type stored struct {
 type write struct{ user, shard string }
 
 func newOwnership(breached func(types.UID, string)) *ownership {
-	return &ownership{breached: breached, objects: map[types.UID]*object{}, stored: map[int64]stored{}, waiting: map[int64]write{}}
+	return &ownership{
+		breached: breached, objects: map[types.UID]*object{}, stored: map[int64]stored{},
+		waiting: map[int64]write{},
+	}
 }
 
-// history is how many versions of an object are kept, and remembered for how many versions of all objects their writers can be named later.
+// history is how many versions of an object are kept, and remembered for how many versions of all
+// objects their writers can be named later.
 const (
 	history     = 60
 	rememberFor = 50_000
@@ -207,7 +213,8 @@ func (w *ownership) remember(revision int64, s stored) {
 	}
 }
 
-// judgeSigned judges the piece of work that wrote a version, by its signature: <shard>/<UID of its Lease>/<epoch>/....
+// judgeSigned judges the piece of work that wrote a version, by its signature: <shard>/<UID of its
+// Lease>/<epoch>/....
 func (w *ownership) judgeSigned(revision int64, o, family *object, before carried) {
 	w.signed++
 	by := o.now.by
@@ -245,7 +252,8 @@ func (w *ownership) judgeAudited(revision int64, by write) {
 	w.audited++
 	v.object.note(fmt.Sprintf("version %d was written by user %s", revision, by.user))
 	if !v.before.letsSome(by.shard) {
-		w.breached(v.object.family, fmt.Sprintf("user %s wrote version %d of %s, which was %s", by.user, revision, v.object.name, v.before))
+		w.breached(v.object.family,
+			fmt.Sprintf("user %s wrote version %d of %s, which was %s", by.user, revision, v.object.name, v.before))
 	}
 }
 
@@ -264,10 +272,14 @@ func TestOwnership(t *testing.T) {
 		audit write
 	}
 	version := func(uid types.UID, record, by string, edit func(*metav1.ObjectMeta)) step {
-		o := &metav1.ObjectMeta{Name: "o", UID: uid, Labels: map[string]string{}, Annotations: map[string]string{byAnnotation: by}}
+		o := &metav1.ObjectMeta{
+			Name: "o", UID: uid, Labels: map[string]string{},
+			Annotations: map[string]string{byAnnotation: by},
+		}
 		if shard, state, ok := strings.Cut(record, " "); ok {
 			o.Labels[shardLabel] = shard
-			o.Annotations[ownerAnnotation] = fmt.Sprintf(`{"uid":%q,"shard":%q,"leaseUID":"l","epoch":1,"state":%q}`, uid, shard, state)
+			o.Annotations[ownerAnnotation] = fmt.Sprintf(`{"uid":%q,"shard":%q,"leaseUID":"l","epoch":1,"state":%q}`,
+				uid, shard, state)
 		}
 		if edit != nil {
 			edit(o)
@@ -285,7 +297,8 @@ func TestOwnership(t *testing.T) {
 	}
 	left := func(o *metav1.ObjectMeta) {
 		record := o.Annotations[ownerAnnotation]
-		o.Annotations[ownerAnnotation] = strings.TrimSuffix(record, "}") + `,"left":[{"shard":"a","leaseUID":"l","epoch":1}]}`
+		o.Annotations[ownerAnnotation] = strings.TrimSuffix(record,
+			"}") + `,"left":[{"shard":"a","leaseUID":"l","epoch":1}]}`
 	}
 	unstamped := func(o *metav1.ObjectMeta) {
 		child(o)
@@ -295,21 +308,66 @@ func TestOwnership(t *testing.T) {
 		steps            []step
 		breaches, edited int
 	}{
-		"the owner":       {steps: []step{version("x", "a owned", "", nil), audited(version("x", "a owned", "a/l/1/1/1", nil), "a")}},
-		"no owner":        {steps: []step{version("x", "", "", nil), audited(version("x", "", "a/l/1/1/1", nil), "a")}, breaches: 2},
-		"another's":       {steps: []step{version("x", "b owned", "", nil), audited(version("x", "b owned", "a/l/1/1/1", nil), "a")}, breaches: 2},
-		"let go of":       {steps: []step{version("x", "a free", "", nil), audited(version("x", "a free", "a/l/1/1/1", nil), "a")}, breaches: 2},
-		"asked in turn":   {steps: []step{version("x", "b owned", "", left), audited(version("x", "b free", "a/l/1/1/1", left), "a")}, edited: 1},
-		"asked, but dead": {steps: []step{version("x", "b owned", "", left), version("x", "b free", "a/l/2/1/1", left)}, breaches: 1},
-		"another epoch":   {steps: []step{version("x", "a owned", "", nil), audited(version("x", "a owned", "a/l/2/1/1", nil), "a")}, breaches: 1},
-		"another Lease":   {steps: []step{version("x", "a owned", "", nil), version("x", "a owned", "a/m/1/1/1", nil)}, breaches: 1},
-		"strange":         {steps: []step{version("x", "a owned", "", nil), version("x", "a owned", "a", nil)}, breaches: 1},
-		"after an edit":   {steps: []step{version("x", "a owned", "", nil), version("x", "", "", nil), audited(version("x", "", "a/l/1/1/1", nil), "a")}, edited: 1},
-		"only the audit":  {steps: []step{version("x", "a owned", "", nil), audited(version("x", "a owned", "", nil), "b")}, breaches: 1},
-		"a copied record": {steps: []step{version("x", "a owned", "", func(o *metav1.ObjectMeta) { o.UID = "y" }), version("y", "", "a/l/1/1/1", nil)}, breaches: 1},
-		"a child":         {steps: []step{version("x", "a owned", "", nil), audited(version("c", "", "a/l/1/1/1", child), "a")}},
-		"not stamped":     {steps: []step{version("x", "a owned", "", nil), version("c", "", "a/l/1/1/1", unstamped)}, breaches: 1},
-		"another's child": {steps: []step{version("x", "b owned", "", nil), audited(version("c", "", "a/l/1/1/1", child), "a")}, breaches: 2},
+		"the owner": {steps: []step{
+			version("x", "a owned", "", nil),
+			audited(version("x", "a owned", "a/l/1/1/1", nil), "a"),
+		}},
+		"no owner": {
+			steps:    []step{version("x", "", "", nil), audited(version("x", "", "a/l/1/1/1", nil), "a")},
+			breaches: 2,
+		},
+		"another's": {steps: []step{
+			version("x", "b owned", "", nil),
+			audited(version("x", "b owned", "a/l/1/1/1", nil), "a"),
+		}, breaches: 2},
+		"let go of": {steps: []step{
+			version("x", "a free", "", nil),
+			audited(version("x", "a free", "a/l/1/1/1", nil), "a"),
+		}, breaches: 2},
+		"asked in turn": {steps: []step{
+			version("x", "b owned", "", left),
+			audited(version("x", "b free", "a/l/1/1/1", left), "a"),
+		}, edited: 1},
+		"asked, but dead": {
+			steps:    []step{version("x", "b owned", "", left), version("x", "b free", "a/l/2/1/1", left)},
+			breaches: 1,
+		},
+		"another epoch": {steps: []step{
+			version("x", "a owned", "", nil),
+			audited(version("x", "a owned", "a/l/2/1/1", nil), "a"),
+		}, breaches: 1},
+		"another Lease": {
+			steps:    []step{version("x", "a owned", "", nil), version("x", "a owned", "a/m/1/1/1", nil)},
+			breaches: 1,
+		},
+		"strange": {
+			steps:    []step{version("x", "a owned", "", nil), version("x", "a owned", "a", nil)},
+			breaches: 1,
+		},
+		"after an edit": {steps: []step{
+			version("x", "a owned", "", nil), version("x", "", "", nil),
+			audited(version("x", "", "a/l/1/1/1", nil), "a"),
+		}, edited: 1},
+		"only the audit": {steps: []step{
+			version("x", "a owned", "", nil),
+			audited(version("x", "a owned", "", nil), "b"),
+		}, breaches: 1},
+		"a copied record": {steps: []step{
+			version("x", "a owned", "", func(o *metav1.ObjectMeta) { o.UID = "y" }),
+			version("y", "", "a/l/1/1/1", nil),
+		}, breaches: 1},
+		"a child": {steps: []step{
+			version("x", "a owned", "", nil),
+			audited(version("c", "", "a/l/1/1/1", child), "a"),
+		}},
+		"not stamped": {
+			steps:    []step{version("x", "a owned", "", nil), version("c", "", "a/l/1/1/1", unstamped)},
+			breaches: 1,
+		},
+		"another's child": {steps: []step{
+			version("x", "b owned", "", nil),
+			audited(version("c", "", "a/l/1/1/1", child), "a"),
+		}, breaches: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -67,8 +67,10 @@ func (r *replica) start(how revival) {
 	p, err := r.a.cp.Run(e2e.Command{
 		Name: process, Path: r.a.program,
 		Args: []string{
-			"-namespace", r.a.namespace, "-ring", ringName, "-identity", name, "-incarnation", fmt.Sprintf("pod-%d-%d", r.index, r.pod),
-			"-kubeconfig", r.a.kubeconfig(r.proxy, name), "-work-kubeconfig", r.a.kubeconfig(r.proxy, name+workUser, workGroup),
+			"-namespace", r.a.namespace, "-ring", ringName, "-identity", name, "-incarnation",
+			fmt.Sprintf("pod-%d-%d", r.index, r.pod),
+			"-kubeconfig", r.a.kubeconfig(r.proxy, name), "-work-kubeconfig",
+			r.a.kubeconfig(r.proxy, name+workUser, workGroup),
 			"-journal", path, "-lease-duration", leaseDuration.String(), "-kernel-deadline",
 			"-scan-interval", scanInterval.String(), "-gc-period", gcPeriod.String(),
 			"-slowness", fmt.Sprint(r.a.plan.slowness),
@@ -117,7 +119,8 @@ func (r *replica) shard() string {
 	return r.name
 }
 
-// awaitEnd waits for the end of the process, and kills it if that takes too long. It reports whether the process has ended by itself.
+// awaitEnd waits for the end of the process, and kills it if that takes too long. It reports
+// whether the process has ended by itself.
 func (r *replica) awaitEnd(patience time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.a.t.Context()), patience)
 	defer cancel()

@@ -51,7 +51,10 @@ func (u *users) blank() *corev1.ConfigMap {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.serial++
-	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("o-%d", u.serial), Labels: map[string]string{wantedLabel: "wanted"}}, Data: u.data()}
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name:   fmt.Sprintf("o-%d", u.serial),
+		Labels: map[string]string{wantedLabel: "wanted"},
+	}, Data: u.data()}
 	if u.serial%2 == 0 {
 		m.Name, m.GenerateName = "", "o-"
 	}
@@ -173,14 +176,15 @@ func (u *users) collect(ctx context.Context) {
 			deleted := o == nil || !o.deleted.IsZero()
 			u.a.judge.mu.Unlock()
 			if deleted {
-				_ = u.secrets.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: parentLabel + "=" + string(g.uid)})
+				_ = u.secrets.DeleteCollection(ctx, metav1.DeleteOptions{},
+					metav1.ListOptions{LabelSelector: parentLabel + "=" + string(g.uid)})
 			}
 		}
 	}
 }
 
-// editChild changes the shard label of a child with a fixed name. A shard that could no longer see a
-// child with a generated name would create another.
+// editChild changes the shard label of a child with a fixed name. A shard that could no longer see
+// a child with a generated name would create another.
 func (u *users) editChild(name string, value func() string) func(context.Context) {
 	return u.counted(name, func(ctx context.Context) error {
 		name := u.provoke(ctx)
@@ -222,7 +226,8 @@ func (u *users) patch(ctx context.Context, name, patch string, args ...any) erro
 	return err
 }
 
-// replace writes an object as its manifest has it: everything that the protocol and the work have written is gone.
+// replace writes an object as its manifest has it: everything that the protocol and the work have
+// written is gone.
 func (u *users) replace(ctx context.Context) error {
 	m := u.blank()
 	m.Name, m.GenerateName = u.provoke(ctx), ""
@@ -237,7 +242,11 @@ func (u *users) clone(ctx context.Context) error {
 		return err
 	}
 	delete(m.Annotations, byAnnotation) // or the referee would take it for work
-	return u.add(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "clone-", Labels: m.Labels, Annotations: m.Annotations}, Data: m.Data})
+	return u.add(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "clone-", Labels: m.Labels,
+			Annotations: m.Annotations,
+		}, Data: m.Data})
 }
 
 // edits are what users do to the labels of objects.
@@ -250,7 +259,8 @@ func (u *users) edits() []func(context.Context) {
 	}
 	return []func(context.Context){
 		metadata("shard label removed", func() string { return fmt.Sprintf(`{"labels":{%q:null}}`, shardLabel) }),
-		metadata("label of another shard", func() string { return fmt.Sprintf(`{"labels":{%q:%q}}`, shardLabel, u.someShard()) }),
+		metadata("label of another shard",
+			func() string { return fmt.Sprintf(`{"labels":{%q:%q}}`, shardLabel, u.someShard()) }),
 		metadata("label of another shard, without drain", func() string {
 			return fmt.Sprintf(`{"labels":{%q:%q,%q:null}}`, shardLabel, u.someShard(), drainLabel)
 		}),
@@ -312,7 +322,8 @@ func (u *users) populate(ctx context.Context, n int) {
 // carryOn does things to objects, so many per second, until ctx has ended.
 func (u *users) carryOn(ctx context.Context, random *rand.Rand, rate int) {
 	vary, update := u.counted("created or deleted", u.vary), u.counted("updated", u.update)
-	things := newDeck(random, []func(context.Context){vary, vary, u.counted("recreated", u.recreate), update, update, update, update, update})
+	things := newDeck(random,
+		[]func(context.Context){vary, vary, u.counted("recreated", u.recreate), update, update, update, update, update})
 	for pause(ctx, between(random, 0, 2*time.Second/time.Duration(rate))) {
 		things.draw()(ctx)
 	}

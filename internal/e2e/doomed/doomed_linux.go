@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Process reports whether a process is gone, or will do nothing any more: it has ended, or is about to, or has SIGKILL pending, and a busy
-// machine has not come to it yet.
+// Process reports whether a process is gone, or will do nothing any more: it has ended, or is about
+// to, or has SIGKILL pending, and a busy machine has not come to it yet.
 func Process(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

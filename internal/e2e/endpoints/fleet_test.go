@@ -37,10 +37,16 @@ const (
 // rules are what the package's documentation says an instance needs, without names.
 var rules = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get"}},
-	{APIGroups: []string{discoveryv1.GroupName}, Resources: []string{"endpointslices"}, Verbs: []string{"list", "get", "create", "update", "delete"}},
+	{
+		APIGroups: []string{discoveryv1.GroupName}, Resources: []string{"endpointslices"},
+		Verbs: []string{"list", "get", "create", "update", "delete"},
+	},
 	{APIGroups: []string{""}, Resources: []string{"endpoints"}, Verbs: []string{"get", "create", "update"}},
 	{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "patch", "create"}},
-	{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"list", "get", "create", "update", "delete"}},
+	{
+		APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"},
+		Verbs: []string{"list", "get", "create", "update", "delete"},
+	},
 }
 
 // fleet is the instances of a Service, as processes, and every version of its slices that was seen.
@@ -65,11 +71,17 @@ func newFleet(t *testing.T, cp *e2e.ControlPlane, args ...string) *fleet {
 	require.NoError(t, err)
 	f := &fleet{
 		t: t, cp: cp, namespace: namespace, client: client, slices: map[string]*discoveryv1.EndpointSlice{},
-		args: append([]string{"-namespace", namespace, "-interval", interval.String(), "-expire-after", expiry.String()}, args...),
+		args: append([]string{
+			"-namespace", namespace, "-interval", interval.String(), "-expire-after",
+			expiry.String(),
+		}, args...),
 	}
 	_, err = client.CoreV1().Services(namespace).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: 443}, {Name: "metrics", Port: 9090}}},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{
+			{Name: "https", Port: 443},
+			{Name: "metrics", Port: 9090},
+		}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.NoError(t, cp.Grant(t.Context(), f.user(), namespace, rules...))
@@ -158,7 +170,8 @@ func (f *fleet) mark() func() [][]string {
 func (f *fleet) requirePublished(want ...string) {
 	f.t.Helper()
 	slices.Sort(want)
-	require.Eventually(f.t, func() bool { return slices.Equal(want, f.now()) }, patience, poll, "never published %v", want)
+	require.Eventually(f.t, func() bool { return slices.Equal(want, f.now()) }, patience, poll, "never published %v",
+		want)
 }
 
 // assertAlways checks that something was published all the time.
@@ -179,7 +192,8 @@ func (f *fleet) start(name, addresses string, args ...string) *e2e.Process {
 	p, err := f.cp.Run(e2e.Command{
 		Name: f.namespace + "-" + name, Path: program,
 		Args: slices.Concat(f.args, []string{"-kubeconfig", kubeconfig, "-addresses", addresses}, args),
-		Env:  []string{"GORACE=halt_on_error=1 atexit_sleep_ms=0"}, // it otherwise waits a second before it lets a process exit
+		// it otherwise waits a second before it lets a process exit
+		Env: []string{"GORACE=halt_on_error=1 atexit_sleep_ms=0"},
 	})
 	require.NoError(f.t, err)
 	f.t.Cleanup(func() { _ = p.Kill() })
@@ -206,7 +220,8 @@ func (f *fleet) log(p *e2e.Process) string {
 
 func (f *fleet) requireLog(p *e2e.Process, text string) {
 	f.t.Helper()
-	require.Eventually(f.t, func() bool { return strings.Contains(f.log(p), text) }, patience, poll, "never said %q", text)
+	require.Eventually(f.t, func() bool { return strings.Contains(f.log(p), text) }, patience, poll, "never said %q",
+		text)
 }
 
 // listed is what is published as the API server says at this moment.
@@ -234,7 +249,8 @@ func (f *fleet) patchData(name, data string) {
 func (f *fleet) createConfigMap(name string, data map[string]string) {
 	f.t.Helper()
 	_, err := f.client.CoreV1().ConfigMaps(f.namespace).
-		Create(f.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
+		Create(f.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data},
+			metav1.CreateOptions{})
 	require.NoError(f.t, err)
 }
 

@@ -60,7 +60,8 @@ func TestInstancesComeAndGo(t *testing.T) {
 
 		f.requireEnd(b) // down to one
 		assert.Equal(t, []string{first}, f.listed())
-		f.requirePublished(first)       // or it would be taken for the three to come that the watch has not shown their end yet
+		// or it would be taken for the three to come that the watch has not shown their end yet
+		f.requirePublished(first)
 		require.NoError(t, b.Restart()) // and up to three
 		require.NoError(t, c.Restart())
 		f.requirePublished(first, second, third)
@@ -114,7 +115,8 @@ func TestAPIServerOutageExpiresNoInstance(t *testing.T) {
 	for i, f := range fleets {
 		resource := []string{"configmaps", "leases"}[i]
 		before := f.heartbeats(resource)
-		require.Eventually(t, func() bool { return f.heartbeats(resource) > before+3*12 }, patience, 10*poll, "no heartbeats")
+		require.Eventually(t, func() bool { return f.heartbeats(resource) > before+3*12 }, patience, 10*poll,
+			"no heartbeats")
 		f.assertAlways(since[i](), first, second, third)
 		assert.Equal(t, []string{first, second, third}, f.listed())
 	}
@@ -162,14 +164,16 @@ func TestDualStackAndTwoPortsOnOneAddress(t *testing.T) {
 		}
 		requireBeats := func() {
 			beats := f.heartbeats(store)
-			require.Eventually(t, func() bool { return f.heartbeats(store) > beats+15 }, patience, 10*poll, "no heartbeats")
+			require.Eventually(t, func() bool { return f.heartbeats(store) > beats+15 }, patience, 10*poll,
+				"no heartbeats")
 		}
 		requireBeats() // the audit log and rounds that had begun before are behind
 		before := f.heartbeats("endpointslices")
 		requireBeats()
 		assert.Equal(t, before, f.heartbeats("endpointslices"), "no instance fights for it")
 		f.requireEnd(other)
-		f.requirePublished(slices.DeleteFunc(want, func(e string) bool { return strings.HasSuffix(e, ":8443/https") })...)
+		f.requirePublished(slices.DeleteFunc(want,
+			func(e string) bool { return strings.HasSuffix(e, ":8443/https") })...)
 	})
 }
 
@@ -187,7 +191,8 @@ func TestRestartWithAnotherPort(t *testing.T) {
 	})
 }
 
-// TestNoMirroredDuplicates has the real controller mirror one Endpoints object, which is not marked, and not that of instances.
+// TestNoMirroredDuplicates has the real controller mirror one Endpoints object, which is not
+// marked, and not that of instances.
 func TestNoMirroredDuplicates(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, shared, "-publish-endpoints")
@@ -203,14 +208,17 @@ func TestNoMirroredDuplicates(t *testing.T) {
 		return len(list.Items)
 	}
 	control := newFleet(t, shared)
-	_, err := f.client.CoreV1().Endpoints(control.namespace).Create(t.Context(), &corev1.Endpoints{ //nolint:staticcheck // the deprecated kind is what this is about
-		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Subsets: []corev1.EndpointSubset{{ //nolint:staticcheck // see above
-			Addresses: []corev1.EndpointAddress{{IP: "10.9.9.9"}}, Ports: []corev1.EndpointPort{{Name: "https", Port: 443}},
-		}},
-	}, metav1.CreateOptions{})
+	_, err := f.client.CoreV1().Endpoints(control.namespace).Create(t.Context(),
+		&corev1.Endpoints{ //nolint:staticcheck // the deprecated kind is what this is about
+			ObjectMeta: metav1.ObjectMeta{Name: "web"},
+			Subsets: []corev1.EndpointSubset{{ //nolint:staticcheck // see above
+				Addresses: []corev1.EndpointAddress{{IP: "10.9.9.9"}},
+				Ports:     []corev1.EndpointPort{{Name: "https", Port: 443}},
+			}},
+		}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return mirrored(control.namespace) == 1 }, patience, poll, "nothing is mirrored at all")
+	require.Eventually(t, func() bool { return mirrored(control.namespace) == 1 }, patience, poll,
+		"nothing is mirrored at all")
 	assert.Zero(t, mirrored(f.namespace))
 	require.Eventually(t, func() bool { // they are written after the slices
 		e, err := f.client.CoreV1().Endpoints(f.namespace).Get(t.Context(), "web", metav1.GetOptions{})
@@ -223,19 +231,21 @@ func TestNoMirroredDuplicates(t *testing.T) {
 func TestForeignSlicesAreLeftAlone(t *testing.T) {
 	inBoth(t, func(t *testing.T, args ...string) {
 		f := newFleet(t, shared, args...)
-		foreign, err := f.client.DiscoveryV1().EndpointSlices(f.namespace).Create(t.Context(), &discoveryv1.EndpointSlice{
-			ObjectMeta: metav1.ObjectMeta{Name: "web-ipv4-other", Labels: map[string]string{
-				discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: "somebody.example.com",
-			}},
-			AddressType: discoveryv1.AddressTypeIPv4,
-			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.9.9.9"}}},
-		}, metav1.CreateOptions{})
+		foreign, err := f.client.DiscoveryV1().EndpointSlices(f.namespace).Create(t.Context(),
+			&discoveryv1.EndpointSlice{
+				ObjectMeta: metav1.ObjectMeta{Name: "web-ipv4-other", Labels: map[string]string{
+					discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: "somebody.example.com",
+				}},
+				AddressType: discoveryv1.AddressTypeIPv4,
+				Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.9.9.9"}}},
+			}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		a, b := f.start("a", first), f.start("b", second)
 		f.requirePublished(first, second)
 		f.requireEnd(a)
 		f.requireEnd(b)
-		after, err := f.client.DiscoveryV1().EndpointSlices(f.namespace).Get(t.Context(), foreign.Name, metav1.GetOptions{})
+		after, err := f.client.DiscoveryV1().EndpointSlices(f.namespace).Get(t.Context(), foreign.Name,
+			metav1.GetOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, foreign.ResourceVersion, after.ResourceVersion)
 	})
@@ -252,9 +262,13 @@ func TestSlicesGoWithTheirService(t *testing.T) {
 	f.requireEnd(a)
 }
 
-// TestInstancesThatStartTogetherLoseNothing is about the first two of a Service, which find nothing to add to.
+// TestInstancesThatStartTogetherLoseNothing is about the first two of a Service, which find nothing
+// to add to.
 func TestInstancesThatStartTogetherLoseNothing(t *testing.T) {
-	for name, store := range map[string]endpoints.Store{"ConfigMap": endpoints.ConfigMapStore{}, "Leases": endpoints.LeaseStore{}} {
+	for name, store := range map[string]endpoints.Store{
+		"ConfigMap": endpoints.ConfigMapStore{},
+		"Leases":    endpoints.LeaseStore{},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace, err := shared.Namespace(t.Context(), "together")
@@ -264,7 +278,8 @@ func TestInstancesThatStartTogetherLoseNothing(t *testing.T) {
 			for n := range 100 {
 				service := fmt.Sprintf("web-%d", n)
 				_, err := client.CoreV1().Services(namespace).Create(t.Context(), &corev1.Service{
-					ObjectMeta: metav1.ObjectMeta{Name: service}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}, ClusterIP: "None"},
+					ObjectMeta: metav1.ObjectMeta{Name: service},
+					Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}, ClusterIP: "None"},
 				}, metav1.CreateOptions{})
 				require.NoError(t, err)
 				var both sync.WaitGroup
@@ -277,7 +292,8 @@ func TestInstancesThatStartTogetherLoseNothing(t *testing.T) {
 					both.Go(func() { assert.NoError(t, r.ReconcileOnce(t.Context())) })
 				}
 				both.Wait()
-				list, err := client.DiscoveryV1().EndpointSlices(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
+				list, err := client.DiscoveryV1().EndpointSlices(namespace).List(t.Context(),
+					metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
 				require.NoError(t, err)
 				require.Len(t, list.Items, 1)
 				require.Len(t, list.Items[0].Endpoints, 2)
@@ -286,17 +302,20 @@ func TestInstancesThatStartTogetherLoseNothing(t *testing.T) {
 	}
 }
 
-// TestThousandsOfTheDeadAreRemoved is about more of them than the API server lets one request remove.
+// TestThousandsOfTheDeadAreRemoved is about more of them than the API server lets one request
+// remove.
 func TestThousandsOfTheDeadAreRemoved(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, shared)
 	dead := map[string]string{}
 	for n := range 6000 {
 		key := fmt.Sprintf("ip-10-2-%d-%d-443", n/250, n%250)
-		dead[key] = `{"name":"https","port":443,"protocol":"TCP","creationTimestamp":"2026-11-21T10:00:00Z","updateTimestamp":"2026-11-21T10:07:30Z"}`
+		dead[key] = `{"name":"https","port":443,"protocol":"TCP","creationTimestamp":"2026-11-21T10:00:00Z",` +
+			`"updateTimestamp":"2026-11-21T10:07:30Z"}`
 	}
 	f.createConfigMap("web-endpoints", dead)
-	a := f.start("a", first, "-interval", "6s", "-expire-after", "18s") // an interval is how long a round may take, and with so many it takes long
+	// an interval is how long a round may take, and with so many it takes long
+	a := f.start("a", first, "-interval", "6s", "-expire-after", "18s")
 	f.requirePublished(first)
 	assert.Equal(t, 6000, strings.Count(f.log(a), "removed expired instance"))
 }
@@ -324,15 +343,18 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		since := f.mark()
 		configMaps := f.client.CoreV1().ConfigMaps(f.namespace)
 		picture := base64.StdEncoding.EncodeToString(make([]byte, 1<<20-200)) // which instances do not count
-		_, err := configMaps.Patch(t.Context(), "web-endpoints", types.MergePatchType, []byte(`{"binaryData":{"picture":"`+picture+`"}}`), metav1.PatchOptions{})
+		_, err := configMaps.Patch(t.Context(), "web-endpoints", types.MergePatchType,
+			[]byte(`{"binaryData":{"picture":"`+picture+`"}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 		b := f.start("b", second)
 		f.requireLog(b, "refresh this instance's entry in ConfigMap "+f.namespace+"/web-endpoints: the store is full")
 		f.requireLog(b, "Too long: may not be more than 1048576 bytes")
 		beats := f.heartbeats("configmaps")
-		require.Eventually(t, func() bool { return f.heartbeats("configmaps") > beats+12 }, patience, 10*poll, "who is in it cannot stay there")
+		require.Eventually(t, func() bool { return f.heartbeats("configmaps") > beats+12 }, patience, 10*poll,
+			"who is in it cannot stay there")
 		assert.Equal(t, []string{first}, f.listed())
-		_, err = configMaps.Patch(t.Context(), "web-endpoints", types.MergePatchType, []byte(`{"binaryData":null}`), metav1.PatchOptions{})
+		_, err = configMaps.Patch(t.Context(), "web-endpoints", types.MergePatchType, []byte(`{"binaryData":null}`),
+			metav1.PatchOptions{})
 		require.NoError(t, err)
 		f.requirePublished(first, second)
 		f.assertAlways(since(), first)
@@ -342,7 +364,10 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		f := newFleet(t, shared)
 		_, err := f.client.CoreV1().Services(f.namespace).Create(t.Context(), &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: "selecting"},
-			Spec:       corev1.ServiceSpec{Selector: map[string]string{"a": "b"}, Ports: []corev1.ServicePort{{Port: 443}}},
+			Spec: corev1.ServiceSpec{
+				Selector: map[string]string{"a": "b"},
+				Ports:    []corev1.ServicePort{{Port: 443}},
+			},
 		}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		p := f.start("a", first, "-service", "selecting")
@@ -355,6 +380,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		kubeconfig, err := shared.Kubeconfig(shared.User("powerless"))
 		require.NoError(t, err)
 		p := f.start("a", first, "-kubeconfig", kubeconfig)
-		f.requireLog(p, `not allowed to get ConfigMap `+f.namespace+`/web-endpoints: grant the verb \"get\" on resource configmaps`)
+		f.requireLog(p, `not allowed to get ConfigMap `+f.namespace+`/web-endpoints: grant the verb \"get\" on `+
+			`resource configmaps`)
 	})
 }

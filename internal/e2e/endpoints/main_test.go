@@ -9,12 +9,14 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-// shared is the control plane of every test that does not break it. It mirrors Endpoints and collects garbage.
+// shared is the control plane of every test that does not break it. It mirrors Endpoints and
+// collects garbage.
 var shared *e2e.ControlPlane
 
 func TestMain(m *testing.M) {
 	var err error
-	if shared, err = e2e.New(context.Background(), e2e.Options{ControllerManager: true, Scheduler: true, Nodes: []string{"node"}}); err != nil {
+	if shared, err = e2e.New(context.Background(),
+		e2e.Options{ControllerManager: true, Scheduler: true, Nodes: []string{"node"}}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

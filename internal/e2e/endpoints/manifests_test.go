@@ -27,8 +27,8 @@ import (
 // example is where the manifests are that users copy.
 const example = "../../../examples/endpoints"
 
-// TestManifests deploys the example as its manifests say, then runs its container's command line with the tokens of its
-// Pods: what is written there has to be enough.
+// TestManifests deploys the example as its manifests say, then runs its container's command line
+// with the tokens of its Pods: what is written there has to be enough.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"service.yaml", "rbac.yaml", "deployment.yaml"} {
@@ -38,7 +38,8 @@ func TestManifests(t *testing.T) {
 	require.NoError(t, err)
 	var pods *corev1.PodList
 	require.Eventually(t, func() bool {
-		pods, err = client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=example-server", FieldSelector: "status.phase=Running"})
+		pods, err = client.CoreV1().Pods("default").List(t.Context(),
+			metav1.ListOptions{LabelSelector: "app=example-server", FieldSelector: "status.phase=Running"})
 		return err == nil && len(pods.Items) == 3
 	}, patience, poll, "the Deployment's Pods do not run")
 	program, err := shared.Program(t.Context(), "github.com/bellwether-k8s/bellwether/examples/endpoints", "-race")
@@ -51,7 +52,8 @@ func TestManifests(t *testing.T) {
 	}
 	slices.Sort(want)
 	listed := func() []string {
-		list, err := client.DiscoveryV1().EndpointSlices("default").List(t.Context(), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=example-server"})
+		list, err := client.DiscoveryV1().EndpointSlices("default").List(t.Context(),
+			metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=example-server"})
 		require.NoError(t, err)
 		all := []string{}
 		for _, s := range list.Items {
@@ -62,11 +64,15 @@ func TestManifests(t *testing.T) {
 		slices.Sort(all)
 		return all
 	}
-	require.Eventually(t, func() bool { return slices.Equal(want, listed()) }, patience, poll, "never published %v", want)
+	require.Eventually(t, func() bool { return slices.Equal(want, listed()) }, patience, poll, "never published %v",
+		want)
 	f := &fleet{t: t}
 	for _, p := range running {
 		f.requireEnd(p)
-		for _, wrong := range []string{"not allowed", "round failed in part, retrying", "cannot use the settings, keeping the last expire-duration"} {
+		for _, wrong := range []string{
+			"not allowed", "round failed in part, retrying",
+			"cannot use the settings, keeping the last expire-duration",
+		} {
 			assert.NotContains(t, f.log(p), wrong, "the Role is not enough")
 		}
 	}
@@ -96,14 +102,16 @@ func startContainer(t *testing.T, program string, pod *corev1.Pod) *e2e.Process 
 		args = append(args, arg)
 	}
 	p, err := shared.Run(e2e.Command{
-		Name: pod.Name, Path: program, Args: args, Env: []string{"KUBECONFIG=" + kubeconfig, "GORACE=halt_on_error=1 atexit_sleep_ms=0"},
+		Name: pod.Name, Path: program, Args: args,
+		Env: []string{"KUBECONFIG=" + kubeconfig, "GORACE=halt_on_error=1 atexit_sleep_ms=0"},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.Kill() })
 	return p
 }
 
-// apply creates what a manifest of the example says. Fields that the API server does not know are errors.
+// apply creates what a manifest of the example says. Fields that the API server does not know are
+// errors.
 func apply(t *testing.T, name string) {
 	t.Helper()
 	file, err := os.Open(filepath.Join(example, name))

@@ -33,7 +33,10 @@ func TestNodeIsFencedByJobs(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "db-0"}, Spec: corev1.PodSpec{
 			NodeName: victim.node, Containers: []corev1.Container{{
 				Name: "db", Image: "none.invalid/none", SecurityContext: restricted(),
-			}}, SecurityContext: &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+			}},
+			SecurityContext: &corev1.PodSecurityContext{
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
@@ -45,7 +48,8 @@ func TestNodeIsFencedByJobs(t *testing.T) {
 		return err == nil
 	}, patience, poll, "NodeFences are not served")
 	controller, err := fencing.New(a.admin, dyn, fencing.Config{
-		Namespace: a.namespace, Node: host.node, Leadership: always{}, Nodes: fencing.NodeSelector{Selector: labels.Set{a.namespace: "true"}.AsSelector()},
+		Namespace: a.namespace, Node: host.node, Leadership: always{},
+		Nodes:  fencing.NodeSelector{Selector: labels.Set{a.namespace: "true"}.AsSelector()},
 		Agents: a.new(func(c *fencejobs.Config) { c.StartWithin, c.ClockSkew = 50*time.Second, 5*time.Second }),
 		Limits: fencing.Limits{Observation: time.Second, CoolDown: time.Second}, CommandTimeout: time.Minute,
 	})
@@ -98,18 +102,25 @@ func (a *arena) configure(node string) {
 	method := "template=" + template + "\nsettle=10s\naction="
 	for name, data := range map[string]map[string]string{
 		"fence-config-node-" + node: {
-			"config.properties": "node_name=" + node + "\nisolation=mark-unschedulable\npower_management=bmc-off bmc-on\nrecovery=mark-schedulable\n" +
+			"config.properties": "node_name=" + node +
+				"\nisolation=mark-unschedulable\npower_management=bmc-off bmc-on\nrecovery=mark-schedulable\n" +
 				"not_ready_for=1s\npower_wait=1s\n",
 			"fence-method-bmc-off": method + "off\n", "fence-method-bmc-on": method + "on\n",
 		},
-		template: {"template.properties": fmt.Sprintf("agent_name=fence_ipmilan\nip=127.0.0.1\nipport=%s\nusername=%s\npassword.secret=bmc/password\nlanplus=1\ncipher=3\npower_wait=0\nipmitool_timeout=%s\n",
-			a.bmc.Parameters["ipport"], a.bmc.Parameters["username"], a.bmc.Parameters["ipmitool_timeout"])},
+		template: {
+			"template.properties": fmt.Sprintf(
+				"agent_name=fence_ipmilan\nip=127.0.0.1\nipport=%s\nusername=%s\npassword.secret=bmc/"+
+					"password\nlanplus=1\ncipher=3\npower_wait=0\nipmitool_timeout=%s\n",
+				a.bmc.Parameters["ipport"], a.bmc.Parameters["username"], a.bmc.Parameters["ipmitool_timeout"]),
+		},
 	} {
-		_, err := a.admin.CoreV1().ConfigMaps(a.namespace).Create(a.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
+		_, err := a.admin.CoreV1().ConfigMaps(a.namespace).Create(a.t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
 		require.NoError(a.t, err)
 	}
 	_, err := a.admin.CoreV1().Secrets(a.namespace).Create(a.t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "bmc"}, StringData: map[string]string{"password": a.bmc.Parameters["password"]},
+		ObjectMeta: metav1.ObjectMeta{Name: "bmc"},
+		StringData: map[string]string{"password": a.bmc.Parameters["password"]},
 	}, metav1.CreateOptions{})
 	require.NoError(a.t, err)
 }
@@ -117,7 +128,8 @@ func (a *arena) configure(node string) {
 func restricted() *corev1.SecurityContext {
 	no, yes, nobody := false, true, int64(65532)
 	return &corev1.SecurityContext{
-		AllowPrivilegeEscalation: &no, RunAsNonRoot: &yes, RunAsUser: &nobody, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		AllowPrivilegeEscalation: &no, RunAsNonRoot: &yes, RunAsUser: &nobody,
+		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}
 }
 

@@ -210,7 +210,10 @@ func (a *arena) replica(name string, args ...string) *e2e.Process {
 	require.NoError(a.t, os.WriteFile(file, parameters, 0o600))
 	p, err := shared.Run(e2e.Command{
 		Name: a.namespace + "-" + name, Path: program,
-		Args: append([]string{"-kubeconfig", kubeconfig, "-namespace", a.namespace, "-label", a.namespace, "-id", operation, "-node", "victim", "-parameters", file}, args...),
+		Args: append([]string{
+			"-kubeconfig", kubeconfig, "-namespace", a.namespace, "-label", a.namespace, "-id",
+			operation, "-node", "victim", "-parameters", file,
+		}, args...),
 	})
 	require.NoError(a.t, err)
 	a.t.Cleanup(func() { _ = p.Kill() })
@@ -221,7 +224,10 @@ func (a *arena) replica(name string, args ...string) *e2e.Process {
 // any more: the program itself sends nothing.
 func TestPodThatStartsLateSendsNothing(t *testing.T) {
 	t.Parallel()
-	for name, after := range map[string]time.Duration{"while it is waited for": 3 * time.Second, "when it was given up": 0} {
+	for name, after := range map[string]time.Duration{
+		"while it is waited for": 3 * time.Second,
+		"when it was given up":   0,
+	} {
 		t.Run(name, func(t *testing.T) {
 			a := newArena(t)
 			host := newKubelet(t, a.admin, a.namespace)
@@ -277,7 +283,8 @@ func TestJobRunsElsewhere(t *testing.T) {
 		pods, err := a.admin.CoreV1().Pods(a.namespace).List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
 		jobs := a.jobs()
-		return len(pods.Items) == 0 && len(jobs) == 1 && jobs[0].Status.Failed+jobs[0].Status.Active == jobs[0].Status.Failed && len(jobs[0].Status.Conditions) > 0
+		return len(pods.Items) == 0 && len(jobs) == 1 &&
+			jobs[0].Status.Failed+jobs[0].Status.Active == jobs[0].Status.Failed && len(jobs[0].Status.Conditions) > 0
 	}, patience, poll)
 	host := newKubelet(t, a.admin, a.namespace)
 	for range 3 {
@@ -360,7 +367,8 @@ func (a *arena) requireNotIn(secret string, texts []string) {
 func arguments() (all []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range files {
-		if line, err := os.ReadFile(file); err == nil && !strings.HasPrefix(filepath.Base(strings.Split(string(line), "\x00")[0]), "ipmitool") {
+		if line, err := os.ReadFile(file); err == nil &&
+			!strings.HasPrefix(filepath.Base(strings.Split(string(line), "\x00")[0]), "ipmitool") {
 			all = append(all, string(line))
 		}
 	}

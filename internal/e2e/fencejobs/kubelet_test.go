@@ -59,13 +59,21 @@ func newKubelet(t *testing.T, client kubernetes.Interface, label string) *kubele
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	k := &kubelet{t: t, client: client, program: program, dir: t.TempDir(), ctx: ctx, known: map[types.UID]bool{}}
-	node, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: label + "-", Labels: map[string]string{label: "true"}}}, metav1.CreateOptions{})
+	node, err := client.CoreV1().Nodes().Create(ctx,
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			GenerateName: label + "-",
+			Labels:       map[string]string{label: "true"},
+		}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	k.node = node.Name
 	k.beat()
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}}
+	node.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+		LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),
+	}}
 	node.Status.Allocatable = corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("50"),
+		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"),
+		corev1.ResourcePods: resource.MustParse("50"),
 	}
 	node.Status.Capacity = node.Status.Allocatable
 	node.ResourceVersion = "" // the controller manager has taken notice of it
@@ -82,11 +90,15 @@ func newKubelet(t *testing.T, client kubernetes.Interface, label string) *kubele
 
 func (k *kubelet) beat() {
 	now := metav1.NowMicro()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: k.node}, Spec: coordinationv1.LeaseSpec{RenewTime: &now}}
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: k.node},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: &now},
+	}
 	leases := k.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	_, err := leases.Create(k.ctx, lease, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		_, err = leases.Patch(k.ctx, k.node, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"renewTime":%q}}`, now.UTC().Format(metav1.RFC3339Micro)), metav1.PatchOptions{})
+		_, err = leases.Patch(k.ctx, k.node, types.MergePatchType,
+			fmt.Appendf(nil, `{"spec":{"renewTime":%q}}`, now.UTC().Format(metav1.RFC3339Micro)), metav1.PatchOptions{})
 	}
 	k.good(err)
 }
@@ -126,9 +138,11 @@ func (k *kubelet) renew() {
 
 // say has the node's status say so.
 func (k *kubelet) say(ready corev1.ConditionStatus) {
-	patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":%q,"reason":"Test","lastTransitionTime":%q,"lastHeartbeatTime":%[2]q}]}}`,
+	patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":%q,"reason":"Test",`+
+		`"lastTransitionTime":%q,"lastHeartbeatTime":%[2]q}]}}`,
 		ready, time.Now().UTC().Format(time.RFC3339))
-	_, err := k.client.CoreV1().Nodes().Patch(k.ctx, k.node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err := k.client.CoreV1().Nodes().Patch(k.ctx, k.node, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	k.good(err)
 }
 
@@ -143,7 +157,8 @@ func (k *kubelet) live() {
 			last = time.Now()
 			k.renew()
 		}
-		pods, err := k.client.CoreV1().Pods(metav1.NamespaceAll).List(k.ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + k.node})
+		pods, err := k.client.CoreV1().Pods(metav1.NamespaceAll).List(k.ctx,
+			metav1.ListOptions{FieldSelector: "spec.nodeName=" + k.node})
 		if !k.good(err) || k.ctx.Err() != nil {
 			continue
 		}
@@ -196,7 +211,8 @@ func (k *kubelet) run(pod *corev1.Pod) {
 			env = append(env, variable.Name+"="+pod.Spec.NodeName)
 		}
 	}
-	args := append(append(append([]string{}, container.Command[1:]...), container.Args...), "-request", filepath.Join(dir, "request"), "-result", result)
+	args := append(append(append([]string{}, container.Command[1:]...), container.Args...), "-request",
+		filepath.Join(dir, "request"), "-result", result)
 	p, err := shared.Run(e2e.Command{Name: pod.Name, Path: k.program, Args: args, Env: env})
 	if !k.good(err) || p == nil {
 		return
@@ -204,7 +220,8 @@ func (k *kubelet) run(pod *corev1.Pod) {
 	k.mu.Lock()
 	k.logs = append(k.logs, p.Log())
 	k.mu.Unlock()
-	k.tell(pod, corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}})
+	k.tell(pod, corev1.PodRunning,
+		corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}})
 	for deleted := false; !isDone(p.Done()) && k.ctx.Err() == nil; k.pause(poll) {
 		if !deleted && k.deleted(pod) {
 			deleted = true
@@ -225,7 +242,11 @@ func (k *kubelet) run(pod *corev1.Pod) {
 	k.mu.Lock()
 	k.ended++ // before anybody can know
 	k.mu.Unlock()
-	k.tell(pod, phase, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: int32(exit.Code), Message: string(message), FinishedAt: metav1.Now()}})
+	k.tell(pod, phase,
+		corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: int32(exit.Code),
+			Message:  string(message), FinishedAt: metav1.Now(),
+		}})
 	for k.ctx.Err() == nil && !k.deleted(pod) {
 		k.pause(10 * poll)
 	}
@@ -244,7 +265,8 @@ func isDone(done <-chan struct{}) bool {
 // mount waits for the pod's Secret, and writes down what it holds.
 func (k *kubelet) mount(pod *corev1.Pod, dir string) bool {
 	for ; k.ctx.Err() == nil && !k.deleted(pod); k.pause(poll) {
-		secret, err := k.client.CoreV1().Secrets(pod.Namespace).Get(k.ctx, pod.Spec.Volumes[0].Secret.SecretName, metav1.GetOptions{})
+		secret, err := k.client.CoreV1().Secrets(pod.Namespace).Get(k.ctx, pod.Spec.Volumes[0].Secret.SecretName,
+			metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -290,7 +312,8 @@ func (k *kubelet) tell(pod *corev1.Pod, phase corev1.PodPhase, state corev1.Cont
 		Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{Name: pod.Spec.Containers[0].Name, State: state}},
 	}})
 	k.good(err)
-	_, err = k.client.CoreV1().Pods(pod.Namespace).Patch(k.ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = k.client.CoreV1().Pods(pod.Namespace).Patch(k.ctx, pod.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	if !apierrors.IsNotFound(err) {
 		k.good(err)
 	}

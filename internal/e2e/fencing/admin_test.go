@@ -63,7 +63,8 @@ func TestAdminConfirms(t *testing.T) {
 	l.setting("boot_grace=1m", "boot_grace=1m\nretries=1\nrestarts=0")
 	isolated(t, l)
 	pod := l.pod("by-hand", l.machine)
-	l.eventually("the device has failed", func() bool { phase := l.phase(); return phase == v1alpha1.PhaseError || phase == v1alpha1.PhaseGivenUp })
+	l.eventually("the device has failed",
+		func() bool { phase := l.phase(); return phase == v1alpha1.PhaseError || phase == v1alpha1.PhaseGivenUp })
 	require.NotNil(t, l.find("by-hand"))
 	l.rack.Break(l.machine, fencingtest.Fault{})
 	l.rack.Set(l.machine, false)
@@ -82,7 +83,8 @@ func TestAdminRestarts(t *testing.T) {
 	l.reaches(v1alpha1.PhaseGivenUp)
 	require.Empty(t, l.rack.Events())
 	_, err := l.fences.Patch(t.Context(), v1alpha1.Name(l.machine), "application/merge-patch+json",
-		[]byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationStop+`":null,"`+v1alpha1.AnnotationRestart+`":"1"}}}`), metav1.PatchOptions{})
+		[]byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationStop+`":null,"`+v1alpha1.AnnotationRestart+
+			`":"1"}}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	l.reaches(v1alpha1.PhaseFinal)
 	assert.EqualValues(t, 2, l.record().Status.Incident)

@@ -35,8 +35,14 @@ var rights = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "delete"}},
 	{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
 	{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}},
-	{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"volumeattachments"}, Verbs: []string{"list", "delete"}},
-	{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims", "persistentvolumes"}, Verbs: []string{"get"}},
+	{
+		APIGroups: []string{"storage.k8s.io"}, Resources: []string{"volumeattachments"},
+		Verbs: []string{"list", "delete"},
+	},
+	{
+		APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims", "persistentvolumes"},
+		Verbs: []string{"get"},
+	},
 }
 
 // fencer has these rights, granted once.
@@ -67,7 +73,9 @@ func proved(context.Context) error { return nil }
 
 // fence is what a controller, in a process of its own, has of a node. Its requests pass through
 // hooks.
-func (a *arena) fence(node *corev1.Node, hooks ...func(*http.Request, http.RoundTripper) (*http.Response, error)) *cluster.Node {
+func (a *arena) fence(node *corev1.Node,
+	hooks ...func(*http.Request, http.RoundTripper) (*http.Response, error),
+) *cluster.Node {
 	a.t.Helper()
 	config := shared.User(fencer)
 	for _, hook := range hooks {
@@ -143,8 +151,11 @@ func (c *crash) roundTrip(r *http.Request, next http.RoundTripper) (*http.Respon
 func (a *arena) node(taints ...corev1.Taint) *corev1.Node {
 	a.t.Helper()
 	node, err := a.client.CoreV1().Nodes().Create(a.t.Context(), &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: a.namespace + "-", Labels: map[string]string{corev1.LabelTopologyZone: "by-hand"}},
-		Spec:       corev1.NodeSpec{Taints: taints},
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: a.namespace + "-",
+			Labels:       map[string]string{corev1.LabelTopologyZone: "by-hand"},
+		},
+		Spec: corev1.NodeSpec{Taints: taints},
 	}, metav1.CreateOptions{})
 	require.NoError(a.t, err)
 	return node
@@ -186,7 +197,8 @@ var spec = corev1.PodSpec{
 // pod makes a pod on a node.
 func (a *arena) pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
 	a.t.Helper()
-	pod, err := a.client.CoreV1().Pods(a.namespace).Create(a.t.Context(), a.newPod(name, node, change...), metav1.CreateOptions{})
+	pod, err := a.client.CoreV1().Pods(a.namespace).Create(a.t.Context(), a.newPod(name, node, change...),
+		metav1.CreateOptions{})
 	require.NoError(a.t, err)
 	return pod
 }
@@ -234,7 +246,8 @@ func (a *arena) attachment(name, node string) *storagev1.VolumeAttachment {
 	attachment, err := a.client.StorageV1().VolumeAttachments().Create(a.t.Context(), &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: storagev1.VolumeAttachmentSpec{
-			NodeName: node, Attacher: "driver.invalid", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume-" + name)},
+			NodeName: node, Attacher: "driver.invalid",
+			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume-" + name)},
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(a.t, err)
@@ -253,7 +266,8 @@ type released struct {
 func again(do func() error) error {
 	for {
 		err := do()
-		if err == nil || !strings.Contains(err.Error(), "within the second for which its proof is good") && !strings.Contains(err.Error(), "it is too early") {
+		if err == nil || !strings.Contains(err.Error(), "within the second for which its proof is good") &&
+			!strings.Contains(err.Error(), "it is too early") {
 			return err
 		}
 	}
@@ -262,9 +276,14 @@ func again(do func() error) error {
 // release does the parts of a release in their order, as one process does, which waits so long for
 // what others have to do. Its first error is its end. Where only the pods of a storage are
 // released, that is all.
-func release(ctx context.Context, node *cluster.Node, prove cluster.Proof, options cluster.Options, patience time.Duration) (r released, err error) {
+func release(ctx context.Context, node *cluster.Node, prove cluster.Proof, options cluster.Options,
+	patience time.Duration,
+) (r released, err error) {
 	for !r.Done {
-		if err = again(func() error { r.Progress, err = node.DeletePods(ctx, prove, options, r.Progress); return err }); err == nil {
+		if err = again(func() error {
+			r.Progress, err = node.DeletePods(ctx, prove, options, r.Progress)
+			return err
+		}); err == nil {
 			err = pause(ctx, r.After)
 		}
 		if err != nil {
@@ -314,6 +333,7 @@ func (a *arena) release(node *cluster.Node, options cluster.Options) released {
 // patchNode patches a node as others do.
 func (a *arena) patchNode(name, patch string, subresources ...string) {
 	a.t.Helper()
-	_, err := a.client.CoreV1().Nodes().Patch(a.t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+	_, err := a.client.CoreV1().Nodes().Patch(a.t.Context(), name, types.StrategicMergePatchType, []byte(patch),
+		metav1.PatchOptions{}, subresources...)
 	require.NoError(a.t, err)
 }

@@ -31,7 +31,8 @@ func newTrial(t *testing.T, own bool) *lab {
 		defer mu.Unlock()
 		boots++
 		_, err := l.client.CoreV1().Nodes().Patch(context.WithoutCancel(t.Context()), machine, types.MergePatchType,
-			fmt.Appendf(nil, `{"status":{"nodeInfo":{"bootID":"%s-%d"}}}`, l.namespace, boots), metav1.PatchOptions{}, "status")
+			fmt.Appendf(nil, `{"status":{"nodeInfo":{"bootID":"%s-%d"}}}`, l.namespace, boots), metav1.PatchOptions{},
+			"status")
 		return err
 	}
 	l = makeLab(t, machine, func(_ string, on bool) {
@@ -50,7 +51,8 @@ func newTrial(t *testing.T, own bool) *lab {
 			assert.NoError(t, process.Restart())
 		}
 		_, err := l.client.CoreV1().Nodes().Patch(context.WithoutCancel(t.Context()), machine, types.MergePatchType,
-			fmt.Appendf(nil, `{"spec":{"unschedulable":null},"metadata":{"annotations":{%q:null,%q:null}}}`, v1alpha1.AnnotationCommission, v1alpha1.AnnotationCommissioned),
+			fmt.Appendf(nil, `{"spec":{"unschedulable":null},"metadata":{"annotations":{%q:null,%q:null}}}`,
+				v1alpha1.AnnotationCommission, v1alpha1.AnnotationCommissioned),
 			metav1.PatchOptions{})
 		assert.NoError(t, err)
 	})
@@ -63,7 +65,8 @@ func newTrial(t *testing.T, own bool) *lab {
 func (l *lab) drain() {
 	l.t.Helper()
 	l.eventually("the machine is drained", func() bool {
-		pods, err := l.client.CoreV1().Pods("").List(l.t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + l.machine})
+		pods, err := l.client.CoreV1().Pods("").List(l.t.Context(),
+			metav1.ListOptions{FieldSelector: "spec.nodeName=" + l.machine})
 		require.NoError(l.t, err)
 		for _, p := range pods.Items {
 			_ = l.client.CoreV1().Pods(p.Namespace).Delete(l.t.Context(), p.Name, *metav1.NewDeleteOptions(0))
@@ -77,7 +80,8 @@ func (l *lab) bootID() string { return l.getNode(l.machine).Status.NodeInfo.Boot
 // ask asks for a commission as an admin does.
 func (l *lab) ask(more string) {
 	l.t.Helper()
-	l.patchNode(l.machine, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationCommission, l.bootID()+more))
+	l.patchNode(l.machine,
+		fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationCommission, l.bootID()+more))
 }
 
 // commission asks until it has begun: a fencer that has not seen the nodes' Leases renewed yet
@@ -118,7 +122,9 @@ func TestNodeIsCommissioned(t *testing.T) {
 	l.checked()
 	l.pod("left", l.machine)
 	l.ask("")
-	l.eventually("it is refused", func() bool { return l.getNode(l.machine).Annotations[v1alpha1.AnnotationCommission] == "" })
+	l.eventually("it is refused", func() bool {
+		return l.getNode(l.machine).Annotations[v1alpha1.AnnotationCommission] == ""
+	})
 	require.Contains(t, l.log(p), l.arena.namespace+"/left")
 	l.arena.forget("left")
 	l.drain()
@@ -140,7 +146,8 @@ func TestNodeIsCommissioned(t *testing.T) {
 	assert.True(t, l.rack.On(l.machine))
 	l.eventually("Events say so", func() bool {
 		said := strings.Join(l.said(), " ")
-		return strings.Contains(said, "CommissionRefused") && strings.Contains(said, "CommissionBegun") && strings.Contains(said, "Commissioned")
+		return strings.Contains(said, "CommissionRefused") && strings.Contains(said, "CommissionBegun") &&
+			strings.Contains(said, "Commissioned")
 	})
 	l.stop(p)
 }

@@ -35,11 +35,16 @@ func (l *lab) control(hook func(*http.Request, http.RoundTripper) (*http.Respons
 	require.NoError(l.t, err)
 	dyn, err := dynamic.NewForConfig(config)
 	require.NoError(l.t, err)
-	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: map[string]string{l.label: "true"}})
+	selector,
+		err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: map[string]string{l.label: "true"}})
 	require.NoError(l.t, err)
 	controller, err := fencing.New(kube, dyn, fencing.Config{
-		Namespace: l.namespace, Node: spareNode, Leadership: always{}, Agents: local{l.rack}, Nodes: fencing.NodeSelector{Selector: selector},
-		Limits:        fencing.Limits{Observation: time.Second, CoolDown: time.Second, MaxRepeats: 1000, MaxStarts: 1000},
+		Namespace: l.namespace, Node: spareNode, Leadership: always{}, Agents: local{l.rack},
+		Nodes: fencing.NodeSelector{Selector: selector},
+		Limits: fencing.Limits{
+			Observation: time.Second, CoolDown: time.Second, MaxRepeats: 1000,
+			MaxStarts: 1000,
+		},
 		DetachTimeout: 5 * time.Second, RestartDelay: time.Second, CommandTimeout: 2 * time.Second,
 	})
 	require.NoError(l.t, err)
@@ -94,6 +99,9 @@ func (local) Metadata(_ context.Context, name string) (agent.Metadata, error) {
 	}
 	return agent.Metadata{
 		Name: name, MinSettle: time.Second,
-		Parameters: []agent.ParameterSpec{{Name: "ip", Type: agent.TypeString, Required: true}, {Name: "plug", Type: agent.TypeString, Required: true}},
+		Parameters: []agent.ParameterSpec{
+			{Name: "ip", Type: agent.TypeString, Required: true},
+			{Name: "plug", Type: agent.TypeString, Required: true},
+		},
 	}, nil
 }

@@ -69,7 +69,8 @@ func TestCrash(t *testing.T) {
 	for writes := range writesOfALife {
 		all = append(all,
 			newCrashed(t, fmt.Sprintf("before write %d", writes+1), &crash{after: writes}),
-			newCrashed(t, fmt.Sprintf("after write %d, before its answer", writes+1), &crash{after: writes, lost: true}))
+			newCrashed(t, fmt.Sprintf("after write %d, before its answer", writes+1),
+				&crash{after: writes, lost: true}))
 	}
 	var living sync.WaitGroup
 	for _, c := range all { // not as parallel tests: they mostly wait

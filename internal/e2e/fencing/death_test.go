@@ -36,7 +36,8 @@ func TestFenceConsistsOfEffects(t *testing.T) {
 	l.lose()
 	l.reaches(v1alpha1.PhaseFinal)
 	l.requireRecovered()
-	l.eventually("the fencer has let go of the record", func() bool { return len(l.record().Finalizers) == 0 }) // by the last effect
+	// by the last effect
+	l.eventually("the fencer has let go of the record", func() bool { return len(l.record().Finalizers) == 0 })
 	// Pods that other tests have left on the machine are released, too.
 	effects := slices.DeleteFunc(l.effects(p), func(what string) bool {
 		return strings.Contains(what, "/pods/") && !strings.Contains(what, "/namespaces/"+l.arena.namespace+"/")
@@ -131,7 +132,8 @@ func TestLeadershipChanges(t *testing.T) {
 				var leader atomic.Pointer[e2e.Process]
 				begun := make(chan struct{})
 				begin := sync.OnceFunc(func() {
-					if err := change.begin(leader.Load()); !errors.Is(err, os.ErrProcessDone) { // or it has lost its leadership at this moment
+					if err := change.begin(leader.Load()); !errors.Is(err, os.ErrProcessDone) {
+						// or it has lost its leadership at this moment
 						assert.NoError(t, err)
 						close(begun)
 					}
@@ -142,7 +144,8 @@ func TestLeadershipChanges(t *testing.T) {
 					}
 				})))
 				l.checked()
-				l.eventually("the first leads", func() bool { return strings.Contains(l.log(leader.Load()), "started leading") })
+				l.eventually("the first leads",
+					func() bool { return strings.Contains(l.log(leader.Load()), "started leading") })
 				standby := l.start()
 				l.lose()
 				l.reaches(v1alpha1.PhaseFinal)
@@ -153,7 +156,9 @@ func TestLeadershipChanges(t *testing.T) {
 					case <-begun:
 						changed = true
 						return true
-					default: // or it has lost its leadership before, as this machine was too slow for it, and the other one has done the rest
+					// or it has lost its leadership before, as this machine was too slow for it,
+					// and the other one has done the rest
+					default:
 						return len(l.effects(standby)) > 0
 					}
 				})
@@ -161,7 +166,8 @@ func TestLeadershipChanges(t *testing.T) {
 					before, woken := len(l.effects(leader.Load())), leader.Load().Done()
 					require.NoError(t, leader.Load().Resume())
 					<-woken
-					assert.LessOrEqual(t, len(l.effects(leader.Load())), before+1, "it has gone on: %s", l.log(leader.Load()))
+					assert.LessOrEqual(t, len(l.effects(leader.Load())), before+1, "it has gone on: %s",
+						l.log(leader.Load()))
 					l.requireRecovered()
 				}
 				l.stop(standby)

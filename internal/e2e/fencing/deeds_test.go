@@ -45,7 +45,10 @@ var deeds = []deed{
 			l.annotate(v1alpha1.AnnotationPaused, "false")
 		},
 	},
-	{name: "confirms another incident", do: func(l *lab) { l.annotate(v1alpha1.AnnotationConfirmOff, "7") }, vain: true},
+	{
+		name: "confirms another incident", do: func(l *lab) { l.annotate(v1alpha1.AnnotationConfirmOff, "7") },
+		vain: true,
+	},
 	{name: "restarts another incident", do: func(l *lab) { l.annotate(v1alpha1.AnnotationRestart, "7") }, vain: true},
 	{name: "deletes the record", do: (*lab).deleteRecord},
 	{
@@ -87,8 +90,10 @@ func (l *lab) requireDeletable() {
 func TestDeedsOfAdmins(t *testing.T) {
 	t.Parallel()
 	for i, phase := range []v1alpha1.Phase{
-		v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating, v1alpha1.PhaseIsolated, v1alpha1.PhasePowering, v1alpha1.PhaseVerifying, v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring,
-		v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering, v1alpha1.PhaseError, v1alpha1.PhaseGivenUp, v1alpha1.PhaseFinal,
+		v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating, v1alpha1.PhaseIsolated, v1alpha1.PhasePowering,
+		v1alpha1.PhaseVerifying, v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring,
+		v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering, v1alpha1.PhaseError, v1alpha1.PhaseGivenUp,
+		v1alpha1.PhaseFinal,
 	} {
 		for n, deed := range deeds {
 			if !soaking() && n != i%len(deeds) {
@@ -153,7 +158,8 @@ func (l *lab) requireOrderAfter(phase v1alpha1.Phase, deed deed) {
 			return nil, err
 		}
 		answer, err := next.RoundTrip(r)
-		if r.Method == http.MethodPut && strings.Contains(body, `"phase":"`+string(phase)+`"`) && err == nil && answer.StatusCode == http.StatusOK {
+		if r.Method == http.MethodPut && strings.Contains(body, `"phase":"`+string(phase)+`"`) && err == nil &&
+			answer.StatusCode == http.StatusOK {
 			do()
 		}
 		return answer, err

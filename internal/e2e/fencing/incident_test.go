@@ -19,9 +19,11 @@ func TestFencerFreesStatefulSet(t *testing.T) {
 	stuck := l.find("db-0")
 	require.NoError(t, shared.Node(l.machine).Pause())
 	l.eventually("the pod is to end", func() bool { return l.find("db-0").DeletionTimestamp != nil })
-	l.never("Kubernetes needs no fence", 3*time.Second, func() bool { now := l.find("db-0"); return now == nil || now.UID != stuck.UID })
+	l.never("Kubernetes needs no fence", 3*time.Second,
+		func() bool { now := l.find("db-0"); return now == nil || now.UID != stuck.UID })
 	require.NoError(t, shared.Node(l.machine).Resume())
-	l.eventually("the pod runs where it was", func() bool { now := l.find("db-0"); return now != nil && now.UID != stuck.UID })
+	l.eventually("the pod runs where it was",
+		func() bool { now := l.find("db-0"); return now != nil && now.UID != stuck.UID })
 	// Until then pods are taken from it again and again.
 	l.eventually("the control plane trusts the node", func() bool { return len(l.getNode(l.machine).Spec.Taints) == 0 })
 	l.home()

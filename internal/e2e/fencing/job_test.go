@@ -29,8 +29,11 @@ func TestJob(t *testing.T) {
 		Spec: batchv1.JobSpec{
 			BackoffLimit: ptr.To(int32(0)), Template: template,
 			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
-				Action:          batchv1.PodFailurePolicyActionIgnore,
-				OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}},
+				Action: batchv1.PodFailurePolicyActionIgnore,
+				OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{
+					Type:   corev1.DisruptionTarget,
+					Status: corev1.ConditionTrue,
+				}},
 			}}},
 		},
 	}, metav1.CreateOptions{})
@@ -52,9 +55,10 @@ func TestJob(t *testing.T) {
 	require.Eventually(t, func() bool { return a.find(pod.Name) == nil }, patience, poll)
 	require.Eventually(t, func() bool { // a watch may be late
 		return history.saw(pod.UID, func(pod *corev1.Pod) bool {
-			return pod.Status.Phase == corev1.PodFailed && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-				return c.Type == corev1.DisruptionTarget && c.Reason == cluster.ReasonFenced
-			})
+			return pod.Status.Phase == corev1.PodFailed &&
+				slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+					return c.Type == corev1.DisruptionTarget && c.Reason == cluster.ReasonFenced
+				})
 		})
 	}, patience, poll)
 	require.Eventually(t, func() bool {

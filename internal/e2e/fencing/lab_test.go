@@ -142,7 +142,8 @@ func makeLab(t *testing.T, machine string, powered func(plug string, on bool)) *
 	t.Cleanup(l.rack.Close)
 	// Each machine is in a zone of its own, so that the loss of several is not taken for that of
 	// the network.
-	l.patchNode(machine, fmt.Sprintf(`{"metadata":{"labels":{%q:"true",%q:%q}}}`, l.label, corev1.LabelTopologyZone, machine))
+	l.patchNode(machine,
+		fmt.Sprintf(`{"metadata":{"labels":{%q:"true",%q:%q}}}`, l.label, corev1.LabelTopologyZone, machine))
 	l.patchNode(spareNode, fmt.Sprintf(`{"metadata":{"labels":{%q:"true"}}}`, l.label))
 	// Nor has this lab's fencer checked it yet: another one may have.
 	_, err := l.client.CoreV1().Nodes().Patch(t.Context(), machine, types.StrategicMergePatchType,
@@ -150,9 +151,11 @@ func makeLab(t *testing.T, machine string, powered func(plug string, on bool)) *
 	require.NoError(t, err)
 	l.permit()
 	l.configure("fence-config-node-"+machine, map[string]string{
-		"config.properties": settings, "fence-method-plug-off": method + "off\n", "fence-method-plug-on": method + "on\n",
+		"config.properties": settings, "fence-method-plug-off": method + "off\n",
+		"fence-method-plug-on": method + "on\n",
 	})
-	l.configure("fence-method-template-rack", map[string]string{"template.properties": "agent_name=fence_rack\nip=rack\n"})
+	l.configure("fence-method-template-rack",
+		map[string]string{"template.properties": "agent_name=fence_rack\nip=rack\n"})
 	t.Cleanup(l.forget)
 	l.watch()
 	return l
@@ -170,7 +173,8 @@ func (l *lab) permit() {
 
 func (l *lab) configure(name string, data map[string]string) {
 	l.t.Helper()
-	_, err := l.client.CoreV1().ConfigMaps(l.namespace).Create(l.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
+	_, err := l.client.CoreV1().ConfigMaps(l.namespace).Create(l.t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
 	require.NoError(l.t, err)
 }
 
@@ -227,7 +231,8 @@ func (l *lab) startBy(config *rest.Config, heard func(line string), env ...strin
 	p, err := shared.Run(e2e.Command{
 		Name: name, Path: program, Env: env, OnLine: heard,
 		Args: []string{
-			"-kubeconfig", kubeconfig, "-namespace", l.namespace, "-identity", name, "-host", spareNode, "-machine", l.machine, "-label", l.label, "-rack", l.url,
+			"-kubeconfig", kubeconfig, "-namespace", l.namespace, "-identity", name, "-host", spareNode, "-machine",
+			l.machine, "-label", l.label, "-rack", l.url,
 			"-effects", filepath.Join(l.t.TempDir(), "effects"),
 		},
 	})
@@ -285,7 +290,8 @@ func (l *lab) lose() {
 // setReady has the node's status say so, and if it is Ready, its Lease.
 func (l *lab) setReady(status corev1.ConditionStatus) {
 	l.t.Helper()
-	l.patchNode(l.machine, fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"reason":"Test","lastTransitionTime":%q}]}}`,
+	l.patchNode(l.machine, fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"reason":"Test",`+
+		`"lastTransitionTime":%q}]}}`,
 		status, time.Now().UTC().Format(time.RFC3339)), "status")
 	if status == corev1.ConditionTrue {
 		l.renew()
@@ -301,9 +307,14 @@ func (l *lab) renew() {
 func (l *lab) tryToRenew() error {
 	now := metav1.NowMicro()
 	leases := l.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	_, err := leases.Create(l.t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: l.machine}, Spec: coordinationv1.LeaseSpec{RenewTime: &now}}, metav1.CreateOptions{})
+	_, err := leases.Create(l.t.Context(),
+		&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: l.machine},
+			Spec:       coordinationv1.LeaseSpec{RenewTime: &now},
+		}, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		_, err = leases.Patch(l.t.Context(), l.machine, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"renewTime":%q}}`, now.UTC().Format(metav1.RFC3339Micro)), metav1.PatchOptions{})
+		_, err = leases.Patch(l.t.Context(), l.machine, types.MergePatchType,
+			fmt.Appendf(nil, `{"spec":{"renewTime":%q}}`, now.UTC().Format(metav1.RFC3339Micro)), metav1.PatchOptions{})
 	}
 	return err
 }
@@ -381,14 +392,16 @@ func (l *lab) annotate(key, value string) {
 func (l *lab) forget() {
 	ctx := context.WithoutCancel(l.t.Context())
 	name := v1alpha1.Name(l.machine)
-	_, err := l.fences.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	_, err := l.fences.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+		metav1.PatchOptions{})
 	if !apierrors.IsNotFound(err) {
 		assert.NoError(l.t, err)
 	}
 	if err := l.fences.Delete(ctx, name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
 		assert.NoError(l.t, err)
 	}
-	err = l.editTaints(l.machine, func(taints []corev1.Taint) []corev1.Taint { // or one test that fails would fail those with the same machine
+	err = l.editTaints(l.machine, func(taints []corev1.Taint) []corev1.Taint {
+		// or one test that fails would fail those with the same machine
 		return slices.DeleteFunc(taints, func(taint corev1.Taint) bool {
 			return taint.Key == v1alpha1.TaintFenced || taint.Key == corev1.TaintNodeOutOfService
 		})
@@ -405,13 +418,18 @@ func (l *lab) database(stays time.Duration) {
 	labels := map[string]string{"app": "db"}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec}
 	template.Spec.NodeSelector = map[string]string{l.label: "true"}
-	template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
-		Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
-			{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{l.machine}},
-		}},
-	}}}}
+	template.Spec.Affinity = &corev1.Affinity{
+		NodeAffinity: &corev1.NodeAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+				Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{l.machine}},
+				}},
+			}},
+		},
+	}
 	template.Spec.Tolerations = []corev1.Toleration{{
-		Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To(int64(stays.Seconds())),
+		Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+		TolerationSeconds: ptr.To(int64(stays.Seconds())),
 	}}
 	_, err := l.client.AppsV1().StatefulSets(l.arena.namespace).Create(l.t.Context(), &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "db"},
@@ -448,7 +466,8 @@ func (l *lab) watch() {
 			pod, ok := event.Object.(*corev1.Pod)
 			l.mu.Lock()
 			if ok && event.Type == "DELETED" && pod.Spec.NodeName == l.machine && l.lost && l.cuts() == l.offs {
-				l.breaches = append(l.breaches, fmt.Sprintf("%v: pod %s is gone, and %s may still run it", time.Now(), pod.Name, l.machine))
+				l.breaches = append(l.breaches,
+					fmt.Sprintf("%v: pod %s is gone, and %s may still run it", time.Now(), pod.Name, l.machine))
 			}
 			l.mu.Unlock()
 		}

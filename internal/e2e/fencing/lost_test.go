@@ -30,7 +30,8 @@ import (
 func TestLostNode(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
-	a.patchNode(lostNode, `{"metadata":{"annotations":{"volumes.kubernetes.io/controller-managed-attach-detach":"true"}}}`)
+	a.patchNode(lostNode, `{"metadata":{"annotations":{"volumes.kubernetes.io/`+
+		`controller-managed-attach-detach":"true"}}}`)
 	a.patchNode(goodNode, `{"spec":{"unschedulable":true}}`) // for now
 	a.volume()
 	history := a.watchPods()
@@ -47,7 +48,8 @@ func TestLostNode(t *testing.T) {
 	a.requireOn(lostNode, append([]string{"agent-", "proxy-"}, stateful...)...)
 	web, agent, proxy := a.find("web-0"), a.first("agent-"), a.first("proxy-")
 	attachment := a.requireAttached(lostNode)
-	a.patchNode(lostNode, fmt.Sprintf(`{"status":{"volumesInUse":["kubernetes.io/csi/%s^%s"]}}`, driver, a.namespace), "status")
+	a.patchNode(lostNode, fmt.Sprintf(`{"status":{"volumesInUse":["kubernetes.io/csi/%s^%s"]}}`, driver, a.namespace),
+		"status")
 
 	a.patchNode(goodNode, `{"spec":{"unschedulable":null}}`)
 	require.NoError(t, shared.Node(lostNode).Pause())
@@ -57,7 +59,8 @@ func TestLostNode(t *testing.T) {
 	for _, name := range stateful {
 		require.Eventually(t, func() bool { return a.find(name).DeletionTimestamp != nil }, patience, poll)
 	}
-	a.never("Kubernetes needs no fence", 2*time.Second, func() bool { now := a.find("web-0"); return now == nil || now.UID != web.UID })
+	a.never("Kubernetes needs no fence", 2*time.Second,
+		func() bool { now := a.find("web-0"); return now == nil || now.UID != web.UID })
 
 	require.NoError(t, shared.Node(lostNode).Kill(), "the power is cut")
 	fence := a.fence(a.getNode(lostNode))
@@ -89,7 +92,8 @@ func TestLostNode(t *testing.T) {
 	assert.True(t, apierrors.IsNotFound(err), "the volume is in use, says the node, and yet detached: %v", err)
 
 	// What tolerates the fence is there again, what does not waits for its end.
-	require.Eventually(t, func() bool { now := a.first("proxy-"); return now != nil && now.UID != proxy.UID }, patience, poll)
+	require.Eventually(t, func() bool { now := a.first("proxy-"); return now != nil && now.UID != proxy.UID }, patience,
+		poll)
 	assert.Nil(t, a.first("agent-"))
 	require.NoError(t, shared.Node(lostNode).Restart())
 	require.Eventually(t, func() bool { return a.ready(lostNode) }, patience, poll)
@@ -97,7 +101,8 @@ func TestLostNode(t *testing.T) {
 	a.requireOn(lostNode, "agent-", "proxy-")
 	assert.ElementsMatch(t, stateful, order[:1+crew])
 	for _, name := range stateful {
-		require.Eventually(t, func() bool { return len(history.uids(name)) >= 2 }, patience, poll, "the watch has not seen the successor of %s", name)
+		require.Eventually(t, func() bool { return len(history.uids(name)) >= 2 }, patience, poll,
+			"the watch has not seen the successor of %s", name)
 		assert.Len(t, history.uids(name), 2, "the successor of %s was left alone", name)
 	}
 	_, err = fence.DeletePods(t.Context(), off, options, cluster.Progress{})
@@ -120,16 +125,20 @@ func (a *arena) volume() {
 		ObjectMeta: metav1.ObjectMeta{Name: a.namespace},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: gigabyte, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			ClaimRef:               &corev1.ObjectReference{Namespace: a.namespace, Name: "data"},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: a.namespace}},
+			ClaimRef: &corev1.ObjectReference{Namespace: a.namespace, Name: "data"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver:       driver,
+				VolumeHandle: a.namespace,
+			}},
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(a.t, err)
 	_, err = a.client.CoreV1().PersistentVolumeClaims(a.namespace).Create(a.t.Context(), &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "data"},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			VolumeName: a.namespace, StorageClassName: ptr.To(""), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources: corev1.VolumeResourceRequirements{Requests: gigabyte},
+			VolumeName: a.namespace, StorageClassName: ptr.To(""),
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: gigabyte},
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(a.t, err)
@@ -144,7 +153,8 @@ func (a *arena) requireAttached(node string) string {
 		attachments, err := a.client.StorageV1().VolumeAttachments().List(a.t.Context(), metav1.ListOptions{})
 		require.NoError(a.t, err)
 		for _, attachment := range attachments.Items {
-			if attachment.Spec.Attacher == driver && attachment.Spec.NodeName == node && *attachment.Spec.Source.PersistentVolumeName == a.namespace {
+			if attachment.Spec.Attacher == driver && attachment.Spec.NodeName == node &&
+				*attachment.Spec.Source.PersistentVolumeName == a.namespace {
 				found = &attachment
 			}
 		}
@@ -162,13 +172,16 @@ func (a *arena) statefulSet(name string, replicas int32, volumes ...corev1.Volum
 	labels := map[string]string{"app": name}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec}
 	template.Spec.Volumes = volumes
-	template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
-			{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{lostNode, goodNode}},
-		}}},
-	}}}
+	template.Spec.Affinity = &corev1.Affinity{
+		NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{lostNode, goodNode}},
+			}}},
+		}},
+	}
 	template.Spec.Tolerations = []corev1.Toleration{{
-		Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To(int64(0)),
+		Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+		TolerationSeconds: ptr.To(int64(0)),
 	}}
 	_, err := a.client.AppsV1().StatefulSets(a.namespace).Create(a.t.Context(), &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},

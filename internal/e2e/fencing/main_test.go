@@ -17,7 +17,11 @@ const spareNode = "spare"
 var shared *e2e.ControlPlane
 
 func TestMain(m *testing.M) {
-	e2e.Main(m, &shared, e2e.Options{ControllerManager: true, Scheduler: true, Nodes: append([]string{lostNode, goodNode, spareNode}, machines...)}, build)
+	e2e.Main(m, &shared,
+		e2e.Options{
+			ControllerManager: true, Scheduler: true,
+			Nodes: append([]string{lostNode, goodNode, spareNode}, machines...),
+		}, build)
 }
 
 // build builds what tests start, which may take as long as a test may wait.

@@ -41,7 +41,8 @@ func TestFencerManifests(t *testing.T) {
 	}
 	var pods []corev1.Pod
 	require.Eventually(t, func() bool {
-		list, err := a.client.CoreV1().Pods("fencer").List(t.Context(), metav1.ListOptions{FieldSelector: "status.phase=Running"})
+		list, err := a.client.CoreV1().Pods("fencer").List(t.Context(),
+			metav1.ListOptions{FieldSelector: "status.phase=Running"})
 		require.NoError(t, err)
 		pods = list.Items
 		return len(pods) == 1

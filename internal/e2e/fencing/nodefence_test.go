@@ -44,8 +44,12 @@ var installed = sync.OnceValue(func() error {
 	if err := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(v1alpha1.CRD), 4096).Decode(definition); err != nil {
 		return err
 	}
-	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	if _, err := definitions.Create(ctx, definition, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
+	definitions := client.Resource(schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions",
+	})
+	if _, err := definitions.Create(ctx, definition,
+		metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
 		return err
 	}
 	if err := wait.PollUntilContextTimeout(ctx, poll, patience, true, func(ctx context.Context) (bool, error) {
@@ -92,20 +96,26 @@ func full() v1alpha1.Status {
 		Retries: 2, Jobs: []string{"fence-0123456789-7-1"}, Restarts: 1,
 		Wait: &v1alpha1.Wait{Kind: v1alpha1.WaitDetach, Since: micro}, Abort: v1alpha1.AbortNodeReady,
 		Devices: []v1alpha1.Device{{
-			Device: "fence_ipmilan bmc 1", Level: 1, State: v1alpha1.DeviceOffIntent, Tries: 1, Touched: true, SeenOff: true,
-			Op: &v1alpha1.Op{ID: "op", Action: v1alpha1.ActionOff, Seq: 1, DeadlineSeconds: 30},
+			Device: "fence_ipmilan bmc 1", Level: 1, State: v1alpha1.DeviceOffIntent, Tries: 1, Touched: true,
+			SeenOff: true,
+			Op:      &v1alpha1.Op{ID: "op", Action: v1alpha1.ActionOff, Seq: 1, DeadlineSeconds: 30},
 		}},
 		Level: 1,
 		Evidence: []v1alpha1.Evidence{{
-			Op: "op", Device: "fence_ipmilan bmc 1", Readings: []v1alpha1.Reading{{Power: v1alpha1.PowerOff, At: micro}},
-			Source: v1alpha1.SourceManual, By: "kubectl",
+			Op: "op", Device: "fence_ipmilan bmc 1",
+			Readings: []v1alpha1.Reading{{Power: v1alpha1.PowerOff, At: micro}},
+			Source:   v1alpha1.SourceManual, By: "kubectl",
 		}},
 		Verified: true, Released: v1alpha1.ReleasedBegun,
 		Taints:     v1alpha1.Taints{Fence: true, OutOfService: v1alpha1.TaintOurs},
 		Pods:       v1alpha1.Pods{Listed: 3, Deleted: 2, Refused: 1},
 		Hold:       &v1alpha1.Hold{Reason: "Storm", Message: "half of the nodes", Since: second},
-		ConfigHash: "hash", Problems: v1alpha1.Problems{Count: 1, WindowStart: &second}, History: []string{"1: Recovered"},
-		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionPoweredOff, Status: metav1.ConditionTrue, Reason: "Off", Message: "plug 1", LastTransitionTime: second}},
+		ConfigHash: "hash", Problems: v1alpha1.Problems{Count: 1, WindowStart: &second},
+		History: []string{"1: Recovered"},
+		Conditions: []metav1.Condition{{
+			Type: v1alpha1.ConditionPoweredOff, Status: metav1.ConditionTrue, Reason: "Off",
+			Message: "plug 1", LastTransitionTime: second,
+		}},
 	}
 }
 
@@ -113,7 +123,10 @@ func TestNodeFence(t *testing.T) {
 	t.Parallel()
 	fences := nodeFences(t)
 	const nodeName = "worker-7.example"
-	fence := &v1alpha1.NodeFence{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Name(nodeName)}, Node: nodeName, Status: full()}
+	fence := &v1alpha1.NodeFence{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Name(nodeName)}, Node: nodeName,
+		Status: full(),
+	}
 	fence.SetGroupVersionKind(v1alpha1.Kind())
 	strict := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
 	created, err := fences.Create(t.Context(), toUnstructured(t, fence), strict)
@@ -124,10 +137,13 @@ func TestNodeFence(t *testing.T) {
 	assert.Zero(t, fromUnstructured(t, created).Status, "only the subresource writes it")
 
 	// write writes a status through the subresource.
-	write := func(object *unstructured.Unstructured, change func(*v1alpha1.Status)) (*unstructured.Unstructured, error) {
+	write := func(object *unstructured.Unstructured, change func(*v1alpha1.Status)) (*unstructured.Unstructured,
+		error,
+	) {
 		fence := fromUnstructured(t, object)
 		change(&fence.Status)
-		return fences.UpdateStatus(t.Context(), toUnstructured(t, fence), metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
+		return fences.UpdateStatus(t.Context(), toUnstructured(t, fence),
+			metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
 	}
 	written, err := write(created, func(s *v1alpha1.Status) { *s = full() })
 	require.NoError(t, err)
@@ -173,8 +189,9 @@ func TestNodeFence(t *testing.T) {
 	assert.ErrorContains(t, err, "node is immutable")
 
 	assert.Equal(t, map[string]any{
-		"Name": v1alpha1.Name(nodeName), "Node": nodeName, "Step": "Power-Management", "Status": "Running", "Retries": float64(2),
-		"Phase": "Releasing", "Released": "Begun", "Hold": "Storm",
+		"Name": v1alpha1.Name(nodeName), "Node": nodeName, "Step": "Power-Management", "Status": "Running",
+		"Retries": float64(2),
+		"Phase":   "Releasing", "Released": "Begun", "Hold": "Storm",
 	}, printed(t, v1alpha1.Name(nodeName)))
 }
 
@@ -183,7 +200,8 @@ func printed(t *testing.T, name string) map[string]any {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(shared.Admin())
 	require.NoError(t, err)
-	answer, err := client.RESTClient().Get().AbsPath("/apis", v1alpha1.GroupVersion().String(), v1alpha1.Resource().Resource).
+	answer, err := client.RESTClient().Get().AbsPath("/apis", v1alpha1.GroupVersion().String(),
+		v1alpha1.Resource().Resource).
 		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(t.Context())
 	require.NoError(t, err)
 	var table metav1.Table

@@ -22,7 +22,8 @@ func TestFencerOutlastsOutages(t *testing.T) {
 	t.Parallel()
 	outages, tries := []time.Duration{time.Second, 8 * time.Second}, 1
 	if soaking() {
-		outages, tries = append(outages, 3*time.Second, 20*time.Second, time.Minute), effectsOfAFence-1 // the last one leaves nothing to do
+		// the last one leaves nothing to do
+		outages, tries = append(outages, 3*time.Second, 20*time.Second, time.Minute), effectsOfAFence-1
 	}
 	for _, outage := range outages {
 		for try := range tries {

@@ -26,7 +26,8 @@ func TestFencerOutsideTheCluster(t *testing.T) {
 	require.NoError(t, err)
 	_, err = a.client.CoreV1().ConfigMaps(a.namespace).Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "fence-config-node-" + goodNode},
-		Data:       map[string]string{"config.properties": "node_name=" + goodNode + "\nisolation=mark-unschedulable\npower_management=nothing\nrecovery=\n"},
+		Data: map[string]string{"config.properties": "node_name=" + goodNode +
+			"\nisolation=mark-unschedulable\npower_management=nothing\nrecovery=\n"},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	text := func(p *e2e.Process) string {
@@ -56,9 +57,18 @@ func TestFencerOutsideTheCluster(t *testing.T) {
 	// Who may write nothing learns what would be done.
 	const reader = "reads-what-a-fencer-reads"
 	require.NoError(t, shared.Grant(t.Context(), reader, "",
-		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "configmaps"}, Verbs: []string{"get", "list", "watch"}},
-		rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch"}},
-		rbacv1.PolicyRule{APIGroups: []string{"fencing.bellwether.dev"}, Resources: []string{"nodefences"}, Verbs: []string{"get", "list", "watch"}},
+		rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"nodes", "configmaps"},
+			Verbs: []string{"get", "list", "watch"},
+		},
+		rbacv1.PolicyRule{
+			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+			Verbs: []string{"get", "list", "watch"},
+		},
+		rbacv1.PolicyRule{
+			APIGroups: []string{"fencing.bellwether.dev"}, Resources: []string{"nodefences"},
+			Verbs: []string{"get", "list", "watch"},
+		},
 	))
 	p := run("assess", shared.User(reader), "-assess", "-observation", "1s", "-only-configured")
 	assert.Equal(t, 1, ends(p).Code, text(p))
@@ -72,7 +82,8 @@ func TestFencerOutsideTheCluster(t *testing.T) {
 	require.NoError(t, err)
 	p = run("run", shared.Admin(), "-only-configured")
 	t.Cleanup(func() {
-		err := a.client.CoordinationV1().Leases(a.namespace).Delete(context.Background(), "fencer", metav1.DeleteOptions{})
+		err := a.client.CoordinationV1().Leases(a.namespace).Delete(context.Background(), "fencer",
+			metav1.DeleteOptions{})
 		if !apierrors.IsNotFound(err) {
 			assert.NoError(t, err)
 		}

@@ -66,7 +66,8 @@ func TestStorage(t *testing.T) {
 	})
 	without := a.pod("without", node.Name)
 	require.Eventually(t, func() bool {
-		claim, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Get(t.Context(), "data", metav1.GetOptions{})
+		claim, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Get(t.Context(), "data",
+			metav1.GetOptions{})
 		return err == nil && claim.Status.Phase == corev1.ClaimBound
 	}, patience, poll)
 	progress := a.release(a.fence(node), cluster.Options{Storage: &cluster.Storage{Drivers: []string{driver}}})
@@ -131,7 +132,8 @@ func (a *arena) readyPod(name, node string) {
 	a.t.Helper()
 	pod := a.pod(name, node, func(pod *corev1.Pod) { pod.Labels = selected })
 	pod.Status = corev1.PodStatus{
-		Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		Phase:      corev1.PodRunning,
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 	}
 	_, err := a.client.CoreV1().Pods(a.namespace).UpdateStatus(a.t.Context(), pod, metav1.UpdateOptions{})
 	require.NoError(a.t, err)

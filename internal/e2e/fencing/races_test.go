@@ -128,7 +128,8 @@ func TestNodeMadeAgain(t *testing.T) {
 			fence := a.fence(node, before(method, "/nodes/"+node.Name, func() {
 				assert.NoError(t, a.client.CoreV1().Nodes().Delete(t.Context(), node.Name, metav1.DeleteOptions{}))
 				var err error
-				successor, err = a.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, metav1.CreateOptions{})
+				successor, err = a.client.CoreV1().Nodes().Create(t.Context(),
+					&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, metav1.CreateOptions{})
 				assert.NoError(t, err)
 			}))
 			if method == http.MethodDelete {
@@ -139,7 +140,9 @@ func TestNodeMadeAgain(t *testing.T) {
 			require.NotNil(t, successor, "the race was not staged")
 			now := a.getNode(node.Name)
 			assert.Equal(t, successor.UID, now.UID)
-			assert.Equal(t, -1, slices.IndexFunc(now.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintFenced }))
+			assert.Equal(t, -1, slices.IndexFunc(now.Spec.Taints, func(t corev1.Taint) bool {
+				return t.Key == v1alpha1.TaintFenced
+			}))
 		})
 	}
 }
@@ -167,7 +170,9 @@ func TestConcurrentEdits(t *testing.T) {
 	a := newArena(t)
 	node := a.node()
 	foreign := corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "by-hand", Effect: corev1.TaintEffectNoSchedule}
-	require.NoError(t, a.editTaints(node.Name, func(taints []corev1.Taint) []corev1.Taint { return append(taints, foreign) }))
+	require.NoError(t, a.editTaints(node.Name, func(taints []corev1.Taint) []corev1.Taint {
+		return append(taints, foreign)
+	}))
 
 	var editing sync.WaitGroup
 	begun := make(chan struct{}) // the first of our rounds is over
@@ -181,7 +186,11 @@ func TestConcurrentEdits(t *testing.T) {
 					}
 				}
 				assert.NoError(t, a.editTaints(node.Name, func(taints []corev1.Taint) []corev1.Taint {
-					return append(taints, corev1.Taint{Key: fmt.Sprintf("example.com/%d-%02d", editor, edit), Effect: corev1.TaintEffectPreferNoSchedule})
+					return append(taints,
+						corev1.Taint{
+							Key:    fmt.Sprintf("example.com/%d-%02d", editor, edit),
+							Effect: corev1.TaintEffectPreferNoSchedule,
+						})
 				}))
 			}
 		})
@@ -225,7 +234,8 @@ func TestConcurrentEdits(t *testing.T) {
 	for editor := range editors {
 		last := -1
 		for edit := range edits {
-			i := slices.IndexFunc(after, func(t corev1.Taint) bool { return t.Key == fmt.Sprintf("example.com/%d-%02d", editor, edit) })
+			i := slices.IndexFunc(after,
+				func(t corev1.Taint) bool { return t.Key == fmt.Sprintf("example.com/%d-%02d", editor, edit) })
 			assert.Greater(t, i, last, "the order of an editor's taints")
 			last = i
 		}
@@ -253,8 +263,13 @@ func TestMarksOfAdmins(t *testing.T) {
 	a := newArena(t)
 	node := a.node()
 	a.patchNode(node.Name, `{"spec":{"unschedulable":true}}`)
-	foreign := corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
-	require.NoError(t, a.editTaints(node.Name, func(taints []corev1.Taint) []corev1.Taint { return append(taints, foreign) }))
+	foreign := corev1.Taint{
+		Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown",
+		Effect: corev1.TaintEffectNoExecute,
+	}
+	require.NoError(t, a.editTaints(node.Name, func(taints []corev1.Taint) []corev1.Taint {
+		return append(taints, foreign)
+	}))
 	fence := a.fence(node)
 	ours, err := fence.Cordon(t.Context(), proved)
 	require.NoError(t, err)
@@ -289,13 +304,19 @@ func TestNodeThatChangesMeanwhile(t *testing.T) {
 			act:       func(n *cluster.Node) error { return n.MarkSchedulable(t.Context()) },
 			check: func(t *testing.T, node *corev1.Node) {
 				assert.Contains(t, node.Spec.Taints, others[1])
-				assert.Equal(t, -1, slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintFenced }))
+				assert.Equal(t, -1, slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+					return t.Key == v1alpha1.TaintFenced
+				}))
 			},
 		},
 		"an admin puts the taint that we mean to put": {
 			meanwhile: func(a *arena, name string) {
 				assert.NoError(a.t, a.editTaints(name, func(taints []corev1.Taint) []corev1.Taint {
-					return append(taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute})
+					return append(taints,
+						corev1.Taint{
+							Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown",
+							Effect: corev1.TaintEffectNoExecute,
+						})
 				}))
 			},
 			act: func(n *cluster.Node) error {
@@ -304,7 +325,11 @@ func TestNodeThatChangesMeanwhile(t *testing.T) {
 				return err
 			},
 			check: func(t *testing.T, node *corev1.Node) {
-				assert.Contains(t, node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute})
+				assert.Contains(t, node.Spec.Taints,
+					corev1.Taint{
+						Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown",
+						Effect: corev1.TaintEffectNoExecute,
+					})
 			},
 		},
 		"an admin cordons, as we mean to": {

@@ -52,7 +52,8 @@ func (l *lab) returnsInTheLastMoment(first, rounds int) {
 	for round := range rounds {
 		which := (first + round) % len(moments)
 		moment.arm(which)
-		l.setReady(corev1.ConditionUnknown) // its Lease is renewed: the control plane would say that it is lost at a moment of its own
+		// its Lease is renewed: the control plane would say that it is lost at a moment of its own
+		l.setReady(corev1.ConditionUnknown)
 		l.eventually("the node has come back "+moments[which].name, moment.over)
 		l.eventually("the fence has ended", func() bool {
 			f := l.record()
@@ -92,7 +93,8 @@ func (m *moment) roundTrip(r *http.Request, next http.RoundTripper) (*http.Respo
 	m.mu.Lock()
 	what, come := moments[m.which], false
 	if m.armed && r.Method == what.method {
-		come = what.record != "" && strings.Contains(body, what.record) || what.record == "" && m.written && strings.HasSuffix(r.URL.Path, "/nodes/"+m.machine)
+		come = what.record != "" && strings.Contains(body, what.record) || what.record == "" && m.written &&
+			strings.HasSuffix(r.URL.Path, "/nodes/"+m.machine)
 	}
 	m.written = m.written || strings.Contains(body, `"state":"OffIntent"`)
 	if come {

@@ -18,16 +18,21 @@ import (
 // as far as the kubelet has said. It returns the name of the VolumeAttachment.
 func (l *lab) mounted() string {
 	l.t.Helper()
-	l.patchNode(l.machine, `{"metadata":{"annotations":{"volumes.kubernetes.io/controller-managed-attach-detach":"true"}}}`)
+	l.patchNode(l.machine, `{"metadata":{"annotations":{"volumes.kubernetes.io/`+
+		`controller-managed-attach-detach":"true"}}}`)
 	l.volume()
 	l.pod("data-0", l.machine, func(pod *corev1.Pod) {
 		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
 		}}}
-		pod.Spec.Tolerations = []corev1.Toleration{{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists}}
+		pod.Spec.Tolerations = []corev1.Toleration{{
+			Key:      corev1.TaintNodeUnreachable,
+			Operator: corev1.TolerationOpExists,
+		}}
 	})
 	attachment := l.requireAttached(l.machine)
-	l.patchNode(l.machine, fmt.Sprintf(`{"status":{"volumesInUse":["kubernetes.io/csi/%s^%s"]}}`, driver, l.arena.namespace), "status")
+	l.patchNode(l.machine,
+		fmt.Sprintf(`{"status":{"volumesInUse":["kubernetes.io/csi/%s^%s"]}}`, driver, l.arena.namespace), "status")
 	return attachment
 }
 

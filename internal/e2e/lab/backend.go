@@ -13,8 +13,8 @@ import (
 
 const backEndEnv = "BELLWETHER_LAB_BACKEND"
 
-// Main has to be called first in the TestMain of tests that use a lab. ipmi_sim and snmpd are made to start this very program to
-// ask about plugs; then it does that, and does not return.
+// Main has to be called first in the TestMain of tests that use a lab. ipmi_sim and snmpd are made
+// to start this very program to ask about plugs; then it does that, and does not return.
 func Main() {
 	if socket, ok := os.LookupEnv(backEndEnv); ok {
 		if err := ask(socket, os.Args[1:]); err != nil {
@@ -25,7 +25,8 @@ func Main() {
 	}
 }
 
-// ask hands its arguments, and then its standard input, on to the process that has the plugs, and returns what that says.
+// ask hands its arguments, and then its standard input, on to the process that has the plugs, and
+// returns what that says.
 func ask(socket string, arguments []string) error {
 	connection, err := net.Dial("unix", socket)
 	if err != nil {
@@ -110,7 +111,8 @@ func (b *backEnd) handle(name string, h handler) {
 	b.handlers[name] = h
 }
 
-// command is what a device has to execute to speak to the handler of a name, and what it needs in its environment for it.
+// command is what a device has to execute to speak to the handler of a name, and what it needs in
+// its environment for it.
 func (b *backEnd) command(name string) (line string, env []string, err error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -28,7 +28,8 @@ mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr
 mc_enable 0x20
 `
 
-// BMC starts a board management controller that speaks IPMI over LAN and switches the chassis. It knows no plugs.
+// BMC starts a board management controller that speaks IPMI over LAN and switches the chassis. It
+// knows no plugs.
 func (l *Lab) BMC(chassis *Plug) (*Device, error) {
 	name := l.name("bmc")
 	dir, err := l.subdir(name)
@@ -42,13 +43,17 @@ func (l *Lab) BMC(chassis *Plug) (*Device, error) {
 	}
 	port, process, err := l.onFreePort(name, func(port int) (e2e.Command, error) {
 		config, emulator := filepath.Join(dir, "lan.conf"), filepath.Join(dir, "emulator")
-		if err := os.WriteFile(config, fmt.Appendf(nil, lanConfig, name, port, command, Username, Password), 0o600); err != nil {
+		if err := os.WriteFile(config, fmt.Appendf(nil, lanConfig, name, port, command, Username, Password),
+			0o600); err != nil {
 			return e2e.Command{}, err
 		}
 		if err := os.WriteFile(emulator, []byte(emulatorCommands), 0o600); err != nil {
 			return e2e.Command{}, err
 		}
-		return e2e.Command{Path: "ipmi_sim", Args: []string{"-c", config, "-f", emulator, "-s", dir, "-n"}, Env: env}, nil
+		return e2e.Command{
+			Path: "ipmi_sim", Args: []string{"-c", config, "-f", emulator, "-s", dir, "-n"},
+			Env: env,
+		}, nil
 	})
 	if err != nil {
 		return nil, err
@@ -58,7 +63,8 @@ func (l *Lab) BMC(chassis *Plug) (*Device, error) {
 		Parameters: map[string]string{
 			"ip": "127.0.0.1", "ipport": strconv.Itoa(port), "username": Username, "password": Password,
 			"lanplus": "1", "cipher": "3", "power_wait": "0",
-			// Or ipmitool says again what a slow BMC has not answered yet: what reaches the device is counted.
+			// Or ipmitool says again what a slow BMC has not answered yet: what reaches the device
+			// is counted.
 			"ipmitool_timeout": "60",
 		},
 		freeze: process.Pause, thaw: process.Resume, powerOff: process.Kill, powerOn: process.Restart,

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// Brocade starts a Fibre Channel switch of Brocade that is spoken to by telnet. Its ports are plugs "0", "1" and so on; one that is
-// off has no storage behind it.
+// Brocade starts a Fibre Channel switch of Brocade that is spoken to by telnet. Its ports are plugs
+// "0", "1" and so on; one that is off has no storage behind it.
 func (l *Lab) Brocade(ports ...*Plug) (*Device, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -23,7 +23,8 @@ func (l *Lab) Brocade(ports ...*Plug) (*Device, error) {
 	return &Device{
 		Agent: "fence_brocade",
 		Parameters: map[string]string{
-			"ip": "127.0.0.1", "ipport": strconv.Itoa(listener.Addr().(*net.TCPAddr).Port), "username": Username, "password": Password,
+			"ip": "127.0.0.1", "ipport": strconv.Itoa(listener.Addr().(*net.TCPAddr).Port), "username": Username,
+			"password":   Password,
 			"power_wait": "0", "login_timeout": "20", "shell_timeout": "20",
 		},
 		freeze: s.entrance.freeze, thaw: s.entrance.thaw,
@@ -130,7 +131,8 @@ func (s *fabricSwitch) show() string {
 	return table
 }
 
-// plainText is a line without what telnet clients negotiate in it: three bytes each that begin with 255.
+// plainText is a line without what telnet clients negotiate in it: three bytes each that begin with
+// 255.
 func plainText(line []byte) string {
 	for {
 		at := bytes.IndexByte(line, 255)

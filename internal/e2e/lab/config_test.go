@@ -32,14 +32,17 @@ func TestFromConfigurationToTheMachine(t *testing.T) {
 	agents, machine := newAgents(t, "fence_ipmilan"), lab.NewMachine(nil)
 	device, err := labtest.New(t).BMC(machine.Chassis())
 	require.NoError(t, err)
-	template := "agent_name=fence_ipmilan\nusername=" + lab.Username + "\npassword.secret=bmc/password\nlanplus=yes\ncipher=3\n"
+	template := "agent_name=fence_ipmilan\nusername=" + lab.Username +
+		"\npassword.secret=bmc/password\nlanplus=yes\ncipher=3\n"
 	plan, err := nodeconfig.Resolve(namespace(t, agents, map[string]map[string]string{
 		"fence-config-node-worker-1": {
-			"config.properties":    "node_name=worker-1\nisolation=mark-unschedulable\npower_management=bmc-off bmc-on\nrecovery=mark-schedulable\n",
+			"config.properties": "node_name=worker-1\nisolation=mark-unschedulable\npower_management=bmc-off " +
+				"bmc-on\nrecovery=mark-schedulable\n",
 			"fence-method-bmc-off": "template=fence-method-template-ipmi\nipaddr=127.0.0.1\naction=off\n",
 			"fence-method-bmc-on":  "template=fence-method-template-ipmi\nipaddr=127.0.0.1\naction=on\n",
 		},
-		"fence-method-template-ipmi": {"template.properties": template + "ipport=" + device.Parameters["ipport"] + "\n"},
+		"fence-method-template-ipmi": {"template.properties": template + "ipport=" + device.Parameters["ipport"] +
+			"\n"},
 	}), []nodeconfig.Node{{Name: "worker-1"}}).Plan("worker-1")
 	require.NoError(t, err)
 	for _, method := range plan.PowerManagement[0] {
@@ -60,10 +63,12 @@ func TestConfigurationOfCloudsIsCheckedWithoutThem(t *testing.T) {
 	t.Parallel()
 	agents := newAgents(t, "")
 	for name, template := range map[string]string{
-		"fence_aws":         "access_key=AKIA\nsecret_key.secret=cloud/password\nregion=eu-central-1",
-		"fence_gce":         "project=p\nzone=europe-west1-b",
-		"fence_azure_arm":   "username=u\npassword.secret=cloud/password\ntenantid=t\nsubscriptionId=s\nresourceGroup=g",
-		"fence_openstack":   "username=u\npassword.secret=cloud/password\nproject_name=p\nauth-url=https://keystone.example:5000/v3",
+		"fence_aws": "access_key=AKIA\nsecret_key.secret=cloud/password\nregion=eu-central-1",
+		"fence_gce": "project=p\nzone=europe-west1-b",
+		"fence_azure_arm": "username=u\npassword.secret=cloud/" +
+			"password\ntenantid=t\nsubscriptionId=s\nresourceGroup=g",
+		"fence_openstack": "username=u\npassword.secret=cloud/password\nproject_name=p\nauth-url=https://" +
+			"keystone.example:5000/v3",
 		"fence_vmware_rest": "ip=vcenter.example\nusername=u\npassword.secret=cloud/password\nssl=1",
 	} {
 		t.Run(name, func(t *testing.T) {

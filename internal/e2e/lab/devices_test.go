@@ -46,7 +46,10 @@ var kinds = map[string]func(t *testing.T) bench{
 		machine := lab.NewMachine(nil)
 		device, err := labtest.New(t).Redfish(machine.Chassis())
 		require.NoError(t, err)
-		return bench{newAgents(t, device.Agent, "REQUESTS_CA_BUNDLE="+device.Certificate), device, machine.Chassis(), "", machine.On}
+		return bench{
+			newAgents(t, device.Agent, "REQUESTS_CA_BUNDLE="+device.Certificate), device, machine.Chassis(),
+			"", machine.On,
+		}
 	},
 	"apc_snmp": func(t *testing.T) bench {
 		machine := lab.NewMachine(nil)
@@ -70,7 +73,8 @@ var kinds = map[string]func(t *testing.T) bench{
 	},
 }
 
-// snmpSentOnce has the programs that speak SNMP not repeat what a slow device has not answered yet: what reaches the device is counted.
+// snmpSentOnce has the programs that speak SNMP not repeat what a slow device has not answered yet:
+// what reaches the device is counted.
 func snmpSentOnce(t *testing.T) (variable string) {
 	t.Helper()
 	dir := t.TempDir()

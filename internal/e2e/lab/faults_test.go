@@ -19,22 +19,24 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab/labtest"
 )
 
-// impatient agents look for some seconds whether a command shows effect: for long enough to send it on a busy machine.
+// impatient agents look for some seconds whether a command shows effect: for long enough to send it
+// on a busy machine.
 var impatient = map[string]string{"power_timeout": "5"}
 
 func TestDeviceAcknowledgesAndIgnores(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b bench) {
 		b.plug.Break(lab.Fault{Ignores: true})
-		assert.Error(t, b.agents.Switch(t.Context(), b.target(impatient), command(v1alpha1.ActionOff)), "these agents look themselves")
+		assert.Error(t, b.agents.Switch(t.Context(), b.target(impatient), command(v1alpha1.ActionOff)),
+			"these agents look themselves")
 		assert.Equal(t, v1alpha1.PowerOn, b.read(t))
 		assert.True(t, b.on())
 		assert.NotEmpty(t, b.plug.Commands())
 	})
 }
 
-// The agent gives up, and then the machine goes off: nobody may have sent the command again meanwhile, nor have taken the reading
-// for the last word.
+// The agent gives up, and then the machine goes off: nobody may have sent the command again
+// meanwhile, nor have taken the reading for the last word.
 func TestCommandLandsAfterTheAgentHasEnded(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b bench) {
@@ -70,7 +72,8 @@ func TestSlowDeviceIsWaitedFor(t *testing.T) {
 	each(t, func(t *testing.T, b bench) {
 		b.plug.Break(lab.Fault{Slow: 300 * time.Millisecond})
 		assert.Equal(t, v1alpha1.PowerOn, b.read(t))
-		_ = b.agents.Switch(t.Context(), b.target(nil), command(v1alpha1.ActionOff)) // it may have tried for too short a time
+		// it may have tried for too short a time
+		_ = b.agents.Switch(t.Context(), b.target(nil), command(v1alpha1.ActionOff))
 		assert.Eventually(t, func() bool { return b.read(t) == v1alpha1.PowerOff }, patience, poll)
 		assert.False(t, b.on())
 	})
@@ -81,7 +84,8 @@ func TestDeadDevice(t *testing.T) {
 	each(t, func(t *testing.T, b bench) {
 		require.NoError(t, b.device.Freeze())
 		t.Cleanup(func() { assert.NoError(t, b.device.Thaw()) })
-		err := b.agents.Switch(t.Context(), b.target(nil), agent.Command{Action: v1alpha1.ActionOff, Timeout: 2 * time.Second})
+		err := b.agents.Switch(t.Context(), b.target(nil),
+			agent.Command{Action: v1alpha1.ActionOff, Timeout: 2 * time.Second})
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Empty(t, processesFor(t, b.device.Parameters["ipport"]), "nothing that the agent has started runs on")
 
@@ -98,7 +102,8 @@ func TestDeadDevice(t *testing.T) {
 	})
 }
 
-// processesFor returns the command lines that contain a port, and not only within a longer number: names of temporary directories are such.
+// processesFor returns the command lines that contain a port, and not only within a longer number:
+// names of temporary directories are such.
 func processesFor(t *testing.T, port string) []string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// gate is what the servers that run in this process pass before they do anything, so that they can hang.
+// gate is what the servers that run in this process pass before they do anything, so that they can
+// hang.
 type gate struct {
 	passing sync.RWMutex
 	frozen  sync.Mutex
@@ -37,7 +38,8 @@ func (g *gate) thaw() error {
 	return nil
 }
 
-// gatedListener accepts connections, as the kernel does for a process that hangs, and hands them on when the gate is open.
+// gatedListener accepts connections, as the kernel does for a process that hangs, and hands them on
+// when the gate is open.
 type gatedListener struct {
 	net.Listener
 	gate *gate

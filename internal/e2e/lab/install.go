@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// Programs that a lab and the agents for its devices execute, and the Debian packages that they are in.
+// Programs that a lab and the agents for its devices execute, and the Debian packages that they are
+// in.
 var programs = []struct{ name, pkg string }{
 	{"fence_ipmilan", "fence-agents"},
 	{"ipmi_sim", "openipmi"},
@@ -31,7 +32,8 @@ func OptedOut() bool { return os.Getenv(optOutEnv) == "0" }
 // Missing is an error that names the packages that are needed and not installed; nil if none is.
 func Missing() error {
 	if missing := missing(); len(missing) > 0 {
-		return fmt.Errorf("lab: these Debian packages are missing: %[1]s (apt-get install --no-install-recommends %[1]s)", strings.Join(missing, " "))
+		return fmt.Errorf("lab: these Debian packages are missing: %[1]s (apt-get install --no-install-recommends "+
+			"%[1]s)", strings.Join(missing, " "))
 	}
 	return nil
 }
@@ -57,8 +59,8 @@ func find(program string) (string, error) {
 	return path, err
 }
 
-// Install installs the packages that are missing with apt-get, and reports to progress. Where it may not, or cannot, the error names
-// them.
+// Install installs the packages that are missing with apt-get, and reports to progress. Where it
+// may not, or cannot, the error names them.
 func Install(ctx context.Context, progress io.Writer) error {
 	packages := missing()
 	if len(packages) == 0 {
@@ -75,7 +77,8 @@ func Install(ctx context.Context, progress io.Writer) error {
 		// An interrupted apt-get leaves no lock and no half package.
 		command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 		if output, err := command.CombinedOutput(); err != nil {
-			return fmt.Errorf("lab: apt-get %s: %w\n%s\n%w", arguments[0], errors.Join(err, ctx.Err()), output, Missing())
+			return fmt.Errorf("lab: apt-get %s: %w\n%s\n%w", arguments[0], errors.Join(err, ctx.Err()), output,
+				Missing())
 		}
 	}
 	return Missing()

@@ -32,5 +32,6 @@ func TestMissingPackagesAreInstalledOrNamed(t *testing.T) {
 	assert.ErrorContains(t, lab.Install(t.Context(), io.Discard), "missing", "it has installed nothing")
 	calls, err := os.ReadFile(log)
 	require.NoError(t, err)
-	assert.Regexp(t, `^noninteractive update\nnoninteractive install -y --no-install-recommends .*openipmi ipmitool .*telnet\n$`, string(calls))
+	assert.Regexp(t, `^noninteractive update\nnoninteractive install -y --no-install-recommends .*openipmi ipmitool `+
+		`.*telnet\n$`, string(calls))
 }

@@ -44,8 +44,8 @@ type Device struct {
 	powerOff, powerOn func() error // nil: it cannot be done
 }
 
-// New starts a lab that keeps its files in dir. The error names the packages that are missing. [Main] must be called by the
-// TestMain of the tests that use it.
+// New starts a lab that keeps its files in dir. The error names the packages that are missing.
+// [Main] must be called by the TestMain of the tests that use it.
 func New(dir string) (*Lab, error) {
 	if _, back := os.LookupEnv(backEndEnv); back {
 		return nil, errors.New("lab: TestMain does not call lab.Main: devices that ask about plugs would run all tests")
@@ -84,7 +84,8 @@ func (l *Lab) Close() error {
 	return err
 }
 
-// Target is a plug of the device for a node, with parameters in place of the device's or besides them.
+// Target is a plug of the device for a node, with parameters in place of the device's or besides
+// them.
 func (d *Device) Target(node, plug string, parameters map[string]string) agent.Target {
 	all := maps.Clone(d.Parameters)
 	if plug != "" {
@@ -92,7 +93,8 @@ func (d *Device) Target(node, plug string, parameters map[string]string) agent.T
 	}
 	maps.Copy(all, parameters)
 	return agent.Target{
-		Node: node, Device: fmt.Sprintf("%s/%s/%s", d.Agent, d.Parameters["ip"], plug), Agent: d.Agent, Parameters: agent.NewParameters(all),
+		Node: node, Device: fmt.Sprintf("%s/%s/%s", d.Agent, d.Parameters["ip"], plug), Agent: d.Agent,
+		Parameters: agent.NewParameters(all),
 	}
 }
 
@@ -102,7 +104,8 @@ func (d *Device) Freeze() error { return d.freeze() }
 // Thaw lets the device go on.
 func (d *Device) Thaw() error { return d.thaw() }
 
-// Power takes the device's own power, or gives it back: without any it does not answer, and forgets what it was told.
+// Power takes the device's own power, or gives it back: without any it does not answer, and forgets
+// what it was told.
 func (d *Device) Power(on bool) error {
 	switch {
 	case d.powerOff == nil:

@@ -21,7 +21,8 @@ func TestNothingOutlivesALab(t *testing.T) {
 	require.NoError(t, err)
 	device, err := l.APC(lab.NewPlug(nil))
 	require.NoError(t, err)
-	_, err = newAgents(t, "").Power(t.Context(), device.Target("worker-1", "1", nil)) // or it does not ask for its plugs
+	// or it does not ask for its plugs
+	_, err = newAgents(t, "").Power(t.Context(), device.Target("worker-1", "1", nil))
 	require.NoError(t, err)
 	require.NoError(t, frozen.Freeze())
 	running := map[string]bool{}

@@ -17,8 +17,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab/labtest"
 )
 
-// What follows is what agents say although it is not so. It is why a fence never sends a reboot, believes no exit code, takes an off
-// only for proof where the same plug was read on before, and why some parameters are not sent or not allowed.
+// What follows is what agents say although it is not so. It is why a fence never sends a reboot,
+// believes no exit code, takes an off only for proof where the same plug was read on before, and
+// why some parameters are not sent or not allowed.
 
 func TestCycleSucceedsOnABMCThatIgnoresIt(t *testing.T) {
 	t.Parallel()
@@ -39,7 +40,8 @@ func TestRebootSucceedsThoughTheMachineStaysOff(t *testing.T) {
 	require.NoError(t, err)
 	feed.Press(false)
 	feed.Break(lab.Fault{Ignores: true})
-	code, output := raw(t, device.Agent, device.Target("worker-1", "1", map[string]string{"power_timeout": "2"}).Parameters, "action=reboot")
+	code, output := raw(t, device.Agent,
+		device.Target("worker-1", "1", map[string]string{"power_timeout": "2"}).Parameters, "action=reboot")
 	assert.Zero(t, code, output)
 	assert.Contains(t, output, "Success: Rebooted")
 	assert.False(t, machine.On())
@@ -87,7 +89,8 @@ func TestNoVerificationOfCertificatesForAnAgentThatWasToldToVerifyThem(t *testin
 	assert.Zero(t, code, output)
 	_, err = newAgents(t, "").Power(t.Context(), target)
 	assert.ErrorContains(t, err, "CERTIFICATE_VERIFY_FAILED")
-	power, err := newAgents(t, "").Power(t.Context(), device.Target("worker-1", "", map[string]string{"ssl_insecure": "1"}))
+	power, err := newAgents(t, "").Power(t.Context(),
+		device.Target("worker-1", "", map[string]string{"ssl_insecure": "1"}))
 	assert.NoError(t, err)
 	assert.Equal(t, v1alpha1.PowerOn, power)
 }
@@ -142,10 +145,19 @@ func TestValuesReachTheAgentAsTheyAre(t *testing.T) {
 	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
 	require.NoError(t, err)
 	agents := newAgents(t, "")
-	for _, values := range [][2]string{{`"x"`, ` x `}, {`"`, `""`}, {"ä\u00a0x ", "a=b#c"}, {"#c", "'x'"}, {`\`, `\1`}, {"$(id)", "{{.NodeName}}"}} {
-		power, err := agents.Power(t.Context(), agent.Target{Agent: "fence_redfish", Parameters: agent.NewParameters(map[string]string{
-			"ip": host, "ipport": port, "ssl_insecure": "1", "systems_uri": "/", "username": values[0], "password": values[1],
-		})})
+	for _, values := range [][2]string{
+		{`"x"`, ` x `},
+		{`"`, `""`},
+		{"ä\u00a0x ", "a=b#c"},
+		{"#c", "'x'"},
+		{`\`, `\1`},
+		{"$(id)", "{{.NodeName}}"},
+	} {
+		power, err := agents.Power(t.Context(),
+			agent.Target{Agent: "fence_redfish", Parameters: agent.NewParameters(map[string]string{
+				"ip": host, "ipport": port, "ssl_insecure": "1", "systems_uri": "/", "username": values[0],
+				"password": values[1],
+			})})
 		assert.NoError(t, err)
 		assert.Equal(t, v1alpha1.PowerOff, power)
 		mu.Lock()

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Machine runs while its chassis is switched on and one of its feeds, if it has any, has power. Safe for concurrent use.
+// Machine runs while its chassis is switched on and one of its feeds, if it has any, has power.
+// Safe for concurrent use.
 type Machine struct {
 	onPower func(on bool)
 
@@ -23,8 +24,8 @@ type Change struct {
 	On bool
 }
 
-// NewMachine returns a machine that runs. With each change onPower, which may be nil, is called, in the order of the changes and
-// before the device answers; it must not ask the machine.
+// NewMachine returns a machine that runs. With each change onPower, which may be nil, is called, in
+// the order of the changes and before the device answers; it must not ask the machine.
 func NewMachine(onPower func(on bool)) *Machine {
 	m := &Machine{onPower: onPower}
 	m.chassis = NewPlug(func(bool) { m.update() })
@@ -43,9 +44,9 @@ func (m *Machine) Feed() *Plug {
 	return feed
 }
 
-// Fed has f called with each change of whether any feed has power, in the order of the changes and before the device
-// answers: what hangs on the feeds besides the machine, such as its BMC, loses its power with them. It must not ask the
-// machine.
+// Fed has f called with each change of whether any feed has power, in the order of the changes and
+// before the device answers: what hangs on the feeds besides the machine, such as its BMC, loses
+// its power with them. It must not ask the machine.
 func (m *Machine) Fed(f func(powered bool)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// newAgents returns agents that have got to know one, if it has a name: a command is not sent if that takes long.
+// newAgents returns agents that have got to know one, if it has a name: a command is not sent if
+// that takes long.
 func newAgents(t *testing.T, name string, environment ...string) *fenceagents.Agents {
 	t.Helper()
 	labtest.Need(t)
@@ -48,7 +49,8 @@ func command(action v1alpha1.OpAction) agent.Command {
 	return agent.Command{Action: action, Timeout: patience}
 }
 
-// raw runs an agent as anybody else would: with lines on its standard input, and no look at what it does.
+// raw runs an agent as anybody else would: with lines on its standard input, and no look at what it
+// does.
 func raw(t *testing.T, name string, parameters agent.Parameters, lines ...string) (code int, output string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

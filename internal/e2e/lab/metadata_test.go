@@ -10,7 +10,8 @@ import (
 
 // Agents of the kinds that are asked for most.
 var needed = []string{
-	"fence_ipmilan", "fence_redfish", "fence_aws", "fence_gce", "fence_azure_arm", "fence_openstack", "fence_vmware_rest", "fence_vmware_soap",
+	"fence_ipmilan", "fence_redfish", "fence_aws", "fence_gce", "fence_azure_arm", "fence_openstack",
+	"fence_vmware_rest", "fence_vmware_soap",
 	"fence_apc_snmp", "fence_eaton_snmp", "fence_brocade", "fence_cisco_mds", "fence_scsi", "fence_dummy",
 }
 

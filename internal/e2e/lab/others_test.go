@@ -25,7 +25,10 @@ func dummy(t *testing.T, parameters map[string]string) agent.Target {
 		parameters["status_file"] = filepath.Join(t.TempDir(), "status")
 		require.NoError(t, os.WriteFile(parameters["status_file"], []byte("on"), 0o600))
 	}
-	return agent.Target{Node: "worker-1", Device: "fence_dummy//", Agent: "fence_dummy", Parameters: agent.NewParameters(parameters)}
+	return agent.Target{
+		Node: "worker-1", Device: "fence_dummy//", Agent: "fence_dummy",
+		Parameters: agent.NewParameters(parameters),
+	}
 }
 
 func TestDummy(t *testing.T) {
@@ -42,14 +45,16 @@ func TestDummy(t *testing.T) {
 // Its device cannot be read, and it says off.
 func TestDummyReadsOffFromNoDevice(t *testing.T) {
 	t.Parallel()
-	power, err := newAgents(t, "fence_dummy").Power(t.Context(), dummy(t, map[string]string{"status_file": "/nonexistent"}))
+	power, err := newAgents(t, "fence_dummy").Power(t.Context(),
+		dummy(t, map[string]string{"status_file": "/nonexistent"}))
 	assert.NoError(t, err)
 	assert.Equal(t, v1alpha1.PowerOff, power)
 }
 
 func TestDummyThatFails(t *testing.T) {
 	t.Parallel()
-	err := newAgents(t, "fence_dummy").Switch(t.Context(), dummy(t, map[string]string{"type": "fail", "power_timeout": "1"}), command(v1alpha1.ActionOff))
+	err := newAgents(t, "fence_dummy").Switch(t.Context(),
+		dummy(t, map[string]string{"type": "fail", "power_timeout": "1"}), command(v1alpha1.ActionOff))
 	assert.ErrorContains(t, err, "exit code 1")
 }
 
@@ -58,7 +63,8 @@ func TestDummyThatSleepsIsKilled(t *testing.T) {
 	agents, target := newAgents(t, "fence_dummy"), dummy(t, map[string]string{})
 	file, _ := target.Parameters.Get("status_file")
 	sleepy := dummy(t, map[string]string{"status_file": file, "random_sleep_range": "1000"}) // for 1 s at least
-	err := agents.Switch(t.Context(), sleepy, agent.Command{Action: v1alpha1.ActionOff, Timeout: 500 * time.Millisecond})
+	err := agents.Switch(t.Context(), sleepy,
+		agent.Command{Action: v1alpha1.ActionOff, Timeout: 500 * time.Millisecond})
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	power, err := agents.Power(t.Context(), target)
 	assert.NoError(t, err)
@@ -71,23 +77,27 @@ func TestKdump(t *testing.T) {
 	agents := newAgents(t, "fence_kdump")
 	const sender = "/usr/libexec/fence-agents/fence_kdump_send"
 	port := strconv.Itoa(unwantedPort(t))
-	target := agent.Target{Node: "worker-1", Device: "fence_kdump//", Agent: "fence_kdump", Parameters: agent.NewParameters(map[string]string{
-		"nodename": "127.0.0.1", "ipport": port, "family": "ipv4", "timeout": "60",
-	})}
+	target := agent.Target{
+		Node: "worker-1", Device: "fence_kdump//", Agent: "fence_kdump",
+		Parameters: agent.NewParameters(map[string]string{
+			"nodename": "127.0.0.1", "ipport": port, "family": "ipv4", "timeout": "60",
+		}),
+	}
 	_, err := agents.Power(t.Context(), target)
 	assert.ErrorContains(t, err, "fence_kdump has no action status")
 	ctx, cancel := context.WithCancel(t.Context())
 	sent := make(chan error, 1)
 	go func() {
-		sent <- exec.CommandContext(ctx, sender, "--ipport", port, "--family", "ipv4", "--interval", "1", "127.0.0.1").Run()
+		sent <- exec.CommandContext(ctx, sender, "--ipport", port, "--family", "ipv4", "--interval", "1",
+			"127.0.0.1").Run()
 	}()
 	assert.NoError(t, agents.Switch(t.Context(), target, command(v1alpha1.ActionOff)))
 	cancel()
 	assert.ErrorContains(t, <-sent, "killed", "it sends until it is ended")
 }
 
-// unwantedPort returns a UDP port that is free and stays so until it is bound: it is below those that labs try and those that the kernel gives to
-// agents that ask for any.
+// unwantedPort returns a UDP port that is free and stays so until it is bound: it is below those
+// that labs try and those that the kernel gives to agents that ask for any.
 func unwantedPort(t *testing.T) int {
 	t.Helper()
 	for {

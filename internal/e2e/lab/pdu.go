@@ -80,7 +80,8 @@ func (l *Lab) pdu(kind string, m model, outlets []*Plug) (*Device, error) {
 	return &Device{
 		Agent: m.agent,
 		Parameters: map[string]string{
-			"ip": "127.0.0.1", "ipport": strconv.Itoa(port), "community": Password, "snmp_version": "1", "power_wait": "0",
+			"ip": "127.0.0.1", "ipport": strconv.Itoa(port), "community": Password, "snmp_version": "1",
+			"power_wait": "0",
 		},
 		freeze: process.Pause, thaw: process.Resume,
 	}, nil

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Plug is what one command switches: the power button of a chassis, an outlet, a port of a switch. It is on at first. Safe for
-// concurrent use.
+// Plug is what one command switches: the power button of a chassis, an outlet, a port of a switch.
+// It is on at first. Safe for concurrent use.
 type Plug struct {
 	onSwitch func(on bool)
 	switched sync.Mutex // orders the calls of onSwitch
@@ -35,8 +35,8 @@ type Fault struct {
 	Slow time.Duration
 }
 
-// NewPlug returns a plug. With each change onSwitch, which may be nil, is called, in the order of the changes and before the
-// device answers.
+// NewPlug returns a plug. With each change onSwitch, which may be nil, is called, in the order of
+// the changes and before the device answers.
 func NewPlug(onSwitch func(on bool)) *Plug {
 	return &Plug{onSwitch: onSwitch, on: true}
 }
@@ -105,7 +105,8 @@ func (p *Plug) read() bool {
 	return p.On()
 }
 
-// command is a device that was told to switch the plug. It returns when the device would acknowledge that.
+// command is a device that was told to switch the plug. It returns when the device would
+// acknowledge that.
 func (p *Plug) command(on bool) {
 	p.mu.Lock()
 	fault := p.fault

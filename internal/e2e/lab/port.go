@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// Ports that are tried. The kernel gives none of them to somebody who asks for any, unless it was told to.
+	// Ports that are tried. The kernel gives none of them to somebody who asks for any, unless it
+	// was told to.
 	firstPort, lastPort = 10_000, 32_000
 	attempts            = 20
 	startTimeout        = 20 * time.Second
 	startPoll           = 5 * time.Millisecond
 )
 
-// onFreePort starts a server on a UDP port of 127.0.0.1 that nobody uses, and returns when it has bound it. Somebody else may be
-// faster: then it is tried with another.
+// onFreePort starts a server on a UDP port of 127.0.0.1 that nobody uses, and returns when it has
+// bound it. Somebody else may be faster: then it is tried with another.
 func (l *Lab) onFreePort(name string, command func(port int) (e2e.Command, error)) (int, *e2e.Process, error) {
 	for attempt := range attempts {
 		port := firstPort + rand.IntN(lastPort-firstPort)
@@ -54,7 +55,8 @@ func (l *Lab) onFreePort(name string, command func(port int) (e2e.Command, error
 	return 0, nil, fmt.Errorf("lab: start %s: no free port", name)
 }
 
-// bound returns when the process has bound the port. Another process that was faster does not count.
+// bound returns when the process has bound the port. Another process that was faster does not
+// count.
 func bound(process *e2e.Process, port int) error {
 	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); {
 		if ok, err := binds(process.Pid(), port); ok || err != nil {
@@ -76,7 +78,8 @@ func binds(pid, port int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	local := fmt.Sprintf("0100007F:%04X", port) // 127.0.0.1 as the kernel writes it, on machines with the lowest byte first
+	// 127.0.0.1 as the kernel writes it, on machines with the lowest byte first
+	local := fmt.Sprintf("0100007F:%04X", port)
 	for line := range strings.Lines(string(sockets)) {
 		if fields := strings.Fields(line); len(fields) > 9 && fields[1] == local && has(pid, fields[9]) {
 			return true, nil

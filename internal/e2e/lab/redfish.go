@@ -35,7 +35,8 @@ func (l *Lab) Redfish(chassis *Plug) (*Device, error) {
 		if chassis.read() {
 			state = "On"
 		}
-		answer(w, http.StatusOK, object{"PowerState": state, "Actions": object{"#ComputerSystem.Reset": object{"target": reset}}})
+		answer(w, http.StatusOK,
+			object{"PowerState": state, "Actions": object{"#ComputerSystem.Reset": object{"target": reset}}})
 	})
 	routes.HandleFunc("POST "+reset, func(w http.ResponseWriter, r *http.Request) {
 		var body struct{ ResetType string }

@@ -32,14 +32,16 @@ func TestSecretsAreNotInProcesses(t *testing.T) {
 		"eaton_snmp": {"fence_eaton_snmp", "snmpwalk"},
 		"brocade":    {"fence_brocade", "telnet"},
 	}
-	// Agents give these the secret as an argument, which they blank as soon as they run. That is beyond us.
+	// Agents give these the secret as an argument, which they blank as soon as they run. That is
+	// beyond us.
 	careless := []string{"ipmitool", "snmpwalk"}
 	for kind, build := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			b := build(t)
 			core, logs := observer.New(zap.DebugLevel)
-			tag := fmt.Sprintf("LAB_TEST=%s-%d", kind, os.Getpid()) // another run of the tests looks at the same processes
+			// another run of the tests looks at the same processes
+			tag := fmt.Sprintf("LAB_TEST=%s-%d", kind, os.Getpid())
 			agents, err := fenceagents.New(fenceagents.Config{Environment: []string{tag}, Logger: zap.New(core)})
 			require.NoError(t, err)
 			_, err = agents.Metadata(t.Context(), b.device.Agent)
@@ -79,8 +81,9 @@ func TestSecretsAreNotInProcesses(t *testing.T) {
 	}
 }
 
-// look adds the programs of all processes with a variable in their environment to seen, and whether they have a secret among their
-// arguments or in their environment. A process has no arguments while it starts a program, and once it has ended.
+// look adds the programs of all processes with a variable in their environment to seen, and whether
+// they have a secret among their arguments or in their environment. A process has no arguments
+// while it starts a program, and once it has ended.
 func look(variable, secret string, seen map[string]bool) {
 	directories, _ := filepath.Glob("/proc/[0-9]*")
 	for _, directory := range directories {
@@ -91,10 +94,12 @@ func look(variable, secret string, seen map[string]bool) {
 		}
 		program := "" // of a script: not that of its interpreter
 		for _, argument := range bytes.Split(line, []byte{0}) {
-			if name := filepath.Base(string(argument)); program == "" && len(argument) > 0 && argument[0] != '-' && name != "python3" {
+			if name := filepath.Base(string(argument)); program == "" && len(argument) > 0 && argument[0] != '-' &&
+				name != "python3" {
 				program = name
 			}
 		}
-		seen[program] = seen[program] || bytes.Contains(line, []byte(secret)) || bytes.Contains(environment, []byte(secret))
+		seen[program] = seen[program] || bytes.Contains(line, []byte(secret)) ||
+			bytes.Contains(environment, []byte(secret))
 	}
 }

@@ -19,12 +19,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Each benchmark is one experiment on many elections, whatever b.N is, and reports what it timed itself. Each does the
-// same with client-go's elector and with ours, one after the other on one control plane, both with their defaults and
-// with a client as their users make it. BENCHMARKS.md says what the figures mean.
+// Each benchmark is one experiment on many elections, whatever b.N is, and reports what it timed
+// itself. Each does the same with client-go's elector and with ours, one after the other on one
+// control plane, both with their defaults and with a client as their users make it. BENCHMARKS.md
+// says what the figures mean.
 
-// BenchmarkHandover is the time from when the work of a leader that is told to end has returned until its successor's
-// starts. Leaders end at a random moment, because a successor that polls finds out at its next poll.
+// BenchmarkHandover is the time from when the work of a leader that is told to end has returned
+// until its successor's starts. Leaders end at a random moment, because a successor that polls
+// finds out at its next poll.
 func BenchmarkHandover(b *testing.B) {
 	const elections, rounds = 25, 6
 	compare(b, []peer{clientGo, floor, ours}, func(b *testing.B, p peer) []figure {
@@ -57,8 +59,8 @@ func BenchmarkHandover(b *testing.B) {
 	})
 }
 
-// BenchmarkCrash is the time from the sudden end of all connections of the leader, as by kill -9, until its successor's
-// work starts.
+// BenchmarkCrash is the time from the sudden end of all connections of the leader, as by kill -9,
+// until its successor's work starts.
 func BenchmarkCrash(b *testing.B) {
 	const elections = 40
 	compare(b, []peer{clientGo, ours}, func(b *testing.B, p peer) []figure {
@@ -87,7 +89,8 @@ func BenchmarkCrash(b *testing.B) {
 	})
 }
 
-// BenchmarkTraffic is what one leader and one candidate exchange with the API server while nothing happens.
+// BenchmarkTraffic is what one leader and one candidate exchange with the API server while nothing
+// happens.
 func BenchmarkTraffic(b *testing.B) {
 	const elections, window = 10, 30 * time.Second
 	compare(b, []peer{clientGo, ours}, func(b *testing.B, p peer) []figure {
@@ -126,7 +129,8 @@ func BenchmarkTraffic(b *testing.B) {
 	})
 }
 
-// BenchmarkFootprint is what one elector among many that share a client takes of its process, connections included.
+// BenchmarkFootprint is what one elector among many that share a client takes of its process,
+// connections included.
 func BenchmarkFootprint(b *testing.B) {
 	const electors = 100
 	measure := func(b *testing.B, p peer, leases []types.NamespacedName, settled func([]*contender)) []figure {
@@ -184,7 +188,8 @@ func hold(b *testing.B, leases []types.NamespacedName) {
 		_, err = client.CoordinationV1().Leases(lease.Namespace).Create(b.Context(), &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: lease.Name},
 			Spec: coordinationv1.LeaseSpec{
-				HolderIdentity: ptr.To("nobody"), LeaseDurationSeconds: ptr.To(int32(3600)), AcquireTime: &now, RenewTime: &now,
+				HolderIdentity: ptr.To("nobody"), LeaseDurationSeconds: ptr.To(int32(3600)), AcquireTime: &now,
+				RenewTime: &now,
 			},
 		}, metav1.CreateOptions{})
 		require.NoError(b, err)
@@ -197,7 +202,8 @@ type figure struct {
 	value      float64
 }
 
-// compare measures all peers and reports the figures of each, and their ratios to those before it as <name>-x-<peer>.
+// compare measures all peers and reports the figures of each, and their ratios to those before it
+// as <name>-x-<peer>.
 func compare(b *testing.B, peers []peer, measure func(*testing.B, peer) []figure) {
 	measured := map[string][]figure{} // by peer; without those that -bench did not select
 	for i, p := range peers {
@@ -217,8 +223,8 @@ func compare(b *testing.B, peers []peer, measure func(*testing.B, peer) []figure
 	}
 }
 
-// concurrently holds elections, and returns how long everything took that they timed, in ascending order. prepare is
-// called by the benchmark's own goroutine.
+// concurrently holds elections, and returns how long everything took that they timed, in ascending
+// order. prepare is called by the benchmark's own goroutine.
 func concurrently(b *testing.B, n int, prepare func(types.NamespacedName) func() []time.Duration) []time.Duration {
 	b.Helper()
 	var mu sync.Mutex
@@ -246,7 +252,8 @@ func quantile(sorted []time.Duration, fraction float64) time.Duration {
 // settling is how long electors are left alone before they count as idle.
 const settling = 5 * time.Second
 
-// aWhile is a time in which every candidate has found the leader, and that ends at any moment of anyone's interval.
+// aWhile is a time in which every candidate has found the leader, and that ends at any moment of
+// anyone's interval.
 func aWhile() time.Duration { return 2*time.Second + rand.N(6*time.Second) }
 
 // newLeases returns the names of leases that do not exist.

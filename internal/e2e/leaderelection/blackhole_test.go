@@ -10,8 +10,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-// TestRenewalsLeaveADeadConnection is why a Lease's client has connections of its own over HTTP/1.1: a request that has
-// timed out closes its connection, so that the next one dials. On HTTP/2 the next one would wait on the same connection.
+// TestRenewalsLeaveADeadConnection is why a Lease's client has connections of its own over
+// HTTP/1.1: a request that has timed out closes its connection, so that the next one dials. On
+// HTTP/2 the next one would wait on the same connection.
 func TestRenewalsLeaveADeadConnection(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {

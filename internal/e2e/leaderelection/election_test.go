@@ -89,7 +89,8 @@ func TestStoppedLeaderExitsWhenItWakes(t *testing.T) {
 		// By its deadline, unless the answer to a renewal that it had sent before came first.
 		assert.Regexp(t, "not renewed in time|the record is not ours any more", m.log(leader))
 
-		// It can have been stopped between the question whether it leads and the act: that one act is not prevented.
+		// It can have been stopped between the question whether it leads and the act: that one act
+		// is not prevented.
 		acts := 0
 		for _, at := range m.acted("a") {
 			if at.After(stopped.Add(duration)) {
@@ -103,7 +104,10 @@ func TestStoppedLeaderExitsWhenItWakes(t *testing.T) {
 func TestPartitionedLeaderEndsBeforeItsSuccessorBegins(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		for fault, inject := range map[string]func(*e2e.Proxy){"cut": (*e2e.Proxy).Cut, "black hole": (*e2e.Proxy).BlackHole} {
+		for fault, inject := range map[string]func(*e2e.Proxy){
+			"cut":        (*e2e.Proxy).Cut,
+			"black hole": (*e2e.Proxy).BlackHole,
+		} {
 			m := newTeam(t, shared)
 			proxy, err := shared.Proxy()
 			require.NoError(t, err)
@@ -113,7 +117,8 @@ func TestPartitionedLeaderEndsBeforeItsSuccessorBegins(t *testing.T) {
 			inject(proxy)
 			m.requireExit(leader, leaderelection.ExitCodeNotLeader)
 			next := m.term(2)
-			t.Logf("%s: the next leader began %v after the last act of the one before", fault, next.first.Sub(m.term(1).end))
+			t.Logf("%s: the next leader began %v after the last act of the one before", fault,
+				next.first.Sub(m.term(1).end))
 			assert.GreaterOrEqual(t, next.first.Sub(m.term(1).end), duration-usable-100*time.Millisecond, "M later")
 			m.requireOneLeader()
 		}
@@ -127,7 +132,8 @@ func TestDeletedLeaseEndsTheTerm(t *testing.T) {
 		leader := m.start("a")
 		m.requireRunnerUp("b")
 		sent := time.Now()
-		require.NoError(t, m.client().CoordinationV1().Leases(m.namespace).Delete(t.Context(), "l", metav1.DeleteOptions{}))
+		require.NoError(t,
+			m.client().CoordinationV1().Leases(m.namespace).Delete(t.Context(), "l", metav1.DeleteOptions{}))
 		deleted := time.Now()
 		exit := m.requireExit(leader, leaderelection.ExitCodeNotLeader)
 		assert.Less(t, exit.At.Sub(deleted), interval+m.gauge.Slack(sent), "at its next renewal")
@@ -198,7 +204,8 @@ func TestWithoutUpdate(t *testing.T) {
 		m.requireExit(leader, 0) // there is a Lease now, and it is free
 		replica := m.startAs(m.user("b", "create", "get", "watch"), "b")
 		m.requireExit(replica, 1)
-		assert.Contains(t, m.log(replica), "not allowed to update Lease "+m.namespace+`/l: grant the verb "update" on resource leases`)
+		assert.Contains(t, m.log(replica),
+			"not allowed to update Lease "+m.namespace+`/l: grant the verb "update" on resource leases`)
 		assert.Len(t, m.journal(), 1)
 	})
 }

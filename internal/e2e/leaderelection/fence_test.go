@@ -43,8 +43,8 @@ type pod struct {
 	client kubernetes.Interface
 }
 
-// anchor keeps the shared API server watching Leases. It stops for good with the last binding that asks for one
-// (kubernetes/kubernetes#130887), and fences come and go with their tests.
+// anchor keeps the shared API server watching Leases. It stops for good with the last binding that
+// asks for one (kubernetes/kubernetes#130887), and fences come and go with their tests.
 var anchor sync.Once
 
 // newFence makes an election that nobody_0 leads, and returns when its policy is in force.
@@ -67,7 +67,8 @@ func newFence(t *testing.T, cp *e2e.ControlPlane, change func(*fence, *admission
 		_, err := f.admin.CoreV1().ServiceAccounts(namespace).Create(t.Context(),
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
 		require.NoError(t, err)
-		require.NoError(t, cp.Grant(t.Context(), "system:serviceaccount:"+namespace+":"+account, namespace, writes, leases))
+		require.NoError(t,
+			cp.Grant(t.Context(), "system:serviceaccount:"+namespace+":"+account, namespace, writes, leases))
 	}
 	_, err = f.admin.CoreV1().ConfigMaps(namespace).Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
@@ -93,7 +94,8 @@ func newFence(t *testing.T, cp *e2e.ControlPlane, change func(*fence, *admission
 	return f
 }
 
-// install creates the policy and its binding with the rights that the documentation says are enough.
+// install creates the policy and its binding with the rights that the documentation says are
+// enough.
 func (f *fence) install(config admission.PolicyConfig) string {
 	f.t.Helper()
 	config.ServiceAccounts = []types.NamespacedName{{Namespace: f.namespace, Name: "daemon"}}
@@ -105,7 +107,10 @@ func (f *fence) install(config admission.PolicyConfig) string {
 			APIGroups: []string{admissionregistrationv1.GroupName}, Verbs: []string{"create"},
 			Resources: []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"},
 		},
-		rbacv1.PolicyRule{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"get"}},
+		rbacv1.PolicyRule{
+			APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"},
+			Verbs: []string{"get"},
+		},
 	))
 	client, err := kubernetes.NewForConfig(f.cp.User(installer))
 	require.NoError(f.t, err)
@@ -135,7 +140,10 @@ func (f *fence) pod(account string) pod {
 	f.t.Helper()
 	p, err := f.admin.CoreV1().Pods(f.namespace).Create(f.t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: account + "-"},
-		Spec:       corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		Spec: corev1.PodSpec{
+			ServiceAccountName: account,
+			Containers:         []corev1.Container{{Name: "c", Image: "i"}},
+		},
 	}, metav1.CreateOptions{})
 	require.NoError(f.t, err)
 	return pod{p, f.client(account, p)}
@@ -202,8 +210,8 @@ func (f *fence) requireDenied(err error, why string) {
 	require.ErrorContains(f.t, err, why)
 }
 
-// requireEventually waits until a write is denied with this reason, with "" until it is not denied: the API server sees the
-// Lease and the policy by watches of its own.
+// requireEventually waits until a write is denied with this reason, with "" until it is not denied:
+// the API server sees the Lease and the policy by watches of its own.
 func (f *fence) requireEventually(write func() error, why string) {
 	f.t.Helper()
 	var last error
@@ -225,12 +233,14 @@ func TestFenceDeniesAllButTheLeader(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
 		f := newFence(t, shared, nil)
-		require.NoError(t, f.admin.CoordinationV1().Leases(f.namespace).Delete(t.Context(), "l", metav1.DeleteOptions{}))
+		require.NoError(t,
+			f.admin.CoordinationV1().Leases(f.namespace).Delete(t.Context(), "l", metav1.DeleteOptions{}))
 		a, b, other := f.pod("daemon"), f.pod("daemon"), f.pod("other")
 		first, second := f.elector(a), f.elector(b)
 		term, err := first.TryAcquire(t.Context())
 		require.NoError(t, err)
-		notLeader := fmt.Sprintf("Pod %s is not the leader: lease %s/l is held by %s", b.UID, f.namespace, term.Identity)
+		notLeader := fmt.Sprintf("Pod %s is not the leader: lease %s/l is held by %s", b.UID, f.namespace,
+			term.Identity)
 
 		f.requireEventually(func() error { return f.work(b.client) }, notLeader)
 		require.NoError(t, f.work(a.client), "the same API server knows that this one leads")
@@ -265,20 +275,24 @@ func assertCandidateMayContend(f *fence, candidate pod, e *leaderelection.Electo
 		Create(f.t.Context(), &coordinationv1.Lease{ObjectMeta: meta}, metav1.CreateOptions{})
 	assert.NoError(f.t, err, "another election")
 	_, err = candidate.client.CoreV1().Events(f.namespace).Create(f.t.Context(),
-		&corev1.Event{ObjectMeta: meta, InvolvedObject: corev1.ObjectReference{Namespace: f.namespace}}, metav1.CreateOptions{})
+		&corev1.Event{ObjectMeta: meta, InvolvedObject: corev1.ObjectReference{Namespace: f.namespace}},
+		metav1.CreateOptions{})
 	assert.NoError(f.t, err)
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods"},
 	}}
-	_, err = candidate.client.AuthorizationV1().SelfSubjectAccessReviews().Create(f.t.Context(), review, metav1.CreateOptions{})
+	_, err = candidate.client.AuthorizationV1().SelfSubjectAccessReviews().Create(f.t.Context(), review,
+		metav1.CreateOptions{})
 	assert.NoError(f.t, err)
 }
 
-// assertCandidateIsDenied tries what is not an ordinary write, but has effects or opens a way around the fence.
+// assertCandidateIsDenied tries what is not an ordinary write, but has effects or opens a way
+// around the fence.
 func assertCandidateIsDenied(f *fence, candidate, leader pod, why string) {
 	f.t.Helper()
 	exec := func(p pod) error {
-		return p.client.CoreV1().RESTClient().Post().Namespace(f.namespace).Resource("pods").Name(leader.Name).SubResource("exec").
+		return p.client.CoreV1().RESTClient().Post().Namespace(f.namespace).Resource("pods").Name(
+			leader.Name).SubResource("exec").
 			VersionedParams(&corev1.PodExecOptions{Command: []string{"true"}, Stdout: true}, scheme.ParameterCodec).
 			Do(f.t.Context()).Error()
 	}
@@ -289,7 +303,8 @@ func assertCandidateIsDenied(f *fence, candidate, leader pod, why string) {
 			CreateToken(f.t.Context(), "other", &authenticationv1.TokenRequest{}, options)
 		f.requireDenied(err, why)
 	}
-	f.requireDenied(candidate.client.CoordinationV1().Leases(f.namespace).Delete(f.t.Context(), "l", metav1.DeleteOptions{}), why)
+	f.requireDenied(candidate.client.CoordinationV1().Leases(f.namespace).Delete(f.t.Context(), "l",
+		metav1.DeleteOptions{}), why)
 }
 
 func TestFenceComparesTheWholeUID(t *testing.T) {
@@ -305,7 +320,10 @@ func TestFenceComparesTheWholeUID(t *testing.T) {
 			f.hold(uids.Replace(holder))
 			f.requireEventually(work, "")
 		}
-		for _, holder := range []string{"", "A", "hostA", "host-A", "host_A ", "host_A_", "host_xA", "host_", "host_B", "A_B"} {
+		for _, holder := range []string{
+			"", "A", "hostA", "host-A", "host_A ", "host_A_", "host_xA", "host_", "host_B",
+			"A_B",
+		} {
 			f.hold("host_" + string(a.UID))
 			f.requireEventually(work, "")
 			f.hold(uids.Replace(holder))
@@ -336,7 +354,8 @@ func TestFenceWithoutLease(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
 		remove := func(f *fence) {
-			require.NoError(t, f.admin.CoordinationV1().Leases(f.namespace).Delete(t.Context(), "l", metav1.DeleteOptions{}))
+			require.NoError(t,
+				f.admin.CoordinationV1().Leases(f.namespace).Delete(t.Context(), "l", metav1.DeleteOptions{}))
 		}
 		f := newFence(t, shared, nil)
 		a := f.pod("daemon")
@@ -355,8 +374,8 @@ func TestFenceWithoutLease(t *testing.T) {
 	})
 }
 
-// TestFenceOutlastsTheAPIServer also takes the fence out of force as documented. The control plane is its own: no other
-// binding keeps the API server watching Leases.
+// TestFenceOutlastsTheAPIServer also takes the fence out of force as documented. The control plane
+// is its own: no other binding keeps the API server watching Leases.
 func TestFenceOutlastsTheAPIServer(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
@@ -365,7 +384,8 @@ func TestFenceOutlastsTheAPIServer(t *testing.T) {
 		daemon := f.pod("daemon")
 		enforce := func(action string) {
 			_, err := f.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Patch(t.Context(), f.policy,
-				types.MergePatchType, fmt.Appendf(nil, `{"spec":{"validationActions":[%q]}}`, action), metav1.PatchOptions{})
+				types.MergePatchType, fmt.Appendf(nil, `{"spec":{"validationActions":[%q]}}`, action),
+				metav1.PatchOptions{})
 			require.NoError(t, err)
 		}
 		enforce("Audit")
@@ -388,8 +408,8 @@ func TestFenceOutlastsTheAPIServer(t *testing.T) {
 	})
 }
 
-// TestFenceLag measures, and so is not parallel: for how long after a take-over the API server still accepts the old leader's
-// writes, and denies the new one's.
+// TestFenceLag measures, and so is not parallel: for how long after a take-over the API server
+// still accepts the old leader's writes, and denies the new one's.
 func TestFenceLag(t *testing.T) {
 	const trials = 100
 	f := newFence(t, shared, nil)
@@ -418,12 +438,14 @@ func TestFenceLag(t *testing.T) {
 	}
 	slices.Sort(closed)
 	slices.Sort(opened)
-	t.Logf("%d take-overs. The old leader's first denied write was sent %v (median), at most %v after the take-over was "+
+	t.Logf("%d take-overs. The old leader's first denied write was sent %v (median), at most %v after the take-over "+
+		"was "+
 		"answered; %d accepted writes were sent after it. The new leader's first accepted write: %v, at most %v",
 		trials, closed[trials/2], closed[trials-1], late, opened[trials/2], opened[trials-1])
 }
 
-// workUntil writes as fast as answers come, until one is as wanted, and returns when each write was sent.
+// workUntil writes as fast as answers come, until one is as wanted, and returns when each write was
+// sent.
 func (f *fence) workUntil(client kubernetes.Interface, wanted func(error) bool) []time.Time {
 	var acts []time.Time
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {

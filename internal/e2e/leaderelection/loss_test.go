@@ -18,8 +18,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
-// TestForeignWriteEndsTheWork measures from when an admin sends a write of the Lease, which is before it is committed,
-// until the leader's work is told.
+// TestForeignWriteEndsTheWork measures from when an admin sends a write of the Lease, which is
+// before it is committed, until the leader's work is told.
 func TestForeignWriteEndsTheWork(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
@@ -35,7 +35,8 @@ func TestForeignWriteEndsTheWork(t *testing.T) {
 		slices.Sort(latencies)
 		t.Logf("from a foreign write to the end of the work's context: %v (median), at most %v",
 			latencies[trials/2], latencies[trials-1])
-		assert.Less(t, latencies[trials-1], time.Second+m.gauge.Slack(begun), "of the %d at least one by a renewal only", trials)
+		assert.Less(t, latencies[trials-1], time.Second+m.gauge.Slack(begun),
+			"of the %d at least one by a renewal only", trials)
 	})
 }
 
@@ -69,8 +70,8 @@ func (m *team) lose(client kubernetes.Interface, name string) time.Duration {
 	return latency
 }
 
-// requireLookout returns when a leader watches its own record (stage ResponseStarted) or does so no more
-// (ResponseComplete). A candidate's watch names no version.
+// requireLookout returns when a leader watches its own record (stage ResponseStarted) or does so no
+// more (ResponseComplete). A candidate's watch names no version.
 func (m *team) requireLookout(name, stage string) e2e.AuditEvent {
 	m.t.Helper()
 	lease := fmt.Sprintf("/namespaces/%s/leases?fieldSelector=metadata.name%%3D%s&resourceVersion=", m.namespace, name)

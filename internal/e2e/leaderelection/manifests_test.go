@@ -18,8 +18,8 @@ import (
 // example is where the manifests are that users copy.
 const example = "../../../examples/leaderelection"
 
-// TestManifests deploys the example as its manifests say, then runs its container's command line with the tokens of its
-// Pods: what is written there has to be enough.
+// TestManifests deploys the example as its manifests say, then runs its container's command line
+// with the tokens of its Pods: what is written there has to be enough.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	cp := e2e.Start(t, e2e.Options{ControllerManager: true, Scheduler: true, Nodes: []string{"node"}})
@@ -30,7 +30,8 @@ func TestManifests(t *testing.T) {
 	require.NoError(t, err)
 	var pods *corev1.PodList
 	require.Eventually(t, func() bool {
-		pods, err = client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=example-daemon", FieldSelector: "status.phase=Running"})
+		pods, err = client.CoreV1().Pods("default").List(t.Context(),
+			metav1.ListOptions{LabelSelector: "app=example-daemon", FieldSelector: "status.phase=Running"})
 		return err == nil && len(pods.Items) == 3
 	}, patience, poll, "the Deployment's Pods do not run")
 
@@ -49,7 +50,8 @@ func TestManifests(t *testing.T) {
 			args = append(args, strings.ReplaceAll(arg, "$("+container.Env[0].Name+")", pod.Namespace))
 		}
 		p, err := cp.Run(e2e.Command{
-			Name: pod.Name, Path: program, Args: args, Env: []string{"KUBECONFIG=" + kubeconfig, "GORACE=halt_on_error=1 atexit_sleep_ms=0"},
+			Name: pod.Name, Path: program, Args: args,
+			Env: []string{"KUBECONFIG=" + kubeconfig, "GORACE=halt_on_error=1 atexit_sleep_ms=0"},
 			OnLine: func(line string) {
 				if strings.Contains(line, `"working"`) {
 					select {
@@ -92,7 +94,8 @@ func requireFenced(t *testing.T, cp *e2e.ControlPlane, leader, other corev1.Pod)
 		client, err := kubernetes.NewForConfig(config)
 		require.NoError(t, err)
 		_, err = client.CoreV1().ConfigMaps("default").
-			Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "work-"}}, metav1.CreateOptions{})
+			Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "work-"}},
+				metav1.CreateOptions{})
 		return err
 	}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {

@@ -14,8 +14,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-// annotate writes metadata of the Lease at every interval, and returns how to end that, which returns
-// how often it has.
+// annotate writes metadata of the Lease at every interval, and returns how to end that, which
+// returns how often it has.
 func (m *team) annotate(every time.Duration) (stop func() int) {
 	ctx, cancel := context.WithCancel(m.t.Context())
 	written := make(chan int, 1)
@@ -24,7 +24,8 @@ func (m *team) annotate(every time.Duration) (stop func() int) {
 		defer tick.Stop()
 		for ctx.Err() == nil {
 			patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/seen":"%d"}}}`, n)
-			if _, err := m.client().CoordinationV1().Leases(m.namespace).Patch(ctx, "l", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err == nil {
+			if _, err := m.client().CoordinationV1().Leases(m.namespace).Patch(ctx, "l", types.MergePatchType,
+				[]byte(patch), metav1.PatchOptions{}); err == nil {
 				n++
 			}
 			select {
@@ -40,8 +41,8 @@ func (m *team) annotate(every time.Duration) (stop func() int) {
 	}
 }
 
-// TestMetadataWriters write the Lease's annotations several times in a renew interval. The leader goes on,
-// and is succeeded when it is dead.
+// TestMetadataWriters write the Lease's annotations several times in a renew interval. The leader
+// goes on, and is succeeded when it is dead.
 func TestMetadataWriters(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
@@ -57,7 +58,8 @@ func TestMetadataWriters(t *testing.T) {
 		killed := time.Now()
 		next := m.term(2)
 		assert.Equal(t, "b", next.replica)
-		t.Logf("the next leader began %v after kill -9, and the Lease was annotated %d times", next.first.Sub(killed), stop())
+		t.Logf("the next leader began %v after kill -9, and the Lease was annotated %d times", next.first.Sub(killed),
+			stop())
 		assert.GreaterOrEqual(t, next.first.Sub(m.lastWrite("a", next.first)), duration-100*time.Millisecond)
 		assert.LessOrEqual(t, next.first.Sub(killed), duration+interval+m.gauge.Slack(killed))
 		m.requireOneLeader()

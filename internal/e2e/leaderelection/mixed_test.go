@@ -12,7 +12,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
-// foreignPatience is how long one of ours leaves the record of client-go's elector alone: D + max(D/3, 5 s).
+// foreignPatience is how long one of ours leaves the record of client-go's elector alone: D +
+// max(D/3, 5 s).
 const foreignPatience = 2 * duration
 
 // startForeign starts a replica with client-go's elector, whose name begins with an f.
@@ -32,24 +33,26 @@ func (m *team) requireForeignRunnerUp(name string, args ...string) *e2e.Process 
 
 func isForeign(replica string) bool { return strings.HasPrefix(replica, "f") }
 
-// lastWrite is when the API server received a replica's last write before a time, by its audit log: others can have seen it before it was answered,
-// but not before that.
+// lastWrite is when the API server received a replica's last write before a time, by its audit log:
+// others can have seen it before it was answered, but not before that.
 func (m *team) lastWrite(replica string, before time.Time) time.Time {
 	m.t.Helper()
 	events, err := m.cp.Audit()
 	require.NoError(m.t, err)
 	var last time.Time
 	for _, e := range events {
-		if e.User == m.namespace+"-"+replica && e.Write() && e.Code < 300 && e.Received.Before(before) && e.Received.After(last) {
+		if e.User == m.namespace+"-"+replica && e.Write() && e.Code < 300 && e.Received.Before(before) &&
+			e.Received.After(last) {
 			last = e.Received
 		}
 	}
 	return last
 }
 
-// requireNoOverlapByOurs is the referee's verdict on a mixed team. Of two terms that overlap, the later must not have begun
-// before the record of the earlier had stood for D; if it waited, the earlier must have ended. Whoever broke that has to be
-// client-go's. It returns how many overlaps there were.
+// requireNoOverlapByOurs is the referee's verdict on a mixed team. Of two terms that overlap, the
+// later must not have begun before the record of the earlier had stood for D; if it waited, the
+// earlier must have ended. Whoever broke that has to be client-go's. It returns how many overlaps
+// there were.
 func (m *team) requireNoOverlapByOurs() (foreign int) {
 	m.t.Helper()
 	m.mu.Lock()
@@ -66,7 +69,8 @@ func (m *team) requireNoOverlapByOurs() (foreign int) {
 					culprit = a // has released too early, or b has not waited
 				}
 			}
-			assert.True(m.t, isForeign(culprit.replica), "two leaders by a fault of %s: %s acted from %s to %s, %s from %s to %s",
+			assert.True(m.t, isForeign(culprit.replica),
+				"two leaders by a fault of %s: %s acted from %s to %s, %s from %s to %s",
 				culprit.replica, a.replica, a.first, a.end, b.replica, b.first, b.end)
 			foreign++
 		}
@@ -145,7 +149,8 @@ func TestMixedTeamIsRolledOverAndBack(t *testing.T) {
 		f1 := m.startForeign("f1", "-drain", drain.String())
 		f2 := m.requireForeignRunnerUp("f2", "-drain", drain.String())
 
-		// A client-go candidate is not held up by work that goes on, and begins. Ours waits for a D from the release.
+		// A client-go candidate is not held up by work that goes on, and begins. Ours waits for a D
+		// from the release.
 		require.NoError(t, f1.Terminate())
 		m.requireExit(f1, 0)
 		assert.Equal(t, "f2", m.term(2).replica)
@@ -155,8 +160,10 @@ func TestMixedTeamIsRolledOverAndBack(t *testing.T) {
 		m.requireExit(f2, 0)
 		third := m.term(3)
 		assert.Equal(t, "a", third.replica)
-		t.Logf("ours began %v after client-go's work had ended, and that had been told to", third.first.Sub(m.term(2).end))
-		assert.GreaterOrEqual(t, third.first.Sub(m.lastWrite("f2", third.first)), duration-100*time.Millisecond, "the release")
+		t.Logf("ours began %v after client-go's work had ended, and that had been told to",
+			third.first.Sub(m.term(2).end))
+		assert.GreaterOrEqual(t, third.first.Sub(m.lastWrite("f2", third.first)), duration-100*time.Millisecond,
+			"the release")
 
 		m.requireForeignRunnerUp("f3", "-drain", drain.String())
 		require.NoError(t, a.Terminate())

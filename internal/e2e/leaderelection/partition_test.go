@@ -11,8 +11,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-// TestHealedLeaderLeavesItsSuccessorsRecordAlone lets a partitioned leader end when it can reach the API server again,
-// and somebody else has the Lease.
+// TestHealedLeaderLeavesItsSuccessorsRecordAlone lets a partitioned leader end when it can reach
+// the API server again, and somebody else has the Lease.
 func TestHealedLeaderLeavesItsSuccessorsRecordAlone(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -24,10 +24,11 @@ func TestHealedLeaderLeavesItsSuccessorsRecordAlone(t *testing.T) {
 	}{
 		// Its work ends long after it has lost the Lease.
 		"lost": {inject: (*e2e.Proxy).Cut, args: []string{"-stay"}, after: (*e2e.Process).Terminate, code: 1},
-		// Its work ends before the deadline, and it tries to release for four intervals from then, in the middle of
-		// which the successor begins.
+		// Its work ends before the deadline, and it tries to release for four intervals from then,
+		// in the middle of which the successor begins.
 		"releasing": {
-			inject: (*e2e.Proxy).BlackHole, args: []string{"-drain", (usable - 2*interval).String()}, end: (*e2e.Process).Terminate,
+			inject: (*e2e.Proxy).BlackHole, args: []string{"-drain", (usable - 2*interval).String()},
+			end: (*e2e.Process).Terminate,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +62,8 @@ func TestHealedLeaderLeavesItsSuccessorsRecordAlone(t *testing.T) {
 	}
 }
 
-// writesAfterSuccession returns the writes of the one that the API server accepted after the first of the other, to the Lease.
+// writesAfterSuccession returns the writes of the one that the API server accepted after the first
+// of the other, to the Lease.
 func (m *team) writesAfterSuccession(one, other string) []e2e.AuditEvent {
 	m.t.Helper()
 	events, err := m.cp.Audit()

@@ -27,22 +27,25 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
-// fullDuration is the LeaseDuration of everything that is compared: our default, and that of Kubernetes' own components.
+// fullDuration is the LeaseDuration of everything that is compared: our default, and that of
+// Kubernetes' own components.
 const fullDuration = 15 * time.Second
 
 // peer is an elector to compare.
 type peer struct {
 	name   string
 	config func(*rest.Config) *rest.Config // for its client
-	// run contends for the Lease and works while it leads, until the context has ended and the elector with it.
+	// run contends for the Lease and works while it leads, until the context has ended and the
+	// elector with it.
 	run func(context.Context, kubernetes.Interface, types.NamespacedName, func(context.Context)) error
 }
 
 var (
-	clientGo      = peer{"client-go", rest.CopyConfig, runClientGo}
-	floor         = peer{"floor", leaderelection.LeaseConfig, runFloor}
-	ours          = peer{"bellwether", leaderelection.LeaseConfig, runOurs}
-	oursOverHTTP2 = peer{"bellwether-http2", rest.CopyConfig, runOurs} // tells the connection's share from the elector's
+	clientGo = peer{"client-go", rest.CopyConfig, runClientGo}
+	floor    = peer{"floor", leaderelection.LeaseConfig, runFloor}
+	ours     = peer{"bellwether", leaderelection.LeaseConfig, runOurs}
+	// tells the connection's share from the elector's
+	oursOverHTTP2 = peer{"bellwether-http2", rest.CopyConfig, runOurs}
 )
 
 func runOurs(
@@ -81,8 +84,8 @@ func runClientGo(
 	return nil
 }
 
-// runFloor is the least that a handover takes on this API server at this moment: one write, its way through a watch,
-// and one write. It renews nothing and succeeds nobody that crashes.
+// runFloor is the least that a handover takes on this API server at this moment: one write, its way
+// through a watch, and one write. It renews nothing and succeeds nobody that crashes.
 func runFloor(
 	ctx context.Context, client kubernetes.Interface, lease types.NamespacedName, work func(context.Context),
 ) error {
@@ -116,7 +119,8 @@ func runFloor(
 	return err
 }
 
-// link is one process's network: what passes is counted, and cut ends it as the end of the process would.
+// link is one process's network: what passes is counted, and cut ends it as the end of the process
+// would.
 type link struct {
 	requests atomic.Int64 // a watch is one
 	bytes    atomic.Int64 // in both directions, encrypted

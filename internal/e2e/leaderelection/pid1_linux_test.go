@@ -17,7 +17,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 )
 
-// TestKernelDeadlineInAContainer runs replicas as PID 1 of a pid namespace, where the kernel spares them their own timer.
+// TestKernelDeadlineInAContainer runs replicas as PID 1 of a pid namespace, where the kernel spares
+// them their own timer.
 func TestKernelDeadlineInAContainer(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
@@ -48,13 +49,15 @@ func TestKernelDeadlineInAContainer(t *testing.T) {
 	})
 }
 
-// startAsPID1 starts a replica as PID 1 of a pid namespace, as a container does. Standard error is among its output. It
-// is in none of the harness' groups, which do not reach into namespaces: the kernel ends it with the test.
+// startAsPID1 starts a replica as PID 1 of a pid namespace, as a container does. Standard error is
+// among its output. It is in none of the harness' groups, which do not reach into namespaces: the
+// kernel ends it with the test.
 func (m *team) startAsPID1(name string, args ...string) *subprocess.Child {
 	m.t.Helper()
 	c := subprocess.New(m.t, "")
 	command := m.command("./replica", m.user(name, verbs...), name, args...)
-	c.Path, c.Args, c.Env = command.Path, append([]string{command.Path}, command.Args...), append(os.Environ(), command.Env...)
+	c.Path, c.Args, c.Env = command.Path, append([]string{command.Path}, command.Args...), append(os.Environ(),
+		command.Env...)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return c.StartAsPID1()
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-// TestQuotaIsNoMissingRole has the Lease refused with 403 by an exceeded quota, for longer than a role may be missing.
+// TestQuotaIsNoMissingRole has the Lease refused with 403 by an exceeded quota, for longer than a
+// role may be missing.
 func TestQuotaIsNoMissingRole(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
@@ -25,7 +26,8 @@ func TestQuotaIsNoMissingRole(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: none},
 		}, metav1.CreateOptions{})
 		require.NoError(t, err)
-		quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none} // which a controller writes that does not run here
+		// which a controller writes that does not run here
+		quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none}
 		_, err = quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{})
 		require.NoError(t, err)
 
@@ -39,7 +41,8 @@ func TestQuotaIsNoMissingRole(t *testing.T) {
 	})
 }
 
-// TestEndingNamespaceIsNoMissingRole has the Lease refused with 403 because its namespace is being deleted.
+// TestEndingNamespaceIsNoMissingRole has the Lease refused with 403 because its namespace is being
+// deleted.
 func TestEndingNamespaceIsNoMissingRole(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {

@@ -27,8 +27,9 @@ const (
 	trials  = 5 // of each kind per run
 )
 
-// TestWritesOfAStoppedLeader stops leaders while they write, until a successor has written, and counts what the API
-// server takes from them afterwards. It is not parallel: its writers take all the CPU that there is.
+// TestWritesOfAStoppedLeader stops leaders while they write, until a successor has written, and
+// counts what the API server takes from them afterwards. It is not parallel: its writers take all
+// the CPU that there is.
 func TestWritesOfAStoppedLeader(t *testing.T) {
 	var mu sync.Mutex
 	var stale []int // per trial with the guard alone
@@ -54,20 +55,23 @@ func TestWritesOfAStoppedLeader(t *testing.T) {
 	for _, count := range stale {
 		total += count
 	}
-	report := fmt.Sprintf("guard alone: %d stale writes of %d writers in %d trials: %v", total, writers, len(stale), stale)
+	report := fmt.Sprintf("guard alone: %d stale writes of %d writers in %d trials: %v", total, writers, len(stale),
+		stale)
 	t.Log(report)
 	if os.Getenv(e2e.SoakEnv) != "" {
 		fmt.Println("soak:", report) // a log would be shown only on failure
 	}
 }
 
-// stopWithKernelDeadline proves that a stopped leader is dead before its successor begins, so that nothing is left to write.
+// stopWithKernelDeadline proves that a stopped leader is dead before its successor begins, so that
+// nothing is left to write.
 func stopWithKernelDeadline(t *testing.T, cp *e2e.ControlPlane) {
 	m := newTeam(t, cp)
 	l := newLedger(m)
 	leader := l.start("a", "-kernel-deadline")
 	l.requireWrite("a")
-	candidate := l.start("b", "-kernel-deadline", "-after", strconv.Itoa(leader.Pid())) // looks whether the leader is dead
+	// looks whether the leader is dead
+	candidate := l.start("b", "-kernel-deadline", "-after", strconv.Itoa(leader.Pid()))
 	m.requireWatching("b")
 	require.NoError(t, leader.Pause())
 	stopped := time.Now()
@@ -76,7 +80,8 @@ func stopWithKernelDeadline(t *testing.T, cp *e2e.ControlPlane) {
 	next := m.term(2)
 	exit := m.requireEnd(leader)
 	assert.Equal(t, syscall.SIGKILL, exit.Signal, "%s: %s", exit, m.log(leader))
-	t.Logf("seen to be dead %v after it was stopped, %v before the successor's first act", exit.At.Sub(stopped), next.first.Sub(exit.At))
+	t.Logf("seen to be dead %v after it was stopped, %v before the successor's first act", exit.At.Sub(stopped),
+		next.first.Sub(exit.At))
 	assert.ErrorIs(t, leader.Resume(), os.ErrProcessDone)
 	m.requireOneLeader()
 
@@ -85,8 +90,9 @@ func stopWithKernelDeadline(t *testing.T, cp *e2e.ControlPlane) {
 	assert.Zero(t, l.stale("a", "b"))
 }
 
-// stopWithGuardAlone returns how many writes the API server took from a leader after its successor's first. When it is
-// resumed nothing but the guard stops its writers: the process goes on, and they ignore the end of their context.
+// stopWithGuardAlone returns how many writes the API server took from a leader after its
+// successor's first. When it is resumed nothing but the guard stops its writers: the process goes
+// on, and they ignore the end of their context.
 func stopWithGuardAlone(t *testing.T, cp *e2e.ControlPlane) int {
 	m := newTeam(t, cp)
 	l := newLedger(m)
@@ -105,13 +111,14 @@ func stopWithGuardAlone(t *testing.T, cp *e2e.ControlPlane) int {
 	assert.Equal(t, []string{"a", "b"}, m.journal())
 
 	stale := l.stale("a", "b")
-	// A writer has one request under way. It may be between the guard and the connection when it is stopped; the next
-	// one finds the term over.
+	// A writer has one request under way. It may be between the guard and the connection when it is
+	// stopped; the next one finds the term over.
 	assert.LessOrEqual(t, stale, writers)
 	return stale
 }
 
-// ledger says whose writes the API server has accepted, in the order in which it did: that of the resourceVersions.
+// ledger says whose writes the API server has accepted, in the order in which it did: that of the
+// resourceVersions.
 type ledger struct {
 	*team
 	client kubernetes.Interface
@@ -120,8 +127,8 @@ type ledger struct {
 	entries []string // the writers' identities
 }
 
-// newLedger creates what the replicas write to: one object per writer, the same for every replica, so that a stale write
-// overwrites the successor's.
+// newLedger creates what the replicas write to: one object per writer, the same for every replica,
+// so that a stale write overwrites the successor's.
 func newLedger(m *team) *ledger {
 	m.t.Helper()
 	l := &ledger{team: m, client: m.client()}
@@ -139,7 +146,8 @@ func newLedger(m *team) *ledger {
 	return l
 }
 
-// read reads all versions after this one, by several watches: a busy API server ends those whose reader is slow.
+// read reads all versions after this one, by several watches: a busy API server ends those whose
+// reader is slow.
 func (l *ledger) read(version string) {
 	ctx := l.t.Context()
 	for ctx.Err() == nil {

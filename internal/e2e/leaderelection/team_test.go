@@ -34,7 +34,8 @@ const (
 // verbs is what the package documentation says an elector needs.
 var verbs = []string{"create", "get", "update", "watch"}
 
-// team is the replicas that contend for one Lease, as processes, and the referee's journal of what they did.
+// team is the replicas that contend for one Lease, as processes, and the referee's journal of what
+// they did.
 type team struct {
 	t         *testing.T
 	cp        *e2e.ControlPlane
@@ -47,7 +48,8 @@ type team struct {
 	terms []*term // in the order in which they began
 }
 
-// term is one call of a replica's work function. Times are the replica's; all replicas share one machine and clock.
+// term is one call of a replica's work function. Times are the replica's; all replicas share one
+// machine and clock.
 type term struct {
 	replica    string
 	first, end time.Time // of the acts
@@ -61,7 +63,8 @@ func newTeam(t *testing.T, cp *e2e.ControlPlane) *team {
 	return &team{t: t, cp: cp, namespace: namespace, duration: duration, gauge: e2e.NewGauge(t, cp, namespace)}
 }
 
-// user returns the client configuration of a replica's own user, with the right to these verbs on leases.
+// user returns the client configuration of a replica's own user, with the right to these verbs on
+// leases.
 func (m *team) user(name string, verbs ...string) *rest.Config {
 	m.t.Helper()
 	user := m.namespace + "-" + name
@@ -105,7 +108,10 @@ func (m *team) command(pkg string, config *rest.Config, name string, args ...str
 	return e2e.Command{
 		Name: m.namespace + "-" + name,
 		Path: program,
-		Args: append([]string{"-kubeconfig", kubeconfig, "-namespace", m.namespace, "-identity", name, "-lease-duration", m.duration.String()}, args...),
+		Args: append([]string{
+			"-kubeconfig", kubeconfig, "-namespace", m.namespace, "-identity", name,
+			"-lease-duration", m.duration.String(),
+		}, args...),
 		// The race detector otherwise waits a second before it lets a process exit.
 		Env:    []string{"GORACE=halt_on_error=1 atexit_sleep_ms=0"},
 		OnLine: func(line string) { m.note(name, line) },
@@ -185,7 +191,8 @@ func (m *team) requireRunnerUp(name string) *e2e.Process {
 // requireWatching returns when a replica is a candidate that watches.
 func (m *team) requireWatching(replica string) { m.requireWatchingSince(replica, time.Time{}) }
 
-// requireWatchingSince returns when a replica has opened a watch after a time, and read the record after that.
+// requireWatchingSince returns when a replica has opened a watch after a time, and read the record
+// after that.
 func (m *team) requireWatchingSince(replica string, since time.Time) {
 	m.t.Helper()
 	m.requireAudited(replica, since, "watch 200", 1)
@@ -196,7 +203,8 @@ func (m *team) requireWatchingSince(replica string, since time.Time) {
 func (m *team) requireRenewal() {
 	m.t.Helper()
 	before := m.lease().ResourceVersion
-	require.Eventually(m.t, func() bool { return m.lease().ResourceVersion != before }, patience, interval/4, "no renewal")
+	require.Eventually(m.t, func() bool { return m.lease().ResourceVersion != before }, patience, interval/4,
+		"no renewal")
 }
 
 // requireEnd waits for the end of a replica.
@@ -224,7 +232,8 @@ func (m *team) requireOneLeader() {
 	defer m.mu.Unlock()
 	for i, a := range m.terms {
 		for _, b := range m.terms[i+1:] {
-			assert.False(m.t, a.first.Before(b.end) && b.first.Before(a.end), "two leaders: %s acted from %s to %s, %s from %s to %s",
+			assert.False(m.t, a.first.Before(b.end) && b.first.Before(a.end),
+				"two leaders: %s acted from %s to %s, %s from %s to %s",
 				a.replica, a.first, a.end, b.replica, b.first, b.end)
 		}
 	}
@@ -233,7 +242,8 @@ func (m *team) requireOneLeader() {
 // requireLog waits until a replica has said something.
 func (m *team) requireLog(p *e2e.Process, text string) {
 	m.t.Helper()
-	require.Eventually(m.t, func() bool { return strings.Contains(m.log(p), text) }, patience, poll, "never said %q", text)
+	require.Eventually(m.t, func() bool { return strings.Contains(m.log(p), text) }, patience, poll, "never said %q",
+		text)
 }
 
 func (m *team) log(p *e2e.Process) string {
@@ -272,7 +282,8 @@ func (m *team) audited(replica string, since time.Time) map[string][]time.Time {
 	return requests
 }
 
-// requireAudited waits until a replica has made requests of one kind at least n times since a time, and returns when.
+// requireAudited waits until a replica has made requests of one kind at least n times since a time,
+// and returns when.
 func (m *team) requireAudited(replica string, since time.Time, kind string, n int) []time.Time {
 	m.t.Helper()
 	var times []time.Time

@@ -19,7 +19,8 @@ const beforeTheRedesign = "1bbea0b99968fbd44e972e7cd6ebd337e4a69474"
 // by expiry and by release, in both directions.
 func TestUpgradeFromBeforeTheRedesign(t *testing.T) {
 	t.Parallel()
-	earlier, err := shared.EarlierProgram(t.Context(), beforeTheRedesign, "internal/e2e/leaderelection/replica", "-race")
+	earlier, err := shared.EarlierProgram(t.Context(), beforeTheRedesign, "internal/e2e/leaderelection/replica",
+		"-race")
 	if errors.Is(err, e2e.ErrNoHistory) {
 		t.Skip(err)
 	}

@@ -37,7 +37,10 @@ const (
 // rights are what the package documentation says a candidate should have.
 var rights = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
-	{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{lockName}, Verbs: []string{"get", "watch", "delete"}},
+	{
+		APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{lockName},
+		Verbs: []string{"get", "watch", "delete"},
+	},
 	{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch", "patch"}},
 }
 
@@ -64,7 +67,10 @@ func newCrew(t *testing.T, rules ...rbacv1.PolicyRule) *crew {
 	require.NoError(t, err)
 	client, err := kubernetes.NewForConfig(shared.Admin())
 	require.NoError(t, err)
-	c := &crew{t: t, client: client, namespace: namespace, gauge: e2e.NewGauge(t, shared, namespace), deleted: map[types.UID]deletion{}}
+	c := &crew{
+		t: t, client: client, namespace: namespace, gauge: e2e.NewGauge(t, shared, namespace),
+		deleted: map[types.UID]deletion{},
+	}
 	if rules == nil {
 		rules = rights
 	}
@@ -73,13 +79,15 @@ func newCrew(t *testing.T, rules ...rbacv1.PolicyRule) *crew {
 		_, err := client.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
 		return err == nil
 	}, patience, poll, "no service account")
-	_, err = client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: handNode}}, metav1.CreateOptions{})
+	_, err = client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: handNode}},
+		metav1.CreateOptions{})
 	require.True(t, err == nil || apierrors.IsAlreadyExists(err), "%v", err)
 	c.observe()
 	return c
 }
 
-// observe notes deletions of Pods, by several watches: a busy API server ends those whose reader is slow.
+// observe notes deletions of Pods, by several watches: a busy API server ends those whose reader is
+// slow.
 func (c *crew) observe() {
 	pods := c.client.CoreV1().Pods(c.namespace)
 	list, err := pods.List(c.t.Context(), metav1.ListOptions{})
@@ -131,14 +139,18 @@ func (c *crew) requireDeleted(pod *corev1.Pod) deletion {
 }
 
 func spec(node string) corev1.PodSpec {
-	return corev1.PodSpec{NodeName: node, ServiceAccountName: "default", Containers: []corev1.Container{{Name: "main", Image: "none.invalid/none"}}}
+	return corev1.PodSpec{
+		NodeName: node, ServiceAccountName: "default",
+		Containers: []corev1.Container{{Name: "main", Image: "none.invalid/none"}},
+	}
 }
 
 // pod creates a Pod on a node, which runs when pod returns.
 func (c *crew) pod(name, node string) *corev1.Pod {
 	c.t.Helper()
 	pod, err := c.client.CoreV1().Pods(c.namespace).
-		Create(c.t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec(node)}, metav1.CreateOptions{})
+		Create(c.t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec(node)},
+			metav1.CreateOptions{})
 	require.NoError(c.t, err)
 	if node == handNode {
 		return c.report(pod, running)
@@ -182,17 +194,25 @@ func (c *crew) report(pod *corev1.Pod, status corev1.PodStatus) *corev1.Pod {
 // finish is what a kubelet does with a Pod that was deleted, when its containers have ended.
 func (c *crew) finish(pod *corev1.Pod) {
 	c.t.Helper()
-	require.NoError(c.t, c.client.CoreV1().Pods(c.namespace).Delete(c.t.Context(), pod.Name, *metav1.NewDeleteOptions(0)))
+	require.NoError(c.t,
+		c.client.CoreV1().Pods(c.namespace).Delete(c.t.Context(), pod.Name, *metav1.NewDeleteOptions(0)))
 }
 
-// block creates an object that the collector has to wait for when the Pod is deleted in the foreground, and knows of.
+// block creates an object that the collector has to wait for when the Pod is deleted in the
+// foreground, and knows of.
 func (c *crew) block(pod *corev1.Pod) (unblock func()) {
 	c.t.Helper()
 	configMaps := c.client.CoreV1().ConfigMaps(c.namespace)
 	own := func(name string, owner types.UID, finalizers ...string) {
-		ref := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: owner, BlockOwnerDeletion: ptr.To(true)}
+		ref := metav1.OwnerReference{
+			APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: owner,
+			BlockOwnerDeletion: ptr.To(true),
+		}
 		_, err := configMaps.Create(c.t.Context(), &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{ref}, Finalizers: finalizers},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, OwnerReferences: []metav1.OwnerReference{ref},
+				Finalizers: finalizers,
+			},
 		}, metav1.CreateOptions{})
 		require.NoError(c.t, err)
 	}
@@ -204,7 +224,8 @@ func (c *crew) block(pod *corev1.Pod) (unblock func()) {
 	}, patience, poll, "there is no collector")
 	return func() {
 		c.t.Helper()
-		_, err := configMaps.Patch(c.t.Context(), "blocker", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		_, err := configMaps.Patch(c.t.Context(), "blocker", types.MergePatchType,
+			[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		require.NoError(c.t, err)
 	}
 }

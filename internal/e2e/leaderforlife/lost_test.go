@@ -17,8 +17,8 @@ import (
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 )
 
-// A leader on a lost node has no successor before the machine is reported to be off. The test is not
-// parallel: it measures milliseconds.
+// A leader on a lost node has no successor before the machine is reported to be off. The test is
+// not parallel: it measures milliseconds.
 func TestLostNode(t *testing.T) {
 	e2e.Repeat(t, func(t *testing.T) {
 		c := newCrew(t)
@@ -56,15 +56,19 @@ func TestLostNode(t *testing.T) {
 	})
 }
 
-// setFinalizers keeps a Pod, or lets it go. Every 20 s the Pod garbage collector deletes by force what is to end on a node with the taint below:
-// that would be a proof for all candidates.
+// setFinalizers keeps a Pod, or lets it go. Every 20 s the Pod garbage collector deletes by force
+// what is to end on a node with the taint below: that would be a proof for all candidates.
 func (c *crew) setFinalizers(pod, list string) {
 	c.t.Helper()
-	_, err := c.client.CoreV1().Pods(c.namespace).Patch(c.t.Context(), pod, types.MergePatchType, []byte(`{"metadata":{"finalizers":`+list+`}}`), metav1.PatchOptions{})
+	_, err := c.client.CoreV1().Pods(c.namespace).Patch(c.t.Context(), pod, types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":`+list+`}}`), metav1.PatchOptions{})
 	require.NoError(c.t, err)
 }
 
-var outOfService = corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
+var outOfService = corev1.Taint{
+	Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown",
+	Effect: corev1.TaintEffectNoExecute,
+}
 
 // editTaints changes the taints of the node that is lost, as the node controller does too.
 func (c *crew) editTaints(edit func([]corev1.Taint) []corev1.Taint) {

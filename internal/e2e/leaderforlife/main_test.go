@@ -15,7 +15,8 @@ import (
 var shared *e2e.ControlPlane
 
 func TestMain(m *testing.M) {
-	e2e.Main(m, &shared, e2e.Options{ControllerManager: true, Scheduler: true, Nodes: []string{lostNode, goodNode}}, cordon)
+	e2e.Main(m, &shared, e2e.Options{ControllerManager: true, Scheduler: true, Nodes: []string{lostNode, goodNode}},
+		cordon)
 }
 
 // cordon keeps the scheduler from the node that is for Pods that say so.
@@ -24,6 +25,7 @@ func cordon(cp *e2e.ControlPlane) error {
 	if err != nil {
 		return err
 	}
-	_, err = client.CoreV1().Nodes().Patch(context.Background(), lostNode, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
+	_, err = client.CoreV1().Nodes().Patch(context.Background(), lostNode, types.MergePatchType,
+		[]byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
 	return err
 }

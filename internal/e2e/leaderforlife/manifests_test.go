@@ -15,8 +15,8 @@ import (
 // example is where the manifests are that users copy.
 const example = "../../../examples/leaderforlife"
 
-// TestManifests deploys the example as its manifests say, and runs its program with the tokens of its Pods: what is written there has to be
-// enough, with the optional Role and without.
+// TestManifests deploys the example as its manifests say, and runs its program with the tokens of
+// its Pods: what is written there has to be enough, with the optional Role and without.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, shared.Apply(t.Context(), filepath.Join(example, "rbac.yaml")))
@@ -28,7 +28,8 @@ func TestManifests(t *testing.T) {
 		t.Helper()
 		var list *corev1.PodList
 		require.Eventually(t, func() bool {
-			list, err = client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=example-leader", FieldSelector: "status.phase=Running"})
+			list, err = client.CoreV1().Pods("default").List(t.Context(),
+				metav1.ListOptions{LabelSelector: "app=example-leader", FieldSelector: "status.phase=Running"})
 			return err == nil && len(list.Items) == 2 && !slices.ContainsFunc(list.Items, func(p corev1.Pod) bool {
 				return slices.ContainsFunc(before, func(b corev1.Pod) bool { return p.UID == b.UID })
 			})
@@ -63,7 +64,8 @@ func TestManifests(t *testing.T) {
 	}, patience, poll)
 	lock := c.lock()
 	require.NoError(t, leads.Kill())
-	require.NoError(t, client.CoreV1().Pods("default").Delete(t.Context(), lock.OwnerReferences[0].Name, metav1.DeleteOptions{}))
+	require.NoError(t,
+		client.CoreV1().Pods("default").Delete(t.Context(), lock.OwnerReferences[0].Name, metav1.DeleteOptions{}))
 	waits.requireLine(t, `"working"`)
 	for _, d := range []*daemon{a, b} {
 		assert.False(t, d.says("without the verb") || d.says("polling"), "the Roles are not enough: %s", d.Log())

@@ -16,8 +16,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-// Twenty candidates race for each succession. Every other leader is deleted, and the garbage collector races them for the lock; the Pods of
-// the others stay, and the candidates race for the deletion of the lock too.
+// Twenty candidates race for each succession. Every other leader is deleted, and the garbage
+// collector races them for the lock; the Pods of the others stay, and the candidates race for the
+// deletion of the lock too.
 func TestRacingCandidates(t *testing.T) {
 	const candidates = 20
 	successions := 20
@@ -63,12 +64,15 @@ func TestRacingCandidates(t *testing.T) {
 			assert.NoError(t, p.ended)
 			p.mu.Unlock()
 		}
-		pods, err := c.client.CoreV1().Pods(c.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "leader.bellwether.dev/" + lockName})
+		pods, err := c.client.CoreV1().Pods(c.namespace).List(t.Context(),
+			metav1.ListOptions{LabelSelector: "leader.bellwether.dev/" + lockName})
 		require.NoError(t, err)
 		for _, pod := range pods.Items {
-			assert.True(t, pod.UID == led.pod.UID || pod.Status.Phase == corev1.PodSucceeded, "%s has kept its label", pod.Name)
+			assert.True(t, pod.UID == led.pod.UID || pod.Status.Phase == corev1.PodSucceeded, "%s has kept its label",
+				pod.Name)
 		}
 		slices.Sort(waits)
-		t.Logf("%d successions among %d candidates: half within %v, the last within %v", successions, candidates, waits[len(waits)/2], waits[len(waits)-1])
+		t.Logf("%d successions among %d candidates: half within %v, the last within %v", successions, candidates,
+			waits[len(waits)/2], waits[len(waits)-1])
 	})
 }

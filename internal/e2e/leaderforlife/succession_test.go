@@ -35,7 +35,8 @@ func TestDeletedLeaderIsSucceeded(t *testing.T) {
 	})
 }
 
-// requireIdle requires that a candidate that waits for a Pod sends no requests before that Pod's end.
+// requireIdle requires that a candidate that waits for a Pod sends no requests before that Pod's
+// end.
 func (c *crew) requireIdle(p *candidate, leading *candidate) {
 	c.t.Helper()
 	var watching time.Time
@@ -64,7 +65,8 @@ func (c *crew) requireIdle(p *candidate, leading *candidate) {
 		require.NoError(c.t, err)
 		n := 0
 		for _, e := range events {
-			if e.Namespace == c.namespace && e.User == "admin" && e.Verb == "update" && e.Resource == "pods" && e.Subresource == "" {
+			if e.Namespace == c.namespace && e.User == "admin" && e.Verb == "update" && e.Resource == "pods" &&
+				e.Subresource == "" {
 				n++
 			}
 		}
@@ -123,7 +125,8 @@ func TestForegroundDeletionDoesNotMakeTwoLeaders(t *testing.T) {
 				standby := crew.candidate(crew.pod("standby", handNode))
 				crew.requireWaiting(standby, "its Pod runs")
 
-				// The collector is done with a Pod that nothing blocks, and may then find that the lock still has an owner.
+				// The collector is done with a Pod that nothing blocks, and may then find that the
+				// lock still has an owner.
 				unblock := crew.block(first.pod)
 				start := time.Now()
 				require.NoError(t, c.delete(crew))
@@ -140,7 +143,8 @@ func TestForegroundDeletionDoesNotMakeTwoLeaders(t *testing.T) {
 				crew.finish(first.pod)
 				gone := crew.requireDeleted(first.pod)
 				crew.requireLead(standby, newcomer)
-				assert.Greater(t, version(t, crew.lock().ResourceVersion), gone.version, "the next lock is younger than the Pod is gone")
+				assert.Greater(t, version(t, crew.lock().ResourceVersion), gone.version,
+					"the next lock is younger than the Pod is gone")
 			})
 		})
 	}
@@ -162,7 +166,11 @@ func TestEndedLeaderIsSucceededThoughItsPodIsStillThere(t *testing.T) {
 				c.requireLead(a)
 				b := c.candidate(c.pod("b", handNode))
 				c.requireWaiting(b, "its Pod runs")
-				c.report(a.pod, corev1.PodStatus{Phase: status.Phase, Reason: status.Reason, ContainerStatuses: running.ContainerStatuses})
+				c.report(a.pod,
+					corev1.PodStatus{
+						Phase: status.Phase, Reason: status.Reason,
+						ContainerStatuses: running.ContainerStatuses,
+					})
 				c.requireWaiting(b, "container main was last reported to run")
 				c.report(a.pod, status)
 				ended := time.Now()
@@ -205,7 +213,8 @@ func TestPodOfTheSameNameDoesNotInherit(t *testing.T) {
 		assert.Error(t, err, "its token is worth nothing any more")
 		config, err := shared.ServiceAccount(t.Context(), c.namespace, "default", next)
 		require.NoError(t, err)
-		err = leader.Become(t.Context(), lockName, leader.WithConfig(config), leader.WithNamespace(c.namespace), leader.WithPodName("b"))
+		err = leader.Become(t.Context(), lockName, leader.WithConfig(config), leader.WithNamespace(c.namespace),
+			leader.WithPodName("b"))
 		assert.ErrorIs(t, err, leader.ErrPodGone, "the token is the Pod's, whatever the name")
 	})
 }

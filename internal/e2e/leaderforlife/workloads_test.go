@@ -82,7 +82,10 @@ func (c *crew) daemon(name string, pod *corev1.Pod) *daemon {
 	d := &daemon{}
 	d.Process, err = shared.Run(e2e.Command{
 		Name: c.namespace + "-" + name, Path: path,
-		Env: []string{"KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + c.namespace, "GORACE=halt_on_error=1 atexit_sleep_ms=0"},
+		Env: []string{
+			"KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + c.namespace,
+			"GORACE=halt_on_error=1 atexit_sleep_ms=0",
+		},
 		OnLine: func(line string) {
 			d.mu.Lock()
 			defer d.mu.Unlock()

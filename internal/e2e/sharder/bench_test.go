@@ -25,12 +25,14 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// Each benchmark is one experiment, whatever b.N is, and reports what it timed itself. BENCHMARKS.md says what the figures mean.
+// Each benchmark is one experiment, whatever b.N is, and reports what it timed itself.
+// BENCHMARKS.md says what the figures mean.
 
 // concurrency is the sharder's default.
 const concurrency = 16
 
-// assigner gives the objects of a fleet to shard a until ctx has ended, and tells when each of them was given.
+// assigner gives the objects of a fleet to shard a until ctx has ended, and tells when each of them
+// was given.
 type assigner struct {
 	name string
 	run  func(ctx context.Context, f *fleet, assigned func(name string))
@@ -46,8 +48,10 @@ var (
 	// bareRecord writes as much as the sharder, and as carefully.
 	bareRecord = assigner{"bare-record", func(ctx context.Context, f *fleet, assigned func(string)) {
 		loop(ctx, f, assigned, func(o *metav1.PartialObjectMetadata) []byte {
-			record := fmt.Sprintf(`{"uid":%q,"shard":"a","leaseUID":"00000000-0000-0000-0000-000000000000","epoch":1,"state":"owned"}`, o.UID)
-			return fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"labels":{%q:"a",%q:null,%q:%q},"annotations":{%q:%q,%q:%q}}}`,
+			record := fmt.Sprintf(`{"uid":%q,"shard":"a","leaseUID":"00000000-0000-0000-0000-000000000000","epoch":1,`+
+				`"state":"owned"}`, o.UID)
+			return fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"labels":{%q:"a",%q:null,%q:%q},`+
+				`"annotations":{%q:%q,%q:%q}}}`,
 				o.UID, o.ResourceVersion, shardLabel, drainLabel, api.SealLabel(ringName), sealOf(record),
 				ownerAnnotation, record, api.RecordAnnotation(ringName, configMaps.Resource.GroupResource()), record)
 		})
@@ -67,7 +71,8 @@ func loop(ctx context.Context, f *fleet, assigned func(string), patch func(*meta
 	for range concurrency {
 		workers.Go(func() {
 			for o := range work {
-				if _, err := objects.Patch(ctx, o.Name, types.MergePatchType, patch(o), metav1.PatchOptions{}); err == nil {
+				if _, err := objects.Patch(ctx, o.Name, types.MergePatchType, patch(o),
+					metav1.PatchOptions{}); err == nil {
 					assigned(o.Name)
 				} else if ctx.Err() == nil {
 					f.t.Error(err)
@@ -124,11 +129,12 @@ func runSharder(ctx context.Context, f *fleet, hooks sharder.Hooks) {
 	require.NoError(f.t, err)
 	discoverer, err := discovery.NewDiscoveryClientForConfig(shared.Admin())
 	require.NoError(f.t, err)
-	s, err := sharder.New(kube, objects, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer)), sharder.Config{
-		Ring: ringName, Namespace: f.namespace,
-		Resources: []api.Resource{{GVR: configMaps.Resource, Namespaces: []string{f.namespace}}},
-		Hooks:     hooks,
-	})
+	s, err := sharder.New(kube, objects,
+		restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer)), sharder.Config{
+			Ring: ringName, Namespace: f.namespace,
+			Resources: []api.Resource{{GVR: configMaps.Resource, Namespaces: []string{f.namespace}}},
+			Hooks:     hooks,
+		})
 	require.NoError(f.t, err)
 	require.NoError(f.t, s.Run(ctx))
 }
@@ -168,8 +174,8 @@ func runLease(b *testing.B, f *fleet, name string, work func(context.Context, *s
 	return release
 }
 
-// BenchmarkSharderAssignment is how fast 10,000 objects are assigned that were there before the sharder, from its start until the last
-// patch, beside loops that do nothing but list and patch.
+// BenchmarkSharderAssignment is how fast 10,000 objects are assigned that were there before the
+// sharder, from its start until the last patch, beside loops that do nothing but list and patch.
 func BenchmarkSharderAssignment(b *testing.B) {
 	const objects = 10_000
 	rates := map[string][]float64{}
@@ -200,7 +206,8 @@ func BenchmarkSharderAssignment(b *testing.B) {
 		running.Wait()
 		rates[a.name] = append(rates[a.name], objects/took.Seconds())
 	}
-	for _, a := range []assigner{bare, bareRecord, ours, ours, bareRecord, bare} { // what changes meanwhile hits all alike
+	for _, a := range []assigner{bare, bareRecord, ours, ours, bareRecord, bare} {
+		// what changes meanwhile hits all alike
 		measure(a)
 	}
 	mean := func(a assigner) float64 { return (rates[a.name][0] + rates[a.name][1]) / 2 }
@@ -212,7 +219,8 @@ func BenchmarkSharderAssignment(b *testing.B) {
 	b.ReportMetric(0, "ns/op") // leaves it out
 }
 
-// BenchmarkSharderLatency is the time from when the creation of an object is sent until the answer to the patch that assigns it.
+// BenchmarkSharderLatency is the time from when the creation of an object is sent until the answer
+// to the patch that assigns it.
 func BenchmarkSharderLatency(b *testing.B) {
 	const objects = 1_000
 	for _, a := range []assigner{bare, ours} {
@@ -227,7 +235,8 @@ func BenchmarkSharderLatency(b *testing.B) {
 			for n := range objects + 1 {
 				sent := time.Now()
 				o, err := f.client.CoreV1().ConfigMaps(f.namespace).
-					Create(b.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "o-"}}, metav1.CreateOptions{})
+					Create(b.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "o-"}},
+						metav1.CreateOptions{})
 				require.NoError(b, err)
 				require.Equal(b, o.Name, <-assigned)
 				if n > 0 { // the first waits for the start

@@ -14,7 +14,10 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-var secretKind = kind{Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Kind: "Secret", namespaced: true}
+var secretKind = kind{
+	Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Kind: "Secret",
+	namespaced: true,
+}
 
 func TestChildrenMoveWithTheirRoots(t *testing.T) {
 	t.Parallel()
@@ -62,7 +65,8 @@ func (f *fleet) bear(roots []object, shard string) (children []object) {
 	f.t.Helper()
 	for _, root := range roots {
 		child := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-			GenerateName: "child-", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(root, root.GroupVersionKind())},
+			GenerateName:    "child-",
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(root, root.GroupVersionKind())},
 		}}
 		if shard != "" {
 			child.Labels = map[string]string{shardLabel: shard}
@@ -97,8 +101,8 @@ func (f *fleet) requireFamilies() {
 	}, "children are not with their roots: %q", &wrong)
 }
 
-// requireFamilyCosts asserts what moving roots has cost since then: that much for each of them, and one patch for each of their
-// children.
+// requireFamilyCosts asserts what moving roots has cost since then: that much for each of them, and
+// one patch for each of their children.
 func (f *fleet) requireFamilyCosts(since time.Time, roots, children []object, each cost) {
 	f.t.Helper()
 	want, moved := map[string]cost{}, map[types.UID]bool{}

@@ -27,8 +27,14 @@ import (
 )
 
 var (
-	deployments = kind{Resource: appsv1.SchemeGroupVersion.WithResource("deployments"), Kind: "Deployment", namespaced: true}
-	replicaSets = kind{Resource: appsv1.SchemeGroupVersion.WithResource("replicasets"), Kind: "ReplicaSet", namespaced: true}
+	deployments = kind{
+		Resource: appsv1.SchemeGroupVersion.WithResource("deployments"), Kind: "Deployment",
+		namespaced: true,
+	}
+	replicaSets = kind{
+		Resource: appsv1.SchemeGroupVersion.WithResource("replicasets"), Kind: "ReplicaSet",
+		namespaced: true,
+	}
 )
 
 // The controllers of kube-controller-manager copy annotations and labels, among them the ring's.
@@ -36,10 +42,11 @@ func TestWhatControllersCopy(t *testing.T) {
 	t.Parallel()
 	cp := e2e.Start(t, e2e.Options{ControllerManager: true})
 
-	t.Run("a ring of Deployments and ReplicaSets comes to rest after each roll-out, undo and scaling", func(t *testing.T) {
-		t.Parallel()
-		deploymentsAndReplicaSets(t, cp)
-	})
+	t.Run("a ring of Deployments and ReplicaSets comes to rest after each roll-out, undo and scaling",
+		func(t *testing.T) {
+			t.Parallel()
+			deploymentsAndReplicaSets(t, cp)
+		})
 	t.Run("to what", func(t *testing.T) {
 		t.Parallel()
 		copiesOfControllers(t, cp)
@@ -70,7 +77,8 @@ func deploymentsAndReplicaSets(t *testing.T, cp *e2e.ControlPlane) {
 		require.NoError(t, err)
 	}
 	members := []string{"a", "b"}
-	// rests asserts that all is placed, and that the ring has written on each object a few times at most, and nothing any more.
+	// rests asserts that all is placed, and that the ring has written on each object a few times at
+	// most, and nothing any more.
 	rests := func(what string, since time.Time, each int) {
 		t.Helper()
 		f.requirePlaced(members...)
@@ -97,8 +105,10 @@ func deploymentsAndReplicaSets(t *testing.T, cp *e2e.ControlPlane) {
 
 	rollOut := func(image string) {
 		for i := range apps {
-			_, err := f.client.AppsV1().Deployments(f.namespace).Patch(t.Context(), fmt.Sprint("d", i), types.StrategicMergePatchType,
-				fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"none.invalid/%s"}]}}}}`, image), metav1.PatchOptions{})
+			_, err := f.client.AppsV1().Deployments(f.namespace).Patch(t.Context(), fmt.Sprint("d", i),
+				types.StrategicMergePatchType,
+				fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"none.invalid/`+
+					`%s"}]}}}}`, image), metav1.PatchOptions{})
 			require.NoError(t, err)
 		}
 	}
@@ -138,15 +148,16 @@ func deploymentsAndReplicaSets(t *testing.T, cp *e2e.ControlPlane) {
 	rests("undone again", begun, 5)
 	begun = time.Now()
 	for i := range apps {
-		_, err := f.client.AppsV1().Deployments(f.namespace).Patch(t.Context(), fmt.Sprint("d", i), types.MergePatchType, []byte(`{"spec":{"replicas":1}}`), metav1.PatchOptions{})
+		_, err := f.client.AppsV1().Deployments(f.namespace).Patch(t.Context(), fmt.Sprint("d", i),
+			types.MergePatchType, []byte(`{"spec":{"replicas":1}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 	}
 	rests("scaled", begun, 3)
 	f.requireExclusion()
 }
 
-// undo is kubectl rollout undo: it gives a Deployment the template of its second last ReplicaSet, and the annotations. It reports whether
-// that restores an old record of the Deployment.
+// undo is kubectl rollout undo: it gives a Deployment the template of its second last ReplicaSet,
+// and the annotations. It reports whether that restores an old record of the Deployment.
 func undo(t testing.TB, client kubernetes.Interface, namespace, name string) (outdated bool) {
 	t.Helper()
 	d, err := client.AppsV1().Deployments(namespace).Get(t.Context(), name, metav1.GetOptions{})
@@ -163,7 +174,8 @@ func undo(t testing.TB, client kubernetes.Interface, namespace, name string) (ou
 	require.GreaterOrEqual(t, len(own), 2)
 	annotations := map[string]string{}
 	kept := []string{
-		corev1.LastAppliedConfigAnnotation, revision, "deployment.kubernetes.io/revision-history", "deployment.kubernetes.io/desired-replicas",
+		corev1.LastAppliedConfigAnnotation, revision, "deployment.kubernetes.io/revision-history",
+		"deployment.kubernetes.io/desired-replicas",
 		"deployment.kubernetes.io/max-replicas", appsv1.DeprecatedRollbackTo,
 	}
 	maps.Copy(annotations, own[1].Annotations)
@@ -179,7 +191,8 @@ func undo(t testing.TB, client kubernetes.Interface, namespace, name string) (ou
 		{"op": "replace", "path": "/metadata/annotations", "value": annotations},
 	})
 	require.NoError(t, err)
-	_, err = client.AppsV1().Deployments(namespace).Patch(t.Context(), name, types.JSONPatchType, patch, metav1.PatchOptions{})
+	_, err = client.AppsV1().Deployments(namespace).Patch(t.Context(), name, types.JSONPatchType, patch,
+		metav1.PatchOptions{})
 	require.NoError(t, err)
 	record := api.RecordAnnotation(ringName, deployments.Resource.GroupResource())
 	return annotations[record] != "" && annotations[record] != d.Annotations[record]
@@ -203,30 +216,50 @@ func copiesOfControllers(t *testing.T, cp *e2e.ControlPlane) {
 	}
 	template := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: app},
-		Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{Name: "main", Image: "none.invalid/1"}}},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyAlways,
+			Containers:    []corev1.Container{{Name: "main", Image: "none.invalid/1"}},
+		},
 	}
 	once := template.DeepCopy()
 	once.Spec.RestartPolicy = corev1.RestartPolicyNever
 	selector := &metav1.LabelSelector{MatchLabels: app}
 	ctx := t.Context()
 	for _, err := range []error{
-		second(client.AppsV1().Deployments(namespace).Create(ctx, &appsv1.Deployment{ObjectMeta: made("d"), Spec: appsv1.DeploymentSpec{Selector: selector, Template: template}}, metav1.CreateOptions{})),
-		second(client.AppsV1().StatefulSets(namespace).Create(ctx, &appsv1.StatefulSet{ObjectMeta: made("s"), Spec: appsv1.StatefulSetSpec{Selector: selector, Template: template}}, metav1.CreateOptions{})),
-		second(client.AppsV1().DaemonSets(namespace).Create(ctx, &appsv1.DaemonSet{ObjectMeta: made("n"), Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template}}, metav1.CreateOptions{})),
-		second(client.BatchV1().CronJobs(namespace).Create(ctx, &batchv1.CronJob{ObjectMeta: made("c"), Spec: batchv1.CronJobSpec{
-			Schedule: "* * * * *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: *once}},
-		}}, metav1.CreateOptions{})),
-		second(client.BatchV1().Jobs(namespace).Create(ctx, &batchv1.Job{ObjectMeta: made("j"), Spec: batchv1.JobSpec{Template: *once}}, metav1.CreateOptions{})),
-		second(client.CoreV1().Services(namespace).Create(ctx, &corev1.Service{ObjectMeta: made("v"), Spec: corev1.ServiceSpec{
-			Selector: app, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(80)}},
-		}}, metav1.CreateOptions{})),
-		second(client.CoreV1().Services(namespace).Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: corev1.ServiceSpec{
-			Ports: []corev1.ServicePort{{Port: 80}},
-		}}, metav1.CreateOptions{})),
+		second(client.AppsV1().Deployments(namespace).Create(ctx,
+			&appsv1.Deployment{
+				ObjectMeta: made("d"),
+				Spec:       appsv1.DeploymentSpec{Selector: selector, Template: template},
+			}, metav1.CreateOptions{})),
+		second(client.AppsV1().StatefulSets(namespace).Create(ctx,
+			&appsv1.StatefulSet{
+				ObjectMeta: made("s"),
+				Spec:       appsv1.StatefulSetSpec{Selector: selector, Template: template},
+			}, metav1.CreateOptions{})),
+		second(client.AppsV1().DaemonSets(namespace).Create(ctx,
+			&appsv1.DaemonSet{
+				ObjectMeta: made("n"),
+				Spec:       appsv1.DaemonSetSpec{Selector: selector, Template: template},
+			}, metav1.CreateOptions{})),
+		second(client.BatchV1().CronJobs(namespace).Create(ctx,
+			&batchv1.CronJob{ObjectMeta: made("c"), Spec: batchv1.CronJobSpec{
+				Schedule: "* * * * *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: *once}},
+			}}, metav1.CreateOptions{})),
+		second(client.BatchV1().Jobs(namespace).Create(ctx,
+			&batchv1.Job{ObjectMeta: made("j"), Spec: batchv1.JobSpec{Template: *once}}, metav1.CreateOptions{})),
+		second(client.CoreV1().Services(namespace).Create(ctx,
+			&corev1.Service{ObjectMeta: made("v"), Spec: corev1.ServiceSpec{
+				Selector: app, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(80)}},
+			}}, metav1.CreateOptions{})),
+		second(client.CoreV1().Services(namespace).Create(ctx,
+			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: corev1.ServiceSpec{
+				Ports: []corev1.ServicePort{{Port: 80}},
+			}}, metav1.CreateOptions{})),
 		//nolint:staticcheck // Endpoints are what is mirrored
-		second(client.CoreV1().Endpoints(namespace).Create(ctx, &corev1.Endpoints{ObjectMeta: made("m"), Subsets: []corev1.EndpointSubset{{
-			Addresses: []corev1.EndpointAddress{{IP: "192.0.2.1"}}, Ports: []corev1.EndpointPort{{Port: 80}},
-		}}}, metav1.CreateOptions{})),
+		second(client.CoreV1().Endpoints(namespace).Create(ctx,
+			&corev1.Endpoints{ObjectMeta: made("m"), Subsets: []corev1.EndpointSubset{{
+				Addresses: []corev1.EndpointAddress{{IP: "192.0.2.1"}}, Ports: []corev1.EndpointPort{{Port: 80}},
+			}}}, metav1.CreateOptions{})),
 	} {
 		require.NoError(t, err)
 	}
@@ -237,7 +270,10 @@ func copiesOfControllers(t *testing.T, cp *e2e.ControlPlane) {
 			all, err := list(ctx)
 			require.NoError(t, err)
 			for _, o := range all {
-				if controller := metav1.GetControllerOf(o); controller != nil && controller.Name == owner || slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.Name == owner }) {
+				if controller := metav1.GetControllerOf(o); controller != nil && controller.Name == owner ||
+					slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool {
+						return r.Name == owner
+					}) {
 					found = o
 				}
 			}
@@ -270,8 +306,9 @@ func copiesOfControllers(t *testing.T, cp *e2e.ControlPlane) {
 		owner string
 		list  func(context.Context) ([]metav1.Object, error)
 	}{
-		"Deployment to ReplicaSet": {"d", sets}, "StatefulSet to ControllerRevision": {"s", revisions}, "DaemonSet to ControllerRevision": {"n", revisions},
-		"StatefulSet to Pod": {"s", pods}, "Job to Pod": {"j", pods}, "CronJob to Job": {"c", jobs},
+		"Deployment to ReplicaSet": {"d", sets}, "StatefulSet to ControllerRevision": {"s", revisions},
+		"DaemonSet to ControllerRevision": {"n", revisions},
+		"StatefulSet to Pod":              {"s", pods}, "Job to Pod": {"j", pods}, "CronJob to Job": {"c", jobs},
 		"Service to EndpointSlice": {"v", slicesOf}, "Endpoints to EndpointSlice": {"m", slicesOf},
 	} {
 		o := find(of.owner, of.list)
@@ -280,8 +317,9 @@ func copiesOfControllers(t *testing.T, cp *e2e.ControlPlane) {
 		got[name] = copies{labelled, annotated}
 	}
 	assert.Equal(t, map[string]copies{
-		"Deployment to ReplicaSet": {annotations: true}, "StatefulSet to ControllerRevision": {annotations: true}, "DaemonSet to ControllerRevision": {annotations: true},
-		"StatefulSet to Pod": {}, "Job to Pod": {}, "CronJob to Job": {},
+		"Deployment to ReplicaSet": {annotations: true}, "StatefulSet to ControllerRevision": {annotations: true},
+		"DaemonSet to ControllerRevision": {annotations: true},
+		"StatefulSet to Pod":              {}, "Job to Pod": {}, "CronJob to Job": {},
 		"Service to EndpointSlice": {labels: true}, "Endpoints to EndpointSlice": {labels: true, annotations: true},
 	}, got, "see the table in docs/operating.md")
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder"
 )
 
-// audited returns the fleet's requests that were received since then, by the audit log, which shows a request when it was answered, and its
-// effects may have been seen before that.
+// audited returns the fleet's requests that were received since then, by the audit log, which shows
+// a request when it was answered, and its effects may have been seen before that.
 func (f *fleet) audited(since time.Time) []e2e.AuditEvent {
 	f.t.Helper()
 	f.markers++
@@ -53,7 +53,8 @@ func (c cost) String() string {
 	return fmt.Sprintf("%d by the sharder, %d by shards", c.sharder, c.shard)
 }
 
-// lag is how far the audit log may be behind: what a request has changed can be seen before it is answered.
+// lag is how far the audit log may be behind: what a request has changed can be seen before it is
+// answered.
 const lag = 10 * time.Second
 
 // costsWhen returns costs when they are enough, or after a while.
@@ -73,8 +74,8 @@ func (f *fleet) costs(since time.Time) map[string]cost {
 	return costs
 }
 
-// patches returns what each object has cost since then, by name, and what it may have cost besides: the API server does not know
-// what has become of a patch whose client was gone before the answer.
+// patches returns what each object has cost since then, by name, and what it may have cost besides:
+// the API server does not know what has become of a patch whose client was gone before the answer.
 func (f *fleet) patches(since time.Time) (certain, perhaps map[string]cost) {
 	f.t.Helper()
 	certain, perhaps = map[string]cost{}, map[string]cost{}
@@ -101,8 +102,8 @@ func (f *fleet) patches(since time.Time) (certain, perhaps map[string]cost) {
 	return certain, perhaps
 }
 
-// requireCosts asserts what changing the labels and records of objects has cost since then: that much for each of these
-// objects, and nothing for any other.
+// requireCosts asserts what changing the labels and records of objects has cost since then: that
+// much for each of these objects, and nothing for any other.
 func (f *fleet) requireCosts(since time.Time, objects []object, each cost) {
 	f.t.Helper()
 	want := map[string]cost{}
@@ -121,7 +122,10 @@ func (f *fleet) requireEach(since time.Time, want map[string]cost) {
 		got, perhaps = f.patches(since)
 		for name, more := range perhaps {
 			c, w := got[name], want[name]
-			got[name] = cost{min(c.sharder+more.sharder, max(c.sharder, w.sharder)), min(c.shard+more.shard, max(c.shard, w.shard))}
+			got[name] = cost{
+				min(c.sharder+more.sharder, max(c.sharder, w.sharder)),
+				min(c.shard+more.shard, max(c.shard, w.shard)),
+			}
 			if got[name] == (cost{}) {
 				delete(got, name)
 			}
@@ -142,8 +146,8 @@ func (f *fleet) leaseWrites(since time.Time, shard string) (writes []e2e.AuditEv
 	return writes
 }
 
-// requireOneChange asserts what the sharders have written since then besides leases and the objects: the ring's history twice, when
-// the membership changed and when that was settled.
+// requireOneChange asserts what the sharders have written since then besides leases and the
+// objects: the ring's history twice, when the membership changed and when that was settled.
 func (f *fleet) requireOneChange(since time.Time) {
 	f.t.Helper()
 	var writes, lists int

@@ -21,7 +21,8 @@ var (
 	ownerAnnotation = api.OwnerAnnotation(ringName)
 )
 
-// edits are what users do to an object, and how often shards may have to write it so that the sharder, by one patch, can repair that.
+// edits are what users do to an object, and how often shards may have to write it so that the
+// sharder, by one patch, can repair that.
 var edits = []struct {
 	name   string
 	do     func(f *fleet, o object, other string)
@@ -45,7 +46,8 @@ var edits = []struct {
 	}, 1},
 }
 
-// strip replaces an object by its manifest, as kubectl replace does: without anything that the protocol has written.
+// strip replaces an object by its manifest, as kubectl replace does: without anything that the
+// protocol has written.
 func (f *fleet) strip(o object) {
 	f.t.Helper()
 	manifest := &unstructured.Unstructured{}
@@ -115,7 +117,8 @@ func TestEditsAreRepaired(t *testing.T) {
 	}
 }
 
-// clone creates an object with all labels and annotations of another, as controllers do that know no better.
+// clone creates an object with all labels and annotations of another, as controllers do that know
+// no better.
 func (f *fleet) clone(o object) object {
 	f.t.Helper()
 	now := f.get(o)
@@ -143,7 +146,8 @@ func (f *fleet) requireRepaired(all []object, members ...string) {
 	}
 }
 
-// TestEditsWhileTheRingIsUnsettled removes what the protocol knows of objects that others may be at work on. b never lets go of anything.
+// TestEditsWhileTheRingIsUnsettled removes what the protocol knows of objects that others may be at
+// work on. b never lets go of anything.
 func TestEditsWhileTheRingIsUnsettled(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
@@ -163,7 +167,10 @@ func TestEditsWhileTheRingIsUnsettled(t *testing.T) {
 		f.start("c", "-without-sharder", "-write", "-work=50ms", "-stubborn", "-pace=100ms")
 		kept, went, stuck := share(all, "a", "a"), share(all, "a", "c"), share(all, "b", "c")
 		isAskedOf := func(o object, shard string) func() bool {
-			return func() bool { v := versionOf(f.get(o)); return v.drained && v.shard == shard && v.owner.Shard == shard }
+			return func() bool {
+				v := versionOf(f.get(o))
+				return v.drained && v.shard == shard && v.owner.Shard == shard
+			}
 		}
 		f.requireRepaired(went, abc...)
 		f.requireWorkedOn(went, abc...)
@@ -183,7 +190,8 @@ func TestEditsWhileTheRingIsUnsettled(t *testing.T) {
 		f.eventually(isAskedOf(stuck[1], "b"), "not drained again")
 		costs := f.costsWhen(before, func(costs map[string]cost) bool {
 			return costs[kept[0].GetName()].sharder > 0 &&
-				costs[went[0].GetName()].sharder > 1 && costs[went[0].GetName()].shard > 0 && // which the log may show later, though it was before
+				// which the log may show later, though it was before
+				costs[went[0].GetName()].sharder > 1 && costs[went[0].GetName()].shard > 0 &&
 				costs[stuck[0].GetName()].sharder > 0 && costs[stuck[1].GetName()].sharder > 0
 		})
 		assert.Equal(t, cost{sharder: 1}, costs[kept[0].GetName()], "no other candidate")

@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	// lasting is the D of leases that are to outlast a busy machine, and brief the D of those that are to expire.
+	// lasting is the D of leases that are to outlast a busy machine, and brief the D of those that
+	// are to expire.
 	lasting = 15 * time.Second
 	brief   = 8 * time.Second
 
@@ -32,7 +33,10 @@ const (
 )
 
 // configMaps are what most tests distribute.
-var configMaps = kind{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", namespaced: true}
+var configMaps = kind{
+	Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap",
+	namespaced: true,
+}
 
 // kind is a kind of objects.
 type kind struct {
@@ -54,7 +58,8 @@ func (k kind) name() string {
 	return strings.TrimPrefix(k.Resource.Group+"/"+k.Resource.Version+"/"+k.Resource.Resource, "/")
 }
 
-// fleet is the replicas of one ring, as processes, in a namespace of their own; and the referee, who has seen everything that they did.
+// fleet is the replicas of one ring, as processes, in a namespace of their own; and the referee,
+// who has seen everything that they did.
 type fleet struct {
 	t         testing.TB
 	cp        *e2e.ControlPlane
@@ -100,7 +105,8 @@ func newFleetIn(t testing.TB, cp *e2e.ControlPlane, duration time.Duration, kind
 	return f
 }
 
-// newCrowd returns a fleet without a referee, whose replicas are built as users build them: for measuring.
+// newCrowd returns a fleet without a referee, whose replicas are built as users build them: for
+// measuring.
 func newCrowd(t testing.TB, duration time.Duration, kinds ...kind) *fleet {
 	t.Helper()
 	return newCrowdIn(t, shared, duration, kinds...)
@@ -118,20 +124,26 @@ func newCrowdIn(t testing.TB, cp *e2e.ControlPlane, duration time.Duration, kind
 	objects, err := dynamic.NewForConfig(cp.Admin())
 	require.NoError(t, err)
 	return &fleet{
-		t: t, cp: cp, namespace: namespace, duration: duration, patience: 10 * time.Minute, kinds: kinds, client: client, dynamic: objects,
+		t: t, cp: cp, namespace: namespace, duration: duration, patience: 10 * time.Minute, kinds: kinds,
+		client: client, dynamic: objects,
 		processes: map[string]*e2e.Process{}, rights: map[string]bool{},
 	}
 }
 
-// rules is what the documentation of the packages says that a replica needs: in the namespace, and in the cluster.
+// rules is what the documentation of the packages says that a replica needs: in the namespace, and
+// in the cluster.
 func (f *fleet) rules() (namespace, cluster []rbacv1.PolicyRule) {
 	namespace = []rbacv1.PolicyRule{
-		{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"create", "get", "list", "watch", "update", "delete"}},
+		{
+			APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"},
+			Verbs: []string{"create", "get", "list", "watch", "update", "delete"},
+		},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "get", "update"}},
 	}
 	for _, k := range slices.Concat(f.kinds, f.children) {
 		rule := rbacv1.PolicyRule{
-			APIGroups: []string{k.Resource.Group}, Resources: []string{k.Resource.Resource}, Verbs: []string{"list", "watch", "get", "patch"},
+			APIGroups: []string{k.Resource.Group}, Resources: []string{k.Resource.Resource},
+			Verbs: []string{"list", "watch", "get", "patch"},
 		}
 		if k.namespaced {
 			namespace = append(namespace, rule)
@@ -186,7 +198,10 @@ func (f *fleet) command(config *rest.Config, name string, args ...string) e2e.Co
 	f.t.Helper()
 	kubeconfig, err := f.cp.Kubeconfig(config)
 	require.NoError(f.t, err)
-	all := []string{"-kubeconfig", kubeconfig, "-namespace", f.namespace, "-identity", name, "-lease-duration", f.duration.String()}
+	all := []string{
+		"-kubeconfig", kubeconfig, "-namespace", f.namespace, "-identity", name, "-lease-duration",
+		f.duration.String(),
+	}
 	for _, k := range f.kinds {
 		all = append(all, k.flag())
 	}

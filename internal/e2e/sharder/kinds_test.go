@@ -21,9 +21,18 @@ import (
 const customGroup = "e2e.bellwether.dev"
 
 var (
-	ingressClasses = kind{Resource: schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingressclasses"}, Kind: "IngressClass"}
-	widgets        = kind{Resource: schema.GroupVersionResource{Group: customGroup, Version: "v1", Resource: "widgets"}, Kind: "Widget", namespaced: true}
-	planets        = kind{Resource: schema.GroupVersionResource{Group: customGroup, Version: "v1", Resource: "planets"}, Kind: "Planet"}
+	ingressClasses = kind{Resource: schema.GroupVersionResource{
+		Group: "networking.k8s.io", Version: "v1",
+		Resource: "ingressclasses",
+	}, Kind: "IngressClass"}
+	widgets = kind{
+		Resource: schema.GroupVersionResource{Group: customGroup, Version: "v1", Resource: "widgets"},
+		Kind:     "Widget", namespaced: true,
+	}
+	planets = kind{
+		Resource: schema.GroupVersionResource{Group: customGroup, Version: "v1", Resource: "planets"},
+		Kind:     "Planet",
+	}
 )
 
 func TestAllKindsOfObjects(t *testing.T) {
@@ -56,14 +65,18 @@ func TestAllKindsOfObjects(t *testing.T) {
 	})
 }
 
-// install creates a CustomResourceDefinition for each kind, unless it is there, and returns when they are served, and replicas will find them.
+// install creates a CustomResourceDefinition for each kind, unless it is there, and returns when
+// they are served, and replicas will find them.
 func install(t *testing.T, kinds ...kind) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(shared.Admin())
 	require.NoError(t, err)
 	discoverer, err := discovery.NewDiscoveryClientForConfig(shared.Admin())
 	require.NoError(t, err)
-	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	definitions := client.Resource(schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions",
+	})
 	for _, k := range kinds {
 		scope := "Cluster"
 		if k.namespaced {
@@ -83,7 +96,8 @@ func install(t *testing.T, kinds ...kind) {
 				}},
 			},
 		}}
-		if _, err := definitions.Create(t.Context(), definition, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+		if _, err := definitions.Create(t.Context(), definition,
+			metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 			require.NoError(t, err)
 		}
 		require.True(t, waitFor(t.Context(), time.Minute, func() bool {
@@ -103,7 +117,8 @@ func install(t *testing.T, kinds ...kind) {
 // remove deletes the objects of kinds that do not go with the namespace.
 func (f *fleet) remove(kinds ...kind) {
 	for _, k := range kinds {
-		err := f.objects(k).DeleteCollection(context.Background(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "test=" + f.namespace})
+		err := f.objects(k).DeleteCollection(context.Background(), metav1.DeleteOptions{},
+			metav1.ListOptions{LabelSelector: "test=" + f.namespace})
 		require.NoError(f.t, err)
 	}
 }

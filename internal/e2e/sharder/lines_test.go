@@ -41,7 +41,8 @@ func (f *fleet) said(replica string, words ...string) int {
 	defer f.mu.Unlock()
 	n := 0
 	for _, l := range f.lines {
-		if (replica == "" || l.replica == replica) && len(l.words) >= len(words) && slices.Equal(l.words[:len(words)], words) {
+		if (replica == "" || l.replica == replica) && len(l.words) >= len(words) &&
+			slices.Equal(l.words[:len(words)], words) {
 			n++
 		}
 	}
@@ -75,7 +76,8 @@ func waitFor(ctx context.Context, patience time.Duration, condition func() bool)
 // requireSaid waits until a replica has said something once more than n times.
 func (f *fleet) requireSaid(replica string, n int, words ...string) {
 	f.t.Helper()
-	f.eventually(func() bool { return f.said(replica, words...) > n }, "%s: never said %q %d times", replica, words, n+1)
+	f.eventually(func() bool { return f.said(replica, words...) > n }, "%s: never said %q %d times", replica, words,
+		n+1)
 }
 
 // requireHeld waits until replicas hold their shard leases.
@@ -86,7 +88,8 @@ func (f *fleet) requireHeld(names ...string) {
 	}
 }
 
-// requireSettled waits until the sharder has distributed everything among these shards, and knows it.
+// requireSettled waits until the sharder has distributed everything among these shards, and knows
+// it.
 func (f *fleet) requireSettled(members ...string) {
 	f.t.Helper()
 	slices.Sort(members)

@@ -174,7 +174,8 @@ func TestRestartedContainerKeepsItsObjects(t *testing.T) {
 					return false
 				}, "b does not work")
 				assert.Equal(t, test.waits, f.said("b", "waiting"))
-				assert.Equal(t, term.Annotations[shardlease.EpochAnnotation], f.lease("b").Annotations[shardlease.EpochAnnotation])
+				assert.Equal(t, term.Annotations[shardlease.EpochAnnotation],
+					f.lease("b").Annotations[shardlease.EpochAnnotation])
 				f.requirePlaced("a", "b")
 				f.requireCosts(before, nil, cost{})
 				f.requireExclusion()
@@ -193,7 +194,8 @@ func TestDeletedLeaseOfALiveShard(t *testing.T) {
 		f.requireSettled("a", "b")
 		before := time.Now()
 		deleted := time.Now() // or soon after
-		require.NoError(t, f.client.CoordinationV1().Leases(f.namespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
+		require.NoError(t,
+			f.client.CoordinationV1().Leases(f.namespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
 		f.requireExit(b, shardlease.ExitCodeNotHeld)
 		f.requireSettled("a")
 		all := f.list()

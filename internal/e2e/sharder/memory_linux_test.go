@@ -14,8 +14,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-// BenchmarkSharderMemory is what the process of a sharder takes when it has been started over so many objects, which are assigned already, and
-// has looked at all of them several times.
+// BenchmarkSharderMemory is what the process of a sharder takes when it has been started over so
+// many objects, which are assigned already, and has looked at all of them several times.
 func BenchmarkSharderMemory(b *testing.B) {
 	measureMemory(b, 0, 1_000, 10_000, 50_000)
 }

@@ -12,9 +12,15 @@ import (
 
 var (
 	// secrets are a resource without any right.
-	secrets = kind{Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Kind: "Secret", namespaced: true}
+	secrets = kind{
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Kind: "Secret",
+		namespaced: true,
+	}
 	// comets are a resource that is not installed.
-	comets = kind{Resource: schema.GroupVersionResource{Group: customGroup, Version: "v1", Resource: "comets"}, Kind: "Comet", namespaced: true}
+	comets = kind{
+		Resource: schema.GroupVersionResource{Group: customGroup, Version: "v1", Resource: "comets"},
+		Kind:     "Comet", namespaced: true,
+	}
 )
 
 // TestMistakesAreNamedAtStart starts replicas that cannot work: they end, and say why.
@@ -27,7 +33,8 @@ func TestMistakesAreNamedAtStart(t *testing.T) {
 	}{
 		"no rights, sharder": {
 			kind: secrets, args: []string{"-without-shard"},
-			want: []string{"sharder: ", `not allowed to list secrets: grant the verb "list" on resource secrets of API group "" in namespace `, `grant the verb "get"`, `grant the verb "patch"`},
+			want: []string{"sharder: ", `not allowed to list secrets: grant the verb "list" on resource secrets of ` +
+				`API group "" in namespace `, `grant the verb "get"`, `grant the verb "patch"`},
 		},
 		"no rights, replica": {
 			kind: secrets,
@@ -72,9 +79,11 @@ func TestSharderWithARateLimitSaysSo(t *testing.T) {
 		f := newFleet(t)
 		f.create(many)
 		p := f.start("sharder", "-without-shard", "-qps=0")
-		f.requireLog(p, "the client is limited to few requests per second: each object takes at least one; raise QPS and Burst of its rest.Config, or set QPS to -1")
+		f.requireLog(p, "the client is limited to few requests per second: each object takes at least one; raise QPS "+
+			"and Burst of its rest.Config, or set QPS to -1")
 		f.start("a", "-without-sharder")
-		f.requireLog(p, "the client holds the sharder's requests back: raise QPS and Burst of its rest.Config, or set QPS to -1")
+		f.requireLog(p, "the client holds the sharder's requests back: raise QPS and Burst of its rest.Config, or "+
+			"set QPS to -1")
 		f.requireSettled("a")
 	})
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
-// TestMigrationToShardsAndBack rolls a controller of two replicas from one release to the next, one replica at a time: client-go's elector,
-// this project's with StripLabels, shards, and all the way back, where one shard is killed and another at work for longer. All elect on the
-// same Lease.
+// TestMigrationToShardsAndBack rolls a controller of two replicas from one release to the next, one
+// replica at a time: client-go's elector, this project's with StripLabels, shards, and all the way
+// back, where one shard is killed and another at work for longer. All elect on the same Lease.
 func TestMigrationToShardsAndBack(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
@@ -40,7 +40,8 @@ func TestMigrationToShardsAndBack(t *testing.T) {
 
 		h := f.join("h", "-bridge")
 		require.NoError(t, e.Kill())
-		f.eventually(func() bool { return strings.Contains(f.log(h), "waiting for shards to end") }, "h does not wait, though g is at work")
+		f.eventually(func() bool { return strings.Contains(f.log(h), "waiting for shards to end") },
+			"h does not wait, though g is at work")
 		f.end(g)
 		f.requireAlone(all, "h")
 		for _, o := range f.list() {

@@ -42,8 +42,9 @@ func BenchmarkSharderRelease(b *testing.B) {
 	r.report(len(moved), took, before+r.bare("a", 1), 1)
 }
 
-// BenchmarkSharderJoin is how fast objects move to a shard that joins from one that does nothing but
-// let go of them, and how many writes each takes. Beside it the bare loop, three times an object.
+// BenchmarkSharderJoin is how fast objects move to a shard that joins from one that does nothing
+// but let go of them, and how many writes each takes. Beside it the bare loop, three times an
+// object.
 func BenchmarkSharderJoin(b *testing.B) {
 	f := newCrowd(b, lasting)
 	f.create(moving)
@@ -116,8 +117,8 @@ func (r *rebalance) run(shard string, change func()) (moved []string, took time.
 	}
 }
 
-// bare returns how long the bare loop takes for one of the objects that are with a shard, of which it
-// patches a label so many times.
+// bare returns how long the bare loop takes for one of the objects that are with a shard, of which
+// it patches a label so many times.
 func (r *rebalance) bare(shard string, patches int) time.Duration {
 	client, err := metadata.NewForConfig(shared.Admin())
 	require.NoError(r.b, err)
@@ -132,7 +133,8 @@ func (r *rebalance) bare(shard string, patches int) time.Duration {
 			for name := range work {
 				for range patches {
 					_, err := objects.Patch(r.b.Context(), name, types.MergePatchType,
-						fmt.Appendf(nil, `{"metadata":{"labels":{"bare":"%d"}}}`, r.bares.Add(1)), metav1.PatchOptions{})
+						fmt.Appendf(nil, `{"metadata":{"labels":{"bare":"%d"}}}`, r.bares.Add(1)),
+						metav1.PatchOptions{})
 					if err != nil {
 						r.b.Error(err)
 					}
@@ -166,11 +168,13 @@ func idle(ctx context.Context, b *testing.B, f *fleet, lease *shardlease.Lease, 
 	require.NoError(b, err)
 	discoverer, err := discovery.NewDiscoveryClientForConfig(shared.Admin())
 	require.NoError(b, err)
-	worker, err := shard.New(objects, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer)), lease, shard.Config{
-		Resources: []api.Resource{{GVR: configMaps.Resource, Namespaces: []string{f.namespace}}},
-		Hooks:     shard.Hooks{OnDrained: func(api.ObjectRef, time.Duration, error) { writes.Add(1) }},
-	})
+	worker, err := shard.New(objects, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer)),
+		lease, shard.Config{
+			Resources: []api.Resource{{GVR: configMaps.Resource, Namespaces: []string{f.namespace}}},
+			Hooks:     shard.Hooks{OnDrained: func(api.ObjectRef, time.Duration, error) { writes.Add(1) }},
+		})
 	require.NoError(b, err)
-	informer := worker.NewInformer(shard.ListerWatcher(client.CoreV1().ConfigMaps(f.namespace), client), &corev1.ConfigMap{}, 0, cache.Indexers{})
+	informer := worker.NewInformer(shard.ListerWatcher(client.CoreV1().ConfigMaps(f.namespace), client),
+		&corev1.ConfigMap{}, 0, cache.Indexers{})
 	informer.RunWithContext(ctx)
 }

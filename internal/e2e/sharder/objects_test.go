@@ -16,8 +16,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
-// many is how many objects most tests have: few enough to be quick, and enough that each shard among three has some. A test that needs some which
-// move from one shard to another has to make sure that there are.
+// many is how many objects most tests have: few enough to be quick, and enough that each shard
+// among three has some. A test that needs some which move from one shard to another has to make
+// sure that there are.
 const many = 40
 
 // object is one that the fleet distributes.
@@ -67,7 +68,8 @@ func (f *fleet) create(n int) {
 	}
 }
 
-// createUntil creates objects until there are those that a test needs: which shard an object belongs to is a matter of its name.
+// createUntil creates objects until there are those that a test needs: which shard an object
+// belongs to is a matter of its name.
 func (f *fleet) createUntil(enough func(all []object) bool) {
 	f.t.Helper()
 	for f.create(many); !enough(f.list()); {
@@ -101,7 +103,8 @@ func (f *fleet) get(o object) object {
 // edit patches an object as a user does, who knows nothing of versions.
 func (f *fleet) edit(o object, patch string, args ...any) {
 	f.t.Helper()
-	_, err := f.objects(o.kind).Patch(f.t.Context(), o.GetName(), types.MergePatchType, fmt.Appendf(nil, patch, args...), metav1.PatchOptions{})
+	_, err := f.objects(o.kind).Patch(f.t.Context(), o.GetName(), types.MergePatchType,
+		fmt.Appendf(nil, patch, args...), metav1.PatchOptions{})
 	require.NoError(f.t, err)
 }
 

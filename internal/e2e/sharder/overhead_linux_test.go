@@ -43,12 +43,15 @@ type spending struct {
 
 func (s spending) per1000(seconds float64) float64 { return 1000 * seconds / float64(s.updates) }
 
-// BenchmarkSharderOverhead is the CPU time that a thousand updates of objects cost, where each is made by a controller upon the event of
-// the one before: of all processes of the controller, of the API server and of etcd. Beside one process without a shard stand
+// BenchmarkSharderOverhead is the CPU time that a thousand updates of objects cost, where each is
+// made by a controller upon the event of the one before: of all processes of the controller, of the
+// API server and of etcd. Beside one process without a shard stand
 //
-//   - that process, on objects that somebody else has put one label on: the least that dividing objects by labels costs;
+//   - that process, on objects that somebody else has put one label on: the least that dividing
+//     objects by labels costs;
 //   - the same on objects that carry what the ring writes on its own;
-//   - five processes without shards that select a fifth of the objects each by a label: what it costs that there are five;
+//   - five processes without shards that select a fifth of the objects each by a label: what it
+//     costs that there are five;
 //   - one shard, which is also the sharder, and five of them.
 //
 // All have turns, there and back. Whatever else loads the machine hits all of them alike.
@@ -75,11 +78,13 @@ func BenchmarkSharderOverhead(b *testing.B) {
 		for i := range objects {
 			objects := s.f.client.CoreV1().ConfigMaps(s.f.namespace)
 			o, err := objects.Create(b.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-				Name: fmt.Sprint("o-", i), Labels: map[string]string{"test": s.f.namespace, "part": strconv.Itoa(i % max(1, s.processes))},
+				Name:   fmt.Sprint("o-", i),
+				Labels: map[string]string{"test": s.f.namespace, "part": strconv.Itoa(i % max(1, s.processes))},
 			}}, metav1.CreateOptions{})
 			require.NoError(b, err)
 			if s.labelled {
-				_, err := objects.Patch(b.Context(), o.Name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:"s0"}}}`, shardLabel),
+				_, err := objects.Patch(b.Context(), o.Name, types.MergePatchType,
+					fmt.Appendf(nil, `{"metadata":{"labels":{%q:"s0"}}}`, shardLabel),
 					metav1.PatchOptions{FieldManager: "somebody"})
 				require.NoError(b, err)
 			}
@@ -98,12 +103,20 @@ func BenchmarkSharderOverhead(b *testing.B) {
 		b.ReportMetric(s.spent.per1000(s.spent.server), s.name+"-server-s")
 		b.ReportMetric(s.spent.per1000(s.spent.etcd), s.name+"-etcd-s")
 	}
-	for _, c := range []struct{ ours, peer *setup }{{labelled, one}, {dressed, one}, {shard, one}, {parts, one}, {shards, one}, {shards, parts}} {
+	for _, c := range []struct{ ours, peer *setup }{
+		{labelled, one},
+		{dressed, one},
+		{shard, one},
+		{parts, one},
+		{shards, one},
+		{shards, parts},
+	} {
 		ours, peer := c.ours.spent, c.peer.spent
 		name := c.ours.name + "-x-" + c.peer.name
 		b.ReportMetric(ours.per1000(ours.controllers)/peer.per1000(peer.controllers), name)
 		b.ReportMetric(ours.per1000(ours.server)/peer.per1000(peer.server), name+"-server")
-		b.ReportMetric(ours.per1000(ours.controllers+ours.server+ours.etcd)/peer.per1000(peer.controllers+peer.server+peer.etcd), name+"-all")
+		b.ReportMetric(ours.per1000(ours.controllers+ours.server+ours.etcd)/peer.per1000(peer.controllers+peer.server+
+			peer.etcd), name+"-all")
 	}
 	b.ReportMetric(0, "ns/op") // leaves it out
 }
@@ -162,7 +175,8 @@ func (s *setup) turn(b *testing.B, pace, length time.Duration) {
 		return patched.Load()
 	}
 	if s.ring {
-		s.f.eventually(func() bool { return int(settled.Load()) == s.processes }, "the objects are not divided among %d shards", s.processes)
+		s.f.eventually(func() bool { return int(settled.Load()) == s.processes },
+			"the objects are not divided among %d shards", s.processes)
 	}
 	time.Sleep(3 * time.Second) // of warming up
 	measure := func() spending {
@@ -181,7 +195,10 @@ func (s *setup) turn(b *testing.B, pace, length time.Duration) {
 	for _, p := range processes {
 		s.f.requireEnd(p)
 	}
-	turn := spending{after.updates - before.updates, after.controllers - before.controllers, after.server - before.server, after.etcd - before.etcd}
+	turn := spending{
+		after.updates - before.updates, after.controllers - before.controllers,
+		after.server - before.server, after.etcd - before.etcd,
+	}
 	b.Logf("%-8s %d updates, CPU ms for each: controllers %.2f, API server %.2f, etcd %.2f", s.name, turn.updates,
 		turn.per1000(turn.controllers), turn.per1000(turn.server), turn.per1000(turn.etcd))
 	s.spent.updates += turn.updates

@@ -13,7 +13,10 @@ import (
 
 func TestShardThatIsCutOff(t *testing.T) {
 	t.Parallel()
-	for name, inject := range map[string]func(*e2e.Proxy){"cut": (*e2e.Proxy).Cut, "black hole": (*e2e.Proxy).BlackHole} {
+	for name, inject := range map[string]func(*e2e.Proxy){
+		"cut":        (*e2e.Proxy).Cut,
+		"black hole": (*e2e.Proxy).BlackHole,
+	} {
 		for role, args := range map[string][]string{"shard": {"-without-sharder"}, "sharder": nil} {
 			t.Run(name+", a "+role, func(t *testing.T) {
 				t.Parallel()

@@ -10,7 +10,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-// TestShardThatDiesWhileItIsDrained has a shard that never lets go, because its work does not end, die with the drain labels on its objects.
+// TestShardThatDiesWhileItIsDrained has a shard that never lets go, because its work does not end,
+// die with the drain labels on its objects.
 func TestShardThatDiesWhileItIsDrained(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
@@ -62,7 +63,8 @@ func TestShardThatDiesWhileItIsDrained(t *testing.T) {
 	})
 }
 
-// TestWorkThatKeepsAnObjectTooLong moves objects although work on them would take an hour: its context ends, and it obeys.
+// TestWorkThatKeepsAnObjectTooLong moves objects although work on them would take an hour: its
+// context ends, and it obeys.
 func TestWorkThatKeepsAnObjectTooLong(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
@@ -81,15 +83,16 @@ func TestWorkThatKeepsAnObjectTooLong(t *testing.T) {
 	})
 }
 
-// TestSharderThatChangesInTheMiddleOfARebalance has a second sharder finish what the first has begun, at no more than the cost of
-// doing it once.
+// TestSharderThatChangesInTheMiddleOfARebalance has a second sharder finish what the first has
+// begun, at no more than the cost of doing it once.
 func TestSharderThatChangesInTheMiddleOfARebalance(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		end func(*testing.T, *e2e.Process, *e2e.Proxy)
 		// wake ends what kept the first sharder from working, when the second one works.
 		wake func(*testing.T, *e2e.Process, *e2e.Proxy)
-		// begun is how often it may write each object then: what it was stopped with between the guard and the connection.
+		// begun is how often it may write each object then: what it was stopped with between the
+		// guard and the connection.
 		begun int
 	}{
 		"ended":  {end: func(t *testing.T, p *e2e.Process, _ *e2e.Proxy) { require.NoError(t, p.Terminate()) }},
@@ -108,7 +111,10 @@ func TestSharderThatChangesInTheMiddleOfARebalance(t *testing.T) {
 			t.Parallel()
 			e2e.Repeat(t, func(t *testing.T) {
 				f := newFleetOf(t, brief)
-				f.createUntil(func(all []object) bool { return len(moved(all, []string{"a", "b"}, []string{"a", "b", "c"})) > 4 }) // or there is no middle
+				// or there is no middle
+				f.createUntil(func(all []object) bool {
+					return len(moved(all, []string{"a", "b"}, []string{"a", "b", "c"})) > 4
+				})
 				proxy, err := shared.Proxy()
 				require.NoError(t, err)
 				defer proxy.Close()
@@ -140,7 +146,8 @@ func TestSharderThatChangesInTheMiddleOfARebalance(t *testing.T) {
 				for _, e := range f.audited(before) {
 					if e.Write() && e.UserAgent == "sharder/s1" && e.Received.After(ended.Add(f.duration)) {
 						late[e.Resource+" "+e.Name]++
-						assert.LessOrEqual(t, late[e.Resource+" "+e.Name], test.begun, "a deposed sharder writes: %+v", e)
+						assert.LessOrEqual(t, late[e.Resource+" "+e.Name], test.begun, "a deposed sharder writes: %+v",
+							e)
 					}
 				}
 				t.Logf("late writes of the first sharder: %v", late)

@@ -20,8 +20,9 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// referee judges by two accounts that know nothing of each other: when the replicas say that they worked on an object, and all versions of the
-// objects, in the order in which the API server has accepted them.
+// referee judges by two accounts that know nothing of each other: when the replicas say that they
+// worked on an object, and all versions of the objects, in the order in which the API server has
+// accepted them.
 type referee struct {
 	t testing.TB
 
@@ -86,7 +87,8 @@ func newReferee(f *fleet) *referee {
 	return r
 }
 
-// read reads all versions after that of options, by several watches: a busy API server ends those whose reader is slow.
+// read reads all versions after that of options, by several watches: a busy API server ends those
+// whose reader is slow.
 func (r *referee) read(objects metadata.ResourceInterface, options metav1.ListOptions) {
 	ctx := r.t.Context()
 	for ctx.Err() == nil {
@@ -107,9 +109,9 @@ func (r *referee) read(objects metadata.ResourceInterface, options metav1.ListOp
 	}
 }
 
-// see takes in a version of an object. The shard that wrote it at work must have been its owner by the version before.
-// Where a user removed the record, the owner before may go on, also while the assigner asks others that may be at work:
-// a record with the drain label lets no shard begin.
+// see takes in a version of an object. The shard that wrote it at work must have been its owner by
+// the version before. Where a user removed the record, the owner before may go on, also while the
+// assigner asks others that may be at work: a record with the drain label lets no shard begin.
 func (r *referee) see(o *metav1.PartialObjectMetadata) {
 	v := versionOf(o)
 	r.mu.Lock()
@@ -121,7 +123,8 @@ func (r *referee) see(o *metav1.PartialObjectMetadata) {
 	} else if before := h.versions[len(h.versions)-1]; v.by != before.by && v.by != "" {
 		writer, _, _ := strings.Cut(v.by, "/")
 		if (h.owner.Shard != writer || h.owner.State != "owned") && h.lost != writer {
-			r.breaches = append(r.breaches, o.Name+": "+writer+" wrote while it was "+h.owner.State+" by "+h.owner.Shard)
+			r.breaches = append(r.breaches,
+				o.Name+": "+writer+" wrote while it was "+h.owner.State+" by "+h.owner.Shard)
 		}
 	}
 	h.versions = append(h.versions, v)
@@ -142,11 +145,14 @@ func versionOf(o metav1.Object) version {
 	_, v.drained = labels[api.DrainLabel(ringName)]
 	record, seal := annotations[api.OwnerAnnotation(ringName)], labels[api.SealLabel(ringName)]
 	for key, value := range annotations { // which may be a copy of another object's, or one from long ago
-		if strings.HasPrefix(key, "owner.") && strings.HasSuffix(key, "."+strings.TrimPrefix(api.OwnerAnnotation(ringName), "owner.")) && sealOf(value) == seal {
+		if strings.HasPrefix(key, "owner.") &&
+			strings.HasSuffix(key, "."+strings.TrimPrefix(api.OwnerAnnotation(ringName), "owner.")) &&
+			sealOf(value) == seal {
 			record = value
 		}
 	}
-	v.valid = json.Unmarshal([]byte(record), &v.owner) == nil && v.owner.UID == o.GetUID() && (seal == "" || seal == sealOf(record))
+	v.valid = json.Unmarshal([]byte(record), &v.owner) == nil && v.owner.UID == o.GetUID() &&
+		(seal == "" || seal == sealOf(record))
 	return v
 }
 
@@ -226,7 +232,8 @@ func (r *referee) versions(object types.UID) []version {
 	return nil
 }
 
-// requireExclusion is the verdict: no two replicas worked on one object at the same time, and none wrote on an object of another.
+// requireExclusion is the verdict: no two replicas worked on one object at the same time, and none
+// wrote on an object of another.
 func (f *fleet) requireExclusion() {
 	f.t.Helper()
 	r := f.referee
@@ -264,7 +271,8 @@ func (r *referee) verdict(now time.Time) []string {
 		for _, p := range pieces {
 			for other, q := range last {
 				if other != p.replica && p.begin.Before(q.end) {
-					breaches = append(breaches, fmt.Sprintf("two shards at work on %s: %s from %s to %s, %s from %s to %s",
+					breaches = append(breaches, fmt.Sprintf("two shards at work on %s: %s from %s to %s, %s from %s "+
+						"to %s",
 						object, other, q.begin, q.end, p.replica, p.begin, p.end))
 				}
 			}
@@ -291,9 +299,13 @@ func TestRefereeSeesBreaches(t *testing.T) {
 		return r
 	}
 	now := start.Add(10 * time.Second)
-	assert.Empty(t, game("a: begin 1 "+at(0)+" x", "a: begin 2 "+at(1)+" x", "a: end 1 "+at(2), "a: end 2 "+at(2), "b: begin 1 "+at(3)+" x").verdict(now))
+	assert.Empty(t,
+		game("a: begin 1 "+at(0)+" x", "a: begin 2 "+at(1)+" x", "a: end 1 "+at(2), "a: end 2 "+at(2),
+			"b: begin 1 "+at(3)+" x").verdict(now))
 	assert.Empty(t, game("a: begin 1 "+at(0)+" x", "b: begin 1 "+at(0)+" y").verdict(now), "two objects")
-	assert.Len(t, game("a: begin 1 "+at(0)+" x", "a: begin 2 "+at(1)+" x", "a: end 2 "+at(2), "b: begin 1 "+at(3)+" x").verdict(now), 1, "the first goes on")
+	assert.Len(t,
+		game("a: begin 1 "+at(0)+" x", "a: begin 2 "+at(1)+" x", "a: end 2 "+at(2),
+			"b: begin 1 "+at(3)+" x").verdict(now), 1, "the first goes on")
 	dead := game("a: begin 1 "+at(0)+" x", "b: begin 1 "+at(3)+" x")
 	dead.died("a", start.Add(2*time.Second))
 	assert.Empty(t, dead.verdict(now), "dead before")
@@ -302,9 +314,14 @@ func TestRefereeSeesBreaches(t *testing.T) {
 	assert.Len(t, dead.verdict(now), 1, "dead after")
 
 	written := func(by, owner, state string) *metav1.PartialObjectMetadata {
-		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "o", UID: "x", Annotations: map[string]string{
-			"by": by, ownerAnnotation: fmt.Sprintf(`{"uid":"x","shard":%q,"leaseUID":"l","epoch":1,"state":%q}`, owner, state),
-		}}}
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Name: "o", UID: "x",
+			Annotations: map[string]string{
+				"by": by, ownerAnnotation: fmt.Sprintf(`{"uid":"x","shard":%q,"leaseUID":"l","epoch":1,"state":%q}`,
+					owner,
+					state),
+			},
+		}}
 	}
 	writes := game()
 	writes.see(written("", "a", "owned"))
@@ -331,9 +348,11 @@ func TestRefereeSeesBreaches(t *testing.T) {
 		return r.verdict(now)
 	}
 	assert.Empty(t, repaired(asked("", "a", "owned"), asked("c/1", "a", "owned"), written("c/1", "a", "free"),
-		written("c/2", "a", "free"), written("c/2", "c", "owned"), written("c/3", "c", "owned")), "a is asked while c works")
+		written("c/2", "a", "free"), written("c/2", "c", "owned"), written("c/3", "c", "owned")),
+		"a is asked while c works")
 	assert.NotEmpty(t, repaired(written("", "a", "owned"), written("c/1", "a", "owned")), "a may begin")
 	assert.NotEmpty(t, repaired(asked("", "a", "owned"), asked("b/1", "a", "owned")), "b never owned it")
-	assert.NotEmpty(t, repaired(asked("", "a", "owned"), asked("", "c", "owned"), asked("", "c", "free"), asked("c/1", "c", "free")),
+	assert.NotEmpty(t,
+		repaired(asked("", "a", "owned"), asked("", "c", "owned"), asked("", "c", "free"), asked("c/1", "c", "free")),
 		"c has answered")
 }

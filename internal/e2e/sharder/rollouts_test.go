@@ -21,9 +21,10 @@ import (
 
 var podKind = kind{Resource: corev1.SchemeGroupVersion.WithResource("pods"), Kind: "Pod", namespaced: true}
 
-// A ring of Deployments and ReplicaSets, with Pods as children, beside the real controllers, while users roll out, undo and scale: for as
-// long as BELLWETHER_SOAK says. What controllers copy, and users restore, makes no object change its owner, and no shard send one back
-// more than once for a real change.
+// A ring of Deployments and ReplicaSets, with Pods as children, beside the real controllers, while
+// users roll out, undo and scale: for as long as BELLWETHER_SOAK says. What controllers copy, and
+// users restore, makes no object change its owner, and no shard send one back more than once for a
+// real change.
 func TestRollOutsBesideTheRealControllers(t *testing.T) {
 	t.Parallel()
 	lasts := time.Duration(0) // one change of each kind
@@ -83,9 +84,12 @@ func (r *rollOuts) create(name string) {
 	_, err := r.f.client.AppsV1().Deployments(r.f.namespace).Create(r.f.t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: labels}, RevisionHistoryLimit: ptr.To[int32](3),
+			Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			RevisionHistoryLimit: ptr.To[int32](3),
 			// Nothing runs these Pods: a roll-out must not wait for them.
-			Strategy: appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: ptr.To(intstr.FromString("100%"))}},
+			Strategy: appsv1.DeploymentStrategy{
+				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: ptr.To(intstr.FromString("100%"))},
+			},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none.invalid/0"}}},
@@ -104,7 +108,8 @@ func (r *rollOuts) changed(name string) {
 
 func (r *rollOuts) rollOut(name string) {
 	r.f.t.Helper()
-	r.patch(name, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"none.invalid/%d"}]}}}}`, r.total))
+	r.patch(name, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"none.invalid/`+
+		`%d"}]}}}}`, r.total))
 }
 
 func (r *rollOuts) undo(name string) {
@@ -120,7 +125,8 @@ func (r *rollOuts) scale(name string) {
 
 func (r *rollOuts) patch(name, patch string) {
 	r.f.t.Helper()
-	_, err := r.f.client.AppsV1().Deployments(r.f.namespace).Patch(r.f.t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := r.f.client.AppsV1().Deployments(r.f.namespace).Patch(r.f.t.Context(), name, types.StrategicMergePatchType,
+		[]byte(patch), metav1.PatchOptions{})
 	require.NoError(r.f.t, err)
 	r.changed(name)
 }
@@ -131,7 +137,8 @@ func (r *rollOuts) requireDone(name string) {
 	r.f.eventually(func() bool {
 		d, err := r.f.client.AppsV1().Deployments(r.f.namespace).Get(r.f.t.Context(), name, metav1.GetOptions{})
 		require.NoError(r.f.t, err)
-		return d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas == *d.Spec.Replicas && d.Status.Replicas == *d.Spec.Replicas
+		return d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas == *d.Spec.Replicas &&
+			d.Status.Replicas == *d.Spec.Replicas
 	}, "%s is not rolled out", name)
 }
 
@@ -156,8 +163,8 @@ func (r *rollOuts) requirePodsPlaced() {
 	}, "Pods are not with their ReplicaSets: %q", &wrong)
 }
 
-// requireFewBounces asserts that no object has had two owners, and that shards have sent objects of a Deployment back once at most for each
-// of its changes.
+// requireFewBounces asserts that no object has had two owners, and that shards have sent objects of
+// a Deployment back once at most for each of its changes.
 func (r *rollOuts) requireFewBounces(since time.Time) {
 	r.f.t.Helper()
 	objects, moves := 0, map[string]int{}
@@ -196,7 +203,8 @@ func (r *rollOuts) requireFewBounces(since time.Time) {
 		}
 	}
 	assert.LessOrEqual(r.f.t, all, r.total, "objects were sent back")
-	line := fmt.Sprintf("%d changes of %d Deployments by users in %v: %d Deployments and ReplicaSets, %d changes of owners, %d objects sent back by shards, patches of the sharder by resource: %v",
+	line := fmt.Sprintf("%d changes of %d Deployments by users in %v: %d Deployments and ReplicaSets, %d changes of "+
+		"owners, %d objects sent back by shards, patches of the sharder by resource: %v",
 		r.total, len(r.changes), time.Since(since).Round(time.Second), objects, len(moves), all, writes)
 	r.f.t.Log(line)
 	if os.Getenv(e2e.SoakEnv) != "" {

@@ -14,8 +14,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// TestStoppedShardWithAKernelDeadline proves that a shard which is stopped at work is dead before others begin, so that nothing is left
-// to write.
+// TestStoppedShardWithAKernelDeadline proves that a shard which is stopped at work is dead before
+// others begin, so that nothing is left to write.
 func TestStoppedShardWithAKernelDeadline(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
@@ -38,8 +38,8 @@ func TestStoppedShardWithAKernelDeadline(t *testing.T) {
 	})
 }
 
-// TestStoppedShardExitsWhenItWakes is about a shard without that deadline: what it was stopped at goes on for a moment when it is woken, but
-// nothing else begins.
+// TestStoppedShardExitsWhenItWakes is about a shard without that deadline: what it was stopped at
+// goes on for a moment when it is woken, but nothing else begins.
 func TestStoppedShardExitsWhenItWakes(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {

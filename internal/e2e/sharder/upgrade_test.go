@@ -13,8 +13,8 @@ import (
 // code has been moved and renamed, and nothing that is written.
 const beforeTheSplit = "1bbea0b99968fbd44e972e7cd6ebd337e4a69474"
 
-// TestUpgradeFromBeforeTheSplit rolls a ring from replicas of that commit to replicas of this one and
-// back, one by one, while objects come and a replica is killed. The referee watches both.
+// TestUpgradeFromBeforeTheSplit rolls a ring from replicas of that commit to replicas of this one
+// and back, one by one, while objects come and a replica is killed. The referee watches both.
 func TestUpgradeFromBeforeTheSplit(t *testing.T) {
 	t.Parallel()
 	earlier, err := shared.EarlierProgram(t.Context(), beforeTheSplit, "internal/e2e/sharder/replica", "-race")

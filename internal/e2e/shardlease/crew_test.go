@@ -33,7 +33,8 @@ const (
 // verbs is what the package documentation says a shard needs.
 var verbs = []string{"create", "get", "update", "watch"}
 
-// crew is the processes of one shard, whose identity is "a", a sharder's view of it, and the referee's journal of what they did.
+// crew is the processes of one shard, whose identity is "a", a sharder's view of it, and the
+// referee's journal of what they did.
 type crew struct {
 	t         *testing.T
 	namespace string
@@ -78,9 +79,11 @@ func (c *crew) startAs(name string, args ...string) *e2e.Process {
 	p, err := shared.Run(e2e.Command{
 		Name: c.namespace + "-" + name, Path: program,
 		Args: append([]string{
-			"-kubeconfig", kubeconfig, "-namespace", c.namespace, "-identity", "a", "-lease-duration", duration.String(),
+			"-kubeconfig", kubeconfig, "-namespace", c.namespace, "-identity", "a", "-lease-duration",
+			duration.String(),
 		}, args...),
-		Env:    []string{"GORACE=halt_on_error=1 atexit_sleep_ms=0"}, // it otherwise waits a second before it lets a process exit
+		// it otherwise waits a second before it lets a process exit
+		Env:    []string{"GORACE=halt_on_error=1 atexit_sleep_ms=0"},
 		OnLine: func(line string) { c.note(name, line) },
 	})
 	require.NoError(c.t, err)
@@ -165,7 +168,8 @@ func (c *crew) log(p *e2e.Process) string {
 
 func (c *crew) requireLog(p *e2e.Process, text string) {
 	c.t.Helper()
-	require.Eventually(c.t, func() bool { return strings.Contains(c.log(p), text) }, patience, poll, "never said %q", text)
+	require.Eventually(c.t, func() bool { return strings.Contains(c.log(p), text) }, patience, poll, "never said %q",
+		text)
 }
 
 func (c *crew) lease() *coordinationv1.Lease {

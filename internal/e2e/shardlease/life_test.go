@@ -182,14 +182,16 @@ func TestWhatIsWrongIsSaidAtStart(t *testing.T) {
 		c := newCrew(t)
 		shard := c.startAs("a")
 		c.requireExit(shard, 1)
-		c.requireLog(shard, `shardlease: not allowed to get Lease `+c.namespace+`/a: grant the verb "get" on resource leases of API group coordination.k8s.io`)
+		c.requireLog(shard, `shardlease: not allowed to get Lease `+c.namespace+`/a: grant the verb "get" on `+
+			`resource leases of API group coordination.k8s.io`)
 	})
 	t.Run("throttled client", func(t *testing.T) {
 		t.Parallel()
 		c := newCrew(t)
 		shard := c.start("a", "-qps", "0.1")
 		c.requireExit(shard, 1)
-		c.requireLog(shard, "shardlease: client: must be allowed at least two requests in each renew interval of 1s (got a limit of 0.1 per second)")
+		c.requireLog(shard, "shardlease: client: must be allowed at least two requests in each renew interval of 1s "+
+			"(got a limit of 0.1 per second)")
 	})
 	t.Run("client with client-go's limit", func(t *testing.T) {
 		t.Parallel()

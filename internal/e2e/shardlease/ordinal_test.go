@@ -17,15 +17,16 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
-// TestPodsClaimNames has several claim at once, with the rights that the documentation names, and has
-// others go on with the names of those that have ended.
+// TestPodsClaimNames has several claim at once, with the rights that the documentation names, and
+// has others go on with the names of those that have ended.
 func TestPodsClaimNames(t *testing.T) {
 	t.Parallel()
 	const pods = 5
 	c := newCrew(t)
 	user := c.namespace + "-claims"
 	require.NoError(t, shared.Grant(t.Context(), user, c.namespace, rbacv1.PolicyRule{
-		APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: append([]string{"list"}, verbs...),
+		APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"},
+		Verbs: append([]string{"list"}, verbs...),
 	}))
 	client, err := kubernetes.NewForConfig(shardlease.LeaseConfig(shared.User(user)))
 	require.NoError(t, err)
@@ -37,7 +38,8 @@ func TestPodsClaimNames(t *testing.T) {
 		shards, claims, errs := make([]*shardlease.Lease, pods), sync.WaitGroup{}, make([]error, pods)
 		for i := range pods {
 			claims.Go(func() {
-				shards[i], errs[i] = shardlease.ClaimOrdinal(ctx, client, shardlease.Config{Namespace: c.namespace, Ring: "r"})
+				shards[i], errs[i] = shardlease.ClaimOrdinal(ctx, client,
+					shardlease.Config{Namespace: c.namespace, Ring: "r"})
 			})
 		}
 		claims.Wait()
@@ -69,8 +71,8 @@ func TestPodsClaimNames(t *testing.T) {
 	assert.Equal(t, want, second)
 }
 
-// TestProcessesOfOneIdentityThatStartAtOnce is about the replicas of a Deployment whose identities were
-// configured to be the same.
+// TestProcessesOfOneIdentityThatStartAtOnce is about the replicas of a Deployment whose identities
+// were configured to be the same.
 func TestProcessesOfOneIdentityThatStartAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)

@@ -42,7 +42,8 @@ func (n *Node) DetachVolumes(ctx context.Context, prove Proof, storage *Storage)
 				Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
 		})
 		// After a conflict it is another one: the next look tells.
-		if err == nil || kube.Absent(err, storagev1.Resource("volumeattachments"), a.Name) || apierrors.IsConflict(err) {
+		if err == nil || kube.Absent(err, storagev1.Resource("volumeattachments"), a.Name) ||
+			apierrors.IsConflict(err) {
 			continue
 		}
 		errs = append(errs, n.wrap(fmt.Sprintf("delete VolumeAttachment %s", a.Name), err))
@@ -87,7 +88,8 @@ func (n *Node) attachments(ctx context.Context, storage *Storage) ([]storagev1.V
 // still succeed. Everything else (no answer, no proof, too busy) ends a pass.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && !errors.Is(err, ErrNotProved) && !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err) &&
+	return errors.As(err, &status) && !errors.Is(err, ErrNotProved) && !apierrors.IsTooManyRequests(err) &&
+		!apierrors.IsServiceUnavailable(err) &&
 		!apierrors.IsServerTimeout(err) &&
 		!apierrors.IsTimeout(err)
 }

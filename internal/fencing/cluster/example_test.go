@@ -17,7 +17,10 @@ func Example() {
 	ctx := context.Background()
 	client := fake.NewClientset(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-7", UID: "f00d"}},
-		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db-0", UID: "cafe"}, Spec: corev1.PodSpec{NodeName: "worker-7"}},
+		&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db-0", UID: "cafe"},
+			Spec:       corev1.PodSpec{NodeName: "worker-7"},
+		},
 	)
 	node, err := cluster.New(client, cluster.Config{Name: "worker-7", UID: "f00d", Incident: 1})
 	if err != nil {

@@ -27,7 +27,10 @@ import (
 var config = cluster.Config{Name: "worker", UID: "uid", Incident: 3}
 
 func worker(taints ...corev1.Taint) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: config.Name, UID: config.UID}, Spec: corev1.NodeSpec{Taints: taints}}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: config.Name, UID: config.UID},
+		Spec:       corev1.NodeSpec{Taints: taints},
+	}
 }
 
 func pod(name, node string) *corev1.Pod {
@@ -87,14 +90,16 @@ func (w *world) writes() []string {
 
 // refuse makes the API server answer so to a verb.
 func (w *world) refuse(verb, resource string, err error) {
-	w.client.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
+	w.client.PrependReactor(verb, resource,
+		func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
 }
 
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	_, err := cluster.New(nil, cluster.Config{Name: "Not A Name", Incident: -1})
 	for _, want := range []string{
-		"cluster: client: required (got nil)", `cluster: Name: `, `(got "Not A Name")`, `cluster: UID: required (got "")`, "cluster: Incident: at least 1 (got -1)",
+		"cluster: client: required (got nil)", `cluster: Name: `, `(got "Not A Name")`,
+		`cluster: UID: required (got "")`, "cluster: Incident: at least 1 (got -1)",
 	} {
 		assert.ErrorContains(t, err, want)
 	}
@@ -129,7 +134,10 @@ func (w *world) actions(ctx context.Context, prove cluster.Proof) map[string]err
 
 func TestNothingWithoutProof(t *testing.T) {
 	t.Parallel()
-	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: config.Name}}
+	attachment := &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a"},
+		Spec:       storagev1.VolumeAttachmentSpec{NodeName: config.Name},
+	}
 	w := newWorld(t, worker(), pod("a", config.Name), attachment)
 	for name, err := range w.actions(t.Context(), nil) {
 		assert.ErrorContains(t, err, "prove: required", name)
@@ -149,7 +157,10 @@ func TestAnotherNodeOfTheName(t *testing.T) {
 		corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "bellwether-2", Effect: corev1.TaintEffectNoExecute})
 	other.UID = "another"
 	other.Annotations = map[string]string{cluster.AnnotationCordoned: "2"}
-	for name, w := range map[string]*world{"another": newWorld(t, other, pod("a", config.Name)), "gone": newWorld(t, pod("a", config.Name))} {
+	for name, w := range map[string]*world{
+		"another": newWorld(t, other, pod("a", config.Name)),
+		"gone":    newWorld(t, pod("a", config.Name)),
+	} {
 		assert.ErrorIs(t, w.MarkUnschedulable(t.Context(), proved), cluster.ErrNodeGone, name)
 		_, err := w.Cordon(t.Context(), proved)
 		assert.ErrorIs(t, err, cluster.ErrNodeGone, name)
@@ -170,7 +181,10 @@ func TestAnotherNodeOfTheName(t *testing.T) {
 
 func TestTaints(t *testing.T) {
 	t.Parallel()
-	others := []corev1.Taint{{Key: "a", Effect: corev1.TaintEffectNoSchedule}, {Key: "b", Value: "x", Effect: corev1.TaintEffectNoExecute}}
+	others := []corev1.Taint{
+		{Key: "a", Effect: corev1.TaintEffectNoSchedule},
+		{Key: "b", Value: "x", Effect: corev1.TaintEffectNoExecute},
+	}
 	for name, before := range map[string][]corev1.Taint{"none": nil, "others": others} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -183,7 +197,10 @@ func TestTaints(t *testing.T) {
 			}
 			assert.Equal(t, append(before[:len(before):len(before)],
 				corev1.Taint{Key: "fencing.bellwether.dev/fenced", Value: "3", Effect: corev1.TaintEffectNoSchedule},
-				corev1.Taint{Key: "node.kubernetes.io/out-of-service", Value: "bellwether-3", Effect: corev1.TaintEffectNoExecute},
+				corev1.Taint{
+					Key: "node.kubernetes.io/out-of-service", Value: "bellwether-3",
+					Effect: corev1.TaintEffectNoExecute,
+				},
 			), w.node(t).Spec.Taints)
 			for range 2 {
 				require.NoError(t, w.MarkSchedulable(t.Context()))
@@ -200,7 +217,12 @@ func TestTaints(t *testing.T) {
 func TestTaintsOfAnEarlierIncidentAreOurs(t *testing.T) {
 	t.Parallel()
 	fenced := corev1.Taint{Key: v1alpha1.TaintFenced, Value: "2", Effect: corev1.TaintEffectNoSchedule}
-	w := newWorld(t, worker(fenced, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "bellwether-2", Effect: corev1.TaintEffectNoExecute}))
+	w := newWorld(t,
+		worker(fenced,
+			corev1.Taint{
+				Key: corev1.TaintNodeOutOfService, Value: "bellwether-2",
+				Effect: corev1.TaintEffectNoExecute,
+			}))
 	require.NoError(t, w.MarkUnschedulable(t.Context(), proved))
 	assert.Equal(t, "3", w.node(t).Spec.Taints[0].Value)
 	owner, err := w.UntaintOutOfService(t.Context())
@@ -212,7 +234,10 @@ func TestTaintsOfAnEarlierIncidentAreOurs(t *testing.T) {
 
 func TestForeignOutOfServiceTaintStays(t *testing.T) {
 	t.Parallel()
-	foreign := corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
+	foreign := corev1.Taint{
+		Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown",
+		Effect: corev1.TaintEffectNoExecute,
+	}
 	w := newWorld(t, worker(foreign))
 	for _, f := range []func() (v1alpha1.TaintOwner, error){
 		func() (v1alpha1.TaintOwner, error) { return w.TaintOutOfService(t.Context(), proved) },
@@ -228,9 +253,13 @@ func TestForeignOutOfServiceTaintStays(t *testing.T) {
 // It is not gone before the API server says so.
 func TestTaintThatIsThereAgain(t *testing.T) {
 	t.Parallel()
-	tainted := worker(corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "bellwether-3", Effect: corev1.TaintEffectNoExecute})
+	tainted := worker(corev1.Taint{
+		Key: corev1.TaintNodeOutOfService, Value: "bellwether-3",
+		Effect: corev1.TaintEffectNoExecute,
+	})
 	w := newWorld(t, tainted)
-	w.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) { return true, tainted, nil })
+	w.client.PrependReactor("get", "nodes",
+		func(clienttesting.Action) (bool, runtime.Object, error) { return true, tainted, nil })
 	owner, err := w.UntaintOutOfService(t.Context())
 	assert.ErrorContains(t, err, "there again")
 	assert.Equal(t, v1alpha1.TaintOurs, owner)
@@ -286,7 +315,8 @@ func TestEvict(t *testing.T) {
 			if assert.NotNil(t, eviction.DeleteOptions.Preconditions.UID); full && eviction.Name == "a" {
 				return true, nil, apierrors.NewTooManyRequests("it would violate the pod's disruption budget", 0)
 			}
-			return true, nil, w.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), eviction.Namespace, eviction.Name)
+			return true, nil, w.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"),
+				eviction.Namespace, eviction.Name)
 		})
 		progress, err := w.Evict(t.Context(), proved, cluster.Options{}, cluster.Progress{})
 		require.NoError(t, err)
@@ -309,10 +339,12 @@ func TestDetachVolumes(t *testing.T) {
 	t.Parallel()
 	attachment := func(name, node, driver string) *storagev1.VolumeAttachment {
 		return &storagev1.VolumeAttachment{
-			ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: node, Attacher: driver},
+			ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid"},
+			Spec:       storagev1.VolumeAttachmentSpec{NodeName: node, Attacher: driver},
 		}
 	}
-	w := newWorld(t, worker(), attachment("a", config.Name, "san"), attachment("b", config.Name, "nas"), attachment("c", "other", "san"))
+	w := newWorld(t, worker(), attachment("a", config.Name, "san"), attachment("b", config.Name, "nas"),
+		attachment("c", "other", "san"))
 	for _, step := range []struct {
 		storage *cluster.Storage
 		want    int
@@ -336,6 +368,7 @@ func TestDelete(t *testing.T) {
 	w := newWorld(t, worker())
 	require.NoError(t, w.Delete(t.Context(), proved))
 	require.NoError(t, w.Delete(t.Context(), proved))
-	w.refuse("delete", "nodes", apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, config.Name, errors.New("no")))
+	w.refuse("delete", "nodes",
+		apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, config.Name, errors.New("no")))
 	assert.ErrorContains(t, w.Delete(t.Context(), proved), "cluster: node worker: delete it: ")
 }

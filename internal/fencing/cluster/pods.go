@@ -39,7 +39,8 @@ func rankOf(pod *corev1.Pod) rank {
 		return rankStateful
 	case isDaemon(pod):
 		return rankDaemon
-	case slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return claim(pod, &v) != "" || v.CSI != nil }):
+	case slices.ContainsFunc(pod.Spec.Volumes,
+		func(v corev1.Volume) bool { return claim(pod, &v) != "" || v.CSI != nil }):
 		return rankVolumes
 	}
 	return rankOther
@@ -48,7 +49,8 @@ func rankOf(pod *corev1.Pod) rank {
 // order sorts pods as they are to go.
 func order(pods []corev1.Pod) {
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {
-		return cmp.Or(cmp.Compare(rankOf(&a), rankOf(&b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(rankOf(&a), rankOf(&b)), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name))
 	})
 }
 
@@ -69,7 +71,8 @@ func isOver(pod *corev1.Pod) bool {
 
 // isReleased says whether nothing is left to do for the pod: only its finalizers keep it.
 func isReleased(pod *corev1.Pod) bool {
-	forced := pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
+	forced := pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil &&
+		*pod.DeletionGracePeriodSeconds == 0
 	return forced && isOver(pod)
 }
 
@@ -203,7 +206,8 @@ func (n *Node) failed(pod *corev1.Pod) any {
 	})
 	if !targeted {
 		status["conditions"] = []corev1.PodCondition{{
-			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), Reason: ReasonFenced,
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(),
+			Reason:  ReasonFenced,
 			Message: fmt.Sprintf("Node %s was fenced (incident %d)", n.config.Name, n.config.Incident),
 		}}
 	}

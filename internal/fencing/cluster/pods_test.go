@@ -57,7 +57,9 @@ func TestOrder(t *testing.T) {
 		pod("other-a"),
 		pod("volume", ownedBy("ReplicaSet"), withClaim),
 		pod("inline", func(p *corev1.Pod) {
-			p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}}}
+			p.Spec.Volumes = []corev1.Volume{
+				{VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}},
+			}
 		}),
 		pod("stateful-1", ownedBy("StatefulSet"), withClaim),
 		pod("stateful-0", ownedBy("StatefulSet")),
@@ -76,14 +78,16 @@ func TestReleased(t *testing.T) {
 		pod  corev1.Pod
 		want bool
 	}{
-		"a pod that runs":                                {pod("p"), false},
-		"one that has failed":                            {pod("p", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), false},
-		"one that is to end by itself":                   {pod("p", deletedWith(30, corev1.PodRunning)), false},
-		"one that has ended within its grace period":     {pod("p", deletedWith(30, corev1.PodFailed)), false},
-		"one that was deleted by force, but not failed":  {pod("p", deletedWith(0, corev1.PodRunning)), false},
-		"one that only its finalizers keep":              {pod("p", deletedWith(0, corev1.PodFailed)), true},
-		"one that succeeded, which its finalizers keep":  {pod("p", deletedWith(0, corev1.PodSucceeded)), true},
-		"one whose deletion nobody has given any period": {pod("p", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), false},
+		"a pod that runs": {pod("p"), false},
+		"one that has failed": {pod("p",
+			func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), false},
+		"one that is to end by itself":                  {pod("p", deletedWith(30, corev1.PodRunning)), false},
+		"one that has ended within its grace period":    {pod("p", deletedWith(30, corev1.PodFailed)), false},
+		"one that was deleted by force, but not failed": {pod("p", deletedWith(0, corev1.PodRunning)), false},
+		"one that only its finalizers keep":             {pod("p", deletedWith(0, corev1.PodFailed)), true},
+		"one that succeeded, which its finalizers keep": {pod("p", deletedWith(0, corev1.PodSucceeded)), true},
+		"one whose deletion nobody has given any period": {pod("p",
+			func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -109,7 +113,9 @@ func TestReturns(t *testing.T) {
 		"a daemon's pod made meanwhile stays":                  {pod("p", ownedBy("DaemonSet"), unstarted), true},
 		"a pod that tolerates everything, made meanwhile, too": {pod("p", everything, unstarted), true},
 		"one that tolerates the fence, too": {
-			pod("p", unstarted, withTolerations(corev1.Toleration{Key: v1alpha1.TaintFenced, Operator: corev1.TolerationOpExists})), true,
+			pod("p", unstarted,
+				withTolerations(corev1.Toleration{Key: v1alpha1.TaintFenced, Operator: corev1.TolerationOpExists})),
+			true,
 		},
 		"what has not begun and does not tolerate it goes elsewhere": {pod("p", unstarted), false},
 		"other tolerations do not count": {

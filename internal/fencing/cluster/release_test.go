@@ -48,7 +48,8 @@ func TestRelease(t *testing.T) {
 		w := newWorld(t, worker(), pod("a", config.Name), stateful, pod("elsewhere", "other"), mirror)
 		var gone []string
 		begin := time.Now()
-		progress, errs := w.deletePods(t, cluster.Options{OnPod: func(pod *corev1.Pod) { gone = append(gone, pod.Name) }})
+		progress, errs := w.deletePods(t,
+			cluster.Options{OnPod: func(pod *corev1.Pod) { gone = append(gone, pod.Name) }})
 		assert.Empty(t, errs)
 		assert.Zero(t, time.Since(begin))
 		assert.Equal(t, []string{"z", "a"}, gone)
@@ -81,16 +82,22 @@ func TestPodsAreListedByPages(t *testing.T) {
 		options := action.(clienttesting.ListActionImpl).ListOptions
 		asked = append(asked, options)
 		if options.Continue == "" {
-			return true, &corev1.PodList{ListMeta: metav1.ListMeta{Continue: "more"}, Items: []corev1.Pod{*pod("a", config.Name)}}, nil
+			return true, &corev1.PodList{
+				ListMeta: metav1.ListMeta{Continue: "more"},
+				Items:    []corev1.Pod{*pod("a", config.Name)},
+			}, nil
 		}
 		return true, &corev1.PodList{Items: []corev1.Pod{*pod("b", config.Name)}}, nil
 	})
-	progress, err := w.DeletePods(t.Context(), proved, cluster.Options{Budget: func(int) int { return 0 }}, cluster.Progress{})
+	progress, err := w.DeletePods(t.Context(), proved, cluster.Options{Budget: func(int) int { return 0 }},
+		cluster.Progress{})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"default/a", "default/b"}, progress.Left)
 	require.Len(t, asked, 2)
 	for i, options := range asked {
-		assert.Equal(t, metav1.ListOptions{FieldSelector: "spec.nodeName=worker", Limit: 500, Continue: []string{"", "more"}[i]}, options)
+		assert.Equal(t,
+			metav1.ListOptions{FieldSelector: "spec.nodeName=worker", Limit: 500, Continue: []string{"", "more"}[i]},
+			options)
 	}
 }
 
@@ -116,7 +123,8 @@ func TestPodsAreDeletedWithinABudget(t *testing.T) {
 // refuseToDelete is a webhook that does not let a pod go.
 func (w *world) refuseToDelete(name string) {
 	w.client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		return action.(clienttesting.DeleteAction).GetName() == name, nil, apierrors.NewInternalError(errors.New("failed calling webhook"))
+		return action.(clienttesting.DeleteAction).GetName() == name, nil,
+			apierrors.NewInternalError(errors.New("failed calling webhook"))
 	})
 }
 
@@ -201,7 +209,8 @@ func TestReleaseOutlastsAnOutage(t *testing.T) {
 func TestPodThatItsFinalizersKeep(t *testing.T) {
 	t.Parallel()
 	held := pod("held", config.Name)
-	held.DeletionTimestamp, held.DeletionGracePeriodSeconds, held.Finalizers = ptr.To(metav1.Now()), new(int64), []string{"example.com/keep"}
+	held.DeletionTimestamp, held.DeletionGracePeriodSeconds, held.Finalizers = ptr.To(metav1.Now()), new(int64),
+		[]string{"example.com/keep"}
 	held.Status.Phase = corev1.PodFailed
 	w := newWorld(t, worker(), held)
 	progress, err := w.DeletePods(t.Context(), proved, cluster.Options{}, cluster.Progress{})
@@ -217,14 +226,18 @@ func TestPodThatItsFinalizersKeep(t *testing.T) {
 func TestLeft(t *testing.T) {
 	t.Parallel()
 	attachment := func(name, node string) *storagev1.VolumeAttachment {
-		return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.VolumeAttachmentSpec{NodeName: node}}
+		return &storagev1.VolumeAttachment{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       storagev1.VolumeAttachmentSpec{NodeName: node},
+		}
 	}
 	node := worker()
 	node.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "kubernetes.io/iscsi/x"}}
 	unstarted := pod("unstarted", config.Name)
 	unstarted.Status = corev1.PodStatus{Phase: corev1.PodPending}
 	unstarted.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	w := newWorld(t, node, attachment("ours", config.Name), attachment("elsewhere", "other"), pod("a", config.Name), pod("b", "other"), unstarted)
+	w := newWorld(t, node, attachment("ours", config.Name), attachment("elsewhere", "other"), pod("a", config.Name),
+		pod("b", "other"), unstarted)
 	pods, attachments, err := w.Left(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, []string{"default/a"}, pods)

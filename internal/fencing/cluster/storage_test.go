@@ -15,7 +15,10 @@ import (
 func TestStorage(t *testing.T) {
 	t.Parallel()
 	volume := func(name, driver, class string, labels map[string]string) runtime.Object {
-		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: corev1.PersistentVolumeSpec{StorageClassName: class}}
+		v := &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+			Spec:       corev1.PersistentVolumeSpec{StorageClassName: class},
+		}
 		if driver != "" {
 			v.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: driver}
 		}
@@ -49,27 +52,49 @@ func TestStorage(t *testing.T) {
 		volumes []corev1.VolumeSource
 		want    bool
 	}{
-		"no volume":                                {san, nil, false},
-		"only the machine's":                       {san, []corev1.VolumeSource{emptyDir}, false},
-		"by the driver":                            {san, []corev1.VolumeSource{byClaim("san")}, true},
-		"beside the machine's":                     {san, []corev1.VolumeSource{emptyDir, byClaim("san")}, true},
-		"by the driver, inline":                    {san, []corev1.VolumeSource{inline("san.example")}, true},
-		"of another driver, inline":                {san, []corev1.VolumeSource{inline("nas.example")}, false},
-		"of another driver":                        {san, []corev1.VolumeSource{byClaim("nas")}, false},
-		"ephemeral":                                {san, []corev1.VolumeSource{{Ephemeral: &corev1.EphemeralVolumeSource{}}}, true},
-		"a pod that writes elsewhere too":          {san, []corev1.VolumeSource{byClaim("san"), byClaim("nas")}, false},
-		"a pod that writes where nobody knows too": {san, []corev1.VolumeSource{byClaim("san"), {NFS: &corev1.NFSVolumeSource{}}}, false},
-		"unless that is fenced as well": {
-			Storage{Drivers: []string{"san.example"}, Classes: []string{"nas"}}, []corev1.VolumeSource{byClaim("san"), byClaim("nas")}, true,
+		"no volume":                 {san, nil, false},
+		"only the machine's":        {san, []corev1.VolumeSource{emptyDir}, false},
+		"by the driver":             {san, []corev1.VolumeSource{byClaim("san")}, true},
+		"beside the machine's":      {san, []corev1.VolumeSource{emptyDir, byClaim("san")}, true},
+		"by the driver, inline":     {san, []corev1.VolumeSource{inline("san.example")}, true},
+		"of another driver, inline": {san, []corev1.VolumeSource{inline("nas.example")}, false},
+		"of another driver":         {san, []corev1.VolumeSource{byClaim("nas")}, false},
+		"ephemeral": {
+			san,
+			[]corev1.VolumeSource{{Ephemeral: &corev1.EphemeralVolumeSource{}}},
+			true,
 		},
-		"by the class":               {Storage{Classes: []string{"nas"}}, []corev1.VolumeSource{byClaim("nas")}, true},
-		"no class is no class":       {Storage{Classes: []string{""}}, []corev1.VolumeSource{byClaim("none")}, false},
-		"by labels of the volume":    {Storage{Volumes: []labels.Selector{labels.SelectorFromSet(labels.Set{"array": "a"})}}, []corev1.VolumeSource{byClaim("iscsi")}, true},
-		"by other labels":            {Storage{Volumes: []labels.Selector{labels.SelectorFromSet(labels.Set{"array": "b"})}}, []corev1.VolumeSource{byClaim("iscsi")}, false},
-		"everything selects nothing": {Storage{Drivers: []string{"x"}, Volumes: []labels.Selector{labels.Everything()}}, []corev1.VolumeSource{byClaim("iscsi")}, false},
-		"a claim without a volume":   {san, []corev1.VolumeSource{byClaim("unbound")}, false},
-		"a claim that is gone":       {san, []corev1.VolumeSource{byClaim("gone")}, false},
-		"a volume that is gone":      {san, []corev1.VolumeSource{byClaim("lost")}, false},
+		"a pod that writes elsewhere too": {san, []corev1.VolumeSource{byClaim("san"), byClaim("nas")}, false},
+		"a pod that writes where nobody knows too": {
+			san,
+			[]corev1.VolumeSource{byClaim("san"), {NFS: &corev1.NFSVolumeSource{}}},
+			false,
+		},
+		"unless that is fenced as well": {
+			Storage{Drivers: []string{"san.example"}, Classes: []string{"nas"}},
+			[]corev1.VolumeSource{byClaim("san"), byClaim("nas")},
+			true,
+		},
+		"by the class":         {Storage{Classes: []string{"nas"}}, []corev1.VolumeSource{byClaim("nas")}, true},
+		"no class is no class": {Storage{Classes: []string{""}}, []corev1.VolumeSource{byClaim("none")}, false},
+		"by labels of the volume": {
+			Storage{Volumes: []labels.Selector{labels.SelectorFromSet(labels.Set{"array": "a"})}},
+			[]corev1.VolumeSource{byClaim("iscsi")},
+			true,
+		},
+		"by other labels": {
+			Storage{Volumes: []labels.Selector{labels.SelectorFromSet(labels.Set{"array": "b"})}},
+			[]corev1.VolumeSource{byClaim("iscsi")},
+			false,
+		},
+		"everything selects nothing": {
+			Storage{Drivers: []string{"x"}, Volumes: []labels.Selector{labels.Everything()}},
+			[]corev1.VolumeSource{byClaim("iscsi")},
+			false,
+		},
+		"a claim without a volume": {san, []corev1.VolumeSource{byClaim("unbound")}, false},
+		"a claim that is gone":     {san, []corev1.VolumeSource{byClaim("gone")}, false},
+		"a volume that is gone":    {san, []corev1.VolumeSource{byClaim("lost")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -64,7 +64,8 @@ func (n *Node) TaintOutOfService(ctx context.Context, prove Proof) (v1alpha1.Tai
 		return v1alpha1.TaintNone, errNoProof
 	}
 	taint := corev1.Taint{
-		Key: corev1.TaintNodeOutOfService, Value: fmt.Sprint(outOfServicePrefix, n.config.Incident), Effect: corev1.TaintEffectNoExecute,
+		Key: corev1.TaintNodeOutOfService, Value: fmt.Sprint(outOfServicePrefix, n.config.Incident),
+		Effect: corev1.TaintEffectNoExecute,
 	}
 	owner := v1alpha1.TaintNone
 	_, err := n.edit(ctx, prove, func(node *corev1.Node) []operation {

@@ -18,15 +18,36 @@ func TestOutOfService(t *testing.T) {
 		taints []corev1.Taint
 		want   v1alpha1.TaintOwner
 	}{
-		"none":                            {nil, v1alpha1.TaintNone},
-		"ours":                            {[]corev1.Taint{{Key: "other"}, taint("bellwether-7", corev1.TaintEffectNoExecute)}, v1alpha1.TaintOurs},
-		"an admin's":                      {[]corev1.Taint{taint("nodeshutdown", corev1.TaintEffectNoExecute)}, v1alpha1.TaintForeign},
-		"one without a value":             {[]corev1.Taint{taint("", corev1.TaintEffectNoExecute)}, v1alpha1.TaintForeign},
-		"one that only begins like ours":  {[]corev1.Taint{taint("bellwether-by-hand", corev1.TaintEffectNoExecute)}, v1alpha1.TaintForeign},
-		"a sign is no incident":           {[]corev1.Taint{taint("bellwether-+7", corev1.TaintEffectNoExecute)}, v1alpha1.TaintForeign},
-		"another effect is another taint": {[]corev1.Taint{taint("bellwether-7", corev1.TaintEffectNoSchedule)}, v1alpha1.TaintNone},
+		"none": {nil, v1alpha1.TaintNone},
+		"ours": {[]corev1.Taint{
+			{Key: "other"},
+			taint("bellwether-7", corev1.TaintEffectNoExecute),
+		}, v1alpha1.TaintOurs},
+		"an admin's": {
+			[]corev1.Taint{taint("nodeshutdown", corev1.TaintEffectNoExecute)},
+			v1alpha1.TaintForeign,
+		},
+		"one without a value": {
+			[]corev1.Taint{taint("", corev1.TaintEffectNoExecute)},
+			v1alpha1.TaintForeign,
+		},
+		"one that only begins like ours": {
+			[]corev1.Taint{taint("bellwether-by-hand", corev1.TaintEffectNoExecute)},
+			v1alpha1.TaintForeign,
+		},
+		"a sign is no incident": {
+			[]corev1.Taint{taint("bellwether-+7", corev1.TaintEffectNoExecute)},
+			v1alpha1.TaintForeign,
+		},
+		"another effect is another taint": {
+			[]corev1.Taint{taint("bellwether-7", corev1.TaintEffectNoSchedule)},
+			v1alpha1.TaintNone,
+		},
 		"another effect does not hide ours": {
-			[]corev1.Taint{taint("x", corev1.TaintEffectNoSchedule), taint("bellwether-7", corev1.TaintEffectNoExecute)}, v1alpha1.TaintOurs,
+			[]corev1.Taint{
+				taint("x", corev1.TaintEffectNoSchedule),
+				taint("bellwether-7", corev1.TaintEffectNoExecute),
+			}, v1alpha1.TaintOurs,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

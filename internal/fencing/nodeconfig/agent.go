@@ -155,7 +155,10 @@ func password(name string) bool {
 			return false
 		}
 	}
-	for _, part := range []string{"pass", "pwd", "secret", "token", "apikey", "api_key", "community", "hexadecimal_kg"} {
+	for _, part := range []string{
+		"pass", "pwd", "secret", "token", "apikey", "api_key", "community",
+		"hexadecimal_kg",
+	} {
 		if strings.Contains(name, part) {
 			return true
 		}

@@ -16,7 +16,10 @@ var agents = map[string]agent.Metadata{
 			agent.ParameterSpec{Name: "lanplus", Type: agent.TypeBoolean, Default: "0"},
 			agent.ParameterSpec{Name: "cipher", Type: agent.TypeString},
 			agent.ParameterSpec{Name: "power_wait", Type: agent.TypeSecond, Default: "2"},
-			agent.ParameterSpec{Name: "method", Type: agent.TypeSelect, Options: []string{"onoff", "cycle"}, Default: "onoff"},
+			agent.ParameterSpec{
+				Name: "method", Type: agent.TypeSelect, Options: []string{"onoff", "cycle"},
+				Default: "onoff",
+			},
 			agent.ParameterSpec{Name: "help", Type: agent.TypeBoolean},
 			agent.ParameterSpec{Name: "target"},
 			agent.ParameterSpec{Name: "missing_as_off", Type: agent.TypeBoolean},
@@ -28,12 +31,14 @@ var agents = map[string]agent.Metadata{
 	"fence_brocade":    {Parameters: join(address(true, "23"), plug(true), login(true))},
 	"fence_aws": {Parameters: join(
 		plug(true),
-		agent.ParameterSpec{Name: "region"}, agent.ParameterSpec{Name: "access_key"}, agent.ParameterSpec{Name: "secret_key"},
+		agent.ParameterSpec{Name: "region"}, agent.ParameterSpec{Name: "access_key"},
+		agent.ParameterSpec{Name: "secret_key"},
 	)},
 	"fence_redfish": {Parameters: join(
 		address(false, "443"), plug(false), login(true),
 		agent.ParameterSpec{Name: "port_as_ip", Type: agent.TypeBoolean},
-		agent.ParameterSpec{Name: "systems-uri", Deprecated: true}, agent.ParameterSpec{Name: "systems_uri", Obsoletes: []string{"systems-uri"}},
+		agent.ParameterSpec{Name: "systems-uri", Deprecated: true},
+		agent.ParameterSpec{Name: "systems_uri", Obsoletes: []string{"systems-uri"}},
 	)},
 	"fence_dummy": {Parameters: join(
 		agent.ParameterSpec{Name: "status_file", Default: "/tmp/fence_dummy.status"},
@@ -47,13 +52,16 @@ var agents = map[string]agent.Metadata{
 		agent.ParameterSpec{Name: "action", Obsoletes: []string{"mode"}},
 	)},
 	"fence_defaults": {Parameters: join(
-		agent.ParameterSpec{Name: "ip", Required: true, Default: "localhost"}, agent.ParameterSpec{Name: "plug", Required: true, Default: "1"},
+		agent.ParameterSpec{Name: "ip", Required: true, Default: "localhost"},
+		agent.ParameterSpec{Name: "plug", Required: true, Default: "1"},
 	)},
-	"fence_twins":     {Parameters: join(plug(true), agent.ParameterSpec{Name: "Zone"}, agent.ParameterSpec{Name: "zone"})},
+	"fence_twins": {Parameters: join(plug(true), agent.ParameterSpec{Name: "Zone"},
+		agent.ParameterSpec{Name: "zone"})},
 	"fence_no_off":    {Parameters: plug(true), Actions: []string{"reboot", "status"}},
 	"fence_no_status": {Parameters: plug(true), Actions: []string{"on", "off"}},
 	// Some versions say that a plug is required even if there are none.
-	"fence_ilo": {Parameters: join(address(true, "623"), plug(true), agent.ParameterSpec{Name: "port_as_ip", Type: agent.TypeBoolean})},
+	"fence_ilo": {Parameters: join(address(true, "623"), plug(true),
+		agent.ParameterSpec{Name: "port_as_ip", Type: agent.TypeBoolean})},
 }
 
 var action = agent.ParameterSpec{Name: "action", Required: true, Default: "reboot"}

@@ -10,10 +10,14 @@ import (
 // All nodes of a large cluster, with a BMC each, of which every hundredth has an object of its own.
 func BenchmarkResolve(b *testing.B) {
 	objects := map[string]map[string]string{
-		"fence-method-template-ipmi": {"template.properties": "agent_name=fence_ipmilan\nusername=fencer\npassword.secret=bmc/password\nlanplus=1"},
+		"fence-method-template-ipmi": {
+			"template.properties": "agent_name=fence_ipmilan\nusername=fencer\npassword.secret=bmc/password\n" +
+				"lanplus=1",
+		},
 		"fence-config-type-t": {
-			"config.properties": "node_name=[NODE_NAME]\nisolation=mark-unschedulable\npower_management=bmc\nrecovery=mark-schedulable",
-			"fence-method-bmc":  "template=fence-method-template-ipmi\nip=bmc-{{.NodeName}}.example\naction=reboot",
+			"config.properties": "node_name=[NODE_NAME]\nisolation=mark-unschedulable\npower_management=bmc\n" +
+				"recovery=mark-schedulable",
+			"fence-method-bmc": "template=fence-method-template-ipmi\nip=bmc-{{.NodeName}}.example\naction=reboot",
 		},
 	}
 	var nodes []nodeconfig.Node

@@ -60,14 +60,16 @@ func (s *subject) identify(
 	}
 	at := agent.locate(texts)
 	if !at.known() {
-		s.problem(NoAddress, d.at, "method must say which device is meant: the agent's defaults are never used for that", "")
+		s.problem(NoAddress, d.at, "method must say which device is meant: the agent's defaults are never used for "+
+			"that", "")
 		return false
 	}
 	if general := agent.locate(written); s.general && !general.differs() {
 		s.problem(
 			SharedPlug,
 			d.at,
-			"address or plug must have a placeholder such as "+nodeNamePlaceholder+" in a configuration of several nodes",
+			"address or plug must have a placeholder such as "+nodeNamePlaceholder+
+				" in a configuration of several nodes",
 			strings.TrimSpace(at.address+" "+at.plug),
 		)
 	}

@@ -60,9 +60,10 @@
 // # Grammar
 //
 //	text    = { line "\n" }        line = blank | comment | entry
-//	comment = ws "#" any           entry = ws key ws "=" ws value ws        (the first "=" splits)
-//	key     = letter { letter | digit | "_" | "-" | "." }                   compared in lower case and with "-" = "_"
-//	value   = '"' any '"' | any                                             ws = blanks and tabs; one CR at the end is dropped
+//	comment = ws "#" any           entry = ws key ws "=" ws value ws  (the first "=" splits)
+//	key     = letter { letter | digit | "_" | "-" | "." }             compared in lower case and with "-" = "_"
+//	value   = '"' any '"' | any
+//	ws      = blanks and tabs; one CR at the end is dropped
 //
 // A comment is a whole line: "#" in a value is part of it. One pair of double quotes around a value
 // is removed. Nothing in it is escaped, and single quotes are ordinary characters. A line has no
@@ -76,7 +77,7 @@
 //	isolation          methods                                                          required, may be empty
 //	power_management   methods; power_managment too                                     required, may be empty
 //	recovery           methods                                                          required, may be empty
-//	power_management.2 to .9                                                            methods for when the level before has failed; no gaps
+//	power_management.2 to .9                    methods for when the level before has failed; no gaps
 //	power_on           always, never or manual                                          default always
 //	not_ready_for      for how long a node has to have failed                           default 30s
 //	power_wait         between isolation and power management                           default 5m
@@ -108,23 +109,23 @@
 //
 // A method has
 //
-//	template           a ConfigMap fence-method-template-<device>, whose data key is template.properties
-//	agent              an agent without template: one of both is required
-//	action             off, on, or reboot or cycle, which are an off and an on for which all others are done before    required
-//	plug               one plug
+//	template  a ConfigMap fence-method-template-<device>, whose data key is template.properties
+//	agent     an agent without template: one of both is required
+//	action    required: off, on, or reboot or cycle, which are an off, and an on after all others
+//	plug      one plug
 //
 // and a template
 //
-//	agent_name         the agent                                                        required
-//	name               for people
-//	must_success       yes, or no: a failure fails no isolation; must_sucess too        default yes; not no in power management
+//	agent_name    the agent                                                  required
+//	name          for people
+//	must_success  yes, or no: a failure fails no isolation; must_sucess too  default yes; not no in power management
 //
 // Both have
 //
-//	settle             from a command until it has landed, if that ever happens         default 30s, or what the agent needs if that is more
-//	command_timeout    how long the agent may take for a command or a reading          whole seconds, default the controller's
+//	settle             from a command until it has landed, if ever   default 30s, or the agent's if longer
+//	command_timeout    for a command or a reading of the agent       whole seconds; default the controller's
 //	<parameter>        of the agent, by its new or old name
-//	<parameter>.secret name/key of a Secret                                             not for what says which plug is meant
+//	<parameter>.secret name/key of a Secret                        not for what says which plug is meant
 //
 // These parameters are refused: action, help, version, method=cycle, and missing_as_off, by which a
 // plug that does not exist reads off.

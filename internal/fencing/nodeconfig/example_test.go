@@ -42,7 +42,10 @@ lanplus=1`,
 				return agent.Metadata{}, fs.ErrNotExist
 			}
 			return agent.Metadata{Parameters: []agent.ParameterSpec{
-				{Name: "ip", Obsoletes: []string{"ipaddr"}}, {Name: "username"}, {Name: "password"}, {Name: "lanplus", Type: agent.TypeBoolean},
+				{Name: "ip", Obsoletes: []string{"ipaddr"}},
+				{Name: "username"},
+				{Name: "password"},
+				{Name: "lanplus", Type: agent.TypeBoolean},
 			}}, nil
 		},
 	}
@@ -60,11 +63,12 @@ lanplus=1`,
 	namespace.ConfigMaps["fence-method-template-ipmi"]["template.properties"] += "\nlanplsu=1\ncipher"
 	_, err = nodeconfig.Resolve(namespace, nodes).Plan("w1")
 	fmt.Println(err)
-	// Output:
-	// bmc-off off fence_ipmilan/bmc-w1.example/ [{ip bmc-w1.example} {lanplus 1} {password secret bmc/password} {username fencer}]
-	// bmc-on on fence_ipmilan/bmc-w1.example/ [{ip bmc-w1.example} {lanplus 1} {password secret bmc/password} {username fencer}]
-	// fence-method-template-ipmi/template.properties:6: line must be key=value, a comment or empty (got "6 bytes without =")
-	// fence-method-template-ipmi/template.properties:5: agent fence_ipmilan has no such parameter; did you mean lanplus? (got "lanplsu")
+	// Output: bmc-off off fence_ipmilan/bmc-w1.example/ [{ip bmc-w1.example} {lanplus 1} {password
+	// secret bmc/password} {username fencer}] bmc-on on fence_ipmilan/bmc-w1.example/ [{ip
+	// bmc-w1.example} {lanplus 1} {password secret bmc/password} {username fencer}]
+	// fence-method-template-ipmi/template.properties:6: line must be key=value, a comment or empty
+	// (got "6 bytes without =") fence-method-template-ipmi/template.properties:5: agent
+	// fence_ipmilan has no such parameter; did you mean lanplus? (got "lanplsu")
 }
 
 // What an agent gets on its standard input.

@@ -20,11 +20,16 @@ func TestNodeWithoutConfigurationIsRestartedInItsCloud(t *testing.T) {
 
 	assert.Equal(t, nodeconfig.BuiltIn, builtIn.Object)
 	assert.Equal(t, []string{"mark-unschedulable"}, names(builtIn.Isolation[0]))
-	assert.Equal(t, []string{"restart-instance off fence_aws//i-0abc", "restart-instance on fence_aws//i-0abc"}, names(builtIn.PowerManagement[0]))
+	assert.Equal(t, []string{"restart-instance off fence_aws//i-0abc", "restart-instance on fence_aws//i-0abc"},
+		names(builtIn.PowerManagement[0]))
 	assert.Equal(t, []string{"mark-schedulable"}, names(builtIn.Recovery))
 	assert.Len(t, builtIn.Isolation, 1)
 	assert.Len(t, builtIn.PowerManagement, 1)
-	assert.Equal(t, map[string]string{"plug": "i-0abc", "region": "eu-central-1", "access_key": "AKIA0EXAMPLE", "secret_key": "hunter4"},
+	assert.Equal(t,
+		map[string]string{
+			"plug": "i-0abc", "region": "eu-central-1", "access_key": "AKIA0EXAMPLE",
+			"secret_key": "hunter4",
+		},
 		arguments(t, builtIn.Devices()[0]))
 	assert.Empty(t, builtIn.Warnings)
 
@@ -55,7 +60,8 @@ func TestFallbackLevels(t *testing.T) {
 	assert.Len(t, p.PowerManagement[1].On(), 2)
 	assert.Len(t, p.Devices(), 3)
 	assert.Equal(t, map[string]string{
-		"ip": "bmc-w1.example", "username": "fencer", "password": "hunter2", "lanplus": "1", "cipher": "3", "power_wait": "0",
+		"ip": "bmc-w1.example", "username": "fencer", "password": "hunter2", "lanplus": "1", "cipher": "3",
+		"power_wait": "0",
 	}, arguments(t, p.Devices()[0]))
 	assert.Equal(t, 40*time.Second, p.Devices()[0].Settle, "what the agent needs at least")
 	assert.Empty(t, p.Warnings)
@@ -66,9 +72,11 @@ func TestProposalsConfigurationForMachines(t *testing.T) {
 	p := plan(t, namespace(load(t, "switch-and-pdu.yaml", "w1")), nodeconfig.Node{Name: "w1", Type: "compute"})
 	assert.Equal(t, "fence-config-w1", p.Object)
 	assert.Equal(t, []string{"fc-off off fence_brocade/switch.example/2"}, names(p.Isolation[0]))
-	assert.Equal(t, []string{"eaton-off off fence_eaton_snmp/pdu.example/1", "eaton-on on fence_eaton_snmp/pdu.example/1"}, names(p.PowerManagement[0]))
+	assert.Equal(t, []string{"eaton-off off fence_eaton_snmp/pdu.example/1", "eaton-on on " +
+		"fence_eaton_snmp/pdu.example/1"}, names(p.PowerManagement[0]))
 	assert.Equal(t, []string{"fc-on on fence_brocade/switch.example/2"}, names(p.Recovery))
-	assert.Equal(t, map[string]string{"ip": "switch.example", "username": "fencer", "password": "hunter3", "plug": "2"}, arguments(t, p.Isolation[0][0].Device))
+	assert.Equal(t, map[string]string{"ip": "switch.example", "username": "fencer", "password": "hunter3", "plug": "2"},
+		arguments(t, p.Isolation[0][0].Device))
 }
 
 func TestProposalsConfigurationForClouds(t *testing.T) {
@@ -80,7 +88,8 @@ func TestProposalsConfigurationForClouds(t *testing.T) {
 	assert.Equal(t, []string{"mark-unschedulable"}, names(p.Recovery), "what is written is done")
 	require.Len(t, p.Warnings, 1)
 	assert.Equal(t, nodeconfig.StaysUnschedulable, p.Warnings[0].Kind)
-	assert.Equal(t, `fence-config-w1/config.properties:4: node stays unschedulable after it has recovered; did you mean mark-schedulable? (got "mark-unschedulable")`,
+	assert.Equal(t, `fence-config-w1/config.properties:4: node stays unschedulable after it has recovered; did you `+
+		`mean mark-schedulable? (got "mark-unschedulable")`,
 		p.Warnings[0].Error())
 }
 

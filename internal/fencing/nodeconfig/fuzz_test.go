@@ -12,14 +12,20 @@ import (
 // FuzzResolve: whatever the texts and the node, there is an error or a plan that can be carried
 // out.
 func FuzzResolve(f *testing.F) {
-	const text = "node_name=[NODE_NAME]\nisolation=mark-unschedulable x\npower_management=restart-instance\npower_management.2=a-off b a-on\nrecovery=y"
-	f.Add(text, "template=fence-method-template-t\naction=off\nplug=1", "agent=fence_ipmilan\naction=cycle\nip=b-{{.InstanceID}}", "agent_name=fence_apc_snmp\nip=p\npassword.secret=bmc/password", "w1", "aws:///a/i-1")
-	f.Add("power_on=never\nnode_name=w1\nisolation=b\npower_management=a-off delete-node\nrecovery=", "template=fence-method-template-cloud\naction=reboot\nplug=1\nip=\"\"", "agent=fence_dummy\naction=off\ntype={{.NodeName}}", "agent_name=fence_aws", "w1", "")
+	const text = "node_name=[NODE_NAME]\nisolation=mark-unschedulable " +
+		"x\npower_management=restart-instance\npower_management.2=a-off b a-on\nrecovery=y"
+	f.Add(text, "template=fence-method-template-t\naction=off\nplug=1",
+		"agent=fence_ipmilan\naction=cycle\nip=b-{{.InstanceID}}",
+		"agent_name=fence_apc_snmp\nip=p\npassword.secret=bmc/password", "w1", "aws:///a/i-1")
+	f.Add("power_on=never\nnode_name=w1\nisolation=b\npower_management=a-off delete-node\nrecovery=",
+		"template=fence-method-template-cloud\naction=reboot\nplug=1\nip=\"\"",
+		"agent=fence_dummy\naction=off\ntype={{.NodeName}}", "agent_name=fence_aws", "w1", "")
 	f.Fuzz(func(t *testing.T, settings, a, b, template, name, providerID string) {
 		for _, object := range []string{"fence-config-node-" + name, "fence-config-" + name, "fence-config-type-t"} {
 			n := namespace(map[string]map[string]string{
 				object: {
-					"config.properties": settings, "fence-method-a-off": a, "fence-method-a-on": strings.Replace(a, "action=off", "action=on", 1), "fence-method-b": b,
+					"config.properties": settings, "fence-method-a-off": a,
+					"fence-method-a-on": strings.Replace(a, "action=off", "action=on", 1), "fence-method-b": b,
 				},
 				"fence-method-template-t":     {"template.properties": template},
 				"fence-method-template-cloud": {"template.properties": template},

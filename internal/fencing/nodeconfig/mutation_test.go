@@ -13,34 +13,125 @@ import (
 // mutations are what may happen to somebody who does not know why a line is there. Each has to be
 // caught by the test that is about it.
 var mutations = []mutation.Mutation{
-	{Name: "values go on in the next line", File: "text.go", Old: "unicode.IsControl(r) && r != '\\t'", New: "unicode.IsControl(r) && r != '\\t' && r != '\\n'", Caught: "TestFormatWritesNothingThatWouldBeReadAsSomethingElse"},
-	{Name: "quotes of a value are taken for the writer's", File: "text.go", Old: `|| value[0] == '"' && value[len(value)-1] == '"'`, New: "", Caught: "TestWhatIsFormattedIsReadTheSame"},
-	{Name: "what nodes say is not looked at", File: "node.go", Old: "case flaw != \"\":", New: "case false:", Caught: "TestWhatNodesSayIsNoConfiguration"},
-	{Name: "placeholders in what nodes say are replaced", File: "node.go", Old: "value = after", New: "value = strings.TrimPrefix(fact, value) + after", Caught: "TestWhatNodesSayIsNoConfiguration"},
-	{Name: "passwords are encoded", File: "value.go", Old: "case v.hidden:\n\t\treturn json", New: "case false:\n\t\treturn json", Caught: "TestPasswordsAreNotPrinted"},
-	{Name: "passwords are printed", File: "value.go", Old: "case v.hidden:\n\t\treturn \"hidden\"", New: "case false:\n\t\treturn \"hidden\"", Caught: "TestPasswordsAreNotPrinted"},
-	{Name: "lines of a Secret are parameters", File: "plan.go", Old: "case flaw != \"\":", New: "case false:", Caught: "TestValuesOfSecrets"},
-	{Name: "nodes share a plug", File: "resolve.go", Old: "\tcheckPlugs(subjects)\n", New: "", Caught: "TestPlugOfTwoNodes"},
-	{Name: "agents do not know of each other's plugs", File: "device.go", Old: "device.identity = at.String()", New: "device.identity = device.Key", Caught: "TestPlugOfTwoNodes"},
-	{Name: "what is wrong is somebody else's", File: "object.go", Old: "return true // or", New: "return false // or", Caught: "TestMostSpecificObjectIsUsed"},
-	{Name: "errors of a text do not matter", File: "object.go", Old: "s.take(settings.found)", New: "_ = settings.found", Caught: "TestEveryRule"},
-	{Name: "all nodes of a type have one plug", File: "device.go", Old: "s.general && !general.differs()", New: "false && !general.differs()", Caught: "TestConfigurationOfSeveralNodesHasToTellThem"},
-	{Name: "agents know which plug", File: "parameter.go", Old: "case p.Default != \"\" && !isPlug:", New: "case p.Default != \"\":", Caught: "TestEveryRule"},
-	{Name: "agents know which address", File: "device.go", Old: "if !at.known() {", New: "if at.known() && false {", Caught: "TestEveryRule"},
-	{Name: "a missing plug is off", File: "agent.go", Old: "\t\"missing_as_off\": \"a plug that does not exist would read off\",\n", New: "", Caught: "TestEveryRule"},
-	{Name: "the plug of an agent without plugs tells machines", File: "device.go", Old: "case hasPlug && !isGiven:", New: "case hasPlug && !isGiven && false:", Caught: "TestEveryRule"},
-	{Name: "addresses may be hidden", File: "parameter.go", Old: "agent.identifies(parameter) || ", New: "", Caught: "TestEveryRule"},
-	{Name: "a feed is switched off twice", File: "steps.go", Old: "\ts.checkTwins(st, methods)\n", New: "", Caught: "TestEveryRule"},
-	{Name: "nothing is all that is switched off", File: "steps.go", Old: "if !anyOff {", New: "if anyOff && false {", Caught: "TestEveryRule"},
-	{Name: "on comes before off", File: "steps.go", Old: "case m.Action == Off && firstOn != \"\":", New: "case false:", Caught: "TestEveryRule"},
-	{Name: "machines that are to stay off are switched on", File: "steps.go", Old: "m.Action != On || st.name != powerManagement || s.plan.PowerOn != Never", New: "true", Caught: "TestMachineThatStaysOffHasNoOn"},
-	{Name: "power management may fail and go on", File: "steps.go", Old: "st.name == powerManagement && !d.mustSucceed", New: "false", Caught: "TestEveryRule"},
-	{Name: "commands land at once", File: "parameter.go", Old: "t.settle < least", New: "t.settle < 0 && least > 0", Caught: "TestEveryRule"},
-	{Name: "agents settle as fast as others", File: "method.go", Old: "max(defaultSettle, agent.minSettle())", New: "defaultSettle", Caught: "TestFallbackLevels"},
-	{Name: "who came first does not matter", File: "resolve.go", Old: "return c.own && c.since < other.since", New: "return false", Caught: "TestNodeThatClaimsAnothersPlugHarmsItselfOnly"},
-	{Name: "what a node says of itself is as good", File: "resolve.go", Old: "	if c.own != other.own {\n		return other.own\n	}\n	return c.own && ", New: "	return ", Caught: "TestNodeThatClaimsAnothersPlugHarmsItselfOnly"},
-	{Name: "a spelling disables all of its type", File: "resolve.go", Old: "s.warning(TypeCollision,", New: "s.problem(TypeCollision,", Caught: "TestNodeThatClaimsAnothersPlugHarmsItselfOnly"},
-	{Name: "what cannot be found out is wrong", File: "problem.go", Old: "return p.Kind == NotKnown })", New: "return p.Kind == \"none\" })", Caught: "TestWhatCannotBeFoundOutConcernsThoseWhoNeedIt"},
+	{
+		Name: "values go on in the next line", File: "text.go", Old: "unicode.IsControl(r) && r != '\\t'",
+		New:    "unicode.IsControl(r) && r != '\\t' && r != '\\n'",
+		Caught: "TestFormatWritesNothingThatWouldBeReadAsSomethingElse",
+	},
+	{
+		Name: "quotes of a value are taken for the writer's", File: "text.go",
+		Old: `|| value[0] == '"' && value[len(value)-1] == '"'`, New: "", Caught: "TestWhatIsFormattedIsReadTheSame",
+	},
+	{
+		Name: "what nodes say is not looked at", File: "node.go", Old: "case flaw != \"\":", New: "case false:",
+		Caught: "TestWhatNodesSayIsNoConfiguration",
+	},
+	{
+		Name: "placeholders in what nodes say are replaced", File: "node.go", Old: "value = after",
+		New: "value = strings.TrimPrefix(fact, value) + after", Caught: "TestWhatNodesSayIsNoConfiguration",
+	},
+	{
+		Name: "passwords are encoded", File: "value.go", Old: "case v.hidden:\n\t\treturn json",
+		New: "case false:\n\t\treturn json", Caught: "TestPasswordsAreNotPrinted",
+	},
+	{
+		Name: "passwords are printed", File: "value.go", Old: "case v.hidden:\n\t\treturn \"hidden\"",
+		New: "case false:\n\t\treturn \"hidden\"", Caught: "TestPasswordsAreNotPrinted",
+	},
+	{
+		Name: "lines of a Secret are parameters", File: "plan.go", Old: "case flaw != \"\":", New: "case false:",
+		Caught: "TestValuesOfSecrets",
+	},
+	{
+		Name: "nodes share a plug", File: "resolve.go", Old: "\tcheckPlugs(subjects)\n", New: "",
+		Caught: "TestPlugOfTwoNodes",
+	},
+	{
+		Name: "agents do not know of each other's plugs", File: "device.go", Old: "device.identity = at.String()",
+		New: "device.identity = device.Key", Caught: "TestPlugOfTwoNodes",
+	},
+	{
+		Name: "what is wrong is somebody else's", File: "object.go", Old: "return true // or",
+		New:    "return false // or",
+		Caught: "TestMostSpecificObjectIsUsed",
+	},
+	{
+		Name: "errors of a text do not matter", File: "object.go", Old: "s.take(settings.found)",
+		New: "_ = settings.found", Caught: "TestEveryRule",
+	},
+	{
+		Name: "all nodes of a type have one plug", File: "device.go", Old: "s.general && !general.differs()",
+		New: "false && !general.differs()", Caught: "TestConfigurationOfSeveralNodesHasToTellThem",
+	},
+	{
+		Name: "agents know which plug", File: "parameter.go", Old: "case p.Default != \"\" && !isPlug:",
+		New: "case p.Default != \"\":", Caught: "TestEveryRule",
+	},
+	{
+		Name: "agents know which address", File: "device.go", Old: "if !at.known() {", New: "if at.known() && false {",
+		Caught: "TestEveryRule",
+	},
+	{
+		Name: "a missing plug is off", File: "agent.go",
+		Old: "\t\"missing_as_off\": \"a plug that does not exist would read off\",\n", New: "",
+		Caught: "TestEveryRule",
+	},
+	{
+		Name: "the plug of an agent without plugs tells machines", File: "device.go", Old: "case hasPlug && !isGiven:",
+		New: "case hasPlug && !isGiven && false:", Caught: "TestEveryRule",
+	},
+	{
+		Name: "addresses may be hidden", File: "parameter.go", Old: "agent.identifies(parameter) || ", New: "",
+		Caught: "TestEveryRule",
+	},
+	{
+		Name: "a feed is switched off twice", File: "steps.go", Old: "\ts.checkTwins(st, methods)\n", New: "",
+		Caught: "TestEveryRule",
+	},
+	{
+		Name: "nothing is all that is switched off", File: "steps.go", Old: "if !anyOff {", New: "if anyOff && false {",
+		Caught: "TestEveryRule",
+	},
+	{
+		Name: "on comes before off", File: "steps.go", Old: "case m.Action == Off && firstOn != \"\":",
+		New:    "case false:",
+		Caught: "TestEveryRule",
+	},
+	{
+		Name: "machines that are to stay off are switched on", File: "steps.go",
+		Old: "m.Action != On || st.name != powerManagement || s.plan.PowerOn != Never", New: "true",
+		Caught: "TestMachineThatStaysOffHasNoOn",
+	},
+	{
+		Name: "power management may fail and go on", File: "steps.go",
+		Old: "st.name == powerManagement && !d.mustSucceed",
+		New: "false", Caught: "TestEveryRule",
+	},
+	{
+		Name: "commands land at once", File: "parameter.go", Old: "t.settle < least", New: "t.settle < 0 && least > 0",
+		Caught: "TestEveryRule",
+	},
+	{
+		Name: "agents settle as fast as others", File: "method.go", Old: "max(defaultSettle, agent.minSettle())",
+		New: "defaultSettle", Caught: "TestFallbackLevels",
+	},
+	{
+		Name: "who came first does not matter", File: "resolve.go", Old: "return c.own && c.since < other.since",
+		New: "return false", Caught: "TestNodeThatClaimsAnothersPlugHarmsItselfOnly",
+	},
+	{
+		Name: "what a node says of itself is as good", File: "resolve.go",
+		Old: "	if c.own != other.own {\n		return other.own\n	}\n	return c.own && ", New: "	return ",
+		Caught: "TestNodeThatClaimsAnothersPlugHarmsItselfOnly",
+	},
+	{
+		Name: "a spelling disables all of its type", File: "resolve.go", Old: "s.warning(TypeCollision,",
+		New: "s.problem(TypeCollision,", Caught: "TestNodeThatClaimsAnothersPlugHarmsItselfOnly",
+	},
+	{
+		Name: "what cannot be found out is wrong", File: "problem.go", Old: "return p.Kind == NotKnown })",
+		New: "return p.Kind == \"none\" })", Caught: "TestWhatCannotBeFoundOutConcernsThoseWhoNeedIt",
+	},
 }
 
 func TestSimulatedMutationsAreCaught(t *testing.T) {

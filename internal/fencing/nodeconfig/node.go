@@ -63,7 +63,8 @@ func (n Node) expand(value string) (expanded string, broken Kind, rule string) {
 		case fact == "":
 			return "", NoNodeFact, fmt.Sprintf("node %s has nothing for %s", n.Name, placeholder)
 		case flaw != "":
-			return "", BadText, fmt.Sprintf("what node %q has for %s must be plain UTF-8 text: %s", n.Name, placeholder, flaw)
+			return "", BadText, fmt.Sprintf("what node %q has for %s must be plain UTF-8 text: %s", n.Name, placeholder,
+				flaw)
 		}
 		text.WriteString(fact)
 		value = after

@@ -84,7 +84,8 @@ func (s *subject) readObject() {
 			s.problem(
 				UnknownKey,
 				at,
-				nearest("data key must be "+settingsKey+" or "+methodPrefix+"<name>", key, []string{settingsKey, methodPrefix}),
+				nearest("data key must be "+settingsKey+" or "+methodPrefix+"<name>", key,
+					[]string{settingsKey, methodPrefix}),
 				key,
 			)
 		}

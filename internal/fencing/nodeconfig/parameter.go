@@ -76,7 +76,8 @@ func (s *subject) readParameters(
 			s.problem(BadParameter, at, "parameter must not be set: "+why, e.Name)
 			continue
 		case !known:
-			s.problem(UnknownParameter, at, nearest("agent "+agent.Name+" has no such parameter", base, agent.names()), e.Name)
+			s.problem(UnknownParameter, at, nearest("agent "+agent.Name+" has no such parameter", base, agent.names()),
+				e.Name)
 			continue
 		case agent.ambiguous[base]:
 			s.problem(UnknownParameter, at, "agent "+agent.Name+" has several parameters of that name", e.Name)

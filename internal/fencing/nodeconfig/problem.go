@@ -46,11 +46,13 @@ const (
 	UnknownPlaceholder Kind = "UnknownPlaceholder" // "{{" that is not one of the placeholders, or not in a parameter
 	NoNodeFact         Kind = "NoNodeFact"         // a placeholder for what the node does not have
 	NoAddress          Kind = "NoAddress"          // nothing says which device is meant
-	SharedPlug         Kind = "SharedPlug"         // one plug for two nodes, twice in a level, or in isolation and power management
-	SettleTooShort     Kind = "SettleTooShort"     // a command may take longer to land
-	MustSucceed        Kind = "MustSucceed"        // must_success=no in power_management
-	NotKnown           Kind = "NotKnown"           // what an agent or a Secret has could not be found out; it may be in order
-	NotConfigured      Kind = "NotConfigured"      // restart-instance without fence-method-template-cloud
+	// one plug for two nodes, twice in a level, or in isolation and power management
+	SharedPlug     Kind = "SharedPlug"
+	SettleTooShort Kind = "SettleTooShort" // a command may take longer to land
+	MustSucceed    Kind = "MustSucceed"    // must_success=no in power_management
+	// what an agent or a Secret has could not be found out; it may be in order
+	NotKnown      Kind = "NotKnown"
+	NotConfigured Kind = "NotConfigured" // restart-instance without fence-method-template-cloud
 
 	TypeCollision      Kind = "TypeCollision"      // warning: different types of nodes with one object
 	UnusedMethod       Kind = "UnusedMethod"       // warning: defined, but in no step

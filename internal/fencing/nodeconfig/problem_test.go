@@ -57,7 +57,8 @@ var rules = []struct {
 }{
 	{
 		name: "line without =", changes: changes{{settings, "", "retries 5"}},
-		want: []string{"NoSeparator " + settings + `:6: line must be key=value, a comment or empty (got "9 bytes without =")`},
+		want: []string{"NoSeparator " + settings +
+			`:6: line must be key=value, a comment or empty (got "9 bytes without =")`},
 	}, {
 		name: "key that begins with a digit", changes: changes{{settings, "", "2retries=5"}},
 		want: []string{"BadKey " + settings + ":6: key must begin with a letter"},
@@ -66,22 +67,30 @@ var rules = []struct {
 		want: []string{"BadKey " + settings + ":6: key must begin with a letter"},
 	}, {
 		name: "key twice", changes: changes{{settings, "", "recovery=mark-schedulable"}},
-		want: []string{"DuplicateKey " + settings + `:6: key must be given once, and is in line 5 already (got "recovery")`},
+		want: []string{"DuplicateKey " + settings +
+			`:6: key must be given once, and is in line 5 already (got "recovery")`},
 	}, {
 		name: "key twice, in other letters", changes: changes{{settings, "", "Power-Management=bmc-off bmc-on"}},
 		want: []string{"DuplicateKey " + settings + ":6"},
 	}, {
-		name: "key twice, once in the proposal's spelling", changes: changes{{settings, "", "power-managment=bmc-off bmc-on"}},
-		want: []string{"DuplicateKey " + settings + ":6"},
+		name:    "key twice, once in the proposal's spelling",
+		changes: changes{{settings, "", "power-managment=bmc-off bmc-on"}},
+		want:    []string{"DuplicateKey " + settings + ":6"},
 	}, {
 		name: "parameter twice, by its old and its new name", changes: changes{{bmcOff, "", "ipaddr=192.0.2.1"}},
 		want: []string{"DuplicateKey " + bmcOff + ":4: parameter ip must be given once, and is in line 2 already"},
 	}, {
-		name: "method twice, in other letters", changes: changes{{object + "/fence-method-BMC_off", "", "action=off\ntemplate=" + ipmi + "\nip=bmc-w1.example"}},
+		name: "method twice, in other letters",
+		changes: changes{{
+			object + "/fence-method-BMC_off", "",
+			"action=off\ntemplate=" + ipmi + "\nip=bmc-w1.example",
+		}},
 		want: []string{"DuplicateKey " + object + "/fence-method-bmc-off: method must be defined once"},
 	}, {
-		name: "method with the name of a built-in one", changes: changes{{object + "/fence-method-mark-schedulable", "", "action=off"}},
-		want: []string{"DuplicateKey " + object + "/fence-method-mark-schedulable: method must not have the name of a built-in one"},
+		name:    "method with the name of a built-in one",
+		changes: changes{{object + "/fence-method-mark-schedulable", "", "action=off"}},
+		want: []string{"DuplicateKey " + object + "/fence-method-mark-schedulable: method must not have the name of " +
+			"a built-in one"},
 	}, {
 		name: "method with template and agent", changes: changes{{bmcOff, "", "agent=fence_ipmilan"}},
 		want: []string{"DuplicateKey " + bmcOff + ":4: method must have template or agent, not both"},
@@ -93,7 +102,8 @@ var rules = []struct {
 		want: []string{"UnknownKey " + settings + `:6: key is not known here; did you mean retries? (got "retires")`},
 	}, {
 		name: "unknown data key", changes: changes{{object + "/config.propertes", "", "x=y"}},
-		want: []string{"UnknownKey " + object + "/config.propertes: data key must be config.properties or fence-method-<name>; did you mean config.properties?"},
+		want: []string{"UnknownKey " + object + "/config.propertes: data key must be config.properties or " +
+			"fence-method-<name>; did you mean config.properties?"},
 	}, {
 		name: "unknown data key of a template", changes: changes{{ipmi + "/x", "", "x=y"}},
 		want: []string{"UnknownKey " + ipmi + "/x: data key must be template.properties"},
@@ -105,7 +115,8 @@ var rules = []struct {
 		want: []string{"UnknownKey " + template + ":7: key belongs into methods"},
 	}, {
 		name: "control character", changes: changes{{settings, "", "retries=5\x00"}},
-		want: []string{"BadText " + settings + `:6: line must be plain UTF-8 text (got "control character U+0000 at byte 10")`},
+		want: []string{"BadText " + settings + `:6: line must be plain UTF-8 text (got "control character U+0000 at ` +
+			`byte 10")`},
 	}, {
 		name: "invalid UTF-8", changes: changes{{settings, "", "retries=5\xff"}},
 		want: []string{"BadText " + settings + ":6"},
@@ -119,8 +130,12 @@ var rules = []struct {
 		name: "long line", changes: changes{{settings, "", "# " + strings.Repeat("x", 4095)}},
 		want: []string{"LineTooLong " + settings + `:6: line must have at most 4096 bytes (got "4097 bytes")`},
 	}, {
-		name: "trailing backslash", changes: changes{{settings, "recovery=mark-schedulable", "recovery=mark-schedulable \\\nclean-pods"}},
-		want: []string{"TrailingBackslash " + settings + ":5", "NoSeparator " + settings + ":6", "MissingKey " + settings + ": key recovery is required"},
+		name:    "trailing backslash",
+		changes: changes{{settings, "recovery=mark-schedulable", "recovery=mark-schedulable \\\nclean-pods"}},
+		want: []string{
+			"TrailingBackslash " + settings + ":5", "NoSeparator " + settings + ":6",
+			"MissingKey " + settings + ": key recovery is required",
+		},
 	}, {
 		name: "missing setting", changes: changes{{settings, "recovery=mark-schedulable", ""}},
 		want: []string{"MissingKey " + settings + ": key recovery is required"},
@@ -138,12 +153,18 @@ var rules = []struct {
 		want:  []string{"TwoNodeObjects " + object + `: node must have one object of its own (got "fence-config-w1")`},
 		warns: []string{"UnusedObject fence-config-w1"},
 	}, {
-		name: "two types with one object", changes: changes{{"fence-config-type-big-node/config.properties", "", "node_name=[NODE_NAME]\nisolation=\npower_management=\nrecovery="}},
+		name: "two types with one object",
+		changes: changes{{
+			"fence-config-type-big-node/config.properties", "",
+			"node_name=[NODE_NAME]\nisolation=\npower_management=\nrecovery=",
+		}},
 		nodes: []nodeconfig.Node{{Name: "w2", Type: "big_node"}, {Name: "w3", Type: "Big-Node"}},
-		warns: []string{`TypeCollision fence-config-type-big-node: object must be for one value of the label type (got "Big-Node, big_node")`},
+		warns: []string{`TypeCollision fence-config-type-big-node: object must be for one value of the label type ` +
+			`(got "Big-Node, big_node")`},
 	}, {
 		name: "unknown method", changes: changes{{settings, "bmc-off bmc-on", "bcm-off bmc-on"}},
-		want:  []string{"UnknownMethod " + settings + `:3: method must be built in or defined as fence-method-bcm-off; did you mean bmc-off? (got "bcm-off")`},
+		want: []string{"UnknownMethod " + settings +
+			`:3: method must be built in or defined as fence-method-bcm-off; did you mean bmc-off? (got "bcm-off")`},
 		warns: []string{"UnusedMethod " + bmcOff},
 	}, {
 		name: "blank of another kind", changes: changes{{settings, "isolation=mark-unschedulable", "isolation=\u00a0"}},
@@ -157,7 +178,9 @@ var rules = []struct {
 		warns: []string{"UnusedMethod " + bmcOff, "UnusedMethod " + bmcOn},
 	}, {
 		name: "unknown template", changes: changes{{bmcOff, ipmi, "fence-method-template-impi"}},
-		want: []string{"UnknownTemplate " + bmcOff + ":1: template must be a ConfigMap fence-method-template-<device> of the namespace; did you mean fence-method-template-ipmi?"},
+		want: []string{"UnknownTemplate " + bmcOff +
+			":1: template must be a ConfigMap fence-method-template-<device> of the namespace; did you mean " +
+			"fence-method-template-ipmi?"},
 	}, {
 		name: "template that is not one", changes: changes{{bmcOff, ipmi, object}},
 		want: []string{"UnknownTemplate " + bmcOff + ":1"},
@@ -169,19 +192,30 @@ var rules = []struct {
 		want: []string{"UnknownAgent " + template + `:1: agent is not installed (got "fence_impilan")`},
 	}, {
 		name: "unknown parameter", changes: changes{{template, "", "ciphre=3"}},
-		want: []string{"UnknownParameter " + template + ":7: agent fence_ipmilan has no such parameter; did you mean cipher?"},
+		want: []string{"UnknownParameter " + template +
+			":7: agent fence_ipmilan has no such parameter; did you mean cipher?"},
 	}, {
-		name: "parameter that the agent has twice", changes: changes{{template, "fence_ipmilan", "fence_twins\nzone=a"}, {template, "", "#"}, {bmcOff, "ip=bmc-{{.NodeName}}.example", "plug=1"}, {bmcOn, "ip=bmc-{{.NodeName}}.example", "plug=1"}},
+		name: "parameter that the agent has twice",
+		changes: changes{
+			{template, "fence_ipmilan", "fence_twins\nzone=a"},
+			{template, "", "#"},
+			{bmcOff, "ip=bmc-{{.NodeName}}.example", "plug=1"},
+			{bmcOn, "ip=bmc-{{.NodeName}}.example", "plug=1"},
+		},
 		want: []string{
-			"UnknownParameter " + template + ":2: agent fence_twins has several parameters of that name", "UnknownParameter " + template + ":3",
-			"UnknownParameter " + template + ":4", "UnknownParameter " + template + ":5", "UnknownParameter " + template + ":6", "UnknownParameter " + template + ":7",
+			"UnknownParameter " + template + ":2: agent fence_twins has several parameters of that name",
+			"UnknownParameter " + template + ":3",
+			"UnknownParameter " + template + ":4", "UnknownParameter " + template + ":5",
+			"UnknownParameter " + template + ":6", "UnknownParameter " + template + ":7",
 		},
 	}, {
 		name: "missing parameter", changes: changes{{object + "/fence-method-pdu-a-off", "plug=5", ""}},
-		want: []string{"MissingParameter " + object + "/fence-method-pdu-a-off: parameter plug is required by fence_apc_snmp"},
+		want: []string{"MissingParameter " + object +
+			"/fence-method-pdu-a-off: parameter plug is required by fence_apc_snmp"},
 	}, {
 		name: "boolean", changes: changes{{template, "lanplus=1", "lanplus=2"}},
-		want: []string{"BadParameter " + template + `:4: lanplus must be 1, yes, on, true, 0, no, off or false (got "2")`},
+		want: []string{"BadParameter " + template +
+			`:4: lanplus must be 1, yes, on, true, 0, no, off or false (got "2")`},
 	}, {
 		name: "integer", changes: changes{{template, "", "ipport=0x1"}},
 		want: []string{"BadParameter " + template + `:7: ipport must be a whole number (got "0x1")`},
@@ -189,98 +223,158 @@ var rules = []struct {
 		name: "seconds", changes: changes{{template, "power_wait=0", "power_wait=-1"}},
 		want: []string{"BadParameter " + template + ":6: power_wait must be a whole number of seconds"},
 	}, {
-		name: "select", changes: changes{{"fence-method-template-eaton/template.properties", "snmp_version=1", "snmp_version=2"}},
-		want: []string{"BadParameter fence-method-template-eaton/template.properties:3: snmp_version must be one of 1, 2c, 3"},
+		name: "select", changes: changes{{
+			"fence-method-template-eaton/template.properties", "snmp_version=1",
+			"snmp_version=2",
+		}},
+		want: []string{"BadParameter fence-method-template-eaton/template.properties:3: snmp_version must be one of " +
+			"1, 2c, 3"},
 	}, {
 		name: "empty parameter", changes: changes{{template, "cipher=3", "cipher="}},
-		want: []string{"BadParameter " + template + `:5: parameter must have a value, or "" if an empty one is meant (got "cipher")`},
+		want: []string{"BadParameter " + template +
+			`:5: parameter must have a value, or "" if an empty one is meant (got "cipher")`},
 	}, {
 		name: "parameter that is on if it is there", changes: changes{{template, "", "port_as_ip=0"}},
 		want: []string{"BadParameter " + template + ":7: port_as_ip must be 1 or be left out: agents take 0 for 1"},
 	}, {
 		name: "plug of an agent without plugs", changes: changes{{bmcOff, "", "plug=1"}},
-		want: []string{"BadParameter " + bmcOff + ":4: plug must be left out without port_as_ip=1: fence_ipmilan has no plugs, and ignores it"},
+		want: []string{"BadParameter " + bmcOff + ":4: plug must be left out without port_as_ip=1: fence_ipmilan has " +
+			"no plugs, and ignores it"},
 	}, {
 		name: "parameter that makes the agent do nothing", changes: changes{{template, "cipher=3", "help=1"}},
 		want: []string{"BadParameter " + template + ":5: parameter must not be set: the agent would do nothing else"},
 	}, {
 		name: "plug that need not exist", changes: changes{{template, "cipher=3", "missing-as-off=0"}},
-		want: []string{"BadParameter " + template + ":5: parameter must not be set: a plug that does not exist would read off"},
+		want: []string{"BadParameter " + template +
+			":5: parameter must not be set: a plug that does not exist would read off"},
 	}, {
 		name: "action from a Secret", changes: changes{{bmcOff, "", "action.secret=bmc/password"}},
 		want: []string{"BadParameter " + bmcOff + ":4: parameter must not be set"},
 	}, {
-		name: "action by its old name", changes: changes{{bmcOff, "template=" + ipmi, "agent=fence_old\nmode=on\nplug=1"}, {bmcOn, "template=" + ipmi, "agent=fence_old\nplug=1"}},
+		name: "action by its old name",
+		changes: changes{
+			{bmcOff, "template=" + ipmi, "agent=fence_old\nmode=on\nplug=1"},
+			{bmcOn, "template=" + ipmi, "agent=fence_old\nplug=1"},
+		},
 		want: []string{"BadParameter " + bmcOff + ":2: parameter must not be set: the method says that"},
 	}, {
 		name: "bad action", changes: changes{{bmcOff, "action=off", "action=status"}},
 		want: []string{"BadAction " + bmcOff + ":3: action must be on, off, or reboot"},
 	}, {
-		name: "agent that cannot do it", changes: changes{{"fence-method-template-apc/template.properties", "fence_apc_snmp\nip=pdu-a.example\ncommunity.secret=pdu/community", "fence_no_off"}},
+		name: "agent that cannot do it",
+		changes: changes{{
+			"fence-method-template-apc/template.properties",
+			"fence_apc_snmp\nip=pdu-a.example\ncommunity.secret=pdu/community", "fence_no_off",
+		}},
 		want: []string{
-			`BadAction ` + object + `/fence-method-pdu-a-off: agent fence_no_off must know off and status (got "reboot, status")`,
-			`BadAction ` + object + `/fence-method-pdu-a-on: agent fence_no_off must know on and status (got "reboot, status")`,
+			`BadAction ` + object + `/fence-method-pdu-a-off: agent fence_no_off must know off and status (got ` +
+				`"reboot, status")`,
+			`BadAction ` + object + `/fence-method-pdu-a-on: agent fence_no_off must know on and status (got ` +
+				`"reboot, status")`,
 		},
 	}, {
-		name: "agent that cannot be asked", changes: changes{{"fence-method-template-apc/template.properties", "fence_apc_snmp\nip=pdu-a.example\ncommunity.secret=pdu/community", "fence_no_status"}},
+		name: "agent that cannot be asked",
+		changes: changes{{
+			"fence-method-template-apc/template.properties",
+			"fence_apc_snmp\nip=pdu-a.example\ncommunity.secret=pdu/community", "fence_no_status",
+		}},
 		want: []string{
-			`BadAction ` + object + `/fence-method-pdu-a-off: agent fence_no_status must know off and status (got "on, off")`,
-			`BadAction ` + object + `/fence-method-pdu-a-on: agent fence_no_status must know on and status (got "on, off")`,
+			`BadAction ` + object + `/fence-method-pdu-a-off: agent fence_no_status must know off and status (got ` +
+				`"on, off")`,
+			`BadAction ` + object + `/fence-method-pdu-a-on: agent fence_no_status must know on and status (got "on, ` +
+				`off")`,
 		},
 	}, {
-		name: "off after on", changes: changes{{settings, "pdu-a-off pdu-b-off pdu-a-on pdu-b-on", "pdu-a-off pdu-a-on pdu-b-off pdu-b-on"}},
-		want: []string{"OffAfterOn " + settings + `:4: every off must come before every on, and pdu-a-on comes before (got "pdu-b-off")`},
+		name: "off after on", changes: changes{{
+			settings, "pdu-a-off pdu-b-off pdu-a-on pdu-b-on",
+			"pdu-a-off pdu-a-on pdu-b-off pdu-b-on",
+		}},
+		want: []string{"OffAfterOn " + settings + `:4: every off must come before every on, and pdu-a-on comes ` +
+			`before (got "pdu-b-off")`},
 	}, {
 		name: "off without on", changes: changes{{settings, " bmc-on", ""}},
-		want:  []string{"OffWithoutOn " + settings + `:3: what is switched off must be switched on in the same level, but for power_on=never (got "bmc-off")`},
+		want: []string{"OffWithoutOn " + settings +
+			`:3: what is switched off must be switched on in the same level, but for power_on=never (got "bmc-off")`},
 		warns: []string{"UnusedMethod " + bmcOn},
 	}, {
-		name: "off whose on is of another plug", changes: changes{{object + "/fence-method-pdu-a-on", "plug=5", "plug=4"}},
-		want: []string{"OffWithoutOn " + settings + ":4", `OnWithoutOff ` + settings + `:4: what is switched on must be switched off in the same level (got "pdu-a-on")`},
+		name:    "off whose on is of another plug",
+		changes: changes{{object + "/fence-method-pdu-a-on", "plug=5", "plug=4"}},
+		want: []string{
+			"OffWithoutOn " + settings + ":4",
+			`OnWithoutOff ` + settings + `:4: what is switched on must be switched off in the same level (got ` +
+				`"pdu-a-on")`,
+		},
 	}, {
-		name: "isolation that recovery does not end", changes: changes{{settings, "isolation=mark-unschedulable", "isolation=pdu-a-off"}},
-		want: []string{"OffWithoutOn " + settings + ":2: what isolation switches off must be switched on by recovery", "SharedPlug " + settings + ":4"},
+		name:    "isolation that recovery does not end",
+		changes: changes{{settings, "isolation=mark-unschedulable", "isolation=pdu-a-off"}},
+		want: []string{
+			"OffWithoutOn " + settings + ":2: what isolation switches off must be switched on by recovery",
+			"SharedPlug " + settings + ":4",
+		},
 	}, {
 		name: "power management without off", changes: changes{{settings, "bmc-off bmc-on", "clean-pods"}},
-		want:  []string{"NothingOff " + settings + `:3: power management must switch something off, or be empty (got "clean-pods")`},
+		want: []string{"NothingOff " + settings +
+			`:3: power management must switch something off, or be empty (got "clean-pods")`},
 		warns: []string{"UnusedMethod " + bmcOff, "UnusedMethod " + bmcOn},
 	}, {
 		name: "on in isolation", changes: changes{{settings, "isolation=mark-unschedulable", "isolation=bmc-on"}},
 		want: []string{"WrongStep " + settings + `:2: isolation must not switch anything on (got "bmc-on")`},
 	}, {
-		name: "reboot in isolation", changes: changes{{settings, "isolation=mark-unschedulable", "isolation=bmc-off"}, {bmcOff, "action=off", "action=reboot"}, {settings, "bmc-off bmc-on", "bmc-off"}, {settings, "recovery=mark-schedulable", "recovery=bmc-on"}},
-		want: []string{"WrongStep " + settings + `:2: isolation must not switch anything on (got "bmc-off")`, "SharedPlug " + settings + ":3"},
+		name: "reboot in isolation",
+		changes: changes{
+			{settings, "isolation=mark-unschedulable", "isolation=bmc-off"},
+			{bmcOff, "action=off", "action=reboot"},
+			{settings, "bmc-off bmc-on", "bmc-off"},
+			{settings, "recovery=mark-schedulable", "recovery=bmc-on"},
+		},
+		want: []string{
+			"WrongStep " + settings + `:2: isolation must not switch anything on (got "bmc-off")`,
+			"SharedPlug " + settings + ":3",
+		},
 	}, {
 		name: "off in recovery", changes: changes{{settings, "recovery=mark-schedulable", "recovery=bmc-off"}},
 		want: []string{"WrongStep " + settings + `:5: recovery must not switch anything off (got "bmc-off")`},
 	}, {
-		name: "deletion of a node that is switched on again", changes: changes{{settings, "bmc-off bmc-on", "bmc-off bmc-on delete-node"}},
-		want: []string{"WrongStep " + settings + ":3: method needs power_on=never"},
+		name:    "deletion of a node that is switched on again",
+		changes: changes{{settings, "bmc-off bmc-on", "bmc-off bmc-on delete-node"}},
+		want:    []string{"WrongStep " + settings + ":3: method needs power_on=never"},
 	}, {
-		name: "deletion of a node before its machine is off", changes: changes{{settings, "bmc-off bmc-on", "delete-node bmc-off bmc-on"}, {settings, "", "power_on=never"}},
-		want: []string{"WrongStep " + settings + ":3: method must be the last of power_management"},
+		name:    "deletion of a node before its machine is off",
+		changes: changes{{settings, "bmc-off bmc-on", "delete-node bmc-off bmc-on"}, {settings, "", "power_on=never"}},
+		want:    []string{"WrongStep " + settings + ":3: method must be the last of power_management"},
 	}, {
 		name: "gap between levels", changes: changes{{settings, "power_management.2", "power_management.3"}},
 		want: []string{"LevelGap " + settings + `:4: level must be 2: the one before it is missing (got "3")`},
 	}, {
-		name: "fallback for nothing", changes: changes{{settings, "power_management=bmc-off bmc-on", "power_management="}},
-		want:  []string{"LevelGap " + settings + `:4: level must be 1`},
-		warns: []string{"UnusedMethod " + bmcOff, "UnusedMethod " + bmcOn},
+		name:    "fallback for nothing",
+		changes: changes{{settings, "power_management=bmc-off bmc-on", "power_management="}},
+		want:    []string{"LevelGap " + settings + `:4: level must be 1`},
+		warns:   []string{"UnusedMethod " + bmcOff, "UnusedMethod " + bmcOn},
 	}, {
 		name: "fallback that is empty", changes: changes{{settings, "", "power_management.3="}},
 		want: []string{"LevelGap " + settings + ":6: fallback level must have methods"},
 	}, {
 		name: "fallback of the isolation", changes: changes{{settings, "", "isolation.2=cordon"}},
-		want: []string{"UnknownKey " + settings + `:6: isolation has one level: all that is in it has to succeed, but for must_success=no, ` +
+		want: []string{"UnknownKey " + settings + `:6: isolation has one level: all that is in it has to succeed, ` +
+			`but for must_success=no, ` +
 			`and what comes after it is power_management (got "isolation.2")`},
 	}, {
-		name: "several plugs in a method", changes: changes{{object + "/fence-method-pdu-a-off", "plug=5", "plug=5,6"}, {object + "/fence-method-pdu-a-on", "plug=5", "plug=5,6"}},
+		name: "several plugs in a method",
+		changes: changes{
+			{object + "/fence-method-pdu-a-off", "plug=5", "plug=5,6"},
+			{object + "/fence-method-pdu-a-on", "plug=5", "plug=5,6"},
+		},
 		want: []string{
-			"PlugList " + object + `/fence-method-pdu-a-off:2: plug must be one: devices were seen to switch the first of a list only (got "5,6")`,
+			"PlugList " + object + `/fence-method-pdu-a-off:2: plug must be one: devices were seen to switch the ` +
+				`first of a list only (got "5,6")`,
 			"PlugList " + object + "/fence-method-pdu-a-on:2",
 		},
 	}, {
-		name: "several plugs with a separator of their own", changes: changes{{object + "/fence-method-pdu-a-off", "plug=5", "plug=5;6\nplug_separator=;"}, {object + "/fence-method-pdu-a-on", "plug=5", "plug=5;6"}},
+		name: "several plugs with a separator of their own",
+		changes: changes{
+			{object + "/fence-method-pdu-a-off", "plug=5", "plug=5;6\nplug_separator=;"},
+			{object + "/fence-method-pdu-a-on", "plug=5", "plug=5;6"},
+		},
 		want: []string{"PlugList " + object + "/fence-method-pdu-a-off:2"},
 	}, {
 		name: "the agent's own cycle", changes: changes{{template, "", "method=cycle"}},
@@ -298,23 +392,31 @@ var rules = []struct {
 		name: "password plain and in a Secret", changes: changes{{template, "", "passwd=hunter2"}},
 		want: []string{"BadSecret " + template + ":7: parameter password must be given once, and is in line 3 already"},
 	}, {
-		name: "address in a Secret", changes: changes{{bmcOff, "ip=bmc-{{.NodeName}}.example", "ip.secret=bmc/password"}},
-		want: []string{"BadSecret " + bmcOff + ":2: parameter ip must not be in a Secret"},
+		name:    "address in a Secret",
+		changes: changes{{bmcOff, "ip=bmc-{{.NodeName}}.example", "ip.secret=bmc/password"}},
+		want:    []string{"BadSecret " + bmcOff + ":2: parameter ip must not be in a Secret"},
 	}, {
 		name: "switch in a Secret", changes: changes{{template, "lanplus=1", "lanplus.secret=bmc/password"}},
 		want: []string{"BadSecret " + template + ":4: parameter lanplus must not be in a Secret"},
 	}, {
-		name: "the agent's own cycle in a Secret", changes: changes{{bmcOff, "template=" + ipmi, "agent=fence_old\nmethod.secret=bmc/password\nplug=1"}, {bmcOn, "template=" + ipmi, "agent=fence_old\nplug=1"}},
+		name: "the agent's own cycle in a Secret",
+		changes: changes{
+			{bmcOff, "template=" + ipmi, "agent=fence_old\nmethod.secret=bmc/password\nplug=1"},
+			{bmcOn, "template=" + ipmi, "agent=fence_old\nplug=1"},
+		},
 		want: []string{"BadSecret " + bmcOff + ":2: parameter method must not be in a Secret"},
 	}, {
-		name: "password that is not in a Secret", strict: true, changes: changes{{template, "password.secret=bmc/password", "password=hunter2"}},
-		want: []string{"PlainPassword " + template + ":3: password must be in a Secret: password.secret=NAME/KEY"},
+		name: "password that is not in a Secret", strict: true,
+		changes: changes{{template, "password.secret=bmc/password", "password=hunter2"}},
+		want:    []string{"PlainPassword " + template + ":3: password must be in a Secret: password.secret=NAME/KEY"},
 	}, {
-		name: "password that need not be in a Secret", changes: changes{{template, "password.secret=bmc/password", "password=hunter2"}},
-		warns: []string{"PlainPassword " + template + ":3: password should be in a Secret: password.secret=NAME/KEY"},
+		name:    "password that need not be in a Secret",
+		changes: changes{{template, "password.secret=bmc/password", "password=hunter2"}},
+		warns:   []string{"PlainPassword " + template + ":3: password should be in a Secret: password.secret=NAME/KEY"},
 	}, {
 		name: "duration without unit", changes: changes{{settings, "", "power_wait=300"}},
-		want: []string{"BadValue " + settings + `:6: power_wait must be a duration such as 90s or 5m, from 0s to 24h0m0s (got "300")`},
+		want: []string{"BadValue " + settings + `:6: power_wait must be a duration such as 90s or 5m, from 0s to ` +
+			`24h0m0s (got "300")`},
 	}, {
 		name: "negative duration", changes: changes{{settings, "", "not_ready_for=-1s"}},
 		want: []string{"BadValue " + settings + ":6"},
@@ -341,9 +443,15 @@ var rules = []struct {
 		want: []string{"BadValue " + settings + `:6: kdump must be one of yes, no (got "nothing")`},
 	}, {
 		name: "unknown placeholder", changes: changes{{bmcOff, "{{.NodeName}}", "{{.Node}}"}},
-		want: []string{"UnknownPlaceholder " + bmcOff + ":2: placeholder must be {{.NodeName}}, {{.ProviderID}} or {{.InstanceID}}"},
+		want: []string{"UnknownPlaceholder " + bmcOff +
+			":2: placeholder must be {{.NodeName}}, {{.ProviderID}} or {{.InstanceID}}"},
 	}, {
-		name: "unknown placeholder in a template of several methods", changes: changes{{template, "", "ip={{.Node}}"}, {bmcOff, "ip=bmc-{{.NodeName}}.example", ""}, {bmcOn, "ip=bmc-{{.NodeName}}.example", ""}},
+		name: "unknown placeholder in a template of several methods",
+		changes: changes{
+			{template, "", "ip={{.Node}}"},
+			{bmcOff, "ip=bmc-{{.NodeName}}.example", ""},
+			{bmcOn, "ip=bmc-{{.NodeName}}.example", ""},
+		},
 		want: []string{"UnknownPlaceholder " + template + ":7"},
 	}, {
 		name: "on that is told of another port than its off", changes: changes{{bmcOff, "", "ipport=623"}},
@@ -353,35 +461,56 @@ var rules = []struct {
 		want: []string{"UnknownPlaceholder " + bmcOff + ":2"},
 	}, {
 		name: "placeholder in a step", changes: changes{{settings, "bmc-off bmc-on", "bmc-off bmc-on {{.NodeName}}"}},
-		want: []string{"UnknownPlaceholder " + settings + ":3: placeholders are replaced in the values of parameters only", "LevelGap " + settings + ":4"}, warns: []string{"UnusedMethod " + bmcOff, "UnusedMethod " + bmcOn},
+		want: []string{"UnknownPlaceholder " + settings +
+			":3: placeholders are replaced in the values of parameters only", "LevelGap " + settings + ":4"},
+		warns: []string{"UnusedMethod " + bmcOff, "UnusedMethod " + bmcOn},
 	}, {
-		name: "placeholder in the name of a Secret", changes: changes{{template, "bmc/password", "{{.NodeName}}/password"}},
-		want: []string{"UnknownPlaceholder " + template + ":3"},
+		name:    "placeholder in the name of a Secret",
+		changes: changes{{template, "bmc/password", "{{.NodeName}}/password"}},
+		want:    []string{"UnknownPlaceholder " + template + ":3"},
 	}, {
 		name: "placeholder in the name of a template", changes: changes{{bmcOff, ipmi, ipmi + "{{.NodeName}}"}},
 		want: []string{"UnknownPlaceholder " + bmcOff + ":1"},
 	}, {
-		name: "placeholder in the name of an agent", changes: changes{{template, "fence_ipmilan", "fence_{{.NodeName}}"}},
-		want: []string{"UnknownPlaceholder " + template + ":1"},
+		name:    "placeholder in the name of an agent",
+		changes: changes{{template, "fence_ipmilan", "fence_{{.NodeName}}"}},
+		want:    []string{"UnknownPlaceholder " + template + ":1"},
 	}, {
-		name: "placeholder for what the node does not have", changes: changes{{bmcOff, "{{.NodeName}}", "{{.InstanceID}}"}},
-		want: []string{"NoNodeFact " + bmcOff + ":2: node w1 has nothing for {{.InstanceID}}"},
+		name:    "placeholder for what the node does not have",
+		changes: changes{{bmcOff, "{{.NodeName}}", "{{.InstanceID}}"}},
+		want:    []string{"NoNodeFact " + bmcOff + ":2: node w1 has nothing for {{.InstanceID}}"},
 	}, {
 		name: "no address", changes: changes{{bmcOff, "ip=bmc-{{.NodeName}}.example", ""}},
-		want: []string{"NoAddress " + bmcOff + ": method must say which device is meant: the agent's defaults are never used for that"},
+		want: []string{"NoAddress " + bmcOff + ": method must say which device is meant: the agent's defaults are " +
+			"never used for that"},
 	}, {
 		name: "empty address", changes: changes{{bmcOff, "ip=bmc-{{.NodeName}}.example", `ip=""`}},
 		want: []string{"NoAddress " + bmcOff},
 	}, {
-		name: "address and plug that only the agent knows", changes: changes{{"fence-method-template-apc/template.properties", "fence_apc_snmp\nip=pdu-a.example\ncommunity.secret=pdu/community", "fence_defaults"}, {object + "/fence-method-pdu-a-off", "plug=5", ""}, {object + "/fence-method-pdu-a-on", "plug=5", ""}},
+		name: "address and plug that only the agent knows",
+		changes: changes{
+			{
+				"fence-method-template-apc/template.properties",
+				"fence_apc_snmp\nip=pdu-a.example\ncommunity.secret=pdu/community", "fence_defaults",
+			},
+			{object + "/fence-method-pdu-a-off", "plug=5", ""},
+			{object + "/fence-method-pdu-a-on", "plug=5", ""},
+		},
 		want: []string{
-			"MissingParameter " + object + "/fence-method-pdu-a-off: parameter plug is required", "NoAddress " + object + "/fence-method-pdu-a-off",
-			"MissingParameter " + object + "/fence-method-pdu-a-on: parameter plug is required", "NoAddress " + object + "/fence-method-pdu-a-on",
+			"MissingParameter " + object + "/fence-method-pdu-a-off: parameter plug is required",
+			"NoAddress " + object + "/fence-method-pdu-a-off",
+			"MissingParameter " + object + "/fence-method-pdu-a-on: parameter plug is required",
+			"NoAddress " + object + "/fence-method-pdu-a-on",
 		},
 	}, {
-		name: "both feeds on one plug", changes: changes{{object + "/fence-method-pdu-b-off", "template=fence-method-template-eaton\nplug=6", "template=fence-method-template-apc\nplug=5"}},
+		name: "both feeds on one plug",
+		changes: changes{{
+			object + "/fence-method-pdu-b-off", "template=fence-method-template-eaton\nplug=6",
+			"template=fence-method-template-apc\nplug=5",
+		}},
 		want: []string{
-			"SharedPlug " + settings + `:4: methods must be for different plugs, and pdu-a-off is for the same (got "pdu-b-off")`,
+			"SharedPlug " + settings + `:4: methods must be for different plugs, and pdu-a-off is for the same (got ` +
+				`"pdu-b-off")`,
 			"OnWithoutOff " + settings + ":4",
 		},
 	}, {
@@ -392,44 +521,66 @@ var rules = []struct {
 			{object + "/fence-method-path-b", "", "agent=fence_apc_snmp\nip=switch\nplug=1\naction=off"},
 			{object + "/fence-method-path-on", "", "agent=fence_apc_snmp\nip=switch\nplug=1\naction=on"},
 		},
-		want: []string{"SharedPlug " + settings + `:2: methods must be for different plugs, and path-a is for the same (got "path-b")`},
+		want: []string{"SharedPlug " + settings + `:2: methods must be for different plugs, and path-a is for the ` +
+			`same (got "path-b")`},
 	}, {
-		name: "plug of isolation and of power management", changes: changes{{settings, "isolation=mark-unschedulable", "isolation=bmc-off"}, {settings, "recovery=mark-schedulable", "recovery=bmc-on"}},
-		want: []string{"SharedPlug " + settings + `:3: plug must not be that of isolation: what was switched off is not switched off again (got "bmc-off")`},
+		name: "plug of isolation and of power management",
+		changes: changes{
+			{settings, "isolation=mark-unschedulable", "isolation=bmc-off"},
+			{settings, "recovery=mark-schedulable", "recovery=bmc-on"},
+		},
+		want: []string{"SharedPlug " + settings + `:3: plug must not be that of isolation: what was switched off is ` +
+			`not switched off again (got "bmc-off")`},
 	}, {
 		name: "settle that is too short", changes: changes{{template, "", "settle=39s"}},
-		want: []string{"SettleTooShort " + template + `:7: settle must be at least 40s for fence_ipmilan, until a command has landed for certain (got "39s")`},
+		want: []string{"SettleTooShort " + template +
+			`:7: settle must be at least 40s for fence_ipmilan, until a command has landed for certain (got "39s")`},
 	}, {
 		name: "timeout that is no whole seconds", changes: changes{{template, "", "command_timeout=1500ms"}},
 		want: []string{"BadValue " + template + `:7: command_timeout must be whole seconds (got "1500ms")`},
 	}, {
 		name: "no timeout at all", changes: changes{{template, "", "command_timeout=0s"}},
-		want: []string{"BadValue " + template + ":7: command_timeout must be a duration such as 90s or 5m, from 1s to 24h0m0s"},
+		want: []string{"BadValue " + template + ":7: command_timeout must be a duration such as 90s or 5m, from 1s " +
+			"to 24h0m0s"},
 	}, {
-		name: "settle that is too short for any", changes: changes{{object + "/fence-method-pdu-a-off", "", "settle=9s"}},
-		want: []string{"SettleTooShort " + object + "/fence-method-pdu-a-off:4: settle must be at least 10s for fence_apc_snmp"},
+		name:    "settle that is too short for any",
+		changes: changes{{object + "/fence-method-pdu-a-off", "", "settle=9s"}},
+		want: []string{"SettleTooShort " + object +
+			"/fence-method-pdu-a-off:4: settle must be at least 10s for fence_apc_snmp"},
 	}, {
 		name: "power management that may fail", changes: changes{{template, "", "must_sucess=no"}},
-		want: []string{"MustSucceed " + settings + `:3: method must succeed in power management: its template has must_success=no (got "bmc-off")`, "MustSucceed " + settings + ":3"},
+		want: []string{
+			"MustSucceed " + settings +
+				`:3: method must succeed in power management: its template has must_success=no (got "bmc-off")`,
+			"MustSucceed " + settings + ":3",
+		},
 	}, {
 		name: "cloud that is not configured", changes: changes{{settings, "bmc-off bmc-on", "restart-instance"}},
-		want:  []string{"NotConfigured " + settings + ":3: restart-instance needs a ConfigMap fence-method-template-cloud with the agent of the cloud"},
+		want: []string{"NotConfigured " + settings +
+			":3: restart-instance needs a ConfigMap fence-method-template-cloud with the agent of the cloud"},
 		warns: []string{"UnusedMethod " + bmcOff, "UnusedMethod " + bmcOn},
 	}, {
 		name: "agent that does not answer", changes: changes{{template, "fence_ipmilan", "fence_silent"}},
-		want: []string{"NotKnown " + template + `:1: agent must say what parameters it has: it does not answer (got "fence_silent")`},
+		want: []string{"NotKnown " + template + `:1: agent must say what parameters it has: it does not answer (got ` +
+			`"fence_silent")`},
 	}, {
 		name: "secret that may not be read", changes: changes{{template, "bmc/password", "forbidden/password"}},
-		want: []string{"NotKnown " + template + `:3: secret must be readable: it is forbidden (got "forbidden/password")`},
+		want: []string{"NotKnown " + template + `:3: secret must be readable: it is forbidden (got ` +
+			`"forbidden/password")`},
 	}, {
-		name: "method in no step", changes: changes{{object + "/fence-method-spare", "", "template=fence-method-template-apc\nplug=7\naction=off"}},
+		name: "method in no step",
+		changes: changes{{
+			object + "/fence-method-spare", "",
+			"template=fence-method-template-apc\nplug=7\naction=off",
+		}},
 		warns: []string{"UnusedMethod " + object + `/fence-method-spare: method is in no step (got "spare")`},
 	}, {
 		name: "configuration of no node", changes: changes{{"fence-config-node-w11/config.properties", "", "x"}},
 		warns: []string{"UnusedObject fence-config-node-w11: object is the configuration of no node"},
 	}, {
-		name: "recovery that leaves the node unschedulable", changes: changes{{settings, "recovery=mark-schedulable", "recovery=mark-unschedulable"}},
-		warns: []string{"StaysUnschedulable " + settings + ":5"},
+		name:    "recovery that leaves the node unschedulable",
+		changes: changes{{settings, "recovery=mark-schedulable", "recovery=mark-unschedulable"}},
+		warns:   []string{"StaysUnschedulable " + settings + ":5"},
 	},
 }
 

@@ -19,7 +19,8 @@ func TestPlansCanBeCarriedOut(t *testing.T) {
 			data := map[string]string{}
 			var off, on, all []string
 			for i := range rapid.IntRange(1, 3).Draw(r, "devices") {
-				device := fmt.Sprintf("agent=fence_apc_snmp\nip=p\nplug=%d\naction=", rapid.IntRange(max(1, i), i+1).Draw(r, "plug"))
+				device := fmt.Sprintf("agent=fence_apc_snmp\nip=p\nplug=%d\naction=",
+					rapid.IntRange(max(1, i), i+1).Draw(r, "plug"))
 				for _, action := range []string{"off", "on", "reboot"} {
 					data[fmt.Sprintf("fence-method-%s-%d", action, i)] = device + action
 					all = append(all, fmt.Sprintf("%s-%d", action, i))
@@ -28,7 +29,8 @@ func TestPlansCanBeCarriedOut(t *testing.T) {
 			}
 			step := func(name string, usual ...string) string {
 				if rapid.IntRange(0, 5).Draw(r, "unusual "+name) == 0 {
-					usual = rapid.SliceOfN(rapid.SampledFrom(append(all, "clean-pods", "delete-node")), 0, 4).Draw(r, name)
+					usual = rapid.SliceOfN(rapid.SampledFrom(append(all, "clean-pods", "delete-node")), 0, 4).Draw(r,
+						name)
 				}
 				return name + "=" + strings.Join(usual, " ") + "\n"
 			}
@@ -36,9 +38,13 @@ func TestPlansCanBeCarriedOut(t *testing.T) {
 			if rapid.Bool().Draw(r, "any order") {
 				power = rapid.Permutation(power).Draw(r, "power")
 			}
-			data["config.properties"] = "node_name=w1\n" + step("isolation", "mark-unschedulable") + step("power_management", power...) +
-				step("recovery", "mark-schedulable") + "power_on=" + rapid.SampledFrom([]string{"always", "never", "manual"}).Draw(r, "power_on")
-			p, err := nodeconfig.Resolve(namespace(map[string]map[string]string{"fence-config-node-w1": data}), []nodeconfig.Node{{Name: "w1"}}).Plan("w1")
+			data["config.properties"] = "node_name=w1\n" + step("isolation",
+				"mark-unschedulable") + step("power_management", power...) +
+				step("recovery",
+					"mark-schedulable") + "power_on=" + rapid.SampledFrom([]string{"always", "never", "manual"}).Draw(r,
+				"power_on")
+			p, err := nodeconfig.Resolve(namespace(map[string]map[string]string{"fence-config-node-w1": data}),
+				[]nodeconfig.Node{{Name: "w1"}}).Plan("w1")
 			if err != nil {
 				refused++
 				return

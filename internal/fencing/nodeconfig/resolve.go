@@ -180,7 +180,8 @@ func (r *resolver) resolve(node Node) *subject {
 func builtIn() []Entry {
 	var found review
 	return found.parse(place{}, strings.Join([]string{
-		"node_name=" + seedPlaceholder, "isolation=" + MarkUnschedulable, "power_management=" + RestartInstance, "recovery=" + MarkSchedulable,
+		"node_name=" + seedPlaceholder, "isolation=" + MarkUnschedulable, "power_management=" + RestartInstance,
+		"recovery=" + MarkSchedulable,
 	}, "\n"))
 }
 

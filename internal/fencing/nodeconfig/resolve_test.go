@@ -29,16 +29,70 @@ func TestMostSpecificObjectIsUsed(t *testing.T) {
 		objects map[string]map[string]string
 		want    string
 	}{
-		{"own, before that of its type", w1, map[string]map[string]string{"fence-config-node-w1": nothing("w1"), "fence-config-type-compute-big": nothing(anyNode)}, "fence-config-node-w1"},
-		{"own, with any name", w1, map[string]map[string]string{"fence-config-node-w1": nothing("{{.NodeName}}")}, "fence-config-node-w1"},
-		{"own, by its former name", w1, map[string]map[string]string{"fence-config-w1": nothing("w1"), "fence-config-type-compute-big": nothing(anyNode)}, "fence-config-w1"},
-		{"own, by its former name, with any name", w1, map[string]map[string]string{"fence-config-w1": nothing(anyNode)}, "fence-config-w1"},
-		{"that of its type", w1, map[string]map[string]string{"fence-config-node-w2": nothing("w2"), "fence-config-type-compute-big": nothing(anyNode)}, "fence-config-type-compute-big"},
-		{"none", nodeconfig.Node{Name: "w1", ProviderID: "aws:///a/i-1"}, map[string]map[string]string{"fence-config-type-": nothing(anyNode)}, "built-in"},
-		{"a node that is called as a type", nodeconfig.Node{Name: "type-a", ProviderID: "aws:///a/i-1"}, map[string]map[string]string{"fence-config-type-a": nothing(anyNode)}, "built-in"},
-		{"a node that is called as a type, by its former name", nodeconfig.Node{Name: "type-a"}, map[string]map[string]string{"fence-config-type-a": nothing("type-a")}, "fence-config-type-a"},
-		{"a node that is called as a type, by its former name, unreadable", nodeconfig.Node{Name: "type-a", ProviderID: "aws:///a/i-1"}, map[string]map[string]string{"fence-config-type-a": {}}, ""},
-		{"a node that is called as another node's object", nodeconfig.Node{Name: "node-w1", ProviderID: "aws:///a/i-1"}, map[string]map[string]string{"fence-config-node-w1": nothing("w1")}, "built-in"},
+		{
+			"own, before that of its type", w1,
+			map[string]map[string]string{
+				"fence-config-node-w1":          nothing("w1"),
+				"fence-config-type-compute-big": nothing(anyNode),
+			},
+			"fence-config-node-w1",
+		},
+		{
+			"own, with any name", w1,
+			map[string]map[string]string{"fence-config-node-w1": nothing("{{.NodeName}}")},
+			"fence-config-node-w1",
+		},
+		{
+			"own, by its former name", w1,
+			map[string]map[string]string{
+				"fence-config-w1":               nothing("w1"),
+				"fence-config-type-compute-big": nothing(anyNode),
+			},
+			"fence-config-w1",
+		},
+		{
+			"own, by its former name, with any name", w1,
+			map[string]map[string]string{"fence-config-w1": nothing(anyNode)},
+			"fence-config-w1",
+		},
+		{
+			"that of its type", w1,
+			map[string]map[string]string{
+				"fence-config-node-w2":          nothing("w2"),
+				"fence-config-type-compute-big": nothing(anyNode),
+			},
+			"fence-config-type-compute-big",
+		},
+		{
+			"none",
+			nodeconfig.Node{Name: "w1", ProviderID: "aws:///a/i-1"},
+			map[string]map[string]string{"fence-config-type-": nothing(anyNode)},
+			"built-in",
+		},
+		{
+			"a node that is called as a type",
+			nodeconfig.Node{Name: "type-a", ProviderID: "aws:///a/i-1"},
+			map[string]map[string]string{"fence-config-type-a": nothing(anyNode)},
+			"built-in",
+		},
+		{
+			"a node that is called as a type, by its former name",
+			nodeconfig.Node{Name: "type-a"},
+			map[string]map[string]string{"fence-config-type-a": nothing("type-a")},
+			"fence-config-type-a",
+		},
+		{
+			"a node that is called as a type, by its former name, unreadable",
+			nodeconfig.Node{Name: "type-a", ProviderID: "aws:///a/i-1"},
+			map[string]map[string]string{"fence-config-type-a": {}},
+			"",
+		},
+		{
+			"a node that is called as another node's object",
+			nodeconfig.Node{Name: "node-w1", ProviderID: "aws:///a/i-1"},
+			map[string]map[string]string{"fence-config-node-w1": nothing("w1")},
+			"built-in",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.objects["fence-method-template-cloud"] = cloud
@@ -56,19 +110,27 @@ func TestMostSpecificObjectIsUsed(t *testing.T) {
 func TestInvalidConfigurationIsNotReplacedByAMoreGeneralOne(t *testing.T) {
 	for _, specific := range []string{"fence-config-node-w1", "fence-config-w1", "fence-config-type-compute"} {
 		for name, data := range map[string]map[string]string{
-			"nothing in it":      {},
-			"empty text":         {"config.properties": ""},
-			"unreadable text":    {"config.properties": "\x00"},
-			"misspelt data key":  {"config.propertes": "node_name=[NODE_NAME]\nisolation=\npower_management=\nrecovery="},
-			"another node's":     nothing("w2"),
-			"unknown key":        {"config.properties": "node_name=[NODE_NAME]\nisolation=\npower_management=\nrecovery=\nretires=3"},
-			"wrong unused thing": {"config.properties": nothing(anyNode)["config.properties"], "fence-method-x": "action=off"},
+			"nothing in it":   {},
+			"empty text":      {"config.properties": ""},
+			"unreadable text": {"config.properties": "\x00"},
+			"misspelt data key": {
+				"config.propertes": "node_name=[NODE_NAME]\nisolation=\npower_management=\nrecovery=",
+			},
+			"another node's": nothing("w2"),
+			"unknown key": {
+				"config.properties": "node_name=[NODE_NAME]\nisolation=\npower_management=\nrecovery=\nretires=3",
+			},
+			"wrong unused thing": {
+				"config.properties": nothing(anyNode)["config.properties"],
+				"fence-method-x":    "action=off",
+			},
 		} {
 			t.Run(specific+" with "+name, func(t *testing.T) {
 				objects := load(t, "built-in.yaml", "")
 				objects["fence-config-type-compute"] = nothing(anyNode)
 				objects[specific] = data
-				resolution := nodeconfig.Resolve(namespace(objects), []nodeconfig.Node{{Name: "w1", Type: "compute", ProviderID: "aws:///a/i-1"}})
+				resolution := nodeconfig.Resolve(namespace(objects),
+					[]nodeconfig.Node{{Name: "w1", Type: "compute", ProviderID: "aws:///a/i-1"}})
 				p, err := resolution.Plan("w1")
 				require.Error(t, err)
 				assert.Zero(t, p)
@@ -97,33 +159,58 @@ func TestPlugOfTwoNodes(t *testing.T) {
 		{"another address", own("apc", "plug=5"), own("apc", "plug=5\nip=pdu-c.example"), false},
 		{"another agent for the same device", own("apc", "plug=5"), own("eaton", "plug=5\nip=pdu-a.example"), true},
 		{"another device at the address", own("apc", "plug=5"), map[string]string{
-			"config.properties": nothing("w2")["config.properties"], "fence-method-a": "agent=fence_brocade\nip=pdu-a.example\nplug=5\nusername=a\naction=on",
+			"config.properties": nothing("w2")["config.properties"],
+			"fence-method-a":    "agent=fence_brocade\nip=pdu-a.example\nplug=5\nusername=a\naction=on",
 		}, false},
 		{"another port", own("apc", "plug=5"), own("apc", "plug=5\nipport=162"), false},
 		{"the port that the agent takes by itself", own("apc", "plug=5"), own("apc", "plug=5\nipport=161"), true},
 		{"the old name of a parameter", own("apc", "plug=5"), own("apc", "port=5"), true},
 		{"another spelling of an address", own("apc", "plug=5"), own("apc", "plug=5\nip=PDU-A.example."), true},
-		{"another spelling of an IPv6 address", own("apc", "plug=5\nip=2001:db8::1"), own("apc", "plug=5\nip=[2001:DB8:0::1]"), true},
-		{"an IPv4 address in IPv6", own("apc", "plug=5\nip=192.0.2.1"), own("apc", "plug=5\nip=::ffff:192.0.2.1"), true},
+		{
+			"another spelling of an IPv6 address", own("apc", "plug=5\nip=2001:db8::1"),
+			own("apc", "plug=5\nip=[2001:DB8:0::1]"), true,
+		},
+		{
+			"an IPv4 address in IPv6", own("apc", "plug=5\nip=192.0.2.1"), own("apc", "plug=5\nip=::ffff:192.0.2.1"),
+			true,
+		},
 		{"an address without plug", own("ipmi", "ip=bmc.example"), own("ipmi", "ip=bmc.example"), true},
-		{"an address in place of a plug", own("ipmi", "ip=bmc.example"), own("ipmi", "plug=bmc.example\nport_as_ip=1"), true},
-		{"an address besides the setting for plugs", own("ipmi", "ip=bmc.example"), own("ipmi", "ip=bmc.example\nport_as_ip=1"), true},
-		{"a machine behind another one", own("ipmi", "ip=bmc.example\ntarget=0x82"), own("ipmi", "ip=bmc.example\ntarget=0x84"), false},
-		{"a machine behind the same one", own("ipmi", "ip=bmc.example\ntarget=0x82"), own("ipmi", "ip=bmc.example\ntarget=0x82"), true},
-		{"a plug that only looks as one of a switch", own("apc", "plug=5\nswitch=2"), own("apc", "plug=5/switch=2"), false},
+		{
+			"an address in place of a plug", own("ipmi", "ip=bmc.example"),
+			own("ipmi", "plug=bmc.example\nport_as_ip=1"),
+			true,
+		},
+		{
+			"an address besides the setting for plugs", own("ipmi", "ip=bmc.example"),
+			own("ipmi", "ip=bmc.example\nport_as_ip=1"), true,
+		},
+		{
+			"a machine behind another one", own("ipmi", "ip=bmc.example\ntarget=0x82"),
+			own("ipmi", "ip=bmc.example\ntarget=0x84"), false,
+		},
+		{
+			"a machine behind the same one", own("ipmi", "ip=bmc.example\ntarget=0x82"),
+			own("ipmi", "ip=bmc.example\ntarget=0x82"), true,
+		},
+		{
+			"a plug that only looks as one of a switch", own("apc", "plug=5\nswitch=2"), own("apc", "plug=5/switch=2"),
+			false,
+		},
 		{"parts that only look the same together", own("apc", "ip=a/b\nplug=c"), own("apc", "ip=a\nplug=b/c"), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			objects := load(t, "bmc-then-pdus.yaml", "w1")
 			objects["fence-config-node-w1"], objects["fence-config-node-w2"] = c.w1, c.w2
-			resolution := nodeconfig.Resolve(namespace(objects), []nodeconfig.Node{{Name: "w1"}, {Name: "w2"}, {Name: "w1"}})
+			resolution := nodeconfig.Resolve(namespace(objects),
+				[]nodeconfig.Node{{Name: "w1"}, {Name: "w2"}, {Name: "w1"}})
 			if !c.shared {
 				require.NoError(t, resolution.Validate())
 				return
 			}
 			for _, node := range []string{"w1", "w2"} {
 				_, err := resolution.Plan(node)
-				expect(t, []string{"SharedPlug fence-config-node-" + node + "/fence-method-a: plug must be of one node, and is that of w1, w2"}, nodeconfig.Problems(err))
+				expect(t, []string{"SharedPlug fence-config-node-" + node + "/fence-method-a: plug must be of one " +
+					"node, and is that of w1, w2"}, nodeconfig.Problems(err))
 			}
 			assert.Len(t, nodeconfig.Problems(resolution.Validate()), 2)
 		})
@@ -133,25 +220,29 @@ func TestPlugOfTwoNodes(t *testing.T) {
 // The other node's configuration need not be right for that.
 func TestPlugOfANodeThatCannotBeFenced(t *testing.T) {
 	objects := load(t, "bmc-then-pdus.yaml", "w1")
-	objects["fence-config-node-w2"] = map[string]string{"fence-method-a": "agent=fence_apc_snmp\nip=pdu-a.example\nplug=5\naction=of"}
+	objects["fence-config-node-w2"] = map[string]string{
+		"fence-method-a": "agent=fence_apc_snmp\nip=pdu-a.example\nplug=5\naction=of",
+	}
 	_, err := nodeconfig.Resolve(namespace(objects), []nodeconfig.Node{{Name: "w1"}, {Name: "w2"}}).Plan("w1")
-	assert.ErrorContains(t, err, "fence-config-node-w1/fence-method-pdu-a-off: plug must be of one node, and is that of w1, w2")
+	assert.ErrorContains(t, err, "fence-config-node-w1/fence-method-pdu-a-off: plug must be of one node, and is that "+
+		"of w1, w2")
 }
 
 func TestConfigurationOfSeveralNodesHasToTellThem(t *testing.T) {
 	for method, wrong := range map[string]bool{
-		"template=fence-method-template-ipmi\nip=bmc.example":                                     true,
-		"template=fence-method-template-ipmi\nip=bmc.example\nusername={{.NodeName}}":             true,
-		"template=fence-method-template-ipmi\nip=bmc-{{.NodeName}}.example":                       false,
-		"template=fence-method-template-apc\nplug=5":                                              true,
-		"template=fence-method-template-apc\nplug={{.InstanceID}}":                                false,
-		"template=fence-method-template-apc\nip={{.ProviderID}}\nplug=1":                          false,
-		"agent=fence_redfish\nip=bmcs.example\nusername=a\nsystems_uri=/Systems/1":                true,
-		"agent=fence_redfish\nip=bmcs.example\nusername=a\nsystems-uri=/Systems/{{.NodeName}}":    false,
-		"agent=fence_dummy\ntype=file":                                                            true,
-		"agent=fence_dummy\nstatus_file=/run/{{.NodeName}}":                                       false,
-		"agent=fence_ipmilan\nplug={{.NodeName}}\nport_as_ip=yes":                                 false,
-		"agent=fence_ipmilan\nplug=bmc\nport_as_ip=yes\nip={{.NodeName}}":                         true, // is not looked at then
+		"template=fence-method-template-ipmi\nip=bmc.example":                                  true,
+		"template=fence-method-template-ipmi\nip=bmc.example\nusername={{.NodeName}}":          true,
+		"template=fence-method-template-ipmi\nip=bmc-{{.NodeName}}.example":                    false,
+		"template=fence-method-template-apc\nplug=5":                                           true,
+		"template=fence-method-template-apc\nplug={{.InstanceID}}":                             false,
+		"template=fence-method-template-apc\nip={{.ProviderID}}\nplug=1":                       false,
+		"agent=fence_redfish\nip=bmcs.example\nusername=a\nsystems_uri=/Systems/1":             true,
+		"agent=fence_redfish\nip=bmcs.example\nusername=a\nsystems-uri=/Systems/{{.NodeName}}": false,
+		"agent=fence_dummy\ntype=file":                                                         true,
+		"agent=fence_dummy\nstatus_file=/run/{{.NodeName}}":                                    false,
+		"agent=fence_ipmilan\nplug={{.NodeName}}\nport_as_ip=yes":                              false,
+		// is not looked at then
+		"agent=fence_ipmilan\nplug=bmc\nport_as_ip=yes\nip={{.NodeName}}":                         true,
 		"agent=fence_old\nip={{.NodeName}}\nplug=1\nusername=a\npassword.secret=bmc/password":     false,
 		"agent=fence_old\nipaddr={{.NodeName}}\nport=1\nlogin=a\npasswd.secret=bmc/password":      false,
 		"agent=fence_old\nipaddr=\"  \"\nport={{.NodeName}}\nlogin=a\npasswd.secret=bmc/password": true,
@@ -159,12 +250,15 @@ func TestConfigurationOfSeveralNodesHasToTellThem(t *testing.T) {
 		objects := load(t, "bmc-then-pdus.yaml", "")
 		delete(objects, "fence-config-node-w1")
 		objects["fence-config-type-t"] = map[string]string{
-			"config.properties": "node_name=[NODE_NAME]\nisolation=\npower_management=a\nrecovery=", "fence-method-a": "action=reboot\n" + method,
+			"config.properties": "node_name=[NODE_NAME]\nisolation=\npower_management=a\nrecovery=",
+			"fence-method-a":    "action=reboot\n" + method,
 		}
-		_, err := nodeconfig.Resolve(namespace(objects), []nodeconfig.Node{{Name: "w1", ProviderID: "x:///y/z", Type: "t"}}).Plan("w1")
+		_, err := nodeconfig.Resolve(namespace(objects),
+			[]nodeconfig.Node{{Name: "w1", ProviderID: "x:///y/z", Type: "t"}}).Plan("w1")
 		if wrong {
 			require.Error(t, err, method)
-			assert.Contains(t, []nodeconfig.Kind{nodeconfig.SharedPlug, nodeconfig.NoAddress}, nodeconfig.Problems(err)[0].Kind, method)
+			assert.Contains(t, []nodeconfig.Kind{nodeconfig.SharedPlug, nodeconfig.NoAddress},
+				nodeconfig.Problems(err)[0].Kind, method)
 		} else {
 			assert.NoError(t, err, method)
 		}
@@ -173,8 +267,10 @@ func TestConfigurationOfSeveralNodesHasToTellThem(t *testing.T) {
 
 func TestParametersHaveTheNamesThatTheAgentKnows(t *testing.T) {
 	objects := load(t, "bmc-then-pdus.yaml", "w1")
-	objects["fence-config-node-w1"]["fence-method-bmc-off"] = "agent=fence_old\naction=off\nip=a\nplug=1\nusername=u\npassword.secret=bmc/password"
-	objects["fence-config-node-w1"]["fence-method-bmc-on"] = "agent=fence_old\naction=on\nipaddr=a\nport=1\nlogin=u\npasswd.secret=bmc/password"
+	objects["fence-config-node-w1"]["fence-method-bmc-off"] = "agent=fence_old\naction=off\nip=a\nplug=1\n" +
+		"username=u\npassword.secret=bmc/password"
+	objects["fence-config-node-w1"]["fence-method-bmc-on"] = "agent=fence_old\naction=on\nipaddr=a\nport=1\n" +
+		"login=u\npasswd.secret=bmc/password"
 	p := plan(t, namespace(objects), nodeconfig.Node{Name: "w1"})
 	want := map[string]string{"ipaddr": "a", "port": "1", "login": "u", "passwd": "hunter2"}
 	assert.Equal(t, want, arguments(t, p.PowerManagement[0][0].Device))
@@ -190,7 +286,8 @@ func TestMethodOverridesTemplate(t *testing.T) {
 	p := plan(t, namespace(objects), nodeconfig.Node{Name: "w1"})
 	off, on := p.PowerManagement[0][0].Device, p.PowerManagement[0][1].Device
 	assert.Equal(t, map[string]string{
-		"ip": "bmc-w1.example", "username": "fencer", "password": "plain", "lanplus": "1", "cipher": "", "power_wait": "0",
+		"ip": "bmc-w1.example", "username": "fencer", "password": "plain", "lanplus": "1", "cipher": "",
+		"power_wait": "0",
 	}, arguments(t, off))
 	assert.Equal(t, "hunter2", arguments(t, on)["password"])
 	assert.Equal(t, "50s 1m0s", fmt.Sprint(off.Settle, on.Settle))
@@ -222,13 +319,15 @@ func TestMachineThatStaysOffHasNoOn(t *testing.T) {
 	}.apply(t, objects)
 	p := plan(t, namespace(objects), nodeconfig.Node{Name: "w1", ProviderID: "aws:///a/i-1"})
 	assert.Equal(t, []string{"restart-instance off fence_aws//i-1", "delete-node"}, names(p.PowerManagement[0]))
-	assert.Equal(t, []string{"pdu-a-off off fence_apc_snmp/pdu-a.example/5", "bmc-off off fence_ipmilan/bmc-w1.example/"}, names(p.PowerManagement[1]))
+	assert.Equal(t, []string{"pdu-a-off off fence_apc_snmp/pdu-a.example/5", "bmc-off off " +
+		"fence_ipmilan/bmc-w1.example/"}, names(p.PowerManagement[1]))
 }
 
 func TestMachineThatStaysOffMayStayIsolated(t *testing.T) {
 	objects := load(t, "switch-and-pdu.yaml", "w1")
 	data := objects["fence-config-w1"]
-	data["config.properties"] = strings.Replace(data["config.properties"], "recovery=fc-on", "recovery=\npower_on=never", 1)
+	data["config.properties"] = strings.Replace(data["config.properties"], "recovery=fc-on",
+		"recovery=\npower_on=never", 1)
 	p := plan(t, namespace(objects), nodeconfig.Node{Name: "w1"})
 	assert.Len(t, p.Isolation[0].Off(), 1)
 	assert.Empty(t, p.Recovery)
@@ -237,7 +336,8 @@ func TestMachineThatStaysOffMayStayIsolated(t *testing.T) {
 func TestIsolationMayFail(t *testing.T) {
 	for _, spelling := range []string{"must_success", "must_sucess", "Must-Sucess"} {
 		objects := load(t, "switch-and-pdu.yaml", "w1")
-		objects["fence-method-template-fc-switch-brocade"]["template.properties"] += "\n" + spelling + "=no\nname=the switch"
+		objects["fence-method-template-fc-switch-brocade"]["template.properties"] += "\n" + spelling +
+			"=no\nname=the switch"
 		p := plan(t, namespace(objects), nodeconfig.Node{Name: "w1"})
 		assert.False(t, p.Isolation[0][0].MustSucceed)
 		assert.True(t, p.PowerManagement[0][0].MustSucceed)
@@ -247,11 +347,13 @@ func TestIsolationMayFail(t *testing.T) {
 func TestSettings(t *testing.T) {
 	objects := load(t, "bmc-then-pdus.yaml", "w1")
 	changes{{settings, "power_management", "Power-Managment"}, {settings, "", strings.Join([]string{
-		"power-on=manual", "not_ready_for=1m", "power_wait=0s", "boot_grace=20m", "retries=1", "restarts=0", "kdump=YES", "kdump-timeout=10m",
+		"power-on=manual", "not_ready_for=1m", "power_wait=0s", "boot_grace=20m", "retries=1", "restarts=0",
+		"kdump=YES", "kdump-timeout=10m",
 	}, "\r\n")}}.apply(t, objects)
 	p := plan(t, namespace(objects), nodeconfig.Node{Name: "w1"})
 	assert.Equal(t, "manual 1m0s 0s 20m0s 1 0 true 10m0s",
-		fmt.Sprint(p.PowerOn, " ", p.NotReadyFor, p.PowerWait, p.BootGrace, p.Retries, p.Restarts, p.Kdump, p.KdumpTimeout))
+		fmt.Sprint(p.PowerOn, " ", p.NotReadyFor, p.PowerWait, p.BootGrace, p.Retries, p.Restarts, p.Kdump,
+			p.KdumpTimeout))
 	assert.Len(t, p.Isolation, 1)
 	assert.Len(t, p.PowerManagement, 2)
 }
@@ -265,7 +367,10 @@ func TestTimeoutsOfDevices(t *testing.T) {
 	}{
 		"none":            {nil, 0},
 		"of the template": {changes{{template, "", "command_timeout=2s"}}, 2 * time.Second},
-		"of the method":   {changes{{template, "", "command_timeout=2s"}, {bmcOff, "", "command-timeout=1m"}}, time.Minute},
+		"of the method": {
+			changes{{template, "", "command_timeout=2s"}, {bmcOff, "", "command-timeout=1m"}},
+			time.Minute,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := load(t, "bmc-then-pdus.yaml", "w1")
@@ -281,18 +386,23 @@ func TestTimeoutsOfDevices(t *testing.T) {
 
 func TestKeysOfDevices(t *testing.T) {
 	for method, want := range map[string]string{
-		"agent=fence_apc_snmp\nip=PDU.example.\nplug=5":                            "fence_apc_snmp/pdu.example/5",
-		"agent=fence_apc_snmp\nip=pdu.example\nipport=1161\nplug=5":                "fence_apc_snmp/pdu.example:1161/5",
-		"agent=fence_apc_snmp\nip=2001:DB8::1\nplug=Outlet 5":                      "fence_apc_snmp/%5B2001:db8::1%5D/Outlet%205",
-		"agent=fence_apc_snmp\nip=2001:db8::1\nport=5\nipport=1161":                "fence_apc_snmp/%5B2001:db8::1%5D:1161/5",
-		"agent=fence_apc_snmp\nip=a\nplug=b/c\nswitch=2":                           "fence_apc_snmp/a/b%2Fc/switch=2",
-		"agent=fence_ilo\nip=bmc.example":                                          "fence_ilo/bmc.example/",
-		"agent=fence_ilo\nport=bmc.example\nport_as_ip=1":                          "fence_ilo/bmc.example/",
-		"agent=fence_redfish\nip=a\nusername=u\nsystems_uri=/redfish/v1/Systems/1": "fence_redfish/a//systems_uri=%2Fredfish%2Fv1%2FSystems%2F1",
-		"agent=fence_dummy\nstatus_file=/run/w1":                                   "fence_dummy///status_file=%2Frun%2Fw1",
+		"agent=fence_apc_snmp\nip=PDU.example.\nplug=5":             "fence_apc_snmp/pdu.example/5",
+		"agent=fence_apc_snmp\nip=pdu.example\nipport=1161\nplug=5": "fence_apc_snmp/pdu.example:1161/5",
+		"agent=fence_apc_snmp\nip=2001:DB8::1\n" +
+			"plug=Outlet 5": "fence_apc_snmp/%5B2001:db8::1%5D/Outlet%205",
+		"agent=fence_apc_snmp\nip=2001:db8::1\nport=5\n" +
+			"ipport=1161": "fence_apc_snmp/%5B2001:db8::1%5D:1161/5",
+		"agent=fence_apc_snmp\nip=a\nplug=b/c\nswitch=2":  "fence_apc_snmp/a/b%2Fc/switch=2",
+		"agent=fence_ilo\nip=bmc.example":                 "fence_ilo/bmc.example/",
+		"agent=fence_ilo\nport=bmc.example\nport_as_ip=1": "fence_ilo/bmc.example/",
+		"agent=fence_redfish\nip=a\nusername=u\n" +
+			"systems_uri=/redfish/v1/Systems/1": "fence_redfish/a//systems_uri=%2Fredfish%2Fv1%2FSystems%2F1",
+		"agent=fence_dummy\n" +
+			"status_file=/run/w1": "fence_dummy///status_file=%2Frun%2Fw1",
 	} {
 		data := nothing("w1")
-		data["config.properties"] = strings.Replace(data["config.properties"], "power_management=", "power_management=a", 1)
+		data["config.properties"] = strings.Replace(data["config.properties"], "power_management=",
+			"power_management=a", 1)
 		data["fence-method-a"] = "action=reboot\n" + method
 		p := plan(t, namespace(map[string]map[string]string{"fence-config-node-w1": data}), nodeconfig.Node{Name: "w1"})
 		assert.Equal(t, want, p.Devices()[0].Key, method)
@@ -310,13 +420,17 @@ func TestUnknownNode(t *testing.T) {
 	_, err := nodeconfig.Resolve(nodeconfig.Namespace{}, []nodeconfig.Node{{Name: "w1"}}).Plan("w2")
 	require.ErrorIs(t, err, nodeconfig.ErrUnknownNode)
 	_, err = nodeconfig.Resolve(nodeconfig.Namespace{}, []nodeconfig.Node{{Name: "w1"}}).Plan("w1")
-	expect(t, []string{"NotConfigured built-in/config.properties:3: restart-instance needs a ConfigMap fence-method-template-cloud"}, nodeconfig.Problems(err))
+	expect(t, []string{"NotConfigured built-in/config.properties:3: restart-instance needs a ConfigMap " +
+		"fence-method-template-cloud"}, nodeconfig.Problems(err))
 }
 
 // An agent that does not answer and a Secret that may not be read are the problem of the nodes that
 // need them, and of no other.
 func TestWhatCannotBeFoundOutConcernsThoseWhoNeedIt(t *testing.T) {
-	for _, change := range []changes{{{template, "fence_ipmilan", "fence_silent"}}, {{template, "bmc/password", "forbidden/password"}}} {
+	for _, change := range []changes{
+		{{template, "fence_ipmilan", "fence_silent"}},
+		{{template, "bmc/password", "forbidden/password"}},
+	} {
 		objects := load(t, "bmc-then-pdus.yaml", "w1")
 		change.apply(t, objects)
 		objects["fence-config-node-w2"] = map[string]string{
@@ -347,17 +461,36 @@ func TestNodeThatClaimsAnothersPlugHarmsItselfOnly(t *testing.T) {
 			"fence-method-on":   "agent=fence_aws\nplug=" + plug + "\naction=on",
 		}
 	}
-	objects := map[string]map[string]string{"fence-config-type-cloud": method("{{.InstanceID}}"), "fence-config-node-named": method("i-1")}
-	objects["fence-config-node-named"]["config.properties"] = "node_name=named\nisolation=\npower_management=off on\nrecovery=\n"
+	objects := map[string]map[string]string{
+		"fence-config-type-cloud": method("{{.InstanceID}}"),
+		"fence-config-node-named": method("i-1"),
+	}
+	objects["fence-config-node-named"]["config.properties"] = "node_name=named\nisolation=\npower_management=off " +
+		"on\nrecovery=\n"
 	for name, c := range map[string]struct {
 		nodes []nodeconfig.Node
 		owner string
 	}{
-		"who had it first":                       {[]nodeconfig.Node{{Name: "a", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}, {Name: "b", Type: "cloud", ProviderID: "aws:///i-1", Since: 2}}, "a"},
-		"who is known to have had it first":      {[]nodeconfig.Node{{Name: "a", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}, {Name: "b", Type: "cloud", ProviderID: "aws:///i-1"}}, "b"},
-		"nobody knows who":                       {[]nodeconfig.Node{{Name: "a", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}, {Name: "b", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}}, ""},
-		"the administrator has said whose it is": {[]nodeconfig.Node{{Name: "a", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}, {Name: "named", Since: 2}}, "named"},
-		"alone":                                  {[]nodeconfig.Node{{Name: "a", Type: "cloud", ProviderID: "aws:///i-1", Since: 7}}, "a"},
+		"who had it first": {[]nodeconfig.Node{{
+			Name: "a", Type: "cloud",
+			ProviderID: "aws:///i-1", Since: 1,
+		}, {Name: "b", Type: "cloud", ProviderID: "aws:///i-1", Since: 2}}, "a"},
+		"who is known to have had it first": {[]nodeconfig.Node{{
+			Name: "a", Type: "cloud",
+			ProviderID: "aws:///i-1", Since: 1,
+		}, {Name: "b", Type: "cloud", ProviderID: "aws:///i-1"}}, "b"},
+		"nobody knows who": {[]nodeconfig.Node{{
+			Name: "a", Type: "cloud",
+			ProviderID: "aws:///i-1", Since: 1,
+		}, {Name: "b", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}}, ""},
+		"the administrator has said whose it is": {[]nodeconfig.Node{{
+			Name: "a", Type: "cloud",
+			ProviderID: "aws:///i-1", Since: 1,
+		}, {Name: "named", Since: 2}}, "named"},
+		"alone": {[]nodeconfig.Node{{
+			Name: "a", Type: "cloud",
+			ProviderID: "aws:///i-1", Since: 7,
+		}}, "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resolved := nodeconfig.Resolve(namespace(objects), c.nodes)

@@ -51,8 +51,10 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 
 func TestErrorsDoNotTellPasswords(t *testing.T) {
 	for _, line := range []string{
-		"password: Tr0ub4dor", "password Tr0ub4dor", "Tr0ub4dor", `password=Tr0ub4dor\`, "password=Tr0ub4dor\x00", "passwd=Tr0ub4dor\npassword=Tr0ub4dor",
-		"password={{Tr0ub4dor", "password=" + strings.Repeat("Tr0ub4dor", 500), "pasword=Tr0ub4dor", "snmp_priv_passwd=Tr0ub4dor", "password_=Tr0ub4dor",
+		"password: Tr0ub4dor", "password Tr0ub4dor", "Tr0ub4dor", `password=Tr0ub4dor\`, "password=Tr0ub4dor\x00",
+		"passwd=Tr0ub4dor\npassword=Tr0ub4dor",
+		"password={{Tr0ub4dor", "password=" + strings.Repeat("Tr0ub4dor", 500), "pasword=Tr0ub4dor",
+		"snmp_priv_passwd=Tr0ub4dor", "password_=Tr0ub4dor",
 	} {
 		objects := load(t, "bmc-then-pdus.yaml", "w1")
 		changes{{template, "password.secret=bmc/password", line}}.apply(t, objects)
@@ -71,7 +73,8 @@ func TestValuesOfSecrets(t *testing.T) {
 	}
 	assert.Equal(t, "hunter2", arguments(t, device("bmc/password"))["password"], "without its newline")
 	assert.Equal(t, "a", arguments(t, device("odd/crlf"))["password"])
-	assert.Equal(t, "{{.NodeName}}", arguments(t, device("odd/braces"))["password"], "placeholders are for configurations")
+	assert.Equal(t, "{{.NodeName}}", arguments(t, device("odd/braces"))["password"],
+		"placeholders are for configurations")
 	for ref, want := range map[string]string{
 		"odd/lines":  "must be one line of UTF-8 text (got control character U+000A at byte 2)",
 		"odd/nul":    "must be one line of UTF-8 text (got control character U+0000 at byte 2)",
@@ -83,15 +86,20 @@ func TestValuesOfSecrets(t *testing.T) {
 	}
 	_, err := device("bmc/password").Target("w1", func(nodeconfig.SecretRef) ([]byte, bool) { return nil, false })
 	assert.EqualError(t, err, "config: fence_ipmilan/bmc-w1.example/: password: secret bmc/password is missing")
-	_, err = device("bmc/password").Target("w1", func(nodeconfig.SecretRef) ([]byte, bool) { return []byte(strings.Repeat("x", 4096)), true })
+	_, err = device("bmc/password").Target("w1",
+		func(nodeconfig.SecretRef) ([]byte, bool) { return []byte(strings.Repeat("x", 4096)), true })
 	assert.ErrorContains(t, err, "(got 4096)")
 }
 
 // A node that could choose its name or provider ID must not be able to choose what is switched.
 func TestWhatNodesSayIsNoConfiguration(t *testing.T) {
-	for _, fact := range []string{"a\nplug=7", "a\raction=on", "a\x00", "\u2028", "\xff", strings.Repeat("x", 4097), "a,b", "a\u0085b"} {
+	for _, fact := range []string{
+		"a\nplug=7", "a\raction=on", "a\x00", "\u2028", "\xff", strings.Repeat("x", 4097),
+		"a,b", "a\u0085b",
+	} {
 		objects := load(t, "built-in.yaml", "")
-		_, err := nodeconfig.Resolve(namespace(objects), []nodeconfig.Node{{Name: "w1", ProviderID: "aws:///" + fact}}).Plan("w1")
+		_, err := nodeconfig.Resolve(namespace(objects),
+			[]nodeconfig.Node{{Name: "w1", ProviderID: "aws:///" + fact}}).Plan("w1")
 		assert.Error(t, err, "%q", fact)
 
 		delete(objects, "fence-config-type-cloud")
@@ -104,12 +112,15 @@ func TestWhatNodesSayIsNoConfiguration(t *testing.T) {
 	}
 	// What is put in is not looked at again.
 	for _, fact := range []string{"{{.NodeName}}", "{{", `"a"`, ` a `, "a=b", "#a", `a\`, "$(reboot)"} {
-		p := plan(t, namespace(load(t, "built-in.yaml", "")), nodeconfig.Node{Name: "w1", ProviderID: "aws:///x/" + fact})
+		p := plan(t, namespace(load(t, "built-in.yaml", "")),
+			nodeconfig.Node{Name: "w1", ProviderID: "aws:///x/" + fact})
 		assert.Equal(t, fact, arguments(t, p.Devices()[0])["plug"])
 	}
 	for _, id := range []string{"", "aws:///", "aws:///x/"} {
-		_, err := nodeconfig.Resolve(namespace(load(t, "built-in.yaml", "")), []nodeconfig.Node{{Name: "w1", ProviderID: id}}).Plan("w1")
-		expect(t, []string{"NoNodeFact built-in/config.properties:3: node w1 has nothing for {{.InstanceID}}"}, nodeconfig.Problems(err))
+		_, err := nodeconfig.Resolve(namespace(load(t, "built-in.yaml", "")),
+			[]nodeconfig.Node{{Name: "w1", ProviderID: id}}).Plan("w1")
+		expect(t, []string{"NoNodeFact built-in/config.properties:3: node w1 has nothing for {{.InstanceID}}"},
+			nodeconfig.Problems(err))
 	}
 }
 
@@ -125,7 +136,8 @@ func TestHash(t *testing.T) {
 		return objects
 	}
 	original := of(with())
-	assert.Equal(t, "20d4045691c53e4bf97117a14bde1143980fa3d9d34119a06989977135edc2af", original, "it is stored: another encoding is a change of every configuration")
+	assert.Equal(t, "20d4045691c53e4bf97117a14bde1143980fa3d9d34119a06989977135edc2af", original,
+		"it is stored: another encoding is a change of every configuration")
 	for name, same := range map[string]map[string]map[string]string{
 		"comment":        with([3]string{settings, "", "# comment"}),
 		"spelling":       with([3]string{settings, "power_management", "power-managment"}),
@@ -139,24 +151,31 @@ func TestHash(t *testing.T) {
 	}
 	hashes := map[string]string{original: "original"}
 	for name, other := range map[string]map[string]map[string]string{
-		"secret":                 with([3]string{template, "bmc/password", "switch/password"}),
-		"plain password":         with([3]string{template, "password.secret=bmc/password", "password=hunter2"}),
-		"what looks as a secret": with([3]string{template, "username=fencer\npassword.secret=bmc/password", "username=secret bmc/password"}),
-		"parameter":              with([3]string{template, "cipher=3", "cipher=4"}),
-		"missing parameter":      with([3]string{template, "cipher=3", ""}),
-		"agent":                  with([3]string{"fence-method-template-apc/template.properties", "fence_apc_snmp", "fence_eaton_snmp"}),
-		"plug":                   with([3]string{object + "/fence-method-pdu-a-off", "plug=5", "plug=4"}, [3]string{object + "/fence-method-pdu-a-on", "plug=5", "plug=4"}),
-		"order":                  with([3]string{settings, "pdu-a-off pdu-b-off", "pdu-b-off pdu-a-off"}),
-		"step":                   with([3]string{settings, "isolation=mark-unschedulable", "isolation="}),
-		"retries":                with([3]string{settings, "", "retries=4"}),
-		"restarts":               with([3]string{settings, "", "restarts=4"}),
-		"not_ready_for":          with([3]string{settings, "", "not_ready_for=4s"}),
-		"power_wait":             with([3]string{settings, "", "power_wait=4s"}),
-		"boot_grace":             with([3]string{settings, "", "boot_grace=4s"}),
-		"kdump":                  with([3]string{settings, "", "kdump=yes"}),
-		"kdump_timeout":          with([3]string{settings, "", "kdump_timeout=4s"}),
-		"power_on":               with([3]string{settings, "", "power_on=manual"}),
-		"settle":                 with([3]string{template, "", "settle=41s"}),
+		"secret":         with([3]string{template, "bmc/password", "switch/password"}),
+		"plain password": with([3]string{template, "password.secret=bmc/password", "password=hunter2"}),
+		"what looks as a secret": with([3]string{
+			template, "username=fencer\npassword.secret=bmc/password",
+			"username=secret bmc/password",
+		}),
+		"parameter":         with([3]string{template, "cipher=3", "cipher=4"}),
+		"missing parameter": with([3]string{template, "cipher=3", ""}),
+		"agent": with([3]string{
+			"fence-method-template-apc/template.properties", "fence_apc_snmp",
+			"fence_eaton_snmp",
+		}),
+		"plug": with([3]string{object + "/fence-method-pdu-a-off", "plug=5", "plug=4"},
+			[3]string{object + "/fence-method-pdu-a-on", "plug=5", "plug=4"}),
+		"order":         with([3]string{settings, "pdu-a-off pdu-b-off", "pdu-b-off pdu-a-off"}),
+		"step":          with([3]string{settings, "isolation=mark-unschedulable", "isolation="}),
+		"retries":       with([3]string{settings, "", "retries=4"}),
+		"restarts":      with([3]string{settings, "", "restarts=4"}),
+		"not_ready_for": with([3]string{settings, "", "not_ready_for=4s"}),
+		"power_wait":    with([3]string{settings, "", "power_wait=4s"}),
+		"boot_grace":    with([3]string{settings, "", "boot_grace=4s"}),
+		"kdump":         with([3]string{settings, "", "kdump=yes"}),
+		"kdump_timeout": with([3]string{settings, "", "kdump_timeout=4s"}),
+		"power_on":      with([3]string{settings, "", "power_on=manual"}),
+		"settle":        with([3]string{template, "", "settle=41s"}),
 	} {
 		h := of(other)
 		assert.Empty(t, hashes[h], name)

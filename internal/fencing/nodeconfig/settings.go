@@ -41,7 +41,8 @@ func (s *subject) readSettings(at place, entries []Entry) {
 		at.line = e.Line
 		key := strings.Replace(e.Key, "power_managment", "power_management", 1)
 		if first, duplicate := given[key]; duplicate {
-			s.problem(DuplicateKey, at, fmt.Sprintf("key must be given once, and is in line %d already", first.line), e.Name)
+			s.problem(DuplicateKey, at, fmt.Sprintf("key must be given once, and is in line %d already", first.line),
+				e.Name)
 			continue
 		}
 		given[key] = at
@@ -101,7 +102,8 @@ func (s *subject) readNodeName(at place, e Entry) {
 		if !s.general {
 			return
 		}
-		s.problem(NodeNameDiffers, at, fmt.Sprintf("node_name must be %s in an object of a type", seedPlaceholder), e.Value)
+		s.problem(NodeNameDiffers, at, fmt.Sprintf("node_name must be %s in an object of a type", seedPlaceholder),
+			e.Value)
 	default:
 		s.problem(NodeNameDiffers, at, fmt.Sprintf("node_name must be %s or %s", s.node.Name, seedPlaceholder), e.Value)
 	}

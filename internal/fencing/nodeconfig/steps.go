@@ -153,7 +153,8 @@ func (s *subject) plannedAs(st step, name, written string) []planned {
 	}
 	d.used = true
 	if st.name == powerManagement && !d.mustSucceed {
-		s.problem(MustSucceed, st.at, "method must succeed in power management: its template has must_success=no", written)
+		s.problem(MustSucceed, st.at, "method must succeed in power management: its template has must_success=no",
+			written)
 	}
 	var methods []planned
 	for i, action := range d.actions {
@@ -181,7 +182,8 @@ func (s *subject) checkStep(st step, methods []planned) {
 		case st.name != powerManagement || i < len(methods)-1:
 			s.problem(WrongStep, st.at, "method must be the last of power_management", m.Name)
 		case s.plan.PowerOn != Never:
-			s.problem(WrongStep, st.at, "method needs power_on=never: the machine of a node that was deleted stays off", m.Name)
+			s.problem(WrongStep, st.at, "method needs power_on=never: the machine of a node that was deleted stays off",
+				m.Name)
 		}
 	}
 }
@@ -229,7 +231,8 @@ func (s *subject) checkPower(st step, methods []planned, complete bool) {
 		return
 	}
 	if !anyOff {
-		s.problem(NothingOff, st.at, "power management must switch something off, or be empty", strings.TrimSpace(st.value))
+		s.problem(NothingOff, st.at, "power management must switch something off, or be empty",
+			strings.TrimSpace(st.value))
 		return
 	}
 	for _, plug := range slices.Sorted(maps.Keys(off)) {

@@ -43,7 +43,8 @@ func (r *review) parse(at place, text string) []Entry {
 			continue
 		}
 		if first, duplicate := seen[entry.Key]; duplicate {
-			r.problem(DuplicateKey, at, fmt.Sprintf("key must be given once, and is in line %d already", first), entry.Name)
+			r.problem(DuplicateKey, at, fmt.Sprintf("key must be given once, and is in line %d already", first),
+				entry.Name)
 			continue
 		}
 		seen[entry.Key] = at.line
@@ -56,7 +57,8 @@ func (r *review) parse(at place, text string) []Entry {
 // password.
 func (r *review) parseLine(at place, line string) (Entry, bool) {
 	if len(line) > maxLine {
-		r.problem(LineTooLong, at, fmt.Sprintf("line must have at most %d bytes", maxLine), fmt.Sprintf("%d bytes", len(line)))
+		r.problem(LineTooLong, at, fmt.Sprintf("line must have at most %d bytes", maxLine),
+			fmt.Sprintf("%d bytes", len(line)))
 		return Entry{}, false
 	}
 	if flaw := badText(line); flaw != "" {
@@ -69,7 +71,8 @@ func (r *review) parseLine(at place, line string) (Entry, bool) {
 	}
 	name, value, found := strings.Cut(line, "=")
 	if !found {
-		r.problem(NoSeparator, at, "line must be key=value, a comment or empty", fmt.Sprintf("%d bytes without =", len(line)))
+		r.problem(NoSeparator, at, "line must be key=value, a comment or empty",
+			fmt.Sprintf("%d bytes without =", len(line)))
 		return Entry{}, false
 	}
 	name, value = strings.TrimRight(name, " \t"), strings.TrimLeft(value, " \t")
@@ -82,7 +85,8 @@ func (r *review) parseLine(at place, line string) (Entry, bool) {
 	case len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"':
 		entry.Value, entry.Quoted = value[1:len(value)-1], true
 	case strings.HasSuffix(value, `\`):
-		r.problem(TrailingBackslash, at, `value must be in quotes if it ends in \: lines are not continued`, printable(entry.Key, value))
+		r.problem(TrailingBackslash, at, `value must be in quotes if it ends in \: lines are not continued`,
+			printable(entry.Key, value))
 		return Entry{}, false
 	}
 	return entry, true
@@ -101,7 +105,8 @@ func Format(entries []Entry) (string, error) {
 		line := name + "=" + quoted(e.Value)
 		switch flaw := badText(line); {
 		case !validKey(name):
-			return "", fmt.Errorf("config: key must begin with a letter and consist of letters, digits, - _ and . (got %q)", name)
+			return "", fmt.Errorf("config: key must begin with a letter and consist of letters, digits, - _ and . "+
+				"(got %q)", name)
 		case flaw != "":
 			return "", fmt.Errorf("config: %s: must be plain UTF-8 text (got %s)", name, flaw)
 		case len(line) > maxLine:
@@ -115,7 +120,8 @@ func Format(entries []Entry) (string, error) {
 
 // quoted puts quotes around what a reader would take for quotes of its own, trim, or continue.
 func quoted(value string) string {
-	if value == "" || strings.TrimSpace(value) != value || strings.HasSuffix(value, `\`) || value[0] == '"' && value[len(value)-1] == '"' {
+	if value == "" || strings.TrimSpace(value) != value || strings.HasSuffix(value, `\`) || value[0] == '"' &&
+		value[len(value)-1] == '"' {
 		return `"` + value + `"`
 	}
 	return value

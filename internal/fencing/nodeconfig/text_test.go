@@ -53,7 +53,9 @@ func TestParseReturnsWhatIsRightBesidesWhatIsWrong(t *testing.T) {
 	entries, err := nodeconfig.Parse("o", "k", "a=1\nb\nc=2\nA=3")
 	assert.EqualError(t, err, "o/k:2: line must be key=value, a comment or empty (got \"1 bytes without =\")\n"+
 		"o/k:4: key must be given once, and is in line 1 already (got \"A\")")
-	assert.Equal(t, []nodeconfig.Entry{{Key: "a", Name: "a", Value: "1", Line: 1}, {Key: "c", Name: "c", Value: "2", Line: 3}}, entries)
+	assert.Equal(t,
+		[]nodeconfig.Entry{{Key: "a", Name: "a", Value: "1", Line: 1}, {Key: "c", Name: "c", Value: "2", Line: 3}},
+		entries)
 }
 
 func TestLongestLine(t *testing.T) {
@@ -69,7 +71,10 @@ func TestLongestLine(t *testing.T) {
 }
 
 func TestFormatWritesNothingThatWouldBeReadAsSomethingElse(t *testing.T) {
-	for _, value := range []string{"a\naction=on", "a\r", "a\x00", "\x1b[2J", "a\u0085b", "a\u2028b", "\ufeffa", "\xff"} {
+	for _, value := range []string{
+		"a\naction=on", "a\r", "a\x00", "\x1b[2J", "a\u0085b", "a\u2028b", "\ufeffa",
+		"\xff",
+	} {
 		_, err := nodeconfig.Format([]nodeconfig.Entry{{Key: "plug", Value: value}})
 		assert.ErrorContains(t, err, "config: plug: must be plain UTF-8 text", "%q", value)
 	}
@@ -97,7 +102,8 @@ func key() *rapid.Generator[string] { return rapid.StringMatching(`[a-zA-Z][a-zA
 
 func value() *rapid.Generator[string] {
 	odd := rapid.SampledFrom([]rune("\"\\ \t=#'{}äx\u00a0\u3000"))
-	plain := rapid.OneOf(rapid.StringOf(odd), rapid.StringOfN(rapid.RuneFrom(nil, unicode.L, unicode.Zs, unicode.P), 0, 40, -1))
+	plain := rapid.OneOf(rapid.StringOf(odd),
+		rapid.StringOfN(rapid.RuneFrom(nil, unicode.L, unicode.Zs, unicode.P), 0, 40, -1))
 	return rapid.OneOf(plain, rapid.Map(plain, func(s string) string { return `"` + s + `"` }))
 }
 

@@ -22,7 +22,10 @@ var secrets = map[string]map[string]string{
 	"pdu":    {"community": "private"},
 	"switch": {"password": "hunter3"},
 	"aws":    {"secret-key": "hunter4"},
-	"odd":    {"braces": "{{.NodeName}}", "lines": "a\naction=on", "empty": "\n", "binary": "\xff", "crlf": "a\r\n", "nul": "a\x00"},
+	"odd": {
+		"braces": "{{.NodeName}}", "lines": "a\naction=on", "empty": "\n", "binary": "\xff", "crlf": "a\r\n",
+		"nul": "a\x00",
+	},
 }
 
 func secretKeys(name string) ([]string, error) {
@@ -127,6 +130,8 @@ func arguments(t *testing.T, d *nodeconfig.Device) map[string]string {
 	for _, name := range target.Parameters.Names() {
 		all[name], _ = target.Parameters.Get(name)
 	}
-	require.True(t, slices.IsSortedFunc(d.Arguments, func(a, b nodeconfig.Argument) int { return strings.Compare(a.Name, b.Name) }))
+	require.True(t, slices.IsSortedFunc(d.Arguments, func(a, b nodeconfig.Argument) int {
+		return strings.Compare(a.Name, b.Name)
+	}))
 	return all
 }

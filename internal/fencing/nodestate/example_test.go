@@ -26,13 +26,17 @@ func Example() {
 	}
 	lease := func(version string, stamp time.Time) {
 		nodes.Lease(&coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "worker-0", UID: "0b1d", ResourceVersion: version},
-			Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: stamp}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: corev1.NamespaceNodeLease, Name: "worker-0", UID: "0b1d",
+				ResourceVersion: version,
+			},
+			Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: stamp}},
 		}, clock)
 	}
 	show := func() {
 		for _, n := range nodes.Facts(clock) {
-			fmt.Printf("%s %s Ready %s, failing for %v, Lease silent for %v\n", clock.Format(time.TimeOnly), n.Name, n.Ready, n.FailingFor, n.LeaseSilentFor)
+			fmt.Printf("%s %s Ready %s, failing for %v, Lease silent for %v\n", clock.Format(time.TimeOnly), n.Name,
+				n.Ready, n.FailingFor, n.LeaseSilentFor)
 		}
 	}
 

@@ -64,7 +64,8 @@ func (n *node) see(v *corev1.Node, c *Config, joining bool, now time.Time) {
 			v.Spec.Taints,
 			func(t corev1.Taint) bool { return slices.Contains(c.AutoscalerTaints, t.Key) },
 		),
-		EverReady: ever, Ready: policy.Status(ready.Status), FenceReady: policy.Status(conditions[c.FenceReadyCondition].Status),
+		EverReady: ever, Ready: policy.Status(ready.Status),
+		FenceReady:  policy.Status(conditions[c.FenceReadyCondition].Status),
 		StorageLost: c.StorageLost.Type != "" && conditions[c.StorageLost.Type].Status == c.StorageLost.Status,
 	}
 

@@ -55,8 +55,13 @@ func (s *scene) node(uid string, ready corev1.ConditionStatus, conditions ...cor
 // lease is a Lease in a new version, renewed at the given second.
 func (s *scene) lease(uid string, second int) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: "w0", UID: types.UID(uid), ResourceVersion: s.next()},
-		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: remote.Add(time.Duration(second) * time.Second)}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "kube-node-lease", Name: "w0", UID: types.UID(uid),
+			ResourceVersion: s.next(),
+		},
+		Spec: coordinationv1.LeaseSpec{
+			RenewTime: &metav1.MicroTime{Time: remote.Add(time.Duration(second) * time.Second)},
+		},
 	}
 }
 
@@ -94,20 +99,31 @@ func TestFacts(t *testing.T) {
 	})
 	n := s.node("u", corev1.ConditionTrue)
 	s.see(n)
-	assert.Equal(t, policy.NodeFacts{Name: "w0", UID: "u", EverReady: policy.True, Ready: policy.True, LeaseSilentFor: policy.NotSeen}, s.facts())
+	assert.Equal(t,
+		policy.NodeFacts{
+			Name: "w0", UID: "u", EverReady: policy.True, Ready: policy.True,
+			LeaseSilentFor: policy.NotSeen,
+		}, s.facts())
 
-	n = s.node("u", corev1.ConditionUnknown, condition("FenceReady", corev1.ConditionFalse), condition("StorageLost", corev1.ConditionTrue))
+	n = s.node("u", corev1.ConditionUnknown, condition("FenceReady", corev1.ConditionFalse),
+		condition("StorageLost", corev1.ConditionTrue))
 	n.Labels = map[string]string{
-		"topology.kubernetes.io/zone": "a", "node-role.kubernetes.io/control-plane": "", "fence": "yes", "fencing.bellwether.dev/exclude": "",
+		"topology.kubernetes.io/zone": "a", "node-role.kubernetes.io/control-plane": "", "fence": "yes",
+		"fencing.bellwether.dev/exclude": "",
 	}
-	n.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler", Value: "1", Effect: corev1.TaintEffectNoSchedule}}
+	n.Spec.Taints = []corev1.Taint{{
+		Key: "ToBeDeletedByClusterAutoscaler", Value: "1",
+		Effect: corev1.TaintEffectNoSchedule,
+	}}
 	n.DeletionTimestamp = &metav1.Time{Time: remote}
 	s.see(n)
 	s.pass(time.Minute)
 	assert.Equal(t, policy.NodeFacts{
-		Name: "w0", UID: "u", Zone: "a", ControlPlane: true, Selected: true, Excluded: true, Deleting: true, AutoscalerTaint: true,
-		EverReady: policy.True, Ready: policy.Unknown, NotReadyFor: time.Minute, FailingFor: time.Minute, LeaseSilentFor: policy.NotSeen,
-		FenceReady: policy.False, StorageLost: true,
+		Name: "w0", UID: "u", Zone: "a", ControlPlane: true, Selected: true, Excluded: true, Deleting: true,
+		AutoscalerTaint: true,
+		EverReady:       policy.True, Ready: policy.Unknown, NotReadyFor: time.Minute, FailingFor: time.Minute,
+		LeaseSilentFor: policy.NotSeen,
+		FenceReady:     policy.False, StorageLost: true,
 	}, s.facts())
 
 	n = s.node("u", corev1.ConditionTrue)
@@ -186,8 +202,10 @@ func TestWhoWasReadyInBetweenBeginsAnew(t *testing.T) {
 
 func TestOtherTriggers(t *testing.T) {
 	deadlock := nodestate.Condition{Type: "KernelDeadlock", Status: corev1.ConditionTrue}
-	s := newScene(t, nodestate.Config{Triggers: []nodestate.Condition{deadlock, {Type: "DiskSound", Status: corev1.ConditionFalse}}})
-	s.see(s.node("u", corev1.ConditionTrue, condition("KernelDeadlock", corev1.ConditionFalse), condition("DiskSound", corev1.ConditionTrue)))
+	s := newScene(t,
+		nodestate.Config{Triggers: []nodestate.Condition{deadlock, {Type: "DiskSound", Status: corev1.ConditionFalse}}})
+	s.see(s.node("u", corev1.ConditionTrue, condition("KernelDeadlock", corev1.ConditionFalse),
+		condition("DiskSound", corev1.ConditionTrue)))
 	s.pass(time.Minute)
 	assert.Zero(t, s.facts().FailingFor)
 	assert.Empty(t, s.Failing("w0", "u", s.now))
@@ -198,7 +216,8 @@ func TestOtherTriggers(t *testing.T) {
 	s.pass(time.Minute)
 	assert.Equal(t, 2*time.Minute, s.facts().FailingFor)
 	assert.Equal(t, time.Minute, s.facts().NotReadyFor)
-	assert.Equal(t, map[nodestate.Condition]time.Duration{deadlock: 2 * time.Minute, {Type: "Ready"}: time.Minute}, s.Failing("w0", "u", s.now))
+	assert.Equal(t, map[nodestate.Condition]time.Duration{deadlock: 2 * time.Minute, {Type: "Ready"}: time.Minute},
+		s.Failing("w0", "u", s.now))
 	assert.Nil(t, s.Failing("w0", "another", s.now))
 
 	s.see(s.node("u", corev1.ConditionFalse, condition("KernelDeadlock", corev1.ConditionUnknown)))
@@ -374,7 +393,8 @@ func TestInvalidConfig(t *testing.T) {
 		`fencing: Nodes.Triggers[0]: must be another condition, as Ready is one anyway (got Ready=False)`,
 		`fencing: Nodes.Triggers[2]: must be there once (got KernelDeadlock=True)`,
 		`fencing: Nodes.Triggers[3].Status: must be True, False or Unknown (got "true")`,
-		`fencing: Nodes.StorageLost: must not be a trigger, as nothing would be fenced for it (got KernelDeadlock=True)`,
+		`fencing: Nodes.StorageLost: must not be a trigger, as nothing would be fenced for it (got ` +
+			`KernelDeadlock=True)`,
 		`fencing: Nodes.FenceReadyCondition: name part must consist of`,
 	} {
 		assert.ErrorContains(t, err, message)

@@ -13,7 +13,8 @@ var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 // healthy is a worker that nothing is wrong with.
 func healthy(name string) policy.NodeFacts {
 	return policy.NodeFacts{
-		Name: name, UID: "uid-" + name, Selected: true, EverReady: policy.True, Ready: policy.True, LeaseSilentFor: 3 * time.Second, FenceReady: policy.True,
+		Name: name, UID: "uid-" + name, Selected: true, EverReady: policy.True, Ready: policy.True,
+		LeaseSilentFor: 3 * time.Second, FenceReady: policy.True,
 	}
 }
 

@@ -22,23 +22,65 @@ func TestCommission(t *testing.T) {
 		change func(in *policy.Input)
 		reason policy.Reason
 	}{
-		"works":                              {func(*policy.Input) {}, policy.ReasonAllowed},
-		"is not Ready":                       {func(in *policy.Input) { node(in, "w0").Ready = policy.False }, policy.ReasonFailing},
-		"fails in something else":            {func(in *policy.Input) { node(in, "w0").FailingFor = 1 }, policy.ReasonFailing},
-		"is not Ready for a moment":          {func(in *policy.Input) { node(in, "w0").NotReadyFor = 1 }, policy.ReasonFailing},
-		"is silent":                          {func(in *policy.Input) { node(in, "w0").LeaseSilentFor = time.Minute }, policy.ReasonFailing},
-		"was not watched yet":                {func(in *policy.Input) { node(in, "w0").LeaseSilentFor = policy.NotSeen }, policy.ReasonFailing},
-		"goes away because it is tried":      {func(in *policy.Input) { in.Target.Switched = true; fail(node(in, "w0"), time.Minute) }, policy.ReasonAllowed},
-		"was fenced again and again":         {func(in *policy.Input) { started(in, "w0", time.Minute, 2*time.Minute, 3*time.Minute) }, policy.ReasonAllowed},
-		"many were fenced":                   {func(in *policy.Input) { started(in, "w1", minutes(1, 20)...) }, policy.ReasonAllowed},
-		"was not commissioned":               {func(in *policy.Input) { in.Target.Unproved = []string{"bmc"} }, policy.ReasonAllowed},
-		"has no device":                      {func(in *policy.Input) { in.Target.Devices = 0 }, policy.ReasonNotConfigured},
-		"has no device, and needs none":      {func(in *policy.Input) { in.Target.Devices, in.Target.WithoutPower = 0, true }, policy.ReasonNotConfigured},
-		"has devices that are not checked":   {func(in *policy.Input) { node(in, "w0").FenceReady = policy.Missing }, policy.ReasonNotConfigured},
-		"another machine is off":             {func(in *policy.Input) { node(in, "w1").Fence = policy.FenceActive }, policy.ReasonQueue},
-		"is the controller's":                {func(in *policy.Input) { in.Self.Node = "w0" }, policy.ReasonOwnHost},
-		"is excluded":                        {func(in *policy.Input) { node(in, "w0").Excluded = true }, policy.ReasonExcluded},
-		"nobody watched the others for long": {func(in *policy.Input) { in.State = policy.State{} }, policy.ReasonOwnPartition},
+		"works": {func(*policy.Input) {}, policy.ReasonAllowed},
+		"is not Ready": {
+			func(in *policy.Input) { node(in, "w0").Ready = policy.False },
+			policy.ReasonFailing,
+		},
+		"fails in something else": {
+			func(in *policy.Input) { node(in, "w0").FailingFor = 1 },
+			policy.ReasonFailing,
+		},
+		"is not Ready for a moment": {
+			func(in *policy.Input) { node(in, "w0").NotReadyFor = 1 },
+			policy.ReasonFailing,
+		},
+		"is silent": {
+			func(in *policy.Input) { node(in, "w0").LeaseSilentFor = time.Minute },
+			policy.ReasonFailing,
+		},
+		"was not watched yet": {func(in *policy.Input) {
+			node(in, "w0").LeaseSilentFor = policy.NotSeen
+		}, policy.ReasonFailing},
+		"goes away because it is tried": {func(in *policy.Input) {
+			in.Target.Switched = true
+			fail(node(in, "w0"), time.Minute)
+		}, policy.ReasonAllowed},
+		"was fenced again and again": {func(in *policy.Input) {
+			started(in, "w0", time.Minute, 2*time.Minute, 3*time.Minute)
+		}, policy.ReasonAllowed},
+		"many were fenced": {
+			func(in *policy.Input) { started(in, "w1", minutes(1, 20)...) },
+			policy.ReasonAllowed,
+		},
+		"was not commissioned": {
+			func(in *policy.Input) { in.Target.Unproved = []string{"bmc"} },
+			policy.ReasonAllowed,
+		},
+		"has no device": {
+			func(in *policy.Input) { in.Target.Devices = 0 },
+			policy.ReasonNotConfigured,
+		},
+		"has no device, and needs none": {func(in *policy.Input) {
+			in.Target.Devices, in.Target.WithoutPower = 0, true
+		}, policy.ReasonNotConfigured},
+		"has devices that are not checked": {
+			func(in *policy.Input) { node(in, "w0").FenceReady = policy.Missing },
+			policy.ReasonNotConfigured,
+		},
+		"another machine is off": {
+			func(in *policy.Input) { node(in, "w1").Fence = policy.FenceActive },
+			policy.ReasonQueue,
+		},
+		"is the controller's": {func(in *policy.Input) { in.Self.Node = "w0" }, policy.ReasonOwnHost},
+		"is excluded": {
+			func(in *policy.Input) { node(in, "w0").Excluded = true },
+			policy.ReasonExcluded,
+		},
+		"nobody watched the others for long": {
+			func(in *policy.Input) { in.State = policy.State{} },
+			policy.ReasonOwnPartition,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := sample()

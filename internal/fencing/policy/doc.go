@@ -21,30 +21,31 @@
 // gate that does not allow the fence gives the verdict. [Deny] ends the fence. [Hold] delays it for
 // an unknown time, [Wait] for a known one.
 //
-//	gate          does not let pass                                                   verdict   protects from
-//	Identity      the Node is gone, has another UID, is being deleted, or has an      Deny      switching off a machine that is
-//	              autoscaler's taint                                                            somebody else's now
-//	Selection     not selected, or excluded by its label                              Deny      fencing what nobody asked for
-//	OwnHost       the controller's own node: give up leading, so that another one     Hold      a fence that nobody can finish
-//	              fences it
-//	Admin         paused, or outside of a maintenance window                          Hold      disturbing those who are at work
-//	Duration      failing for less than NotReadyFor (T)                               Wait      fencing for a hiccup
-//	              Ready; never Ready as far as is known; no Ready condition           Hold
-//	Readiness     invalid limits or configuration, no device, no level of devices     Hold      beginning what cannot be ended
-//	              that passed its last check, or not commissioned although required
-//	OwnPartition  no write confirmed for APISilence, the own node's Lease silent for  Hold      a controller that is cut off itself,
-//	              longer than LeaseSilence, or the Leases of all nodes but the                  or has just come
-//	              target; nodes not observed for Observation yet
-//	Storage       the controller does not reach the storage, or does not know; the    Hold      fencing for what the storage did
-//	              node said that it does not
-//	Storm         U >= 2 and U*100 >= P*N                                             Hold      a failed switch that looks like
-//	ZoneStorm     the same in the target's zone, unless there is only one             Hold      many failed machines
-//	CoolDown      one of these was so less than CoolDown (C) ago                      Wait      nodes that are slow to come back
-//	ControlPlane  another node of the control plane is being fenced or boots, or      Hold      ending the quorum of etcd
-//	              less than floor(n/2)+1 of n would be left healthy
-//	Repeats       MaxRepeats fences of this node in RepeatWindow                      Hold      a fence that does not help
-//	Rate          MaxStarts fences in StartWindow                                     Wait      losing a cluster bit by bit
-//	Concurrency   MaxConcurrent fences have devices switched                          Hold      as much at once
+//	gate          does not let pass                                       verdict  protects from
+//	Identity      the Node is gone, has another UID, is being deleted, or     Deny  switching off a machine
+//	              has an autoscaler's taint                                         of another Node
+//	Selection     not selected, or excluded by its label                      Deny  fencing without a request
+//	OwnHost       the controller's own node: it gives up leading, so that     Hold  a fence without an end
+//	              another one fences it
+//	Admin         paused, or outside of a maintenance window                  Hold  disturbing admins
+//	Duration      failing for less than NotReadyFor (T)                       Wait  fencing for a hiccup
+//	              Ready; never Ready as far as is known; no Ready condition   Hold
+//	Readiness     invalid limits or configuration, no device, no level of     Hold  beginning what cannot
+//	              devices that passed its last check, or not commissioned           be ended
+//	              although required
+//	OwnPartition  no write confirmed for APISilence; the Lease of its own     Hold  a controller that is cut
+//	              node, or of all nodes but the target, silent for longer           off, or new
+//	              than LeaseSilence; nodes observed for less than Observation
+//	Storage       the controller does not reach the storage, or does not      Hold  fencing for a failure of
+//	              know; the node said that it does not reach it                     the storage
+//	Storm         U >= 2 and U*100 >= P*N                                     Hold  a failed switch that looks
+//	ZoneStorm     the same in the target's zone, unless there is only one     Hold  like failed machines
+//	CoolDown      one of these held less than CoolDown (C) ago                Wait  nodes that return slowly
+//	ControlPlane  another node of the control plane is being fenced or        Hold  ending the quorum of etcd
+//	              boots, or less than floor(n/2)+1 of n would stay healthy
+//	Repeats       MaxRepeats fences of this node in RepeatWindow              Hold  a fence that does not help
+//	Rate          MaxStarts fences in StartWindow                             Wait  losing a cluster bit by bit
+//	Concurrency   MaxConcurrent fences have devices switched                  Hold  the same, at once
 //
 // Storm, ZoneStorm, CoolDown, Repeats, Rate, Concurrency and, except for invalid limits, Readiness
 // apply to the start of a fence only. A fence that has recorded a command to a device

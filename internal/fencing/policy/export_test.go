@@ -4,5 +4,7 @@ import "slices"
 
 // DecideWithout decides as if gates had been forgotten.
 func DecideWithout(in Input, forgotten ...Gate) Decision {
-	return decide(in, slices.DeleteFunc(slices.Clone(gates[:]), func(g gate) bool { return slices.Contains(forgotten, g.gate) }))
+	return decide(in, slices.DeleteFunc(slices.Clone(gates[:]), func(g gate) bool {
+		return slices.Contains(forgotten, g.gate)
+	}))
 }

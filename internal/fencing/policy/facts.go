@@ -110,7 +110,8 @@ func (n *NodeFacts) member() bool {
 // unhealthy includes what is going to be: soon-unhealthy nodes have to count, or a storm would look
 // like single losses.
 func (n *NodeFacts) unhealthy(silence time.Duration) bool {
-	return n.Ready != True || n.FailingFor != 0 || n.NotReadyFor != 0 || n.silent(silence) || n.Fence != FenceNone && n.Fence != FenceGivenUp
+	return n.Ready != True || n.FailingFor != 0 || n.NotReadyFor != 0 || n.silent(silence) || n.Fence != FenceNone &&
+		n.Fence != FenceGivenUp
 }
 
 func (n *NodeFacts) silent(silence time.Duration) bool {

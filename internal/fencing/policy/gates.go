@@ -63,7 +63,8 @@ func askIdentity(c *consideration) GateResult {
 	case c.node == nil:
 		for i := range c.Nodes {
 			if n := &c.Nodes[i]; n.Name == t.Name && !n.Gone {
-				return deny(ReasonNodeGone, "node %s is another one now: its UID is %q, and was %q", t.Name, n.UID, t.UID)
+				return deny(ReasonNodeGone, "node %s is another one now: its UID is %q, and was %q", t.Name, n.UID,
+					t.UID)
 			}
 		}
 		return deny(ReasonNodeGone, "node %s is gone: its machine may be somebody else's now", t.Name)
@@ -95,7 +96,8 @@ func askOwnHost(c *consideration) GateResult {
 		return hold(ReasonOwnHost, "the controller does not know on which node it runs")
 	case c.Self.Node == c.Target.Name:
 		// Not denied: the fence is for the next leader.
-		return hold(ReasonOwnHost, "the controller runs on node %s itself: another replica has to fence it", c.Target.Name)
+		return hold(ReasonOwnHost, "the controller runs on node %s itself: another replica has to fence it",
+			c.Target.Name)
 	}
 	return pass("the controller runs on node %s", c.Self.Node)
 }
@@ -206,7 +208,8 @@ func askReadiness(c *consideration) GateResult {
 	case len(t.Unproved) > 0 && t.Act != Commission:
 		return hold(
 			ReasonNotConfigured,
-			"node %s was not commissioned with its present configuration: it is not known whether these are its devices: %s",
+			"node %s was not commissioned with its present configuration: it is not known whether these are its "+
+				"devices: %s",
 			t.Name,
 			strings.Join(t.Unproved, ", "),
 		)
@@ -217,7 +220,8 @@ func askReadiness(c *consideration) GateResult {
 func askOwnPartition(c *consideration) GateResult {
 	silence := c.Limits.LeaseSilence
 	if left := c.State.unobserved(c.Now, c.Limits.Observation); left > 0 {
-		r := hold(ReasonOwnPartition, "this controller has to watch the nodes for %v before it judges them; %v are left",
+		r := hold(ReasonOwnPartition, "this controller has to watch the nodes for %v before it judges them; %v are "+
+			"left",
 			c.Limits.Observation, span(left))
 		r.After = left
 		return r
@@ -245,7 +249,8 @@ func askOwnPartition(c *consideration) GateResult {
 		case c.own == nil:
 			return hold(ReasonOwnPartition, "nothing is known of the controller's own node %q", c.Self.Node)
 		case c.own.silent(silence):
-			return hold(ReasonOwnPartition, "the Lease of the controller's own node %s %s; it has to be renewed within %v",
+			return hold(ReasonOwnPartition, "the Lease of the controller's own node %s %s; it has to be renewed "+
+				"within %v",
 				c.own.Name, renewed(c.own.LeaseSilentFor), silence)
 		}
 	}

@@ -14,19 +14,23 @@ func TestDefaultLimits(t *testing.T) {
 	l := policy.Limits{}.WithDefaults()
 	assert.Equal(t, policy.Limits{
 		NotReadyFor: 30 * time.Second, StormPercent: 50, CoolDown: 5 * time.Minute, Observation: 40 * time.Second,
-		LeaseSilence: 40 * time.Second, APISilence: 15 * time.Second, MaxConcurrent: 1, MaxStarts: 10, StartWindow: time.Hour,
-		MaxRepeats: 3, RepeatWindow: time.Hour,
+		LeaseSilence: 40 * time.Second, APISilence: 15 * time.Second, MaxConcurrent: 1, MaxStarts: 10,
+		StartWindow: time.Hour,
+		MaxRepeats:  3, RepeatWindow: time.Hour,
 	}, l)
 	assert.NoError(t, l.Validate())
 	assert.NoError(t, policy.Limits{}.Validate())
-	assert.NoError(t, policy.Limits{StormPercent: 1, FenceReadyNodes: []string{"KernelDeadlock", "ReadonlyFilesystem"}}.Validate())
+	assert.NoError(t,
+		policy.Limits{StormPercent: 1, FenceReadyNodes: []string{"KernelDeadlock", "ReadonlyFilesystem"}}.Validate())
 	assert.NoError(t, policy.Limits{StormPercent: 100, PodsPerMinute: 1}.Validate())
 }
 
 func TestInvalidLimits(t *testing.T) {
 	err := policy.Limits{
-		NotReadyFor: -1, StormPercent: 101, CoolDown: -2, Observation: -3, LeaseSilence: -4, APISilence: -5, MaxConcurrent: -6, MaxStarts: -7,
-		StartWindow: -8, MaxRepeats: -9, RepeatWindow: -10, PodsPerMinute: -11, FenceReadyNodes: []string{"", "Ready", "Same", "Same"},
+		NotReadyFor: -1, StormPercent: 101, CoolDown: -2, Observation: -3, LeaseSilence: -4, APISilence: -5,
+		MaxConcurrent: -6, MaxStarts: -7,
+		StartWindow: -8, MaxRepeats: -9, RepeatWindow: -10, PodsPerMinute: -11,
+		FenceReadyNodes: []string{"", "Ready", "Same", "Same"},
 	}.Validate()
 	require.Error(t, err)
 	assert.Equal(t, `fencing: Limits.NotReadyFor: must not be negative (got -1ns)
@@ -44,5 +48,6 @@ fencing: Limits.PodsPerMinute: must not be negative (got -11)
 fencing: Limits.FenceReadyNodes[0]: must be the type of a condition (got "")
 fencing: Limits.FenceReadyNodes[1]: must be another condition, as no Ready node fails for not being Ready (got Ready)
 fencing: Limits.FenceReadyNodes[3]: must be there once (got Same)`, err.Error())
-	assert.ErrorContains(t, policy.Limits{StormPercent: -1}.Validate(), "fencing: Limits.StormPercent: must be from 1 to 100 (got -1)")
+	assert.ErrorContains(t, policy.Limits{StormPercent: -1}.Validate(),
+		"fencing: Limits.StormPercent: must be from 1 to 100 (got -1)")
 }

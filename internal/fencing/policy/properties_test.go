@@ -12,10 +12,17 @@ import (
 )
 
 var (
-	statuses  = rapid.SampledFrom([]policy.Status{policy.True, policy.True, policy.True, policy.False, policy.Unknown, policy.Missing})
-	durations = rapid.SampledFrom([]time.Duration{policy.NotSeen, 0, 0, 0, time.Second, 29 * time.Second, 30 * time.Second, 40 * time.Second, 41 * time.Second, time.Hour})
-	fences    = rapid.SampledFrom([]policy.Fence{
-		policy.FenceNone, policy.FenceNone, policy.FenceNone, policy.FenceQueued, policy.FenceActive, policy.FenceBooting, policy.FenceGivenUp, 17,
+	statuses = rapid.SampledFrom([]policy.Status{
+		policy.True, policy.True, policy.True, policy.False, policy.Unknown,
+		policy.Missing,
+	})
+	durations = rapid.SampledFrom([]time.Duration{
+		policy.NotSeen, 0, 0, 0, time.Second, 29 * time.Second,
+		30 * time.Second, 40 * time.Second, 41 * time.Second, time.Hour,
+	})
+	fences = rapid.SampledFrom([]policy.Fence{
+		policy.FenceNone, policy.FenceNone, policy.FenceNone, policy.FenceQueued, policy.FenceActive,
+		policy.FenceBooting, policy.FenceGivenUp, 17,
 	})
 	// Most facts are good, or everything would be held by the first gate that comes along. Extremes
 	// are drawn more often than others.
@@ -30,11 +37,13 @@ func drawNode(t *rapid.T, name string) policy.NodeFacts {
 	if rarely.Draw(t, "joining") {
 		n.EverReady = statuses.Draw(t, "ever Ready")
 	}
-	n.Excluded, n.Deleting, n.AutoscalerTaint, n.Gone = rarely.Draw(t, "excluded"), rarely.Draw(t, "deleting"), rarely.Draw(t, "taint"), rarely.Draw(t, "gone")
+	n.Excluded, n.Deleting, n.AutoscalerTaint, n.Gone = rarely.Draw(t, "excluded"), rarely.Draw(t,
+		"deleting"), rarely.Draw(t, "taint"), rarely.Draw(t, "gone")
 	n.StorageLost = rarely.Draw(t, "storage lost")
 	if rarely.Draw(t, "odd") {
 		n.Ready, n.FenceReady = statuses.Draw(t, "Ready"), statuses.Draw(t, "FenceReady")
-		n.FailingFor, n.NotReadyFor, n.LeaseSilentFor = durations.Draw(t, "failing"), durations.Draw(t, "not Ready"), durations.Draw(t, "silent")
+		n.FailingFor, n.NotReadyFor, n.LeaseSilentFor = durations.Draw(t, "failing"), durations.Draw(t,
+			"not Ready"), durations.Draw(t, "silent")
 		n.Fence = fences.Draw(t, "fence")
 	}
 	return n
@@ -53,7 +62,8 @@ func drawInput(t *rapid.T) policy.Input {
 		nodes[0] = drawNode(t, "w0")
 	}
 	in.Limits = policy.Limits{
-		MaxConcurrent: rapid.IntRange(0, 3).Draw(t, "concurrent"), StormPercent: rapid.SampledFrom([]int{0, 1, 10, 34, 50, 100}).Draw(t, "percent"),
+		MaxConcurrent: rapid.IntRange(0, 3).Draw(t, "concurrent"),
+		StormPercent:  rapid.SampledFrom([]int{0, 1, 10, 34, 50, 100}).Draw(t, "percent"),
 	}
 	if rarely.Draw(t, "invalid") {
 		in.Limits.MaxStarts = -1
@@ -72,7 +82,8 @@ func drawInput(t *rapid.T) policy.Input {
 		in.Self.Node = "w0"
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "starts") * rapid.IntRange(0, 4).Draw(t, "times") {
-		started(&in, fmt.Sprint("w", rapid.IntRange(0, 5).Draw(t, "started")), time.Duration(rapid.IntRange(0, 80).Draw(t, "ago"))*time.Minute)
+		started(&in, fmt.Sprint("w", rapid.IntRange(0, 5).Draw(t, "started")),
+			time.Duration(rapid.IntRange(0, 80).Draw(t, "ago"))*time.Minute)
 	}
 	if rarely.Draw(t, "new") {
 		in.State = policy.State{}
@@ -105,7 +116,8 @@ func TestAllowedMeans(t *testing.T) {
 
 		var members, unhealthy, zoneMembers, zoneUnhealthy, active, alive int
 		target := in.Nodes[0]
-		must(target.Selected && !target.Excluded && !target.Deleting && !target.AutoscalerTaint && !target.Gone && (target.EverReady == policy.True || in.Target.Switched), "a member")
+		must(target.Selected && !target.Excluded && !target.Deleting && !target.AutoscalerTaint && !target.Gone &&
+			(target.EverReady == policy.True || in.Target.Switched), "a member")
 		must(target.FailingFor >= 30*time.Second, "failing for long enough")
 		must(target.Ready != policy.True || in.Target.Act != policy.PowerOff, "powered off only when not Ready")
 		zones := map[string]bool{}
@@ -144,12 +156,14 @@ func TestAllowedMeans(t *testing.T) {
 		must(target.FenceReady == policy.True, "checked devices")
 		must(!in.Target.Repeating, "not held for repeats")
 		must(unhealthy < 2 || float64(unhealthy)/float64(members) < float64(l.StormPercent)/100, "no storm")
-		must(len(zones) == 1 || zoneUnhealthy < 2 || float64(zoneUnhealthy)/float64(zoneMembers) < float64(l.StormPercent)/100, "no storm of the zone")
+		must(len(zones) == 1 || zoneUnhealthy < 2 ||
+			float64(zoneUnhealthy)/float64(zoneMembers) < float64(l.StormPercent)/100, "no storm of the zone")
 		if in.Target.Act == policy.Isolate {
 			return
 		}
 		must(active < l.MaxConcurrent, "a slot")
-		must(len(slices.DeleteFunc(slices.Clone(in.Starts), func(s policy.Start) bool { return now.Sub(s.At) >= time.Hour })) < 10 || duplicates(in.Starts), "the rate")
+		must(len(slices.DeleteFunc(slices.Clone(in.Starts),
+			func(s policy.Start) bool { return now.Sub(s.At) >= time.Hour })) < 10 || duplicates(in.Starts), "the rate")
 	})
 	if allowed == 0 {
 		t.Fatal("nothing was ever allowed, so nothing was tested")
@@ -173,20 +187,26 @@ func TestWorseIsNeverAllowed(t *testing.T) {
 			n := healthy("more")
 			fail(&n, durations.Draw(t, "dead for"))
 			n.LeaseSilentFor = policy.NotSeen
-			n.Zone, n.ControlPlane = rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "zone"), rapid.Bool().Draw(t, "control plane")
+			n.Zone, n.ControlPlane = rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t,
+				"zone"), rapid.Bool().Draw(t, "control plane")
 			in.Nodes = append(in.Nodes, n)
 		},
 		"a Lease falls silent": func(t *rapid.T, in *policy.Input) {
-			drawn(t, in).LeaseSilentFor = rapid.SampledFrom([]time.Duration{policy.NotSeen, time.Minute}).Draw(t, "silent")
+			drawn(t, in).LeaseSilentFor = rapid.SampledFrom([]time.Duration{policy.NotSeen, time.Minute}).Draw(t,
+				"silent")
 		},
 		"another node fails": func(t *rapid.T, in *policy.Input) {
 			if n := drawn(t, in); n.Name != "w0" {
-				n.Ready = rapid.SampledFrom([]policy.Status{policy.False, policy.Unknown, policy.Missing}).Draw(t, "Ready")
+				n.Ready = rapid.SampledFrom([]policy.Status{policy.False, policy.Unknown, policy.Missing}).Draw(t,
+					"Ready")
 			}
 		},
 		"another fence begins": func(t *rapid.T, in *policy.Input) {
 			if n := drawn(t, in); n.Name != "w0" && n.Fence == policy.FenceNone {
-				n.Fence = rapid.SampledFrom([]policy.Fence{policy.FenceQueued, policy.FenceActive, policy.FenceBooting}).Draw(t, "fence")
+				n.Fence = rapid.SampledFrom([]policy.Fence{
+					policy.FenceQueued, policy.FenceActive,
+					policy.FenceBooting,
+				}).Draw(t, "fence")
 			}
 		},
 		"another fence may begin": func(t *rapid.T, in *policy.Input) {
@@ -222,7 +242,8 @@ func TestWorseIsNeverAllowed(t *testing.T) {
 			}
 		},
 		"another start": func(t *rapid.T, in *policy.Input) {
-			started(in, rapid.SampledFrom([]string{"w0", "w1"}).Draw(t, "started"), time.Minute+time.Duration(rapid.IntRange(1, 1000).Draw(t, "ms"))*time.Millisecond)
+			started(in, rapid.SampledFrom([]string{"w0", "w1"}).Draw(t, "started"),
+				time.Minute+time.Duration(rapid.IntRange(1, 1000).Draw(t, "ms"))*time.Millisecond)
 		},
 		"paused": func(_ *rapid.T, in *policy.Input) { in.Paused = "for a test" },
 	}
@@ -256,18 +277,21 @@ func TestDecisionsAreWellFormed(t *testing.T) {
 		first := policy.GateResult{Verdict: policy.Allow, Reason: policy.ReasonAllowed, Message: d.Message}
 		for i := len(d.All) - 1; i >= 0; i-- {
 			r := d.All[i]
-			if r.Gate != policy.Gate(i+1) || r.Message == "" || (r.Reason == "") != (r.Verdict == policy.Allow) || r.Verdict == policy.Wait && r.After <= 0 || r.After < 0 {
+			if r.Gate != policy.Gate(i+1) || r.Message == "" || (r.Reason == "") != (r.Verdict == policy.Allow) ||
+				r.Verdict == policy.Wait && r.After <= 0 || r.After < 0 {
 				t.Fatalf("gate %d says %+v", i, r)
 			}
 			if r.Verdict != policy.Allow {
 				first = r
 			}
 		}
-		if d.Verdict != first.Verdict || d.Reason != first.Reason || d.Message != first.Message || d.After != first.After {
+		if d.Verdict != first.Verdict || d.Reason != first.Reason || d.Message != first.Message ||
+			d.After != first.After {
 			t.Fatalf("%+v, and the first gate says %+v", d, first)
 		}
 		in.Nodes = rapid.Permutation(in.Nodes).Draw(t, "order")
-		if again := policy.Decide(in); again.Verdict != d.Verdict || again.Reason != d.Reason || again.After != d.After {
+		if again := policy.Decide(in); again.Verdict != d.Verdict || again.Reason != d.Reason ||
+			again.After != d.After {
 			t.Fatalf("%+v, and in another order of nodes %+v", d, again)
 		}
 	})

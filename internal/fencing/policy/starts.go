@@ -23,7 +23,8 @@ func askRepeats(c *consideration) GateResult {
 	case len(starts) >= limit:
 		return hold(
 			ReasonRepeats,
-			"node %s has been fenced %s in %v, and %d is the limit: an administrator has to look, and to restart the fence",
+			"node %s has been fenced %s in %v, and %d is the limit: an administrator has to look, and to restart the "+
+				"fence",
 			c.Target.Name,
 			number(len(starts), "time", "times"),
 			window,

@@ -123,7 +123,8 @@ func askCoolDown(c *consideration) GateResult {
 		}
 	}
 	if longest > 0 {
-		return wait(ReasonCoolDown, longest, "%v was in a storm, or may have been, until %v ago; that has to be over for %v",
+		return wait(ReasonCoolDown, longest, "%v was in a storm, or may have been, until %v ago; that has to be over "+
+			"for %v",
 			where, span(c.Limits.CoolDown-longest), c.Limits.CoolDown)
 	}
 	return pass("no storm within %v", c.Limits.CoolDown)

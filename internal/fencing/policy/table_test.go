@@ -112,13 +112,19 @@ func TestZeroInputIsNotAllowed(t *testing.T) {
 		assert.Equal(t, policy.Gate(i+1), r.Gate)
 		assert.NotEmpty(t, r.Message, r.Gate)
 	}
-	for _, g := range []policy.Gate{policy.GateIdentity, policy.GateSelection, policy.GateOwnHost, policy.GateDuration, policy.GateReadiness, policy.GateOwnPartition} {
+	for _, g := range []policy.Gate{
+		policy.GateIdentity, policy.GateSelection, policy.GateOwnHost, policy.GateDuration,
+		policy.GateReadiness, policy.GateOwnPartition,
+	} {
 		assert.NotEqual(t, policy.Allow, d.All[g-1].Verdict, g)
 	}
 	assert.Equal(t, policy.Hold, policy.Decision{}.Verdict)
 
 	// Nor is a node of which nothing is known but that it is there.
-	d = policy.Decide(policy.Input{View: policy.View{Now: now, Nodes: []policy.NodeFacts{{Name: "w0", UID: "u"}}}, Target: policy.Target{Name: "w0", UID: "u"}})
+	d = policy.Decide(policy.Input{
+		View:   policy.View{Now: now, Nodes: []policy.NodeFacts{{Name: "w0", UID: "u"}}},
+		Target: policy.Target{Name: "w0", UID: "u"},
+	})
 	assert.NotEqual(t, policy.Allow, d.Verdict)
 }
 

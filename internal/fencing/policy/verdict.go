@@ -40,14 +40,15 @@ type Reason string
 
 // All reasons, by the gates that give them.
 const (
-	ReasonAllowed            Reason = "Allowed"            // by no gate: all let pass
-	ReasonNodeGone           Reason = "NodeGone"           // GateIdentity
-	ReasonExcluded           Reason = "Excluded"           // GateSelection
-	ReasonOwnHost            Reason = "OwnHost"            // GateOwnHost
-	ReasonPaused             Reason = "Paused"             // GateAdmin
-	ReasonSoonUnhealthy      Reason = "SoonUnhealthy"      // GateDuration: not failing for long enough
-	ReasonStillReady         Reason = "StillReady"         // GateDuration: Ready nodes are not powered off
-	ReasonJoining            Reason = "Joining"            // GateDuration: it may never have been Ready, or shows no Ready condition
+	ReasonAllowed       Reason = "Allowed"       // by no gate: all let pass
+	ReasonNodeGone      Reason = "NodeGone"      // GateIdentity
+	ReasonExcluded      Reason = "Excluded"      // GateSelection
+	ReasonOwnHost       Reason = "OwnHost"       // GateOwnHost
+	ReasonPaused        Reason = "Paused"        // GateAdmin
+	ReasonSoonUnhealthy Reason = "SoonUnhealthy" // GateDuration: not failing for long enough
+	ReasonStillReady    Reason = "StillReady"    // GateDuration: Ready nodes are not powered off
+	// GateDuration: it may never have been Ready, or shows no Ready condition
+	ReasonJoining            Reason = "Joining"
 	ReasonFailing            Reason = "Failing"            // GateDuration: only nodes that work are commissioned
 	ReasonNotConfigured      Reason = "NotConfigured"      // GateReadiness
 	ReasonOwnPartition       Reason = "OwnPartition"       // GateOwnPartition
@@ -85,7 +86,8 @@ const (
 )
 
 var gateNames = [...]string{
-	GateIdentity: "Identity", GateSelection: "Selection", GateOwnHost: "OwnHost", GateAdmin: "Admin", GateDuration: "Duration",
+	GateIdentity: "Identity", GateSelection: "Selection", GateOwnHost: "OwnHost", GateAdmin: "Admin",
+	GateDuration:  "Duration",
 	GateReadiness: "Readiness", GateOwnPartition: "OwnPartition", GateStorage: "Storage", GateStorm: "Storm",
 	GateZoneStorm: "ZoneStorm", GateCoolDown: "CoolDown", GateControlPlane: "ControlPlane", GateRepeats: "Repeats",
 	GateRate: "Rate", GateConcurrency: "Concurrency",

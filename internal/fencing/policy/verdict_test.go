@@ -9,13 +9,16 @@ import (
 )
 
 func TestNames(t *testing.T) {
-	assert.Equal(t, "Hold Wait Deny Allow Verdict(4)", policy.Hold.String()+" "+policy.Wait.String()+" "+policy.Deny.String()+" "+policy.Allow.String()+" "+policy.Verdict(4).String())
+	assert.Equal(t, "Hold Wait Deny Allow Verdict(4)",
+		policy.Hold.String()+" "+policy.Wait.String()+" "+policy.Deny.String()+" "+policy.Allow.String()+" "+
+			policy.Verdict(4).String())
 	var names []string
 	for g := policy.Gate(0); g <= policy.GateConcurrency+1; g++ {
 		names = append(names, g.String())
 	}
 	assert.Equal(t, []string{
-		"Gate(0)", "Identity", "Selection", "OwnHost", "Admin", "Duration", "Readiness", "OwnPartition", "Storage", "Storm", "ZoneStorm", "CoolDown",
+		"Gate(0)", "Identity", "Selection", "OwnHost", "Admin", "Duration", "Readiness", "OwnPartition", "Storage",
+		"Storm", "ZoneStorm", "CoolDown",
 		"ControlPlane", "Repeats", "Rate", "Concurrency", "Gate(16)",
 	}, names)
 	names = nil

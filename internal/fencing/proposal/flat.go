@@ -68,7 +68,10 @@ func ParseStep(text string) (v1alpha1.Step, error) {
 
 // ParseStage reads the status of a step, in any case.
 func ParseStage(text string) (v1alpha1.Stage, error) {
-	for _, stage := range []v1alpha1.Stage{v1alpha1.StageNew, v1alpha1.StageRunning, v1alpha1.StageDone, v1alpha1.StageFinal, v1alpha1.StageError} {
+	for _, stage := range []v1alpha1.Stage{
+		v1alpha1.StageNew, v1alpha1.StageRunning, v1alpha1.StageDone,
+		v1alpha1.StageFinal, v1alpha1.StageError,
+	} {
 		if normal(text) == normal(string(stage)) {
 			return stage, nil
 		}

@@ -36,17 +36,22 @@ step: Power-Management
 	assert.Equal(t, "host1.example", fence.Node)
 	assert.Equal(t, v1alpha1.Status{
 		Step: v1alpha1.StepPowerManagement, Status: v1alpha1.StageDone, Retries: 2,
-		Jobs: []string{"gcloud-reset-inst-9cf8f46e-f44b-11e7-8977-68f728ac95ea", "clean-pods-9d0b1321-f44b-11e7-8977-68f728ac95ea"},
+		Jobs: []string{
+			"gcloud-reset-inst-9cf8f46e-f44b-11e7-8977-68f728ac95ea",
+			"clean-pods-9d0b1321-f44b-11e7-8977-68f728ac95ea",
+		},
 	}, fence.Status)
 }
 
 func TestFlatRecordsThatAreRefused(t *testing.T) {
 	for text, message := range map[string]string{
-		"{":                                    "proposal: not a NodeFence: ",
-		"kind: Pod":                            `proposal: kind: must be NodeFence (got "Pod")`,
-		"step: recover":                        "proposal: node: must not be empty",
-		"{node: n, step: reboot, status: new}": `proposal: step: must be isolation, power-management or recovery (got "reboot")`,
-		"{node: n, step: recover, status: halted}":     `proposal: status: must be new, running, done, final or error (got "halted")`,
+		"{":             "proposal: not a NodeFence: ",
+		"kind: Pod":     `proposal: kind: must be NodeFence (got "Pod")`,
+		"step: recover": "proposal: node: must not be empty",
+		"{node: n, step: reboot, status: new}": `proposal: step: must be isolation, power-management or recovery ` +
+			`(got "reboot")`,
+		"{node: n, step: recover, status: halted}": `proposal: status: must be new, running, done, final or ` +
+			`error (got "halted")`,
 		"{node: n, step: isolation, status: final}":    "proposal: status: must not be Final in the step Isolation",
 		"{node: n, step: a, status: new, retries: -1}": "proposal: retries: must not be negative (got -1)",
 	} {

@@ -40,8 +40,9 @@ func TestAbstractionLosesNothing(t *testing.T) {
 			acts := 0
 			for seed := range uint64(walks) {
 				w := &walk{
-					t: t, x: &explorer{c: &c, d: c.naive, recording: true}, random: rand.New(rand.NewPCG(uint64(i), seed)),
-					s: c.initial(), now: now,
+					t: t, x: &explorer{c: &c, d: c.naive, recording: true},
+					random: rand.New(rand.NewPCG(uint64(i), seed)),
+					s:      c.initial(), now: now,
 				}
 				w.memory = NewMemory(w.now)
 				for range 600 {

@@ -25,7 +25,8 @@ func (t transition) admin() Step {
 	if _, asked := t.Fence.Annotations[v1alpha1.AnnotationCommission]; asked && t.s.Phase != v1alpha1.PhaseFinal {
 		return t.dropAsked()
 	}
-	if why := t.stop(); why != "" && !t.s.Phase.Ended() && (!stopped(t.s.Abort) || why == v1alpha1.AbortStopHold && t.s.Abort != why) {
+	if why := t.stop(); why != "" && !t.s.Phase.Ended() &&
+		(!stopped(t.s.Abort) || why == v1alpha1.AbortStopHold && t.s.Abort != why) {
 		return t.abort(Stopped, why)
 	}
 	if step := t.confirm(); step != nil {
@@ -34,7 +35,8 @@ func (t transition) admin() Step {
 	if t.s.Phase.Ended() {
 		return nil
 	}
-	paused, said := t.Fence.Annotations[v1alpha1.AnnotationPaused] == "true", meta.IsStatusConditionTrue(t.s.Conditions, v1alpha1.ConditionPaused)
+	paused, said := t.Fence.Annotations[v1alpha1.AnnotationPaused] == "true", meta.IsStatusConditionTrue(t.s.Conditions,
+		v1alpha1.ConditionPaused)
 	switch {
 	case paused && !said:
 		return t.write(Paused, t.say(metav1.ConditionTrue, "Annotation"))
@@ -88,7 +90,8 @@ func (t transition) confirm() Step {
 	}
 	refuse := func(why string) Step { return DropAnnotation{v1alpha1.AnnotationConfirmOff, why} }
 	switch t.s.Phase {
-	case v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring, v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering, v1alpha1.PhaseFinal, v1alpha1.PhaseCommissioning:
+	case v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring, v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering,
+		v1alpha1.PhaseFinal, v1alpha1.PhaseCommissioning:
 		// Kept, it would be taken for true when the machine has long been switched on.
 		return refuse("in the phase " + string(t.s.Phase) + " nobody asks whether the machine is without power")
 	}
@@ -101,7 +104,8 @@ func (t transition) confirm() Step {
 	_, devices := t.level()
 	p := t.pass(devices)
 	switch {
-	case len(devices) > 0 && (p.missing || p.age > recent), p.on && p.age > callWithin: // the admin may just have pulled the plug
+	// the admin may just have pulled the plug
+	case len(devices) > 0 && (p.missing || p.age > recent), p.on && p.age > callWithin:
 		return p.read
 	case p.on:
 		return refuse("a device reads on")
@@ -129,7 +133,8 @@ func (t transition) confirm() Step {
 func (t transition) confirmer() (by string, at time.Time) {
 	at = t.Now.Wall
 	for _, f := range t.Fence.ManagedFields {
-		if f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`"f:`+v1alpha1.AnnotationConfirmOff+`"`)) {
+		if f.FieldsV1 != nil &&
+			bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`"f:`+v1alpha1.AnnotationConfirmOff+`"`)) {
 			by = f.Manager
 			if f.Time != nil {
 				at = f.Time.Time
@@ -143,7 +148,8 @@ func (t transition) say(status metav1.ConditionStatus, reason string) func(*v1al
 	return func(s *v1alpha1.Status) {
 		s.Conditions = slices.Clone(s.Conditions)
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-			Type: v1alpha1.ConditionPaused, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(t.Now.Wall),
+			Type: v1alpha1.ConditionPaused, Status: status, Reason: reason,
+			LastTransitionTime: metav1.NewTime(t.Now.Wall),
 		})
 	}
 }

@@ -100,16 +100,24 @@ func TestPauseTakesTheTaintFromTheNodeAndPutsItBack(t *testing.T) {
 
 func TestConfirmationIsBelieved(t *testing.T) {
 	confirmed := metav1.NewTime(epoch.Add(time.Minute))
-	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseDetected, v1alpha1.PhaseIsolated, v1alpha1.PhasePowering, v1alpha1.PhaseVerifying, v1alpha1.PhaseError, v1alpha1.PhaseGivenUp} {
+	for _, phase := range []v1alpha1.Phase{
+		v1alpha1.PhaseDetected, v1alpha1.PhaseIsolated, v1alpha1.PhasePowering,
+		v1alpha1.PhaseVerifying, v1alpha1.PhaseError, v1alpha1.PhaseGivenUp,
+	} {
 		t.Run(string(phase), func(t *testing.T) {
 			r := newRig(t, bmc())
 			r.boots = false
-			r.plugs["bmc"].silent, r.plugs["bmc"].deaf = phase != v1alpha1.PhaseVerifying, phase != v1alpha1.PhaseVerifying
+			r.plugs["bmc"].silent, r.plugs["bmc"].deaf = phase != v1alpha1.PhaseVerifying,
+				phase != v1alpha1.PhaseVerifying
 			r.phase(phase)
 			r.annotate(v1alpha1.AnnotationConfirmOff, "1")
 			r.fence.ManagedFields = []metav1.ManagedFieldsEntry{
 				{Manager: "bellwether", FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`)},
-				{Manager: "kubectl-annotate", Time: &confirmed, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:fencing.bellwether.dev/confirm-off":{}}}}`)},
+				{
+					Manager: "kubectl-annotate", Time: &confirmed,
+					FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:fencing.bellwether.dev/` +
+						`confirm-off":{}}}}`),
+				},
 			}
 			r.until(statemachine.Confirmed)
 			e := r.status().Evidence[len(r.status().Evidence)-1]
@@ -139,8 +147,14 @@ func TestConfirmationIsRefused(t *testing.T) {
 			r.plugs["bmc"].silent = true
 			r.node.Missing = true
 		}, "the node is gone"},
-		"the machine is switched on": {func(r *rig) { r.phase(v1alpha1.PhaseRestoring) }, "in the phase Restoring nobody asks whether the machine is without power"},
-		"it has long booted":         {func(r *rig) { r.phase(v1alpha1.PhaseBooting) }, "in the phase Booting nobody asks whether the machine is without power"},
+		"the machine is switched on": {
+			func(r *rig) { r.phase(v1alpha1.PhaseRestoring) },
+			"in the phase Restoring nobody asks whether the machine is without power",
+		},
+		"it has long booted": {
+			func(r *rig) { r.phase(v1alpha1.PhaseBooting) },
+			"in the phase Booting nobody asks whether the machine is without power",
+		},
 		"the fence was stopped": {func(r *rig) {
 			r.phase(v1alpha1.PhasePowering)
 			r.annotate(v1alpha1.AnnotationStop, "hold")

@@ -50,7 +50,10 @@ func TestDevicesAreNotReadAheadOfNoWait(t *testing.T) {
 
 // The policy, or an API server without an answer, may stand between the wait and the command.
 func TestReadingOfSomeTimeAgoIsTakenAgain(t *testing.T) {
-	for age, again := range map[time.Duration][]string{3 * time.Second: nil, 10 * time.Second: {"bmc"}, time.Hour: {"bmc"}} {
+	for age, again := range map[time.Duration][]string{
+		3 * time.Second: nil, 10 * time.Second: {"bmc"},
+		time.Hour: {"bmc"},
+	} {
 		r := newRig(t, bmc())
 		r.until(statemachine.PowerWaitOver)
 		before := len(r.steps)

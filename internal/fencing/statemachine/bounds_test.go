@@ -91,7 +91,8 @@ func TestFencesEndWhateverHappens(t *testing.T) {
 				case 5:
 					p.on, p.foreign = !p.on, !p.on
 				case 6:
-					r.annotate(v1alpha1.AnnotationStop, rapid.SampledFrom([]string{"hold", "restore"}).Draw(draw, "stop"))
+					r.annotate(v1alpha1.AnnotationStop,
+						rapid.SampledFrom([]string{"hold", "restore"}).Draw(draw, "stop"))
 				case 7:
 					r.node.Missing = true
 				case 8:

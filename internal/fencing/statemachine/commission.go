@@ -198,7 +198,8 @@ func (t transition) awaitNodeDown(devices []Device) Step {
 	case p.missing || p.age > recent:
 		return p.read
 	}
-	return t.enter(NodeWentDown, v1alpha1.PhaseRestoring, func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortCommission })
+	return t.enter(NodeWentDown, v1alpha1.PhaseRestoring,
+		func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortCommission })
 }
 
 // untried ends a commission that has proved nothing: what was switched off is switched on again.
@@ -222,10 +223,11 @@ func (t transition) commissioned(n Node) Step {
 	case t.s.Abort != v1alpha1.AbortCommission:
 		why = "it did not come to its end: " + string(t.s.Abort)
 	case n.BootID == "" || n.BootID == t.s.BootID:
-		why, changes = "the node is back with the boot ID that it had before: its machine has not lost its power", append(
-			changes,
-			t.suspect,
-		)
+		why, changes = "the node is back with the boot ID that it had before: its machine has not lost its power",
+			append(
+				changes,
+				t.suspect,
+			)
 	case t.Plan.Unresolved != "" || t.s.ConfigHash != t.Plan.Hash:
 		why = "the configuration has changed meanwhile"
 	case t.Memory.progress.failed != "":

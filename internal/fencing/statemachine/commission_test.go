@@ -96,20 +96,28 @@ func TestFailingNodeIsFencedNotCommissioned(t *testing.T) {
 // Whatever is not as it should be before the command, no command is sent.
 func TestCommissionThatMayNotBegin(t *testing.T) {
 	for name, change := range map[string]func(r *rig){
-		"another boot ID was meant":    func(r *rig) { r.annotate(v1alpha1.AnnotationCommission, "boot 0") },
-		"the device reads off":         func(r *rig) { r.plugs["other"] = r.plugs["bmc"]; r.plugs["bmc"] = &plug{} },
-		"the device cannot be read":    func(r *rig) { r.plugs["bmc"].silent = true },
-		"the policy does not allow it": func(r *rig) { r.policy.Continue = statemachine.Answer{Verdict: statemachine.Hold, Message: "storm"} },
+		"another boot ID was meant": func(r *rig) { r.annotate(v1alpha1.AnnotationCommission, "boot 0") },
+		"the device reads off":      func(r *rig) { r.plugs["other"] = r.plugs["bmc"]; r.plugs["bmc"] = &plug{} },
+		"the device cannot be read": func(r *rig) { r.plugs["bmc"].silent = true },
+		"the policy does not allow it": func(r *rig) {
+			r.policy.Continue = statemachine.Answer{Verdict: statemachine.Hold, Message: "storm"}
+		},
 		"the policy allows it later": func(r *rig) {
 			r.policy.Continue = statemachine.Answer{Verdict: statemachine.Postpone, Message: "later"}
 		},
-		"the configuration cannot be used":    func(r *rig) { r.plan.Unresolved = "wrong" },
-		"no device is configured":             func(r *rig) { r.plan.Levels = nil },
-		"the node is not cordoned":            func(r *rig) { r.node.Cordoned = false },
-		"the node fails":                      func(r *rig) { r.node.Failing = true },
-		"the node is not Ready":               func(r *rig) { r.node.Ready = false },
-		"the node has started anew meanwhile": func(r *rig) { r.until(statemachine.CommissionBegun); r.node.BootID = "boot 1b" },
-		"the configuration has changed":       func(r *rig) { r.until(statemachine.CommissionBegun); r.plan.Hash = "2" },
+		"the configuration cannot be used": func(r *rig) { r.plan.Unresolved = "wrong" },
+		"no device is configured":          func(r *rig) { r.plan.Levels = nil },
+		"the node is not cordoned":         func(r *rig) { r.node.Cordoned = false },
+		"the node fails":                   func(r *rig) { r.node.Failing = true },
+		"the node is not Ready":            func(r *rig) { r.node.Ready = false },
+		"the node has started anew meanwhile": func(r *rig) {
+			r.until(statemachine.CommissionBegun)
+			r.node.BootID = "boot 1b"
+		},
+		"the configuration has changed": func(r *rig) {
+			r.until(statemachine.CommissionBegun)
+			r.plan.Hash = "2"
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTrial(t, bmc())
@@ -129,7 +137,10 @@ func TestCommissionThatMayNotBegin(t *testing.T) {
 // What stands in the way for a time that is known is waited for.
 func TestCommissionWaitsForAKnownTime(t *testing.T) {
 	r := newTrial(t, bmc())
-	r.policy.Continue = statemachine.Answer{Verdict: statemachine.Hold, Reason: "OwnPartition", Message: "has to watch", After: 20 * time.Second}
+	r.policy.Continue = statemachine.Answer{
+		Verdict: statemachine.Hold, Reason: "OwnPartition", Message: "has to watch",
+		After: 20 * time.Second,
+	}
 	r.rest(time.Minute)
 	assert.Equal(t, "OwnPartition", r.status().Hold.Reason)
 	r.policy.Continue = statemachine.Answer{}
@@ -178,7 +189,8 @@ func TestCommissionThatProvesNothing(t *testing.T) {
 		}, v1alpha1.PhaseFinal, "cannot be read"},
 		"the node goes on": {func(r *rig) {
 			r.shown = func(n *statemachine.Node) {
-				n.Ready, n.Failing, n.BootID, n.Renewal = true, false, "boot 1", fmt.Sprint(int(r.elapsed()/(10*time.Second)))
+				n.Ready, n.Failing, n.BootID, n.Renewal = true, false, "boot 1",
+					fmt.Sprint(int(r.elapsed()/(10*time.Second)))
 			}
 		}, v1alpha1.PhaseFinal, "another machine's"},
 		"the node stays Ready, and silent": {func(r *rig) {
@@ -209,14 +221,38 @@ func TestCommissionThatProvesNothing(t *testing.T) {
 			assert.Equal(r.t, "NotConfigured", r.status().Hold.Reason, "the machine is off, and the record says why")
 			r.plan = plan
 		}, v1alpha1.PhaseFinal, "cannot be used"},
-		"the machine does not start":               {func(r *rig) { r.boots = false }, v1alpha1.PhaseGivenUp, "did not come back"},
-		"the device cannot be switched on":         {func(r *rig) { r.until(statemachine.NodeWentDown); r.plugs["bmc"].deaf = true }, v1alpha1.PhaseGivenUp, "did not come back"},
-		"an admin stops it":                        {func(r *rig) { r.until(statemachine.AllOff); r.annotate(v1alpha1.AnnotationStop, "restore") }, v1alpha1.PhaseFinal, "StopRestore"},
-		"an admin stops it and wants all as it is": {func(r *rig) { r.until(statemachine.AllOff); r.annotate(v1alpha1.AnnotationStop, "hold") }, v1alpha1.PhaseGivenUp, "StopHold"},
-		"the node is deleted":                      {func(r *rig) { r.until(statemachine.AllOff); r.node.Missing = true }, v1alpha1.PhaseGivenUp, "NodeGone"},
-		"the proof cannot be written at the node":  {func(r *rig) { r.failing[statemachine.Commission] = 9 }, v1alpha1.PhaseFinal, "written down"},
-		"the record is deleted":                    {func(r *rig) { r.until(statemachine.AllOff); r.annotate(v1alpha1.AnnotationStop, "restore") }, v1alpha1.PhaseFinal, "StopRestore"},
-		"the configuration changes before the end": {func(r *rig) { r.until(statemachine.NodeBack); r.plan.Hash = "2" }, v1alpha1.PhaseFinal, "has changed"},
+		"the machine does not start": {
+			func(r *rig) { r.boots = false }, v1alpha1.PhaseGivenUp,
+			"did not come back",
+		},
+		"the device cannot be switched on": {func(r *rig) {
+			r.until(statemachine.NodeWentDown)
+			r.plugs["bmc"].deaf = true
+		}, v1alpha1.PhaseGivenUp, "did not come back"},
+		"an admin stops it": {func(r *rig) {
+			r.until(statemachine.AllOff)
+			r.annotate(v1alpha1.AnnotationStop, "restore")
+		}, v1alpha1.PhaseFinal, "StopRestore"},
+		"an admin stops it and wants all as it is": {func(r *rig) {
+			r.until(statemachine.AllOff)
+			r.annotate(v1alpha1.AnnotationStop, "hold")
+		}, v1alpha1.PhaseGivenUp, "StopHold"},
+		"the node is deleted": {func(r *rig) {
+			r.until(statemachine.AllOff)
+			r.node.Missing = true
+		}, v1alpha1.PhaseGivenUp, "NodeGone"},
+		"the proof cannot be written at the node": {
+			func(r *rig) { r.failing[statemachine.Commission] = 9 },
+			v1alpha1.PhaseFinal, "written down",
+		},
+		"the record is deleted": {func(r *rig) {
+			r.until(statemachine.AllOff)
+			r.annotate(v1alpha1.AnnotationStop, "restore")
+		}, v1alpha1.PhaseFinal, "StopRestore"},
+		"the configuration changes before the end": {
+			func(r *rig) { r.until(statemachine.NodeBack); r.plan.Hash = "2" },
+			v1alpha1.PhaseFinal, "has changed",
+		},
 		"the device is not configured when it is off": {func(r *rig) {
 			r.until(statemachine.OffSeen)
 			plan := r.plan
@@ -238,7 +274,10 @@ func TestCommissionThatProvesNothing(t *testing.T) {
 			} else if !r.plugs["bmc"].on {
 				assert.Contains(t, s.Conditions[slices.IndexFunc(s.Conditions, isPoweredOff)].Message, "bmc")
 			}
-			for _, reason := range []statemachine.Reason{statemachine.NotReadyTimeout, statemachine.FlowRestarted, statemachine.ReleaseBegun, statemachine.Commissioned} {
+			for _, reason := range []statemachine.Reason{
+				statemachine.NotReadyTimeout, statemachine.FlowRestarted,
+				statemachine.ReleaseBegun, statemachine.Commissioned,
+			} {
 				assert.NotContains(t, r.transcript(), string(reason)+":")
 			}
 			before := len(r.plugs["bmc"].commands)
@@ -253,7 +292,10 @@ func isPoweredOff(c metav1.Condition) bool { return c.Type == v1alpha1.Condition
 
 // Each level is tried by itself, and the node has to restart each time.
 func TestCommissionTriesEachLevel(t *testing.T) {
-	plan := statemachine.Plan{Hash: "1", PowerOn: statemachine.PowerOnManual, Levels: [][]statemachine.Device{{device("bmc")}, {device("pdu-a"), device("pdu-b")}}}
+	plan := statemachine.Plan{
+		Hash: "1", PowerOn: statemachine.PowerOnManual,
+		Levels: [][]statemachine.Device{{device("bmc")}, {device("pdu-a"), device("pdu-b")}},
+	}
 	r := newTrial(t, plan)
 	r.until(statemachine.NextLevel)
 	assert.Equal(t, int32(2), r.status().Level)

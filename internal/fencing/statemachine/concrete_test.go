@@ -86,7 +86,8 @@ func (c *scenario) input(s *State) Input {
 	*status = v1alpha1.Status{
 		NodeUID: "uid", Incident: int64(s.Incident), Triggers: triggers, Phase: phases[s.Phase], Abort: aborts[s.Abort],
 		Retries: int32(s.Retries), Restarts: int32(s.Restarts), Level: int32(s.Level), Operations: 9,
-		Verified: s.Verified, Released: release[s.Released], DumpReleased: release[s.DumpReleased], Taints: v1alpha1.Taints{Fence: s.Fenced},
+		Verified: s.Verified, Released: release[s.Released], DumpReleased: release[s.DumpReleased],
+		Taints: v1alpha1.Taints{Fence: s.Fenced},
 	}
 	if s.Tainted {
 		status.Taints.OutOfService = v1alpha1.TaintOurs
@@ -98,7 +99,10 @@ func (c *scenario) input(s *State) Input {
 		status.Wait = &v1alpha1.Wait{Kind: waits[status.Phase], Since: metav1.NewMicroTime(now.Wall.Add(-time.Hour))}
 	}
 	if s.Manual {
-		status.Evidence = []v1alpha1.Evidence{{Device: "n", Source: v1alpha1.SourceManual, Readings: []v1alpha1.Reading{{Power: v1alpha1.PowerOff}}}}
+		status.Evidence = []v1alpha1.Evidence{{
+			Device: "n", Source: v1alpha1.SourceManual,
+			Readings: []v1alpha1.Reading{{Power: v1alpha1.PowerOff}},
+		}}
 	}
 	if s.Held {
 		status.Hold = &v1alpha1.Hold{Reason: "Policy"}
@@ -107,7 +111,8 @@ func (c *scenario) input(s *State) Input {
 		status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionTrue}}
 	}
 	if s.Returned {
-		status.Conditions = append(status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReturned, Status: metav1.ConditionTrue})
+		status.Conditions = append(status.Conditions,
+			metav1.Condition{Type: v1alpha1.ConditionReturned, Status: metav1.ConditionTrue})
 	}
 	m := NewMemory(ago(long(s.Since, sinceStage)))
 	if m.waits = now; s.Wait == 2 {
@@ -118,11 +123,15 @@ func (c *scenario) input(s *State) Input {
 		p := &s.Plugs[i]
 		if p.State != dvNone || p.Touched {
 			d := v1alpha1.Device{
-				Device: names[i], Level: c.levelOf(i), State: states[p.State], Tries: int32(p.Tries), Restores: int32(p.Restores),
-				Touched: p.Touched, SeenOff: p.SeenOff,
+				Device: names[i], Level: c.levelOf(i), State: states[p.State], Tries: int32(p.Tries),
+				Restores: int32(p.Restores),
+				Touched:  p.Touched, SeenOff: p.SeenOff,
 			}
 			if p.State == dvOffIntent || p.State == dvOnIntent {
-				d.Op = &v1alpha1.Op{ID: names[i], Action: v1alpha1.ActionOff, Seq: int32(i), DeadlineSeconds: int32(timeout / time.Second)}
+				d.Op = &v1alpha1.Op{
+					ID: names[i], Action: v1alpha1.ActionOff, Seq: int32(i),
+					DeadlineSeconds: int32(timeout / time.Second),
+				}
 				if p.State == dvOnIntent {
 					d.Op.Action = v1alpha1.ActionOn
 				}
@@ -164,7 +173,10 @@ func (c *scenario) input(s *State) Input {
 			m.looked = ago(time.Hour)
 		}
 	}
-	m.sinceChange, m.sinceRead = renewals{s.Called.Based, s.Called.Renewed, "0"}, renewals{s.Read.Based, s.Read.Renewed, "0"}
+	m.sinceChange, m.sinceRead = renewals{s.Called.Based, s.Called.Renewed, "0"}, renewals{
+		s.Read.Based, s.Read.Renewed,
+		"0",
+	}
 	m.progress = progress{
 		methods: int(s.Methods), tainted: s.Parts&partTainted != 0, deleted: s.Parts&partDeleted != 0,
 		detached: s.Parts&partDetached != 0, untainted: s.Parts&partUntainted != 0, freed: now, emptied: now,
@@ -328,7 +340,8 @@ func (s *State) remember(m *Memory, status *v1alpha1.Status, at clock.Reading) {
 	s.Methods, s.Parts = uint8(m.progress.methods), 0
 	for i, done := range []bool{
 		m.progress.tainted, m.progress.deleted, m.progress.detached, m.progress.untainted,
-		m.progress.untainted && at.SinceAtLeast(m.progress.freed) >= watchLag, m.progress.deleted && at.SinceAtLeast(m.progress.emptied) >= podLag,
+		m.progress.untainted && at.SinceAtLeast(m.progress.freed) >= watchLag, m.progress.deleted &&
+			at.SinceAtLeast(m.progress.emptied) >= podLag,
 	} {
 		if done {
 			s.Parts |= 1 << i
@@ -363,5 +376,6 @@ func (s *State) reload() {
 // says reports whether the condition PoweredOff names a plug.
 func says(status *v1alpha1.Status, name string) bool {
 	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPoweredOff)
-	return c != nil && c.Status != metav1.ConditionFalse && strings.Contains(strings.ReplaceAll(c.Message, ";", ",")+",", " "+name+",")
+	return c != nil && c.Status != metav1.ConditionFalse &&
+		strings.Contains(strings.ReplaceAll(c.Message, ";", ",")+",", " "+name+",")
 }

@@ -7,7 +7,9 @@
 // time. It returns one [Step]. A controller is this loop:
 //
 //	for {
-//		step := statemachine.Transition(statemachine.Input{Fence: fence, Plan: plan, Policy: policy, Memory: memory, Now: clock.Now()})
+//		step := statemachine.Transition(statemachine.Input{
+//			Fence: fence, Plan: plan, Policy: policy, Memory: memory, Now: clock.Now(),
+//		})
 //		// Do it: write the status, look at the node, read or command a device, delete pods, or wait.
 //		memory = memory.After(&fence.Status, step, outcome)
 //	}
@@ -57,7 +59,8 @@
 // A commission is not a fence, and shares the way back with them:
 //
 //	flowchart TD
-//	    Commissioning["Commissioning: Power-Management/Running"] -->|NodeWentDown, CommissionFailed, WrongPlugSuspected, Contradicted| Restoring
+//	    Commissioning["Commissioning: Power-Management/Running"]
+//	    Commissioning -->|NodeWentDown, CommissionFailed, WrongPlugSuspected, Contradicted| Restoring
 //	    Commissioning -->|CommissionFailed, nothing touched| Final
 //	    Recovering -->|NextLevel| Commissioning
 //	    Recovering -->|Commissioned, CommissionFailed| Final

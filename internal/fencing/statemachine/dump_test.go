@@ -173,7 +173,9 @@ func TestDumpDoesNotReleasePods(t *testing.T) {
 		"that nobody asks for":    func(r *rig) { r.plan.Kdump = false },
 		"of a node that is Ready": func(r *rig) { r.shown = func(n *statemachine.Node) { n.Ready = true } },
 		"of another boot":         func(r *rig) { r.node.BootID = "another" },
-		"while the policy holds":  func(r *rig) { r.policy.Admit = statemachine.Answer{Verdict: statemachine.Hold, Reason: "Storm"} },
+		"while the policy holds": func(r *rig) {
+			r.policy.Admit = statemachine.Answer{Verdict: statemachine.Hold, Reason: "Storm"}
+		},
 		"while the policy holds what has begun": func(r *rig) {
 			r.policy.Continue = statemachine.Answer{Verdict: statemachine.Hold, Reason: "OwnPartition"}
 		},

@@ -89,7 +89,8 @@ func (t transition) set(condition, reason, message string) func(*v1alpha1.Status
 	return func(s *v1alpha1.Status) {
 		s.Conditions = slices.Clone(s.Conditions)
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-			Type: condition, Status: metav1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(t.Now.Wall.Truncate(time.Second)),
+			Type: condition, Status: metav1.ConditionTrue, Reason: reason, Message: message,
+			LastTransitionTime: metav1.NewTime(t.Now.Wall.Truncate(time.Second)),
 		})
 	}
 }

@@ -39,7 +39,10 @@ func TestFenceThatWasGivenUpDoesNotShadowTheNext(t *testing.T) {
 		"the admin does not exclude it any more": {func(t *testing.T) *rig {
 			t.Helper()
 			r := newRig(t, bmc())
-			r.policy.Admit = statemachine.Answer{Verdict: statemachine.Deny, Reason: "Excluded", Message: "node n is excluded"}
+			r.policy.Admit = statemachine.Answer{
+				Verdict: statemachine.Deny, Reason: "Excluded",
+				Message: "node n is excluded",
+			}
 			r.phase(v1alpha1.PhaseGivenUp)
 			return r
 		}, func(r *rig) { r.policy = statemachine.Policy{} }},
@@ -75,9 +78,15 @@ func TestFenceThatWasGivenUpDoesNotShadowTheNext(t *testing.T) {
 
 func TestFenceThatWasGivenUpStaysSoWhileNothingHasChanged(t *testing.T) {
 	for name, change := range map[string]func(r *rig){
-		"nothing":                      func(*rig) {},
-		"the stop is there still":      func(r *rig) { r.node.UID = "other"; r.annotate(v1alpha1.AnnotationStop, "hold") },
-		"the node is shown Ready":      func(r *rig) { r.node.UID = "other"; r.node.Ready, r.node.Failing = true, false },
+		"nothing": func(*rig) {},
+		"the stop is there still": func(r *rig) {
+			r.node.UID = "other"
+			r.annotate(v1alpha1.AnnotationStop, "hold")
+		},
+		"the node is shown Ready": func(r *rig) {
+			r.node.UID = "other"
+			r.node.Ready, r.node.Failing = true, false
+		},
 		"another, about to be removed": func(r *rig) { r.node.UID = "other"; r.node.Leaving = true },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -58,7 +58,8 @@ func (x *explorer) process(s State) {
 		n.forget()
 		if call == 0 {
 			x.add("crash", n)
-			if !s.Stale && (s.Heard != heardNone || s.Look != ndNone || s.Plugs[0].Read != rdNone || s.Plugs[1].Read != rdNone) {
+			if !s.Stale && (s.Heard != heardNone || s.Look != ndNone || s.Plugs[0].Read != rdNone ||
+				s.Plugs[1].Read != rdNone) {
 				x.add("the process stands still for a minute", x.later(s))
 			}
 		} else {
@@ -216,7 +217,8 @@ func (x *explorer) human(s State) {
 	}
 	n := s
 	n.Admins--
-	if n.Stale = s.Up; x.c.stop && !end && s.Request == reqNone && s.Abort != abHold && s.Abort != abRestore && s.Phase != phNew {
+	if n.Stale = s.Up; x.c.stop && !end && s.Request == reqNone && s.Abort != abHold && s.Abort != abRestore &&
+		s.Phase != phNew {
 		stop := n
 		stop.Acked = x.d.AcknowledgeAtOnce
 		stop.Request = reqHold

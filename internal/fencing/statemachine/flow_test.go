@@ -69,7 +69,11 @@ func TestFlowOfANodeThatReturns(t *testing.T) {
 }
 
 func TestFlowWithASecondLevel(t *testing.T) {
-	r := newRig(t, statemachine.Plan{Hash: "1", Levels: [][]statemachine.Device{{device("bmc")}, {device("pdu a"), device("pdu b")}}})
+	r := newRig(t,
+		statemachine.Plan{
+			Hash:   "1",
+			Levels: [][]statemachine.Device{{device("bmc")}, {device("pdu a"), device("pdu b")}},
+		})
 	r.until(statemachine.OffIntent) // a device that did not answer before would not be commanded
 	r.plugs["bmc"].silent, r.plugs["bmc"].deaf = true, true
 	r.until(statemachine.WorkloadsFreed)
@@ -117,7 +121,8 @@ func TestFlowOfStorageThatIsCut(t *testing.T) {
 	port := device("port")
 	r := newRig(t, statemachine.Plan{
 		Hash: "1", Isolation: []statemachine.Method{{Name: "fc-off", Device: &port, Storage: true}},
-		Levels: [][]statemachine.Device{{device("pdu")}}, Recovery: []statemachine.Method{{Name: "fc-on", Device: &port}},
+		Levels:   [][]statemachine.Device{{device("pdu")}},
+		Recovery: []statemachine.Method{{Name: "fc-on", Device: &port}},
 	})
 	r.phase(v1alpha1.PhaseFinal)
 	golden(t, r, `

@@ -32,7 +32,10 @@ func (t transition) open(s *v1alpha1.Status, n Node) {
 	identify(s, n)
 	enter(s, v1alpha1.PhaseDetected)
 	t.give(v1alpha1.WaitNotReadyFor)(s)
-	trigger := v1alpha1.Trigger{Type: "Ready", Status: "Unknown", Since: metav1.NewTime(t.Now.Wall.Truncate(time.Second))}
+	trigger := v1alpha1.Trigger{
+		Type: "Ready", Status: "Unknown",
+		Since: metav1.NewTime(t.Now.Wall.Truncate(time.Second)),
+	}
 	if t.Trigger != nil {
 		trigger = *t.Trigger
 	}

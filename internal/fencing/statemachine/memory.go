@@ -68,8 +68,9 @@ type progress struct {
 	failed  string // the last of them that has failed
 
 	tainted, deleted, detached, untainted bool
-	emptied, awaited, freed               clock.Reading // when the pods were gone, when what is left was last counted, and when the taint was gone
-	pods                                  v1alpha1.Pods
+	// when the pods were gone, when what is left was last counted, and when the taint was gone
+	emptied, awaited, freed clock.Reading
+	pods                    v1alpha1.Pods
 }
 
 // NewMemory returns the memory of a process that starts with a record, also after a restart.

@@ -62,7 +62,8 @@ func (x *explorer) show(s *State) {
 		if d.UnseenIsOn && s.Phase == phPowering {
 			p.Restores = 0
 		}
-		if d.TrustExitCode && p.RC && p.Sent && (s.Phase == phPowering || s.Phase == phVerifying || s.Phase == phReleasing) {
+		if d.TrustExitCode && p.RC && p.Sent &&
+			(s.Phase == phPowering || s.Phase == phVerifying || s.Phase == phReleasing) {
 			p.Read = rdTwice
 		}
 		if d.NoReleaseRead && s.Phase == phReleasing && p.Read != rdOn {

@@ -15,7 +15,8 @@ import (
 
 func TestWaitsAreAsLongAsConfigured(t *testing.T) {
 	plan := bmc()
-	plan.NotReadyFor, plan.PowerWait, plan.BootGrace, plan.RestartDelay = 40*time.Second, 2*time.Minute, 3*time.Minute, 50*time.Second
+	plan.NotReadyFor, plan.PowerWait, plan.BootGrace, plan.RestartDelay = 40*time.Second, 2*time.Minute, 3*time.Minute,
+		50*time.Second
 	r := newRig(t, plan)
 	r.boots = false
 	var last time.Duration
@@ -41,7 +42,10 @@ func TestWaitsAreAsLongAsConfigured(t *testing.T) {
 
 // The process before was on a machine whose clock was a day wrong.
 func TestClockThatIsWrongShiftsAWaitByItsLengthAtMost(t *testing.T) {
-	for since, wait := range map[time.Duration]time.Duration{-24 * time.Hour: 0, 0: statemachine.DefaultPowerWait, 24 * time.Hour: statemachine.DefaultPowerWait} {
+	for since, wait := range map[time.Duration]time.Duration{
+		-24 * time.Hour: 0, 0: statemachine.DefaultPowerWait,
+		24 * time.Hour: statemachine.DefaultPowerWait,
+	} {
 		r := newRig(t, bmc())
 		r.phase(v1alpha1.PhaseIsolated)
 		r.status().Wait.Since = metav1.NewMicroTime(r.now.Wall.Add(since))
@@ -77,7 +81,10 @@ func TestWaitGoesOnWithTheNextProcess(t *testing.T) {
 }
 
 func TestNodeThatIsGoneIsNotTouched(t *testing.T) {
-	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating, v1alpha1.PhaseIsolated, v1alpha1.PhasePowering, v1alpha1.PhaseVerifying, v1alpha1.PhaseError, v1alpha1.PhaseBooting} {
+	for _, phase := range []v1alpha1.Phase{
+		v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating, v1alpha1.PhaseIsolated,
+		v1alpha1.PhasePowering, v1alpha1.PhaseVerifying, v1alpha1.PhaseError, v1alpha1.PhaseBooting,
+	} {
 		t.Run(string(phase), func(t *testing.T) {
 			r := newRig(t, bmc())
 			r.boots = false
@@ -97,7 +104,10 @@ func TestNodeThatIsGoneIsNotTouched(t *testing.T) {
 func TestPolicy(t *testing.T) {
 	t.Run("holds before the first command, and the record says why once", func(t *testing.T) {
 		r := newRig(t, bmc())
-		r.policy.Admit = statemachine.Answer{Verdict: statemachine.Hold, Reason: "Storm", Message: "half of the nodes are failing"}
+		r.policy.Admit = statemachine.Answer{
+			Verdict: statemachine.Hold, Reason: "Storm",
+			Message: "half of the nodes are failing",
+		}
 		r.rest(time.Hour)
 		assert.Equal(t, v1alpha1.PhaseDetected, r.status().Phase)
 		assert.Equal(t, "Storm", r.status().Hold.Reason)
@@ -153,7 +163,11 @@ func TestMethods(t *testing.T) {
 	t.Run("are carried out in order, the taint first and last", func(t *testing.T) {
 		r := newRig(t, plan(false))
 		r.phase(v1alpha1.PhaseFinal)
-		assert.Equal(t, []string{statemachine.MarkUnschedulable, "clean-pods", "detach-volumes", "attach", "tell", statemachine.MarkSchedulable}, r.methods)
+		assert.Equal(t,
+			[]string{
+				statemachine.MarkUnschedulable, "clean-pods", "detach-volumes", "attach", "tell",
+				statemachine.MarkSchedulable,
+			}, r.methods)
 		assert.False(t, r.status().Taints.Fence)
 	})
 	t.Run("are tried again from the first, three times", func(t *testing.T) {
@@ -213,7 +227,11 @@ func TestWithoutDevicesAHumanIsNeeded(t *testing.T) {
 }
 
 func TestWithoutAPlanTheFenceStands(t *testing.T) {
-	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating, v1alpha1.PhaseIsolated, v1alpha1.PhasePowering, v1alpha1.PhaseVerifying, v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring, v1alpha1.PhaseRecovering} {
+	for _, phase := range []v1alpha1.Phase{
+		v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating, v1alpha1.PhaseIsolated,
+		v1alpha1.PhasePowering, v1alpha1.PhaseVerifying, v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring,
+		v1alpha1.PhaseRecovering,
+	} {
 		t.Run(string(phase), func(t *testing.T) {
 			r := newRig(t, storage())
 			r.phase(phase)
@@ -243,7 +261,8 @@ func TestPowerThatStaysOff(t *testing.T) {
 	r.failing[statemachine.DeleteNode] = 1
 	r.until(statemachine.NodeRemoved)
 	assert.Equal(t, v1alpha1.PhaseFinal, r.status().Phase)
-	assert.Equal(t, []string{statemachine.MarkUnschedulable, statemachine.DeleteNode, statemachine.DeleteNode}, r.methods)
+	assert.Equal(t, []string{statemachine.MarkUnschedulable, statemachine.DeleteNode, statemachine.DeleteNode},
+		r.methods)
 }
 
 func TestLateReturnIsRecovered(t *testing.T) {

@@ -161,7 +161,8 @@ func (p Plan) Validate() error {
 		}
 	}
 	for field, value := range map[string]time.Duration{
-		"NotReadyFor": p.NotReadyFor, "PowerWait": p.PowerWait, "BootGrace": p.BootGrace, "RestartDelay": p.RestartDelay,
+		"NotReadyFor": p.NotReadyFor, "PowerWait": p.PowerWait, "BootGrace": p.BootGrace,
+		"RestartDelay":  p.RestartDelay,
 		"DetachTimeout": p.DetachTimeout, "KdumpTimeout": p.KdumpTimeout, "History": p.History,
 	} {
 		if value < 0 {

@@ -18,7 +18,10 @@ const (
 )
 
 func TestDeviceThatReadsOffBeforeItIsCommandedCountsOnlyIfItIsKnown(t *testing.T) {
-	for known, want := range map[bool]statemachine.Reason{true: statemachine.Verified, false: statemachine.PowerFailed} {
+	for known, want := range map[bool]statemachine.Reason{
+		true:  statemachine.Verified,
+		false: statemachine.PowerFailed,
+	} {
 		plan := bmc()
 		plan.Levels[0][0].Known = known
 		r := newRig(t, plan)
@@ -49,7 +52,10 @@ func TestDeviceIsReadTwiceHalfASecondApart(t *testing.T) {
 }
 
 func TestSlowDeviceIsPolledForSomeSecondsBeforeAnotherTakesItsPlace(t *testing.T) {
-	for delay, want := range map[time.Duration]statemachine.Reason{time.Second: statemachine.OffSeen, 4 * time.Second: statemachine.NextLevel} {
+	for delay, want := range map[time.Duration]statemachine.Reason{
+		time.Second:     statemachine.OffSeen,
+		4 * time.Second: statemachine.NextLevel,
+	} {
 		r := newRig(t, statemachine.Plan{Hash: "1", Levels: [][]statemachine.Device{{device("bmc")}, {device("pdu")}}})
 		r.plugs["bmc"].delay = delay
 		call := next[statemachine.Call](r)
@@ -83,7 +89,8 @@ func TestUnreadableDeviceGetsOneCommand(t *testing.T) {
 	r.phase(v1alpha1.PhaseError)
 	assert.Equal(t, []v1alpha1.OpAction{off}, r.plugs["bmc"].commands)
 	r.phase(v1alpha1.PhaseGivenUp)
-	assert.Equal(t, []v1alpha1.OpAction{off, on, on, on}, r.plugs["bmc"].commands, "a restart does not send another; power comes back as well as it can")
+	assert.Equal(t, []v1alpha1.OpAction{off, on, on, on}, r.plugs["bmc"].commands,
+		"a restart does not send another; power comes back as well as it can")
 }
 
 func TestNewProcessWaitsForTheCallOfTheOneBeforeAndForTheDevice(t *testing.T) {
@@ -169,7 +176,8 @@ func TestNodeThatWorksWithoutPowerIsAnother(t *testing.T) {
 // A BMC that is dead is told nothing: it could prove nothing, and no one would know how to leave it
 // in the end. So the machine can come back without it.
 func TestDeviceThatCannotBeReadIsNotCommandedWhereAnotherTakesItsPlace(t *testing.T) {
-	r := newRig(t, statemachine.Plan{Hash: "1", Levels: [][]statemachine.Device{{device("bmc")}, {device("a"), device("b")}}})
+	r := newRig(t,
+		statemachine.Plan{Hash: "1", Levels: [][]statemachine.Device{{device("bmc")}, {device("a"), device("b")}}})
 	r.plugs["bmc"].silent = true
 	r.phase(v1alpha1.PhasePowering)
 	began := r.elapsed()
@@ -187,7 +195,9 @@ func TestNodeThatWorksWithoutPowerIsFoundOutByNewsOfIt(t *testing.T) {
 	for _, every := range []time.Duration{2 * time.Second, 10 * time.Second} {
 		r := newRig(t, bmc())
 		r.until(statemachine.AllOff)
-		r.shown = func(n *statemachine.Node) { n.Ready, n.Failing, n.Renewal = true, false, fmt.Sprint(r.elapsed()/every) }
+		r.shown = func(n *statemachine.Node) {
+			n.Ready, n.Failing, n.Renewal = true, false, fmt.Sprint(r.elapsed()/every)
+		}
 		for end := r.elapsed() + 5*time.Minute; r.status().Phase == v1alpha1.PhaseVerifying && r.elapsed() < end; {
 			renewal := (r.elapsed()/every + 1) * every
 			if wait, ok := r.decide().(statemachine.Wait); ok && r.elapsed()+wait.For >= renewal {

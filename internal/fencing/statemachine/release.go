@@ -13,7 +13,8 @@ import (
 func (t transition) releasing() Step {
 	done := &t.Memory.progress
 	ours := t.s.Taints.OutOfService == v1alpha1.TaintOurs
-	awaiting := done.deleted && (done.tainted || !ours) // nothing more is done to the node but to free it from our taint
+	// nothing more is done to the node but to free it from our taint
+	awaiting := done.deleted && (done.tainted || !ours)
 	detached := awaiting && t.s.Wait != nil &&
 		(done.detached || t.left(or(t.Plan.DetachTimeout, DefaultDetachTimeout)) == 0)
 	switch rest := podLag - t.Now.SinceAtLeast(done.emptied); {
@@ -160,7 +161,8 @@ func (t transition) releaseStorage(devices []string) Step {
 	case look != nil:
 		return look
 	case n.Ready: // its pods may be in the middle of a write: they are not released, and its storage stays away
-		return t.hold("NodeReady", "the node is Ready: the pods that use the storage it cannot reach are not released", 0)
+		return t.hold("NodeReady", "the node is Ready: the pods that use the storage it cannot reach are not released",
+			0)
 	case t.s.StorageReleased == v1alpha1.ReleasedNo:
 		return t.write(StorageCut, func(s *v1alpha1.Status) { s.StorageReleased = v1alpha1.ReleasedBegun })
 	case !t.Memory.progress.deleted:

@@ -58,11 +58,26 @@ func TestReleaseEndsWhen(t *testing.T) {
 		reason  statemachine.Reason
 		abort   v1alpha1.Abort
 	}{
-		"the node is shown Ready": {func(r *rig) { r.shown = func(n *statemachine.Node) { n.Ready = true } }, statemachine.Returned, v1alpha1.AbortNodeReady},
-		"the node is another":     {func(r *rig) { r.node.UID = "other" }, statemachine.NodeGone, v1alpha1.AbortNodeGone},
-		"the node is deleted":     {func(r *rig) { r.node.Missing = true }, statemachine.NodeGone, v1alpha1.AbortNodeGone},
-		"a feed is on":            {func(r *rig) { r.plugs["bmc"].on = true }, statemachine.Contradicted, v1alpha1.AbortGaveUp},
-		"a feed is not readable":  {func(r *rig) { r.plugs["bmc"].silent = true }, statemachine.PassUnread, v1alpha1.AbortGaveUp},
+		"the node is shown Ready": {
+			func(r *rig) { r.shown = func(n *statemachine.Node) { n.Ready = true } },
+			statemachine.Returned, v1alpha1.AbortNodeReady,
+		},
+		"the node is another": {
+			func(r *rig) { r.node.UID = "other" }, statemachine.NodeGone,
+			v1alpha1.AbortNodeGone,
+		},
+		"the node is deleted": {
+			func(r *rig) { r.node.Missing = true }, statemachine.NodeGone,
+			v1alpha1.AbortNodeGone,
+		},
+		"a feed is on": {
+			func(r *rig) { r.plugs["bmc"].on = true }, statemachine.Contradicted,
+			v1alpha1.AbortGaveUp,
+		},
+		"a feed is not readable": {
+			func(r *rig) { r.plugs["bmc"].silent = true }, statemachine.PassUnread,
+			v1alpha1.AbortGaveUp,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, bmc())
@@ -99,7 +114,8 @@ func TestTaintComesAfterThePodsAreGone(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []statemachine.ReleasePart{
-		statemachine.DeletePods, statemachine.DeletePods, statemachine.DeletePods, statemachine.Taint, statemachine.AwaitDetach, statemachine.Untaint,
+		statemachine.DeletePods, statemachine.DeletePods, statemachine.DeletePods, statemachine.Taint,
+		statemachine.AwaitDetach, statemachine.Untaint,
 	}, parts)
 	assert.Equal(t, v1alpha1.Pods{Listed: 3, Deleted: 3}, r.status().Pods)
 }
@@ -174,7 +190,8 @@ func storage() statemachine.Plan {
 	port := device("port")
 	return statemachine.Plan{
 		Hash: "1", Isolation: []statemachine.Method{{Name: "fc-off", Device: &port, Storage: true}},
-		Levels: [][]statemachine.Device{{device("pdu")}}, Recovery: []statemachine.Method{{Name: "fc-on", Device: &port}},
+		Levels:   [][]statemachine.Device{{device("pdu")}},
+		Recovery: []statemachine.Method{{Name: "fc-on", Device: &port}},
 	}
 }
 

@@ -72,7 +72,8 @@ func newRig(t *testing.T, plan statemachine.Plan) *rig {
 	t.Helper()
 	require.NoError(t, plan.Validate())
 	r := &rig{
-		t: t, plan: plan, now: clock.Reading{Wall: epoch, Monotonic: time.Hour}, looks: 10 * time.Millisecond, boots: true,
+		t: t, plan: plan, now: clock.Reading{Wall: epoch, Monotonic: time.Hour}, looks: 10 * time.Millisecond,
+		boots: true,
 		fence: &v1alpha1.NodeFence{ObjectMeta: metav1.ObjectMeta{Name: "node-fence-n"}, Node: "n"},
 		node:  statemachine.Node{UID: "c0ffee00-1234-5678", Failing: true, BootID: "boot 1", Renewal: "0"},
 		plugs: map[string]*plug{}, failing: map[string]int{},
@@ -199,7 +200,8 @@ func (r *rig) step() statemachine.Step {
 		r.line("%s %s", step.Op.Action, step.Device)
 		p := r.plugs[step.Device]
 		if step.Op.Action == v1alpha1.ActionOn {
-			require.NotEqual(r.t, v1alpha1.TaintOurs, r.node.OutOfService, "on with our taint on the node:\n%s", r.transcript())
+			require.NotEqual(r.t, v1alpha1.TaintOurs, r.node.OutOfService, "on with our taint on the node:\n%s",
+				r.transcript())
 		}
 		p.commands = append(p.commands, step.Op.Action)
 		if !p.deaf {
@@ -274,7 +276,8 @@ func (r *rig) release(step statemachine.Release, o *statemachine.Outcome) {
 	}
 	switch step.Part {
 	case statemachine.Taint:
-		require.False(r.t, r.emptied < 0 || r.elapsed() < r.emptied+250*time.Millisecond, "the successors of pods may be deleted:\n%s", r.transcript())
+		require.False(r.t, r.emptied < 0 || r.elapsed() < r.emptied+250*time.Millisecond,
+			"the successors of pods may be deleted:\n%s", r.transcript())
 		r.node.OutOfService = v1alpha1.TaintOurs
 	case statemachine.Untaint:
 		r.node.OutOfService = v1alpha1.TaintNone

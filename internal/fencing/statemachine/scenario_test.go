@@ -58,8 +58,9 @@ func (c *scenario) plan() Plan {
 		return Device{Name: names[i], Settle: settles, Timeout: timeout, Poll: polls, Known: true}
 	}
 	p := Plan{
-		Hash: "c", NotReadyFor: lookEvery, PowerWait: readAhead, BootGrace: lookEvery, RestartDelay: lookEvery, DetachTimeout: lookEvery,
-		Retries: int32(c.retries), Restarts: int32(c.restarts), Kdump: c.dumps > 0, KdumpTimeout: 48 * time.Hour,
+		Hash: "c", NotReadyFor: lookEvery, PowerWait: readAhead, BootGrace: lookEvery, RestartDelay: lookEvery,
+		DetachTimeout: lookEvery,
+		Retries:       int32(c.retries), Restarts: int32(c.restarts), Kdump: c.dumps > 0, KdumpTimeout: 48 * time.Hour,
 	}
 	if c.restarts == 0 {
 		p.Restarts = -1
@@ -78,7 +79,8 @@ func (c *scenario) plan() Plan {
 
 func (c *scenario) initial() State {
 	s := State{
-		Up: true, Node: ndNotReady, Crashes: c.crash, Faults: c.fault, Flaps: c.flap, Admins: c.admin, Externals: c.external, Dumps: c.dumps,
+		Up: true, Node: ndNotReady, Crashes: c.crash, Faults: c.fault, Flaps: c.flap, Admins: c.admin,
+		Externals: c.external, Dumps: c.dumps,
 	}
 	for i := range c.plugs() {
 		s.Plugs[i].On = true
@@ -101,16 +103,38 @@ func scenarios() []scenario {
 		{name: "dead node, crashes only", crash: 6, retries: 8, restarts: 1, incidents: 1},
 		{name: "dead node, two feeds, crashes only", feeds: twoFeeds, crash: 4, retries: 8, restarts: 1, incidents: 1},
 		{name: "one device, flapping node", crash: 1, fault: 2, flap: 4, retries: 2, restarts: 1, incidents: 2},
-		{name: "one device, admin stops, pauses, cordons, deletes the node", crash: 1, fault: 2, flap: 2, admin: 2, retries: 2, restarts: 1, incidents: 2, stop: true, pause: true, cordon: true, gone: true},
-		{name: "one device, admin confirms", crash: 1, fault: 3, flap: 2, admin: 2, retries: 1, restarts: 1, incidents: 2, confirm: true, stop: true},
-		{name: "one device, somebody else powers on", crash: 1, fault: 1, flap: 2, external: 1, retries: 2, restarts: 1, incidents: 1},
+		{
+			name: "one device, admin stops, pauses, cordons, deletes the node", crash: 1, fault: 2, flap: 2, admin: 2,
+			retries: 2, restarts: 1, incidents: 2, stop: true, pause: true, cordon: true, gone: true,
+		},
+		{
+			name: "one device, admin confirms", crash: 1, fault: 3, flap: 2, admin: 2, retries: 1, restarts: 1,
+			incidents: 2, confirm: true, stop: true,
+		},
+		{
+			name: "one device, somebody else powers on", crash: 1, fault: 1, flap: 2, external: 1, retries: 2,
+			restarts:  1,
+			incidents: 1,
+		},
 		{name: "two feeds", feeds: twoFeeds, crash: 3, fault: 3, flap: 3, retries: 2, restarts: 1, incidents: 1},
-		{name: "two feeds, admin", feeds: twoFeeds, crash: 1, fault: 1, flap: 2, admin: 2, retries: 2, restarts: 1, incidents: 1, stop: true, gone: true, pause: true},
-		{name: "two feeds, somebody else powers on", feeds: twoFeeds, crash: 1, fault: 1, flap: 1, external: 1, retries: 2, incidents: 1},
+		{
+			name: "two feeds, admin", feeds: twoFeeds, crash: 1, fault: 1, flap: 2, admin: 2, retries: 2, restarts: 1,
+			incidents: 1, stop: true, gone: true, pause: true,
+		},
+		{
+			name: "two feeds, somebody else powers on", feeds: twoFeeds, crash: 1, fault: 1, flap: 1, external: 1,
+			retries: 2, incidents: 1,
+		},
 		{name: "a dump, the node returns", crash: 1, fault: 1, flap: 2, dumps: 2, retries: 1, incidents: 2},
-		{name: "a dump, admin", crash: 1, flap: 1, admin: 2, dumps: 1, retries: 1, incidents: 1, stop: true, pause: true},
+		{
+			name: "a dump, admin", crash: 1, flap: 1, admin: 2, dumps: 1, retries: 1, incidents: 1, stop: true,
+			pause: true,
+		},
 		{name: "fallback", feeds: fallback, crash: 3, fault: 3, flap: 3, retries: 2, restarts: 1, incidents: 1},
-		{name: "fallback, admin", feeds: fallback, crash: 1, fault: 2, flap: 1, admin: 2, retries: 2, incidents: 2, stop: true, gone: true},
+		{
+			name: "fallback, admin", feeds: fallback, crash: 1, fault: 2, flap: 1, admin: 2, retries: 2, incidents: 2,
+			stop: true, gone: true,
+		},
 	}
 }
 
@@ -119,6 +143,7 @@ type budget struct{ crash, fault, flap, admin uint8 }
 
 // within returns the scenario with its budgets cut.
 func (c scenario) within(b budget) scenario {
-	c.crash, c.fault, c.flap, c.admin = min(c.crash, b.crash), min(c.fault, b.fault), min(c.flap, b.flap), min(c.admin, b.admin)
+	c.crash, c.fault, c.flap, c.admin = min(c.crash, b.crash), min(c.fault, b.fault), min(c.flap, b.flap), min(c.admin,
+		b.admin)
 	return c
 }

@@ -84,7 +84,8 @@ func explore(c scenario, d naive, limit int, until string) found {
 			if s.Released == 2 {
 				r.released++
 			} else if c.fault+c.flap+c.admin+c.external == 0 && len(r.liveness) < 3 {
-				r.liveness = append(r.liveness, "the node is dead, its devices work, and the workloads were not released: "+strings.Join(trace(i), "; "))
+				r.liveness = append(r.liveness, "the node is dead, its devices work, and the workloads were not "+
+					"released: "+strings.Join(trace(i), "; "))
 			}
 		}
 		kind = append(kind, k)
@@ -203,5 +204,6 @@ func (r *found) live(edges, from []uint32, kind []uint8, trace func(int32) []str
 }
 
 func (r *found) String() string {
-	return fmt.Sprintf("%9d states, %9d edges; ends: %d final, %d given up, %d with the workloads released", r.states, r.edges, r.final, r.givenUp, r.released)
+	return fmt.Sprintf("%9d states, %9d edges; ends: %d final, %d given up, %d with the workloads released", r.states,
+		r.edges, r.final, r.givenUp, r.released)
 }

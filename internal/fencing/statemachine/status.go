@@ -128,7 +128,8 @@ func conclude(s *v1alpha1.Status, now time.Time) {
 	}
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-			Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
+			Type: kind, Status: status, Reason: reason, Message: message,
+			LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
 		})
 	}
 	s.Conditions = slices.Clone(s.Conditions)

@@ -274,7 +274,8 @@ func (t transition) pinned() Step {
 	}
 	return t.hold(
 		"ConfigurationChanged",
-		"the configuration is not the one with which this incident began: put it back, confirm that the machine is off, or stop the fence",
+		"the configuration is not the one with which this incident began: put it back, confirm that the machine is "+
+			"off, or stop the fence",
 		0,
 	)
 }

@@ -66,7 +66,11 @@ func (t transition) verifying() Step {
 	return t.enter(Verified, v1alpha1.PhaseReleasing, func(s *v1alpha1.Status) {
 		s.Verified = true
 		for _, d := range devices {
-			prove(s, v1alpha1.Evidence{Device: d.Name, Readings: readings(t.Memory.seen(d.Name)), Source: v1alpha1.SourceAgent})
+			prove(s,
+				v1alpha1.Evidence{
+					Device: d.Name, Readings: readings(t.Memory.seen(d.Name)),
+					Source: v1alpha1.SourceAgent,
+				})
 		}
 	})
 }

@@ -5,11 +5,26 @@ import "github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 // The record as an index: phases, reasons of an abort and states of a device in the order of their
 // constants.
 var (
-	phases  = []v1alpha1.Phase{"", v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating, v1alpha1.PhaseIsolated, v1alpha1.PhasePowering, v1alpha1.PhaseVerifying, v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring, v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering, v1alpha1.PhaseError, v1alpha1.PhaseGivenUp, v1alpha1.PhaseFinal}
-	aborts  = []v1alpha1.Abort{v1alpha1.AbortNone, v1alpha1.AbortNodeReady, v1alpha1.AbortStopHold, v1alpha1.AbortStopRestore, v1alpha1.AbortGaveUp, v1alpha1.AbortNodeGone}
-	states  = []v1alpha1.DeviceState{v1alpha1.DeviceUntouched, v1alpha1.DeviceOffIntent, v1alpha1.DeviceSeenOn, v1alpha1.DeviceOff, v1alpha1.DeviceOnIntent, v1alpha1.DeviceOn, v1alpha1.DeviceLeftOff}
+	phases = []v1alpha1.Phase{
+		"", v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating, v1alpha1.PhaseIsolated,
+		v1alpha1.PhasePowering, v1alpha1.PhaseVerifying, v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring,
+		v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering, v1alpha1.PhaseError, v1alpha1.PhaseGivenUp,
+		v1alpha1.PhaseFinal,
+	}
+	aborts = []v1alpha1.Abort{
+		v1alpha1.AbortNone, v1alpha1.AbortNodeReady, v1alpha1.AbortStopHold,
+		v1alpha1.AbortStopRestore, v1alpha1.AbortGaveUp, v1alpha1.AbortNodeGone,
+	}
+	states = []v1alpha1.DeviceState{
+		v1alpha1.DeviceUntouched, v1alpha1.DeviceOffIntent, v1alpha1.DeviceSeenOn,
+		v1alpha1.DeviceOff, v1alpha1.DeviceOnIntent, v1alpha1.DeviceOn, v1alpha1.DeviceLeftOff,
+	}
 	release = []v1alpha1.Released{v1alpha1.ReleasedNo, v1alpha1.ReleasedBegun, v1alpha1.ReleasedDone}
-	waits   = map[v1alpha1.Phase]v1alpha1.WaitKind{v1alpha1.PhaseDetected: v1alpha1.WaitNotReadyFor, v1alpha1.PhaseIsolated: v1alpha1.WaitPower, v1alpha1.PhaseReleasing: v1alpha1.WaitDetach, v1alpha1.PhaseBooting: v1alpha1.WaitBootGrace, v1alpha1.PhaseError: v1alpha1.WaitRestartDelay}
+	waits   = map[v1alpha1.Phase]v1alpha1.WaitKind{
+		v1alpha1.PhaseDetected: v1alpha1.WaitNotReadyFor,
+		v1alpha1.PhaseIsolated: v1alpha1.WaitPower, v1alpha1.PhaseReleasing: v1alpha1.WaitDetach,
+		v1alpha1.PhaseBooting: v1alpha1.WaitBootGrace, v1alpha1.PhaseError: v1alpha1.WaitRestartDelay,
+	}
 )
 
 const (

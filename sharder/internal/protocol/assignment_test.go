@@ -24,7 +24,8 @@ func TestAssignmentOfARoot(t *testing.T) {
 		"mine":          {"a", "", mine.Encode(), AssignedHere},
 		"mine, drained": {"a", "true", mine.Encode(), AssignedDraining},
 		"mine, still to be probed": {
-			"a", "true", but(func(r *Record) { r.Left = []OwnerEpoch{{Shard: "b", LeaseUID: "m", Epoch: 1}} }), AssignedDraining,
+			"a", "true", but(func(r *Record) { r.Left = []OwnerEpoch{{Shard: "b", LeaseUID: "m", Epoch: 1}} }),
+			AssignedDraining,
 		},
 		"another shard's":              {"b", "", but(func(r *Record) { r.Shard = "b" }), AssignedElsewhere},
 		"unassigned":                   {"", "", "", AssignedElsewhere},

@@ -97,7 +97,8 @@ func (d Decision) Why() string {
 	case Reread:
 		return fmt.Sprintf("whether shard %q is at work is not known before its Lease has been read", d.About.Shard)
 	case Annul:
-		return fmt.Sprintf("its record names an epoch of shard %q that has never been, and counts as none", d.Record.Shard)
+		return fmt.Sprintf("its record names an epoch of shard %q that has never been, and counts as none",
+			d.Record.Shard)
 	case Assign:
 		return fmt.Sprintf("no shard works on it, and it belongs to shard %q", d.Label)
 	case Restore:
@@ -109,7 +110,8 @@ func (d Decision) Why() string {
 	case Probe:
 		return fmt.Sprintf("it has no record that says so, but shard %q may work on it, and is asked", d.Label)
 	case Seal:
-		return "it is with its owner on the ring, but a copy of its record, or of another object's, could be taken for it"
+		return "it is with its owner on the ring, but a copy of its record, or of another object's, could be taken " +
+			"for it"
 	case Gather:
 		return "it is with its owner on the ring, but there may be children of it that are not"
 	}
@@ -260,7 +262,8 @@ type Origin struct {
 func (s Situation) Origin() Origin {
 	switch {
 	case !s.Recorded: // new: its children have no label; or stripped: they are with the target
-		return Origin{Any: slices.ContainsFunc(s.Claims, func(c Claim) bool { return c.OwnerEpoch != s.Target.OwnerEpoch })}
+		return Origin{Any: slices.ContainsFunc(s.Claims,
+			func(c Claim) bool { return c.OwnerEpoch != s.Target.OwnerEpoch })}
 	case s.Record.Probed, s.scattered:
 		return Origin{Any: true}
 	}

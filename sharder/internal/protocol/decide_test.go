@@ -47,7 +47,10 @@ func TestDecision(t *testing.T) {
 		"1: owned, epoch over": {
 			{"assign t directly", "a", false, recordWith(StateOwned, inA), EpochEnded, inB, nil, given(inB)},
 			{"drained: assign nulls it", "a", true, recordWith(StateOwned, inA), EpochEnded, inB, nil, given(inB)},
-			{"t is the same shard: stamp again", "a", false, recordWith(StateOwned, inA), EpochEnded, inA2, nil, given(inA2)},
+			{
+				"t is the same shard: stamp again", "a", false, recordWith(StateOwned, inA), EpochEnded, inA2, nil,
+				given(inA2),
+			},
 			{"whatever the label", "c", true, recordWith(StateOwned, inA), EpochEnded, inB, nil, given(inB)},
 			{
 				"somebody left: as free", "a", true, recordWith(StateOwned, inA, inC, inB), EpochEnded, inB,
@@ -70,7 +73,8 @@ func TestDecision(t *testing.T) {
 		},
 		"2: owned, live, label differs from the record: restore it, never hand over": {
 			{
-				"label removed", "", false, recordWith(StateOwned, inA), EpochActive, inA, nil, Decision{Verb: Restore, Label: "a"},
+				"label removed", "", false, recordWith(StateOwned, inA), EpochActive, inA, nil,
+				Decision{Verb: Restore, Label: "a"},
 			},
 			{
 				"label of another live shard", "b", false, recordWith(StateOwned, inA), EpochActive, inA, nil,
@@ -123,16 +127,21 @@ func TestDecision(t *testing.T) {
 			},
 			{"nothing to do", "a", false, recordWith(StateOwned, inA), EpochActive, inA, nil, Decision{Verb: Keep}},
 			{
-				"t is another process of the same name: it waits", "a", false, recordWith(StateOwned, inA), EpochActive, inAx, nil,
+				"t is another process of the same name: it waits", "a", false, recordWith(StateOwned, inA), EpochActive,
+				inAx, nil,
 				Decision{Verb: Hold, About: inA},
 			},
 		},
 		"5: free": {
 			{"assign t", "", false, recordWith(StateFree, inA), EpochActive, inB, nil, given(inB)},
 			{"back to the same shard", "", false, recordWith(StateFree, inA), EpochActive, inA, nil, given(inA)},
-			{"a user's label and drain do not count", "c", true, recordWith(StateFree, inA), EpochActive, inB, nil, given(inB)},
 			{
-				"the life of who let go does not matter", "", false, recordWith(StateFree, inA), EpochUnproven, inB, nil,
+				"a user's label and drain do not count", "c", true, recordWith(StateFree, inA), EpochActive, inB, nil,
+				given(inB),
+			},
+			{
+				"the life of who let go does not matter", "", false, recordWith(StateFree, inA), EpochUnproven, inB,
+				nil,
 				given(inB),
 			},
 			{
@@ -141,7 +150,9 @@ func TestDecision(t *testing.T) {
 				probed(inC, inB),
 			},
 			{
-				"only t is left", "", false, recordWith(StateFree, inA, inB), EpochActive, inB, []Claim{liveClaim(inB)}, given(inB),
+				"only t is left", "", false, recordWith(StateFree, inA, inB), EpochActive, inB,
+				[]Claim{liveClaim(inB)},
+				given(inB),
 			},
 			{
 				"t was left, and is another now", "", false, recordWith(StateFree, inA, inB), EpochActive, inC,
@@ -149,7 +160,8 @@ func TestDecision(t *testing.T) {
 				probed(inB, inC),
 			},
 			{
-				"who is left may be at work, but cannot be asked", "", false, recordWith(StateFree, inA, inC), EpochActive, inB,
+				"who is left may be at work, but cannot be asked", "", false, recordWith(StateFree, inA, inC),
+				EpochActive, inB,
 				[]Claim{{inC, EpochActive, false}},
 				Decision{Verb: Hold, About: inC},
 			},
@@ -188,13 +200,18 @@ func TestDecision(t *testing.T) {
 				[]Claim{{inA, EpochUnknown, false}},
 				Decision{Verb: Reread, About: inA},
 			},
-			{"t in an epoch that is over", "", false, nil, EpochActive, inA2, []Claim{{inA, EpochEnded, false}}, given(inA2)},
+			{
+				"t in an epoch that is over", "", false, nil, EpochActive, inA2,
+				[]Claim{{inA, EpochEnded, false}},
+				given(inA2),
+			},
 		},
 	} {
 		for _, r := range rows {
 			t.Run(rule+"/"+r.name, func(t *testing.T) {
 				s := Situation{
-					Root: rootWith(r.label, r.drain, r.record), Target: liveClaim(r.target), Owner: r.owner, Claims: r.claims,
+					Root: rootWith(r.label, r.drain, r.record), Target: liveClaim(r.target), Owner: r.owner,
+					Claims: r.claims,
 				}
 				assert.Equal(t, r.want, Decide(s))
 			})
@@ -236,27 +253,38 @@ func TestWhoIsNext(t *testing.T) {
 	}{
 		"the target": {func() Situation { return of(false, recordWith(StateOwned, inA)) }, nil, ordered},
 		"none: the children go first": {
-			func() Situation { return of(false, recordWith(StateOwned, inA)) }, func(s *Situation) { s.family = true }, plain,
+			func() Situation {
+				return of(false, recordWith(StateOwned, inA))
+			}, func(s *Situation) { s.family = true }, plain,
 		},
 		"none: others are left to be asked": {
 			func() Situation { return of(false, recordWith(StateOwned, inA, inC)) }, nil, plain,
 		},
 		"none: the target cannot take it": {
-			func() Situation { return of(false, recordWith(StateOwned, inA)) }, func(s *Situation) { s.Target.Current = false },
+			func() Situation {
+				return of(false, recordWith(StateOwned, inA))
+			}, func(s *Situation) { s.Target.Current = false },
 			plain,
 		},
 		"none: the owner is no member, and may be one again": {
-			func() Situation { return of(false, recordWith(StateOwned, inA)) }, func(s *Situation) { s.Resident = false }, plain,
+			func() Situation {
+				return of(false, recordWith(StateOwned, inA))
+			}, func(s *Situation) { s.Resident = false }, plain,
 		},
 		"as is said already": {
 			func() Situation { return given(inB, recordWith(StateOwned, inA)) }, nil, Decision{Verb: Await},
 		},
 		"another than is said": {func() Situation { return given(inC, recordWith(StateOwned, inA)) }, nil, ordered},
 		"another, to whom it cannot be given": {
-			func() Situation { return given(inC, recordWith(StateOwned, inA)) }, func(s *Situation) { s.Target.Current = false },
+			func() Situation {
+				return given(inC, recordWith(StateOwned, inA))
+			}, func(s *Situation) { s.Target.Current = false },
 			plain,
 		},
-		"somebody else has drained it": {func() Situation { return of(true, bequest(inA, inC)) }, nil, Decision{Verb: Await}},
+		"somebody else has drained it": {
+			func() Situation { return of(true, bequest(inA, inC)) }, nil,
+			Decision{Verb: Await},
+		},
 		"none any more: it stays": {
 			func() Situation { return given(inC, recordWith(StateOwned, inA)) },
 			func(s *Situation) { s.Target = liveClaim(inA) },
@@ -291,12 +319,16 @@ func TestNoDecisionTakesARootFromWhoMayBeAtWork(t *testing.T) {
 		someone := rapid.SampledFrom([]OwnerEpoch{inA, inA2, inAx, inB, inC})
 		lives := rapid.SampledFrom([]EpochState{EpochActive, EpochEnded, EpochUnknown, EpochUnproven})
 		target := rapid.SampledFrom([]OwnerEpoch{inA, inB, inC}).Draw(t, "target")
-		s := Situation{Target: Claim{target, EpochActive, rapid.Bool().Draw(t, "current")}, Owner: lives.Draw(t, "owner")}
+		s := Situation{
+			Target: Claim{target, EpochActive, rapid.Bool().Draw(t, "current")},
+			Owner:  lives.Draw(t, "owner"),
+		}
 		for _, c := range rapid.SliceOfNDistinct(someone, 0, 4, rapid.ID).Draw(t, "claims") {
 			l := lives.Draw(t, "life")
 			s.Claims = append(s.Claims, Claim{c, l, l == EpochActive && rapid.Bool().Draw(t, "current")})
 		}
-		s.Root = rootWith(rapid.SampledFrom([]string{"", "a", "b", "x"}).Draw(t, "label"), rapid.Bool().Draw(t, "drain"), nil)
+		s.Root = rootWith(rapid.SampledFrom([]string{"", "a", "b", "x"}).Draw(t, "label"),
+			rapid.Bool().Draw(t, "drain"), nil)
 		if st := rapid.SampledFrom([]state{"", StateOwned, StateFree}).Draw(t, "state"); st != "" {
 			s.Recorded, s.Record = true, *recordWith(st, someone.Draw(t, "recorded"))
 			for _, c := range s.Claims {
@@ -328,7 +360,8 @@ func TestNoDecisionTakesARootFromWhoMayBeAtWork(t *testing.T) {
 		}
 		if heir := d.Record.Next; heir != nil {
 			require.True(
-				t, d.Drain && *heir == target && s.Target.Current && s.Resident && !s.family && len(s.Record.Left) == 0, "%+v",
+				t, d.Drain && *heir == target && s.Target.Current && s.Resident && !s.family && len(s.Record.Left) == 0,
+				"%+v",
 				d.Record,
 			)
 		}
@@ -350,7 +383,8 @@ func TestNoDecisionTakesARootFromWhoMayBeAtWork(t *testing.T) {
 		if !d.Drain {
 			require.Equal(t, target, d.Record.Owner())
 			for _, c := range s.Claims {
-				require.True(t, c.OwnerEpoch == target || !atWork(c.OwnerEpoch), "assigned while %v may be at work", c.OwnerEpoch)
+				require.True(t, c.OwnerEpoch == target || !atWork(c.OwnerEpoch), "assigned while %v may be at work",
+					c.OwnerEpoch)
 			}
 		}
 	})
@@ -384,7 +418,8 @@ func TestWhomAChildFollows(t *testing.T) {
 	assert.Equal(t, "a", shard)
 	assert.True(t, ok)
 	for _, s := range []Situation{
-		of(StateFree, EpochActive), of(StateOwned, EpochEnded), of(StateOwned, EpochUnknown), of(StateOwned, EpochUnproven),
+		of(StateFree, EpochActive), of(StateOwned, EpochEnded), of(StateOwned, EpochUnknown),
+		of(StateOwned, EpochUnproven),
 		{},
 	} {
 		_, ok := s.ShardOfChildren()

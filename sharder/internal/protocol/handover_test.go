@@ -11,11 +11,14 @@ func TestAnObjectIsHandedOverWhenNothingOfItIsInFlight(t *testing.T) {
 		Handover
 		want DrainAction
 	}{
-		"mine":                      {Handover{Assignment: AssignedHere, Version: "5"}, DoNothing},
-		"somebody else's":           {Handover{Assignment: AssignedElsewhere}, DoNothing},
-		"of another epoch":          {Handover{Assignment: AssignedFormerEpoch, Version: "5"}, DoNothing},
-		"drained":                   {Handover{Assignment: AssignedDraining, Version: "5"}, StopAdmission},
-		"drained, at work":          {Handover{Assignment: AssignedDraining, Version: "5", AtWork: true}, StopAdmission},
+		"mine":             {Handover{Assignment: AssignedHere, Version: "5"}, DoNothing},
+		"somebody else's":  {Handover{Assignment: AssignedElsewhere}, DoNothing},
+		"of another epoch": {Handover{Assignment: AssignedFormerEpoch, Version: "5"}, DoNothing},
+		"drained":          {Handover{Assignment: AssignedDraining, Version: "5"}, StopAdmission},
+		"drained, at work": {
+			Handover{Assignment: AssignedDraining, Version: "5", AtWork: true},
+			StopAdmission,
+		},
 		"drained again":             {Handover{Assignment: AssignedDraining, Version: "9", Floor: "7"}, StopAdmission},
 		"drained, without versions": {Handover{Assignment: AssignedDraining}, StopAdmission},
 		"drained, before the last acknowledgement": {
@@ -50,7 +53,8 @@ func TestAnObjectIsHandedOverWhenNothingOfItIsInFlight(t *testing.T) {
 			Handover{DrainState: Closing, Assignment: AssignedHere, Version: "6"}, ResumeAdmission,
 		},
 		"shut, drain withdrawn during work": {
-			Handover{DrainState: Closing, Assignment: AssignedHere, Version: "6", AtWork: true, Overdue: true}, ResumeAdmission,
+			Handover{DrainState: Closing, Assignment: AssignedHere, Version: "6", AtWork: true, Overdue: true},
+			ResumeAdmission,
 		},
 		"shut, label removed": {Handover{DrainState: Closing, Assignment: AssignedElsewhere}, ResumeAdmission},
 		"shut, record removed": {

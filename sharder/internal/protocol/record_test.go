@@ -11,7 +11,10 @@ import (
 func TestRecordsSurviveTheirEncoding(t *testing.T) {
 	for _, r := range []Record{
 		{UID: "u", Shard: "a", LeaseUID: "l", Epoch: 1, State: StateOwned},
-		{UID: "u", Shard: "a", LeaseUID: "l", Epoch: 7, State: StateFree, Left: []OwnerEpoch{{"b", "m", 1}, {"c", "n", 2}}},
+		{
+			UID: "u", Shard: "a", LeaseUID: "l", Epoch: 7, State: StateFree,
+			Left: []OwnerEpoch{{"b", "m", 1}, {"c", "n", 2}},
+		},
 		{
 			UID: "u", Shard: "a", LeaseUID: "l", Epoch: 1, State: StateOwned,
 			ChildFloor: map[string]string{"apps/v1/deployments": "12"},
@@ -26,7 +29,8 @@ func TestRecordsSurviveTheirEncoding(t *testing.T) {
 // The format is a contract between replicas of different versions.
 func TestRecordFormatStands(t *testing.T) {
 	r := Record{
-		UID: "u", Shard: "a", LeaseUID: "l", Epoch: 7, State: StateFree, Left: []OwnerEpoch{{"b", "m", 1}, {"c", "n", 2}},
+		UID: "u", Shard: "a", LeaseUID: "l", Epoch: 7, State: StateFree,
+		Left:       []OwnerEpoch{{"b", "m", 1}, {"c", "n", 2}},
 		ChildFloor: map[string]string{"apps/v1/deployments": "12"},
 	}
 	assert.JSONEq(t, `{"uid":"u","shard":"a","leaseUID":"l","epoch":7,"state":"free",`+
@@ -79,7 +83,10 @@ func TestAnyDrainLabelIsADrain(t *testing.T) {
 
 func FuzzParseRecord(f *testing.F) {
 	f.Add(
-		Record{UID: "u", Shard: "a", LeaseUID: "l", Epoch: 7, State: StateFree, Left: []OwnerEpoch{{"b", "m", 1}}}.Encode(),
+		Record{
+			UID: "u", Shard: "a", LeaseUID: "l", Epoch: 7, State: StateFree,
+			Left: []OwnerEpoch{{"b", "m", 1}},
+		}.Encode(),
 	)
 	f.Fuzz(func(t *testing.T, value string) {
 		r, err := ParseRecord(value)

@@ -31,7 +31,8 @@ func ResourceGraphOf(roots []Resource) ResourceGraph {
 				known[child.GVR] = at
 				child.Namespaces = slices.Clone(child.Namespaces)
 				k.All = append(k.All, child)
-			} else if all := &k.All[at].Namespaces; len(*all) > 0 && len(child.Namespaces) > 0 { // or it is in all of them
+			} else if all := &k.All[at].Namespaces; len(*all) > 0 && len(child.Namespaces) > 0 {
+				// or it is in all of them
 				*all = slices.Compact(slices.Sorted(slices.Values(append(*all, child.Namespaces...))))
 			} else {
 				*all = nil

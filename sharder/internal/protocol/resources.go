@@ -44,7 +44,8 @@ func ValidateResources(resources []api.Resource, n Keys) []error {
 		switch gr := r.GVR.GroupResource(); {
 		case r.GVR.Version == "" || r.GVR.Resource == "":
 			bad(
-				"GVR", "must have a version and a resource, which is the plural in lower case", fmt.Sprintf("%q", r.GVR.String()),
+				"GVR", "must have a version and a resource, which is the plural in lower case",
+				fmt.Sprintf("%q", r.GVR.String()),
 			)
 		case seen[gr]: // even in another version: the objects are the same
 			bad("GVR", "must not occur twice", gr)
@@ -87,7 +88,8 @@ func ValidateResources(resources []api.Resource, n Keys) []error {
 				r.Children[:k], func(other schema.GroupVersionResource) bool { return other.GroupResource() == gr },
 			):
 				bad("Children", "must not occur twice", gr)
-			case slices.ContainsFunc(resources, func(other api.Resource) bool { return other.GVR.GroupResource() == gr }):
+			case slices.ContainsFunc(resources,
+				func(other api.Resource) bool { return other.GVR.GroupResource() == gr }):
 				bad("Children", "must not be a resource of the ring itself, whose objects have places of their own", gr)
 			case known && version != child.Version:
 				bad("Children", "must be of the same version in all Resources", child)
@@ -114,7 +116,8 @@ func Resolve(mapper meta.RESTMapper, resources []api.Resource) (known []Resource
 			errs = append(
 				errs,
 				fmt.Errorf(
-					"sharder: Resources[%d].Namespaces: %w: %s is (got %q)", i, ErrScope, r.GVR.GroupResource(), r.Namespaces,
+					"sharder: Resources[%d].Namespaces: %w: %s is (got %q)", i, ErrScope, r.GVR.GroupResource(),
+					r.Namespaces,
 				),
 			)
 			continue
@@ -135,13 +138,15 @@ func Resolve(mapper meta.RESTMapper, resources []api.Resource) (known []Resource
 				errs = append(
 					errs,
 					fmt.Errorf(
-						"sharder: Resources[%d].Children: %w: %s have none, %s have", i, ErrDescent, gvr.GroupResource(),
+						"sharder: Resources[%d].Children: %w: %s have none, %s have", i, ErrDescent,
+						gvr.GroupResource(),
 						r.GVR.GroupResource(),
 					),
 				)
 			default:
 				root.childResources = append(root.childResources, Resource{
-					Resource: api.Resource{GVR: gvr, Selector: labels.Everything(), Namespaces: r.Namespaces}, Kind: kind,
+					Resource:   api.Resource{GVR: gvr, Selector: labels.Everything(), Namespaces: r.Namespaces},
+					Kind:       kind,
 					Namespaced: inNamespaces,
 				})
 			}

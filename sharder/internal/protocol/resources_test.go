@@ -57,7 +57,8 @@ func TestBadResourcesAreRefused(t *testing.T) {
 	assert.Empty(
 		t,
 		ValidateResources(
-			[]api.Resource{{GVR: ringtest.ConfigMaps, Selector: ringtest.SelectorOf(t, api.ShardLabel("other"))}}, KeysOf("r"),
+			[]api.Resource{{GVR: ringtest.ConfigMaps, Selector: ringtest.SelectorOf(t, api.ShardLabel("other"))}},
+			KeysOf("r"),
 		),
 	)
 }
@@ -82,7 +83,8 @@ func TestChildrenAreLookedUp(t *testing.T) {
 	resolved, _, err := Resolve(
 		ringtest.TestMapper(),
 		[]api.Resource{
-			{GVR: ringtest.ConfigMaps, Namespaces: []string{"a"}, Children: children}, {GVR: ringtest.Nodes, Children: children},
+			{GVR: ringtest.ConfigMaps, Namespaces: []string{"a"}, Children: children},
+			{GVR: ringtest.Nodes, Children: children},
 		},
 	)
 	require.NoError(t, err)
@@ -100,7 +102,8 @@ func TestChildrenAreLookedUp(t *testing.T) {
 		"as the objects that control them are: nodes have none, configmaps have")
 	absent := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}
 	_, err, _ = Resolve(
-		ringtest.TestMapper(), []api.Resource{{GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{absent}}},
+		ringtest.TestMapper(),
+		[]api.Resource{{GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{absent}}},
 	)
 	assert.ErrorContains(
 		t, err, "Resources[0].Children: must be served by the API server: example.com/v1, Resource=gadgets is not",

@@ -48,7 +48,9 @@ func TestARecordCountsIfItIsTheOneThatWasWrittenLast(t *testing.T) {
 			func(o *metav1.ObjectMeta) { o.Annotations = map[string]string{n.Owner: old.Encode()} }, recordState{},
 		},
 		"its present ones are": {
-			func(o *metav1.ObjectMeta) { o.Annotations = written(t, n, "u", now).Annotations }, recordState{now, true, true},
+			func(o *metav1.ObjectMeta) {
+				o.Annotations = written(t, n, "u", now).Annotations
+			}, recordState{now, true, true},
 		},
 		"its seal is removed": {
 			func(o *metav1.ObjectMeta) { delete(o.Labels, n.Seal) }, recordState{},

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// ReturnWithin parses for how long after its release a shard is expected back. A value that no shard
-// would have written counts as zero: the shard's objects go to others.
+// ReturnWithin parses for how long after its release a shard is expected back. A value that no
+// shard would have written counts as zero: the shard's objects go to others.
 func ReturnWithin(value string, longest time.Duration) time.Duration {
 	seconds, err := strconv.ParseUint(value, 10, 16)
 	if d := time.Duration(seconds) * time.Second; err == nil && d <= longest {

@@ -20,8 +20,8 @@ import (
 const (
 	parentLabel = "chaos.bellwether.dev/parent"
 	parentIndex = "parent"
-	// unknownFor is how long a request with an unknown outcome may still be carried out: longer than the
-	// timeout of any request.
+	// unknownFor is how long a request with an unknown outcome may still be carried out: longer
+	// than the timeout of any request.
 	unknownFor = 10 * time.Second
 )
 
@@ -111,8 +111,9 @@ func (w *work) create(ctx context.Context, m *corev1.ConfigMap, generated bool, 
 	}
 	child := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: m.Namespace, Labels: map[string]string{parentLabel: string(m.UID)},
-		Annotations:     map[string]string{sumAnnotation: sum, byAnnotation: by, madeAnnotation: by},
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(m, corev1.SchemeGroupVersion.WithKind("ConfigMap"))},
+		Annotations: map[string]string{sumAnnotation: sum, byAnnotation: by, madeAnnotation: by},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(m,
+			corev1.SchemeGroupVersion.WithKind("ConfigMap"))},
 	}}
 	if generated {
 		child.GenerateName = m.Name + "-"
@@ -170,6 +171,7 @@ func (w *work) sign(ctx context.Context, child *corev1.Secret, annotations map[s
 	if err != nil {
 		return err
 	}
-	_, err = w.client.CoreV1().Secrets(child.Namespace).Patch(ctx, child.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "chaos"})
+	_, err = w.client.CoreV1().Secrets(child.Namespace).Patch(ctx, child.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: "chaos"})
 	return ignoreGone(err)
 }

@@ -1,5 +1,6 @@
-// Command replica is a sharded controller with a journal for a referee: it writes into a file when work on an object begins
-// and when it ends, by the clock of the machine, so that not even SIGKILL loses a line.
+// Command replica is a sharded controller with a journal for a referee: it writes into a file when
+// work on an object begins and when it ends, by the clock of the machine, so that not even SIGKILL
+// loses a line.
 package main
 
 import (
@@ -78,7 +79,8 @@ func run(ctx context.Context, o options) error {
 	r, err := replica.New(config, replica.Config{
 		Lease: o.lease,
 		Resources: []api.Resource{{
-			GVR: configMaps, Selector: wanted, Namespaces: []string{o.lease.Namespace}, Children: []schema.GroupVersionResource{secrets},
+			GVR: configMaps, Selector: wanted, Namespaces: []string{o.lease.Namespace},
+			Children: []schema.GroupVersionResource{secrets},
 		}},
 		Shard:    shard.Config{AckGrace: time.Second},
 		Sharder:  sharder.Config{ScanInterval: o.scanInterval, GCPeriod: o.gcPeriod, Hooks: told(log)},
@@ -110,7 +112,8 @@ func told(log *zap.Logger) sharder.Hooks {
 	var carriedOut, failed atomic.Int64 // patches
 	return sharder.Hooks{
 		OnScan: func(s sharder.Scan) {
-			log.Info("scanned", zap.Int("objects", s.Objects), zap.Int("placed", s.Placed), zap.Duration("took", s.Took),
+			log.Info("scanned", zap.Int("objects", s.Objects), zap.Int("placed", s.Placed),
+				zap.Duration("took", s.Took),
 				zap.Int64("patches", carriedOut.Swap(0)), zap.Int64("failedPatches", failed.Swap(0)))
 		},
 		OnPatch: func(p sharder.Patch) {

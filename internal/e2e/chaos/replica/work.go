@@ -32,7 +32,8 @@ var (
 const (
 	// sumAnnotation has the SHA-256 of the JSON of the data.
 	sumAnnotation = "chaos.bellwether.dev/sha256"
-	// byAnnotation names the piece of work that has written last: <shard>/<UID of its Lease>/<epoch>/<process>/<piece>.
+	// byAnnotation names the piece of work that has written last: <shard>/<UID of its
+	// Lease>/<epoch>/<process>/<piece>.
 	byAnnotation = "chaos.bellwether.dev/by"
 	// madeAnnotation names the piece of work that has created a child.
 	madeAnnotation = "chaos.bellwether.dev/made"
@@ -55,8 +56,10 @@ type work struct {
 
 func (w *work) run(ctx context.Context) error {
 	core := w.client.CoreV1()
-	roots := w.shard.NewInformer(shard.ListerWatcher(core.ConfigMaps(w.namespace), w.client), &corev1.ConfigMap{}, resync, cache.Indexers{})
-	below := w.shard.NewInformer(shard.ListerWatcher(core.Secrets(w.namespace), w.client), &corev1.Secret{}, 2*resync, cache.Indexers{parentIndex: byParent})
+	roots := w.shard.NewInformer(shard.ListerWatcher(core.ConfigMaps(w.namespace), w.client), &corev1.ConfigMap{},
+		resync, cache.Indexers{})
+	below := w.shard.NewInformer(shard.ListerWatcher(core.Secrets(w.namespace), w.client), &corev1.Secret{}, 2*resync,
+		cache.Indexers{parentIndex: byParent})
 	w.roots = roots.GetStore()
 	w.children = &children{cache: below.GetIndexer(), expected: map[types.UID]expectation{}}
 	var both sync.WaitGroup
@@ -88,13 +91,16 @@ func (w *work) reconcile(ctx context.Context, m *corev1.ConfigMap) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.client.CoreV1().ConfigMaps(m.Namespace).Patch(ctx, m.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "chaos"})
+	_, err = w.client.CoreV1().ConfigMaps(m.Namespace).Patch(ctx, m.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: "chaos"})
 	return ignoreGone(err)
 }
 
-// patch of annotations, and of the signature. It names no version: the API server accepts it even if the
-// object has another owner by now.
-func (w *work) patch(ctx context.Context, object types.UID, annotations map[string]string, piece int64) ([]byte, error) {
+// patch of annotations, and of the signature. It names no version: the API server accepts it even
+// if the object has another owner by now.
+func (w *work) patch(ctx context.Context, object types.UID, annotations map[string]string, piece int64) ([]byte,
+	error,
+) {
 	by, err := w.signature(ctx, piece)
 	if err != nil {
 		return nil, err
@@ -121,7 +127,8 @@ func (w *work) signature(ctx context.Context, piece int64) (string, error) {
 	return fmt.Sprintf("%s/%s/%d/%d/%d", w.identity, e.LeaseUID, e.Number, os.Getpid(), piece), nil
 }
 
-// toil takes a while: mostly not long, and sometimes whatever becomes of ctx, as work does that waits for something else.
+// toil takes a while: mostly not long, and sometimes whatever becomes of ctx, as work does that
+// waits for something else.
 func (w *work) toil(ctx context.Context) error {
 	takes := rand.N(20 * time.Millisecond)
 	switch rand.IntN(20) {

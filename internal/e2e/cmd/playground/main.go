@@ -1,9 +1,11 @@
-// Command playground starts an API server to try things on, prints how to reach it, and ends it with itself.
+// Command playground starts an API server to try things on, prints how to reach it, and ends it
+// with itself.
 //
 //	go run ./cmd/playground          # in memory: Leases, ConfigMaps, Pods and the like, without authorization
 //	go run ./cmd/playground -real    # etcd, Kubernetes and nodes in pretence, with the roles of the examples
 //
-// Both have what the examples work on. kill -9 leaves a directory with the kubeconfig, and with -real what etcd has stored.
+// Both have what the examples work on. kill -9 leaves a directory with the kubeconfig, and with
+// -real what etcd has stored.
 package main
 
 import (
@@ -27,7 +29,8 @@ import (
 
 func main() {
 	genuine := flag.Bool("real", false, "start etcd, Kubernetes and nodes; builds them first if they are not there yet")
-	examples := flag.String("examples", "../../examples", "directory with the examples, whose roles and objects are loaded")
+	examples := flag.String("examples", "../../examples",
+		"directory with the examples, whose roles and objects are loaded")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -41,7 +44,10 @@ func main() {
 	}
 }
 
-var secrets = apisim.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets"), Kind: "Secret", Namespaced: true}
+var secrets = apisim.Resource{
+	GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets"), Kind: "Secret",
+	Namespaced: true,
+}
 
 func inMemory(ctx context.Context, examples string) (failed error) {
 	server, err := apisim.Listen(ctx, secrets) // for examples/controllerruntime
@@ -69,7 +75,8 @@ func inMemory(ctx context.Context, examples string) (failed error) {
 	if _, err := load(ctx, config, examples, "service.yaml", "objects.yaml"); err != nil {
 		return err
 	}
-	stay(ctx, kubeconfig, "An API server in memory. There are no controllers but the garbage collector, no kubelets and no roles.\n"+
+	stay(ctx, kubeconfig, "An API server in memory. There are no controllers but the garbage collector, no kubelets "+
+		"and no roles.\n"+
 		"Without kubectl, look at it so:\n\ncurl "+config.Host+"/api/v1/namespaces/default/configmaps")
 	return nil
 }
@@ -93,7 +100,11 @@ func load(ctx context.Context, config *rest.Config, examples string, names ...st
 }
 
 func onKubernetes(ctx context.Context, examples string) (failed error) {
-	cp, err := e2e.New(ctx, e2e.Options{ControllerManager: true, Scheduler: true, Nodes: []string{"one", "two", "three"}, Progress: os.Stdout})
+	cp, err := e2e.New(ctx,
+		e2e.Options{
+			ControllerManager: true, Scheduler: true, Nodes: []string{"one", "two", "three"},
+			Progress: os.Stdout,
+		})
 	if err != nil {
 		return err
 	}
@@ -109,7 +120,8 @@ func onKubernetes(ctx context.Context, examples string) (failed error) {
 	if err != nil {
 		return err
 	}
-	stay(ctx, kubeconfig, fmt.Sprintf("etcd and Kubernetes, three nodes in pretence, and the roles of %d manifests.", roles))
+	stay(ctx, kubeconfig,
+		fmt.Sprintf("etcd and Kubernetes, three nodes in pretence, and the roles of %d manifests.", roles))
 	return nil
 }
 

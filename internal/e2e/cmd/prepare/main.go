@@ -1,5 +1,5 @@
-// Command prepare builds the programs of the end-to-end tests' control plane if they are not there yet, so that the
-// minutes this takes do not count against a test's timeout.
+// Command prepare builds the programs of the end-to-end tests' control plane if they are not there
+// yet, so that the minutes this takes do not count against a test's timeout.
 package main
 
 import (

@@ -31,7 +31,8 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	c := fencejobs.Config{Image: "fencer:test", StartWithin: time.Minute, Timeout: 2 * time.Minute} // however busy the machine is
+	// however busy the machine is
+	c := fencejobs.Config{Image: "fencer:test", StartWithin: time.Minute, Timeout: 2 * time.Minute}
 	kubeconfig := flag.String("kubeconfig", "", "path")
 	flag.StringVar(&c.Namespace, "namespace", "", "of the Jobs")
 	label := flag.String("label", "", "of the nodes that pods may run on")
@@ -63,7 +64,10 @@ func run(ctx context.Context) error {
 	if err := json.Unmarshal(content, &values); err != nil {
 		return err
 	}
-	target := agent.Target{Node: *node, Device: "fence_ipmilan/bmc/", Agent: "fence_ipmilan", Parameters: agent.NewParameters(values)}
+	target := agent.Target{
+		Node: *node, Device: "fence_ipmilan/bmc/", Agent: "fence_ipmilan",
+		Parameters: agent.NewParameters(values),
+	}
 	return jobs.Switch(ctx, target, agent.Command{ID: *id, Action: v1alpha1.ActionOff})
 }
 
@@ -75,7 +79,8 @@ type mortal struct {
 
 func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := m.next.RoundTrip(r)
-	if method, resource, _ := strings.Cut(m.after, " "); r.Method == method && strings.Contains(r.URL.Path, "/"+resource) {
+	if method, resource, _ := strings.Cut(m.after, " "); r.Method == method &&
+		strings.Contains(r.URL.Path, "/"+resource) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	}

@@ -29,7 +29,8 @@ var aborts = map[string]func(s *site){
 	},
 	"an admin stops it": func(s *site) {
 		_, err := s.fences.Patch(s.t.Context(), v1alpha1.Name(s.node), types.MergePatchType,
-			fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"restore"}}}`, v1alpha1.AnnotationStop), metav1.PatchOptions{})
+			fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"restore"}}}`, v1alpha1.AnnotationStop),
+			metav1.PatchOptions{})
 		require.NoError(s.t, err)
 	},
 }
@@ -53,7 +54,8 @@ func TestAborts(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%d", name, lane+1), func(t *testing.T) {
 					t.Parallel()
 					s := newBMCSite(t)
-					s.setting("power_wait=0s", "boot_grace=20s") // a machine that was stopped in time does not come back by itself
+					// a machine that was stopped in time does not come back by itself
+					s.setting("power_wait=0s", "boot_grace=20s")
 					p := s.start()
 					s.checked(corev1.ConditionTrue)
 					for range rounds {
@@ -71,7 +73,8 @@ func TestAborts(t *testing.T) {
 	})
 	assert.Zero(t, late.Load(), "commands after the end of a fence")
 	if soaking() {
-		fmt.Printf("soak: %s: %d aborts, %d before the machine lost its power, %d late power events\n", t.Name(), tried.Load(), early.Load(), late.Load())
+		fmt.Printf("soak: %s: %d aborts, %d before the machine lost its power, %d late power events\n", t.Name(),
+			tried.Load(), early.Load(), late.Load())
 	}
 }
 
@@ -84,7 +87,10 @@ func (s *site) aborted(abort func(*site)) (spared bool, late int) {
 	s.lose()
 	s.eventually("the command is under way, or was", func() bool {
 		phase := s.phase()
-		return phase != "" && !slices.Contains([]v1alpha1.Phase{v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating, v1alpha1.PhaseIsolated}, phase)
+		return phase != "" && !slices.Contains([]v1alpha1.Phase{
+			v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating,
+			v1alpha1.PhaseIsolated,
+		}, phase)
 	})
 	<-time.After(rand.N(2 * time.Second)) // any moment has to do
 	abort(s)
@@ -92,7 +98,8 @@ func (s *site) aborted(abort func(*site)) (spared bool, late int) {
 	s.eventually("the fence ends", func() bool {
 		f := s.record()
 		version = f.ResourceVersion
-		return f.Status.Phase == v1alpha1.PhaseFinal || f.Status.Phase == v1alpha1.PhaseGivenUp && meta.IsStatusConditionTrue(f.Status.Conditions, v1alpha1.ConditionStopped)
+		return f.Status.Phase == v1alpha1.PhaseFinal || f.Status.Phase == v1alpha1.PhaseGivenUp &&
+			meta.IsStatusConditionTrue(f.Status.Conditions, v1alpha1.ConditionStopped)
 	})
 	ended := s.lastWrite(version)
 	<-time.After(s.timeout + settle) // for as long as a command could be under way
@@ -115,7 +122,8 @@ func (s *site) aborted(abort func(*site)) (spared bool, late int) {
 // lastWrite is when the status of the machine's record was written last, until it had this version.
 func (s *site) lastWrite(version string) (at time.Time) {
 	s.t.Helper()
-	s.eventually("the audit log has the write of the record", func() bool { // it may have it later than the API server has the record
+	s.eventually("the audit log has the write of the record", func() bool {
+		// it may have it later than the API server has the record
 		events, err := shared.Audit()
 		require.NoError(s.t, err)
 		for _, e := range events {

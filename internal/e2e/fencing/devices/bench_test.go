@@ -49,7 +49,8 @@ func BenchmarkRelease(b *testing.B) {
 	}
 	f.report(released)
 	for name, took := range map[string][]time.Duration{
-		"off": off, "verified": verified, "bare-off": bare.off, "bare-off-answer": bare.answer, "bare-reading": bare.reading,
+		"off": off, "verified": verified, "bare-off": bare.off, "bare-off-answer": bare.answer,
+		"bare-reading": bare.reading,
 	} {
 		slices.Sort(took)
 		b.ReportMetric(1e3*took[len(took)/2].Seconds(), "ms-"+name)
@@ -70,7 +71,10 @@ func (f *fleet) bareMachine() *bareMachine {
 	m := &bareMachine{b: f.b, agents: newAgents(f.b, nil), machine: lab.NewMachine(func(bool) {})}
 	bmc, err := f.sites[0].lab.BMC(m.machine.Chassis())
 	require.NoError(f.b, err)
-	m.target = agent.Target{Node: "bare", Device: "bare", Agent: bmc.Agent, Parameters: agent.NewParameters(bmc.Parameters)}
+	m.target = agent.Target{
+		Node: "bare", Device: "bare", Agent: bmc.Agent,
+		Parameters: agent.NewParameters(bmc.Parameters),
+	}
 	return m
 }
 
@@ -78,7 +82,9 @@ func (f *fleet) bareMachine() *bareMachine {
 func (m *bareMachine) fence() {
 	m.b.Helper()
 	began := time.Now()
-	require.NoError(m.b, m.agents.Switch(m.b.Context(), m.target, agent.Command{ID: "bare", Action: v1alpha1.ActionOff, Timeout: 10 * time.Second}))
+	require.NoError(m.b,
+		m.agents.Switch(m.b.Context(), m.target,
+			agent.Command{ID: "bare", Action: v1alpha1.ActionOff, Timeout: 10 * time.Second}))
 	m.answer = append(m.answer, time.Since(began))
 	m.off = append(m.off, lastOff(m.b, m.machine).Sub(began))
 	began = time.Now()
@@ -186,10 +192,15 @@ func BenchmarkTwentyMachines(b *testing.B) {
 		for _, s := range f.sites {
 			working.Go(func() {
 				d := s.devices["ipmi-"+s.node]
-				target := agent.Target{Node: s.node, Device: s.node, Agent: d.Agent, Parameters: agent.NewParameters(d.Parameters)}
+				target := agent.Target{
+					Node: s.node, Device: s.node, Agent: d.Agent,
+					Parameters: agent.NewParameters(d.Parameters),
+				}
 				_, err := agents.Power(b.Context(), target)
 				assert.NoError(b, err)
-				assert.NoError(b, agents.Switch(b.Context(), target, agent.Command{ID: s.node, Action: v1alpha1.ActionOff, Timeout: 10 * time.Second}))
+				assert.NoError(b,
+					agents.Switch(b.Context(), target,
+						agent.Command{ID: s.node, Action: v1alpha1.ActionOff, Timeout: 10 * time.Second}))
 				for reading := range 2 {
 					<-time.After(time.Duration(reading) * time.Second / 2)
 					power, err := agents.Power(b.Context(), target)
@@ -226,7 +237,10 @@ func newFleet(b *testing.B, n int, build func(*site)) *fleet {
 	f := &fleet{b: b, decided: map[string]time.Time{}, proved: map[string]time.Time{}, gone: map[string]time.Time{}}
 	l := labtest.New(b)
 	for i := range n {
-		s := &site{t: b, lab: l, plugs: map[string]*lab.Plug{}, devices: map[string]*lab.Device{}, timeout: commandTimeout}
+		s := &site{
+			t: b, lab: l, plugs: map[string]*lab.Plug{}, devices: map[string]*lab.Device{},
+			timeout: commandTimeout,
+		}
 		if i == 0 {
 			s.found()
 			s.patchNode(spareNode, fmt.Sprintf(`{"metadata":{"labels":{%q:"true"}}}`, s.namespace))
@@ -241,7 +255,10 @@ func newFleet(b *testing.B, n int, build func(*site)) *fleet {
 			}
 		})
 		_, err := s.client.CoreV1().Nodes().Create(b.Context(), &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: s.node, Labels: map[string]string{s.namespace: "true", corev1.LabelTopologyZone: s.node}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:   s.node,
+				Labels: map[string]string{s.namespace: "true", corev1.LabelTopologyZone: s.node},
+			},
 		}, metav1.CreateOptions{})
 		require.NoError(b, err)
 		build(s)
@@ -267,7 +284,8 @@ func (h *host) lose(lost bool) {
 // kubelet has a node Ready while its machine runs and is not lost.
 func (f *fleet) kubelet(s *site, h *host) {
 	leases := s.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	_, err := leases.Create(f.b.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: s.node}}, metav1.CreateOptions{})
+	_, err := leases.Create(f.b.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: s.node}},
+		metav1.CreateOptions{})
 	require.NoError(f.b, err)
 	beat := func() {
 		h.mu.Lock()
@@ -276,7 +294,8 @@ func (f *fleet) kubelet(s *site, h *host) {
 			return
 		}
 		_, _ = leases.Patch(f.b.Context(), s.node, types.MergePatchType,
-			fmt.Appendf(nil, `{"spec":{"renewTime":%q}}`, time.Now().UTC().Format(metav1.RFC3339Micro)), metav1.PatchOptions{})
+			fmt.Appendf(nil, `{"spec":{"renewTime":%q}}`, time.Now().UTC().Format(metav1.RFC3339Micro)),
+			metav1.PatchOptions{})
 		if !s.ready() {
 			s.setReady(corev1.ConditionTrue)
 		}
@@ -326,7 +345,8 @@ func (f *fleet) lead(timeout time.Duration, atOnce int) {
 	first := f.sites[0]
 	c := first.leadBy(shared.User(first.user()), func(settings *fencing.Config) {
 		settings.CommandTimeout = timeout
-		settings.Limits.MaxConcurrent, settings.Limits.StormPercent, settings.Limits.MaxStarts, settings.Limits.MaxRepeats = atOnce, 100, 1000, 1000
+		settings.Limits.MaxConcurrent, settings.Limits.StormPercent, settings.Limits.MaxStarts,
+			settings.Limits.MaxRepeats = atOnce, 100, 1000, 1000
 		settings.Hooks.OnTransition = func(fence *v1alpha1.NodeFence, reason string) {
 			f.mu.Lock()
 			defer f.mu.Unlock()

@@ -21,16 +21,23 @@ import (
 
 // point is where in a fence a process is killed.
 type point struct {
-	name  string
-	crash func(s *site, plug *lab.Plug) (next *e2e.Process) // plug is the device commanded last of those that prove the machine to be off
+	name string
+	// plug is the device commanded last of those that prove the machine to be off
+	crash func(s *site, plug *lab.Plug) (next *e2e.Process)
 }
 
 // points are those around the commands to devices.
 var points = []point{
 	{"before the off is sent", dies("switch off,before")},
 	{"while the device obeys the off", killedDuring(false)},
-	{"and the off lands when the next one waits for that", func(s *site, plug *lab.Plug) *e2e.Process { return s.landsLate(plug) }},
-	{"only the agent, while the device obeys the off", func(s *site, plug *lab.Plug) *e2e.Process { return s.agentKilled(plug) }},
+	{
+		"and the off lands when the next one waits for that",
+		func(s *site, plug *lab.Plug) *e2e.Process { return s.landsLate(plug) },
+	},
+	{
+		"only the agent, while the device obeys the off",
+		func(s *site, plug *lab.Plug) *e2e.Process { return s.agentKilled(plug) },
+	},
 	{"after the off", dies("switch off")},
 	{"before the on is sent", dies("switch on,before")},
 	{"while the device obeys the on", killedDuring(true)},
@@ -84,7 +91,8 @@ func TestCrashMatrix(t *testing.T) {
 	})
 	for _, k := range kinds {
 		if soaking() {
-			fmt.Printf("soak: %s: %s: killed at %d points, %d times all was well\n", t.Name(), k.name, tried[k.name], held[k.name])
+			fmt.Printf("soak: %s: %s: killed at %d points, %d times all was well\n", t.Name(), k.name, tried[k.name],
+				held[k.name])
 		}
 	}
 }
@@ -175,7 +183,8 @@ func children(parent int) (pids []int) {
 		line, lineErr := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
 		_, rest, found := strings.Cut(string(stat), ") ") // a name in parentheses, a state, the parent
 		fields := strings.Fields(rest)
-		if err != nil || lineErr != nil || !found || len(fields) < 2 || fields[1] != strconv.Itoa(parent) || !bytes.Contains(line, []byte("fence_")) {
+		if err != nil || lineErr != nil || !found || len(fields) < 2 || fields[1] != strconv.Itoa(parent) ||
+			!bytes.Contains(line, []byte("fence_")) {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {

@@ -45,7 +45,8 @@ func TestDump(t *testing.T) {
 	s.checked(corev1.ConditionTrue)
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
-	sender := exec.CommandContext(ctx, dumpSender, "--ipport", strconv.Itoa(int(<-ports)), "--family", "ipv4", "--interval", "1", "127.0.0.1")
+	sender := exec.CommandContext(ctx, dumpSender, "--ipport", strconv.Itoa(int(<-ports)), "--family", "ipv4",
+		"--interval", "1", "127.0.0.1")
 	require.NoError(t, sender.Start())
 	defer func() {
 		end()

@@ -45,8 +45,10 @@ func (s *site) start(env ...string) *e2e.Process {
 	s.replicas++
 	name := fmt.Sprintf("%s-%d", s.namespace, s.replicas)
 	arguments := []string{
-		"-kubeconfig", kubeconfig, "-namespace", s.namespace, "-identity", name, "-host", spareNode, "-machine", s.node, "-label", s.namespace,
-		"-effects", filepath.Join(s.t.TempDir(), "effects"), "-lease", "10s", "-timeout", s.timeout.String(), "-storage", methodFabricOff + "=" + storageDriver,
+		"-kubeconfig", kubeconfig, "-namespace", s.namespace, "-identity", name, "-host", spareNode, "-machine", s.node,
+		"-label", s.namespace,
+		"-effects", filepath.Join(s.t.TempDir(), "effects"), "-lease", "10s", "-timeout", s.timeout.String(),
+		"-storage", methodFabricOff + "=" + storageDriver,
 	}
 	for _, variable := range s.environment {
 		arguments = append(arguments, "-environment", variable)
@@ -98,10 +100,14 @@ func (s *site) leadBy(config *rest.Config, change func(*fencing.Config)) *contro
 	require.NoError(s.t, err)
 	dyn, err := dynamic.NewForConfig(config)
 	require.NoError(s.t, err)
-	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: map[string]string{s.namespace: "true"}})
+	selector,
+		err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{
+		MatchLabels: map[string]string{s.namespace: "true"},
+	})
 	require.NoError(s.t, err)
 	settings := fencing.Config{
-		Namespace: s.namespace, Node: spareNode, Leadership: always{}, Agents: newAgents(s.t, s.environment), Nodes: fencing.NodeSelector{Selector: selector},
+		Namespace: s.namespace, Node: spareNode, Leadership: always{}, Agents: newAgents(s.t, s.environment),
+		Nodes:         fencing.NodeSelector{Selector: selector},
 		Limits:        fencing.Limits{Observation: time.Millisecond, CoolDown: time.Second},
 		DetachTimeout: 5 * time.Second, RestartDelay: time.Second, CommandTimeout: s.timeout,
 	}
@@ -165,7 +171,8 @@ func (q quick) Metadata(ctx context.Context, name string) (agent.Metadata, error
 // that it could not.
 func (s *site) checked(fenceable corev1.ConditionStatus) {
 	s.t.Helper()
-	s.eventually("the machine's devices are checked: "+string(fenceable), func() bool { return s.condition("FenceReady").Status == fenceable })
+	s.eventually("the machine's devices are checked: "+string(fenceable),
+		func() bool { return s.condition("FenceReady").Status == fenceable })
 }
 
 // stop ends a fencer, and requires that its rights were enough.

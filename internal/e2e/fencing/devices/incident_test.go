@@ -143,14 +143,16 @@ func TestConcurrentRequests(t *testing.T) {
 	s.checked(corev1.ConditionTrue)
 	s.lose()
 	body, err := json.Marshal(map[string]any{
-		"apiVersion": v1alpha1.GroupVersion().String(), "kind": v1alpha1.Kind().Kind, "metadata": map[string]any{"name": v1alpha1.Name(s.node)}, "node": s.node,
+		"apiVersion": v1alpha1.GroupVersion().String(), "kind": v1alpha1.Kind().Kind,
+		"metadata": map[string]any{"name": v1alpha1.Name(s.node)}, "node": s.node,
 	})
 	require.NoError(t, err)
 	var requests sync.WaitGroup
 	for range at {
 		requests.Go(func() {
 			var code int
-			s.client.CoreV1().RESTClient().Post().AbsPath("/apis/" + v1alpha1.GroupVersion().String() + "/nodefences").Body(body).Do(t.Context()).StatusCode(&code)
+			s.client.CoreV1().RESTClient().Post().AbsPath("/apis/" + v1alpha1.GroupVersion().String() +
+				"/nodefences").Body(body).Do(t.Context()).StatusCode(&code)
 			assert.Contains(t, []int{http.StatusCreated, http.StatusConflict}, code)
 		})
 	}

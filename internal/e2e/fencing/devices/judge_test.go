@@ -49,7 +49,8 @@ func (s *site) requireReleasesProved() {
 		if s.fabric != nil && e.Name == podStorage {
 			proved = proved || off(s.fabric.Changes(), e.Received, e.At)
 		}
-		assert.True(s.t, proved, "%s of pod %s from %v to %v, and the machine ran: %+v", e.Verb, e.Name, e.Received, e.At, s.machine.Changes())
+		assert.True(s.t, proved, "%s of pod %s from %v to %v, and the machine ran: %+v", e.Verb, e.Name, e.Received,
+			e.At, s.machine.Changes())
 	}
 }
 

@@ -39,7 +39,8 @@ func newBMCSite(t *testing.T) *site {
 	bmc, err := s.lab.BMC(s.machine.Chassis())
 	require.NoError(t, err)
 	s.template("ipmi", bmc, nil)
-	s.configure("mark-unschedulable", "mark-schedulable", []string{"bmc-off bmc-on"}, s.device("bmc", "ipmi", "", s.machine.Chassis()))
+	s.configure("mark-unschedulable", "mark-schedulable", []string{"bmc-off bmc-on"},
+		s.device("bmc", "ipmi", "", s.machine.Chassis()))
 	return s
 }
 
@@ -50,7 +51,8 @@ func newRedfishSite(t *testing.T) *site {
 	require.NoError(t, err)
 	s.environment = append(s.environment, "REQUESTS_CA_BUNDLE="+bmc.Certificate)
 	s.template("redfish", bmc, nil)
-	s.configure("mark-unschedulable", "mark-schedulable", []string{"bmc-off bmc-on"}, s.device("bmc", "redfish", "", s.machine.Chassis()))
+	s.configure("mark-unschedulable", "mark-schedulable", []string{"bmc-off bmc-on"},
+		s.device("bmc", "redfish", "", s.machine.Chassis()))
 	return s
 }
 
@@ -149,7 +151,8 @@ func (s *site) device(name, template, plug string, p *lab.Plug) methods {
 // configure says how the machine is fenced. Nothing is waited for that is not needed for safety.
 func (s *site) configure(isolation, recovery string, levels []string, devices ...methods) {
 	s.t.Helper()
-	settings := fmt.Sprintf("node_name=%s\nisolation=%s\nrecovery=%s\nnot_ready_for=1s\npower_wait=1s\nboot_grace=2m\n", s.node, isolation, recovery)
+	settings := fmt.Sprintf("node_name=%s\nisolation=%s\nrecovery=%s\nnot_ready_for=1s\npower_wait=1s\nboot_grace=2m\n",
+		s.node, isolation, recovery)
 	for i, level := range levels {
 		key := "power_management"
 		if i > 0 {
@@ -186,7 +189,8 @@ func (s *site) setting(lines ...string) {
 
 func (s *site) configMap(name string, data map[string]string) {
 	s.t.Helper()
-	_, err := s.client.CoreV1().ConfigMaps(s.namespace).Create(s.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
+	_, err := s.client.CoreV1().ConfigMaps(s.namespace).Create(s.t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
 	require.NoError(s.t, err)
 }
 

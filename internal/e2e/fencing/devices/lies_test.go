@@ -42,17 +42,25 @@ var lies = []lie{
 		s.plugs["bmc"].Break(lab.Fault{Ignores: true})
 		s.lose()
 	}},
-	{name: "obeys when the agent has given up", build: newBMCSite, truly: true, tell: func(s *site, fencer *e2e.Process) {
-		s.plugs["bmc"].Break(lab.Fault{Holds: true})
-		s.lose()
-		s.eventually("the agent has given up", func() bool { return strings.Contains(s.log(fencer), "command sent") })
-		s.plugs["bmc"].Break(lab.Fault{})
-		s.plugs["bmc"].Land()
-	}},
-	{name: "is slower than agents may take", build: newRedfishSite, truly: true, deaf: true, timeout: 5 * time.Second, tell: func(s *site, _ *e2e.Process) {
-		s.plugs["bmc"].Break(lab.Fault{Slow: 2 * time.Second})
-		s.lose()
-	}},
+	{
+		name: "obeys when the agent has given up", build: newBMCSite, truly: true,
+		tell: func(s *site, fencer *e2e.Process) {
+			s.plugs["bmc"].Break(lab.Fault{Holds: true})
+			s.lose()
+			s.eventually("the agent has given up",
+				func() bool { return strings.Contains(s.log(fencer), "command sent") })
+			s.plugs["bmc"].Break(lab.Fault{})
+			s.plugs["bmc"].Land()
+		},
+	},
+	{
+		name: "is slower than agents may take", build: newRedfishSite, truly: true, deaf: true,
+		timeout: 5 * time.Second,
+		tell: func(s *site, _ *e2e.Process) {
+			s.plugs["bmc"].Break(lab.Fault{Slow: 2 * time.Second})
+			s.lose()
+		},
+	},
 	{name: "hangs", build: newBMCSite, timeout: 5 * time.Second, tell: func(s *site, _ *e2e.Process) {
 		require.NoError(s.t, s.devices["ipmi"].Freeze())
 		s.lose()
@@ -72,7 +80,8 @@ var lies = []lie{
 		eaton, err := s.lab.Eaton(s.machine.Feed())
 		require.NoError(t, err)
 		s.template("eaton", eaton, nil)
-		s.configure("mark-unschedulable", "mark-schedulable", []string{"pdu-off pdu-on"}, s.device("pdu", "eaton", "9", lab.NewPlug(nil)))
+		s.configure("mark-unschedulable", "mark-schedulable", []string{"pdu-off pdu-on"},
+			s.device("pdu", "eaton", "9", lab.NewPlug(nil)))
 		return s
 	}},
 	{name: "reads off for a plug that it does not have", unusable: true, tell: lost, build: func(t *testing.T) *site {
@@ -80,7 +89,8 @@ var lies = []lie{
 		apc, err := s.lab.APC(s.machine.Feed())
 		require.NoError(t, err)
 		s.template("apc", apc, map[string]string{"snmp_version": "2c"})
-		s.configure("mark-unschedulable", "mark-schedulable", []string{"pdu-off pdu-on"}, s.device("pdu", "apc", "9", lab.NewPlug(nil)))
+		s.configure("mark-unschedulable", "mark-schedulable", []string{"pdu-off pdu-on"},
+			s.device("pdu", "apc", "9", lab.NewPlug(nil)))
 		return s
 	}},
 	{name: "switches half of the feeds", build: newPDUSite, tell: func(s *site, _ *e2e.Process) {
@@ -103,7 +113,8 @@ var lies = []lie{
 		bmc, err := s.lab.BMC(other.Chassis())
 		require.NoError(t, err)
 		s.template("ipmi", bmc, nil)
-		s.configure("mark-unschedulable", "mark-schedulable", []string{"bmc-off bmc-on"}, s.device("bmc", "ipmi", "", other.Chassis()))
+		s.configure("mark-unschedulable", "mark-schedulable", []string{"bmc-off bmc-on"},
+			s.device("bmc", "ipmi", "", other.Chassis()))
 		return s
 	}},
 }
@@ -130,11 +141,16 @@ func TestLyingDevices(t *testing.T) {
 					s.timeout = l.timeout
 				}
 				fencer := s.start()
-				s.checked(map[bool]corev1.ConditionStatus{false: corev1.ConditionTrue, true: corev1.ConditionFalse}[l.unusable])
+				s.checked(map[bool]corev1.ConditionStatus{
+					false: corev1.ConditionTrue,
+					true:  corev1.ConditionFalse,
+				}[l.unusable])
 				l.tell(s, fencer)
 				s.eventually("the fence has ended, or is held", func() bool {
 					f := s.record()
-					return f != nil && (f.Status.Phase == v1alpha1.PhaseGivenUp || f.Status.Phase == v1alpha1.PhaseFinal || l.unusable && f.Status.Hold != nil)
+					return f != nil &&
+						(f.Status.Phase == v1alpha1.PhaseGivenUp || f.Status.Phase == v1alpha1.PhaseFinal ||
+							l.unusable && f.Status.Hold != nil)
 				})
 				s.requireReleasesProved()
 				if !l.truly {
@@ -142,7 +158,9 @@ func TestLyingDevices(t *testing.T) {
 				}
 				for name, plug := range s.plugs {
 					assert.LessOrEqual(t, count(plug, false), 1, "%s: %+v", name, plug.Commands())
-					assert.True(t, plug.On() || l.deaf && meta.IsStatusConditionTrue(s.record().Status.Conditions, v1alpha1.ConditionPoweredOff), "%s is left off", name)
+					assert.True(t, plug.On() || l.deaf &&
+						meta.IsStatusConditionTrue(s.record().Status.Conditions, v1alpha1.ConditionPoweredOff),
+						"%s is left off", name)
 				}
 				t.Logf("ends %s: %+v", s.phase(), s.record().Status.Hold)
 			})

@@ -71,13 +71,16 @@ func TestMain(m *testing.M) {
 		machines = append(machines, fmt.Sprintf("m%d", i+1))
 		free <- machines[i]
 	}
-	e2e.Main(m, &shared, e2e.Options{ControllerManager: true, Nodes: append([]string{spareNode}, machines...), AuditPolicy: auditPolicy}, install)
+	e2e.Main(m, &shared,
+		e2e.Options{ControllerManager: true, Nodes: append([]string{spareNode}, machines...), AuditPolicy: auditPolicy},
+		install)
 }
 
 // install makes the API server know NodeFences.
 func install(cp *e2e.ControlPlane) error {
 	ctx := context.Background()
-	if err := cp.Apply(ctx, filepath.Join(root, "fencing/v1alpha1/fencing.bellwether.dev_nodefences.yaml")); err != nil {
+	if err := cp.Apply(ctx,
+		filepath.Join(root, "fencing/v1alpha1/fencing.bellwether.dev_nodefences.yaml")); err != nil {
 		return err
 	}
 	client, err := dynamic.NewForConfig(cp.Admin())

@@ -31,7 +31,10 @@ var careless = []string{"ipmitool", "snmpwalk", "snmpget", "snmpset"}
 // or Node.
 func TestSecretsStaySecret(t *testing.T) {
 	t.Parallel()
-	agents := map[string]string{"ipmilan": "fence_ipmilan", "dual PDU, APC and Eaton": "fence_apc_snmp", "redfish": "fence_redfish", "fabric": "fence_brocade"}
+	agents := map[string]string{
+		"ipmilan": "fence_ipmilan", "dual PDU, APC and Eaton": "fence_apc_snmp",
+		"redfish": "fence_redfish", "fabric": "fence_brocade",
+	}
 	for i, k := range kinds {
 		if !soaking() && i > 0 {
 			continue
@@ -58,7 +61,8 @@ func TestSecretsStaySecret(t *testing.T) {
 				require.NoError(t, d.Freeze())
 			}
 			s.lose()
-			s.eventually("device cannot be read", func() bool { return strings.Contains(s.log(p), "device cannot be read") })
+			s.eventually("device cannot be read",
+				func() bool { return strings.Contains(s.log(p), "device cannot be read") })
 			for _, d := range s.devices {
 				require.NoError(t, d.Thaw())
 			}
@@ -110,7 +114,8 @@ func look(root int, seen map[string]bool) {
 		}
 		program := "" // of a script: not that of its interpreter
 		for argument := range bytes.SplitSeq(line, []byte{0}) {
-			if name := filepath.Base(string(argument)); program == "" && len(argument) > 0 && argument[0] != '-' && !strings.HasPrefix(name, "python") {
+			if name := filepath.Base(string(argument)); program == "" && len(argument) > 0 && argument[0] != '-' &&
+				!strings.HasPrefix(name, "python") {
 				program = name
 			}
 		}
@@ -142,7 +147,10 @@ func (s *site) requireNoSecretsInCluster() {
 	assert.NotZero(s.t, about, "there are no Events of the fence")
 	configMaps, err := s.client.CoreV1().ConfigMaps(s.namespace).List(s.t.Context(), metav1.ListOptions{})
 	require.NoError(s.t, err)
-	for what, object := range map[string]any{"Events": events, "the NodeFence": s.record(), "the Node": s.getNode(), "ConfigMaps": configMaps} {
+	for what, object := range map[string]any{
+		"Events": events, "the NodeFence": s.record(), "the Node": s.getNode(),
+		"ConfigMaps": configMaps,
+	} {
 		text, err := json.MarshalIndent(object, "", " ")
 		require.NoError(s.t, err)
 		s.requireNoSecretIn(what, string(text))

@@ -67,7 +67,10 @@ const storageDriver = "san.bellwether.invalid"
 func newSite(t *testing.T) *site {
 	t.Helper()
 	labtest.Need(t)
-	s := &site{t: t, plugs: map[string]*lab.Plug{}, devices: map[string]*lab.Device{}, timeout: commandTimeout, node: <-free}
+	s := &site{
+		t: t, plugs: map[string]*lab.Plug{}, devices: map[string]*lab.Device{}, timeout: commandTimeout,
+		node: <-free,
+	}
 	t.Cleanup(func() { free <- s.node })
 	s.process = shared.Node(s.node)
 	t.Cleanup(func() { assert.NoError(t, s.process.Restart()) })
@@ -76,7 +79,8 @@ func newSite(t *testing.T) *site {
 	s.machine = lab.NewMachine(s.power)
 	// Each machine is in a zone of its own, so that the loss of several is not taken for that of
 	// the network.
-	s.patchNode(s.node, fmt.Sprintf(`{"metadata":{"labels":{%q:"true",%q:%q}}}`, s.namespace, corev1.LabelTopologyZone, s.node))
+	s.patchNode(s.node,
+		fmt.Sprintf(`{"metadata":{"labels":{%q:"true",%q:%q}}}`, s.namespace, corev1.LabelTopologyZone, s.node))
 	s.patchNode(spareNode, fmt.Sprintf(`{"metadata":{"labels":{%q:"true"}}}`, s.namespace))
 	// The fencers of another site may have checked it.
 	s.patchNode(s.node, `{"status":{"conditions":[{"type":"FenceReady","$patch":"delete"}]}}`, "status")
@@ -113,7 +117,8 @@ func (s *site) power(on bool) {
 		assert.NoError(s.t, s.process.Kill())
 		return
 	}
-	_, err := s.client.CoreV1().Nodes().Patch(context.WithoutCancel(s.t.Context()), s.node, types.StrategicMergePatchType,
+	_, err := s.client.CoreV1().Nodes().Patch(context.WithoutCancel(s.t.Context()), s.node,
+		types.StrategicMergePatchType,
 		fmt.Appendf(nil, `{"status":{"nodeInfo":{"bootID":%q}}}`, uuid.NewUUID()), metav1.PatchOptions{}, "status")
 	assert.NoError(s.t, err)
 	assert.NoError(s.t, s.process.Restart())
@@ -140,8 +145,13 @@ func (s *site) run(name string, volumes ...corev1.Volume) {
 	_, err := s.client.CoreV1().Pods(s.podNamespace()).Create(s.t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PodSpec{
-			NodeName: s.node, Volumes: volumes, Containers: []corev1.Container{{Name: "main", Image: "none.invalid/none"}},
-			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}, // nobody but a fence takes it from the machine
+			NodeName: s.node, Volumes: volumes,
+			Containers: []corev1.Container{{Name: "main", Image: "none.invalid/none"}},
+			// nobody but a fence takes it from the machine
+			Tolerations: []corev1.Toleration{{
+				Operator: corev1.TolerationOpExists,
+				Effect:   corev1.TaintEffectNoExecute,
+			}},
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(s.t, err)
@@ -156,17 +166,22 @@ func (s *site) runOnStorage() {
 	_, err := s.client.CoreV1().PersistentVolumes().Create(s.t.Context(), &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: volume},
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity: gigabyte, AccessModes: modes, ClaimRef: &corev1.ObjectReference{Namespace: s.podNamespace(), Name: "data"},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: storageDriver, VolumeHandle: volume}},
+			Capacity: gigabyte, AccessModes: modes,
+			ClaimRef: &corev1.ObjectReference{Namespace: s.podNamespace(), Name: "data"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: storageDriver, VolumeHandle: volume},
+			},
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(s.t, err)
-	_, err = s.client.CoreV1().PersistentVolumeClaims(s.podNamespace()).Create(s.t.Context(), &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: "data"},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			VolumeName: volume, StorageClassName: ptr.To(""), AccessModes: modes, Resources: corev1.VolumeResourceRequirements{Requests: gigabyte},
-		},
-	}, metav1.CreateOptions{})
+	_, err = s.client.CoreV1().PersistentVolumeClaims(s.podNamespace()).Create(s.t.Context(),
+		&corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: "data"},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				VolumeName: volume, StorageClassName: ptr.To(""), AccessModes: modes,
+				Resources: corev1.VolumeResourceRequirements{Requests: gigabyte},
+			},
+		}, metav1.CreateOptions{})
 	require.NoError(s.t, err)
 	s.run(podStorage, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
@@ -197,17 +212,20 @@ func (s *site) setReady(status corev1.ConditionStatus) {
 	s.t.Helper()
 	if status == corev1.ConditionTrue {
 		renewal := fmt.Appendf(nil, `{"spec":{"renewTime":%q}}`, time.Now().UTC().Format(metav1.RFC3339Micro))
-		_, err := s.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Patch(s.t.Context(), s.node, types.MergePatchType, renewal, metav1.PatchOptions{})
+		_, err := s.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Patch(s.t.Context(), s.node,
+			types.MergePatchType, renewal, metav1.PatchOptions{})
 		require.NoError(s.t, err)
 	}
-	s.patchNode(s.node, fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"reason":"Test","lastTransitionTime":%q}]}}`,
+	s.patchNode(s.node, fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"reason":"Test",`+
+		`"lastTransitionTime":%q}]}}`,
 		status, time.Now().UTC().Format(time.RFC3339)), "status")
 }
 
 // patchNode patches a node as others do.
 func (s *site) patchNode(name, patch string, subresources ...string) {
 	s.t.Helper()
-	_, err := s.client.CoreV1().Nodes().Patch(s.t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+	_, err := s.client.CoreV1().Nodes().Patch(s.t.Context(), name, types.StrategicMergePatchType, []byte(patch),
+		metav1.PatchOptions{}, subresources...)
 	require.NoError(s.t, err)
 }
 
@@ -274,7 +292,8 @@ func (s *site) eventually(what string, so func() bool) {
 			if f := s.record(); f != nil {
 				status = f.Status
 			}
-			s.t.Fatalf("not within %v: %s; the record says %+v; the machine %+v", patience, what, status, s.machine.Changes())
+			s.t.Fatalf("not within %v: %s; the record says %+v; the machine %+v", patience, what, status,
+				s.machine.Changes())
 		}
 	}
 }
@@ -283,7 +302,8 @@ func (s *site) eventually(what string, so func() bool) {
 func (s *site) forget() {
 	ctx := context.WithoutCancel(s.t.Context())
 	name := v1alpha1.Name(s.node)
-	_, err := s.fences.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	_, err := s.fences.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+		metav1.PatchOptions{})
 	if !apierrors.IsNotFound(err) {
 		assert.NoError(s.t, err)
 	}

@@ -49,7 +49,8 @@ func run(ctx context.Context) error {
 	namespace := flag.String("namespace", "", "of the Lease, which has the same name, and of the configuration")
 	identity := flag.String("identity", "", "of this replica")
 	host := flag.String("host", "", "node that it runs on")
-	machine := flag.String("machine", "", "the only node whose record it sees: those of other tests are none of its business; empty: all")
+	machine := flag.String("machine", "", "the only node whose record it sees: those of other tests are none of its "+
+		"business; empty: all")
 	label := flag.String("label", "", "of the nodes that it may fence")
 	rack := flag.String("rack", "", "URL of the devices; empty: real fence agents")
 	var environment []string
@@ -60,14 +61,17 @@ func run(ctx context.Context) error {
 	lease := flag.Duration("lease", 5*time.Second, "how long a leader stays one without renewal")
 	timeout := flag.Duration("timeout", 2*time.Second, "of a command to a device")
 	settle := flag.Duration("settle", time.Second, "what devices need at least until a command has landed")
-	storage := flag.String("storage", "", "METHOD=DRIVER: the storage that a node cannot reach while the device of the method is off")
+	storage := flag.String("storage", "", "METHOD=DRIVER: the storage that a node cannot reach while the device of "+
+		"the method is off")
 	effects := flag.String("effects", "", "file of what it has done to the world, for the next process to count on")
 	limits := defaultLimits
-	flag.Func("limits", "of the policy, as JSON", func(text string) error { return json.Unmarshal([]byte(text), &limits) })
+	flag.Func("limits", "of the policy, as JSON",
+		func(text string) error { return json.Unmarshal([]byte(text), &limits) })
 	var triggers []fencing.NodeCondition
 	flag.Func("trigger", "TYPE=STATUS, a condition that nodes are fenced for", func(text string) error {
 		kind, status, _ := strings.Cut(text, "=")
-		triggers = append(triggers, fencing.NodeCondition{Type: corev1.NodeConditionType(kind), Status: corev1.ConditionStatus(status)})
+		triggers = append(triggers,
+			fencing.NodeCondition{Type: corev1.NodeConditionType(kind), Status: corev1.ConditionStatus(status)})
 		return nil
 	})
 	flag.Parse()
@@ -111,7 +115,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer broadcaster.Shutdown()
-	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: map[string]string{*label: "true"}})
+	selector,
+		err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: map[string]string{*label: "true"}})
 	if err != nil {
 		return err
 	}
@@ -119,7 +124,8 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	settings := settings(*namespace, *host, selector, elector, agents{devices, deeds, *settle}, log, broadcaster.NewRecorder(scheme.Scheme, "fencer"))
+	settings := settings(*namespace, *host, selector, elector, agents{devices, deeds, *settle}, log,
+		broadcaster.NewRecorder(scheme.Scheme, "fencer"))
 	settings.CommandTimeout, settings.Limits, settings.Nodes.Triggers = *timeout, limits, triggers
 	if method, driver, found := strings.Cut(*storage, "="); found {
 		settings.Storage = map[string]fencing.Storage{method: {Drivers: []string{driver}}}
@@ -132,11 +138,17 @@ func run(ctx context.Context) error {
 }
 
 // defaultLimits are for tests that do not wait for long, and fence the same few nodes all the time.
-var defaultLimits = fencing.Limits{Observation: time.Millisecond, CoolDown: time.Second, MaxRepeats: 1000, MaxStarts: 1000}
+var defaultLimits = fencing.Limits{
+	Observation: time.Millisecond, CoolDown: time.Second, MaxRepeats: 1000,
+	MaxStarts: 1000,
+}
 
-func settings(namespace, host string, nodes labels.Selector, elector *leaderelection.Elector, devices fencing.Agents, log *zap.Logger, recorder events.EventRecorder) fencing.Config {
+func settings(namespace, host string, nodes labels.Selector, elector *leaderelection.Elector, devices fencing.Agents,
+	log *zap.Logger, recorder events.EventRecorder,
+) fencing.Config {
 	return fencing.Config{
-		Namespace: namespace, Node: host, Leadership: elector, Agents: devices, Nodes: fencing.NodeSelector{Selector: nodes},
+		Namespace: namespace, Node: host, Leadership: elector, Agents: devices,
+		Nodes:         fencing.NodeSelector{Selector: nodes},
 		DetachTimeout: 5 * time.Second, RestartDelay: time.Second,
 		Logger: log, Events: recorder,
 	}
@@ -176,7 +188,10 @@ func (rack) Metadata(_ context.Context, name string) (agent.Metadata, error) {
 		return agent.Metadata{}, fmt.Errorf("there is no agent %q", name)
 	}
 	return agent.Metadata{
-		Name:       name,
-		Parameters: []agent.ParameterSpec{{Name: "ip", Type: agent.TypeString, Required: true}, {Name: "plug", Type: agent.TypeString, Required: true}},
+		Name: name,
+		Parameters: []agent.ParameterSpec{
+			{Name: "ip", Type: agent.TypeString, Required: true},
+			{Name: "plug", Type: agent.TypeString, Required: true},
+		},
 	}, nil
 }

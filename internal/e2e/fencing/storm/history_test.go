@@ -46,9 +46,12 @@ func (w *world) record() *history {
 
 // follow calls see with what a watch has from a version on, without a gap also if the API server
 // ends it, until the test ends.
-func (w *world) follow(version string, from cache.WatchFuncWithContext, see func(runtime.Object), kinds ...watch.EventType) {
+func (w *world) follow(version string, from cache.WatchFuncWithContext, see func(runtime.Object),
+	kinds ...watch.EventType,
+) {
 	w.t.Helper()
-	watcher, err := retry.NewRetryWatcherWithContext(context.WithoutCancel(w.t.Context()), version, &cache.ListWatch{WatchFuncWithContext: from})
+	watcher, err := retry.NewRetryWatcherWithContext(context.WithoutCancel(w.t.Context()), version,
+		&cache.ListWatch{WatchFuncWithContext: from})
 	require.NoError(w.t, err)
 	var following sync.WaitGroup
 	stopped := make(chan struct{})

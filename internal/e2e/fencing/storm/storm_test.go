@@ -39,7 +39,9 @@ func TestLossOf60Of100FencesNobody(t *testing.T) {
 	}
 	require.NoError(t, leader.Kill())
 	w.eventually("the next leader holds them too", func() bool {
-		return w.each(lost, func(f *v1alpha1.NodeFence) bool { return held("Storm")(f) && w.history.heldAnew(f.Node, "Storm") > 1 })
+		return w.each(lost, func(f *v1alpha1.NodeFence) bool {
+			return held("Storm")(f) && w.history.heldAnew(f.Node, "Storm") > 1
+		})
 	})
 	w.quiet()
 	for _, node := range lost {
@@ -50,7 +52,8 @@ func TestLossOf60Of100FencesNobody(t *testing.T) {
 
 	require.NoError(t, w.cp.Node("lost").Restart())
 	w.eventually("all nodes are Ready", func() bool { return len(w.where(ready)) == 100 })
-	w.eventually("the fences have ended", func() bool { return len(w.history.are(in(v1alpha1.PhaseFinal))) == len(w.history.last()) })
+	w.eventually("the fences have ended",
+		func() bool { return len(w.history.are(in(v1alpha1.PhaseFinal))) == len(w.history.last()) })
 	w.quiet()
 	for _, node := range lost {
 		f := w.history.ended(node)
@@ -179,7 +182,8 @@ func TestOtherTriggers(t *testing.T) {
 	w.condition(readOnly, readonly, corev1.ConditionTrue)
 	w.condition(dies, deadlock, corev1.ConditionTrue)
 	w.eventually("nodes that are Ready are isolated", func() bool {
-		return slices.Equal(w.history.are(held("NodeReady")), []string{isolated, dies}) && phase(isolated) == v1alpha1.PhaseIsolated && phase(dies) == v1alpha1.PhaseIsolated
+		return slices.Equal(w.history.are(held("NodeReady")), []string{isolated, dies}) &&
+			phase(isolated) == v1alpha1.PhaseIsolated && phase(dies) == v1alpha1.PhaseIsolated
 	})
 	w.eventually("people are told", func() bool { return len(w.told("NodeReady")) == 2 })
 	w.dark(dies, true)
@@ -196,7 +200,10 @@ func TestOtherTriggers(t *testing.T) {
 	w.condition(isolated, deadlock, corev1.ConditionFalse)
 	w.eventually("the node that is repaired is back", func() bool { return phase(isolated) == v1alpha1.PhaseFinal })
 	assert.Nil(t, w.history.last()[harmless])
-	for node, trigger := range map[string]corev1.NodeConditionType{isolated: deadlock, readOnly: readonly, dies: deadlock} {
+	for node, trigger := range map[string]corev1.NodeConditionType{
+		isolated: deadlock, readOnly: readonly,
+		dies: deadlock,
+	} {
 		assert.Equal(t, string(trigger), w.history.last()[node].Status.Triggers[0].Type)
 	}
 	for _, node := range []string{isolated, harmless} {
@@ -221,7 +228,9 @@ func TestOtherTriggers(t *testing.T) {
 	for _, node := range half {
 		w.condition(node, readonly, corev1.ConditionFalse)
 	}
-	w.eventually("the storm is over", func() bool { return len(w.history.are(in(v1alpha1.PhaseFinal))) == len(w.history.last()) })
+	w.eventually("the storm is over", func() bool {
+		return len(w.history.are(in(v1alpha1.PhaseFinal))) == len(w.history.last())
+	})
 	for _, node := range half {
 		assert.NotContains(t, w.history.phases(node), v1alpha1.PhaseIsolating)
 	}

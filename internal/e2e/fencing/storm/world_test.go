@@ -62,7 +62,10 @@ const rest = "rest"
 const method = "template=fence-method-template-rack\nplug={{.NodeName}}\nsettle=1s\naction="
 
 // limits of tests: as the default ones to each other and to what kubelets do here, but faster.
-var limits = fencing.Limits{Observation: 5 * time.Second, LeaseSilence: 10 * time.Second, CoolDown: 5 * time.Second, MaxStarts: 1000}
+var limits = fencing.Limits{
+	Observation: 5 * time.Second, LeaseSilence: 10 * time.Second, CoolDown: 5 * time.Second,
+	MaxStarts: 1000,
+}
 
 // world is a control plane, whose nodes are machines that have their power from a rack. What the
 // nodes of a group have in common fails with its process.
@@ -94,7 +97,10 @@ func newWorld(t *testing.T, sizes map[string]int) *world {
 	require.NoError(t, err)
 	w.namespace, err = w.cp.Namespace(t.Context(), "storm")
 	require.NoError(t, err)
-	for _, manifest := range []string{"fencing/v1alpha1/fencing.bellwether.dev_nodefences.yaml", "examples/fencer/rbac.yaml"} {
+	for _, manifest := range []string{
+		"fencing/v1alpha1/fencing.bellwether.dev_nodefences.yaml",
+		"examples/fencer/rbac.yaml",
+	} {
 		require.NoError(t, w.cp.Apply(t.Context(), filepath.Join(root, manifest)))
 	}
 	for group, nodes := range w.groups {
@@ -103,13 +109,15 @@ func newWorld(t *testing.T, sizes map[string]int) *world {
 			wait = "10m"
 		}
 		w.configure("fence-config-type-"+group, map[string]string{
-			"config.properties": fmt.Sprintf(settings, wait), "fence-method-plug-off": method + "off\n", "fence-method-plug-on": method + "on\n",
+			"config.properties": fmt.Sprintf(settings, wait), "fence-method-plug-off": method + "off\n",
+			"fence-method-plug-on": method + "on\n",
 		})
 		for _, node := range nodes {
 			w.patch(node, fmt.Sprintf(`{"metadata":{"labels":{"type":%q,%q:"true"}}}`, group, worker))
 		}
 	}
-	w.configure("fence-method-template-rack", map[string]string{"template.properties": "agent_name=fence_rack\nip=rack\n"})
+	w.configure("fence-method-template-rack",
+		map[string]string{"template.properties": "agent_name=fence_rack\nip=rack\n"})
 	w.rack = fencingtest.NewRack(w.power, w.nodes()...)
 	t.Cleanup(w.rack.Close)
 	server := httptest.NewServer(w.rack)
@@ -131,7 +139,8 @@ func (w *world) nodes() []string {
 
 func (w *world) configure(name string, data map[string]string) {
 	w.t.Helper()
-	_, err := w.client.CoreV1().ConfigMaps(fencer).Create(w.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
+	_, err := w.client.CoreV1().ConfigMaps(fencer).Create(w.t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
 	require.NoError(w.t, err)
 }
 
@@ -154,13 +163,15 @@ func (w *world) dark(node string, dark bool) {
 
 // patch patches a node as others do.
 func (w *world) patch(node, patch string, subresources ...string) {
-	_, err := w.client.CoreV1().Nodes().Patch(context.WithoutCancel(w.t.Context()), node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+	_, err := w.client.CoreV1().Nodes().Patch(context.WithoutCancel(w.t.Context()), node, types.StrategicMergePatchType,
+		[]byte(patch), metav1.PatchOptions{}, subresources...)
 	assert.NoError(w.t, err)
 }
 
 // condition has a node's status say so.
 func (w *world) condition(node string, kind corev1.NodeConditionType, status corev1.ConditionStatus) {
-	w.patch(node, fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q,"reason":"Test","lastTransitionTime":%q}]}}`,
+	w.patch(node, fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q,"reason":"Test",`+
+		`"lastTransitionTime":%q}]}}`,
 		kind, status, time.Now().UTC().Format(time.RFC3339)), "status")
 }
 
@@ -179,7 +190,8 @@ func (w *world) run(nodes ...string) {
 	}
 	w.eventually("the pods run", func() bool {
 		pods := w.pods()
-		return len(pods) == len(nodes) && !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning })
+		return len(pods) == len(nodes) &&
+			!slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning })
 	})
 }
 
@@ -207,7 +219,8 @@ func (w *world) referee() {
 		if pod := object.(*corev1.Pod); w.cuts(pod.Spec.NodeName) == 0 {
 			mu.Lock()
 			defer mu.Unlock()
-			breaches = append(breaches, fmt.Sprintf("pod %s is gone, and %s may still run it", pod.Name, pod.Spec.NodeName))
+			breaches = append(breaches,
+				fmt.Sprintf("pod %s is gone, and %s may still run it", pod.Name, pod.Spec.NodeName))
 		}
 	}, watch.Deleted)
 }
@@ -227,7 +240,8 @@ func (w *world) start(host string, limits fencing.Limits, more ...string) *e2e.P
 	w.replicas++
 	name := fmt.Sprintf("%s-%d", fencer, w.replicas)
 	p, err := w.cp.Run(e2e.Command{Name: name, Path: program, Args: append([]string{
-		"-kubeconfig", kubeconfig, "-namespace", fencer, "-identity", name, "-host", host, "-label", worker, "-rack", w.url, "-limits", string(text), "-lease", "15s",
+		"-kubeconfig", kubeconfig, "-namespace", fencer, "-identity", name, "-host", host, "-label", worker, "-rack",
+		w.url, "-limits", string(text), "-lease", "15s",
 	}, more...)})
 	require.NoError(w.t, err)
 	var kept sync.WaitGroup
@@ -289,7 +303,8 @@ func ready(n *corev1.Node) bool   { return has(n, corev1.NodeReady) }
 func checked(n *corev1.Node) bool { return has(n, "FenceReady") }
 
 func has(n *corev1.Node, kind corev1.NodeConditionType) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
+	return slices.ContainsFunc(n.Status.Conditions,
+		func(c corev1.NodeCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
 }
 
 // marked says that something of a fence is on a node.
@@ -328,7 +343,8 @@ func (w *world) told(reason string) map[string]string {
 	told := map[string]string{}
 	for i := range events.Items {
 		e := &events.Items[i]
-		if e.Reason == reason && e.Type == corev1.EventTypeWarning && e.Regarding.Kind == "NodeFence" && e.Related != nil {
+		if e.Reason == reason && e.Type == corev1.EventTypeWarning && e.Regarding.Kind == "NodeFence" &&
+			e.Related != nil {
 			told[e.Related.Name] = e.Note
 		}
 	}

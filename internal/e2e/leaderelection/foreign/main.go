@@ -1,5 +1,6 @@
-// Command foreign is the replica of a fleet that has not moved yet: it is elected by client-go's elector, and like most programs of
-// that kind ends when its leadership is lost. It prints what the command replica prints.
+// Command foreign is the replica of a fleet that has not moved yet: it is elected by client-go's
+// elector, and like most programs of that kind ends when its leadership is lost. It prints what the
+// command replica prints.
 package main
 
 import (

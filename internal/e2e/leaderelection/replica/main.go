@@ -1,5 +1,6 @@
-// Command replica is a daemon whose every act can be told apart: while it leads it prints a line with the time each time it
-// acts, asking before whether it still leads. Its writers ask nobody: only the guard of their client stops them.
+// Command replica is a daemon whose every act can be told apart: while it leads it prints a line
+// with the time each time it acts, asking before whether it still leads. Its writers ask nobody:
+// only the guard of their client stops them.
 package main
 
 import (
@@ -127,8 +128,8 @@ func act(ctx context.Context, elector *leaderelection.Elector, drain time.Durati
 	return context.Cause(ctx)
 }
 
-// write writes as fast as answers come until told to end, whatever becomes of the term, and without a resourceVersion:
-// the API server takes every write, however stale.
+// write writes as fast as answers come until told to end, whatever becomes of the term, and without
+// a resourceVersion: the API server takes every write, however stale.
 func write(ctx, term context.Context, client kubernetes.Interface, election leaderelection.Config, n int) {
 	object := fmt.Sprintf("work-%d", n)
 	for ctx.Err() == nil {

@@ -1,5 +1,5 @@
-// Command reconciler is a controller as users write it, with a shard or without: it patches each object of a namespace again and again. For
-// measuring what the shard costs.
+// Command reconciler is a controller as users write it, with a shard or without: it patches each
+// object of a namespace again and again. For measuring what the shard costs.
 package main
 
 import (
@@ -45,7 +45,8 @@ func main() {
 	flag.StringVar(&o.ring, "ring", "", "the ring of this shard; empty: none")
 	flag.StringVar(&o.identity, "identity", "", "of this replica")
 	flag.StringVar(&o.selector, "selector", "", "of the objects, without a ring")
-	flag.DurationVar(&o.pace, "pace", time.Second, "from the event of an object to the patch that brings about the next one")
+	flag.DurationVar(&o.pace, "pace", time.Second,
+		"from the event of an object to the patch that brings about the next one")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -69,7 +70,9 @@ func run(ctx context.Context, o options) error {
 		Lease:     shardlease.Config{Namespace: o.namespace, Ring: o.ring, Identity: o.identity},
 		Election:  leaderelection.Config{Identity: o.identity},
 		Resources: []api.Resource{{GVR: gvr, Namespaces: []string{o.namespace}}},
-		Sharder:   sharder.Config{Hooks: sharder.Hooks{OnSettled: func(members []string) { fmt.Println("settled", len(members)) }}},
+		Sharder: sharder.Config{Hooks: sharder.Hooks{OnSettled: func(members []string) {
+			fmt.Println("settled", len(members))
+		}}},
 	})
 	if err != nil {
 		return err
@@ -106,7 +109,10 @@ func control(ctx context.Context, config *rest.Config, o options, shard *shard.S
 			queue.AddAfter(key, o.pace)
 		}
 	}
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }}); err != nil {
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    add,
+		UpdateFunc: func(_, obj any) { add(obj) },
+	}); err != nil {
 		return err
 	}
 	reconcile := func(ctx context.Context, obj *corev1.ConfigMap) error {

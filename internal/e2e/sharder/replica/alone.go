@@ -14,10 +14,12 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
-// electionName is that of the Lease of the sharders, and of those that work alone before and after them.
+// electionName is that of the Lease of the sharders, and of those that work alone before and after
+// them.
 const electionName = "sharder"
 
-// runPlain is a replica of a controller that is not sharded yet: client-go's elector lets one of them work.
+// runPlain is a replica of a controller that is not sharded yet: client-go's elector lets one of
+// them work.
 func (r *replica) runPlain(ctx context.Context) error {
 	candidate, err := kubernetes.NewForConfig(r.client("elector"))
 	if err != nil {
@@ -27,9 +29,13 @@ func (r *replica) runPlain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	electing, endElection := context.WithCancel(context.WithoutCancel(ctx)) // who leads releases when its work has ended
+	// who leads releases when its work has ended
+	electing, endElection := context.WithCancel(context.WithoutCancel(ctx))
 	defer endElection()
-	lock := &resourcelock.LeaseLock{Client: candidate.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: r.lease.Identity}}
+	lock := &resourcelock.LeaseLock{
+		Client:     candidate.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: r.lease.Identity},
+	}
 	lock.LeaseMeta.Namespace, lock.LeaseMeta.Name = r.sharder.Namespace, electionName
 	d := r.lease.LeaseDuration
 	worked := make(chan error, 1)

@@ -1,6 +1,7 @@
-// Command replica is a sharded controller whose every act can be told apart: it prints when work on an object begins and when it
-// ends, by the clock of the machine. It works on each of its objects again and again, so that no other process can do so
-// unnoticed. Each of its clients has a name of its own, <part>/<identity>, by which the audit log tells its parts apart.
+// Command replica is a sharded controller whose every act can be told apart: it prints when work on
+// an object begins and when it ends, by the clock of the machine. It works on each of its objects
+// again and again, so that no other process can do so unnoticed. Each of its clients has a name of
+// its own, <part>/<identity>, by which the audit log tells its parts apart.
 package main
 
 import (
@@ -69,21 +70,23 @@ func parse() options {
 	var children []schema.GroupVersionResource
 	flag.StringVar(&namespace, "namespace", "", "of the Leases, and of the objects")
 	flag.DurationVar(&duration, "lease-duration", 0, "D")
-	flag.Func("resource", "that is distributed, as [group/]version/resource, in the namespace", func(value string) error {
-		gvr, err := parseResource(value)
-		resources = append(resources, api.Resource{GVR: gvr, Namespaces: []string{""}})
-		return err
-	})
+	flag.Func("resource", "that is distributed, as [group/]version/resource, in the namespace",
+		func(value string) error {
+			gvr, err := parseResource(value)
+			resources = append(resources, api.Resource{GVR: gvr, Namespaces: []string{""}})
+			return err
+		})
 	flag.Func("cluster-resource", "that is distributed, where the label test=<namespace> is", func(value string) error {
 		gvr, err := parseResource(value)
 		resources = append(resources, api.Resource{GVR: gvr})
 		return err
 	})
-	flag.Func("child", "resource of children of all that is distributed, as [group/]version/resource", func(value string) error {
-		gvr, err := parseResource(value)
-		children = append(children, gvr)
-		return err
-	})
+	flag.Func("child", "resource of children of all that is distributed, as [group/]version/resource",
+		func(value string) error {
+			gvr, err := parseResource(value)
+			children = append(children, gvr)
+			return err
+		})
 	flag.StringVar(&o.kubeconfig, "kubeconfig", "", "path")
 	flag.Float64Var(&o.qps, "qps", -1, "rate limit of the sharder's clients; 0: client-go's default")
 	flag.StringVar(&o.lease.Identity, "identity", "", "of this replica")
@@ -96,14 +99,16 @@ func parse() options {
 	flag.DurationVar(&o.sharder.OverdueAfter, "overdue-after", 0, "of the sharder")
 	flag.DurationVar(&o.shard.AckGrace, "ack-grace", 0, "of the shard")
 	flag.DurationVar(&o.work.takes, "work", 0, "how long work on an object takes")
-	flag.DurationVar(&o.work.pace, "pace", 250*time.Millisecond, "pause between two pieces of work on one object, on average")
+	flag.DurationVar(&o.work.pace, "pace", 250*time.Millisecond,
+		"pause between two pieces of work on one object, on average")
 	flag.BoolVar(&o.work.stubborn, "stubborn", false, "work takes its time, whatever becomes of its context")
 	flag.BoolVar(&o.work.writes, "write", false, "some of the work changes its object")
 	flag.IntVar(&o.work.controllers, "controllers", 1, "how many work on each object")
 	flag.BoolVar(&o.leaseOnly, "lease-only", false, "hold the shard lease, and do nothing for it")
 	flag.BoolVar(&o.withoutShard, "without-shard", false, "be a sharder only")
 	flag.BoolVar(&o.withoutSharder, "without-sharder", false, "be a shard only")
-	flag.BoolVar(&o.plain, "plain", false, "be no shard, but one of several replicas; client-go's elector lets one of them work, on all objects")
+	flag.BoolVar(&o.plain, "plain", false, "be no shard, but one of several replicas; client-go's elector lets one "+
+		"of them work, on all objects")
 	flag.BoolVar(&o.bridge, "bridge", false, "the same, with this project's elector, and not before the ring has ended")
 	flag.Parse()
 	for i, r := range resources {
@@ -241,7 +246,10 @@ func (r *replica) newWorker(lease *shardlease.Lease) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &worker{workOptions: r.work, shard: shard, client: client, mapper: r.mapper, resources: r.shard.Resources}, nil
+	return &worker{
+		workOptions: r.work, shard: shard, client: client, mapper: r.mapper,
+		resources: r.shard.Resources,
+	}, nil
 }
 
 func (r *replica) newSharder(onLost func(error)) (*leaderelection.Elector, *sharder.Sharder, error) {

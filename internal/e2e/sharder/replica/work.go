@@ -42,7 +42,8 @@ type worker struct {
 	turns     <-chan time.Time // to write
 }
 
-// writePace is how often a process writes at most: more than a few of them would keep the API server from anything else.
+// writePace is how often a process writes at most: more than a few of them would keep the API
+// server from anything else.
 const writePace = 100 * time.Millisecond
 
 // run works until ctx has ended, and returns when nothing is at work any more.
@@ -114,8 +115,8 @@ func (w *worker) objects(r api.Resource) dynamic.ResourceInterface {
 // look is how often a controller looks for what there is to do.
 const look = 20 * time.Millisecond
 
-// control works on each object of a store as soon as that is there, and again after pauses of random length as long as it is: one piece of
-// work at a time.
+// control works on each object of a store as soon as that is there, and again after pauses of
+// random length as long as it is: one piece of work at a time.
 func (w *worker) control(ctx context.Context, r api.Resource, store cache.Store) {
 	var visits sync.WaitGroup
 	defer visits.Wait()
@@ -176,13 +177,15 @@ func (w *worker) visit(ctx context.Context, r api.Resource, obj *unstructured.Un
 		default:
 			return nil
 		}
-		// Without a resourceVersion: the API server accepts it, even if the object belongs to another shard by now.
+		// Without a resourceVersion: the API server accepts it, even if the object belongs to
+		// another shard by now.
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"by":"%s/%d"}}}`, w.identity, piece)
 		_, err := w.objects(r).Patch(ctx, obj.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
 	switch {
-	case err == nil, errors.Is(err, shard.ErrNotMine), errors.Is(err, shard.ErrNotYet), errors.Is(err, shardlease.ErrNotHeld), ctx.Err() != nil:
+	case err == nil, errors.Is(err, shard.ErrNotMine), errors.Is(err, shard.ErrNotYet), errors.Is(err,
+		shardlease.ErrNotHeld), ctx.Err() != nil:
 	default:
 		fmt.Fprintln(os.Stderr, err)
 	}

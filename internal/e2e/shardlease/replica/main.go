@@ -1,5 +1,5 @@
-// Command replica is a shard that does nothing: it prints a line with its epoch when it begins to work, and then, as long as it holds its
-// lease, a line with the time each time it acts.
+// Command replica is a shard that does nothing: it prints a line with its epoch when it begins to
+// work, and then, as long as it holds its lease, a line with the time each time it acts.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command controlplane is etcd, kube-apiserver, kube-controller-manager and kube-scheduler in one binary:
-// the first argument names the component, the rest are that component's own flags.
+// Command controlplane is etcd, kube-apiserver, kube-controller-manager and kube-scheduler in one
+// binary: the first argument names the component, the rest are that component's own flags.
 package main
 
 import (

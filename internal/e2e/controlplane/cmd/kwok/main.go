@@ -1,5 +1,6 @@
-// Command kwok plays the kubelet of simulated nodes. It is a binary of its own because KWOK and Kubernetes both
-// define the flag --version. "kwok stages" prints the stages that make nodes and pods ready at once.
+// Command kwok plays the kubelet of simulated nodes. It is a binary of its own because KWOK and
+// Kubernetes both define the flag --version. "kwok stages" prints the stages that make nodes and
+// pods ready at once.
 package main
 
 import (
