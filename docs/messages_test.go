@@ -75,14 +75,12 @@ func messages(t *testing.T, packages []string) (literals, warnings []string) {
 			require.NoError(t, err)
 			ast.Inspect(file, func(n ast.Node) bool {
 				switch n := n.(type) {
-				case *ast.BasicLit:
+				case *ast.BasicLit, *ast.BinaryExpr:
 					literals = append(literals, unquoted(n)...)
 				case *ast.CallExpr:
 					if called, ok := n.Fun.(*ast.SelectorExpr); ok &&
 						slices.Contains([]string{"Warn", "Error", "sayOnce"}, called.Sel.Name) && len(n.Args) > 0 {
-						if literal, ok := n.Args[0].(*ast.BasicLit); ok {
-							warnings = append(warnings, unquoted(literal)...)
-						}
+						warnings = append(warnings, unquoted(n.Args[0])...)
 					}
 				}
 				return true
@@ -93,14 +91,21 @@ func messages(t *testing.T, packages []string) (literals, warnings []string) {
 	return literals, warnings
 }
 
-// unquoted is the value of a string; nothing for other literals.
-func unquoted(literal *ast.BasicLit) []string {
-	if literal.Kind != token.STRING {
-		return nil
+// unquoted is the value of a string, or of strings that are joined; nothing for other expressions.
+func unquoted(n ast.Node) []string {
+	switch n := n.(type) {
+	case *ast.BasicLit:
+		value, err := strconv.Unquote(n.Value)
+		if n.Kind != token.STRING || err != nil {
+			return nil
+		}
+		return []string{value}
+	case *ast.BinaryExpr:
+		left, right := unquoted(n.X), unquoted(n.Y)
+		if n.Op != token.ADD || left == nil || right == nil {
+			return nil
+		}
+		return []string{left[0] + right[0]}
 	}
-	value, err := strconv.Unquote(literal.Value)
-	if err != nil {
-		return nil
-	}
-	return []string{value}
+	return nil
 }

@@ -22,8 +22,7 @@ func run(ctx context.Context, config *rest.Config, log *zap.Logger) error {
 		Namespace: "default",
 		Name:      "my-controller",
 		Logger:    log,
-		// KernelDeadline: true ends also a process that is stopped; see ReexecIfPID1 for
-		// containers.
+		// KernelDeadline: true also ends a stopped process; in containers see ReexecIfPID1.
 	})
 	if err != nil {
 		return err

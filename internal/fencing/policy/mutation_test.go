@@ -64,7 +64,8 @@ var mutations = []mutation.Mutation{
 		Caught: "TestProcessThatWasStoppedObservesAnew",
 	},
 	{
-		Name: "the beginning is a storm", File: "state.go", Old: "limits.Observation {\n			return s", New: "limits.Observation {",
+		Name: "the beginning is a storm", File: "state.go",
+		Old: "limits.Observation {\n			return s", New: "limits.Observation {",
 		Caught: "TestBeginningIsNoStorm",
 	},
 	{
