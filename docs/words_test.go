@@ -15,9 +15,9 @@ import (
 
 // banned are words and phrases that make sentences hard to read. CONTRIBUTING.md has the rules. The
 // words of a phrase may be on two lines of a comment.
-var banned = regexp.MustCompile(`(?i)\b(anew|nobody|whoever|(?:is|are)` + gap + `told|the` + gap + `own|in` + gap +
-	`vain|` +
-	`to` + gap + `and` + gap + `fro|of` + gap + `which)\b`)
+var banned = regexp.MustCompile(`\b(?i:(anew|(?-i:[Nn]obody)|whoever|(?:is|are)` + gap + `told|` +
+	`the` + gap + `own|in` + gap + `vain|` +
+	`to` + gap + `and` + gap + `fro|of` + gap + `which))\b`)
 
 const gap = `(?:\s|//)+`
 

@@ -172,7 +172,7 @@ func (r *run) refusal(ctx context.Context, n *corev1.Node, record *v1alpha1.Node
 	bad := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	bootID := n.Status.NodeInfo.BootID
 	if of, _, _ := strings.Cut(asked, "/"); bootID == "" {
-		bad("it shows no boot ID, so that nobody could see it start anew")
+		bad("it shows no boot ID, so that a restart could not be seen")
 	} else if of != bootID {
 		bad("it was asked for when the boot ID was %q, and it is %q", of, bootID)
 	}

@@ -91,7 +91,7 @@ var mutations = []mutation.Mutation{
 		Caught: "TestPlugThatWasOffWhileItsNodeWorkedProvesNothingToTheNextLeader",
 	},
 	{
-		Name: "nobody tells the next leader", File: "seenon.go",
+		Name: "the next leader does not learn of it", File: "seenon.go",
 		Old: "return node.Annotate(ctx, c.requireLeader, v1alpha1.AnnotationSeenOn, string(text))",
 		New: "_, _ = text, node\n\treturn nil", Caught: "TestMachineThatIsOffAlreadyAndAnotherLeader",
 	},

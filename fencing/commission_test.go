@@ -155,7 +155,7 @@ func TestCommissionIsRefused(t *testing.T) {
 			config: func(c *fencing.Config) { c.Paused = func() string { return "at night" } },
 			says:   []string{"at night"},
 		},
-		"the own host": {
+		"its own host": {
 			config: func(c *fencing.Config) { c.OutsideCluster, c.Node = false, "n1" },
 			says:   []string{"runs on node n1 itself"},
 		},
@@ -183,11 +183,11 @@ func TestCommissionIsRefused(t *testing.T) {
 		},
 		"configuration is wrong": {change: func(w *world, _ *replica) {
 			_, err := w.client.CoreV1().ConfigMaps("fencing").Patch(w.ctx, "fence-config-type-worker",
-				types.MergePatchType, []byte(`{"data":{"fence-method-plug-off":"template=nobody"}}`),
+				types.MergePatchType, []byte(`{"data":{"fence-method-plug-off":"template=absent"}}`),
 				metav1.PatchOptions{})
 			require.NoError(w.t, err)
 			wait(w.ctx, time.Second)
-		}, says: []string{"nobody"}},
+		}, says: []string{"absent"}},
 		"not the leader": {
 			change: func(_ *world, c *replica) { c.reign.ended.Store(true) },
 			says:   []string{"only the leader"},
@@ -273,7 +273,7 @@ func TestCommissionIsAskedForByAnAnnotation(t *testing.T) {
 	})
 }
 
-// A plug that does as it is told, and is not the node's, is found out, and has its power back.
+// A plug that obeys, and is not the node's, is found out, and has its power back.
 func TestWrongPlugIsFoundOut(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.configure("fence-config-node-n1", map[string]string{
@@ -476,7 +476,7 @@ func TestNodeWithAPodKeepsItsPower(t *testing.T) {
 	})
 }
 
-// Two levels, one of them with two feeds: each is proved by itself, in one go, and nothing is told
+// Two levels, one of them with two feeds: each is proved by itself, in one go, and no device has
 // to switch off twice.
 func TestCommissionProvesEachLevel(t *testing.T) {
 	inWorld(t, 3, func(w *world) {

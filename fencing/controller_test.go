@@ -152,7 +152,7 @@ func TestControllerThatIsCutOffFencesNobody(t *testing.T) {
 		defer c.stop()
 		wait(w.ctx, settled)
 		c.client.Inject(apisim.Faults{Refuse: apisim.Always})
-		c.reign.ended.Store(true) // nobody renews a lease then
+		c.reign.ended.Store(true) // no lease is renewed then
 		w.cutOff("n1", true)
 		wait(w.ctx, 15*time.Minute)
 		w.untouched("n1")
@@ -392,7 +392,7 @@ func TestAdminConfirms(t *testing.T) {
 func TestUnconfiguredNodeIsHeld(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		_, err := w.client.CoreV1().ConfigMaps("fencing").Patch(w.ctx, "fence-config-type-worker", types.MergePatchType,
-			[]byte(`{"data":{"fence-method-plug-off":"template=nobody"}}`), metav1.PatchOptions{})
+			[]byte(`{"data":{"fence-method-plug-off":"template=absent"}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 		a := w.start("a", nil)
 		defer a.stop()
@@ -403,7 +403,7 @@ func TestUnconfiguredNodeIsHeld(t *testing.T) {
 		f := w.fence("n1")
 		require.NotNil(t, f.Status.Hold)
 		assert.Equal(t, string(policy.ReasonNotConfigured), f.Status.Hold.Reason)
-		assert.Contains(t, f.Status.Hold.Message, "nobody")
+		assert.Contains(t, f.Status.Hold.Message, "absent")
 	})
 }
 

@@ -333,7 +333,7 @@ func (f readiness) condition(kind corev1.NodeConditionType) corev1.NodeCondition
 	return c
 }
 
-// tryToPublish is one try. People are told when the condition is another than the node had: a
+// tryToPublish is one try. It emits an Event when the condition is another than the node had: a
 // controller that has just begun does not tell them again, but it does after a while, as long as
 // something is wrong. Who dies between the two does not tell them at all, but the condition does.
 func (c *checks) tryToPublish(ctx context.Context, node string, found readiness) error {

@@ -82,12 +82,12 @@ func TestChangesOfReadinessAreEvents(t *testing.T) {
 		// Another reason is in the condition, and is not said again: reasons of one outage come and
 		// go.
 		_, err := w.client.CoreV1().ConfigMaps("fencing").Patch(w.ctx, "fence-config-type-worker", types.MergePatchType,
-			[]byte(`{"data":{"fence-method-plug-off":"template=nobody"}}`), metav1.PatchOptions{})
+			[]byte(`{"data":{"fence-method-plug-off":"template=absent"}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 		wait(w.ctx, 10*time.Minute)
 		for _, said := range r.take() {
 			assert.Contains(t, said, "Warning NotFenceable Check: ")
-			assert.Contains(t, said, "nobody")
+			assert.Contains(t, said, "absent")
 			assert.NotContains(t, said, "Node n1 ")
 		}
 		a.stop()
@@ -119,7 +119,7 @@ func TestChangesOfReadinessAreEvents(t *testing.T) {
 func TestNodeThatWasNeverReadyToBeFencedIsAnEvent(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		_, err := w.client.CoreV1().ConfigMaps("fencing").Patch(w.ctx, "fence-config-type-worker", types.MergePatchType,
-			fmt.Appendf(nil, `{"data":{"fence-method-plug-off":"template=%s"}}`, strings.Repeat("nobody", 200)),
+			fmt.Appendf(nil, `{"data":{"fence-method-plug-off":"template=%s"}}`, strings.Repeat("absent", 200)),
 			metav1.PatchOptions{})
 		require.NoError(t, err)
 		r := &recorder{}

@@ -96,7 +96,7 @@ func (d *dumps) say(err error) {
 	d.failed = err
 }
 
-// hears finds out whose messages they are. An address that two nodes have is nobody's.
+// hears finds out whose messages they are. An address that two nodes have counts for none.
 func (d *dumps) hears(from []netip.Addr, at clock.Reading) {
 	if len(from) == 0 {
 		return

@@ -167,9 +167,9 @@ func TestMachineThatIsBackAfterItsDump(t *testing.T) {
 	})
 }
 
-// What does not come from exactly one node that fails is nobody's word.
+// What does not come from exactly one node that fails proves nothing.
 func TestMessagesThatSayNothing(t *testing.T) {
-	for name, from := range map[string]string{"of another node": "n2", "of nobody": "n9", "of several nodes": "n1"} {
+	for name, from := range map[string]string{"of another node": "n2", "of no node": "n9", "of several nodes": "n1"} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
 				e := newEars()
@@ -239,7 +239,7 @@ func TestNothingListensUnlessAskedFor(t *testing.T) {
 	})
 }
 
-// Who relies on dumps is told in time that nobody hears of them.
+// Users who rely on dumps learn in time that no dump is heard of.
 func TestPortThatCannotBeOpened(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.set(kdump)

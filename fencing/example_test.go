@@ -13,7 +13,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
-// A fencer: one of several replicas on nodes of the control plane, of which the leader fences.
+// A fencer: one of several replicas on nodes of the control plane. Only the leader fences.
 func ExampleNew() {
 	fencer := func(ctx context.Context, config *rest.Config, agents fencing.Agents) error {
 		leases, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config))

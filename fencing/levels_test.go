@@ -60,7 +60,7 @@ func TestDeadBMCThenPDUsWithDefaultTimes(t *testing.T) {
 	}
 }
 
-// The BMC has died long before its node: that is said, and keeps nobody from being fenced.
+// The BMC has died long before its node: that is said, and keeps no node from being fenced.
 func TestNodeWithADeadBMCIsReadyToBeFencedByItsPDUs(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.twoLevels()

@@ -20,7 +20,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
-// flawed are agents of which one does not say what parameters it has.
+// flawed are agents; one of them does not say what parameters it has.
 type flawed struct {
 	agents
 	silent *atomic.Bool

@@ -41,7 +41,7 @@ type readiness struct {
 	limited error // why it could not by all levels of devices
 }
 
-// readyBy judges the devices of a plan. A level of which one device has a flaw is what the next
+// readyBy judges the devices of a plan. A level with a flawed device is what the next
 // level is for: one that has none is enough. Of the isolation step no device can take the place of
 // another.
 func readyBy(plan nodeconfig.Plan, found map[string]reading, known func(*nodeconfig.Device) bool) readiness {

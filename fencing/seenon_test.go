@@ -107,7 +107,7 @@ func TestPlugOfTheMachineThatWasReplacedProvesNothing(t *testing.T) {
 	}
 }
 
-// The same while nobody led: the next leader finds what was seen of the machine before.
+// The same without a leader meanwhile: the next leader finds what was seen of the machine before.
 func TestPlugOfTheMachineThatWasReplacedProvesNothingToTheNextLeader(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		breaches := w.referee()

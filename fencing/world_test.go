@@ -68,7 +68,7 @@ type world struct {
 
 	// of the API server, by kind, namespace and name: Pods, Leases and NodeFences
 	stored map[string]*unstructured.Unstructured
-	judge  func(apisim.Change) // is told of every change; nil: nobody is
+	judge  func(apisim.Change) // called with every change; may be nil
 
 	// what stands before the API server of controllers, and may answer in its place
 	proxy func(*http.Request) *http.Response
@@ -193,8 +193,8 @@ func (w *world) power(plug string, on bool) {
 	}
 }
 
-// unwire has a machine be fed by something else from now on, and its plug by nobody: it reads what
-// it is set to.
+// unwire has a machine be fed by something else from now on, and its plug by no machine: it reads
+// what it is set to.
 func (w *world) unwire(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -62,6 +62,6 @@ func TestAddressIsGoneWithTheLeader(t *testing.T) {
 		_, err = other.TryAcquire(t.Context())
 		require.Error(t, err)
 		_, ok = other.LeaderAddress()
-		assert.False(t, ok, "of nobody")
+		assert.False(t, ok, "without a leader")
 	})
 }

@@ -110,7 +110,7 @@ func (c *client) set(fault *func(string) error, f func(verb string) error) {
 	*fault = f
 }
 
-// counted returns the requests so far, and starts counting anew.
+// counted returns the requests so far, and starts counting again.
 func (c *client) counted() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -67,7 +67,7 @@ func TestCheckOfLostTerms(t *testing.T) {
 		assert.ErrorContains(t, err, "leaderelection: work goes on after the end of its term: lease ns/l lost by")
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
-		assert.Error(t, r.Check(nil), "work has returned, but OnLost has not: nobody contends")
+		assert.Error(t, r.Check(nil), "work has returned, but OnLost has not: no candidate contends")
 		close(release)
 		synctest.Wait()
 		assert.NoError(t, r.Check(nil), "a candidate again")

@@ -209,7 +209,7 @@ func TestDeadlineCountsFromTheLastRenewalSent(t *testing.T) {
 		assert.Equal(t, usable, r.last(t).end.Sub(sent), "s + D - M")
 		require.Len(t, r.losses(), 1)
 		assert.ErrorIs(t, r.losses()[0], leaderelection.ErrLost)
-		assert.ErrorIs(t, r.cause, leaderelection.ErrLost, "work is told why")
+		assert.ErrorIs(t, r.cause, leaderelection.ErrLost, "work learns why")
 		for _, part := range []string{
 			"lease ns/l", `lost by "a"`, `last known holder "a"`, "12s ago",
 			"the API server is down",
@@ -296,7 +296,7 @@ func TestLeaderStopsWhenItsRecordChanges(t *testing.T) {
 		{"deleted", func(t *testing.T, a *api) {
 			require.NoError(t, a.tracker.Delete(leases, "ns", "l"))
 		}, true},
-		{"deleted and created anew", func(t *testing.T, a *api) {
+		{"deleted and created again", func(t *testing.T, a *api) {
 			l := a.lease(t)
 			require.NoError(t, a.tracker.Delete(leases, "ns", "l"))
 			_, err := a.client().CoordinationV1().Leases("ns").Create(t.Context(), l, metav1.CreateOptions{})

@@ -24,8 +24,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestEndingDoesNotAbandonAWrite ends the elector while the request is under way that makes it the
-// leader. If that were cancelled nobody would know of the term, and nobody could lead until it had
-// expired.
+// leader. If that were cancelled the term would be unknown, and no candidate could lead until it
+// had expired.
 func TestEndingDoesNotAbandonAWrite(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()

@@ -122,7 +122,7 @@ func TestRecorderThatBlocksHoldsUpNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const moment = 50 * time.Millisecond
 		a := newAPI()
-		recorder := events.NewFakeRecorder(0) // nobody reads
+		recorder := events.NewFakeRecorder(0) // without a reader
 		r := newReplica(t, a, "a", recordTo(recorder))
 		begin := time.Now()
 		r.start(t)

@@ -22,7 +22,7 @@ func ExampleNew() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	err = elector.Run(ctx, func(ctx context.Context) error {
 		fmt.Println("leading:", elector.IsLeader())
-		cancel() // the process is told to end
+		cancel() // the process must end
 		<-ctx.Done()
 		return nil
 	})

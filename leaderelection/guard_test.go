@@ -279,7 +279,7 @@ func TestElectorWorksThroughItsOwnGuard(t *testing.T) {
 	})
 }
 
-// TestReleaseWaitsForWrites ends the lead function while a write is under way that nobody waits
+// TestReleaseWaitsForWrites ends the lead function while a write is under way that no caller waits
 // for.
 func TestReleaseWaitsForWrites(t *testing.T) {
 	const margin = 3 * time.Second

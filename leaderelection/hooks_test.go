@@ -317,7 +317,7 @@ func TestOutcomesOfRenewals(t *testing.T) {
 		r.api.edit(t, func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("thief") })
 		assert.ErrorIs(t, r.Renew(t.Context()), leaderelection.ErrLost)
 		assert.ErrorIs(t, r.Renew(t.Context()), leaderelection.ErrNotLeader)
-		assert.Len(t, seen, n, "a loss is told as such")
+		assert.Len(t, seen, n, "a loss is reported as such")
 	})
 }
 
@@ -372,7 +372,7 @@ func TestNoTermBeginsBeforeTheEndOfTheLastIsTold(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(duration)
 		require.False(t, r.IsLeader())
-		require.Empty(t, r.losses(), "nobody has noticed")
+		require.Empty(t, r.losses(), "not noticed yet")
 		_, err = r.TryAcquire(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, []string{"leader a", "started 0", "stopped 0: lost", "lost", "started 1"}, d.read())

@@ -32,7 +32,7 @@ import (
 //   - it has not released the Lease since;
 //   - its last write is younger than D.
 //
-// The last is what makes an expiry successor of either kind safe: whoever takes over by expiry has
+// The last is what makes an expiry successor of either kind safe: a successor by expiry has
 // seen that write stand for D. So while all three hold, a client-go leader that works too either
 // goes on without a term, or took a record that it had to let expire: that is counted, not held
 // against us. Two of ours at once are never excused.
@@ -71,7 +71,7 @@ func TestSimulatedMixedFleet(t *testing.T) {
 func isForeign(name string) bool { return name != "" && (name[0]+name[len(name)-1])%2 == 1 }
 
 // runForeignReplica is a program with client-go's elector, as most are: it ends when leadership is
-// lost, and when it is told to end, after its work.
+// lost, and when it must end, after its work.
 func runForeignReplica(ctx context.Context, p *sim.Process) {
 	config := p.Config()
 	config.Timeout = 5 * time.Second // controller-runtime's; without one, a candidate waits for a lost answer for ever
@@ -107,7 +107,7 @@ func runForeignReplica(ctx context.Context, p *sim.Process) {
 	}
 }
 
-// leadForeign is work that acts until it is told to end, and takes its time to stop.
+// leadForeign is work that acts until it must end, and takes its time to stop.
 func leadForeign(ctx context.Context, p *sim.Process) {
 	p.Begin("l")
 	defer p.End("l")
@@ -153,7 +153,7 @@ type ledgerTerm struct {
 // note takes in a change.
 func (l *ledger) note(c apisim.Change) {
 	before, after := specOf(c.Before), specOf(c.After)
-	if reflect.DeepEqual(before, after) { // metadata is nobody's business
+	if reflect.DeepEqual(before, after) { // metadata does not matter
 		return
 	}
 	l.mu.Lock()

@@ -67,17 +67,17 @@ var mutations = []struct {
 		"Elections",
 	},
 	{
-		"an event older than the own write is believed", "watch.go",
+		"an event older than our write is believed", "watch.go",
 		"	case order > 0:\n", "	default:\n",
 		"Elections",
 	},
 	{
-		"renewals do not start the wait anew", "takeover.go",
+		"renewals do not restart the wait", "takeover.go",
 		"	if !r.keepsSpecOf(s.record) {\n", "	if !s.seen {\n",
 		"Elections",
 	},
 	{
-		"whoever has an identity has the lease", "writelog.go",
+		"an identity is enough to hold the lease", "writelog.go",
 		"if apiequality.Semantic.DeepEqual(a.spec, r.lease.Spec) {", "if *a.spec.HolderIdentity == r.Holder() {",
 		"Elections",
 	},

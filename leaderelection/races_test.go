@@ -308,7 +308,7 @@ func TestReleaseThatIsDroppedIsNone(t *testing.T) {
 			func(clienttesting.Action) (bool, runtime.Object, error) { return true, a.lease(t), nil })
 		_, err := r.TryAcquire(t.Context())
 		require.NoError(t, err)
-		time.Sleep(time.Second) // writes are told apart by when they are sent
+		time.Sleep(time.Second) // writes differ by when they are sent
 		assert.ErrorContains(t, r.Release(t.Context()), "stored something else")
 	})
 }

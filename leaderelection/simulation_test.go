@@ -28,7 +28,7 @@ func TestSimulatedElections(t *testing.T) {
 	sim.Prove(t, election((*sim.Process).Exit, meddle(byRenewal)), sim.Schedules(t, 400))
 }
 
-// TestSimulatedDeletions is the same while somebody deletes the Lease. Nobody starts anew: a
+// TestSimulatedDeletions is the same while the Lease is deleted. No process is restarted: a
 // candidate that has not seen a holder may create the Lease at once. So a process goes on after the
 // loss of its leadership.
 func TestSimulatedDeletions(t *testing.T) {
@@ -46,10 +46,10 @@ func TestSimulatedElectionsOfTheSick(t *testing.T) {
 	sim.Prove(t, sickElection(), sim.Schedules(t, 80))
 }
 
-// bound is how long nobody may lead while one candidate and the API server are well, whatever is
-// written to the Lease's metadata: a request that was lost and the pause after it (R + R/2), and
-// the wait for a record of another elector (D + max(D/3, 5 s)), all by a clock that is slow by a
-// tenth; and a second to look.
+// bound is how long there may be no leader while one candidate and the API server are well,
+// whatever is written to the Lease's metadata: a request that was lost and the pause after it (R +
+// R/2), and the wait for a record of another elector (D + max(D/3, 5 s)), all by a clock that is
+// slow by a tenth; and a second to look.
 const bound = (3*time.Second*3/2+20*time.Second)*11/10 + 2*time.Second
 
 // annotateLease writes metadata of the Lease.
@@ -201,8 +201,8 @@ const (
 	byDeadline = 140
 )
 
-// harmless is an edit that takes the Lease from nobody: of a label, or of the holder, which is
-// nobody then.
+// harmless is an edit that ends no term: of a label, or of the holder, which is
+// removed.
 func harmless(r *rand.Rand) string {
 	if r.IntN(2) == 0 {
 		return `{"metadata":{"labels":{"a":"` + strconv.Itoa(r.Int()) + `"}}}`

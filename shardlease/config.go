@@ -98,7 +98,7 @@ type Config struct {
 	// renewal, by the rules of package leaderelection: answer quickly. Nil: it is.
 	Healthy func(ctx context.Context) error
 
-	// Hooks are told what happens, for metrics.
+	// Hooks are called when something happens, for metrics.
 	Hooks Hooks
 
 	// Guard is about the transports that [Lease.WrapTransport] returns. Its zero value is the

@@ -16,7 +16,7 @@ var (
 	// says which Lease was lost, why, who holds it now and when it was last renewed.
 	ErrLost = lease.ErrLost
 
-	// ErrUnfinished is what, beside ErrLost, the error of a loss is that came about because nobody
+	// ErrUnfinished is also matched, beside ErrLost, when the lease was lost because nothing
 	// could say that work had ended: work returned an error, or what [Lease.Await] was given did.
 	ErrUnfinished = lease.ErrUnfinished
 

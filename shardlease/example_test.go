@@ -28,7 +28,7 @@ func ExampleNew() {
 	err = shard.Run(ctx, func(ctx context.Context) error {
 		term, err := shard.Term()
 		fmt.Println("working in epoch", term.Epoch().Number, err)
-		cancel() // the process is told to end
+		cancel() // the process must end
 		<-ctx.Done()
 		return nil
 	})

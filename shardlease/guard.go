@@ -25,7 +25,7 @@ func (l *Lease) WrapTransport(base http.RoundTripper) http.RoundTripper { return
 
 // WrapOwnTransport is WrapTransport for the client of the shard itself, by which it lets go of
 // objects. It does not count for Guarded, so that a program that forgets to guard the clients of
-// its work is told.
+// its work knows.
 func (l *Lease) WrapOwnTransport(base http.RoundTripper) http.RoundTripper {
 	return l.guard.WrapOwn(base)
 }

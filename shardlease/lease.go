@@ -93,7 +93,7 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 // which by default ends the process. Run returns nil when ctx has ended normally.
 //
 // If the lease is lost and OnLost returns, Run waits for work to return and acquires the lease
-// anew; work is called again. It does not if ctx has ended, or if work may not have: then it
+// again, and calls work again. It does not if ctx has ended, or if work may not have: then it
 // returns the [ErrLost]. While it waits for the lease, Run gives up if the Lease is none of its
 // ring ([ErrForeign]), or if the API server has refused a request that it cannot do without for a
 // whole LeaseDuration; the error names the verb and the Lease.
@@ -122,7 +122,7 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error
 			l.yieldName()
 			return err
 		case ctx.Err() != nil, whole.unfinished:
-			return err // and keeps the name: nobody else may take the lease before it has expired
+			return err // and keeps the name: no other may take the lease before it has expired
 		}
 	}
 }
@@ -223,7 +223,7 @@ func (l *Lease) Term() (*Term, error) {
 }
 
 // AddReleaseGate adds something that has to have ended, besides the work function, before the lease
-// is released or acquired anew: Run calls ended after work has returned, and keeps the lease until
+// is released or acquired again: Run calls ended after work has returned, and keeps the lease until
 // ended has. It refuses new work from then on, waits for what is in flight, and returns nil when
 // nothing is. An error keeps Run from releasing ([ErrUnfinished]). ctx ends when the lease is lost;
 // also then ended must not return nil before everything has ended.

@@ -134,9 +134,9 @@ func TestRestartedContainerTakesItsLeaseBackAtOnce(t *testing.T) {
 		{"same Pod", "pod-1", "pod-1", false, 0},
 		{"another process of the Pod lives", "pod-1", "pod-1", true, duration},
 		{"another Pod of the name", "pod-1", "pod-2", false, duration},
-		{"nobody knows", "", "", false, duration},
-		{"nobody knows of the first", "", "pod-1", false, duration},
-		{"nobody knows of the second", "pod-1", "", false, duration},
+		{"unknown", "", "", false, duration},
+		{"the first unknown", "", "pod-1", false, duration},
+		{"the second unknown", "pod-1", "", false, duration},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
@@ -161,7 +161,7 @@ func TestRestartedContainerTakesItsLeaseBackAtOnce(t *testing.T) {
 func occupied(string) (release func(), err error) { return nil, syscall.EADDRINUSE }
 
 // TestOnlyTheSoleProcessOfAPodSaysWhichPod is about two containers of one Pod. The one that came
-// first has the name; if the other outlives it and holds the lease, nobody may take that for left
+// first has the name; if the other outlives it and holds the lease, it must not be taken for left
 // behind.
 func TestOnlyTheSoleProcessOfAPodSaysWhichPod(t *testing.T) {
 	inCluster(t, func(c *cluster) {
@@ -362,7 +362,7 @@ func TestLeaseIsReleasedOnlyWhenAllHasEnded(t *testing.T) {
 			shardlease.ErrUnfinished,
 		},
 		{"awaited", ending{await: func(context.Context) error { return nil }}, nil},
-		{"awaited in vain", ending{await: func(context.Context) error { return errWork }}, errWork},
+		{"awaited without success", ending{await: func(context.Context) error { return errWork }}, errWork},
 		{
 			"awaited abnormally",
 			ending{await: func(context.Context) error { runtime.Goexit(); return nil }},
@@ -400,7 +400,7 @@ func TestUnfinishedWorkIsNotBegunAgain(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		s := newShard(c, nil)
 		s.work = func(context.Context) error { return errWork }
-		assert.ErrorIs(t, <-s.start(c).result, errWork, "although nobody told it to end")
+		assert.ErrorIs(t, <-s.start(c).result, errWork, "although it need not end")
 		assert.Equal(t, []int64{1}, s.epochs())
 	})
 }
@@ -457,7 +457,7 @@ func TestShardThatCannotRenewStopsInTimeAndComesBack(t *testing.T) {
 		assert.LessOrEqual(t, time.Since(begin), duration-margin+100*time.Millisecond)
 		s.client.Resume()
 		c.within(2*duration, func() bool { return len(s.epochs()) == 2 })
-		assert.Equal(t, []int64{1, 1}, s.epochs(), "nobody took it")
+		assert.Equal(t, []int64{1, 1}, s.epochs(), "it was not taken")
 		assert.NoError(t, s.stop())
 	})
 }

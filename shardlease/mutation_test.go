@@ -21,7 +21,7 @@ var mutations = []mutation.Mutation{
 		Caught: "TestWhichNameIsClaimed",
 	},
 	{
-		Name: "a shard that is told to stop does not say so at once", File: "lease.go",
+		Name: "a shard that must stop does not say so at once", File: "lease.go",
 		Old: `			SaysLeaving: config.pod != "",` + "\n", New: "", Caught: "TestWhoIsLeavingSaysSoAtOnce",
 	},
 	{

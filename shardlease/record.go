@@ -21,7 +21,7 @@ func (c Config) unfit(r lease.Record) error {
 		return fmt.Errorf("%w: its label %s is %q, not %q: choose another Identity or Namespace", ErrForeign, RingLabel,
 			ring, c.Ring)
 	case err != nil:
-		return fmt.Errorf("%w: %w: choose another Identity, or delete the Lease if nobody needs it", ErrForeign, err)
+		return fmt.Errorf("%w: %w: choose another Identity, or delete the Lease if it is not needed", ErrForeign, err)
 	}
 	return nil // the label will be put back
 }
@@ -61,7 +61,7 @@ func (c Config) dress(l *coordinationv1.Lease, prior lease.Record, incarnation s
 }
 
 // altered says that somebody has given a record another epoch than the one in which work is going
-// on. Whoever sees it takes that work for dead.
+// on. Observers take that work for dead.
 func altered(first, r lease.Record) error {
 	mine, _ := EpochOf(first.Lease())
 	if now, err := EpochOf(r.Lease()); err == nil && now.Number != mine.Number {

@@ -29,8 +29,8 @@ import (
 )
 
 // TestSimulatedShard is the proof that processes of one identity never work at once, nor in an
-// epoch that a sharder takes for over: one to three of them in two Pods, and a sharder, all of
-// which are killed, stopped, suspended and told to end, on clocks and connections that cannot be
+// epoch that a sharder takes for over: one to three of them in two Pods, and a sharder. All of
+// them are killed, stopped, suspended and ended, on clocks and connections that cannot be
 // trusted, while somebody edits the Lease. A process ends when it loses its lease.
 func TestSimulatedShard(t *testing.T) {
 	writes := &counts{n: map[string]int{}}
@@ -68,7 +68,7 @@ func (c *counts) requireAll(t *testing.T, kinds ...string) {
 	}
 }
 
-// TestSimulatedDeletions is the same while somebody deletes the Lease. Nobody starts anew: a
+// TestSimulatedDeletions is the same while the Lease is deleted. No process is restarted: a
 // process that has not seen a holder may create the Lease at once. So a process goes on after the
 // loss of its lease.
 func TestSimulatedDeletions(t *testing.T) {
@@ -83,10 +83,10 @@ func TestSimulatedDeletions(t *testing.T) {
 	writes.requireAll(t, kept, taken)
 }
 
-// bound is how long nobody may work while one process of the shard and the API server are well,
-// whatever is written to the Lease's metadata: a request that was lost and the pause after it (R +
-// R/2), the wait for a record that nobody of ours wrote (D + max(D/3, 5 s)), and that for the
-// sharder's (D), all by a clock that is slow by a tenth; and a second to look.
+// bound is how long there may be no work while one process of the shard and the API server are
+// well, whatever is written to the Lease's metadata: a request that was lost and the pause after it
+// (R + R/2), the wait for a record that no process of ours wrote (D + max(D/3, 5 s)), and that for
+// the sharder's (D), all by a clock that is slow by a tenth; and a second to look.
 const bound = (3*time.Second*3/2+20*time.Second+15*time.Second)*11/10 + 2*time.Second
 
 // annotateLease writes metadata of the Lease.

@@ -34,7 +34,7 @@ func (t *Term) Err() error {
 	return ErrNotHeld
 }
 
-// Scope begins a piece of work under the term, of which it is to be known when nothing of it can
+// Scope begins a piece of work under the term. Its end is when nothing of it can
 // happen any more. The context that it returns ends with ctx, with the term (with an ErrLost as its
 // cause if it was lost), and with [Scope.End]. Guarded requests belong to the scope that their
 // context is derived from; those that are not sent with it are not counted.

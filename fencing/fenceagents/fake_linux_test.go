@@ -132,7 +132,7 @@ func controller() {
 // A fence agent's metadata, short.
 const metadata = `<?xml version="1.0" ?>
 <resource-agent name="fence_fake" shortdesc="Fence agent for tests" >
-<longdesc>It does as it is told.</longdesc>
+<longdesc>It obeys.</longdesc>
 <parameters>
 	<parameter name="action" unique="0" required="1"><content type="string" default="reboot" /></parameter>
 	<parameter name="ip" unique="0" required="0" obsoletes="ipaddr"><content type="string" /></parameter>

@@ -29,7 +29,7 @@ func TestMetadata(t *testing.T) {
 	}
 	assert.Equal(t, strings.Fields("ip ipaddr plug port password passwd username resourceGroup ssl_insecure ssl does "+
 		"says complains code child api_path plug_separator method"),
-		names, "without what nobody may set")
+		names, "without what may not be set")
 	assert.Equal(t,
 		agent.ParameterSpec{Name: "plug", Obsoletes: []string{"port"}, Type: agent.TypeString, Required: true},
 		parameters["plug"])

@@ -90,7 +90,7 @@ func (p program) live(ctx context.Context, input []byte) ended {
 	}
 	members := family{leader: command.Process.Pid, marker: []byte(marker)}
 
-	// Until the program is reaped its ID is nobody else's: only before that may its group be
+	// Until the program is reaped its ID has no other owner: only before that may its group be
 	// killed.
 	dead, watched := make(chan struct{}), make(chan struct{})
 	go func() {

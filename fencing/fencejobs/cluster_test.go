@@ -49,7 +49,7 @@ type cluster struct {
 	uids   int
 	starts time.Duration       // how long a pod takes to begin; negative: it never does
 	tells  time.Duration       // how long its kubelet takes to tell that it has ended; negative: it never does
-	stays  bool                // pods that are deleted stay, since nobody confirms that they have ended
+	stays  bool                // pods that are deleted stay, since no kubelet confirms that they have ended
 	deaf   bool                // the kubelet does not see that pods are deleted
 	node   string              // that the scheduler picks; empty: none
 	answer func(result) string // in place of the pod's

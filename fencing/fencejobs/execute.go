@@ -82,7 +82,7 @@ func execute(ctx context.Context, agents Agents, node string, r request, mounted
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.Window.Ends.Sub(answer.Began))
 	defer cancel()
-	// Agents are asked what they know before they are told anything. That takes a while, in which
+	// Agents are asked what they know before they get a command. That takes a while, in which
 	// the window may close.
 	metadata, err := agents.Metadata(ctx, r.Agent)
 	switch {

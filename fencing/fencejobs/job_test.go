@@ -49,7 +49,7 @@ func TestPodIsSafe(t *testing.T) {
 	job, r := someJob(t, func(c *Config) {
 		c.NodeSelector = map[string]string{"bmc": "reachable"}
 		c.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-		c.HostNetwork, c.ServiceAccountName, c.PriorityClassName = true, "nobody", "system-cluster-critical"
+		c.HostNetwork, c.ServiceAccountName, c.PriorityClassName = true, "fencer", "system-cluster-critical"
 		c.ImagePullSecrets, c.ImagePullPolicy = []string{"registry"}, corev1.PullIfNotPresent
 		c.Labels, c.Annotations = map[string]string{"team": "power"}, map[string]string{"note": "x"}
 	})
@@ -80,7 +80,7 @@ func TestPodIsSafe(t *testing.T) {
 	assert.NotContains(t, encoded(t, job), secret)
 }
 
-// The digest says what a Job is for, and helps nobody to guess a password.
+// The digest says what a Job is for, and is no help to guess a password.
 func TestDigest(t *testing.T) {
 	_, r := someJob(t)
 	same := r

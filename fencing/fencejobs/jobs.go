@@ -114,7 +114,7 @@ func (j *Jobs) reading(
 	take func(to request, answer result, now time.Time) error,
 ) (request, error) {
 	now := time.Now()
-	// A name that nobody else has: an answer that was there before is never taken for a new one.
+	// A unique name: an answer that was there before is never taken for a new one.
 	r := newRequest(prefix+strings.ToLower(rand.Text()[:16]), a, target, window{})
 	var err error
 	timeout := left(ctx, now, j.config.Timeout)

@@ -340,7 +340,7 @@ func TestPodThatNeverRuns(t *testing.T) {
 	})
 }
 
-// As long as a pod may be alive that nobody hears of, the call has not ended, also where its caller
+// As long as an unseen pod may be alive, the call has not ended, also where its caller
 // has lost patience: what comes after it counts from there.
 func TestCallLastsAsLongAsSomethingMayBeSent(t *testing.T) {
 	for name, f := range map[string]func(*cluster){

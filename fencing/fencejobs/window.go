@@ -23,7 +23,7 @@ type window struct {
 // errLate says that there is no time left to begin.
 var errLate = errors.New("too little time is left to begin")
 
-// open is the window of a call that had so much time, of which this is left. Somebody who was
+// open is the window of a call that had so much time, and has this much left. Somebody who was
 // stopped since the call began has less left, and does not get more.
 func open(now time.Time, left, timeout time.Duration, c Config) (window, error) {
 	now = now.Round(0).UTC()
@@ -35,7 +35,7 @@ func open(now time.Time, left, timeout time.Duration, c Config) (window, error) 
 	}
 	if !w.Closes.After(now) {
 		return window{}, fmt.Errorf(
-			"%w: the call had %v, of which %v are left, and clocks may differ by %v",
+			"%w: the call had %v, %v of that are left, and clocks may differ by %v",
 			errLate,
 			timeout,
 			left,

@@ -80,7 +80,7 @@ func TestWhatIsNotAMessageIsIgnored(t *testing.T) {
 	assert.Empty(t, from)
 }
 
-// A message that comes when nobody receives is returned by the next call, and by no later one: the
+// A message that comes outside of Receive is returned by the next call, and by no later one: the
 // reading of a clock from before the call that preceded it is older than it.
 func TestMessagesAreNotOlderThanTheCallBefore(t *testing.T) {
 	t.Parallel()

@@ -26,14 +26,14 @@ type Config struct {
 	TrustForeign   bool                // take an empty record of another elector for released
 	ReleaseTimeout time.Duration       // how long work may take to return; zero: as long as it likes
 	OnLost         func(*LostError)    // called once for a term that is lost, before Run returns
-	OnHolder       func(holder Record) // called with every version seen, also those that nobody holds
+	OnHolder       func(holder Record) // called with every version seen, also those without a holder
 	Guard          *Guard              // told of every term; one guard serves one candidate
 	Clock          clock.Clock
 	KillTimer      KillTimer // kills the process at the deadline if nothing else does; nil: none
 	Log            *zap.Logger
 
 	Variant Variant                            // what this kind of lease does beyond what all do
-	OnWait  func(r Record, wait time.Duration) // called by Wait with what it waits for; nil: nobody asks
+	OnWait  func(r Record, wait time.Duration) // called by Wait with what it waits for; may be nil
 	Address string                             // where the holder can be reached, for the record; empty: nowhere
 	Health  *Health                            // of the work; one serves one candidate
 	// called once for a term that ends in good standing, before the release

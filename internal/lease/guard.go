@@ -20,7 +20,7 @@ var ErrOutcomeUnknown = errors.New("the request was sent, and its outcome is unk
 
 // GuardConfig is what users may change about a guard.
 type GuardConfig struct {
-	// Allow reports whether a request may pass, whoever holds the lease, that the guard would hold
+	// Allow reports whether a request may pass without the lease that the guard would hold
 	// back.
 	Allow func(*http.Request) bool
 	// NoServerTimeout leaves out the query parameter by which the API server gives up at the end of
@@ -155,7 +155,7 @@ func refuse(r *http.Request, err error) (*http.Response, error) {
 }
 
 // explain returns the error of a request that was sent. Why it failed does not matter if the term
-// is over: that is why nobody may try it again.
+// is over: that is why it must not be tried again.
 func (g *Guard) explain(err error, t *Term) error {
 	switch {
 	case !t.over():

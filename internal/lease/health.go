@@ -61,7 +61,7 @@ func (h *Holder) Renew(ctx context.Context) error {
 			err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 		}
 	}
-	if !errors.Is(err, ErrLost) { // which is told as such
+	if !errors.Is(err, ErrLost) { // which is reported as such
 		h.config.OnRenewal(latency, err)
 	}
 	return err

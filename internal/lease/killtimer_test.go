@@ -14,7 +14,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
-// killer notes what it is told, as the time from now.
+// killer records its deadlines, as the time from now.
 type killer struct {
 	at      []time.Duration
 	stopped atomic.Int32

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ErrLost is what every [LostError] is; the others are why, one of which it wraps.
+// ErrLost is matched by every [LostError]. The others are the reasons; it wraps one of them.
 var (
 	ErrLost        = errors.New("lease lost")
 	ErrDeadline    = errors.New("not renewed in time")
@@ -27,7 +27,7 @@ var (
 type LostError struct {
 	Lease     types.NamespacedName
 	Identity  string        // who lost it
-	Holder    string        // who holds it now as far as is known; empty for nobody
+	Holder    string        // who holds it now as far as is known; empty for none
 	RenewedAt time.Time     // when the last successful renewal was sent
 	Age       time.Duration // how long before the loss that was
 	Err       error         // why: wraps ErrDeadline, ErrTaken, ErrReleaseTimeout or ErrKillTimer

@@ -48,7 +48,7 @@ func (r Record) Lease() *coordinationv1.Lease { return r.lease }
 // Exists reports whether there is such an object.
 func (r Record) Exists() bool { return r.lease != nil }
 
-// Holder is the identity in the record, empty if nobody holds the lease.
+// Holder is the identity in the record, empty if the lease has no holder.
 func (r Record) Holder() string {
 	if r.lease == nil {
 		return ""
@@ -88,7 +88,7 @@ func (r Record) Transitions() int32 {
 	return ptr.Deref(r.lease.Spec.LeaseTransitions, 0)
 }
 
-// Released reports whether the record is the marked end of a term: whoever held it has stopped.
+// Released reports whether the record is the marked end of a term: its holder has stopped.
 func (r Record) Released() bool {
 	if r.lease == nil || r.Holder() != "" {
 		return false
@@ -102,7 +102,7 @@ func (r Record) Ours() bool {
 	return r.lease != nil && r.lease.Annotations[TermAnnotation] == r.Holder()+r.termSuffix()
 }
 
-// Emptied reports whether the holder is missing from a record of ours, which nobody has released.
+// Emptied reports whether the holder is missing from a record of ours that was not released.
 // The acquire time does not count: client-go's elector, deposed by one of ours, empties the record
 // of its successor if it can, and writes a time of its own.
 func (r Record) Emptied() bool {
@@ -120,7 +120,7 @@ func (r Record) Coordinated() bool {
 // ForLife reports whether the record is the lock of a leader for life, who does not renew it.
 func (r Record) ForLife() bool { return r.lease != nil && r.lease.Labels[LockLabel] == LockForLife }
 
-// markedBy reports whether an annotation names this record's term, whoever held it.
+// markedBy reports whether an annotation names this record's term, not its holder.
 func (r Record) markedBy(annotation string) bool {
 	holder, ok := strings.CutSuffix(r.lease.Annotations[annotation], r.termSuffix())
 	return ok && holder != ""

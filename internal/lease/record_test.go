@@ -90,7 +90,7 @@ func TestReleaseNeedsItsMarker(t *testing.T) {
 			},
 			false,
 		},
-		{"marker of nobody", func(l *coordinationv1.Lease) {
+		{"marker without a term", func(l *coordinationv1.Lease) {
 			l.Annotations[ReleasedAnnotation] = "/2026-01-02T03:04:05.678901Z/0"
 		}, false},
 		{"no acquire time", func(l *coordinationv1.Lease) { l.Spec.AcquireTime = nil }, false},

@@ -116,7 +116,7 @@ func TestScopesAreIndependent(t *testing.T) {
 		g := newGuardian(stuck, GuardConfig{})
 		_, a := g.scope(t.Context())
 		ctx, b := g.scope(t.Context())
-		go func() { _ = g.do(t.Context(), http.MethodPost, pods) }() // of nobody's
+		go func() { _ = g.do(t.Context(), http.MethodPost, pods) }() // of no scope
 		go func() { _ = g.do(ctx, http.MethodPost, pods) }()
 		synctest.Wait()
 		assert.False(t, a.Open())

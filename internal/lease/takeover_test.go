@@ -100,8 +100,8 @@ func TestObservation(t *testing.T) {
 			[]seen{{RecordOf(held), 0}, {beaten, 10 * s}, {RecordOf(next), 11 * s}},
 			16 * s,
 		},
-		{"a lower version starts anew", []seen{{renewed("7", 3), 0}, {RecordOf(held), 4 * s}}, 14 * s},
-		{"created anew", []seen{{RecordOf(held), 0}, {version(held, "1", func(l *coordinationv1.Lease) {
+		{"a lower version starts the wait again", []seen{{renewed("7", 3), 0}, {RecordOf(held), 4 * s}}, 14 * s},
+		{"created again", []seen{{RecordOf(held), 0}, {version(held, "1", func(l *coordinationv1.Lease) {
 			l.UID = "v"
 		}), 4 * s}}, 14 * s},
 		{"released", []seen{{RecordOf(held), 0}, {released, 4 * s}}, 4 * s},

@@ -13,7 +13,7 @@ import (
 type class int
 
 const (
-	harmless class = iota // passes, whoever holds the lease
+	harmless class = iota // passes without the lease
 	guarded               // needs the term
 	bounded               // needs the term, and the API server heeds the query parameter timeout
 )
@@ -91,7 +91,7 @@ func parse(parts []string) (t target, ok bool) {
 		t.legacy = true
 		return t, true
 	}
-	if len(parts) > 2 && parts[0] == "namespaces" { // or a namespace's status, of which the same is to be said
+	if len(parts) > 2 && parts[0] == "namespaces" { // or a namespace's status, which is treated alike
 		parts = parts[2:]
 	}
 	t.resource = parts[0]

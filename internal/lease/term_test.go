@@ -79,7 +79,7 @@ func TestTermThatWasSeenAtItsDeadlineIsLostWhateverTheWallClockSaysThen(t *testi
 		require.Zero(t, term.Remaining())
 		s.offset.Store(0)
 		require.ErrorIs(t, term.conclude(), ErrDeadline)
-		assert.True(t, term.Lost(), "or work would go on without a term, and nobody would renew")
+		assert.True(t, term.Lost(), "or work would go on without a term, without renewals")
 		assert.Len(t, losses, 1)
 	})
 }

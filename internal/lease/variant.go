@@ -8,8 +8,8 @@ type Variant struct {
 	// Unfit says why a candidate must leave a record alone for good. A holder who sees such a
 	// record has lost.
 	Unfit func(r Record) error
-	// Reclaim reports whether the holder of a record is known to have ended, so that nobody has to
-	// wait for that.
+	// Reclaim reports whether the holder of a record is known to have ended, so that candidates
+	// need not wait for that.
 	Reclaim func(r Record) bool
 	// Dress completes a write that takes a lease over from prior or, where prior is the version
 	// that began the term, renews or releases it. It changes nothing but metadata. leaving: work
@@ -46,7 +46,7 @@ func (v Variant) dress(l *coordinationv1.Lease, prior Record, leaving bool) *coo
 	return l
 }
 
-// unfit says why a record must be left alone for good, whoever holds it.
+// unfit says why a record must be left alone for good, even without a holder.
 func (c Config) unfit(r Record) error {
 	if r.Coordinated() {
 		return ErrCoordinated

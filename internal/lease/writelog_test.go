@@ -62,7 +62,7 @@ func TestWriteLogMatchesOnlyItsWrites(t *testing.T) {
 		{"given a strategy", func(l *coordinationv1.Lease) {
 			l.Spec.Strategy = ptr.To(coordinationv1.OldestEmulationVersion)
 		}, false},
-		{"created anew with our spec", func(l *coordinationv1.Lease) { l.UID = "other" }, false},
+		{"created again with our spec", func(l *coordinationv1.Lease) { l.UID = "other" }, false},
 		{
 			"by another process of our identity",
 			func(l *coordinationv1.Lease) { l.Annotations[ProcessAnnotation] = "other" }, false,

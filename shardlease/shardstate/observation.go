@@ -70,12 +70,12 @@ func (s *observation) observe(l *coordinationv1.Lease, now Reading) (changed boo
 	return s.mark() != before
 }
 
-// absence begins now, for a lease of which nothing is known but that somebody may have held it.
+// absence begins now, for a lease that is not known and may have been held.
 func (s *observation) absence(now Reading) absence {
 	return absence{now, 2 * max(s.patience, s.own), -1}
 }
 
-// newPatience is the D of a version. A version that nobody of ours has written may have ended a
+// newPatience is the D of a version. A version that no process of ours has written may have ended a
 // term that was longer than it says.
 func (s *observation) newPatience(l *coordinationv1.Lease) time.Duration {
 	r := lease.RecordOf(l)
@@ -141,7 +141,7 @@ func (s *observation) away(now Reading) bool {
 	return within > 0 && s.age(now) < within
 }
 
-// abandoned reports whether nobody holds the lease, and nobody has said that work had ended. Its
+// abandoned reports whether the lease has no holder and no mark that work has ended. Its
 // shard has stopped after D.
 func (s *observation) abandoned() bool {
 	holder := lease.RecordOf(s.lease).Holder()
@@ -262,7 +262,7 @@ func (s *observation) acquirable(now Reading) bool {
 		return true
 	case Gone:
 		return s.age(now) >= 2*s.patience
-	case Malformed: // or nobody would ever have its objects. Whoever has held it has stopped
+	case Malformed: // otherwise its objects would never move. Its holder has stopped
 		ring, labelled := s.lease.Labels[shardlease.RingLabel]
 		_, err := shardlease.EpochOf(s.lease)
 		return err == nil && (!labelled || ring == s.ring) && !lease.RecordOf(s.lease).Coordinated() &&

@@ -212,7 +212,7 @@ func TestOnlyChangesOfTheClaimCount(t *testing.T) {
 	r := newTracker(t)
 	r.Observe(record(), at(0))
 	r.Observe(record(annotated("x", "y"), func(l *coordinationv1.Lease) { l.ResourceVersion = "6" }), at(29*s))
-	assert.Equal(t, shardstate.Uncertain, r.State("a", at(30*s)), "nobody has renewed it")
+	assert.Equal(t, shardstate.Uncertain, r.State("a", at(30*s)), "it was not renewed")
 	a, ok := r.Takeover("a", at(30*s))
 	require.True(t, ok)
 	assert.Equal(t, "6", a.Lease().ResourceVersion)
@@ -225,7 +225,7 @@ func TestOnlyChangesOfTheClaimCount(t *testing.T) {
 func TestLongestDurationOfATermCounts(t *testing.T) {
 	r := newTracker(t)
 	r.Observe(record(lasting(60)), at(0))
-	r.Observe(record(lasting(5)), at(0)) // an edit, of which the shard may not have heard
+	r.Observe(record(lasting(5)), at(0)) // an edit that the shard may not know
 	assert.Equal(t, shardstate.Ready, r.State("a", at(60*s-1)))
 	r.Observe(record(lasting(5), held("")), at(60*s))
 	assert.Equal(t, shardstate.Expired, r.State("a", at(180*s-1)))
@@ -254,7 +254,7 @@ func TestVerdicts(t *testing.T) {
 		{"nothing is known", func(*shardstate.Tracker) {}, "u/3", 0, unread},
 		{"not listed", func(r *shardstate.Tracker) { r.List(nil, at(0)) }, "u/3", 1000 * time.Hour, unread},
 		{"held", saw(record()), "u/3", 0, live},
-		{"expired for long: nobody has taken it", saw(record()), "u/3", 1000 * time.Hour, live},
+		{"expired for long, and not taken", saw(record()), "u/3", 1000 * time.Hour, live},
 		{"a later epoch", saw(record()), "u/2", 0, over},
 		{"a later epoch, though malformed", saw(record(held("b"))), "u/2", 0, over},
 		{"an earlier epoch", saw(record()), "u/4", 0, unread},

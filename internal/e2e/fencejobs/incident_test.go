@@ -126,9 +126,9 @@ func (a *arena) configure(node string) {
 }
 
 func restricted() *corev1.SecurityContext {
-	no, yes, nobody := false, true, int64(65532)
+	no, yes, uid := false, true, int64(65532)
 	return &corev1.SecurityContext{
-		AllowPrivilegeEscalation: &no, RunAsNonRoot: &yes, RunAsUser: &nobody,
+		AllowPrivilegeEscalation: &no, RunAsNonRoot: &yes, RunAsUser: &uid,
 		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}
 }

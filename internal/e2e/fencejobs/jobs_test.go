@@ -220,7 +220,7 @@ func (a *arena) replica(name string, args ...string) *e2e.Process {
 	return p
 }
 
-// A kubelet that is cut off, or has no image for long, starts the program when nobody waits for it
+// A kubelet that is cut off, or has no image for long, starts the program when no call waits for it
 // any more: the program itself sends nothing.
 func TestPodThatStartsLateSendsNothing(t *testing.T) {
 	t.Parallel()

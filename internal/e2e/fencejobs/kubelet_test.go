@@ -46,7 +46,7 @@ type kubelet struct {
 
 	mu    sync.Mutex
 	hold  chan struct{} // nil, or closed: pods start
-	cut   bool          // it tells nobody what becomes of pods, and does not see that they are deleted
+	cut   bool          // it reports nothing about pods, and does not see that they are deleted
 	known map[types.UID]bool
 	logs  []string // of pods
 	ended int      // pods

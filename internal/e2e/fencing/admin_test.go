@@ -73,7 +73,7 @@ func TestAdminConfirms(t *testing.T) {
 	l.requireNoBreach()
 }
 
-// A fence that was given up is started anew by an admin.
+// A fence that was given up is started again by an admin.
 func TestAdminRestarts(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, false)

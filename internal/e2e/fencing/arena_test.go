@@ -261,7 +261,7 @@ type released struct {
 	taint             v1alpha1.TaintOwner // that is on the node now
 }
 
-// again does something anew for as long as this machine is too slow for a request to be sent while
+// again repeats something for as long as this machine is too slow for a request to be sent while
 // its proof is good, or for its answer to be read at once, as a controller does.
 func again(do func() error) error {
 	for {

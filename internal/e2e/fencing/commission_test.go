@@ -16,7 +16,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// newTrial returns a lab whose machine starts anew when it has power again, if the plug is its own,
+// newTrial returns a lab whose machine boots when it has power again, if the plug is its own,
 // and which an admin has drained.
 func newTrial(t *testing.T, own bool) *lab {
 	t.Helper()

@@ -184,7 +184,7 @@ func (l *lab) killed(p *e2e.Process) bool {
 	default:
 		return false
 	}
-	ctx, cancel := context.WithTimeout(l.t.Context(), time.Second) // it may be started anew at this moment
+	ctx, cancel := context.WithTimeout(l.t.Context(), time.Second) // it may be restarting at this moment
 	defer cancel()
 	exit, err := p.Wait(ctx)
 	return err == nil && exit.Signal == syscall.SIGKILL

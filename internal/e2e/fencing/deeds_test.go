@@ -119,7 +119,7 @@ func newBootingLab(t *testing.T) *lab {
 	return l
 }
 
-// beat is what the kubelet of a machine does that has started anew.
+// beat is what the kubelet of a restarted machine does.
 func (l *lab) beat() {
 	l.t.Helper()
 	l.mu.Lock()

@@ -77,16 +77,16 @@ var (
 	}()
 )
 
-// newLab returns a lab with one of the machines. Without power it is suspended; if it is to start
-// anew, it is killed.
-func newLab(t *testing.T, anew bool) *lab {
+// newLab returns a lab with one of the machines. Without power it is suspended, or killed if it
+// must boot fresh.
+func newLab(t *testing.T, fresh bool) *lab {
 	t.Helper()
 	machine := <-free
 	t.Cleanup(func() { free <- machine })
 	process := shared.Node(machine)
 	lab := makeLab(t, machine, func(_ string, on bool) {
 		do := map[bool]func() error{true: process.Resume, false: process.Pause}
-		if anew {
+		if fresh {
 			do = map[bool]func() error{true: process.Restart, false: process.Kill}
 		}
 		assert.NoError(t, do[on]())
@@ -197,14 +197,14 @@ func (l *lab) user() *rest.Config {
 // lostLeadership is how a fencer ends that does not lead any more.
 const lostLeadership = 75
 
-// start starts a fencer on the spare node. It is started anew when it has lost its leadership, as a
+// start starts a fencer on the spare node. It is restarted when it has lost its leadership, as a
 // kubelet would: a machine that many tests share may be too slow for a leader to renew in time.
 func (l *lab) start(env ...string) *e2e.Process {
 	l.t.Helper()
 	return l.keep(l.startBy(l.user(), nil, env...))
 }
 
-// keep starts a fencer anew whenever it has lost its leadership.
+// keep restarts a fencer whenever it has lost its leadership.
 func (l *lab) keep(p *e2e.Process) *e2e.Process {
 	ctx := l.t.Context()
 	var watching sync.WaitGroup

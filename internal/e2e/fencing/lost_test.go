@@ -159,7 +159,7 @@ func (a *arena) requireAttached(node string) string {
 			}
 		}
 		return found != nil
-	}, patience, poll, "nobody attaches the volume")
+	}, patience, poll, "the volume is attached nowhere")
 	found.Status.Attached = true
 	_, err := a.client.StorageV1().VolumeAttachments().UpdateStatus(a.t.Context(), found, metav1.UpdateOptions{})
 	require.NoError(a.t, err)

@@ -16,7 +16,7 @@ import (
 )
 
 // The API server is out of reach from some effect on: the fence ends when it is back, after a short
-// outage by the same fencer, after a long one by one that was started anew, as the kubelet would.
+// outage by the same fencer, after a long one by one that was restarted, as the kubelet would.
 // The times are logged.
 func TestFencerOutlastsOutages(t *testing.T) {
 	t.Parallel()
@@ -79,7 +79,7 @@ func TestFencerOutlastsOutages(t *testing.T) {
 	}
 }
 
-// A fencer that is cut off from the API server fences nobody, however often it is started.
+// A fencer that is cut off from the API server fences no node, however often it is started.
 func TestFencerThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, false)

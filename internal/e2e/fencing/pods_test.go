@@ -139,7 +139,7 @@ func (a *arena) readyPod(name, node string) {
 	require.NoError(a.t, err)
 }
 
-// Attachments that nobody detaches are waited for, and never deleted unless that is asked for.
+// Attachments that stay are waited for, and never deleted unless that is asked for.
 func TestAttachments(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)

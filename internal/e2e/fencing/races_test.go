@@ -115,8 +115,8 @@ func TestVolumeAttachmentMadeAgainElsewhere(t *testing.T) {
 	assert.Equal(t, other.Name, attachment.Spec.NodeName)
 }
 
-// A machine that is registered anew under the name of the one that is fenced is neither tainted nor
-// deleted.
+// A machine that is registered again under the name of the one that is fenced is neither tainted
+// nor deleted.
 func TestNodeMadeAgain(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{http.MethodPatch, http.MethodDelete} {

@@ -35,7 +35,7 @@ func TestDeviceAcknowledgesAndIgnores(t *testing.T) {
 	})
 }
 
-// The agent gives up, and then the machine goes off: nobody may have sent the command again
+// The agent gives up, and then the machine goes off: the command must not have been sent again
 // meanwhile, nor have taken the reading for the last word.
 func TestCommandLandsAfterTheAgentHasEnded(t *testing.T) {
 	t.Parallel()

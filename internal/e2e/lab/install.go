@@ -26,7 +26,7 @@ var programs = []struct{ name, pkg string }{
 // optOutEnv, set to 0, is the wish to do without a lab.
 const optOutEnv = "BELLWETHER_LAB"
 
-// OptedOut says that whoever runs the tests does not want those with a lab: BELLWETHER_LAB is 0.
+// OptedOut says that the user wants no tests with a lab: BELLWETHER_LAB is 0.
 func OptedOut() bool { return os.Getenv(optOutEnv) == "0" }
 
 // Missing is an error that names the packages that are needed and not installed; nil if none is.

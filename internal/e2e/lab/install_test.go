@@ -25,7 +25,7 @@ func TestMissingPackagesAreInstalledOrNamed(t *testing.T) {
 	assert.ErrorContains(t, err, "openipmi ipmitool")
 
 	if os.Geteuid() != 0 {
-		return // who is not root is told so
+		return // without root it says so
 	}
 	script := "#!/bin/sh\necho $DEBIAN_FRONTEND $* >> " + log + "\n"
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "apt-get"), []byte(script), 0o700))

@@ -42,7 +42,7 @@ func TestNothingOutlivesALab(t *testing.T) {
 }
 
 func TestBackEndsMustNotRunTests(t *testing.T) {
-	t.Setenv("BELLWETHER_LAB_BACKEND", "@nobody")
+	t.Setenv("BELLWETHER_LAB_BACKEND", "@absent")
 	_, err := lab.New(os.TempDir())
 	assert.ErrorContains(t, err, "TestMain does not call lab.Main")
 }

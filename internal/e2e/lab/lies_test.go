@@ -82,7 +82,7 @@ func TestOnlyTheFirstPlugOfAListIsSwitchedAndRead(t *testing.T) {
 func TestNoVerificationOfCertificatesForAnAgentThatWasToldToVerifyThem(t *testing.T) {
 	t.Parallel()
 	machine := lab.NewMachine(nil)
-	device, err := labtest.New(t).Redfish(machine.Chassis()) // nobody trusts it
+	device, err := labtest.New(t).Redfish(machine.Chassis()) // its certificate is not trusted
 	require.NoError(t, err)
 	target := device.Target("worker-1", "", map[string]string{"ssl_insecure": "0"})
 	code, output := raw(t, device.Agent, target.Parameters, "action=status")

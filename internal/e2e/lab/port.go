@@ -21,7 +21,7 @@ const (
 	startPoll           = 5 * time.Millisecond
 )
 
-// onFreePort starts a server on a UDP port of 127.0.0.1 that nobody uses, and returns when it has
+// onFreePort starts a server on a UDP port of 127.0.0.1 that is free, and returns when it has
 // bound it. Somebody else may be faster: then it is tried with another.
 func (l *Lab) onFreePort(name string, command func(port int) (e2e.Command, error)) (int, *e2e.Process, error) {
 	for attempt := range attempts {

@@ -24,7 +24,7 @@ import (
 // control plane, both with their defaults and with a client as their users make it. BENCHMARKS.md
 // says what the figures mean.
 
-// BenchmarkHandover is the time from when the work of a leader that is told to end has returned
+// BenchmarkHandover is the time from when the work of a leader that must end has returned
 // until its successor's starts. Leaders end at a random moment, because a successor that polls
 // finds out at its next poll.
 func BenchmarkHandover(b *testing.B) {
@@ -178,7 +178,7 @@ func takeFootprint() (heap, goroutines float64) {
 	return float64(m.HeapAlloc), float64(runtime.NumGoroutine())
 }
 
-// hold gives leases to nobody who is there, for longer than anything here takes.
+// hold gives leases to an absent holder, for longer than anything here takes.
 func hold(b *testing.B, leases []types.NamespacedName) {
 	b.Helper()
 	client, err := kubernetes.NewForConfig(shared.Admin())
@@ -188,7 +188,7 @@ func hold(b *testing.B, leases []types.NamespacedName) {
 		_, err = client.CoordinationV1().Leases(lease.Namespace).Create(b.Context(), &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: lease.Name},
 			Spec: coordinationv1.LeaseSpec{
-				HolderIdentity: ptr.To("nobody"), LeaseDurationSeconds: ptr.To(int32(3600)), AcquireTime: &now,
+				HolderIdentity: ptr.To("absent"), LeaseDurationSeconds: ptr.To(int32(3600)), AcquireTime: &now,
 				RenewTime: &now,
 			},
 		}, metav1.CreateOptions{})

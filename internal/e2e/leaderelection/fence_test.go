@@ -166,7 +166,7 @@ func (f *fence) elector(p pod) *leaderelection.Elector {
 	require.True(f.t, strings.HasSuffix(identity, "_"+string(p.UID)), identity)
 	e, err := leaderelection.New(p.client, leaderelection.Config{
 		Namespace: f.namespace, Name: "l", Identity: identity,
-		LeaseDuration: 5 * patience, // nobody renews
+		LeaseDuration: 5 * patience, // without a renewal
 		OnLost:        func(err error) { f.t.Error(err) },
 	})
 	require.NoError(f.t, err)
@@ -250,7 +250,7 @@ func TestFenceDeniesAllButTheLeader(t *testing.T) {
 		assertCandidateIsDenied(f, b, a, notLeader)
 
 		require.NoError(t, first.Release(t.Context()))
-		f.requireEventually(func() error { return f.work(a.client) }, "is held by nobody")
+		f.requireEventually(func() error { return f.work(a.client) }, "has no holder")
 		_, err = second.TryAcquire(t.Context())
 		require.NoError(t, err)
 		f.requireEventually(func() error { return f.work(b.client) }, "")

@@ -19,7 +19,7 @@ import (
 )
 
 // TestForeignWriteEndsTheWork measures from when an admin sends a write of the Lease, which is
-// before it is committed, until the leader's work is told.
+// before it is committed, until the leader's work knows.
 func TestForeignWriteEndsTheWork(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {

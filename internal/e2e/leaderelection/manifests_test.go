@@ -56,7 +56,7 @@ func TestManifests(t *testing.T) {
 				if strings.Contains(line, `"working"`) {
 					select {
 					case working <- pod.Name:
-					default: // nobody reads, and it goes on working
+					default: // without a reader it goes on working
 					}
 				}
 			},

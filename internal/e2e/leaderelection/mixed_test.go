@@ -51,7 +51,7 @@ func (m *team) lastWrite(replica string, before time.Time) time.Time {
 
 // requireNoOverlapByOurs is the referee's verdict on a mixed team. Of two terms that overlap, the
 // later must not have begun before the record of the earlier had stood for D; if it waited, the
-// earlier must have ended. Whoever broke that has to be client-go's. It returns how many overlaps
+// earlier must have ended. Only client-go's elector may break that. It returns how many overlaps
 // there were.
 func (m *team) requireNoOverlapByOurs() (foreign int) {
 	m.t.Helper()

@@ -25,7 +25,7 @@ func TestHealedLeaderLeavesItsSuccessorsRecordAlone(t *testing.T) {
 		// Its work ends long after it has lost the Lease.
 		"lost": {inject: (*e2e.Proxy).Cut, args: []string{"-stay"}, after: (*e2e.Process).Terminate, code: 1},
 		// Its work ends before the deadline, and it tries to release for four intervals from then,
-		// in the middle of which the successor begins.
+		// while the successor begins.
 		"releasing": {
 			inject: (*e2e.Proxy).BlackHole, args: []string{"-drain", (usable - 2*interval).String()},
 			end: (*e2e.Process).Terminate,

@@ -85,7 +85,7 @@ func runClientGo(
 }
 
 // runFloor is the least that a handover takes on this API server at this moment: one write, its way
-// through a watch, and one write. It renews nothing and succeeds nobody that crashes.
+// through a watch, and one write. It renews nothing and does not succeed a leader that crashes.
 func runFloor(
 	ctx context.Context, client kubernetes.Interface, lease types.NamespacedName, work func(context.Context),
 ) error {

@@ -117,7 +117,7 @@ func (r *rebalance) run(shard string, change func()) (moved []string, took time.
 	}
 }
 
-// bare returns how long the bare loop takes for one of the objects that are with a shard, of which
+// bare returns how long the bare loop takes for one of the objects that are with a shard;
 // it patches a label so many times.
 func (r *rebalance) bare(shard string, patches int) time.Duration {
 	client, err := metadata.NewForConfig(shared.Admin())

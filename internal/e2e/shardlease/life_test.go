@@ -34,7 +34,7 @@ func TestLifeOfAShard(t *testing.T) {
 	assert.Equal(t, []string{"a"}, sharder.Members(sharder.now()))
 	other.requireStates(shardstate.Uncertain)
 	sharder.requireStates(shardstate.Uncertain)
-	assert.Equal(t, shardstate.EpochActive, sharder.EpochState("a", epoch, sharder.now()), "nobody knows yet")
+	assert.Equal(t, shardstate.EpochActive, sharder.EpochState("a", epoch, sharder.now()), "unknown yet")
 
 	var conflicts []error
 	var mu sync.Mutex

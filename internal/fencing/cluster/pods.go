@@ -27,7 +27,7 @@ const ReasonFenced = "DeletionByNodeFencing"
 type rank int
 
 const (
-	rankStateful rank = iota // nobody else stands in for it
+	rankStateful rank = iota // no other pod stands in for it
 	rankVolumes              // its successor waits for its volumes
 	rankOther
 	rankDaemon // it belongs to the node
@@ -168,7 +168,7 @@ func (n *Node) release(ctx context.Context, prove Proof, pod *corev1.Pod) (ended
 const failTries = 5
 
 // fail sets the pod's phase to Failed with condition DisruptionTarget, as the control plane does
-// when it deletes a pod that nobody reports on: Jobs decide by it whether the failure counts. A pod
+// when it deletes a pod without a kubelet: Jobs decide by it whether the failure counts. A pod
 // that has ended keeps its phase, and is not failed.
 func (n *Node) fail(ctx context.Context, prove Proof, pod *corev1.Pod) (failed bool, err error) {
 	for range failTries {

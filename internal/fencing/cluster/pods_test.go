@@ -86,7 +86,7 @@ func TestReleased(t *testing.T) {
 		"one that was deleted by force, but not failed": {pod("p", deletedWith(0, corev1.PodRunning)), false},
 		"one that only its finalizers keep":             {pod("p", deletedWith(0, corev1.PodFailed)), true},
 		"one that succeeded, which its finalizers keep": {pod("p", deletedWith(0, corev1.PodSucceeded)), true},
-		"one whose deletion nobody has given any period": {pod("p",
+		"one whose deletion has no grace period": {pod("p",
 			func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestReturns(t *testing.T) {
 		want bool
 	}{
 		"a daemon's pod that has been started is released": {pod("p", ownedBy("DaemonSet"), everything), false},
-		"also one that is said to run, since nobody knows when": {
+		"also one that is said to run, since the time is unknown": {
 			pod("p", ownedBy("DaemonSet"), func(p *corev1.Pod) { p.Status.StartTime = nil }), false,
 		},
 		"also one that its kubelet has begun with": {

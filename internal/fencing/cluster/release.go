@@ -26,7 +26,7 @@ type Options struct {
 	// no other volumes that other nodes could use as well. Nil means all pods, as is right when the
 	// machine is off.
 	Storage *Storage
-	// Budget is asked before pods go: it is told how many there are, and says how many of them may
+	// Budget is called before pods go, with their number, and says how many of them may
 	// go now; the others go in later steps. Nil means all at once.
 	Budget func(pods int) int
 	// OnPod is called, synchronously, for each pod that was released or evicted, and counted as

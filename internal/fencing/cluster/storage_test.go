@@ -65,7 +65,7 @@ func TestStorage(t *testing.T) {
 			true,
 		},
 		"a pod that writes elsewhere too": {san, []corev1.VolumeSource{byClaim("san"), byClaim("nas")}, false},
-		"a pod that writes where nobody knows too": {
+		"a pod that also writes to an unknown place": {
 			san,
 			[]corev1.VolumeSource{byClaim("san"), {NFS: &corev1.NFSVolumeSource{}}},
 			false,

@@ -7,7 +7,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
-// All nodes of a large cluster, with a BMC each, of which every hundredth has an object of its own.
+// All nodes of a large cluster, with a BMC each. Every hundredth has an object of its own.
 func BenchmarkResolve(b *testing.B) {
 	objects := map[string]map[string]string{
 		"fence-method-template-ipmi": {

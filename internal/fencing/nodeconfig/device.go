@@ -167,7 +167,7 @@ func (k *knownAgent) locate(texts map[string]string) location {
 			l.within = append(l.within, name+"="+value)
 		}
 	}
-	if !l.asksForAddress && k.current["plug"] == "" { // such as fence_dummy: all that it is told may matter
+	if !l.asksForAddress && k.current["plug"] == "" { // such as fence_dummy: any parameter may matter
 		for _, name := range slices.Sorted(maps.Keys(texts)) {
 			if !password(name) {
 				l.within = append(l.within, name+"="+texts[name])

@@ -12,7 +12,7 @@ import (
 type definition struct {
 	at      place
 	actions []Action
-	// device is nil if nothing says which one it is. What it is told may be wrong nevertheless.
+	// device is nil if nothing says which one it is. Its parameters may be wrong nevertheless.
 	device      *Device
 	mustSucceed bool
 	used        bool

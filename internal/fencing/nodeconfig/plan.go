@@ -83,7 +83,7 @@ func (l Level) with(a Action) []Method {
 // Action of a device.
 type Action string
 
-// What devices are told. There is no reboot: it is off and on, with a look at the device between
+// The commands of devices. There is no reboot: it is off and on, with a look at the device between
 // them.
 const (
 	Off Action = "off"

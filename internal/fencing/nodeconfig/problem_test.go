@@ -454,7 +454,7 @@ var rules = []struct {
 		},
 		want: []string{"UnknownPlaceholder " + template + ":7"},
 	}, {
-		name: "on that is told of another port than its off", changes: changes{{bmcOff, "", "ipport=623"}},
+		name: "on with another port than its off", changes: changes{{bmcOff, "", "ipport=623"}},
 		want: []string{"OffWithoutOn " + settings + ":3", "OnWithoutOff " + settings + ":3"},
 	}, {
 		name: "placeholder that is not closed", changes: changes{{bmcOff, "{{.NodeName}}", "{{.NodeName"}},

@@ -479,7 +479,7 @@ func TestNodeThatClaimsAnothersPlugHarmsItselfOnly(t *testing.T) {
 			Name: "a", Type: "cloud",
 			ProviderID: "aws:///i-1", Since: 1,
 		}, {Name: "b", Type: "cloud", ProviderID: "aws:///i-1"}}, "b"},
-		"nobody knows who": {[]nodeconfig.Node{{
+		"unknown node": {[]nodeconfig.Node{{
 			Name: "a", Type: "cloud",
 			ProviderID: "aws:///i-1", Since: 1,
 		}, {Name: "b", Type: "cloud", ProviderID: "aws:///i-1", Since: 1}}, ""},

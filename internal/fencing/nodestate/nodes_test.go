@@ -271,7 +271,7 @@ func TestLeaseSilentFor(t *testing.T) {
 	touched := s.lease("l", 20)
 	touched.Annotations = map[string]string{"edited": "by hand"}
 	s.see(touched)
-	assert.Equal(t, time.Minute, s.facts().LeaseSilentFor, "nobody has renewed it")
+	assert.Equal(t, time.Minute, s.facts().LeaseSilentFor, "it was not renewed")
 	emptied := s.lease("l", 0)
 	emptied.Spec.RenewTime = nil
 	s.see(emptied, s.lease("l", 20))

@@ -77,7 +77,7 @@ func TestCommission(t *testing.T) {
 			func(in *policy.Input) { node(in, "w0").Excluded = true },
 			policy.ReasonExcluded,
 		},
-		"nobody watched the others for long": {
+		"the others were not watched for long": {
 			func(in *policy.Input) { in.State = policy.State{} },
 			policy.ReasonOwnPartition,
 		},

@@ -93,7 +93,7 @@ func (c *consideration) failing() time.Duration {
 }
 
 // sparesReady says whether the act is not for Ready nodes, as a power-off is not, whatever else
-// they fail, unless they are told to.
+// they fail, unless the limits say so.
 func (c *consideration) sparesReady() bool {
 	trigger := c.Target.Trigger
 	if trigger == "" || trigger == readyTrigger {

@@ -59,7 +59,7 @@ func Example() {
 	// until 0s ago; that has to be over for 2m0s 12:04:10 Allow Allowed: nothing stands in the way
 }
 
-// Whoever may be fenced is asked about in this order.
+// Nodes that may be fenced are decided on in this order.
 func ExampleOrder() {
 	queue := []policy.NodeFacts{
 		{Name: "control-plane-0", ControlPlane: true, FailingFor: time.Hour},

@@ -102,7 +102,7 @@ type NodeFacts struct {
 	Starting bool
 }
 
-// member says whether n is one of the nodes of which a share may fail.
+// member says whether n is one of the nodes that a limited share of may fail.
 func (n *NodeFacts) member() bool {
 	return n.Selected && !n.Excluded && !n.Deleting && !n.AutoscalerTaint && !n.Gone && n.EverReady != False
 }

@@ -48,7 +48,7 @@ func wait(reason Reason, after time.Duration, format string, args ...any) GateRe
 // begun is the answer of gates that limit beginnings.
 func begun() GateResult { return pass("this fence has already switched a device") }
 
-// noNode is the answer of gates that have nobody to ask about; the first one denies.
+// noNode is the answer of gates without a node; the first one denies.
 func noNode(reason Reason) GateResult { return hold(reason, "there is no such node") }
 
 // span is d as an administrator reads it. It is cut, never rounded up, so that it is not said to

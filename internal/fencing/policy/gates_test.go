@@ -131,16 +131,16 @@ var cases = []struct {
 		policy.ReasonExcluded, 0,
 	},
 
-	{policy.GateOwnHost, "the own host", func(in *policy.Input) {
+	{policy.GateOwnHost, "its own host", func(in *policy.Input) {
 		in.Self.Node = "w0"
 		node(in, "w0").LeaseSilentFor = 0 // or it would be cut off
 	}, policy.Hold, policy.ReasonOwnHost, 0},
-	{policy.GateOwnHost, "the own host, and switched by the leader before", func(in *policy.Input) {
+	{policy.GateOwnHost, "its own host, and switched by the leader before", func(in *policy.Input) {
 		in.Self.Node, in.Target.Switched = "w0", true
 		node(in, "w0").LeaseSilentFor = 0
 	}, policy.Hold, policy.ReasonOwnHost, 0},
 	{policy.GateOwnHost, "an own host that is not known", func(in *policy.Input) {
-		in.Self.Node = "" // of which no Lease is known either
+		in.Self.Node = "" // whose Lease is not known either
 	}, policy.Hold, policy.ReasonOwnHost, 0},
 	{
 		policy.GateOwnHost, "outside of the cluster",
@@ -265,7 +265,7 @@ var cases = []struct {
 	{policy.GateReadiness, "devices that were not checked", func(in *policy.Input) {
 		node(in, "w0").FenceReady = policy.Unknown
 	}, policy.Hold, policy.ReasonNotConfigured, 0},
-	{policy.GateReadiness, "devices that nobody has checked ever", func(in *policy.Input) {
+	{policy.GateReadiness, "devices that were never checked", func(in *policy.Input) {
 		node(in, "w0").FenceReady = policy.Missing
 	}, policy.Hold, policy.ReasonNotConfigured, 0},
 	{policy.GateReadiness, "devices that stop working by what was switched", func(in *policy.Input) {
@@ -300,28 +300,28 @@ var cases = []struct {
 		policy.ReasonOwnPartition, 0,
 	},
 	{
-		policy.GateOwnPartition, "the own Lease silent for 40 s",
+		policy.GateOwnPartition, "its own Lease silent for 40 s",
 		func(in *policy.Input) { node(in, "c4").LeaseSilentFor = 40 * time.Second }, policy.Allow, "", 0,
 	},
-	{policy.GateOwnPartition, "the own Lease silent for longer", func(in *policy.Input) {
+	{policy.GateOwnPartition, "its own Lease silent for longer", func(in *policy.Input) {
 		node(in, "c4").LeaseSilentFor = 40*time.Second + 1
 	}, policy.Hold, policy.ReasonOwnPartition, 0},
-	{policy.GateOwnPartition, "the own Lease never seen to be renewed", func(in *policy.Input) {
+	{policy.GateOwnPartition, "its own Lease never seen to be renewed", func(in *policy.Input) {
 		node(in, "c4").LeaseSilentFor = policy.NotSeen
 	}, policy.Hold, policy.ReasonOwnPartition, 0},
 	{
-		policy.GateOwnPartition, "the own node not there", func(in *policy.Input) { in.Self.Node = "elsewhere" },
+		policy.GateOwnPartition, "its own node not there", func(in *policy.Input) { in.Self.Node = "elsewhere" },
 		policy.Hold, policy.ReasonOwnPartition, 0,
 	},
 	{
-		policy.GateOwnPartition, "nobody's Lease is renewed", func(in *policy.Input) { alone(in, 40*time.Second+1) },
+		policy.GateOwnPartition, "no Lease is renewed", func(in *policy.Input) { alone(in, 40*time.Second+1) },
 		policy.Hold, policy.ReasonOwnPartition, 0,
 	},
-	{policy.GateOwnPartition, "nobody's Lease but the target's", func(in *policy.Input) {
+	{policy.GateOwnPartition, "no Lease but the target's", func(in *policy.Input) {
 		alone(in, policy.NotSeen)
 		node(in, "w0").LeaseSilentFor = 0
 	}, policy.Hold, policy.ReasonOwnPartition, 0},
-	{policy.GateOwnPartition, "nobody's Lease, and switched", func(in *policy.Input) {
+	{policy.GateOwnPartition, "no Lease, and switched", func(in *policy.Input) {
 		alone(in, policy.NotSeen)
 		in.Target.Switched = true
 	}, policy.Hold, policy.ReasonOwnPartition, 0},
@@ -422,7 +422,7 @@ var cases = []struct {
 		}
 		unzone(in)
 	}, policy.Allow, "", 0},
-	{policy.GateStorm, "12 of 25, and one of which is not known whether it is joining", func(in *policy.Input) {
+	{policy.GateStorm, "12 of 25, and one that may be joining", func(in *policy.Input) {
 		kill(in, append(numbered("w", 1, 4), numbered("w", 10, 16)...)...)
 		n := healthy("x")
 		fail(&n, time.Hour)

@@ -69,7 +69,7 @@ var mutations = []mutation.Mutation{
 		Caught: "TestBeginningIsNoStorm",
 	},
 	{
-		Name: "nobody observes", File: "state.go", Old: "	if s.settled {\n		return 0",
+		Name: "there is no observation", File: "state.go", Old: "	if s.settled {\n		return 0",
 		New: "	if s.settled || !s.settled {\n		return 0", Caught: "TestGates/OwnPartition",
 	},
 	{

@@ -130,7 +130,7 @@ func TestAllowedMeans(t *testing.T) {
 				active++
 			}
 			if n.Name == in.Self.Node {
-				must(renewed, "the own Lease is renewed")
+				must(renewed, "its own Lease is renewed")
 			}
 			if !n.Selected || n.Excluded || n.Deleting || n.AutoscalerTaint || n.Gone || n.EverReady == policy.False {
 				continue

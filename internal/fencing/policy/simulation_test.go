@@ -11,7 +11,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
-// cluster is a hundred nodes, of which w99 decides, by time that passes in steps. Fences have their
+// cluster is a hundred nodes. Node w99 decides, by time that passes in steps. Fences have their
 // devices switched for a while, boot for a while, and the node is back.
 type cluster struct {
 	t      *testing.T
@@ -144,7 +144,7 @@ func TestLossOf30Of100FencesThemAll(t *testing.T) {
 }
 
 // TestStormThatGrows loses one node after the other: those lost before it is one are fenced, and
-// nobody after.
+// none after.
 func TestStormThatGrows(t *testing.T) {
 	c := newCluster(t, policy.Limits{MaxConcurrent: 3, MaxStarts: 1000})
 	c.boot = 24 * time.Hour // whatever fails them keeps them from coming back

@@ -152,7 +152,7 @@ func TestStatesAreValues(t *testing.T) {
 	l.state = before
 	assert.Equal(t, decision, l.decide())
 
-	// Of two that follow the same one, neither is told of the other.
+	// Of two that follow the same one, neither knows of the other.
 	one := after.Observe(policy.View{Now: l.at.Add(time.Second), Nodes: workers(10)}, l.limits)
 	assert.NotEqual(t, one, after.Observe(policy.View{Now: l.at.Add(time.Second), Nodes: start.Nodes}, l.limits))
 	assert.Equal(t, one, after.Observe(policy.View{Now: l.at.Add(time.Second), Nodes: workers(10)}, l.limits))

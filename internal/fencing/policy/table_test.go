@@ -36,7 +36,7 @@ func TestStormTable(t *testing.T) {
 		t.Run(fmt.Sprintf("%d of %d", c.unhealthy, c.members), func(t *testing.T) {
 			nodes := workers(c.members)
 			if c.members == c.unhealthy && c.members > 1 {
-				// Of whom nobody is left to tell: somebody else has to be alive, and is no member.
+				// Without a witness: another node must be alive, and is no member.
 				nodes = append(nodes, healthy("outside"))
 				nodes[c.members].Selected = false
 			}
@@ -103,7 +103,7 @@ func TestControlPlaneTable(t *testing.T) {
 	}
 }
 
-// TestZeroInputIsNotAllowed is about whoever forgets something.
+// TestZeroInputIsNotAllowed is about forgotten fields.
 func TestZeroInputIsNotAllowed(t *testing.T) {
 	d := policy.Decide(policy.Input{})
 	assert.Equal(t, policy.Deny, d.Verdict)
@@ -120,7 +120,7 @@ func TestZeroInputIsNotAllowed(t *testing.T) {
 	}
 	assert.Equal(t, policy.Hold, policy.Decision{}.Verdict)
 
-	// Nor is a node of which nothing is known but that it is there.
+	// Nor is a node that is only known to exist.
 	d = policy.Decide(policy.Input{
 		View:   policy.View{Now: now, Nodes: []policy.NodeFacts{{Name: "w0", UID: "u"}}},
 		Target: policy.Target{Name: "w0", UID: "u"},

@@ -93,7 +93,7 @@ func (t transition) confirm() Step {
 	case v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring, v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering,
 		v1alpha1.PhaseFinal, v1alpha1.PhaseCommissioning:
 		// Kept, it would be taken for true when the machine has long been switched on.
-		return refuse("in the phase " + string(t.s.Phase) + " nobody asks whether the machine is without power")
+		return refuse("in the phase " + string(t.s.Phase) + " the machine's power is not asked for")
 	}
 	switch {
 	case stopped(t.s.Abort), t.s.Abort == v1alpha1.AbortNodeGone:

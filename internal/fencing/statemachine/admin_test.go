@@ -95,7 +95,7 @@ func TestPauseTakesTheTaintFromTheNodeAndPutsItBack(t *testing.T) {
 	assert.Equal(t, v1alpha1.TaintOurs, r.node.OutOfService)
 	back := r.elapsed()
 	part(r, statemachine.Untaint)
-	assert.GreaterOrEqual(t, r.elapsed()-back, time.Minute, "volumes are waited for anew")
+	assert.GreaterOrEqual(t, r.elapsed()-back, time.Minute, "volumes are waited for again")
 }
 
 func TestConfirmationIsBelieved(t *testing.T) {
@@ -149,11 +149,11 @@ func TestConfirmationIsRefused(t *testing.T) {
 		}, "the node is gone"},
 		"the machine is switched on": {
 			func(r *rig) { r.phase(v1alpha1.PhaseRestoring) },
-			"in the phase Restoring nobody asks whether the machine is without power",
+			"in the phase Restoring the machine's power is not asked for",
 		},
 		"it has long booted": {
 			func(r *rig) { r.phase(v1alpha1.PhaseBooting) },
-			"in the phase Booting nobody asks whether the machine is without power",
+			"in the phase Booting the machine's power is not asked for",
 		},
 		"the fence was stopped": {func(r *rig) {
 			r.phase(v1alpha1.PhasePowering)

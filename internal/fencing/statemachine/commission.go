@@ -138,7 +138,7 @@ func (t transition) commissionObstacle(n Node, level int32) string {
 	case !begun && !t.cleared(n):
 		return "the node does not work any more"
 	case !begun && n.BootID != t.s.BootID:
-		return "the node has started anew meanwhile"
+		return "the node has rebooted meanwhile"
 	}
 	return ""
 }

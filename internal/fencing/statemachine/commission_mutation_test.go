@@ -23,7 +23,7 @@ var commissionMutations = []mutation.Mutation{
 		Caught: "TestCommissionThatMayNotBegin",
 	},
 	{
-		Name: "nodes that have started anew are tried", File: "commission.go",
+		Name: "nodes that have rebooted are tried", File: "commission.go",
 		Old: "case !begun && n.BootID != t.s.BootID:", New: "case false:", Caught: "TestCommissionThatMayNotBegin",
 	},
 	{
@@ -49,7 +49,7 @@ var commissionMutations = []mutation.Mutation{
 		New: "false", Caught: "TestCommissionWaitsForAKnownTime",
 	},
 	{
-		Name: "devices are told again", File: "commission.go",
+		Name: "devices get the command again", File: "commission.go",
 		Old: "	case rec.Touched:\n		return t.failCommission",
 		New: "	case rec.Tries > 2:\n		return t.failCommission", Caught: "TestCommissionThatProvesNothing",
 	},

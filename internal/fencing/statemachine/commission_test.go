@@ -110,7 +110,7 @@ func TestCommissionThatMayNotBegin(t *testing.T) {
 		"the node is not cordoned":         func(r *rig) { r.node.Cordoned = false },
 		"the node fails":                   func(r *rig) { r.node.Failing = true },
 		"the node is not Ready":            func(r *rig) { r.node.Ready = false },
-		"the node has started anew meanwhile": func(r *rig) {
+		"the node has rebooted meanwhile": func(r *rig) {
 			r.until(statemachine.CommissionBegun)
 			r.node.BootID = "boot 1b"
 		},
@@ -171,7 +171,7 @@ func TestCommissionIsCancelledInTheLastMoment(t *testing.T) {
 	}
 }
 
-// A device that does not do what it is told, or is another machine's, proves nothing, is told once,
+// A device that does not obey, or is another machine's, proves nothing, gets one command,
 // and what is off is switched on again.
 func TestCommissionThatProvesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -314,8 +314,8 @@ func TestCommissionTriesEachLevel(t *testing.T) {
 	}
 }
 
-// The controller is restarted after any step, and after an hour goes on or ends it: no device is
-// told to switch off twice, and none is left off.
+// The controller is restarted after any step, and after an hour goes on or ends it: no device
+// gets two commands to switch off, and none is left off.
 func TestCommissionSurvivesRestarts(t *testing.T) {
 	plan := statemachine.Plan{Hash: "1", Levels: [][]statemachine.Device{{device("a"), device("b")}}}
 	proved := 0

@@ -4,7 +4,7 @@ package statemachine
 type edge struct {
 	label string
 	s     State
-	quiet bool // it happens also when nothing goes wrong any more and nobody does anything
+	quiet bool // it happens also when nothing goes wrong any more and no person acts
 	acts  bool // the controller writes, or changes something
 	bad   string
 }
@@ -144,7 +144,7 @@ func (x *explorer) machine(s State) {
 			n := s
 			n.Admins--
 			n.Node = ndNotReady
-			x.add("nobody is about to delete the node any more", n)
+			x.add("the node is no longer about to be deleted", n)
 		}
 	case ndReady:
 		if !s.Fresh && powered && s.Kernel == kernelRuns && s.Flaps > 0 {
@@ -198,7 +198,7 @@ func (x *explorer) kernel(s State, powered bool) {
 		}
 	case s.Kernel == kernelRestarts && s.Heard != heardNow:
 		n.Kernel = kernelRuns
-		x.addQuiet("the machine has started anew", n, "")
+		x.addQuiet("the machine has rebooted", n, "")
 	}
 }
 

@@ -173,7 +173,7 @@ func TestNodeThatWorksWithoutPowerIsAnother(t *testing.T) {
 	assert.Empty(t, r.status().Released)
 }
 
-// A BMC that is dead is told nothing: it could prove nothing, and no one would know how to leave it
+// A dead BMC gets no command: it could prove nothing, and no one would know how to leave it
 // in the end. So the machine can come back without it.
 func TestDeviceThatCannotBeReadIsNotCommandedWhereAnotherTakesItsPlace(t *testing.T) {
 	r := newRig(t,

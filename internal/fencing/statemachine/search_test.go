@@ -124,7 +124,7 @@ const (
 	kindBroken // beyond it nothing was explored
 )
 
-// live judges what happens when nothing goes wrong any more and nobody does anything. States that
+// live judges what happens when nothing goes wrong any more and no person acts. States that
 // can reach each other form a circle: the controller looks, and waits. Nothing is written or done
 // within one, and each is left, but for the ends and where an admin or the policy says so.
 func (r *found) live(edges, from []uint32, kind []uint8, trace func(int32) []string) {

@@ -59,7 +59,7 @@ var mutations = []struct {
 		"off sent again, without a reading that says on",
 	},
 	{
-		"nobody waits for a command to settle",
+		"a command is not waited for until it settles",
 		naive{NoSettle: true},
 		"one device, crashes and faults",
 		budget{1, 1, 1, 0},
@@ -220,7 +220,7 @@ var mutations = []struct {
 		"pods released before the record says why",
 	},
 	{
-		"nobody waits for the end of a dump",
+		"the end of a dump is not waited for",
 		naive{DumpCutOff: true},
 		"a dump, the node returns",
 		budget{0, 0, 0, 0},

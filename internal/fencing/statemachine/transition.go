@@ -29,7 +29,7 @@ const (
 	readAgain = 5 * time.Second
 	// fallbackAfter is for how long at most a device is given to obey where there is another level.
 	fallbackAfter = 2 * time.Second
-	// lookEvery is how often a node is looked at while it may return, and lookSeldom while nobody
+	// lookEvery is how often a node is looked at while it may return, and lookSeldom while nothing
 	// waits for it.
 	lookEvery  = 10 * time.Second
 	lookSeldom = time.Minute

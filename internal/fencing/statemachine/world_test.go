@@ -130,7 +130,7 @@ type plug struct {
 	Quiet         uint8 // how long ago that was: 0 just now, 1 longer than it is polled for, 2 settled
 	Read          uint8
 	On            bool  // the truth
-	Pending       uint8 // a command that nobody waits for
+	Pending       uint8 // a command that is not waited for
 	Effects       uint8 // commands of ours that took the power, in this incident
 	Sent, ReadOn  bool  // an off was sent; it read on since
 	ExtOn, ExtNow bool  // somebody else switched it on: in this incident; since this process has read it

@@ -51,7 +51,7 @@ func (f RoundTripper) RoundTrip(q *http.Request) (*http.Response, error) { retur
 // IsPatch reports whether a request is a patch.
 func IsPatch(r *http.Request) bool { return r.Method == http.MethodPatch }
 
-// Preconditions are those of the patches that a connection sends; of patches of nobody there are
+// Preconditions are those of the patches that a connection sends; of other requests there are
 // none.
 type Preconditions struct {
 	mu  sync.Mutex

@@ -48,7 +48,7 @@ var points = []point{
 var effects = map[string]int{"ipmilan": 25, "dual PDU, APC and Eaton": 31, "redfish": 25, "fabric": 34}
 
 // Controller or agent, or both, are killed at each of these points, and another controller goes on:
-// each device is told to switch off once, and the machine works in the end. When soaking, all
+// each device gets one command to switch off, and the machine works in the end. When soaking, all
 // points are tried with all kinds of devices, and more of them, spread over all that a fence does.
 func TestCrashMatrix(t *testing.T) {
 	t.Parallel()

@@ -31,7 +31,7 @@ const (
 	// commandTimeout is how long an agent may take: many of them run at the same time.
 	commandTimeout = 10 * time.Second
 	// settle is how long devices are given to carry out a command. Those of the lab are done when
-	// they answer, unless they are told to lie.
+	// they answer, unless they are made to lie.
 	settle = 2 * time.Second
 )
 
@@ -60,7 +60,7 @@ func (s *site) start(env ...string) *e2e.Process {
 	watching.Go(func() {
 		for {
 			// A machine that many tests share may be too slow for a leader to renew in time. A
-			// kubelet would start it anew.
+			// kubelet would restart it.
 			if exit, err := p.Wait(ctx); err != nil || exit.Code != lostLeadership || p.Restart() != nil {
 				return
 			}
@@ -84,7 +84,7 @@ type controller struct {
 	ended chan error
 }
 
-// lead starts a controller that has nobody's leave.
+// lead starts a controller that asks no election.
 func (s *site) lead() *controller {
 	s.t.Helper()
 	config := shared.User(s.user())

@@ -130,8 +130,8 @@ func newFallbackSite(t *testing.T) *site {
 	return s
 }
 
-// Five at a time ask for the machine to be fenced, and five controllers carry that out, each of
-// which believes that it alone leads.
+// Five at a time ask for the machine to be fenced, and five controllers carry that out. Each of
+// them believes that it alone leads.
 func TestConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	const at = 5

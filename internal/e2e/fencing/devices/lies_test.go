@@ -19,7 +19,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 )
 
-// lie is a way in which devices do not do what they say, or not what they are told.
+// lie is a way in which devices do not do what they say, or not what they were sent.
 type lie struct {
 	name  string
 	build func(t *testing.T) *site
@@ -67,7 +67,7 @@ var lies = []lie{
 	}},
 	{name: "does not know the password any more", build: func(t *testing.T) *site {
 		s := newBMCSite(t)
-		s.setting("power_wait=12s") // Secrets are read anew after 10 s
+		s.setting("power_wait=12s") // Secrets are read again after 10 s
 		return s
 	}, tell: func(s *site, _ *e2e.Process) {
 		_, err := s.client.CoreV1().Secrets(s.namespace).Patch(s.t.Context(), "power", types.StrategicMergePatchType,

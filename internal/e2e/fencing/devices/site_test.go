@@ -147,7 +147,7 @@ func (s *site) run(name string, volumes ...corev1.Volume) {
 		Spec: corev1.PodSpec{
 			NodeName: s.node, Volumes: volumes,
 			Containers: []corev1.Container{{Name: "main", Image: "none.invalid/none"}},
-			// nobody but a fence takes it from the machine
+			// only a fence takes it from the machine
 			Tolerations: []corev1.Toleration{{
 				Operator: corev1.TolerationOpExists,
 				Effect:   corev1.TaintEffectNoExecute,

@@ -16,7 +16,7 @@ type effects struct {
 	last   int    // at which the process dies; 0: at none
 	name   string // of that at which it dies
 	before bool
-	file   *os.File // has a byte for each of them: a process that is started anew counts on; nil: it is not
+	file   *os.File // has a byte for each of them: a restarted process counts on; nil: it is not
 
 	mu    sync.Mutex
 	count int // 0: no fence yet

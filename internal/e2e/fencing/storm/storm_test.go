@@ -17,7 +17,7 @@ import (
 )
 
 // 60 of 100 nodes are lost at once. It is not they who have failed: nothing is done to any, by the
-// leader nor by the next one, which knows nothing, and people are told. When they are back all is
+// leader nor by the next one, which knows nothing, and Events say so. When they are back all is
 // as it was.
 func TestLossOf60Of100FencesNobody(t *testing.T) {
 	t.Parallel()
@@ -28,7 +28,7 @@ func TestLossOf60Of100FencesNobody(t *testing.T) {
 
 	require.NoError(t, w.cp.Node("lost").Kill())
 	w.eventually("60 fences are held", func() bool { return w.each(lost, held("Storm")) })
-	w.eventually("people are told", func() bool { return len(w.told("Storm")) >= 60 })
+	w.eventually("Events say so", func() bool { return len(w.told("Storm")) >= 60 })
 	told := w.told("Storm")
 	for _, node := range lost {
 		assert.Regexp(t, `in the cluster ([5-9]\d|100) of 100 nodes are unhealthy; from 50 on`, told[node])
@@ -185,7 +185,7 @@ func TestOtherTriggers(t *testing.T) {
 		return slices.Equal(w.history.are(held("NodeReady")), []string{isolated, dies}) &&
 			phase(isolated) == v1alpha1.PhaseIsolated && phase(dies) == v1alpha1.PhaseIsolated
 	})
-	w.eventually("people are told", func() bool { return len(w.told("NodeReady")) == 2 })
+	w.eventually("Events say so", func() bool { return len(w.told("NodeReady")) == 2 })
 	w.dark(dies, true)
 	for _, node := range []string{readOnly, dies} {
 		w.eventually(node+" is fenced", func() bool { return phase(node) == v1alpha1.PhaseFinal })

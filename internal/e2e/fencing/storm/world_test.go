@@ -175,7 +175,7 @@ func (w *world) condition(node string, kind corev1.NodeConditionType, status cor
 		kind, status, time.Now().UTC().Format(time.RFC3339)), "status")
 }
 
-// run runs a pod on each node, which nobody but a fence takes from it.
+// run runs a pod on each node. Only a fence takes it from the node.
 func (w *world) run(nodes ...string) {
 	w.t.Helper()
 	for _, node := range nodes {
@@ -285,7 +285,7 @@ func (w *world) stop(p *e2e.Process) {
 	}
 }
 
-// where returns the nodes of which it is so.
+// where returns the nodes for which it is so.
 func (w *world) where(so func(*corev1.Node) bool) (names []string) {
 	w.t.Helper()
 	list, err := w.client.CoreV1().Nodes().List(w.t.Context(), metav1.ListOptions{})

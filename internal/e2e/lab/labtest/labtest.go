@@ -10,7 +10,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 )
 
-// Need skips the test if whoever runs it wants none with real agents, and fails it if there are
+// Need skips the test if the user wants none with real agents, and fails it if there are
 // none.
 func Need(t testing.TB) {
 	t.Helper()

@@ -1,5 +1,5 @@
 // Command replica is a daemon whose every act can be told apart: while it leads it prints a line
-// with the time each time it acts, asking before whether it still leads. Its writers ask nobody:
+// with the time each time it acts, asking before whether it still leads. Its writers do not ask:
 // only the guard of their client stops them.
 package main
 
