@@ -45,6 +45,8 @@ func ExampleElector_TryAcquire() {
 	_, err = b.TryAcquire(ctx)
 	fmt.Println(err)
 	fmt.Println(a.Release(ctx))
-	// Output: <nil> leaderelection: lease default/nightly-report is held by "host-a_1" (free in 15s
-	// if not renewed) <nil>
+	// Output:
+	// <nil>
+	// leaderelection: lease default/nightly-report is held by "host-a_1" (free in 15s if not renewed)
+	// <nil>
 }

@@ -3,6 +3,7 @@ package fenceagents_test
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
@@ -25,7 +26,11 @@ func ExampleNew() {
 		}),
 	})
 	fmt.Println(power)
-	fmt.Println(err)
-	// Output: unknown fenceagents: no agent fence_none: stat /usr/sbin/fence_none: no such file or
-	// directory; needed for the status of node worker-1
+	before, after, _ := strings.Cut(err.Error(), "; ")
+	fmt.Println(before)
+	fmt.Println(after)
+	// Output:
+	// unknown
+	// fenceagents: no agent fence_none: stat /usr/sbin/fence_none: no such file or directory
+	// needed for the status of node worker-1
 }

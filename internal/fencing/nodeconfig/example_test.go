@@ -3,6 +3,7 @@ package nodeconfig_test
 import (
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
@@ -57,18 +58,22 @@ lanplus=1`,
 		return
 	}
 	for _, method := range plan.PowerManagement[0] {
-		fmt.Println(method.Name, method.Action, method.Device.Key, method.Device.Arguments)
+		fmt.Println(method.Name, method.Action, method.Device.Key)
+		fmt.Println(" ", method.Device.Arguments)
 	}
 
 	namespace.ConfigMaps["fence-method-template-ipmi"]["template.properties"] += "\nlanplsu=1\ncipher"
 	_, err = nodeconfig.Resolve(namespace, nodes).Plan("w1")
-	fmt.Println(err)
-	// Output: bmc-off off fence_ipmilan/bmc-w1.example/ [{ip bmc-w1.example} {lanplus 1} {password
-	// secret bmc/password} {username fencer}] bmc-on on fence_ipmilan/bmc-w1.example/ [{ip
-	// bmc-w1.example} {lanplus 1} {password secret bmc/password} {username fencer}]
-	// fence-method-template-ipmi/template.properties:6: line must be key=value, a comment or empty
-	// (got "6 bytes without =") fence-method-template-ipmi/template.properties:5: agent
-	// fence_ipmilan has no such parameter; did you mean lanplus? (got "lanplsu")
+	fmt.Println(strings.ReplaceAll(err.Error(), ": ", ":\n  "))
+	// Output:
+	// bmc-off off fence_ipmilan/bmc-w1.example/
+	//   [{ip bmc-w1.example} {lanplus 1} {password secret bmc/password} {username fencer}]
+	// bmc-on on fence_ipmilan/bmc-w1.example/
+	//   [{ip bmc-w1.example} {lanplus 1} {password secret bmc/password} {username fencer}]
+	// fence-method-template-ipmi/template.properties:6:
+	//   line must be key=value, a comment or empty (got "6 bytes without =")
+	// fence-method-template-ipmi/template.properties:5:
+	//   agent fence_ipmilan has no such parameter; did you mean lanplus? (got "lanplsu")
 }
 
 // What an agent gets on its standard input.

@@ -53,10 +53,12 @@ func Example() {
 	pass(2 * time.Minute)
 	ask()
 
-	// Output: 12:00:00 Hold StillReady: node w0 is Ready 12:01:00 Hold StillReady: node w0 is Ready
-	// 12:02:00 Hold Storm: in the cluster 5 of 10 nodes are unhealthy; from 5 on (50 %) it is not
-	// they who have failed 12:02:10 Wait CoolDown: the cluster was in a storm, or may have been,
-	// until 0s ago; that has to be over for 2m0s 12:04:10 Allow Allowed: nothing stands in the way
+	// Output:
+	// 12:00:00 Hold StillReady: node w0 is Ready
+	// 12:01:00 Hold StillReady: node w0 is Ready
+	// 12:02:00 Hold Storm: in the cluster 5 of 10 nodes are unhealthy; from 5 on (50 %) it is not they who have failed
+	// 12:02:10 Wait CoolDown: the cluster was in a storm, or may have been, until 0s ago; that has to be over for 2m0s
+	// 12:04:10 Allow Allowed: nothing stands in the way
 }
 
 // Nodes that may be fenced are decided on in this order.

@@ -170,7 +170,7 @@ func TestDumpNeedsAMessageOfJustNow(t *testing.T) {
 
 func TestDumpDoesNotReleasePods(t *testing.T) {
 	for name, change := range map[string]func(r *rig){
-		"that is not configured":    func(r *rig) { r.plan.Kdump = false },
+		"that is not configured":  func(r *rig) { r.plan.Kdump = false },
 		"of a node that is Ready": func(r *rig) { r.shown = func(n *statemachine.Node) { n.Ready = true } },
 		"of another boot":         func(r *rig) { r.node.BootID = "another" },
 		"while the policy holds": func(r *rig) {
