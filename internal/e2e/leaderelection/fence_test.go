@@ -250,7 +250,7 @@ func TestFenceDeniesAllButTheLeader(t *testing.T) {
 		assertCandidateIsDenied(f, b, a, notLeader)
 
 		require.NoError(t, first.Release(t.Context()))
-		f.requireEventually(func() error { return f.work(a.client) }, "has no holder")
+		f.requireEventually(func() error { return f.work(a.client) }, "is held by nobody")
 		_, err = second.TryAcquire(t.Context())
 		require.NoError(t, err)
 		f.requireEventually(func() error { return f.work(b.client) }, "")
