@@ -186,8 +186,8 @@ type Hooks struct {
 // Patch is one attempt to change an object.
 type Patch struct {
 	Object api.ObjectRef
-	// Verb is the purpose: assign, drain, withdraw, restore, probe, seal, annul or gather; for a
-	// child, follow.
+	// Verb is the purpose: assign, drain, withdraw, restore, probe, seal, annul, gather or protect;
+	// for a child, follow.
 	Verb string
 	// Shard is the value of the object's shard label afterwards.
 	Shard string

@@ -159,6 +159,12 @@
 // Where the shard of a root was lost together with its record, or a sharder has ended in the middle
 // of a move, the children of all shards are listed instead of those of one.
 //
+// The network may hold back a patch of the former sharder, or one whose outcome is unknown, for any
+// time. Such a patch names the version of its object, so it is refused once that has changed. Where
+// there may be such patches for a root without an owner, the sharder writes the root before it
+// moves the children, and each child that is in place already. Otherwise a late patch could assign
+// the root, or move a child, and a shard at work would lose sight of the children.
+//
 // Roots that are let go of together move together: while children are listed for some, others queue
 // for the next list. So one root does not wait for others, and 10,000 roots do not need 10,000
 // lists.
@@ -226,6 +232,8 @@
 //	move between living shards               2 patches; with Children 3, and 1 for each child
 //	release or death of a shard              1 patch for each of its objects, and for each of their
 //	                                         children
+//	change of the sharder                    1 patch for each root without an owner whose children
+//	                                         move, and 2 for each of those in place already
 //	restart within two lease durations       0
 //	first scan after an upgrade from v0.1    1 patch for each object
 //	annotations of another object copied     0 if that is its owner; otherwise 1 patch, 2 if the

@@ -57,6 +57,7 @@ func (e *session) moveBatch(ctx context.Context, p *plan, b batch) {
 	roots := map[protocol.Ref]*move{}
 	for _, m := range b.moves {
 		roots[m.root.Ref] = m
+		m.protected = make(chan struct{})
 	}
 	unlisted := e.listChildren(ctx, p, b, func(c protocol.Child) {
 		if m := roots[c.Root]; m != nil && m.root.UID == c.RootUID {
@@ -121,17 +122,60 @@ func (e *session) listChildren(ctx context.Context, p *plan, b batch,
 	return unlisted
 }
 
-// bring gives a child to the new shard of its root.
+// contested reports whether a patch that was sent earlier may still be carried out on this version
+// of a root without an owner, or of one of its children: by the former sharder, or with an outcome
+// that this session does not know. The network may hold it back for any time.
+func (e *session) contested(m *move, version string) bool {
+	if m.decision.Verb != protocol.Assign || e.first {
+		return false
+	}
+	order, known := protocol.CompareVersions(version, e.version) // client-go's fakes have no versions
+	return known && order <= 0 || e.moves.inDoubt(m.root.Ref)
+}
+
+// protect gives a contested root another version, once, so that no earlier patch can assign it
+// while its children move: its shard would lose sight of them. The drain label of a root without an
+// owner means nothing, and the assignment removes it.
+func (e *session) protect(ctx context.Context, m *move) error {
+	if m.protecting.Swap(true) {
+		<-m.protected
+		return m.unfit
+	}
+	defer close(m.protected)
+	if r := &m.root; e.contested(m, r.Version) {
+		var version string
+		version, m.unfit = e.send(ctx, r.Ref, protocol.Protect, r.Label,
+			e.marks[r.Resource].MergePatch(r.UID, r.Version, r.Label, !r.Drain, nil))
+		if m.unfit == nil {
+			r.Version = version
+		}
+	}
+	return m.unfit
+}
+
+// bring gives a child to the new shard of its root. A contested child that is there already loses
+// its label first: a patch that is still on its way then finds another version.
 func (e *session) bring(ctx context.Context, m *move, c protocol.Child) {
 	resource, contended := e.graph.All[c.Resource].GVR.GroupResource().String(), errContended
 	for range attempts {
-		if c.Label == m.decision.Label && !c.Drain {
-			m.reach(resource, c.Version)
+		label := m.decision.Label
+		if c.Label == label && !c.Drain {
+			if !e.contested(m, c.Version) {
+				m.reach(resource, c.Version)
+				return
+			}
+			label = ""
+		}
+		if err := e.protect(ctx, m); err != nil {
+			m.fail(err)
 			return
 		}
-		version, err := e.send(ctx, c.Ref, protocol.Follow, m.decision.Label,
-			e.keys.MergePatch(c.UID, c.Version, m.decision.Label, false, nil))
+		version, err := e.send(ctx, c.Ref, protocol.Follow, label,
+			e.keys.MergePatch(c.UID, c.Version, label, false, nil))
 		switch {
+		case err == nil && label == "":
+			c.Label, c.Version = label, version
+			continue
 		case err == nil:
 			e.floors.note(holding{m.decision.Label, c.Resource}, version)
 			m.reach(resource, version)

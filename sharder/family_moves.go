@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
@@ -24,6 +25,11 @@ type move struct {
 	decision protocol.Decision
 	origin   protocol.Origin
 	plan     *plan // of the decision
+
+	// The first of the children that move has the root protected, and the others wait for it.
+	protecting atomic.Bool
+	protected  chan struct{}
+	unfit      error // why the root could not be protected; set before protected is closed
 
 	mu    sync.Mutex
 	floor map[string]string // guarded by mu: the greatest version of its moved children, by resource

@@ -166,6 +166,16 @@ var safeguards = []mutation.Mutation{
 		Old: "	v.Foreign = n.foreign(o)\n", New: "",
 		Caught: "TestCopiedAnnotationsAreNoReasonToWriteForEver",
 	},
+	{
+		Name: "an earlier patch may assign a root while its children move", File: "family_mover.go",
+		Old: "if err := e.protect(ctx, m); err != nil {", New: "if err := ctx.Err(); err != nil {",
+		Caught: "TestALateAssignmentKeepsTheChildrenOfItsRoot",
+	},
+	{
+		Name: "an earlier patch may move a child that is in place", File: "family_mover.go",
+		Old: "if !e.contested(m, c.Version) {", New: "if true {",
+		Caught: "TestALatePatchOfAChildIsRefused",
+	},
 }
 
 // TestSimulatedMutationsOfSafeguardsAreCaught has a name that keeps it with the simulations,

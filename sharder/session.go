@@ -35,6 +35,7 @@ type session struct {
 	floors    *childFloors
 	drains    *drains
 	version   string // of the first list of Leases
+	first     bool   // there was no sharder before
 
 	store   *historyStore // used by followMembership, and by the scans under it
 	history atomic.Pointer[protocol.History]
@@ -124,7 +125,8 @@ func (e *session) recallHistory(ctx context.Context) error {
 	if scanErr != nil {
 		return scanErr
 	}
-	if !touched { // the ring is new
+	if !touched {
+		e.first = true
 		return nil
 	}
 	// The history was lost: any living shard may work on any object.

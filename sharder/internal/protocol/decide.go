@@ -58,6 +58,7 @@ const (
 	Annul    Verb = "annul"    // discard a record that no sharder wrote; probe those that may be at work
 	Gather   Verb = "gather"   // bring children that its record does not cover to its shard
 	Follow   Verb = "follow"   // of a child: give it to the shard of its root
+	Protect  Verb = "protect"  // give it another version before its children move: earlier patches fail
 )
 
 // Decision is what to do about a root.
