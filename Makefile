@@ -79,7 +79,7 @@ SIMULATED := ./endpoints ./fencing ./internal/fencing/statemachine ./internal/fe
 
 # These take more than 5 s each with the race detector, in virtual time; a tenth of that without. make unit runs them without
 # it, make simulate with it. TestNoTwoShardsWorkOnOneObject stays with it in make unit: there everything happens at once.
-LENGTHY := ^TestACrashOfTheSharderIsThatOfAShard$$|^TestAChildThatAPolicyDeniesCostsLittle$$|^TestALeaseThatWasCollectedIsNotCreatedAgain$$|\
+LENGTHY := ^TestALate|^TestACrashOfTheSharderIsThatOfAShard$$|^TestAChildThatAPolicyDeniesCostsLittle$$|^TestALeaseThatWasCollectedIsNotCreatedAgain$$|\
 ^TestAnObjectThatAPolicyDenies|^TestAPageOfLargeObjectsIsNotLarge$$|\
 ^TestAResourceThatCannotBeListedStopsNoOther$$|^TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren$$|\
 ^TestChildrenOfAStrippedRootAreFound$$|^TestFamiliesMoveTogether$$|^TestFullConfigMapIsAClearErrorAndLosesNothing$$|\

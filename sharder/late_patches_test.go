@@ -23,8 +23,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 )
 
-// late is patches that the network holds back, by the name of their object.
-type late map[string]func() error
+// late holds, by the name of their object, patches that the network holds back: func() error.
+type late = sync.Map
 
 // patchLate returns the request for a patch that has been sent, and has not arrived.
 func (w *world) patchLate(client metadata.ResourceInterface, o metav1.Object, shard string,
@@ -40,7 +40,7 @@ func (w *world) patchLate(client metadata.ResourceInterface, o metav1.Object, sh
 // takenFromOwners returns a wrapper for the connection of a sharder. Just before a patch of a child
 // arrives, it lets the late patch of its root arrive. It counts the children that are taken from
 // the shard that owns their root.
-func (w *world) takenFromOwners(roots map[string]string, late late) (wrap transport.WrapperFunc, taken *atomic.Int32) {
+func (w *world) takenFromOwners(roots map[string]string, late *late) (wrap transport.WrapperFunc, taken *atomic.Int32) {
 	taken = &atomic.Int32{}
 	return func(next http.RoundTripper) http.RoundTripper {
 		return ringtest.RoundTripper(func(q *http.Request) (*http.Response, error) {
@@ -48,8 +48,8 @@ func (w *world) takenFromOwners(roots map[string]string, late late) (wrap transp
 			if root == "" || !ringtest.IsPatch(q) {
 				return next.RoundTrip(q)
 			}
-			if arrive := late[root]; arrive != nil {
-				_ = arrive()
+			if arrive, ok := late.Load(root); ok {
+				_ = arrive.(func() error)()
 			}
 			before := w.objectOf(root)
 			resp, err := next.RoundTrip(q)
@@ -91,12 +91,13 @@ func (w *world) widowed() (roots map[string]*metav1.PartialObjectMetadata,
 	return roots, children
 }
 
-// with runs the next sharder for ten minutes.
-func (w *world) with(wrap transport.WrapperFunc, shards ...string) {
+// with runs the next sharder for ten minutes after it has done something.
+func (w *world) with(wrap transport.WrapperFunc, do func(), shards ...string) {
 	kube, meta := w.clients(w.server.Client("sharder"), wrap)
 	s, err := New(kube, meta, ringtest.TestMapper(), w.familyConfig())
 	require.NoError(w.t, err)
 	defer w.begin(func(ctx context.Context) { assert.NoError(w.t, s.Run(ctx)) })()
+	do()
 	time.Sleep(10 * time.Minute)
 	w.requirePlaced(30, shards...)
 	w.requireFamilies(1)
@@ -109,7 +110,7 @@ func TestALateAssignmentKeepsTheChildrenOfItsRoot(t *testing.T) {
 		roots, children := w.widowed()
 		lease, err := w.kube.CoordinationV1().Leases(testNamespace).Get(t.Context(), "a", metav1.GetOptions{})
 		require.NoError(t, err)
-		parents, assignments := map[string]string{}, late{}
+		parents, assignments := map[string]string{}, &late{}
 		for name, root := range roots { // the former sharder has moved the children to a
 			child := children[name]
 			parents[child.Name] = name
@@ -117,14 +118,14 @@ func TestALateAssignmentKeepsTheChildrenOfItsRoot(t *testing.T) {
 				types.MergePatchType, w.keys.MergePatch(child.UID, child.ResourceVersion, "a", false, nil),
 				metav1.PatchOptions{})
 			require.NoError(t, err)
-			assignments[name] = w.patchLate(w.meta.Resource(ringtest.ConfigMaps).Namespace("default"), root, "a",
+			assignments.Store(name, w.patchLate(w.meta.Resource(ringtest.ConfigMaps).Namespace("default"), root, "a",
 				&protocol.Record{
 					UID: root.UID, Shard: "a", LeaseUID: lease.UID, Epoch: 1, State: protocol.StateOwned,
 					ChildFloor: map[string]string{"pods": moved.ResourceVersion},
-				})
+				}))
 		}
 		wrap, taken := w.takenFromOwners(parents, assignments)
-		w.with(wrap, "a", "b")
+		w.with(wrap, func() {}, "a", "b")
 		assert.Zero(t, taken.Load(), "children that were taken from their root's shard")
 	})
 }
@@ -134,7 +135,7 @@ func TestALateAssignmentKeepsTheChildrenOfItsRoot(t *testing.T) {
 func TestALatePatchOfAChildIsRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		roots, children := w.widowed()
-		moves := late{}
+		moves := map[string]func() error{}
 		for name := range roots { // the former sharder has moved the children to b, and then wanted them with a
 			child := children[name]
 			pods := w.meta.Resource(ringtest.Pods).Namespace("default")
@@ -143,7 +144,7 @@ func TestALatePatchOfAChildIsRefused(t *testing.T) {
 			require.NoError(t, err)
 			moves[name] = w.patchLate(pods, moved, "a", nil)
 		}
-		w.with(func(next http.RoundTripper) http.RoundTripper { return next }, "a", "b")
+		w.with(func(next http.RoundTripper) http.RoundTripper { return next }, func() {}, "a", "b")
 		for name, arrive := range moves {
 			assert.True(t, apierrors.IsConflict(arrive()), name)
 		}
@@ -154,16 +155,18 @@ func TestALatePatchOfAChildIsRefused(t *testing.T) {
 func TestALateAssignmentOfThisSessionKeepsTheChildrenOfItsRoot(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		roots, children := w.widowed()
-		parents, assignments := map[string]string{}, late{}
+		parents, assignments := map[string]string{}, &late{}
 		for name := range roots {
 			parents[children[name].Name] = name
 		}
 		wrap, taken := w.takenFromOwners(parents, assignments)
+		first := make(chan struct{})
+		begun := sync.OnceFunc(func() { close(first) })
 		w.with(func(next http.RoundTripper) http.RoundTripper {
 			judged := wrap(next)
 			return ringtest.RoundTripper(func(q *http.Request) (*http.Response, error) {
 				name := path.Base(q.URL.Path)
-				if roots[name] == nil || !ringtest.IsPatch(q) || assignments[name] != nil {
+				if _, known := assignments.Load(name); known || roots[name] == nil || !ringtest.IsPatch(q) {
 					return judged.RoundTrip(q)
 				}
 				body, err := io.ReadAll(q.Body)
@@ -174,18 +177,19 @@ func TestALateAssignmentOfThisSessionKeepsTheChildrenOfItsRoot(t *testing.T) {
 				}
 				held := q.Clone(context.WithoutCancel(q.Context()))
 				held.Body = io.NopCloser(bytes.NewReader(body))
-				assignments[name] = sync.OnceValue(func() error {
+				assignments.Store(name, sync.OnceValue(func() error {
 					resp, err := next.RoundTrip(held)
 					if err == nil {
 						err = resp.Body.Close()
 					}
 					return err
-				})
-				if len(assignments) == 1 { // some of the roots belong to it
-					w.shard("d")
-				}
+				}))
+				begun()
 				return nil, io.ErrUnexpectedEOF
 			})
+		}, func() {
+			<-first
+			w.shard("d") // some of the roots belong to it
 		}, "a", "b", "d")
 		assert.Zero(t, taken.Load(), "children that were taken from their root's shard")
 	})
