@@ -9,7 +9,7 @@ LINT      := $(CACHE)/tools/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
 GOTESTSUM := $(CACHE)/tools/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
 
 # internal/e2e/controlplane is left out: it has no tests, and linting it would mean linting Kubernetes.
-MODULES := . internal/e2e examples/demo examples/metrics examples/controllerruntime
+MODULES := . controllerruntime internal/e2e examples/demo examples/metrics examples/controllerruntime
 # Another version of the Kubernetes libraries that everything is tested with by make suites.
 CLIENT_GO ?= v0.37.2
 # Versions of controller-runtime and client-go that the example is built and tested with besides those of its go.mod.
@@ -23,7 +23,7 @@ PICTURE ?= $(CURDIR)/$(RESULTS)/sharding.svg
 LAB ?= 1
 export BELLWETHER_LAB = $(LAB)
 
-.PHONY: help test lint api fix generate unit compat suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground picture controlplane lab verify count e2e-deep e2e-race
+.PHONY: help test lint api fix generate unit compat suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground picture controlplane nodes lab verify count e2e-deep e2e-race
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -54,8 +54,9 @@ lint: $(LINT) ## linters and go mod tidy, in every module
 
 # What the public packages export, one file each. A change of it shows in a review.
 define write-api
-mkdir -p $(1) && rm -f $(1)/*.txt && for p in $$(go list -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(internal|examples|docs)(/|$$)'); do \
-	go doc -all $$p > $(1)/$$(echo $${p#github.com/bellwether-k8s/} | tr / -).txt; done
+mkdir -p $(1) && rm -f $(1)/*.txt && for m in . controllerruntime; do (cd $$m && \
+	for p in $$(go list -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(internal|examples|docs)(/|$$)'); do \
+		go doc -all $$p > $(abspath $(1))/$$(echo $${p#github.com/bellwether-k8s/} | tr / -).txt; done); done
 endef
 
 api: ## write what the public packages export to docs/api
@@ -65,7 +66,7 @@ fix: $(LINT) ## let the linters format and mend what they can
 	@for m in $(MODULES); do (cd $$m && go mod tidy && $(LINT) run --fix ./...) || exit 1; done
 
 generate: ## deep copies and the manifest of NodeFence, from its types
-	@go generate ./fencing/...
+	@go generate ./fencing/... ./internal/fencing/...
 
 # Usage: $(call gotest,<module>,<name of the result>,<flags and packages of go test>). What go vet finds, make lint has found.
 gotest = echo "== test $(2) ($(1))" && mkdir -p $(RESULTS) && (out=$$PWD/$(RESULTS)/$(2).json && cd $(1) && \
@@ -75,11 +76,15 @@ gotest = echo "== test $(2) ($(1))" && mkdir -p $(RESULTS) && (out=$$PWD/$(RESUL
 SIMULATIONS := ^TestSimulated|^TestMutationsAreCaught$$
 SIMULATED := ./endpoints ./fencing ./internal/fencing/statemachine ./internal/fencing/nodeconfig ./internal/fencing/policy \
 	./internal/fencing/nodestate ./internal/lease ./internal/sim ./leaderelection ./leaderforlife ./shardlease ./sharder \
-	./sharder/shard ./sharder/internal/protocol
+	./sharder/replica ./sharder/shard ./sharder/internal/protocol
 
-# These take more than 5 s each with the race detector, in virtual time; a tenth of that without. make unit runs them without
+# These take more than 3 s each with the race detector, in virtual time; a tenth of that without. make unit runs them without
 # it, make simulate with it. TestNoTwoShardsWorkOnOneObject stays with it in make unit: there everything happens at once.
-LENGTHY := ^TestALate|^TestACrashOfTheSharderIsThatOfAShard$$|^TestAChildThatAPolicyDeniesCostsLittle$$|^TestALeaseThatWasCollectedIsNotCreatedAgain$$|\
+LENGTHY := ^TestALate|^TestANewRootCostsNoListOfChildren$$|^TestAMoveThatEndedHalfwayIsKnown$$|^TestAShardOfAStableNameKeepsItsObjects$$|\
+^TestARecordOfAnEpochThatHasNeverBeenIsDealtWithOnce$$|^TestEditsOfUsersAreRepaired$$|^TestRollOutOfADeployment$$|\
+^TestOddAnswer|^TestRacingCandidates$$|^TestPlugThatIsOffWhileItsNodeWorksProvesNothing$$|^TestNodeThatIsLostAgainAndAgain$$|\
+^TestPlugOfTheMachineThatWasReplacedProvesNothing$$|^TestDeadBMCThenPDUsWithDefaultTimes$$|^TestFewDevicesAreReadAheadAtATime$$|\
+^TestACrashOfTheSharderIsThatOfAShard$$|^TestAChildThatAPolicyDeniesCostsLittle$$|^TestALeaseThatWasCollectedIsNotCreatedAgain$$|\
 ^TestAnObjectThatAPolicyDenies|^TestAPageOfLargeObjectsIsNotLarge$$|\
 ^TestAResourceThatCannotBeListedStopsNoOther$$|^TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren$$|\
 ^TestChildrenOfAStrippedRootAreFound$$|^TestFamiliesMoveTogether$$|^TestFullConfigMapIsAClearErrorAndLosesNothing$$|\
@@ -94,10 +99,11 @@ LONG := ./sharder ./endpoints ./fencing ./leaderelection ./leaderforlife
 unit: $(GOTESTSUM) ## unit tests with the race detector
 	@echo "unit tests: some 5 minutes on 2 cores, ./sharder the longest; with a cold cache compiling takes 2 more"
 	@$(call gotest,.,unit,-race -skip '$(SIMULATIONS)|$(LENGTHY)' $(LONG) ./...)
-	@$(call gotest,.,unit-lengthy,-run '$(LENGTHY)' ./sharder ./endpoints)
+	@$(call gotest,.,unit-lengthy,-run '$(LENGTHY)' ./sharder ./sharder/replica ./endpoints ./fencing ./leaderforlife)
 	@$(call gotest,examples/demo,unit-demo,-race ./...)
 	@$(call gotest,examples/metrics,unit-metrics,-race ./...)
-	@$(call gotest,examples/controllerruntime,unit-controllerruntime,-race . ./operator)
+	@$(call gotest,controllerruntime,unit-controllerruntime,-race ./...)
+	@$(call gotest,examples/controllerruntime,unit-controllerruntime-example,-race . ./operator)
 
 compat: $(COMPATIBLE:%=compat-%) ## the controller-runtime example with other versions of controller-runtime and client-go
 
@@ -136,24 +142,39 @@ simulate: $(GOTESTSUM) ## all replicas under faults in virtual time: a tenth of 
 DEEP := ./chaos ./fencejobs ./fencing/devices ./fencing/storm ./lab/...
 
 # The packages that take longest begin first. Two at a time: of three, on 2 cores, replicas lose Leases of a few seconds.
-# Those that build earlier commits are in e2e-deep.
-E2E := -p 2 -parallel 6 -skip '^TestUpgrade' ./sharder ./fencing ./leaderelection ./endpoints $$(go list ./... | grep -vxF "$$(go list $(DEEP))")
+# Those that build earlier commits are in e2e-deep. Real nodes run alone: dozens of containers that start at once have others
+# lose theirs, too.
+E2E := ./sharder ./fencing ./leaderelection ./endpoints $$(go list ./... | grep -vxF "$$(go list $(DEEP) ./realnode/...)")
+
+# These take half a minute each. Only make e2e-race has them.
+E2E_LENGTHY := ^TestRollOutsBesideTheRealControllers$$|^TestMigrationToShardsAndBack$$|^TestAllKindsOfObjects$$|\
+^TestThousandsOfTheDeadAreRemoved$$|^TestFamiliesMoveWhenReplicasComeAndGo$$|^TestFencerThatIsCutOff$$|^TestConcurrentEdits$$|\
+^TestVolumeOfAPodThatIsDeletedByForceStays$$|^TestFenceConsistsOfEffects$$|^TestMixedTeam|^TestServersPauseAndReturnWithTheirData$$|\
+^TestNodeReboots$$|^TestNodeHangs$$|^TestNodeLosesItsNetwork$$|^TestNodeIsOutOfService$$|^TestNodeIsRemovedWhileItRuns$$|^TestKubeletDies$$|\
+^TestHungNodeIsFenced$$|^TestRollOutOfARing$$
+E2E_LENGTHY := $(subst | ,|,$(E2E_LENGTHY))
 
 # The programs that the tests start have the race detector; the tests themselves have it in make verify.
-e2e: $(GOTESTSUM) controlplane ## end-to-end tests on a real control plane
+e2e: $(GOTESTSUM) controlplane nodes ## end-to-end tests on a real control plane
 	@echo "end-to-end tests: some 6 minutes on 2 cores, ./sharder and ./fencing the longest"
-	@$(call gotest,internal/e2e,e2e,$(E2E))
-	@$(call gotest,examples/controllerruntime,e2e-controllerruntime,-race ./e2e)
+	@$(call gotest,internal/e2e,e2e,-p 2 -parallel 6 -skip '^TestUpgrade|$(E2E_LENGTHY)' $(E2E))
+	@$(call gotest,internal/e2e,e2e-realnode,-p 1 -parallel 6 -skip '$(E2E_LENGTHY)' ./realnode/...)
+	@$(call gotest,examples/controllerruntime,e2e-controllerruntime,-race -skip '$(E2E_LENGTHY)' ./e2e)
 
-e2e-race: $(GOTESTSUM) controlplane ## the same with the race detector in the tests, too
-	@$(call gotest,internal/e2e,e2e-race,-race $(E2E))
+e2e-race: $(GOTESTSUM) controlplane nodes ## all of them, with the race detector in the tests, too
+	@$(call gotest,internal/e2e,e2e-race,-race -p 2 -parallel 6 -skip '^TestUpgrade' $(E2E))
+	@$(call gotest,internal/e2e,e2e-race-realnode,-race -p 1 -parallel 6 ./realnode/...)
+	@$(call gotest,examples/controllerruntime,e2e-race-controllerruntime,-race -run '$(E2E_LENGTHY)' ./e2e)
 
 e2e-deep: $(GOTESTSUM) controlplane $(if $(filter 0,$(LAB)),,lab) ## those that take minutes, and those with real fence agents
-	@$(call gotest,internal/e2e,e2e-upgrade,-race -run '^TestUpgrade' ./sharder ./leaderelection)
+	@$(call gotest,internal/e2e,e2e-upgrade,-race -run '^TestUpgrade' ./sharder ./leaderelection ./fencing)
 	@$(call gotest,internal/e2e,e2e-deep,-race -p 1 -parallel 6 $(DEEP))
 
 controlplane: ## build etcd, Kubernetes and KWOK, once
 	@cd internal/e2e && go run ./cmd/prepare
+
+nodes: ## install the Debian packages of real nodes, where root and apt-get can
+	@cd internal/e2e && go run ./cmd/nodes
 
 lab: ## install the Debian packages of fence agents and of devices for them, if that takes no more than root and apt-get
 	@cd internal/e2e && go run ./cmd/lab

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,7 +19,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
-	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 // This file and those beside it have the blocks of pages that have to compile.
@@ -62,12 +62,15 @@ func becomeLeader(ctx context.Context, log *zap.Logger) error {
 	return work(ctx)
 }
 
-func shardedController(ctx context.Context, config *rest.Config, lease shardlease.Config) error {
+func shardedController(ctx context.Context, config *rest.Config, log *zap.Logger) error {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // for the work's client, below; client-go's default is 5 requests per second
 	r, err := replica.New(config, replica.Config{
-		Lease:     lease, // Namespace, Ring, Identity, Incarnation, KernelDeadline, ReleaseTimeout, Logger
-		Resources: []api.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}},
+		Namespace: "default", Ring: "my-controller", PodUID: os.Getenv("POD_UID"),
+		Resources:      []api.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}},
+		KernelDeadline: true,
+		ReleaseTimeout: 20 * time.Second,
+		Logger:         log,
 	})
 	if err != nil {
 		return err

@@ -35,10 +35,12 @@ func migrated(ctx context.Context, config *rest.Config, identity string) error {
 }
 
 func bridge(ctx context.Context, config *rest.Config, c replica.Config) error {
-	c.Election.Name = "my-controller" // the Lease of the releases before
-	c.Election.OnLost = func(err error) {
-		fmt.Fprintln(os.Stderr, err) // as before: a process that is no longer the leader ends
-		os.Exit(leaderelection.ExitCodeNotLeader)
+	c.Tune = func(p *replica.Parts) {
+		p.Election.Name = "my-controller" // the Lease of the releases before
+		p.Election.OnLost = func(err error) {
+			fmt.Fprintln(os.Stderr, err) // as before: a process that is no longer the leader ends
+			os.Exit(leaderelection.ExitCodeNotLeader)
+		}
 	}
 	r, err := replica.New(config, c)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 
-	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
@@ -37,7 +36,7 @@ func explain(ctx context.Context, s *sharder.Sharder, object api.ObjectRef) erro
 	return nil
 }
 
-func recorder(ctx context.Context, client kubernetes.Interface) (leaderelection.EventRecorder, error) {
+func recorder(ctx context.Context, client kubernetes.Interface) (events.EventRecorder, error) {
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
@@ -75,9 +76,11 @@ type Config struct {
 	// Hooks are called when something happens, for metrics and tests.
 	Hooks Hooks
 
-	// Events records Kubernetes Events about the Service, for example when an instance expires.
-	// Nil: none.
-	Events EventRecorder
+	// Events records Kubernetes Events about the Service, for example when an instance expires. The
+	// managers of controller-runtime return such a recorder too; NewEventRecorderAdapter of
+	// k8s.io/client-go/tools/record converts an older one. It must not block: heartbeats and the end
+	// of Run wait for it. Nil: none.
+	Events events.EventRecorder
 
 	// Logger logs changes at Info and problems at Warn, once each. Nil: no logs.
 	Logger *zap.Logger

@@ -250,7 +250,7 @@ func TestConfigMapThatTheServerFindsFull(t *testing.T) {
 			err := b.ReconcileOnce(c.Context())
 			require.ErrorIs(c, err, endpoints.ErrFull)
 			assert.ErrorContains(c, err, "endpoints: refresh this instance's entry in ConfigMap ns/web-endpoints: "+
-				"the store is full")
+				"endpoints: the store is full")
 			c.requirePublished("10.0.0.1")
 		}
 	})

@@ -12,23 +12,23 @@ import (
 var (
 	// ErrSelector is returned for a Service with a selector: Kubernetes publishes the Pods that it
 	// selects. Nothing is written. Instances that registered before still withdraw when they end.
-	ErrSelector = errors.New("the Service has a selector, so Kubernetes publishes its endpoints")
+	ErrSelector = errors.New("endpoints: the Service has a selector, so Kubernetes publishes its endpoints")
 
 	// ErrNoService is returned by a round if the Service does not exist. The instance registers all
 	// the same, and is published once the Service exists.
-	ErrNoService = errors.New("the Service does not exist")
+	ErrNoService = errors.New("endpoints: the Service does not exist")
 
 	// ErrForeign is returned if an object has one of our names but is not marked as ours. It is
 	// left alone.
-	ErrForeign = errors.New("there is an object of that name that somebody else manages")
+	ErrForeign = errors.New("endpoints: there is an object of that name that somebody else manages")
 
 	// ErrFull is returned if the store has no room for this instance's entry. Instances in the
 	// store can still refresh theirs.
-	ErrFull = errors.New("the store is full")
+	ErrFull = errors.New("endpoints: the store is full")
 
 	// ErrNotReady is returned by a round if [Config].Ready returned an error: the instance is
 	// withdrawn. It wraps that error.
-	ErrNotReady = errors.New("not ready")
+	ErrNotReady = errors.New("endpoints: not ready")
 
 	// ErrBusy is returned by a method of a [Reconciler] while another one is running.
 	ErrBusy = errors.New("endpoints: Run, ReconcileOnce or Withdraw of this reconciler is already running")

@@ -5,16 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 )
-
-// EventRecorder records Events about the Service, which kubectl describe shows. Recorders of
-// k8s.io/client-go/tools/events implement it, and so do those of controller-runtime's managers. For
-// one of k8s.io/client-go/tools/record, use its NewEventRecorderAdapter. It must not block:
-// heartbeats and the end of Run wait for it.
-type EventRecorder interface {
-	Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any)
-}
 
 // maxNote is the longest note that the API server accepts.
 const maxNote = 1024

@@ -122,7 +122,7 @@ func TestEntriesOfAPredecessorAreRemovedAtOnce(t *testing.T) {
 	}
 }
 
-func TestRemovalOfAPredecessorIsTold(t *testing.T) {
+func TestRemovalOfAPredecessorIsReported(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		var k kernel
 		_ = k.of(c, "10.0.0.1", "pod-1", nil).start(c).die()

@@ -13,34 +13,35 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
 
-// incident is that of n1, and what somebody does in its middle.
-type incident struct {
+// middle is an incident of n1 that is under way, and what an admin does then.
+type middle struct {
 	*world
 	reached chan struct{} // the phase has been, in which it is done
 }
 
 // deeds are what people do, and what is so in the end because of it.
 var deeds = map[string]struct {
-	do   func(*incident)
-	then func(*incident)
+	do   func(*middle)
+	then func(*middle)
 }{
 	"stops and holds": {
-		do: func(i *incident) { i.annotate("n1", v1alpha1.AnnotationStop, "hold") },
+		do: func(i *middle) { i.annotate("n1", v1alpha1.AnnotationStop, "hold") },
 	},
 	"stops, the old way": {
-		do: func(i *incident) { i.annotate("n1", v1alpha1.AnnotationStop, "true") },
+		do: func(i *middle) { i.annotate("n1", v1alpha1.AnnotationStop, "true") },
 	},
 	"stops and restores": {
-		do:   func(i *incident) { i.annotate("n1", v1alpha1.AnnotationStop, "restore") },
-		then: func(i *incident) { assert.True(i.t, i.rack.On("n1"), "what was switched off stays so") },
+		do:   func(i *middle) { i.annotate("n1", v1alpha1.AnnotationStop, "restore") },
+		then: func(i *middle) { assert.True(i.t, i.rack.On("n1"), "what was switched off stays so") },
 	},
 	"pauses for a while": {
-		do: func(i *incident) {
+		do: func(i *middle) {
 			i.annotate("n1", v1alpha1.AnnotationPaused, "true")
 			wait(i.ctx, time.Minute) // what had been begun is over
 			before := i.commands()
@@ -48,10 +49,10 @@ var deeds = map[string]struct {
 			assert.Equal(i.t, before, i.commands(), "devices were switched during the pause")
 			i.annotate("n1", v1alpha1.AnnotationPaused, "false")
 		},
-		then: (*incident).asIfNothing,
+		then: (*middle).asIfNothing,
 	},
 	"confirms that it has pulled the plug": {
-		do: func(i *incident) {
+		do: func(i *middle) {
 			if i.phase("n1") != v1alpha1.PhaseFinal { // then it would be a failure of its own
 				i.rack.Set("n1", false)
 			}
@@ -59,15 +60,15 @@ var deeds = map[string]struct {
 		},
 	},
 	"confirms another incident": {
-		do:   func(i *incident) { i.annotate("n1", v1alpha1.AnnotationConfirmOff, "7") },
-		then: (*incident).asIfNothing,
+		do:   func(i *middle) { i.annotate("n1", v1alpha1.AnnotationConfirmOff, "7") },
+		then: (*middle).asIfNothing,
 	},
 	"restarts another incident": {
-		do:   func(i *incident) { i.annotate("n1", v1alpha1.AnnotationRestart, "7") },
-		then: (*incident).asIfNothing,
+		do:   func(i *middle) { i.annotate("n1", v1alpha1.AnnotationRestart, "7") },
+		then: (*middle).asIfNothing,
 	},
 	"deletes the record": {
-		do: func(i *incident) {
+		do: func(i *middle) {
 			uid := i.fence("n1").UID
 			i.delete()
 			i.eventually(10*time.Minute, "the record is gone",
@@ -77,15 +78,15 @@ var deeds = map[string]struct {
 		},
 	},
 	"deletes the node": {
-		do: func(i *incident) {
+		do: func(i *middle) {
 			require.NoError(i.t, i.client.CoreV1().Nodes().Delete(i.ctx, "n1", metav1.DeleteOptions{}))
 		},
-		then: func(i *incident) { i.deletable() },
+		then: func(i *middle) { i.deletable() },
 	},
 }
 
 // ended says that nothing more is to happen. A failing node whose record was deleted gets another.
-func (i *incident) ended() bool {
+func (i *middle) ended() bool {
 	switch i.phase("n1") {
 	case v1alpha1.PhaseGivenUp, v1alpha1.PhaseFinal:
 		return true
@@ -96,34 +97,34 @@ func (i *incident) ended() bool {
 }
 
 // ready says that the node is Ready, or gone.
-func (i *incident) ready() bool {
+func (i *middle) ready() bool {
 	n, err := i.client.CoreV1().Nodes().Get(i.ctx, "n1", metav1.GetOptions{})
 	return apierrors.IsNotFound(err) || n.Status.Conditions[0].Status == corev1.ConditionTrue
 }
 
-func (i *incident) commands() int {
-	return i.rack.Count("n1", "command", v1alpha1.ActionOff) + i.rack.Count("n1", "command", v1alpha1.ActionOn)
+func (i *middle) commands() int {
+	return i.rack.Count("n1", "command", agent.ActionOff) + i.rack.Count("n1", "command", agent.ActionOn)
 }
 
-func (i *incident) delete() {
+func (i *middle) delete() {
 	err := i.fences.Delete(i.ctx, v1alpha1.Name("n1"), metav1.DeleteOptions{})
 	if !apierrors.IsNotFound(err) {
 		require.NoError(i.t, err)
 	}
 }
 
-func (i *incident) deletable() {
+func (i *middle) deletable() {
 	i.delete()
 	i.eventually(time.Minute, "the record is gone", func() bool { return i.fence("n1") == nil })
 }
 
-func (i *incident) asIfNothing() {
+func (i *middle) asIfNothing() {
 	i.requireFencedOnce("n1")
 	assert.Equal(i.t, v1alpha1.PhaseFinal, i.phase("n1"))
 }
 
 // arrives waits until the record has been in the phase.
-func (i *incident) arrives(phase v1alpha1.Phase) {
+func (i *middle) arrives(phase v1alpha1.Phase) {
 	i.t.Helper()
 	for deadline := time.Now().Add(time.Hour); ; {
 		select {
@@ -137,7 +138,7 @@ func (i *incident) arrives(phase v1alpha1.Phase) {
 }
 
 // bootsIntoWork has a machine that has lost its power be reachable from its next boot on.
-func (i *incident) bootsIntoWork() {
+func (i *middle) bootsIntoWork() {
 	if !i.rack.On("n1") {
 		i.cutOff("n1", false)
 	}
@@ -156,7 +157,7 @@ func TestSimulatedAdmins(t *testing.T) {
 			t.Run(string(phase)+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				inWorld(t, 3, func(w *world) {
-					i := &incident{world: w, reached: make(chan struct{})}
+					i := &middle{world: w, reached: make(chan struct{})}
 					breaches := w.referee()
 					w.observe(func(c apisim.Change) {
 						if c.After == nil || c.After.GetKind() != "NodeFence" {
@@ -195,7 +196,7 @@ func TestSimulatedAdmins(t *testing.T) {
 					assert.Equal(t, before, i.commands(), "something happened after the end")
 					assert.Empty(t, breaches())
 					if !failing {
-						assert.LessOrEqual(t, w.rack.Count("n1", "command", v1alpha1.ActionOff), 1)
+						assert.LessOrEqual(t, w.rack.Count("n1", "command", agent.ActionOff), 1)
 					}
 					if n, err := w.client.CoreV1().Nodes().Get(w.ctx, "n1", metav1.GetOptions{}); err == nil {
 						for _, taint := range n.Spec.Taints {

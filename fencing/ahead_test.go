@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
@@ -31,10 +32,10 @@ func TestDevicesAreReadAhead(t *testing.T) {
 					over = time.Now()
 				}
 			}
-			c.Hooks.OnCommand = func(_, _ string, action v1alpha1.OpAction, _ time.Duration, _ error) {
+			c.Hooks.OnCommand = func(_, _ string, action agent.Action, _ time.Duration, _ error) {
 				mu.Lock()
 				defer mu.Unlock()
-				if action == v1alpha1.ActionOff {
+				if action == agent.ActionOff {
 					off = time.Now()
 				}
 			}
@@ -68,7 +69,7 @@ func readAheadOfMany(t *testing.T) {
 		var readings []between
 		commanded := false
 		c := w.start("a", func(c *fencing.Config) {
-			c.Hooks.OnReading = func(_, _ string, _ v1alpha1.Power, took time.Duration) {
+			c.Hooks.OnReading = func(_, _ string, _ agent.Power, took time.Duration) {
 				mu.Lock()
 				defer mu.Unlock()
 				if !commanded {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
@@ -49,13 +50,13 @@ func (f *fence) gaveUp(s *v1alpha1.Status) string {
 	lost := there && facts.UID == string(s.NodeUID) && facts.Ready != policy.True
 	denied := meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionDenied)
 	switch s.Abort {
-	case v1alpha1.AbortStopHold, v1alpha1.AbortStopRestore:
+	case incident.AbortStopHold, incident.AbortStopRestore:
 		return ""
-	case v1alpha1.AbortNone:
+	case incident.AbortNone:
 		if f.plan.PowerOn == nodeconfig.Never || f.plan.PowerOn == nodeconfig.Manual {
 			return ""
 		}
-	case v1alpha1.AbortNodeGone:
+	case incident.AbortNodeGone:
 		if lost {
 			return "the node is not fenced, as it is about to be removed, and it is still there: its workloads are " +
 				"not free" + off

@@ -17,6 +17,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
@@ -33,7 +34,7 @@ type clusterState struct {
 	fences  map[string]*v1alpha1.NodeFence // the newest known of each node
 	deleted map[string]types.UID           // the last record of each node that is gone
 	waiting map[string]waiting             // for the policy
-	slots   map[string]bool                // of nodes that may begin, and whose record does not say so yet
+	slots   map[string]bool                // of nodes whose fence may begin, until their record shows it
 	wake    func(node string)
 	checked func(node string) (policy.Status, error)
 
@@ -172,7 +173,7 @@ func fenceState(f *v1alpha1.NodeFence) policy.Fence {
 
 // touched reports whether a command to switch a device off may have been sent in this incident.
 func touched(f *v1alpha1.NodeFence) bool {
-	return slices.ContainsFunc(f.Status.Devices, func(d v1alpha1.Device) bool { return d.Touched })
+	return slices.ContainsFunc(f.Status.Devices, func(d incident.Device) bool { return d.Touched })
 }
 
 // needsHuman reports whether a fence that has started to switch devices, or is about to end, waits
@@ -199,7 +200,7 @@ func (c *clusterState) look(now time.Time) policy.View {
 		if f != nil {
 			n.Fence = fenceState(f)
 		}
-		n.Excluded = n.Excluded || c.unconfigured(n.Name) && (f == nil || !touched(f)) // what has begun goes on
+		n.Excluded = n.Excluded || c.unconfigured(n.Name) && (f == nil || !touched(f)) // a begun fence continues
 		if c.slots[n.Name] {
 			n.Fence, n.Starting = policy.FenceActive, f == nil || f.Status.Commission == nil
 		}

@@ -96,7 +96,7 @@ func (c *Controller) runs(r *run) {
 	c.running = r
 }
 
-// leading is what runs under a leadership; nil: nothing does.
+// leading returns the run of this term; nil: Run does not run.
 func (c *Controller) leading() *run {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,15 +106,15 @@ func (c *Controller) leading() *run {
 	return c.running
 }
 
-// liveNode reads a node from the API server.
+// liveNode reads a node consistently.
 func (c *Controller) liveNode(ctx context.Context, node string) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 }
 
-// ask begins a commission, if nothing stands in the way, and returns what it was asked for with:
-// what the annotation of the node says; nil: it is asked for now.
+// ask begins a commission unless something prevents it, and returns the value of the request.
+// annotation is the value of the node's annotation; nil: the request is new.
 func (r *run) ask(ctx context.Context, node string, annotation *string) (string, error) {
 	n, err := r.liveNode(ctx, node)
 	if kube.Absent(err, corev1.Resource("nodes"), node) {
@@ -158,7 +158,7 @@ func (r *run) ask(ctx context.Context, node string, annotation *string) (string,
 	return asked, nil
 }
 
-// next is the number of the incident that a record has next.
+// next returns the number of a record's next incident.
 func next(record *v1alpha1.NodeFence) string {
 	if record == nil {
 		return "1"
@@ -166,7 +166,7 @@ func next(record *v1alpha1.NodeFence) string {
 	return strconv.FormatInt(record.Status.Incident+1, 10)
 }
 
-// refusal says everything that stands in the way of a commission; nil: nothing does.
+// refusal returns everything that prevents a commission; nil: nothing does.
 func (r *run) refusal(ctx context.Context, n *corev1.Node, record *v1alpha1.NodeFence, asked string) error {
 	var wrong []error
 	bad := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
@@ -214,12 +214,12 @@ func (r *run) refusal(ctx context.Context, n *corev1.Node, record *v1alpha1.Node
 	return fmt.Errorf("%w: node %s: %w", ErrRefused, n.Name, errors.Join(wrong...))
 }
 
-// tried says that the last incident of a record is the commission that was asked for.
+// tried reports whether the last incident of a record is the requested commission.
 func tried(record *v1alpha1.NodeFence, asked string) bool {
 	return record.Status.Commission != nil && record.Status.Commission.Asked == asked
 }
 
-// prepared says what an admin has still to do before a node may lose its power; nil: nothing.
+// prepared returns what an admin must still do before a node may lose its power; nil: nothing.
 func (r *run) prepared(ctx context.Context, n *corev1.Node) error {
 	var wrong []error
 	_, ours := n.Annotations[cluster.AnnotationCordoned]
@@ -246,7 +246,7 @@ func (r *run) prepared(ctx context.Context, n *corev1.Node) error {
 	return errors.Join(wrong...)
 }
 
-// trialOf is what the policy is asked about a commission.
+// newCommissionTarget returns the question for the policy about a commission.
 func newCommissionTarget(node, uid string, plan nodeconfig.Plan) policy.Target {
 	target := policy.Target{Name: node, UID: uid, Act: policy.Commission}
 	for _, level := range plan.PowerManagement {
@@ -255,7 +255,7 @@ func newCommissionTarget(node, uid string, plan nodeconfig.Plan) policy.Target {
 	return target
 }
 
-// trial is what the policy is asked about this commission before the next command.
+// commissionTarget returns the question for the policy before the next command of this commission.
 func (f *fence) commissionTarget() policy.Target {
 	s := &f.record.Status
 	target := newCommissionTarget(f.node, string(s.NodeUID), f.plan)
@@ -265,7 +265,7 @@ func (f *fence) commissionTarget() policy.Target {
 	return target
 }
 
-// tries asks whether the next device may be tried.
+// decideCommission asks the policy whether the next device may be tried.
 func (f *fence) decideCommission(ctx context.Context, target policy.Target, storage policy.Status) policy.Decision {
 	if !target.Switched {
 		n, err := f.liveNode(ctx, f.node)
@@ -279,7 +279,7 @@ func (f *fence) decideCommission(ctx context.Context, target policy.Target, stor
 	return f.state.decideCommission(target, storage)
 }
 
-// commissionEnded says whether a commission has come to its end, and why not to a good one.
+// commissionEnded reports whether a commission has ended, and why it has failed.
 func (r *run) commissionEnded(node, asked string) (bool, error) {
 	record := r.state.fence(node)
 	if record == nil {
@@ -297,7 +297,7 @@ func (r *run) commissionEnded(node, asked string) (bool, error) {
 	return true, outcome(node, s)
 }
 
-// outcome is what a commission that has ended has failed for; nil: it has not.
+// outcome returns why an ended commission has failed; nil: it has succeeded.
 func outcome(node string, s *v1alpha1.Status) error {
 	if s.Commission.Failed == "" {
 		return nil
@@ -309,7 +309,7 @@ func outcome(node string, s *v1alpha1.Status) error {
 	return fmt.Errorf("%w: node %s: %s", ErrCommissionFailed, node, s.Commission.Failed)
 }
 
-// announceCommission tells people who look at the Node.
+// announceCommission records an Event about the Node.
 func (f *fence) announceCommission(reason statemachine.Reason, s *v1alpha1.Status) {
 	about := &corev1.Node{}
 	about.Name, about.UID = f.node, s.NodeUID
@@ -335,8 +335,7 @@ func (f *fence) announceCommission(reason statemachine.Reason, s *v1alpha1.Statu
 	}
 }
 
-// takeRequests looks at what admins ask for by annotations of nodes, once this process can judge
-// it.
+// takeRequests handles requests in annotations of nodes, once this process can judge them.
 func (r *run) takeRequests(ctx context.Context) {
 	if r.config.Leadership.Remaining() <= 0 || time.Since(r.began) < r.config.Limits.withDefaults().Observation+tick {
 		return
@@ -346,7 +345,7 @@ func (r *run) takeRequests(ctx context.Context) {
 		asked, ok := n.Annotations[v1alpha1.AnnotationCommission]
 		facts, known := r.state.nodes.FactsOf(n.Name, time.Now())
 		if !ok || !known || !facts.Selected || !r.checks.done(n.Name) && r.state.selected(n) {
-			continue // or it is for another controller, or for later
+			continue // or the request is for another controller, or for later
 		}
 		r.mu.Lock()
 		if !r.asked[n.Name] && !r.closed {
@@ -362,8 +361,8 @@ func (r *run) takeRequests(ctx context.Context) {
 	}
 }
 
-// take begins what an admin asks for, or says why not. Either way the annotation goes: it is for
-// once. If the process dies before, the record knows.
+// take begins a requested commission, or reports why not. In both cases it removes the annotation,
+// which has one effect only. If the process dies before, the record has the request.
 func (r *run) take(ctx context.Context, n *corev1.Node, asked string) {
 	_, err := r.ask(ctx, n.Name, &asked)
 	switch {

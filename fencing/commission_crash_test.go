@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/mutation"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
@@ -42,7 +43,7 @@ func TestSimulatedDeathsInACommission(t *testing.T) {
 						func() bool { return w.phase("n1") == v1alpha1.PhaseFinal && !w.asked("n1") })
 					t.Logf("died at %q", d.what)
 					wait(w.ctx, 20*time.Minute)
-					f, offs := w.fence("n1"), w.rack.Count("n1", "command", v1alpha1.ActionOff)
+					f, offs := w.fence("n1"), w.rack.Count("n1", "command", agent.ActionOff)
 					require.NotNil(t, f.Status.Commission)
 					assert.True(t, w.rack.On("n1"))
 					assert.True(t, w.node("n1").Spec.Unschedulable)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
@@ -101,7 +102,7 @@ func TestCommissionProvesTheDevices(t *testing.T) {
 		assert.Contains(t, p.Levels[0].Devices, "fence_rack/rack/n1")
 		assert.Equal(t, p, w.proof("n1"))
 		assert.Equal(t, w.node("n1").UID, p.UID)
-		assert.Equal(t, 1, w.rack.Count("n1", "command", v1alpha1.ActionOff))
+		assert.Equal(t, 1, w.rack.Count("n1", "command", agent.ActionOff))
 		assert.True(t, w.rack.On("n1"))
 		assert.True(t, w.node("n1").Spec.Unschedulable, "the cordon is the admin's")
 		assert.Equal(t, []string{"daemon"}, w.pods("n1"))
@@ -253,7 +254,7 @@ func TestCommissionIsAskedForByAnAnnotation(t *testing.T) {
 					map[string]string{"7/1": "7"}[stale]+map[string]string{"0": "0", "true": "true"}[stale]))
 		}
 		wait(w.ctx, time.Hour)
-		assert.Equal(t, 1, w.rack.Count("n1", "command", v1alpha1.ActionOff))
+		assert.Equal(t, 1, w.rack.Count("n1", "command", agent.ActionOff))
 
 		w.rack.Break("n1", fencingtest.Fault{Ignore: true})
 		for i, times := range []int{2, 2, 3} {
@@ -266,7 +267,7 @@ func TestCommissionIsAskedForByAnAnnotation(t *testing.T) {
 			w.eventually(10*time.Minute, "it has ended", func() bool {
 				return !w.asked("n1") && w.phase("n1") == v1alpha1.PhaseFinal && w.fence("n1").Annotations == nil
 			})
-			assert.Equal(t, times, w.rack.Count("n1", "command", v1alpha1.ActionOff), i)
+			assert.Equal(t, times, w.rack.Count("n1", "command", agent.ActionOff), i)
 			assert.Contains(t, w.fence("n1").Status.Commission.Failed, "reads on")
 			assert.Equal(t, i == 1, strings.Contains(fmt.Sprint(r.take()), "with this very value before"))
 		}
@@ -293,7 +294,7 @@ func TestWrongPlugIsFoundOut(t *testing.T) {
 		assert.ErrorContains(t, err, "another machine's")
 		assert.Less(t, time.Since(began), 3*time.Minute, "somebody's machine was off meanwhile")
 		assert.True(t, w.rack.On("port"))
-		assert.Equal(t, 1, w.rack.Count("port", "command", v1alpha1.ActionOff))
+		assert.Equal(t, 1, w.rack.Count("port", "command", agent.ActionOff))
 		assert.Empty(t, w.proof("n1"))
 		f := w.fence("n1")
 		assert.Equal(t, v1alpha1.PhaseFinal, f.Status.Phase)
@@ -332,7 +333,7 @@ func TestMachineThatDoesNotStartIsGivenUp(t *testing.T) {
 		wait(w.ctx, time.Hour)
 		assert.Equal(t, v1alpha1.PhaseGivenUp, w.phase("n1"))
 		assert.True(t, hasCondition(w.fence("n1"), v1alpha1.ConditionPoweredOff))
-		assert.Equal(t, 1, w.rack.Count("n1", "command", v1alpha1.ActionOff))
+		assert.Equal(t, 1, w.rack.Count("n1", "command", agent.ActionOff))
 	})
 }
 
@@ -359,7 +360,7 @@ func TestOnlyCommissionedNodesAreFenced(t *testing.T) {
 
 		w.lose("n1") // is proved
 		w.ends("n1", v1alpha1.PhaseFinal)
-		assert.Equal(t, 2, w.rack.Count("n1", "command", v1alpha1.ActionOff))
+		assert.Equal(t, 2, w.rack.Count("n1", "command", agent.ActionOff))
 
 		all, err := c.Assess(w.ctx)
 		require.NoError(t, err)
@@ -438,7 +439,7 @@ func TestCommissionHasItsSlotAtOnce(t *testing.T) {
 		}
 		assert.Equal(t, 1, most)
 		assert.Equal(t, 1,
-			w.rack.Count("n1", "command", v1alpha1.ActionOff)+w.rack.Count("n2", "command", v1alpha1.ActionOff))
+			w.rack.Count("n1", "command", agent.ActionOff)+w.rack.Count("n2", "command", agent.ActionOff))
 	})
 }
 
@@ -503,7 +504,7 @@ func TestCommissionProvesEachLevel(t *testing.T) {
 		assert.Len(t, p.Levels[1].Devices, 1)
 		assert.Equal(t, p.Levels[0].After, p.Levels[1].Before)
 		for _, plug := range []string{"feed", "port", "n1"} {
-			assert.Equal(t, 1, w.rack.Count(plug, "command", v1alpha1.ActionOff), plug)
+			assert.Equal(t, 1, w.rack.Count(plug, "command", agent.ActionOff), plug)
 			assert.True(t, w.rack.On(plug), plug)
 		}
 		assert.Empty(t, w.unproved(c)["n1"])

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
@@ -101,8 +102,11 @@ type Config struct {
 	// Hooks are called on events, for metrics and tests.
 	Hooks Hooks
 
-	// Events records Kubernetes Events about nodes and their fences. Nil: none.
-	Events EventRecorder
+	// Events records Kubernetes Events. They regard the NodeFence and are related to the Node; those
+	// about the condition FenceReady regard the Node. The managers of controller-runtime return such
+	// a recorder too; NewEventRecorderAdapter of k8s.io/client-go/tools/record converts an older
+	// one. It must not block, as fences wait for it. Nil: none.
+	Events events.EventRecorder
 
 	// Logger gets transitions at level Info, and problems at level Warn. Nil: no logs.
 	Logger *zap.Logger

@@ -21,15 +21,14 @@ const (
 	reasonUsable   = "ConfigurationUsable"
 )
 
-// survey is what was said last of the configuration as a whole.
+// survey is the last report about the configuration as a whole.
 type survey struct {
 	known bool
-	wrong error     // what keeps all nodes from being fenced; nil: one at least has a configuration
-	told  time.Time // when people were told of it last
+	wrong error     // why no node can be fenced; nil: at least one has a configuration
+	told  time.Time // when it was last reported
 }
 
-// flaws returns what is wrong with the configuration of each node that has a flaw. The error is
-// that of ctx.
+// flaws returns the problems of the nodes' configurations. The error is that of ctx.
 func (p *planCache) flaws(ctx context.Context, usable func(nodeconfig.Plan) error) (flaws map[string]error, err error) {
 	select {
 	case p.lock <- struct{}{}:
@@ -59,7 +58,7 @@ func (p *planCache) flaws(ctx context.Context, usable func(nodeconfig.Plan) erro
 	return flaws, ctx.Err()
 }
 
-// flaws returns what is wrong with the configuration of each node that has a flaw.
+// flaws returns the problems of the nodes' configurations.
 func (c *checks) flaws(ctx context.Context) (map[string]error, error) {
 	return c.plans.flaws(ctx, func(plan nodeconfig.Plan) error {
 		_, err := c.flow(plan, unknown)
@@ -67,8 +66,8 @@ func (c *checks) flaws(ctx context.Context) (map[string]error, error) {
 	})
 }
 
-// survey finds out which nodes have no configuration that can be used, and tells people if that is
-// so of all: then the fencer is as good as none, whatever became of each node.
+// survey finds the nodes without a usable configuration. If no node has one, it reports that,
+// because then the fencer has no effect.
 func (c *checks) survey(ctx context.Context, nodes []*corev1.Node) map[string]error {
 	flaws, err := c.flaws(ctx)
 	if err != nil {
@@ -86,7 +85,7 @@ func (c *checks) survey(ctx context.Context, nodes []*corev1.Node) map[string]er
 		selected++
 		if flaw := flaws[n.Name]; flaw != nil {
 			flawed++
-			// The first of each node's: the node itself says the rest.
+			// The first problem of each node. The node has the rest.
 			if text, _, _ := strings.Cut(flaw.Error(), "\n"); !slices.Contains(said, text) {
 				said = append(said, text)
 			}
@@ -103,7 +102,7 @@ func (c *checks) survey(ctx context.Context, nodes []*corev1.Node) map[string]er
 	return flaws
 }
 
-// few is the first of many texts.
+// few returns the first of many texts.
 func few(texts []string) string {
 	const shown = 3
 	if more := len(texts) - shown; more > 0 {
@@ -112,8 +111,8 @@ func few(texts []string) string {
 	return strings.Join(texts, "; ")
 }
 
-// tellAll tells people of the configuration as a whole: when it has become unusable or usable, and
-// every repeatEventsAfter as long as it is not. Only watch calls it.
+// tellAll reports when the configuration as a whole becomes unusable or usable, and every
+// repeatEventsAfter while it is unusable. Only watch calls it.
 func (c *checks) tellAll(wrong error) {
 	before := c.whole
 	turned := (before.wrong == nil) != (wrong == nil)
@@ -135,21 +134,21 @@ func (c *checks) tellAll(wrong error) {
 	}
 }
 
-// leaveSurvey says that this process does not know any more.
+// leaveSurvey reports that this process no longer knows.
 func (c *checks) leaveSurvey() {
 	if hook := c.config.Hooks.OnConfiguration; hook != nil && c.whole.wrong != nil {
 		hook(nil)
 	}
 }
 
-// namespaceEvent tells people who look at the namespace of the configuration.
+// namespaceEvent records an Event about the namespace of the configuration.
 func (c *Controller) namespaceEvent(eventType, reason, text string) {
 	if c.config.Events == nil {
 		return
 	}
 	about := &corev1.Namespace{}
 	about.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
-	// Events are in the namespace of what they are about, as far as that has one.
+	// An Event is in the namespace of its object, if that has one.
 	about.Name, about.Namespace = c.config.Namespace, c.config.Namespace
 	c.config.Events.Eventf(about, nil, eventType, reason, "Configure", "%s", note(text))
 }

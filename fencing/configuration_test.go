@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
@@ -235,7 +236,7 @@ func TestNodesWithoutConfigurationAreLeftAlone(t *testing.T) {
 		w.pod("db-1", "n1")
 		w.cutOff("n1", true)
 		w.eventually(5*time.Minute, "its power is off",
-			func() bool { return w.rack.Count("n1", "power", v1alpha1.ActionOff) == 2 })
+			func() bool { return w.rack.Count("n1", "power", agent.ActionOff) == 2 })
 		require.NoError(t,
 			w.client.CoreV1().ConfigMaps("fencing").Delete(w.ctx, "fence-config-type-worker", metav1.DeleteOptions{}))
 		w.eventually(2*time.Minute, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })

@@ -107,25 +107,25 @@ type run struct {
 	secrets *secrets
 	checks  *checks
 	dumps   *dumps
-	clock   clock.Clock // one for all, so that they can compare what they have read from it
+	clock   clock.Clock // one for all, so that readings can be compared
 
 	informers []interface{ Shutdown() }
 	ended     sync.WaitGroup
 
 	began  time.Time
 	mu     sync.Mutex
-	fences map[string]*fence // that are being carried out, by node
-	asked  map[string]bool   // nodes whose annotation is being looked at
+	fences map[string]*fence // under way, by node
+	asked  map[string]bool   // nodes whose annotation is being handled
 	closed bool
 	failed string // the last error of a watch
 
-	ahead chan struct{} // has one for each fence whose devices are being read ahead: no more than may go on
+	ahead chan struct{} // bounds the fences that read devices ahead: as many as may start
 
 	pods  sync.Mutex
 	spent policy.Budget // guarded by pods
 }
 
-// begin starts the watches, and returns when they know what there is.
+// begin starts the watches, and returns when their caches are complete.
 func (c *Controller) begin(ctx context.Context) (*run, error) {
 	if err := c.mayWatch(ctx); err != nil {
 		return nil, err
@@ -197,9 +197,8 @@ func (c *Controller) begin(ctx context.Context) (*run, error) {
 	return r, nil
 }
 
-// mayWatch returns an error if the API server forbids or does not serve something that has to be
-// watched. A controller that waited for it would silently fence no node. Temporary errors are
-// ignored.
+// mayWatch returns an error if the API server forbids or does not serve a required watch. A
+// controller that waited for it would silently fence no node. Temporary errors are ignored.
 func (c *Controller) mayWatch(ctx context.Context) error {
 	one := metav1.ListOptions{Limit: 1}
 	for _, list := range []struct {
@@ -241,7 +240,7 @@ func (r *run) watchFailed(ctx context.Context, _ *cache.Reflector, err error) {
 	}
 }
 
-// end waits until everything that was started has ended.
+// end waits until all goroutines have ended.
 func (r *run) end(cancel context.CancelFunc) {
 	r.mu.Lock()
 	r.closed = true
@@ -289,7 +288,7 @@ func (r *run) carryOut(ctx context.Context, node string) {
 	})
 }
 
-// begins has a goroutine do something, unless all is about to end.
+// begins runs something in a goroutine, unless the run is ending.
 func (r *run) begins(something func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -328,7 +327,7 @@ func (r *run) nodeGone(object any) {
 func (r *run) sawLease(object any) {
 	if l, ok := object.(*coordinationv1.Lease); ok {
 		r.state.nodes.Lease(l, time.Now())
-		r.wake(l.Name) // who waits for the node to start waits for this
+		r.wake(l.Name) // a fence may wait for the node to start
 	}
 }
 

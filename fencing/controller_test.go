@@ -116,7 +116,7 @@ func TestNodeIsFencedAgain(t *testing.T) {
 			assert.Equal(t, incident+1, f.Status.Incident)
 			assert.Len(t, f.Status.Problems.Starts, int(incident)+1)
 		}
-		assert.Equal(t, 2, w.rack.Count("n1", "power", v1alpha1.ActionOff))
+		assert.Equal(t, 2, w.rack.Count("n1", "power", agent.ActionOff))
 	})
 }
 
@@ -146,7 +146,7 @@ func TestControllerRunsOnce(t *testing.T) {
 	})
 }
 
-func TestControllerThatIsCutOffFencesNobody(t *testing.T) {
+func TestControllerThatIsCutOffFencesNoNode(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		c := w.start("a", nil)
 		defer c.stop()
@@ -285,7 +285,7 @@ func TestLyingDevices(t *testing.T) {
 					return w.phase("n1") == c.ends
 				})
 				assert.Empty(t, breaches())
-				assert.Equal(t, c.times, w.rack.Count("n1", "power", v1alpha1.ActionOff))
+				assert.Equal(t, c.times, w.rack.Count("n1", "power", agent.ActionOff))
 				if c.ends == v1alpha1.PhaseGivenUp { // nothing is proved
 					assert.Equal(t, []string{"db-0"}, w.pods("n1"))
 				}
@@ -364,7 +364,7 @@ func TestNodeThatIsLostAgainAndAgain(t *testing.T) {
 			func() bool { f := w.fence("n1"); return f.Status.Hold != nil })
 		assert.Equal(t, string(policy.ReasonRepeats), w.fence("n1").Status.Hold.Reason)
 		wait(w.ctx, 70*time.Minute) // which is longer than what counts as again: only a human changes that
-		assert.Equal(t, 3, w.rack.Count("n1", "power", v1alpha1.ActionOff))
+		assert.Equal(t, 3, w.rack.Count("n1", "power", agent.ActionOff))
 		assert.GreaterOrEqual(t, r.count("Warning Repeats"), 3)
 		w.annotate("n1", v1alpha1.AnnotationRestart, strconv.FormatInt(w.fence("n1").Status.Incident, 10))
 		w.eventually(10*time.Minute, "n1 is off", func() bool { return !w.rack.On("n1") })
@@ -499,7 +499,7 @@ func TestStorageIsCutOffFirst(t *testing.T) {
 		w.ends("n1", v1alpha1.PhaseFinal)
 		w.requireFencedOnce("n1")
 		assert.True(t, w.rack.On("port"))
-		assert.Equal(t, 1, w.rack.Count("port", "command", v1alpha1.ActionOff))
+		assert.Equal(t, 1, w.rack.Count("port", "command", agent.ActionOff))
 	})
 }
 

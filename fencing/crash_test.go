@@ -60,9 +60,9 @@ type mortal struct {
 	*death
 }
 
-func (m mortal) Power(ctx context.Context, target agent.Target) (v1alpha1.Power, error) {
+func (m mortal) Power(ctx context.Context, target agent.Target) (agent.Power, error) {
 	if m.isDead() {
-		return v1alpha1.PowerUnknown, errDead
+		return agent.PowerUnknown, errDead
 	}
 	return m.agents.Power(ctx, target)
 }

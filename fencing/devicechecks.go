@@ -14,32 +14,31 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
-// checks are readings of devices while nothing is wrong: whether a node could be fenced, if it had
-// to be.
+// checks reads the devices of healthy nodes, to find out whether each node could be fenced.
 type checks struct {
 	*run
 
 	mu      sync.Mutex
 	results map[string]check     // by node
-	begun   map[string]time.Time // when the last one was, by node
+	begun   map[string]time.Time // of the last check, by node
 	busy    map[string]bool      // nodes that are being checked
-	// devices that have contradicted their node and were not seen on since, by node
+	// by node: devices that have contradicted the node, and were not seen on since
 	withdrawn map[string]map[string]bool
 
 	whole survey // of watch
 }
 
-// check is what the last reading of a node's devices has found.
+// check is the result of the last reading of a node's devices.
 type check struct {
 	readiness
 	machine machine
-	flawed  bool      // it was the configuration that was the problem
-	told    time.Time // when people were told of it last
+	flawed  bool      // the problem is the configuration
+	told    time.Time // when it was last reported
 }
 
 func newChecks(r *run) *checks {
@@ -49,7 +48,7 @@ func newChecks(r *run) *checks {
 	}
 }
 
-// status says whether the node could be fenced, and why not: Missing if that was not checked.
+// status returns whether the node could be fenced, and why not. Missing: not checked.
 func (c *checks) status(node string) (policy.Status, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,13 +61,13 @@ func (c *checks) status(node string) (policy.Status, error) {
 	return policy.True, nil
 }
 
-// done says that the devices of a node were checked.
+// done reports whether the devices of a node were checked.
 func (c *checks) done(node string) bool {
 	status, _ := c.status(node)
 	return status != policy.Missing
 }
 
-// watch checks nodes whose time has come, until ctx ends.
+// watch checks nodes when they are due, until ctx ends.
 func (c *checks) watch(ctx context.Context) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -87,7 +86,7 @@ func (c *checks) watch(ctx context.Context) {
 			select {
 			case slots <- struct{}{}:
 			case <-ctx.Done():
-				return // and nothing is due any more
+				return // nothing is due any more
 			}
 			all.Go(func() {
 				defer func() { <-slots }()
@@ -103,7 +102,7 @@ func (c *checks) watch(ctx context.Context) {
 	}
 }
 
-// forget drops what is known of nodes that are gone.
+// forget removes the results of nodes that are gone.
 func (c *checks) forget(nodes []*corev1.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,8 +122,8 @@ func (c *checks) forget(nodes []*corev1.Node) {
 	}
 }
 
-// due says that the node is to be checked now, and takes the task. Devices of a fence that is under
-// way are left alone. That its configuration has got a flaw, or has lost it, is to be said at once.
+// due reports whether the node must be checked now, and reserves the check. It leaves devices of a
+// fence alone. A new or mended flaw in the configuration makes a node due at once.
 func (c *checks) due(n *corev1.Node, flawed bool) bool {
 	if f := c.state.fence(n.Name); f != nil && fenceState(f) != policy.FenceNone &&
 		fenceState(f) != policy.FenceQueued {
@@ -142,7 +141,7 @@ func (c *checks) due(n *corev1.Node, flawed bool) bool {
 	if result.problem != nil || result.limited != nil {
 		interval = min(interval, time.Minute)
 	}
-	// Another machine, or one that was started since: what was seen of it says nothing any more.
+	// Another machine, or one that was restarted: earlier results are void.
 	another := ready(n) && result.machine != machineOf(n) ||
 		result.flawed != flawed
 	if last, ok := c.begun[n.Name]; ok && time.Since(last) < interval && (!another || time.Since(last) < tick) {
@@ -152,14 +151,14 @@ func (c *checks) due(n *corev1.Node, flawed bool) bool {
 	return true
 }
 
-// ends says that a task that was taken has come to its end.
+// ends releases the reservation of a check.
 func (c *checks) ends(node string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.busy, node)
 }
 
-// check reads all devices of a node, and says everywhere what came of it.
+// check reads all devices of a node and publishes the result.
 func (c *checks) check(ctx context.Context, n *corev1.Node) {
 	plan, err := c.plans.plan(ctx, n.Name, "")
 	result, found := c.inspect(ctx, n, plan, err)
@@ -189,8 +188,7 @@ func (c *checks) check(ctx context.Context, n *corev1.Node) {
 	}
 }
 
-// inspect reads all devices of a node, and changes nothing. The error is what is wrong with its
-// configuration.
+// inspect reads all devices of a node without any change. The error is about its configuration.
 func (c *checks) inspect(
 	ctx context.Context,
 	n *corev1.Node,
@@ -215,7 +213,7 @@ func (c *checks) inspect(
 	return result, found
 }
 
-// note keeps what a check has found, and returns what the one before it had.
+// note stores the result of a check, and returns the one before.
 func (c *checks) note(node string, result check) (before check, checked bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -235,25 +233,25 @@ func (c *checks) read(ctx context.Context, node string, plan nodeconfig.Plan) ma
 	return found
 }
 
-func (c *checks) readOne(ctx context.Context, node string, d *nodeconfig.Device) (v1alpha1.Power, error) {
+func (c *checks) readOne(ctx context.Context, node string, d *nodeconfig.Device) (agent.Power, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout(d))
 	defer cancel()
 	target, err := c.secrets.target(ctx, node, d)
 	if err != nil {
-		return v1alpha1.PowerUnknown, err
+		return agent.PowerUnknown, err
 	}
 	return c.config.Agents.Power(ctx, target)
 }
 
-// contradict compares what was read with whether the node works. One that has just died is shown
-// Ready for a while: it is its Lease that tells, renewed between two readings that say that it has
-// no power.
+// contradict compares the readings with whether the node works. A node that has just died is still
+// shown Ready. Only a renewal of its Lease between two readings without power proves a
+// contradiction.
 func (c *checks) contradict(ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, found map[string]reading) {
 	off := slices.DeleteFunc(plan.Devices(), func(d *nodeconfig.Device) bool {
-		return found[d.Key].err != nil || found[d.Key].power != v1alpha1.PowerOff
+		return found[d.Key].err != nil || found[d.Key].power != agent.PowerOff
 	})
 	for device, r := range found {
-		r.on = r.err == nil && r.power == v1alpha1.PowerOn && ready(n)
+		r.on = r.err == nil && r.power == agent.PowerOn && ready(n)
 		found[device] = r
 	}
 	if len(off) == 0 || !ready(n) || !c.outlives(ctx, n.Name) {
@@ -261,12 +259,11 @@ func (c *checks) contradict(ctx context.Context, n *corev1.Node, plan nodeconfig
 	}
 	for _, d := range off {
 		power, err := c.readOne(ctx, n.Name, d)
-		found[d.Key] = reading{power: power, err: err, contradicts: err == nil && power == v1alpha1.PowerOff}
+		found[d.Key] = reading{power: power, err: err, contradicts: err == nil && power == agent.PowerOff}
 	}
 }
 
-// outlives says whether the node renews its Lease from now on, within the time in which it would
-// have to.
+// outlives reports whether the node renews its Lease within its renewal interval from now.
 func (c *checks) outlives(ctx context.Context, node string) bool {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Limits.withDefaults().LeaseSilence)
 	defer cancel()
@@ -290,15 +287,15 @@ func (c *checks) outlives(ctx context.Context, node string) bool {
 	}
 }
 
-// publish writes the condition FenceReady of a node that is Ready, if it has changed. Nodes are
-// written by many: it is tried again when somebody else was faster, or the node would not say until
-// it is checked again.
+// publish writes the condition FenceReady of a Ready node if it has changed. It repeats the write
+// after a conflict, because Nodes have many writers. Otherwise the condition would be missing until
+// the next check.
 func (c *checks) publish(ctx context.Context, n *corev1.Node, found readiness) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
 		err := c.tryToPublish(ctx, n.Name, found)
-		// A failed test of a patch is answered as Invalid.
+		// The answer to a failed test of a patch is Invalid.
 		if !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
 			return err
 		}
@@ -313,11 +310,11 @@ func (c *checks) publish(ctx context.Context, n *corev1.Node, found readiness) e
 // Reasons of the condition FenceReady.
 const (
 	reasonDevicesRead  = "DevicesRead"
-	reasonLevelFlawed  = "LevelUnusable" // True all the same: another level of devices can do it
+	reasonLevelFlawed  = "LevelUnusable" // with status True: another level of devices can do it
 	reasonNotFenceable = "NotFenceable"
 )
 
-// condition is what a node says of whether it could be fenced.
+// condition returns the condition FenceReady.
 func (f readiness) condition(kind corev1.NodeConditionType) corev1.NodeCondition {
 	c := corev1.NodeCondition{
 		Type: kind, Status: corev1.ConditionTrue, Reason: reasonDevicesRead,
@@ -333,9 +330,9 @@ func (f readiness) condition(kind corev1.NodeConditionType) corev1.NodeCondition
 	return c
 }
 
-// tryToPublish is one try. It emits an Event when the condition is another than the node had: a
-// controller that has just begun does not tell them again, but it does after a while, as long as
-// something is wrong. Who dies between the two does not tell them at all, but the condition does.
+// tryToPublish is one try. It records an Event if the condition has changed. A new controller does
+// not repeat the Event at once, but after a while, as long as there is a problem. If the process
+// dies between write and Event, only the condition shows the change.
 func (c *checks) tryToPublish(ctx context.Context, node string, found readiness) error {
 	n, err := c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	if err != nil || !ready(n) {
@@ -347,7 +344,7 @@ func (c *checks) tryToPublish(ctx context.Context, node string, found readiness)
 	i := slices.IndexFunc(conditions, func(old corev1.NodeCondition) bool { return old.Type == condition.Type })
 	var news, turned bool
 	switch {
-	case i < 0: // that a node which no one has checked before can be fenced is as it should be
+	case i < 0: // the first result, and it is good: no Event
 		news, turned = wrong, found.problem != nil
 		conditions = append(conditions, condition)
 	default:
@@ -380,7 +377,7 @@ func (c *checks) tryToPublish(ctx context.Context, node string, found readiness)
 	return nil
 }
 
-// tell says it to people who look at the Node.
+// tell records an Event about the Node.
 func (c *checks) tell(n *corev1.Node, condition corev1.NodeCondition, it bool) {
 	if !it {
 		return
@@ -397,8 +394,8 @@ func (c *checks) tell(n *corev1.Node, condition corev1.NodeCondition, it bool) {
 	c.results[n.Name] = result
 }
 
-// overdue says that it is long ago that people were told what is wrong, by this process or, as far
-// as that knows, by the one before it.
+// overdue reports whether the last report of a problem, by this process or as far as it knows by
+// the one before, is long ago.
 func (c *checks) overdue(node string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -409,7 +406,8 @@ func (c *checks) overdue(node string) bool {
 	return time.Since(last) >= repeatEventsAfter
 }
 
-// selected says that the node may be fenced, by this process or, where it is its own, by another.
+// selected reports whether the node may be fenced by this process or, if it is its own node, by
+// another one.
 func (v *clusterState) selected(n *corev1.Node) bool {
 	facts, ok := v.factsOf(n.Name, time.Now())
 	return ok && facts.Selected && !facts.Excluded && !facts.Deleting

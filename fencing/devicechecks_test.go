@@ -20,7 +20,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
 
@@ -189,7 +188,7 @@ type crowd struct {
 	now, most int
 }
 
-func (c *crowd) Power(ctx context.Context, target agent.Target) (v1alpha1.Power, error) {
+func (c *crowd) Power(ctx context.Context, target agent.Target) (agent.Power, error) {
 	c.mu.Lock()
 	c.now++
 	c.most = max(c.most, c.now)

@@ -52,10 +52,10 @@
 //   - A node that returns before its power is switched keeps it, and the isolation is undone
 //     (TestNodeThatReturnsInTimeKeepsItsPower).
 //   - A controller that is cut off from the API server, has lost its leadership or has just started
-//     fences no node (TestControllerThatIsCutOffFencesNobody,
+//     fences no node (TestControllerThatIsCutOffFencesNoNode,
 //     TestControllerWithoutLeadershipDoesNothing).
 //   - While half of the cluster or of a zone is unhealthy, no node is fenced
-//     (TestSimulatedLossOf60Of100, e2e:TestLossOf60Of100FencesNobody). At most Limits.MaxConcurrent
+//     (TestSimulatedLossOf60Of100, e2e:TestLossOf60Of100FencesNoNode). At most Limits.MaxConcurrent
 //     machines are off at a time, not counting those that wait for a human. At most MaxStarts
 //     fences start within a StartWindow (TestSimulatedLossOf30Of100,
 //     TestSimulatedRateWithSlowWrites, e2e:TestLossOf30Of100FencesThemAll).
@@ -104,7 +104,8 @@
 //   - A dump message may be forged: it is a UDP packet from an address of the node. With kdump=yes,
 //     a sender of such packets can have the pods of a node released that is not Ready but still
 //     runs them. A message has no effect on a node that is Ready, was not failing before the
-//     message, or shares the address with another node (TestMessagesThatSayNothing).
+//     message, or shares the address with another node
+//     (TestKdumpMessagesOfNoSingleFailedNodeProveNothing).
 //   - The process of an agent may survive a killed controller and send its command later. The next
 //     controller waits as long as that may take. An agent that cannot be ended blocks the fence of
 //     its node until the controller is restarted (TestNothingIsDoneBesideAnAgentThatCannotBeEnded).

@@ -30,7 +30,7 @@ type dumps struct {
 	mu     sync.Mutex
 	wanted bool // a node has kdump=yes
 	tried  time.Time
-	failed error // why nothing is received; nil: it is, or no one has wanted it yet
+	failed error // why no messages are received; nil: they are, or were not wanted yet
 	last   map[string]heard
 }
 
@@ -63,7 +63,7 @@ func (d *dumps) want(ctx context.Context) error {
 // listen receives messages until ctx ends.
 func (d *dumps) listen(ctx context.Context, port Dumps) {
 	defer func() { _ = port.Close() }()
-	var before *clock.Reading // from before the last call that has ended well; nil: there was none
+	var before *clock.Reading // before the last successful call; nil: there was none
 	for ctx.Err() == nil {
 		began := d.clock.Now()
 		from, err := port.Receive(ctx)
@@ -88,7 +88,7 @@ func (d *dumps) listen(ctx context.Context, port Dumps) {
 	}
 }
 
-// say keeps why nothing is received. The caller holds mu.
+// say stores why no messages are received. The caller holds mu.
 func (d *dumps) say(err error) {
 	if err != nil && (d.failed == nil || d.failed.Error() != err.Error()) {
 		d.config.Logger.Warn("dump messages cannot be received", zap.Error(err))
@@ -96,7 +96,7 @@ func (d *dumps) say(err error) {
 	d.failed = err
 }
 
-// hears finds out whose messages they are. An address that two nodes have counts for none.
+// hears finds the nodes of messages. An address that two nodes share counts for neither.
 func (d *dumps) hears(from []netip.Addr, at clock.Reading) {
 	if len(from) == 0 {
 		return
@@ -125,7 +125,7 @@ func (d *dumps) hears(from []netip.Addr, at clock.Reading) {
 	}
 }
 
-// addresses are those that are only the node's, each once.
+// addresses returns the addresses of a node, each once.
 func addresses(n *corev1.Node) (all []netip.Addr) {
 	seen := map[netip.Addr]bool{}
 	for _, a := range n.Status.Addresses {
@@ -138,7 +138,7 @@ func addresses(n *corev1.Node) (all []netip.Addr) {
 	return all
 }
 
-// of is when the last message of a node came, or earlier; zero: none has.
+// of returns a time at or before the arrival of a node's last message; zero: none has arrived.
 func (d *dumps) of(node string, uid types.UID) clock.Reading {
 	d.mu.Lock()
 	defer d.mu.Unlock()

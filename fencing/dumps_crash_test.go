@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
@@ -40,7 +41,7 @@ func TestSimulatedDeathsInADump(t *testing.T) {
 					w.eventually(20*time.Minute, "the fence ends",
 						func() bool { return w.phase("n1") == v1alpha1.PhaseFinal })
 					t.Logf("died at %q", d.what)
-					assert.LessOrEqual(t, w.rack.Count("n1", "power", v1alpha1.ActionOff), 1, "%v", w.rack.Events())
+					assert.LessOrEqual(t, w.rack.Count("n1", "power", agent.ActionOff), 1, "%v", w.rack.Events())
 					assert.True(t, w.rack.On("n1"))
 					assert.Empty(t, w.pods("n1"))
 					assert.Empty(t, w.node("n1").Spec.Taints)

@@ -15,7 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
@@ -143,7 +145,7 @@ func TestDumpThatTakesTooLong(t *testing.T) {
 		w.crash("n1", e, time.Hour)
 		w.eventually(10*time.Minute, "the fence ends", func() bool { return w.phase("n1") == v1alpha1.PhaseFinal })
 		w.requireFencedOnce("n1")
-		assert.Equal(t, v1alpha1.ReleasedDone, w.fence("n1").Status.Released)
+		assert.Equal(t, incident.ReleasedDone, w.fence("n1").Status.Released)
 		assert.Empty(t, breaches())
 	})
 }
@@ -161,14 +163,14 @@ func TestMachineThatIsBackAfterItsDump(t *testing.T) {
 		w.crash("n1", e, 90*time.Second)
 		w.eventually(5*time.Minute, "the fence ends", func() bool { return w.phase("n1") == v1alpha1.PhaseFinal })
 		assert.Empty(t, w.pods("n1"))
-		assert.Zero(t, w.rack.Count("n1", "command", v1alpha1.ActionOff))
+		assert.Zero(t, w.rack.Count("n1", "command", agent.ActionOff))
 		assert.Empty(t, w.node("n1").Spec.Taints)
 		assert.Empty(t, breaches())
 	})
 }
 
 // What does not come from exactly one node that fails proves nothing.
-func TestMessagesThatSayNothing(t *testing.T) {
+func TestKdumpMessagesOfNoSingleFailedNodeProveNothing(t *testing.T) {
 	for name, from := range map[string]string{"of another node": "n2", "of no node": "n9", "of several nodes": "n1"} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
@@ -81,7 +82,7 @@ func TestNodeThatIsMadeAgainIsFenced(t *testing.T) {
 		w.create("n1")
 		w.cutOff("n1", false)
 		wait(w.ctx, 2*time.Minute)
-		assert.Empty(t, w.rack.Count("n1", "power", v1alpha1.ActionOff))
+		assert.Empty(t, w.rack.Count("n1", "power", agent.ActionOff))
 		w.pod("db-0", "n1")
 		w.lose("n1")
 		w.eventually(time.Minute, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })

@@ -5,21 +5,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
-
-// EventRecorder records Events. The recorders of k8s.io/client-go/tools/events implement it, which
-// the managers of controller-runtime provide. The NewEventRecorderAdapter of
-// k8s.io/client-go/tools/record converts a recorder of that package. It must not block, as fences
-// wait for it.
-//
-// Events regard the NodeFence and are related to the Node. Events about the condition FenceReady
-// regard the Node.
-type EventRecorder interface {
-	Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any)
-}
 
 // maxNote is the maximum length of a note that the API server accepts.
 const maxNote = 1024
@@ -52,7 +40,7 @@ func (c *Controller) nodeEvent(n *corev1.Node, eventType, reason, action, text s
 // note truncates text to the length of a note.
 func note(text string) string {
 	if len(text) > maxNote {
-		return strings.ToValidUTF8(text[:maxNote], "") // where a rune was cut
+		return strings.ToValidUTF8(text[:maxNote], "") // drop a rune that was cut
 	}
 	return text
 }

@@ -187,7 +187,7 @@ func (f *fence) await(ctx context.Context, step statemachine.Wait) error {
 		case f.ahead <- struct{}{}:
 			defer func() { <-f.ahead }()
 			return f.readDevices(ctx, statemachine.Read{Devices: step.Ahead})
-		default: // others read: there may be many, and only some of them may go on
+		default: // others read: there may be many, and only some may start
 		}
 	}
 	if len(step.Watch) == 0 {
@@ -204,15 +204,15 @@ func (f *fence) await(ctx context.Context, step statemachine.Wait) error {
 			return nil
 		}
 		powers, err := f.readPowers(ctx, statemachine.Read{Devices: step.Watch})
-		if err != nil || slices.Contains(powers, v1alpha1.PowerOff) {
+		if err != nil || slices.Contains(powers, agent.PowerOff) {
 			return err
 		}
 	}
 }
 
-func (f *fence) readPowers(ctx context.Context, step statemachine.Read) ([]v1alpha1.Power, error) {
+func (f *fence) readPowers(ctx context.Context, step statemachine.Read) ([]agent.Power, error) {
 	before := f.record.Status
-	outcome := statemachine.Outcome{Began: f.clock.Now(), Powers: make([]v1alpha1.Power, len(step.Devices))}
+	outcome := statemachine.Outcome{Began: f.clock.Now(), Powers: make([]agent.Power, len(step.Devices))}
 	var all sync.WaitGroup
 	for i, name := range step.Devices {
 		all.Go(func() { outcome.Powers[i] = f.power(ctx, name) })
@@ -226,7 +226,7 @@ func (f *fence) readPowers(ctx context.Context, step statemachine.Read) ([]v1alp
 	return outcome.Powers, nil
 }
 
-func (f *fence) power(ctx context.Context, name string) v1alpha1.Power {
+func (f *fence) power(ctx context.Context, name string) agent.Power {
 	timeout := f.config.CommandTimeout
 	if d, ok := device(f.plan, name); ok {
 		timeout = f.timeout(d)
@@ -234,13 +234,13 @@ func (f *fence) power(ctx context.Context, name string) v1alpha1.Power {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	began := time.Now()
-	power := v1alpha1.PowerUnknown
+	power := agent.PowerUnknown
 	target, err := f.reach(ctx, name)
 	if err == nil {
 		power, err = f.config.Agents.Power(ctx, target)
 	}
 	if err != nil {
-		power = v1alpha1.PowerUnknown
+		power = agent.PowerUnknown
 		f.log.Debug("device cannot be read", zap.String("device", name), zap.Error(err))
 	}
 	if hook := f.config.Hooks.OnReading; hook != nil {
@@ -315,7 +315,7 @@ func (f *fence) act(ctx context.Context, step statemachine.Act) error {
 	case errors.Is(err, cluster.ErrNotProved), errors.Is(err, cluster.ErrNodeGone):
 		f.memory = f.memory.Changed()
 		return nil
-	case err != nil && !refused(err): // it has not failed as long as no one has said so
+	case err != nil && !refused(err): // not a proven failure
 		return err
 	case err != nil:
 		f.log.Warn("method failed", zap.String("method", step.Method), zap.Error(err))
@@ -337,7 +337,7 @@ func (f *fence) method(ctx context.Context, node *cluster.Node, name string) err
 		return err
 	case nodeconfig.Uncordon:
 		return node.Uncordon(ctx)
-	case nodeconfig.OutOfService: // is part of every release, and must not come before the proof
+	case nodeconfig.OutOfService: // part of every release; must not precede the proof
 		return nil
 	case nodeconfig.CleanPods:
 		_, err := node.Evict(
@@ -355,8 +355,8 @@ func (f *fence) method(ctx context.Context, node *cluster.Node, name string) err
 			cluster.Progress{},
 		)
 		if err == nil && !pods.Done && !f.shownReady() {
-			// no kubelet ends them: pods and volumes come loose with the release, when the machine
-			// has lost its power
+			// no kubelet ends them: the release frees pods and volumes when the machine has no
+			// power
 			return nil
 		}
 		if err == nil && !pods.Done {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
@@ -85,7 +86,7 @@ func TestFakeClientsets(t *testing.T) {
 			}
 			wait(ctx, time.Second)
 		}
-		require.Equal(t, 1, rack.Count("n1", "power", v1alpha1.ActionOff))
+		require.Equal(t, 1, rack.Count("n1", "power", agent.ActionOff))
 		pods, err := kube.CoreV1().Pods("ns").List(ctx, metav1.ListOptions{})
 		require.NoError(t, err)
 		require.Empty(t, pods.Items)

@@ -40,15 +40,15 @@ type fence struct {
 	log   *zap.Logger
 	woken chan struct{}
 
-	record    *v1alpha1.NodeFence // nil: to be read
-	version   string              // that this process has read or written last
+	record    *v1alpha1.NodeFence // nil: it must be read
+	version   string              // last read or written by this process
 	memory    statemachine.Memory
-	plan      nodeconfig.Plan // that the last decision was made with
+	plan      nodeconfig.Plan // of the last decision
 	progress  cluster.Progress
 	said      string // the last error that was logged
-	alarmed   string // what people were told last that it waits for
+	alarmed   string // what it was last reported to wait for
 	alarmedAt clock.Reading
-	stuck     error // why this process must not do anything more: it could not end what it has begun
+	stuck     error // why this process must do nothing more: an agent could not be ended
 }
 
 func newFence(r *run, node string) *fence {
@@ -106,7 +106,7 @@ func (f *fence) step(ctx context.Context) error {
 func (f *fence) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	known := f.state.fence(f.node) // before it is asked whether it is there: another may be made afterwards
+	known := f.state.fence(f.node) // before the read: another record may be created afterwards
 	record, err := f.nodeFences.get(ctx, f.node)
 	if absent(err, f.node) {
 		if known != nil {
@@ -119,10 +119,10 @@ func (f *fence) read(ctx context.Context) error {
 	}
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return nil // somebody else was first: it is read now
+		return nil // another process was first: read it now
 	case err != nil:
 		return err
-	// the names of two nodes are so long that only their hashes tell them apart, and these do not
+	// the names of two nodes are so long that they have one hash
 	case record.Node != f.node:
 		return fmt.Errorf("the record %s is that of node %q", record.Name, record.Node)
 	}
@@ -171,9 +171,8 @@ func (f *fence) input(ctx context.Context) (statemachine.Input, error) {
 		in.Plan.FenceReadyNodes = slices.Contains(f.config.Limits.FenceReadyNodes, s.Triggers[0].Type)
 	}
 	if in.Plan.Kdump {
-		_ = f.dumps.want(
-			ctx,
-		) // what has begun does not depend on it; what has not is held, as the node is not ready to be fenced
+		// A fence that has begun does not need it. Another is held, because the node is not fence-ready.
+		_ = f.dumps.want(ctx)
 		in.Dump = f.dumps.of(f.node, s.NodeUID)
 	}
 	in.Now = f.clock.Now()

@@ -3,6 +3,7 @@ package fencing
 import (
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
@@ -22,9 +23,9 @@ type Hooks struct {
 	OnBlocked func(node string, hold v1alpha1.Hold)
 	// OnCommand is called after a command to a device has ended. Its error does not say whether the
 	// device was switched.
-	OnCommand func(node, device string, action v1alpha1.OpAction, took time.Duration, err error)
+	OnCommand func(node, device string, action agent.Action, took time.Duration, err error)
 	// OnReading is called after a device was read.
-	OnReading func(node, device string, power v1alpha1.Power, took time.Duration)
+	OnReading func(node, device string, power agent.Power, took time.Duration)
 	// OnDecision is called with each decision about a node.
 	OnDecision func(node string, decision Decision)
 	// OnCommission is called when a commission has ended, with nil or the reason of the failure. A

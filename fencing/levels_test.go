@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
@@ -52,7 +53,7 @@ func TestDeadBMCThenPDUsWithDefaultTimes(t *testing.T) {
 			w.cutOff("n1", true)
 			w.eventually(bound, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
 			assert.Empty(t, breaches())
-			assert.Zero(t, w.rack.Count("n1", "command", v1alpha1.ActionOff))
+			assert.Zero(t, w.rack.Count("n1", "command", agent.ActionOff))
 			w.cutOff("n1", false)
 			w.rack.Break("n1", fencingtest.Fault{})
 			w.ends("n1", v1alpha1.PhaseFinal)

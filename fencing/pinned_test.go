@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
@@ -60,7 +61,7 @@ func TestConfigurationThatChangesWhileAFenceIsUnderWay(t *testing.T) {
 						w.cutOff("n1", true)
 						w.ends("n1", moment)
 						w.eventually(time.Minute, "a command was sent",
-							func() bool { return w.rack.Count("n1", "command", v1alpha1.ActionOff) == 1 })
+							func() bool { return w.rack.Count("n1", "command", agent.ActionOff) == 1 })
 						if other {
 							a.kill()
 						}
@@ -92,7 +93,7 @@ func TestConfigurationThatChangesWhileAFenceIsUnderWay(t *testing.T) {
 						}
 						w.ends("n1", v1alpha1.PhaseFinal)
 						assert.Empty(t, breaches())
-						assert.Equal(t, 1, w.rack.Count("n1", "command", v1alpha1.ActionOff))
+						assert.Equal(t, 1, w.rack.Count("n1", "command", agent.ActionOff))
 						assert.True(t, w.rack.On("n1"))
 					})
 				})

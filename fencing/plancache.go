@@ -26,23 +26,22 @@ type planCache struct {
 	state   *clusterState
 	secrets *secrets
 	clock   clock.Clock
-	begins  func(func()) bool // has a goroutine do something
+	begins  func(func()) bool // runs a function in a goroutine
 
-	// held by who reads or changes what follows: a channel, as agents and Secrets are asked
-	// meanwhile
+	// guards the following fields: a channel, because agents and Secrets are read under it
 	lock     chan struct{}
 	resolved *nodeconfig.Resolution // nil: none yet
-	flawless bool                   // no node's has an error
+	flawless bool                   // no configuration has an error
 	made     clock.Reading
-	changes  int64                      // of what it was resolved from
-	again    bool                       // it is being resolved once more
-	nodes    map[string]nodeconfig.Node // that it was resolved for
-	of       string                     // the versions of the ConfigMaps that it was resolved from
+	changes  int64                      // of its inputs
+	again    bool                       // it is being resolved again
+	nodes    map[string]nodeconfig.Node // of the resolution
+	of       string                     // the versions of its ConfigMaps
 	recent   map[string][]nodeconfig.Plan
 	good     map[string]origin // of the last one of recent, by node
 
-	surveyed *nodeconfig.Resolution // that flawed is about
-	flawed   map[string]error       // what is wrong with the configuration of each node that has a flaw
+	surveyed *nodeconfig.Resolution // of flawed
+	flawed   map[string]error       // problems by node
 }
 
 // origin is the input of a configuration, without Secrets and agents.
@@ -85,7 +84,7 @@ func (p *planCache) current(node string) (nodeconfig.Plan, error) {
 	recent := p.recent[node]
 	plan, err := p.resolved.Plan(node)
 	last, of := len(recent)-1, origin{p.nodes[node], p.of}
-	of.node.Since = 0 // that the node is vouched for makes its configuration no worse
+	of.node.Since = 0 // being vouched for does not invalidate a configuration
 	switch {
 	case err == nil:
 		if p.good[node] = of; last < 0 || recent[last].Hash != plan.Hash {
@@ -194,7 +193,7 @@ func (c *Controller) flow(p nodeconfig.Plan, known func(*nodeconfig.Device) bool
 	device := func(d *nodeconfig.Device) statemachine.Device {
 		return statemachine.Device{Name: d.Key, Settle: d.Settle, Timeout: c.timeout(d), Known: known(d)}
 	}
-	if p.Kdump && c.config.Dumps == nil { // to take it and not to wait would cut off the dump that somebody relies on
+	if p.Kdump && c.config.Dumps == nil { // to accept it without waiting would cut off the dump
 		return flow, errors.New(
 			"fencing: kdump: must be no, as this controller has no Config.Dumps: have power_wait be as long as a " +
 				"dump takes (got \"yes\")",
@@ -229,8 +228,7 @@ func (c *Controller) flow(p nodeconfig.Plan, known func(*nodeconfig.Device) bool
 	for _, m := range p.Recovery {
 		flow.Recovery = append(flow.Recovery, method(m))
 	}
-	// Who configures mark-unschedulable as the recovery, as an example of old does, is taken at
-	// their word.
+	// mark-unschedulable as the recovery, as in an old example, has its literal meaning.
 	flow.KeepTaint = slices.ContainsFunc(
 		p.Recovery,
 		func(m nodeconfig.Method) bool { return m.Name == nodeconfig.MarkUnschedulable },
@@ -243,7 +241,7 @@ func (c *Controller) timeout(d *nodeconfig.Device) time.Duration {
 	return cmp.Or(d.Timeout, c.config.CommandTimeout)
 }
 
-// given returns a configured wait. The state machine takes 0 for its default, so that 0 becomes the
+// given returns a configured wait. 0 means the default for the state machine, so it becomes the
 // shortest wait.
 func given(wait time.Duration) time.Duration { return max(wait, 1) }
 

@@ -12,25 +12,25 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
-// vouched says whether a controller has written down that a node has come to its provider ID before
-// any other. It is in a label that a kubelet may not write, as what a Node says of itself is what
-// is in doubt.
+// vouched reports whether a controller has recorded that a node had its provider ID before any
+// other node. The record is a label that a kubelet may not write, because a Node's own statements
+// are in doubt.
 func vouched(n *corev1.Node) bool {
 	return n.Spec.ProviderID != "" && n.Labels[v1alpha1.LabelProvider] == providerHash(n)
 }
 
-// providerHash is a provider ID as a label may have it.
+// providerHash is a provider ID in the form of a label's value.
 func providerHash(n *corev1.Node) string {
 	const digits = 40
 	sum := sha256.Sum256([]byte(n.Spec.ProviderID))
 	return hex.EncodeToString(sum[:])[:digits]
 }
 
-// vouch writes down that a node has come to its provider ID before any other: the one that works,
-// whose devices read on, and whose claim is not disputed. A leader that comes when there are two
-// knows it from that. A provider ID that is there is never changed: the API server sees to that.
+// vouch records that a node had its provider ID before any other node: a working node whose devices
+// read on and whose claim is undisputed. If a second node claims it later, the next leader knows
+// the first one. A provider ID never changes: the API server ensures that.
 func (c *checks) vouch(ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, found map[string]reading) error {
-	claimed := plan.Claimed() // of a configuration with an error there is no plan
+	claimed := plan.Claimed() // a configuration with an error has no plan
 	if len(claimed) == 0 || !ready(n) {
 		return nil
 	}

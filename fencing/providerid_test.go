@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
@@ -68,7 +69,7 @@ func TestProviderIDThatIsClaimedTwice(t *testing.T) {
 					w.ends(c.owner, v1alpha1.PhaseFinal)
 					w.cutOff(c.thief, true)
 					wait(w.ctx, 10*time.Minute)
-					assert.Equal(t, 1, w.rack.Count(c.owner, "command", v1alpha1.ActionOff), "of the owner's fence")
+					assert.Equal(t, 1, w.rack.Count(c.owner, "command", agent.ActionOff), "of the owner's fence")
 					assert.Empty(t, breaches())
 				})
 			})

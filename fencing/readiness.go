@@ -4,15 +4,15 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
-// reading is what a check has found of a device.
+// reading is the result of a check for one device.
 type reading struct {
-	power v1alpha1.Power
-	err   error // why it could not be read
-	// on: it was read on, and the node is Ready. contradicts: it reads off, and the node has
+	power agent.Power
+	err   error // the reason if it could not be read
+	// on: it reads on, and the node is Ready. contradicts: it reads off, and the node has
 	// renewed its Lease after that.
 	on, contradicts bool
 }
@@ -22,28 +22,27 @@ var (
 	errNeverOn     = errors.New("reads off, and was not seen on while the node worked: it may feed another machine")
 )
 
-// flaw says why a device would not prove that its machine has no power; nil: it would.
+// flaw returns why a device could not prove that its machine has no power; nil: it could.
 func (r reading) flaw(known bool) error {
 	switch {
 	case r.err != nil:
 		return r.err
 	case r.contradicts:
 		return errContradicts
-	case r.power != v1alpha1.PowerOn && !known:
+	case r.power != agent.PowerOn && !known:
 		return errNeverOn
 	}
 	return nil
 }
 
-// readiness is whether a node could be fenced now.
+// readiness reports whether a node could be fenced now.
 type readiness struct {
-	problem error // why it could not; nil: it could
-	limited error // why it could not by all levels of devices
+	problem error // the reason why not; nil: it could
+	limited error // the reason why some level of devices cannot
 }
 
-// readyBy judges the devices of a plan. A level with a flawed device is what the next
-// level is for: one that has none is enough. Of the isolation step no device can take the place of
-// another.
+// readyBy judges the devices of a plan. One level without flaws is enough, because levels replace
+// each other. Devices of the isolation step do not.
 func readyBy(plan nodeconfig.Plan, found map[string]reading, known func(*nodeconfig.Device) bool) readiness {
 	flaws := func(methods []nodeconfig.Method) (all error) {
 		for _, m := range methods {

@@ -6,12 +6,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
 // A BMC, then two power supplies; a port of a switch before them.
-func TestALevelThatCannotDoItIsWhatTheNextOneIsFor(t *testing.T) {
+func TestALevelThatIsNotReadyFallsBackToTheNext(t *testing.T) {
 	off := func(name string) nodeconfig.Method {
 		return nodeconfig.Method{
 			Name: name, Action: nodeconfig.Off, Device: &nodeconfig.Device{Key: name},
@@ -23,10 +23,10 @@ func TestALevelThatCannotDoItIsWhatTheNextOneIsFor(t *testing.T) {
 		PowerManagement: []nodeconfig.Level{{off("bmc")}, {off("pdu-a"), off("pdu-b")}},
 	}
 	var (
-		on     = reading{power: v1alpha1.PowerOn, on: true}
+		on     = reading{power: agent.PowerOn, on: true}
 		silent = reading{err: errors.New("no answer")}
-		isOff  = reading{power: v1alpha1.PowerOff}
-		lies   = reading{power: v1alpha1.PowerOff, contradicts: true}
+		isOff  = reading{power: agent.PowerOff}
+		lies   = reading{power: agent.PowerOff, contradicts: true}
 	)
 	for name, c := range map[string]struct {
 		port, bmc, a, b  reading

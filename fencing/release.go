@@ -11,6 +11,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // errProofOld means that the devices must be read again.
@@ -57,8 +58,8 @@ func (f *fence) release(ctx context.Context, step statemachine.Release) error {
 	return nil
 }
 
-// deletePods lists the pods and deletes those that may go now. With devices it is only about the
-// storage that is cut off by them.
+// deletePods lists the pods and deletes those that may go now. With devices, it is limited to the
+// storage that they cut off.
 func (f *fence) deletePods(ctx context.Context, node *cluster.Node, prove cluster.Proof, devices []string) error {
 	options := cluster.Options{Budget: f.budget, OnPod: func(pod *corev1.Pod) {
 		f.event(f.record, corev1.EventTypeNormal, "PodReleased", "Release", "pod %s/%s", pod.Namespace, pod.Name)
@@ -74,8 +75,8 @@ func (f *fence) deletePods(ctx context.Context, node *cluster.Node, prove cluste
 	return err
 }
 
-// storage is what the node cannot reach while these devices are off, all of it together: a pod may
-// use several.
+// storage returns the storage that the node cannot reach while these devices are off, all together:
+// a pod may use several.
 func (f *fence) storage(devices []string) *cluster.Storage {
 	all := &cluster.Storage{}
 	for _, level := range f.plan.Isolation {
@@ -92,7 +93,7 @@ func (f *fence) storage(devices []string) *cluster.Storage {
 	return all
 }
 
-// budget says how many pods may go now, over all fences.
+// budget returns how many pods may go now, over all fences.
 func (f *fence) budget(pods int) int {
 	limits := policy.Limits(f.config.Limits)
 	if limits.PodsPerMinute == 0 {
@@ -106,4 +107,20 @@ func (f *fence) budget(pods int) int {
 		return 0
 	}
 	return 1
+}
+
+// Storage selects the volumes that a node cannot reach after a method of its isolation step. A
+// volume is selected if any field matches it. At least one field is required.
+type Storage struct {
+	// Drivers are names of CSI drivers. They select persistent volumes and volumes inline in a pod.
+	Drivers []string
+	// Classes are names of StorageClasses, as in persistent volumes.
+	Classes []string
+	// Volumes select persistent volumes by their labels. No selector may be empty.
+	Volumes []labels.Selector
+}
+
+func (s Storage) internal() *cluster.Storage {
+	converted := cluster.Storage(s)
+	return &converted
 }

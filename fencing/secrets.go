@@ -17,11 +17,11 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// secretsLast is how old a Secret may be that a device is reached with. While the API server does
-// not answer, the last one known is used.
+// secretsLast is the maximum age of a Secret's values for a device. If the API server does not
+// answer, the last known values are used.
 const secretsLast = 10 * time.Second
 
-// secrets are those of the namespace of the configuration, as far as they were asked for.
+// secrets caches the used Secrets of the namespace.
 type secrets struct {
 	client    kubernetes.Interface
 	namespace string
@@ -33,14 +33,14 @@ type secrets struct {
 
 type secret struct {
 	read clock.Reading
-	data map[string][]byte // nil: there is none
+	data map[string][]byte // nil: it does not exist
 }
 
 func newSecrets(client kubernetes.Interface, c Config) *secrets {
 	return &secrets{client: client, namespace: c.Namespace, clock: clock.System(), known: map[string]secret{}}
 }
 
-// get returns what a Secret holds, and whether it exists.
+// get returns the data of a Secret, and whether it exists.
 func (s *secrets) get(ctx context.Context, name string) (data map[string][]byte, found bool, err error) {
 	s.mu.Lock()
 	last, known := s.known[name]
@@ -69,7 +69,7 @@ func (s *secrets) get(ctx context.Context, name string) (data map[string][]byte,
 	return last.data, last.data != nil, nil
 }
 
-// target is a device with the values that it takes from Secrets.
+// target returns a device with its values from Secrets.
 func (s *secrets) target(ctx context.Context, node string, d *nodeconfig.Device) (agent.Target, error) {
 	var unknown error
 	target, err := d.Target(node, func(ref nodeconfig.SecretRef) ([]byte, bool) {

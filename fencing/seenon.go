@@ -15,8 +15,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
-// machine is what a Node was when something was seen of its devices. When another machine takes a
-// Node over, the UID stays and the rest does not.
+// machine identifies the machine of a Node when its devices were read. If another machine takes a
+// Node over, only the UID stays.
 type machine struct {
 	UID        types.UID `json:"uid"`
 	BootID     string    `json:"bootID,omitempty"`
@@ -28,13 +28,13 @@ func machineOf(n *corev1.Node) machine {
 	return machine{n.UID, n.Status.NodeInfo.BootID, n.Spec.ProviderID, n.Status.NodeInfo.SystemUUID}
 }
 
-// seenOn is which devices were read on while their node worked. One of them that is off before it
-// is commanded may be believed; any other may feed anything. It is in the annotation
-// [v1alpha1.AnnotationSeenOn] of the Node, in JSON: a leader that comes when the machine is off can
-// learn it from nowhere else.
+// seenOn has the devices that were read on while their node worked. If one of them is off before
+// any command, that may be believed; another device may feed any machine. It is stored as JSON in
+// the annotation [v1alpha1.AnnotationSeenOn] of the Node: a leader that starts when the machine is
+// off cannot find it out.
 type seenOn struct {
 	machine
-	// Devices are their names, with a hash each of how they are reached.
+	// Devices maps the names of the devices to hashes of how they are reached.
 	Devices map[string]string `json:"devices"`
 	// At and By are when the first of them was seen in this boot, and the node of the controller
 	// that has seen it.
@@ -42,8 +42,8 @@ type seenOn struct {
 	By string      `json:"by,omitempty"`
 }
 
-// seenOf is what a Node says was seen on; nothing, if that was another machine, or this one before
-// it was started.
+// seenOf returns what is stored at a Node; nothing if it is about another machine or an earlier
+// boot.
 func seenOf(n *corev1.Node) seenOn {
 	s := seenOn{}
 	if json.Unmarshal([]byte(n.Annotations[v1alpha1.AnnotationSeenOn]), &s) != nil || s.machine != machineOf(n) {
@@ -52,14 +52,14 @@ func seenOf(n *corev1.Node) seenOn {
 	return s
 }
 
-// has says whether a device was seen on, reached as it is now.
+// has reports whether a device was seen on, reached as it is now.
 func (s seenOn) has(d *nodeconfig.Device) bool {
 	hash, ok := s.Devices[d.Key]
 	return ok && hash == d.Hash()
 }
 
-// after is what was seen when the devices of a plan have been read once more. What reads off while
-// the node works is not seen on any more; of what cannot be read nothing new is known.
+// after updates it by another reading of a plan's devices. A device that reads off while the node
+// works is removed. One that cannot be read stays as it is.
 func (s seenOn) after(plan nodeconfig.Plan, found map[string]reading, by string, now time.Time) seenOn {
 	next := seenOn{machine: s.machine, Devices: map[string]string{}, At: s.At, By: s.By}
 	for _, d := range plan.Devices() {
@@ -73,8 +73,8 @@ func (s seenOn) after(plan nodeconfig.Plan, found map[string]reading, by string,
 	return next
 }
 
-// remember writes down at a Node what was seen of its devices, if that is news. A contradiction
-// counts in this process from now on, written down or not.
+// remember stores new knowledge about a node's devices at the Node. A contradiction counts in this
+// process at once, even if it cannot be stored.
 func (c *checks) remember(ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, found map[string]reading) error {
 	c.mu.Lock()
 	for device, r := range found {
@@ -105,8 +105,8 @@ func (c *checks) remember(ctx context.Context, n *corev1.Node, plan nodeconfig.P
 	return node.Annotate(ctx, c.requireLeader, v1alpha1.AnnotationSeenOn, string(text))
 }
 
-// known says of the devices of a node whether they were seen on while the very machine worked that
-// an incident is about.
+// known returns a function that reports whether a device of a node was seen on while the very
+// machine of the incident worked.
 func (c *checks) known(node string, s *v1alpha1.Status) func(*nodeconfig.Device) bool {
 	n, err := c.state.nodeLister.Get(node)
 	if err != nil || n.UID != s.NodeUID || n.Status.NodeInfo.BootID != s.BootID || n.Spec.ProviderID != s.ProviderID {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
@@ -154,7 +155,7 @@ func TestMachineThatIsOffAlreadyAndAnotherLeader(t *testing.T) {
 				w.eventually(20*time.Minute, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
 				w.ends("n1", v1alpha1.PhaseFinal)
 				assert.Empty(t, breaches())
-				assert.Equal(t, 1, w.rack.Count("n1", "power", v1alpha1.ActionOff))
+				assert.Equal(t, 1, w.rack.Count("n1", "power", agent.ActionOff))
 			})
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
@@ -34,7 +35,7 @@ func TestInstanceThatTakesLongToStop(t *testing.T) {
 				w.cutOff("n1", true)
 				w.rack.Break("n1", fencingtest.Fault{Takes: takes})
 				w.eventually(bound, "it gets its command",
-					func() bool { return w.rack.Count("n1", "command", v1alpha1.ActionOff) == 1 })
+					func() bool { return w.rack.Count("n1", "command", agent.ActionOff) == 1 })
 				took := w.eventually(20*time.Minute, "the pod is released",
 					func() bool { return len(w.pods("n1")) == 0 })
 				t.Logf("stopped after %v: released after %v", takes, took)
@@ -42,7 +43,7 @@ func TestInstanceThatTakesLongToStop(t *testing.T) {
 				w.cutOff("n1", false)
 				w.ends("n1", v1alpha1.PhaseFinal)
 				assert.Empty(t, breaches())
-				assert.Equal(t, 1, w.rack.Count("n1", "command", v1alpha1.ActionOff))
+				assert.Equal(t, 1, w.rack.Count("n1", "command", agent.ActionOff))
 				assert.True(t, w.rack.On("n1"))
 			})
 		})
@@ -64,7 +65,7 @@ func TestTimeoutOfADevice(t *testing.T) {
 		read := map[string]time.Duration{}
 		w.pod("db-0", "n1")
 		a := w.start("a", func(c *fencing.Config) {
-			c.Hooks.OnReading = func(_, device string, _ v1alpha1.Power, took time.Duration) {
+			c.Hooks.OnReading = func(_, device string, _ agent.Power, took time.Duration) {
 				mu.Lock()
 				defer mu.Unlock()
 				read[device] = max(read[device], took)

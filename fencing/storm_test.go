@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
@@ -51,7 +52,7 @@ func TestSimulatedLossOf30Of100(t *testing.T) {
 					off++
 					w.cutOff(node, false)
 				}
-				if w.rack.Count(node, "power", v1alpha1.ActionOn) == 0 {
+				if w.rack.Count(node, "power", agent.ActionOn) == 0 {
 					left++
 				}
 			}
@@ -60,7 +61,7 @@ func TestSimulatedLossOf30Of100(t *testing.T) {
 		assert.Zero(t, left)
 		assert.Equal(t, 3, most)
 		for i := range 30 {
-			assert.Equal(t, 1, w.rack.Count(fmt.Sprintf("n%d", i+1), "power", v1alpha1.ActionOff))
+			assert.Equal(t, 1, w.rack.Count(fmt.Sprintf("n%d", i+1), "power", agent.ActionOff))
 		}
 	})
 }

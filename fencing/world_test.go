@@ -579,9 +579,9 @@ func (w *world) referee() (breaches func() []string) {
 // left on the node.
 func (w *world) requireFencedOnce(node string) {
 	w.t.Helper()
-	require.Equal(w.t, 1, w.rack.Count(node, "power", v1alpha1.ActionOff), "power went off so often: %v",
+	require.Equal(w.t, 1, w.rack.Count(node, "power", agent.ActionOff), "power went off so often: %v",
 		w.rack.Events())
-	require.Equal(w.t, 1, w.rack.Count(node, "command", v1alpha1.ActionOff), "%v", w.rack.Events())
+	require.Equal(w.t, 1, w.rack.Count(node, "command", agent.ActionOff), "%v", w.rack.Events())
 	require.True(w.t, w.rack.On(node))
 	n, err := w.client.CoreV1().Nodes().Get(w.ctx, node, metav1.GetOptions{})
 	require.NoError(w.t, err)

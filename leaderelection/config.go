@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
@@ -105,9 +106,13 @@ type Config struct {
 	// Hooks are called on changes, for metrics and dashboards.
 	Hooks Hooks
 
-	// Events records on the Lease who became leader, and who stopped leading and why. Nil: no
-	// Events.
-	Events EventRecorder
+	// Events records on the Lease who became leader, and who stopped leading and why: with the
+	// reason LeaderElection, "<identity> became leader", "<identity> stopped leading", and the
+	// warning "<identity> lost the lead: <why>". The managers of controller-runtime return such a
+	// recorder too; NewEventRecorderAdapter of k8s.io/client-go/tools/record converts an older one.
+	// Eventf may block: nothing waits longer than 50 ms for it, not even the process that exits
+	// after a loss, and further Events are dropped. Nil: no Events.
+	Events events.EventRecorder
 
 	// Guard configures the transports of [Elector.WrapTransport]. The zero value is the strictest.
 	Guard GuardConfig

@@ -47,7 +47,7 @@ type Elector struct {
 	running *lease.Holder // of the term that Run is in; nil if none
 	seen    lease.Record  // the last seen record
 	report  report
-	events  events
+	events  eventLog
 }
 
 // New returns an elector. It sends no request. Make client from [LeaseConfig], for this elector
@@ -76,7 +76,7 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 	config.Logger = config.Logger.With(zap.Stringer("lease", config.lease()), zap.String("identity", config.Identity))
 	e := &Elector{
 		config: config, guard: lease.NewGuard(config.lease(), ErrNotLeader, lease.GuardConfig(config.Guard)),
-		events: events{recorder: config.Events, lease: config.lease()},
+		events: eventLog{recorder: config.Events, lease: config.lease()},
 	}
 	e.candidate = lease.NewCandidate(client, lease.Config{
 		Lease:          config.lease(),

@@ -727,7 +727,7 @@ func TestSingleSteps(t *testing.T) {
 	})
 }
 
-func TestTermSaysForHowLongNobodyLed(t *testing.T) {
+func TestTermHasTheTimeWithoutALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI()
 		r, other := newReplica(t, a, "a", nil), newReplica(t, a, "b", nil)

@@ -7,23 +7,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
-
-// EventRecorder is implemented by the recorders of k8s.io/client-go/tools/events, which
-// controller-runtime's managers return too. NewEventRecorderAdapter converts one of
-// k8s.io/client-go/tools/record.
-//
-// Events are about the Lease, with the reason LeaderElection: "<identity> became leader",
-// "<identity> stopped leading", and the warning "<identity> lost the lead: <why>". Eventf may
-// block: nothing waits longer than 50 ms for it, not even the process that exits after a loss, and
-// further Events are dropped.
-type EventRecorder interface {
-	Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any)
-}
 
 // maxWaiting bounds the Events, and their goroutines, that wait for a recorder that blocks.
 const maxWaiting = 10
@@ -31,19 +19,19 @@ const maxWaiting = 10
 // maxNote is the API server's limit for a note.
 const maxNote = 1024
 
-// events records the Events of an elector. Its methods are not called concurrently.
-type events struct {
-	recorder EventRecorder // nil: none
+// eventLog records the Events of an elector. Its methods are not called concurrently.
+type eventLog struct {
+	recorder events.EventRecorder // nil: none
 	lease    types.NamespacedName
 	last     <-chan struct{} // closed when the recorder has the last Event
 	waiting  atomic.Int32
 }
 
-func (e *events) became(t Term) {
+func (e *eventLog) became(t Term) {
 	e.record(t, corev1.EventTypeNormal, "BecomeLeader", t.Identity+" became leader")
 }
 
-func (e *events) stopped(t Term, loss *lease.LostError) (recorded <-chan struct{}) {
+func (e *eventLog) stopped(t Term, loss *lease.LostError) (recorded <-chan struct{}) {
 	if loss != nil {
 		return e.record(t, corev1.EventTypeWarning, "LoseLead", t.Identity+" lost the lead: "+loss.Err.Error())
 	}
@@ -51,7 +39,7 @@ func (e *events) stopped(t Term, loss *lease.LostError) (recorded <-chan struct{
 }
 
 // record passes an Event to the recorder after the earlier ones. It does not wait.
-func (e *events) record(t Term, eventType, action, note string) (recorded <-chan struct{}) {
+func (e *eventLog) record(t Term, eventType, action, note string) (recorded <-chan struct{}) {
 	done := make(chan struct{})
 	if e.recorder == nil || e.waiting.Load() == maxWaiting {
 		close(done)

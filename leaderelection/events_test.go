@@ -19,14 +19,11 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
-// What client-go has fits.
-var (
-	_ leaderelection.EventRecorder = events.EventRecorder(nil)
-	_ leaderelection.EventRecorder = record.NewEventRecorderAdapter(nil)
-)
+// A recorder of the older package fits.
+var _ events.EventRecorder = record.NewEventRecorderAdapter(nil)
 
 // recordTo sets Events.
-func recordTo(recorder leaderelection.EventRecorder) func(*leaderelection.Config) {
+func recordTo(recorder events.EventRecorder) func(*leaderelection.Config) {
 	return func(c *leaderelection.Config) { c.Events = recorder }
 }
 

@@ -153,7 +153,7 @@ func TestHooksStandInTheRightPlace(t *testing.T) {
 	})
 }
 
-func TestTermThatIsLostBeforeItsStartIsTold(t *testing.T) {
+func TestTermThatIsLostBeforeItsStartIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
 		first := true
@@ -174,7 +174,7 @@ func TestTermThatIsLostBeforeItsStartIsTold(t *testing.T) {
 	})
 }
 
-func TestTermThatIsLostWhileItsStartIsTold(t *testing.T) {
+func TestTermThatIsLostWhileItsStartIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
 		first := true
@@ -321,7 +321,7 @@ func TestOutcomesOfRenewals(t *testing.T) {
 	})
 }
 
-func TestNewLeadersAreToldInOrderAndOnce(t *testing.T) {
+func TestNewLeadersAreReportedInOrderAndOnce(t *testing.T) {
 	var told []string // without a lock: hooks exclude each other
 	var e *leaderelection.Elector
 	e, err := leaderelection.New(newAPI().client(), leaderelection.Config{
@@ -361,7 +361,7 @@ type stopped struct{ clock.Timer }
 
 func (stopped) Reset(time.Duration) bool { return false }
 
-func TestNoTermBeginsBeforeTheEndOfTheLastIsTold(t *testing.T) {
+func TestNoTermBeginsBeforeTheEndOfTheLastIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
 		r := newReplica(t, newAPI(), "a", func(c *leaderelection.Config) {

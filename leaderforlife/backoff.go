@@ -56,7 +56,7 @@ func (c *candidate) permanent(err error) bool {
 	case isLostRace(err), errors.Is(err, errNoEffect) && !c.once:
 		return false
 	}
-	var access *AccessError
+	var access *accessError
 	return c.once || !errors.As(err, &access)
 }
 

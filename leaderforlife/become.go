@@ -18,7 +18,8 @@ import (
 //   - the error of ctx, if it has ended
 //   - [ErrNoNamespace], or others about missing options
 //   - [ErrPodGone] or [ErrForeignLock]
-//   - an [AccessError], if RBAC has refused a required request for 15 s
+//   - an error that matches IsForbidden of k8s.io/apimachinery/pkg/api/errors, if RBAC has refused a
+//     required request for 15 s
 //
 // Other failed requests are retried after a pause. A candidate that gives up undoes its writes:
 // that takes at most 5 s if the API server does not answer. Without a write in flight Become

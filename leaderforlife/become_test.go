@@ -319,7 +319,8 @@ func TestForeignLocks(t *testing.T) {
 		annotations map[string]string
 		want        string
 	}{
-		"no owner": {want: "configmaps ns/l: not a lock for life: it has no owner, so nothing tells which Pod " +
+		"no owner": {want: "configmaps ns/l: leaderforlife: not a lock for life: it has no owner, so nothing tells " +
+			"which Pod " +
 			"leads; if you know that none does, delete it"},
 		"another kind": {
 			owners: []metav1.OwnerReference{set},
@@ -354,7 +355,7 @@ func TestForeignLocks(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			require.NoError(t, createLease(t, w))
 			a := w.start(w.pod("a"), leader.WithLease())
-			assert.ErrorContains(t, a.returned(), "leases ns/l: not a lock for life: it has no label "+
+			assert.ErrorContains(t, a.returned(), "leases ns/l: leaderforlife: not a lock for life: it has no label "+
 				"bellwether.dev/lock=life")
 		})
 	})

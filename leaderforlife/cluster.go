@@ -62,7 +62,7 @@ func newCluster(c config) *cluster {
 }
 
 // do sends a request. Its error describes the request.
-func (k *cluster) do(ctx context.Context, e AccessError, request func(context.Context) error) error {
+func (k *cluster) do(ctx context.Context, e accessError, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := request(ctx)
@@ -83,7 +83,7 @@ func (k *cluster) do(ctx context.Context, e AccessError, request func(context.Co
 }
 
 // write sends a request that changes something. The end of ctx does not cancel it at once.
-func (k *cluster) write(ctx context.Context, e AccessError, request func(context.Context) error) error {
+func (k *cluster) write(ctx context.Context, e accessError, request func(context.Context) error) error {
 	bounded, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(writeGrace, cancel) })
@@ -93,7 +93,7 @@ func (k *cluster) write(ctx context.Context, e AccessError, request func(context
 
 // refusedFor returns for how long RBAC has refused the request of err, or 0 if err is no refusal.
 func (k *cluster) refusedFor(err error) time.Duration {
-	var access *AccessError
+	var access *accessError
 	if !errors.As(err, &access) || !kube.RoleMissing(access.Err) {
 		return 0
 	}
@@ -118,14 +118,14 @@ func (k *cluster) sayOnce(what string, fields ...zap.Field) {
 	}
 }
 
-// object returns the AccessError of a request about one object.
-func (k *cluster) object(verb, group, resource, name string) AccessError {
-	return AccessError{Verb: verb, Group: group, Resource: resource, Namespace: k.config.namespace, Name: name}
+// object returns the accessError of a request about one object.
+func (k *cluster) object(verb, group, resource, name string) accessError {
+	return accessError{Verb: verb, Group: group, Resource: resource, Namespace: k.config.namespace, Name: name}
 }
 
 // read sends a get. found is false only if the API server states that the object does not exist.
 func read[T metav1.Object](
-	ctx context.Context, k *cluster, about AccessError, get func(context.Context) (T, error),
+	ctx context.Context, k *cluster, about accessError, get func(context.Context) (T, error),
 ) (o T, found bool, err error) {
 	err = k.do(ctx, about, func(ctx context.Context) (err error) {
 		if o, err = get(ctx); err == nil && o.GetName() != about.Name {
@@ -250,7 +250,7 @@ func (k *cluster) patch(ctx context.Context, me *corev1.Pod, metadata map[string
 
 // node reads the state of a node.
 func (k *cluster) node(ctx context.Context, name string) (nodeState, error) {
-	about := AccessError{Verb: "get", Resource: "nodes", Name: name}
+	about := accessError{Verb: "get", Resource: "nodes", Name: name}
 	node, found, err := read(ctx, k, about, func(ctx context.Context) (*corev1.Node, error) {
 		return k.config.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	})

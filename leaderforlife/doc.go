@@ -127,7 +127,7 @@
 // the user.
 //
 // A refusal counts if it comes from the API server and has lasted for a second: a starting API
-// server refuses everything. A refused required verb is an [AccessError] after 15 s.
+// server refuses everything. Become returns an error if a required verb was refused for 15 s.
 //
 // # Coming from operator-lib
 //

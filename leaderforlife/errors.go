@@ -22,16 +22,16 @@ var (
 	// ErrPodGone is returned if the Pod of this process does not exist, or if another Pod has its
 	// name. A process that has outlived its Pod must not lead, and the garbage collector would
 	// remove its lock.
-	ErrPodGone = errors.New("the Pod of this process is gone")
+	ErrPodGone = errors.New("leaderforlife: the Pod of this process is gone")
 
 	// ErrForeignLock is returned if the object with the lock's name is not a lock of this package,
 	// for example because it has no owner. It does not say who leads. It is never written or
 	// deleted.
-	ErrForeignLock = errors.New("not a lock for life")
+	ErrForeignLock = errors.New("leaderforlife: not a lock for life")
 )
 
-// AccessError is a failed request.
-type AccessError struct {
+// accessError is a failed request.
+type accessError struct {
 	Verb     string // as in RBAC
 	Group    string // API group; empty for the core
 	Resource string
@@ -41,7 +41,7 @@ type AccessError struct {
 }
 
 // Error names the verb, the object, and the right to grant if that is missing.
-func (e *AccessError) Error() string {
+func (e *accessError) Error() string {
 	object := e.Resource
 	if e.Name != "" {
 		object += " " + e.Name
@@ -60,19 +60,19 @@ func (e *AccessError) Error() string {
 }
 
 // Unwrap returns the API error.
-func (e *AccessError) Unwrap() error { return e.Err }
+func (e *accessError) Unwrap() error { return e.Err }
 
 // absent reports whether the API server states that the object does not exist.
-func (e *AccessError) absent() bool {
+func (e *accessError) absent() bool {
 	return kube.Absent(e.Err, e.resource(), e.Name)
 }
 
-func (e *AccessError) resource() schema.GroupResource {
+func (e *accessError) resource() schema.GroupResource {
 	return schema.GroupResource{Group: e.Group, Resource: e.Resource}
 }
 
 func absent(err error) bool {
-	var access *AccessError
+	var access *accessError
 	return errors.As(err, &access) && access.absent()
 }
 

@@ -67,7 +67,7 @@ func (k *cluster) tokenPod(ctx context.Context) (podID, error) {
 		return podID{}, nil
 	}
 	var me *authenticationv1.SelfSubjectReview
-	err := k.do(ctx, AccessError{Verb: "create", Group: authenticationv1.GroupName, Resource: "selfsubjectreviews"},
+	err := k.do(ctx, accessError{Verb: "create", Group: authenticationv1.GroupName, Resource: "selfsubjectreviews"},
 		func(ctx context.Context) (err error) {
 			me, err = k.config.client.AuthenticationV1().SelfSubjectReviews().Create(ctx,
 				&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})

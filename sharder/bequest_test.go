@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
-	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 // A shard of the last version lets go, and the sharder assigns.
@@ -101,12 +101,12 @@ func TestTheHistoryNamesAFormerMemberUntilItIsOver(t *testing.T) {
 		}
 		b.kill()
 		// it is no member, and may be at work
-		lease(`{"metadata":{"annotations":{"` + shardlease.EpochAnnotation + `":"?"}}}`)
+		lease(`{"metadata":{"annotations":{"` + shardrecord.EpochAnnotation + `":"?"}}}`)
 		time.Sleep(time.Minute)
 		told := w.told()
 		require.Contains(t, told, "settled [a]")
 		assert.True(t, w.remembers("b"), "%v", told)
-		lease(`{"metadata":{"annotations":{"` + shardlease.EpochAnnotation + `":"1"}}}`)
+		lease(`{"metadata":{"annotations":{"` + shardrecord.EpochAnnotation + `":"1"}}}`)
 		time.Sleep(2 * time.Minute) // it is taken
 		assert.False(t, w.remembers("b"), "%v", w.told())
 	})

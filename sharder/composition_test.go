@@ -119,7 +119,7 @@ func TestAReplicaWhoseWorkFailsEndsItsSharderAndKeepsItsLease(t *testing.T) {
 	})
 }
 
-func TestAReplicaThatLosesItsLeaseWorksAnew(t *testing.T) {
+func TestAReplicaThatLosesItsLeaseWorksAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		r, events := w.alone(poll{})
 		ctx, end := context.WithCancel(t.Context())

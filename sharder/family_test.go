@@ -136,7 +136,7 @@ func (w *world) requireFloorsReach(roots []string) {
 func (w *world) lists() (count func() int) {
 	var mu sync.Mutex
 	pages := 0
-	w.connection.Inject(apisim.Faults{Refuse: func(q *http.Request) bool {
+	w.connection.Inject(apisim.Faults{Latency: 50 * time.Millisecond, Refuse: func(q *http.Request) bool {
 		mu.Lock()
 		defer mu.Unlock()
 		if q.Method == http.MethodGet && strings.HasSuffix(q.URL.Path, "/pods") && q.URL.Query().Get("watch") == "" {

@@ -84,7 +84,7 @@ func TestTwoShardersForgetNothingOfEachOther(t *testing.T) {
 	})
 }
 
-func TestAHistoryThatWasDeletedIsWrittenAnew(t *testing.T) {
+func TestADeletedHistoryIsWrittenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := storesOn(t, 1)[0]
 		require.NoError(t, l.begin(t.Context(), onlyA))

@@ -1,7 +1,6 @@
 package sharder
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -10,10 +9,8 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
-	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // proxy answers the requests that go astray with the code 404, which client-go makes a NotFound
@@ -161,17 +158,6 @@ func TestAPageOfAProxyDoesNotProveThatAnObjectIsGone(t *testing.T) {
 			w.astray.Store(&match)
 			_, err = s.Explain(t.Context(), api.ObjectRef{GVR: ringtest.Pods, Namespace: "default", Name: name})
 			assert.ErrorContains(t, err, "get configmaps default/"+root.Name)
-		})
-	})
-	t.Run("a request of a reconciler is not dropped", func(t *testing.T) {
-		inWorld(t, func(t *testing.T, w *world) {
-			kube, _ := w.clients(w.server.Client("a"), w.proxy)
-			match := func(q *http.Request) bool { return about(q, http.MethodGet, "configmaps") }
-			w.astray.Store(&match)
-			_, err := shard.WrapReconciler(nil, func(ctx context.Context, name string) (shard.Object, error) {
-				return kube.CoreV1().ConfigMaps("default").Get(ctx, name, metav1.GetOptions{})
-			}, func(context.Context, string) (struct{}, error) { return struct{}{}, nil })(t.Context(), "x")
-			assert.Error(t, err)
 		})
 	})
 }

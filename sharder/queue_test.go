@@ -129,7 +129,7 @@ func TestFailuresLeaveRoomForOthers(t *testing.T) {
 	assert.Equal(t, 2, q.len())
 }
 
-func TestAScanIsToldHowItsObjectsTurnedOut(t *testing.T) {
+func TestAScanCountsTheResultsOfItsObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(4)
 		defer q.watch(t.Context())()

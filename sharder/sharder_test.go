@@ -463,7 +463,7 @@ func (w *world) createWidget(namespace, name string, labels map[string]any) {
 
 // What others change between a decision and its patch makes the patch fail: only that object is
 // read and decided on again.
-func TestAConflictIsDecidedAnew(t *testing.T) {
+func TestAConflictIsDecidedAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, _ := w.settledWith(5, w.config(), "a")
 		defer stop()

@@ -26,8 +26,11 @@ import (
 
 // births are the children that there are in a world, with what is known of them.
 type births struct {
-	mu    sync.Mutex
-	alive map[types.UID]birth
+	mu     sync.Mutex
+	alive  map[types.UID]birth
+	edited map[types.UID]bool                              // roots that a user has changed
+	work   map[types.UID]map[*sim.Process]*shardlease.Term // that is going on, by its root
+	lost   string                                          // the first child that has left work; empty: none
 }
 
 type birth struct {
@@ -42,7 +45,10 @@ const user = "somebody"
 
 // birthsOf returns those of a world, which the rule of the world has told of every change.
 func birthsOf(w *sim.World) *births {
-	b, _ := w.State.LoadOrStore("births", &births{alive: map[types.UID]birth{}})
+	b, _ := w.State.LoadOrStore("births", &births{
+		alive: map[types.UID]birth{}, edited: map[types.UID]bool{},
+		work: map[types.UID]map[*sim.Process]*shardlease.Term{},
+	})
 	return b.(*births)
 }
 
@@ -53,11 +59,17 @@ func (b *births) see(c apisim.Change) {
 		o = c.Before
 	}
 	owner := metav1.GetControllerOf(o)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case c.After == nil:
+		delete(b.work, o.GetUID())
+	case c.Before != nil && c.Client == user:
+		b.edited[o.GetUID()] = true
+	}
 	if o.GetKind() != "Pod" || owner == nil {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	label := api.ShardLabel(simulatedRing)
 	known := b.alive[o.GetUID()]
 	switch {
@@ -68,8 +80,57 @@ func (b *births) see(c apisim.Change) {
 		known = birth{root: owner.UID, name: o.GetName(), by: c.Client, stamped: o.GetLabels()[label] != ""}
 	case c.Client == user && c.Before.GetLabels()[label] != c.After.GetLabels()[label]:
 		known.edited = true
+	default:
+		b.leaves(known, c)
 	}
 	b.alive[o.GetUID()] = known
+}
+
+// leaves notes a child that is taken from a shard while that works on its root: the work would lose
+// sight of it. A term that is over does not count: its objects may go to others. Nor does a root that
+// a user has edited: its children follow its label.
+func (b *births) leaves(child birth, c apisim.Change) {
+	label := api.ShardLabel(simulatedRing)
+	from, to := c.Before.GetLabels()[label], c.After.GetLabels()[label]
+	if from == to || from == "" || child.edited || b.edited[child.root] {
+		return
+	}
+	for p, term := range b.work[child.root] {
+		if identity(p.Name) != from {
+			continue
+		}
+		go func() { // the server waits for see, and a term may wait for the server
+			if term.Err() != nil {
+				return
+			}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.lost = fmt.Sprintf("%s moves child %s from %q to %q while %s works on its root %s", c.Client, child.name,
+				from, to, p.Name, child.root)
+		}()
+	}
+}
+
+// begin notes work on a root, or on a child of it, until the returned function is called.
+func (b *births) begin(root types.UID, p *sim.Process, term *shardlease.Term) (end func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.work[root] == nil {
+		b.work[root] = map[*sim.Process]*shardlease.Term{}
+	}
+	b.work[root][p] = term
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.work[root], p)
+	}
+}
+
+// loss returns what leaves has noted.
+func (b *births) loss() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lost
 }
 
 // unseen returns a child that work of another shard, or of an earlier process of the same one, has

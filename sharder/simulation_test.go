@@ -74,14 +74,16 @@ func TestSimulatedFamilies(t *testing.T) {
 	sim.Prove(t, s, sim.Schedules(t, 50))
 }
 
-// oneFamilyOneShard is the rule that no two shards work on a family at the same time.
+// oneFamilyOneShard is the rule that no two shards work on a family at the same time, and that no
+// child leaves the shard that works on its root.
 func oneFamilyOneShard(w *sim.World) sim.Rule {
-	w.Server.Observe(birthsOf(w).see)
+	children := birthsOf(w)
+	w.Server.Observe(children.see)
 	return func(_, other *sim.Process) (violation, excuse string) {
 		if other != nil {
 			return "overlap", ""
 		}
-		return "", ""
+		return children.loss(), ""
 	}
 }
 
@@ -113,7 +115,7 @@ func noForeignWrites(w *sim.World) sim.Rule {
 		if other != nil {
 			return "overlap", ""
 		}
-		return "", ""
+		return birthsOf(w).loss(), ""
 	}
 }
 
@@ -274,15 +276,16 @@ func work(ctx context.Context, p *sim.Process, client coreclient.ConfigMapInterf
 	key := string(o.UID)
 	p.Begin(key)
 	defer p.End(key)
+	term, _ := shardlease.TermFrom(ctx)
 	if children != nil {
 		children.check(ctx, o.UID)
+		defer birthsOf(p.World()).begin(o.UID, p, term)()
 	}
 	now := p.Clock.Now().Wall.UnixNano()
 	done := ctx.Done()
 	if o.UID[len(o.UID)-1]%3 == 0 {
 		done = nil
 	}
-	term, _ := shardlease.TermFrom(ctx)
 	for range 1 + now%6 { // at least once, or a write could follow upon its own event for ever
 		tick := p.Clock.NewTimer(500 * time.Millisecond)
 		select {

@@ -34,20 +34,20 @@ type Config struct {
 	Ring string
 
 	// Identity is the name of the shard, of its Lease and of the Lease's holder, and the value of
-	// its objects' label. It stays the same over restarts, and belongs to one process at a time: a
-	// second one waits until the first has released the lease or has not renewed it for
+	// its objects' label. It stays the same over restarts and belongs to one process at a time: a
+	// second process waits until the first has released the lease, or has not renewed it for
 	// LeaseDuration. A DNS-1123 subdomain of at most 63 characters. Default: the hostname, which is
-	// a Pod's name (if that is not longer than 63 characters).
+	// a Pod's name, unless it is longer.
 	Identity string
 
-	// Incarnation is the UID of this Pod, as from the downward API. With it a container that was
-	// restarted takes the lease back at once, on Linux: otherwise it waits until it has expired. It
-	// must be the Pod's, or at least something that no process on another machine, or in another
-	// network namespace, can have. Default: none.
-	Incarnation string
+	// PodUID is the UID of this Pod, as from the downward API. With it, a restarted container takes
+	// its lease back at once, on Linux; without it, the container waits until the lease has
+	// expired. It must be the Pod's UID, or at least a value that no process on another machine or
+	// in another network namespace has. Default: none.
+	PodUID string
 
-	// LeaseDuration (D) is how long a lease has to stand unrenewed before it has expired; after 2D
-	// the sharder may take it. Whole seconds, at most [MaxLeaseDuration]. Default: 15 s.
+	// LeaseDuration (D) is the time after which a lease that was not renewed has expired. After 2D
+	// the sharder may take it over. Whole seconds, at most [MaxLeaseDuration]. Default: 15 s.
 	LeaseDuration time.Duration
 
 	// MissedRenewals (n) is how many renewals in a row may fail before the lease is lost. Default:
@@ -55,60 +55,57 @@ type Config struct {
 	MissedRenewals int
 
 	// Margin (M) is how long before the end of LeaseDuration a shard that cannot renew has stopped.
-	// It has to leave at least a second between renewals: (D - M) / (n + 1) >= 1 s. Default: a
-	// fifth of LeaseDuration.
+	// At least a second must remain between renewals: (D - M) / (n + 1) >= 1 s. Default: a fifth of
+	// LeaseDuration.
 	Margin time.Duration
 
-	// ReleaseTimeout is how long work, and what [Lease.Await] was given, may take to end after the
-	// context of Run has. When it is over OnLost is called and the lease is not released. A Pod's
-	// terminationGracePeriodSeconds should be longer by seven renew intervals and a Margin.
-	// Default: no limit.
+	// ReleaseTimeout bounds how long work, and the functions of [Lease.AddReleaseGate], may run
+	// after Run's context has ended. After it, OnLost is called and the lease is not released. Set
+	// a Pod's terminationGracePeriodSeconds longer by seven renew intervals and a Margin. Default:
+	// no limit.
 	ReleaseTimeout time.Duration
 
-	// ReturnWithin is how long after a release the shard is expected back, for identities that
-	// outlive a roll-out, as the Pod names of a StatefulSet do: until then its objects wait for it,
-	// new ones among them, and none goes to another shard ([Away]). Afterwards they do, as always
-	// after a scale-down. Longer than a Pod takes to be replaced, 30 s for example. Whole seconds,
-	// at most [MaxLeaseDuration]. Default: zero, objects go to others at once.
+	// ReturnWithin is how long after a release the shard is expected back. It is for identities
+	// that outlive a rollout, such as the Pod names of a StatefulSet: until then the shard's
+	// objects wait for it, and so do new ones of its part of the ring. Later they go to other
+	// shards, as after a scale-down. Set it longer than the replacement of a Pod takes, such as 30
+	// s. Whole seconds, at most [MaxLeaseDuration]. Default: 0, objects go to others at once.
 	ReturnWithin time.Duration
 
-	// KernelDeadline has the kernel end this process with SIGKILL half a Margin after the deadline,
-	// for when it cannot do so itself: stopped (SIGSTOP), starved of CPU, or woken from a
-	// suspension. Only with it does a shard that is stopped not act on after another has taken its
-	// objects, up to the last instruction. Linux only, and not as PID 1 of a pid namespace: New
-	// then returns an error that names the ways out, such as [ReexecIfPID1]. Where the system has
-	// no such timer or forbids it, the error is errors.ErrUnsupported.
+	// KernelDeadline makes the kernel kill this process half a Margin after the deadline if it
+	// cannot end itself: stopped (SIGSTOP), starved of CPU, or resumed from suspension. Without it,
+	// a shard that was stopped can act until it notices, after another shard has taken its objects.
+	// Linux only, and not as PID 1 of a pid namespace: New's error then names the ways out, such as
+	// [ReexecIfPID1]. Where the system has no such timer or forbids it, the error matches
+	// errors.ErrUnsupported.
 	KernelDeadline bool
 
-	// Labels for the Lease, besides its own.
+	// Labels of the Lease, in addition to those of this package.
 	Labels map[string]string
 
-	// OnLost is called once when the lease is lost, from whichever goroutine finds out, with an
-	// error that says which Lease, who holds it now and when it was last renewed ([ErrLost]). At
-	// that time work's context has ended, but work may still be running, so the default ends the
-	// process: it writes the error to Logger (to standard error if there is none) and exits with
-	// [ExitCodeNotHeld], also if writing blocks. An OnLost that returns has taken over the
-	// responsibility that all work stops before the lease expires, Margin after the deadline; Run
-	// then waits for work and acquires the lease again. Run returns after OnLost has: an OnLost
-	// that waits for Run waits for ever.
+	// OnLost is called once when the lease is lost, from any goroutine, with an [ErrLost] that
+	// names the Lease, its holder and the last renewal. The context of work has ended, but work may
+	// still run. The default logs the error (to standard error without a Logger) and exits with
+	// [ExitCodeNotHeld], even if logging blocks. An OnLost that returns must ensure that work stops
+	// before the lease expires, Margin after the deadline; Run then waits for work and acquires the
+	// lease again. Run returns after OnLost: an OnLost that waits for Run deadlocks.
 	OnLost func(error)
 
-	// Healthy says whether the work is alive: while it returns an error, no renewal is sent, so
-	// that dead work loses the lease at its deadline ([ErrUnhealthy]). It is called before each
-	// renewal, by the rules of package leaderelection: answer quickly. Nil: it is.
+	// Healthy reports whether the work is alive. While it returns an error, no renewal is sent: the
+	// lease is lost at its deadline ([ErrUnhealthy]). It is called before each renewal, by the
+	// rules of package leaderelection. Return quickly. Nil: always healthy.
 	Healthy func(ctx context.Context) error
 
-	// Hooks are called when something happens, for metrics.
+	// Hooks are called on changes, for metrics.
 	Hooks Hooks
 
-	// Guard is about the transports that [Lease.WrapTransport] returns. Its zero value is the
-	// strictest.
+	// Guard configures the transports of [Lease.WrapTransport]. The zero value is the strictest.
 	Guard GuardConfig
 
-	// Logger gets transitions at Info, failing requests at Warn, once each. Nil: no logs.
+	// Logger gets transitions at Info and failing requests at Warn, once each. Nil: no logs.
 	Logger *zap.Logger
 
-	// Clock is for simulations that give every shard a time of its own. Nil: the system's.
+	// Clock is for simulations in which each shard has its own time. Nil: the system's clock.
 	Clock Clock
 
 	pod    string                                        // the hostname, if Identity was claimed
@@ -157,7 +154,7 @@ func (c Config) validate() error {
 	review.Value("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
 	review.Value("Ring", c.Ring, validation.IsDNS1123Label(c.Ring))
 	review.Value("Identity", c.Identity, leaseformat.IdentityProblems(c.Identity))
-	review.Value("Incarnation", c.Incarnation, incarnationProblems(c.Incarnation))
+	review.Value("PodUID", c.PodUID, incarnationProblems(c.PodUID))
 	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
 		review.Value("Labels", key, labelKeyProblems(key))
 		review.Value(fmt.Sprintf("Labels[%q]", key), c.Labels[key], validation.IsValidLabelValue(c.Labels[key]))

@@ -50,12 +50,12 @@ func TestBadConfig(t *testing.T) {
 			[]string{"Identity: ", "label value", "no more than 63", "aaa"},
 		},
 		{
-			"incarnation with a newline", func(c *shardlease.Config) { c.Incarnation = "a\n" },
-			[]string{"Incarnation: ", "control characters", `"a\n"`},
+			"incarnation with a newline", func(c *shardlease.Config) { c.PodUID = "a\n" },
+			[]string{"PodUID: ", "control characters", `"a\n"`},
 		},
 		{
-			"incarnation too long", func(c *shardlease.Config) { c.Incarnation = strings.Repeat("a", 254) },
-			[]string{"Incarnation: ", "no more than 253", "aaa"},
+			"incarnation too long", func(c *shardlease.Config) { c.PodUID = strings.Repeat("a", 254) },
+			[]string{"PodUID: ", "no more than 253", "aaa"},
 		},
 		{
 			"bad label", func(c *shardlease.Config) { c.Labels = map[string]string{"a b": "c"} },

@@ -5,7 +5,7 @@
 //	leases, err := kubernetes.NewForConfig(shardlease.LeaseConfig(config))
 //	...
 //	shard, err := shardlease.New(leases, shardlease.Config{
-//		Namespace: "default", Ring: "my-controller", Incarnation: os.Getenv("POD_UID"),
+//		Namespace: "default", Ring: "my-controller", PodUID: os.Getenv("POD_UID"),
 //	})
 //	...
 //	guarded := rest.CopyConfig(config)
@@ -31,7 +31,7 @@
 // # Restarts, and two processes of one name
 //
 // A process takes the lease of its name at once in two cases. The lease was released. Or the
-// process that left it is known to have ended: it was of the same Pod ([Config].Incarnation), was
+// process that left it is known to have ended: it was of the same Pod ([Config].PodUID), was
 // the only one of its name there, and the new process is the only one now. On Linux an abstract
 // unix socket proves this, because the kernel gives it to one process at a time. In all other cases
 // the lease must stand unrenewed for its duration. So a second process waits as long as the first
@@ -82,7 +82,7 @@
 //     one may not know yet. Grant "delete" on leases only to the sharder.
 //   - Forged records: an epoch that is counted down; an incarnation, a holder or a mark that is
 //     edited to look like a shard's or a sharder's.
-//   - An Incarnation that a process on another machine, or in another network namespace, shares.
+//   - A PodUID that a process on another machine, or in another network namespace, shares.
 //   - A restore of etcd from a backup: restart everything.
 //   - An OnLost that returns, and work that continues after its context has ended.
 //

@@ -7,29 +7,29 @@ import (
 )
 
 var (
-	// ErrNotHeld is what the error is of whatever needs the lease while this process does not hold
-	// it. It is also what every error of a guarded request is ([Lease.WrapTransport]): alone, the
-	// request was not sent; together with ErrOutcomeUnknown, it was.
+	// ErrNotHeld is returned by everything that needs the lease while this process does not hold
+	// it, and matched by every error of a guarded request ([Lease.WrapTransport]). Without
+	// ErrOutcomeUnknown, the request was not sent.
 	ErrNotHeld = errors.New("shardlease: the shard lease is not held")
 
-	// ErrLost is what the errors are that OnLost and the cause of work's context report. Their text
-	// says which Lease was lost, why, who holds it now and when it was last renewed.
+	// ErrLost is matched by the error of OnLost and the cause of work's context. Their text names
+	// the Lease, the reason, the present holder and the last renewal.
 	ErrLost = lease.ErrLost
 
-	// ErrUnfinished is also matched, beside ErrLost, when the lease was lost because nothing
-	// could say that work had ended: work returned an error, or what [Lease.Await] was given did.
+	// ErrUnfinished is also matched when the lease was lost because work may not have ended: work,
+	// or a function of [Lease.AddReleaseGate], returned an error.
 	ErrUnfinished = lease.ErrUnfinished
 
-	// ErrForeign is returned by Run for a Lease of the shard's name that is not a lease of its
-	// ring. It is never written.
-	ErrForeign = errors.New("not a lease of this ring")
+	// ErrForeign is returned by Run for a Lease of the shard's name that is not one of its ring.
+	// The Lease is not written.
+	ErrForeign = errors.New("shardlease: not a lease of this ring")
 
-	// ErrUnhealthy is what, beside ErrLost, the error of a loss is that came about because
-	// [Config].Healthy failed. It wraps what that said last.
+	// ErrUnhealthy is also matched when the lease was lost because [Config].Healthy kept failing.
+	// The error wraps the last one of Healthy.
 	ErrUnhealthy = lease.ErrUnhealthy
 
-	// ErrOutcomeUnknown is what the error of a guarded request is, beside ErrNotHeld, that was
-	// under way when the term ended: it may have been carried out, or may still be.
+	// ErrOutcomeUnknown is matched, besides ErrNotHeld, by the error of a guarded request that was
+	// under way when the term ended: it may be carried out.
 	ErrOutcomeUnknown = lease.ErrOutcomeUnknown
 
 	// ErrBusy is returned by Run while another Run of the same Lease has not returned.

@@ -2,33 +2,31 @@ package shardlease
 
 import "net/http"
 
-// GuardConfig is about the transports that [Lease.WrapTransport] returns.
+// GuardConfig configures the transports of [Lease.WrapTransport].
 type GuardConfig struct {
-	// Allow reports whether a guarded request may pass although this process may not hold the
-	// lease. It is called for guarded requests only, from any goroutine, and must not read their
-	// body. Nil: none.
+	// Allow reports whether a guarded request may pass even if this process does not hold the
+	// lease. It is called from any goroutine and must not read the body. Nil: none.
 	Allow func(*http.Request) bool
 
-	// NoServerTimeout leaves out the query parameter timeout, for writes that may take longer than
-	// a term lasts without renewal. What is given up of them counts as open for a minute, the API
-	// server's own default.
+	// NoServerTimeout omits the query parameter timeout, for writes that may take longer than a
+	// term lasts without renewal. A request that is given up then counts as open for a minute, the
+	// default timeout of the API server.
 	NoServerTimeout bool
 }
 
-// WrapTransport guards the requests of a client: while this process does not hold the lease, those
-// that change something fail with [ErrNotHeld]. Pass it to the Wrap of a
-// [k8s.io/client-go/rest.Config] before any other wrapper, so that it is the innermost. The lease
-// needs a client before it can guard any: make that one first, from the config that is not guarded.
+// WrapTransport guards a client: while this process does not hold the lease, its writes fail with
+// [ErrNotHeld]. Pass it to Wrap of a [k8s.io/client-go/rest.Config] before other wrappers, so that
+// it is innermost. Create the lease's own client first, from the unguarded config.
 //
-// What is guarded, and how requests end with the term, is as in package leaderelection.
+// Which requests are guarded, and how they end with the term, is as in package leaderelection.
 func (l *Lease) WrapTransport(base http.RoundTripper) http.RoundTripper { return l.guard.Wrap(base) }
 
-// WrapOwnTransport is WrapTransport for the client of the shard itself, by which it lets go of
-// objects. It does not count for Guarded, so that a program that forgets to guard the clients of
-// its work knows.
+// WrapOwnTransport is WrapTransport for the client with which the shard itself lets go of objects.
+// It does not count for Guarded, so that a program notices if it forgets to guard the clients of
+// its work.
 func (l *Lease) WrapOwnTransport(base http.RoundTripper) http.RoundTripper {
 	return l.guard.WrapOwn(base)
 }
 
-// Guarded reports whether WrapTransport was ever called: whether any work is guarded.
+// Guarded reports whether WrapTransport was called, so that work can be guarded.
 func (l *Lease) Guarded() bool { return l.guard.Installed() }

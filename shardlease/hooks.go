@@ -2,23 +2,23 @@ package shardlease
 
 import "time"
 
-// Hooks are functions that a [Lease] calls when something happens; each may be nil. They are called
-// synchronously from the goroutine of Run, one at a time: one that blocks keeps it from renewing,
-// and so costs the lease at the deadline. OnLost is called with a loss.
+// Hooks are called by a [Lease] on changes. Each may be nil. They are called synchronously from the
+// goroutine of Run, one at a time. A hook that blocks also blocks renewals, which loses the lease
+// at the deadline. A loss is reported to OnLost.
 type Hooks struct {
-	// OnHeld is called with a term before work is.
+	// OnHeld is called for each term, before work.
 	OnHeld func(Epoch)
 
-	// OnReleased is called with a term that was not lost, after work has ended and after the
-	// attempt to release the lease.
+	// OnReleased is called for each term that was not lost, after the work has ended and the lease
+	// was released, or the attempt has failed.
 	OnReleased func(Epoch)
 
-	// OnWaiting is called with the holder of the lease, once for each holder, when Run has to wait
-	// for it to be released or to expire, and once more when that holder turns out to be alive.
+	// OnWaiting is called once for each holder whose release or expiry Run must wait for, and once
+	// more if that holder is seen to renew.
 	OnWaiting func(HolderInfo)
 
-	// OnRenewal is called with how an attempt to renew ended, and how long its requests took. err
-	// is nil if the deadline has moved.
+	// OnRenewal is called after each attempt to renew, with the time that its requests took. err is
+	// nil if the deadline has moved.
 	OnRenewal func(latency time.Duration, err error)
 }
 

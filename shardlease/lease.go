@@ -14,25 +14,25 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
-// Lease is the heartbeat of one shard. All its methods may be called at any time, but only one Run
-// runs.
+// Lease is the heartbeat of one shard. Its methods may be called at any time, but only one Run at a
+// time.
 type Lease struct {
 	config    Config
 	candidate *lease.Candidate
 	guard     *lease.Guard
 	waiting   waiting       // of Run
 	busy      sync.Mutex    // held by Run
-	release   func()        // guarded by busy: what occupy has returned; nil if there is none
-	claimed   *lease.Holder // guarded by busy: by ClaimOrdinal, for Run
+	release   func()        // guarded by busy: gives the name of the process up; nil if it has none
+	claimed   *lease.Holder // guarded by busy: from ClaimOrdinal, for Run
 
 	mu      sync.Mutex
 	term    *Term                         // guarded by mu: the latest; nil before the first
-	running *Term                         // guarded by mu: the one that Run is busy with; nil if there is none
+	running *Term                         // guarded by mu: the term that Run is in; nil if none
 	awaits  []func(context.Context) error // guarded by mu
 }
 
-// New returns the lease of a shard; it sends no request yet. client should be one of its own, made
-// from [LeaseConfig]. The error joins one error for every rule that config breaks.
+// New returns the lease of a shard. It sends no request. Make client from [LeaseConfig], for leases
+// only. The error joins one error for each rule that config breaks.
 func New(client kubernetes.Interface, config Config) (*Lease, error) {
 	if client == nil {
 		return nil, errors.New("shardlease: client: must not be nil")
@@ -83,20 +83,20 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 }
 
 // Run acquires the lease, calls work, and renews the lease until work has returned. Then it
-// releases the lease, by which the shard's objects go to others at once, and returns what work
-// returned.
+// releases the lease, so that the shard's objects go to others at once, and returns the error of
+// work.
 //
-// work's context ends with ctx or with the lease; in that case its cause is an [ErrLost]. When ctx
-// ends, the lease is kept until work has returned, and what [Lease.Await] was given. The lease is
-// released only if all of them returned nil, or work exactly the error of its context: work that
-// returns any other error may have left something running, so that is a loss ([ErrUnfinished]),
-// which by default ends the process. Run returns nil when ctx has ended normally.
+// work's context ends with ctx or with the lease, then with an [ErrLost] as its cause. When ctx
+// ends, the lease is kept until work and the functions of [Lease.AddReleaseGate] have returned. It
+// is released only if all of them returned nil, or work exactly the error of its context. Any other
+// error may mean that something still runs: that is a loss ([ErrUnfinished]), which by default ends
+// the process. Run returns nil when ctx has ended normally.
 //
-// If the lease is lost and OnLost returns, Run waits for work to return and acquires the lease
-// again, and calls work again. It does not if ctx has ended, or if work may not have: then it
-// returns the [ErrLost]. While it waits for the lease, Run gives up if the Lease is none of its
-// ring ([ErrForeign]), or if the API server has refused a request that it cannot do without for a
-// whole LeaseDuration; the error names the verb and the Lease.
+// If the lease is lost and OnLost returns, Run waits for work to return, acquires the lease again,
+// and calls work again. It does not if ctx has ended, or if work may not have: then it returns the
+// [ErrLost]. While it waits for the lease, Run returns an error if the Lease is not one of its ring
+// ([ErrForeign]), or if the API server has refused a required request for a whole LeaseDuration.
+// The error names the verb and the Lease.
 func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error {
 	if work == nil {
 		return errors.New("shardlease: Run: work: must not be nil")
@@ -122,7 +122,7 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error
 			l.yieldName()
 			return err
 		case ctx.Err() != nil, whole.unfinished:
-			return err // and keeps the name: no other may take the lease before it has expired
+			return err // and keep the name: no other process may take the lease before it has expired
 		}
 	}
 }
@@ -140,7 +140,7 @@ func (l *Lease) acquire(ctx context.Context) (*lease.Holder, error) {
 // hold is one term.
 func (l *Lease) hold(ctx context.Context, h *lease.Holder, w *whole) error {
 	epoch, err := EpochOf(h.First().Lease())
-	if err != nil { // an admission webhook's doing
+	if err != nil { // from an admission webhook
 		return errors.Join(fmt.Errorf("shardlease: Lease %s was not stored as it was written: %w", l.config.lease(),
 			err), h.Release(ctx))
 	}
@@ -158,7 +158,7 @@ func (l *Lease) hold(ctx context.Context, h *lease.Holder, w *whole) error {
 	return err
 }
 
-// whole is the work of one term, with all that has to end before the lease may be released.
+// whole is the work of one term, with everything that must end before the lease may be released.
 type whole struct {
 	lease      *Lease
 	term       *Term
@@ -166,8 +166,8 @@ type whole struct {
 	unfinished bool
 }
 
-// run returns when everything has ended. If it cannot say so, it forfeits the term: also when the
-// work ends by runtime.Goexit.
+// run returns when everything has ended. If that is not certain, also if work ends by
+// runtime.Goexit, it forfeits the term.
 func (w *whole) run(ctx context.Context) error {
 	w.unfinished = true
 	cause := fmt.Errorf("%w: it did not return", ErrUnfinished)
@@ -193,22 +193,22 @@ func (w *whole) run(ctx context.Context) error {
 	return err
 }
 
-// isEndOf reports whether err is the error of ctx, which has ended, and nothing more: one that
-// wraps it may be of somebody who was in a hurry.
+// isEndOf reports whether err is exactly the error of ctx, which has ended. An error that wraps it
+// may come from work that still runs.
 func isEndOf(ctx context.Context, err error) bool {
 	return err == ctx.Err() || err == context.Cause(ctx) //nolint:errorlint // see above
 }
 
-// Ring is the name of the ring that the shard is in.
+// Ring returns the name of the shard's ring.
 func (l *Lease) Ring() string { return l.config.Ring }
 
-// Identity is the name of the shard, of its Lease, and of its holder.
+// Identity returns the name of the shard, of its Lease, and of the Lease's holder.
 func (l *Lease) Identity() string { return l.config.Identity }
 
-// Namespace is that of the Lease.
+// Namespace returns the namespace of the Lease.
 func (l *Lease) Namespace() string { return l.config.Namespace }
 
-// Term returns the term that is held now. The error is an ErrNotHeld that says why there is none.
+// Term returns the term that is held now, or an ErrNotHeld with the reason why there is none.
 func (l *Lease) Term() (*Term, error) {
 	l.mu.Lock()
 	t := l.term
@@ -222,11 +222,10 @@ func (l *Lease) Term() (*Term, error) {
 	return t, nil
 }
 
-// AddReleaseGate adds something that has to have ended, besides the work function, before the lease
-// is released or acquired again: Run calls ended after work has returned, and keeps the lease until
-// ended has. It refuses new work from then on, waits for what is in flight, and returns nil when
-// nothing is. An error keeps Run from releasing ([ErrUnfinished]). ctx ends when the lease is lost;
-// also then ended must not return nil before everything has ended.
+// AddReleaseGate adds a function that Run calls after work has returned, and that must return
+// before the lease is released or acquired again. It refuses new work, waits for work in flight,
+// and returns nil when there is none. An error prevents the release ([ErrUnfinished]). ctx ends
+// when the lease is lost; even then, the function must not return nil before everything has ended.
 func (l *Lease) AddReleaseGate(ended func(ctx context.Context) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -245,14 +244,14 @@ func (l *Lease) setTerm(latest, running *Term) {
 	l.term, l.running = latest, running
 }
 
-// claimName makes this process the only one of its name in its Pod, if it can: then a lease of that
-// Pod's was left behind by a process that has ended.
+// claimName makes this process the only one of its name in its Pod, if possible. A lease that names
+// the Pod then comes from a process that has ended.
 func (l *Lease) claimName() {
-	if l.config.Incarnation == "" || l.release != nil {
+	if l.config.PodUID == "" || l.release != nil {
 		return
 	}
 	release, err := l.config.occupy("shardlease/" + l.config.Ring + "/" + l.config.lease().String() + "/" +
-		l.config.Incarnation)
+		l.config.PodUID)
 	if err != nil {
 		l.config.Logger.Info("not taking the lease back from an earlier process of this Pod before it has expired",
 			zap.Error(err))
@@ -261,16 +260,16 @@ func (l *Lease) claimName() {
 	l.release = release
 }
 
-// incarnation is that of this process while it is the only one of its name, empty otherwise: who
-// writes it into a record can be relied on to have ended when somebody else has the name.
+// incarnation is the PodUID while this process is the only one of its name in the Pod, otherwise
+// empty. A process that has written it has ended when another one gets the name.
 func (l *Lease) incarnation() string {
 	if l.release == nil {
 		return ""
 	}
-	return l.config.Incarnation
+	return l.config.PodUID
 }
 
-// yieldName takes back claimName. Whatever work there was has ended.
+// yieldName undoes claimName. All work has ended.
 func (l *Lease) yieldName() {
 	if l.release != nil {
 		l.release()

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
@@ -23,7 +24,7 @@ import (
 func TestShardHoldsALeaseOfItsName(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		s := newShard(c, func(config *shardlease.Config) {
-			config.Labels, config.Incarnation = map[string]string{"app": "x"}, "pod-1"
+			config.Labels, config.PodUID = map[string]string{"app": "x"}, "pod-1"
 		})
 		_, err := s.Term()
 		require.ErrorIs(t, err, shardlease.ErrNotHeld)
@@ -31,8 +32,8 @@ func TestShardHoldsALeaseOfItsName(t *testing.T) {
 		l := c.lease()
 		assert.Equal(t, "a", holder(l))
 		assert.Equal(t, map[string]string{shardlease.RingLabel: "r", "app": "x"}, l.Labels)
-		assert.Equal(t, "1", l.Annotations[shardlease.EpochAnnotation])
-		assert.Equal(t, "pod-1", l.Annotations[shardlease.IncarnationAnnotation])
+		assert.Equal(t, "1", l.Annotations[shardrecord.EpochAnnotation])
+		assert.Equal(t, "pod-1", l.Annotations[shardrecord.IncarnationAnnotation])
 		term, err := s.Term()
 		require.NoError(t, err)
 		assert.Equal(t, shardlease.Epoch{LeaseUID: l.UID, Number: 1}, term.Epoch())
@@ -140,10 +141,10 @@ func TestRestartedContainerTakesItsLeaseBackAtOnce(t *testing.T) {
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
-				newShard(c, func(config *shardlease.Config) { config.Incarnation = r.before }).start(c).die()
+				newShard(c, func(config *shardlease.Config) { config.PodUID = r.before }).start(c).die()
 				begin := time.Now()
 				s := newShard(c, func(config *shardlease.Config) {
-					config.Incarnation = r.after
+					config.PodUID = r.after
 					if r.taken {
 						config.SetOccupy(occupied)
 					}
@@ -166,11 +167,11 @@ func occupied(string) (release func(), err error) { return nil, syscall.EADDRINU
 func TestOnlyTheSoleProcessOfAPodSaysWhichPod(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		s := newShard(c, func(config *shardlease.Config) {
-			config.Incarnation = "pod-1"
+			config.PodUID = "pod-1"
 			config.SetOccupy(occupied)
 		}).start(c)
-		assert.NotContains(t, c.lease().Annotations, shardlease.IncarnationAnnotation)
-		other := newShard(c, func(config *shardlease.Config) { config.Incarnation = "pod-1" }).start(c)
+		assert.NotContains(t, c.lease().Annotations, shardrecord.IncarnationAnnotation)
+		other := newShard(c, func(config *shardlease.Config) { config.PodUID = "pod-1" }).start(c)
 		time.Sleep(time.Minute)
 		assert.Empty(t, other.epochs())
 		assert.NoError(t, other.stop())
@@ -186,7 +187,7 @@ func TestLeaseIsTakenBackOnlyFromTheOwnPod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
-				mine := func(config *shardlease.Config) { config.Incarnation = "pod-1" }
+				mine := func(config *shardlease.Config) { config.PodUID = "pod-1" }
 				newShard(c, mine).start(c).die()
 				c.patch(patch)
 				s := newShard(c, mine).start(c)
@@ -200,13 +201,13 @@ func TestLeaseIsTakenBackOnlyFromTheOwnPod(t *testing.T) {
 
 func TestSecondProcessOfOneIdentityWaitsAndSaysForWhom(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		first := newShard(c, func(config *shardlease.Config) { config.Incarnation = "pod-1" }).start(c)
-		second := newShard(c, func(config *shardlease.Config) { config.Incarnation = "pod-2" }).start(c)
+		first := newShard(c, func(config *shardlease.Config) { config.PodUID = "pod-1" }).start(c)
+		second := newShard(c, func(config *shardlease.Config) { config.PodUID = "pod-2" }).start(c)
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, second.epochs())
 		assert.Equal(t, []shardlease.HolderInfo{
-			{Holder: "a", Incarnation: "pod-1", Wait: duration},
-			{Holder: "a", Incarnation: "pod-1", Wait: duration, Alive: true},
+			{Holder: "a", PodUID: "pod-1", Wait: duration},
+			{Holder: "a", PodUID: "pod-1", Wait: duration, Alive: true},
 		}, second.waited)
 		warnings := second.logs.FilterMessageSnippet("another process of the same identity").All()
 		require.Len(t, warnings, 1, "once")
@@ -315,7 +316,7 @@ func (c *cluster) remake() {
 
 func TestWhatIsTakenFromTheRecordComesBack(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		s := newShard(c, func(config *shardlease.Config) { config.Incarnation = "pod-1" }).start(c)
+		s := newShard(c, func(config *shardlease.Config) { config.PodUID = "pod-1" }).start(c)
 		before := c.lease()
 		c.patch(`{"metadata":{"labels":null,"annotations":{"ring.bellwether.dev/epoch":null,"ring.bellwether.dev/` +
 			`incarnation":"x"}}}`)

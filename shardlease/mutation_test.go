@@ -38,7 +38,7 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a restarted container claims another name", File: "ordinal.go",
-		Old: "case c.named(name).reclaims(r, c.config.Incarnation):", New: `case name == "":`,
+		Old: "case c.named(name).reclaims(r, c.config.PodUID):", New: `case name == "":`,
 		Caught: "TestNameOfAPodIsItsOwnAfterARestart",
 	},
 	{

@@ -23,40 +23,41 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 	"github.com/bellwether-k8s/bellwether/shardlease/internal/leaseformat"
 )
 
-// defaultReturnWithin is that of shards with claimed names.
+// defaultReturnWithin is the default of ReturnWithin for claimed names.
 const defaultReturnWithin = 30 * time.Second
 
-// ClaimOrdinal is [New] for Pods whose names do not outlive a roll-out, as those of a Deployment:
-// the shard takes the first name of <ring>-0, <ring>-1, … that is free. So a new Pod goes on with
-// the name, and the objects, of one that it replaces: a roll-out that adds one Pod at a time moves
-// the objects of the first new Pod and those of the last old one, and no others.
+// ClaimOrdinal is [New] for Pods whose names do not outlive a rollout, such as those of a
+// Deployment. The shard takes the first free name of <ring>-0, <ring>-1, …: a new Pod continues
+// with the name and the objects of a Pod that it replaces. A rollout that adds one Pod at a time
+// moves only the objects of the first new Pod and of the last old one.
 //
-// In this order it takes
+// It takes, in this order:
 //
-//   - the name that an earlier process of this Pod had ([Config].Incarnation; Linux only),
-//   - the name of a shard that has released its Lease and is expected back ([Config].ReturnWithin),
-//   - after a wait of at most ReturnWithin, that of a shard that has been told to stop and has not
-//     released its Lease yet ([LeavingAnnotation]),
-//   - the lowest one whose Lease was released, or does not exist.
+//   - the name of an earlier process of this Pod ([Config].PodUID; Linux only)
+//   - the name of a shard that has released its Lease and is expected back ([Config].ReturnWithin)
+//   - after a wait of at most ReturnWithin, the name of a shard that is stopping and has not
+//     released its Lease yet
+//   - the lowest name whose Lease was released or does not exist
 //
-// It never takes a Lease that was not released, however long that is ago: the sharder does. Of
-// several Pods that claim one name, one gets it.
+// It never takes a Lease that was not released, however old: only a sharder does. If several Pods
+// claim one name, one of them gets it.
 //
-// config.Identity must be empty. Set Incarnation: without it, a container that was restarted
-// without having released its Lease takes another name, and the objects of the first one move. The
-// default of ReturnWithin is 30 s; objects of a shard that is not replaced wait for so long. The
-// hostname is written into the Lease ([PodAnnotation]).
+// config.Identity must be empty. Set PodUID: without it, a restarted container that has not
+// released its Lease takes another name, and its objects move. The default of ReturnWithin is 30 s;
+// the objects of a shard that is not replaced wait that long. The Lease has the hostname in an
+// annotation.
 //
 // ClaimOrdinal waits while the API server does not answer. It returns an error when ctx has ended,
-// and if the API server has refused a request that it cannot do without for a whole LeaseDuration.
-// Its client needs to be allowed to list Leases, besides what a shard needs.
+// or if the API server has refused a required request for a whole LeaseDuration. Its client also
+// needs the verb list on Leases.
 //
 // The Lease is held when ClaimOrdinal returns. Call [Lease.Run] within LeaseDuration - Margin, 12 s
-// by default: afterwards it is lost, and OnLost is called. After Run has returned, another Pod may
-// have the name: claim one again.
+// by default: later the lease is lost, and OnLost is called. After Run has returned, another Pod
+// may have the name. Claim a name again.
 func ClaimOrdinal(ctx context.Context, client kubernetes.Interface, config Config) (*Lease, error) {
 	if client == nil {
 		return nil, errors.New("shardlease: client: must not be nil")
@@ -86,10 +87,10 @@ type claimant struct {
 	client  kubernetes.Interface
 	given   Config          // without a name
 	config  Config          // with the first one, and with defaults
-	foreign map[string]bool // names of Leases that are none of the ring
+	foreign map[string]bool // names of Leases that are not of the ring
 
 	refused  clock.Reading // since when requests have been refused; zero: they are not
-	listless bool          // the last list has failed, which was said
+	listless bool          // the last list has failed, which was logged
 }
 
 // named returns the configuration with a name.
@@ -101,7 +102,7 @@ func (c *claimant) named(name string) Config {
 
 func ordinalName(ring string, ordinal int) string { return ring + "-" + strconv.Itoa(ordinal) }
 
-// claim looks until it has got a name.
+// claim tries until it has a name.
 func (c *claimant) claim(ctx context.Context) (*Lease, error) {
 	pause := c.backoff()
 	var leavingSince clock.Reading
@@ -147,7 +148,7 @@ func (c *claimant) sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// backoff paces attempts.
+// backoff returns the pauses between attempts.
 func (c *claimant) backoff() wait.Backoff {
 	return wait.Backoff{
 		Duration: 200 * time.Millisecond, Factor: 1.5, Jitter: 0.5, Steps: math.MaxInt32,
@@ -177,15 +178,15 @@ func (c *claimant) list(ctx context.Context) ([]coordinationv1.Lease, error) {
 	return list.Items, nil
 }
 
-// offer is what names there are to be had.
+// offer lists the names that can be claimed.
 type offer struct {
 	first   []string // to be tried in this order
-	leaving bool     // another one will soon be to be had
-	lowest  string   // to be tried at last
+	leaving bool     // another name will soon be free
+	lowest  string   // to be tried last
 }
 
-// offer says which names are to be had. now is compared with the times of other machines: that
-// decides what is tried first, and nothing else.
+// offer returns the names that can be claimed. It compares now with times of other machines, but
+// only to decide what to try first.
 func (c *claimant) offer(leases []coordinationv1.Lease, now time.Time) (o offer) {
 	type returning struct {
 		name     string
@@ -201,18 +202,18 @@ func (c *claimant) offer(leases []coordinationv1.Lease, now time.Time) (o offer)
 		}
 		name := ordinalName(c.config.Ring, ordinal)
 		r := lease.RecordOf(l)
-		switch within := leaseformat.ReturnWithin(l.Annotations[ReturnAnnotation], MaxLeaseDuration); {
-		case c.named(name).reclaims(r, c.config.Incarnation):
+		switch within := leaseformat.ReturnWithin(l.Annotations[shardrecord.ReturnAnnotation], MaxLeaseDuration); {
+		case c.named(name).reclaims(r, c.config.PodUID):
 			o.first = append(o.first, name)
 			taken[name] = true
 		case !r.Released():
 			taken[name] = true
-			o.leaving = o.leaving || r.Holder() == name && l.Annotations[LeavingAnnotation] != ""
+			o.leaving = o.leaving || r.Holder() == name && l.Annotations[shardrecord.LeavingAnnotation] != ""
 		case l.Spec.RenewTime != nil && now.Sub(l.Spec.RenewTime.Time).Abs() < within:
 			expected = append(expected, returning{name, l.Spec.RenewTime.Time})
 		}
 	}
-	slices.SortFunc(expected, func(a, b returning) int { // whose time is over first
+	slices.SortFunc(expected, func(a, b returning) int { // first the one whose time ends first
 		return cmp.Or(a.released.Compare(b.released), strings.Compare(a.name, b.name))
 	})
 	for _, e := range expected {
@@ -236,7 +237,7 @@ func ordinalOf(name, ring string) (ordinal int, ok bool) {
 	return ordinal, err == nil && ordinal >= 0 && strconv.Itoa(ordinal) == digits
 }
 
-// takeOneOf takes the first name that is to be had still.
+// takeOneOf takes the first name that is still free.
 func (c *claimant) takeOneOf(ctx context.Context, o offer) (*Lease, error) {
 	for _, name := range append(o.first, o.lowest) {
 		if name == "" {
@@ -249,7 +250,7 @@ func (c *claimant) takeOneOf(ctx context.Context, o offer) (*Lease, error) {
 	return nil, nil
 }
 
-// take returns nothing if somebody else has the name.
+// take returns nil if another process has the name.
 func (c *claimant) take(ctx context.Context, name string) (*Lease, error) {
 	l, err := New(c.client, c.named(name))
 	if err != nil {
@@ -270,7 +271,7 @@ func (c *claimant) take(ctx context.Context, name string) (*Lease, error) {
 			l.yieldName()
 			return nil, err
 		}
-		c.sleep(ctx, pause.Step()) // and find out whether what was sent has taken the name
+		c.sleep(ctx, pause.Step()) // then read whether the request has taken the name
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -93,8 +94,8 @@ func TestEachPodClaimsANameOfItsOwn(t *testing.T) {
 			l, err := c.leases().Get(c.Context(), s.Identity(), metav1.GetOptions{})
 			require.NoError(t, err)
 			assert.Equal(t, s.Identity(), holder(l))
-			assert.Equal(t, host, l.Annotations[shardlease.PodAnnotation])
-			assert.Equal(t, "30", l.Annotations[shardlease.ReturnAnnotation], "the default")
+			assert.Equal(t, host, l.Annotations[shardrecord.PodAnnotation])
+			assert.Equal(t, "30", l.Annotations[shardrecord.ReturnAnnotation], "the default")
 			assert.Empty(t, s.losses())
 			assert.NoError(t, s.stop())
 		}
@@ -189,7 +190,7 @@ func (s *shard) leave(takes time.Duration) {
 func TestNameOfAPodIsItsOwnAfterARestart(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		in := func(pod string) func(*shardlease.Config) {
-			return func(config *shardlease.Config) { config.Incarnation = pod }
+			return func(config *shardlease.Config) { config.PodUID = pod }
 		}
 		a, b := claim(c, in("pod-a")), claim(c, in("pod-b"))
 		b.die()
@@ -329,7 +330,7 @@ func TestWhoIsLeavingSaysSoAtOnce(t *testing.T) {
 		leaving := func() string {
 			l, err := c.leases().Get(c.Context(), s.Identity(), metav1.GetOptions{})
 			require.NoError(c, err)
-			return l.Annotations[shardlease.LeavingAnnotation]
+			return l.Annotations[shardrecord.LeavingAnnotation]
 		}
 		time.Sleep(10 * time.Second)
 		assert.Empty(t, leaving())
@@ -344,7 +345,7 @@ func TestWhoIsLeavingSaysSoAtOnce(t *testing.T) {
 
 		other := newShard(c, nil).start(c)
 		other.leave(10 * time.Second)
-		assert.Empty(t, c.lease().Annotations[shardlease.LeavingAnnotation],
+		assert.Empty(t, c.lease().Annotations[shardrecord.LeavingAnnotation],
 			"who has a name of its own is not replaced by others")
 		assert.NoError(t, <-other.result)
 	})

@@ -9,10 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 )
 
-// unfit says why a Lease is not one of the shard's ring, or has lost what makes it one. Somebody
-// else may need it.
+// unfit returns why a Lease is not one of the ring. Another program may need it.
 func (c Config) unfit(r lease.Record) error {
 	ring, labelled := r.Lease().Labels[RingLabel]
 	_, err := EpochOf(r.Lease())
@@ -23,20 +23,20 @@ func (c Config) unfit(r lease.Record) error {
 	case err != nil:
 		return fmt.Errorf("%w: %w: choose another Identity, or delete the Lease if it is not needed", ErrForeign, err)
 	}
-	return nil // the label will be put back
+	return nil // a missing label is restored
 }
 
-// reclaims reports whether a record is of an earlier process of this Pod that has ended.
-// incarnation is empty unless this process is the only one of its name now, as that one was.
+// reclaims reports whether an ended process of this Pod has written the record. incarnation is
+// empty unless this process is the only one of its name.
 func (c Config) reclaims(r lease.Record, incarnation string) bool {
 	return incarnation != "" && r.Holder() == c.Identity && r.Ours() &&
-		r.Lease().Annotations[IncarnationAnnotation] == incarnation
+		r.Lease().Annotations[shardrecord.IncarnationAnnotation] == incarnation
 }
 
-// dress writes what a record says beyond holder and times. Who removes it from a lease that is held
-// sees it come back.
+// dress sets everything in a record but holder and times. What a user removes from a held lease is
+// restored.
 func (c Config) dress(l *coordinationv1.Lease, prior lease.Record, incarnation string, leaving bool) {
-	number, _ := nextNumber(prior, c.Identity) // where there is none, prior is unfit
+	number, _ := nextNumber(prior, c.Identity) // without one, prior is unfit
 	for key, value := range c.Labels {
 		metav1.SetMetaDataLabel(&l.ObjectMeta, key, value)
 	}
@@ -51,7 +51,8 @@ func (c Config) dress(l *coordinationv1.Lease, prior lease.Record, incarnation s
 		leaves = "true"
 	}
 	for key, value := range map[string]string{
-		IncarnationAnnotation: incarnation, ReturnAnnotation: returns, PodAnnotation: c.pod, LeavingAnnotation: leaves,
+		shardrecord.IncarnationAnnotation: incarnation, shardrecord.ReturnAnnotation: returns,
+		shardrecord.PodAnnotation: c.pod, shardrecord.LeavingAnnotation: leaves,
 	} {
 		delete(l.Annotations, key)
 		if value != "" {
@@ -60,12 +61,13 @@ func (c Config) dress(l *coordinationv1.Lease, prior lease.Record, incarnation s
 	}
 }
 
-// altered says that somebody has given a record another epoch than the one in which work is going
-// on. Observers take that work for dead.
+// altered returns an error if the epoch in the record is no longer that of the running work. For
+// observers, that work is over.
 func altered(first, r lease.Record) error {
 	mine, _ := EpochOf(first.Lease())
 	if now, err := EpochOf(r.Lease()); err == nil && now.Number != mine.Number {
-		return fmt.Errorf("its annotation %s was changed from %d to %d", EpochAnnotation, mine.Number, now.Number)
+		return fmt.Errorf("its annotation %s was changed from %d to %d", shardrecord.EpochAnnotation, mine.Number,
+			now.Number)
 	}
 	return nil
 }

@@ -133,7 +133,7 @@ func leasesOf(w *sim.World) coordinationclient.LeaseInterface {
 func runShard(ctx context.Context, p *sim.Process, onLost func(*sim.Process)) {
 	w := p.World()
 	config := shardlease.Config{
-		Namespace: "ns", Ring: "r", Identity: key, Incarnation: pod(p), Clock: p.Clock,
+		Namespace: "ns", Ring: "r", Identity: key, PodUID: pod(p), Clock: p.Clock,
 		OnLost: func(error) { onLost(p) },
 		Hooks:  shardlease.Hooks{OnWaiting: func(shardlease.HolderInfo) { w.State.Store(seen(p), true) }},
 	}

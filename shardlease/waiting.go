@@ -6,37 +6,37 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 )
 
-// HolderInfo is who holds the lease of a shard that waits for it.
+// HolderInfo describes the holder of a lease that a shard waits for.
 type HolderInfo struct {
-	// Holder is the shard's own identity (another process, or an earlier one), or [Sharder], or
-	// somebody else's; empty if somebody emptied or deleted the record without marking that work
-	// had ended.
+	// Holder is the shard's own identity, of another or an earlier process, or [Sharder], or
+	// another identity. It is empty if the record was emptied or deleted without the mark of a
+	// release.
 	Holder string
-	// Incarnation of the holder, empty if it gave none.
-	Incarnation string
-	// Alive says that the holder was seen to renew: if it is of the shard's own identity, two
-	// processes have one identity.
+	// PodUID of the holder; empty if it has set none.
+	PodUID string
+	// Alive is set when the holder was seen to renew. If Holder is the shard's own identity, two
+	// processes have it.
 	Alive bool
-	// Wait is for how long the record has to stand unchanged from now until it may be taken.
+	// Wait is how long the record must stay unchanged from now until it may be taken over.
 	Wait time.Duration
 }
 
-// waiting is what was told of a holder.
+// waiting is what was reported about a holder.
 type waiting struct {
 	seen lease.Record
 	told HolderInfo
 	any  bool
 }
 
-// wait tells whom the shard waits for, once for each, and once more when that turns out to be
-// alive.
+// wait reports the holder that the shard waits for: once, and once more when it is seen to renew.
 func (l *Lease) wait(r lease.Record, wait time.Duration) {
 	w := &l.waiting
 	s := HolderInfo{Holder: r.Holder()}
 	if r.Exists() {
-		s.Incarnation = r.Lease().Annotations[IncarnationAnnotation]
+		s.PodUID = r.Lease().Annotations[shardrecord.IncarnationAnnotation]
 	}
 	s.Alive = r.SameTerm(w.seen) && (!r.SameRenewal(w.seen) || w.told.Alive)
 	w.seen = r
@@ -56,5 +56,5 @@ func (l *Lease) wait(r lease.Record, wait time.Duration) {
 	case s.Holder != "" && s.Holder != l.config.Identity:
 		log, message = l.config.Logger.Warn, "somebody else holds the lease"
 	}
-	log(message, zap.String("holder", s.Holder), zap.String("incarnation", s.Incarnation), zap.Duration("wait", wait))
+	log(message, zap.String("holder", s.Holder), zap.String("incarnation", s.PodUID), zap.Duration("wait", wait))
 }

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/controllerruntime"
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
@@ -54,11 +55,8 @@ func (d *digests) setUp(mgr ctrl.Manager) error {
 }
 
 // guarded reconciles this shard's objects, while no other process can.
-func (d *digests) guarded() reconcile.Func {
-	return shard.WrapReconciler(d.shard, func(ctx context.Context, r ctrl.Request) (*corev1.ConfigMap, error) {
-		m := &corev1.ConfigMap{}
-		return m, d.client.Get(ctx, r.NamespacedName, m)
-	}, d.Reconcile)
+func (d *digests) guarded() reconcile.Reconciler {
+	return controllerruntime.WrapReconciler[corev1.ConfigMap](d.shard, d.client, d)
 }
 
 // Reconcile writes with ctx, which ends when another process may be at work.

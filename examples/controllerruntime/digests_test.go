@@ -55,7 +55,7 @@ func TestDigestsCoverThisShardsObjects(t *testing.T) {
 			require.NoError(t, work.client.Create(ctx, nobodys))
 			digestOf := func(m *corev1.ConfigMap) string {
 				synctest.Wait() // for the informer
-				_, err := work.guarded()(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(m)})
+				_, err := work.guarded().Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(m)})
 				require.NoError(t, err)
 				var s corev1.Secret
 				err = work.client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Name + "-digest"}, &s)

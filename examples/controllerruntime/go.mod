@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/bellwether-k8s/bellwether v0.1.0
+	github.com/bellwether-k8s/bellwether/controllerruntime v0.1.0
 	github.com/bellwether-k8s/bellwether/examples/metrics v0.1.0
 	github.com/bellwether-k8s/bellwether/internal/e2e v0.0.0
 	github.com/go-logr/zapr v1.3.0
@@ -41,14 +42,14 @@ require (
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.67.5 // indirect
 	github.com/prometheus/procfs v0.19.2 // indirect
-	github.com/spf13/pflag v1.0.9 // indirect
+	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	go.uber.org/goleak v1.3.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.3 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/net v0.56.0 // indirect
-	golang.org/x/oauth2 v0.34.0 // indirect
+	golang.org/x/oauth2 v0.36.0 // indirect
 	golang.org/x/sync v0.21.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/term v0.44.0 // indirect
@@ -70,6 +71,7 @@ require (
 
 replace (
 	github.com/bellwether-k8s/bellwether => ../..
+	github.com/bellwether-k8s/bellwether/controllerruntime => ../../controllerruntime
 	github.com/bellwether-k8s/bellwether/examples/metrics => ../metrics
 	github.com/bellwether-k8s/bellwether/internal/e2e => ../../internal/e2e
 )

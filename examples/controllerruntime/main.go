@@ -40,15 +40,15 @@ func main() {
 
 func run(ctx context.Context) error {
 	var c replica.Config
-	flag.StringVar(&c.Lease.Namespace, "namespace", "default", "namespace of the objects and of the Leases")
-	flag.StringVar(&c.Lease.Ring, "ring", "digests", "what all copies have in common")
-	flag.StringVar(&c.Lease.Identity, "identity", "", "name of this shard, the same after a restart; empty: hostname")
-	flag.StringVar(&c.Lease.Incarnation, "incarnation", "",
+	flag.StringVar(&c.Namespace, "namespace", "default", "namespace of the objects and of the Leases")
+	flag.StringVar(&c.Ring, "ring", "digests", "what all copies have in common")
+	flag.StringVar(&c.Identity, "identity", "", "name of this shard, the same after a restart; empty: hostname")
+	flag.StringVar(&c.PodUID, "incarnation", "",
 		"UID of this Pod, so that a restarted container need not wait; empty: none")
-	flag.DurationVar(&c.Lease.LeaseDuration, "lease-duration", 15*time.Second,
+	flag.DurationVar(&c.LeaseDuration, "lease-duration", 15*time.Second,
 		"how long a shard stays one without renewal; dead after twice that")
-	flag.DurationVar(&c.Lease.ReleaseTimeout, "release-timeout", 20*time.Second, "how long work may take to end")
-	flag.BoolVar(&c.Lease.KernelDeadline, "kernel-deadline", false,
+	flag.DurationVar(&c.ReleaseTimeout, "release-timeout", 20*time.Second, "how long work may take to end")
+	flag.BoolVar(&c.KernelDeadline, "kernel-deadline", false,
 		"have the kernel kill a shard that is stopped past its deadline")
 	probes := flag.String("health-address", "", "address for /livez, /readyz and /metrics; empty: none")
 	work := digests{}
@@ -60,13 +60,13 @@ func run(ctx context.Context) error {
 		return err
 	}
 	ctrl.SetLogger(zapr.NewLogger(log))
-	c.Lease.Logger = log
+	c.Logger = log
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return err
 	}
 	c.Resources = []api.Resource{{
-		GVR: configMaps, Selector: wanted, Namespaces: []string{c.Lease.Namespace},
+		GVR: configMaps, Selector: wanted, Namespaces: []string{c.Namespace},
 		Children: []schema.GroupVersionResource{secrets},
 	}}
 	if err := metrics.Replica(ctrlmetrics.Registry, &c); err != nil {
@@ -84,7 +84,7 @@ func run(ctx context.Context) error {
 
 	// The manager of the sharded controller. Its cache shows this shard's objects. Its clients
 	// write only while the shard lease is held.
-	options := managerOptions(c.Lease.Namespace)
+	options := managerOptions(c.Namespace)
 	options.Cache.NewInformer = r.Shard.NewInformer
 	options.Cache.ByObject = map[client.Object]cache.ByObject{
 		&corev1.ConfigMap{}: {Label: r.Shard.Selector(wanted)},
@@ -100,11 +100,11 @@ func run(ctx context.Context) error {
 	}
 	return r.Run(ctx, mgr.Start, func(ctx context.Context) error {
 		// This runs in the elected copy only. It has a manager of its own, a new one in each term.
-		mgr, err := ctrl.NewManager(r.LeaderConfig, managerOptions(c.Lease.Namespace))
+		mgr, err := ctrl.NewManager(r.LeaderConfig, managerOptions(c.Namespace))
 		if err != nil {
 			return err
 		}
-		if err := (&census{namespace: c.Lease.Namespace}).setUp(mgr); err != nil {
+		if err := (&census{namespace: c.Namespace}).setUp(mgr); err != nil {
 			return err
 		}
 		return mgr.Start(ctx)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/realnode"
 )
 
 // chapter is a scenario with the processes of one program. It returns an error if anything
@@ -18,6 +19,9 @@ type chapter struct {
 	play          func(ctx context.Context, s *stage) error
 	lacks         func(place) (what string) // that it cannot be played without
 }
+
+// nodesChapter starts a control plane of its own, with nodes.
+const nodesChapter = "nodes"
 
 func nothing(place) string { return "" }
 
@@ -42,6 +46,17 @@ func noLab(where place) string {
 	return ""
 }
 
+// noNodes says why there can be no nodes with a real kubelet.
+func noNodes(where place) string {
+	switch err := realnode.Missing(); {
+	case where != genuine && where != own:
+		return "it builds Kubernetes: CHAPTER=nodes or CONTROLPLANE=real."
+	case err != nil:
+		return "it needs nodes with a real kubelet. " + err.Error()
+	}
+	return ""
+}
+
 var chapters = []chapter{
 	{
 		"election", "leaderelection", "one of three works; its leader is killed, stopped, ended (17 s)", playElection,
@@ -51,6 +66,7 @@ var chapters = []chapter{
 	{"sharding", "sharding", "shards share 1,000 objects; one joins, is killed, ends (30 s)", playSharding, nothing},
 	{"endpoints", "endpoints", "servers come and go, and traffic follows (20 s)", playServing, nothing},
 	{"fencing", "fencer", "a hung machine loses its power, its Pod moves on (45 s)", playFencing, noLab},
+	{nodesChapter, "", "real kubelets; the machines of leaders lose their power (60 s)", playNodes, noNodes},
 }
 
 // choose returns the chapter that a name or a number says, all if it is empty.

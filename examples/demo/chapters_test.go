@@ -19,7 +19,7 @@ func TestChaptersAreChosenByNameOrNumber(t *testing.T) {
 			assert.Equal(t, c.name, chosen[0].name)
 		}
 	}
-	for _, wrong := range []string{"0", "-1", "6", "sharding,life", "Sharding", " ", "shardin"} {
+	for _, wrong := range []string{"0", "-1", "7", "sharding,life", "Sharding", " ", "shardin"} {
 		_, err := choose(wrong)
 		require.ErrorContains(t, err, wrong)
 		for _, c := range chapters {
@@ -33,6 +33,8 @@ func TestMissingRequirementsAreReported(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	assert.Contains(t, noLab(genuine), "openipmi ipmitool")
 	assert.Contains(t, noLab(genuine), "make lab")
+	assert.Contains(t, noNodes(own), "nodes with a real kubelet. realnode: ")
+	assert.Contains(t, noNodes(embedded), "CHAPTER=nodes")
 	t.Setenv("BELLWETHER_LAB", "0")
 	assert.Contains(t, noLab(genuine), "LAB=0")
 	for _, where := range []place{embedded, foreign} {

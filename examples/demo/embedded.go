@@ -15,6 +15,7 @@ const (
 	embedded place = "embedded" // an API server in memory
 	genuine  place = "real"     // etcd, Kubernetes and nodes in pretence
 	foreign  place = ""         // somebody's cluster
+	own      place = "own"      // that of the chapter nodes
 )
 
 // embed starts an API server in this process. The caller closes it, and removes the file of the

@@ -10,11 +10,13 @@
 //     back, one ends; traffic follows.
 //   - fencing: a machine hangs. examples/fencer switches it off by its BMC, its Pod moves on, and
 //     the machine comes back. It needs Debian's packages of fence agents.
+//   - nodes: Pods on nodes with a real kubelet and containerd. The machines of two leaders lose
+//     their power. It needs root, and Debian's packages of containerd and others.
 //
 // Each reports how long it took the others to carry on, and whether two processes ever did the same
 // work at once.
 //
-//	go run .                                 # on an API server in memory: all but fencing
+//	go run .                                 # on an API server in memory: all but fencing and nodes
 //	go run . -controlplane real              # starts etcd and Kubernetes, which it builds first: all chapters
 //	go run . -chapter sharding               # one chapter, by its name or its number
 //	go run . -kubeconfig ~/.kube/config      # uses yours: Leases, ConfigMaps and a Service in the namespace given
@@ -45,6 +47,12 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	d := demo{report: &report{out: os.Stdout}}
+	if played, err := playedInside(ctx, d.report); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	} else if played {
+		return
+	}
 	flag.StringVar(&d.kubeconfig, "kubeconfig", "",
 		"path to the kubeconfig of a cluster to use; empty: as -controlplane says")
 	flag.StringVar((*string)(&d.place), "controlplane", string(embedded),
@@ -60,6 +68,9 @@ func main() {
 	}
 	if d.kubeconfig != "" {
 		d.place = foreign
+	}
+	if len(selected) == 1 && selected[0].name == nodesChapter {
+		d.place = own
 	}
 	if err == nil && flag.NArg() > 0 {
 		err = fmt.Errorf("takes no arguments but flags (got %q)", flag.Args())
@@ -93,7 +104,7 @@ func (d demo) run(ctx context.Context, selected []chapter) (failed error) {
 	var cp *e2e.ControlPlane
 	var server *apisim.Standalone
 	switch playable := slices.ContainsFunc(selected, func(c chapter) bool { return c.lacks(d.place) == "" }); {
-	case d.place == foreign || !playable:
+	case d.place == foreign || d.place == own || !playable:
 	case d.place == genuine:
 		start := time.Now()
 		if err := d.during("Starting a control plane, and nodes in pretence, on loopback ports", func() (err error) {
@@ -119,7 +130,7 @@ func (d demo) run(ctx context.Context, selected []chapter) (failed error) {
 			"of cases that a " +
 			"real one passes (internal/apisim/conformance). With CONTROLPLANE=real they run on etcd and Kubernetes, " +
 			"which takes some " +
-			"minutes to build, and the chapter fencing is played, too.")
+			"minutes to build, and the chapters fencing and nodes are played, too.")
 	}
 	dir, err := os.MkdirTemp("", "bellwether-demo-")
 	if err != nil {
@@ -155,8 +166,10 @@ func perform(ctx context.Context, c chapter, s *stage) (err error) {
 	if err := os.Mkdir(s.dir, 0o700); err != nil {
 		return err
 	}
-	if err := s.build(ctx, c.program); err != nil {
-		return err
+	if c.program != "" {
+		if err := s.build(ctx, c.program); err != nil {
+			return err
+		}
 	}
 	if s.group, err = e2e.NewGroup(s.dir); err != nil {
 		return err

@@ -24,7 +24,7 @@ func (a *agents) flags() {
 	flag.StringVar(&a.jobs.Image, "jobs-image", "",
 		"run fence agents as Jobs with this image, which has them and fencejob; empty: run them here")
 	flag.StringVar(&a.jobs.Namespace, "jobs-namespace", "fencer-jobs", "namespace of these Jobs")
-	flag.StringVar(&a.jobs.PriorityClassName, "jobs-priority", "", "priority class of their Pods")
+	flag.StringVar(&a.jobs.Pod.Spec.PriorityClassName, "jobs-priority", "", "priority class of their Pods")
 	flag.DurationVar(&a.jobs.ClockSkew, "clock-skew", 5*time.Second,
 		"by how much the clocks of any two nodes differ at most, for Jobs")
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
@@ -63,11 +64,11 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 			}
 		},
 		OnBlocked: func(_ string, hold v1alpha1.Hold) { holds.WithLabelValues(hold.Reason).Inc() },
-		OnCommand: func(_, _ string, action v1alpha1.OpAction, took time.Duration, err error) {
+		OnCommand: func(_, _ string, action agent.Action, took time.Duration, err error) {
 			commands.WithLabelValues(string(action), result(err)).Inc()
 			commandTook.WithLabelValues(string(action)).Observe(took.Seconds())
 		},
-		OnReading: func(_, _ string, power v1alpha1.Power, took time.Duration) {
+		OnReading: func(_, _ string, power agent.Power, took time.Duration) {
 			readings.WithLabelValues(string(power)).Inc()
 			readingTook.Observe(took.Seconds())
 		},

@@ -19,6 +19,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/endpoints"
 	"github.com/bellwether-k8s/bellwether/examples/metrics"
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
@@ -34,7 +35,7 @@ var errNoAnswer = errors.New("no answer")
 // all is a process that uses every package.
 type all struct {
 	*prometheus.Registry
-	replica   replica.Config
+	replica   replica.Parts
 	life      leader.Hooks
 	endpoints endpoints.Hooks
 	fencing   fencing.Hooks
@@ -43,7 +44,9 @@ type all struct {
 func register(t *testing.T) *all {
 	t.Helper()
 	a := &all{Registry: prometheus.NewRegistry()}
-	require.NoError(t, metrics.Replica(a, &a.replica))
+	var c replica.Config
+	require.NoError(t, metrics.Replica(a, &c))
+	c.Tune(&a.replica)
 	var errs [3]error
 	a.life, errs[0] = metrics.LeaderForLife(a)
 	a.endpoints, errs[1] = metrics.Endpoints(a)
@@ -125,8 +128,8 @@ func (a *all) everything() {
 	a.fencing.OnTransition(fence, "WorkloadsFreed")
 	a.fencing.OnTransition(fence, "Recovered")
 	a.fencing.OnBlocked("n", v1alpha1.Hold{Reason: "Storm"})
-	a.fencing.OnCommand("n", "d", v1alpha1.ActionOff, time.Second, nil)
-	a.fencing.OnReading("n", "d", v1alpha1.PowerOff, time.Second)
+	a.fencing.OnCommand("n", "d", agent.ActionOff, time.Second, nil)
+	a.fencing.OnReading("n", "d", agent.PowerOff, time.Second)
 	a.fencing.OnDecision("n", fencing.Decision{Reason: "Storm"})
 	a.fencing.OnCommission("n", errNoAnswer)
 	a.fencing.OnCheck("n", errNoAnswer)

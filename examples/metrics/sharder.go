@@ -18,18 +18,24 @@ import (
 // Replica registers all parts of a sharded replica, and sets their hooks. Call it before
 // replica.New.
 func Replica(registry prometheus.Registerer, c *replica.Config) error {
-	var errs [3]error
-	c.Lease.Hooks, errs[0] = ShardLease(registry)
-	c.Election.Hooks, errs[1] = LeaderElection(registry)
-	c.Shard.Hooks, errs[2] = Shard(registry)
+	lease, leaseErr := ShardLease(registry)
+	election, electionErr := LeaderElection(registry)
+	ownership, shardErr := Shard(registry)
 	distribution, err := newDistribution(registry)
-	c.Sharder.Hooks = distribution.hooks()
-	stopped := c.Election.Hooks.OnStoppedLeading
-	c.Election.Hooks.OnStoppedLeading = func(term leaderelection.Term, err error) {
+	stopped := election.OnStoppedLeading
+	election.OnStoppedLeading = func(term leaderelection.Term, err error) {
 		stopped(term, err)
 		distribution.forget()
 	}
-	return errors.Join(append(errs[:], err)...)
+	tune := c.Tune
+	c.Tune = func(p *replica.Parts) {
+		if tune != nil {
+			tune(p)
+		}
+		p.Lease.Hooks, p.Election.Hooks = lease, election
+		p.Shard.Hooks, p.Sharder.Hooks = ownership, distribution.hooks()
+	}
+	return errors.Join(leaseErr, electionErr, shardErr, err)
 }
 
 // Sharder registers the metrics of a sharder. bellwether_sharder_settle_duration_seconds is the

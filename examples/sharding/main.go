@@ -41,20 +41,20 @@ func main() {
 func run(ctx context.Context) error {
 	var c replica.Config
 	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "path to a kubeconfig; empty: in-cluster")
-	flag.StringVar(&c.Lease.Namespace, "namespace", "default", "namespace of the ConfigMaps and of the Leases")
-	flag.StringVar(&c.Lease.Ring, "ring", "checksums", "what all copies have in common")
-	flag.StringVar(&c.Lease.Identity, "identity", "", "name of this shard, the same after a restart; empty: hostname")
+	flag.StringVar(&c.Namespace, "namespace", "default", "namespace of the ConfigMaps and of the Leases")
+	flag.StringVar(&c.Ring, "ring", "checksums", "what all copies have in common")
+	flag.StringVar(&c.Identity, "identity", "", "name of this shard, the same after a restart; empty: hostname")
 	claim := flag.Bool("claim-name", false, "take the first free name of <ring>-0, <ring>-1, …, and the objects of "+
 		"who had it before; not with -identity")
-	flag.DurationVar(&c.Lease.ReturnWithin, "return-within", 0,
+	flag.DurationVar(&c.ReturnWithin, "return-within", 0,
 		"how long objects wait for a name that was released; 0: not, or 30s with -claim-name")
-	flag.StringVar(&c.Lease.Incarnation, "incarnation", "",
+	flag.StringVar(&c.PodUID, "incarnation", "",
 		"UID of this Pod, so that a restarted container need not wait; empty: none")
-	flag.DurationVar(&c.Lease.LeaseDuration, "lease-duration", 15*time.Second,
+	flag.DurationVar(&c.LeaseDuration, "lease-duration", 15*time.Second,
 		"how long a shard stays one without renewal; dead after twice that")
-	flag.BoolVar(&c.Lease.KernelDeadline, "kernel-deadline", false,
+	flag.BoolVar(&c.KernelDeadline, "kernel-deadline", false,
 		"have the kernel kill a shard that is stopped past its deadline")
-	flag.DurationVar(&c.Lease.ReleaseTimeout, "release-timeout", 20*time.Second, "how long work may take to end")
+	flag.DurationVar(&c.ReleaseTimeout, "release-timeout", 20*time.Second, "how long work may take to end")
 	address := flag.String("health-address", "", "address for /livez and /readyz; empty: none")
 	var work checksums
 	work.addFlags()
@@ -64,12 +64,12 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.Lease.Logger, work.log = log, log
+	c.Logger, work.log = log, log
 	config, err := clientConfig(*kubeconfig)
 	if err != nil {
 		return err
 	}
-	c.Resources = []api.Resource{{GVR: configMaps, Selector: wanted, Namespaces: []string{c.Lease.Namespace}}}
+	c.Resources = []api.Resource{{GVR: configMaps, Selector: wanted, Namespaces: []string{c.Namespace}}}
 	// The kinds are known here. So a replica that starts while the API server is down waits instead
 	// of failing.
 	mapper := meta.NewDefaultRESTMapper(nil)
@@ -86,7 +86,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	health.replica.Store(r)
-	work.shard, work.namespace = r.Shard, c.Lease.Namespace
+	work.shard, work.namespace = r.Shard, c.Namespace
 	if work.client, err = kubernetes.NewForConfig(r.ShardConfig); err != nil {
 		return err
 	}

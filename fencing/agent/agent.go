@@ -16,8 +16,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
 // ErrAlive is returned if an agent has started something that could not be ended and may send a
@@ -29,7 +27,7 @@ var ErrAlive = errors.New("agent: something of it is still alive, and could not 
 type Agent interface {
 	// Power reads whether the target's plug has power. If the plug cannot be read, it returns
 	// PowerUnknown and an error.
-	Power(ctx context.Context, target Target) (v1alpha1.Power, error)
+	Power(ctx context.Context, target Target) (Power, error)
 	// Switch sends one command. It returns when the agent has ended, or when ctx has ended and
 	// everything that the agent has started is dead, or ErrAlive. The error does not say whether
 	// the plug was or will be switched.
@@ -53,7 +51,7 @@ type Command struct {
 	// ID identifies the operation. A call with the same ID is the same operation, also after a
 	// restart of the controller.
 	ID     string
-	Action v1alpha1.OpAction
+	Action Action
 	// Timeout is the maximum duration of the agent.
 	Timeout time.Duration
 }

@@ -14,7 +14,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
 const (
@@ -23,18 +22,18 @@ const (
 	defaultTimeout   = 30 * time.Second
 )
 
-// actionStatus makes an agent read.
+// actionStatus is the action of a reading.
 const actionStatus = "status"
 
-// namePrefix is what the names of all fence agents begin with.
+// namePrefix is the prefix of the names of all fence agents.
 const namePrefix = "fence_"
 
-// maxDelay is how much later than it was asked for a command may be sent.
+// maxDelay is the maximum delay of a command.
 const maxDelay = time.Second
 
-// ErrAlive says that an agent, or something that it has started, could not be ended: what it still
-// sends, it may send at any later time, and no settle time covers that.
-var ErrAlive = fmt.Errorf("fenceagents: an agent's processes could not be ended: %w", agent.ErrAlive)
+// errAlive means that processes of an agent could not be ended. They may send a command at any
+// later time, which no settle time covers.
+var errAlive = fmt.Errorf("fenceagents: an agent's processes could not be ended: %w", agent.ErrAlive)
 
 // Config configures [New].
 type Config struct {
@@ -88,7 +87,7 @@ func New(c Config) (*Agents, error) {
 	for _, variable := range c.Environment {
 		switch key, _, found := strings.Cut(variable, "="); {
 		case !found || key == "" || strings.ContainsRune(variable, 0):
-			broken("Environment", "must consist of KEY=value", key) // not the value: it might be a secret after all
+			broken("Environment", "must consist of KEY=value", key) // not the value, which might be a secret
 		case key == "PATH" || key == "LC_ALL" || key == markerKey:
 			broken("Environment", "must not set what is set here", key)
 		}
@@ -150,14 +149,14 @@ func (a *Agents) Check(ctx context.Context, target agent.Target) error {
 }
 
 // Power reads the target's plug once.
-func (a *Agents) Power(ctx context.Context, target agent.Target) (v1alpha1.Power, error) {
+func (a *Agents) Power(ctx context.Context, target agent.Target) (agent.Power, error) {
 	outcome, err := a.ask(ctx, target, actionStatus, a.config.Timeout)
 	if err != nil {
-		return v1alpha1.PowerUnknown, err
+		return agent.PowerUnknown, err
 	}
 	power, err := reading(outcome)
 	if err != nil {
-		return v1alpha1.PowerUnknown, failure(target, actionStatus, err, outcome)
+		return agent.PowerUnknown, failure(target, actionStatus, err, outcome)
 	}
 	return power, nil
 }
@@ -166,7 +165,7 @@ func (a *Agents) Power(ctx context.Context, target agent.Target) (v1alpha1.Power
 // sends nothing if it has to read the agent's metadata first and that takes long, as the caller has
 // checked the node just before the call.
 func (a *Agents) Switch(ctx context.Context, target agent.Target, command agent.Command) error {
-	if command.Action != v1alpha1.ActionOff && command.Action != v1alpha1.ActionOn {
+	if command.Action != agent.ActionOff && command.Action != agent.ActionOn {
 		return fmt.Errorf("fenceagents: Command.Action: must be off or on (got %q)", command.Action)
 	}
 	timeout := command.Timeout

@@ -13,7 +13,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
 func TestBadConfigurationIsRefused(t *testing.T) {
@@ -39,12 +38,12 @@ func TestReadsOnlyWhatOutputAndExitCodeSayAlike(t *testing.T) {
 	agents := f.agents()
 	for name, test := range map[string]struct {
 		says, code, does string
-		want             v1alpha1.Power
+		want             agent.Power
 		err              string
 	}{
-		"on":                          {says: "Status: ON", want: v1alpha1.PowerOn},
-		"off":                         {says: "Status: OFF|", code: "2", want: v1alpha1.PowerOff},
-		"with other lines":            {says: "hello||status: off|bye", code: "2", want: v1alpha1.PowerOff},
+		"on":                          {says: "Status: ON", want: agent.PowerOn},
+		"off":                         {says: "Status: OFF|", code: "2", want: agent.PowerOff},
+		"with other lines":            {says: "hello||status: off|bye", code: "2", want: agent.PowerOff},
 		"exit code of an interpreter": {code: "2", err: "exit code 2 does not go with the output, in which 0 lines"},
 		"exit code of a printed text": {
 			says: "4.12.1",
@@ -77,7 +76,7 @@ func TestReadsOnlyWhatOutputAndExitCodeSayAlike(t *testing.T) {
 			if test.err != "" {
 				assert.ErrorContains(t, err, test.err)
 				assert.ErrorContains(t, err, "status of fence_fake/192.0.2.1/1 for node worker-1")
-				assert.Equal(t, v1alpha1.PowerUnknown, got)
+				assert.Equal(t, agent.PowerUnknown, got)
 				return
 			}
 			assert.NoError(t, err)
@@ -91,7 +90,7 @@ func TestSwitchFailsWithTheAgent(t *testing.T) {
 	f := newFake(t)
 	agents := f.agents()
 	assert.NoError(t,
-		agents.Switch(t.Context(), target(map[string]string{"plug": "1"}), agent.Command{Action: v1alpha1.ActionOn}))
+		agents.Switch(t.Context(), target(map[string]string{"plug": "1"}), agent.Command{Action: agent.ActionOn}))
 	assert.Equal(t, "action=on\nplug=1\n", f.calls()[0].Input)
 	err := agents.Switch(t.Context(), target(map[string]string{"plug": "1", "code": "1", "complains": "no such plug"}),
 		off)

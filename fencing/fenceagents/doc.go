@@ -30,14 +30,14 @@
 //   - A parameter that is false is not sent unless its default is true. Many programs only check
 //     whether it is set, and would not verify certificates with ssl_insecure=0
 //     (TestWhatIsFalseAnywayIsNotSent,
-//     lab:TestNoVerificationOfCertificatesForAnAgentThatWasToldToVerifyThem).
+//     lab:TestAgentThatVerifiesCertificatesCannotBeSetNotTo).
 //   - A reading needs the same state in the program's output and exit code. The exit code 2 for off
 //     is not enough, as interpreters also end with it if they cannot open their script
 //     (TestReadsOnlyWhatOutputAndExitCodeSayAlike).
 //   - When a call returns, all processes of the program are dead: those of its process group, and
 //     those with its environment in any group or session, such as ipmitool or telnet
 //     (TestEndOfTheContextKillsAll, TestTimeoutKillsAll, TestNothingOutlivesAnAgentThatHasEnded,
-//     lab:TestDeadDevice). Otherwise the call returns [ErrAlive] (TestWhatCannotBeFoundIsReported).
+//     lab:TestDeadDevice). Otherwise the call returns [agent.ErrAlive] (TestWhatCannotBeFoundIsReported).
 //   - No command is sent after the context has ended, even if this process was stopped meanwhile
 //     (TestNothingIsHandedOverTooLate). No command is sent if reading the metadata has taken long
 //     (TestCommandIsNotSentLate).
@@ -61,7 +61,7 @@
 //     still execute its command. The settle time of a fence covers that. In a container with the
 //     controller as its first process, nothing survives.
 //   - A process that leaves the group and clears its environment, as sudo does, is not found. A
-//     process that waits for a disk cannot be killed. The call then fails with [ErrAlive], in the
+//     process that waits for a disk cannot be killed. The call then fails with [agent.ErrAlive], in the
 //     first case only if the process still holds the program's output.
 //   - fence_ipmilan passes the password to ipmitool as an argument, and agents for SNMP pass the
 //     community. Both programs overwrite it, but other processes of the machine can read it for a

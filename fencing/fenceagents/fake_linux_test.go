@@ -23,7 +23,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 )
 
@@ -126,7 +125,7 @@ func controller() {
 	_, _ = agents.Metadata(context.Background(), "fence_fake")
 	target := target(map[string]string{"plug": "1", "does": os.Args[2], "child": os.Args[3]})
 	fmt.Println(agents.Switch(context.Background(), target,
-		agent.Command{Action: v1alpha1.ActionOff, Timeout: time.Hour}))
+		agent.Command{Action: agent.ActionOff, Timeout: time.Hour}))
 }
 
 // A fence agent's metadata, short.
@@ -251,7 +250,7 @@ func target(parameters map[string]string) agent.Target {
 	}
 }
 
-var off = agent.Command{ID: "1", Action: v1alpha1.ActionOff}
+var off = agent.Command{ID: "1", Action: agent.ActionOff}
 
 // assertGone asserts that a process was killed, and is gone already: not even a zombie of the tests
 // is left.

@@ -9,31 +9,31 @@ import (
 	"time"
 )
 
-// markerKey is the variable that all processes of a call have in their environment, with a value
-// that no other call has.
+// markerKey is the name of a variable that all processes of a call have in their environment. Its
+// value is unique to the call.
 const markerKey = "BELLWETHER_FENCE_CALL"
 
-// rescan is after how long it is looked again whether what was killed is gone.
+// rescan is the pause before the next look whether killed processes are gone.
 const rescan = 5 * time.Millisecond
 
-// family is all processes of a call: those of the group that its program leads, and those that have
-// inherited the program's environment, wherever they have moved.
+// family has all processes of a call: those in the group that its program leads, and those that
+// have inherited the program's environment, in any group.
 type family struct {
 	leader int
 	marker []byte
 }
 
-// killGroup kills the group. The leader must not have been reaped: its ID might be another group's
-// by then.
+// killGroup kills the group. The leader must not have been reaped, because another group could have
+// its ID.
 func (f family) killGroup() { _ = syscall.Kill(-f.leader, syscall.SIGKILL) }
 
-// end kills all, again and again until none is found, since one that is killed may just have
-// started another. It returns those that are not gone even after a while. The leader must have
-// ended, and not have been reaped.
+// end kills all processes repeatedly until none is found, because a process may start another one
+// before it dies. It returns those that are still there after a while. The leader must have ended,
+// and must not have been reaped.
 func (f family) end() (alive []int) {
 	seen := map[int]status{}
 	born, _ := look(f.leader)
-	//nolint:forbidigo // what was killed ends soon, whatever the context
+	//nolint:forbidigo // killed processes end soon, whatever the context
 	for deadline := time.Now().Add(patience); ; time.Sleep(rescan) {
 		f.killGroup()
 		var changing bool
@@ -49,7 +49,7 @@ func (f family) end() (alive []int) {
 
 // kill kills a process that was seen.
 func (f family) kill(pid int, seen status) {
-	process, err := os.FindProcess(pid) // holds on to this very process, even if its ID is reused
+	process, err := os.FindProcess(pid) // refers to this very process, even if its ID is reused
 	if err != nil {
 		return
 	}
@@ -66,7 +66,7 @@ func (f family) kill(pid int, seen status) {
 func (f family) members(seen map[int]status, since uint64) (members []int, changing bool) {
 	directory, err := os.Open("/proc")
 	if err != nil {
-		return nil, false // the group was killed, which is nearly all
+		return nil, false // the group was killed, which is nearly everything
 	}
 	defer func() { _ = directory.Close() }()
 	names, _ := directory.Readdirnames(-1)
@@ -77,7 +77,7 @@ func (f family) members(seen map[int]status, since uint64) (members []int, chang
 		}
 		now, ok := look(pid)
 		before, known := seen[pid]
-		known = known && before.start == now.start // who is about to end has no environment any more
+		known = known && before.start == now.start // an ending process has no environment any more
 		switch {
 		case !ok:
 		case now.ended && now.parent == os.Getpid() && (known || now.group == f.leader):
@@ -118,14 +118,14 @@ func (f family) has(pid int, s status) (member, whole bool) {
 	return false, !ok || now.bare || now.memory && len(environment) == now.environment
 }
 
-// status is what the kernel says of a process.
+// status is the state of a process in the kernel.
 type status struct {
 	parent, group int
-	start         uint64 // tells it from another one that had its ID
+	start         uint64 // distinguishes it from an earlier process with its ID
 	ended         bool
 	bare          bool // it has no memory, and will not get any: a thread of the kernel, or its first thread has ended
 	memory        bool // it has what a program has: the kernel tells where the code is when all the rest is there
-	environment   int  // how long that is in it
+	environment   int  // its length in memory
 }
 
 func look(pid int) (s status, ok bool) {
@@ -133,9 +133,7 @@ func look(pid int) (s status, ok bool) {
 	if err != nil {
 		return status{}, false
 	}
-	fields := bytes.Fields(
-		line[bytes.LastIndexByte(line, ')')+1:],
-	) // what is in parentheses is a name, and may be anything
+	fields := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:]) // the name in parentheses may be anything
 	const (
 		parentField, groupField, flagsField, threadsField, startField = 1, 2, 6, 17, 19 // 0 is the state
 		codeField, environmentField, endField                         = 24, 47, 48
@@ -154,7 +152,7 @@ func look(pid int) (s status, ok bool) {
 		parent: int(number(parentField)), group: int(number(groupField)), start: number(startField),
 		memory: number(codeField) != 0, environment: int(number(endField) - number(environmentField)),
 	}
-	// the state is that of the first thread, which need not be the last to end
+	// the state of the first thread, which may end before others
 	first := bytes.ContainsAny(fields[0], "ZX")
 	s.ended = first && number(threadsField) <= 1
 	s.bare = first || number(flagsField)&kernelThread != 0

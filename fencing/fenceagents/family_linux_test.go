@@ -11,8 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 )
 
@@ -27,10 +25,10 @@ func TestTimeoutKillsAll(t *testing.T) {
 			f := newFake(t)
 			err := f.agents().Switch(t.Context(),
 				target(map[string]string{"plug": "1", "does": "hangs", "child": kind}),
-				agent.Command{Action: v1alpha1.ActionOff, Timeout: time.Second})
+				agent.Command{Action: agent.ActionOff, Timeout: time.Second})
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 			assert.ErrorContains(t, err, "it had 1s")
-			assert.NotErrorIs(t, err, fenceagents.ErrAlive)
+			assert.NotErrorIs(t, err, agent.ErrAlive)
 			for _, begun := range f.calls() { // none, if the machine is very busy
 				assertGone(t, begun.Child)
 				assertGone(t, begun.PID)
@@ -53,7 +51,7 @@ func TestEndOfTheContextKillsAll(t *testing.T) {
 			}()
 			power, err := f.agents().Power(ctx, target(map[string]string{"plug": "1", "does": "hangs", "child": kind}))
 			assert.ErrorIs(t, err, why)
-			assert.Equal(t, v1alpha1.PowerUnknown, power)
+			assert.Equal(t, agent.PowerUnknown, power)
 			assertGone(t, f.call().Child)
 		})
 	}
@@ -68,7 +66,7 @@ func TestNothingOutlivesAnAgentThatHasEnded(t *testing.T) {
 			power, err := f.agents().Power(t.Context(),
 				target(map[string]string{"plug": "1", "says": "Status: ON", "child": kind}))
 			assert.NoError(t, err)
-			assert.Equal(t, v1alpha1.PowerOn, power)
+			assert.Equal(t, agent.PowerOn, power)
 			assertGone(t, f.call().Child)
 		})
 	}
@@ -79,8 +77,8 @@ func TestWhatCannotBeFoundIsReported(t *testing.T) {
 	f := newFake(t)
 	power, err := f.agents().Power(t.Context(),
 		target(map[string]string{"plug": "1", "says": "Status: OFF", "code": "2", "child": "escaped"}))
-	assert.ErrorIs(t, err, fenceagents.ErrAlive)
-	assert.Equal(t, v1alpha1.PowerUnknown, power)
+	assert.ErrorIs(t, err, agent.ErrAlive)
+	assert.Equal(t, agent.PowerUnknown, power)
 	kill(t, f.call().Child)
 }
 
@@ -93,7 +91,7 @@ func TestWhatCannotBeFoundIsReportedAfterTheEndOfTheContextToo(t *testing.T) {
 		cancel()
 	}()
 	err := f.agents().Switch(ctx, target(map[string]string{"plug": "1", "does": "hangs", "child": "escaped"}), off)
-	assert.ErrorIs(t, err, fenceagents.ErrAlive)
+	assert.ErrorIs(t, err, agent.ErrAlive)
 	assert.ErrorIs(t, err, context.Canceled)
 	kill(t, f.call().Child)
 }
@@ -109,7 +107,7 @@ func TestFloodsEndWithTheTimeout(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	err := f.agents().Switch(t.Context(), target(map[string]string{"plug": "1", "does": "floods"}),
-		agent.Command{Action: v1alpha1.ActionOff, Timeout: time.Second})
+		agent.Command{Action: agent.ActionOff, Timeout: time.Second})
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.Less(t, len(err.Error()), 2000)
 }
@@ -133,7 +131,7 @@ func TestAgentDiesWithTheController(t *testing.T) {
 	kill(t, running.Child)
 }
 
-func TestEndThatSomebodyElseWaitsForIsReported(t *testing.T) {
+func TestChildReapedByOtherCodeIsReported(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	controller := subprocess.New(t, "controller that sees no child end")

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// patience is for how long a program that was killed may take to be gone. One that waits for a disk
-// may take for ever.
+// patience is how long a killed program may take to be gone. A program that waits for a disk may
+// take forever.
 const patience = 5 * time.Second
 
-// Bounds of what is kept of a program's output, in bytes.
+// Maximum lengths of the kept output of a program, in bytes.
 const (
 	maxOutput = 1 << 20
 	maxTail   = 64 << 10
@@ -21,12 +21,12 @@ const (
 type outcome struct {
 	code      int
 	stdout    []byte
-	truncated bool // stdout is not all
+	truncated bool // stdout is incomplete
 	stderr    tail
 }
 
-// head keeps the beginning of what is written to it, so that a program that floods its output does
-// not fill the memory.
+// head keeps the beginning of what is written to it, so that a program with endless output does not
+// fill the memory.
 type head struct {
 	kept    []byte
 	dropped bool
@@ -65,7 +65,7 @@ type stream struct {
 	done           chan error
 }
 
-// newStream hands what is written to its writer on to a sink.
+// newStream passes what is written to its writer to a sink.
 func newStream(sink io.Writer) (*stream, error) {
 	reader, writer, err := os.Pipe()
 	if err != nil {
@@ -79,7 +79,7 @@ func newStream(sink io.Writer) (*stream, error) {
 	return s, nil
 }
 
-// finish returns when the sink has got everything, and says whether somebody else still holds the
+// finish returns when the sink has everything. It reports whether another process still holds the
 // writer after a while.
 func (s *stream) finish() (held bool) {
 	_ = s.writer.Close()

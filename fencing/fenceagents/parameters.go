@@ -34,7 +34,7 @@ var refused = map[string]string{
 
 const runsPrograms = "has programs executed"
 
-// Names that end like those of programs and are none.
+// Names that end like those of programs, but are not.
 var paths = []string{"api_path", "store_path"}
 
 // refusal returns the reason why a parameter is refused, or "".
@@ -49,14 +49,14 @@ func refusal(name string) string {
 	return ""
 }
 
-// normal is how names of parameters are compared: agents take "-" for "_".
+// normal is the form in which names of parameters are compared: agents treat "-" as "_".
 func normal(name string) string { return strings.ReplaceAll(strings.ToLower(name), "-", "_") }
 
-// maxInput is less than what any pipe holds: an agent is given all or nothing, never the first half
+// maxInput is less than the capacity of any pipe: an agent gets everything or nothing, never a part
 // of a plug's number.
 const maxInput = 32 << 10
 
-// compose returns what an agent reads. The error names every parameter that is wrong, and no value.
+// compose returns the input of an agent. The error names every invalid parameter, without values.
 func compose(metadata agent.Metadata, action string, parameters agent.Parameters) ([]byte, error) {
 	var errs []error
 	broken := func(name, rule string) {
@@ -67,7 +67,7 @@ func compose(metadata agent.Metadata, action string, parameters agent.Parameters
 	}
 	var input strings.Builder
 	fmt.Fprintf(&input, "action=%s\n", action)
-	given := map[string]string{} // the name it was given by, of any parameter's present name
+	given := map[string]string{} // from the present name of a parameter to the given one
 	for _, name := range parameters.Names() {
 		value, _ := parameters.Get(name)
 		parameter, found := find(metadata, name)
@@ -116,7 +116,7 @@ func compose(metadata agent.Metadata, action string, parameters agent.Parameters
 	return []byte(input.String()), nil
 }
 
-// find returns the parameter that a name means: for a former name, that of today.
+// find returns the parameter with a name or a former name.
 func find(metadata agent.Metadata, name string) (agent.ParameterSpec, bool) {
 	name = normal(name)
 	var old agent.ParameterSpec
@@ -133,14 +133,14 @@ func find(metadata agent.Metadata, name string) (agent.ParameterSpec, bool) {
 	return old, old.Name != ""
 }
 
-// What agents take for true and for false.
+// Values that mean true and false to agents.
 var (
 	truths   = []string{"1", "yes", "on", "true"}
 	untruths = []string{"0", "no", "off", "false"}
 )
 
-// truth returns the value that an agent gets for true or false; empty: none, since for many agents
-// being there is being true.
+// truth returns the value that an agent gets for true or false; empty: none, because many agents
+// treat any value as true.
 func truth(parameter agent.ParameterSpec, value string) string {
 	switch {
 	case slices.Contains(truths, strings.ToLower(value)):
@@ -152,11 +152,11 @@ func truth(parameter agent.ParameterSpec, value string) string {
 	}
 }
 
-// Parameters that agents make arguments of without quoting them, by their normal names of today.
+// Parameters that agents pass on as unquoted arguments, by their present normal names.
 var words = []string{"ip", "target", "cipher", "hexadecimal_kg", "identity_file"}
 
-// deviation is the rule that a value breaks if an agent would take it for something else, or for
-// more, than what the parameter is meant for.
+// deviation returns the rule that a value breaks if an agent would understand it as something other
+// or more than intended.
 func deviation(
 	metadata agent.Metadata,
 	parameters agent.Parameters,
@@ -166,7 +166,7 @@ func deviation(
 	name := normal(parameter.Name)
 	word := slices.Contains(words, name)
 	if _, ssh := find(metadata, "ssh_path"); ssh && name == "username" {
-		word = true // of ssh's arguments
+		word = true // an argument of ssh
 	}
 	switch {
 	case parameter.Type == agent.TypeBoolean &&
@@ -182,7 +182,7 @@ func deviation(
 	}
 }
 
-// separator is what an agent has between the plugs of a list.
+// separator returns the separator of plugs in a list.
 func separator(metadata agent.Metadata, parameters agent.Parameters) string {
 	const name, usual = "plug_separator", ","
 	for _, given := range parameters.Names() {

@@ -13,33 +13,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// program is an agent's file, and the environment that it gets.
+// program is the file of an agent, with its environment.
 type program struct {
 	path        string
 	environment []string
 }
 
-// ended is how a run has ended. With an error the outcome does not count.
+// ended is the end of a run. With an error, the outcome does not count.
 type ended struct {
 	outcome outcome
 	err     error
 }
 
-// run runs the program and returns when it has ended and nothing that it has started is left. When
-// ctx ends before that, everything is killed, and whatever the program has said is discarded.
+// run runs the program and returns when nothing of it is left. If ctx ends before, everything is
+// killed, and the output is discarded.
 func (p program) run(ctx context.Context, input []byte) (outcome, error) {
 	if ctx.Err() != nil {
 		return outcome{}, fmt.Errorf("not started: %w", context.Cause(ctx))
 	}
 	done := make(chan ended, 1)
-	// ends with the program: one that was killed and waits for a disk is waited for
+	// ends with the program, even if a killed program waits for a disk
 	go func() { done <- p.live(ctx, input) }()
 	select {
 	case e := <-done:
 		if ctx.Err() == nil {
 			return e.outcome, e.err
 		}
-		done <- e // this process was stopped, and what was said may be as old as that
+		done <- e // this process was stopped, and the output may be that old
 	case <-ctx.Done():
 	}
 	overdue := time.NewTimer(patience)
@@ -47,16 +47,16 @@ func (p program) run(ctx context.Context, input []byte) (outcome, error) {
 	killed := fmt.Errorf("killed: %w", context.Cause(ctx))
 	select {
 	case e := <-done:
-		if errors.Is(e.err, ErrAlive) {
+		if errors.Is(e.err, errAlive) {
 			killed = fmt.Errorf("%w; %w", killed, e.err)
 		}
 		return outcome{stderr: e.outcome.stderr}, killed
 	case <-overdue.C:
-		return outcome{}, fmt.Errorf("%w; %w", killed, ErrAlive)
+		return outcome{}, fmt.Errorf("%w; %w", killed, errAlive)
 	}
 }
 
-// live is a run of the program from its start until nothing of it is left.
+// live runs the program until nothing of it is left.
 func (p program) live(ctx context.Context, input []byte) ended {
 	// The kernel kills the program when the thread that has started it ends, so this one must not.
 	runtime.LockOSThread()
@@ -90,8 +90,8 @@ func (p program) live(ctx context.Context, input []byte) ended {
 	}
 	members := family{leader: command.Process.Pid, marker: []byte(marker)}
 
-	// Until the program is reaped its ID has no other owner: only before that may its group be
-	// killed.
+	// Until the program is reaped, its ID has no other owner. Its group may be killed only until
+	// then.
 	dead, watched := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
@@ -101,13 +101,13 @@ func (p program) live(ctx context.Context, input []byte) ended {
 		case <-dead:
 		}
 	}()
-	// It does nothing before it has read to the end. Should this process have been stopped since it
-	// was to start: not now any more. Then it must not see the end either, or it would act without
-	// having been told what.
+	// The program does nothing before it has read to the end. If this process was stopped since the
+	// start was decided, it must not act now. It must not see the end of the input either, or it
+	// would act without its parameters.
 	if ctx.Err() != nil {
 		members.killGroup()
 	} else {
-		_, _ = stdin.Write(input) // at once: there is room for all. It may have ended without reading
+		_, _ = stdin.Write(input) // at once, as the pipe has room; the program may have ended without reading
 		_ = stdin.Close()
 	}
 	err = untilDead(members.leader)
@@ -117,13 +117,13 @@ func (p program) live(ctx context.Context, input []byte) ended {
 	if err == nil {
 		alive = members.end()
 	}
-	_ = command.Wait() // how the program has ended is in its state
+	_ = command.Wait() // its state has the result
 	held := out.finish()
 	held = complaints.finish() || held
 	if command.ProcessState == nil {
-		// who waits for all children of this process, or ignores SIGCHLD, takes the end of ours
-		// away
-		return ended{err: fmt.Errorf("%w, perhaps: somebody else in this process has waited for it: %w", ErrAlive, err)}
+		// code that waits for all children of this process, or ignores SIGCHLD, has taken the end
+		// of ours
+		return ended{err: fmt.Errorf("%w, perhaps: somebody else in this process has waited for it: %w", errAlive, err)}
 	}
 	e := ended{
 		outcome: outcome{
@@ -136,16 +136,16 @@ func (p program) live(ctx context.Context, input []byte) ended {
 	}
 	switch status, ok := command.ProcessState.Sys().(syscall.WaitStatus); {
 	case len(alive) > 0:
-		e.err = fmt.Errorf("%w: processes %v", ErrAlive, alive)
+		e.err = fmt.Errorf("%w: processes %v", errAlive, alive)
 	case held:
-		e.err = fmt.Errorf("%w: somebody still holds its output", ErrAlive)
+		e.err = fmt.Errorf("%w: somebody still holds its output", errAlive)
 	case ok && status.Signaled():
 		e.err = fmt.Errorf("ended by a signal: %s", status.Signal())
 	}
 	return e
 }
 
-// untilDead waits for a child's end, and leaves it to be reaped.
+// untilDead waits for the end of a child without reaping it.
 func untilDead(pid int) error {
 	for {
 		var info unix.Siginfo

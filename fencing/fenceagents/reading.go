@@ -4,26 +4,26 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 )
 
-// answer is how a program has ended, and what it complained of, without secrets.
+// answer is the end of a program, with its error output without secrets.
 type answer struct {
 	outcome
 	complaint string
 }
 
-// Exit codes of a program that was asked for the status.
+// Exit codes for the action status.
 const (
 	exitOn  = 0
 	exitOff = 2
 )
 
-// reading is on or off only if exit code and output say so alike. Interpreters, too, end with 2
-// when they cannot open their script, and agents with 0 when they have only printed their version.
-func reading(a answer) (v1alpha1.Power, error) {
+// reading is on or off only if exit code and output agree. Interpreters also end with 2 when they
+// cannot open their script, and agents with 0 after printing their version.
+func reading(a answer) (agent.Power, error) {
 	if a.truncated {
-		return v1alpha1.PowerUnknown, fmt.Errorf("more than %d bytes of output", maxOutput)
+		return agent.PowerUnknown, fmt.Errorf("more than %d bytes of output", maxOutput)
 	}
 	var said []string
 	for line := range strings.Lines(string(a.stdout)) {
@@ -33,13 +33,13 @@ func reading(a answer) (v1alpha1.Power, error) {
 	}
 	switch {
 	case len(said) == 1 && said[0] == "on" && a.code == exitOn:
-		return v1alpha1.PowerOn, nil
+		return agent.PowerOn, nil
 	case len(said) == 1 && said[0] == "off" && a.code == exitOff:
-		return v1alpha1.PowerOff, nil
+		return agent.PowerOff, nil
 	case a.code != exitOn && a.code != exitOff:
-		return v1alpha1.PowerUnknown, fmt.Errorf("exit code %d", a.code)
+		return agent.PowerUnknown, fmt.Errorf("exit code %d", a.code)
 	default:
-		return v1alpha1.PowerUnknown, fmt.Errorf(
+		return agent.PowerUnknown, fmt.Errorf(
 			"exit code %d does not go with the output, in which %d lines tell a status",
 			a.code,
 			len(said),

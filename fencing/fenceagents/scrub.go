@@ -12,10 +12,10 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 )
 
-// maxComplaint is how much of what an agent complains of becomes part of an error, in bytes.
+// maxComplaint is the maximum length of an agent's complaint in an error, in bytes.
 const maxComplaint = 1024
 
-// Parameters whose values may be told, by their normal names. Any other text might be a secret:
+// Parameters whose values may be shown, by their normal names. Any other text might be a secret:
 // agents call theirs by many names.
 var harmless = []string{
 	"ip", "ipaddr", "plug", "port", "username", "login", "cipher", "region", "zone", "project", "resourcegroup",
@@ -23,8 +23,8 @@ var harmless = []string{
 	"cmd_prompt", "redfish_uri", "systems_uri", "api_path", "separator", "plug_separator", "switch", "namespace",
 }
 
-// short values are numbers and abbreviations, unless their parameter's name tells otherwise.
-// Without them there is little left to read.
+// short values are numbers and abbreviations, unless the name of their parameter says otherwise.
+// Hiding them would leave little to read.
 const short = 4
 
 func secretive(name string) bool {
@@ -36,16 +36,15 @@ func secretive(name string) bool {
 	)
 }
 
-// scrub returns what an agent wrote to its standard error, without any value that might be a
-// secret, also not in the guises that libraries give it, and shortened to its end: that is where
-// the reason stands.
+// scrub returns the end of an agent's standard error without any value that might be a secret, in
+// any encoding that libraries use. The reason is usually at the end.
 func scrub(written tail, metadata agent.Metadata, parameters agent.Parameters) string {
 	return shorten(tidy(hide(string(written.kept), written.dropped, guises(metadata, parameters))))
 }
 
 var (
-	// pythonWarning is what Python says of the libraries of an agent; the line of code after it is
-	// indented.
+	// pythonWarning is a warning of Python about the libraries of an agent. The next line, with the
+	// code, is indented.
 	pythonWarning = regexp.MustCompile(`^\S+:\d+: \w*Warning: `)
 	// logged is a line of an agent's log: the same twice, once with the time.
 	logged = regexp.MustCompile(
@@ -53,9 +52,8 @@ var (
 	)
 )
 
-// tidy leaves out of what an agent wrote what is no reason: warnings, and times, which would make
-// another text of the same reason each time that the device is read. If there is nothing else, all
-// of it stays.
+// tidy removes warnings and times from the output of an agent. Otherwise the same reason would have
+// another text at each reading. If nothing else is left, the output stays.
 func tidy(text string) string {
 	var kept []string
 	warned := false
@@ -82,7 +80,7 @@ func tidy(text string) string {
 	return strings.Join(kept, "\n")
 }
 
-// guises returns the values that might be secrets, and what libraries make of them.
+// guises returns the values that might be secrets, also as libraries encode them.
 func guises(metadata agent.Metadata, parameters agent.Parameters) []string {
 	var guises []string
 	for _, name := range parameters.Names() {
@@ -123,10 +121,10 @@ func guises(metadata agent.Metadata, parameters agent.Parameters) []string {
 	return slices.Compact(guises)
 }
 
-// hide replaces all that is of a secret in text: where secrets overlap, and where the text ends in
-// the middle of one, since the agent was killed, or begins there, since it was cut.
+// hide replaces all parts of secrets in text, also where secrets overlap, where the text ends
+// within one because the agent was killed, or begins within one because the text was cut.
 func hide(text string, cut bool, secrets []string) string {
-	begins := make([]int, len(text)+1) // of secrets at a place, less those that end there
+	begins := make([]int, len(text)+1) // secrets that begin at a position, minus those that end there
 	mark := func(from, to int) {
 		begins[from]++
 		begins[to]--
@@ -165,7 +163,7 @@ func hide(text string, cut bool, secrets []string) string {
 	return shown.String()
 }
 
-// shorten returns the end of a text as one line that can be printed.
+// shorten returns the end of a text as one printable line.
 func shorten(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -28,7 +28,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
 const (
@@ -252,7 +251,7 @@ func (c *cluster) secrets() []corev1.Secret {
 }
 
 // offs is how often the device was told to switch off.
-func (c *cluster) offs() int { return c.rack.Count(victim, "command", v1alpha1.ActionOff) }
+func (c *cluster) offs() int { return c.rack.Count(victim, "command", agent.ActionOff) }
 
 func (c *cluster) new(change ...func(*Config)) *Jobs {
 	c.t.Helper()
@@ -332,7 +331,7 @@ func target() agent.Target {
 }
 
 func off(id string) agent.Command {
-	return agent.Command{ID: id, Action: v1alpha1.ActionOff, Timeout: 30 * time.Second}
+	return agent.Command{ID: id, Action: agent.ActionOff, Timeout: 30 * time.Second}
 }
 
 // rack is the agent of a pod.

@@ -3,16 +3,13 @@ package fencejobs
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Config configures [New]. All controllers that may lead must have the same Config.
@@ -26,29 +23,25 @@ type Config struct {
 	// Command starts the program fencejob. Default: /fencejob.
 	Command []string
 
-	// ServiceAccountName of the pods. They get no token of it and need no permissions. Default:
-	// that of the namespace.
-	ServiceAccountName string
-	// ImagePullPolicy and ImagePullSecrets of the pods.
-	ImagePullPolicy  corev1.PullPolicy
-	ImagePullSecrets []string
-	// NodeSelector selects the nodes from which the devices can be reached. A pod never runs on the
-	// node that it is about.
-	NodeSelector map[string]string
-	// Tolerations of the pods.
-	Tolerations []corev1.Toleration
-	// PriorityClassName of the pods. Nothing can be fenced if there is no capacity for them:
-	// consider system-cluster-critical. Default: none.
-	PriorityClassName string
+	// ImagePullPolicy of the container. Default: that of Kubernetes.
+	ImagePullPolicy corev1.PullPolicy
 	// Resources of the container. Default: requests of 10m and 32Mi, and a limit of 128Mi.
 	Resources corev1.ResourceRequirements
-	// HostNetwork gives pods the network of their node, for devices that can be reached only from
-	// it.
-	HostNetwork bool
-	// User is the user ID of the agents. Default: 65532; never root.
-	User int64
-	// Labels and Annotations of Jobs and pods, in addition to those of this package.
-	Labels, Annotations map[string]string
+
+	// Pod has what pods need in this cluster:
+	//   - Labels and Annotations, which Jobs get too.
+	//   - Spec.NodeSelector and Tolerations for the nodes from which the devices can be reached. A
+	//     pod never runs on the node that it is about.
+	//   - Spec.PriorityClassName. Nothing can be fenced if there is no capacity for the pods:
+	//     consider system-cluster-critical.
+	//   - Spec.HostNetwork, for devices that can be reached only from the network of a node, with
+	//     DNSPolicy, DNSConfig and HostAliases.
+	//   - Spec.SecurityContext.RunAsUser, the user ID of the agents. Default: 65532; never root.
+	//   - Spec.ImagePullSecrets, ServiceAccountName, RuntimeClassName and SchedulerName. Pods get no
+	//     token of the ServiceAccount and need no permissions.
+	//
+	// This package sets everything else. Another field is an error.
+	Pod corev1.PodTemplateSpec
 
 	// StartWithin is how long a pod may take to send a command or to read. It covers the API
 	// server, the Job controller, the scheduler and the kubelet. Nothing is sent later. The node
@@ -94,41 +87,14 @@ func (c Config) complete() (Config, error) {
 	if len(c.Command) == 0 {
 		c.Command = []string{"/fencejob"}
 	}
-	if c.ServiceAccountName != "" && len(validation.IsDNS1123Subdomain(c.ServiceAccountName)) > 0 {
-		bad("ServiceAccountName", "must be the name of a ServiceAccount", fmt.Sprintf("%q", c.ServiceAccountName))
-	}
 	if !slices.Contains(
 		[]corev1.PullPolicy{"", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever},
 		c.ImagePullPolicy,
 	) {
 		bad("ImagePullPolicy", "must be Always, IfNotPresent or Never", fmt.Sprintf("%q", c.ImagePullPolicy))
 	}
-	for _, name := range c.ImagePullSecrets {
-		if len(validation.IsDNS1123Subdomain(name)) > 0 {
-			bad("ImagePullSecrets", "must be names of Secrets", fmt.Sprintf("%q", name))
-		}
-	}
-	for _, labels := range []struct {
-		field string
-		is    map[string]string
-	}{{"NodeSelector", c.NodeSelector}, {"Labels", c.Labels}} {
-		for _, err := range metav1validation.ValidateLabels(labels.is, field.NewPath(labels.field)) {
-			wrong = append(wrong, fmt.Errorf("fencejobs: %w", err))
-		}
-	}
-	for _, own := range []string{kindLabel, requestAnnotation, nodeAnnotation, deviceAnnotation, windowAnnotation} {
-		if _, set := c.Labels[own]; set {
-			bad("Labels", "must not have one that this package sets", own)
-		}
-		if _, set := c.Annotations[own]; set {
-			bad("Annotations", "must not have one that this package sets", own)
-		}
-	}
-	if c.User == 0 {
-		c.User = 65532
-	}
-	if c.User < 0 {
-		bad("User", "must be the number of a user, and not root's", c.User)
+	for _, err := range validatePod(c.Pod) {
+		wrong = append(wrong, fmt.Errorf("fencejobs: %w", err))
 	}
 	for _, d := range []struct {
 		field     string
@@ -159,9 +125,7 @@ func (c Config) complete() (Config, error) {
 	if len(wrong) > 0 {
 		return c, errors.Join(wrong...)
 	}
-	c.ImagePullSecrets, c.Tolerations = slices.Clone(c.ImagePullSecrets), slices.Clone(c.Tolerations)
-	c.NodeSelector, c.Labels, c.Annotations = maps.Clone(c.NodeSelector), maps.Clone(c.Labels),
-		maps.Clone(c.Annotations)
+	c.Pod = *c.Pod.DeepCopy()
 	if c.Resources.Requests == nil && c.Resources.Limits == nil {
 		c.Resources = smallResources()
 	}

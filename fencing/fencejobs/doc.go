@@ -52,7 +52,7 @@
 //     later do not count (TestStoppedCallerGetsNoMoreTime, TestReadingsAreFresh).
 //   - A reading comes from a pod that was created for it, and is at most AnswerWithin plus
 //     ClockSkew old. An answer that is not exactly in the expected form is rejected
-//     (TestReadingsAreFresh, TestAnswersThatAreNone).
+//     (TestReadingsAreFresh, TestMalformedResultsAreRefused).
 //   - A pod never runs on the node that it is about. The scheduler excludes the node by its name,
 //     and the program refuses to run there (TestPodIsSafe, TestExecute, e2e:TestJobRunsElsewhere).
 //   - Parameters are in the Secret only: not in the Job, its pod, arguments, the environment, logs,
@@ -77,7 +77,7 @@
 //     switched off nevertheless. If that matters, run agents in the process of the controller.
 //   - Readings are about a second older than those of package fenceagents, as kubelets report late.
 //   - Jobs need a Job controller, a scheduler, and a working node with capacity. Set
-//     PriorityClassName. Run agents in the process of the controller if the cluster is small, or if
+//     Pod.Spec.PriorityClassName. Run agents in the process of the controller if the cluster is small, or if
 //     the control plane itself may be lost.
 //   - Each reading is a pod. With many nodes, increase fencing.Config.CheckInterval.
 //   - A user who may create Jobs or Pods in Namespace, or read its Secrets, has the passwords of

@@ -3,6 +3,7 @@ package fencejobs_test
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
@@ -16,7 +17,7 @@ func ExampleNew() {
 	client := fake.NewClientset() // kubernetes.NewForConfig(config)
 	_, err := fencejobs.New(client, fencejobs.Config{
 		Namespace: "fencer-jobs", Image: "registry.example/fence-agents:1.0",
-		PriorityClassName: "system-cluster-critical",
+		Pod: corev1.PodTemplateSpec{Spec: corev1.PodSpec{PriorityClassName: "system-cluster-critical"}},
 	})
 	fmt.Println(err) // otherwise it is fencing.Config.Agents
 	_, err = fencejobs.New(client, fencejobs.Config{Namespace: "fencer-jobs"})

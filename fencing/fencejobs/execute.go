@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
 // Agents read and switch devices in the pod. Use those of package fenceagents.
@@ -41,7 +40,7 @@ func Execute(ctx context.Context, c ExecuteConfig) error {
 	if c.ResultPath == "" {
 		c.ResultPath = ResultPath
 	}
-	file, err := os.Stat(c.RequestPath) // of what a link points to
+	file, err := os.Stat(c.RequestPath) // follows links
 	if err != nil {
 		return fmt.Errorf("fencejobs: %w", err)
 	}
@@ -51,14 +50,14 @@ func Execute(ctx context.Context, c ExecuteConfig) error {
 	}
 	r, err := readRequest(content)
 	if err != nil {
-		return fmt.Errorf("fencejobs: %w", err) // without an answer: it would be to no request
+		return fmt.Errorf("fencejobs: %w", err) // no answer: there is no request for it
 	}
 	answer := execute(ctx, c.Agents, c.Node, r, file.ModTime())
 	encoded, err := answer.encode()
 	if err != nil {
 		return fmt.Errorf("fencejobs: %w", err)
 	}
-	if err := os.WriteFile(c.ResultPath, encoded, 0o600); err != nil { // it exists already
+	if err := os.WriteFile(c.ResultPath, encoded, 0o600); err != nil { // the file exists
 		return fmt.Errorf("fencejobs: %w", err)
 	}
 	if err := answer.err(); err != nil {
@@ -67,7 +66,7 @@ func Execute(ctx context.Context, c ExecuteConfig) error {
 	return nil
 }
 
-// execute does what a request says, if the node and the time are right.
+// execute executes a request if the node and the time are right.
 func execute(ctx context.Context, agents Agents, node string, r request, mounted time.Time) result {
 	answer := result{Version: version, Request: r.digest(), Outcome: done, Began: wall()}
 	refuse := func(why error) result {
@@ -82,7 +81,7 @@ func execute(ctx context.Context, agents Agents, node string, r request, mounted
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.Window.Ends.Sub(answer.Began))
 	defer cancel()
-	// Agents are asked what they know before they get a command. That takes a while, in which
+	// The metadata of the agent is read before the command is sent. That takes time, in which
 	// the window may close.
 	metadata, err := agents.Metadata(ctx, r.Agent)
 	switch {
@@ -103,7 +102,7 @@ func execute(ctx context.Context, agents Agents, node string, r request, mounted
 		answer.Power, err = agents.Power(ctx, r.target())
 	default:
 		command := agent.Command{
-			ID: r.ID, Action: v1alpha1.OpAction(r.Action),
+			ID: r.ID, Action: agent.Action(r.Action),
 			Timeout: r.Window.Ends.Sub(answer.Began),
 		}
 		err = agents.Switch(ctx, r.target(), command)
@@ -114,5 +113,5 @@ func execute(ctx context.Context, agents Agents, node string, r request, mounted
 	return answer
 }
 
-// wall is the time by the clock that the controller's is compared with.
+// wall returns the time of the clock that is compared with the controller's.
 func wall() time.Time { return time.Now().Round(0).UTC() }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
 func someRequest(t *testing.T, a action) request {
@@ -35,7 +34,7 @@ func TestExecute(t *testing.T) {
 	r := someRequest(t, switchOff)
 	require.NoError(t, os.WriteFile(c.RequestPath, []byte(encoded(t, r)), 0o600))
 	require.NoError(t, Execute(t.Context(), c))
-	assert.Equal(t, 1, rack.Count(victim, "command", v1alpha1.ActionOff))
+	assert.Equal(t, 1, rack.Count(victim, "command", agent.ActionOff))
 	said, err := os.ReadFile(c.ResultPath)
 	require.NoError(t, err)
 	answer, err := readResult(string(said), r)
@@ -47,7 +46,7 @@ func TestExecute(t *testing.T) {
 	require.ErrorContains(t, Execute(t.Context(), c), "given it")
 	c.Node = victim
 	require.ErrorContains(t, Execute(t.Context(), c), "the node that it is about")
-	assert.Equal(t, 1, rack.Count(victim, "command", v1alpha1.ActionOff))
+	assert.Equal(t, 1, rack.Count(victim, "command", agent.ActionOff))
 
 	require.NoError(t, os.WriteFile(c.RequestPath, []byte(`{"parameters":{"password":"`+secret+`"},"x":1}`), 0o600))
 	err = Execute(t.Context(), c)
@@ -65,10 +64,10 @@ func TestSlowMetadata(t *testing.T) {
 		defer rack.Close()
 		answer := execute(t.Context(), sleepy{rack, 11 * time.Second}, host, someRequest(t, switchOff), time.Now())
 		assert.Equal(t, refused, answer.Outcome)
-		assert.Zero(t, rack.Count(victim, "command", v1alpha1.ActionOff))
+		assert.Zero(t, rack.Count(victim, "command", agent.ActionOff))
 		answer = execute(t.Context(), sleepy{rack, 9 * time.Second}, host, someRequest(t, switchOff), time.Now())
 		assert.Equal(t, done, answer.Outcome)
-		assert.Equal(t, 1, rack.Count(victim, "command", v1alpha1.ActionOff))
+		assert.Equal(t, 1, rack.Count(victim, "command", agent.ActionOff))
 	})
 }
 
@@ -96,7 +95,7 @@ func TestAgentEndsWithTheWindow(t *testing.T) {
 	})
 }
 
-func TestRequestsThatAreNone(t *testing.T) {
+func TestMalformedRequestsAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*request){
 		"version":    func(r *request) { r.Version++ },
 		"ID":         func(r *request) { r.ID = "" },

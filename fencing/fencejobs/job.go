@@ -16,16 +16,16 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// What Jobs and pods are marked with. None of it is secret.
+// Labels and annotations of Jobs and pods. None of them is secret.
 const (
-	kindLabel         = "fencing.bellwether.dev/job"     // status, off, on or metadata
-	nodeAnnotation    = "fencing.bellwether.dev/node"    // that it is about
-	deviceAnnotation  = "fencing.bellwether.dev/device"  // that it is about
-	requestAnnotation = "fencing.bellwether.dev/request" // digest: what the Job was made for
-	windowAnnotation  = "fencing.bellwether.dev/window"  // when it may send something
+	kindLabel         = "fencing.bellwether.dev/job" // status, off, on or metadata
+	nodeAnnotation    = "fencing.bellwether.dev/node"
+	deviceAnnotation  = "fencing.bellwether.dev/device"
+	requestAnnotation = "fencing.bellwether.dev/request" // the digest of the request
+	windowAnnotation  = "fencing.bellwether.dev/window"  // the time for sending
 )
 
-// Where the container has what. The program fencejob knows these too.
+// Paths in the container. The program fencejob has the same.
 const (
 	containerName    = "agent"
 	requestDirectory = "/run/fencejob"
@@ -38,18 +38,18 @@ const (
 	NodeEnv = "NODE_NAME"
 )
 
-// endGrace is how long a pod that is deleted has for killing its agent.
+// endGrace is the time for a deleted pod to kill its agent, in seconds.
 const endGrace = 5
 
-// newJob is the Job for a request, and mounts the Secret of a name.
+// newJob returns the Job for a request. It mounts the Secret with this name.
 func newJob(r request, secret string, c Config) (*batchv1.Job, error) {
 	window, err := json.Marshal(r.Window)
 	if err != nil {
 		return nil, err
 	}
 	labels, annotations := map[string]string{}, map[string]string{}
-	maps.Copy(labels, c.Labels)
-	maps.Copy(annotations, c.Annotations)
+	maps.Copy(labels, c.Pod.Labels)
+	maps.Copy(annotations, c.Pod.Annotations)
 	labels[kindLabel] = string(r.Action)
 	annotations[nodeAnnotation], annotations[deviceAnnotation] = r.Node, r.Device
 	marks := maps.Clone(annotations)
@@ -70,68 +70,58 @@ func newJob(r request, secret string, c Config) (*batchv1.Job, error) {
 }
 
 func podSpec(r request, secret string, c Config) corev1.PodSpec {
-	spec := corev1.PodSpec{
-		RestartPolicy:                 corev1.RestartPolicyNever,
-		ActiveDeadlineSeconds:         ptr.To(int64(math.Ceil(r.Window.Ends.Sub(r.Window.Opens).Seconds()))),
-		TerminationGracePeriodSeconds: ptr.To(int64(endGrace)),
-		ServiceAccountName:            c.ServiceAccountName,
-		AutomountServiceAccountToken:  ptr.To(false),
-		EnableServiceLinks:            ptr.To(false),
-		HostNetwork:                   c.HostNetwork,
-		PriorityClassName:             c.PriorityClassName,
-		NodeSelector:                  c.NodeSelector,
-		Tolerations:                   c.Tolerations,
-		Affinity:                      awayFrom(r.Node),
-		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To(c.User), RunAsGroup: ptr.To(c.User), FSGroup: ptr.To(c.User),
-			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
-		Containers: []corev1.Container{{
-			Name: containerName, Image: c.Image, ImagePullPolicy: c.ImagePullPolicy, Command: c.Command,
-			Resources: c.Resources,
-			Env: []corev1.EnvVar{
-				{
-					Name:      NodeEnv,
-					ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}},
-				},
-			},
-			SecurityContext: &corev1.SecurityContext{
-				AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
-				Privileged:   ptr.To(false),
-				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			},
-			TerminationMessagePath: ResultPath, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
-			VolumeMounts: []corev1.VolumeMount{
-				{Name: "request", MountPath: requestDirectory, ReadOnly: true},
-				{Name: "tmp", MountPath: "/tmp"}, // some agents need one
-			},
-		}},
-		Volumes: []corev1.Volume{
-			// Readable for the group, which the agent's user is in.
-			{
-				Name: "request",
-				VolumeSource: corev1.VolumeSource{
-					Secret: &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: ptr.To(int32(0o440))},
-				},
-			},
-			{
-				Name: "tmp",
-				VolumeSource: corev1.VolumeSource{
-					EmptyDir: &corev1.EmptyDirVolumeSource{
-						Medium:    corev1.StorageMediumMemory,
-						SizeLimit: ptr.To(resource.MustParse("16Mi")),
-					},
-				},
-			},
-		},
+	spec, user := *c.Pod.Spec.DeepCopy(), user(c.Pod)
+	spec.RestartPolicy = corev1.RestartPolicyNever
+	spec.ActiveDeadlineSeconds = ptr.To(int64(math.Ceil(r.Window.Ends.Sub(r.Window.Opens).Seconds())))
+	spec.TerminationGracePeriodSeconds = ptr.To(int64(endGrace))
+	spec.AutomountServiceAccountToken, spec.EnableServiceLinks = ptr.To(false), ptr.To(false)
+	spec.Affinity = awayFrom(r.Node)
+	spec.SecurityContext = &corev1.PodSecurityContext{
+		RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To(user), RunAsGroup: ptr.To(user), FSGroup: ptr.To(user),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
-	for _, name := range c.ImagePullSecrets {
-		spec.ImagePullSecrets = append(spec.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
+	spec.Containers = []corev1.Container{{
+		Name: containerName, Image: c.Image, ImagePullPolicy: c.ImagePullPolicy, Command: c.Command,
+		Resources: c.Resources,
+		Env: []corev1.EnvVar{
+			{
+				Name:      NodeEnv,
+				ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}},
+			},
+		},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
+			Privileged:   ptr.To(false),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+		TerminationMessagePath: ResultPath, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: "request", MountPath: requestDirectory, ReadOnly: true},
+			{Name: "tmp", MountPath: "/tmp"}, // some agents need one
+		},
+	}}
+	spec.Volumes = []corev1.Volume{
+		// Readable for the group, which the agent's user belongs to.
+		{
+			Name: "request",
+			VolumeSource: corev1.VolumeSource{
+				Secret: &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: ptr.To(int32(0o440))},
+			},
+		},
+		{
+			Name: "tmp",
+			VolumeSource: corev1.VolumeSource{
+				EmptyDir: &corev1.EmptyDirVolumeSource{
+					Medium:    corev1.StorageMediumMemory,
+					SizeLimit: ptr.To(resource.MustParse("16Mi")),
+				},
+			},
+		},
 	}
 	return spec
 }
 
-// awayFrom keeps a pod from a node, by its name: labels can be missing, or be wrong. No node: nil.
+// awayFrom keeps a pod off a node, by its name: labels can be missing or wrong. No node: nil.
 func awayFrom(node string) *corev1.Affinity {
 	if node == "" {
 		return nil
@@ -155,7 +145,7 @@ func smallResources() corev1.ResourceRequirements {
 	}
 }
 
-// newSecret hands a request over to the pod of a Job, and goes with that.
+// newSecret passes a request to the pod of a Job, and is deleted with the Job.
 func newSecret(r request, job *batchv1.Job) (*corev1.Secret, error) {
 	content, err := json.Marshal(r)
 	if err != nil {
@@ -172,7 +162,7 @@ func newSecret(r request, job *batchv1.Job) (*corev1.Secret, error) {
 	}, nil
 }
 
-// secretOf names the Secret that the pod of a Job waits for.
+// secretOf returns the name of the Secret that the pod of a Job waits for.
 func secretOf(job *batchv1.Job) string {
 	for _, volume := range job.Spec.Template.Spec.Volumes {
 		if volume.Name == "request" && volume.Secret != nil {
@@ -182,10 +172,10 @@ func secretOf(job *batchv1.Job) string {
 	return ""
 }
 
-// ErrForeign says that a Job with the name of an operation was made for something else.
+// ErrForeign is returned if a Job with the name of the operation was made for something else.
 var ErrForeign = errors.New("fencejobs: a Job of this name was made for something else")
 
-// adopted is the window of a Job that exists, if it was made for the very same request.
+// adopted returns the window of an existing Job that was made for the same request.
 func adopted(job *batchv1.Job, r request, c Config) (window, error) {
 	foreign := func(why string) (window, error) {
 		return window{}, fmt.Errorf("%w: %s/%s: %s", ErrForeign, job.Namespace, job.Name, why)

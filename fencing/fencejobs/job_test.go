@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -47,11 +48,14 @@ func TestJobRunsOnce(t *testing.T) {
 // Whatever is configured, the pod keeps away from the node that is fenced, and has no rights.
 func TestPodIsSafe(t *testing.T) {
 	job, r := someJob(t, func(c *Config) {
-		c.NodeSelector = map[string]string{"bmc": "reachable"}
-		c.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-		c.HostNetwork, c.ServiceAccountName, c.PriorityClassName = true, "fencer", "system-cluster-critical"
-		c.ImagePullSecrets, c.ImagePullPolicy = []string{"registry"}, corev1.PullIfNotPresent
-		c.Labels, c.Annotations = map[string]string{"team": "power"}, map[string]string{"note": "x"}
+		c.ImagePullPolicy = corev1.PullIfNotPresent
+		c.Pod.Labels, c.Pod.Annotations = map[string]string{"team": "power"}, map[string]string{"note": "x"}
+		c.Pod.Spec = corev1.PodSpec{
+			NodeSelector: map[string]string{"bmc": "reachable"},
+			Tolerations:  []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			HostNetwork:  true, ServiceAccountName: "fencer", PriorityClassName: "system-cluster-critical",
+			ImagePullSecrets: []corev1.LocalObjectReference{{Name: "registry"}},
+		}
 	})
 	pod := job.Spec.Template.Spec
 	terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
@@ -106,17 +110,27 @@ func TestConfigIsChecked(t *testing.T) {
 	_, err := New(nil, Config{})
 	require.ErrorContains(t, err, "fencejobs: client: required")
 	_, err = New(nil, Config{
-		Namespace: "No", Image: " x", ServiceAccountName: "No", ImagePullPolicy: "Sometimes",
-		ImagePullSecrets: []string{"No"},
-		NodeSelector:     map[string]string{"a b": ""}, Labels: map[string]string{kindLabel: "x", "c d": ""},
-		Annotations: map[string]string{nodeAnnotation: "x"}, User: -1,
+		Namespace: "No", Image: " x", ImagePullPolicy: "Sometimes",
+		Pod: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{
+				Labels:      map[string]string{kindLabel: "x", "c d": ""},
+				Annotations: map[string]string{nodeAnnotation: "x"},
+			},
+			Spec: corev1.PodSpec{
+				NodeSelector: map[string]string{"a b": ""}, ServiceAccountName: "No",
+				ImagePullSecrets: []corev1.LocalObjectReference{{Name: "No"}},
+				SecurityContext:  &corev1.PodSecurityContext{RunAsUser: ptr.To(int64(0))},
+				Affinity:         &corev1.Affinity{},
+			},
+		},
 		StartWithin: -1, AnswerWithin: -1, ClockSkew: -1, Timeout: -1, Poll: -1,
 		KeepFor: time.Minute + time.Millisecond,
 	})
 	for _, field := range []string{
-		"Namespace", "Image", "ServiceAccountName", "ImagePullPolicy", "ImagePullSecrets", "NodeSelector", "Labels",
-		"Annotations", "User", "StartWithin",
-		"AnswerWithin", "ClockSkew", "Timeout", "Poll", "KeepFor",
+		"Namespace", "Image", "ImagePullPolicy", "Pod.Spec.ServiceAccountName", "Pod.Spec.ImagePullSecrets[0]",
+		"Pod.Spec.NodeSelector", "Pod.Labels", "Pod.Annotations", "Pod.Spec.SecurityContext.RunAsUser",
+		"Pod: Forbidden: has a field that this package sets itself", "StartWithin", "AnswerWithin", "ClockSkew",
+		"Timeout", "Poll", "KeepFor",
 	} {
 		assert.ErrorContains(t, err, "fencejobs: "+field)
 	}

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
 // metadataLasts is how long the metadata of an agent, or its absence, is cached.
@@ -36,7 +35,7 @@ type Jobs struct {
 type known struct {
 	at       time.Time
 	metadata agent.Metadata
-	err      error // there is no such agent
+	err      error // the agent does not exist
 }
 
 var _ agent.Agent = (*Jobs)(nil)
@@ -56,15 +55,15 @@ func New(client kubernetes.Interface, c Config) (*Jobs, error) {
 
 // Power reads the plug with a separate Job. An answer counts only if the pod has read after the
 // start of the call, and at most AnswerWithin before its end.
-func (j *Jobs) Power(ctx context.Context, target agent.Target) (v1alpha1.Power, error) {
-	power := v1alpha1.PowerUnknown
+func (j *Jobs) Power(ctx context.Context, target agent.Target) (agent.Power, error) {
+	power := agent.PowerUnknown
 	r, err := j.reading(ctx, "fence-read-", readPower, target, func(to request, answer result, now time.Time) error {
 		var err error
 		power, err = answer.power(to, now, j.config.AnswerWithin)
 		return err
 	})
 	if err != nil {
-		return v1alpha1.PowerUnknown, failure(r, err)
+		return agent.PowerUnknown, failure(r, err)
 	}
 	return power, nil
 }
@@ -94,7 +93,7 @@ func (j *Jobs) Metadata(ctx context.Context, name string) (agent.Metadata, error
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		last = known{at: last.at, err: failure(r, err)}
-	case err != nil && ok && before.err == nil: // it is the image's, which does not change that often
+	case err != nil && ok && before.err == nil: // it belongs to the image, which changes rarely
 		return before.metadata, nil
 	case err != nil:
 		return agent.Metadata{}, failure(r, err)
@@ -114,7 +113,7 @@ func (j *Jobs) reading(
 	take func(to request, answer result, now time.Time) error,
 ) (request, error) {
 	now := time.Now()
-	// A unique name: an answer that was there before is never taken for a new one.
+	// A unique name, so that an old answer is never taken for a new one.
 	r := newRequest(prefix+strings.ToLower(rand.Text()[:16]), a, target, window{})
 	var err error
 	timeout := left(ctx, now, j.config.Timeout)
@@ -132,10 +131,8 @@ func (j *Jobs) reading(
 	}
 	answer, err := j.await(ctx, job, r, false)
 	if err == nil {
-		err = cmp.Or(
-			take(r, answer, time.Now()),
-			ctx.Err(),
-		) // after its time it is no answer, however long this process was stopped
+		// A late answer does not count, however long this process was stopped.
+		err = cmp.Or(take(r, answer, time.Now()), ctx.Err())
 	}
 	j.log(r, now, err)
 	return r, err
@@ -182,7 +179,7 @@ func (j *Jobs) Switch(ctx context.Context, target agent.Target, command agent.Co
 	if err == nil {
 		answer, err = j.await(calling, job, r, true)
 	}
-	j.removeSecret(ctx, job) // where it was not read, nothing starts any more
+	j.removeSecret(ctx, job) // if it was not read, nothing can start any more
 	if err == nil {
 		err = answer.err()
 	} else if calling.Err() != nil {

@@ -25,7 +25,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
 const operation = "fence-0123456789-1-1"
@@ -41,15 +40,15 @@ func TestReadsAndSwitches(t *testing.T) {
 		j := c.new()
 		power, err := j.Power(t.Context(), target())
 		require.NoError(t, err)
-		assert.Equal(t, v1alpha1.PowerOn, power)
+		assert.Equal(t, agent.PowerOn, power)
 		require.NoError(t, j.Switch(t.Context(), target(), off(operation)))
 		assert.False(t, c.rack.On(victim))
 		assert.True(t, ended(&c.jobs()[0]), "until then it might make another pod")
 		power, err = j.Power(t.Context(), target())
 		require.NoError(t, err)
-		assert.Equal(t, v1alpha1.PowerOff, power)
+		assert.Equal(t, agent.PowerOff, power)
 		require.NoError(t,
-			j.Switch(t.Context(), target(), agent.Command{ID: "fence-0123456789-1-2", Action: v1alpha1.ActionOn}))
+			j.Switch(t.Context(), target(), agent.Command{ID: "fence-0123456789-1-2", Action: agent.ActionOn}))
 		assert.True(t, c.rack.On(victim))
 
 		jobs := c.jobs()
@@ -389,7 +388,7 @@ func TestReadingsAreFresh(t *testing.T) {
 			for range 3 {
 				power, err := c.new().Power(t.Context(), target())
 				require.NoError(t, err)
-				require.Equal(t, v1alpha1.PowerOn, power)
+				require.Equal(t, agent.PowerOn, power)
 			}
 			assert.Len(t, names, 3)
 		})
@@ -399,14 +398,14 @@ func TestReadingsAreFresh(t *testing.T) {
 			c.tells = 10 * time.Second
 			power, err := c.new().Power(t.Context(), target())
 			require.ErrorContains(t, err, "too long")
-			assert.Equal(t, v1alpha1.PowerUnknown, power)
+			assert.Equal(t, agent.PowerUnknown, power)
 		})
 	})
 	t.Run("a controller that was stopped for an hour", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, c *cluster) {
 			power, err := c.stopped("list pods", time.Hour).Power(t.Context(), target())
 			require.Error(t, err)
-			assert.Equal(t, v1alpha1.PowerUnknown, power)
+			assert.Equal(t, agent.PowerUnknown, power)
 		})
 	})
 }
@@ -419,7 +418,7 @@ func TestAnswerAfterTheCall(t *testing.T) {
 		defer cancel()
 		power, err := c.stopped("list pods", 12*time.Second).Power(ctx, target())
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, v1alpha1.PowerUnknown, power)
+		assert.Equal(t, agent.PowerUnknown, power)
 	})
 }
 
@@ -430,7 +429,7 @@ func TestForeignPodIsNotBelieved(t *testing.T) {
 			job := c.jobs()[0]
 			answer := result{
 				Version: version, Request: job.Annotations[requestAnnotation], Outcome: done,
-				Power: v1alpha1.PowerOff, Began: wall(), Ended: wall(),
+				Power: agent.PowerOff, Began: wall(), Ended: wall(),
 			}
 			_, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{
@@ -443,12 +442,12 @@ func TestForeignPodIsNotBelieved(t *testing.T) {
 		})
 		power, err := c.new().Power(t.Context(), target())
 		require.NoError(t, err)
-		assert.Equal(t, v1alpha1.PowerOn, power)
+		assert.Equal(t, agent.PowerOn, power)
 	})
 }
 
 // What a pod says is taken word for word, or not at all.
-func TestAnswersThatAreNone(t *testing.T) {
+func TestMalformedResultsAreRefused(t *testing.T) {
 	change := func(f func(*result)) func(*testing.T, result) string {
 		return func(t *testing.T, r result) string {
 			f(&r)
@@ -470,7 +469,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 		"another request": change(func(r *result) { r.Request = "x" }),
 		"no outcome":      change(func(r *result) { r.Outcome = "" }),
 		"no power":        change(func(r *result) { r.Power = "" }),
-		"unknown power":   change(func(r *result) { r.Power = v1alpha1.PowerUnknown }),
+		"unknown power":   change(func(r *result) { r.Power = agent.PowerUnknown }),
 		"other power":     change(func(r *result) { r.Power = "standby" }),
 		"no times":        change(func(r *result) { r.Began, r.Ended = time.Time{}, time.Time{} }),
 		"ends before":     change(func(r *result) { r.Ended = r.Began.Add(-time.Second) }),
@@ -491,7 +490,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 				c.answer = func(r result) string { return f(t, r) }
 				power, err := c.new().Power(t.Context(), target())
 				require.Error(t, err)
-				assert.Equal(t, v1alpha1.PowerUnknown, power)
+				assert.Equal(t, agent.PowerUnknown, power)
 			})
 		})
 	}
@@ -500,7 +499,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 		c.answer = func(r result) string { return encoded(t, r) }
 		power, err := c.new().Power(t.Context(), target())
 		require.NoError(t, err, "the one that nothing was done to")
-		assert.Equal(t, v1alpha1.PowerOff, power)
+		assert.Equal(t, agent.PowerOff, power)
 	})
 }
 
@@ -509,7 +508,7 @@ func TestDeviceThatFails(t *testing.T) {
 		c.rack.Break(victim, fencingtest.Fault{Unreadable: true})
 		power, err := c.new().Power(t.Context(), target())
 		require.ErrorContains(t, err, "no answer")
-		assert.Equal(t, v1alpha1.PowerUnknown, power)
+		assert.Equal(t, agent.PowerUnknown, power)
 		c.rack.Break(victim, fencingtest.Fault{Fail: true})
 		require.Error(t, c.new().Switch(t.Context(), target(), off(operation)))
 		assert.Equal(t, 1, c.offs(), "one pod, one try")
@@ -543,7 +542,7 @@ func TestBadCommandsAreRefused(t *testing.T) {
 			},
 			"Command.Timeout": func() error {
 				return c.new().Switch(t.Context(), target(),
-					agent.Command{ID: operation, Action: v1alpha1.ActionOff, Timeout: 4 * time.Second})
+					agent.Command{ID: operation, Action: agent.ActionOff, Timeout: 4 * time.Second})
 			},
 			"Target.Node": func() error {
 				nowhere := target()

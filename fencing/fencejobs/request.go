@@ -11,26 +11,25 @@ import (
 	"slices"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// action is what a pod does.
+// action is the task of a pod.
 type action string
 
 const (
 	readPower    action = "status"
-	switchOff           = action(v1alpha1.ActionOff)
-	switchOn            = action(v1alpha1.ActionOn)
+	switchOff           = action(agent.ActionOff)
+	switchOn            = action(agent.ActionOn)
 	readMetadata action = "metadata"
 )
 
-// sends says that it is a command.
+// sends reports whether it is a command.
 func (a action) sends() bool { return a == switchOff || a == switchOn }
 
-// version of what a controller tells a pod, and of what that answers.
+// version is that of requests and answers.
 const version = 1
 
-// request is the request to a pod, in a file of its own. It has secrets.
+// request is the request to a pod, in a file. It has secrets.
 type request struct {
 	Version    int               `json:"version"`
 	ID         string            `json:"id"` // of the Job
@@ -53,8 +52,9 @@ func newRequest(id string, a action, target agent.Target, w window) request {
 	return r
 }
 
-// digest tells requests apart. Anybody may see it, so no value of a parameter is in it, which may
-// be short enough to be guessed; nor is the window, since the same command may be asked for twice.
+// digest identifies a request. It is public, so it contains no value of a parameter, which may be
+// short enough to guess. It does not contain the window, because the same command may be requested
+// twice.
 func (r request) digest() string {
 	names := []string{}
 	for name := range r.Parameters {
@@ -63,7 +63,7 @@ func (r request) digest() string {
 	slices.Sort(names)
 	plain, err := json.Marshal([]any{r.Version, r.ID, r.Action, r.Node, r.Device, r.Agent, names})
 	if err != nil {
-		panic(err) // strings can be encoded
+		panic(err) // impossible for strings
 	}
 	sum := sha256.Sum256(plain)
 	return hex.EncodeToString(sum[:])
@@ -73,7 +73,7 @@ func (r request) target() agent.Target {
 	return agent.Target{Node: r.Node, Device: r.Device, Agent: r.Agent, Parameters: agent.NewParameters(r.Parameters)}
 }
 
-// readRequest decodes one, and says what is wrong with it without any of its values.
+// readRequest decodes a request. Its errors contain no values.
 func readRequest(content []byte) (request, error) {
 	var r request
 	if err := strict(content, &r); err != nil {
@@ -96,7 +96,7 @@ func readRequest(content []byte) (request, error) {
 	return r, nil
 }
 
-// strict decodes one object and nothing else.
+// strict decodes exactly one object.
 func strict(content []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()

@@ -13,38 +13,36 @@ import (
 	"unicode"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
 // outcome is how a pod has ended.
 type outcome string
 
 const (
-	done    outcome = "done"    // the agent has ended without an error, which of a command proves nothing
-	failed  outcome = "failed"  // it has not
+	done    outcome = "done"    // the agent has ended without an error, which proves nothing for a command
+	failed  outcome = "failed"  // the agent has ended with an error
 	refused outcome = "refused" // nothing was sent
-	absent  outcome = "absent"  // there is no such agent
+	absent  outcome = "absent"  // the agent does not exist
 )
 
-// result is what a pod answers, as its termination message: that is where anybody who may see pods
-// can read it.
+// result is the answer of a pod, in its termination message. Anyone who may see pods can read it.
 type result struct {
-	Version int            `json:"version"`
-	Request string         `json:"request"` // its digest
-	Outcome outcome        `json:"outcome"`
-	Power   v1alpha1.Power `json:"power,omitempty"`
-	// Metadata is JSON, compressed: it would be too long otherwise.
+	Version int         `json:"version"`
+	Request string      `json:"request"` // the digest of the request
+	Outcome outcome     `json:"outcome"`
+	Power   agent.Power `json:"power,omitempty"`
+	// Metadata is compressed JSON, because it would be too long otherwise.
 	Metadata []byte `json:"metadata,omitempty"`
-	// Message is the agent's complaint, without secrets.
+	// Message is the error of the agent, without secrets.
 	Message string    `json:"message,omitempty"`
 	Began   time.Time `json:"began"`
 	Ended   time.Time `json:"ended"`
 }
 
-// maxResult is how long a termination message may be, in bytes: kubelets cut the rest off.
+// maxResult is the maximum length of a termination message in bytes. Kubelets cut the rest off.
 const maxResult = 4096
 
-// encode returns the answer, with a message that is cut until it is short enough.
+// encode returns the answer, with its message cut to fit.
 func (r result) encode() ([]byte, error) {
 	for {
 		content, err := json.Marshal(r)
@@ -99,21 +97,21 @@ func (r result) err() error {
 	return errors.New(r.Message)
 }
 
-// power is a reading, if it is one that counts now.
-func (r result) power(to request, now time.Time, atMost time.Duration) (v1alpha1.Power, error) {
+// power returns the reading if it counts now.
+func (r result) power(to request, now time.Time, atMost time.Duration) (agent.Power, error) {
 	if err := r.err(); err != nil {
-		return v1alpha1.PowerUnknown, err
+		return agent.PowerUnknown, err
 	}
-	if r.Power != v1alpha1.PowerOn && r.Power != v1alpha1.PowerOff {
-		return v1alpha1.PowerUnknown, errors.New("the pod's answer is no reading")
+	if r.Power != agent.PowerOn && r.Power != agent.PowerOff {
+		return agent.PowerUnknown, errors.New("the pod's answer is no reading")
 	}
 	if err := to.Window.fresh(now, r.Began, r.Ended, atMost); err != nil {
-		return v1alpha1.PowerUnknown, err
+		return agent.PowerUnknown, err
 	}
 	return r.Power, nil
 }
 
-// metadata is what an agent says of itself.
+// metadata returns the metadata of an agent.
 func (r result) metadata() (agent.Metadata, error) {
 	var m agent.Metadata
 	if err := r.err(); err != nil {
@@ -133,7 +131,7 @@ func (r result) metadata() (agent.Metadata, error) {
 	return m, nil
 }
 
-// compressed is metadata without what is for people, which is most of it.
+// compressed returns metadata without the texts for users, which are most of it.
 func compressed(m agent.Metadata) ([]byte, error) {
 	parameters := make([]agent.ParameterSpec, len(m.Parameters))
 	for i, p := range m.Parameters {
@@ -152,7 +150,7 @@ func compressed(m agent.Metadata) ([]byte, error) {
 	return buffer.Bytes(), err
 }
 
-// printable is a text of somebody else as one line.
+// printable returns a foreign text as one line.
 func printable(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }), " ")
 }

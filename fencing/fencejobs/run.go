@@ -18,13 +18,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// requestTimeout is how long the API server may take for an answer.
+// requestTimeout bounds a request to the API server.
 const requestTimeout = 5 * time.Second
 
-// create makes the Job of a request, or finds the one that was made for it, and then hands the
-// request over. The Job comes first, and its pod waits for the Secret: whatever is left by a
-// process that ends in between goes with the Job, and nothing is sent. An error with a Job says
-// that it may run.
+// create creates the Job of a request, or finds the Job that was created for it, and then passes
+// the request on. The Job comes first, and its pod waits for the Secret: if this process ends in
+// between, everything is deleted with the Job, and nothing is sent. After an error with a Job, the
+// Job may run.
 func (j *Jobs) create(ctx context.Context, r request) (*batchv1.Job, error) {
 	wanted, err := newJob(r, newSecretName(r.ID), j.config)
 	if err != nil {
@@ -41,13 +41,13 @@ func (j *Jobs) create(ctx context.Context, r request) (*batchv1.Job, error) {
 		return err
 	})
 	if err != nil {
-		// It may exist all the same, or come to: without the Secret, its pod never starts.
+		// The Job may exist now or later. Without the Secret, its pod never starts.
 		return nil, fmt.Errorf("create the Job: %w", err)
 	}
 	if r.Window, err = adopted(job, r, j.config); err != nil {
 		return nil, err
 	}
-	if ended(job) { // by somebody else
+	if ended(job) { // by another client
 		return job, nil
 	}
 	secret, err := newSecret(r, job)
@@ -56,7 +56,7 @@ func (j *Jobs) create(ctx context.Context, r request) (*batchv1.Job, error) {
 	}
 	err = j.insist(ctx, func(ctx context.Context) error {
 		_, err := j.client.CoreV1().Secrets(j.config.Namespace).Create(ctx, secret, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) { // a name that was made for this very Job
+		if apierrors.IsAlreadyExists(err) { // the name is unique to this Job
 			return nil
 		}
 		return err
@@ -67,7 +67,7 @@ func (j *Jobs) create(ctx context.Context, r request) (*batchv1.Job, error) {
 	return job, nil
 }
 
-// insist tries until there is an answer: one that says no, or none at all until ctx ends.
+// insist repeats try until it has an answer, or ctx ends. A refusal is an answer.
 func (j *Jobs) insist(ctx context.Context, try func(context.Context) error) error {
 	for {
 		asking, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -84,7 +84,7 @@ func (j *Jobs) insist(ctx context.Context, try func(context.Context) error) erro
 	}
 }
 
-// answered says that trying once more would not help.
+// answered reports whether another try would not help.
 func (j *Jobs) answered(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
 		apierrors.IsUnauthorized(err) ||
@@ -92,15 +92,15 @@ func (j *Jobs) answered(err error) bool {
 		apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// await looks at a Job until it has an answer, or cannot have one any more. That of a command
-// counts once nothing of it can run any more.
+// await waits until a Job has an answer, or cannot have one any more. The answer to a command
+// counts once nothing of the Job can still run.
 func (j *Jobs) await(ctx context.Context, job *batchv1.Job, r request, sends bool) (result, error) {
 	waits, told := errors.New("not looked at yet"), false
 	for {
 		seen, err := j.look(ctx, job)
 		if err == nil {
 			message, over, why := seen.verdict(sends)
-			if len(seen.pods) > 0 || !told { // of a pod that was deleted since, it is known what it waited for
+			if len(seen.pods) > 0 || !told { // also for a pod that was deleted since
 				waits, told = why, len(seen.pods) > 0
 			}
 			switch {
@@ -120,7 +120,7 @@ func (j *Jobs) await(ctx context.Context, job *batchv1.Job, r request, sends boo
 	}
 }
 
-// sight is a Job, nil if it is gone, and its pods, which were looked at after it.
+// sight is a Job, nil if it is gone, and its pods, which were read after it.
 type sight struct {
 	job  *batchv1.Job
 	pods []corev1.Pod
@@ -151,8 +151,8 @@ func (j *Jobs) look(ctx context.Context, job *batchv1.Job) (sight, error) {
 	return seen, nil
 }
 
-// verdict says whether it is over, with the answer, or with why there is none; or why it is not
-// yet.
+// verdict reports whether the Job is over, with the answer, or with the reason why there is none.
+// Otherwise why is the reason why it is not over yet.
 func (s sight) verdict(sends bool) (message string, over bool, why error) {
 	over = s.job == nil || ended(s.job)
 	var messages []string
@@ -175,8 +175,8 @@ func (s sight) verdict(sends bool) (message string, over bool, why error) {
 			}
 			why = fmt.Errorf("pod %s %s%s", pod.Name, where, waiting(&pod))
 			if sends {
-				// only its kubelet knows when it is dead, whatever others have made of its phase,
-				// and one without a node may get one
+				// only its kubelet knows when it is dead, whatever its phase was set to, and a pod
+				// without a node may get one
 				return "", false, why
 			}
 		}
@@ -193,11 +193,11 @@ func (s sight) verdict(sends bool) (message string, over bool, why error) {
 	case len(s.pods) == 0:
 		why = errors.New("the Job has no pod: its Events say why")
 	}
-	// Of pods that are gone it is unknown whether they are dead.
+	// Pods that are gone may still run.
 	return "", over && (!sends || len(s.pods) > 0), why
 }
 
-// terminated is how the agent's container has ended; nil if it has not, as far as its kubelet says.
+// terminated returns how the agent's container has ended; nil if its kubelet does not show that.
 func terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	for _, status := range pod.Status.ContainerStatuses {
 		if status.Name == containerName {
@@ -207,7 +207,7 @@ func terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	return nil
 }
 
-// waiting is what a pod waits for, as far as is known.
+// waiting returns what a pod waits for, if known.
 func waiting(pod *corev1.Pod) string {
 	for _, status := range pod.Status.ContainerStatuses {
 		if w := status.State.Waiting; w != nil && w.Reason != "" {
@@ -222,14 +222,14 @@ func waiting(pod *corev1.Pod) string {
 	return ""
 }
 
-// giveUp ends a Job's time, and waits until nothing can be sent any more: because its pod is dead,
-// or because its window is over.
+// giveUp ends the time of a Job, and waits until nothing can be sent any more: its pod is dead, or
+// its window is over.
 func (j *Jobs) giveUp(ctx context.Context, job *batchv1.Job, r request) {
 	w, err := adopted(job, r, j.config)
 	if err != nil {
-		return // it was checked before
+		return // checked before
 	}
-	// It stays, so that the command can never be sent once more by its ID. The controller of Jobs
+	// The Job stays, so that a command with its ID can never be sent again. The Job controller
 	// ends its pods.
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/metadata/uid", "value": job.UID},
@@ -247,8 +247,8 @@ func (j *Jobs) giveUp(ctx context.Context, job *batchv1.Job, r request) {
 	_, _ = j.await(waiting, job, r, true)
 }
 
-// remove deletes a Job that has read, and with it its pod and its Secret. What is left when that
-// fails is deleted when KeepFor is over.
+// remove deletes the Job of a reading, with its pod and Secret. If that fails, the rest is deleted
+// after KeepFor.
 func (j *Jobs) remove(ctx context.Context, job *batchv1.Job) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
@@ -259,7 +259,7 @@ func (j *Jobs) remove(ctx context.Context, job *batchv1.Job) {
 	})
 }
 
-// removeSecret deletes what the pod of a Job has been told, or not yet: then it never starts.
+// removeSecret deletes the request for a Job's pod. A pod that has not read it never starts.
 func (j *Jobs) removeSecret(ctx context.Context, job *batchv1.Job) {
 	name := secretOf(job)
 	if !strings.HasPrefix(name, job.Name+"-") {

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// window is when a command may be sent. Its times are of wall clocks, of the controller and of the
-// node that the pod runs on.
+// window is the time in which a command may be sent, by the wall clocks of the controller and of
+// the pod's node.
 type window struct {
-	// Opens is when the caller has asked for it.
+	// Opens is when the caller has requested it.
 	Opens time.Time `json:"opens"`
 	// Closes is when it must have been sent.
 	Closes time.Time `json:"closes"`
-	// Ends is when everything that was started for it must be dead.
+	// Ends is when all its processes must be dead.
 	Ends time.Time `json:"ends"`
-	// Skew is by how much the clocks may differ.
+	// Skew is the maximum difference of the clocks.
 	Skew time.Duration `json:"skew"`
 }
 
-// errLate says that there is no time left to begin.
+// errLate means that no time is left to begin.
 var errLate = errors.New("too little time is left to begin")
 
-// open is the window of a call that had so much time, and has this much left. Somebody who was
-// stopped since the call began has less left, and does not get more.
+// open returns the window of a call with this timeout and this rest of time. A process that was
+// stopped since the call began has less time left, and does not get more.
 func open(now time.Time, left, timeout time.Duration, c Config) (window, error) {
 	now = now.Round(0).UTC()
 	left = min(left, timeout)
@@ -45,8 +45,8 @@ func open(now time.Time, left, timeout time.Duration, c Config) (window, error) 
 	return w, nil
 }
 
-// refusal is why nothing may be begun any more, on a node where the request was put into the pod at
-// a certain time.
+// refusal returns why nothing may begin any more, on a node where the request was mounted at a
+// certain time.
 func (w window) refusal(now, mounted time.Time) error {
 	age := now.Sub(mounted)
 	switch {
@@ -57,7 +57,7 @@ func (w window) refusal(now, mounted time.Time) error {
 			"this node's clock is %v behind: it has not been asked for yet",
 			w.Opens.Sub(now).Round(time.Millisecond),
 		)
-	case age > w.Closes.Sub(w.Opens): // whatever the clock says
+	case age > w.Closes.Sub(w.Opens): // by any clock
 		return fmt.Errorf("the pod was given it %v ago, which is too long", age.Round(time.Millisecond))
 	case age < -w.Skew:
 		return fmt.Errorf("this node's clock was set back by %v since the pod was given it",
@@ -66,8 +66,7 @@ func (w window) refusal(now, mounted time.Time) error {
 	return nil
 }
 
-// fresh is nil if something was read after the caller has asked for it, and not longer ago than at
-// most.
+// fresh returns nil if a reading was taken after the request, and at most atMost ago.
 func (w window) fresh(now, began, ended time.Time, atMost time.Duration) error {
 	switch {
 	case began.Before(w.Opens.Add(-w.Skew)):
@@ -80,8 +79,8 @@ func (w window) fresh(now, began, ended time.Time, atMost time.Duration) error {
 	return nil
 }
 
-// left is how much of a call's time is left, by the clock that says less: one stands still while
-// the machine is suspended, the other one may be set.
+// left returns the rest of a call's time, by the clock that shows less: one stops while the machine
+// is suspended, the other may be set.
 func left(ctx context.Context, now time.Time, timeout time.Duration) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {

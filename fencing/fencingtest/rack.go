@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
 // Fault is how a plug handles commands and readings. The zero value works, at once.
@@ -42,8 +41,8 @@ type Event struct {
 	At   time.Time `json:"at"`
 	Plug string    `json:"plug"`
 	// Kind is "command" when a command has arrived, or "power" when the power has changed.
-	Kind   string            `json:"kind"`
-	Action v1alpha1.OpAction `json:"action"`
+	Kind   string       `json:"kind"`
+	Action agent.Action `json:"action"`
 	// Op is the ID of the command. Empty for a change by [Rack.Set].
 	Op string `json:"op,omitempty"`
 }
@@ -118,7 +117,7 @@ func (r *Rack) Events() []Event {
 }
 
 // Count returns the number of events of a kind and an action for a plug.
-func (r *Rack) Count(name, kind string, action v1alpha1.OpAction) int {
+func (r *Rack) Count(name, kind string, action agent.Action) int {
 	n := 0
 	for _, e := range r.Events() {
 		if e.Plug == name && e.Kind == kind && e.Action == action {
@@ -129,21 +128,21 @@ func (r *Rack) Count(name, kind string, action v1alpha1.OpAction) int {
 }
 
 // Power implements agent.Agent.
-func (r *Rack) Power(ctx context.Context, target agent.Target) (v1alpha1.Power, error) {
+func (r *Rack) Power(ctx context.Context, target agent.Target) (agent.Power, error) {
 	name, fault, err := r.meet(target)
 	if err != nil {
-		return v1alpha1.PowerUnknown, err
+		return agent.PowerUnknown, err
 	}
 	if err := wait(ctx, fault.Slow); err != nil {
-		return v1alpha1.PowerUnknown, err
+		return agent.PowerUnknown, err
 	}
 	if fault.Unreadable || r.between(name) {
-		return v1alpha1.PowerUnknown, fmt.Errorf("plug %s: no answer", name)
+		return agent.PowerUnknown, fmt.Errorf("plug %s: no answer", name)
 	}
 	if r.On(name) {
-		return v1alpha1.PowerOn, nil
+		return agent.PowerOn, nil
 	}
-	return v1alpha1.PowerOff, nil
+	return agent.PowerOff, nil
 }
 
 // Switch implements agent.Agent.
@@ -192,7 +191,7 @@ func (r *Rack) land(name string, command agent.Command, after time.Duration) {
 	carryOut := func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.set(name, command.Action == v1alpha1.ActionOn, command.ID)
+		r.set(name, command.Action == agent.ActionOn, command.ID)
 	}
 	if after == 0 {
 		carryOut()
@@ -230,9 +229,9 @@ func (r *Rack) set(name string, on bool, op string) {
 		return
 	}
 	p.on = on
-	action := v1alpha1.ActionOff
+	action := agent.ActionOff
 	if on {
-		action = v1alpha1.ActionOn
+		action = agent.ActionOn
 	}
 	r.events = append(r.events, Event{At: time.Now(), Plug: name, Kind: "power", Action: action, Op: op})
 	if r.changed != nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/remoteagent"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,31 +21,31 @@ func target(plug string) agent.Target {
 	return agent.Target{Device: plug, Parameters: agent.NewParameters(map[string]string{"plug": plug})}
 }
 
-var off = agent.Command{ID: "op-1", Action: v1alpha1.ActionOff}
+var off = agent.Command{ID: "op-1", Action: agent.ActionOff}
 
-func TestRackDoesAsItIsTold(t *testing.T) {
+func TestRackExecutesCommands(t *testing.T) {
 	var changes []bool
 	r := fencingtest.NewRack(func(_ string, on bool) { changes = append(changes, on) }, "1")
 	defer r.Close()
-	server := httptest.NewServer(r)
+	server := httptest.NewServer(remoteagent.Handler(r))
 	defer server.Close()
-	for _, a := range []agent.Agent{r, fencingtest.Remote{URL: server.URL, Client: server.Client()}} {
-		requirePower(t, a, v1alpha1.PowerOn)
+	for _, a := range []agent.Agent{r, remoteagent.Client{URL: server.URL, HTTP: server.Client()}} {
+		requirePower(t, a, agent.PowerOn)
 		require.NoError(t, a.Switch(t.Context(), target("1"), off))
-		requirePower(t, a, v1alpha1.PowerOff)
-		require.NoError(t, a.Switch(t.Context(), target("1"), agent.Command{ID: "op-2", Action: v1alpha1.ActionOn}))
-		requirePower(t, a, v1alpha1.PowerOn)
+		requirePower(t, a, agent.PowerOff)
+		require.NoError(t, a.Switch(t.Context(), target("1"), agent.Command{ID: "op-2", Action: agent.ActionOn}))
+		requirePower(t, a, agent.PowerOn)
 		_, err := a.Power(t.Context(), target("9"))
 		require.ErrorContains(t, err, `no plug "9"`)
 		require.Error(t, a.Switch(t.Context(), target("9"), off))
 	}
 	require.Equal(t, []bool{false, true, false, true}, changes)
-	require.Equal(t, 2, r.Count("1", "command", v1alpha1.ActionOff))
-	require.Equal(t, 2, r.Count("1", "power", v1alpha1.ActionOff))
+	require.Equal(t, 2, r.Count("1", "command", agent.ActionOff))
+	require.Equal(t, 2, r.Count("1", "power", agent.ActionOff))
 	require.Equal(t, "op-1", r.Events()[1].Op)
 }
 
-func requirePower(t *testing.T, a agent.Agent, want v1alpha1.Power) {
+func requirePower(t *testing.T, a agent.Agent, want agent.Power) {
 	t.Helper()
 	got, err := a.Power(t.Context(), target("1"))
 	require.NoError(t, err)
@@ -110,9 +110,9 @@ func TestUnreadable(t *testing.T) {
 	for range 2 {
 		power, err := r.Power(t.Context(), target("1"))
 		require.Error(t, err)
-		require.Equal(t, v1alpha1.PowerUnknown, power)
+		require.Equal(t, agent.PowerUnknown, power)
 	}
-	requirePower(t, r, v1alpha1.PowerOn)
+	requirePower(t, r, agent.PowerOn)
 }
 
 func TestCloseCancelsWhatWouldLandLater(t *testing.T) {

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// DefaultAddress is where fence_kdump_send sends to.
+	// DefaultAddress is the destination of fence_kdump_send.
 	DefaultAddress = ":7410"
 
-	// magic and version are all there is in a message, as 32 bits each, in the byte order of the
-	// machine that has sent it.
+	// A message consists of magic and version, of 32 bits each, in the byte order of the
+	// sender.
 	magic   = 0x1B302A40
 	version = 1
 
@@ -28,7 +28,7 @@ const (
 	atOnce = 4096
 )
 
-// Port is where messages are received. One goroutine at a time may use it.
+// Port receives messages. It is for one goroutine at a time.
 type Port struct {
 	conn *net.UDPConn
 	raw  syscall.RawConn
@@ -54,12 +54,12 @@ func Listen(address string) (*Port, error) {
 // Close closes the port.
 func (p *Port) Close() error { return p.conn.Close() }
 
-// Address is where the port is.
+// Address returns the address of the port.
 func (p *Port) Address() netip.AddrPort { return p.conn.LocalAddr().(*net.UDPAddr).AddrPort() }
 
-// Receive returns from where messages have come since the call before it began, each address once.
-// It waits for the first for about a second at most; without any it returns none. It returns after
-// it has found that there is no further one, so one that comes later is returned by the next call.
+// Receive returns the addresses from which messages have come since the previous call began, each
+// once. It waits at most about a second for the first one, and returns none if none comes. It
+// returns when no further message is pending: a later one is returned by the next call.
 func (p *Port) Receive(ctx context.Context) ([]netip.Addr, error) {
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -68,7 +68,7 @@ func (p *Port) Receive(ctx context.Context) ([]netip.Addr, error) {
 	})
 	defer func() {
 		if !stop() {
-			<-interrupted // it would end the next call
+			<-interrupted // otherwise it would end the next call
 		}
 	}()
 	var from []netip.Addr
@@ -76,7 +76,7 @@ func (p *Port) Receive(ctx context.Context) ([]netip.Addr, error) {
 		if err := p.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
 			return nil, fmt.Errorf("kdump: receive: %w", err)
 		}
-		if ctx.Err() != nil { // before or after its end has set another deadline
+		if ctx.Err() != nil { // before or after the end of ctx has set another deadline
 			return from, ctx.Err()
 		}
 		emptied, err := p.drain(&from)
@@ -89,13 +89,12 @@ func (p *Port) Receive(ctx context.Context) ([]netip.Addr, error) {
 	}
 }
 
-// drain receives until there is nothing more, or the deadline has passed. In a process that stood
-// still the deadline may be over before anything was received: then it does not know whether there
-// is something.
+// drain receives until nothing is pending or the deadline has passed. In a process that was
+// stopped, the deadline may pass before the first receive. Then emptied is false.
 func (p *Port) drain(from *[]netip.Addr) (emptied bool, err error) {
 	var failed error
 	waited := p.raw.Read(func(fd uintptr) bool {
-		var message [9]byte // one more than a message has
+		var message [9]byte // one byte more than a message
 		for {
 			n, addr, err := receive(fd, message[:])
 			switch {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// receive takes the next message that has come, without waiting for one.
+// receive takes the next pending message, without waiting.
 func receive(fd uintptr, message []byte) (int, netip.Addr, error) {
 	n, from, err := syscall.Recvfrom(int(fd), message, 0)
 	if err != nil {

@@ -3,6 +3,9 @@ package v1alpha1
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // NodeFence is the record of the fences of one node. A fence lasts from the first failure of the
@@ -59,7 +62,6 @@ type Status struct {
 	//
 	// +optional
 	ProviderID string `json:"providerID,omitempty"`
-
 	// Incident counts the fences of the node, from 1. Annotations refer to it.
 	//
 	// +optional
@@ -71,57 +73,15 @@ type Status struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Triggers []Trigger `json:"triggers,omitempty"`
-
 	// Phase is the exact state of the fence. Step and Status are derived from it.
 	//
 	// +optional
 	Phase Phase `json:"phase,omitempty"`
-	// +optional
-	Step Step `json:"step,omitempty"`
-	// +optional
-	Status Stage `json:"status,omitempty"`
-	// Retries counts the failed tries of the current step.
-	//
-	// +optional
-	Retries int32 `json:"retries,omitempty"`
-	// Operations counts the commands that were recorded in this incident. It numbers the next
-	// command.
-	//
-	// +optional
-	Operations int32 `json:"operations,omitempty"`
-	// Jobs lists the IDs of the last operations of this fence. Jobs that execute them have these
-	// names.
-	//
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=64
-	Jobs []string `json:"jobs,omitempty"`
-	// Restarts counts how often the fence has restarted after an error.
-	//
-	// +optional
-	Restarts int32 `json:"restarts,omitempty"`
 
-	// Wait is the wait in progress.
-	//
-	// +optional
-	Wait *Wait `json:"wait,omitempty"`
-	// Abort is the reason why devices are restored before the workloads were released. Empty: the
-	// workloads were released.
-	//
-	// +optional
-	Abort Abort `json:"abort,omitempty"`
+	// Progress is what the controller needs to continue after a restart. Its values are in
+	// the manifest; its Go types are internal and may change.
+	incident.Progress `json:",inline"`
 
-	// Devices are the power and fabric devices of this incident.
-	//
-	// +optional
-	// +listType=map
-	// +listMapKey=device
-	// +kubebuilder:validation:MaxItems=64
-	Devices []Device `json:"devices,omitempty"`
-	// Level is the level of power devices in use, from 1. 0: none yet.
-	//
-	// +optional
-	Level int32 `json:"level,omitempty"`
 	// Evidence lists what was read and confirmed, oldest first. Each device has one entry for off
 	// and one for on; later readings are added to it. The confirmation of an admin has an entry
 	// too.
@@ -130,62 +90,16 @@ type Status struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Evidence []Evidence `json:"evidence,omitempty"`
-
-	// Verified is set when the machine is proved to be off, or an admin has confirmed it.
-	//
-	// +optional
-	Verified bool `json:"verified,omitempty"`
-	// Released is the progress of the release of the node's workloads.
-	//
-	// +optional
-	Released Released `json:"released,omitempty"`
-	// StorageReleased is the progress of the release of pods whose storage the node cannot reach
-	// any more. Devices of the isolation step are then switched on again only after the machine has
-	// lost its power or rebooted.
-	//
-	// +optional
-	StorageReleased Released `json:"storageReleased,omitempty"`
-	// DumpReleased is the progress of the release of pods on a node whose kernel has stopped and
-	// writes a dump. Their volumes are released with the rest.
-	//
-	// +optional
-	DumpReleased Released `json:"dumpReleased,omitempty"`
-	// Taints are the taints that this fence has put on the node.
-	//
-	// +optional
-	Taints Taints `json:"taints,omitempty"`
-	// Pods counts the pods of the node. Events have their names.
-	//
-	// +optional
-	Pods Pods `json:"pods,omitempty"`
-
-	// Commission is set if this incident is not a fence, but a test of the devices of a working
-	// node.
-	//
-	// +optional
-	Commission *Commission `json:"commission,omitempty"`
-
 	// Hold is the reason why the fence is blocked.
 	//
 	// +optional
 	Hold *Hold `json:"hold,omitempty"`
-	// ConfigHash identifies the configuration that this incident uses from its first command on. A
-	// later change takes effect in the next incident.
-	//
-	// +optional
-	ConfigHash string `json:"configHash,omitempty"`
-	// Problems counts the failures of the node.
-	//
-	// +optional
-	Problems Problems `json:"problems,omitempty"`
-
 	// History has a line for each earlier incident, oldest first.
 	//
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	History []string `json:"history,omitempty"`
-
 	// Conditions are Complete, PoweredOff, Released, Paused, Stopped, DeviceSuspect, Returned and
 	// Denied.
 	//
@@ -200,58 +114,6 @@ type Trigger struct {
 	Type   string      `json:"type"`
 	Status string      `json:"status"`
 	Since  metav1.Time `json:"since"`
-}
-
-// Wait is a wait that does not affect safety, such as the time for a boot. Each process measures it
-// by its own clock. It uses Since only for a wait that another process has started, so that a wrong
-// wall clock can only shorten the wait. The node is read before each command in any case.
-type Wait struct {
-	Kind  WaitKind         `json:"kind"`
-	Since metav1.MicroTime `json:"since"`
-}
-
-// Device is a power or fabric device of a machine, and what this incident has done with it.
-type Device struct {
-	// Device names its agent, address and plug.
-	//
-	// +kubebuilder:validation:MinLength=1
-	Device string `json:"device"`
-	// Level is its level of power devices, from 1. 0: a device of the isolation step.
-	Level int32 `json:"level"`
-	// +optional
-	State DeviceState `json:"state,omitempty"`
-	// Tries counts the commands to switch it off, sent or cancelled, and readings that failed in
-	// their place.
-	//
-	// +optional
-	Tries int32 `json:"tries,omitempty"`
-	// Restores counts the commands to switch it on again.
-	//
-	// +optional
-	Restores int32 `json:"restores,omitempty"`
-	// Touched is set when a command to switch it off was recorded in this incident, so that one may
-	// have been sent.
-	//
-	// +optional
-	Touched bool `json:"touched,omitempty"`
-	// SeenOff is set when it was read off after that. It is not switched off again in this
-	// incident.
-	//
-	// +optional
-	SeenOff bool `json:"seenOff,omitempty"`
-	// Op is a recorded command whose effect has not been read yet.
-	//
-	// +optional
-	Op *Op `json:"op,omitempty"`
-}
-
-// Op is a command to a device. It is recorded before it is sent.
-type Op struct {
-	ID     string   `json:"id"`
-	Action OpAction `json:"action"`
-	Seq    int32    `json:"seq"`
-	// DeadlineSeconds is the maximum duration of the call, in seconds.
-	DeadlineSeconds int32 `json:"deadlineSeconds"`
 }
 
 // Evidence is a proof of the state of a device.
@@ -274,44 +136,9 @@ type Evidence struct {
 
 // Reading is one answer of a device.
 type Reading struct {
-	Power Power            `json:"power"`
+	// +kubebuilder:validation:Enum=on;off;unknown
+	Power agent.Power      `json:"power"`
 	At    metav1.MicroTime `json:"at"`
-}
-
-// Taints are the taints that a fence has put on its node.
-type Taints struct {
-	// Fence is set while the NoSchedule taint of the fence is on the node.
-	//
-	// +optional
-	Fence bool `json:"fence,omitempty"`
-	// OutOfService is the owner of the taint node.kubernetes.io/out-of-service on the node. A
-	// foreign taint is never changed or removed.
-	//
-	// +optional
-	OutOfService TaintOwner `json:"outOfService,omitempty"`
-}
-
-// Pods counts the pods of a node.
-type Pods struct {
-	// +optional
-	Listed int32 `json:"listed,omitempty"`
-	// +optional
-	Deleted int32 `json:"deleted,omitempty"`
-	// Refused counts evictions that a disruption budget has refused.
-	//
-	// +optional
-	Refused int32 `json:"refused,omitempty"`
-}
-
-// Commission is a test of the devices of a working node.
-type Commission struct {
-	// Asked is the value of the annotation that requested it. It starts with the node's boot ID at
-	// that time.
-	Asked string `json:"asked"`
-	// Failed is the reason why it proves nothing. Empty: it has not failed.
-	//
-	// +optional
-	Failed string `json:"failed,omitempty"`
 }
 
 // Hold is the reason why a fence is blocked.
@@ -320,21 +147,4 @@ type Hold struct {
 	// +optional
 	Message string      `json:"message,omitempty"`
 	Since   metav1.Time `json:"since"`
-}
-
-// Problems counts failures of a node.
-type Problems struct {
-	// +optional
-	Count int32 `json:"count,omitempty"`
-	// Starts are the times at which the fences of the node started to switch devices off, oldest
-	// first, over all incidents.
-	//
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
-	Starts []metav1.MicroTime `json:"starts,omitempty"`
-	// WindowStart is the first of Starts.
-	//
-	// +optional
-	WindowStart *metav1.Time `json:"windowStart,omitempty"`
 }

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	module = "github.com/bellwether-k8s/bellwether/internal/e2e"
+	// Module is the path of this module.
+	Module = "github.com/bellwether-k8s/bellwether/internal/e2e"
 
 	// kubernetesVersion is where Kubernetes keeps the version it reports. Without it /version says
 	// v0.0.0-master.
@@ -32,8 +33,8 @@ var buildFlags = []string{"-trimpath", "-buildvcs=false"}
 
 // Bin has the paths of the programs of a control plane.
 type Bin struct {
-	// ControlPlane is etcd, kube-apiserver, kube-controller-manager and kube-scheduler: the first
-	// argument names the component, the rest are its flags.
+	// ControlPlane is etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and
+	// kube-proxy: the first argument names the component, the rest are its flags.
 	ControlPlane string
 	// KWOK plays the kubelets of simulated nodes.
 	KWOK string
@@ -89,7 +90,7 @@ func binaries(ctx context.Context, source, cache string, progress io.Writer) (Bi
 // sourceDir asks the go command where this module is. runtime.Caller would not know: with -trimpath
 // it names a path that does not exist.
 func sourceDir(ctx context.Context) (string, error) {
-	dir, err := goCommand(ctx, "", nil, "list", "-m", "-f", "{{.Dir}}", module)
+	dir, err := goCommand(ctx, "", nil, "list", "-m", "-f", "{{.Dir}}", Module)
 	if err != nil {
 		return "", err
 	}
@@ -149,8 +150,7 @@ func build(ctx context.Context, source, dir string, progress io.Writer) error {
 	defer os.RemoveAll(temporary)
 
 	start := time.Now()
-	say(progress, "building etcd, kube-apiserver, kube-controller-manager, kube-scheduler (%s) and KWOK %s once, "+
-		"into %s: "+
+	say(progress, "building etcd, Kubernetes %s with kubelet and kube-proxy, and KWOK %s once, into %s: "+
 		"about 5 minutes on 2 cores", kubernetes, kwok, dir)
 	stop := every(30*time.Second, func() {
 		say(progress, "… still building (%d s)", int(time.Since(start).Seconds()))

@@ -30,6 +30,9 @@ const (
 	logTail = 2 << 10
 )
 
+// ServiceRange has the addresses of Services. The first is that of the API server's.
+const ServiceRange = "10.0.0.0/24"
+
 // startServers starts etcd and the API server, which waits for etcd by itself.
 func (c *ControlPlane) startServers(options Options) error {
 	var peer *port
@@ -44,6 +47,16 @@ func (c *ControlPlane) startServers(options Options) error {
 	if err := os.WriteFile(c.path(auditPolicyFile), []byte(options.AuditPolicy), 0o600); err != nil {
 		return err
 	}
+	listen := []string{
+		"--bind-address=127.0.0.1", "--authorization-mode=RBAC",
+		"--disable-admission-plugins=ServiceAccount", // Pods start without a controller manager too
+	}
+	if options.Address != "" {
+		listen = []string{
+			"--bind-address=0.0.0.0", "--advertise-address=" + options.Address, "--authorization-mode=Node,RBAC",
+			"--enable-admission-plugins=NodeRestriction",
+		}
+	}
 	var err error
 	c.Etcd, err = c.component("etcd",
 		"--data-dir="+c.path("etcd"),
@@ -56,20 +69,18 @@ func (c *ControlPlane) startServers(options Options) error {
 	if err != nil {
 		return err
 	}
-	c.APIServer, err = c.component("kube-apiserver",
+	c.APIServer, err = c.component("kube-apiserver", append(listen,
 		"--etcd-servers="+etcdURL,
-		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.apiPort.number), "--permit-port-sharing",
+		fmt.Sprintf("--secure-port=%d", c.apiPort.number), "--permit-port-sharing",
 		"--tls-cert-file="+c.path(servingCertificate), "--tls-private-key-file="+c.path(servingKey),
 		"--client-ca-file="+c.path(caFile),
-		"--authorization-mode=RBAC",
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+c.path(serviceAccountKey),
 		"--service-account-signing-key-file="+c.path(serviceAccountKey),
-		"--service-cluster-ip-range=10.0.0.0/24",
-		"--disable-admission-plugins=ServiceAccount", // Pods start without a controller manager too
+		"--service-cluster-ip-range="+ServiceRange,
 		"--audit-policy-file="+c.path(auditPolicyFile), "--audit-log-path="+c.path(auditLogFile),
 		"--audit-log-maxsize=0", // no rotation: Audit reads one file
-	)
+	)...)
 	return err
 }
 

@@ -33,6 +33,10 @@ type Options struct {
 	// process, whatever becomes of that of its group: so a machine is lost, and comes back, by
 	// itself.
 	Groups map[string][]string
+	// Address is an IPv4 address of this machine at which the API server is reached, too, not only
+	// at 127.0.0.1: for real kubelets, see package realnode. It then listens on all addresses, knows
+	// the users that kubelets are, and gives Pods their tokens. Default: none.
+	Address string
 	// AuditPolicy is the audit policy of the API server, as a file. Default: metadata of all
 	// requests, when they are over.
 	AuditPolicy string
@@ -134,7 +138,7 @@ func (c *ControlPlane) start(ctx context.Context, options Options) error {
 	if c.pki, err = newPKI(); err != nil {
 		return err
 	}
-	if err := c.pki.write(c.Dir); err != nil {
+	if err := c.pki.write(c.Dir, options.Address); err != nil {
 		return err
 	}
 	if err := c.startServers(options); err != nil {

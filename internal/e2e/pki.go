@@ -51,12 +51,17 @@ func (p *pki) client(user string, groups []string) (certificate, key []byte, err
 	return p.issue(template)
 }
 
-// server mints a certificate for the loopback address, any port: it holds behind a [Proxy] too.
-func (p *pki) server() (certificate, key []byte, err error) {
+// server mints a certificate for the loopback address, any port: it holds behind a [Proxy] too. With
+// another address it is one for that and for the API server's Service, too.
+func (p *pki) server(address string) (certificate, key []byte, err error) {
 	template := newTemplate(pkix.Name{CommonName: "kube-apiserver"})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	template.DNSNames = []string{"localhost"}
+	if address != "" {
+		template.IPAddresses = append(template.IPAddresses, net.ParseIP(address), net.IPv4(10, 0, 0, 1))
+		template.DNSNames = append(template.DNSNames, "kubernetes.default.svc")
+	}
 	return p.issue(template)
 }
 
@@ -82,8 +87,8 @@ const (
 )
 
 // write puts what the servers need into dir.
-func (p *pki) write(dir string) error {
-	certificate, key, err := p.server()
+func (p *pki) write(dir, address string) error {
+	certificate, key, err := p.server(address)
 	if err != nil {
 		return err
 	}

@@ -5,11 +5,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AddressAnnotation says where the holder of a record can be reached, as host:port.
+// AddressAnnotation is the address of the record's holder, as host:port.
 const AddressAnnotation = "bellwether.dev/address"
 
-// Address is that of the holder, empty if there is no holder or it has given none. In a record of
-// another elector, which leaves annotations alone, it would be that of an earlier holder.
+// Address returns the address of the holder; empty if there is none. Electors of other kinds leave
+// annotations alone: in their records it would be the address of an earlier holder, and is ignored.
 func (r Record) Address() string {
 	if r.Holder() == "" || !r.Ours() {
 		return ""
@@ -17,8 +17,7 @@ func (r Record) Address() string {
 	return r.lease.Annotations[AddressAnnotation]
 }
 
-// withAddress makes l say that its holder is at address, or that it is nowhere: not where a
-// predecessor was.
+// withAddress sets the address of l's holder, or removes that of a predecessor.
 func withAddress(l *coordinationv1.Lease, address string) *coordinationv1.Lease {
 	delete(l.Annotations, AddressAnnotation)
 	if address != "" {

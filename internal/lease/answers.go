@@ -9,9 +9,9 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// answers is what the API server has answered to one request of a [Store]. client-go sends a
-// request again by itself if an answer says so (429 and 5xx with Retry-After), and waits in
-// between. If the time for the request is over by then, it does not tell that there were answers.
+// answers has the status of the last answer to a request of a [Store]. client-go repeats a request
+// by itself if an answer asks for that (429 and 5xx with Retry-After), with a wait in between. If
+// the request's time is over then, its error does not mention the answers.
 type answers struct{ code atomic.Int32 } // the last; zero: none
 
 // answersKey is the key of the *answers in the context of a request.
@@ -30,8 +30,8 @@ func (a *answers) explain(cause error) error {
 	return cause
 }
 
-// throttledError is the error of a request that the API server has asked to send again later, until
-// its time was over.
+// throttledError is returned if the API server has asked to repeat a request later until its time
+// was over.
 type throttledError struct {
 	code  int
 	cause error
@@ -43,8 +43,8 @@ func (e *throttledError) Error() string {
 
 func (e *throttledError) Unwrap() error { return e.cause }
 
-// observer is a transport that notes answers. Without it, as in clients that are not made from
-// [ClientConfig], throttling looks like silence.
+// observer is a transport that notes answers. Without it, as in clients that were not made from
+// [ClientConfig], throttling cannot be told from silence.
 type observer struct{ base http.RoundTripper }
 
 var _ utilnet.RoundTripperWrapper = observer{}

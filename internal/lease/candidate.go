@@ -21,22 +21,22 @@ import (
 // Config configures the candidate and the holder of one lease.
 type Config struct {
 	Lease          types.NamespacedName
-	Identity       string // unique per process
+	Identity       string // unique for each process
 	Timing         Timing
-	TrustForeign   bool                // take an empty record of another elector for released
-	ReleaseTimeout time.Duration       // how long work may take to return; zero: as long as it likes
-	OnLost         func(*LostError)    // called once for a term that is lost, before Run returns
-	OnHolder       func(holder Record) // called with every version seen, also those without a holder
-	Guard          *Guard              // told of every term; one guard serves one candidate
+	TrustForeign   bool                // treat an empty record of another elector as released
+	ReleaseTimeout time.Duration       // bounds the time until work returns; zero: no limit
+	OnLost         func(*LostError)    // called once for a lost term, before Run returns
+	OnHolder       func(holder Record) // called with every seen version, with or without a holder
+	Guard          *Guard              // gets every term; one guard for each candidate
 	Clock          clock.Clock
-	KillTimer      KillTimer // kills the process at the deadline if nothing else does; nil: none
+	KillTimer      KillTimer // kills the process after the deadline; nil: none
 	Log            *zap.Logger
 
-	Variant Variant                            // what this kind of lease does beyond what all do
-	OnWait  func(r Record, wait time.Duration) // called by Wait with what it waits for; may be nil
-	Address string                             // where the holder can be reached, for the record; empty: nowhere
-	Health  *Health                            // of the work; one serves one candidate
-	// called once for a term that ends in good standing, before the release
+	Variant Variant                            // of this kind of lease
+	OnWait  func(r Record, wait time.Duration) // called by Wait; may be nil
+	Address string                             // of the holder, for the record; empty: none
+	Health  *Health                            // of the work; one for each candidate
+	// called once for a term that was not lost, before the release
 	OnFinish  func()
 	OnRenewal func(latency time.Duration, err error)
 }

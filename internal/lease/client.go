@@ -8,19 +8,19 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ClientConfig returns a copy of config for a client that renews: with a connection and without a
-// rate limit of its own. It may share them with other such clients.
+// ClientConfig returns a copy of config for clients that renew: with a connection of their own and
+// without a rate limit.
 func ClientConfig(config *rest.Config) *rest.Config {
 	c := rest.CopyConfig(config)
 	c.NextProtos = []string{"http/1.1"}
 	c.RateLimiter, c.QPS, c.Burst = nil, -1, 0
 	c.Wrap(observe)
-	c.Timeout = 0 // would cut watches; each request has a timeout of its own
+	c.Timeout = 0 // it would end watches; each request has its own timeout
 	return c
 }
 
-// CheckRate returns an error if the client's rate limit would let a lease expire, and warns if it
-// has one at all.
+// CheckRate returns an error if the client's rate limit would let a lease expire. It warns about
+// any other rate limit.
 func CheckRate(client kubernetes.Interface, t Timing, log *zap.Logger) error {
 	api := client.CoordinationV1().RESTClient()
 	if api == nil || api.GetRateLimiter() == nil {

@@ -36,7 +36,7 @@ func (h *Holder) drain(ctx context.Context) error {
 		case rest <= 0 && landed == nil:
 			return nil
 		case rest <= 0:
-			h.cutOff() // which abandons them
+			h.cutOff() // abandons them
 			continue
 		}
 		look := c.NewTimer(min(rest, left, checkInterval)) // a timer does not count suspension
@@ -71,11 +71,11 @@ type openRequests struct {
 	landed    chan struct{} // closed when flying is zero; nil without a waiter
 }
 
-// abandoned is a request that may have been carried out, or may be later. If it ever arrived, it
-// arrived before it failed; it may have been sent long before.
+// abandoned is a request that may be carried out later. It arrived before it failed, if at all, and
+// may have been sent long before.
 type abandoned struct {
 	failed clock.Reading
-	bound  time.Duration // how long the API server tries at most
+	bound  time.Duration // after which the API server gives up
 }
 
 // serverTimeout is the API server's default for how long it tries to carry out a request.

@@ -15,25 +15,24 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// ErrOutcomeUnknown is what the error of a request is that was under way when the term ended.
+// ErrOutcomeUnknown is matched by the error of a request that was under way when the term ended.
 var ErrOutcomeUnknown = errors.New("the request was sent, and its outcome is unknown")
 
-// GuardConfig is what users may change about a guard.
+// GuardConfig has what users may change.
 type GuardConfig struct {
-	// Allow reports whether a request may pass without the lease that the guard would hold
-	// back.
+	// Allow reports whether a guarded request may pass without the lease.
 	Allow func(*http.Request) bool
-	// NoServerTimeout leaves out the query parameter by which the API server gives up at the end of
-	// the term.
+	// NoServerTimeout omits the query parameter that makes the API server give up at the end of the
+	// term.
 	NoServerTimeout bool
 }
 
-// Guard lets requests that change something pass only while a term of its lease is held, and cuts
-// them off when it ends.
+// Guard passes requests that change something only while a term of its lease is held, and cuts them
+// off when the term ends.
 //
-// Its errors are made to be final: client-go tries reads again whose error is a timeout or looks
-// like a connection that broke, and a proxied or an upgraded request is a read to it. So they wrap
-// no error of anybody else, nor quote its text.
+// Its errors are final. client-go repeats a read whose error is a timeout or looks like a broken
+// connection, and takes a proxied or upgraded request for a read. So the errors wrap and quote no
+// other error.
 type Guard struct {
 	config GuardConfig
 	term   atomic.Pointer[Term] // the latest; nil before the first
@@ -42,7 +41,7 @@ type Guard struct {
 	notHeld, earlier, ended, cut error
 }
 
-// NewGuard returns the guard of a lease. Every error of it is a notHeld.
+// NewGuard returns the guard of a lease. All its errors match notHeld.
 func NewGuard(lease types.NamespacedName, notHeld error, c GuardConfig) *Guard {
 	return &Guard{
 		config:  c,
@@ -54,26 +53,25 @@ func NewGuard(lease types.NamespacedName, notHeld error, c GuardConfig) *Guard {
 	}
 }
 
-// termKey is the key of the *Term that a context names. Terms of other leases in the same context
-// are none of the guard's business.
+// termKey is the key of the *Term in a context. A guard ignores terms of other leases.
 type termKey struct{ guard *Guard }
 
-// ownKey marks the contexts of a Store's requests. They pass every guard: they are what its term
-// depends on, and a path would not tell them from somebody else's write of the same Lease.
+// ownKey marks the contexts of a Store's requests. They pass every guard, because the term depends
+// on them. Their path would not distinguish them from another writer of the same Lease.
 type ownKey struct{}
 
 func own(ctx context.Context) context.Context { return context.WithValue(ctx, ownKey{}, true) }
 
-// Wrap returns a transport that sends through base what the guard lets pass.
+// Wrap returns a transport that sends permitted requests through base.
 func (g *Guard) Wrap(base http.RoundTripper) http.RoundTripper {
 	g.wraps.Store(true)
 	return g.WrapOwn(base)
 }
 
-// WrapOwn is Wrap for a client that says nothing about whether those of the work are guarded.
+// WrapOwn is Wrap, but does not count for Installed.
 func (g *Guard) WrapOwn(base http.RoundTripper) http.RoundTripper { return &transport{g, base} }
 
-// Installed reports whether Wrap was ever called.
+// Installed reports whether Wrap was called.
 func (g *Guard) Installed() bool { return g.wraps.Load() }
 
 type transport struct {
@@ -83,7 +81,7 @@ type transport struct {
 
 var _ utilnet.RoundTripperWrapper = (*transport)(nil)
 
-// WrappedRoundTripper is how client-go finds the TLS configuration and the idle connections.
+// WrappedRoundTripper lets client-go find the TLS configuration and the idle connections.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.base }
 
 // RoundTrip implements http.RoundTripper.
@@ -128,7 +126,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, g.explain(err, term)
 	case resp.StatusCode == http.StatusSwitchingProtocols:
 		// The body is the connection. client-go's own upgraders have none: they keep the connection
-		// to themselves, and close it with the context that they are given.
+		// and close it with their context.
 		conn, ok := resp.Body.(io.ReadWriteCloser)
 		if !ok {
 			f.end()
@@ -146,7 +144,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// refuse does what every RoundTripper has to that returns an error.
+// refuse does what a RoundTripper that returns an error must do.
 func refuse(r *http.Request, err error) (*http.Response, error) {
 	if r.Body != nil {
 		_ = r.Body.Close()
@@ -154,8 +152,8 @@ func refuse(r *http.Request, err error) (*http.Response, error) {
 	return nil, err
 }
 
-// explain returns the error of a request that was sent. Why it failed does not matter if the term
-// is over: that is why it must not be tried again.
+// explain returns the error of a request that was sent. If the term is over, it hides why the
+// request failed, so that the request is not repeated.
 func (g *Guard) explain(err error, t *Term) error {
 	switch {
 	case !t.over():
@@ -166,7 +164,7 @@ func (g *Guard) explain(err error, t *Term) error {
 	return g.cut
 }
 
-// guardedBody ends the request when it has been read or closed: until then a cut of the request
+// guardedBody ends the request when the body was read or closed. Until then, the end of the term
 // cuts the body off.
 type guardedBody struct {
 	io.ReadCloser
@@ -178,7 +176,7 @@ func (b *guardedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
 		b.request.end()
-		if err != io.EOF { //nolint:errorlint // a wrapped one is no end, but a failure
+		if err != io.EOF { //nolint:errorlint // a wrapped EOF is a failure
 			err = b.guard.explain(err, b.request.term)
 		}
 	}
@@ -191,8 +189,8 @@ func (b *guardedBody) Close() error {
 	return err
 }
 
-// guardedConn is an upgraded connection. It ends the request when it is closed. The end of what is
-// read is no reason to: the other direction may go on.
+// guardedConn is an upgraded connection. It ends the request when it is closed. EOF does not end
+// it: the other direction may go on.
 type guardedConn struct {
 	io.ReadWriteCloser
 	request *inflightRequest
@@ -204,7 +202,7 @@ func (c *guardedConn) Close() error {
 	return err
 }
 
-// CloseWrite closes one direction, where the connection can do that, as net/http's can.
+// CloseWrite closes one direction if the connection can, as those of net/http can.
 func (c *guardedConn) CloseWrite() error {
 	if half, ok := c.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -212,13 +210,13 @@ func (c *guardedConn) CloseWrite() error {
 	return fmt.Errorf("CloseWrite: %w", http.ErrNotSupported)
 }
 
-// boundOnServer makes the API server give up when the term ends as far as is known now: what a
-// client has given up may be committed seconds later otherwise. A shorter timeout of the caller
-// stays, and so does one that the server will refuse. r is a copy, but its URL is not. It returns
-// when the API server gives up, after the arrival of the request.
+// boundOnServer makes the API server give up when the term would end without another renewal.
+// Otherwise it could commit seconds after the client has given up. A shorter timeout of the caller
+// stays, and so does one that the server will refuse. r is a copy, but its URL is not.
+// boundOnServer returns when the API server gives up, counted from the arrival of the request.
 func boundOnServer(r *http.Request, left time.Duration) time.Duration {
 	if raw := r.URL.RawQuery; !strings.Contains(raw, "timeout") && !strings.Contains(raw, "%") {
-		// nor a hidden one: no need to take it apart
+		// no encoded one either
 		u := *r.URL
 		left = wholeMilliseconds(left)
 		u.RawQuery = strings.TrimPrefix(raw+"&timeout="+url.QueryEscape(left.String()), "&")
@@ -239,7 +237,7 @@ func boundOnServer(r *http.Request, left time.Duration) time.Duration {
 	return left
 }
 
-// wholeMilliseconds rounds down, but not to zero, which would be no timeout.
+// wholeMilliseconds rounds down, but not to zero, which would mean no timeout.
 func wholeMilliseconds(d time.Duration) time.Duration {
 	if short := d.Truncate(time.Millisecond); short > 0 {
 		return short

@@ -496,7 +496,7 @@ func TestClosedUpgradedConnectionsAreForgotten(t *testing.T) {
 	})
 }
 
-func TestServerIsToldWhenTheTermEnds(t *testing.T) {
+func TestServerGivesUpWhenTheTermEnds(t *testing.T) {
 	for _, c := range []struct {
 		name, method, path string
 		left               time.Duration

@@ -11,18 +11,18 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/probe"
 )
 
-// Health asks whether the work under a lease is alive. It is not for concurrent use.
+// Health checks whether the work under a lease is alive. It is not for concurrent use.
 type Health struct {
-	check func(context.Context) error // nil: it is
+	check func(context.Context) error // nil: always healthy
 	probe probe.Probe
-	sick  error // what the last answer was
+	sick  error // the last result
 }
 
-// NewHealth returns a Health that asks check.
+// NewHealth returns a Health that calls check.
 func NewHealth(check func(context.Context) error) *Health { return &Health{check: check} }
 
-// healthy asks whether the work is, unless ctx has ended: then it is stopping, and may say that it
-// does. After an answer that does not come there is time for another attempt before the deadline.
+// healthy checks the work, unless ctx has ended: work that is stopping may say that it is not
+// healthy. If the check hangs, there is time for another attempt before the deadline.
 func (h *Holder) healthy(ctx context.Context) error {
 	health := h.config.Health
 	if health.check == nil || ctx.Err() != nil {
@@ -46,8 +46,8 @@ func (h *Holder) healthy(ctx context.Context) error {
 	return err
 }
 
-// Renew sends a renewal if the work is healthy. Nil means that the deadline has moved, a *LostError
-// that the term is over, any other error that it goes on until its deadline.
+// Renew sends a renewal if the work is healthy. It returns nil if the deadline has moved and a
+// *LostError if the term is over. After other errors the term goes on until its deadline.
 func (h *Holder) Renew(ctx context.Context) error {
 	if h.Remaining() == 0 {
 		return h.conclude()
@@ -61,7 +61,7 @@ func (h *Holder) Renew(ctx context.Context) error {
 			err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 		}
 	}
-	if !errors.Is(err, ErrLost) { // which is reported as such
+	if !errors.Is(err, ErrLost) { // a loss is reported elsewhere
 		h.config.OnRenewal(latency, err)
 	}
 	return err

@@ -22,8 +22,8 @@ type inflightRequest struct {
 	answered sync.Once
 }
 
-// begin lets the request go if the term is held. bound is called with how long that will last if no
-// renewal succeeds, and returns the request's.
+// begin admits the request if the term is held. It calls bound with the time that the term lasts
+// without another renewal. bound returns the time after which the API server gives up.
 func (f *inflightRequest) begin(bound func(left time.Duration) time.Duration) bool {
 	t := f.term
 	now := t.clock.Now()
@@ -42,9 +42,8 @@ func (f *inflightRequest) begin(bound func(left time.Duration) time.Duration) bo
 	return true
 }
 
-// answer records the answer, or the failure err, after which the request may still be carried out.
-// So may one that an API server or a proxy answered with a server error: etcd may commit the write
-// later.
+// answer records the answer, or the failure err. After a failure the request may still be carried
+// out, and also after a server error of an API server or a proxy: etcd may commit the write later.
 func (f *inflightRequest) answer(resp *http.Response, err error) {
 	if err != nil && !neverSent(err) || err == nil && resp.StatusCode >= http.StatusInternalServerError {
 		f.abandon()
@@ -53,10 +52,10 @@ func (f *inflightRequest) answer(resp *http.Response, err error) {
 	}
 }
 
-// abandon gives up the request, and reports whether it had no answer.
+// abandon gives up the request and reports whether it had no answer.
 func (f *inflightRequest) abandon() bool { return f.land(abandoned{f.term.clock.Now(), f.bound}) }
 
-// land ends the counting of the request, and reports whether this is the first time.
+// land stops counting the request and reports whether this is the first call.
 func (f *inflightRequest) land(without ...abandoned) (first bool) {
 	f.answered.Do(func() {
 		first = true
@@ -86,7 +85,7 @@ func (f *inflightRequest) hold(conn io.Closer) bool {
 	return true
 }
 
-// end frees the request. It may be called again.
+// end frees the request. A second call does nothing.
 func (f *inflightRequest) end() {
 	f.term.mu.Lock()
 	delete(f.term.requests, f)
@@ -126,9 +125,9 @@ func (t *Term) cancelRequests() (unanswered int) {
 	return unanswered
 }
 
-// send returns the answer, or an error as soon as the caller's context ends. A write, whose context
-// does not end with it, gets one more margin for its answer: had it been cut off, a release would
-// have to wait for as long as the API server may try.
+// send returns the answer, or an error as soon as the caller's context ends. A write goes on for up
+// to a margin after that, to learn its outcome. If it were cut off, a release would have to wait
+// until the API server gives up.
 func (f *inflightRequest) send(caller context.Context, base http.RoundTripper, r *http.Request) (*http.Response,
 	error,
 ) {
@@ -158,7 +157,7 @@ func (f *inflightRequest) send(caller context.Context, base http.RoundTripper, r
 			f.term.clock.AfterFunc(f.term.timing.Margin, f.cancel)
 			return nil, context.Cause(caller)
 		}
-		a = <-answers // it was cut off
+		a = <-answers // cut off
 	}
 	if a.err != nil {
 		f.end()

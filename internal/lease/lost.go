@@ -23,14 +23,14 @@ var (
 	ErrUnfinished     = errors.New("the work may not have ended")
 )
 
-// LostError says which lease was lost by whom, who holds it now, and when it was last renewed.
+// LostError says which lease was lost, its present holder, and its last renewal.
 type LostError struct {
 	Lease     types.NamespacedName
-	Identity  string        // who lost it
-	Holder    string        // who holds it now as far as is known; empty for none
+	Identity  string        // of the process that lost it
+	Holder    string        // the known present holder; empty: none
 	RenewedAt time.Time     // when the last successful renewal was sent
-	Age       time.Duration // how long before the loss that was
-	Err       error         // why: wraps ErrDeadline, ErrTaken, ErrReleaseTimeout or ErrKillTimer
+	Age       time.Duration // from then to the loss
+	Err       error         // the reason: wraps ErrDeadline, ErrTaken, ErrReleaseTimeout or ErrKillTimer
 }
 
 // Error is one line for a log.
@@ -39,5 +39,20 @@ func (e *LostError) Error() string {
 		e.Lease, e.Identity, e.Err, e.Holder, e.RenewedAt.UTC().Format(time.RFC3339), e.Age.Round(time.Millisecond))
 }
 
-// Unwrap returns that it is a loss, and why.
+// Unwrap returns ErrLost and the reason.
 func (e *LostError) Unwrap() []error { return []error{ErrLost, e.Err} }
+
+// Expired returns an error if the term was lost or has reached its deadline: its work must have
+// ended. It returns nil while the term is held, and during and after a release.
+func (h *Holder) Expired() error {
+	if h.Remaining() > 0 {
+		return nil
+	}
+	switch loss, ended := h.Ended(); {
+	case loss != nil:
+		return fmt.Errorf("work goes on after the end of its term: %w", loss)
+	case ended: // it is being released
+		return nil
+	}
+	return fmt.Errorf("work goes on after the end of its term: lease %s: %w", h.lease, ErrDeadline)
+}

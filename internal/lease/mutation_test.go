@@ -55,7 +55,7 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a timeout that is written in another way is overlooked", File: "guard.go",
-		Old: ` && !strings.Contains(raw, "%")`, New: "", Caught: "TestServerIsToldWhenTheTermEnds",
+		Old: ` && !strings.Contains(raw, "%")`, New: "", Caught: "TestServerGivesUpWhenTheTermEnds",
 	},
 	{
 		Name: "closed upgrades are kept", File: "guard.go",

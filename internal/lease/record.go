@@ -18,9 +18,9 @@ import (
 // release.
 const ReleasedAnnotation = "bellwether.dev/released"
 
-// TermAnnotation says that a record was written by this package's rules: its value is that of
-// ReleasedAnnotation for the term that the spec is of. client-go's elector leaves annotations
-// alone, so one of another term says nothing.
+// TermAnnotation marks a record that was written by the rules of this package. Its value is that of
+// ReleasedAnnotation for the term of the spec. client-go's elector leaves annotations alone, so the
+// mark of another term proves nothing.
 const TermAnnotation = "bellwether.dev/term"
 
 // ProcessAnnotation is the mark of the process that has written a record: a random text.
@@ -39,16 +39,16 @@ type Record struct {
 	lease *coordinationv1.Lease
 }
 
-// RecordOf wraps a Lease, which must not be changed afterwards; nil stands for absence.
+// RecordOf wraps a Lease, which must not be changed afterwards. Nil means absence.
 func RecordOf(l *coordinationv1.Lease) Record { return Record{l} }
 
-// Lease is the object, which must not be changed; nil for absence.
+// Lease returns the object, which must not be changed; nil if it is absent.
 func (r Record) Lease() *coordinationv1.Lease { return r.lease }
 
-// Exists reports whether there is such an object.
+// Exists reports whether the object exists.
 func (r Record) Exists() bool { return r.lease != nil }
 
-// Holder is the identity in the record, empty if the lease has no holder.
+// Holder returns the identity in the record; empty if the lease has no holder.
 func (r Record) Holder() string {
 	if r.lease == nil {
 		return ""
@@ -56,7 +56,7 @@ func (r Record) Holder() string {
 	return ptr.Deref(r.lease.Spec.HolderIdentity, "")
 }
 
-// Duration is what the record says, or zero where it says nothing usable.
+// Duration returns the duration in the record; zero if it is missing or not usable.
 func (r Record) Duration() time.Duration {
 	if r.lease == nil {
 		return 0
@@ -64,7 +64,7 @@ func (r Record) Duration() time.Duration {
 	return max(0, time.Duration(ptr.Deref(r.lease.Spec.LeaseDurationSeconds, 0))*time.Second)
 }
 
-// UID is that of the object.
+// UID returns the UID of the object.
 func (r Record) UID() types.UID {
 	if r.lease == nil {
 		return ""
@@ -72,7 +72,7 @@ func (r Record) UID() types.UID {
 	return r.lease.UID
 }
 
-// ResourceVersion is the version of the object.
+// ResourceVersion returns the version of the object.
 func (r Record) ResourceVersion() string {
 	if r.lease == nil {
 		return ""
@@ -80,7 +80,7 @@ func (r Record) ResourceVersion() string {
 	return r.lease.ResourceVersion
 }
 
-// Transitions counts the terms before this one.
+// Transitions returns the number of earlier terms.
 func (r Record) Transitions() int32 {
 	if r.lease == nil {
 		return 0
@@ -88,7 +88,7 @@ func (r Record) Transitions() int32 {
 	return ptr.Deref(r.lease.Spec.LeaseTransitions, 0)
 }
 
-// Released reports whether the record is the marked end of a term: its holder has stopped.
+// Released reports whether the record has the mark of a release: its holder has stopped.
 func (r Record) Released() bool {
 	if r.lease == nil || r.Holder() != "" {
 		return false
@@ -96,15 +96,14 @@ func (r Record) Released() bool {
 	return r.markedBy(ReleasedAnnotation)
 }
 
-// Ours reports whether the holder in the record keeps the rules of this package, as far as the
-// record says.
+// Ours reports whether the record says that its holder keeps the rules of this package.
 func (r Record) Ours() bool {
 	return r.lease != nil && r.lease.Annotations[TermAnnotation] == r.Holder()+r.termSuffix()
 }
 
-// Emptied reports whether the holder is missing from a record of ours that was not released.
-// The acquire time does not count: client-go's elector, deposed by one of ours, empties the record
-// of its successor if it can, and writes a time of its own.
+// Emptied reports whether a record of ours has no holder and was not released. The acquire time
+// does not count: a client-go elector that was deposed by one of ours empties the record of its
+// successor if it can, and writes its own time.
 func (r Record) Emptied() bool {
 	if r.lease == nil || r.Holder() != "" {
 		return false
@@ -117,17 +116,17 @@ func (r Record) Coordinated() bool {
 	return r.lease != nil && (r.lease.Spec.Strategy != nil || r.lease.Spec.PreferredHolder != nil)
 }
 
-// ForLife reports whether the record is the lock of a leader for life, who does not renew it.
+// ForLife reports whether the record is the lock of a leader for life, which is not renewed.
 func (r Record) ForLife() bool { return r.lease != nil && r.lease.Labels[LockLabel] == LockForLife }
 
-// markedBy reports whether an annotation names this record's term, not its holder.
+// markedBy reports whether an annotation names the term of this record, not only its holder.
 func (r Record) markedBy(annotation string) bool {
 	holder, ok := strings.CutSuffix(r.lease.Annotations[annotation], r.termSuffix())
 	return ok && holder != ""
 }
 
-// termSuffix is what a marker of this record's term ends in. The holder stands in front of it, and
-// may contain slashes.
+// termSuffix is the end of a mark of this record's term. The holder precedes it and may contain
+// slashes.
 func (r Record) termSuffix() string {
 	return fmt.Sprintf("/%s/%d", acquireTime(r.lease).UTC().Format(metav1.RFC3339Micro), r.Transitions())
 }
@@ -139,9 +138,8 @@ func acquireTime(l *coordinationv1.Lease) time.Time {
 	return l.Spec.AcquireTime.Time
 }
 
-// sameVersion is equality of UID and resourceVersion. The spec takes part for the sake of
-// client-go's fake clientsets, which leave both empty; on a real server it follows from the other
-// two.
+// sameVersion compares UID and resourceVersion. It also compares the spec, because client-go's fake
+// clientsets leave both empty.
 func (r Record) sameVersion(o Record) bool {
 	if r.lease == nil || o.lease == nil {
 		return r.lease == o.lease
@@ -150,9 +148,9 @@ func (r Record) sameVersion(o Record) bool {
 		apiequality.Semantic.DeepEqual(r.lease.Spec, o.lease.Spec)
 }
 
-// keepsSpecOf reports whether r is a later version of the same object with the spec of o: somebody
-// has changed metadata, and nothing else came between. Every renewal has a renew time of its own,
-// so it would show, unless somebody has put the older spec back.
+// keepsSpecOf reports whether r is a later version of the same object with the spec of o. Then only
+// metadata has changed: every renewal has its own renew time, so none can have come between, unless
+// a user has restored an older spec.
 func (r Record) keepsSpecOf(o Record) bool {
 	if r.lease == nil || o.lease == nil || r.lease.UID != o.lease.UID {
 		return false
@@ -161,12 +159,12 @@ func (r Record) keepsSpecOf(o Record) bool {
 	return known && order > 0 && apiequality.Semantic.DeepEqual(r.lease.Spec, o.lease.Spec)
 }
 
-// SameRenewal reports whether both records say the same renew time.
+// SameRenewal reports whether both records have the same renew time.
 func (r Record) SameRenewal(o Record) bool {
 	return r.lease != nil && o.lease != nil && r.lease.Spec.RenewTime.Equal(o.lease.Spec.RenewTime)
 }
 
-// SameTerm reports whether both records were written in one and the same term.
+// SameTerm reports whether both records were written in the same term.
 func (r Record) SameTerm(o Record) bool {
 	if r.lease == nil || o.lease == nil {
 		return false
@@ -174,10 +172,9 @@ func (r Record) SameTerm(o Record) bool {
 	return r.lease.UID == o.lease.UID && r.Holder() == o.Holder() && r.termSuffix() == o.termSuffix()
 }
 
-// Acquired returns the object to write in order to take the lease over from r, at the wall time
-// stamp. Metadata that others put there stays. UID and resourceVersion stay too: they make the
-// write a compare-and-swap, and without the UID a PUT on a Lease that is gone would create it
-// again.
+// Acquired returns the object that takes the lease over from r, at the wall time stamp. Metadata of
+// others stays. UID and resourceVersion stay too: they make the write a compare-and-swap. Without
+// the UID, a PUT on a deleted Lease would create it again.
 func (r Record) Acquired(name types.NamespacedName, identity string, d time.Duration,
 	stamp metav1.MicroTime,
 ) *coordinationv1.Lease {
@@ -185,7 +182,7 @@ func (r Record) Acquired(name types.NamespacedName, identity string, d time.Dura
 	transitions := int32(0)
 	if r.Exists() {
 		l = r.lease.DeepCopy()
-		if t := r.Transitions(); t < math.MaxInt32 { // or the server would refuse every successor
+		if t := r.Transitions(); t < math.MaxInt32 { // the server would refuse a larger number
 			transitions = t + 1
 		}
 	}
@@ -199,20 +196,20 @@ func (r Record) Acquired(name types.NamespacedName, identity string, d time.Dura
 	return l
 }
 
-// renewed returns the object to write in order to renew r.
+// renewed returns the object that renews r.
 func (r Record) renewed(stamp metav1.MicroTime) *coordinationv1.Lease {
 	l := r.lease.DeepCopy()
 	l.Spec.RenewTime = ptr.To(stamp)
 	return l
 }
 
-// released returns the object to write in order to end the term of r.
+// released returns the object that ends the term of r.
 func (r Record) released(stamp metav1.MicroTime) *coordinationv1.Lease {
 	l := r.renewed(stamp)
 	delete(l.Annotations, TermAnnotation)
 	metav1.SetMetaDataAnnotation(&l.ObjectMeta, ReleasedAnnotation, r.Holder()+r.termSuffix())
 	delete(l.Annotations, AddressAnnotation)
 	l.Spec.HolderIdentity = ptr.To("")
-	l.Spec.LeaseDurationSeconds = ptr.To(int32(1)) // what client-go's elector waits
+	l.Spec.LeaseDurationSeconds = ptr.To(int32(1)) // the wait of client-go's elector
 	return l
 }

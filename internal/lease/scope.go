@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Scope is a piece of work under a term: its context ends with the term, and it knows which of the
-// guarded requests that were sent with that context may still be carried out.
+// Scope is a piece of work in a term. Its context ends with the term. It counts the guarded
+// requests with that context that may still be carried out.
 type Scope struct {
 	term   *Term
 	cancel context.CancelCauseFunc
@@ -20,8 +20,7 @@ type Scope struct {
 // scopeKey is the key of the *Scope in a context, for one guard.
 type scopeKey struct{ guard *Guard }
 
-// Scope begins a piece of work. The context that it returns ends with ctx, with the term, and with
-// End.
+// Scope begins a piece of work. The returned context ends with ctx, with the term, and with End.
 func (h *Holder) Scope(ctx context.Context) (context.Context, *Scope) {
 	t, guard := h.Term, h.config.Guard
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -41,15 +40,15 @@ func (h *Holder) Scope(ctx context.Context) (context.Context, *Scope) {
 	return context.WithValue(context.WithValue(ctx, termKey{guard}, t), scopeKey{guard}, s), s
 }
 
-// cause is that of contexts which end because the term is over.
+// cause is the cause of contexts that end with the term.
 func (t *Term) cause() error {
 	if loss, _ := t.Ended(); loss != nil {
 		return loss
 	}
-	return nil // that is context.Canceled
+	return nil // context.Canceled
 }
 
-// begin counts a request, unless the scope has ended. Nil counts nothing.
+// begin counts a request, unless the scope has ended. A nil Scope counts nothing.
 func (s *Scope) begin() bool {
 	if s == nil {
 		return true
@@ -73,7 +72,7 @@ func (s *Scope) over() bool {
 	return s.ended
 }
 
-// End ends the context of the scope, and refuses further requests of it. It may be called again.
+// End ends the context of the scope and refuses further requests. A second call does nothing.
 func (s *Scope) End() {
 	s.mu.Lock()
 	s.ended = true
@@ -85,14 +84,14 @@ func (s *Scope) End() {
 }
 
 // Open reports whether a request of the scope may still be carried out: it has no answer, or it was
-// abandoned, and a margin has not passed since the API server has given it up.
+// abandoned and the API server has not given up for a margin yet.
 func (s *Scope) Open() bool {
 	wait, landed := s.rest()
 	return wait > 0 || landed != nil
 }
 
-// Settle ends the scope and waits until it is not open any more. It returns the error of ctx if
-// that ends before.
+// Settle ends the scope and waits until it is no longer open. It returns the error of ctx if ctx
+// ends first.
 func (s *Scope) Settle(ctx context.Context) error {
 	s.End()
 	for {
@@ -115,8 +114,8 @@ func (s *Scope) Settle(ctx context.Context) error {
 	}
 }
 
-// rest is how long the abandoned requests may still be carried out, and what is closed when all
-// others have an answer; nil if they have.
+// rest returns how long abandoned requests may still be carried out, and a channel that is closed
+// when all others have an answer; nil if they have.
 func (s *Scope) rest() (wait time.Duration, landed <-chan struct{}) {
 	return s.open.rest(s.term.clock.Now(), s.term.timing.Margin)
 }

@@ -21,8 +21,8 @@ import (
 
 var leases = coordinationv1.Resource("leases")
 
-// Store reads and writes one Lease. Every request is bounded in time; none is retried here. Not for
-// concurrent use, but for a Watch beside the others.
+// Store reads and writes one Lease. Each request has a timeout; none is retried here. It is not for
+// concurrent use, except for a Watch beside the other methods.
 type Store struct {
 	Name   types.NamespacedName
 	client coordinationclient.LeaseInterface
@@ -31,14 +31,13 @@ type Store struct {
 
 	failing map[string]bool    // verbs whose failure was logged, until they succeed
 	refused map[string]refusal // verbs that RBAC refuses, until it does not
-	gap     time.Duration      // refusals farther apart do not belong together
+	gap     time.Duration      // refusals farther apart are separate streaks
 }
 
 // refusal is a streak of requests that RBAC refused.
 type refusal struct{ first, last clock.Reading }
 
-// NewStore returns the store of a Lease. Refusals that are not farther apart than gap count as one
-// that lasts.
+// NewStore returns the store of a Lease. Refusals at most gap apart are one streak.
 func NewStore(client kubernetes.Interface, c Config, gap time.Duration) *Store {
 	return &Store{
 		Name: c.Lease, client: client.CoordinationV1().Leases(c.Lease.Namespace), clock: c.Clock, log: c.Log,
@@ -46,14 +45,14 @@ func NewStore(client kubernetes.Interface, c Config, gap time.Duration) *Store {
 	}
 }
 
-// AccessError says which request on which Lease failed.
+// AccessError is a failed request on a Lease.
 type AccessError struct {
-	Verb  string // as RBAC names it
+	Verb  string // as in RBAC
 	Lease types.NamespacedName
 	Err   error
 }
 
-// Error names the verb, the Lease, and what to grant where that is what is missing.
+// Error names the verb, the Lease, and the right to grant if that is missing.
 func (e *AccessError) Error() string {
 	if kube.RoleMissing(e.Err) {
 		return fmt.Sprintf("not allowed to %s Lease %s: grant the verb %q on resource leases of API group "+
@@ -66,7 +65,7 @@ func (e *AccessError) Error() string {
 // Unwrap returns the API error.
 func (e *AccessError) Unwrap() error { return e.Err }
 
-// Get reads the record from a quorum. An absent Lease is no error.
+// Get reads the record consistently. An absent Lease is not an error.
 func (s *Store) Get(ctx context.Context, timeout time.Duration) (Record, error) {
 	return s.do(ctx, "get", timeout, func(ctx context.Context) (*coordinationv1.Lease, error) {
 		l, err := s.client.Get(ctx, s.Name.Name, metav1.GetOptions{})
@@ -77,11 +76,10 @@ func (s *Store) Get(ctx context.Context, timeout time.Duration) (Record, error) 
 	})
 }
 
-// Write creates l, or updates it if it carries the version that it was read at. An error leaves the
-// outcome unknown until the record has been read again, whatever the error says: a conflict may be
-// with an earlier write of our own. It is an error, too, if the API server has stored another spec.
-// The end of ctx does not cancel a write, only the timeout does: an abandoned one may begin an
-// unknown term.
+// Write creates l, or updates it if it has the version of a read. After any error the outcome is
+// unknown until the record was read again: even a conflict may be with an earlier write of ours. It
+// is also an error if the API server has stored another spec. Only the timeout cancels a write, not
+// the end of ctx: an abandoned write may begin an unknown term.
 func (s *Store) Write(ctx context.Context, timeout time.Duration, l *coordinationv1.Lease, base Record) (Record,
 	error,
 ) {
@@ -98,7 +96,7 @@ func (s *Store) Write(ctx context.Context, timeout time.Duration, l *coordinatio
 	})
 }
 
-// do runs one request. The first failure of a verb is logged, and its end.
+// do sends one request. It logs the first failure of a verb, and the end of the failures.
 func (s *Store) do(ctx context.Context, verb string, timeout time.Duration,
 	request func(context.Context) (*coordinationv1.Lease, error),
 ) (Record, error) {
@@ -106,7 +104,7 @@ func (s *Store) do(ctx context.Context, verb string, timeout time.Duration,
 	defer cancel()
 	bounded, answers := observed(bounded)
 	l, err := request(bounded)
-	if err == nil && l != nil && l.Name != s.Name.Name { // any JSON object decodes as a Lease without a name
+	if err == nil && l != nil && l.Name != s.Name.Name { // any JSON object decodes as a Lease
 		err = fmt.Errorf("the answer is not the Lease: its name is %q", l.Name)
 	}
 	s.noteRefusal(verb, kube.RoleMissing(err), s.clock.Now())
@@ -117,7 +115,7 @@ func (s *Store) do(ctx context.Context, verb string, timeout time.Duration,
 		}
 		return Record{l}, nil
 	}
-	if bounded.Err() != nil { // which says more than that a context was cancelled
+	if bounded.Err() != nil { // a better reason than a cancelled context
 		err = answers.explain(context.Cause(bounded))
 	}
 	err = &AccessError{verb, s.Name, err}
@@ -141,8 +139,7 @@ func (s *Store) noteRefusal(verb string, refused bool, now clock.Reading) {
 	s.refused[verb] = r
 }
 
-// RefusedFor is for how long RBAC has refused the verb that err is about; zero if err is about
-// something else.
+// RefusedFor returns how long RBAC has refused the verb of err; zero if err is not a refusal.
 func (s *Store) RefusedFor(err error) time.Duration {
 	var access *AccessError
 	if !errors.As(err, &access) || !kube.RoleMissing(access.Err) {
@@ -155,9 +152,9 @@ func (s *Store) RefusedFor(err error) time.Duration {
 // Forgive forgets all refusals.
 func (s *Store) Forgive() { clear(s.refused) }
 
-// Watch streams the versions of the Lease after the given resourceVersion; if that is empty, the
-// present one first. openTimeout bounds the time until the stream stands; cancel ctx or call Stop
-// to end it.
+// Watch streams the versions of the Lease after a resourceVersion; if that is empty, the present
+// version comes first. openTimeout bounds the time until the stream is open. Cancel ctx or call
+// Stop to end it.
 func (s *Store) Watch(ctx context.Context, after string, openTimeout time.Duration) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(own(ctx))
 	slow := s.clock.AfterFunc(openTimeout, cancel)
@@ -177,8 +174,8 @@ func (s *Store) Watch(ctx context.Context, after string, openTimeout time.Durati
 	return &stream{w, cancel}, nil
 }
 
-// recordOf returns the version in an event; ok is false if there is none. The last one of a deleted
-// Lease is returned as well.
+// recordOf returns the version in an event, also the last version of a deleted Lease. ok is false
+// if there is none.
 func (s *Store) recordOf(e watch.Event) (r Record, ok bool) {
 	l, ok := e.Object.(*coordinationv1.Lease)
 	if !ok || l.Name != s.Name.Name || e.Type == watch.Bookmark { // fake clientsets do not select by name
@@ -187,7 +184,7 @@ func (s *Store) recordOf(e watch.Event) (r Record, ok bool) {
 	return Record{l}, true
 }
 
-// stream releases the context of a watch together with it.
+// stream releases the context of a watch when it ends.
 type stream struct {
 	watch.Interface
 	cancel context.CancelFunc

@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// asSent returns what has been stored of l, or an error that says what differs in its spec: a
-// holder does not recognize such a record as its own.
+// asSent returns the stored version of l. If its spec differs, it returns an error with the
+// differences: the holder would not recognize the record as its own.
 func asSent(l, stored *coordinationv1.Lease, err error) (*coordinationv1.Lease, error) {
 	if err != nil {
 		return nil, err

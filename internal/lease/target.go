@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// class is what a guard does with a request.
+// class is how a guard treats a request.
 type class int
 
 const (
@@ -18,11 +18,10 @@ const (
 	bounded               // needs the term, and the API server heeds the query parameter timeout
 )
 
-// classify tells from its method and path what a request is. When in doubt, it is guarded.
+// classify returns the class of a request from its method and path. When in doubt, it is guarded.
 //
-// What goes over the wire is some encoding of URL.Path, and API servers look at nothing but what
-// they decode from it, so neither does this. Encoded slashes separate. The API may be below any
-// path, where config.Host names one.
+// API servers look only at the decoded URL.Path, so classify does too. Encoded slashes separate.
+// The API may be below any path that config.Host names.
 func classify(r *http.Request) class {
 	if r.URL == nil || r.URL.Opaque != "" || ambiguous(r.URL.Path) || r.Header.Get("Upgrade") != "" {
 		return guarded
@@ -53,14 +52,14 @@ func classify(r *http.Request) class {
 	return bounded
 }
 
-// ambiguous reports whether something on the way, such as a proxy that cleans paths or decodes
-// twice, may read a path differently. No name of an object contains a percent sign.
+// ambiguous reports whether a proxy that cleans paths or decodes twice could read a path
+// differently. No name of an object has a percent sign.
 func ambiguous(path string) bool {
 	return strings.Contains(path, "//") || strings.Contains(path, "%") ||
 		strings.Contains(path+"/", "/./") || strings.Contains(path+"/", "/../")
 }
 
-// target is what a path is about.
+// target is the meaning of a path.
 type target struct {
 	group, resource, name, subresource string
 
@@ -68,8 +67,8 @@ type target struct {
 	legacy   bool // /watch/ before the resource
 }
 
-// connecting are the subresources that connect, in any group: a virtual machine's portforward is as
-// good as a Pod's.
+// connecting are the subresources that connect, in any group: the portforward of a virtual machine
+// acts like a Pod's.
 var connecting = []string{"exec", "attach", "portforward", "proxy"}
 
 // parse reads a path of the API: /api/<version>/… or /apis/<group>/<version>/…, then
@@ -84,14 +83,14 @@ func parse(parts []string) (t target, ok bool) {
 		return t, false
 	}
 	switch strings.ToLower(parts[0]) {
-	case "proxy": // before the resource, as of old
+	case "proxy": // the old form, before the resource
 		t.connects = true
 		return t, true
 	case "watch":
 		t.legacy = true
 		return t, true
 	}
-	if len(parts) > 2 && parts[0] == "namespaces" { // or a namespace's status, which is treated alike
+	if len(parts) > 2 && parts[0] == "namespaces" { // or the status of a namespace, with the same result
 		parts = parts[2:]
 	}
 	t.resource = parts[0]
@@ -105,8 +104,8 @@ func parse(parts []string) (t target, ok bool) {
 	return t, true
 }
 
-// changesNothing reports whether a request with such a method asks a question, or tells what has
-// happened.
+// changesNothing reports whether a request with this method only asks a question or reports an
+// Event.
 func (t target) changesNothing(method string) bool {
 	if t.subresource != "" {
 		return false
@@ -128,11 +127,11 @@ func (t target) changesNothing(method string) bool {
 	return false
 }
 
-// ignoresDryRun reports whether a dry run is none: a token is issued all the same.
+// ignoresDryRun reports whether dryRun has no effect: a token is issued nevertheless.
 func (t target) ignoresDryRun() bool { return t.legacy || t.subresource == "token" }
 
-// isDryRun reports whether the query asks for a dry run. Of a DELETE with a body the API server
-// reads the options from there alone.
+// isDryRun reports whether the query asks for a dry run. The API server reads the options of a
+// DELETE with a body from the body only.
 func isDryRun(r *http.Request) bool {
 	if r.URL.RawQuery == "" || r.Method == http.MethodDelete && r.Body != nil && r.Body != http.NoBody {
 		return false

@@ -2,24 +2,22 @@ package lease
 
 import coordinationv1 "k8s.io/api/coordination/v1"
 
-// Variant is what one kind of lease does beyond what all do. Its functions are pure; each may be
-// nil.
+// Variant has the differences between kinds of leases. Its functions are pure. Each may be nil.
 type Variant struct {
-	// Unfit says why a candidate must leave a record alone for good. A holder who sees such a
-	// record has lost.
+	// Unfit returns why a candidate must never take a record. A holder that sees such a record has
+	// lost the lease.
 	Unfit func(r Record) error
-	// Reclaim reports whether the holder of a record is known to have ended, so that candidates
-	// need not wait for that.
+	// Reclaim reports whether the holder of a record is known to have ended. Candidates then need
+	// not wait.
 	Reclaim func(r Record) bool
-	// Dress completes a write that takes a lease over from prior or, where prior is the version
-	// that began the term, renews or releases it. It changes nothing but metadata. leaving: work
-	// has been told to stop, and has not ended yet.
+	// Dress completes the metadata of a write that takes a lease over from prior, or that renews or
+	// releases it; prior is then the version that began the term. leaving: work was asked to stop
+	// and has not ended yet.
 	Dress func(l *coordinationv1.Lease, prior Record, leaving bool)
-	// SaysLeaving has the lease be renewed at once when work has been told to stop, so that others
-	// can see it.
+	// SaysLeaving sends a renewal as soon as work is asked to stop, so that others see it.
 	SaysLeaving bool
-	// Altered says why r, whose spec may still be that of a term, is not of the term any more that
-	// began with first.
+	// Altered returns why r is no longer of the term that began with first, although its spec may
+	// be.
 	Altered func(first, r Record) error
 }
 
@@ -46,7 +44,7 @@ func (v Variant) dress(l *coordinationv1.Lease, prior Record, leaving bool) *coo
 	return l
 }
 
-// unfit says why a record must be left alone for good, even without a holder.
+// unfit returns why a record must never be taken, even without a holder.
 func (c Config) unfit(r Record) error {
 	if r.Coordinated() {
 		return ErrCoordinated
@@ -57,7 +55,7 @@ func (c Config) unfit(r Record) error {
 	return c.Variant.unfit(r)
 }
 
-// unfitError is why a candidate gives up.
+// unfitError is the reason why a candidate gives up.
 type unfitError struct{ error }
 
 func (e unfitError) Unwrap() error { return e.error }

@@ -3,9 +3,12 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"time"
 
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/bellwether-k8s/bellwether/leaderelection"
@@ -15,81 +18,124 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// Config of a [Replica]. Lease.Namespace, Lease.Ring and Resources are required, and the same in
-// all replicas. The parts have the defaults of their packages; what Lease or Resources says holds
-// for all of them, and must be left empty in the others.
+// Config of a [Replica]. Namespace, Ring and Resources are required, and the same in all replicas.
+// The packages of the parts explain each field in full.
 type Config struct {
-	// Lease is that of the shard. Its LeaseDuration is also that of the sharder, and the default of
-	// the election's. Its Logger is the default of the others'.
-	Lease shardlease.Config
-
+	// Namespace of the Leases.
+	Namespace string
+	// Ring is the name of the ring, a DNS-1123 label. The Lease of the sharder's election has this
+	// name with "-sharder" appended.
+	Ring string
 	// Resources that are distributed.
 	Resources []api.Resource
 
-	// Shard lets go of objects. Resources must be empty.
-	Shard shard.Config
+	// Identity is the name of this shard. It differs in each replica and stays the same over
+	// restarts. Default: the hostname, which is a Pod's name.
+	Identity string
+	// PodUID is the UID of this Pod, as from the downward API. With it a restarted container takes
+	// its lease back at once. Default: none.
+	PodUID string
 
-	// Sharder distributes objects. Namespace, Ring, Resources and LeaseDuration must be empty.
-	Sharder sharder.Config
+	// LeaseDuration (D) is the time after which a lease that was not renewed has expired. Objects of
+	// a dead shard go to others after 2D. Whole seconds. Default: 15 s.
+	LeaseDuration time.Duration
+	// ReleaseTimeout is how long work may take to end. Default: no limit.
+	ReleaseTimeout time.Duration
+	// ReturnWithin is how long objects wait for a shard that has released its lease. Default: they
+	// go to others at once.
+	ReturnWithin time.Duration
+	// KernelDeadline has the kernel kill this process if it is stopped past the deadline of its
+	// lease. Linux only; see [shardlease.Config].
+	KernelDeadline bool
 
-	// Election says whose sharder is at work. Namespace must be empty. Name is by default the name
-	// of the ring with "-sharder" after it. OnLost is by default a warning in the log: the process
-	// goes on as a shard. For the same reason KernelDeadline must not be set.
-	Election leaderelection.Config
-
-	// Mapper tells the kinds of the resources. Nil: the API server is asked, by New.
+	// Scheme knows the kinds of the objects. Default: client-go's, without custom resources.
+	Scheme *runtime.Scheme
+	// Mapper maps resources to kinds. Nil: New asks the API server.
 	Mapper meta.RESTMapper
+	// Logger is the logger of all parts. Nil: no logs.
+	Logger *zap.Logger
+
+	// Tune changes the configurations of the parts, for example their hooks. What this Config says
+	// must stay as it is. Nil: no changes.
+	Tune func(*Parts)
 }
 
-// withDefaults returns c with those of its zero fields set that follow from others.
-func (c Config) withDefaults() Config {
-	c.Shard.Resources = c.Resources
-	c.Sharder.Resources = c.Resources
-	c.Sharder.Namespace, c.Sharder.Ring, c.Sharder.LeaseDuration = c.Lease.Namespace, c.Lease.Ring,
-		c.Lease.LeaseDuration
-	c.Election.Namespace = c.Lease.Namespace
-	if c.Election.Name == "" && c.Lease.Ring != "" {
-		c.Election.Name = c.Lease.Ring + "-sharder"
-	}
-	if c.Election.LeaseDuration == 0 {
-		c.Election.LeaseDuration = c.Lease.LeaseDuration
-	}
-	for _, logger := range []**zap.Logger{&c.Shard.Logger, &c.Sharder.Logger, &c.Election.Logger} {
-		if *logger == nil {
-			*logger = c.Lease.Logger
-		}
-	}
-	if c.Election.OnLost == nil {
-		log := c.Election.Logger
-		if log == nil {
-			log = zap.NewNop()
-		}
-		c.Election.OnLost = func(err error) { log.Warn("not the sharder any more", zap.Error(err)) }
-	}
-	return c
+// Parts are the configurations of the parts of a [Replica], with what [Config] says.
+type Parts struct {
+	Lease   shardlease.Config
+	Shard   shard.Config
+	Sharder sharder.Config
+	// Election elects the replica whose sharder runs. Its OnLost logs a warning: a replica that
+	// loses the election goes on as a shard. For the same reason KernelDeadline must not be set.
+	Election leaderelection.Config
 }
 
-// validate returns the rules that c breaks before its defaults are set, besides those of its parts.
-func (c Config) validate(config *rest.Config) error {
+// parts returns the configurations of the parts, or an error for each rule that c breaks.
+func (c Config) parts(config *rest.Config) (Parts, error) {
+	log := c.Logger
+	if log == nil {
+		log = zap.NewNop()
+	}
+	fixed := Parts{
+		Lease: shardlease.Config{
+			Namespace: c.Namespace, Ring: c.Ring, Identity: c.Identity, PodUID: c.PodUID,
+			LeaseDuration: c.LeaseDuration, ReleaseTimeout: c.ReleaseTimeout, ReturnWithin: c.ReturnWithin,
+			KernelDeadline: c.KernelDeadline, Logger: c.Logger,
+		},
+		Shard: shard.Config{Resources: c.Resources, Scheme: c.Scheme, Logger: c.Logger},
+		Sharder: sharder.Config{
+			Namespace: c.Namespace, Ring: c.Ring, Resources: c.Resources, LeaseDuration: c.LeaseDuration,
+			Logger: c.Logger,
+		},
+		Election: leaderelection.Config{
+			Namespace: c.Namespace, LeaseDuration: c.LeaseDuration, Logger: c.Logger,
+			OnLost: func(err error) { log.Warn("not the sharder any more", zap.Error(err)) },
+		},
+	}
+	if c.Ring != "" {
+		fixed.Election.Name = c.Ring + "-sharder"
+	}
+	parts := fixed
+	if c.Tune != nil {
+		c.Tune(&parts)
+	}
 	var errs []error
 	if config == nil {
 		errs = append(errs, errors.New("replica: config: must not be nil"))
 	}
-	empty := func(field, of string, is bool, got any) {
-		if !is {
+	for _, f := range []struct {
+		field    string
+		is, want any
+	}{
+		{"Lease.Namespace", parts.Lease.Namespace, fixed.Lease.Namespace},
+		{"Lease.Ring", parts.Lease.Ring, fixed.Lease.Ring},
+		{"Lease.LeaseDuration", parts.Lease.LeaseDuration, fixed.Lease.LeaseDuration},
+		{"Shard.Resources", parts.Shard.Resources, fixed.Shard.Resources},
+		{"Sharder.Resources", parts.Sharder.Resources, fixed.Sharder.Resources},
+		{"Sharder.Namespace", parts.Sharder.Namespace, fixed.Sharder.Namespace},
+		{"Sharder.Ring", parts.Sharder.Ring, fixed.Sharder.Ring},
+		{"Sharder.LeaseDuration", parts.Sharder.LeaseDuration, fixed.Sharder.LeaseDuration},
+		{"Election.Namespace", parts.Election.Namespace, fixed.Election.Namespace},
+	} {
+		if !same(f.is, f.want) {
 			errs = append(errs,
-				fmt.Errorf("replica: %s: must be empty, because it is that of %s (got %v)", field, of, got))
+				fmt.Errorf("replica: Tune: %s: must stay %v, as Config says (got %v)", f.field, f.want, f.is))
 		}
 	}
-	empty("Shard.Resources", "Resources", len(c.Shard.Resources) == 0, len(c.Shard.Resources))
-	empty("Sharder.Resources", "Resources", len(c.Sharder.Resources) == 0, len(c.Sharder.Resources))
-	empty("Sharder.Namespace", "Lease", c.Sharder.Namespace == "", c.Sharder.Namespace)
-	empty("Sharder.Ring", "Lease", c.Sharder.Ring == "", c.Sharder.Ring)
-	empty("Sharder.LeaseDuration", "Lease", c.Sharder.LeaseDuration == 0, c.Sharder.LeaseDuration)
-	empty("Election.Namespace", "Lease", c.Election.Namespace == "", c.Election.Namespace)
-	if c.Election.KernelDeadline {
-		errs = append(errs, errors.New("replica: Election.KernelDeadline: must not be set, because who loses the "+
-			"election works on as a shard (got true)"))
+	if parts.Election.KernelDeadline {
+		errs = append(errs, errors.New("replica: Tune: Election.KernelDeadline: must not be set, because a replica "+
+			"that loses the election goes on as a shard (got true)"))
 	}
-	return errors.Join(errs...)
+	return parts, errors.Join(errs...)
+}
+
+// same reports whether a field is unchanged. Resources have functions, which cannot be compared:
+// they must be the same slice.
+func same(is, want any) bool {
+	a, aIs := is.([]api.Resource)
+	b, bIs := want.([]api.Resource)
+	if aIs && bIs {
+		return len(a) == len(b) && reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+	}
+	return is == want
 }

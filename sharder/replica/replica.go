@@ -4,7 +4,7 @@
 // examples of package sharder do.
 //
 //	r, err := replica.New(config, replica.Config{
-//		Lease:     shardlease.Config{Namespace: ns, Ring: "checksums"},
+//		Namespace: ns, Ring: "checksums",
 //		Resources: []api.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}},
 //	})
 //	…
@@ -67,7 +67,7 @@ func New(config *rest.Config, c Config) (*Replica, error) { return build(config,
 // Claim is [New] for the Pods of a Deployment: the shard takes the first name of <ring>-0,
 // <ring>-1, … that is free, and with it the objects of the Pod that it replaces. It holds the lease
 // when it returns: call Run within LeaseDuration - Margin, 12 s by default. See
-// [shardlease.ClaimOrdinal]. Lease.Identity must be empty.
+// [shardlease.ClaimOrdinal]. Identity must be empty.
 func Claim(ctx context.Context, config *rest.Config, c Config) (*Replica, error) {
 	var lease *shardlease.Lease
 	r, err := build(config, c, func(client kubernetes.Interface, c shardlease.Config) (_ *shardlease.Lease, err error) {
@@ -86,16 +86,16 @@ func Claim(ctx context.Context, config *rest.Config, c Config) (*Replica, error)
 func build(config *rest.Config, c Config,
 	newLease func(kubernetes.Interface, shardlease.Config) (*shardlease.Lease, error),
 ) (*Replica, error) {
-	if err := c.validate(config); err != nil {
+	parts, err := c.parts(config)
+	if err != nil {
 		return nil, err
 	}
-	c = c.withDefaults()
 	leases, err := kubernetes.NewForConfig(shardlease.LeaseConfig(config))
 	if err != nil {
 		return nil, fmt.Errorf("replica: make the client of the leases: %w", err)
 	}
-	elector, electorErr := leaderelection.New(leases, c.Election)
-	lease, leaseErr := newLease(leases, c.Lease)
+	elector, electorErr := leaderelection.New(leases, parts.Election)
+	lease, leaseErr := newLease(leases, parts.Lease)
 	if err := errors.Join(leaseErr, electorErr); err != nil {
 		return nil, err
 	}
@@ -114,10 +114,10 @@ func build(config *rest.Config, c Config,
 	if c.Mapper == nil {
 		c.Mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kube.Discovery()))
 	}
-	if r.Shard, err = shard.New(mine, c.Mapper, lease, c.Shard); err != nil {
+	if r.Shard, err = shard.New(mine, c.Mapper, lease, parts.Shard); err != nil {
 		return nil, err
 	}
-	if r.Sharder, err = sharder.New(kube, everyones, c.Mapper, c.Sharder); err != nil {
+	if r.Sharder, err = sharder.New(kube, everyones, c.Mapper, parts.Sharder); err != nil {
 		return nil, err
 	}
 	return r, nil

@@ -36,7 +36,7 @@ func mapper() meta.RESTMapper {
 
 func minimal() replica.Config {
 	return replica.Config{
-		Lease:     shardlease.Config{Namespace: "default", Ring: "checksums", Identity: "a"},
+		Namespace: "default", Ring: "checksums", Identity: "a",
 		Resources: []api.Resource{configMaps},
 		Mapper:    mapper(),
 	}
@@ -180,25 +180,39 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestBadConfig(t *testing.T) {
 	config := &rest.Config{Host: "https://example.invalid"}
 	full := minimal()
-	full.Shard.Resources = full.Resources
-	full.Sharder = sharder.Config{Ring: "r", Namespace: "ns", Resources: full.Resources, LeaseDuration: time.Second}
-	full.Election = leaderelection.Config{Namespace: "ns", KernelDeadline: true}
+	full.Tune = func(p *replica.Parts) {
+		p.Shard.Resources = []api.Resource{configMaps}
+		p.Sharder = sharder.Config{Ring: "r", Namespace: "ns", LeaseDuration: time.Second}
+		p.Election = leaderelection.Config{Namespace: "ns", KernelDeadline: true}
+		p.Lease.Namespace, p.Lease.Ring, p.Lease.LeaseDuration = "ns", "r", time.Second
+	}
 	_, err := replica.New(nil, full)
-	assert.EqualError(t, err, `replica: config: must not be nil
-replica: Shard.Resources: must be empty, because it is that of Resources (got 1)
-replica: Sharder.Resources: must be empty, because it is that of Resources (got 1)
-replica: Sharder.Namespace: must be empty, because it is that of Lease (got ns)
-replica: Sharder.Ring: must be empty, because it is that of Lease (got r)
-replica: Sharder.LeaseDuration: must be empty, because it is that of Lease (got 1s)
-replica: Election.Namespace: must be empty, because it is that of Lease (got ns)
-replica: Election.KernelDeadline: must not be set, because who loses the election works on as a shard (got true)`)
+	for _, want := range []string{
+		"replica: config: must not be nil",
+		"replica: Tune: Lease.Namespace: must stay default, as Config says (got ns)",
+		"replica: Tune: Lease.Ring: must stay checksums, as Config says (got r)",
+		"replica: Tune: Lease.LeaseDuration: must stay 0s, as Config says (got 1s)",
+		"replica: Tune: Shard.Resources: must stay",
+		"replica: Tune: Sharder.Resources: must stay",
+		"replica: Tune: Sharder.Namespace: must stay default, as Config says (got ns)",
+		"replica: Tune: Sharder.Ring: must stay checksums, as Config says (got r)",
+		"replica: Tune: Sharder.LeaseDuration: must stay 0s, as Config says (got 1s)",
+		"replica: Tune: Election.Namespace: must stay default, as Config says (got ns)",
+		"replica: Tune: Election.KernelDeadline: must not be set, because a replica that loses the election goes on " +
+			"as a shard (got true)",
+	} {
+		assert.ErrorContains(t, err, want)
+	}
 
+	tuned := func(tune func(*replica.Parts)) func(*replica.Config) {
+		return func(c *replica.Config) { c.Tune = tune }
+	}
 	for want, change := range map[string]func(*replica.Config){
-		"shardlease: Ring":        func(c *replica.Config) { c.Lease.Ring = "" },
-		"leaderelection: Name":    func(c *replica.Config) { c.Election.Name = "A b" },
+		"shardlease: Ring":        func(c *replica.Config) { c.Ring = "" },
+		"leaderelection: Name":    tuned(func(p *replica.Parts) { p.Election.Name = "A b" }),
 		"sharder: Resources":      func(c *replica.Config) { c.Resources = nil },
-		"shard: AckGrace":         func(c *replica.Config) { c.Shard.AckGrace = -1 },
-		"sharder: TokensPerShard": func(c *replica.Config) { c.Sharder.TokensPerShard = -1 },
+		"shard: AckGrace":         tuned(func(p *replica.Parts) { p.Shard.AckGrace = -1 }),
+		"sharder: TokensPerShard": tuned(func(p *replica.Parts) { p.Sharder.TokensPerShard = -1 }),
 	} {
 		c := minimal()
 		change(&c)

@@ -69,10 +69,10 @@ func rollOut(t *testing.T, claim bool) (changes float64) {
 		var r *replica.Replica
 		var err error
 		if claim {
-			c.Lease.Identity = ""
+			c.Identity = ""
 			r, err = replica.Claim(ctx, config, c)
 		} else {
-			c.Lease.Identity = pod
+			c.Identity = pod
 			r, err = replica.New(config, c)
 		}
 		require.NoError(t, err)
@@ -123,7 +123,7 @@ func TestNameIsGivenBackByAReplicaThatCannotBeMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apisim.NewServer()
 		c := minimal()
-		c.Lease.Identity, c.Mapper = "", meta.NewDefaultRESTMapper(nil)
+		c.Identity, c.Mapper = "", meta.NewDefaultRESTMapper(nil)
 		_, err := replica.Claim(t.Context(), server.Client("a").Config(), c)
 		require.ErrorContains(t, err, "configmaps")
 		leases := kubernetes.NewForConfigOrDie(server.Client("admin").Config()).CoordinationV1().Leases("default")

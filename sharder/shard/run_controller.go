@@ -12,6 +12,9 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
+// retryDelay is the delay before a retry for an object that work may not begin on yet.
+const retryDelay = time.Second
+
 // RunController runs a controller. It calls reconcile, through [Shard.Do], with a copy of each
 // object of this shard when the object arrives and whenever it changes, with one call for an object
 // at a time. If reconcile returns an error, it is called again after pauses that grow up to a

@@ -119,9 +119,9 @@ func (h Hooks) refused(at protocol.Address, err error) {
 //	GracefulShutdownTimeout: ptr.To(time.Duration(-1)),
 //
 // Without the last one, a manager gives up on busy workers after 30 s and returns an error: the
-// lease is then not released, and the process ends. Wrap reconcilers with [WrapReconciler]. A
-// manager answers probes only while Start runs. Controllers that are not sharded belong in a second
-// manager, under the elector beside the sharder, without NewInformer.
+// lease is then not released, and the process ends. Wrap reconcilers with WrapReconciler of the module
+// controllerruntime. A manager answers probes only while Start runs. Controllers that are not
+// sharded belong in a second manager, under the elector beside the sharder, without NewInformer.
 type Shard struct {
 	metadata metadata.Interface
 	lease    *shardlease.Lease

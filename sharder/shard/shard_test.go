@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
@@ -457,6 +458,19 @@ func TestPanicsPass(t *testing.T) {
 type listsOnly struct{ cache.ListerWatcher }
 
 func (listsOnly) IsWatchListSemanticsUnSupported() bool { return true }
+
+func TestSelectorSelectsWhatAllSelect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		r := w.replica(Config{Resources: []api.Resource{{GVR: ringtest.ConfigMaps}}})
+		mine, blue := r.shard.keys.Shard, ringtest.SelectorOf(t, "colour=blue")
+		both := r.shard.Selector(nil, blue)
+		assert.True(t, both.Matches(labels.Set{mine: "a", "colour": "blue"}))
+		assert.False(t, both.Matches(labels.Set{mine: "a"}))
+		assert.False(t, both.Matches(labels.Set{mine: "b", "colour": "blue"}))
+		assert.Equal(t, labels.Nothing(), r.shard.Selector(blue, labels.Nothing()))
+	})
+}
 
 func TestFirstListsAreConsistent(t *testing.T) {
 	for name, watchList := range map[string]bool{"watch-list": true, "list": false} {

@@ -69,7 +69,7 @@ func TestNoWorkBeginsOnARootThatIsClosed(t *testing.T) {
 	assert.NoError(t, r.admit(work(present), showMine))
 }
 
-func TestTheEndOfWorkIsToldOnlyIfNoneIsLeft(t *testing.T) {
+func TestTheEndOfWorkIsReportedOnlyIfNoneIsLeft(t *testing.T) {
 	var r workTracker
 	p, q := work(present), work(present)
 	require.NoError(t, r.admit(p, showMine))
@@ -137,7 +137,7 @@ func TestARootIsSettledByOneAtATime(t *testing.T) {
 	assert.False(t, r.finish(here))
 }
 
-func TestWorkOnADrainedRootIsTold(t *testing.T) {
+func TestWorkOnADrainedRootIsCancelled(t *testing.T) {
 	var r workTracker
 	ctx, cancel := context.WithCancelCause(t.Context())
 	p := work(present)

@@ -10,32 +10,33 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 	"github.com/bellwether-k8s/bellwether/shardlease/internal/leaseformat"
 )
 
-// minLeaseDuration is the shortest D that a shard can have: two renew intervals of a second, and a
-// margin, in whole seconds.
+// minLeaseDuration is the shortest D of a shard: two renew intervals of a second, and a margin, in
+// whole seconds.
 const minLeaseDuration = 3 * time.Second
 
 // observation is what a sharder knows about the lease of one shard.
 type observation struct {
 	shard string
 	ring  string
-	own   time.Duration // the sharder's D, where the lease does not say
+	own   time.Duration // the sharder's D, if the lease names none
 
-	lease    *coordinationv1.Lease // as last seen; nil: there is none
-	since    Reading               // from when on nothing of it has changed that matters
-	patience time.Duration         // D: what has to be waited for
-	mourned  bool                  // there is no lease, and the shard was no member any more before that
-	absent   map[types.UID]absence // leases of this name that are gone
+	lease    *coordinationv1.Lease // the last seen version; nil: none
+	since    Reading               // since when the claim is unchanged
+	patience time.Duration         // the D to wait for
+	mourned  bool                  // there is no lease, and the shard was no member before that
+	absent   map[types.UID]absence // deleted leases of this name
 }
 
-// absence is what is known of a lease that is gone.
+// absence is what is known about a deleted lease.
 type absence struct {
-	since Reading       // when that was first seen
-	wait  time.Duration // how long from then a term may last
-	over  int64         // epochs up to this number were over even before; negative: none
+	since Reading       // when the deletion was first seen
+	wait  time.Duration // how long a term may last from then
+	over  int64         // epochs up to this number had ended before; negative: none
 }
 
 func newObservation(shard, ring string, own time.Duration, now Reading) *observation {
@@ -45,8 +46,8 @@ func newObservation(shard, ring string, own time.Duration, now Reading) *observa
 	}
 }
 
-// observe takes in a version of the lease, nil for none, that has arrived now. It reports whether
-// verdicts may be others than before.
+// observe takes in a version of the lease that has arrived now; nil: there is none. It reports
+// whether an EpochState may have changed.
 func (s *observation) observe(l *coordinationv1.Lease, now Reading) (changed bool) {
 	before := s.mark()
 	old := s.lease
@@ -70,13 +71,13 @@ func (s *observation) observe(l *coordinationv1.Lease, now Reading) (changed boo
 	return s.mark() != before
 }
 
-// absence begins now, for a lease that is not known and may have been held.
+// absence begins now, for an unknown lease that may have been held.
 func (s *observation) absence(now Reading) absence {
 	return absence{now, 2 * max(s.patience, s.own), -1}
 }
 
-// newPatience is the D of a version. A version that no process of ours has written may have ended a
-// term that was longer than it says.
+// newPatience returns the D of a version. A version that no process of this package has written may
+// have ended a term with a longer D.
 func (s *observation) newPatience(l *coordinationv1.Lease) time.Duration {
 	r := lease.RecordOf(l)
 	d := r.Duration()
@@ -89,10 +90,10 @@ func (s *observation) newPatience(l *coordinationv1.Lease) time.Duration {
 	return d
 }
 
-// sameClaim reports whether two versions say the same about who holds the lease.
+// sameClaim reports whether two versions agree on who holds the lease.
 func sameClaim(a, b *coordinationv1.Lease) bool {
 	for _, key := range []string{
-		shardlease.EpochAnnotation, shardlease.ReturnAnnotation, lease.TermAnnotation,
+		shardrecord.EpochAnnotation, shardrecord.ReturnAnnotation, lease.TermAnnotation,
 		lease.ReleasedAnnotation,
 	} {
 		if a.Annotations[key] != b.Annotations[key] {
@@ -103,7 +104,7 @@ func sameClaim(a, b *coordinationv1.Lease) bool {
 		apiequality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
-// mark is what verdicts depend on, besides the time.
+// mark is what an EpochState depends on, besides the time.
 type mark struct {
 	uid     types.UID
 	number  int64
@@ -122,11 +123,11 @@ func (s *observation) mark() mark {
 	return mark{s.lease.UID, e.Number, true, s.givenUp()}
 }
 
-// age is for how long nothing has changed.
+// age is the time since the last change.
 func (s *observation) age(now Reading) time.Duration { return now.SinceAtLeast(s.since) }
 
-// givenUp reports whether the epoch in the lease is over: released with the mark of its term, or
-// taken by a sharder that has marked it.
+// givenUp reports whether the epoch in the lease has ended: released with the mark of its term, or
+// taken over by a sharder that has marked it.
 func (s *observation) givenUp() bool {
 	r := lease.RecordOf(s.lease)
 	return r.Released() || r.Holder() == shardlease.Sharder && r.Ours()
@@ -137,18 +138,18 @@ func (s *observation) away(now Reading) bool {
 	if !lease.RecordOf(s.lease).Released() {
 		return false
 	}
-	within := leaseformat.ReturnWithin(s.lease.Annotations[shardlease.ReturnAnnotation], shardlease.MaxLeaseDuration)
+	within := leaseformat.ReturnWithin(s.lease.Annotations[shardrecord.ReturnAnnotation], shardlease.MaxLeaseDuration)
 	return within > 0 && s.age(now) < within
 }
 
-// abandoned reports whether the lease has no holder and no mark that work has ended. Its
-// shard has stopped after D.
+// abandoned reports whether the lease has neither a holder nor the mark of a release. Its shard has
+// stopped after D.
 func (s *observation) abandoned() bool {
 	holder := lease.RecordOf(s.lease).Holder()
 	return (holder == "" || holder == shardlease.Sharder) && !s.givenUp()
 }
 
-// state is that of the shard, without the GC period.
+// state is the state of the shard, without the GC period.
 func (s *observation) state(now Reading) State {
 	age := s.age(now)
 	switch {
@@ -175,8 +176,7 @@ func (s *observation) state(now Reading) State {
 
 func (s *observation) problem() error { return s.problemOf(s.lease) }
 
-// problemOf says why a lease is malformed. A label that is missing is not one: the shard puts it
-// back.
+// problemOf returns why a lease is malformed. A missing label is no problem: the shard restores it.
 func (s *observation) problemOf(l *coordinationv1.Lease) error {
 	if l == nil {
 		return nil
@@ -214,16 +214,16 @@ func (s *observation) problemOf(l *coordinationv1.Lease) error {
 	return errors.Join(errs...)
 }
 
-// epochState on an epoch of the shard.
+// epochState returns the state of an epoch of the shard.
 func (s *observation) epochState(e shardlease.Epoch, now Reading) EpochState {
 	if s.lease != nil && s.lease.UID == e.LeaseUID {
 		present, err := shardlease.EpochOf(s.lease)
 		switch {
-		case err != nil: // for a person to mend
+		case err != nil: // a user must repair it
 			return EpochActive
 		case present.Number < e.Number:
 			return EpochUnknown
-		case s.away(now) && present.Number == e.Number: // though nothing works in it: nothing is to be moved
+		case s.away(now) && present.Number == e.Number: // no work runs in it, but its objects must not move
 			return EpochActive
 		case present.Number > e.Number, s.givenUp(), s.abandoned() && s.age(now) >= 2*s.patience:
 			return EpochEnded
@@ -244,8 +244,8 @@ func (s *observation) epochState(e shardlease.Epoch, now Reading) EpochState {
 	return EpochEnded
 }
 
-// observeAbsence notes that a consistent read, sent after an object was read that names a lease,
-// did not find that lease: it is gone for good, because no other has its UID.
+// observeAbsence notes that a lease does not exist. The consistent read was sent after a read of an
+// object that names the lease. No other lease ever has its UID.
 func (s *observation) observeAbsence(uid types.UID, now Reading) {
 	if s.lease != nil && s.lease.UID == uid {
 		return
@@ -255,14 +255,14 @@ func (s *observation) observeAbsence(uid types.UID, now Reading) {
 	}
 }
 
-// acquirable reports whether the sharder may take the lease.
+// acquirable reports whether the sharder may take the lease over.
 func (s *observation) acquirable(now Reading) bool {
 	switch s.state(now) {
 	case Uncertain:
 		return true
 	case Gone:
 		return s.age(now) >= 2*s.patience
-	case Malformed: // otherwise its objects would never move. Its holder has stopped
+	case Malformed: // or its objects would never move; its holder has stopped
 		ring, labelled := s.lease.Labels[shardlease.RingLabel]
 		_, err := shardlease.EpochOf(s.lease)
 		return err == nil && (!labelled || ring == s.ring) && !lease.RecordOf(s.lease).Coordinated() &&
@@ -271,8 +271,8 @@ func (s *observation) acquirable(now Reading) bool {
 	return false
 }
 
-// next is after how long something changes by itself; zero if nothing does. passed is how often it
-// has, since the lease was seen to change.
+// next returns the time until something changes without a change of the lease, or zero if nothing
+// does. passed counts such changes since the last change of the lease.
 func (s *observation) next(now Reading, collectAfter time.Duration) (soonest time.Duration, passed int) {
 	at := func(since Reading, after time.Duration) {
 		switch wait := after - now.SinceAtLeast(since); {
@@ -286,7 +286,7 @@ func (s *observation) next(now Reading, collectAfter time.Duration) (soonest tim
 	at(s.since, 2*s.patience)
 	if s.lease != nil && s.away(now) {
 		at(s.since,
-			leaseformat.ReturnWithin(s.lease.Annotations[shardlease.ReturnAnnotation], shardlease.MaxLeaseDuration))
+			leaseformat.ReturnWithin(s.lease.Annotations[shardrecord.ReturnAnnotation], shardlease.MaxLeaseDuration))
 	}
 	if s.lease != nil && s.givenUp() {
 		at(s.since, collectAfter)

@@ -9,20 +9,21 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// Takeover is the write with which a sharder takes the lease of a shard over. It is good for one
+// Takeover is the write with which a sharder takes over the lease of a shard. It is valid for one
 // version of the lease.
 type Takeover struct {
 	lease  *coordinationv1.Lease
 	create bool
 }
 
-// Takeover returns the write that takes a shard's lease over. ok is false unless the shard is
+// Takeover returns the write that takes over a shard's lease. ok is false unless the shard is
 // [Uncertain], or an epoch of it is [EpochNeedsTakeover], or its lease has been [Malformed] and
 // unchanged for 2D. The epoch stays as it is. The write sets the duration to the D of the shard:
-// after that the shard may acquire its lease again, in the next epoch.
+// after that time the shard may acquire its lease again, in the next epoch.
 func (r *Tracker) Takeover(shard string, now Reading) (a Takeover, ok bool) {
 	s := r.shards[shard]
 	if s == nil || !s.acquirable(now) {
@@ -31,22 +32,22 @@ func (r *Tracker) Takeover(shard string, now Reading) (a Takeover, ok bool) {
 	name := types.NamespacedName{Namespace: r.config.Namespace, Name: shard}
 	l := lease.RecordOf(s.lease).Acquired(name, shardlease.Sharder, s.patience, new(lease.Stamps).Next(now.Wall))
 	metav1.SetMetaDataLabel(&l.ObjectMeta, shardlease.RingLabel, r.config.Ring)
-	delete(l.Annotations, shardlease.IncarnationAnnotation)
-	delete(l.Annotations, shardlease.ReturnAnnotation)
-	delete(l.Annotations, shardlease.LeavingAnnotation)
+	delete(l.Annotations, shardrecord.IncarnationAnnotation)
+	delete(l.Annotations, shardrecord.ReturnAnnotation)
+	delete(l.Annotations, shardrecord.LeavingAnnotation)
 	if s.lease == nil {
-		metav1.SetMetaDataAnnotation(&l.ObjectMeta, shardlease.EpochAnnotation, "0")
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, shardrecord.EpochAnnotation, "0")
 	}
 	return Takeover{l, s.lease == nil}, true
 }
 
-// Lease returns what will be written. It must not be changed.
+// Lease returns the object that will be written. It must not be changed.
 func (a Takeover) Lease() *coordinationv1.Lease { return a.lease }
 
-// TakeOver sends a takeover and returns the lease as it is then: pass it to [Tracker.Observe]. It
-// succeeds at most once for each version. After any error, read the lease ([Tracker.ObserveRead] or
-// Observe) before you ask for another takeover: the shard may have come back, another sharder may
-// have been faster, or this write may have succeeded and its answer been lost.
+// TakeOver sends a takeover and returns the stored lease: pass it to [Tracker.Observe]. It succeeds
+// at most once for each version. After any error, read the lease ([Tracker.ObserveRead] or Observe)
+// before the next takeover: the shard may have come back, another sharder may have been faster, or
+// this write may have succeeded and its answer been lost.
 func TakeOver(ctx context.Context, client kubernetes.Interface, a Takeover) (*coordinationv1.Lease, error) {
 	leases, verb := client.CoordinationV1().Leases(a.lease.Namespace), "update"
 	var l *coordinationv1.Lease
@@ -84,8 +85,8 @@ func (r *Tracker) Deletion(shard string, now Reading) (c Deletion, ok bool) {
 	return Deletion{types.NamespacedName{Namespace: r.config.Namespace, Name: shard}, l.UID, l.ResourceVersion}, true
 }
 
-// Delete sends a deletion. It never deletes a lease that was acquired, or changed in any way, in
-// the meantime: that is an error.
+// Delete sends a deletion. If the lease has changed in any way since, Delete returns an error and
+// deletes nothing.
 func Delete(ctx context.Context, client kubernetes.Interface, c Deletion) error {
 	err := client.CoordinationV1().Leases(c.lease.Namespace).Delete(ctx, c.lease.Name,
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &c.uid, ResourceVersion: &c.rv}})

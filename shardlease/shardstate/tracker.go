@@ -15,7 +15,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// Reading is one look at the clocks of this process: [Clock].Now.
+// Reading is a reading of the clocks of this process: [Clock].Now.
 type Reading = clock.Reading
 
 // Selector selects the leases of a ring.
@@ -25,7 +25,7 @@ func Selector(ring string) labels.Selector {
 
 // Config of a [Tracker]. All sharders of a ring should use the same.
 type Config struct {
-	// Namespace of the leases, and Ring that they belong to. Required.
+	// Namespace and Ring of the leases. Required.
 	Namespace, Ring string
 	// LeaseDuration applies where no lease names its duration. It must be at least that of the
 	// shards. Default: 15 s.
@@ -34,17 +34,19 @@ type Config struct {
 	GCPeriod time.Duration
 }
 
-// Tracker knows the state of the shards of a ring, as one process observes it. It is fed with what
-// lists, watches and reads of their leases return, each with the local time at which it arrived. It
-// sends no request and compares no clock with another. Before the first List it knows no shard.
+// Tracker knows the state of the shards of a ring as one process observes it. It is fed with the
+// results of lists, watches and reads of their leases, each with the local time of its arrival. It
+// sends no request and never compares clocks of two machines. Before the first List it knows no
+// shard.
 //
-// A Tracker is not for concurrent use. Leases that it is given must not be changed afterwards.
+// A Tracker is not safe for concurrent use. Leases that are passed to it must not be changed
+// afterwards.
 type Tracker struct {
 	config Config
 	shards map[string]*observation
 }
 
-// NewTracker returns a tracker that has observed nothing. The error joins one error for every rule
+// NewTracker returns a tracker that has observed nothing. The error joins one error for each rule
 // that c breaks.
 func NewTracker(c Config) (*Tracker, error) {
 	if c.LeaseDuration == 0 {
@@ -97,8 +99,8 @@ func (r *Tracker) Observe(l *coordinationv1.Lease, now Reading) (changed bool) {
 	return r.shard(l.Name, now).observe(l, now)
 }
 
-// ObserveAbsence takes in the DELETED event of a shard's lease. A watch with [Selector] also sends
-// it when only the label was removed.
+// ObserveAbsence takes in the DELETED event of a shard's lease. A watch with [Selector] sends it
+// also when only the label was removed.
 func (r *Tracker) ObserveAbsence(shard string, now Reading) (changed bool) {
 	s := r.shards[shard]
 	if s == nil {
@@ -106,15 +108,15 @@ func (r *Tracker) ObserveAbsence(shard string, now Reading) (changed bool) {
 	}
 	changed = s.observe(nil, now)
 	if wait, _ := s.next(now, 0); wait == 0 && s.state(now) == Gone && s.age(now) > r.config.GCPeriod {
-		delete(r.shards, shard) // what it knew can be read again
+		delete(r.shards, shard) // all of it can be read again
 	}
 	return changed
 }
 
-// ObserveRead takes in the result of a consistent read of a shard's lease: the answer to
-// [EpochUnknown]. The read must have been sent after an object was read whose record names e. l is
-// nil only if the API server says that the Lease does not exist, in a Status whose details name it.
-// Any other answer with 404 says nothing.
+// ObserveRead takes in the result of a consistent read of a shard's lease, as EpochUnknown
+// requires. The read must have been sent after an object was read whose record names e. l is nil
+// only if the API server has stated that the Lease does not exist, in a Status whose details name
+// it. Any other 404 proves nothing.
 func (r *Tracker) ObserveRead(shard string, e shardlease.Epoch, l *coordinationv1.Lease, now Reading) (changed bool) {
 	s := r.shard(shard, now)
 	changed = s.observe(l, now)
@@ -145,7 +147,7 @@ func (r *Tracker) named(ok func(shard string) bool) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(r.shards)), func(shard string) bool { return !ok(shard) })
 }
 
-// State of a shard.
+// State returns the state of a shard.
 func (r *Tracker) State(shard string, now Reading) State {
 	s := r.shards[shard]
 	if s == nil {
@@ -158,7 +160,7 @@ func (r *Tracker) State(shard string, now Reading) State {
 	return state
 }
 
-// Problem says why a shard's lease is [Malformed]; nil if it is not.
+// Problem returns why a shard's lease is [Malformed], or nil.
 func (r *Tracker) Problem(shard string) error {
 	s := r.shards[shard]
 	if s == nil {
@@ -181,8 +183,8 @@ func (r *Tracker) Epoch(shard string, now Reading) (e shardlease.Epoch, ok bool)
 	return e, err == nil
 }
 
-// EpochState returns the state of the epoch e of a shard. Only [EpochEnded] allows to act without
-// that shard.
+// EpochState returns the state of the epoch e of a shard. Act without the shard only after
+// [EpochEnded].
 func (r *Tracker) EpochState(shard string, e shardlease.Epoch, now Reading) EpochState {
 	s := r.shards[shard]
 	if s == nil {
@@ -191,8 +193,8 @@ func (r *Tracker) EpochState(shard string, e shardlease.Epoch, now Reading) Epoc
 	return s.epochState(e, now)
 }
 
-// Next returns how long it takes until a State or an EpochState changes without a change of a
-// lease; ok is false if none does.
+// Next returns the time until a State or an EpochState changes without a change of a lease. ok is
+// false if none does.
 func (r *Tracker) Next(now Reading) (wait time.Duration, ok bool) {
 	for _, s := range r.shards {
 		if next, _ := s.next(now, r.config.GCPeriod); next > 0 && (!ok || next < wait) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
@@ -43,7 +44,7 @@ func record(changes ...change) *coordinationv1.Lease {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: "a", UID: "u", ResourceVersion: "5",
 			Labels:      map[string]string{shardlease.RingLabel: "r"},
-			Annotations: map[string]string{shardlease.EpochAnnotation: "3"},
+			Annotations: map[string]string{shardrecord.EpochAnnotation: "3"},
 		},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To("a"), LeaseDurationSeconds: ptr.To(int32(15)), LeaseTransitions: ptr.To(int32(2)),
@@ -76,7 +77,7 @@ func annotated(key, value string) change {
 	return func(l *coordinationv1.Lease) { l.Annotations[key] = value }
 }
 
-func number(n string) change { return annotated(shardlease.EpochAnnotation, n) }
+func number(n string) change { return annotated(shardrecord.EpochAnnotation, n) }
 func labelled(ring string) change {
 	return func(l *coordinationv1.Lease) { l.Labels[shardlease.RingLabel] = ring }
 }
@@ -107,7 +108,7 @@ func takenOver(l *coordinationv1.Lease) {
 }
 
 func returning(seconds string) func(*coordinationv1.Lease) {
-	return annotated(shardlease.ReturnAnnotation, seconds)
+	return annotated(shardrecord.ReturnAnnotation, seconds)
 }
 
 func TestStates(t *testing.T) {
@@ -351,7 +352,7 @@ func TestDeletedLeaseIsProvenByCreatingIt(t *testing.T) {
 	l := a.Lease()
 	assert.Empty(t, l.UID)
 	assert.Equal(t, map[string]string{shardlease.RingLabel: "r"}, l.Labels)
-	assert.Equal(t, "0", l.Annotations[shardlease.EpochAnnotation])
+	assert.Equal(t, "0", l.Annotations[shardrecord.EpochAnnotation])
 	l.UID, l.ResourceVersion = "v", "9"
 	assert.True(t, r.Observe(l, at(51*s)))
 	assert.Equal(t, shardstate.EpochEnded, r.EpochState("a", epochOf("u/3"), at(51*s)))
@@ -365,7 +366,7 @@ func TestDeletedLeaseIsProvenByCreatingIt(t *testing.T) {
 
 func TestAcquisitionIsOfTheVersionSeen(t *testing.T) {
 	r := newTracker(t)
-	r.Observe(record(annotated(shardlease.IncarnationAnnotation, "pod-1"), annotated("x", "y"), lasting(20)), at(0))
+	r.Observe(record(annotated(shardrecord.IncarnationAnnotation, "pod-1"), annotated("x", "y"), lasting(20)), at(0))
 	a, ok := r.Takeover("a", at(40*s))
 	require.True(t, ok)
 	l := a.Lease()
@@ -374,8 +375,8 @@ func TestAcquisitionIsOfTheVersionSeen(t *testing.T) {
 	assert.Equal(t, shardlease.Sharder, *l.Spec.HolderIdentity)
 	assert.EqualValues(t, 20, *l.Spec.LeaseDurationSeconds, "what the shard has to wait")
 	assert.EqualValues(t, 3, *l.Spec.LeaseTransitions)
-	assert.Equal(t, "3", l.Annotations[shardlease.EpochAnnotation])
-	assert.NotContains(t, l.Annotations, shardlease.IncarnationAnnotation)
+	assert.Equal(t, "3", l.Annotations[shardrecord.EpochAnnotation])
+	assert.NotContains(t, l.Annotations, shardrecord.IncarnationAnnotation)
 	assert.Equal(t, "y", l.Annotations["x"])
 	assert.True(t, r.Observe(l, at(41*s)))
 	assert.Equal(t, shardstate.Dead, r.State("a", at(41*s)))
@@ -383,7 +384,7 @@ func TestAcquisitionIsOfTheVersionSeen(t *testing.T) {
 	assert.False(t, ok, "exactly once")
 }
 
-func TestMalformedLeasesAreTakenWhenNobodyRenewsThem(t *testing.T) {
+func TestMalformedLeasesAreTakenUnlessTheyAreRenewed(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		lease *coordinationv1.Lease

@@ -16,17 +16,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/bellwether-k8s/bellwether/controllerruntime"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
-	"github.com/bellwether-k8s/bellwether/sharder/shard"
-	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 // replica returns a replica in this process, for all ConfigMaps of the crew's namespace.
 func (c *crew) replica() *replica.Replica {
 	c.t.Helper()
 	r, err := replica.New(shared.Admin(), replica.Config{
-		Lease: shardlease.Config{Namespace: c.namespace, Ring: ring, Identity: "a", LeaseDuration: duration},
+		Namespace: c.namespace, Ring: ring, Identity: "a", LeaseDuration: duration,
 		Resources: []api.Resource{{
 			GVR:        corev1.SchemeGroupVersion.WithResource("configmaps"),
 			Namespaces: []string{c.namespace},
@@ -46,13 +45,6 @@ func (c *crew) managerOptions() ctrl.Options {
 	}
 }
 
-func getter(mgr ctrl.Manager) func(context.Context, ctrl.Request) (*corev1.ConfigMap, error) {
-	return func(ctx context.Context, q ctrl.Request) (*corev1.ConfigMap, error) {
-		m := &corev1.ConfigMap{}
-		return m, mgr.GetClient().Get(ctx, q.NamespacedName, m)
-	}
-}
-
 func TestTheLeaseIsKeptUntilAWorkerHasReturned(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)
@@ -62,14 +54,15 @@ func TestTheLeaseIsKeptUntilAWorkerHasReturned(t *testing.T) {
 	mgr, err := ctrl.NewManager(r.ShardConfig, options)
 	require.NoError(t, err)
 	told, finish := make(chan struct{}, 100), make(chan struct{})
-	require.NoError(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
-		shard.WrapReconciler(r.Shard, getter(mgr), func(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-			told <- struct{}{}
-			<-ctx.Done()
-			told <- struct{}{}
-			<-finish // it takes its time
-			return ctrl.Result{}, nil
-		}))))
+	require.NoError(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(
+		controllerruntime.WrapReconciler[corev1.ConfigMap](r.Shard, mgr.GetClient(), reconcile.Func(
+			func(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+				told <- struct{}{}
+				<-ctx.Done()
+				told <- struct{}{}
+				<-finish // it takes its time
+				return ctrl.Result{}, nil
+			}))))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)

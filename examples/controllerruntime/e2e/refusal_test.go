@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
@@ -45,14 +46,16 @@ func TestUnwiredManagerDoesNoWork(t *testing.T) {
 			test.options(r, &options)
 			mgr, err := ctrl.NewManager(test.config(r), options)
 			require.NoError(t, err)
-			guarded := shard.WrapReconciler(r.Shard, getter(mgr),
-				func(context.Context, ctrl.Request) (struct{}, error) {
-					assert.Fail(t, "the reconciler was called")
-					return struct{}{}, nil
-				})
 			require.NoError(t, ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
 				func(ctx context.Context, q ctrl.Request) (ctrl.Result, error) {
-					_, err := guarded(ctx, q)
+					var m corev1.ConfigMap
+					if err := mgr.GetClient().Get(ctx, q.NamespacedName, &m); err != nil {
+						return ctrl.Result{}, client.IgnoreNotFound(err)
+					}
+					err := r.Shard.Do(ctx, &m, func(context.Context) error {
+						assert.Fail(t, "work was called")
+						return nil
+					})
 					if err != nil {
 						select {
 						case refused <- err:

@@ -16,11 +16,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/bellwether-k8s/bellwether/controllerruntime"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
-	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -39,12 +38,10 @@ func run(ctx context.Context, log *zap.Logger) error {
 		return err
 	}
 	r, err := replica.New(config, replica.Config{
-		Lease: shardlease.Config{
-			Namespace: os.Getenv("POD_NAMESPACE"), Ring: "widgets",
-			Identity: os.Getenv("POD_NAME"), Incarnation: os.Getenv("POD_UID"),
-			KernelDeadline: true, ReleaseTimeout: 20 * time.Second, Logger: log,
-		},
+		Namespace: os.Getenv("POD_NAMESPACE"), Ring: "widgets",
 		Resources: []api.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}},
+		Identity:  os.Getenv("POD_NAME"), PodUID: os.Getenv("POD_UID"),
+		KernelDeadline: true, ReleaseTimeout: 20 * time.Second, Logger: log,
 	})
 	if err != nil {
 		return err
@@ -62,12 +59,8 @@ func run(ctx context.Context, log *zap.Logger) error {
 		return err
 	}
 	reconciler := &widgets{mgr.GetClient()}
-	get := func(ctx context.Context, q ctrl.Request) (*corev1.ConfigMap, error) {
-		m := &corev1.ConfigMap{}
-		return m, mgr.GetClient().Get(ctx, q.NamespacedName, m)
-	}
 	err = ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).
-		Complete(reconcile.Func(shard.WrapReconciler(r.Shard, get, reconciler.Reconcile)))
+		Complete(controllerruntime.WrapReconciler[corev1.ConfigMap](r.Shard, mgr.GetClient(), reconciler))
 	if err != nil {
 		return err
 	}

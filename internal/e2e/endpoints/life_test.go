@@ -347,7 +347,8 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 			[]byte(`{"binaryData":{"picture":"`+picture+`"}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 		b := f.start("b", second)
-		f.requireLog(b, "refresh this instance's entry in ConfigMap "+f.namespace+"/web-endpoints: the store is full")
+		f.requireLog(b,
+			"refresh this instance's entry in ConfigMap "+f.namespace+"/web-endpoints: endpoints: the store is full")
 		f.requireLog(b, "Too long: may not be more than 1048576 bytes")
 		beats := f.heartbeats("configmaps")
 		require.Eventually(t, func() bool { return f.heartbeats("configmaps") > beats+12 }, patience, 10*poll,
@@ -372,7 +373,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		require.NoError(t, err)
 		p := f.start("a", first, "-service", "selecting")
 		<-p.Done()
-		f.requireLog(p, "Service "+f.namespace+"/selecting: the Service has a selector")
+		f.requireLog(p, "Service "+f.namespace+"/selecting: endpoints: the Service has a selector")
 	})
 	t.Run("no RBAC", func(t *testing.T) {
 		t.Parallel()

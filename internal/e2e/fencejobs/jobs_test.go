@@ -24,7 +24,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencejobs"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab/labtest"
@@ -91,9 +90,10 @@ func (a *arena) new(change ...func(*fencejobs.Config)) *fencejobs.Jobs {
 	client, err := kubernetes.NewForConfig(a.user())
 	require.NoError(a.t, err)
 	c := fencejobs.Config{
-		Namespace: a.namespace, Image: "fencer:test", NodeSelector: map[string]string{a.namespace: "true"},
+		Namespace: a.namespace, Image: "fencer:test",
 		StartWithin: time.Minute, AnswerWithin: time.Minute, Timeout: 2 * time.Minute, // however busy the machine is
 	}
+	c.Pod.Spec.NodeSelector = map[string]string{a.namespace: "true"}
 	for _, f := range change {
 		f(&c)
 	}
@@ -139,7 +139,7 @@ func (a *arena) requireNoSecrets() {
 }
 
 func off(timeout time.Duration) agent.Command {
-	return agent.Command{ID: operation, Action: v1alpha1.ActionOff, Timeout: timeout}
+	return agent.Command{ID: operation, Action: agent.ActionOff, Timeout: timeout}
 }
 
 func TestJobsSwitchAMachine(t *testing.T) {
@@ -150,19 +150,19 @@ func TestJobsSwitchAMachine(t *testing.T) {
 	assert.Contains(t, m.Actions, "off")
 	power, err := jobs.Power(t.Context(), a.target("victim"))
 	require.NoError(t, err)
-	assert.Equal(t, v1alpha1.PowerOn, power)
+	assert.Equal(t, agent.PowerOn, power)
 	require.NoError(t, jobs.Switch(t.Context(), a.target("victim"), off(0)))
 	assert.False(t, a.machine.On())
 	power, err = jobs.Power(t.Context(), a.target("victim"))
 	require.NoError(t, err)
-	assert.Equal(t, v1alpha1.PowerOff, power)
+	assert.Equal(t, agent.PowerOff, power)
 	assert.Equal(t, 1, a.offs())
 	assert.Equal(t, 4, host.pods())
 	wrong := a.target("victim")
 	wrong.Parameters = agent.NewParameters(map[string]string{"ip": "127.0.0.1", "no_such": "x"})
 	power, err = jobs.Power(t.Context(), wrong)
 	require.ErrorContains(t, err, "no_such")
-	assert.Equal(t, v1alpha1.PowerUnknown, power)
+	assert.Equal(t, agent.PowerUnknown, power)
 	a.requireNoSecrets()
 }
 
@@ -273,7 +273,7 @@ func TestJobRunsElsewhere(t *testing.T) {
 	a := newArena(t)
 	victim := newKubelet(t, a.admin, a.namespace)
 	err := a.new(hasty, func(c *fencejobs.Config) {
-		c.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		c.Pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}).Switch(t.Context(), a.target(victim.node), off(short))
 	require.ErrorContains(t, err, "affinity")
 	assert.Zero(t, a.offs())
@@ -290,7 +290,7 @@ func TestJobRunsElsewhere(t *testing.T) {
 	for range 3 {
 		power, err := a.new().Power(t.Context(), a.target(victim.node))
 		require.NoError(t, err)
-		require.Equal(t, v1alpha1.PowerOn, power)
+		require.Equal(t, agent.PowerOn, power)
 	}
 	assert.Equal(t, 3, host.pods())
 	assert.Zero(t, victim.pods())

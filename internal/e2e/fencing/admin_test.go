@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
@@ -29,11 +30,11 @@ func TestNodeIsDeletedWhilePowerIsCut(t *testing.T) {
 	l := newPaperLab(t)
 	l.rack.Break(l.machine, fencingtest.Fault{Late: time.Second})
 	isolated(t, l)
-	l.eventually("the device was told", func() bool { return l.commands(v1alpha1.ActionOff) == 1 })
+	l.eventually("the device was told", func() bool { return l.commands(agent.ActionOff) == 1 })
 	l.deleteNode()
 	l.reaches(v1alpha1.PhaseGivenUp)
-	assert.Zero(t, l.commands(v1alpha1.ActionOn), "the machine may be somebody else's")
-	assert.Equal(t, 1, l.commands(v1alpha1.ActionOff))
+	assert.Zero(t, l.commands(agent.ActionOn), "the machine may be somebody else's")
+	assert.Equal(t, 1, l.commands(agent.ActionOff))
 	off := false
 	for _, c := range l.record().Status.Conditions {
 		off = off || c.Type == v1alpha1.ConditionPoweredOff && c.Status == metav1.ConditionTrue
@@ -48,11 +49,11 @@ func TestAdminStopsFenceThatHasCutPower(t *testing.T) {
 	l := newPaperLab(t)
 	l.rack.Break(l.machine, fencingtest.Fault{Late: time.Second, Times: 2}) // a reading and the command
 	isolated(t, l)
-	l.eventually("the device was told", func() bool { return l.commands(v1alpha1.ActionOff) == 1 })
+	l.eventually("the device was told", func() bool { return l.commands(agent.ActionOff) == 1 })
 	l.annotate(v1alpha1.AnnotationStop, "restore")
 	l.eventually("the fence goes back", func() bool { return l.cuts() == 1 && l.rack.On(l.machine) })
-	assert.Equal(t, 1, l.commands(v1alpha1.ActionOff))
-	assert.Equal(t, 1, l.commands(v1alpha1.ActionOn))
+	assert.Equal(t, 1, l.commands(agent.ActionOff))
+	assert.Equal(t, 1, l.commands(agent.ActionOn))
 }
 
 // The device does nothing. An admin who has pulled the plug says so, and the workloads are freed.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
@@ -142,7 +143,7 @@ func TestNodeIsCommissioned(t *testing.T) {
 	assert.True(t, n.Spec.Unschedulable)
 	assert.True(t, l.ready(l.machine))
 	assert.Equal(t, 1, l.cuts())
-	assert.Equal(t, 1, l.commands(v1alpha1.ActionOff))
+	assert.Equal(t, 1, l.commands(agent.ActionOff))
 	assert.True(t, l.rack.On(l.machine))
 	l.eventually("Events say so", func() bool {
 		said := strings.Join(l.said(), " ")
@@ -166,7 +167,7 @@ func TestCommissionSurvivesItsFencer(t *testing.T) {
 	l.reaches(v1alpha1.PhaseFinal)
 	assert.Empty(t, l.record().Status.Commission.Failed)
 	assert.NotEmpty(t, l.getNode(l.machine).Annotations[v1alpha1.AnnotationCommissioned])
-	assert.Equal(t, 1, l.commands(v1alpha1.ActionOff))
+	assert.Equal(t, 1, l.commands(agent.ActionOff))
 	assert.True(t, l.rack.On(l.machine))
 	l.stop(next)
 }
@@ -184,7 +185,7 @@ func TestCommissionFindsAWrongPlug(t *testing.T) {
 	assert.Contains(t, s.Commission.Failed, "another machine's")
 	assert.True(t, metaTrue(s.Conditions, v1alpha1.ConditionDeviceSuspect))
 	assert.Empty(t, l.getNode(l.machine).Annotations[v1alpha1.AnnotationCommissioned])
-	assert.Equal(t, 1, l.commands(v1alpha1.ActionOff))
+	assert.Equal(t, 1, l.commands(agent.ActionOff))
 	assert.True(t, l.rack.On(l.machine))
 	for _, c := range l.getNode(l.machine).Status.Conditions {
 		assert.False(t, c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue)

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
@@ -39,9 +40,9 @@ var deeds = []deed{
 				}
 				return l.ended()
 			})
-			before := l.commands(v1alpha1.ActionOff) + l.commands(v1alpha1.ActionOn)
+			before := l.commands(agent.ActionOff) + l.commands(agent.ActionOn)
 			l.beats(3 * time.Second)
-			require.Equal(l.t, before, l.commands(v1alpha1.ActionOff)+l.commands(v1alpha1.ActionOn), "during the pause")
+			require.Equal(l.t, before, l.commands(agent.ActionOff)+l.commands(agent.ActionOn), "during the pause")
 			l.annotate(v1alpha1.AnnotationPaused, "false")
 		},
 	},
@@ -187,7 +188,7 @@ func (l *lab) requireOrderAfter(phase v1alpha1.Phase, deed deed) {
 	require.Equal(l.t, before, l.rack.Events(), "after the end")
 	l.requireNoBreach()
 	if !failing {
-		assert.LessOrEqual(l.t, l.commands(v1alpha1.ActionOff), 1, "%+v", before)
+		assert.LessOrEqual(l.t, l.commands(agent.ActionOff), 1, "%+v", before)
 	}
 	if deed.vain && !failing {
 		assert.Equal(l.t, v1alpha1.PhaseFinal, l.phase())

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
@@ -70,7 +71,7 @@ func TestFencerLetsNodeReturn(t *testing.T) {
 	l.setReady("True")
 	l.reaches(v1alpha1.PhaseFinal)
 	assert.Zero(t, l.cuts())
-	assert.Zero(t, l.commands(v1alpha1.ActionOff))
+	assert.Zero(t, l.commands(agent.ActionOff))
 	l.requireUnmarked()
 	l.requireNoBreach()
 	assert.Equal(t, uid, l.find("db-0").UID)

@@ -26,9 +26,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/remoteagent"
 )
 
 // example is where the manifests are that users copy.
@@ -44,6 +46,7 @@ type lab struct {
 	namespace string // of the fencers, and the name of everything that they have
 	label     string // of the nodes that they may fence: the machine's and the spare one
 	replicas  int
+	program   string // of the next fencer; empty: that of this version
 
 	mu       sync.Mutex
 	boots    bool     // there is no machine, but the node is Ready when it has power again
@@ -136,7 +139,7 @@ func makeLab(t *testing.T, machine string, powered func(plug string, on bool)) *
 	l.namespace = l.arena.namespace + "-fencer"
 	l.label = l.namespace
 	l.rack = fencingtest.NewRack(powered, machine)
-	server := httptest.NewServer(l.rack)
+	server := httptest.NewServer(remoteagent.Handler(l.rack))
 	l.url = server.URL
 	t.Cleanup(server.Close)
 	t.Cleanup(l.rack.Close)
@@ -222,8 +225,12 @@ func (l *lab) keep(p *e2e.Process) *e2e.Process {
 // startBy starts one whose requests take a way of their own, and whose lines are heard.
 func (l *lab) startBy(config *rest.Config, heard func(line string), env ...string) *e2e.Process {
 	l.t.Helper()
-	program, err := shared.Program(l.t.Context(), "./replica")
-	require.NoError(l.t, err)
+	program := l.program
+	if program == "" {
+		var err error
+		program, err = shared.Program(l.t.Context(), "./replica")
+		require.NoError(l.t, err)
+	}
 	kubeconfig, err := shared.Kubeconfig(config)
 	require.NoError(l.t, err)
 	l.replicas++
@@ -320,10 +327,10 @@ func (l *lab) tryToRenew() error {
 }
 
 // cuts is how often the machine has lost its power.
-func (l *lab) cuts() int { return l.rack.Count(l.machine, "power", v1alpha1.ActionOff) }
+func (l *lab) cuts() int { return l.rack.Count(l.machine, "power", agent.ActionOff) }
 
 // commands is how often a device was told to.
-func (l *lab) commands(action v1alpha1.OpAction) int {
+func (l *lab) commands(action agent.Action) int {
 	return l.rack.Count(l.machine, "command", action)
 }
 
@@ -500,7 +507,7 @@ func (l *lab) requireRecovered() {
 	offs := l.offs
 	l.mu.Unlock()
 	assert.Equal(l.t, offs+1, l.cuts(), "%+v", l.rack.Events())
-	assert.Equal(l.t, offs+1, l.commands(v1alpha1.ActionOff), "%+v", l.rack.Events())
+	assert.Equal(l.t, offs+1, l.commands(agent.ActionOff), "%+v", l.rack.Events())
 	assert.True(l.t, l.rack.On(l.machine))
 	assert.True(l.t, l.ready(l.machine))
 	l.requireUnmarked()

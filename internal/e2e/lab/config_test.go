@@ -9,7 +9,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab/labtest"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
@@ -49,7 +48,7 @@ func TestFromConfigurationToTheMachine(t *testing.T) {
 		target, err := method.Device.Target("worker-1", password)
 		require.NoError(t, err)
 		assert.NoError(t, agents.Check(t.Context(), target))
-		assert.NoError(t, agents.Switch(t.Context(), target, command(v1alpha1.OpAction(method.Action))))
+		assert.NoError(t, agents.Switch(t.Context(), target, command(agent.Action(method.Action))))
 		power, err := agents.Power(t.Context(), target)
 		assert.NoError(t, err)
 		assert.Equal(t, string(method.Action), string(power))

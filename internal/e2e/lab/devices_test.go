@@ -10,7 +10,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab/labtest"
 )
@@ -28,7 +27,7 @@ func (b bench) target(parameters map[string]string) agent.Target {
 	return b.device.Target("worker-1", b.name, parameters)
 }
 
-func (b bench) read(t *testing.T) v1alpha1.Power {
+func (b bench) read(t *testing.T) agent.Power {
 	t.Helper()
 	power, err := b.agents.Power(t.Context(), b.target(nil))
 	assert.NoError(t, err)
@@ -97,13 +96,13 @@ func each(t *testing.T, test func(t *testing.T, b bench)) {
 func TestAgentsSwitchAndRead(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b bench) {
-		assert.Equal(t, v1alpha1.PowerOn, b.read(t))
-		assert.NoError(t, b.agents.Switch(t.Context(), b.target(nil), command(v1alpha1.ActionOff)))
+		assert.Equal(t, agent.PowerOn, b.read(t))
+		assert.NoError(t, b.agents.Switch(t.Context(), b.target(nil), command(agent.ActionOff)))
 		assert.False(t, b.on())
-		assert.Equal(t, v1alpha1.PowerOff, b.read(t))
-		assert.NoError(t, b.agents.Switch(t.Context(), b.target(nil), command(v1alpha1.ActionOn)))
+		assert.Equal(t, agent.PowerOff, b.read(t))
+		assert.NoError(t, b.agents.Switch(t.Context(), b.target(nil), command(agent.ActionOn)))
 		assert.True(t, b.on())
-		assert.Equal(t, v1alpha1.PowerOn, b.read(t))
+		assert.Equal(t, agent.PowerOn, b.read(t))
 		assert.Len(t, b.plug.Commands(), 2)
 	})
 }

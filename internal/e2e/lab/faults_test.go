@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab/labtest"
 )
@@ -27,9 +26,9 @@ func TestDeviceAcknowledgesAndIgnores(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b bench) {
 		b.plug.Break(lab.Fault{Ignores: true})
-		assert.Error(t, b.agents.Switch(t.Context(), b.target(impatient), command(v1alpha1.ActionOff)),
+		assert.Error(t, b.agents.Switch(t.Context(), b.target(impatient), command(agent.ActionOff)),
 			"these agents look themselves")
-		assert.Equal(t, v1alpha1.PowerOn, b.read(t))
+		assert.Equal(t, agent.PowerOn, b.read(t))
 		assert.True(t, b.on())
 		assert.NotEmpty(t, b.plug.Commands())
 	})
@@ -41,11 +40,11 @@ func TestCommandLandsAfterTheAgentHasEnded(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b bench) {
 		b.plug.Break(lab.Fault{Holds: true})
-		assert.Error(t, b.agents.Switch(t.Context(), b.target(impatient), command(v1alpha1.ActionOff)))
-		assert.Equal(t, v1alpha1.PowerOn, b.read(t))
+		assert.Error(t, b.agents.Switch(t.Context(), b.target(impatient), command(agent.ActionOff)))
+		assert.Equal(t, agent.PowerOn, b.read(t))
 		b.plug.Land()
 		assert.False(t, b.on())
-		assert.Equal(t, v1alpha1.PowerOff, b.read(t))
+		assert.Equal(t, agent.PowerOff, b.read(t))
 	})
 }
 
@@ -58,11 +57,11 @@ func TestCommandLandsAlthoughTheAgentWasKilled(t *testing.T) {
 			assert.Eventually(t, func() bool { return len(b.plug.Commands()) > 0 }, patience, time.Millisecond)
 			cancel()
 		}()
-		err := b.agents.Switch(ctx, b.target(nil), command(v1alpha1.ActionOff))
+		err := b.agents.Switch(ctx, b.target(nil), command(agent.ActionOff))
 		assert.ErrorIs(t, err, context.Canceled)
-		assert.Equal(t, v1alpha1.PowerOn, b.read(t))
+		assert.Equal(t, agent.PowerOn, b.read(t))
 		b.plug.Land()
-		assert.Equal(t, v1alpha1.PowerOff, b.read(t))
+		assert.Equal(t, agent.PowerOff, b.read(t))
 		assert.Len(t, b.plug.Commands(), 1)
 	})
 }
@@ -71,10 +70,10 @@ func TestSlowDeviceIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b bench) {
 		b.plug.Break(lab.Fault{Slow: 300 * time.Millisecond})
-		assert.Equal(t, v1alpha1.PowerOn, b.read(t))
+		assert.Equal(t, agent.PowerOn, b.read(t))
 		// it may have tried for too short a time
-		_ = b.agents.Switch(t.Context(), b.target(nil), command(v1alpha1.ActionOff))
-		assert.Eventually(t, func() bool { return b.read(t) == v1alpha1.PowerOff }, patience, poll)
+		_ = b.agents.Switch(t.Context(), b.target(nil), command(agent.ActionOff))
+		assert.Eventually(t, func() bool { return b.read(t) == agent.PowerOff }, patience, poll)
 		assert.False(t, b.on())
 	})
 }
@@ -85,7 +84,7 @@ func TestDeadDevice(t *testing.T) {
 		require.NoError(t, b.device.Freeze())
 		t.Cleanup(func() { assert.NoError(t, b.device.Thaw()) })
 		err := b.agents.Switch(t.Context(), b.target(nil),
-			agent.Command{Action: v1alpha1.ActionOff, Timeout: 2 * time.Second})
+			agent.Command{Action: agent.ActionOff, Timeout: 2 * time.Second})
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Empty(t, processesFor(t, b.device.Parameters["ipport"]), "nothing that the agent has started runs on")
 
@@ -93,10 +92,10 @@ func TestDeadDevice(t *testing.T) {
 		defer cancel()
 		power, err := b.agents.Power(ctx, b.target(nil))
 		assert.Error(t, err)
-		assert.Equal(t, v1alpha1.PowerUnknown, power)
+		assert.Equal(t, agent.PowerUnknown, power)
 
 		require.NoError(t, b.device.Thaw())
-		assert.Equal(t, v1alpha1.PowerOn, b.read(t))
+		assert.Equal(t, agent.PowerOn, b.read(t))
 		assert.True(t, b.on())
 		assert.Empty(t, b.plug.Commands())
 	})
@@ -137,9 +136,9 @@ func TestWrongCredentials(t *testing.T) {
 		}
 		power, err := b.agents.Power(t.Context(), b.target(wrong))
 		assert.Error(t, err)
-		assert.Equal(t, v1alpha1.PowerUnknown, power)
+		assert.Equal(t, agent.PowerUnknown, power)
 		assert.NotContains(t, fmt.Sprint(err), "a-wrong-secret")
-		err = b.agents.Switch(t.Context(), b.target(wrong), command(v1alpha1.ActionOff))
+		err = b.agents.Switch(t.Context(), b.target(wrong), command(agent.ActionOff))
 		assert.Error(t, err)
 		assert.NotContains(t, fmt.Sprint(err), "a-wrong-secret")
 		assert.True(t, b.on())
@@ -157,8 +156,8 @@ func TestWrongPlugIsNotReadAsOff(t *testing.T) {
 			b.name = "9"
 			power, err := b.agents.Power(t.Context(), b.target(nil))
 			assert.ErrorContains(t, err, "exit code 1")
-			assert.Equal(t, v1alpha1.PowerUnknown, power)
-			assert.Error(t, b.agents.Switch(t.Context(), b.target(nil), command(v1alpha1.ActionOff)))
+			assert.Equal(t, agent.PowerUnknown, power)
+			assert.Error(t, b.agents.Switch(t.Context(), b.target(nil), command(agent.ActionOff)))
 			assert.True(t, b.on())
 		})
 	}
@@ -176,16 +175,16 @@ func TestMachineRunsOnHalfOfItsFeeds(t *testing.T) {
 	require.NoError(t, err)
 	targets := []agent.Target{a.Target("worker-1", "1", nil), b.Target("worker-1", "1", nil)}
 	second.Break(lab.Fault{Ignores: true})
-	assert.NoError(t, agents.Switch(t.Context(), targets[0], command(v1alpha1.ActionOff)))
-	assert.Error(t, agents.Switch(t.Context(), b.Target("worker-1", "1", impatient), command(v1alpha1.ActionOff)))
-	for i, want := range []v1alpha1.Power{v1alpha1.PowerOff, v1alpha1.PowerOn} {
+	assert.NoError(t, agents.Switch(t.Context(), targets[0], command(agent.ActionOff)))
+	assert.Error(t, agents.Switch(t.Context(), b.Target("worker-1", "1", impatient), command(agent.ActionOff)))
+	for i, want := range []agent.Power{agent.PowerOff, agent.PowerOn} {
 		power, err := agents.Power(t.Context(), targets[i])
 		assert.NoError(t, err)
 		assert.Equal(t, want, power)
 	}
 	assert.True(t, machine.On())
 	second.Break(lab.Fault{})
-	assert.NoError(t, agents.Switch(t.Context(), targets[1], command(v1alpha1.ActionOff)))
+	assert.NoError(t, agents.Switch(t.Context(), targets[1], command(agent.ActionOff)))
 	assert.False(t, machine.On())
 	assert.Len(t, machine.Changes(), 1)
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab/labtest"
 )
@@ -29,7 +28,7 @@ func TestCycleSucceedsOnABMCThatIgnoresIt(t *testing.T) {
 	assert.Zero(t, code, output)
 	assert.Contains(t, output, "Success: Rebooted")
 	assert.True(t, b.on())
-	assert.Equal(t, v1alpha1.PowerOn, b.read(t))
+	assert.Equal(t, agent.PowerOn, b.read(t))
 }
 
 func TestRebootSucceedsThoughTheMachineStaysOff(t *testing.T) {
@@ -53,10 +52,10 @@ func TestPlugThatIsNotThereIsOffBySNMP2c(t *testing.T) {
 	b := kinds["apc_snmp"](t)
 	b.name = "9"
 	target := b.target(map[string]string{"snmp_version": "2c"})
-	assert.NoError(t, b.agents.Switch(t.Context(), target, command(v1alpha1.ActionOff)))
+	assert.NoError(t, b.agents.Switch(t.Context(), target, command(agent.ActionOff)))
 	power, err := b.agents.Power(t.Context(), target)
 	assert.NoError(t, err)
-	assert.Equal(t, v1alpha1.PowerOff, power)
+	assert.Equal(t, agent.PowerOff, power)
 	assert.True(t, b.on())
 }
 
@@ -79,7 +78,7 @@ func TestOnlyTheFirstPlugOfAListIsSwitchedAndRead(t *testing.T) {
 	assert.ErrorContains(t, err, "parameter plug must be one plug")
 }
 
-func TestNoVerificationOfCertificatesForAnAgentThatWasToldToVerifyThem(t *testing.T) {
+func TestAgentThatVerifiesCertificatesCannotBeSetNotTo(t *testing.T) {
 	t.Parallel()
 	machine := lab.NewMachine(nil)
 	device, err := labtest.New(t).Redfish(machine.Chassis()) // its certificate is not trusted
@@ -92,20 +91,20 @@ func TestNoVerificationOfCertificatesForAnAgentThatWasToldToVerifyThem(t *testin
 	power, err := newAgents(t, "").Power(t.Context(),
 		device.Target("worker-1", "", map[string]string{"ssl_insecure": "1"}))
 	assert.NoError(t, err)
-	assert.Equal(t, v1alpha1.PowerOn, power)
+	assert.Equal(t, agent.PowerOn, power)
 }
 
 func TestVersionInsteadOfAStatus(t *testing.T) {
 	t.Parallel()
 	b := kinds["ipmilan"](t)
-	require.NoError(t, b.agents.Switch(t.Context(), b.target(nil), command(v1alpha1.ActionOff)))
+	require.NoError(t, b.agents.Switch(t.Context(), b.target(nil), command(agent.ActionOff)))
 	target := b.target(map[string]string{"version": "0"})
 	code, output := raw(t, b.device.Agent, target.Parameters, "action=status")
 	assert.Zero(t, code, "which means on: %s", output)
 	assert.False(t, b.on())
 	power, err := b.agents.Power(t.Context(), target)
 	assert.ErrorContains(t, err, "parameter version must not be set")
-	assert.Equal(t, v1alpha1.PowerUnknown, power)
+	assert.Equal(t, agent.PowerUnknown, power)
 }
 
 func TestAgentWithoutAnActionReboots(t *testing.T) {
@@ -159,7 +158,7 @@ func TestValuesReachTheAgentAsTheyAre(t *testing.T) {
 				"password": values[1],
 			})})
 		assert.NoError(t, err)
-		assert.Equal(t, v1alpha1.PowerOff, power)
+		assert.Equal(t, agent.PowerOff, power)
 		mu.Lock()
 		assert.Equal(t, values, got)
 		mu.Unlock()

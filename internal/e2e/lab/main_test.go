@@ -13,7 +13,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab/labtest"
 )
@@ -45,7 +44,7 @@ func newAgents(t *testing.T, name string, environment ...string) *fenceagents.Ag
 	return agents
 }
 
-func command(action v1alpha1.OpAction) agent.Command {
+func command(action agent.Action) agent.Command {
 	return agent.Command{Action: action, Timeout: patience}
 }
 

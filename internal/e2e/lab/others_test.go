@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
 func dummy(t *testing.T, parameters map[string]string) agent.Target {
@@ -34,7 +33,7 @@ func dummy(t *testing.T, parameters map[string]string) agent.Target {
 func TestDummy(t *testing.T) {
 	t.Parallel()
 	agents, target := newAgents(t, "fence_dummy"), dummy(t, map[string]string{})
-	for _, action := range []v1alpha1.OpAction{v1alpha1.ActionOff, v1alpha1.ActionOn, v1alpha1.ActionOff} {
+	for _, action := range []agent.Action{agent.ActionOff, agent.ActionOn, agent.ActionOff} {
 		assert.NoError(t, agents.Switch(t.Context(), target, command(action)))
 		power, err := agents.Power(t.Context(), target)
 		assert.NoError(t, err)
@@ -48,13 +47,13 @@ func TestDummyReadsOffFromNoDevice(t *testing.T) {
 	power, err := newAgents(t, "fence_dummy").Power(t.Context(),
 		dummy(t, map[string]string{"status_file": "/nonexistent"}))
 	assert.NoError(t, err)
-	assert.Equal(t, v1alpha1.PowerOff, power)
+	assert.Equal(t, agent.PowerOff, power)
 }
 
 func TestDummyThatFails(t *testing.T) {
 	t.Parallel()
 	err := newAgents(t, "fence_dummy").Switch(t.Context(),
-		dummy(t, map[string]string{"type": "fail", "power_timeout": "1"}), command(v1alpha1.ActionOff))
+		dummy(t, map[string]string{"type": "fail", "power_timeout": "1"}), command(agent.ActionOff))
 	assert.ErrorContains(t, err, "exit code 1")
 }
 
@@ -64,11 +63,11 @@ func TestDummyThatSleepsIsKilled(t *testing.T) {
 	file, _ := target.Parameters.Get("status_file")
 	sleepy := dummy(t, map[string]string{"status_file": file, "random_sleep_range": "1000"}) // for 1 s at least
 	err := agents.Switch(t.Context(), sleepy,
-		agent.Command{Action: v1alpha1.ActionOff, Timeout: 500 * time.Millisecond})
+		agent.Command{Action: agent.ActionOff, Timeout: 500 * time.Millisecond})
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	power, err := agents.Power(t.Context(), target)
 	assert.NoError(t, err)
-	assert.Equal(t, v1alpha1.PowerOn, power)
+	assert.Equal(t, agent.PowerOn, power)
 }
 
 // Its off switches nothing: it waits for the message of a kernel that dumps its memory.
@@ -91,7 +90,7 @@ func TestKdump(t *testing.T) {
 		sent <- exec.CommandContext(ctx, sender, "--ipport", port, "--family", "ipv4", "--interval", "1",
 			"127.0.0.1").Run()
 	}()
-	assert.NoError(t, agents.Switch(t.Context(), target, command(v1alpha1.ActionOff)))
+	assert.NoError(t, agents.Switch(t.Context(), target, command(agent.ActionOff)))
 	cancel()
 	assert.ErrorContains(t, <-sent, "killed", "it sends until it is ended")
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/debian"
 )
 
 const (
@@ -39,7 +40,7 @@ func (l *Lab) onFreePort(name string, command func(port int) (e2e.Command, error
 		if attempt > 0 {
 			c.Name = fmt.Sprintf("%s-%d", name, attempt)
 		}
-		if c.Path, err = find(c.Path); err != nil {
+		if c.Path, err = debian.Find(c.Path); err != nil {
 			return 0, nil, fmt.Errorf("lab: start %s: %w", name, err)
 		}
 		process, err := l.group.Start(c)

@@ -16,8 +16,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab/labtest"
 )
 
@@ -55,7 +55,7 @@ func TestSecretsAreNotInProcesses(t *testing.T) {
 			t.Cleanup(func() { assert.NoError(t, b.device.Thaw()) })
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
-			go func() { ended <- agents.Switch(ctx, b.target(parameters), command(v1alpha1.ActionOff)) }()
+			go func() { ended <- agents.Switch(ctx, b.target(parameters), command(agent.ActionOff)) }()
 			seen := map[string]bool{}
 			for deadline := time.Now().Add(patience); len(seen) < len(programs[kind]) && time.Now().Before(deadline); {
 				look(tag, secret, seen)

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -174,8 +175,8 @@ func TestRestartedContainerKeepsItsObjects(t *testing.T) {
 					return false
 				}, "b does not work")
 				assert.Equal(t, test.waits, f.said("b", "waiting"))
-				assert.Equal(t, term.Annotations[shardlease.EpochAnnotation],
-					f.lease("b").Annotations[shardlease.EpochAnnotation])
+				assert.Equal(t, term.Annotations[shardrecord.EpochAnnotation],
+					f.lease("b").Annotations[shardrecord.EpochAnnotation])
 				f.requirePlaced("a", "b")
 				f.requireCosts(before, nil, cost{})
 				f.requireExclusion()

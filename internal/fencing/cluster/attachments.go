@@ -14,12 +14,11 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// DetachVolumes deletes the VolumeAttachments of the node, those of a storage if one is given. It
-// says how many there were: with 0 it is done, otherwise ask again until the drivers have detached
-// them.
+// DetachVolumes deletes the VolumeAttachments of the node, or those of a storage. It returns how
+// many it found. Repeat it until that is 0, when the drivers have detached them.
 //
-// A release does not need it: there the cluster detaches by itself. It is for volumes of a node
-// that is not released, and then the proof has to be that the machine can no longer write to them.
+// A release does not need it, because Kubernetes detaches by itself. It is for volumes of a node
+// that is not released. Then the proof must be that the machine can no longer write to them.
 func (n *Node) DetachVolumes(ctx context.Context, prove Proof, storage *Storage) (left int, err error) {
 	if prove == nil {
 		return 0, errNoProof
@@ -41,7 +40,7 @@ func (n *Node) DetachVolumes(ctx context.Context, prove Proof, storage *Storage)
 				VolumeAttachments().
 				Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
 		})
-		// After a conflict it is another one: the next look tells.
+		// After a conflict it is another one, which the next call finds.
 		if err == nil || kube.Absent(err, storagev1.Resource("volumeattachments"), a.Name) ||
 			apierrors.IsConflict(err) {
 			continue
@@ -54,7 +53,7 @@ func (n *Node) DetachVolumes(ctx context.Context, prove Proof, storage *Storage)
 	return len(attachments), errors.Join(errs...)
 }
 
-// attachments lists the VolumeAttachments of the node, those of a storage if one is given.
+// attachments lists the VolumeAttachments of the node, or those of a storage.
 func (n *Node) attachments(ctx context.Context, storage *Storage) ([]storagev1.VolumeAttachment, error) {
 	var attachments []storagev1.VolumeAttachment
 	v := &volumes{node: n, storage: storage}
@@ -64,7 +63,7 @@ func (n *Node) attachments(ctx context.Context, storage *Storage) ([]storagev1.V
 		page, err := n.client.StorageV1().VolumeAttachments().List(ctx, options)
 		return page, explain(ctx, err)
 	})
-	// There is no field selector for the node.
+	// No field selector selects by node.
 	err := list.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
 		a, ok := object.(*storagev1.VolumeAttachment)
 		if !ok {
@@ -84,8 +83,8 @@ func (n *Node) attachments(ctx context.Context, storage *Storage) ([]storagev1.V
 	return attachments, n.wrap("list its VolumeAttachments", err)
 }
 
-// isRefusal says whether the API server has looked at a request and refused it: then others may
-// still succeed. Everything else (no answer, no proof, too busy) ends a pass.
+// isRefusal reports whether the API server has examined and refused a request. Then other requests
+// may still succeed. Any other error (no answer, no proof, too busy) ends the pass.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && !errors.Is(err, ErrNotProved) && !apierrors.IsTooManyRequests(err) &&

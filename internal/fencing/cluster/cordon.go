@@ -10,16 +10,15 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// AnnotationCordoned is on a node that Cordon has cordoned, written by the same request; its value
-// is the incident. So a controller that comes after a crash knows whose cordon it is.
+// AnnotationCordoned is set on a node by the request that cordons it. Its value is the incident.
+// After a crash, it shows the next controller whose cordon it is.
 const AnnotationCordoned = v1alpha1.Group + "/cordoned"
 
-// Cordon sets spec.unschedulable, as `kubectl cordon` does, and says whether the cordon is ours. It
-// is not if the node was cordoned already; then nothing is written, and Uncordon will leave it.
+// Cordon sets spec.unschedulable, as `kubectl cordon` does, and reports whether the cordon is ours.
+// If the node was cordoned already, it is not: nothing is written, and Uncordon will leave it.
 //
-// A cordon cannot have two owners: an admin who cordons a node that we have cordoned changes
-// nothing, and no one can tell afterwards that there was an admin, so Uncordon removes both.
-// MarkUnschedulable has no such limit.
+// A cordon cannot have two owners. If an admin also cordons the node, nothing changes, and Uncordon
+// removes both. MarkUnschedulable does not have this limit.
 func (n *Node) Cordon(ctx context.Context, prove Proof) (ours bool, err error) {
 	if prove == nil {
 		return false, errNoProof
@@ -38,7 +37,7 @@ func (n *Node) Cordon(ctx context.Context, prove Proof) (ours bool, err error) {
 	return marked || !node.Spec.Unschedulable, nil
 }
 
-// Uncordon undoes Cordon, and only that.
+// Uncordon undoes Cordon, and nothing else.
 func (n *Node) Uncordon(ctx context.Context) error {
 	_, err := n.edit(ctx, nil, func(node *corev1.Node) []operation {
 		if _, ours := node.Annotations[AnnotationCordoned]; !ours {
@@ -56,7 +55,7 @@ func (n *Node) Uncordon(ctx context.Context) error {
 	return n.wrap("uncordon it", err)
 }
 
-// Annotate gives the node an annotation.
+// Annotate sets an annotation of the node.
 func (n *Node) Annotate(ctx context.Context, prove Proof, key, value string) error {
 	if prove == nil {
 		return errNoProof
@@ -70,7 +69,7 @@ func (n *Node) Annotate(ctx context.Context, prove Proof, key, value string) err
 	return n.wrap("annotate it with "+key, err)
 }
 
-// Label gives the node a label.
+// Label sets a label of the node.
 func (n *Node) Label(ctx context.Context, prove Proof, key, value string) error {
 	if prove == nil {
 		return errNoProof
@@ -88,7 +87,7 @@ func (n *Node) Label(ctx context.Context, prove Proof, key, value string) error 
 	return n.wrap("label it with "+key, err)
 }
 
-// DropAnnotation removes an annotation from the node, if it has this value.
+// DropAnnotation removes an annotation of the node if it has this value.
 func (n *Node) DropAnnotation(ctx context.Context, key, value string) error {
 	_, err := n.edit(ctx, nil, func(node *corev1.Node) []operation {
 		if old, has := node.Annotations[key]; !has || old != value {

@@ -12,20 +12,19 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// Undrained names the pods of the node that Evict would evict, as namespace/name: what is left to
-// do for a drain.
+// Undrained returns the names of the pods that Evict would evict, as namespace/name.
 func (n *Node) Undrained(ctx context.Context) ([]string, error) {
 	pods, err := n.pods(ctx, nil, func(pod *corev1.Pod) bool { return !isDaemon(pod) && !isOver(pod) })
 	return names(pods), err
 }
 
-// Evict takes a step of the eviction of the node's pods, for a node whose pods may run: they end as
-// they would in a drain, and disruption budgets hold. It never waits. Call it again, with the
-// Progress that it returned, after Progress.After, until that is Done, which it may never be:
-// budgets may refuse for ever, and on a node that is lost no pod ends.
+// Evict does a part of the eviction of the node's pods. It is for a node whose pods may run: they
+// end as in a drain, and disruption budgets apply. It does not wait. Call it again after
+// Progress.After, with the returned Progress, until that is Done. This may never happen: budgets
+// may refuse forever, and on a lost node no pod ends.
 //
-// Mirror pods, pods of DaemonSets and pods that have ended stay. Progress.Pods.Refused is how many
-// pods are there still because budgets refused; that is no error.
+// Mirror pods, pods of DaemonSets and pods that have ended stay. Progress.Pods.Refused counts the
+// pods that budgets have refused to evict; that is not an error.
 func (n *Node) Evict(ctx context.Context, prove Proof, options Options, progress Progress) (Progress, error) {
 	if prove == nil {
 		return progress, errNoProof
@@ -71,11 +70,11 @@ func (n *Node) Evict(ctx context.Context, prove Proof, options Options, progress
 	return progress, errors.Join(errs...)
 }
 
-// evict says whether the eviction was accepted. If the pod has changed meanwhile it is not, which
-// is no error: the next look tells.
+// evict reports whether the eviction was accepted. If the pod has changed, it is not, which is no
+// error: the next call finds it.
 func (n *Node) evict(ctx context.Context, prove Proof, pod *corev1.Pod) (bool, error) {
-	// With the UID alone the API server tries for 10 s whether a pod of the same name becomes the
-	// one that is meant.
+	// With the UID alone, the API server waits up to 10 s for a pod of the same name to become
+	// the meant one.
 	preconditions := &metav1.Preconditions{UID: &pod.UID}
 	if pod.ResourceVersion != "" { // a fake clientset has none
 		preconditions.ResourceVersion = &pod.ResourceVersion

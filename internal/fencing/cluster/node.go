@@ -20,22 +20,20 @@ import (
 )
 
 var (
-	// ErrNodeGone says that the node does not exist any more, or that the node of this name is
-	// another one. What is to be undone on it is then undone: methods that only undo do not return
-	// it.
+	// ErrNodeGone is returned if the node does not exist, or another node has its name. Changes to
+	// undo are then undone: methods that only undo do not return it.
 	ErrNodeGone = errors.New("cluster: the node is gone, or another one has its name")
-	// ErrContended says that others changed the node at every try. Try again later.
+	// ErrContended is returned if others changed the node at every try. Try again later.
 	ErrContended = errors.New("cluster: others change the node all the time")
 )
 
-// Config says which node it is. All fields are required.
+// Config identifies the node. All fields are required.
 type Config struct {
 	// Name of the node.
 	Name string
-	// UID of the node when it was seen failing. A node of this name with another UID is never
-	// touched.
+	// UID of the node when it was seen failing. A node with another UID is never touched.
 	UID types.UID
-	// Incident is the number of the fence's incident, at least 1. It is the value of our taints.
+	// Incident is the number of the fence's incident, from 1. It is the value of our taints.
 	Incident int64
 }
 
@@ -53,14 +51,14 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// Node is a node that is fenced for an incident. It holds no state: all of it is in the cluster, so
-// that a new one, in a new process, continues what the last one began. Safe for concurrent use.
+// Node is a node that is fenced in an incident. All its state is in the cluster: a new process
+// continues with a new Node. It is safe for concurrent use.
 type Node struct {
 	client kubernetes.Interface
 	config Config
 }
 
-// New returns a Node. The error names each field that is wrong.
+// New returns a Node. The error names each invalid field.
 func New(client kubernetes.Interface, config Config) (*Node, error) {
 	err := config.validate()
 	if client == nil {
@@ -72,9 +70,9 @@ func New(client kubernetes.Interface, config Config) (*Node, error) {
 	return &Node{client: client, config: config}, nil
 }
 
-// Delete deletes the Node object, for machines that do not come back. Nothing tells the cluster any
-// more then that the node's workloads may run, so do it only after their release. A node that is
-// gone already is no error, and one that has been registered again under the name stays.
+// Delete deletes the Node object, for machines that do not come back. Do it only after the release:
+// without the object, nothing shows that the node's workloads may still run. A missing node is not
+// an error. A node that has registered again under the name stays.
 func (n *Node) Delete(ctx context.Context, prove Proof) error {
 	err := act(ctx, prove, func(ctx context.Context) error {
 		return n.client.CoreV1().
@@ -82,7 +80,7 @@ func (n *Node) Delete(ctx context.Context, prove Proof) error {
 			Delete(ctx, n.config.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &n.config.UID}})
 	})
 	if apierrors.IsConflict(err) {
-		// It is the UID, as far as is known; but only another UID is the end of ours.
+		// Probably another UID. Only that proves the end of ours.
 		if _, getErr := n.get(ctx); getErr != nil {
 			err = getErr
 		}
@@ -93,12 +91,12 @@ func (n *Node) Delete(ctx context.Context, prove Proof) error {
 	return n.wrap("delete it", err)
 }
 
-// absent says whether an error is the API server's statement that there is no node of the name.
+// absent reports whether the API server has stated that there is no node of the name.
 func (n *Node) absent(err error) bool {
 	return kube.Absent(err, corev1.Resource("nodes"), n.config.Name)
 }
 
-// get reads the node from the API server, not from a cache of it.
+// get reads the node consistently.
 func (n *Node) get(ctx context.Context) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -109,7 +107,7 @@ func (n *Node) get(ctx context.Context) (*corev1.Node, error) {
 	return node, err
 }
 
-// operation of a JSON patch.
+// operation is one of a JSON patch.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
@@ -118,13 +116,12 @@ type operation struct {
 
 const (
 	editTries = 10
-	editPause = 5 * time.Millisecond // the first; each is half as long again as the last one, and jittered
+	editPause = 5 * time.Millisecond // the first pause; they grow by a half each, with jitter
 )
 
-// edit changes the node by a JSON patch, which the API server refuses if the node is not the very
-// version any more that change has seen; then it is read and changed again. No operation means that
-// there is nothing to do. With prove nil no proof is needed. It returns the node as change has seen
-// it last.
+// edit changes the node by a JSON patch that fails if the node has changed since change saw it;
+// then it reads and changes the node again. Without operations it sends nothing. A nil prove
+// requires no proof. It returns the last node that change has seen.
 func (n *Node) edit(ctx context.Context, prove Proof, change func(*corev1.Node) []operation) (*corev1.Node, error) {
 	pause := wait.Backoff{Duration: editPause, Factor: 1.5, Jitter: 1, Steps: editTries}
 	var last error
@@ -155,7 +152,7 @@ func (n *Node) edit(ctx context.Context, prove Proof, change func(*corev1.Node) 
 		} else {
 			last = ask(ctx, send)
 		}
-		// A failed test is answered as Invalid.
+		// The answer to a failed test is Invalid.
 		if !apierrors.IsConflict(last) && !apierrors.IsInvalid(last) {
 			return node, last
 		}
@@ -168,7 +165,7 @@ func (n *Node) edit(ctx context.Context, prove Proof, change func(*corev1.Node) 
 	return nil, fmt.Errorf("%w: %w", ErrContended, last)
 }
 
-// wrap says which node an error is about, and what was tried.
+// wrap adds the node and the attempted action to an error.
 func (n *Node) wrap(what string, err error) error {
 	if err == nil {
 		return nil
@@ -176,5 +173,5 @@ func (n *Node) wrap(what string, err error) error {
 	return fmt.Errorf("cluster: node %s: %s: %w", n.config.Name, what, err)
 }
 
-// escape makes a key a part of a JSON pointer.
+// escape escapes a key for a JSON pointer.
 func escape(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }

@@ -20,15 +20,15 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// ReasonFenced is the reason of the condition DisruptionTarget of pods that were released.
+// ReasonFenced is the reason of the condition DisruptionTarget of released pods.
 const ReasonFenced = "DeletionByNodeFencing"
 
-// rank is a pod's place in the order in which a node's pods go.
+// rank is the position of a pod in the order of a release.
 type rank int
 
 const (
-	rankStateful rank = iota // no other pod stands in for it
-	rankVolumes              // its successor waits for its volumes
+	rankStateful rank = iota // no other pod replaces it
+	rankVolumes              // its successor waits for volumes
 	rankOther
 	rankDaemon // it belongs to the node
 )
@@ -46,7 +46,7 @@ func rankOf(pod *corev1.Pod) rank {
 	return rankOther
 }
 
-// order sorts pods as they are to go.
+// order sorts pods for a release.
 func order(pods []corev1.Pod) {
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {
 		return cmp.Or(cmp.Compare(rankOf(&a), rankOf(&b)), cmp.Compare(a.Namespace, b.Namespace),
@@ -59,7 +59,7 @@ func isDaemon(pod *corev1.Pod) bool {
 	return owner != nil && owner.Kind == "DaemonSet"
 }
 
-// isMirror says whether the pod is only the picture of one that the kubelet reads from a file.
+// isMirror reports whether the pod only mirrors a static pod of the kubelet.
 func isMirror(pod *corev1.Pod) bool {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return mirror
@@ -69,16 +69,15 @@ func isOver(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// isReleased says whether nothing is left to do for the pod: only its finalizers keep it.
+// isReleased reports whether nothing is left to do for the pod: only finalizers keep it.
 func isReleased(pod *corev1.Pod) bool {
 	forced := pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil &&
 		*pod.DeletionGracePeriodSeconds == 0
 	return forced && isOver(pod)
 }
 
-// returns says whether the pod, were it deleted, would be followed by the same on this node at
-// once: no kubelet has ever begun with it, and what keeps others from the node does not keep it. So
-// it holds nothing, and there would be no end.
+// returns reports whether a deleted pod would come back to this node at once: no kubelet has ever
+// started it, and it tolerates our taint. Such a pod holds nothing, and deleting it would not end.
 func returns(pod *corev1.Pod) bool {
 	if begun := pod.Status.StartTime != nil || pod.Status.Phase != corev1.PodPending && pod.Status.Phase != ""; begun {
 		return false
@@ -90,8 +89,7 @@ func returns(pod *corev1.Pod) bool {
 	})
 }
 
-// pods lists the pods of the node that are chosen, in the order in which they are to go, as they
-// are on the API server.
+// pods lists the chosen pods of the node consistently, in the order of a release.
 func (n *Node) pods(ctx context.Context, storage *Storage, chosen func(*corev1.Pod) bool) ([]corev1.Pod, error) {
 	var pods []corev1.Pod
 	list := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -100,14 +98,14 @@ func (n *Node) pods(ctx context.Context, storage *Storage, chosen func(*corev1.P
 		page, err := n.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
 		return page, explain(ctx, err)
 	})
-	// A list without a resourceVersion is as new as the API server is.
+	// A list without a resourceVersion is consistent.
 	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", n.config.Name).String()}
 	err := list.EachListItem(ctx, options, func(object runtime.Object) error {
 		pod, ok := object.(*corev1.Pod)
 		if !ok {
 			return fmt.Errorf("not a pod: %T", object)
 		}
-		// A fake clientset does not select.
+		// Fake clientsets do not select.
 		if pod.Spec.NodeName == n.config.Name && !isMirror(pod) && chosen(pod) {
 			pods = append(pods, *pod)
 		}
@@ -123,7 +121,7 @@ func (n *Node) pods(ctx context.Context, storage *Storage, chosen func(*corev1.P
 	return pods, nil
 }
 
-// onStorage returns those of the pods that use only this storage.
+// onStorage returns the pods that use only this storage.
 func (n *Node) onStorage(ctx context.Context, storage *Storage, pods []corev1.Pod) ([]corev1.Pod, error) {
 	v := &volumes{node: n, storage: storage}
 	var on []corev1.Pod
@@ -143,15 +141,15 @@ func (n *Node) wrapPod(what string, pod *corev1.Pod, err error) error {
 	return n.wrap(fmt.Sprintf("%s pod %s/%s", what, pod.Namespace, pod.Name), err)
 }
 
-// errPodGone says that the pod is gone; one of its name may be there, on another node.
+// errPodGone means that the pod is gone. Another pod of its name may exist on another node.
 var errPodGone = errors.New("the pod is gone")
 
-// release makes the API server forget a pod whose machine is off. It says whether it was us who
-// ended it: the controllers of pods delete some that have failed before we can.
+// release removes a pod whose machine is off. It reports whether this call has ended it: the
+// controllers of pods delete failed pods too.
 func (n *Node) release(ctx context.Context, prove Proof, pod *corev1.Pod) (ended bool, err error) {
 	if ended, err = n.fail(ctx, prove, pod); err == nil {
 		err = act(ctx, prove, func(ctx context.Context) error {
-			// No version: others write the pod too, and their changes do not make it run.
+			// No version: changes by others do not make the pod run.
 			return n.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 				GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &pod.UID},
 			})
@@ -167,9 +165,9 @@ func (n *Node) release(ctx context.Context, prove Proof, pod *corev1.Pod) (ended
 
 const failTries = 5
 
-// fail sets the pod's phase to Failed with condition DisruptionTarget, as the control plane does
-// when it deletes a pod without a kubelet: Jobs decide by it whether the failure counts. A pod
-// that has ended keeps its phase, and is not failed.
+// fail sets the pod's phase to Failed with the condition DisruptionTarget, as the control plane
+// does when it deletes a pod without a kubelet: by the condition, Jobs decide whether the failure
+// counts. A pod that has ended keeps its phase, and fail returns false.
 func (n *Node) fail(ctx context.Context, prove Proof, pod *corev1.Pod) (failed bool, err error) {
 	for range failTries {
 		if isOver(pod) {
@@ -187,7 +185,7 @@ func (n *Node) fail(ctx context.Context, prove Proof, pod *corev1.Pod) (failed b
 		if !apierrors.IsConflict(err) {
 			break
 		}
-		// It has changed: perhaps it has ended since.
+		// The pod has changed and may have ended.
 		fresh, getErr := n.pod(ctx, pod)
 		if getErr != nil {
 			return false, getErr
@@ -198,7 +196,7 @@ func (n *Node) fail(ctx context.Context, prove Proof, pod *corev1.Pod) (failed b
 	return err == nil, err
 }
 
-// failed is the patch that lets the pod fail, for this version of it.
+// failed returns the patch that makes this version of the pod fail.
 func (n *Node) failed(pod *corev1.Pod) any {
 	status := map[string]any{"phase": corev1.PodFailed}
 	targeted := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -224,7 +222,7 @@ func (n *Node) gone(ctx context.Context, pod *corev1.Pod, err error) error {
 	case kube.Absent(err, corev1.Resource("pods"), pod.Name):
 		return errPodGone
 	case apierrors.IsConflict(err):
-		// Another UID, most likely.
+		// Probably another UID.
 		if _, getErr := n.pod(ctx, pod); getErr != nil {
 			return getErr
 		}

@@ -8,18 +8,15 @@ import (
 	"time"
 )
 
-// Proof says whether an effect is still allowed: nil means yes. It is asked just before each
-// request that takes something away from the node, and again for the next one, so it may answer
-// from memory what it found out within the last second, and no older. After an error nothing more
-// is done, and the error is returned, wrapped, with ErrNotProved.
+// Proof returns nil if an effect is still permitted. It is called just before each request that
+// removes something from the node. Its knowledge may be a second old, and no older. After an error
+// nothing more is done, and the error is returned with ErrNotProved.
 //
-// What it has to prove is its caller's business: for a release that every feed of the machine reads
-// off and that the node is not Ready, for an eviction that the condition that asked for it still
-// holds.
+// The caller decides what must be proved: for a release, that every feed of the machine reads off
+// and the node is not Ready; for an eviction, that the condition that requires it still holds.
 type Proof func(ctx context.Context) error
 
-// ErrNotProved says that a Proof failed, so that nothing was done any more. The error of the Proof
-// is wrapped too.
+// ErrNotProved is matched by the error after a failed Proof. The error of the Proof is wrapped too.
 var ErrNotProved = errors.New("cluster: not proved")
 
 var (
@@ -30,18 +27,18 @@ var (
 )
 
 const (
-	// proofLasts is how long after a proof the request that it allows may begin. What holds
-	// requests back (the client's rate limit, a server that says "later", a process that was
-	// stopped) must not carry one over to a time when the machine may have been switched on again.
+	// proofLasts is how long after a proof its request may begin. A rate limit of the client, an
+	// answer to retry later, or a stopped process must not delay a request until the machine may be
+	// on again.
 	proofLasts = time.Second
-	// answerLasts is how long the rest of an answer may take when it has begun. It is shorter than
-	// the shortest time after which a client repeats a request that the server was too busy for.
+	// answerLasts is how long an answer may take after its first byte. It is shorter than the
+	// shortest pause before a client repeats a request because the server was busy.
 	answerLasts = time.Second / 2
-	// requestTimeout is how long a request may take.
+	// requestTimeout bounds a request.
 	requestTimeout = 10 * time.Second
 )
 
-// act sends a request that needs proof. It may have been carried out even if there is an error.
+// act sends a request that needs proof. It may have taken effect even after an error.
 func act(ctx context.Context, prove Proof, request func(ctx context.Context) error) error {
 	if prove == nil {
 		return errNoProof
@@ -59,8 +56,8 @@ func act(ctx context.Context, prove Proof, request func(ctx context.Context) err
 	defer later.Stop()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		WroteHeaders: func() { stale.Stop() },
-		// It is answered. If the client does not return now, it means to send the request once
-		// more, some time.
+		// The answer has begun. A client that does not return now is going to repeat the request
+		// later.
 		GotFirstResponseByte: func() { later.Reset(answerLasts) },
 	})
 	return explain(ctx, request(ctx))
@@ -73,7 +70,7 @@ func ask(ctx context.Context, request func(ctx context.Context) error) error {
 	return explain(ctx, request(ctx))
 }
 
-// explain says why a request's context has ended.
+// explain returns why the context of a request has ended.
 func explain(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", context.Cause(ctx), err)

@@ -10,60 +10,60 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 const (
-	// again is when to look again for what others have to do.
+	// again is the pause before the next look at what others must do.
 	again = time.Second
-	// refusedFor is how long pods are tried that the API server refuses to delete.
+	// refusedFor is how long a deletion that the API server refuses is repeated.
 	refusedFor = time.Minute
 )
 
-// Options says which pods are released or evicted, and how. The zero value is fine.
+// Options of a release or an eviction. The zero value is valid.
 type Options struct {
-	// Storage limits it to pods that use volumes of a storage from which the node was cut off, and
-	// no other volumes that other nodes could use as well. Nil means all pods, as is right when the
-	// machine is off.
+	// Storage restricts it to pods that use volumes of a storage from which the node was cut off,
+	// and no other volumes that other nodes could use too. Nil: all pods, if the machine is off.
 	Storage *Storage
-	// Budget is called before pods go, with their number, and says how many of them may
-	// go now; the others go in later steps. Nil means all at once.
+	// Budget is called with the number of pods before they are released, and returns how many may
+	// be released now. The others follow in later calls. Nil: all at once.
 	Budget func(pods int) int
-	// OnPod is called, synchronously, for each pod that was released or evicted, and counted as
-	// deleted: the place for Events.
+	// OnPod is called synchronously for each pod that was released or evicted and counts as
+	// deleted, for example to record Events.
 	OnPod func(*corev1.Pod)
 }
 
-// Progress is how far a release or an eviction of pods has come. Its zero value begins; the caller
-// passes the last one back, also after an error. It need not survive a crash: then it takes longer,
-// and nothing is done that would not be done anyway.
+// Progress is the progress of a release or an eviction. Start with the zero value and pass the last
+// one on, also after an error. If it is lost in a crash, the release takes longer, and nothing else
+// is done.
 type Progress struct {
-	// Pods counts. A caller that has stored the counts before a crash may begin with them.
-	Pods v1alpha1.Pods
-	// Left names the pods that were found, of those that are to go, as namespace/name.
+	// Pods has the counts. A caller that has stored them before a crash may start with them.
+	Pods incident.Pods
+	// Left names the remaining pods, as namespace/name.
 	Left []string
-	// Done says that nothing is left to do.
+	// Done is set when nothing is left to do.
 	Done bool
-	// After is when to come back, if it is not done. 0 is at once.
+	// After is when to call again if it is not done; 0: at once.
 	After time.Duration
 
-	refused map[types.UID]time.Time // when pods were refused first, by their UIDs
+	refused map[types.UID]time.Time // when each pod was first refused
 }
 
-// DeletePods takes a step of the release of the node's pods, and never waits. Call it again, with
-// the Progress that it returned, after Progress.After, until that is Done: a list from the API
-// server has shown then that nothing is left to do for any pod.
+// DeletePods does a part of the release of the node's pods. It does not wait. Call it again after
+// Progress.After, with the returned Progress, until that is Done: a consistent list has then shown
+// that nothing is left to do for any pod.
 //
-// The proof has to be that the machine is without power, or with a Storage that it is cut off from
-// that. Each pod is set to Failed with the condition DisruptionTarget, and then deleted at once, by
-// its UID: StatefulSets' pods first, then those with volumes, then the others, those of DaemonSets
-// last. Mirror pods stay, and pods that have never begun and would come back at once, because they
-// tolerate the fence. Pods that only their finalizers keep are not waited for: see [Node.Left].
+// The proof must be that the machine has no power or, with a Storage, that it is cut off from it.
+// Each pod is set to Failed with the condition DisruptionTarget, and then deleted at once by its
+// UID: first the pods of StatefulSets, then those with volumes, then the others, those of
+// DaemonSets last. Mirror pods stay, and so do pods that have never started and would come back at
+// once because they tolerate the fence. Pods that only finalizers keep are not waited for: see
+// [Node.Left].
 //
-// A pod that the API server refuses to delete, say because of a webhook, does not keep the others:
-// the errors are returned together, and the pod is tried again for a minute; then it is done
-// without it. Any other error ends the step. If the node is gone it is ErrNodeGone: pods of a node
-// of this name are another machine's.
+// A pod that the API server refuses to delete, for example because of a webhook, does not stop the
+// others: the errors are returned together, and the deletion is repeated for a minute. Then the
+// release is done without it. Any other error ends the call. If the node is gone, the error is
+// ErrNodeGone: pods of a new node of this name belong to another machine.
 func (n *Node) DeletePods(ctx context.Context, prove Proof, options Options, progress Progress) (Progress, error) {
 	if prove == nil {
 		return progress, errNoProof
@@ -71,7 +71,7 @@ func (n *Node) DeletePods(ctx context.Context, prove Proof, options Options, pro
 	if err := options.Storage.Validate(); err != nil {
 		return progress, err
 	}
-	progress.After = again // should anything fail, or be left
+	progress.After = again // if anything fails or is left
 	if _, err := n.get(ctx); err != nil {
 		return progress, n.wrap("read it", err)
 	}
@@ -85,7 +85,7 @@ func (n *Node) DeletePods(ctx context.Context, prove Proof, options Options, pro
 		progress.After = 0
 		return progress, nil
 	}
-	// Those that were refused come last, or a budget would be spent on them.
+	// Refused pods come last, so that they do not use up the budget.
 	slices.SortStableFunc(
 		left,
 		func(a, b corev1.Pod) int { return progress.refused[a.UID].Compare(progress.refused[b.UID]) },
@@ -93,7 +93,7 @@ func (n *Node) DeletePods(ctx context.Context, prove Proof, options Options, pro
 	return n.releaseAll(ctx, prove, left, options, progress)
 }
 
-// releaseAll releases as many of the pods as may go now.
+// releaseAll releases as many pods as may go now.
 func (n *Node) releaseAll(
 	ctx context.Context,
 	prove Proof,
@@ -125,7 +125,7 @@ func (n *Node) releaseAll(
 	return progress, errors.Join(errs...)
 }
 
-// refuse takes note of a pod that the API server refuses to delete.
+// refuse records that the API server refuses to delete a pod.
 func (p Progress) refuse(pod *corev1.Pod) Progress {
 	if _, before := p.refused[pod.UID]; before {
 		return p
@@ -136,15 +136,14 @@ func (p Progress) refuse(pod *corev1.Pod) Progress {
 	return p
 }
 
-// hopeful says whether a pod is worth another try.
+// hopeful reports whether a pod is worth another try.
 func (p Progress) hopeful(pod corev1.Pod) bool {
 	since, refused := p.refused[pod.UID]
 	return !refused || time.Since(since) < refusedFor
 }
 
-// Left names the pods that are still there, of those that a release is about, and what is still
-// attached to the node: VolumeAttachments, and volumes in its status. If the node is gone it is
-// ErrNodeGone.
+// Left names the remaining pods of a release, and what is still attached to the node:
+// VolumeAttachments, and volumes in its status. If the node is gone, the error is ErrNodeGone.
 func (n *Node) Left(ctx context.Context) (pods, attachments []string, err error) {
 	node, err := n.get(ctx)
 	if err != nil {
@@ -161,14 +160,14 @@ func (n *Node) Left(ctx context.Context) (pods, attachments []string, err error)
 	for _, a := range attached {
 		attachments = append(attachments, a.Name)
 	}
-	// Volumes that no driver of CSI attaches are only here.
+	// Volumes without a CSI driver are only here.
 	for _, v := range node.Status.VolumesAttached {
 		attachments = append(attachments, string(v.Name))
 	}
 	return names(found), attachments, nil
 }
 
-// grant is how many of the pods may go now.
+// grant returns how many pods may go now.
 func grant(options Options, pods int) int {
 	if options.Budget == nil || pods == 0 {
 		return pods
@@ -176,7 +175,7 @@ func grant(options Options, pods int) int {
 	return max(0, min(pods, options.Budget(pods)))
 }
 
-// report says which pods are left, and to how many of them nothing has been done yet.
+// report records which pods are left, and how many of them were not touched yet.
 func report(progress Progress, pods []corev1.Pod, untouched int) Progress {
 	progress.Left = names(pods)
 	progress.Pods.Listed = max(progress.Pods.Listed, progress.Pods.Deleted+int32(untouched))

@@ -17,8 +17,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // deletePods takes steps until it is done, whatever the errors, and fails the test if that takes
@@ -53,7 +53,7 @@ func TestRelease(t *testing.T) {
 		assert.Empty(t, errs)
 		assert.Zero(t, time.Since(begin))
 		assert.Equal(t, []string{"z", "a"}, gone)
-		assert.Equal(t, v1alpha1.Pods{Listed: 2, Deleted: 2}, progress.Pods)
+		assert.Equal(t, incident.Pods{Listed: 2, Deleted: 2}, progress.Pods)
 		assert.Empty(t, progress.Left)
 		assert.Empty(t, w.node(t).Spec.Taints, "it would make the cluster delete pods by their names")
 		assert.Equal(t, []string{"elsewhere", "mirror"}, w.podNames(t))
@@ -115,7 +115,7 @@ func TestPodsAreDeletedWithinABudget(t *testing.T) {
 		}})
 		assert.Empty(t, errs)
 		assert.Equal(t, []int{3, 2, 2, 1}, asked)
-		assert.Equal(t, v1alpha1.Pods{Listed: 3, Deleted: 3}, progress.Pods)
+		assert.Equal(t, incident.Pods{Listed: 3, Deleted: 3}, progress.Pods)
 		assert.Equal(t, 3*time.Second, time.Since(begin))
 	})
 }
@@ -146,7 +146,7 @@ func TestPodsThatAWebhookRefuses(t *testing.T) {
 				require.Len(t, errs, test.tries)
 				assert.ErrorContains(t, errs[0], "cluster: node worker: release pod default/a: ")
 				assert.Equal(t, time.Minute, time.Since(begin))
-				assert.Equal(t, v1alpha1.Pods{Listed: 3, Deleted: 2}, progress.Pods)
+				assert.Equal(t, incident.Pods{Listed: 3, Deleted: 2}, progress.Pods)
 				assert.Equal(t, []string{"default/a"}, progress.Left)
 				assert.Equal(t, []string{"a"}, w.podNames(t))
 			})

@@ -13,18 +13,18 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// Storage says which volumes are of the storage that the node was cut off from. A volume is, if one
-// of the fields says so.
+// Storage selects the volumes of the storage that the node was cut off from. A volume is selected
+// if any field matches it.
 type Storage struct {
-	// Drivers names CSI drivers: their persistent volumes, and those in the specification of a pod.
+	// Drivers are names of CSI drivers. They select persistent volumes and volumes inline in a pod.
 	Drivers []string
-	// Classes names StorageClasses, as they stand in persistent volumes.
+	// Classes are names of StorageClasses, as in persistent volumes.
 	Classes []string
-	// Volumes select persistent volumes by their labels, each of them some.
+	// Volumes select persistent volumes by their labels. No selector may be empty.
 	Volumes []labels.Selector
 }
 
-// Validate says what is wrong with s; nothing if it is nil.
+// Validate returns all errors in s; none if it is nil.
 func (s *Storage) Validate() error {
 	if s == nil {
 		return nil
@@ -38,7 +38,7 @@ func (s *Storage) Validate() error {
 	return nil
 }
 
-// holds says whether a persistent volume is of the storage.
+// holds reports whether a persistent volume is selected.
 func (s *Storage) holds(volume *corev1.PersistentVolume) bool {
 	csi := volume.Spec.CSI
 	return csi != nil && slices.Contains(s.Drivers, csi.Driver) ||
@@ -49,16 +49,16 @@ func (s *Storage) holds(volume *corev1.PersistentVolume) bool {
 		)
 }
 
-// volumes finds out which pods' volumes are of a storage. It is for one look at the cluster.
+// volumes finds the pods that use selected volumes. It is for one look at the cluster.
 type volumes struct {
 	node    *Node
 	storage *Storage
-	known   map[string]bool // by name of the persistent volume
+	known   map[string]bool // by the name of a persistent volume
 }
 
-// only says whether the pod has volumes of the storage, and none that other nodes could use as
-// well: a pod that still writes elsewhere must not be started twice. What is not known to be of the
-// storage is not.
+// only reports whether the pod has selected volumes, and no other volumes that other nodes could
+// use too: a pod that still writes elsewhere must not be started twice. Unknown volumes are not
+// selected.
 func (v *volumes) only(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	some := false
 	for i := range pod.Spec.Volumes {
@@ -75,7 +75,7 @@ func (v *volumes) only(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	return some, nil
 }
 
-// private says whether a volume is on the machine only, or comes from the API server.
+// private reports whether a volume exists on the machine only, or comes from the API server.
 func private(v *corev1.Volume) bool {
 	return v.EmptyDir != nil || v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil ||
 		v.HostPath != nil ||
@@ -104,7 +104,7 @@ func (v *volumes) held(ctx context.Context, pod *corev1.Pod, source *corev1.Volu
 	return v.holds(ctx, pvc.Spec.VolumeName)
 }
 
-// holds says whether the persistent volume of this name is of the storage.
+// holds reports whether the persistent volume of this name is selected.
 func (v *volumes) holds(ctx context.Context, name string) (bool, error) {
 	if held, known := v.known[name]; known || name == "" {
 		return held, nil
@@ -125,7 +125,7 @@ func (v *volumes) holds(ctx context.Context, name string) (bool, error) {
 	return held, nil
 }
 
-// attachment says whether an attachment is of a volume of the storage.
+// attachment reports whether an attachment is of a selected volume.
 func (v *volumes) attachment(ctx context.Context, a *storagev1.VolumeAttachment) (bool, error) {
 	if slices.Contains(v.storage.Drivers, a.Spec.Attacher) {
 		return true, nil
@@ -136,7 +136,7 @@ func (v *volumes) attachment(ctx context.Context, a *storagev1.VolumeAttachment)
 	return v.holds(ctx, *a.Spec.Source.PersistentVolumeName)
 }
 
-// claim names the claim that a pod's volume stands for, "" if none.
+// claim returns the name of the claim of a pod's volume, or "".
 func claim(pod *corev1.Pod, v *corev1.Volume) string {
 	switch {
 	case v.PersistentVolumeClaim != nil:

@@ -11,13 +11,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
-// outOfServicePrefix begins the values of our out-of-service taints; the incident follows.
+// outOfServicePrefix is the prefix of the values of our out-of-service taints. The incident
+// follows.
 const outOfServicePrefix = "bellwether-"
 
-// MarkUnschedulable puts our own taint on the node, which keeps new pods from it. In contrast to a
-// cordon it has one owner: it neither hides nor undoes an admin's cordon.
+// MarkUnschedulable puts our own taint on the node, which keeps new pods away. Unlike a cordon it
+// has one owner: it neither hides nor undoes an admin's cordon.
 func (n *Node) MarkUnschedulable(ctx context.Context, prove Proof) error {
 	if prove == nil {
 		return errNoProof
@@ -32,7 +34,7 @@ func (n *Node) MarkUnschedulable(ctx context.Context, prove Proof) error {
 		switch {
 		case i < 0:
 			return addTaint(node, taint)
-		case node.Spec.Taints[i].Value != taint.Value: // of an earlier incident
+		case node.Spec.Taints[i].Value != taint.Value: // from an earlier incident
 			return []operation{{"replace", taintPath(i) + "/value", taint.Value}}
 		}
 		return nil
@@ -40,8 +42,7 @@ func (n *Node) MarkUnschedulable(ctx context.Context, prove Proof) error {
 	return n.wrap("mark it unschedulable", err)
 }
 
-// MarkSchedulable removes the taint of MarkUnschedulable, of whichever incident. No other taint is
-// touched.
+// MarkSchedulable removes the taint of MarkUnschedulable, of any incident, and no other.
 func (n *Node) MarkSchedulable(ctx context.Context) error {
 	_, err := n.edit(ctx, nil, func(node *corev1.Node) []operation {
 		return removeTaint(indexTaint(node, v1alpha1.TaintFenced, corev1.TaintEffectNoSchedule))
@@ -53,42 +54,41 @@ func (n *Node) MarkSchedulable(ctx context.Context) error {
 }
 
 // TaintOutOfService puts the taint node.kubernetes.io/out-of-service with effect NoExecute on the
-// node. It tells the cluster that the machine is off: pods are deleted, and volumes detached
-// without a look at the machine, even while the node is Ready. So it has to be put after
-// [Node.DeletePods] is done, and gone before the machine is switched on.
+// node. It means that the machine is off: Kubernetes deletes the pods and detaches the volumes
+// without asking the machine, even while the node is Ready. Set it after [Node.DeletePods] is done,
+// and remove it before the machine is switched on.
 //
-// It returns whose taint is there now. If somebody else has put one with the same key and effect,
-// it is Foreign and stays as it is.
-func (n *Node) TaintOutOfService(ctx context.Context, prove Proof) (v1alpha1.TaintOwner, error) {
+// It returns the owner of the taint. A foreign taint with the same key and effect stays as it is.
+func (n *Node) TaintOutOfService(ctx context.Context, prove Proof) (incident.TaintOwner, error) {
 	if prove == nil {
-		return v1alpha1.TaintNone, errNoProof
+		return incident.TaintNone, errNoProof
 	}
 	taint := corev1.Taint{
 		Key: corev1.TaintNodeOutOfService, Value: fmt.Sprint(outOfServicePrefix, n.config.Incident),
 		Effect: corev1.TaintEffectNoExecute,
 	}
-	owner := v1alpha1.TaintNone
+	owner := incident.TaintNone
 	_, err := n.edit(ctx, prove, func(node *corev1.Node) []operation {
-		if owner = OutOfService(node); owner != v1alpha1.TaintNone {
+		if owner = OutOfService(node); owner != incident.TaintNone {
 			return nil
 		}
 		return addTaint(node, taint)
 	})
 	if err != nil {
-		return v1alpha1.TaintNone, n.wrap("taint it out of service", err)
+		return incident.TaintNone, n.wrap("taint it out of service", err)
 	}
-	if owner == v1alpha1.TaintNone {
-		owner = v1alpha1.TaintOurs
+	if owner == incident.TaintNone {
+		owner = incident.TaintOurs
 	}
 	return owner, nil
 }
 
-// UntaintOutOfService removes our out-of-service taint, of whichever incident, and reads the node
-// again to see that it is gone. It returns what is there afterwards: None or Foreign. Controllers
-// that watch nodes may not know for a moment yet.
-func (n *Node) UntaintOutOfService(ctx context.Context) (v1alpha1.TaintOwner, error) {
+// UntaintOutOfService removes our out-of-service taint, of any incident, and reads the node again
+// to verify that. It returns the remaining owner: None or Foreign. Controllers that watch nodes may
+// not know for a moment yet.
+func (n *Node) UntaintOutOfService(ctx context.Context) (incident.TaintOwner, error) {
 	_, err := n.edit(ctx, nil, func(node *corev1.Node) []operation {
-		if OutOfService(node) != v1alpha1.TaintOurs {
+		if OutOfService(node) != incident.TaintOurs {
 			return nil
 		}
 		return removeTaint(indexTaint(node, corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute))
@@ -99,28 +99,28 @@ func (n *Node) UntaintOutOfService(ctx context.Context) (v1alpha1.TaintOwner, er
 	}
 	switch {
 	case errors.Is(err, ErrNodeGone):
-		return v1alpha1.TaintNone, nil
+		return incident.TaintNone, nil
 	case err != nil:
-		return v1alpha1.TaintNone, n.wrap("remove its out-of-service taint", err)
+		return incident.TaintNone, n.wrap("remove its out-of-service taint", err)
 	}
 	owner := OutOfService(node)
-	if owner == v1alpha1.TaintOurs {
+	if owner == incident.TaintOurs {
 		return owner, n.wrap("remove its out-of-service taint", errors.New("it is there again"))
 	}
 	return owner, nil
 }
 
-// OutOfService says whose out-of-service taint is on a node.
-func OutOfService(node *corev1.Node) v1alpha1.TaintOwner {
+// OutOfService returns the owner of a node's out-of-service taint.
+func OutOfService(node *corev1.Node) incident.TaintOwner {
 	i := indexTaint(node, corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute)
 	if i < 0 {
-		return v1alpha1.TaintNone
+		return incident.TaintNone
 	}
-	incident, ours := strings.CutPrefix(node.Spec.Taints[i].Value, outOfServicePrefix)
-	if _, err := strconv.ParseUint(incident, 10, 63); !ours || err != nil {
-		return v1alpha1.TaintForeign
+	number, ours := strings.CutPrefix(node.Spec.Taints[i].Value, outOfServicePrefix)
+	if _, err := strconv.ParseUint(number, 10, 63); !ours || err != nil {
+		return incident.TaintForeign
 	}
-	return v1alpha1.TaintOurs
+	return incident.TaintOurs
 }
 
 func indexTaint(node *corev1.Node, key string, effect corev1.TaintEffect) int {
@@ -134,7 +134,7 @@ func addTaint(node *corev1.Node, taint corev1.Taint) []operation {
 	return []operation{{"add", "/spec/taints/-", taint}}
 }
 
-// removeTaint removes the taint with this index, nothing if it is negative.
+// removeTaint removes the taint with this index. A negative index removes nothing.
 func removeTaint(i int) []operation {
 	if i < 0 {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 func TestOutOfService(t *testing.T) {
@@ -16,38 +16,38 @@ func TestOutOfService(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		taints []corev1.Taint
-		want   v1alpha1.TaintOwner
+		want   incident.TaintOwner
 	}{
-		"none": {nil, v1alpha1.TaintNone},
+		"none": {nil, incident.TaintNone},
 		"ours": {[]corev1.Taint{
 			{Key: "other"},
 			taint("bellwether-7", corev1.TaintEffectNoExecute),
-		}, v1alpha1.TaintOurs},
+		}, incident.TaintOurs},
 		"an admin's": {
 			[]corev1.Taint{taint("nodeshutdown", corev1.TaintEffectNoExecute)},
-			v1alpha1.TaintForeign,
+			incident.TaintForeign,
 		},
 		"one without a value": {
 			[]corev1.Taint{taint("", corev1.TaintEffectNoExecute)},
-			v1alpha1.TaintForeign,
+			incident.TaintForeign,
 		},
 		"one that only begins like ours": {
 			[]corev1.Taint{taint("bellwether-by-hand", corev1.TaintEffectNoExecute)},
-			v1alpha1.TaintForeign,
+			incident.TaintForeign,
 		},
 		"a sign is no incident": {
 			[]corev1.Taint{taint("bellwether-+7", corev1.TaintEffectNoExecute)},
-			v1alpha1.TaintForeign,
+			incident.TaintForeign,
 		},
 		"another effect is another taint": {
 			[]corev1.Taint{taint("bellwether-7", corev1.TaintEffectNoSchedule)},
-			v1alpha1.TaintNone,
+			incident.TaintNone,
 		},
 		"another effect does not hide ours": {
 			[]corev1.Taint{
 				taint("x", corev1.TaintEffectNoSchedule),
 				taint("bellwether-7", corev1.TaintEffectNoExecute),
-			}, v1alpha1.TaintOurs,
+			}, incident.TaintOurs,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,12 +14,12 @@ import (
 // Settle times.
 const (
 	defaultSettle   = 30 * time.Second
-	fallbackSettle  = 10 * time.Second // at least, for an agent that does not say
+	fallbackSettle  = 10 * time.Second // at least, for an agent without metadata about it
 	secretSuffix    = ".secret"
 	methodParameter = "method"
 )
 
-// Names of one parameter in agents of different age that do not mention each other.
+// Names of one parameter in older and newer agents that do not mention each other.
 var renamed = [][2]string{
 	{"plug", "port"},
 	{"ip", "ipaddr"},
@@ -28,7 +28,7 @@ var renamed = [][2]string{
 	{"ipport", "udpport"},
 }
 
-// Parameters that are not to be set, and why.
+// Parameters that must not be set, with the reason.
 var notToBeSet = map[string]string{
 	"action":         "the method says that",
 	"option":         "the method says that",
@@ -37,13 +37,13 @@ var notToBeSet = map[string]string{
 	"missing_as_off": "a plug that does not exist would read off",
 }
 
-// Parameters that, besides address, port and plug, say what is switched.
+// Parameters that, besides address, port and plug, determine what is switched.
 var withinDevice = []string{"switch", "managed", "target", "suborg", "systems_uri"}
 
-// knownAgent is the metadata made ready for look-ups. Names are normal there.
+// knownAgent is metadata prepared for lookups. Its names are in normal form.
 type knownAgent struct {
 	agent.Metadata
-	current    map[string]string // the name of today, of any name
+	current    map[string]string // from any name to the present one
 	parameters map[string]agent.ParameterSpec
 	ambiguous  map[string]bool
 }
@@ -63,7 +63,7 @@ func index(a agent.Metadata) *knownAgent {
 	}
 	for _, p := range a.Parameters {
 		today := p.Name
-		for range newer { // not for ever: names that obsolete each other
+		for range newer { // bounded, because names may obsolete each other
 			if next, ok := newer[today]; ok {
 				today = next
 			}
@@ -88,7 +88,7 @@ func index(a agent.Metadata) *knownAgent {
 	return k
 }
 
-// minSettle is the shortest that is allowed.
+// minSettle returns the shortest permitted settle time.
 func (k *knownAgent) minSettle() time.Duration {
 	if k.MinSettle > 0 {
 		return k.MinSettle
@@ -96,8 +96,7 @@ func (k *knownAgent) minSettle() time.Duration {
 	return fallbackSettle
 }
 
-// identifies says whether a parameter, by its name of today, is one of those that say what is
-// switched.
+// identifies reports whether a parameter, by its present name, determines what is switched.
 func (k *knownAgent) identifies(parameter string) bool {
 	for _, name := range append([]string{"ip", "ipport", "plug", "port_as_ip"}, withinDevice...) {
 		if k.current[name] == parameter {
@@ -107,12 +106,12 @@ func (k *knownAgent) identifies(parameter string) bool {
 	return false
 }
 
-// names returns all that a parameter may be called.
+// names returns all names of all parameters.
 func (k *knownAgent) names() []string {
 	return slices.Sorted(maps.Keys(k.current))
 }
 
-// flaw says why a value is not of the parameter's type; empty if it is.
+// flaw returns why a value is not of the parameter's type; empty if it is.
 func flaw(p agent.ParameterSpec, value string) string {
 	switch p.Type {
 	case agent.TypeBoolean:
@@ -135,19 +134,19 @@ func flaw(p agent.ParameterSpec, value string) string {
 	return ""
 }
 
-// checked says whether the type allows some values only.
+// checked reports whether the type restricts the values.
 func checked(p agent.ParameterSpec) bool {
 	return p.Type == agent.TypeBoolean || p.Type == agent.TypeInteger || p.Type == agent.TypeSecond ||
 		p.Type == agent.TypeSelect
 }
 
-// truth is the value of a Boolean.
+// truth returns the value of a Boolean.
 func truth(value string) bool {
 	return slices.Contains([]string{"1", "yes", "on", "true"}, strings.ToLower(value))
 }
 
-// password says whether a parameter, or a key that might be meant as one, is what only a Secret
-// should hold. Names of files and programs are not.
+// password reports whether a parameter, or a key that may be meant as one, belongs into a Secret.
+// Names of files and programs do not.
 func password(name string) bool {
 	name = normal(name)
 	for _, harmless := range []string{secretSuffix, "_script", "_file", "_path"} {
@@ -166,7 +165,7 @@ func password(name string) bool {
 	return false
 }
 
-// printable is a value that may be shown, if the key allows.
+// printable returns a value in a form that may be shown.
 func printable(key, value string) string {
 	if password(key) {
 		return ""

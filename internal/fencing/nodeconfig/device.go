@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// assemble makes a device of values. It returns nil after an error that leaves open which one is
-// meant.
+// assemble makes a device from values. It returns nil after an error that leaves the device
+// undetermined.
 func (s *subject) assemble(d *definition, agent *knownAgent, values map[string]setting) *Device {
 	device := &Device{Agent: agent.Name}
 	texts := map[string]string{}
@@ -32,7 +32,7 @@ func (s *subject) assemble(d *definition, agent *knownAgent, values map[string]s
 	return device
 }
 
-// identify sets what tells the device from others. It returns false if nothing does.
+// identify sets what distinguishes the device from others. It returns false if nothing does.
 func (s *subject) identify(
 	d *definition,
 	agent *knownAgent,
@@ -55,7 +55,7 @@ func (s *subject) identify(
 	for name, v := range values {
 		written[name] = v.value
 		if _, usable := texts[name]; !usable && agent.identifies(name) {
-			return false // and that was said
+			return false // already reported
 		}
 	}
 	at := agent.locate(texts)
@@ -75,11 +75,11 @@ func (s *subject) identify(
 	}
 	device.Key = url.PathEscape(agent.Name) + "/" + at.String()
 	device.claimed = agent.locate(written).claimed()
-	if at.address == "" { // the agent knows where its plugs are
+	if at.address == "" { // the agent knows its plugs
 		device.identity = device.Key
 		return true
 	}
-	// Two protocols do not share a port: another agent there is for the same device.
+	// Two protocols do not share a port: another agent on it is for the same device.
 	if at.port == "" {
 		at.port = agent.parameters[agent.current["ipport"]].Default
 	}
@@ -87,8 +87,8 @@ func (s *subject) identify(
 	return true
 }
 
-// checkPortAsIP looks at agents without plugs. They have the parameter plug only as another name of
-// the address, and ignore it or take it for the address whatever the value of port_as_ip says.
+// checkPortAsIP checks agents without plugs. Their parameter plug is another name of the address:
+// they ignore it or use it as the address, whatever port_as_ip is.
 func (s *subject) checkPortAsIP(agent *knownAgent, values map[string]setting, texts map[string]string) bool {
 	portAsIP, plug := agent.current["port_as_ip"], agent.current["plug"]
 	_, hasPlug := values[plug]
@@ -110,8 +110,8 @@ func (s *subject) checkPortAsIP(agent *knownAgent, values map[string]setting, te
 	return true
 }
 
-// location is which device is meant, and which plug of it. Some devices have no plugs, some agents
-// ask for no address.
+// location determines a device and its plug. Some devices have no plugs, and some agents need no
+// address.
 type location struct {
 	address, port, plug string
 	within              []string // name=value of what there may be between them
@@ -123,20 +123,20 @@ func (l location) known() bool {
 	return !blank(l.address) || !l.asksForAddress && (!blank(l.plug) || len(l.within) > 0)
 }
 
-// differs says whether there is a placeholder in it, so that it is not the same for all nodes.
+// differs reports whether it has a placeholder, so that it differs between nodes.
 func (l location) differs() bool {
 	return strings.Contains(l.address+l.port+l.plug+strings.Join(l.within, ""), "{{")
 }
 
-// claimed says whether there is something in it that the node says of itself. Its name is none:
-// no one else has it.
+// claimed reports whether it has something that the node says about itself. Its name does not
+// count, because names are unique.
 func (l location) claimed() bool {
 	all := l.address + l.port + l.plug + strings.Join(l.within, "")
 	return strings.Contains(all, providerIDPlaceholder) || strings.Contains(all, instanceIDPlaceholder)
 }
 
-// String returns address:port/plug, and what there is within the device. It is not the same for
-// different locations: the parts are escaped.
+// String returns address:port/plug and what there is within the device. Different locations have
+// different strings: the parts are escaped.
 func (l location) String() string {
 	address := strings.TrimSuffix(strings.ToLower(strings.TrimSpace(l.address)), ".")
 	if ip, err := netip.ParseAddr(strings.Trim(address, "[]")); err == nil {
@@ -155,7 +155,7 @@ func (l location) String() string {
 	return strings.Join(parts, "/")
 }
 
-// locate reads a location from parameters by their names of today.
+// locate reads a location from parameters by their present names.
 func (k *knownAgent) locate(texts map[string]string) location {
 	of := func(name string) string { return texts[k.current[name]] }
 	l := location{address: of("ip"), port: of("ipport"), plug: of("plug"), asksForAddress: k.current["ip"] != ""}
@@ -167,7 +167,7 @@ func (k *knownAgent) locate(texts map[string]string) location {
 			l.within = append(l.within, name+"="+value)
 		}
 	}
-	if !l.asksForAddress && k.current["plug"] == "" { // such as fence_dummy: any parameter may matter
+	if !l.asksForAddress && k.current["plug"] == "" { // for example fence_dummy: any parameter may matter
 		for _, name := range slices.Sorted(maps.Keys(texts)) {
 			if !password(name) {
 				l.within = append(l.within, name+"="+texts[name])
@@ -177,7 +177,7 @@ func (k *knownAgent) locate(texts map[string]string) location {
 	return l
 }
 
-// isList says whether the agent would take a plug for several.
+// isList reports whether the agent would take a plug for several.
 func (k *knownAgent) isList(plug, separator string) bool {
 	return slices.ContainsFunc(
 		[]string{",", k.parameters["plug_separator"].Default, separator},

@@ -15,7 +15,7 @@
 //     part of it is used (TestInvalidConfigurationIsNotReplacedByAMoreGeneralOne). All errors are
 //     returned at once, with object, key and line (TestEveryRule).
 //   - An agent that does not answer and a Secret that cannot be read are errors of the nodes that
-//     need them ([NotKnown], TestWhatCannotBeFoundOutConcernsThoseWhoNeedIt).
+//     need them ([NotKnown], TestUnreadableAgentOrSecretFailsOnlyTheNodesThatNeedIt).
 //   - A level of power management that is not empty switches something off, and no plug twice, so
 //     that two feeds do not count as cut when one was cut twice. Every off comes before every on
 //     (TestEveryRule, TestPlansCanBeCarriedOut).
@@ -25,7 +25,7 @@
 //     from one that claimed it before (TestNodeThatClaimsAnothersPlugHarmsItselfOnly).
 //   - No plug belongs to two nodes, with any names and spellings of the parameters, and whether or
 //     not the other node can be fenced (TestPlugOfTwoNodes, TestPlugOfANodeThatCannotBeFenced,
-//     TestConfigurationOfSeveralNodesHasToTellThem).
+//     TestConfigurationOfSeveralNodesMustDistinguishThem).
 //   - Values from nodes and Secrets are inserted literally: they do not become other parameters,
 //     and placeholders in them are not replaced (TestWhatNodesSayIsNoConfiguration,
 //     TestValuesOfSecrets, FuzzResolve).

@@ -12,13 +12,13 @@ import (
 type definition struct {
 	at      place
 	actions []Action
-	// device is nil if nothing says which one it is. Its parameters may be wrong nevertheless.
+	// device is nil if it is undetermined. Its parameters may be wrong even if it is set.
 	device      *Device
 	mustSucceed bool
 	used        bool
 }
 
-// define reads a method of the object.
+// define reads a method from the object.
 func (s *subject) define(name string, at place, entries []Entry) {
 	if other, defined := s.methods[name]; defined {
 		s.problem(DuplicateKey, at, "method must be defined once, and is "+other.at.key+" already", at.key)
@@ -38,7 +38,7 @@ func (s *subject) define(name string, at place, entries []Entry) {
 	s.findDevice(d, entries)
 }
 
-// restart defines the built-in method that takes its agent from the template for clouds.
+// restart defines the built-in method whose agent is in the template for clouds.
 func (s *subject) restart(at place) *definition {
 	if d, defined := s.methods[RestartInstance]; defined {
 		return d
@@ -61,7 +61,7 @@ func (s *subject) restart(at place) *definition {
 	return d
 }
 
-// of is the place of an entry of the text.
+// of is the place of an entry.
 func (p place) of(e Entry) place {
 	p.line = e.Line
 	return p
@@ -88,7 +88,7 @@ func (s *subject) actions(at place, e Entry) []Action {
 	return nil
 }
 
-// noPlaceholder returns false if there is one.
+// noPlaceholder returns false if the value has one.
 func (s *subject) noPlaceholder(at place, value string) bool {
 	if strings.Contains(value, "{{") {
 		s.problem(UnknownPlaceholder, at, "placeholders are replaced in the values of parameters only", value)
@@ -97,7 +97,7 @@ func (s *subject) noPlaceholder(at place, value string) bool {
 	return true
 }
 
-// findDevice finds out what a method switches, from itself and its template.
+// findDevice determines the device of a method from the method and its template.
 func (s *subject) findDevice(d *definition, entries []Entry) {
 	template, agent := s.source(d, byKey(entries))
 	if agent == nil {
@@ -126,8 +126,7 @@ func (s *subject) findDevice(d *definition, entries []Entry) {
 	}
 }
 
-// source returns the template of a method, if it has one, and its agent, which is nil after an
-// error.
+// source returns the template of a method, if any, and its agent, which is nil after an error.
 func (s *subject) source(d *definition, own map[string]Entry) (*template, *knownAgent) {
 	templateEntry, byTemplate := own["template"]
 	agentEntry, byAgent := own["agent"]

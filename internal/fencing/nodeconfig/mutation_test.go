@@ -51,7 +51,7 @@ var mutations = []mutation.Mutation{
 		New: "device.identity = device.Key", Caught: "TestPlugOfTwoNodes",
 	},
 	{
-		Name: "what is wrong is somebody else's", File: "object.go", Old: "return true // or",
+		Name: "what is wrong is somebody else's", File: "object.go", Old: "return true // otherwise",
 		New:    "return false // or",
 		Caught: "TestMostSpecificObjectIsUsed",
 	},
@@ -61,7 +61,7 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "all nodes of a type have one plug", File: "device.go", Old: "s.general && !general.differs()",
-		New: "false && !general.differs()", Caught: "TestConfigurationOfSeveralNodesHasToTellThem",
+		New: "false && !general.differs()", Caught: "TestConfigurationOfSeveralNodesMustDistinguishThem",
 	},
 	{
 		Name: "agents know which plug", File: "parameter.go", Old: "case p.Default != \"\" && !isPlug:",
@@ -130,7 +130,7 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "what cannot be found out is wrong", File: "problem.go", Old: "return p.Kind == NotKnown })",
-		New: "return p.Kind == \"none\" })", Caught: "TestWhatCannotBeFoundOutConcernsThoseWhoNeedIt",
+		New: "return p.Kind == \"none\" })", Caught: "TestUnreadableAgentOrSecretFailsOnlyTheNodesThatNeedIt",
 	},
 }
 

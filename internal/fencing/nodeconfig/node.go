@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// Node is what a configuration can ask of a node.
+// Node has the facts about a node that a configuration can use.
 type Node struct {
 	// Name of the node.
 	Name string
 	// ProviderID is spec.providerID, such as aws:///eu-central-1a/i-0abc. It may be missing.
 	ProviderID string
-	// Type is the value of the label type. Empty: there is none.
+	// Type is the value of the label type; empty without the label.
 	Type string
-	// Since orders when nodes came to their provider IDs, the smaller the earlier. A kubelet can
-	// give its Node the provider ID of another: of two nodes that claim a plug by it, the one that
-	// had it earlier keeps it. If neither had, neither does. 0 is for those that are known to have
-	// had it before all others, by what no kubelet can have written.
+	// Since orders nodes by when they got their provider IDs; smaller is earlier. A kubelet can
+	// give its Node the provider ID of another node. If two nodes claim a plug by it, the earlier
+	// one keeps it, or neither if they are equal. 0 is for nodes that had it before all others, as
+	// proved by something that no kubelet can have written.
 	Since int64
 }
 
-// instanceID is the last part of the path of the provider ID.
+// instanceID returns the last part of the path of the provider ID.
 func (n Node) instanceID() string {
 	return n.ProviderID[strings.LastIndexByte(n.ProviderID, '/')+1:]
 }
@@ -30,12 +30,12 @@ const (
 	nodeNamePlaceholder   = "{{.NodeName}}"
 	providerIDPlaceholder = "{{.ProviderID}}"
 	instanceIDPlaceholder = "{{.InstanceID}}"
-	// seedPlaceholder is what stands for any node in node_name, besides nodeNamePlaceholder.
+	// seedPlaceholder, like nodeNamePlaceholder, is the value of node_name for any node.
 	seedPlaceholder = "[NODE_NAME]"
 )
 
-// expand replaces placeholders, each once: what is put in is never looked at for placeholders. It
-// returns the kind and text of a rule that is broken instead.
+// expand replaces placeholders once: inserted text is not searched for placeholders. Otherwise it
+// returns the kind and text of the broken rule.
 func (n Node) expand(value string) (expanded string, broken Kind, rule string) {
 	facts := map[string]string{
 		nodeNamePlaceholder:   n.Name,

@@ -21,7 +21,8 @@ const (
 func nodeObject(node string) string   { return nodePrefix + node }
 func legacyObject(node string) string { return objectPrefix + node }
 
-// typeObject is the name for a value of the label type; empty if there is no type.
+// typeObject returns the name of the object for a value of the label type; empty if there is no
+// type.
 func typeObject(label string) string {
 	if label == "" {
 		return ""
@@ -29,7 +30,7 @@ func typeObject(label string) string {
 	return typePrefix + strings.ReplaceAll(strings.ToLower(label), "_", "-")
 }
 
-// find sets the object of the node: the most specific that exists, whatever is in it.
+// find sets the object of the node: the most specific one that exists, whatever its content.
 func (s *subject) find() {
 	own, legacy, byType := nodeObject(s.node.Name), legacyObject(s.node.Name), typeObject(s.node.Type)
 	_, ownExists := s.ConfigMaps[own]
@@ -50,9 +51,9 @@ func (s *subject) find() {
 	}
 }
 
-// isLegacy says whether an object with the former name is that of the node. It is, also if
-// something in it is wrong: else the node would be fenced by a more general one. Only where the
-// name may be that of an object of another node or of a type does node_name decide.
+// isLegacy reports whether an object with the old name is that of the node. It is, even if its
+// content is wrong: otherwise a more general object would apply. If the name can also be that of
+// another node's or a type's object, node_name decides.
 func (s *subject) isLegacy(name string) bool {
 	if _, exists := s.ConfigMaps[name]; !exists {
 		return false
@@ -65,10 +66,10 @@ func (s *subject) isLegacy(name string) bool {
 			return e.Value == s.node.Name
 		}
 	}
-	return true // or it would not be known whose it is
+	return true // otherwise its node would be unknown
 }
 
-// readObject reads all that is in the object of the node.
+// readObject reads everything in the object of the node.
 func (s *subject) readObject() {
 	data := s.ConfigMaps[s.object]
 	for _, key := range slices.Sorted(maps.Keys(data)) {

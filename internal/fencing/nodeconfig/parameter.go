@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// setting is the value of a parameter where it was written.
+// setting is the value of a parameter, with its place.
 type setting struct {
 	at     place
 	value  string
 	secret *SecretRef
 }
 
-// Keys of methods and templates that are times.
+// Keys for times in methods and templates.
 const (
 	settleKey  = "settle"
 	timeoutKey = "command_timeout"
@@ -26,7 +26,7 @@ const (
 // times of a device.
 type times struct{ settle, timeout time.Duration }
 
-// readTimes sets those that the text does.
+// readTimes sets the times that the text has.
 func (s *subject) readTimes(at place, entries []Entry, agent *knownAgent, t *times) {
 	given := byKey(entries)
 	if e, has := given[timeoutKey]; has {
@@ -49,8 +49,8 @@ func (s *subject) readTimes(at place, entries []Entry, agent *knownAgent, t *tim
 	}
 }
 
-// readParameters adds what one text says to values, whose names are those of today. The others are
-// keys that are no parameters.
+// readParameters adds the parameters of a text to values, by their present names. others are keys
+// that are not parameters.
 func (s *subject) readParameters(
 	at place,
 	entries []Entry,
@@ -109,7 +109,7 @@ func (s *subject) readParameters(
 	maps.Copy(values, here)
 }
 
-// secretRef never returns nil: what was meant is not a plain value.
+// secretRef never returns nil, because the value is not meant as a plain one.
 func (s *subject) secretRef(at place, parameter string, e Entry, agent *knownAgent) *SecretRef {
 	name, key, _ := strings.Cut(e.Value, "/")
 	ref := &SecretRef{name, key}
@@ -137,8 +137,7 @@ func (s *subject) secretRef(at place, parameter string, e Entry, agent *knownAge
 	return ref
 }
 
-// expand puts the placeholders into a plain value and checks it. It returns false if that is
-// impossible.
+// expand replaces the placeholders in a plain value and checks it. It returns false after an error.
 func (s *subject) expand(name string, v setting, agent *knownAgent) (string, bool) {
 	text, broken, rule := s.node.expand(v.value)
 	if broken != "" {
@@ -161,7 +160,8 @@ func (s *subject) expand(name string, v setting, agent *knownAgent) (string, boo
 	return text, true
 }
 
-// checkRequired leaves the address to identify. It returns false if it is the plug that is missing.
+// checkRequired checks required parameters, except the address, which identify checks. It returns
+// false if the plug is missing.
 func (s *subject) checkRequired(d *definition, agent *knownAgent, values map[string]setting) (hasPlug bool) {
 	hasPlug = true
 	for _, name := range slices.Sorted(maps.Keys(agent.parameters)) {
@@ -171,7 +171,7 @@ func (s *subject) checkRequired(d *definition, agent *knownAgent, values map[str
 		switch {
 		case given || !p.Required || name == "action" || name == agent.current["ip"]:
 		case p.Default != "" && !isPlug:
-		case isPlug && agent.current["port_as_ip"] != "": // only another way to give the address
+		case isPlug && agent.current["port_as_ip"] != "": // another form of the address
 		default:
 			s.problem(MissingParameter, d.at, "parameter "+name+" is required by "+agent.Name, "")
 			hasPlug = hasPlug && !isPlug

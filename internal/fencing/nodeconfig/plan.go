@@ -12,56 +12,56 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 )
 
-// Plan is how one node is fenced.
+// Plan is the configuration of one node.
 type Plan struct {
-	// Node is its name.
+	// Node is the name of the node.
 	Node string
-	// Object is the ConfigMap that says so, or [BuiltIn].
+	// Object is the name of the ConfigMap, or [BuiltIn].
 	Object string
-	// Isolation and PowerManagement have levels, none if there is nothing to do. Isolation has one
-	// at most. In PowerManagement each after the first is for when the one before it has failed.
+	// Isolation and PowerManagement have levels; none if there is nothing to do. Isolation has at
+	// most one. In PowerManagement, each level is used when the one before it has failed.
 	Isolation, PowerManagement []Level
-	// Recovery is for when the node is ready again.
+	// Recovery has the methods for a node that is Ready again.
 	Recovery Level
-	// PowerOn says what becomes of a machine that was switched off.
+	// PowerOn decides whether a machine is switched on again.
 	PowerOn PowerOn
 
-	// NotReadyFor is for how long a node has to have been not ready before anything is done.
+	// NotReadyFor is how long a node must fail before the fence starts.
 	NotReadyFor time.Duration
-	// PowerWait lies between isolation and power management.
+	// PowerWait is the wait between isolation and power management.
 	PowerWait time.Duration
-	// BootGrace is how long a machine may take until it is ready, after it was switched on.
+	// BootGrace is how long a machine may take to become Ready after it was switched on.
 	BootGrace time.Duration
-	// Retries is how often a method is tried at most, Restarts how often the fence restarts after a
-	// failure.
+	// Retries bounds the tries of a method, Restarts the restarts of the fence after a failure.
 	Retries, Restarts int
-	// Kdump releases the pods of a node whose kernel says that it writes a dump, and has the first
-	// off wait for its end, for at most KdumpTimeout.
+	// Kdump releases the pods of a node whose kernel sends dump messages. The first command to
+	// switch off then waits for the end of the dump, at most for KdumpTimeout.
 	Kdump        bool
 	KdumpTimeout time.Duration
 
-	// Warnings do not keep the node from being fenced.
+	// Warnings do not prevent the fence.
 	Warnings []*Problem
-	// Hash is of all above but the warnings. A password counts with where it is, not with what it
-	// is, and not at all if it is not in a Secret: the hash is stored where others can read it.
+	// Hash covers everything above except the warnings. A password counts by its place in a Secret,
+	// not by its value, and not at all as plain text, because the hash is stored where others can
+	// read it.
 	Hash string
 }
 
-// BuiltIn is the name of the configuration that a node has without any ConfigMap.
+// BuiltIn is the name of the configuration of nodes without a ConfigMap.
 const BuiltIn = "built-in"
 
-// PowerOn says when a machine is switched on again.
+// PowerOn decides when a machine is switched on again.
 type PowerOn string
 
-// When a machine is switched on again.
+// Values of PowerOn.
 const (
 	Always PowerOn = "always" // after its workloads were released
-	Never  PowerOn = "never"  // it stays off: the plan has no on
-	Manual PowerOn = "manual" // a human does it
+	Never  PowerOn = "never"  // it stays off: the plan has no command to switch on
+	Manual PowerOn = "manual" // by an admin
 )
 
-// Level is methods in the order in which they are done. In power management the methods that switch
-// off come before those that switch on.
+// Level has methods in the order of their execution. In power management, methods that switch off
+// precede those that switch on.
 type Level []Method
 
 // Off returns the methods that switch a device off.
@@ -80,29 +80,28 @@ func (l Level) with(a Action) []Method {
 	return found
 }
 
-// Action of a device.
+// Action is a command to a device.
 type Action string
 
-// The commands of devices. There is no reboot: it is off and on, with a look at the device between
-// them.
+// Commands to devices. A reboot is off and on, and the device is read in between.
 const (
 	Off Action = "off"
 	On  Action = "on"
 )
 
-// Method of a step.
+// Method is a method of a step.
 type Method struct {
-	// Name in the configuration, in lower case and with "-" for "_".
+	// Name is the name in the configuration, in lower case and with "-" for "_".
 	Name string
-	// Action for Device. Both are missing in a method that is built in and done in the cluster.
+	// Action is for Device. Built-in methods of the cluster have neither.
 	Action Action
 	Device *Device
-	// MustSucceed is false if a failure of it does not fail an isolation.
+	// MustSucceed is false if a failure of the method does not fail the isolation.
 	MustSucceed bool
 }
 
-// Methods that are built in. All but RestartInstance, which is expanded to the off and the on of a
-// device, are done in the cluster.
+// Built-in methods. All are done in the cluster, except RestartInstance, which is expanded to the off
+// and the on of a device.
 const (
 	MarkUnschedulable = "mark-unschedulable"
 	MarkSchedulable   = "mark-schedulable"
@@ -115,51 +114,50 @@ const (
 	DeleteNode        = "delete-node"
 )
 
-// Device is one plug, and how it is reached.
+// Device is one plug, and how to reach it.
 type Device struct {
-	// Key is agent/address/plug, and what else says which plug is meant, each escaped as in the
-	// path of a URL. Two devices with one key are one.
+	// Key is agent/address/plug and everything else that determines the plug, each part escaped as
+	// in a URL's path. Devices with equal keys are the same.
 	Key string
-	// Agent is its name.
+	// Agent is the name of the agent.
 	Agent string
 	// Arguments of the agent, sorted by name, without the action.
 	Arguments []Argument
-	// Settle is after how long a command that was accepted has landed at the latest.
+	// Settle is the time after which an accepted command has taken effect.
 	Settle time.Duration
-	// Timeout is how long the agent may take for a command or a reading. Whole seconds; 0: what the
-	// controller gives all of them.
+	// Timeout is how long the agent may take for a command or a reading. Whole seconds; 0: the
+	// default of the controller.
 	Timeout time.Duration `json:",omitempty"`
 
-	// identity is the same for one plug whatever the agent, with the port that the agent takes if
-	// none is given.
+	// identity is the same for one plug with any agent. It has the agent's default port if
+	// none is set.
 	identity string
-	// claimed says that it is by what the node says of itself that this is its plug.
+	// claimed is set if the plug is the node's because of what the node says about itself.
 	claimed bool
 }
 
-// Argument of an agent.
+// Argument is an argument of an agent.
 type Argument struct {
 	Name  string
 	Value Value
 }
 
-// Hash tells which plug it is and how it is reached from any other way. It is not of Settle and
-// Timeout, and a password counts as in [Plan].Hash.
+// Hash identifies the plug and how it is reached. Settle and Timeout do not count, and a password
+// counts as in [Plan].Hash.
 func (d *Device) Hash() string {
 	encoded, err := json.Marshal(struct {
 		Key, Agent string
 		Arguments  []Argument
 	}{d.Key, d.Agent, d.Arguments})
 	if err != nil {
-		panic(err) // texts and lists of them can be encoded
+		panic(err) // impossible for strings and lists
 	}
 	sum := sha256.Sum256(encoded)
 	return hex.EncodeToString(sum[:])
 }
 
-// Target returns the device for an agent, with the values of the Secrets that the function looks
-// up. One newline at the end of a value is removed, nothing is replaced in it, and no error tells
-// it.
+// Target returns the device for an agent, with the values that secret looks up. One newline at the
+// end of a value is removed. Placeholders in it are not replaced, and no error has it.
 func (d *Device) Target(node string, secret func(SecretRef) ([]byte, bool)) (agent.Target, error) {
 	values := map[string]string{}
 	for _, a := range d.Arguments {
@@ -212,8 +210,7 @@ func (p Plan) Devices() []*Device {
 	return devices
 }
 
-// Claimed returns the devices of the plan that are the node's because of what the node says of
-// itself.
+// Claimed returns the devices that are the node's because of what the node says about itself.
 func (p Plan) Claimed() []*Device {
 	return slices.DeleteFunc(p.Devices(), func(d *Device) bool { return !d.claimed })
 }
@@ -225,12 +222,12 @@ func (p Plan) levels() []Level {
 	return append(levels, p.Recovery)
 }
 
-// hash is of the plan's encoding, in which a password is only that there is one.
+// hash returns the hash of the plan. Of a password, only its existence counts.
 func (p Plan) hash() string {
 	p.Warnings, p.Hash = nil, ""
 	encoded, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // texts, numbers and lists of them can be encoded
+		panic(err) // impossible for strings, numbers and lists
 	}
 	sum := sha256.Sum256(encoded)
 	return hex.EncodeToString(sum[:])

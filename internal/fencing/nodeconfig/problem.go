@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Kind of a [Problem], for machines.
+// Kind is the kind of a [Problem], for programs.
 type Kind string
 
 // The rules that a configuration can break.
 const (
 	NoSeparator        Kind = "NoSeparator"        // a line without "="
-	BadKey             Kind = "BadKey"             // a key that is none by the grammar
-	DuplicateKey       Kind = "DuplicateKey"       // a key, parameter or method twice, also by different names of it
-	UnknownKey         Kind = "UnknownKey"         // a key that means nothing where it stands
+	BadKey             Kind = "BadKey"             // not a key by the grammar
+	DuplicateKey       Kind = "DuplicateKey"       // a key, parameter or method twice, even under different names
+	UnknownKey         Kind = "UnknownKey"         // a key without a meaning in this place
 	BadText            Kind = "BadText"            // control characters, a byte order mark, invalid UTF-8
 	LineTooLong        Kind = "LineTooLong"        // more than 4 KiB
-	TrailingBackslash  Kind = "TrailingBackslash"  // an unquoted value that looks as if it went on in the next line
+	TrailingBackslash  Kind = "TrailingBackslash"  // an unquoted value that seems to continue in the next line
 	MissingKey         Kind = "MissingKey"         // a required key
 	NodeNameDiffers    Kind = "NodeNameDiffers"    // node_name is of another node than the object
 	TwoNodeObjects     Kind = "TwoNodeObjects"     // fence-config-node-<node> and fence-config-<node>
@@ -36,21 +36,21 @@ const (
 	OffWithoutOn       Kind = "OffWithoutOn"       // a device would stay off
 	OnWithoutOff       Kind = "OnWithoutOff"       // a device is switched on that the level has not switched off
 	NothingOff         Kind = "NothingOff"         // a level of power_management that switches nothing off
-	WrongStep          Kind = "WrongStep"          // a method that does not belong where it stands
+	WrongStep          Kind = "WrongStep"          // a method in the wrong step
 	LevelGap           Kind = "LevelGap"           // a fallback level without the one before
 	PlugList           Kind = "PlugList"           // several plugs in one method
 	AgentCycle         Kind = "AgentCycle"         // the agent's own method=cycle, which proves nothing
 	BadSecret          Kind = "BadSecret"          // a reference to a Secret that is wrong or missing
 	PlainPassword      Kind = "PlainPassword"      // a password that is not in a Secret; a warning unless StrictSecrets
 	BadValue           Kind = "BadValue"           // a duration, number or choice in config.properties
-	UnknownPlaceholder Kind = "UnknownPlaceholder" // "{{" that is not one of the placeholders, or not in a parameter
-	NoNodeFact         Kind = "NoNodeFact"         // a placeholder for what the node does not have
-	NoAddress          Kind = "NoAddress"          // nothing says which device is meant
+	UnknownPlaceholder Kind = "UnknownPlaceholder" // "{{" that is not a placeholder, or not in a parameter
+	NoNodeFact         Kind = "NoNodeFact"         // a placeholder for a fact that the node lacks
+	NoAddress          Kind = "NoAddress"          // the device is undetermined
 	// one plug for two nodes, twice in a level, or in isolation and power management
 	SharedPlug     Kind = "SharedPlug"
 	SettleTooShort Kind = "SettleTooShort" // a command may take longer to land
 	MustSucceed    Kind = "MustSucceed"    // must_success=no in power_management
-	// what an agent or a Secret has could not be found out; it may be in order
+	// an agent or a Secret could not be read; it may be correct
 	NotKnown      Kind = "NotKnown"
 	NotConfigured Kind = "NotConfigured" // restart-instance without fence-method-template-cloud
 
@@ -60,29 +60,29 @@ const (
 	StaysUnschedulable Kind = "StaysUnschedulable" // warning: recovery=mark-unschedulable
 )
 
-// Unknown says whether a part of err is that something could not be found out: what was resolved
-// before from the same objects is as good as it was.
+// Unknown reports whether a part of err is that something could not be read. Then an earlier result
+// from the same objects is still valid.
 func Unknown(err error) bool {
 	return slices.ContainsFunc(Problems(err), func(p *Problem) bool { return p.Kind == NotKnown })
 }
 
-// oneLine is the text of an error as a rule has it.
+// oneLine returns the text of an error in one line.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// Problem of a configuration: an error, or a warning.
+// Problem is an error or a warning about a configuration.
 type Problem struct {
 	Kind Kind
-	// Object is the name of the ConfigMap, Key its data key, Line in that is counted from 1. Key
+	// Object is the name of the ConfigMap, Key its data key, and Line the line in it, from 1. Key
 	// and Line may be missing. The built-in configuration has the name "built-in".
 	Object, Key string
 	Line        int
-	// Rule that is broken, for people.
+	// Rule is the broken rule, for users.
 	Rule string
-	// Value that was found, or what can be said of it. It is never that of a password.
+	// Value is the found value, or a description. It is never a password.
 	Value string
 }
 
-// Error returns object/key:line: rule (got value).
+// Error returns "object/key:line: rule (got value)".
 func (p *Problem) Error() string {
 	var s strings.Builder
 	s.WriteString(p.Object)
@@ -99,10 +99,10 @@ func (p *Problem) Error() string {
 	return s.String()
 }
 
-// Problems returns those that err is joined of, in their order.
+// Problems returns the problems that err joins, in order.
 func Problems(err error) []*Problem {
 	var problem *Problem
-	switch e := err.(type) { //nolint:errorlint // what is joined is looked at one by one
+	switch e := err.(type) { //nolint:errorlint // joined errors are checked one by one
 	case nil:
 		return nil
 	case interface{ Unwrap() []error }:
@@ -119,7 +119,7 @@ func Problems(err error) []*Problem {
 	}
 }
 
-// place is where something stands.
+// place is a position in a configuration.
 type place struct {
 	object, key string
 	line        int
@@ -139,7 +139,7 @@ func (r *review) warning(kind Kind, at place, rule, value string) {
 	r.warnings = r.add(r.warnings, &Problem{kind, at.object, at.key, at.line, rule, value})
 }
 
-// take adds what another review has found.
+// take adds the findings of another review.
 func (r *review) take(other review) {
 	r.problems, r.warnings = r.add(r.problems, other.problems...), r.add(r.warnings, other.warnings...)
 }
@@ -165,7 +165,7 @@ func (r *review) err() error {
 	return errors.Join(errs...)
 }
 
-// maxShown is how much of a value an error shows.
+// maxShown is the maximum length of a value in an error.
 const maxShown = 80
 
 func shorten(value string) string {
@@ -176,7 +176,7 @@ func shorten(value string) string {
 	return fmt.Sprintf("%q", value)
 }
 
-// nearest completes a rule by the known name that is most like the one that was found, if any is.
+// nearest adds the most similar known name to a rule, if there is one.
 func nearest(rule, name string, known []string) string {
 	best, distance := "", len(name)/3+2
 	for _, k := range slices.Sorted(slices.Values(known)) {
@@ -190,7 +190,7 @@ func nearest(rule, name string, known []string) string {
 	return fmt.Sprintf("%s; did you mean %s?", rule, best)
 }
 
-// edits is how many bytes have to be changed, added or removed to make b of a.
+// edits is the number of bytes to change, add or remove to turn a into b.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

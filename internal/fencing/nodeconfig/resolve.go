@@ -11,37 +11,35 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 )
 
-// Namespace is what configurations are made of: what one namespace of the cluster holds, and the
-// agents that are installed.
+// Namespace is the source of configurations: a namespace of the cluster, and the installed agents.
 type Namespace struct {
-	// ConfigMaps are the data of the namespace's ConfigMaps, by name. Others than those of fencing
-	// are not looked at.
+	// ConfigMaps has the data of the namespace's ConfigMaps, by name. Those that are not about
+	// fencing are ignored.
 	ConfigMaps map[string]map[string]string
-	// SecretKeys returns the keys of a Secret of the namespace. An error that is [fs.ErrNotExist]
-	// says that there is no such Secret; any other that it is not known, which is a problem of the
-	// nodes whose configuration refers to it. Nil: there are none. Values are asked for by
-	// [Device.Target] only.
+	// SecretKeys returns the keys of a Secret of the namespace. An error that matches
+	// [fs.ErrNotExist] means that there is no such Secret. Any other error means that it is
+	// unknown, which is a problem of the nodes whose configuration refers to it. Nil: there are no
+	// Secrets. Only [Device.Target] asks for values.
 	SecretKeys func(name string) (keys []string, err error)
-	// Agent returns the metadata of an agent. Its errors are as those of SecretKeys. Nil: there are
-	// none.
+	// Agent returns the metadata of an agent, with errors as for SecretKeys. Nil: there are no
+	// agents.
 	Agent func(name string) (agent.Metadata, error)
-	// StrictSecrets makes an error of a password that is not in a Secret.
+	// StrictSecrets turns the warning about a password outside of a Secret into an error.
 	StrictSecrets bool
 }
 
-// Resolution of the configurations of all nodes. It may be used by several goroutines at once.
+// Resolution has the configurations of all nodes. It is safe for concurrent use.
 type Resolution struct {
 	subjects map[string]*subject
 	all      review
 }
 
-// ErrUnknownNode is returned for a node that [Resolve] was not told of.
+// ErrUnknownNode is returned for a node that was not passed to [Resolve].
 var ErrUnknownNode = errors.New("config: node is not among those that were resolved")
 
-// Resolve finds and checks the configuration of each of the nodes, which have different names. It
-// needs to be told of all nodes of the cluster, also of those that are never fenced: that two nodes
-// share a plug is found in no other way. It keeps nothing of what it is given, and sends no
-// requests later.
+// Resolve finds and checks the configuration of each node. Pass all nodes of the cluster, even
+// those that are never fenced: this is how plugs that two nodes share are found. It keeps no
+// reference to its arguments and sends no requests later.
 func Resolve(namespace Namespace, nodes []Node) *Resolution {
 	r := &resolver{Namespace: namespace, texts: map[place]parsed{}, agents: map[string]askedAgent{}}
 	resolution := &Resolution{subjects: map[string]*subject{}}
@@ -63,9 +61,9 @@ func Resolve(namespace Namespace, nodes []Node) *Resolution {
 	return resolution
 }
 
-// Plan returns how a node is fenced. If there is an error, each of whose parts is a [*Problem], it
-// must not be: neither by another configuration that fits nor by a part of this one. A node that
-// was not among those resolved is [ErrUnknownNode].
+// Plan returns the configuration of a node. If there is an error, the node must not be fenced:
+// neither by another matching configuration nor by a part of this one. Each part of the error is a
+// [*Problem]. For a node that was not resolved, the error is [ErrUnknownNode].
 func (r *Resolution) Plan(node string) (Plan, error) {
 	s := r.subjects[node]
 	if s == nil {
@@ -80,8 +78,8 @@ func (r *Resolution) Plan(node string) (Plan, error) {
 	return plan, nil
 }
 
-// Object returns the name of the ConfigMap that says how a node is fenced, whatever is wrong with
-// it; [BuiltIn] if there is none, and nothing for a node that was not among those resolved.
+// Object returns the name of the ConfigMap of a node, even if it is invalid; [BuiltIn] without one,
+// and "" for a node that was not resolved.
 func (r *Resolution) Object(node string) string {
 	if s := r.subjects[node]; s != nil {
 		return s.object
@@ -89,11 +87,11 @@ func (r *Resolution) Object(node string) string {
 	return ""
 }
 
-// Validate returns the errors of all nodes, each once: every part is a [*Problem]. Objects of no
-// node and templates that are not used are not looked at.
+// Validate returns the errors of all nodes, each once. Every part is a [*Problem]. Objects without
+// a node and unused templates are not checked.
 func (r *Resolution) Validate() error { return r.all.err() }
 
-// Warnings returns those of all nodes, each once, and objects that no node uses.
+// Warnings returns the warnings of all nodes, each once, and about objects that no node uses.
 func (r *Resolution) Warnings() []*Problem { return slices.Clone(r.all.warnings) }
 
 // resolver keeps what was read for one node and may be needed for another.
@@ -103,7 +101,7 @@ type resolver struct {
 	agents map[string]askedAgent
 }
 
-// askedAgent is an agent whose metadata was asked for.
+// askedAgent is an agent whose metadata was read.
 type askedAgent struct {
 	known *knownAgent
 	err   error
@@ -114,7 +112,7 @@ type parsed struct {
 	found   review
 }
 
-// text parses one of the data keys of an object, once.
+// text parses a data key of an object, once.
 func (r *resolver) text(object, key string) parsed {
 	at := place{object: object, key: key}
 	p, known := r.texts[at]
@@ -125,7 +123,7 @@ func (r *resolver) text(object, key string) parsed {
 	return p
 }
 
-// agent asks for the metadata of an agent, once.
+// agent reads the metadata of an agent, once.
 func (r *resolver) agent(name string) (*knownAgent, error) {
 	if asked, known := r.agents[name]; known {
 		return asked.known, asked.err
@@ -142,8 +140,8 @@ func (r *resolver) agent(name string) (*knownAgent, error) {
 	return asked.known, asked.err
 }
 
-// hasSecret says whether a Secret has a key. An error that is fs.ErrNotExist says that there is no
-// such Secret.
+// hasSecret reports whether a Secret has a key. An error that matches fs.ErrNotExist means that
+// there is no such Secret.
 func (r *resolver) hasSecret(ref SecretRef) (bool, error) {
 	if r.SecretKeys == nil {
 		return false, fs.ErrNotExist
@@ -158,7 +156,7 @@ type subject struct {
 	review
 	node   Node
 	object string
-	// general says that the object may be that of several nodes.
+	// general is set if the object may be that of several nodes.
 	general bool
 	methods map[string]*definition
 	plan    Plan
@@ -176,7 +174,7 @@ func (r *resolver) resolve(node Node) *subject {
 	return s
 }
 
-// builtIn is the configuration of nodes that have no ConfigMap.
+// builtIn is the configuration of nodes without a ConfigMap.
 func builtIn() []Entry {
 	var found review
 	return found.parse(place{}, strings.Join([]string{
@@ -185,8 +183,9 @@ func builtIn() []Entry {
 	}, "\n"))
 }
 
-// checkTypes finds nodes of different types that get one object for their types. That is no error:
-// every kubelet may give its Node a type, and could keep all others of that type from being fenced.
+// checkTypes finds nodes of different types whose types have one object. That is only a warning:
+// any kubelet can set the type of its Node, and could otherwise prevent the fence of all nodes of a
+// type.
 func checkTypes(subjects []*subject) {
 	types := map[string]map[string]bool{}
 	for _, s := range subjects {
@@ -205,8 +204,8 @@ func checkTypes(subjects []*subject) {
 	}
 }
 
-// checkPlugs finds devices that would be switched for more than one node, and keeps those from
-// being fenced whose they may not be.
+// checkPlugs finds devices that would be switched for several nodes. It prevents the fence of those
+// whose devices they may not be.
 func checkPlugs(subjects []*subject) {
 	users := map[string]map[string]claim{}
 	for _, s := range subjects {
@@ -241,13 +240,13 @@ func checkPlugs(subjects []*subject) {
 	}
 }
 
-// claim is why a plug is that of a node.
+// claim is the reason why a plug is a node's.
 type claim struct {
-	own   bool  // because the node says so of itself, and not who writes the configuration
-	since int64 // when it came to say so
+	own   bool  // from the node itself, not from the configuration
+	since int64 // Since of the node
 }
 
-// before says that a claim counts, and the other one does not.
+// before reports whether a claim wins over another.
 func (c claim) before(other claim) bool {
 	if c.own != other.own {
 		return other.own
@@ -255,7 +254,7 @@ func (c claim) before(other claim) bool {
 	return c.own && c.since < other.since
 }
 
-// owner is the node whose claim comes before those of all others; empty: there is none.
+// owner is the node whose claim wins over all others; empty: there is none.
 func owner(claims map[string]claim) string {
 	for node, c := range claims {
 		first := true
@@ -269,7 +268,7 @@ func owner(claims map[string]claim) string {
 	return ""
 }
 
-// few names the first of many.
+// few returns the first of many names.
 func few(names []string) string {
 	const shown = 5
 	if len(names) > shown {
@@ -278,7 +277,7 @@ func few(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// unused finds configurations of no node: the name may be misspelt, and its node fenced in another
+// unused finds configurations without a node: if a name is misspelt, its node is fenced in another
 // way.
 func unused(objects map[string]map[string]string, subjects []*subject) review {
 	used := map[string]bool{}

@@ -228,7 +228,7 @@ func TestPlugOfANodeThatCannotBeFenced(t *testing.T) {
 		"of w1, w2")
 }
 
-func TestConfigurationOfSeveralNodesHasToTellThem(t *testing.T) {
+func TestConfigurationOfSeveralNodesMustDistinguishThem(t *testing.T) {
 	for method, wrong := range map[string]bool{
 		"template=fence-method-template-ipmi\nip=bmc.example":                                  true,
 		"template=fence-method-template-ipmi\nip=bmc.example\nusername={{.NodeName}}":          true,
@@ -426,7 +426,7 @@ func TestUnknownNode(t *testing.T) {
 
 // An agent that does not answer and a Secret that may not be read are the problem of the nodes that
 // need them, and of no other.
-func TestWhatCannotBeFoundOutConcernsThoseWhoNeedIt(t *testing.T) {
+func TestUnreadableAgentOrSecretFailsOnlyTheNodesThatNeedIt(t *testing.T) {
 	for _, change := range []changes{
 		{{template, "fence_ipmilan", "fence_silent"}},
 		{{template, "bmc/password", "forbidden/password"}},

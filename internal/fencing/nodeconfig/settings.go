@@ -29,7 +29,7 @@ var knownSettings = append([]string{
 	"power_management.2",
 }, requiredSettings...)
 
-// readSettings reads config.properties, and makes the plan of it.
+// readSettings reads config.properties into the plan.
 func (s *subject) readSettings(at place, entries []Entry) {
 	s.plan = Plan{
 		PowerOn: Always, NotReadyFor: defaultNotReadyFor, PowerWait: defaultPowerWait, BootGrace: defaultBootGrace,
@@ -75,7 +75,7 @@ func (s *subject) readSetting(at place, key string, e Entry) {
 	case "power_wait":
 		s.plan.PowerWait = s.duration(at, e, 0)
 	case "boot_grace":
-		s.plan.BootGrace = s.duration(at, e, time.Second) // without any, every boot would be a failure
+		s.plan.BootGrace = s.duration(at, e, time.Second) // with 0, every boot would be a failure
 	case "kdump_timeout":
 		s.plan.KdumpTimeout = s.duration(at, e, 0)
 	case "retries":

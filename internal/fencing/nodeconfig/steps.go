@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Names of the steps, as they are written.
+// Names of the steps in configurations.
 const (
 	isolation       = "isolation"
 	powerManagement = "power_management"
 	recovery        = "recovery"
 )
 
-// builtInMethods are done in the cluster, but for RestartInstance.
+// builtInMethods are done in the cluster, except RestartInstance.
 var builtInMethods = []string{
 	MarkUnschedulable,
 	MarkSchedulable,
@@ -29,7 +29,7 @@ var builtInMethods = []string{
 
 func isBuiltIn(method string) bool { return slices.Contains(builtInMethods, method) }
 
-// step is the value of a step, or of one of its fallback levels.
+// step is the value of a step or of one of its fallback levels.
 type step struct {
 	name  string
 	level int
@@ -37,7 +37,7 @@ type step struct {
 	value string
 }
 
-// stepOf takes a key apart.
+// stepOf splits a key.
 func stepOf(key string) (name string, level int, ok bool) {
 	name, number, leveled := strings.Cut(key, ".")
 	switch {
@@ -88,10 +88,10 @@ func (s *subject) readSteps(steps []step) {
 	}
 }
 
-// planned is a method of a level that is being read.
+// planned is a method of a level.
 type planned struct {
 	Method
-	// implied is the on of a restart: its place is at the end.
+	// implied is the on of a restart, which comes last.
 	implied bool
 }
 
@@ -118,7 +118,7 @@ func (s *subject) readLevel(st step) Level {
 	if st.name == powerManagement && len(methods) > 0 {
 		s.checkPower(st, methods, complete)
 	}
-	// What a restart switches on comes after all else.
+	// The on of a restart comes last.
 	slices.SortStableFunc(methods, func(a, b planned) int {
 		switch {
 		case a.implied == b.implied:
@@ -138,7 +138,7 @@ func (s *subject) readLevel(st step) Level {
 	return level
 }
 
-// plannedAs returns what a method in a step stands for; nothing if that is not known.
+// plannedAs expands a method of a step; it returns nothing if the method is unknown.
 func (s *subject) plannedAs(st step, name, written string) []planned {
 	d := s.methods[name]
 	switch {
@@ -163,7 +163,7 @@ func (s *subject) plannedAs(st step, name, written string) []planned {
 	return methods
 }
 
-// checkStep finds methods that do not belong where they stand.
+// checkStep finds methods in the wrong step.
 func (s *subject) checkStep(st step, methods []planned) {
 	for i, m := range methods {
 		switch {
@@ -189,7 +189,7 @@ func (s *subject) checkStep(st step, methods []planned) {
 }
 
 // checkTwins finds methods of a level that do the same to one plug. One of them was meant for
-// another: for the second feed of a machine, which would keep its power and no one would notice.
+// another plug, such as the second feed of a machine, which would keep its power unnoticed.
 func (s *subject) checkTwins(st step, methods []planned) {
 	seen := map[string]string{}
 	for _, m := range methods {
@@ -204,8 +204,8 @@ func (s *subject) checkTwins(st step, methods []planned) {
 	}
 }
 
-// checkPower finds out whether a level switches off all that it switches on, and before that. What
-// is missing is no error if what was found is not complete, as that is one already.
+// checkPower checks that a level switches off everything that it switches on, in this order. If the
+// methods are incomplete, which is an error already, a missing one is not reported.
 func (s *subject) checkPower(st step, methods []planned, complete bool) {
 	off, on := map[string]string{}, map[string]string{}
 	anyOff, firstOn := false, ""
@@ -252,8 +252,8 @@ func (s *subject) checkPower(st step, methods []planned, complete bool) {
 	}
 }
 
-// checkIsolation finds devices of the isolation that recovery does not switch on again, or that
-// power management could not switch off any more.
+// checkIsolation finds devices of the isolation step that recovery does not switch on again, or
+// that power management could not switch off.
 func (s *subject) checkIsolation(steps []step) {
 	at := func(name string, level int) place {
 		return steps[slices.IndexFunc(steps, func(st step) bool { return st.name == name && st.level == level })].at

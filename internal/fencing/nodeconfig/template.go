@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// template is what methods for one device have in common.
+// template is the common part of the methods for one device.
 type template struct {
 	at      place
 	entries []Entry
@@ -47,7 +47,7 @@ func (s *subject) template(at place, name string) *template {
 	return &template{place{object: name, key: templateKey}, text.entries}
 }
 
-// readTemplate adds what a template says to values.
+// readTemplate adds the settings of a template to values.
 func (s *subject) readTemplate(t template, d *definition, agent *knownAgent, values map[string]setting, times *times) {
 	var parameters []Entry
 	spelt := false

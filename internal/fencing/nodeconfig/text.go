@@ -7,26 +7,25 @@ import (
 	"unicode/utf8"
 )
 
-// maxLine is how many bytes a line may have, here and on the standard input of an agent.
+// maxLine is the maximum length of a line in bytes, also on the standard input of an agent.
 const maxLine = 4096
 
-// Entry is a line key=value of a text.
+// Entry is a line key=value.
 type Entry struct {
-	// Key in lower case and with "_" for "-": the form in which keys are compared.
+	// Key is in lower case and with "_" for "-", for comparisons.
 	Key string
-	// Name is the key as it was written.
+	// Name is the key as written.
 	Name string
-	// Value without the quotes around it.
+	// Value is without quotes.
 	Value string
-	// Quoted says that there were quotes around Value, so that an empty one is meant.
+	// Quoted is set if Value was in quotes, so that an empty one is intended.
 	Quoted bool
-	// Line is counted from 1.
+	// Line is the number of the line, from 1.
 	Line int
 }
 
-// Parse reads a text by the grammar of the package documentation. The object and the key that it is
-// from are for the errors: each is a [*Problem], all are joined, and the entries that are right are
-// returned nevertheless.
+// Parse parses a text by the grammar in the package documentation. object and key are for errors:
+// each is a [*Problem], and all are joined. Valid entries are returned even then.
 func Parse(object, key, text string) ([]Entry, error) {
 	var found review
 	entries := found.parse(place{object: object, key: key}, text)
@@ -53,7 +52,7 @@ func (r *review) parse(at place, text string) []Entry {
 	return entries
 }
 
-// parseLine returns false for one without an entry. No error shows what might be a part of a
+// parseLine returns false for a line without an entry. No error shows what might be a part of a
 // password.
 func (r *review) parseLine(at place, line string) (Entry, bool) {
 	if len(line) > maxLine {
@@ -92,9 +91,8 @@ func (r *review) parseLine(at place, line string) (Entry, bool) {
 	return entry, true
 }
 
-// Format writes entries so that both [Parse] and the fence agents of ClusterLabs read them as they
-// are. It is an error if that is impossible: a value with a line break in it would be another
-// parameter.
+// Format writes entries so that [Parse] and ClusterLabs' fence agents read the same values. If that
+// is impossible, it returns an error: a value with a line break would be another parameter.
 func Format(entries []Entry) (string, error) {
 	var text strings.Builder
 	for _, e := range entries {
@@ -118,7 +116,7 @@ func Format(entries []Entry) (string, error) {
 	return text.String(), nil
 }
 
-// quoted puts quotes around what a reader would take for quotes of its own, trim, or continue.
+// quoted quotes a value that a reader would trim, unquote or continue.
 func quoted(value string) string {
 	if value == "" || strings.TrimSpace(value) != value || strings.HasSuffix(value, `\`) || value[0] == '"' &&
 		value[len(value)-1] == '"' {
@@ -127,7 +125,7 @@ func quoted(value string) string {
 	return value
 }
 
-// badText describes what may not be in a line or a value; empty if there is nothing.
+// badText describes what must not be in a line or a value; empty if there is nothing.
 func badText(s string) string {
 	for i, r := range s {
 		switch {

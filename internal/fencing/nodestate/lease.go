@@ -14,15 +14,15 @@ import (
 // lease is what was seen of the Lease of a node's name.
 type lease struct {
 	uid     types.UID
-	owner   types.UID // of the Node, if it says
+	owner   types.UID // of the Node, if known
 	version string
-	stamp   metav1.MicroTime // as written by a clock that is not ours: only whether it is the same counts
-	renewed time.Time        // when it was seen to be another, by our clock; zero: never
+	stamp   metav1.MicroTime // of another clock: only compared for equality
+	renewed time.Time        // when it was seen to change, by our clock; zero: never
 	gone    bool
 }
 
-// see takes in a version of the same Lease that has arrived now, and is not older than what was
-// seen: a watch may be set back to what an API server knew earlier, and then nothing was renewed.
+// see takes in a version of the same Lease that has arrived now and is not older than the known
+// one. A watch may be reset to an earlier state; then nothing was renewed.
 func (l *lease) see(v *coordinationv1.Lease, now time.Time) {
 	if stamp := stampOf(v); !stamp.IsZero() && !stamp.Equal(&l.stamp) {
 		l.stamp, l.renewed = stamp, now
@@ -53,8 +53,7 @@ func owner(v *coordinationv1.Lease) types.UID {
 	return ""
 }
 
-// older says whether one version of an object comes before another, as far as their
-// resourceVersions tell.
+// older reports whether one version of an object precedes another, as far as resourceVersions show.
 func older(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0

@@ -66,12 +66,12 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "what was between is not seen", File: "node.go", Old: "before.change.Equal(&s.change)", New: "true",
-		Caught: "TestWhoWasReadyInBetweenBeginsAnew",
+		Caught: "TestNodeThatWasReadyInBetweenStartsAgain",
 	},
 	{
 		Name: "a reboot is no interruption", File: "node.go", Old: "ok && !rebooted",
 		New:    "ok && (rebooted || !rebooted)",
-		Caught: "TestWhoWasReadyInBetweenBeginsAnew",
+		Caught: "TestNodeThatWasReadyInBetweenStartsAgain",
 	},
 }
 

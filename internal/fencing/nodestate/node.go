@@ -13,7 +13,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
-// node is what was seen of one Node, which is one UID.
+// node is what was seen of one Node, which has one UID.
 type node struct {
 	uid     types.UID
 	version string
@@ -22,14 +22,14 @@ type node struct {
 	failing map[Condition]spell
 }
 
-// notReady is the trigger that always is one: Ready is not True, in whatever way.
+// notReady is the trigger that always applies: Ready is not True.
 var notReady = Condition{Type: corev1.NodeReady}
 
-// spell is a time for which a condition has been there without interruption.
+// spell is a period in which a condition has held without interruption.
 type spell struct {
 	since  time.Time   // by our clock
 	status string      // of Ready: False, Unknown or none
-	change metav1.Time // as written by somebody else: only whether it is the same counts
+	change metav1.Time // of another clock: only compared for equality
 }
 
 // see takes in a version that has arrived now.
@@ -74,8 +74,8 @@ func (n *node) see(v *corev1.Node, c *Config, joining bool, now time.Time) {
 	failing := map[Condition]spell{}
 	note := func(trigger Condition, condition corev1.NodeCondition) {
 		s := spell{now, string(condition.Status), condition.LastTransitionTime}
-		// Of the same status, and yet changed: it was another in between, though no one has shown
-		// us.
+		// The same status with another transition time: it was different in between, which was
+		// not seen.
 		if before, ok := n.failing[trigger]; ok && !rebooted &&
 			(before.status != s.status || before.change.Equal(&s.change)) {
 			s.since = before.since
@@ -97,7 +97,7 @@ func (n *node) see(v *corev1.Node, c *Config, joining bool, now time.Time) {
 func (n *node) at(now time.Time, l *lease) policy.NodeFacts {
 	facts := n.facts
 	for trigger, s := range n.failing {
-		d := max(now.Sub(s.since), 1) // 0 would be that it does not fail
+		d := max(now.Sub(s.since), 1) // 0 would mean that it does not fail
 		if trigger == notReady {
 			facts.NotReadyFor = d
 		}

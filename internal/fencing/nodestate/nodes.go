@@ -49,7 +49,7 @@ func (n *Nodes) Node(v *corev1.Node, now time.Time) {
 	known := n.nodes[v.Name]
 	if known != nil && known.uid != v.UID {
 		if older(v.ResourceVersion, known.version) {
-			return // the end of an earlier one, seen late
+			return // a late event of an earlier Node
 		}
 		n.forget(v.Name)
 		known = nil
@@ -98,9 +98,9 @@ func (n *Nodes) Lease(v *coordinationv1.Lease, now time.Time) {
 		return
 	case known != nil && known.uid == v.UID:
 	case known != nil || n.synced:
-		known = &lease{uid: v.UID} // whatever its stamp is, it was not there before
+		known = &lease{uid: v.UID} // it was not there before, so it counts as renewed
 	default:
-		known = &lease{uid: v.UID, stamp: stampOf(v)} // for how long it has been so is not known
+		known = &lease{uid: v.UID, stamp: stampOf(v)} // since when is unknown
 	}
 	n.leases[v.Name] = known
 	known.see(v, now)
@@ -116,7 +116,7 @@ func (n *Nodes) LeaseGone(name string, uid types.UID) {
 	case n.nodes[name] == nil:
 		delete(n.leases, name)
 	default:
-		// If a watch that is set back brings it again, it is to be known that this is nothing new.
+		// A watch that is reset may bring it again: remember that this is nothing new.
 		known.gone, known.renewed = true, time.Time{}
 	}
 }

@@ -171,7 +171,7 @@ func TestNotReadyFor(t *testing.T) {
 	assert.Equal(t, time.Second, s.facts().NotReadyFor)
 }
 
-func TestWhoWasReadyInBetweenBeginsAnew(t *testing.T) {
+func TestNodeThatWasReadyInBetweenStartsAgain(t *testing.T) {
 	changed := func(n *corev1.Node, second int) *corev1.Node {
 		n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(remote.Add(time.Duration(second) * time.Second))
 		return n

@@ -52,7 +52,7 @@ func decide(in Input, gates []gate) Decision {
 type consideration struct {
 	Input
 	node   *NodeFacts // nil: no Node has the target's name and UID
-	own    *NodeFacts // nil: no Node has the name of the one where this runs
+	own    *NodeFacts // nil: no Node has the name of this process's node
 	census census
 	storms map[scope]bool
 	err    error // of the limits
@@ -79,12 +79,11 @@ func consider(in Input) *consideration {
 	return c
 }
 
-// is says whether n is the node to decide about. There may also be the fence of a Node that had its
-// name.
+// is reports whether n is the target. The fence of an earlier Node of the name may exist beside it.
 func (c *consideration) is(n *NodeFacts) bool { return n.Name == c.Target.Name }
 
-// failing is for how long the node has failed in a way that is a reason for the act. Negative if
-// not known.
+// failing returns how long the node has failed in a way that is a reason for the act. Negative:
+// unknown.
 func (c *consideration) failing() time.Duration {
 	if c.sparesReady() {
 		return min(c.node.FailingFor, c.node.NotReadyFor)
@@ -92,8 +91,8 @@ func (c *consideration) failing() time.Duration {
 	return c.node.FailingFor
 }
 
-// sparesReady says whether the act is not for Ready nodes, as a power-off is not, whatever else
-// they fail, unless the limits say so.
+// sparesReady reports whether the act is not for Ready nodes. A power-off is not, whatever else
+// fails, unless the limits allow it.
 func (c *consideration) sparesReady() bool {
 	trigger := c.Target.Trigger
 	if trigger == "" || trigger == readyTrigger {

@@ -96,10 +96,10 @@
 //     MaxConcurrent fences have devices switched at a time, and at most MaxStarts start within a
 //     StartWindow, also if the leader changes (TestLossOf30Of100FencesThemAll,
 //     TestLeaderAfterLeader).
-//   - No node is fenced during a storm, nor for CoolDown after it (TestStormOf60Of100FencesNobody,
+//   - No node is fenced during a storm, nor for CoolDown after it (TestStormOf60Of100FencesNoNode,
 //     TestCoolDownFollowsTheStorm).
 //   - A process that has just started, or was stopped for longer than LeaseSilence, observes before
-//     it decides (TestGates, TestProcessThatWasStoppedObservesAnew). If two nodes are unhealthy
+//     it decides (TestGates, TestProcessThatWasStoppedObservesAgain). If two nodes are unhealthy
 //     then, it waits for CoolDown, as a storm may just have ended
 //     (TestNewLeaderMayHaveMissedTheEndOfAStorm).
 //

@@ -102,13 +102,14 @@ type NodeFacts struct {
 	Starting bool
 }
 
-// member says whether n is one of the nodes that a limited share of may fail.
+// member reports whether n is one of the nodes that are counted. Only a limited share of them may
+// fail.
 func (n *NodeFacts) member() bool {
 	return n.Selected && !n.Excluded && !n.Deleting && !n.AutoscalerTaint && !n.Gone && n.EverReady != False
 }
 
-// unhealthy includes what is going to be: soon-unhealthy nodes have to count, or a storm would look
-// like single losses.
+// unhealthy includes nodes that are about to become unhealthy. Otherwise a storm would look like
+// single losses.
 func (n *NodeFacts) unhealthy(silence time.Duration) bool {
 	return n.Ready != True || n.FailingFor != 0 || n.NotReadyFor != 0 || n.silent(silence) || n.Fence != FenceNone &&
 		n.Fence != FenceGivenUp

@@ -45,14 +45,14 @@ func wait(reason Reason, after time.Duration, format string, args ...any) GateRe
 	return GateResult{Verdict: Wait, Reason: reason, After: after, Message: fmt.Sprintf(format, args...)}
 }
 
-// begun is the answer of gates that limit beginnings.
+// begun is the answer of gates that limit starts.
 func begun() GateResult { return pass("this fence has already switched a device") }
 
 // noNode is the answer of gates without a node; the first one denies.
 func noNode(reason Reason) GateResult { return hold(reason, "there is no such node") }
 
-// span is d as an administrator reads it. It is cut, never rounded up, so that it is not said to
-// have reached a limit that it has not.
+// span formats d for an admin. It is cut, never rounded up, so that it does not seem to have
+// reached a limit.
 func span(d time.Duration) time.Duration { return d.Truncate(time.Millisecond) }
 
 func askIdentity(c *consideration) GateResult {
@@ -95,7 +95,7 @@ func askOwnHost(c *consideration) GateResult {
 	case c.Self.Node == "":
 		return hold(ReasonOwnHost, "the controller does not know on which node it runs")
 	case c.Self.Node == c.Target.Name:
-		// Not denied: the fence is for the next leader.
+		// Not Deny: the next leader can fence it.
 		return hold(ReasonOwnHost, "the controller runs on node %s itself: another replica has to fence it",
 			c.Target.Name)
 	}
@@ -121,7 +121,7 @@ func askDuration(c *consideration) GateResult {
 		return c.askWorking()
 	}
 	failing := c.failing()
-	joining := c.node.EverReady != True && !c.Target.Switched // once begun, it was known by who allowed it
+	joining := c.node.EverReady != True && !c.Target.Switched // after the start, the process that allowed it knew
 	switch {
 	case joining && c.node.EverReady == False:
 		return hold(ReasonJoining, "node %s was never Ready: it is still joining", c.Target.Name)
@@ -152,15 +152,15 @@ func askDuration(c *consideration) GateResult {
 	return pass("node %s has been failing for %v, and %v is enough", c.Target.Name, span(failing), limit)
 }
 
-// askWorking is the opposite for a commission: what does not work anyway proves nothing by going
-// away.
+// askWorking is the opposite, for a commission: if a node fails anyway, its going down proves
+// nothing.
 func (c *consideration) askWorking() GateResult {
 	switch {
 	case c.Target.Switched:
 		return begun()
 	case c.node.Ready != True, c.node.FailingFor != 0, c.node.NotReadyFor != 0:
 		return hold(ReasonFailing, "node %s is failing: only a node that works can be seen to go away", c.Target.Name)
-	case c.node.LeaseSilentFor < 0: // no one has watched for long enough
+	case c.node.LeaseSilentFor < 0: // not watched for long enough
 		return wait(
 			ReasonFailing,
 			time.Second,
@@ -186,8 +186,8 @@ func askReadiness(c *consideration) GateResult {
 	case c.err != nil:
 		return hold(ReasonNotConfigured, "the limits are invalid: %s", oneLine(c.err.Error()))
 	case t.Switched:
-		// Its configuration is pinned. And what it switched off may be what makes its other devices
-		// answer.
+		// Its configuration is pinned. The devices that it has switched off may power its other
+		// devices.
 		return begun()
 	case c.node == nil:
 		return noNode(ReasonNotConfigured)
@@ -226,7 +226,7 @@ func askOwnPartition(c *consideration) GateResult {
 		r.After = left
 		return r
 	}
-	// A write may have been confirmed since this view: but if the age is far below zero, one of the
+	// A write may have been confirmed after this view. If the age is far below zero, one of the
 	// times is wrong.
 	age := c.Now.Sub(c.Self.LastAPIWrite)
 	switch {
@@ -279,7 +279,7 @@ func askOwnPartition(c *consideration) GateResult {
 func askStorage(c *consideration) GateResult {
 	switch {
 	case c.node != nil && c.node.StorageLost && !c.Target.Switched:
-		// Once devices have been switched, it may be by them that the node has lost its storage.
+		// After devices were switched, the node may have lost its storage because of them.
 		return hold(
 			ReasonStorageUnreachable,
 			"node %s reports that it cannot reach its storage: it may be the storage that has failed",
@@ -347,7 +347,7 @@ func number(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// because is what follows, if anything is known.
+// because appends a reason, if it is known.
 func because(why string) string {
 	if why == "" {
 		return ""

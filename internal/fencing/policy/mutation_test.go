@@ -61,7 +61,7 @@ var mutations = []mutation.Mutation{
 	{
 		Name: "a pause is not noticed", File: "state.go",
 		Old: "s.began.IsZero() || v.Now.Sub(s.last) > limits.LeaseSilence", New: "s.began.IsZero()",
-		Caught: "TestProcessThatWasStoppedObservesAnew",
+		Caught: "TestProcessThatWasStoppedObservesAgain",
 	},
 	{
 		Name: "the beginning is a storm", File: "state.go",

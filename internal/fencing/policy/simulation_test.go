@@ -103,7 +103,7 @@ func (c *cluster) lose(from, to int) {
 	}
 }
 
-func TestStormOf60Of100FencesNobody(t *testing.T) {
+func TestStormOf60Of100FencesNoNode(t *testing.T) {
 	c := newCluster(t, policy.Limits{MaxConcurrent: 5, MaxStarts: 1000})
 	c.lose(0, 60) // at once, in the same moment
 	c.run(time.Hour)

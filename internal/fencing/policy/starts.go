@@ -58,7 +58,7 @@ func askRate(c *consideration) GateResult {
 	}
 	starts = append(starts, c.State.within(c.Now, window, "")...)
 	if len(starts) >= limit {
-		// Enough of the youngest have to grow too old.
+		// Wait until enough of the youngest are too old.
 		after := window - starts[limit-1]
 		return wait(
 			ReasonRate,
@@ -81,7 +81,7 @@ func askConcurrency(c *consideration) GateResult {
 	}
 	active := 0
 	for i := range c.Nodes {
-		// A fence of an earlier Node of this name has its slot as well.
+		// The fence of an earlier Node of this name has a slot too.
 		if n := &c.Nodes[i]; n.Fence.slot() && n != c.node {
 			active++
 		}

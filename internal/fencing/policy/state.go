@@ -12,7 +12,7 @@ import (
 type State struct {
 	began, last time.Time
 	settled     bool                // Observation is over
-	clear       map[scope]time.Time // since when the last storm of a scope has been over; zero: it is not
+	clear       map[scope]time.Time // when the last storm of a scope ended; zero: it lasts
 	starts      []remembered
 }
 
@@ -36,7 +36,7 @@ func (s State) Observe(v View, limits Limits) State {
 	}
 	c := count(v.Nodes, limits.LeaseSilence)
 	if !s.settled {
-		// Leases have not been seen to be renewed yet, so everybody looks unhealthy: that is no
+		// No renewals of Leases were seen yet, so every node looks unhealthy: this is no
 		// storm.
 		if v.Now.Sub(s.began) < limits.Observation {
 			return s

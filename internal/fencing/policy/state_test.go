@@ -99,7 +99,7 @@ func TestNewLeaderMayHaveMissedTheEndOfAStorm(t *testing.T) {
 	assert.Equal(t, policy.Allow, l.decide().Verdict, l.decide().Message)
 }
 
-func TestProcessThatWasStoppedObservesAnew(t *testing.T) {
+func TestProcessThatWasStoppedObservesAgain(t *testing.T) {
 	l := &life{at: now, nodes: workers(10)}
 	fail(&l.nodes[0], time.Hour)
 	l.pass(time.Minute, time.Second)

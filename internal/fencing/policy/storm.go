@@ -12,8 +12,8 @@ func (t *tally) add(unhealthy bool) {
 	}
 }
 
-// storm says whether so many are unhealthy that it is not they who have failed. One node alone is
-// none, however few there are. Nothing is divided, so nothing is rounded.
+// storm reports whether so many members are unhealthy that a common cause is likely. One node alone
+// is no storm. Nothing is divided, so nothing is rounded.
 func (t tally) storm(percent int) bool {
 	return t.unhealthy >= 2 && t.unhealthy*100 >= int64(percent)*t.members
 }
@@ -39,7 +39,7 @@ func count(nodes []NodeFacts, silence time.Duration) census {
 	return c
 }
 
-// zoned says whether zones tell more than the cluster does.
+// zoned reports whether there is more than one zone.
 func (c census) zoned() bool { return len(c.zones) > 1 }
 
 // scope is the cluster, or one of its zones.
@@ -62,7 +62,7 @@ func (s scope) String() string {
 	return "zone " + s.zone
 }
 
-// storms are the scopes in which there is one now.
+// storms returns the scopes that have a storm now.
 func (c census) storms(percent int) map[scope]bool {
 	storms := map[scope]bool{}
 	if c.all.storm(percent) {

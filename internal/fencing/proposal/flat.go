@@ -10,10 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
-// State is a state of the automaton of the node fencing proposal, which a step and its stage stand
-// for.
+// State is a state of the automaton in the node fencing proposal. A step and its stage determine
+// it.
 type State string
 
 // The states of the proposal's automaton.
@@ -25,9 +26,9 @@ const (
 	StateError   State = "error"   // a step has failed
 )
 
-// Automaton returns the state that a step and its stage stand for, in any of the spellings that
-// [ParseStep] and [ParseStage] take.
-func Automaton(step v1alpha1.Step, stage v1alpha1.Stage) (State, error) {
+// Automaton returns the state for a step and its stage, in all spellings that [ParseStep] and
+// [ParseStage] accept.
+func Automaton(step incident.Step, stage incident.Stage) (State, error) {
 	step, err := ParseStep(string(step))
 	if err != nil {
 		return "", err
@@ -36,17 +37,17 @@ func Automaton(step v1alpha1.Step, stage v1alpha1.Stage) (State, error) {
 		return "", err
 	}
 	switch {
-	case stage == v1alpha1.StageError:
+	case stage == incident.StageError:
 		return StateError, nil
-	case step == v1alpha1.StepIsolation && (stage == v1alpha1.StageNew || stage == v1alpha1.StageRunning):
+	case step == incident.StepIsolation && (stage == incident.StageNew || stage == incident.StageRunning):
 		return StateNew, nil
-	case step == v1alpha1.StepIsolation && stage == v1alpha1.StageDone,
-		step == v1alpha1.StepPowerManagement && (stage == v1alpha1.StageNew || stage == v1alpha1.StageRunning):
+	case step == incident.StepIsolation && stage == incident.StageDone,
+		step == incident.StepPowerManagement && (stage == incident.StageNew || stage == incident.StageRunning):
 		return StateRunning, nil
-	case step == v1alpha1.StepPowerManagement && stage == v1alpha1.StageDone,
-		step == v1alpha1.StepRecovery && (stage == v1alpha1.StageNew || stage == v1alpha1.StageRunning):
+	case step == incident.StepPowerManagement && stage == incident.StageDone,
+		step == incident.StepRecovery && (stage == incident.StageNew || stage == incident.StageRunning):
 		return StateDone, nil
-	case step == v1alpha1.StepRecovery && (stage == v1alpha1.StageDone || stage == v1alpha1.StageFinal):
+	case step == incident.StepRecovery && (stage == incident.StageDone || stage == incident.StageFinal):
 		return StateFinal, nil
 	}
 	return "", fmt.Errorf("proposal: status: must not be %s in the step %s", stage, step)
@@ -54,23 +55,23 @@ func Automaton(step v1alpha1.Step, stage v1alpha1.Stage) (State, error) {
 
 // ParseStep reads the name of a step in the spellings of the proposal: in any case, with - or _,
 // and as power-managment and recover.
-func ParseStep(text string) (v1alpha1.Step, error) {
+func ParseStep(text string) (incident.Step, error) {
 	switch normal(text) {
 	case "isolation":
-		return v1alpha1.StepIsolation, nil
+		return incident.StepIsolation, nil
 	case "power-management", "power-managment":
-		return v1alpha1.StepPowerManagement, nil
+		return incident.StepPowerManagement, nil
 	case "recovery", "recover":
-		return v1alpha1.StepRecovery, nil
+		return incident.StepRecovery, nil
 	}
 	return "", fmt.Errorf("proposal: step: must be isolation, power-management or recovery (got %q)", text)
 }
 
 // ParseStage reads the status of a step, in any case.
-func ParseStage(text string) (v1alpha1.Stage, error) {
-	for _, stage := range []v1alpha1.Stage{
-		v1alpha1.StageNew, v1alpha1.StageRunning, v1alpha1.StageDone,
-		v1alpha1.StageFinal, v1alpha1.StageError,
+func ParseStage(text string) (incident.Stage, error) {
+	for _, stage := range []incident.Stage{
+		incident.StageNew, incident.StageRunning, incident.StageDone,
+		incident.StageFinal, incident.StageError,
 	} {
 		if normal(text) == normal(string(stage)) {
 			return stage, nil
@@ -84,9 +85,9 @@ func normal(text string) string {
 }
 
 // ReadFlat reads a v1alpha1.NodeFence, in YAML or JSON, whose status, step, retries and jobs are
-// top-level fields, as the proposal has them; an API server cannot serve those beside a status
-// subresource. Only they, the node and the metadata are taken over. A record that was read has no
-// phase: it says what somebody else's controller did, and cannot be continued.
+// top-level fields, as in the proposal. An API server cannot serve these beside a status
+// subresource. Only they, the node and the metadata are read. The record has no phase: it describes
+// the actions of another controller and cannot be continued.
 func ReadFlat(text []byte) (*v1alpha1.NodeFence, error) {
 	var flat struct {
 		Kind     string            `json:"kind"`
@@ -121,6 +122,6 @@ func ReadFlat(text []byte) (*v1alpha1.NodeFence, error) {
 	}
 	fence := &v1alpha1.NodeFence{ObjectMeta: flat.Metadata, Node: flat.Node}
 	fence.SetGroupVersionKind(v1alpha1.Kind())
-	fence.Status = v1alpha1.Status{Step: step, Status: stage, Retries: flat.Retries, Jobs: flat.Jobs}
+	fence.Status.Progress = incident.Progress{Step: step, Status: stage, Retries: flat.Retries, Jobs: flat.Jobs}
 	return fence, nil
 }

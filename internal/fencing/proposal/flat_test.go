@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/proposal"
 )
 
@@ -35,10 +36,11 @@ step: Power-Management
 	assert.Equal(t, v1alpha1.Kind(), fence.GroupVersionKind())
 	assert.Equal(t, "host1.example", fence.Node)
 	assert.Equal(t, v1alpha1.Status{
-		Step: v1alpha1.StepPowerManagement, Status: v1alpha1.StageDone, Retries: 2,
-		Jobs: []string{
-			"gcloud-reset-inst-9cf8f46e-f44b-11e7-8977-68f728ac95ea",
-			"clean-pods-9d0b1321-f44b-11e7-8977-68f728ac95ea",
+		Progress: incident.Progress{
+			Step: incident.StepPowerManagement, Status: incident.StageDone, Retries: 2, Jobs: []string{
+				"gcloud-reset-inst-9cf8f46e-f44b-11e7-8977-68f728ac95ea",
+				"clean-pods-9d0b1321-f44b-11e7-8977-68f728ac95ea",
+			},
 		},
 	}, fence.Status)
 }
@@ -78,12 +80,12 @@ func TestSpellingsOfTheProposal(t *testing.T) {
 		{"isolation", "error", proposal.StateError},
 		{"Recovery", "ERROR", proposal.StateError},
 	} {
-		state, err := proposal.Automaton(v1alpha1.Step(c.step), v1alpha1.Stage(c.stage))
+		state, err := proposal.Automaton(incident.Step(c.step), incident.Stage(c.stage))
 		require.NoError(t, err, c)
 		assert.Equal(t, c.want, state, c)
 	}
 	_, err := proposal.Automaton("recovery", "held")
 	assert.Error(t, err)
-	_, err = proposal.Automaton("", v1alpha1.StageNew)
+	_, err = proposal.Automaton("", incident.StageNew)
 	assert.Error(t, err)
 }

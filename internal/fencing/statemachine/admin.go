@@ -10,11 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
-// admin is what humans ask for, in the order in which it counts; nil: nothing that keeps the flow
-// from going on.
+// admin returns the step that an admin's request requires, most important first; nil if the flow
+// goes on.
 func (t transition) admin() Step {
 	if step := t.guard(); step != nil {
 		return step
@@ -26,7 +28,7 @@ func (t transition) admin() Step {
 		return t.dropAsked()
 	}
 	if why := t.stop(); why != "" && !t.s.Phase.Ended() &&
-		(!stopped(t.s.Abort) || why == v1alpha1.AbortStopHold && t.s.Abort != why) {
+		(!stopped(t.s.Abort) || why == incident.AbortStopHold && t.s.Abort != why) {
 		return t.abort(Stopped, why)
 	}
 	if step := t.confirm(); step != nil {
@@ -48,7 +50,8 @@ func (t transition) admin() Step {
 	return t.merge()
 }
 
-// guard keeps the record from being deleted before the fence has ended, and no longer.
+// guard sets the finalizer, which prevents the deletion of the record until the fence has ended,
+// and then removes it.
 func (t transition) guard() Step {
 	has := slices.Contains(t.Fence.Finalizers, v1alpha1.Finalizer)
 	deleting := t.Fence.DeletionTimestamp != nil
@@ -57,33 +60,33 @@ func (t transition) guard() Step {
 		return SetFinalizer{Present: false}
 	case !has && !t.s.Phase.Ended() && !deleting:
 		return SetFinalizer{Present: true}
-	case !has && deleting: // whatever was done is not ours to follow up any more
+	case !has && deleting: // another client has removed it: nothing left to follow up
 		return Wait{Why: "the record is being deleted"}
 	}
 	return nil
 }
 
-// stopAsked says that an annotation ends the fence.
+// stopAsked reports whether an annotation ends the fence.
 func (t transition) stopAsked() bool {
 	value := t.Fence.Annotations[v1alpha1.AnnotationStop]
 	return value != "" && !strings.EqualFold(value, "false")
 }
 
-// stop is how the fence is to be ended; empty: it is not. A value that is not known is "hold",
-// which does least.
-func (t transition) stop() v1alpha1.Abort {
+// stop returns how the fence must end; empty: it goes on. An unknown value means "hold", which does
+// least.
+func (t transition) stop() incident.Abort {
 	switch {
 	case t.stopAsked() && strings.EqualFold(t.Fence.Annotations[v1alpha1.AnnotationStop], "restore"):
-		return v1alpha1.AbortStopRestore
+		return incident.AbortStopRestore
 	case t.stopAsked():
-		return v1alpha1.AbortStopHold
+		return incident.AbortStopHold
 	case t.Fence.DeletionTimestamp != nil:
-		return v1alpha1.AbortStopRestore
+		return incident.AbortStopRestore
 	}
 	return ""
 }
 
-// confirm takes an admin's word that the machine is without power.
+// confirm accepts an admin's confirmation that the machine has no power.
 func (t transition) confirm() Step {
 	if t.Fence.Annotations[v1alpha1.AnnotationConfirmOff] != strconv.FormatInt(t.s.Incident, 10) || t.confirmed() {
 		return nil
@@ -92,19 +95,19 @@ func (t transition) confirm() Step {
 	switch t.s.Phase {
 	case v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring, v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering,
 		v1alpha1.PhaseFinal, v1alpha1.PhaseCommissioning:
-		// Kept, it would be taken for true when the machine has long been switched on.
+		// An old confirmation could count after the machine was switched on.
 		return refuse("in the phase " + string(t.s.Phase) + " the machine's power is not asked for")
 	}
 	switch {
-	case stopped(t.s.Abort), t.s.Abort == v1alpha1.AbortNodeGone:
+	case stopped(t.s.Abort), t.s.Abort == incident.AbortNodeGone:
 		return refuse("this fence has ended")
-	case t.s.Released != v1alpha1.ReleasedNo:
+	case t.s.Released != incident.ReleasedNo:
 		return refuse("the release has already begun")
 	}
 	_, devices := t.level()
 	p := t.pass(devices)
 	switch {
-	// the admin may just have pulled the plug
+	// an admin may just have pulled the plug
 	case len(devices) > 0 && (p.missing || p.age > recent), p.on && p.age > callWithin:
 		return p.read
 	case p.on:
@@ -121,15 +124,15 @@ func (t transition) confirm() Step {
 	}
 	by, at := t.confirmer()
 	return t.enter(Confirmed, v1alpha1.PhaseReleasing, func(s *v1alpha1.Status) {
-		s.Verified, s.Abort = true, v1alpha1.AbortNone
+		s.Verified, s.Abort = true, incident.AbortNone
 		prove(s, v1alpha1.Evidence{
 			Device: t.Fence.Node, Source: v1alpha1.SourceManual, By: by,
-			Readings: []v1alpha1.Reading{{Power: v1alpha1.PowerOff, At: metav1.NewMicroTime(at)}},
+			Readings: []v1alpha1.Reading{{Power: agent.PowerOff, At: metav1.NewMicroTime(at)}},
 		})
 	})
 }
 
-// confirmer is who set the annotation, and when, as the API server has it.
+// confirmer returns who set the annotation, and when, from the managed fields.
 func (t transition) confirmer() (by string, at time.Time) {
 	at = t.Now.Wall
 	for _, f := range t.Fence.ManagedFields {
@@ -154,10 +157,10 @@ func (t transition) say(status metav1.ConditionStatus, reason string) func(*v1al
 	}
 }
 
-// paused does nothing more, but follows up what was done: a command that was sent, and our
-// out-of-service taint, which must not stay on a node that may return.
+// paused only completes what has begun: a sent command, and our out-of-service taint, which must
+// not stay on a node that may return.
 func (t transition) paused() Step {
-	if t.s.Taints.OutOfService == v1alpha1.TaintOurs {
+	if t.s.Taints.OutOfService == incident.TaintOurs {
 		return t.untaint()
 	}
 	wait := Wait{For: lookSeldom, Why: "paused by an admin"}
@@ -167,12 +170,12 @@ func (t transition) paused() Step {
 			continue
 		}
 		step := t.afterOffCommand(d, rec, false, func(Reason) Step { return wait })
-		if rec.Op.Action == v1alpha1.ActionOn {
+		if rec.Op.Action == agent.ActionOn {
 			seen, ok := t.reading(rec.Device, lookSeldom)
 			switch {
 			case !ok:
 				return Read{[]string{rec.Device}}
-			case seen.power != v1alpha1.PowerOn:
+			case seen.power != agent.PowerOn:
 				return wait
 			}
 			return t.restore(rec)
@@ -182,9 +185,9 @@ func (t transition) paused() Step {
 	return wait
 }
 
-// merge adds a further condition for which the node would be fenced.
+// merge adds another condition that requires the fence.
 func (t transition) merge() Step {
-	if t.s.Commission != nil { // what it has done to the node is no reason to fence it
+	if t.s.Commission != nil { // its effects on the node are no reason for a fence
 		return nil
 	}
 	if t.Trigger == nil || len(t.s.Triggers) >= maxTriggers ||

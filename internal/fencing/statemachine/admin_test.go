@@ -9,7 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -23,13 +25,13 @@ func assertCondition(t *testing.T, r *rig, kind string, want metav1.ConditionSta
 func TestStopIsAcknowledgedWhenNothingCanLandAnyMore(t *testing.T) {
 	for value, want := range map[string]struct {
 		phase    v1alpha1.Phase
-		commands []v1alpha1.OpAction
+		commands []agent.Action
 		off      metav1.ConditionStatus
 	}{
-		"hold":    {v1alpha1.PhaseGivenUp, []v1alpha1.OpAction{off}, "True"},
-		"true":    {v1alpha1.PhaseGivenUp, []v1alpha1.OpAction{off}, "True"},
-		"yes":     {v1alpha1.PhaseGivenUp, []v1alpha1.OpAction{off}, "True"}, // not known: what does least
-		"restore": {v1alpha1.PhaseFinal, []v1alpha1.OpAction{off, on}, "False"},
+		"hold":    {v1alpha1.PhaseGivenUp, []agent.Action{off}, "True"},
+		"true":    {v1alpha1.PhaseGivenUp, []agent.Action{off}, "True"},
+		"yes":     {v1alpha1.PhaseGivenUp, []agent.Action{off}, "True"}, // not known: what does least
+		"restore": {v1alpha1.PhaseFinal, []agent.Action{off, on}, "False"},
 	} {
 		t.Run(value, func(t *testing.T) {
 			r := newRig(t, bmc())
@@ -60,7 +62,7 @@ func TestStopThatNeverBootsEnds(t *testing.T) {
 	assert.Zero(t, r.status().Restarts)
 }
 
-func TestStopThatIsTakenBackIsNone(t *testing.T) {
+func TestStopAnnotationFalseDoesNotStop(t *testing.T) {
 	r := newRig(t, bmc())
 	r.annotate(v1alpha1.AnnotationStop, "false")
 	r.phase(v1alpha1.PhaseIsolated)
@@ -78,21 +80,21 @@ func TestPauseFollowsUpWhatWasSentAndDoesNothingMore(t *testing.T) {
 	r.until(statemachine.Resumed)
 	assertCondition(t, r, v1alpha1.ConditionPaused, "False")
 	r.phase(v1alpha1.PhaseFinal)
-	assert.Equal(t, []v1alpha1.OpAction{off, on}, r.plugs["bmc"].commands)
+	assert.Equal(t, []agent.Action{off, on}, r.plugs["bmc"].commands)
 }
 
 func TestPauseTakesTheTaintFromTheNodeAndPutsItBack(t *testing.T) {
 	r := newRig(t, bmc())
 	r.volumes = 1000
 	r.until(statemachine.PodsDeleted)
-	require.Equal(t, v1alpha1.TaintOurs, r.node.OutOfService)
+	require.Equal(t, incident.TaintOurs, r.node.OutOfService)
 	r.annotate(v1alpha1.AnnotationPaused, "true")
 	r.rest(2 * time.Minute)
-	assert.Equal(t, v1alpha1.TaintNone, r.node.OutOfService)
+	assert.Equal(t, incident.TaintNone, r.node.OutOfService)
 	assert.Equal(t, v1alpha1.PhaseReleasing, r.status().Phase)
 	delete(r.fence.Annotations, v1alpha1.AnnotationPaused)
 	part(r, statemachine.Taint)
-	assert.Equal(t, v1alpha1.TaintOurs, r.node.OutOfService)
+	assert.Equal(t, incident.TaintOurs, r.node.OutOfService)
 	back := r.elapsed()
 	part(r, statemachine.Untaint)
 	assert.GreaterOrEqual(t, r.elapsed()-back, time.Minute, "volumes are waited for again")
@@ -123,7 +125,7 @@ func TestConfirmationIsBelieved(t *testing.T) {
 			e := r.status().Evidence[len(r.status().Evidence)-1]
 			assert.Equal(t, v1alpha1.Evidence{
 				Device: "n", Source: v1alpha1.SourceManual, By: "kubectl-annotate",
-				Readings: []v1alpha1.Reading{{Power: v1alpha1.PowerOff, At: metav1.NewMicroTime(confirmed.Time)}},
+				Readings: []v1alpha1.Reading{{Power: agent.PowerOff, At: metav1.NewMicroTime(confirmed.Time)}},
 			}, e)
 			r.until(statemachine.WorkloadsFreed)
 			assert.NotContains(t, r.transcript(), "refused")
@@ -171,7 +173,7 @@ func TestConfirmationIsRefused(t *testing.T) {
 	}
 }
 
-func TestConfirmationOfAnotherIncidentIsNone(t *testing.T) {
+func TestConfirmationOfAnotherIncidentIsIgnored(t *testing.T) {
 	r := newRig(t, bmc())
 	r.phase(v1alpha1.PhasePowering)
 	r.annotate(v1alpha1.AnnotationConfirmOff, "2")
@@ -211,7 +213,7 @@ func TestRecordOfANodeThatIsGoneCanBeDeleted(t *testing.T) {
 	r.phase(v1alpha1.PhaseIsolated)
 	r.node.Missing = true
 	r.phase(v1alpha1.PhaseGivenUp)
-	assert.Equal(t, v1alpha1.AbortNodeGone, r.status().Abort)
+	assert.Equal(t, incident.AbortNodeGone, r.status().Abort)
 	r.step()
 	assert.Empty(t, r.fence.Finalizers)
 }

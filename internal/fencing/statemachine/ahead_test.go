@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
@@ -71,7 +72,7 @@ func TestWhatWasReadAheadProvesNothing(t *testing.T) {
 	r.plugs["bmc"].on = false // before it is read ahead
 	r.until(statemachine.PowerWaitOver)
 	call := next[statemachine.Call](r)
-	require.Equal(t, v1alpha1.ActionOff, call.Op.Action)
+	require.Equal(t, agent.ActionOff, call.Op.Action)
 	before := len(r.steps)
 	r.until(statemachine.OffSeen)
 	assert.Equal(t, []string{"bmc", "bmc"}, readings(r.steps[before:]))

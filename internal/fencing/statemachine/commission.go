@@ -4,19 +4,21 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
-// openCommission begins an incident that is not a fence. With which configuration is settled here.
+// openCommission begins an incident that is a commission, and fixes its configuration.
 func (t transition) openCommission(s *v1alpha1.Status, n Node) {
 	identify(s, n)
 	enter(s, v1alpha1.PhaseCommissioning)
 	s.Level, s.ConfigHash = 1, t.Plan.Hash
-	s.Commission = &v1alpha1.Commission{Asked: t.Fence.Annotations[v1alpha1.AnnotationCommission]}
+	s.Commission = &incident.Commission{Asked: t.Fence.Annotations[v1alpha1.AnnotationCommission]}
 }
 
-// dropAsked removes what was asked for, once the record says that it was taken, or where it comes
-// in the middle of something else: kept, it would be taken much later.
+// dropAsked removes the request when the record has it, or when it comes in the middle of another
+// incident. Otherwise it would take effect much later.
 func (t transition) dropAsked() Step {
 	const key = v1alpha1.AnnotationCommission
 	if c := t.s.Commission; c != nil && c.Asked == t.Fence.Annotations[key] {
@@ -25,8 +27,8 @@ func (t transition) dropAsked() Step {
 	return DropAnnotation{key, "the node is in a fence"}
 }
 
-// asked is what to do if the devices of a node whose last fence has ended are to be tried; nil:
-// no one has asked.
+// asked returns the step that begins a requested commission of a node whose last fence has ended;
+// nil: none is requested.
 func (t transition) asked() Step {
 	const key = v1alpha1.AnnotationCommission
 	asked, ok := t.Fence.Annotations[key]
@@ -47,16 +49,15 @@ func (t transition) asked() Step {
 	return t.reopen(CommissionBegun, n, t.openCommission)
 }
 
-// askedOf says whether what was asked for is about a node that has this boot ID: it is the boot ID,
-// or that, a slash, and whatever tells it from what was asked for before.
+// askedOf reports whether a request is for a node with this boot ID. A request is the boot ID,
+// optionally followed by a slash and a text that distinguishes it from earlier requests.
 func askedOf(asked, bootID string) bool {
 	of, _, _ := strings.Cut(asked, "/")
 	return bootID != "" && of == bootID
 }
 
-// commissioning has one level of devices take the power of a machine whose node works, which an
-// admin has drained for that. Whatever is not as it should be ends it, and what was switched off is
-// switched on again: there are no second commands here.
+// commissioning switches off one level of devices of a working node that an admin has drained. Any
+// deviation ends the commission, and the devices are switched on again. No command is repeated.
 func (t transition) commissioning() Step {
 	number, devices := t.level()
 	switch {
@@ -75,15 +76,15 @@ func (t transition) commissioning() Step {
 	return t.awaitNodeDown(devices)
 }
 
-// tryOff returns the next step for a device to be off, nil if it was read off.
+// switchOffCommissioned returns the next step to switch a device off; nil if it was read off.
 func (t transition) switchOffCommissioned(d Device, level int32) Step {
 	rec := recorded(t.s, d.Name)
 	switch {
-	case rec.State == v1alpha1.DeviceOff:
+	case rec.State == incident.DeviceOff:
 		return nil
-	case rec.State == v1alpha1.DeviceOffIntent && rec.Op.ID == t.Memory.unsent:
+	case rec.State == incident.DeviceOffIntent && rec.Op.ID == t.Memory.unsent:
 		return t.sendCommissionOff(rec, level)
-	case rec.State == v1alpha1.DeviceOffIntent:
+	case rec.State == incident.DeviceOffIntent:
 		return t.afterOffCommand(d, rec, false, func(Reason) Step {
 			return t.failCommission(
 				CommissionFailed,
@@ -97,7 +98,7 @@ func (t transition) switchOffCommissioned(d Device, level int32) Step {
 	switch {
 	case !ok:
 		return Read{[]string{d.Name}}
-	case before.power != v1alpha1.PowerOn:
+	case before.power != agent.PowerOn:
 		return t.failCommission(
 			CommissionFailed,
 			fmt.Sprintf("device %s reads %s before it is switched off", d.Name, before.power),
@@ -108,23 +109,23 @@ func (t transition) switchOffCommissioned(d Device, level int32) Step {
 	case look != nil:
 		return look
 	case t.gone(n):
-		return t.abort(NodeGone, v1alpha1.AbortNodeGone)
+		return t.abort(NodeGone, incident.AbortNodeGone)
 	}
 	if why := t.commissionObstacle(n, level); why != "" {
 		return t.failCommission(CommissionFailed, why)
 	}
 	switch a := t.Policy.Continue; {
 	case a.Verdict == Allow:
-	case a.Verdict != Deny && a.After > 0: // as who goes on after a crash has to watch for a while
+	case a.Verdict != Deny && a.After > 0: // for example after a crash, a process must observe first
 		return t.hold(or(a.Reason, "Policy"), a.Message, a.After)
-	default: // an admin is there, and asks again
+	default: // an admin is present and can ask again
 		return t.failCommission(CommissionFailed, or(a.Message, a.Reason))
 	}
-	return t.intend(OffIntent, d, level, v1alpha1.ActionOff)
+	return t.intend(OffIntent, d, level, agent.ActionOff)
 }
 
-// unfit says why a node must not lose its power for a trial; empty: it may. After the first device
-// of a level it may have lost it already.
+// commissionObstacle returns why a node must not lose its power for a commission; empty: it may.
+// After the first device of a level, it may have lost it already.
 func (t transition) commissionObstacle(n Node, level int32) string {
 	begun := false
 	for _, d := range t.s.Devices {
@@ -143,15 +144,15 @@ func (t transition) commissionObstacle(n Node, level int32) string {
 	return ""
 }
 
-// sendTrial sends the command that this process has just written down, unless something has changed
-// meanwhile.
-func (t transition) sendCommissionOff(rec v1alpha1.Device, level int32) Step {
+// sendCommissionOff sends the command that this process has just recorded, unless something has
+// changed since.
+func (t transition) sendCommissionOff(rec incident.Device, level int32) Step {
 	n, look := t.node(callWithin)
 	switch {
 	case look != nil:
 		return look
 	case t.gone(n):
-		return t.abort(IntentCancelled, v1alpha1.AbortNodeGone, cancel(rec.Device))
+		return t.abort(IntentCancelled, incident.AbortNodeGone, cancel(rec.Device))
 	}
 	if why := t.commissionObstacle(n, level); why != "" {
 		return t.failCommission(IntentCancelled, why, cancel(rec.Device))
@@ -159,17 +160,17 @@ func (t transition) sendCommissionOff(rec v1alpha1.Device, level int32) Step {
 	return t.call(rec)
 }
 
-// departing waits for the node to go away, all of whose feeds were read off.
+// awaitNodeDown waits until a node goes down after all its feeds were read off.
 func (t transition) awaitNodeDown(devices []Device) Step {
 	if t.s.Wait == nil {
-		return t.write(AllOff, t.give(v1alpha1.WaitDeparture))
+		return t.write(AllOff, t.give(incident.WaitDeparture))
 	}
 	n, look := t.node(lookEvery / 2)
 	switch {
 	case look != nil:
 		return look
 	case t.gone(n):
-		return t.abort(NodeGone, v1alpha1.AbortNodeGone)
+		return t.abort(NodeGone, incident.AbortNodeGone)
 	}
 	left := t.left(or(t.Plan.BootGrace, DefaultBootGrace))
 	p := t.pass(devices)
@@ -177,7 +178,7 @@ func (t transition) awaitNodeDown(devices []Device) Step {
 	case p.on:
 		return t.failCommission(Contradicted, "a device reads on that was off")
 	case t.Memory.sinceChange.renewed && (p.missing || p.age > recent):
-		return p.read // somebody may have switched the machine on
+		return p.read // another person may have switched the machine on
 	case t.Memory.sinceChange.renewed:
 		return t.failCommission(
 			WrongPlugSuspected,
@@ -199,28 +200,27 @@ func (t transition) awaitNodeDown(devices []Device) Step {
 		return p.read
 	}
 	return t.enter(NodeWentDown, v1alpha1.PhaseRestoring,
-		func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortCommission })
+		func(s *v1alpha1.Status) { s.Abort = incident.AbortCommission })
 }
 
-// untried ends a commission that has proved nothing: what was switched off is switched on again.
+// failCommission ends a commission without a proof. What was switched off is switched on again.
 func (t transition) failCommission(reason Reason, why string, changes ...func(*v1alpha1.Status)) Step {
 	phase := v1alpha1.PhaseRestoring
 	if !t.touched() {
 		phase = v1alpha1.PhaseFinal
 	}
 	return t.enter(reason, phase, append(changes, func(s *v1alpha1.Status) {
-		s.Abort, s.Commission.Failed = v1alpha1.AbortCommission, why
+		s.Abort, s.Commission.Failed = incident.AbortCommission, why
 	})...)
 }
 
-// commissioned is what comes when the machine is back: the proof is written down, and the next
-// level is tried.
+// commissioned follows when the machine is back: it writes the proof, and the next level is tried.
 func (t transition) commissioned(n Node) Step {
 	why := t.s.Commission.Failed
 	var changes []func(*v1alpha1.Status)
 	switch {
 	case why != "":
-	case t.s.Abort != v1alpha1.AbortCommission:
+	case t.s.Abort != incident.AbortCommission:
 		why = "it did not come to its end: " + string(t.s.Abort)
 	case n.BootID == "" || n.BootID == t.s.BootID:
 		why, changes = "the node is back with the boot ID that it had before: its machine has not lost its power",
@@ -236,7 +236,7 @@ func (t transition) commissioned(n Node) Step {
 		return Act{Commission}
 	case t.further():
 		return t.enter(NextLevel, v1alpha1.PhaseCommissioning, func(s *v1alpha1.Status) {
-			s.Level, s.BootID, s.Abort = max(1, s.Level)+1, n.BootID, v1alpha1.AbortNone
+			s.Level, s.BootID, s.Abort = max(1, s.Level)+1, n.BootID, incident.AbortNone
 		})
 	default:
 		return t.enter(Commissioned, v1alpha1.PhaseFinal)

@@ -37,7 +37,7 @@ var commissionMutations = []mutation.Mutation{
 		Caught: "TestCommissionIsCancelledInTheLastMoment",
 	},
 	{
-		Name: "what reads off is tried", File: "commission.go", Old: "case before.power != v1alpha1.PowerOn:",
+		Name: "what reads off is tried", File: "commission.go", Old: "case before.power != agent.PowerOn:",
 		New: "case before.power == \"none\":", Caught: "TestCommissionThatMayNotBegin",
 	},
 	{
@@ -84,7 +84,7 @@ var commissionMutations = []mutation.Mutation{
 	},
 	{
 		Name: "whatever was stopped is proved", File: "commission.go",
-		Old: "	case t.s.Abort != v1alpha1.AbortCommission:\n", New: "	case false:\n",
+		Old: "	case t.s.Abort != incident.AbortCommission:\n", New: "	case false:\n",
 		Caught: "TestCommissionThatProvesNothing",
 	},
 	{
@@ -124,18 +124,18 @@ var commissionMutations = []mutation.Mutation{
 	},
 	{
 		Name: "a plug that was left is left for good", File: "ends.go",
-		Old:    "case seen.power == v1alpha1.PowerOn:\n			return t.onSeen(rec, seen)",
+		Old:    "case seen.power == agent.PowerOn:\n			return t.onSeen(rec, seen)",
 		New:    "case seen.power == \"none\":\n			return t.onSeen(rec, seen)",
 		Caught: "TestNodeThatWorksIsRecoveredWhenItsDeviceAnswersAgain",
 	},
 	{
 		Name: "a hold says what was so first", File: "transition.go",
 		Old: "same = wordsOf(h.Message) == wordsOf(message) ||", New: "same = true ||",
-		Caught: "TestHoldSaysWhatIsSoNow",
+		Caught: "TestHoldIsCurrent",
 	},
 	{
 		Name: "each number is news", File: "transition.go", Old: "wordsOf(h.Message) == wordsOf(message)",
-		New: "h.Message == message", Caught: "TestHoldSaysWhatIsSoNow",
+		New: "h.Message == message", Caught: "TestHoldIsCurrent",
 	},
 	{
 		Name: "who was away for long gives up", File: "recover.go", Old: "if t.s.Commission != nil && t.cleared(n) && ",

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
@@ -39,7 +40,7 @@ func (r *rig) ended() *v1alpha1.Status {
 }
 
 // count is how often a command was sent.
-func (r *rig) count(name string, action v1alpha1.OpAction) (n int) {
+func (r *rig) count(name string, action agent.Action) (n int) {
 	for _, c := range r.plugs[name].commands {
 		if c == action {
 			n++
@@ -71,12 +72,12 @@ func TestFlowOfACommission(t *testing.T) {
 	assert.Empty(t, r.status().Problems.Starts, "it is not a fence")
 	assert.Empty(t, r.fence.Annotations)
 	r.rest(time.Hour)
-	assert.Equal(t, 1, r.count("bmc", v1alpha1.ActionOff))
+	assert.Equal(t, 1, r.count("bmc", agent.ActionOff))
 
 	// What was asked for is never done twice, however it comes back.
 	r.annotate(v1alpha1.AnnotationCommission, "boot 1")
 	r.rest(time.Hour)
-	assert.Equal(t, 1, r.count("bmc", v1alpha1.ActionOff))
+	assert.Equal(t, 1, r.count("bmc", agent.ActionOff))
 	assert.Empty(t, r.fence.Annotations)
 	r.annotate(v1alpha1.AnnotationCommission, "boot 2/again")
 	r.until(statemachine.CommissionBegun)
@@ -165,7 +166,7 @@ func TestCommissionIsCancelledInTheLastMoment(t *testing.T) {
 			}
 			r.shown = nil
 			r.ended()
-			assert.Zero(t, r.count("bmc", v1alpha1.ActionOff))
+			assert.Zero(t, r.count("bmc", agent.ActionOff))
 			assert.NotEmpty(t, r.status().Commission.Failed)
 		})
 	}
@@ -268,7 +269,7 @@ func TestCommissionThatProvesNothing(t *testing.T) {
 			s := r.ended()
 			assert.Equal(t, c.ends, s.Phase, r.transcript())
 			assert.Contains(t, s.Commission.Failed, c.says)
-			assert.Equal(t, 1, r.count("bmc", v1alpha1.ActionOff))
+			assert.Equal(t, 1, r.count("bmc", agent.ActionOff))
 			if c.ends == v1alpha1.PhaseFinal {
 				assert.True(t, r.plugs["bmc"].on)
 			} else if !r.plugs["bmc"].on {
@@ -301,7 +302,7 @@ func TestCommissionTriesEachLevel(t *testing.T) {
 	assert.Equal(t, int32(2), r.status().Level)
 	assert.Equal(t, "boot 2", r.status().BootID)
 	r.shown = func(n *statemachine.Node) {
-		if r.count("pdu-b", v1alpha1.ActionOn) > 0 {
+		if r.count("pdu-b", agent.ActionOn) > 0 {
 			n.BootID = "boot 3"
 		}
 	}
@@ -309,7 +310,7 @@ func TestCommissionTriesEachLevel(t *testing.T) {
 	assert.Empty(t, s.Commission.Failed, r.transcript())
 	assert.Equal(t, []string{statemachine.Commission, statemachine.Commission}, r.methods)
 	for name, p := range r.plugs {
-		assert.Equal(t, []v1alpha1.OpAction{v1alpha1.ActionOff, v1alpha1.ActionOn}, p.commands, name)
+		assert.Equal(t, []agent.Action{agent.ActionOff, agent.ActionOn}, p.commands, name)
 		assert.True(t, p.on, "power_on is about machines that have failed")
 	}
 }
@@ -333,13 +334,13 @@ func TestCommissionSurvivesRestarts(t *testing.T) {
 			s := r.ended()
 			require.Equal(t, v1alpha1.PhaseFinal, s.Phase, r.transcript())
 			for _, name := range []string{"a", "b"} {
-				require.LessOrEqual(t, r.count(name, v1alpha1.ActionOff), 1, r.transcript())
+				require.LessOrEqual(t, r.count(name, agent.ActionOff), 1, r.transcript())
 				require.True(t, r.plugs[name].on, r.transcript())
 			}
 			if s.Commission.Failed == "" {
 				proved++
 			} else { // it was written down, and never sent
-				require.Less(t, r.count("a", v1alpha1.ActionOff)+r.count("b", v1alpha1.ActionOff), 2, r.transcript())
+				require.Less(t, r.count("a", agent.ActionOff)+r.count("b", agent.ActionOff), 2, r.transcript())
 			}
 			if over {
 				break

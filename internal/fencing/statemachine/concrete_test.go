@@ -8,8 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 var (
@@ -84,24 +86,26 @@ func (c *scenario) input(s *State) Input {
 	}
 	status := &fence.Status
 	*status = v1alpha1.Status{
-		NodeUID: "uid", Incident: int64(s.Incident), Triggers: triggers, Phase: phases[s.Phase], Abort: aborts[s.Abort],
-		Retries: int32(s.Retries), Restarts: int32(s.Restarts), Level: int32(s.Level), Operations: 9,
-		Verified: s.Verified, Released: release[s.Released], DumpReleased: release[s.DumpReleased],
-		Taints: v1alpha1.Taints{Fence: s.Fenced},
+		NodeUID: "uid", Incident: int64(s.Incident), Triggers: triggers, Phase: phases[s.Phase],
+		Progress: incident.Progress{
+			Abort: aborts[s.Abort], Retries: int32(s.Retries), Restarts: int32(s.Restarts), Level: int32(s.Level),
+			Operations: 9, Verified: s.Verified, Released: release[s.Released], DumpReleased: release[s.DumpReleased],
+			Taints: incident.Taints{Fence: s.Fenced},
+		},
 	}
 	if s.Tainted {
-		status.Taints.OutOfService = v1alpha1.TaintOurs
+		status.Taints.OutOfService = incident.TaintOurs
 	}
 	switch s.Wait {
 	case 1:
-		status.Wait = &v1alpha1.Wait{Kind: waits[status.Phase], Since: metav1.NewMicroTime(now.Wall)}
+		status.Wait = &incident.Wait{Kind: waits[status.Phase], Since: metav1.NewMicroTime(now.Wall)}
 	case 2:
-		status.Wait = &v1alpha1.Wait{Kind: waits[status.Phase], Since: metav1.NewMicroTime(now.Wall.Add(-time.Hour))}
+		status.Wait = &incident.Wait{Kind: waits[status.Phase], Since: metav1.NewMicroTime(now.Wall.Add(-time.Hour))}
 	}
 	if s.Manual {
 		status.Evidence = []v1alpha1.Evidence{{
 			Device: "n", Source: v1alpha1.SourceManual,
-			Readings: []v1alpha1.Reading{{Power: v1alpha1.PowerOff}},
+			Readings: []v1alpha1.Reading{{Power: agent.PowerOff}},
 		}}
 	}
 	if s.Held {
@@ -122,18 +126,18 @@ func (c *scenario) input(s *State) Input {
 	for i := range c.plugs() {
 		p := &s.Plugs[i]
 		if p.State != dvNone || p.Touched {
-			d := v1alpha1.Device{
+			d := incident.Device{
 				Device: names[i], Level: c.levelOf(i), State: states[p.State], Tries: int32(p.Tries),
 				Restores: int32(p.Restores),
 				Touched:  p.Touched, SeenOff: p.SeenOff,
 			}
 			if p.State == dvOffIntent || p.State == dvOnIntent {
-				d.Op = &v1alpha1.Op{
-					ID: names[i], Action: v1alpha1.ActionOff, Seq: int32(i),
+				d.Op = &incident.Op{
+					ID: names[i], Action: agent.ActionOff, Seq: int32(i),
 					DeadlineSeconds: int32(timeout / time.Second),
 				}
 				if p.State == dvOnIntent {
-					d.Op.Action = v1alpha1.ActionOn
+					d.Op.Action = agent.ActionOn
 				}
 			}
 			status.Devices = append(status.Devices, d)
@@ -146,19 +150,19 @@ func (c *scenario) input(s *State) Input {
 		var age time.Duration
 		switch p.Read {
 		case rdOn:
-			sight.power = v1alpha1.PowerOn
+			sight.power = agent.PowerOn
 		case rdUnknown:
-			sight.power = v1alpha1.PowerUnknown
+			sight.power = agent.PowerUnknown
 		case rdUnknownOld:
-			sight.power, age = v1alpha1.PowerUnknown, readAgain
+			sight.power, age = agent.PowerUnknown, readAgain
 		case rdOff:
-			sight.power = v1alpha1.PowerOff
+			sight.power = agent.PowerOff
 		case rdOffOld:
-			sight.power, age = v1alpha1.PowerOff, apart
+			sight.power, age = agent.PowerOff, apart
 		case rdTwice:
-			sight.power, sight.twice = v1alpha1.PowerOff, true
+			sight.power, sight.twice = agent.PowerOff, true
 		case rdTwiceOld:
-			sight.power, sight.twice, age = v1alpha1.PowerOff, true, 2*time.Second
+			sight.power, sight.twice, age = agent.PowerOff, true, 2*time.Second
 		}
 		sight.at = ago(age)
 		sight.began = sight.at
@@ -263,7 +267,7 @@ func (s *State) record(status *v1alpha1.Status) {
 	}
 	s.Released, s.Verified = index(release, status.Released), status.Verified
 	s.DumpReleased = index(release, status.DumpReleased)
-	s.Tainted, s.Fenced = status.Taints.OutOfService == v1alpha1.TaintOurs, status.Taints.Fence
+	s.Tainted, s.Fenced = status.Taints.OutOfService == incident.TaintOurs, status.Taints.Fence
 	s.Held = status.Hold != nil
 	s.SaidPaused = meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionPaused)
 	s.Returned = meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReturned)
@@ -304,13 +308,13 @@ func (s *State) remember(m *Memory, status *v1alpha1.Status, at clock.Reading) {
 		}
 		fresh := at.SinceAtLeast(sight.at) == 0
 		switch {
-		case sight.power == v1alpha1.PowerOn && fresh:
+		case sight.power == agent.PowerOn && fresh:
 			p.Read = rdOn
-		case sight.power == v1alpha1.PowerUnknown && fresh:
+		case sight.power == agent.PowerUnknown && fresh:
 			p.Read = rdUnknown
-		case sight.power == v1alpha1.PowerUnknown && at.SinceAtLeast(sight.at) >= readAgain:
+		case sight.power == agent.PowerUnknown && at.SinceAtLeast(sight.at) >= readAgain:
 			p.Read = rdUnknownOld
-		case sight.power != v1alpha1.PowerOff:
+		case sight.power != agent.PowerOff:
 			p.Read = rdNone
 		case sight.twice && fresh:
 			p.Read = rdTwice

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // controller is the real state machine in the state, and what becomes of its step.
@@ -158,12 +159,12 @@ func (x *explorer) look(s State, in *Input) {
 
 func (x *explorer) read(s State, in *Input, step Read) {
 	began := s
-	powers := make([]v1alpha1.Power, len(step.Devices))
+	powers := make([]agent.Power, len(step.Devices))
 	for j, name := range step.Devices {
 		p := &s.Plugs[slices.Index(names[:], name)]
-		powers[j] = v1alpha1.PowerOff
+		powers[j] = agent.PowerOff
 		if p.On {
-			powers[j] = v1alpha1.PowerOn
+			powers[j] = agent.PowerOn
 			p.ReadOn = true
 		}
 		p.ExtNow = false
@@ -176,7 +177,7 @@ func (x *explorer) read(s State, in *Input, step Read) {
 		n := began
 		n.Faults--
 		unread := slices.Clone(powers)
-		unread[j] = v1alpha1.PowerUnknown
+		unread[j] = agent.PowerUnknown
 		x.push(edge{label: "read: no answer from " + step.Devices[j], s: x.after(n, in, step, Outcome{Powers: unread})})
 	}
 }
@@ -185,7 +186,7 @@ func (x *explorer) call(s State, step Call) {
 	i := slices.Index(names[:], step.Device)
 	n, bad := s, ""
 	p := &n.Plugs[i]
-	n.Calling, n.CallOn = uint8(1+i), step.Op.Action == v1alpha1.ActionOn
+	n.Calling, n.CallOn = uint8(1+i), step.Op.Action == agent.ActionOn
 	if n.CallOn {
 		switch {
 		case s.Released < 2 && s.Abort == abNone:
@@ -218,11 +219,11 @@ func (x *explorer) answers(s State) {
 	in := x.c.input(&s)
 	done := func(n State) State {
 		n.Calling, n.CallOn = 0, false
-		op := v1alpha1.OpAction(v1alpha1.ActionOff)
+		op := agent.Action(agent.ActionOff)
 		if on {
-			op = v1alpha1.ActionOn
+			op = agent.ActionOn
 		}
-		return x.after(n, &in, Call{Device: names[i], Op: v1alpha1.Op{Action: op}}, Outcome{})
+		return x.after(n, &in, Call{Device: names[i], Op: incident.Op{Action: op}}, Outcome{})
 	}
 	n, bad := s, ""
 	if n.Plugs[i].RC = !on; on {
@@ -320,19 +321,19 @@ func (x *explorer) wait(s State, in *Input, step Wait) {
 
 // readAhead is that devices are read in the last moment of a wait.
 func (x *explorer) readAhead(s State, in *Input, m Memory, devices []string, at clock.Reading) {
-	read := func(n State, powers []v1alpha1.Power) State {
+	read := func(n State, powers []agent.Power) State {
 		step, o := Read{devices}, Outcome{Began: at, Ended: at, Powers: powers}
 		x.deed = deed{step: step, outcome: o}
 		m := m.After(&in.Fence.Status, step, o)
 		n.remember(&m, &in.Fence.Status, at)
 		return n
 	}
-	powers := make([]v1alpha1.Power, len(devices))
+	powers := make([]agent.Power, len(devices))
 	for j, name := range devices {
 		p := &s.Plugs[slices.Index(names[:], name)]
-		powers[j] = v1alpha1.PowerOff
+		powers[j] = agent.PowerOff
 		if p.On {
-			powers[j] = v1alpha1.PowerOn
+			powers[j] = agent.PowerOn
 		}
 		p.ReadOn, p.ExtNow = p.ReadOn || p.On, false
 	}
@@ -340,7 +341,7 @@ func (x *explorer) readAhead(s State, in *Input, m Memory, devices []string, at 
 	if s.Faults > 0 {
 		s.Faults--
 		powers = slices.Clone(powers)
-		powers[0] = v1alpha1.PowerUnknown
+		powers[0] = agent.PowerUnknown
 		x.push(edge{label: "read ahead: no answer from " + devices[0], s: read(s, powers)})
 	}
 }

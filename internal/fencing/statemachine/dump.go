@@ -6,42 +6,45 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 const (
-	// dumpWithin is how old a message of a kernel that writes a dump may be when a pod is deleted
-	// because of it. When the dump is written, the machine restarts by itself: from its last
-	// message until its kubelet starts a container it takes longer than this.
+	// dumpWithin is the maximum age of a dump message when a pod is deleted because of it. After
+	// the dump the machine reboots: from its last message until its kubelet starts a container,
+	// more time passes.
 	dumpWithin = 5 * time.Second
-	// dumpOver is after how long without a message a dump has ended: three of those that
-	// fence_kdump_send sends each 10 s.
+	// dumpOver is the time without a message after which a dump has ended: three of the intervals
+	// of 10 s at which fence_kdump_send sends.
 	dumpOver = 30 * time.Second
 )
 
-// freeDumped releases the pods of a node whose kernel has stopped and writes a dump; nil: there are
-// none to be released now. Its volumes are not: our out-of-service taint could be on the node when
-// it comes back. All else is released when the machine has lost its power.
+// releaseDumpPods releases the pods of a node whose kernel has stopped and writes a dump; nil:
+// there are none to release now. It does not release their volumes, because our out-of-service
+// taint could be on the node when it comes back. They are released when the machine has lost its
+// power.
 func (t transition) releaseDumpPods(n Node) Step {
 	freed := t.Memory.progress.deleted
 	switch {
-	case !t.Plan.Kdump, t.s.Released != v1alpha1.ReleasedNo, t.s.DumpReleased == v1alpha1.ReleasedDone:
+	case !t.Plan.Kdump, t.s.Released != incident.ReleasedNo, t.s.DumpReleased == incident.ReleasedDone:
 		return nil
-	case freed && t.s.DumpReleased == v1alpha1.ReleasedBegun:
+	case freed && t.s.DumpReleased == incident.ReleasedBegun:
 		return t.write(DumpPodsReleased, func(s *v1alpha1.Status) {
-			s.DumpReleased, s.Pods = v1alpha1.ReleasedDone, t.Memory.progress.pods
+			s.DumpReleased, s.Pods = incident.ReleasedDone, t.Memory.progress.pods
 		})
 	case !t.heard(dumpWithin), n.Ready, n.BootID != t.s.BootID:
 		return nil
-	case t.Policy.Admit.Verdict != Allow, t.Policy.Continue.Verdict != Allow: // whichever it was asked for
+	case t.Policy.Admit.Verdict != Allow, t.Policy.Continue.Verdict != Allow: // whichever applies
 		return nil
-	case t.s.DumpReleased == v1alpha1.ReleasedNo:
+	case t.s.DumpReleased == incident.ReleasedNo:
 		return t.write(DumpSeen, func(s *v1alpha1.Status) {
-			s.DumpReleased = v1alpha1.ReleasedBegun
+			s.DumpReleased = incident.ReleasedBegun
 			prove(s, v1alpha1.Evidence{
 				Device: t.Fence.Node, Source: v1alpha1.SourceKdump,
-				Readings: []v1alpha1.Reading{{Power: v1alpha1.PowerOn, At: metav1.NewMicroTime(t.Dump.Wall)}},
+				Readings: []v1alpha1.Reading{{Power: agent.PowerOn, At: metav1.NewMicroTime(t.Dump.Wall)}},
 			})
 		})
 	}
@@ -51,9 +54,9 @@ func (t transition) releaseDumpPods(n Node) Step {
 	return Release{Part: DeletePods, begin: deadline{t.Memory.looked, proofWithin}}
 }
 
-// dumping waits for the end of a dump; nil: none keeps the power on.
+// awaitDumpEnd waits for the end of a dump; nil: no dump needs the power.
 func (t transition) awaitDumpEnd(n Node) Step {
-	if !t.Plan.Kdump || t.powerTouched() || t.s.DumpReleased == v1alpha1.ReleasedNo && (n.Ready || !t.heard(dumpOver)) {
+	if !t.Plan.Kdump || t.powerTouched() || t.s.DumpReleased == incident.ReleasedNo && (n.Ready || !t.heard(dumpOver)) {
 		return nil
 	}
 	left := dumpOver - t.Now.SinceAtLeast(t.lastOfDump())
@@ -69,8 +72,7 @@ func (t transition) awaitDumpEnd(n Node) Step {
 	return Wait{For: min(left, lookEvery), Why: "the kernel writes a dump"}
 }
 
-// heard says that the kernel of the node has said in this incident, and at most age ago, that it
-// writes a dump.
+// heard reports whether a dump message of the node has arrived in this incident, at most age ago.
 func (t transition) heard(age time.Duration) bool {
 	return t.Plan.Kdump && t.dumpOfIncident() && t.Now.SinceAtMost(t.Dump) <= age
 }
@@ -79,8 +81,8 @@ func (t transition) dumpOfIncident() bool {
 	return t.Dump != (clock.Reading{}) && t.Dump.SinceAtLeast(t.Memory.begun) > 0
 }
 
-// lastOfDump is when the last message came. A process that has heard none, because the one before
-// it has, gives it as much time as if it had come when it began.
+// lastOfDump is the time of the last message. A process that has received none, because an earlier
+// process has, counts from its own start.
 func (t transition) lastOfDump() clock.Reading {
 	if t.dumpOfIncident() {
 		return t.Dump
@@ -88,7 +90,8 @@ func (t transition) lastOfDump() clock.Reading {
 	return t.Memory.begun
 }
 
-// powerTouched says that a command to take the machine's power may have been sent in this incident.
+// powerTouched reports whether a command that takes the machine's power may have been sent in this
+// incident.
 func (t transition) powerTouched() bool {
-	return slices.ContainsFunc(t.s.Devices, func(d v1alpha1.Device) bool { return d.Touched && d.Level > 0 })
+	return slices.ContainsFunc(t.s.Devices, func(d incident.Device) bool { return d.Touched && d.Level > 0 })
 }

@@ -8,10 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
-// givenUp waits for a human, or for the node to return late.
+// givenUp waits for an admin, or for a late return of the node.
 func (t transition) givenUp() Step {
 	n, look := t.node(lookEvery / 2)
 	if look != nil {
@@ -22,10 +24,10 @@ func (t transition) givenUp() Step {
 	}
 	off, unknown := off(t.s)
 	powered := len(off) == 0 && len(unknown) == 0
-	if powered && !stopped(t.s.Abort) && t.s.Abort != v1alpha1.AbortNodeGone && t.back(n) {
+	if powered && !stopped(t.s.Abort) && t.s.Abort != incident.AbortNodeGone && t.back(n) {
 		return t.enter(NodeBack, v1alpha1.PhaseRecovering)
 	}
-	if t.back(n) && !stopped(t.s.Abort) && t.s.Abort != v1alpha1.AbortNodeGone {
+	if t.back(n) && !stopped(t.s.Abort) && t.s.Abort != incident.AbortNodeGone {
 		if step := t.reportDevicesOn(); step != nil {
 			return step
 		}
@@ -49,37 +51,37 @@ func (t transition) givenUp() Step {
 	return Wait{For: lookSeldom, Why: "given up: a human is needed"}
 }
 
-// foundOn reads the plugs that were left, perhaps because they could not be read, of a node that
-// works; nil: none of them is found to be on.
+// reportDevicesOn reads the plugs of a working node that were left, perhaps because they could not
+// be read; nil: none of them was found on.
 func (t transition) reportDevicesOn() Step {
 	for _, rec := range t.s.Devices {
-		if _, configured := t.Plan.device(rec.Device); rec.State != v1alpha1.DeviceLeftOff || !configured {
+		if _, configured := t.Plan.device(rec.Device); rec.State != incident.DeviceLeftOff || !configured {
 			continue
 		}
 		seen, ok := t.reading(rec.Device, lookSeldom)
 		switch {
 		case !ok:
 			return Read{[]string{rec.Device}}
-		case seen.power == v1alpha1.PowerOn:
+		case seen.power == agent.PowerOn:
 			return t.onSeen(rec, seen)
 		}
 	}
 	return nil
 }
 
-// another says that a node whose fence was given up is to be fenced, and that this is not the fence
-// that was given up: it is another Node, or has worked since, or what ended the fence is so no
-// more. Who has stopped it has stopped that, too, as long as the annotation is there.
+// another reports whether a node whose fence was given up needs another fence: it is another Node,
+// or has worked since, or the reason for the end no longer holds. An admin's stop holds as long as
+// the annotation is there.
 func (t transition) another(n Node) bool {
 	switch {
 	case t.Trigger == nil, t.stopAsked(), n.Missing, n.Leaving, t.cleared(n):
 		return false
 	}
-	return n.UID != t.s.NodeUID || t.s.Abort == v1alpha1.AbortNodeGone || t.hasCondition(v1alpha1.ConditionReturned) ||
+	return n.UID != t.s.NodeUID || t.s.Abort == incident.AbortNodeGone || t.hasCondition(v1alpha1.ConditionReturned) ||
 		t.hasCondition(v1alpha1.ConditionDenied)
 }
 
-// said says that a condition of the record is true.
+// hasCondition reports whether a condition of the record is true.
 func (t transition) hasCondition(condition string) bool {
 	return meta.IsStatusConditionTrue(t.s.Conditions, condition)
 }
@@ -95,7 +97,7 @@ func (t transition) set(condition, reason, message string) func(*v1alpha1.Status
 	}
 }
 
-// final waits to be forgotten, or for the node to fail again.
+// final waits until the record may be deleted, or the node fails again.
 func (t transition) final() Step {
 	if t.restartAsked() || t.Trigger != nil && !t.stopAsked() {
 		n, look := t.node(lookEvery / 2)
@@ -120,19 +122,21 @@ func (t transition) reopen(reason Reason, n Node, open func(*v1alpha1.Status, No
 	return t.write(reason, func(s *v1alpha1.Status) {
 		archive(s, t.Now.Wall)
 		*s = v1alpha1.Status{
-			Incident: s.Incident, History: s.History, Problems: s.Problems,
-			Taints: v1alpha1.Taints{Fence: s.Taints.Fence},
+			Incident: s.Incident, History: s.History,
+			Progress: incident.Progress{
+				Problems: s.Problems, Taints: incident.Taints{Fence: s.Taints.Fence},
+			},
 		}
 		open(s, n)
 	})
 }
 
-// restartAsked says that an admin wants this very incident to be followed by another.
+// restartAsked reports whether an admin wants another incident after this one.
 func (t transition) restartAsked() bool {
 	return t.Fence.Annotations[v1alpha1.AnnotationRestart] == strconv.FormatInt(t.s.Incident, 10) && !t.stopAsked()
 }
 
-// forgotten says that the record has been kept for long enough after its end.
+// forgotten reports whether the record was kept long enough after its end.
 func (t transition) forgotten() bool {
 	complete := meta.FindStatusCondition(t.s.Conditions, v1alpha1.ConditionComplete)
 	return complete != nil &&

@@ -122,7 +122,7 @@ func TestNodeThatWorksIsRecoveredWhenItsDeviceAnswersAgain(t *testing.T) {
 	assert.Contains(t, r.methods, statemachine.MarkSchedulable)
 }
 
-func TestHoldSaysWhatIsSoNow(t *testing.T) {
+func TestHoldIsCurrent(t *testing.T) {
 	r := newRig(t, bmc())
 	held := func() (writes int) {
 		for _, step := range r.steps {

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -15,10 +17,10 @@ func ExampleTransition() {
 		fence = &v1alpha1.NodeFence{Node: "worker-1"}
 		plan  = statemachine.Plan{Hash: "v1", Levels: [][]statemachine.Device{{{Name: "bmc", Known: true}}}}
 		now   = clock.Reading{Wall: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-		power = v1alpha1.PowerOn
+		power = agent.PowerOn
 	)
 	memory := statemachine.NewMemory(now)
-	for fence.Status.Released != v1alpha1.ReleasedDone {
+	for fence.Status.Released != incident.ReleasedDone {
 		step := statemachine.Transition(statemachine.Input{Fence: fence, Plan: plan, Memory: memory, Now: now})
 		before, outcome := fence.Status, statemachine.Outcome{Began: now}
 		switch step := step.(type) {
@@ -28,10 +30,10 @@ func ExampleTransition() {
 			fmt.Println(step.Reason)
 			fence.Status = step.Status
 		case statemachine.Read:
-			outcome.Powers = []v1alpha1.Power{power}
+			outcome.Powers = []agent.Power{power}
 		case statemachine.Call:
 			fmt.Println("-", step.Op.Action, step.Device)
-			power = v1alpha1.PowerOff
+			power = agent.PowerOff
 		case statemachine.Act:
 			fmt.Println("-", step.Method)
 		case statemachine.Release:

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // detect gives a new record its first status.
@@ -31,7 +32,7 @@ func (t transition) detect() Step {
 func (t transition) open(s *v1alpha1.Status, n Node) {
 	identify(s, n)
 	enter(s, v1alpha1.PhaseDetected)
-	t.give(v1alpha1.WaitNotReadyFor)(s)
+	t.give(incident.WaitNotReadyFor)(s)
 	trigger := v1alpha1.Trigger{
 		Type: "Ready", Status: "Unknown",
 		Since: metav1.NewTime(t.Now.Wall.Truncate(time.Second)),
@@ -44,12 +45,12 @@ func (t transition) open(s *v1alpha1.Status, n Node) {
 	start := s.Problems.WindowStart
 	if start == nil || t.Now.Wall.Sub(start.Time) > window || t.Now.Wall.Before(start.Time) {
 		now := metav1.NewTime(t.Now.Wall.Truncate(time.Second))
-		s.Problems = v1alpha1.Problems{WindowStart: &now, Starts: s.Problems.Starts}
+		s.Problems = incident.Problems{WindowStart: &now, Starts: s.Problems.Starts}
 	}
 	s.Problems.Count++
 }
 
-// identify begins an incident with what the node is now.
+// identify begins an incident with the present identity of the node.
 func identify(s *v1alpha1.Status, n Node) {
 	s.Incident++
 	s.NodeUID, s.BootID, s.ProviderID = n.UID, n.BootID, n.ProviderID
@@ -79,22 +80,22 @@ func (t transition) detected() Step {
 	return t.enter(NotReadyTimeout, v1alpha1.PhaseIsolating, func(s *v1alpha1.Status) { s.Taints.Fence = true })
 }
 
-// failing is what the phases before power have in common: the node, unless it is gone or works.
+// failing is common to the phases before power: it returns the node, or a step if the node is gone
+// or works.
 func (t transition) failing() (Node, Step) {
 	n, look := t.node(lookEvery / 2)
 	switch {
 	case look != nil:
 		return n, look
 	case t.gone(n):
-		return n, t.abort(NodeGone, v1alpha1.AbortNodeGone)
+		return n, t.abort(NodeGone, incident.AbortNodeGone)
 	case t.cleared(n):
 		return n, t.returned(Returned)
 	}
 	return n, nil
 }
 
-// isolating carries out the methods of the isolation step: first those of the cluster, then
-// devices.
+// isolating executes the methods of the isolation step: first those of the cluster, then devices.
 func (t transition) isolating() Step {
 	if _, step := t.failing(); step != nil {
 		return step
@@ -134,10 +135,10 @@ func (t transition) isolating() Step {
 	if step := t.releaseStorage(cut); step != nil {
 		return step
 	}
-	return t.enter(NodeIsolated, v1alpha1.PhaseIsolated, t.give(v1alpha1.WaitPower))
+	return t.enter(NodeIsolated, v1alpha1.PhaseIsolated, t.give(incident.WaitPower))
 }
 
-// isolation are the methods of the cluster: the fence's own taint always, and first.
+// isolation returns the methods of the cluster. The fence's own taint is always the first.
 func (p *Plan) isolation() []string {
 	methods := []string{MarkUnschedulable}
 	for _, m := range p.Isolation {
@@ -164,12 +165,12 @@ func (t transition) isolated() Step {
 	if step := t.rest(or(t.Plan.PowerWait, DefaultPowerWait), "the node may return by itself"); step != nil {
 		return t.ahead(step)
 	}
-	if t.s.Released == v1alpha1.ReleasedDone {
+	if t.s.Released == incident.ReleasedDone {
 		return t.enter(
 			AlreadyReleased,
 			v1alpha1.PhaseRestoring,
 			reread,
-			func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortNone },
+			func(s *v1alpha1.Status) { s.Abort = incident.AbortNone },
 		)
 	}
 	if step := t.resolved(); step != nil {
@@ -185,7 +186,7 @@ func (t transition) isolated() Step {
 			0,
 		)
 	}
-	if step := t.awaitDumpEnd(n); step != nil { // before others have to wait for this fence
+	if step := t.awaitDumpEnd(n); step != nil { // before this fence makes others wait
 		return step
 	}
 	if !t.touched() {
@@ -196,9 +197,9 @@ func (t transition) isolated() Step {
 	return t.enter(PowerWaitOver, v1alpha1.PhasePowering, func(s *v1alpha1.Status) { s.Level = 1 })
 }
 
-// ahead is a wait before the power is taken that has the devices of the first level read shortly
-// before its end, if it is one: they have to be read before they are commanded, and no one has to
-// wait for that then.
+// ahead turns a wait before the power is taken into one in which the devices of the first level are
+// read shortly before its end. They must be read before they are commanded; the fence then need not
+// wait for that.
 func (t transition) ahead(step Step) Step {
 	wait, ok := step.(Wait)
 	if !ok || len(wait.Watch) > 0 || len(t.Plan.Levels) == 0 {
@@ -221,14 +222,14 @@ func (t transition) ahead(step Step) Step {
 	return wait
 }
 
-// reread has every plug restored again that an earlier try has left as it was.
+// reread makes every plug be restored again that an earlier try has left.
 func reread(s *v1alpha1.Status) {
 	for i := range s.Devices {
 		d := &s.Devices[i]
-		if d.Touched && (d.State == v1alpha1.DeviceOn || d.State == v1alpha1.DeviceLeftOff) {
-			d.State = v1alpha1.DeviceSeenOn
+		if d.Touched && (d.State == incident.DeviceOn || d.State == incident.DeviceLeftOff) {
+			d.State = incident.DeviceSeenOn
 			if d.SeenOff {
-				d.State = v1alpha1.DeviceOff
+				d.State = incident.DeviceOff
 			}
 		}
 		d.Restores = 0

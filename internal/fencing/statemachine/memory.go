@@ -4,8 +4,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // Memory is what one process has seen and done for one record. It is lost with the process, which
@@ -14,14 +16,14 @@ import (
 type Memory struct {
 	since  clock.Reading // when this process began with the record
 	begun  clock.Reading // when it began with the incident
-	unsent string        // ID of the operation that it has written down and not sent
+	unsent string        // ID of the operation that it has recorded and not sent
 
-	waits   clock.Reading // since when it knows of the wait in the record
-	ownWait bool          // and has begun it
-	held    clock.Reading // when it has said last why nothing happens
+	waits   clock.Reading // since when it knows the wait in the record
+	ownWait bool          // it has begun the wait
+	held    clock.Reading // when it last reported why nothing happens
 
 	node    Node
-	looked  clock.Reading // when the look began that found it
+	looked  clock.Reading // when the look that found it began
 	present bool          // there was a look since the last write
 	// Whether the node's Lease was renewed since the last call in this phase, and since the last
 	// reading.
@@ -41,7 +43,7 @@ func (r *renewals) see(n Node) {
 	switch {
 	case n.Missing:
 		*r = renewals{}
-	case n.Renewal == "" && r.based: // a Lease that is gone was not renewed
+	case n.Renewal == "" && r.based: // a missing Lease was not renewed
 	case !r.based:
 		r.based, r.first = true, n.Renewal
 	case r.first != n.Renewal:
@@ -52,25 +54,25 @@ func (r *renewals) see(n Node) {
 // deviceReading is what this process knows about a device.
 type deviceReading struct {
 	device string
-	called bool          // by this process
-	quiet  clock.Reading // when its last call had ended
+	called bool          // this process has called it
+	quiet  clock.Reading // when its last call ended
 
-	power v1alpha1.Power // empty: not read since
-	began clock.Reading  // when the last reading did
-	at    clock.Reading  // when its answer was there
-	first time.Time      // when it was read off for the first of several times in a row
-	twice bool           // it was read off twice, far enough apart
+	power agent.Power   // empty: not read since
+	began clock.Reading // when the last reading began
+	at    clock.Reading // when its answer arrived
+	first time.Time     // the first of several readings off in a row
+	twice bool          // it was read off twice, with enough time in between
 }
 
 // progress is the progress of this process in a phase.
 type progress struct {
-	methods int    // that are done
-	failed  string // the last of them that has failed
+	methods int    // completed
+	failed  string // the last one that failed
 
 	tainted, deleted, detached, untainted bool
-	// when the pods were gone, when what is left was last counted, and when the taint was gone
+	// when the pods were gone, when the rest was last counted, and when the taint was gone
 	emptied, awaited, freed clock.Reading
-	pods                    v1alpha1.Pods
+	pods                    incident.Pods
 }
 
 // NewMemory returns the memory of a process that starts with a record, also after a restart.
@@ -89,9 +91,9 @@ type Outcome struct {
 	// Node is the result of a look.
 	Node Node
 	// Powers are the results of a [Read], in the order of its devices.
-	Powers []v1alpha1.Power
+	Powers []agent.Power
 	// Pods counts the pods that the release has listed and deleted.
-	Pods v1alpha1.Pods
+	Pods incident.Pods
 	// Left is set if the part of the release is not complete and must be repeated.
 	Left bool
 }
@@ -133,13 +135,13 @@ func (m *Memory) wrote(before *v1alpha1.Status, step Write, o Outcome) {
 	if step.Reason == Held {
 		m.held = o.Ended
 	}
-	if after.Incident != before.Incident { // what came before is of another incident
+	if after.Incident != before.Incident { // earlier knowledge is of another incident
 		m.begun = o.Ended
 	}
 	if after.Wait != nil && (before.Wait == nil || *after.Wait != *before.Wait) {
 		m.waits, m.ownWait = o.Began, !o.Failed
 	}
-	if o.Failed { // what was seen may be of another phase
+	if o.Failed { // what was seen may belong to another phase
 		m.progress, m.sinceChange = progress{}, renewals{}
 		for i := range m.devices {
 			m.devices[i].power, m.devices[i].twice = "", false
@@ -159,11 +161,11 @@ func (m *Memory) wrote(before *v1alpha1.Status, step Write, o Outcome) {
 	if before.Phase != after.Phase || step.Reason == MethodFailed || step.Reason == TaintRemoved {
 		m.progress = progress{}
 	}
-	if step.Reason == PowerWaitOver { // what was read ahead was read for what comes now
+	if step.Reason == PowerWaitOver { // readings ahead are for this phase
 		return
 	}
-	for i := range m.devices { // what was decided on is decided; what proves something may be of use once more
-		if s := &m.devices[i]; s.power != v1alpha1.PowerOff {
+	for i := range m.devices { // spent for this decision; proofs stay useful
+		if s := &m.devices[i]; s.power != agent.PowerOff {
 			s.power = ""
 		}
 	}
@@ -179,11 +181,11 @@ func (m *Memory) read(step Read, o Outcome) {
 	m.sinceRead = renewals{}
 	for i, name := range step.Devices {
 		s := m.readingOf(name)
-		power := v1alpha1.PowerUnknown
+		power := agent.PowerUnknown
 		if i < len(o.Powers) {
 			power = o.Powers[i]
 		}
-		again := power == v1alpha1.PowerOff && s.power == power
+		again := power == agent.PowerOff && s.power == power
 		s.twice = again && (s.twice || o.Began.SinceAtLeast(s.at) >= apart)
 		if !again {
 			s.first = o.Ended.Wall
@@ -194,7 +196,7 @@ func (m *Memory) read(step Read, o Outcome) {
 
 func (m *Memory) called(step Call, o Outcome) {
 	m.sinceChange, m.sinceRead, m.unsent = renewals{}, renewals{}, ""
-	for i := range m.devices { // the machine may be another thing now for all of them
+	for i := range m.devices { // the state of the machine may have changed for all of them
 		m.devices[i].power, m.devices[i].twice = "", false
 	}
 	s := m.readingOf(step.Device)
@@ -225,7 +227,7 @@ func (m *Memory) readingOf(device string) *deviceReading {
 	return &m.devices[len(m.devices)-1]
 }
 
-// seen is what is known of a device, without making room for it.
+// seen returns what is known about a device.
 func (m *Memory) seen(device string) deviceReading {
 	for _, s := range m.devices {
 		if s.device == device {

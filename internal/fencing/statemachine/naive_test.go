@@ -1,7 +1,9 @@
 package statemachine
 
 import (
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // decide is Transition, seen through a mutation: what it is shown, or what it answers, is as in a
@@ -30,7 +32,7 @@ func (x *explorer) decide(s *State, in *Input) Step {
 			}
 		}
 	case d.OnBeforeRelease && w.Reason == ReleaseBegun:
-		return Call{Device: names[0], Op: v1alpha1.Op{Action: v1alpha1.ActionOn}}
+		return Call{Device: names[0], Op: incident.Op{Action: agent.ActionOn}}
 	case d.GiveUpSilently && w.Reason == RestartsUsedUp:
 		w.Reason = Ended
 		enter(&w.Status, v1alpha1.PhaseGivenUp)
@@ -107,7 +109,7 @@ func (x *explorer) show(s *State) {
 
 func (x *explorer) restoreLevelOnly(in *Input) Step {
 	all := in.Fence.Status.Devices
-	var some []v1alpha1.Device
+	var some []incident.Device
 	for _, rec := range all {
 		if rec.Level == max(1, in.Fence.Status.Level) {
 			some = append(some, rec)

@@ -8,7 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/proposal"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
@@ -94,7 +96,7 @@ func TestNodeThatIsGoneIsNotTouched(t *testing.T) {
 			r.node.UID = "other"
 			r.node.Ready, r.node.Failing = true, false
 			r.phase(v1alpha1.PhaseGivenUp)
-			assert.Equal(t, v1alpha1.AbortNodeGone, r.status().Abort)
+			assert.Equal(t, incident.AbortNodeGone, r.status().Abort)
 			assert.Len(t, r.plugs["bmc"].commands, before, "no power for what may be another's")
 			assert.NotContains(t, r.methods, statemachine.MarkSchedulable)
 		})
@@ -178,8 +180,8 @@ func TestMethods(t *testing.T) {
 		r = newRig(t, plan(false))
 		r.failing["detach-volumes"] = 3
 		r.until(statemachine.IsolationFailed)
-		assert.Equal(t, v1alpha1.StepIsolation, r.status().Step)
-		assert.Equal(t, v1alpha1.StageError, r.status().Status)
+		assert.Equal(t, incident.StepIsolation, r.status().Step)
+		assert.Equal(t, incident.StageError, r.status().Status)
 	})
 	t.Run("may fail if they need not succeed", func(t *testing.T) {
 		r := newRig(t, plan(true))
@@ -191,9 +193,9 @@ func TestMethods(t *testing.T) {
 		r := newRig(t, plan(false))
 		r.failing["attach"] = 3
 		r.until(statemachine.RecoveryFailed)
-		assert.Equal(t, v1alpha1.StepRecovery, r.status().Step)
+		assert.Equal(t, incident.StepRecovery, r.status().Step)
 		r.phase(v1alpha1.PhaseFinal)
-		assert.Equal(t, []v1alpha1.OpAction{off, on}, r.plugs["bmc"].commands)
+		assert.Equal(t, []agent.Action{off, on}, r.plugs["bmc"].commands)
 	})
 	t.Run("leave the taint if somebody else removes it", func(t *testing.T) {
 		p := bmc()
@@ -252,8 +254,8 @@ func TestPowerThatStaysOff(t *testing.T) {
 	plan.PowerOn = statemachine.PowerOnNever
 	r := newRig(t, plan)
 	r.phase(v1alpha1.PhaseGivenUp)
-	assert.Equal(t, []v1alpha1.OpAction{off}, r.plugs["bmc"].commands)
-	assert.Equal(t, v1alpha1.ReleasedDone, r.status().Released)
+	assert.Equal(t, []agent.Action{off}, r.plugs["bmc"].commands)
+	assert.Equal(t, incident.ReleasedDone, r.status().Released)
 	assertCondition(t, r, v1alpha1.ConditionPoweredOff, "True")
 
 	plan.DeleteNode = true

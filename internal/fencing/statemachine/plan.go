@@ -22,47 +22,44 @@ const (
 	DefaultRestarts      = 1
 )
 
-// MaxDevices is how many devices a plan may have. A device leaves at most two entries of evidence,
-// one off and one on, so that with those of an admin and of a dump they never pass the 64 that a
-// record may hold.
+// MaxDevices is the maximum number of devices of a plan. A device leaves at most two entries of
+// evidence, off and on. With those of an admin and of a dump they stay below the 64 of a record.
 const MaxDevices = 30
 
-// Plan is what the configuration of a node resolved to. A zero value of a field with a default
-// stands for it.
+// Plan is the resolved configuration of a node. A zero field means its default.
 type Plan struct {
-	// Unresolved says why there is no plan; empty: there is one. Without one nothing is done that a
-	// plan says, and no device is given up.
+	// Unresolved is the reason why there is no plan; empty: there is one. Without a plan, no
+	// configured action is done, and no device is given up.
 	Unresolved string
-	// Hash tells configurations apart. The first command to a device pins it: with another one no
-	// further device is switched off in the incident. It must not be empty where there are devices.
+	// Hash identifies the configuration. The first command to a device pins it: with another one,
+	// no further device is switched off in the incident. It must not be empty if there are devices.
 	Hash string
 
-	// Isolation are the methods of the isolation step, in order. The fence's own taint is put on
-	// the node before them.
+	// Isolation has the methods of the isolation step, in order. The fence's own taint comes first.
 	Isolation []Method
-	// Levels are the devices of the step power-management, in order: each level cuts all feeds of
-	// the machine by itself, and a further one is used where the one before cannot prove it. None
-	// means that only a human can say that the machine is without power.
+	// Levels has the devices of the step power-management, in order. Each level cuts all feeds of
+	// the machine. The next level is used if a level cannot prove that. Without levels, only an
+	// admin can confirm that the machine has no power.
 	Levels [][]Device
-	// Recovery are the methods of the recovery step, in order. The fence's own taint is removed
-	// after them.
+	// Recovery has the methods of the recovery step, in order. The fence's own taint is removed
+	// last.
 	Recovery []Method
 
-	// PowerOn says whether what was switched off is switched on again. Default: [PowerOnAlways].
+	// PowerOn decides whether devices are switched on again. Default: [PowerOnAlways].
 	PowerOn PowerOn
-	// DeleteNode removes the Node after the release. It needs [PowerOnNever].
+	// DeleteNode deletes the Node after the release. It requires [PowerOnNever].
 	DeleteNode bool
-	// FenceReadyNodes lets a node lose its power while it is Ready, because the condition that
-	// started the fence says that it must.
+	// FenceReadyNodes allows taking the power of a Ready node if the condition that started the
+	// fence requires it.
 	FenceReadyNodes bool
-	// Kdump releases the pods of a node whose kernel says that it writes a dump, and leaves it its
-	// power until that has ended.
+	// Kdump releases the pods of a node whose kernel sends dump messages, and leaves it its power
+	// until the dump has ended.
 	Kdump bool
-	// KeepTaint keeps the fence's own taint on the node after the recovery: somebody else removes
-	// it.
+	// KeepTaint keeps the fence's own taint on the node after the recovery. Another program or an
+	// admin must remove it.
 	KeepTaint bool
 
-	// NotReadyFor is how long the condition has to last. Default: 30 s.
+	// NotReadyFor is how long the condition must last. Default: 30 s.
 	NotReadyFor time.Duration
 	// PowerWait is how long an isolated node may take to return before it loses its power. Default:
 	// 5 min.

@@ -6,25 +6,27 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
-// switchOff returns the next step for a device to be off, nil if it was read off in this incident.
-// failed returns the step for when it cannot be; with further it is asked at once when the device
-// does not go off, because another one can take its place.
+// switchOff returns the next step to switch a device off; nil if it was read off in this incident.
+// failed returns the step for a device that cannot be switched off. With further, another device
+// can replace it, and failed is called at once when it does not go off.
 func (t transition) switchOff(d Device, level int32, further bool, failed func(Reason) Step) Step {
 	rec := recorded(t.s, d.Name)
 	switch {
-	case rec.State == v1alpha1.DeviceOff:
+	case rec.State == incident.DeviceOff:
 		return nil
-	case rec.State == v1alpha1.DeviceOffIntent && rec.Op.ID == t.Memory.unsent:
+	case rec.State == incident.DeviceOffIntent && rec.Op.ID == t.Memory.unsent:
 		return t.sendOff(rec, level)
-	case rec.State == v1alpha1.DeviceOffIntent:
+	case rec.State == incident.DeviceOffIntent:
 		return t.afterOffCommand(d, rec, further, failed)
 	case rec.SeenOff, rec.Restores > 0, rec.Tries >= t.Plan.retries():
-		// A device that was off in this incident, or may have been, and is on, was switched on by
-		// somebody: it is used up.
+		// The device was or may have been off in this incident, and is on: another person has
+		// switched it on. It is not used again.
 		return failed(PowerFailed)
 	}
 	if step := t.pinned(); step != nil {
@@ -36,9 +38,9 @@ func (t transition) switchOff(d Device, level int32, further bool, failed func(R
 			return Read{[]string{d.Name}}
 		}
 		switch {
-		case before.power == v1alpha1.PowerOff && !d.Known:
+		case before.power == agent.PowerOff && !d.Known:
 			return failed(PowerFailed)
-		case before.power == v1alpha1.PowerUnknown && further: // it could prove nothing, nor be restored in the end
+		case before.power == agent.PowerUnknown && further: // it could neither prove anything nor be restored
 			return failed(OffUnread)
 		}
 	}
@@ -47,7 +49,7 @@ func (t transition) switchOff(d Device, level int32, further bool, failed func(R
 	case look != nil:
 		return look
 	case t.gone(n):
-		return t.abort(NodeGone, v1alpha1.AbortNodeGone)
+		return t.abort(NodeGone, incident.AbortNodeGone)
 	case t.returnedBeforeCommand(level, n):
 		return t.returned(Returned)
 	}
@@ -67,29 +69,29 @@ func (t transition) switchOff(d Device, level int32, further bool, failed func(R
 	if step := t.allowed(t.Policy.Continue); step != nil {
 		return step
 	}
-	return t.intend(OffIntent, d, level, v1alpha1.ActionOff)
+	return t.intend(OffIntent, d, level, agent.ActionOff)
 }
 
-// intend writes down a command before it is sent.
-func (t transition) intend(reason Reason, d Device, level int32, action v1alpha1.OpAction) Step {
+// intend records a command before it is sent.
+func (t transition) intend(reason Reason, d Device, level int32, action agent.Action) Step {
 	op := t.operation(action, d)
 	return t.write(reason, func(s *v1alpha1.Status) {
 		rec := device(s, d.Name)
 		if rec == nil {
-			s.Devices = append(s.Devices, v1alpha1.Device{Device: d.Name, Level: level})
+			s.Devices = append(s.Devices, incident.Device{Device: d.Name, Level: level})
 			rec = &s.Devices[len(s.Devices)-1]
 		}
-		if action == v1alpha1.ActionOff {
+		if action == agent.ActionOff {
 			if !t.touched() && s.Commission == nil {
 				s.Problems.Starts = append(slices.Clone(s.Problems.Starts), metav1.NewMicroTime(t.Now.Wall))
 				s.Problems.Starts = s.Problems.Starts[max(0, len(s.Problems.Starts)-maxStarts):]
 			}
-			rec.State, rec.Touched = v1alpha1.DeviceOffIntent, true
+			rec.State, rec.Touched = incident.DeviceOffIntent, true
 			rec.Tries++
 			s.ConfigHash = t.Plan.Hash
 			s.Hold = nil
 		} else {
-			rec.State = v1alpha1.DeviceOnIntent
+			rec.State = incident.DeviceOnIntent
 			rec.Restores++
 		}
 		rec.Op = &op
@@ -100,23 +102,23 @@ func (t transition) intend(reason Reason, d Device, level int32, action v1alpha1
 	})
 }
 
-// sendOff sends the command that this process has just written down, unless the node has returned
-// meanwhile.
-func (t transition) sendOff(rec v1alpha1.Device, level int32) Step {
+// sendOff sends the command that this process has just recorded, unless the node has returned
+// since.
+func (t transition) sendOff(rec incident.Device, level int32) Step {
 	n, look := t.node(callWithin)
 	switch {
 	case look != nil:
 		return look
 	case t.gone(n):
-		return t.abort(IntentCancelled, v1alpha1.AbortNodeGone, cancel(rec.Device))
+		return t.abort(IntentCancelled, incident.AbortNodeGone, cancel(rec.Device))
 	case t.returnedBeforeCommand(level, n):
 		return t.returned(IntentCancelled, cancel(rec.Device))
 	}
 	return t.call(rec)
 }
 
-// sparedBy says that the node must be spared the devices of a level. Those of the isolation step do
-// not take its power.
+// returnedBeforeCommand reports whether the node forbids commands to the devices of a level. Those
+// of the isolation step do not take its power.
 func (t transition) returnedBeforeCommand(level int32, n Node) bool {
 	if level == 0 {
 		return t.cleared(n)
@@ -124,27 +126,27 @@ func (t transition) returnedBeforeCommand(level int32, n Node) bool {
 	return t.spared(n)
 }
 
-func (t transition) call(rec v1alpha1.Device) Step {
+func (t transition) call(rec incident.Device) Step {
 	return Call{Device: rec.Device, Op: *rec.Op, begin: deadline{t.Memory.looked, callWithin}}
 }
 
-// cancel takes back a command that was written down and not sent. The device counts as touched: it
-// is read before the fence ends.
+// cancel takes back a command that was recorded and not sent. The device counts as touched: it is
+// read before the fence ends.
 func cancel(name string) func(*v1alpha1.Status) {
 	return func(s *v1alpha1.Status) {
 		d := device(s, name)
-		d.State, d.Op = v1alpha1.DeviceSeenOn, nil
+		d.State, d.Op = incident.DeviceSeenOn, nil
 	}
 }
 
-// afterOff finds out what became of a command to switch off, sent by this process or by one before
-// it. The answer to the command itself does not count, whatever it was.
-func (t transition) afterOffCommand(d Device, rec v1alpha1.Device, further bool, failed func(Reason) Step) Step {
+// afterOffCommand finds out the effect of a command to switch off, sent by this process or an
+// earlier one. The answer to the command does not count.
+func (t transition) afterOffCommand(d Device, rec incident.Device, further bool, failed func(Reason) Step) Step {
 	seen, ok := t.reading(d.Name, recent)
 	if !ok {
 		return Read{[]string{d.Name}}
 	}
-	if seen.power == v1alpha1.PowerOff {
+	if seen.power == agent.PowerOff {
 		return t.offSeen(d.Name, seen)
 	}
 	patience := d.poll()
@@ -164,10 +166,10 @@ func (t transition) afterOffCommand(d Device, rec v1alpha1.Device, further bool,
 		}
 		return step
 	}
-	if seen.power == v1alpha1.PowerOn {
+	if seen.power == agent.PowerOn {
 		return t.write(OffSpent, func(s *v1alpha1.Status) {
 			rec := device(s, d.Name)
-			rec.State, rec.Op = v1alpha1.DeviceSeenOn, nil
+			rec.State, rec.Op = incident.DeviceSeenOn, nil
 		})
 	}
 	if step := t.unreadable(seen.at); step != nil {
@@ -183,8 +185,8 @@ func (t transition) afterOffCommand(d Device, rec v1alpha1.Device, further bool,
 	})
 }
 
-// offSeen notes that a device reads off after a command: the command has landed, and no other can
-// be under way.
+// offSeen records that a device reads off after a command: the command has taken effect, and no
+// other can be under way.
 func (t transition) offSeen(name string, seen deviceReading) Step {
 	if !seen.twice {
 		if age := t.Now.SinceAtLeast(seen.at); age < apart {
@@ -199,12 +201,12 @@ func (t transition) offSeen(name string, seen deviceReading) Step {
 			e.Op = rec.Op.ID
 		}
 		prove(s, e)
-		rec.State, rec.SeenOff, rec.Op = v1alpha1.DeviceOff, true, nil
+		rec.State, rec.SeenOff, rec.Op = incident.DeviceOff, true, nil
 	})
 }
 
-// unreadable is nil when a device that could not be read has had a while to recover, and the try
-// counts.
+// unreadable waits until a device that could not be read has had time to recover. Then it returns
+// nil, and the try counts.
 func (t transition) unreadable(at clock.Reading) Step {
 	if age := t.Now.SinceAtMost(at); age < readAgain {
 		return Wait{For: readAgain - age, Why: "a device cannot be read"}
@@ -212,8 +214,8 @@ func (t transition) unreadable(at clock.Reading) Step {
 	return nil
 }
 
-// polled is nil if a reading was taken so long after the command that it counts, even where it says
-// that nothing has changed.
+// pollUntilOff returns nil if a reading was taken so long after the command that it counts even if
+// nothing has changed.
 func (t transition) pollUntilOff(d Device, seen deviceReading, patience time.Duration) Step {
 	if t.quietFor(seen.began, seen) >= patience {
 		return nil
@@ -224,9 +226,9 @@ func (t transition) pollUntilOff(d Device, seen deviceReading, patience time.Dur
 	return Read{[]string{d.Name}}
 }
 
-// quiet is nil if a reading was taken when no command could be under way any more. One of another
-// process may be: its agent perhaps has outlived it, and has as long as its call had.
-func (t transition) quiet(d Device, rec v1alpha1.Device, seen deviceReading) Step {
+// quiet returns nil if a reading was taken when no command could be under way. The agent of an
+// earlier process may have outlived it, for as long as its call had.
+func (t transition) quiet(d Device, rec incident.Device, seen deviceReading) Step {
 	settle := d.settle()
 	if !seen.called {
 		settle += t.callOf(d, rec)
@@ -240,9 +242,9 @@ func (t transition) quiet(d Device, rec v1alpha1.Device, seen deviceReading) Ste
 	return Read{[]string{d.Name}}
 }
 
-// rest is nil if a wait before the power is taken is over, or what to do. It is over, too, when all
-// devices of a level read off that had not shown it when the flow came to a rest: instances of
-// clouds take their time to stop. That proves nothing, but there is nothing left to wait for.
+// rest returns nil if a wait before the power is taken is over, otherwise a step. The wait is also
+// over when all devices of a level read off that did not when it began, such as cloud instances
+// that stop slowly. That proves nothing, but the wait has no purpose any more.
 func (t transition) rest(whole time.Duration, why string) Step {
 	left := t.left(whole)
 	if left <= 0 {
@@ -253,12 +255,12 @@ func (t transition) rest(whole time.Duration, why string) Step {
 		landed, open := true, false
 		for _, d := range level {
 			switch recorded(t.s, d.Name).State {
-			case v1alpha1.DeviceOff:
-			case v1alpha1.DeviceOffIntent:
+			case incident.DeviceOff:
+			case incident.DeviceOffIntent:
 				open = true
 				wait.Watch = append(wait.Watch, d.Name)
 				seen, ok := t.reading(d.Name, recent)
-				landed = landed && ok && seen.power == v1alpha1.PowerOff
+				landed = landed && ok && seen.power == agent.PowerOff
 			default:
 				landed = false
 			}
@@ -270,8 +272,8 @@ func (t transition) rest(whole time.Duration, why string) Step {
 	return wait
 }
 
-// callOf is how long a call of another process to a device may take.
-func (t transition) callOf(d Device, rec v1alpha1.Device) time.Duration {
+// callOf is the maximum duration of another process's call to a device.
+func (t transition) callOf(d Device, rec incident.Device) time.Duration {
 	timeout := d.timeout()
 	if rec.Op != nil {
 		timeout = max(timeout, time.Duration(rec.Op.DeadlineSeconds)*time.Second)
@@ -279,11 +281,11 @@ func (t transition) callOf(d Device, rec v1alpha1.Device) time.Duration {
 	return timeout
 }
 
-// powering switches off one device of the level after another.
+// powering switches off the devices of the level one by one.
 func (t transition) powering() Step {
 	number, devices := t.level()
 	if len(devices) == 0 {
-		// The level has vanished from the configuration. No devices are not "all devices off".
+		// The level is no longer configured. An empty level must not count as "all devices off".
 		if step := t.repinned(); step != nil {
 			return step
 		}

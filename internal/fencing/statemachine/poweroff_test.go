@@ -8,13 +8,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
 const (
-	off = v1alpha1.ActionOff
-	on  = v1alpha1.ActionOn
+	off = agent.ActionOff
+	on  = agent.ActionOn
 )
 
 func TestDeviceThatReadsOffBeforeItIsCommandedCountsOnlyIfItIsKnown(t *testing.T) {
@@ -28,7 +30,7 @@ func TestDeviceThatReadsOffBeforeItIsCommandedCountsOnlyIfItIsKnown(t *testing.T
 		r.plugs["bmc"].on = false
 		r.until(want)
 		if known {
-			assert.Equal(t, []v1alpha1.OpAction{off}, r.plugs["bmc"].commands, "the command is sent nevertheless")
+			assert.Equal(t, []agent.Action{off}, r.plugs["bmc"].commands, "the command is sent nevertheless")
 		} else {
 			assert.Empty(t, r.plugs["bmc"].commands)
 		}
@@ -44,7 +46,7 @@ func TestDeviceIsReadTwiceHalfASecondApart(t *testing.T) {
 	assert.Equal(t, v1alpha1.SourceAgent, e.Source)
 	require.GreaterOrEqual(t, len(e.Readings), 2)
 	for i, reading := range e.Readings {
-		assert.Equal(t, v1alpha1.PowerOff, reading.Power)
+		assert.Equal(t, agent.PowerOff, reading.Power)
 		if i == 1 {
 			assert.GreaterOrEqual(t, reading.At.Sub(e.Readings[0].At.Time), 500*time.Millisecond)
 		}
@@ -78,18 +80,18 @@ func TestCommandIsSentAgainOnlyAfterItHasSettled(t *testing.T) {
 	r.until(statemachine.OffSpent)
 	assert.GreaterOrEqual(t, r.elapsed()-sent, statemachine.DefaultSettle)
 	r.until(statemachine.PowerFailed)
-	assert.Equal(t, []v1alpha1.OpAction{off, off, off}, r.plugs["bmc"].commands, "as often as a step may be tried")
+	assert.Equal(t, []agent.Action{off, off, off}, r.plugs["bmc"].commands, "as often as a step may be tried")
 	assert.Equal(t, v1alpha1.PhaseError, r.status().Phase)
-	assert.Equal(t, v1alpha1.StageError, r.status().Status)
+	assert.Equal(t, incident.StageError, r.status().Status)
 }
 
 func TestUnreadableDeviceGetsOneCommand(t *testing.T) {
 	r := newRig(t, bmc())
 	r.plugs["bmc"].silent = true
 	r.phase(v1alpha1.PhaseError)
-	assert.Equal(t, []v1alpha1.OpAction{off}, r.plugs["bmc"].commands)
+	assert.Equal(t, []agent.Action{off}, r.plugs["bmc"].commands)
 	r.phase(v1alpha1.PhaseGivenUp)
-	assert.Equal(t, []v1alpha1.OpAction{off, on, on, on}, r.plugs["bmc"].commands,
+	assert.Equal(t, []agent.Action{off, on, on, on}, r.plugs["bmc"].commands,
 		"a restart does not send another; power comes back as well as it can")
 }
 
@@ -112,7 +114,7 @@ func TestIntentThatThisProcessDidNotWriteIsNeverSent(t *testing.T) {
 	r.until(statemachine.OffSpent)
 	assert.Empty(t, r.plugs["bmc"].commands)
 	r.until(statemachine.OffSeen)
-	assert.Equal(t, []v1alpha1.OpAction{off}, r.plugs["bmc"].commands)
+	assert.Equal(t, []agent.Action{off}, r.plugs["bmc"].commands)
 	assert.Equal(t, []string{"fence-c0ffee0012-1-1", "fence-c0ffee0012-1-2"}, r.status().Jobs)
 }
 
@@ -159,8 +161,8 @@ func TestDeviceThatSomebodySwitchesOnIsNotSwitchedOffAgain(t *testing.T) {
 	r.pass(time.Second) // the readings by which it was seen off would count
 	r.until(statemachine.Contradicted)
 	r.phase(v1alpha1.PhaseGivenUp)
-	assert.Equal(t, []v1alpha1.OpAction{off}, r.plugs["bmc"].commands)
-	assert.Equal(t, v1alpha1.AbortGaveUp, r.status().Abort)
+	assert.Equal(t, []agent.Action{off}, r.plugs["bmc"].commands)
+	assert.Equal(t, incident.AbortGaveUp, r.status().Abort)
 }
 
 func TestNodeThatWorksWithoutPowerIsAnother(t *testing.T) {
@@ -185,8 +187,8 @@ func TestDeviceThatCannotBeReadIsNotCommandedWhereAnotherTakesItsPlace(t *testin
 	assert.Less(t, r.elapsed()-began, 6*time.Second)
 	r.phase(v1alpha1.PhaseFinal)
 	assert.Empty(t, r.plugs["bmc"].commands)
-	assert.Equal(t, []v1alpha1.OpAction{off, on}, r.plugs["a"].commands)
-	assert.Equal(t, []v1alpha1.OpAction{off, on}, r.plugs["b"].commands)
+	assert.Equal(t, []agent.Action{off, on}, r.plugs["a"].commands)
+	assert.Equal(t, []agent.Action{off, on}, r.plugs["b"].commands)
 }
 
 // Each renewal of the Lease is news of the node, upon which everything is looked at again: that
@@ -242,7 +244,7 @@ func TestConfigurationIsPinnedByTheFirstCommand(t *testing.T) {
 		assert.Equal(t, v1alpha1.PhaseVerifying, r.status().Phase)
 		r.shown = func(n *statemachine.Node) { n.Ready, n.Failing = true, false }
 		r.rest(20 * time.Second)
-		assert.Equal(t, v1alpha1.AbortNodeReady, r.status().Abort, "the node is looked at nevertheless")
+		assert.Equal(t, incident.AbortNodeReady, r.status().Abort, "the node is looked at nevertheless")
 	})
 	t.Run("before it the new one counts", func(t *testing.T) {
 		r := newRig(t, bmc())

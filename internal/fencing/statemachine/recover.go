@@ -1,15 +1,18 @@
 package statemachine
 
-import "github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+import (
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
+)
 
-// booting waits for a node to report whose machine has power.
+// booting waits for the node of a machine with power to report.
 func (t transition) booting() Step {
 	n, look := t.node(lookEvery / 2)
 	switch {
 	case look != nil:
 		return look
 	case t.gone(n):
-		return t.abort(NodeGone, v1alpha1.AbortNodeGone)
+		return t.abort(NodeGone, incident.AbortNodeGone)
 	case t.back(n):
 		return t.enter(NodeBack, v1alpha1.PhaseRecovering)
 	}
@@ -17,33 +20,31 @@ func (t transition) booting() Step {
 		return Wait{For: min(left, lookEvery), Why: "the machine starts"}
 	}
 	if t.s.Commission != nil && t.cleared(n) && t.Now.SinceAtLeast(t.Memory.since) < lookSeldom {
-		// It may have been back for long, and no one has looked.
+		// It may have been back for long without a look.
 		return Wait{For: lookEvery / 2, Why: "the node is shown Ready, and has to renew its Lease"}
 	}
 	return t.fail(BootGraceOver)
 }
 
-// recovering carries out the methods of the recovery step, while the node works.
+// recovering executes the methods of the recovery step while the node works.
 func (t transition) recovering() Step {
 	n, look := t.node(lookEvery / 2)
 	switch {
 	case look != nil:
 		return look
 	case t.gone(n):
-		return t.abort(NodeGone, v1alpha1.AbortNodeGone)
+		return t.abort(NodeGone, incident.AbortNodeGone)
 	case !t.cleared(n):
-		return t.enter(LostAgain, v1alpha1.PhaseBooting, t.give(v1alpha1.WaitBootGrace))
+		return t.enter(LostAgain, v1alpha1.PhaseBooting, t.give(incident.WaitBootGrace))
 	case !t.back(n):
 		return Wait{For: lookEvery / 2, Why: "the node is shown Ready, and has to renew its Lease"}
 	}
 	if t.s.Commission != nil {
 		return t.commissioned(n)
 	}
-	if t.s.Taints == (v1alpha1.Taints{}) && len(t.s.Devices) == 0 && t.s.Released == v1alpha1.ReleasedNo {
-		return t.enter(
-			Recovered,
-			v1alpha1.PhaseFinal,
-		) // nothing was done: there is nothing to undo, and no configuration needed for that
+	if t.s.Taints == (incident.Taints{}) && len(t.s.Devices) == 0 && t.s.Released == incident.ReleasedNo {
+		// Nothing was done, so nothing must be undone, which needs no configuration.
+		return t.enter(Recovered, v1alpha1.PhaseFinal)
 	}
 	if step := t.resolved(); step != nil {
 		return step
@@ -79,15 +80,15 @@ func (t transition) recovering() Step {
 		if step := t.restore(*rec); step != nil {
 			return step
 		}
-		if rec.State == v1alpha1.DeviceLeftOff {
+		if rec.State == incident.DeviceLeftOff {
 			return t.fail(RecoveryFailed)
 		}
 	}
-	for _, rec := range t.s.Devices { // whatever the methods were, nothing stays switched off
+	for _, rec := range t.s.Devices { // whatever the methods, no device stays off
 		if step := t.restore(rec); step != nil {
 			return step
 		}
-		if rec.State == v1alpha1.DeviceLeftOff {
+		if rec.State == incident.DeviceLeftOff {
 			return t.fail(RecoveryFailed)
 		}
 	}
@@ -103,27 +104,27 @@ func (t transition) recovering() Step {
 	)
 }
 
-// failed starts the flow again, as often as it may. What was proved stays: a device that was off is
-// not switched off again.
+// failed restarts the flow, as often as configured. Proofs stay: a device that was off is not
+// switched off again.
 func (t transition) failed() Step {
 	n, look := t.node(lookEvery / 2)
 	switch {
 	case look != nil:
 		return look
 	case t.gone(n):
-		return t.abort(NodeGone, v1alpha1.AbortNodeGone)
+		return t.abort(NodeGone, incident.AbortNodeGone)
 	case t.back(n):
-		return t.abort(Returned, v1alpha1.AbortNodeReady)
+		return t.abort(Returned, incident.AbortNodeReady)
 	}
 	if step := t.rest(or(t.Plan.RestartDelay, DefaultRestartDelay), "the flow starts again"); step != nil {
 		return step
 	}
 	if t.s.Restarts >= t.Plan.restarts() {
-		return t.abort(RestartsUsedUp, v1alpha1.AbortGaveUp)
+		return t.abort(RestartsUsedUp, incident.AbortGaveUp)
 	}
 	return t.enter(FlowRestarted, v1alpha1.PhaseDetected, func(s *v1alpha1.Status) {
 		s.Restarts++
-		s.Level, s.Abort = 0, v1alpha1.AbortNone
+		s.Level, s.Abort = 0, incident.AbortNone
 		for i := range s.Devices {
 			s.Devices[i].Tries = 0
 		}

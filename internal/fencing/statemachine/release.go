@@ -5,20 +5,21 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
-// releasing frees the workloads of a machine that was proved to be without power, one part after
-// another. Before each of them everything is proved again: somebody may have switched the machine
+// releasing releases the workloads of a machine that was proved to have no power, part by part.
+// Before each part everything is proved again, because another person may have switched the machine
 // on.
 func (t transition) releasing() Step {
 	done := &t.Memory.progress
-	ours := t.s.Taints.OutOfService == v1alpha1.TaintOurs
-	// nothing more is done to the node but to free it from our taint
+	ours := t.s.Taints.OutOfService == incident.TaintOurs
+	// the only thing left to do to the node is to remove our taint
 	awaiting := done.deleted && (done.tainted || !ours)
 	detached := awaiting && t.s.Wait != nil &&
 		(done.detached || t.left(or(t.Plan.DetachTimeout, DefaultDetachTimeout)) == 0)
 	switch rest := podLag - t.Now.SinceAtLeast(done.emptied); {
-	case done.untainted && !detached: // while the fence was paused: put it on once more
+	case done.untainted && !detached: // while the fence was paused: set it again
 		return t.untaint()
 	case done.untainted:
 		return t.freed(func() Step { return t.workloadsFreed() })
@@ -35,12 +36,12 @@ func (t transition) releasing() Step {
 	}
 	begin := deadline{from, proofWithin}
 	switch {
-	case t.s.Released == v1alpha1.ReleasedNo, t.s.Taints.OutOfService == v1alpha1.TaintNone:
-		// From here on our taint may be on the node, and pods may be gone.
+	case t.s.Released == incident.ReleasedNo, t.s.Taints.OutOfService == incident.TaintNone:
+		// From here on, our taint may be on the node, and pods may be deleted.
 		return t.write(ReleaseBegun, func(s *v1alpha1.Status) {
-			s.Released, s.Taints.OutOfService, s.Wait = v1alpha1.ReleasedBegun, v1alpha1.TaintOurs, nil
-			if t.Memory.node.OutOfService == v1alpha1.TaintForeign {
-				s.Taints.OutOfService = v1alpha1.TaintForeign
+			s.Released, s.Taints.OutOfService, s.Wait = incident.ReleasedBegun, incident.TaintOurs, nil
+			if t.Memory.node.OutOfService == incident.TaintForeign {
+				s.Taints.OutOfService = incident.TaintForeign
 			}
 		})
 	case !done.deleted:
@@ -50,7 +51,7 @@ func (t transition) releasing() Step {
 	case t.s.Wait == nil:
 		return t.write(PodsDeleted, func(s *v1alpha1.Status) {
 			s.Pods = done.pods
-			t.give(v1alpha1.WaitDetach)(s)
+			t.give(incident.WaitDetach)(s)
 		})
 	case !detached:
 		const every = time.Second
@@ -67,9 +68,9 @@ func (t transition) releasing() Step {
 
 func (t transition) workloadsFreed() Step {
 	return t.enter(WorkloadsFreed, v1alpha1.PhaseRestoring, func(s *v1alpha1.Status) {
-		s.Released, s.Abort = v1alpha1.ReleasedDone, v1alpha1.AbortNone
-		if s.Taints.OutOfService == v1alpha1.TaintOurs {
-			s.Taints.OutOfService = v1alpha1.TaintNone
+		s.Released, s.Abort = incident.ReleasedDone, incident.AbortNone
+		if s.Taints.OutOfService == incident.TaintOurs {
+			s.Taints.OutOfService = incident.TaintNone
 		}
 	})
 }
@@ -82,8 +83,9 @@ func (t transition) freed(then func() Step) Step {
 	return then()
 }
 
-// proof is since when it is known that the machine is without power and its node neither works nor
-// is another's; or the step that finds out, or ends the release.
+// proof returns since when it is known that the machine has no power, and that the node neither
+// works nor belongs to another machine. Otherwise it returns the step that finds out, or that ends
+// the release.
 func (t transition) proof(within time.Duration) (clock.Reading, Step) {
 	_, devices := t.level()
 	manual := t.confirmed()
@@ -95,13 +97,13 @@ func (t transition) proof(within time.Duration) (clock.Reading, Step) {
 	p := t.pass(devices)
 	switch {
 	case p.on, !manual && !t.off(devices):
-		return clock.Reading{}, t.abort(Contradicted, v1alpha1.AbortGaveUp)
+		return clock.Reading{}, t.abort(Contradicted, incident.AbortGaveUp)
 	case p.unknown && !manual:
 		if step := t.unreadable(p.oldest); step != nil {
 			return clock.Reading{}, step
 		}
 		if t.s.Retries+1 >= t.Plan.retries() {
-			return clock.Reading{}, t.abort(PassUnread, v1alpha1.AbortGaveUp)
+			return clock.Reading{}, t.abort(PassUnread, incident.AbortGaveUp)
 		}
 		return clock.Reading{}, t.write(PassUnread, func(s *v1alpha1.Status) { s.Retries++ })
 	case len(devices) > 0 && (p.missing || p.age > within):
@@ -112,9 +114,9 @@ func (t transition) proof(within time.Duration) (clock.Reading, Step) {
 	case look != nil:
 		return clock.Reading{}, look
 	case t.gone(n): // pods of a node of this name may be another machine's
-		return clock.Reading{}, t.abort(NodeGone, v1alpha1.AbortNodeGone)
+		return clock.Reading{}, t.abort(NodeGone, incident.AbortNodeGone)
 	case n.Ready:
-		return clock.Reading{}, t.abort(Returned, v1alpha1.AbortNodeReady)
+		return clock.Reading{}, t.abort(Returned, incident.AbortNodeReady)
 	}
 	if len(devices) > 0 && p.age > t.Now.SinceAtMost(t.Memory.looked) {
 		return p.oldest, nil
@@ -122,7 +124,7 @@ func (t transition) proof(within time.Duration) (clock.Reading, Step) {
 	return t.Memory.looked, nil
 }
 
-// confirmed says that an admin has confirmed in this incident that the machine is without power.
+// confirmed reports whether an admin has confirmed in this incident that the machine has no power.
 func (t transition) confirmed() bool {
 	for _, e := range t.s.Evidence {
 		if e.Source == v1alpha1.SourceManual {
@@ -132,9 +134,10 @@ func (t transition) confirmed() bool {
 	return false
 }
 
-// releaseStorage releases the pods whose storage the node cannot reach any more: nil when they are.
+// releaseStorage releases the pods whose storage the node cannot reach any more; nil when they are
+// released.
 func (t transition) releaseStorage(devices []string) Step {
-	if len(devices) == 0 || t.s.StorageReleased == v1alpha1.ReleasedDone {
+	if len(devices) == 0 || t.s.StorageReleased == incident.ReleasedDone {
 		return nil
 	}
 	var all []Device
@@ -144,7 +147,7 @@ func (t transition) releaseStorage(devices []string) Step {
 	p := t.pass(all)
 	switch {
 	case p.on:
-		return t.abort(Contradicted, v1alpha1.AbortGaveUp)
+		return t.abort(Contradicted, incident.AbortGaveUp)
 	case p.unknown:
 		if step := t.unreadable(p.oldest); step != nil {
 			return step
@@ -160,11 +163,11 @@ func (t transition) releaseStorage(devices []string) Step {
 	switch {
 	case look != nil:
 		return look
-	case n.Ready: // its pods may be in the middle of a write: they are not released, and its storage stays away
+	case n.Ready: // its pods may be writing: they are not released, and its storage stays cut off
 		return t.hold("NodeReady", "the node is Ready: the pods that use the storage it cannot reach are not released",
 			0)
-	case t.s.StorageReleased == v1alpha1.ReleasedNo:
-		return t.write(StorageCut, func(s *v1alpha1.Status) { s.StorageReleased = v1alpha1.ReleasedBegun })
+	case t.s.StorageReleased == incident.ReleasedNo:
+		return t.write(StorageCut, func(s *v1alpha1.Status) { s.StorageReleased = incident.ReleasedBegun })
 	case !t.Memory.progress.deleted:
 		from := t.Memory.looked
 		if p.age > t.Now.SinceAtMost(from) {
@@ -173,6 +176,6 @@ func (t transition) releaseStorage(devices []string) Step {
 		return Release{Part: DeletePods, Storage: devices, begin: deadline{from, proofWithin}}
 	}
 	return t.write(StorageFreed, func(s *v1alpha1.Status) {
-		s.StorageReleased, s.Pods = v1alpha1.ReleasedDone, t.Memory.progress.pods
+		s.StorageReleased, s.Pods = incident.ReleasedDone, t.Memory.progress.pods
 	})
 }

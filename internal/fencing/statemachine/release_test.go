@@ -7,7 +7,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -47,36 +49,36 @@ func TestTaintGoesWhenTheMachineIsSwitchedOn(t *testing.T) {
 	r.pass(10 * time.Second)
 	r.plugs["bmc"].on = true
 	r.until(statemachine.Contradicted)
-	assert.Equal(t, v1alpha1.TaintOurs, r.node.OutOfService)
+	assert.Equal(t, incident.TaintOurs, r.node.OutOfService)
 	r.until(statemachine.TaintRemoved)
-	assert.Equal(t, v1alpha1.TaintNone, r.node.OutOfService)
+	assert.Equal(t, incident.TaintNone, r.node.OutOfService)
 }
 
 func TestReleaseEndsWhen(t *testing.T) {
 	for name, c := range map[string]struct {
 		happens func(*rig)
 		reason  statemachine.Reason
-		abort   v1alpha1.Abort
+		abort   incident.Abort
 	}{
 		"the node is shown Ready": {
 			func(r *rig) { r.shown = func(n *statemachine.Node) { n.Ready = true } },
-			statemachine.Returned, v1alpha1.AbortNodeReady,
+			statemachine.Returned, incident.AbortNodeReady,
 		},
 		"the node is another": {
 			func(r *rig) { r.node.UID = "other" }, statemachine.NodeGone,
-			v1alpha1.AbortNodeGone,
+			incident.AbortNodeGone,
 		},
 		"the node is deleted": {
 			func(r *rig) { r.node.Missing = true }, statemachine.NodeGone,
-			v1alpha1.AbortNodeGone,
+			incident.AbortNodeGone,
 		},
 		"a feed is on": {
 			func(r *rig) { r.plugs["bmc"].on = true }, statemachine.Contradicted,
-			v1alpha1.AbortGaveUp,
+			incident.AbortGaveUp,
 		},
 		"a feed is not readable": {
 			func(r *rig) { r.plugs["bmc"].silent = true }, statemachine.PassUnread,
-			v1alpha1.AbortGaveUp,
+			incident.AbortGaveUp,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -94,9 +96,9 @@ func TestReleaseEndsWhen(t *testing.T) {
 
 func TestTaintOfSomebodyElseIsLeftAlone(t *testing.T) {
 	r := newRig(t, bmc())
-	r.node.OutOfService = v1alpha1.TaintForeign
+	r.node.OutOfService = incident.TaintForeign
 	r.phase(v1alpha1.PhaseFinal)
-	assert.Equal(t, v1alpha1.TaintForeign, r.node.OutOfService)
+	assert.Equal(t, incident.TaintForeign, r.node.OutOfService)
 	assert.NotContains(t, r.transcript(), "Taint\n")
 	assert.NotContains(t, r.transcript(), "Untaint")
 	assert.Contains(t, r.transcript(), "DeletePods")
@@ -117,12 +119,12 @@ func TestTaintComesAfterThePodsAreGone(t *testing.T) {
 		statemachine.DeletePods, statemachine.DeletePods, statemachine.DeletePods, statemachine.Taint,
 		statemachine.AwaitDetach, statemachine.Untaint,
 	}, parts)
-	assert.Equal(t, v1alpha1.Pods{Listed: 3, Deleted: 3}, r.status().Pods)
+	assert.Equal(t, incident.Pods{Listed: 3, Deleted: 3}, r.status().Pods)
 }
 
 // What the process before has deleted may not be known everywhere yet, and what it meant to delete
 // may still be there.
-func TestProcessThatComesBetweenThePodsAndTheTaintDeletesAnew(t *testing.T) {
+func TestProcessThatStartsBetweenPodsAndTaintDeletesAgain(t *testing.T) {
 	r := newRig(t, bmc())
 	part(r, statemachine.DeletePods)
 	r.restart()
@@ -140,7 +142,7 @@ func TestVolumesAreWaitedForAMinute(t *testing.T) {
 	assert.InDelta(t, time.Minute+2*time.Second, r.elapsed()-began, float64(3*time.Second))
 }
 
-func TestReleaseBeginsAnewAfterACrash(t *testing.T) {
+func TestReleaseStartsAgainAfterACrash(t *testing.T) {
 	r := newRig(t, bmc())
 	r.volumes = 1000
 	r.until(statemachine.PodsDeleted)
@@ -195,19 +197,19 @@ func storage() statemachine.Plan {
 	}
 }
 
-func TestStorageComesBackOnlyForAMachineThatHasStartedAnew(t *testing.T) {
+func TestStorageComesBackOnlyForARebootedMachine(t *testing.T) {
 	r := newRig(t, storage())
 	assert.Equal(t, []string{"port"}, next[statemachine.Release](r).Storage)
 	r.phase(v1alpha1.PhaseIsolated)
-	require.Equal(t, v1alpha1.ReleasedDone, r.status().StorageReleased)
+	require.Equal(t, incident.ReleasedDone, r.status().StorageReleased)
 	r.back()
 	r.rest(time.Hour)
 	assert.Equal(t, "RestartNeeded", r.status().Hold.Reason)
 	assert.Equal(t, v1alpha1.PhaseRestoring, r.status().Phase)
-	assert.Equal(t, []v1alpha1.OpAction{off}, r.plugs["port"].commands)
+	assert.Equal(t, []agent.Action{off}, r.plugs["port"].commands)
 	r.node.BootID = "another"
 	r.phase(v1alpha1.PhaseFinal)
-	assert.Equal(t, []v1alpha1.OpAction{off, on}, r.plugs["port"].commands)
+	assert.Equal(t, []agent.Action{off, on}, r.plugs["port"].commands)
 }
 
 func TestStorageThatWasNotReleasedComesBack(t *testing.T) {
@@ -217,7 +219,7 @@ func TestStorageThatWasNotReleasedComesBack(t *testing.T) {
 	r.phase(v1alpha1.PhaseIsolated)
 	r.back()
 	r.phase(v1alpha1.PhaseFinal)
-	assert.Equal(t, []v1alpha1.OpAction{off, on}, r.plugs["port"].commands)
+	assert.Equal(t, []agent.Action{off, on}, r.plugs["port"].commands)
 	assert.Empty(t, r.status().StorageReleased)
 }
 
@@ -227,7 +229,7 @@ func TestStopLeavesStorageThatWasReleased(t *testing.T) {
 	r.annotate(v1alpha1.AnnotationStop, "restore")
 	r.phase(v1alpha1.PhaseGivenUp)
 	assertCondition(t, r, v1alpha1.ConditionPoweredOff, "True")
-	assert.Equal(t, []v1alpha1.OpAction{off}, r.plugs["port"].commands)
+	assert.Equal(t, []agent.Action{off}, r.plugs["port"].commands)
 }
 
 func TestPodsOfANodeThatIsReadyKeepTheirStorageObjects(t *testing.T) {

@@ -3,19 +3,20 @@ package statemachine
 import (
 	"slices"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
-// restoring switches on again what the fence has switched off, or may have, in whatever level;
-// first of all it removes our out-of-service taint, which would detach volumes from a machine that
-// runs. What was switched off last comes first: the devices of a level may have their own power
-// from those of the next one, as a BMC has.
+// restoring switches on every device that the fence has switched off, or may have. First it removes
+// our out-of-service taint, which would detach volumes from a running machine. The last device
+// comes first: devices of a level may get their power from those of the next one, as a BMC does.
 func (t transition) restoring() Step {
-	if t.s.Taints.OutOfService == v1alpha1.TaintOurs {
+	if t.s.Taints.OutOfService == incident.TaintOurs {
 		return t.untaint()
 	}
 	for _, rec := range slices.Backward(t.s.Devices) {
-		if rec.Level == 0 && t.s.Abort == v1alpha1.AbortNone {
+		if rec.Level == 0 && t.s.Abort == incident.AbortNone {
 			continue // of the recovery step
 		}
 		if step := t.restore(rec); step != nil {
@@ -30,24 +31,24 @@ func (t transition) untaint() Step {
 		return Release{Part: Untaint}
 	}
 	return t.freed(func() Step {
-		return t.write(TaintRemoved, func(s *v1alpha1.Status) { s.Taints.OutOfService = v1alpha1.TaintNone })
+		return t.write(TaintRemoved, func(s *v1alpha1.Status) { s.Taints.OutOfService = incident.TaintNone })
 	})
 }
 
-// restored is what comes when every device is on, or left as it is.
+// restored follows when every device is on, or is left as it is.
 func (t transition) restored() Step {
 	leftOff := false
 	for _, d := range t.s.Devices {
-		leftOff = leftOff || d.State == v1alpha1.DeviceLeftOff
+		leftOff = leftOff || d.State == incident.DeviceLeftOff
 	}
 	switch t.s.Abort {
-	case v1alpha1.AbortStopHold, v1alpha1.AbortNodeGone, v1alpha1.AbortGaveUp:
+	case incident.AbortStopHold, incident.AbortNodeGone, incident.AbortGaveUp:
 		return t.enter(Ended, v1alpha1.PhaseGivenUp)
 	}
 	if !leftOff {
-		return t.enter(PowerRestored, v1alpha1.PhaseBooting, t.give(v1alpha1.WaitBootGrace))
+		return t.enter(PowerRestored, v1alpha1.PhaseBooting, t.give(incident.WaitBootGrace))
 	}
-	if !t.Plan.DeleteNode || t.s.Abort != v1alpha1.AbortNone {
+	if !t.Plan.DeleteNode || t.s.Abort != incident.AbortNone {
 		return t.enter(Ended, v1alpha1.PhaseGivenUp)
 	}
 	switch done := &t.Memory.progress; {
@@ -61,15 +62,15 @@ func (t transition) restored() Step {
 	return t.enter(NodeRemoved, v1alpha1.PhaseFinal)
 }
 
-// restore returns the next step for a device to be on, or to be left off with the record saying so;
-// nil: it is.
-func (t transition) restore(rec v1alpha1.Device) Step {
+// restore returns the next step to switch a device on, or to leave it off and say so in the record;
+// nil: done.
+func (t transition) restore(rec incident.Device) Step {
 	switch rec.State {
-	case v1alpha1.DeviceUntouched, v1alpha1.DeviceOn, v1alpha1.DeviceLeftOff:
+	case incident.DeviceUntouched, incident.DeviceOn, incident.DeviceLeftOff:
 		return nil
 	}
 	if rec.Op != nil && rec.Op.ID == t.Memory.unsent {
-		if rec.Op.Action == v1alpha1.ActionOff {
+		if rec.Op.Action == agent.ActionOff {
 			return t.write(IntentCancelled, cancel(rec.Device))
 		}
 		return t.sendOn(rec)
@@ -77,7 +78,7 @@ func (t transition) restore(rec v1alpha1.Device) Step {
 	d, configured := t.Plan.device(rec.Device)
 	if !configured {
 		if step := t.pinned(); step != nil && !t.leavesDevices() {
-			return step // to leave it off for a configuration that may come back would be a pity
+			return step // do not leave it off: the configuration may come back
 		}
 		return t.giveUpDevice(d, rec)
 	}
@@ -85,22 +86,22 @@ func (t transition) restore(rec v1alpha1.Device) Step {
 	switch {
 	case !ok:
 		return Read{[]string{rec.Device}}
-	case rec.State == v1alpha1.DeviceOffIntent && seen.power == v1alpha1.PowerOff:
+	case rec.State == incident.DeviceOffIntent && seen.power == agent.PowerOff:
 		return t.offSeen(rec.Device, seen)
 	}
-	// Whatever it reads proves nothing while a command may still land, also where it reads as
+	// While a command may still take effect, a reading proves nothing, even if it is as
 	// commanded: it may have read so before.
 	if step := t.quiet(d, rec, seen); step != nil {
 		return step
 	}
-	if seen.power == v1alpha1.PowerOn {
+	if seen.power == agent.PowerOn {
 		return t.onSeen(rec, seen)
 	}
 	return t.powerOn(d, rec, seen)
 }
 
-// onSeen notes that a device reads on when no command can be under way to it.
-func (t transition) onSeen(rec v1alpha1.Device, seen deviceReading) Step {
+// onSeen records that a device reads on when no command to it can be under way.
+func (t transition) onSeen(rec incident.Device, seen deviceReading) Step {
 	return t.write(OnSeen, func(s *v1alpha1.Status) {
 		rec := device(s, rec.Device)
 		e := v1alpha1.Evidence{Device: rec.Device, Readings: readings(seen), Source: v1alpha1.SourceAgent}
@@ -108,13 +109,13 @@ func (t transition) onSeen(rec v1alpha1.Device, seen deviceReading) Step {
 			e.Op = rec.Op.ID
 		}
 		prove(s, e)
-		rec.State, rec.Op = v1alpha1.DeviceOn, nil
+		rec.State, rec.Op = incident.DeviceOn, nil
 	})
 }
 
-// powerOn switches a device on that reads off, or cannot be read, unless it has to be left.
-func (t transition) powerOn(d Device, rec v1alpha1.Device, seen deviceReading) Step {
-	off := seen.power == v1alpha1.PowerOff
+// powerOn switches on a device that reads off or cannot be read, unless it must be left.
+func (t transition) powerOn(d Device, rec incident.Device, seen deviceReading) Step {
+	off := seen.power == agent.PowerOff
 	if t.leaves(rec) {
 		return t.leave(rec.Device, off)
 	}
@@ -122,9 +123,9 @@ func (t transition) powerOn(d Device, rec v1alpha1.Device, seen deviceReading) S
 	switch {
 	case look != nil:
 		return look
-	case t.gone(n) && t.s.Abort != v1alpha1.AbortNodeGone:
-		return t.abort(NodeGone, v1alpha1.AbortNodeGone)
-	case rec.Level == 0 && !t.clean(n) && t.s.Abort == v1alpha1.AbortNodeReady:
+	case t.gone(n) && t.s.Abort != incident.AbortNodeGone:
+		return t.abort(NodeGone, incident.AbortNodeGone)
+	case rec.Level == 0 && !t.clean(n) && t.s.Abort == incident.AbortNodeReady:
 		return t.hold(
 			"RestartNeeded",
 			"pods were released whose storage this node could not reach: restart the machine before it gets it back",
@@ -133,56 +134,56 @@ func (t transition) powerOn(d Device, rec v1alpha1.Device, seen deviceReading) S
 	case rec.Level == 0 && !t.clean(n):
 		return t.leave(rec.Device, off)
 	}
-	step := t.intend(OnIntent, d, rec.Level, v1alpha1.ActionOn).(Write)
+	step := t.intend(OnIntent, d, rec.Level, agent.ActionOn).(Write)
 	device(&step.Status, rec.Device).SeenOff = rec.SeenOff || off
 	return step
 }
 
-// leaves says that a device is not to be switched on.
-func (t transition) leaves(rec v1alpha1.Device) bool {
-	// A machine that worked before it was tried has its power back, whatever becomes of those that
+// leaves reports whether a device must not be switched on.
+func (t transition) leaves(rec incident.Device) bool {
+	// A machine that worked before its commission gets its power back, unlike those that
 	// have failed.
 	power := rec.Level > 0 && or(t.Plan.PowerOn, PowerOnAlways) != PowerOnAlways && t.s.Commission == nil
 	return t.leavesDevices() || power || rec.Restores >= t.Plan.retries()
 }
 
-// handsOff says that nothing is to be switched on any more.
+// leavesDevices reports whether no device may be switched on any more.
 func (t transition) leavesDevices() bool {
-	return t.s.Abort == v1alpha1.AbortStopHold || t.s.Abort == v1alpha1.AbortNodeGone
+	return t.s.Abort == incident.AbortStopHold || t.s.Abort == incident.AbortNodeGone
 }
 
-// clean says that no program runs on the machine any more that ran when its storage was taken away.
+// clean reports whether no program still runs on the machine that ran when its storage was cut off.
 func (t transition) clean(n Node) bool {
-	return t.s.StorageReleased == v1alpha1.ReleasedNo || t.s.Released == v1alpha1.ReleasedDone ||
+	return t.s.StorageReleased == incident.ReleasedNo || t.s.Released == incident.ReleasedDone ||
 		n.BootID != "" && n.BootID != t.s.BootID
 }
 
 func (t transition) leave(name string, off bool) Step {
 	return t.write(LeftOff, func(s *v1alpha1.Status) {
 		rec := device(s, name)
-		rec.State, rec.Op = v1alpha1.DeviceLeftOff, nil
+		rec.State, rec.Op = incident.DeviceLeftOff, nil
 		rec.SeenOff = rec.SeenOff || off
 	})
 }
 
-// abandon leaves a device that the configuration does not have any more, once nothing can be under
-// way to it.
-func (t transition) giveUpDevice(d Device, rec v1alpha1.Device) Step {
+// giveUpDevice leaves a device that is no longer configured, once no command to it can be under
+// way.
+func (t transition) giveUpDevice(d Device, rec incident.Device) Step {
 	if left := d.settle() + t.callOf(d, rec) - t.quietFor(t.Now, t.Memory.seen(rec.Device)); left > 0 {
 		return Wait{For: left, Why: "a command may still be under way"}
 	}
 	return t.leave(rec.Device, false)
 }
 
-// sendOn sends the command that this process has just written down, unless the machine may be
-// another's by now.
-func (t transition) sendOn(rec v1alpha1.Device) Step {
+// sendOn sends the command that this process has just recorded, unless the machine may now belong
+// to another node.
+func (t transition) sendOn(rec incident.Device) Step {
 	n, look := t.node(callWithin)
 	switch {
 	case look != nil:
 		return look
 	case t.gone(n):
-		return t.abort(IntentCancelled, v1alpha1.AbortNodeGone, cancel(rec.Device))
+		return t.abort(IntentCancelled, incident.AbortNodeGone, cancel(rec.Device))
 	case t.leavesDevices():
 		return t.write(IntentCancelled, cancel(rec.Device))
 	}

@@ -10,8 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -22,8 +24,8 @@ type plug struct {
 	deaf     bool          // takes commands, and does not carry them out
 	delay    time.Duration // from a command to its effect
 	due      time.Duration
-	wanted   v1alpha1.OpAction
-	commands []v1alpha1.OpAction
+	wanted   agent.Action
+	commands []agent.Action
 	foreign  bool // switched on by somebody else since it was read
 }
 
@@ -113,7 +115,7 @@ func (r *rig) pass(d time.Duration) {
 	r.now.Wall, r.now.Monotonic = r.now.Wall.Add(d), r.now.Monotonic+d
 	for _, p := range r.plugs {
 		if p.wanted != "" && r.elapsed() >= p.due {
-			p.on, p.wanted = p.wanted == v1alpha1.ActionOn, ""
+			p.on, p.wanted = p.wanted == agent.ActionOn, ""
 		}
 	}
 	power := r.powered()
@@ -143,7 +145,7 @@ func (r *rig) back() { r.node.Ready, r.node.Failing, r.renews = true, false, tru
 
 func (r *rig) touched() bool {
 	for _, d := range r.status().Devices {
-		if d.Touched && d.Level > 0 && d.State == v1alpha1.DeviceOnIntent || d.State == v1alpha1.DeviceOn {
+		if d.Touched && d.Level > 0 && d.State == incident.DeviceOnIntent || d.State == incident.DeviceOn {
 			return true
 		}
 	}
@@ -199,8 +201,8 @@ func (r *rig) step() statemachine.Step {
 		require.False(r.t, step.Late(r.now))
 		r.line("%s %s", step.Op.Action, step.Device)
 		p := r.plugs[step.Device]
-		if step.Op.Action == v1alpha1.ActionOn {
-			require.NotEqual(r.t, v1alpha1.TaintOurs, r.node.OutOfService, "on with our taint on the node:\n%s",
+		if step.Op.Action == agent.ActionOn {
+			require.NotEqual(r.t, incident.TaintOurs, r.node.OutOfService, "on with our taint on the node:\n%s",
 				r.transcript())
 		}
 		p.commands = append(p.commands, step.Op.Action)
@@ -254,15 +256,15 @@ func (r *rig) step() statemachine.Step {
 	return step
 }
 
-func (p *plug) read() v1alpha1.Power {
+func (p *plug) read() agent.Power {
 	p.foreign = p.foreign && p.silent
 	switch {
 	case p.silent:
-		return v1alpha1.PowerUnknown
+		return agent.PowerUnknown
 	case p.on:
-		return v1alpha1.PowerOn
+		return agent.PowerOn
 	}
-	return v1alpha1.PowerOff
+	return agent.PowerOff
 }
 
 func (r *rig) release(step statemachine.Release, o *statemachine.Outcome) {
@@ -278,12 +280,12 @@ func (r *rig) release(step statemachine.Release, o *statemachine.Outcome) {
 	case statemachine.Taint:
 		require.False(r.t, r.emptied < 0 || r.elapsed() < r.emptied+250*time.Millisecond,
 			"the successors of pods may be deleted:\n%s", r.transcript())
-		r.node.OutOfService = v1alpha1.TaintOurs
+		r.node.OutOfService = incident.TaintOurs
 	case statemachine.Untaint:
-		r.node.OutOfService = v1alpha1.TaintNone
+		r.node.OutOfService = incident.TaintNone
 	case statemachine.DeletePods:
 		r.pods = max(0, r.pods-10)
-		o.Left, o.Pods = r.pods > 0, v1alpha1.Pods{Listed: 3, Deleted: 3}
+		o.Left, o.Pods = r.pods > 0, incident.Pods{Listed: 3, Deleted: 3}
 	case statemachine.AwaitDetach:
 		o.Left = r.volumes > 0
 		r.volumes = max(0, r.volumes-1)

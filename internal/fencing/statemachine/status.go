@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 const (
@@ -19,35 +20,35 @@ const (
 	maxStarts   = 16
 )
 
-// enter sets the phase, and the step and its stage that admins configured.
+// enter sets the phase, and the step and stage that it belongs to.
 func enter(s *v1alpha1.Status, phase v1alpha1.Phase) {
 	s.Phase, s.Retries, s.Wait, s.Hold = phase, 0, nil, nil
 	switch phase {
 	case v1alpha1.PhaseDetected:
-		s.Step, s.Status = v1alpha1.StepIsolation, v1alpha1.StageNew
+		s.Step, s.Status = incident.StepIsolation, incident.StageNew
 	case v1alpha1.PhaseIsolating:
-		s.Step, s.Status = v1alpha1.StepIsolation, v1alpha1.StageRunning
+		s.Step, s.Status = incident.StepIsolation, incident.StageRunning
 	case v1alpha1.PhaseIsolated:
-		s.Step, s.Status = v1alpha1.StepIsolation, v1alpha1.StageDone
+		s.Step, s.Status = incident.StepIsolation, incident.StageDone
 	case v1alpha1.PhasePowering,
 		v1alpha1.PhaseVerifying,
 		v1alpha1.PhaseReleasing,
 		v1alpha1.PhaseRestoring,
 		v1alpha1.PhaseCommissioning:
-		s.Step, s.Status = v1alpha1.StepPowerManagement, v1alpha1.StageRunning
+		s.Step, s.Status = incident.StepPowerManagement, incident.StageRunning
 	case v1alpha1.PhaseBooting:
-		s.Step, s.Status = v1alpha1.StepPowerManagement, v1alpha1.StageDone
+		s.Step, s.Status = incident.StepPowerManagement, incident.StageDone
 	case v1alpha1.PhaseRecovering:
-		s.Step, s.Status = v1alpha1.StepRecovery, v1alpha1.StageRunning
+		s.Step, s.Status = incident.StepRecovery, incident.StageRunning
 	case v1alpha1.PhaseFinal:
-		s.Step, s.Status = v1alpha1.StepRecovery, v1alpha1.StageFinal
-	case v1alpha1.PhaseError, v1alpha1.PhaseGivenUp: // of the step in which it happened
-		s.Status = v1alpha1.StageError
+		s.Step, s.Status = incident.StepRecovery, incident.StageFinal
+	case v1alpha1.PhaseError, v1alpha1.PhaseGivenUp: // of the failed step
+		s.Status = incident.StageError
 	}
 }
 
-// device finds the record of a device; nil: it was not touched in this incident.
-func device(s *v1alpha1.Status, name string) *v1alpha1.Device {
+// device returns the record of a device; nil: it was not touched in this incident.
+func device(s *v1alpha1.Status, name string) *incident.Device {
 	for i := range s.Devices {
 		if s.Devices[i].Device == name {
 			return &s.Devices[i]
@@ -56,23 +57,23 @@ func device(s *v1alpha1.Status, name string) *v1alpha1.Device {
 	return nil
 }
 
-// recorded is what a status says of a device; zero: nothing yet.
-func recorded(s *v1alpha1.Status, name string) v1alpha1.Device {
+// recorded returns the record of a device, or a zero value.
+func recorded(s *v1alpha1.Status, name string) incident.Device {
 	if rec := device(s, name); rec != nil {
 		return *rec
 	}
-	return v1alpha1.Device{}
+	return incident.Device{}
 }
 
-// prove notes what was read or said. A device has one entry for off and one for on: readings after
-// the first two replace the last.
+// prove records a reading or a confirmation. A device has one entry for off and one for on: later
+// readings replace all but the first two.
 func prove(s *v1alpha1.Status, e v1alpha1.Evidence) {
 	for i := range s.Evidence {
 		old := &s.Evidence[i]
 		if old.Device != e.Device || old.Source != e.Source || old.Readings[0].Power != e.Readings[0].Power {
 			continue
 		}
-		// The slice may be shared with the record that was read.
+		// The slice may be shared with the input.
 		readings := slices.Concat(old.Readings[:min(2, len(old.Readings))], e.Readings[max(0, len(e.Readings)-2):])
 		s.Evidence = slices.Clone(s.Evidence)
 		s.Evidence[i].Readings = readings
@@ -84,7 +85,7 @@ func prove(s *v1alpha1.Status, e v1alpha1.Evidence) {
 	s.Evidence = append(slices.Clip(s.Evidence), e)
 }
 
-// archive leaves one line of the incident that has ended.
+// archive replaces the ended incident by one line.
 func archive(s *v1alpha1.Status, now time.Time) {
 	var plugs []string
 	for _, d := range s.Devices {
@@ -108,8 +109,8 @@ func archive(s *v1alpha1.Status, now time.Time) {
 func off(s *v1alpha1.Status) (off, unknown []string) {
 	for _, d := range s.Devices {
 		switch {
-		case !d.Touched, d.State == v1alpha1.DeviceOn, d.State == v1alpha1.DeviceSeenOn:
-		case d.State == v1alpha1.DeviceOff, d.SeenOff && d.State == v1alpha1.DeviceLeftOff:
+		case !d.Touched, d.State == incident.DeviceOn, d.State == incident.DeviceSeenOn:
+		case d.State == incident.DeviceOff, d.SeenOff && d.State == incident.DeviceLeftOff:
 			off = append(off, d.Device)
 		default:
 			unknown = append(unknown, d.Device)
@@ -118,11 +119,11 @@ func off(s *v1alpha1.Status) (off, unknown []string) {
 	return off, unknown
 }
 
-// conclude sets what follows from the rest of a status.
+// conclude derives conditions and fields from the rest of a status.
 func conclude(s *v1alpha1.Status, now time.Time) {
 	if s.Commission != nil && s.Phase == v1alpha1.PhaseGivenUp && s.Commission.Failed == "" {
 		s.Commission.Failed = "it did not come to its end: " + string(s.Abort)
-		if s.Abort == v1alpha1.AbortCommission {
+		if s.Abort == incident.AbortCommission {
 			s.Commission.Failed = "the machine was switched off, and its node did not come back"
 		}
 	}
@@ -141,7 +142,7 @@ func conclude(s *v1alpha1.Status, now time.Time) {
 	}
 	reason := string(s.Phase)
 	if s.Phase == v1alpha1.PhaseGivenUp {
-		reason = string(or(s.Abort, v1alpha1.Abort(LeftOff)))
+		reason = string(or(s.Abort, incident.Abort(LeftOff)))
 	}
 	set(v1alpha1.ConditionComplete, yes(s.Phase.Ended()), reason, "")
 	switch off, unknown := off(s); {
@@ -156,11 +157,11 @@ func conclude(s *v1alpha1.Status, now time.Time) {
 	default:
 		set(v1alpha1.ConditionPoweredOff, metav1.ConditionFalse, "On", "")
 	}
-	set(v1alpha1.ConditionReleased, yes(s.Released == v1alpha1.ReleasedDone), string(or(s.Released, "No")), "")
+	set(v1alpha1.ConditionReleased, yes(s.Released == incident.ReleasedDone), string(or(s.Released, "No")), "")
 	set(v1alpha1.ConditionStopped, yes(s.Phase.Ended() && stopped(s.Abort)), reason, "")
 }
 
-// stopped says that an admin, or the deletion of the record, ended the fence.
-func stopped(abort v1alpha1.Abort) bool {
-	return abort == v1alpha1.AbortStopHold || abort == v1alpha1.AbortStopRestore
+// stopped reports whether an admin, or the deletion of the record, ended the fence.
+func stopped(abort incident.Abort) bool {
+	return abort == incident.AbortStopHold || abort == incident.AbortStopRestore
 }

@@ -8,35 +8,38 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
-// How old something may be that a decision rests on, and how often it is looked at again.
+// Maximum ages of what decisions rest on, and intervals.
 const (
-	// callWithin is how old a look at the node may be when a command begins.
+	// callWithin is the maximum age of a look at the node when a command begins.
 	callWithin = 2 * time.Second
-	// proofWithin is how old a look and a reading of every feed may be when a pod is deleted.
+	// proofWithin is the maximum age of a look and of a reading of every feed when a pod is
+	// deleted.
 	proofWithin = time.Second
-	// apart is how far apart two readings are that count as two.
+	// apart is the time between two readings that count as two.
 	apart = 500 * time.Millisecond
-	// recent is how old a reading may be that proves nothing by itself.
+	// recent is the maximum age of a reading that proves nothing by itself.
 	recent = 10 * time.Second
 	// readAhead is how long before the power may be taken its devices are read: less than recent,
-	// by as long as the policy and the record may take.
+	// by the time that the policy and the record may take.
 	readAhead = 5 * time.Second
-	// readAgain is how long a device that could not be read is left alone.
+	// readAgain is the pause after a device could not be read.
 	readAgain = 5 * time.Second
-	// fallbackAfter is for how long at most a device is given to obey where there is another level.
+	// fallbackAfter bounds how long a device may take to obey if there is another level.
 	fallbackAfter = 2 * time.Second
 	// lookEvery is how often a node is looked at while it may return, and lookSeldom while nothing
 	// waits for it.
 	lookEvery  = 10 * time.Second
 	lookSeldom = time.Minute
-	// podLag is how long other controllers may take to see that pods are gone. What evicts pods
-	// because of a taint deletes those that it knows, by name.
+	// podLag is the time after which other controllers have seen that pods are gone. A controller
+	// that evicts pods because of a taint deletes the pods that it knows, by name.
 	podLag = 250 * time.Millisecond
-	// watchLag is how long the caches of other controllers may still show a taint that is gone.
+	// watchLag is how long the caches of other controllers may still show a removed taint.
 	watchLag = 2 * time.Second
 )
 
@@ -85,14 +88,14 @@ func (t transition) phase() Step {
 	case v1alpha1.PhaseCommissioning:
 		return t.commissioning()
 	}
-	// Of a later version of this program: its controller has to go on with it.
+	// A later version of this program has written it, and must continue it.
 	return Wait{Why: fmt.Sprintf("the phase %q is not known to this version", t.s.Phase)}
 }
 
 // transition is one decision.
 type transition struct {
 	Input
-	s *v1alpha1.Status // as it was read: never changed
+	s *v1alpha1.Status // the input, never changed
 }
 
 // write returns the step that writes the changed status.
@@ -114,23 +117,22 @@ func (t transition) enter(reason Reason, phase v1alpha1.Phase, changes ...func(*
 }
 
 // abort returns the write that enters Restoring before the workloads were released. A stop is
-// permanent: later reasons do not replace it, and nothing is switched on after it if that was its
-// meaning.
-func (t transition) abort(reason Reason, why v1alpha1.Abort, changes ...func(*v1alpha1.Status)) Step {
+// permanent: later reasons do not replace it, and if it leaves devices off, none is switched on.
+func (t transition) abort(reason Reason, why incident.Abort, changes ...func(*v1alpha1.Status)) Step {
 	if stopped(t.s.Abort) {
-		why = v1alpha1.AbortStopHold
+		why = incident.AbortStopHold
 	}
 	return t.enter(reason, v1alpha1.PhaseRestoring, append(changes, func(s *v1alpha1.Status) { s.Abort = why })...)
 }
 
 // give returns a change that starts a wait.
-func (t transition) give(kind v1alpha1.WaitKind) func(*v1alpha1.Status) {
-	return func(s *v1alpha1.Status) { s.Wait = &v1alpha1.Wait{Kind: kind, Since: metav1.NewMicroTime(t.Now.Wall)} }
+func (t transition) give(kind incident.WaitKind) func(*v1alpha1.Status) {
+	return func(s *v1alpha1.Status) { s.Wait = &incident.Wait{Kind: kind, Since: metav1.NewMicroTime(t.Now.Wall)} }
 }
 
-// left is how much is left of the wait in the record, by the clock of this process since it knows
-// of the wait. Of one that a process before it has begun, more may have passed, if the wall clocks
-// of both are to be believed. Whatever they say, this process waits for the whole at most.
+// left returns the rest of the wait in the record, by the clock of this process since it knows the
+// wait. If another process has begun the wait, more may have passed by the wall clocks. This
+// process waits for the whole time at most.
 func (t transition) left(whole time.Duration) time.Duration {
 	if t.s.Wait == nil {
 		return 0
@@ -142,9 +144,9 @@ func (t transition) left(whole time.Duration) time.Duration {
 	return whole - min(whole, max(0, passed))
 }
 
-// hold returns the write that says why nothing happens, if the record does not say it yet, and the
-// wait for something else to happen. Another message for the same reason is written now and then:
-// one that tells other numbers only is no other.
+// hold returns the write that says why nothing happens, unless the record says it, and otherwise
+// the wait for a change. Another message for the same reason is written now and then; messages that
+// differ only in numbers are the same.
 func (t transition) hold(reason, message string, wait time.Duration) Step {
 	since := metav1.NewTime(t.Now.Wall.Truncate(time.Second))
 	h := t.s.Hold
@@ -162,7 +164,7 @@ func (t transition) hold(reason, message string, wait time.Duration) Step {
 	return Wait{For: or(wait, lookEvery), Why: message}
 }
 
-// wordsOf is a message without its numbers.
+// wordsOf returns a message without its numbers.
 func wordsOf(message string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r == '.' {
@@ -172,7 +174,7 @@ func wordsOf(message string) string {
 	}, message)
 }
 
-// node is the node as a look found it that began at most age ago, and after the last write; or the
+// node returns the node from a look that began at most age ago and after the last write, or the
 // step that looks.
 func (t transition) node(age time.Duration) (Node, Step) {
 	m := &t.Memory
@@ -182,59 +184,59 @@ func (t transition) node(age time.Duration) (Node, Step) {
 	return m.node, nil
 }
 
-// gone says that the machine that is fenced has no node any more: it may be somebody else's by now.
+// gone reports whether the fenced machine has no node any more. It may now belong to another node.
 func (t transition) gone(n Node) bool { return n.Missing || n.Leaving || n.UID != t.s.NodeUID }
 
-// cleared says that the node does no longer what it is fenced for.
+// cleared reports whether the reason for the fence is over.
 func (t transition) cleared(n Node) bool { return n.Ready && !n.Failing }
 
-// spared says that the node must not lose its power, or its pods.
+// spared reports whether the node must keep its power and its pods.
 func (t transition) spared(n Node) bool { return t.cleared(n) || n.Ready && !t.Plan.FenceReadyNodes }
 
-// back says that the node works, and that it is not a condition which is left from before it lost
-// its power: its Lease was renewed between two looks in this phase, and after the last command.
+// back reports whether the node works: its Lease was renewed between two looks in this phase, after
+// the last command. So its conditions are not from before it lost its power.
 func (t transition) back(n Node) bool {
 	return !t.gone(n) && t.cleared(n) && t.Memory.sinceChange.renewed
 }
 
-// returned ends a fence whose node works again, or must be spared: what was switched off is
-// restored first.
+// returned ends a fence whose node works again or must be spared. What was switched off is restored
+// first.
 func (t transition) returned(reason Reason, changes ...func(*v1alpha1.Status)) Step {
 	s := t.s.DeepCopy()
 	for _, change := range changes {
 		change(s)
 	}
 	for _, d := range s.Devices {
-		if d.Touched && d.State != v1alpha1.DeviceOn && d.State != v1alpha1.DeviceUntouched {
-			return t.abort(reason, v1alpha1.AbortNodeReady, changes...)
+		if d.Touched && d.State != incident.DeviceOn && d.State != incident.DeviceUntouched {
+			return t.abort(reason, incident.AbortNodeReady, changes...)
 		}
 	}
-	if s.Taints.OutOfService == v1alpha1.TaintOurs {
-		return t.abort(reason, v1alpha1.AbortNodeReady, changes...)
+	if s.Taints.OutOfService == incident.TaintOurs {
+		return t.abort(reason, incident.AbortNodeReady, changes...)
 	}
 	return t.enter(
 		reason,
 		v1alpha1.PhaseRecovering,
-		append(changes, func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortNodeReady })...)
+		append(changes, func(s *v1alpha1.Status) { s.Abort = incident.AbortNodeReady })...)
 }
 
-// allowed is nil if the policy allows, or what to do while it does not.
+// allowed returns nil if the policy allows, otherwise a step.
 func (t transition) allowed(a Answer) Step {
 	switch a.Verdict {
 	case Allow:
 		return nil
 	case Deny:
-		return t.abort(Denied, v1alpha1.AbortGaveUp, t.set(v1alpha1.ConditionDenied, or(a.Reason, "Policy"), a.Message))
+		return t.abort(Denied, incident.AbortGaveUp, t.set(v1alpha1.ConditionDenied, or(a.Reason, "Policy"), a.Message))
 	}
 	return t.hold(or(a.Reason, "Policy"), a.Message, a.After)
 }
 
-// touched says that a command to switch something off may have been sent in this incident.
+// touched reports whether a command to switch something off may have been sent in this incident.
 func (t transition) touched() bool {
-	return slices.ContainsFunc(t.s.Devices, func(d v1alpha1.Device) bool { return d.Touched })
+	return slices.ContainsFunc(t.s.Devices, func(d incident.Device) bool { return d.Touched })
 }
 
-// level is the number of the level in use, from 1, and its devices.
+// level returns the number of the level in use, from 1, and its devices.
 func (t transition) level() (int32, []Device) {
 	n := max(1, t.s.Level)
 	if int(n) > len(t.Plan.Levels) {
@@ -243,10 +245,10 @@ func (t transition) level() (int32, []Device) {
 	return n, t.Plan.Levels[n-1]
 }
 
-// further says that there is a level after the one in use.
+// further reports whether there is a level after the one in use.
 func (t transition) further() bool { return int(max(1, t.s.Level)) < len(t.Plan.Levels) }
 
-// levelFails goes on with the next level, or to Error.
+// levelFails continues with the next level, or with Error.
 func (t transition) levelFails(reason Reason) Step {
 	if t.further() {
 		return t.enter(NextLevel, v1alpha1.PhasePowering, func(s *v1alpha1.Status) { s.Level = max(1, s.Level) + 1 })
@@ -254,17 +256,16 @@ func (t transition) levelFails(reason Reason) Step {
 	return t.fail(reason)
 }
 
-// fail enters Error; a fence that an admin has stopped ends instead, and so does a commission: it
-// never becomes a fence.
+// fail enters Error. A fence that an admin has stopped ends instead, and so does a commission,
+// which never becomes a fence.
 func (t transition) fail(reason Reason) Step {
 	if stopped(t.s.Abort) || t.s.Commission != nil {
 		return t.enter(reason, v1alpha1.PhaseGivenUp)
 	}
-	return t.enter(reason, v1alpha1.PhaseError, t.give(v1alpha1.WaitRestartDelay))
+	return t.enter(reason, v1alpha1.PhaseError, t.give(incident.WaitRestartDelay))
 }
 
-// pinned is nil if the plan is the one that this incident has begun to carry out, or what to do
-// while it is not.
+// pinned returns nil if the plan is the one that this incident began with, otherwise a step.
 func (t transition) pinned() Step {
 	if step := t.resolved(); step != nil {
 		return step
@@ -280,7 +281,7 @@ func (t transition) pinned() Step {
 	)
 }
 
-// resolved is nil if there is a plan, or what to do while there is none.
+// resolved returns nil if there is a plan, otherwise a step.
 func (t transition) resolved() Step {
 	if t.Plan.Unresolved == "" {
 		return nil
@@ -288,23 +289,23 @@ func (t transition) resolved() Step {
 	return t.hold("NotConfigured", t.Plan.Unresolved, 0)
 }
 
-// operation is the next one, as the controller's Jobs are named too.
-func (t transition) operation(action v1alpha1.OpAction, d Device) v1alpha1.Op {
+// operation returns the next operation. Jobs of the controller have its ID as their name.
+func (t transition) operation(action agent.Action, d Device) incident.Op {
 	uid := strings.ReplaceAll(string(t.s.NodeUID), "-", "")
 	seq := t.s.Operations + 1
-	return v1alpha1.Op{
+	return incident.Op{
 		ID:     fmt.Sprintf("fence-%s-%d-%d", uid[:min(10, len(uid))], t.s.Incident, seq),
 		Action: action, Seq: seq, DeadlineSeconds: int32(d.timeout() / time.Second),
 	}
 }
 
-// reading says whether a device was read at most age ago.
+// reading reports whether a device was read at most age ago.
 func (t transition) reading(name string, age time.Duration) (deviceReading, bool) {
 	s := t.Memory.seen(name)
 	return s, s.power != "" && t.Now.SinceAtMost(s.at) <= age
 }
 
-// quietFor is how long no command of this process, or of one before it, was under way to a device.
+// quietFor returns how long no command of this or an earlier process was under way to a device.
 func (t transition) quietFor(now clock.Reading, s deviceReading) time.Duration {
 	if s.called {
 		return now.SinceAtLeast(s.quiet)

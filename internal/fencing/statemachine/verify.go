@@ -3,11 +3,13 @@ package statemachine
 import (
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
-// verifying reads every feed of the level once more, and the node.
+// verifying reads every feed of the level and the node once more.
 func (t transition) verifying() Step {
 	if step := t.repinned(); step != nil {
 		return step
@@ -18,8 +20,8 @@ func (t transition) verifying() Step {
 	case !t.off(devices):
 		return t.fail(PowerFailed)
 	case p.on:
-		// Never a second command: somebody wants this machine on, or the device is another's.
-		return t.abort(Contradicted, v1alpha1.AbortGaveUp)
+		// Never a second command: a person wants this machine on, or the device is not its own.
+		return t.abort(Contradicted, incident.AbortGaveUp)
 	case p.unknown:
 		if step := t.unreadable(p.oldest); step != nil {
 			return step
@@ -31,11 +33,11 @@ func (t transition) verifying() Step {
 	case p.missing:
 		return p.read
 	}
-	if !t.Memory.present { // before any other reading: it is since the last one that the Lease is compared
+	if !t.Memory.present { // before any other reading: the Lease is compared since the last one
 		return Look{}
 	}
-	// All feeds were read off. A node that is shown Ready nevertheless is either a condition that
-	// is left from before, and will change; or it works, and these are not its feeds.
+	// All feeds were read off. If the node is still shown Ready, either its condition is old and
+	// will change, or it works, and these are not its feeds.
 	if m := &t.Memory; m.node.Ready && !t.gone(m.node) {
 		if m.sinceRead.renewed {
 			return t.returned(WrongPlugSuspected, t.suspect)
@@ -59,7 +61,7 @@ func (t transition) verifying() Step {
 	case look != nil:
 		return look
 	case t.gone(n):
-		return t.abort(NodeGone, v1alpha1.AbortNodeGone)
+		return t.abort(NodeGone, incident.AbortNodeGone)
 	case n.Ready:
 		return Look{}
 	}
@@ -75,19 +77,18 @@ func (t transition) verifying() Step {
 	})
 }
 
-// off says that there are devices, and that each of them was read off after a command of this
+// off reports whether there are devices and each of them was read off after a command of this
 // incident.
 func (t transition) off(devices []Device) bool {
 	for _, d := range devices {
-		if rec := device(t.s, d.Name); rec == nil || rec.State != v1alpha1.DeviceOff {
+		if rec := device(t.s, d.Name); rec == nil || rec.State != incident.DeviceOff {
 			return false
 		}
 	}
 	return len(devices) > 0
 }
 
-// repinned is what pinned is where the node may return meanwhile, or our out-of-service taint may
-// be on it.
+// repinned is pinned for phases in which the node may return or have our out-of-service taint.
 func (t transition) repinned() Step {
 	wait := t.pinned()
 	if wait == nil {
@@ -95,19 +96,19 @@ func (t transition) repinned() Step {
 	}
 	n, look := t.node(lookEvery / 2)
 	switch {
-	case t.s.Taints.OutOfService == v1alpha1.TaintOurs:
+	case t.s.Taints.OutOfService == incident.TaintOurs:
 		return t.untaint()
 	case look != nil:
 		return look
 	case t.gone(n):
-		return t.abort(NodeGone, v1alpha1.AbortNodeGone)
+		return t.abort(NodeGone, incident.AbortNodeGone)
 	case n.Ready:
-		return t.abort(Returned, v1alpha1.AbortNodeReady)
+		return t.abort(Returned, incident.AbortNodeReady)
 	}
 	return wait
 }
 
-// suspect says that the devices are perhaps those of another machine.
+// suspect records that the devices may be those of another machine.
 func (t transition) suspect(s *v1alpha1.Status) {
 	t.set(
 		v1alpha1.ConditionDeviceSuspect,
@@ -118,10 +119,10 @@ func (t transition) suspect(s *v1alpha1.Status) {
 	)
 }
 
-// pass is what is known of all devices of a level together.
+// pass is what is known about all devices of a level.
 type pass struct {
-	on, unknown, missing bool          // one of them reads on, cannot be read, was not read since the last command
-	twice                bool          // all of them were read off twice in a row
+	on, unknown, missing bool          // a device reads on, cannot be read, was not read since the last command
+	twice                bool          // all were read off twice in a row
 	age                  time.Duration // of the oldest reading
 	oldest               clock.Reading
 	read                 Step
@@ -134,10 +135,10 @@ func (t transition) pass(devices []Device) pass {
 		names = append(names, d.Name)
 		s := t.Memory.seen(d.Name)
 		switch s.power {
-		case v1alpha1.PowerOn:
+		case agent.PowerOn:
 			p.on = true
-		case v1alpha1.PowerOff:
-		case v1alpha1.PowerUnknown:
+		case agent.PowerOff:
+		case agent.PowerUnknown:
 			p.unknown = true
 		default:
 			p.missing = true

@@ -43,6 +43,7 @@ func TestDecision(t *testing.T) {
 		r.Probed = true
 		return Decision{Verb: Probe, Label: by.Shard, Drain: true, Record: r}
 	}
+	why := map[string]Verb{} // each verb has reasons of its own
 	for rule, rows := range map[string][]row{
 		"1: owned, epoch over": {
 			{"assign t directly", "a", false, recordWith(StateOwned, inA), EpochEnded, inB, nil, given(inB)},
@@ -213,7 +214,12 @@ func TestDecision(t *testing.T) {
 					Root: rootWith(r.label, r.drain, r.record), Target: liveClaim(r.target), Owner: r.owner,
 					Claims: r.claims,
 				}
-				assert.Equal(t, r.want, Decide(s))
+				got := Decide(s)
+				assert.Equal(t, r.want, got)
+				if said, ok := why[got.Why()]; assert.NotEmpty(t, got.Why()) && ok {
+					assert.Equal(t, said, got.Verb, got.Why())
+				}
+				why[got.Why()] = got.Verb
 			})
 		}
 	}

@@ -122,3 +122,27 @@ func TestResourcesThatTheServerDoesNotHaveAreNamed(t *testing.T) {
 		"is its CustomResourceDefinition installed?")
 	assert.ErrorContains(t, err, "Resources[2].Namespaces: must be empty for a cluster-scoped resource: nodes is")
 }
+
+// One resource may have the children of several resources of roots: it is watched once, wherever any
+// of them may be.
+func TestNamespacesOfChildrenAreThoseOfAllTheirRoots(t *testing.T) {
+	children := []schema.GroupVersionResource{ringtest.Pods}
+	for name, test := range map[string]struct{ first, second, want []string }{
+		"some and others": {[]string{"b", "a"}, []string{"c", "b"}, []string{"a", "b", "c"}},
+		"some and all":    {[]string{"a"}, nil, nil},
+		"all and some":    {nil, []string{"a"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resolved, _, err := Resolve(ringtest.TestMapper(), []api.Resource{
+				{GVR: ringtest.ConfigMaps, Namespaces: test.first, Children: children},
+				{GVR: ringtest.Widgets, Namespaces: test.second, Children: children},
+			})
+			require.NoError(t, err)
+			graph := ResourceGraphOf(resolved)
+			require.Len(t, graph.All, 3)
+			assert.Equal(t, [][]int{{2}, {2}}, graph.ChildResources)
+			assert.Equal(t, test.want, graph.All[2].Namespaces)
+			assert.Equal(t, test.first, resolved[0].Namespaces, "the roots' are as they were")
+		})
+	}
+}

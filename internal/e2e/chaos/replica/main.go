@@ -20,18 +20,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
-	"github.com/bellwether-k8s/bellwether/sharder/shard"
-	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 type options struct {
 	kubeconfig, workKubeconfig string
 	journal                    string
-	lease                      shardlease.Config
+	replica                    replica.Config
 	scanInterval, gcPeriod     time.Duration
 	work                       work
 }
@@ -50,12 +47,12 @@ func parse() options {
 	flag.StringVar(&o.kubeconfig, "kubeconfig", "", "path; of the user who leads, assigns and lets go")
 	flag.StringVar(&o.workKubeconfig, "work-kubeconfig", "", "path; of the user who works")
 	flag.StringVar(&o.journal, "journal", "", "path")
-	flag.StringVar(&o.lease.Namespace, "namespace", "", "of everything")
-	flag.StringVar(&o.lease.Ring, "ring", "", "of all replicas")
-	flag.StringVar(&o.lease.Identity, "identity", "", "of this shard")
-	flag.StringVar(&o.lease.Incarnation, "incarnation", "", "UID of the Pod")
-	flag.DurationVar(&o.lease.LeaseDuration, "lease-duration", 0, "D")
-	flag.BoolVar(&o.lease.KernelDeadline, "kernel-deadline", false, "die by the kernel's timer")
+	flag.StringVar(&o.replica.Namespace, "namespace", "", "of everything")
+	flag.StringVar(&o.replica.Ring, "ring", "", "of all replicas")
+	flag.StringVar(&o.replica.Identity, "identity", "", "of this shard")
+	flag.StringVar(&o.replica.PodUID, "incarnation", "", "UID of the Pod")
+	flag.DurationVar(&o.replica.LeaseDuration, "lease-duration", 0, "D")
+	flag.BoolVar(&o.replica.KernelDeadline, "kernel-deadline", false, "die by the kernel's timer")
 	flag.DurationVar(&o.scanInterval, "scan-interval", 0, "of the sharder")
 	flag.DurationVar(&o.gcPeriod, "gc-period", 0, "of the sharder")
 	flag.Float64Var(&o.work.slowness, "slowness", 1, "how many times longer than usual work takes")
@@ -68,7 +65,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	o.lease.Logger = log
+	o.replica.Logger = log
 	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
 	if err != nil {
 		return err
@@ -76,17 +73,17 @@ func run(ctx context.Context, o options) error {
 	mapper := meta.NewDefaultRESTMapper(nil) // a replica may start while the API server is down
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
-	r, err := replica.New(config, replica.Config{
-		Lease: o.lease,
-		Resources: []api.Resource{{
-			GVR: configMaps, Selector: wanted, Namespaces: []string{o.lease.Namespace},
-			Children: []schema.GroupVersionResource{secrets},
-		}},
-		Shard:    shard.Config{AckGrace: time.Second},
-		Sharder:  sharder.Config{ScanInterval: o.scanInterval, GCPeriod: o.gcPeriod, Hooks: told(log)},
-		Election: leaderelection.Config{Identity: fmt.Sprintf("%s-%d", o.lease.Identity, os.Getpid())},
-		Mapper:   mapper,
-	})
+	o.replica.Resources = []api.Resource{{
+		GVR: configMaps, Selector: wanted, Namespaces: []string{o.replica.Namespace},
+		Children: []schema.GroupVersionResource{secrets},
+	}}
+	o.replica.Mapper = mapper
+	o.replica.Tune = func(p *replica.Parts) {
+		p.Shard.AckGrace = time.Second
+		p.Sharder.ScanInterval, p.Sharder.GCPeriod, p.Sharder.Hooks = o.scanInterval, o.gcPeriod, told(log)
+		p.Election.Identity = fmt.Sprintf("%s-%d", o.replica.Identity, os.Getpid())
+	}
+	r, err := replica.New(config, o.replica)
 	if err != nil {
 		return err
 	}
@@ -103,7 +100,7 @@ func run(ctx context.Context, o options) error {
 	if w.journal, err = newJournal(o.journal); err != nil {
 		return err
 	}
-	w.shard, w.namespace, w.identity = r.Shard, o.lease.Namespace, o.lease.Identity
+	w.shard, w.namespace, w.identity = r.Shard, o.replica.Namespace, o.replica.Identity
 	return r.Run(ctx, w.run, nil)
 }
 

@@ -19,7 +19,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencejobs"
-	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
 func main() {
@@ -41,7 +40,7 @@ func run(ctx context.Context) error {
 	parameters := flag.String("parameters", "", "file with the agent's parameters")
 	death := flag.String("die", "", "after this request, such as POST secrets")
 	flag.Parse()
-	c.NodeSelector = map[string]string{*label: "true"}
+	c.Pod.Spec.NodeSelector = map[string]string{*label: "true"}
 	rc, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	if err != nil {
 		return err
@@ -68,7 +67,7 @@ func run(ctx context.Context) error {
 		Node: *node, Device: "fence_ipmilan/bmc/", Agent: "fence_ipmilan",
 		Parameters: agent.NewParameters(values),
 	}
-	return jobs.Switch(ctx, target, agent.Command{ID: *id, Action: v1alpha1.ActionOff})
+	return jobs.Switch(ctx, target, agent.Command{ID: *id, Action: agent.ActionOff})
 }
 
 // mortal dies when a request was carried out.

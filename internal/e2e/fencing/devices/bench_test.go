@@ -84,13 +84,13 @@ func (m *bareMachine) fence() {
 	began := time.Now()
 	require.NoError(m.b,
 		m.agents.Switch(m.b.Context(), m.target,
-			agent.Command{ID: "bare", Action: v1alpha1.ActionOff, Timeout: 10 * time.Second}))
+			agent.Command{ID: "bare", Action: agent.ActionOff, Timeout: 10 * time.Second}))
 	m.answer = append(m.answer, time.Since(began))
 	m.off = append(m.off, lastOff(m.b, m.machine).Sub(began))
 	began = time.Now()
 	power, err := m.agents.Power(m.b.Context(), m.target)
 	require.NoError(m.b, err)
-	require.Equal(m.b, v1alpha1.PowerOff, power)
+	require.Equal(m.b, agent.PowerOff, power)
 	m.reading = append(m.reading, time.Since(began))
 	m.machine.Chassis().Press(true)
 }
@@ -200,12 +200,12 @@ func BenchmarkTwentyMachines(b *testing.B) {
 				assert.NoError(b, err)
 				assert.NoError(b,
 					agents.Switch(b.Context(), target,
-						agent.Command{ID: s.node, Action: v1alpha1.ActionOff, Timeout: 10 * time.Second}))
+						agent.Command{ID: s.node, Action: agent.ActionOff, Timeout: 10 * time.Second}))
 				for reading := range 2 {
 					<-time.After(time.Duration(reading) * time.Second / 2)
 					power, err := agents.Power(b.Context(), target)
 					assert.NoError(b, err)
-					assert.Equal(b, v1alpha1.PowerOff, power)
+					assert.Equal(b, agent.PowerOff, power)
 				}
 			})
 		}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -26,8 +25,6 @@ type lie struct {
 	// tell is called when a fencer has checked the devices: from then on they lie. It loses the
 	// machine.
 	tell func(s *site, fencer *e2e.Process)
-	// timeout is that of agents, if it matters.
-	timeout time.Duration
 	// unusable: the check has found out.
 	unusable bool
 	// truly: the machine may lose its power nevertheless, and then it may be fenced.
@@ -55,13 +52,12 @@ var lies = []lie{
 	},
 	{
 		name: "is slower than agents may take", build: newRedfishSite, truly: true, deaf: true,
-		timeout: 5 * time.Second,
 		tell: func(s *site, _ *e2e.Process) {
-			s.plugs["bmc"].Break(lab.Fault{Slow: 2 * time.Second})
+			s.plugs["bmc"].Break(lab.Fault{Slow: s.timeout})
 			s.lose()
 		},
 	},
-	{name: "hangs", build: newBMCSite, timeout: 5 * time.Second, tell: func(s *site, _ *e2e.Process) {
+	{name: "hangs", build: newBMCSite, tell: func(s *site, _ *e2e.Process) {
 		require.NoError(s.t, s.devices["ipmi"].Freeze())
 		s.lose()
 	}},
@@ -137,9 +133,6 @@ func TestLyingDevices(t *testing.T) {
 				}()
 				s := l.build(t)
 				s.setting("retries=1", "restarts=0")
-				if l.timeout > 0 {
-					s.timeout = l.timeout
-				}
 				fencer := s.start()
 				s.checked(map[bool]corev1.ConditionStatus{
 					false: corev1.ConditionTrue,

@@ -30,8 +30,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
-	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/remoteagent"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
@@ -157,7 +157,7 @@ func settings(namespace, host string, nodes labels.Selector, elector *leaderelec
 // reach returns what speaks to the devices.
 func reach(url string, environment []string, log *zap.Logger) (fencing.Agents, error) {
 	if url != "" {
-		return rack{fencingtest.Remote{URL: url}}, nil
+		return rack{remoteagent.Client{URL: url}}, nil
 	}
 	return fenceagents.New(fenceagents.Config{Logger: log, Environment: environment})
 }
@@ -181,7 +181,7 @@ func (a agents) Switch(ctx context.Context, target agent.Target, command agent.C
 }
 
 // rack is one in another process.
-type rack struct{ fencingtest.Remote }
+type rack struct{ remoteagent.Client }
 
 func (rack) Metadata(_ context.Context, name string) (agent.Metadata, error) {
 	if name != "fence_rack" {

@@ -13,13 +13,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // 60 of 100 nodes are lost at once. It is not they who have failed: nothing is done to any, by the
 // leader nor by the next one, which knows nothing, and Events say so. When they are back all is
 // as it was.
-func TestLossOf60Of100FencesNobody(t *testing.T) {
+func TestLossOf60Of100FencesNoNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]int{rest: 40, "lost": 60})
 	lost := w.groups["lost"]
@@ -57,7 +59,7 @@ func TestLossOf60Of100FencesNobody(t *testing.T) {
 	w.quiet()
 	for _, node := range lost {
 		f := w.history.ended(node)
-		assert.Equal(t, v1alpha1.AbortNodeReady, f.Status.Abort)
+		assert.Equal(t, incident.AbortNodeReady, f.Status.Abort)
 		assert.Empty(t, f.Status.Devices)
 		assert.NotContains(t, w.history.phases(node), v1alpha1.PhaseIsolating)
 	}
@@ -114,16 +116,16 @@ func TestLossOf30Of100FencesThemAll(t *testing.T) {
 	for _, node := range lost {
 		f := w.history.ended(node)
 		assert.Equal(t, 1, w.cuts(node), node)
-		assert.Equal(t, 1, w.rack.Count(node, "command", v1alpha1.ActionOff), node)
-		assert.Equal(t, 1, w.rack.Count(node, "power", v1alpha1.ActionOn), node)
+		assert.Equal(t, 1, w.rack.Count(node, "command", agent.ActionOff), node)
+		assert.Equal(t, 1, w.rack.Count(node, "power", agent.ActionOn), node)
 		assert.True(t, f.Status.Verified)
-		assert.Equal(t, v1alpha1.ReleasedDone, f.Status.Released)
-		assert.Equal(t, v1alpha1.AbortNone, f.Status.Abort)
+		assert.Equal(t, incident.ReleasedDone, f.Status.Released)
+		assert.Equal(t, incident.AbortNone, f.Status.Abort)
 		require.Len(t, f.Status.Problems.Starts, 1)
 		starts = append(starts, f.Status.Problems.Starts[0].Time)
 	}
 	for _, node := range w.groups[rest] {
-		assert.Zero(t, w.rack.Count(node, "command", v1alpha1.ActionOff), node)
+		assert.Zero(t, w.rack.Count(node, "command", agent.ActionOff), node)
 	}
 	assert.Empty(t, w.pods(), "the pods are free")
 	assert.Equal(t, limits.MaxConcurrent, w.history.most())
@@ -140,7 +142,7 @@ func TestLossOf30Of100FencesThemAll(t *testing.T) {
 func (w *world) mostOff() int {
 	most, off := 0, map[string]bool{}
 	for _, e := range w.rack.Events() {
-		if e.Kind == "power" && e.Action == v1alpha1.ActionOff {
+		if e.Kind == "power" && e.Action == agent.ActionOff {
 			off[e.Plug] = true
 		} else if e.Kind == "power" {
 			delete(off, e.Plug)
@@ -191,8 +193,8 @@ func TestOtherTriggers(t *testing.T) {
 		w.eventually(node+" is fenced", func() bool { return phase(node) == v1alpha1.PhaseFinal })
 		f := w.history.last()[node]
 		assert.Equal(t, 1, w.cuts(node), node)
-		assert.Equal(t, 1, w.rack.Count(node, "command", v1alpha1.ActionOff), node)
-		assert.Equal(t, v1alpha1.ReleasedDone, f.Status.Released)
+		assert.Equal(t, 1, w.rack.Count(node, "command", agent.ActionOff), node)
+		assert.Equal(t, incident.ReleasedDone, f.Status.Released)
 		assert.True(t, w.rack.On(node))
 	}
 	assert.Equal(t, []string{isolated}, w.where(marked))
@@ -207,7 +209,7 @@ func TestOtherTriggers(t *testing.T) {
 		assert.Equal(t, string(trigger), w.history.last()[node].Status.Triggers[0].Type)
 	}
 	for _, node := range []string{isolated, harmless} {
-		assert.Zero(t, w.rack.Count(node, "command", v1alpha1.ActionOff), node)
+		assert.Zero(t, w.rack.Count(node, "command", agent.ActionOff), node)
 	}
 	assert.Empty(t, w.where(marked))
 	var left []string

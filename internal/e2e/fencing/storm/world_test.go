@@ -24,9 +24,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/remoteagent"
 )
 
 const (
@@ -120,7 +122,7 @@ func newWorld(t *testing.T, sizes map[string]int) *world {
 		map[string]string{"template.properties": "agent_name=fence_rack\nip=rack\n"})
 	w.rack = fencingtest.NewRack(w.power, w.nodes()...)
 	t.Cleanup(w.rack.Close)
-	server := httptest.NewServer(w.rack)
+	server := httptest.NewServer(remoteagent.Handler(w.rack))
 	t.Cleanup(server.Close)
 	w.url = server.URL
 	w.history = w.record()
@@ -226,7 +228,7 @@ func (w *world) referee() {
 }
 
 // cuts is how often a machine has lost its power.
-func (w *world) cuts(node string) int { return w.rack.Count(node, "power", v1alpha1.ActionOff) }
+func (w *world) cuts(node string) int { return w.rack.Count(node, "power", agent.ActionOff) }
 
 // start starts a fencer, on one of the nodes. It has checked all machines when this returns.
 func (w *world) start(host string, limits fencing.Limits, more ...string) *e2e.Process {

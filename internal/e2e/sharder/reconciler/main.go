@@ -25,12 +25,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/bellwether-k8s/bellwether/leaderelection"
-	"github.com/bellwether-k8s/bellwether/sharder"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
-	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 type options struct {
@@ -67,12 +64,12 @@ func run(ctx context.Context, o options) error {
 	}
 	gvr := corev1.SchemeGroupVersion.WithResource("configmaps")
 	r, err := replica.New(config, replica.Config{
-		Lease:     shardlease.Config{Namespace: o.namespace, Ring: o.ring, Identity: o.identity},
-		Election:  leaderelection.Config{Identity: o.identity},
+		Namespace: o.namespace, Ring: o.ring, Identity: o.identity,
 		Resources: []api.Resource{{GVR: gvr, Namespaces: []string{o.namespace}}},
-		Sharder: sharder.Config{Hooks: sharder.Hooks{OnSettled: func(members []string) {
-			fmt.Println("settled", len(members))
-		}}},
+		Tune: func(p *replica.Parts) {
+			p.Election.Identity = o.identity
+			p.Sharder.Hooks.OnSettled = func(members []string) { fmt.Println("settled", len(members)) }
+		},
 	})
 	if err != nil {
 		return err

@@ -90,7 +90,7 @@ func parse() options {
 	flag.StringVar(&o.kubeconfig, "kubeconfig", "", "path")
 	flag.Float64Var(&o.qps, "qps", -1, "rate limit of the sharder's clients; 0: client-go's default")
 	flag.StringVar(&o.lease.Identity, "identity", "", "of this replica")
-	flag.StringVar(&o.lease.Incarnation, "incarnation", "", "UID of the Pod")
+	flag.StringVar(&o.lease.PodUID, "incarnation", "", "UID of the Pod")
 	flag.BoolVar(&o.lease.KernelDeadline, "kernel-deadline", false, "die by the kernel's timer")
 	flag.DurationVar(&o.sharder.ScanInterval, "scan-interval", time.Minute, "of the sharder")
 	flag.DurationVar(&o.sharder.GCPeriod, "gc-period", 0, "of the sharder")

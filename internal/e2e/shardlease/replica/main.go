@@ -34,7 +34,7 @@ func run(ctx context.Context) error {
 	qps := flag.Float64("qps", 0, "limit of the client; 0: that of LeaseConfig")
 	flag.StringVar(&shard.Namespace, "namespace", "", "of the Lease")
 	flag.StringVar(&shard.Identity, "identity", "", "of this shard")
-	flag.StringVar(&shard.Incarnation, "incarnation", "", "of this shard's Pod")
+	flag.StringVar(&shard.PodUID, "incarnation", "", "of this shard's Pod")
 	flag.DurationVar(&shard.LeaseDuration, "lease-duration", 0, "D")
 	flag.BoolVar(&shard.KernelDeadline, "kernel-deadline", false, "die by the kernel's timer")
 	after := flag.Int("after", 0, "PID of a process that must be at its end when this one begins to work")

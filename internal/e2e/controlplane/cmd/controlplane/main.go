@@ -1,8 +1,10 @@
-// Command controlplane is etcd, kube-apiserver, kube-controller-manager and kube-scheduler in one
-// binary: the first argument names the component, the rest are that component's own flags.
+// Command controlplane is etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and
+// kube-proxy in one binary: the first argument names the component, the rest are that component's
+// own flags.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -11,12 +13,14 @@ import (
 	"k8s.io/component-base/cli"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
 func main() {
 	if len(os.Args) < 2 {
-		fail("want a component: etcd, kube-apiserver, kube-controller-manager or kube-scheduler")
+		fail("want a component: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet or kube-proxy")
 	}
 	// The components read os.Args themselves: leave them what a binary of their own would see.
 	os.Args = os.Args[1:]
@@ -29,6 +33,10 @@ func main() {
 		run(controllermanager.NewControllerManagerCommand())
 	case "kube-scheduler":
 		run(scheduler.NewSchedulerCommand())
+	case "kubelet":
+		run(kubelet.NewKubeletCommand(context.Background()))
+	case "kube-proxy":
+		run(proxy.NewProxyCommand())
 	default:
 		fail("unknown component: " + component)
 	}

@@ -1,0 +1,71 @@
+package controllerruntime
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
+)
+
+// retryDelay is the delay before a retry for an object that work may not begin on yet.
+const retryDelay = time.Second
+
+// WrapReconciler returns a reconciler that calls inner through [shard.Shard.Do]: only for objects of
+// this shard, and only while no other process works on the object. T is the struct of the
+// reconciled kind:
+//
+//	Complete(controllerruntime.WrapReconciler[corev1.ConfigMap](shard, mgr.GetClient(), reconciler))
+//
+// reader reads the object from the shard's cache, as the client of a manager does. If the object is
+// not there, or is not this shard's, the reconciler does nothing: the object was deleted or belongs
+// to another shard now. So use finalizers to clean up after deleted objects. If work may not begin
+// yet, the request is repeated after a second.
+func WrapReconciler[T any, P interface {
+	*T
+	client.Object
+}](s *shard.Shard, reader client.Reader, inner reconcile.Reconciler) reconcile.Reconciler {
+	return WrapTypedReconciler(s, func(ctx context.Context, r reconcile.Request) (P, error) {
+		obj := P(new(T))
+		return obj, reader.Get(ctx, r.NamespacedName, obj)
+	}, inner)
+}
+
+// WrapTypedReconciler is [WrapReconciler] for requests of any type. get returns the object of a
+// request from the shard's cache.
+func WrapTypedReconciler[Request comparable, T client.Object](
+	s *shard.Shard, get func(context.Context, Request) (T, error), inner reconcile.TypedReconciler[Request],
+) reconcile.TypedReconciler[Request] {
+	return reconcile.TypedFunc[Request](func(ctx context.Context, request Request) (reconcile.Result, error) {
+		obj, err := get(ctx, request)
+		switch {
+		case apierrors.IsNotFound(err) &&
+			!apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse): // not the 404 page of a proxy
+			return reconcile.Result{}, nil
+		case err != nil:
+			return reconcile.Result{}, err
+		}
+		var result reconcile.Result
+		called := false
+		err = s.Do(ctx, obj, func(ctx context.Context) error {
+			called = true
+			var err error
+			result, err = inner.Reconcile(ctx, request)
+			return err
+		})
+		switch {
+		case called: // err comes from the work
+			return result, err
+		case errors.Is(err, shard.ErrNotMine):
+			return reconcile.Result{}, nil
+		case errors.Is(err, shard.ErrNotYet):
+			return reconcile.Result{RequeueAfter: retryDelay}, nil
+		}
+		return reconcile.Result{}, err
+	})
+}

@@ -1,0 +1,32 @@
+//go:build linux
+
+package realnode_test
+
+import (
+	"testing"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e/realnode"
+)
+
+// nodes are the names of the nodes.
+var nodes = []string{"n1", "n2", "n3"}
+
+var cluster *realnode.Cluster
+
+func TestMain(m *testing.M) {
+	realnode.Main(m, &cluster, realnode.Options{
+		Nodes: nodes,
+		Images: map[string]realnode.Image{
+			"example-leader:latest": {Program: "./leader"},
+			"example-daemon:latest": {
+				Program:   "../../../examples/leaderelection",
+				Arguments: []string{"-work-interval=5ms"},
+			},
+			"example-server:latest": {Program: "../../../examples/endpoints"},
+			"example-sharding:latest": {
+				Program:   "../../../examples/sharding",
+				Arguments: []string{"-journal", "-work-takes=20ms", "-resync=200ms"},
+			},
+		},
+	})
+}
