@@ -21,6 +21,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/supervisor"
 )
 
 // Config configures an [Elector]. Replicas that contend for one Lease should have the same
@@ -67,6 +68,10 @@ type Config struct {
 	// system has no such timer or forbids it, the error matches errors.ErrUnsupported. An elector
 	// keeps its kernel timer until the process ends.
 	KernelDeadline bool
+
+	// Supervisor releases the Lease when this process has died: [supervisor.Supervisor.Client]. The
+	// successor then need not wait until the Lease has expired. Nil: it waits.
+	Supervisor *supervisor.Client
 
 	// TrustForeignRelease treats a record that another elector, such as client-go's, has emptied as
 	// released. It shortens the hand-over in a migration by a LeaseDuration, but those electors

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/process"
+	"github.com/bellwether-k8s/bellwether/supervisor"
 )
 
 // Term is one period of leadership.
@@ -74,6 +75,12 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 		}
 	}
 	config.Logger = config.Logger.With(zap.Stringer("lease", config.lease()), zap.String("identity", config.Identity))
+	mark := lease.NewMark()
+	ledger, err := config.Supervisor.Ledger(supervisor.Entry{Lease: config.lease(), Process: mark, Timing: config.timing()},
+		config.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("leaderelection: Supervisor: %w", err)
+	}
 	e := &Elector{
 		config: config, guard: lease.NewGuard(config.lease(), ErrNotLeader, lease.GuardConfig(config.Guard)),
 		events: eventLog{recorder: config.Events, lease: config.lease()},
@@ -93,6 +100,8 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 		Guard:          e.guard,
 		Clock:          config.Clock,
 		KillTimer:      killer,
+		Process:        mark,
+		Ledger:         ledger,
 		Log:            config.Logger,
 	})
 	return e, nil

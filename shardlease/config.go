@@ -19,6 +19,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/process"
 	"github.com/bellwether-k8s/bellwether/shardlease/internal/leaseformat"
+	"github.com/bellwether-k8s/bellwether/supervisor"
 )
 
 // Config of a [Lease]. All shards of a ring, and its sharders, should have the same LeaseDuration,
@@ -80,6 +81,17 @@ type Config struct {
 	// errors.ErrUnsupported.
 	KernelDeadline bool
 
+	// Supervisor releases the lease when this process has died: [supervisor.Supervisor.Client]. The
+	// shard's objects then go to others at once, or after ReturnWithin, instead of after 2D. Nil: they
+	// wait.
+	Supervisor *supervisor.Client
+
+	// MinUptime is how long this process must have held its lease for the Supervisor to release it.
+	// A process that dies earlier may be in a crash loop, which would move its objects to and fro:
+	// its lease is left to expire, and a process that restarts within 2D keeps them. Zero or more.
+	// Default: 4D. A negative value means zero: the lease is always released.
+	MinUptime time.Duration
+
 	// Labels of the Lease, in addition to those of this package.
 	Labels map[string]string
 
@@ -133,6 +145,9 @@ func (c Config) withDefaults() (Config, error) {
 	t := c.timing().WithDefaults()
 	c.LeaseDuration, c.Margin, c.MissedRenewals = t.Duration, t.Margin, t.MissedRenewals
 	c.Labels = maps.Clone(c.Labels)
+	if c.MinUptime == 0 {
+		c.MinUptime = 4 * c.LeaseDuration
+	}
 	if c.OnLost == nil {
 		c.OnLost = lease.Exit(c.Logger, "the shard lease is lost")
 	}

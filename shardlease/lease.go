@@ -12,6 +12,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/process"
+	"github.com/bellwether-k8s/bellwether/supervisor"
 )
 
 // Lease is the heartbeat of one shard. Its methods may be called at any time, but only one Run at a
@@ -53,6 +54,13 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 		}
 	}
 	config.Logger = config.Logger.With(zap.Stringer("lease", config.lease()), zap.String("ring", config.Ring))
+	mark := lease.NewMark()
+	ledger, err := config.Supervisor.Ledger(supervisor.Entry{
+		Lease: config.lease(), Process: mark, Timing: config.timing(), MinUptime: max(0, config.MinUptime),
+	}, config.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("shardlease: Supervisor: %w", err)
+	}
 	l := &Lease{config: config, guard: lease.NewGuard(config.lease(), ErrNotHeld, lease.GuardConfig(config.Guard))}
 	l.candidate = lease.NewCandidate(client, lease.Config{
 		Lease:          config.lease(),
@@ -68,6 +76,8 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 		Guard:          l.guard,
 		Clock:          config.Clock,
 		KillTimer:      config.killer,
+		Process:        mark,
+		Ledger:         ledger,
 		Log:            config.Logger,
 		Variant: lease.Variant{
 			Unfit:   config.unfit,

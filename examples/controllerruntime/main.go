@@ -27,19 +27,19 @@ import (
 	"github.com/bellwether-k8s/bellwether/examples/metrics"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
-	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/supervisor"
 )
 
 func main() {
-	shardlease.ReexecIfPID1() // without this, -kernel-deadline is refused in a container
-	if err := run(ctrl.SetupSignalHandler()); err != nil {
+	parent := supervisor.Start() // releases the Leases if this process is killed
+	if err := run(ctrl.SetupSignalHandler(), parent); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
-	var c replica.Config
+func run(ctx context.Context, parent *supervisor.Supervisor) error {
+	c := replica.Config{Supervisor: parent}
 	flag.StringVar(&c.Namespace, "namespace", "default", "namespace of the objects and of the Leases")
 	flag.StringVar(&c.Ring, "ring", "digests", "what all copies have in common")
 	flag.StringVar(&c.Identity, "identity", "", "name of this shard, the same after a restart; empty: hostname")

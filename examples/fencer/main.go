@@ -31,19 +31,20 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/kdump"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
+	"github.com/bellwether-k8s/bellwether/supervisor"
 )
 
 func main() {
-	leaderelection.ReexecIfPID1() // without this, -kernel-deadline is refused in a container
+	parent := supervisor.Start() // releases the Lease if this process is killed
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
+	if err := run(ctx, parent); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, parent *supervisor.Supervisor) error {
 	o, err := parse()
 	if err != nil {
 		return err
@@ -64,6 +65,7 @@ func run(ctx context.Context) error {
 	if o.assess {
 		return assess(ctx, config, fencer, o.agents)
 	}
+	election.Supervisor = parent.Client(config)
 	// The Lease has a client of its own: renewals must not queue behind the work.
 	leases, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config))
 	if err != nil {

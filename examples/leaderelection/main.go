@@ -21,19 +21,20 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/leaderelection/admission"
+	"github.com/bellwether-k8s/bellwether/supervisor"
 )
 
 func main() {
-	leaderelection.ReexecIfPID1() // without this, -kernel-deadline is refused in a container
+	parent := supervisor.Start() // releases the Lease if this process is killed
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
+	if err := run(ctx, parent); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, parent *supervisor.Supervisor) error {
 	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "path to a kubeconfig; empty: in-cluster")
 	var election leaderelection.Config
 	flag.StringVar(&election.Namespace, "namespace", "default", "namespace of the Lease")
@@ -58,6 +59,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	election.Supervisor = parent.Client(config)
 	// The Lease has a client of its own: renewals must not queue behind the work.
 	leases, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config))
 	if err != nil {

@@ -25,21 +25,21 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
-	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/supervisor"
 )
 
 func main() {
-	shardlease.ReexecIfPID1() // without this, -kernel-deadline is refused in a container
+	parent := supervisor.Start() // releases the Leases if this process is killed
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
+	if err := run(ctx, parent); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
-	var c replica.Config
+func run(ctx context.Context, parent *supervisor.Supervisor) error {
+	c := replica.Config{Supervisor: parent}
 	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "path to a kubeconfig; empty: in-cluster")
 	flag.StringVar(&c.Namespace, "namespace", "default", "namespace of the ConfigMaps and of the Leases")
 	flag.StringVar(&c.Ring, "ring", "checksums", "what all copies have in common")

@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -30,6 +29,8 @@ type Config struct {
 	Guard          *Guard              // gets every term; one guard for each candidate
 	Clock          clock.Clock
 	KillTimer      KillTimer // kills the process after the deadline; nil: none
+	Process        string    // its mark in the records, see [NewMark]
+	Ledger         Ledger    // for the supervisor; nil: none
 	Log            *zap.Logger
 
 	Variant Variant                            // of this kind of lease
@@ -67,7 +68,7 @@ func NewCandidate(client kubernetes.Interface, c Config) *Candidate {
 	observation.reclaim = c.Variant.reclaim
 	return &Candidate{
 		config: c, store: NewStore(client, c, 3*c.Timing.Duration), observation: observation,
-		writes: NewWriteLog(rand.Text()),
+		writes: NewWriteLog(c.Process),
 	}
 }
 

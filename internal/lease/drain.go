@@ -65,6 +65,7 @@ func (h *Holder) cutOff() {
 // openRequests are requests that may still be carried out: without an answer yet, or failed without
 // one.
 type openRequests struct {
+	ledger    Ledger // nil: of a scope, whose requests its term counts too
 	mu        sync.Mutex
 	flying    int           // without an answer yet
 	abandoned []abandoned   // failed without an answer
@@ -86,12 +87,22 @@ func (o *openRequests) begin() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.flying++
+	if o.ledger != nil {
+		o.ledger.Send()
+	}
 }
 
 // answer records that a request was answered or abandoned.
-func (o *openRequests) answer(without ...abandoned) {
+func (o *openRequests) answer(margin time.Duration, without ...abandoned) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.ledger != nil {
+		until := time.Duration(0)
+		for _, a := range without {
+			until = o.ledger.Now() + a.bound + margin
+		}
+		o.ledger.Answer(until)
+	}
 	o.abandoned = append(o.abandoned, without...)
 	o.flying--
 	if o.flying == 0 && o.landed != nil {

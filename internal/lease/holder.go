@@ -230,6 +230,7 @@ func (h *Holder) Release(ctx context.Context) error {
 		}
 		switch {
 		case err == nil:
+			h.ledger.Free() // not before: if this process dies, its supervisor goes on
 			h.config.OnHolder(h.writes.record)
 			return nil
 		case errors.Is(err, ErrTaken): // by a successor: nothing to release

@@ -59,9 +59,10 @@ func (f *inflightRequest) abandon() bool { return f.land(abandoned{f.term.clock.
 func (f *inflightRequest) land(without ...abandoned) (first bool) {
 	f.answered.Do(func() {
 		first = true
-		f.term.open.answer(without...)
+		margin := f.term.timing.Margin
+		f.term.open.answer(margin, without...)
 		if f.scope != nil {
-			f.scope.open.answer(without...)
+			f.scope.open.answer(margin, without...)
 		}
 	})
 	return first

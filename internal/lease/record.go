@@ -119,6 +119,11 @@ func (r Record) Coordinated() bool {
 // ForLife reports whether the record is the lock of a leader for life, which is not renewed.
 func (r Record) ForLife() bool { return r.lease != nil && r.lease.Labels[LockLabel] == LockForLife }
 
+// writtenBy reports whether a process with this mark holds the lease.
+func (r Record) writtenBy(process string) bool {
+	return r.Holder() != "" && process != "" && r.lease.Annotations[ProcessAnnotation] == process
+}
+
 // markedBy reports whether an annotation names the term of this record, not only its holder.
 func (r Record) markedBy(annotation string) bool {
 	holder, ok := strings.CutSuffix(r.lease.Annotations[annotation], r.termSuffix())

@@ -23,6 +23,9 @@ type Term struct {
 	clock    clock.Clock
 	onLost   func(*LostError)
 	kill     KillTimer // nil: none
+	ledger   Ledger
+	began    time.Duration // by the ledger's clock
+	guard    *Guard        // nil: none
 
 	mu      sync.Mutex
 	state   state
@@ -48,14 +51,20 @@ const (
 )
 
 func newTerm(c Config, sent clock.Reading) *Term {
+	if c.Ledger == nil {
+		c.Ledger = noLedger{}
+	}
 	t := &Term{
 		lease: c.Lease, identity: c.Identity, timing: c.Timing, clock: c.Clock, onLost: c.OnLost,
-		kill: c.KillTimer, sent: sent, told: make(chan struct{}),
+		kill: c.KillTimer, ledger: c.Ledger, began: c.Ledger.Now(), guard: c.Guard, sent: sent,
+		told: make(chan struct{}),
 	}
+	t.open.ledger = c.Ledger
 	t.mu.Lock() // the timer must not fire before it is stored
 	t.timer = t.clock.AfterFunc(0, t.expire)
 	t.mu.Unlock()
 	t.armKillTimer()
+	t.recordTerm()
 	return t
 }
 
@@ -115,6 +124,7 @@ func (t *Term) extend(sent clock.Reading) {
 	t.mu.Unlock()
 	if extended {
 		t.armKillTimer()
+		t.recordTerm()
 	}
 }
 

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"crypto/rand"
 	"slices"
 	"time"
 
@@ -32,6 +33,9 @@ type attempt struct {
 	spec coordinationv1.LeaseSpec
 	sent clock.Reading
 }
+
+// NewMark returns a mark for the records of one process: a random text.
+func NewMark() string { return rand.Text() }
 
 // NewWriteLog returns an empty log.
 func NewWriteLog(process string) WriteLog { return WriteLog{process: process} }

@@ -16,6 +16,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/supervisor"
 )
 
 // Config of a [Replica]. Namespace, Ring and Resources are required, and the same in all replicas.
@@ -47,6 +48,10 @@ type Config struct {
 	// KernelDeadline has the kernel kill this process if it is stopped past the deadline of its
 	// lease. Linux only; see [shardlease.Config].
 	KernelDeadline bool
+
+	// Supervisor releases the Leases of this process when it has died: supervisor.Start, first in
+	// main. See [shardlease.Config]. Default: none, they expire.
+	Supervisor *supervisor.Supervisor
 
 	// Scheme knows the kinds of the objects. Default: client-go's, without custom resources.
 	Scheme *runtime.Scheme
@@ -91,6 +96,10 @@ func (c Config) parts(config *rest.Config) (Parts, error) {
 			Namespace: c.Namespace, LeaseDuration: c.LeaseDuration, Logger: c.Logger,
 			OnLost: func(err error) { log.Warn("not the sharder any more", zap.Error(err)) },
 		},
+	}
+	if c.Supervisor != nil {
+		fixed.Lease.Supervisor = c.Supervisor.Client(config)
+		fixed.Election.Supervisor = c.Supervisor.Client(config)
 	}
 	if c.Ring != "" {
 		fixed.Election.Name = c.Ring + "-sharder"

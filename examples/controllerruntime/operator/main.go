@@ -20,19 +20,19 @@ import (
 	"github.com/bellwether-k8s/bellwether/controllerruntime"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
-	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/supervisor"
 )
 
 func main() {
-	shardlease.ReexecIfPID1() // for KernelDeadline
+	parent := supervisor.Start() // releases the Leases if this process is killed
 	log := zap.Must(zap.NewProduction())
 	ctrl.SetLogger(zapr.NewLogger(log))
-	if err := run(ctrl.SetupSignalHandler(), log); err != nil {
+	if err := run(ctrl.SetupSignalHandler(), parent, log); err != nil {
 		log.Fatal("ended", zap.Error(err))
 	}
 }
 
-func run(ctx context.Context, log *zap.Logger) error {
+func run(ctx context.Context, parent *supervisor.Supervisor, log *zap.Logger) error {
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func run(ctx context.Context, log *zap.Logger) error {
 		Namespace: os.Getenv("POD_NAMESPACE"), Ring: "widgets",
 		Resources: []api.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}},
 		Identity:  os.Getenv("POD_NAME"), PodUID: os.Getenv("POD_UID"),
-		KernelDeadline: true, ReleaseTimeout: 20 * time.Second, Logger: log,
+		KernelDeadline: true, ReleaseTimeout: 20 * time.Second, Supervisor: parent, Logger: log,
 	})
 	if err != nil {
 		return err

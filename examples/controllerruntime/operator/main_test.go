@@ -26,6 +26,6 @@ current-context: none
 	} {
 		t.Setenv(name, value)
 	}
-	assert.ErrorContains(t, run(t.Context(), zap.NewNop()),
+	assert.ErrorContains(t, run(t.Context(), nil, zap.NewNop()),
 		"sharder: Resources[0].GVR: ask for /v1, Resource=configmaps")
 }

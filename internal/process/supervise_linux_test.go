@@ -203,7 +203,7 @@ func TestChildDoesNotOutlivePID1(t *testing.T) {
 func TestPID1ReportsThatItCannotStartTheChild(t *testing.T) {
 	t.Parallel()
 	c := subprocess.New(t, "cannot start").StartAsPID1()
-	assert.Equal(t, "leaderelection: PID 1 cannot start its program as a child: "+
+	assert.Equal(t, "bellwether: cannot start the program as a child: "+
 		"fork/exec /proc/self/exe: too many open files", c.Line())
 	assert.Equal(t, "exit status 126", c.End())
 	assert.Empty(t, c.Rest())

@@ -1,0 +1,20 @@
+package process
+
+import "os"
+
+// Supervision is what [Supervise] does besides running a child.
+type Supervision struct {
+	// File is open in the child as descriptor [SupervisedFile]; nil: none.
+	File *os.File
+	// Variable is added to the child's environment if there is a File.
+	Variable string
+	// Ended is called when the child has ended, with the exit code of Supervise, before that returns.
+	// Descendants of the child may run. Optional.
+	Ended func(code int)
+}
+
+// SupervisedFile is the descriptor of [Supervision].File in the child.
+const SupervisedFile = 3
+
+// ExitCannotStart is the shells' exit code for a program that cannot be executed.
+const ExitCannotStart = 126

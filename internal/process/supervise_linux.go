@@ -1,0 +1,197 @@
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ReexecIfPID1 returns at once unless this process is PID 1. As PID 1 it runs the same program as a
+// child, does what an init must, and exits as the child does.
+func ReexecIfPID1() {
+	if os.Getpid() == 1 {
+		os.Exit(Supervise(Supervision{}))
+	}
+}
+
+// Supervise runs the same program as a child, forwards signals to it, and waits for its end. It
+// returns the exit code for this process. The calling goroutine must be that of main, and must not
+// return before the process exits.
+//
+// The child does not outlive this process. The kernel kills all processes of a namespace when its
+// PID 1 ends. Elsewhere it kills the child when the thread that has started it ends: that thread
+// belongs to this goroutine from now on. Orphans of the child become children of this process.
+func Supervise(v Supervision) (code int) {
+	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return cannotStart(err)
+	}
+	s := newSignals()
+	files, environment := []*os.File{os.Stdin, os.Stdout, os.Stderr}, os.Environ()
+	if v.File != nil {
+		files, environment = append(files, v.File), append(environment, v.Variable)
+	}
+	terminal := s.init && ownsTerminal()
+	child, err := os.StartProcess("/proc/self/exe", os.Args, &os.ProcAttr{
+		Files: files, Env: environment, Sys: &syscall.SysProcAttr{Setpgid: terminal, Pdeathsig: unix.SIGKILL},
+	})
+	if err != nil {
+		return cannotStart(err)
+	}
+	if terminal {
+		moveToForeground(child)
+	}
+	go s.forward(child)
+	code = reap(child.Pid)
+	if v.Ended != nil {
+		v.Ended(code)
+	}
+	return code
+}
+
+func cannotStart(err error) (code int) {
+	fmt.Fprintln(os.Stderr, "bellwether: cannot start the program as a child:", err)
+	return ExitCannotStart
+}
+
+// EndDescendants kills the descendants that a child has left behind, and waits until all have ended.
+// It returns false if one of them has not by then, a reading of [SinceBoot].
+func EndDescendants(until time.Duration) bool {
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		for {
+			pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+			if err == unix.ECHILD {
+				return true
+			}
+			if pid <= 0 && err != unix.EINTR {
+				break
+			}
+		}
+		if SinceBoot() >= until {
+			return false
+		}
+		// Orphans of those become our children. A process number is not used again before we have
+		// waited for it.
+		for _, pid := range children() {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		<-time.After(pause)
+	}
+}
+
+// children returns the children of this process.
+func children() (pids []int) {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, _ := os.ReadFile("/proc/" + e.Name() + "/stat")
+		_, rest, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " ") // after the name in brackets
+		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid()) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// signals of this process that its child gets.
+type signals struct {
+	received chan os.Signal
+	init     bool // this is the PID 1 of a namespace
+}
+
+// newSignals must be called before the child starts: earlier signals wait for it.
+func newSignals() *signals {
+	s := &signals{make(chan os.Signal, 128), os.Getpid() == 1} // more than there are: os/signal drops what does not fit
+	signal.Notify(s.received, s.forwarded()...)
+	return s
+}
+
+// forward sends the child each signal. It fails if the child has ended; then this process ends too.
+func (s *signals) forward(child *os.Process) {
+	for received := range s.received {
+		if s.init || !isKey(received) || !inForeground() {
+			_ = child.Signal(received)
+		}
+	}
+}
+
+// isKey reports whether the keys of a terminal send a signal. The child is in the group of processes
+// that gets it, unless this is PID 1.
+func isKey(s os.Signal) bool { return s == unix.SIGINT || s == unix.SIGQUIT }
+
+// inForeground reports whether this process is in the foreground group of its terminal.
+func inForeground() bool {
+	terminal, err := os.Open("/dev/tty")
+	if err != nil {
+		return false
+	}
+	defer func() { _ = terminal.Close() }()
+	group, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+// forwarded returns all signals except those about this process itself: its children, broken pipes,
+// preempted goroutines and faults; and except those of job control, which stop this process and its
+// child together, unless this is PID 1. A signal that was ignored at the start stays ignored, here
+// and in the child.
+func (s *signals) forwarded() []os.Signal {
+	var all []os.Signal
+	for n := syscall.Signal(1); n <= 64; n++ {
+		switch n {
+		case unix.SIGCHLD, unix.SIGPIPE, unix.SIGURG, unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL:
+			continue
+		case unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT:
+			if !s.init {
+				continue
+			}
+		}
+		if !signal.Ignored(n) {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// reap waits for all children, so that orphans leave no zombies, until this child has ended.
+// A stopped child has not ended.
+func reap(child int) (code int) {
+	for {
+		var status unix.WaitStatus
+		switch pid, err := unix.Wait4(-1, &status, 0, nil); {
+		case err == unix.EINTR, err == nil && pid != child:
+		case err != nil: // there is a child that was not waited for
+			panic("process: wait for children: " + err.Error())
+		case status.Signaled():
+			return 128 + int(status.Signal()) // as shells do
+		default:
+			return status.ExitStatus()
+		}
+	}
+}
+
+// ownsTerminal reports whether this process leads the foreground group of a terminal, as with
+// docker run --tty. The terminal's keys send signals to that group: a child in it would get each
+// Ctrl-C twice, once forwarded, and the second one ends many programs at once.
+func ownsTerminal() bool {
+	group, err := unix.IoctlGetInt(unix.Stdin, unix.TIOCGPGRP)
+	return err == nil && group == 1
+}
+
+// moveToForeground makes the child's group the foreground group. The child may have been stopped
+// before for using the terminal from the background.
+func moveToForeground(child *os.Process) {
+	if unix.IoctlSetPointerInt(unix.Stdin, unix.TIOCSPGRP, child.Pid) == nil {
+		_ = child.Signal(unix.SIGCONT)
+	}
+}

@@ -1,0 +1,110 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/process"
+)
+
+// page is the memory that supervisor and child share. Pages that were not written take no memory.
+type page struct {
+	magic [16]byte
+	used  atomic.Int32 // slots
+	slots [256]slot
+}
+
+// magic has a version: both processes run the same program, but not if its file was replaced.
+var magic = [16]byte{'b', 'e', 'l', 'l', 'w', 'e', 't', 'h', 'e', 'r', ' ', '1'}
+
+// slot is what the supervisor must know of one lease. The child writes it, and the supervisor reads
+// it when the child has ended. A child may die between any two writes.
+type slot struct {
+	since, until atomic.Int64 // of the term, by the boot clock; until is zero without a term
+	open         atomic.Int64 // guarded requests without an answer
+	openUntil    atomic.Int64 // requests that have failed may be carried out until then
+	guarded      atomic.Bool
+	length       atomic.Int32 // of the description; zero while it is being written
+	text         [16384 - 40]byte
+}
+
+var _ lease.Ledger = (*slot)(nil)
+
+// description is what does not change in a term.
+type description struct {
+	Entry
+	Credentials credentials
+}
+
+const pageSize = int(unsafe.Sizeof(page{}))
+
+// open returns a slot that is not in use.
+func (p *page) open() (*slot, error) {
+	n := int(p.used.Add(1))
+	if n > len(p.slots) {
+		return nil, fmt.Errorf("this process has more than %d leases", len(p.slots))
+	}
+	return &p.slots[n-1], nil
+}
+
+func (s *slot) describe(d description) error {
+	text, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	if len(text) > len(s.text) {
+		return fmt.Errorf("config: credentials must fit in %d bytes (got %d): use files", len(s.text), len(text))
+	}
+	s.length.Store(0)
+	copy(s.text[:], text)
+	s.length.Store(int32(len(text)))
+	return nil
+}
+
+// description returns ok if there is one.
+func (s *slot) description() (d description, ok bool, err error) {
+	n := int(s.length.Load())
+	if n == 0 {
+		return d, false, nil
+	}
+	if n < 0 || n > len(s.text) {
+		return d, false, errors.New("the memory of the process is damaged")
+	}
+	err = json.Unmarshal(s.text[:n], &d)
+	return d, err == nil, err
+}
+
+// Now implements lease.Ledger.
+func (s *slot) Now() time.Duration { return process.SinceBoot() }
+
+// Hold implements lease.Ledger. A child that dies between two of the writes leaves the end of an
+// earlier term.
+func (s *slot) Hold(since, until time.Duration, guarded bool) {
+	s.since.Store(int64(since))
+	s.guarded.Store(guarded)
+	s.until.Store(int64(until))
+}
+
+// Free implements lease.Ledger.
+func (s *slot) Free() { s.until.Store(0) }
+
+// Send implements lease.Ledger.
+func (s *slot) Send() { s.open.Add(1) }
+
+// Answer implements lease.Ledger. Calls exclude each other.
+func (s *slot) Answer(until time.Duration) {
+	s.openUntil.Store(max(s.openUntil.Load(), int64(until)))
+	s.open.Add(-1) // last
+}
+
+func (s *slot) entries() lease.Entries {
+	return lease.Entries{
+		Since: time.Duration(s.since.Load()), Until: time.Duration(s.until.Load()), Guarded: s.guarded.Load(),
+		Open: int(s.open.Load()), OpenUntil: time.Duration(s.openUntil.Load()),
+	}
+}

@@ -1,0 +1,77 @@
+package supervisor
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/internal/process"
+)
+
+// parentVariable is the environment variable with the process number of the supervisor. What the
+// child starts inherits it, and has another parent.
+const parentVariable = "BELLWETHER_SUPERVISOR"
+
+func start() *Supervisor {
+	if os.Getenv(parentVariable) == "off" {
+		return &Supervisor{why: parentVariable + " is off"}
+	}
+	if p := inherited(); p != nil {
+		return &Supervisor{page: p, slots: map[types.NamespacedName]*slot{}}
+	}
+	p, file, err := newPage()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bellwether: no memory to share with a child:", err)
+		os.Exit(process.ExitCannotStart)
+	}
+	os.Exit(process.Supervise(process.Supervision{
+		File: file, Variable: parentVariable + "=" + strconv.Itoa(os.Getpid()), Ended: p.settle,
+	}))
+	return nil // not reached
+}
+
+func newPage() (*page, *os.File, error) {
+	fd, err := unix.MemfdCreate("bellwether", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "bellwether")
+	if err := unix.Ftruncate(fd, int64(pageSize)); err != nil {
+		return nil, nil, fmt.Errorf("ftruncate: %w", err)
+	}
+	p, err := mapPage(fd)
+	if err != nil {
+		return nil, nil, err
+	}
+	p.magic = magic
+	return p, file, nil
+}
+
+func mapPage(fd int) (*page, error) {
+	memory, err := unix.Mmap(fd, 0, pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("mmap: %w", err)
+	}
+	return (*page)(unsafe.Pointer(unsafe.SliceData(memory))), nil
+}
+
+// inherited returns the page of this process' supervisor, or nil if there is none.
+func inherited() *page {
+	if os.Getenv(parentVariable) != strconv.Itoa(os.Getppid()) {
+		return nil
+	}
+	var stat unix.Stat_t
+	if unix.Fstat(process.SupervisedFile, &stat) != nil || stat.Size != int64(pageSize) {
+		return nil
+	}
+	p, err := mapPage(process.SupervisedFile)
+	if err != nil || p.magic != magic {
+		return nil
+	}
+	unix.CloseOnExec(process.SupervisedFile)
+	return p
+}

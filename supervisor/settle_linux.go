@@ -1,0 +1,85 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/process"
+)
+
+// settle releases all leases that a child held when it ended.
+func (p *page) settle(code int) {
+	held := p.held()
+	if len(held) == 0 {
+		return
+	}
+	var last time.Duration
+	for _, h := range held {
+		last = max(last, h.Until)
+	}
+	if !process.EndDescendants(last) {
+		fmt.Fprintf(os.Stderr, "bellwether: the process has ended (exit code %d); one that it has started has not, "+
+			"so its leases are not released\n", code)
+		return
+	}
+	died := process.SinceBoot()
+	var releases sync.WaitGroup
+	for _, h := range held {
+		releases.Go(func() { h.report(os.Stderr, code, died, h.release(died)) })
+	}
+	releases.Wait()
+}
+
+// held are the leases that the child held.
+func (p *page) held() (all []inheritance) {
+	for i := range min(int(p.used.Load()), len(p.slots)) {
+		d, ok, err := p.slots[i].description()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "bellwether: a lease is not released:", err)
+		}
+		if e := p.slots[i].entries(); ok && e.Until != 0 {
+			all = append(all, inheritance{d, lease.Orphan{
+				Process: d.Process, Timing: d.Timing, MinUptime: d.MinUptime, Entries: e,
+			}})
+		}
+	}
+	return all
+}
+
+// inheritance is a lease that the child held.
+type inheritance struct {
+	description
+	lease.Orphan
+}
+
+func (h inheritance) release(died time.Duration) error {
+	client, err := kubernetes.NewForConfig(lease.ClientConfig(h.Credentials.config()))
+	if err != nil {
+		return err
+	}
+	c := clock.System()
+	store := lease.NewStore(client, lease.Config{Lease: h.Lease, Clock: c, Log: zap.NewNop()}, 0)
+	return h.Orphan.Release(context.Background(), store, c, process.SinceBoot, died)
+}
+
+func (h inheritance) report(w io.Writer, code int, died time.Duration, err error) {
+	switch {
+	case err == nil:
+		fmt.Fprintf(w, "bellwether: the process has ended (exit code %d), and its Lease %s was released %v later\n",
+			code, h.Lease, (process.SinceBoot() - died).Round(time.Millisecond))
+	case errors.Is(err, lease.ErrTaken):
+	default:
+		fmt.Fprintf(w, "bellwether: the process has ended (exit code %d), and its Lease %s is not released: %v\n",
+			code, h.Lease, err)
+	}
+}

@@ -1,0 +1,99 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/bellwether-k8s/bellwether/internal/lease"
+)
+
+// Supervisor is the parent of this process. It is safe for concurrent use.
+type Supervisor struct {
+	page *page  // nil: there is no parent
+	why  string // there is none
+
+	mu    sync.Mutex
+	slots map[types.NamespacedName]*slot
+}
+
+// Start moves the program to a child process and supervises it. It returns in the child. Call it
+// first in main: code before it runs in both processes.
+//
+// The parent runs the same program as the child (/proc/self/exe, with the same arguments,
+// environment, standard input and outputs). It forwards signals and exits with the child's exit
+// code, or with 128 plus the number of the signal that ended the child, such as 137 for SIGKILL. If
+// it cannot start the child, it prints the error on stderr and exits with 126. It includes what
+// ReexecIfPID1 of package leaderelection does, so a program needs only one of them.
+//
+// Consequences:
+//
+//   - There are two processes. The second one's short name in the kernel, as in ps, is "exe".
+//   - Only the standard file descriptors are passed on.
+//   - SIGSTOP cannot be forwarded: sent to the parent, it does not stop the child.
+//   - A service manager should signal the parent alone, as the kubelet does. With systemd, set
+//     KillMode=mixed, or the child gets each signal twice.
+//
+// With the environment variable BELLWETHER_SUPERVISOR=off, Start does nothing, as for a debugger. A
+// second call returns a Supervisor of the same parent.
+func Start() *Supervisor { return start() }
+
+// Client returns the supervisor as a client of an API server, for the field Supervisor of the
+// configurations of leases. Give it the config before LeaseConfig and before any Wrap. What it
+// cannot use is an error when the lease is made.
+func (s *Supervisor) Client(config *rest.Config) *Client { return &Client{s, config} }
+
+// Client releases leases of this process, when it has died, with the credentials of a config.
+type Client struct {
+	supervisor *Supervisor
+	config     *rest.Config
+}
+
+// Entry describes a lease to the supervisor. It is for the packages of this module.
+type Entry struct {
+	Lease types.NamespacedName
+	// Process is the mark of this process in its records.
+	Process string
+	Timing  lease.Timing
+	// MinUptime is how long a term must have lasted before its process died for the lease to be
+	// released.
+	MinUptime time.Duration
+}
+
+// Ledger opens the memory that this process shares with its supervisor for one lease. It returns nil
+// if there is no supervisor, as of a nil Client. It is for the packages of this module.
+func (c *Client) Ledger(e Entry, log *zap.Logger) (lease.Ledger, error) {
+	if c == nil {
+		return nil, nil
+	}
+	if c.supervisor == nil {
+		return nil, errors.New("supervisor: must come from supervisor.Start (got nil)")
+	}
+	credentials, err := credentialsOf(c.config)
+	if err != nil {
+		return nil, fmt.Errorf("supervisor: %w", err)
+	}
+	s := c.supervisor
+	if s.page == nil {
+		log.Warn("no supervisor: the lease of a process that has died is free when it has expired", zap.String("why", s.why))
+		return nil, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, known := s.slots[e.Lease]
+	if !known {
+		if l, err = s.page.open(); err != nil {
+			return nil, fmt.Errorf("supervisor: %w", err)
+		}
+		s.slots[e.Lease] = l
+	}
+	if err := l.describe(description{e, credentials}); err != nil {
+		return nil, fmt.Errorf("supervisor: %w", err)
+	}
+	return l, nil
+}

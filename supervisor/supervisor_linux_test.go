@@ -1,0 +1,287 @@
+package supervisor_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/subprocess"
+)
+
+func notifyTerm(c chan<- os.Signal) { signal.Notify(c, unix.SIGTERM) }
+
+func newServer(t *testing.T, h http.Handler) (address string) {
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// family is a supervisor and its child, whose leases are on a server in memory.
+type family struct {
+	*subprocess.Child        // the supervisor
+	leader            string // the process number of the child
+	client            kubernetes.Interface
+	releases          *releases
+}
+
+// releases are when the Lease was released.
+type releases struct {
+	mu    sync.Mutex
+	times []time.Time
+	look  func() // called at a release, before the server answers
+}
+
+func (r *releases) at() (at time.Time, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.times) == 0 {
+		return time.Time{}, false
+	}
+	return r.times[0], true
+}
+
+func (r *releases) set(look func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.look = look
+}
+
+func start(t *testing.T, program string, env ...string) family {
+	t.Helper()
+	return startWith(t, program, (*subprocess.Child).Start, env...)
+}
+
+func startWith(t *testing.T, program string, start func(*subprocess.Child) *subprocess.Child, env ...string) family {
+	t.Helper()
+	server, err := apisim.Listen(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, server.Close()) })
+	content, err := server.Kubeconfig("leader", "default")
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(file, content, 0o600))
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	require.NoError(t, err)
+	f := family{Child: subprocess.New(t, program), client: kubernetes.NewForConfigOrDie(config), releases: &releases{}}
+	server.Observe(func(c apisim.Change) {
+		if c.After != nil && c.After.GetAnnotations()[lease.ReleasedAnnotation] != "" {
+			f.releases.mu.Lock()
+			defer f.releases.mu.Unlock()
+			f.releases.times = append(f.releases.times, time.Now())
+			if f.releases.look != nil {
+				f.releases.look()
+			}
+		}
+	})
+	f.Env = append(append(f.Env, serverEnv+"="+file), env...)
+	start(f.Child)
+	f.leader = f.Line()
+	return f
+}
+
+// kill kills the child, not the supervisor.
+func (f family) kill(t *testing.T) (at time.Time) {
+	t.Helper()
+	pid, err := strconv.Atoi(f.leader)
+	require.NoError(t, err)
+	at = time.Now()
+	require.NoError(t, unix.Kill(pid, unix.SIGKILL))
+	return at
+}
+
+func (f family) record(t *testing.T) lease.Record {
+	t.Helper()
+	l, err := f.client.CoordinationV1().Leases("default").Get(t.Context(), "l", metav1.GetOptions{})
+	require.NoError(t, err)
+	return lease.RecordOf(l)
+}
+
+func TestLeaseOfADeadProcessIsReleased(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ name, order, exit string }{
+		{"killed", "", "exit status 137"},
+		{"by a fault", "fault", "exit status 2"},
+		{"by a panic", "panic", "exit status 2"},
+		{"by os.Exit", "exit", "exit status 3"},
+	} {
+		for kind, starts := range map[string]func(*subprocess.Child) *subprocess.Child{
+			"": (*subprocess.Child).Start, ", as PID 1": (*subprocess.Child).StartAsPID1,
+		} {
+			t.Run(test.name+kind, func(t *testing.T) {
+				t.Parallel()
+				f := startWith(t, "leader", starts)
+				f.Tell("write")
+				require.Equal(t, "<nil>", f.Line(), "a request that is answered delays nothing")
+				died := time.Now()
+				switch {
+				case test.order != "":
+					f.Tell(test.order)
+				case kind == "":
+					died = f.kill(t)
+				default: // its number is one of its namespace
+					f.killChild(t)
+				}
+				assert.Equal(t, test.exit, f.End())
+				said := f.Rest()
+				at, released := f.releases.at()
+				require.True(t, released, said)
+				assert.Less(t, at.Sub(died), margin, "no request is under way: it need not wait")
+				assert.Contains(t, said, "its Lease default/l was released")
+				assert.True(t, f.record(t).Released())
+			})
+		}
+	}
+}
+
+// killChild kills the child of a supervisor that is in a namespace of its own.
+func (f family) killChild(t *testing.T) {
+	t.Helper()
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(t, err)
+	for _, p := range processes {
+		if pid := filepath.Base(p); status(pid, "PPid") == strconv.Itoa(f.Process.Pid) {
+			f.leader = pid
+			f.kill(t)
+			return
+		}
+	}
+	t.Fatal("the supervisor has no child")
+}
+
+func TestRequestsUnderWayAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	t.Run("a guarded one without an answer", func(t *testing.T) {
+		t.Parallel()
+		address, arrived := hanging(t)
+		f := start(t, "leader", slowEnv+"="+address)
+		f.Tell("write to the slow one")
+		<-arrived
+		f.assertReleasedAfterAMargin(t)
+	})
+	t.Run("unguarded ones, which are not counted", func(t *testing.T) {
+		t.Parallel()
+		start(t, "unguarded leader").assertReleasedAfterAMargin(t)
+	})
+}
+
+func (f family) assertReleasedAfterAMargin(t *testing.T) {
+	t.Helper()
+	died := f.kill(t)
+	assert.Equal(t, "exit status 137", f.End())
+	at, released := f.releases.at()
+	require.True(t, released, f.Rest())
+	assert.GreaterOrEqual(t, at.Sub(died), margin)
+}
+
+func TestDescendantsEndBeforeTheRelease(t *testing.T) {
+	t.Parallel()
+	f := start(t, "leader")
+	f.Tell("start a daemon")
+	daemon := f.Line()
+	var state string
+	f.releases.set(func() { state = status(daemon, "State") })
+	f.kill(t)
+	assert.Equal(t, "exit status 137", f.End())
+	_, released := f.releases.at()
+	require.True(t, released, f.Rest())
+	assert.Empty(t, state, "the daemon")
+}
+
+func TestChildDiesWithItsSupervisor(t *testing.T) {
+	t.Parallel()
+	f := start(t, "leader")
+	f.Send(unix.SIGKILL)
+	assert.Equal(t, "signal: killed", f.End())
+	assert.Empty(t, f.Rest(), "its output is closed: it has ended")
+	pid, err := strconv.Atoi(f.leader)
+	require.NoError(t, err)
+	var how unix.WaitStatus
+	_, err = unix.Wait4(pid, &how, 0, nil) // it became a child of this process
+	require.NoError(t, err)
+	assert.Equal(t, unix.SIGKILL, how.Signal())
+	assert.NotEmpty(t, f.record(t).Holder(), "nothing has released the Lease")
+}
+
+func TestNothingIsReleasedPastTheDeadline(t *testing.T) {
+	t.Parallel()
+	f := start(t, "leader")
+	pid, err := strconv.Atoi(f.leader)
+	require.NoError(t, err)
+	require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
+	<-time.After(duration)
+	before := f.record(t)
+	f.kill(t)
+	assert.Equal(t, "exit status 137", f.End())
+	assert.Contains(t, f.Rest(), "its Lease default/l is not released: its term has ended by itself")
+	assert.Equal(t, before, f.record(t))
+}
+
+func TestRecordOfAnotherProcessIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	f := start(t, "leader")
+	pid, err := strconv.Atoi(f.leader)
+	require.NoError(t, err)
+	require.NoError(t, unix.Kill(pid, unix.SIGSTOP)) // it cannot renew meanwhile
+	l := f.record(t).Lease().DeepCopy()
+	l.Spec.HolderIdentity = ptr.To("another")
+	l.Annotations[lease.ProcessAnnotation] = "another"
+	taken, err := f.client.CoordinationV1().Leases("default").Update(t.Context(), l, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	f.kill(t)
+	assert.Equal(t, "exit status 137", f.End())
+	assert.Equal(t, taken, f.record(t).Lease())
+	assert.Empty(t, f.Rest())
+}
+
+func TestCleanEndNeedsNoSupervisor(t *testing.T) {
+	t.Parallel()
+	f := start(t, "leader")
+	f.Send(unix.SIGTERM) // is forwarded
+	assert.Equal(t, "exit status 0", f.End())
+	assert.True(t, f.record(t).Released())
+	assert.Empty(t, f.Rest())
+}
+
+func TestShardIsReleasedIfItIsInNoCrashLoop(t *testing.T) {
+	t.Parallel()
+	t.Run("at once", func(t *testing.T) {
+		t.Parallel()
+		f := start(t, "shard")
+		f.kill(t)
+		assert.Equal(t, "exit status 137", f.End())
+		_, released := f.releases.at()
+		assert.True(t, released, f.Rest())
+	})
+	t.Run("not if it has just begun", func(t *testing.T) {
+		t.Parallel()
+		f := start(t, "young shard")
+		f.kill(t)
+		assert.Equal(t, "exit status 137", f.End())
+		assert.Contains(t, f.Rest(), "perhaps in a crash loop")
+		assert.Equal(t, "l", f.record(t).Holder())
+	})
+}
+
+func TestSupervisorCanBeTurnedOff(t *testing.T) {
+	t.Parallel()
+	f := start(t, "leader", "BELLWETHER_SUPERVISOR=off")
+	assert.Equal(t, strconv.Itoa(f.Process.Pid), f.leader, "there is one process")
+	f.Send(unix.SIGTERM)
+	assert.Equal(t, "exit status 0", f.End())
+}
