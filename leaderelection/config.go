@@ -127,6 +127,8 @@ type Config struct {
 
 	// Clock is for simulations in which each replica has its own time. Nil: the system's clock.
 	Clock Clock
+
+	ledger func(mark string) lease.Ledger // of a simulated supervisor; nil: none
 }
 
 // withDefaults returns c with defaults for its zero fields.

@@ -81,6 +81,9 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection: Supervisor: %w", err)
 	}
+	if config.ledger != nil {
+		ledger = config.ledger(mark)
+	}
 	e := &Elector{
 		config: config, guard: lease.NewGuard(config.lease(), ErrNotLeader, lease.GuardConfig(config.Guard)),
 		events: eventLog{recorder: config.Events, lease: config.lease()},

@@ -6,6 +6,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
+// Supervise has a simulated supervisor for the processes of c.
+func (c *Config) Supervise(ledger func(mark string) lease.Ledger) { c.ledger = ledger }
+
 // Observe is what the lease code calls with a record that names such a holder.
 func (e *Elector) Observe(holder string) {
 	e.observe(lease.RecordOf(&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}))

@@ -81,6 +81,21 @@ var mutations = []struct {
 		"if apiequality.Semantic.DeepEqual(a.spec, r.lease.Spec) {", "if *a.spec.HolderIdentity == r.Holder() {",
 		"Elections",
 	},
+	{
+		"a supervisor waits for no request without an answer", "orphan.go",
+		"o.Guarded && o.Open == 0 && o.OpenUntil <= died", "o.Guarded && o.OpenUntil <= died",
+		"Supervisors",
+	},
+	{
+		"a supervisor waits for no request that has failed", "orphan.go",
+		"o.Guarded && o.Open == 0 && o.OpenUntil <= died", "o.Guarded && o.Open == 0",
+		"Supervisors",
+	},
+	{
+		"a supervisor releases what another process holds", "orphan.go",
+		"if !r.writtenBy(o.Process) {", "if r.Holder() == \"\" {",
+		"Supervisors",
+	},
 }
 
 func TestSimulatedMutationsAreCaught(t *testing.T) {

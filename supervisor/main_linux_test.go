@@ -40,7 +40,7 @@ var programs = map[string]func(){
 	"young shard":      func() { hold(0) },
 	"daemon": func() { // deaf, and of its own session
 		fmt.Println(os.Getpid())
-		<-time.After(time.Minute)
+		<-time.After(10 * time.Second)
 	},
 }
 

@@ -206,15 +206,23 @@ func TestDescendantsEndBeforeTheRelease(t *testing.T) {
 func TestChildDiesWithItsSupervisor(t *testing.T) {
 	t.Parallel()
 	f := start(t, "leader")
-	f.Send(unix.SIGKILL)
-	assert.Equal(t, "signal: killed", f.End())
-	assert.Empty(t, f.Rest(), "its output is closed: it has ended")
 	pid, err := strconv.Atoi(f.leader)
 	require.NoError(t, err)
-	var how unix.WaitStatus
-	_, err = unix.Wait4(pid, &how, 0, nil) // it became a child of this process
-	require.NoError(t, err)
-	assert.Equal(t, unix.SIGKILL, how.Signal())
+	f.Send(unix.SIGKILL)
+	assert.Equal(t, "signal: killed", f.End())
+	ended := make(chan unix.WaitStatus, 1)
+	go func() {
+		var how unix.WaitStatus
+		_, _ = unix.Wait4(pid, &how, 0, nil) // it became a child of this process
+		ended <- how
+	}()
+	select {
+	case how := <-ended:
+		assert.Equal(t, unix.SIGKILL, how.Signal())
+	case <-time.After(duration):
+		assert.Fail(t, "the child lives")
+		f.kill(t)
+	}
 	assert.NotEmpty(t, f.record(t).Holder(), "nothing has released the Lease")
 }
 

@@ -77,6 +77,7 @@ type openRequests struct {
 type abandoned struct {
 	failed clock.Reading
 	bound  time.Duration // after which the API server gives up
+	until  time.Duration // a margin later, by the ledger's clock
 }
 
 // serverTimeout is the API server's default for how long it tries to carry out a request.
@@ -93,13 +94,13 @@ func (o *openRequests) begin() {
 }
 
 // answer records that a request was answered or abandoned.
-func (o *openRequests) answer(margin time.Duration, without ...abandoned) {
+func (o *openRequests) answer(without ...abandoned) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ledger != nil {
 		until := time.Duration(0)
 		for _, a := range without {
-			until = o.ledger.Now() + a.bound + margin
+			until = a.until
 		}
 		o.ledger.Answer(until)
 	}

@@ -53,16 +53,18 @@ func (f *inflightRequest) answer(resp *http.Response, err error) {
 }
 
 // abandon gives up the request and reports whether it had no answer.
-func (f *inflightRequest) abandon() bool { return f.land(abandoned{f.term.clock.Now(), f.bound}) }
+func (f *inflightRequest) abandon() bool {
+	t := f.term
+	return f.land(abandoned{t.clock.Now(), f.bound, t.ledger.Now() + f.bound + t.timing.Margin})
+}
 
 // land stops counting the request and reports whether this is the first call.
 func (f *inflightRequest) land(without ...abandoned) (first bool) {
 	f.answered.Do(func() {
 		first = true
-		margin := f.term.timing.Margin
-		f.term.open.answer(margin, without...)
+		f.term.open.answer(without...)
 		if f.scope != nil {
-			f.scope.open.answer(margin, without...)
+			f.scope.open.answer(without...)
 		}
 	})
 	return first

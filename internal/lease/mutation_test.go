@@ -63,6 +63,21 @@ var mutations = []mutation.Mutation{
 		New:    "	err := c.ReadWriteCloser.Close()\n",
 		Caught: "TestClosedUpgradedConnectionsAreForgotten",
 	},
+	{
+		Name: "a supervisor writes without a condition", File: "orphan.go",
+		Old: "		_, err = store.Write(ctx, timeout, r.released(stamps.Next(c.Now().Wall)), r)",
+		New: "		l := r.released(stamps.Next(c.Now().Wall))\n		l.ResourceVersion = \"\"\n" +
+			"		_, err = store.Write(ctx, timeout, l, r)",
+		Caught: "TestOrphanIsReleasedByAConditionalWrite",
+	},
+	{
+		Name: "requests that are not counted are not waited for", File: "orphan.go",
+		Old: "o.Guarded && o.Open == 0", New: "o.Open == 0", Caught: "TestReleaseOfAnOrphanWaitsForItsRequests",
+	},
+	{
+		Name: "a process in a crash loop gives its lease away", File: "orphan.go",
+		Old: "case died-o.Since < o.MinUptime:", New: "case o.MinUptime < 0:", Caught: "TestOrphanIsNotReleased",
+	},
 }
 
 func TestMutationsAreCaught(t *testing.T) {

@@ -22,6 +22,8 @@ type Process struct {
 	connection *apisim.Client
 	world      *World
 	cancel     context.CancelFunc
+	parent     *Process // nil: none
+	replica    int      // of a parent
 
 	mu     sync.Mutex
 	paused bool
@@ -88,6 +90,20 @@ func (p *Process) die() {
 		p.Clock.stop(Stop)
 		p.connection.Pause()
 	})
+}
+
+// suffer is what happens to the parent of a process that a fault kills: nothing, or it is stopped or
+// killed at one of its next readings of the clock, or it dies first, and the process with it.
+func (p *Process) suffer(f *Fault) {
+	reading := 1 + int(f.For/time.Millisecond)%12
+	switch {
+	case f.Count >= 9:
+		p.die()
+	case f.Count >= 7:
+		p.Clock.afterReadings(reading, p.die)
+	case f.Count >= 4:
+		p.Clock.afterReadings(reading, func() { p.pause(Stop, f.For) })
+	}
 }
 
 // terminate is SIGTERM: a stopped process gets it when it goes on. Its work takes so long to stop.

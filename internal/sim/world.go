@@ -33,6 +33,9 @@ type Scenario struct {
 	Kinds []Kind
 	// Duration is how long things go wrong, Quiet how long they do not afterwards.
 	Duration, Quiet time.Duration
+	// Parent is what the parent of a process does when the process has died: a process of its own on
+	// the same machine. Optional.
+	Parent func(ctx context.Context, child, parent *Process)
 	// Check returns an error if something is wrong after Quiet. Optional.
 	Check func(w *World) error
 	// Interfere does something that others do to the objects of the program, such as deleting them.
@@ -98,6 +101,7 @@ type World struct {
 	current      []*Process // by replica
 	incarnations []int      // by replica
 	graves       []*Process
+	parents      []*Process // of all incarnations
 	conditions   map[*Fault]bool // that hold now
 	started      map[string]bool // names of processes
 	disturbed    map[int]bool    // replicas that something happened to since liveness was last looked at
@@ -199,6 +203,9 @@ func (w *World) mend() {
 			p.resume()
 		}
 	}
+	for _, p := range w.parents {
+		p.resume()
+	}
 }
 
 // wait returns true at a time of the schedule, false if it has failed by then.
@@ -218,7 +225,7 @@ func (w *World) end() {
 	w.mu.Lock()
 	close(w.over)
 	w.trace = w.Server.Trace()
-	processes := append(w.graves, w.current...)
+	processes := slices.Concat(w.graves, w.current, w.parents)
 	w.mu.Unlock()
 	for _, p := range processes {
 		if p != nil {
@@ -250,6 +257,15 @@ func (w *World) start(replica int) {
 	name, own := processName(replica, w.incarnations[replica]), w.plan.Replicas[replica]
 	p := &Process{Name: name, Clock: newClock(own.Offset, own.Rate), connection: w.Server.Client(name), world: w}
 	w.current[replica], w.started[name] = p, true
+	if w.scenario.Parent != nil {
+		name += "'s parent"
+		p.parent = &Process{
+			Name: name, Clock: newClock(own.Offset, own.Rate), connection: w.Server.Client(name), world: w,
+			cancel: func() {}, replica: replica,
+		}
+		w.parents = append(w.parents, p.parent)
+		p.parent.connection.Inject(w.faults(replica))
+	}
 	p.connection.Inject(w.faults(replica))
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(w.ctx)
@@ -270,6 +286,9 @@ func (w *World) kill(p *Process, restart time.Duration) {
 		p.die()
 		w.current[replica] = nil
 		w.graves = append(w.graves, p)
+		if p.parent != nil && p.parent.Alive() {
+			w.running.Go(func() { w.scenario.Parent(w.ctx, p, p.parent) })
+		}
 		time.AfterFunc(restart, func() { w.start(replica) })
 	}
 }
@@ -308,11 +327,17 @@ func (w *World) afflict(p *Process, f *Fault) {
 	switch f.Kind {
 	case Pausing:
 		p.pause(Pause(f.Count), f.For)
+		if p.parent != nil && Pause(f.Count) != Stop { // it is on the same machine
+			p.parent.pause(Pause(f.Count), f.For)
+		}
 	case PausingNow:
 		p.Clock.afterReadings(f.Count, func() { p.pause(Pause(f.Amount), f.For) })
 	case ClockStep:
 		p.Clock.step(f.Amount)
 	case Kill:
+		if p.parent != nil {
+			p.parent.suffer(f)
+		}
 		w.kill(p, f.For)
 	case Terminate:
 		p.terminate(f.Amount)
@@ -332,6 +357,11 @@ func (w *World) hold(f *Fault, holds bool) {
 	for replica, p := range w.current {
 		if p != nil && (f.ofServer() || f.Replica == replica) {
 			p.connection.Inject(w.faults(replica))
+		}
+	}
+	for _, p := range w.parents {
+		if f.ofServer() || f.Replica == p.replica {
+			p.connection.Inject(w.faults(p.replica))
 		}
 	}
 }
