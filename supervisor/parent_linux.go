@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -20,7 +21,11 @@ func start() *Supervisor {
 	if os.Getenv(parentVariable) == "off" {
 		return &Supervisor{why: parentVariable + " is off"}
 	}
-	if p := inherited(); p != nil {
+	if os.Getenv(parentVariable) == strconv.Itoa(os.Getppid()) { // a child must never start another one
+		p, err := inherited()
+		if err != nil {
+			return &Supervisor{why: err.Error()}
+		}
 		return &Supervisor{page: p, slots: map[types.NamespacedName]*slot{}}
 	}
 	p, file, err := newPage()
@@ -29,7 +34,7 @@ func start() *Supervisor {
 		os.Exit(process.ExitCannotStart)
 	}
 	os.Exit(process.Supervise(process.Supervision{
-		File: file, Variable: parentVariable + "=" + strconv.Itoa(os.Getpid()), Ended: p.settle,
+		File: file, Variable: parentVariable, Ended: p.settle,
 	}))
 	return nil // not reached
 }
@@ -59,19 +64,22 @@ func mapPage(fd int) (*page, error) {
 	return (*page)(unsafe.Pointer(unsafe.SliceData(memory))), nil
 }
 
-// inherited returns the page of this process' supervisor, or nil if there is none.
-func inherited() *page {
-	if os.Getenv(parentVariable) != strconv.Itoa(os.Getppid()) {
-		return nil
-	}
+// inherited returns the page of this process' supervisor.
+func inherited() (*page, error) {
 	var stat unix.Stat_t
-	if unix.Fstat(process.SupervisedFile, &stat) != nil || stat.Size != int64(pageSize) {
-		return nil
+	if err := unix.Fstat(process.SupervisedFile, &stat); err != nil {
+		return nil, fmt.Errorf("the supervisor's memory is not open: %w", err)
+	}
+	if stat.Size != int64(pageSize) {
+		return nil, fmt.Errorf("the supervisor's memory has %d bytes, not %d", stat.Size, pageSize)
 	}
 	p, err := mapPage(process.SupervisedFile)
-	if err != nil || p.magic != magic {
-		return nil
+	if err != nil {
+		return nil, err
+	}
+	if p.magic != magic {
+		return nil, errors.New("the supervisor's memory is of another version")
 	}
 	unix.CloseOnExec(process.SupervisedFile)
-	return p
+	return p, nil
 }

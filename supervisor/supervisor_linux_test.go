@@ -293,3 +293,22 @@ func TestSupervisorCanBeTurnedOff(t *testing.T) {
 	f.Send(unix.SIGTERM)
 	assert.Equal(t, "exit status 0", f.End())
 }
+
+// A program that is started with a variable of its own has one supervisor, whatever is in it.
+func TestThereIsOneSupervisor(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{"", "1", "on", strconv.Itoa(os.Getpid())} {
+		t.Run(value, func(t *testing.T) {
+			t.Parallel()
+			f := start(t, "leader", "BELLWETHER_SUPERVISOR="+value)
+			parent := strconv.Itoa(f.Process.Pid)
+			if value == strconv.Itoa(os.Getpid()) { // as if this process was its supervisor
+				assert.Equal(t, parent, f.leader)
+			} else {
+				assert.Equal(t, parent, status(f.leader, "PPid"))
+			}
+			f.Send(unix.SIGTERM)
+			assert.Equal(t, "exit status 0", f.End())
+		})
+	}
+}

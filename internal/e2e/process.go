@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
 const (
@@ -30,6 +32,10 @@ type Command struct {
 	// one goroutine per run of the process. It must not block: the process would block on its
 	// output, and Close on both. Nil is allowed: output goes to the log file in any case.
 	OnLine func(line string)
+	// Supervised lets the program have a supervisor: the process is that, and the program its child,
+	// which is what Pause, Resume and Kill are about. Otherwise there is one process, and the signals
+	// of a test are for the program.
+	Supervised bool
 }
 
 // Exit says how and when a run of a process ended.
@@ -81,7 +87,8 @@ func (p *Process) start() error {
 		return fmt.Errorf("e2e: start %s: %w", p.command.Name, err)
 	}
 	cmd := exec.Command(p.command.Path, p.command.Args...)
-	cmd.Env = append(os.Environ(), p.command.Env...)
+	cmd.Env = append(os.Environ(), "BELLWETHER_SUPERVISOR="+map[bool]string{false: "off"}[p.command.Supervised])
+	cmd.Env = append(cmd.Env, p.command.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: p.group.leader.Process.Pid}
 
@@ -139,16 +146,44 @@ func (p *Process) signal(life *run, signal syscall.Signal) error {
 	return nil
 }
 
+// program is the process of the program, which may be a child of this one.
+func (p *Process) program(life *run) (*os.Process, error) {
+	if !p.command.Supervised {
+		return life.cmd.Process, nil
+	}
+	children := process.Children(life.cmd.Process.Pid)
+	if len(children) == 0 {
+		return nil, fmt.Errorf("e2e: %s has no child: %w", p.command.Name, os.ErrProcessDone)
+	}
+	return os.FindProcess(children[0])
+}
+
+// Signal sends the program a signal.
+func (p *Process) Signal(signal syscall.Signal) error {
+	program, err := p.program(p.current())
+	if err != nil {
+		return err
+	}
+	if err := program.Signal(signal); err != nil {
+		return fmt.Errorf("e2e: send %s to %s: %w", signal, p.command.Name, err)
+	}
+	return nil
+}
+
 // Pause stops the process (SIGSTOP) until Resume: to others it looks like a machine that hangs. Its
 // connections stay open, and its children run on. On Linux it returns when every thread has
 // stopped: with the signal only sent, a busy machine lets some run on for milliseconds, enough for
 // another write. [os.ErrProcessDone] if the process has ended.
 func (p *Process) Pause() error {
 	life := p.current()
-	if err := p.signal(life, syscall.SIGSTOP); err != nil {
+	program, err := p.program(life)
+	if err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(stopTimeout); !stopped(life.cmd.Process.Pid); {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(stopTimeout); !stopped(program.Pid); {
 		select {
 		case <-life.done:
 			return fmt.Errorf("e2e: pause %s: %w", p.command.Name, os.ErrProcessDone)
@@ -163,7 +198,7 @@ func (p *Process) Pause() error {
 }
 
 // Resume continues a paused process (SIGCONT). [os.ErrProcessDone] if it has ended.
-func (p *Process) Resume() error { return p.signal(p.current(), syscall.SIGCONT) }
+func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
 
 // Terminate asks the process to end (SIGTERM) and does not wait. A paused process acts on it when
 // resumed. [os.ErrProcessDone] if it has ended.
@@ -173,9 +208,9 @@ func (p *Process) Terminate() error { return p.signal(p.current(), syscall.SIGTE
 // gone before.
 func (p *Process) Kill() error {
 	life := p.current()
-	err := life.cmd.Process.Kill()
+	err := p.Signal(syscall.SIGKILL)
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("e2e: kill %s: %w", p.command.Name, err)
+		return err
 	}
 	<-life.done
 	return nil

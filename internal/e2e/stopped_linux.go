@@ -1,12 +1,21 @@
 package e2e
 
-import "golang.org/x/sys/unix"
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+)
 
-// stopped says whether all threads of a child have stopped after a SIGSTOP. It does not consume the
-// event (WNOWAIT), and does not see the child's end: that belongs to the goroutine that waits for
-// it.
+// stopped reports whether all threads of a process have stopped after a SIGSTOP.
 func stopped(pid int) bool {
-	var info unix.Siginfo
-	err := unix.Waitid(unix.P_PID, pid, &info, unix.WSTOPPED|unix.WNOWAIT|unix.WNOHANG, nil)
-	return err == nil && info.Signo != 0
+	threads, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/stat")
+	for _, thread := range threads {
+		stat, readErr := os.ReadFile(thread)
+		_, state, _ := bytes.Cut(stat, []byte(") ")) // after the name
+		if readErr != nil || !bytes.HasPrefix(state, []byte("T")) {
+			return false
+		}
+	}
+	return err == nil && len(threads) > 0
 }

@@ -6,7 +6,7 @@ import "os"
 type Supervision struct {
 	// File is open in the child as descriptor [SupervisedFile]; nil: none.
 	File *os.File
-	// Variable is added to the child's environment if there is a File.
+	// Variable of the environment has the number of this process in the child if there is a File.
 	Variable string
 	// Ended is called when the child has ended, with the exit code of Supervise, before that returns.
 	// Descendants of the child may run. Optional.

@@ -35,13 +35,16 @@ func Supervise(v Supervision) (code int) {
 		return cannotStart(err)
 	}
 	s := newSignals()
-	files, environment := []*os.File{os.Stdin, os.Stdout, os.Stderr}, os.Environ()
+	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
 	if v.File != nil {
-		files, environment = append(files, v.File), append(environment, v.Variable)
+		files = append(files, v.File)
+		if err := os.Setenv(v.Variable, strconv.Itoa(os.Getpid())); err != nil {
+			return cannotStart(err)
+		}
 	}
 	terminal := s.init && ownsTerminal()
 	child, err := os.StartProcess("/proc/self/exe", os.Args, &os.ProcAttr{
-		Files: files, Env: environment, Sys: &syscall.SysProcAttr{Setpgid: terminal, Pdeathsig: unix.SIGKILL},
+		Files: files, Sys: &syscall.SysProcAttr{Setpgid: terminal, Pdeathsig: unix.SIGKILL},
 	})
 	if err != nil {
 		return cannotStart(err)
@@ -80,15 +83,15 @@ func EndDescendants(until time.Duration) bool {
 		}
 		// Orphans of those become our children. A process number is not used again before we have
 		// waited for it.
-		for _, pid := range children() {
+		for _, pid := range Children(os.Getpid()) {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 		<-time.After(pause)
 	}
 }
 
-// children returns the children of this process.
-func children() (pids []int) {
+// Children returns the children of a process.
+func Children(of int) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
@@ -97,7 +100,7 @@ func children() (pids []int) {
 		}
 		stat, _ := os.ReadFile("/proc/" + e.Name() + "/stat")
 		_, rest, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " ") // after the name in brackets
-		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid()) {
+		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(of) {
 			pids = append(pids, pid)
 		}
 	}

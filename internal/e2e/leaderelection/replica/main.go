@@ -23,6 +23,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e/doomed"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
+	"github.com/bellwether-k8s/bellwether/supervisor"
 )
 
 // options of the work, as opposed to the election.
@@ -32,6 +33,7 @@ type options struct {
 	drain      time.Duration
 	stay       bool
 	reexec     bool
+	supervised bool
 	after      int
 }
 
@@ -40,9 +42,13 @@ func main() {
 	if o.reexec {
 		leaderelection.ReexecIfPID1()
 	}
+	var parent *supervisor.Supervisor
+	if o.supervised {
+		parent = supervisor.Start()
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, election, o); err != nil {
+	if err := run(ctx, parent, election, o); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -61,6 +67,7 @@ func parse() (leaderelection.Config, options) {
 	flag.BoolVar(&o.stay, "stay", false, "when leadership is lost, neither exit nor return before told to end")
 	flag.IntVar(&o.after, "after", 0, "PID of a process that must be at its end when this one begins to lead")
 	flag.BoolVar(&o.reexec, "reexec", false, "leave the place of PID 1")
+	flag.BoolVar(&o.supervised, "supervised", false, "have a supervisor")
 	flag.Parse()
 	if o.stay {
 		election.OnLost = func(err error) { fmt.Fprintln(os.Stderr, err) }
@@ -68,7 +75,7 @@ func parse() (leaderelection.Config, options) {
 	return election, o
 }
 
-func run(ctx context.Context, election leaderelection.Config, o options) error {
+func run(ctx context.Context, parent *supervisor.Supervisor, election leaderelection.Config, o options) error {
 	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
 	if err != nil {
 		return err
@@ -76,6 +83,9 @@ func run(ctx context.Context, election leaderelection.Config, o options) error {
 	client, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config))
 	if err != nil {
 		return err
+	}
+	if parent != nil {
+		election.Supervisor = parent.Client(config)
 	}
 	elector, err := leaderelection.New(client, election)
 	if err != nil {

@@ -1,0 +1,130 @@
+package leaderelection_test
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+)
+
+// supervise starts a replica with a supervisor. Signals are for the replica.
+func (m *team) supervise(name string, args ...string) *e2e.Process {
+	m.t.Helper()
+	c := m.command("./replica", m.user(name, verbs...), name, append(args, "-supervised")...)
+	c.Supervised = true
+	p, err := m.cp.Run(c)
+	require.NoError(m.t, err)
+	m.t.Cleanup(func() { _ = p.Kill() })
+	return p
+}
+
+// killBoth kills a replica and its supervisor, as when a container is killed.
+func (m *team) killBoth(p *e2e.Process) {
+	m.t.Helper()
+	require.NoError(m.t, unix.Kill(p.Pid(), unix.SIGKILL))
+	_ = p.Signal(syscall.SIGKILL) // the kernel may have been faster
+	m.requireEnd(p)
+}
+
+// A leader that dies is succeeded as fast as one that ends.
+func TestDeadLeaderIsSucceededAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []syscall.Signal{unix.SIGKILL, unix.SIGSEGV, unix.SIGABRT} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			e2e.Repeat(t, func(t *testing.T) {
+				m := newTeam(t, shared)
+				processes := map[string]*e2e.Process{"a": m.supervise("a")}
+				m.term(1)
+				processes["b"] = m.supervise("b")
+				m.requireWatching("b")
+				var took []time.Duration
+				for round := range 3 {
+					leader := processes[m.term(round+1).replica]
+					killed := time.Now()
+					require.NoError(t, leader.Signal(signal))
+					next := m.term(round + 2)
+					took = append(took, next.first.Sub(killed))
+					assert.Less(t, took[round], m.gauge.Slack(killed), "its deadline is %v away", usable)
+					m.requireEnd(leader)
+					assert.Contains(t, m.log(leader), "was released")
+					restarted := time.Now()
+					require.NoError(t, leader.Restart())
+					m.requireWatchingSince(next.otherOf("a", "b"), restarted)
+				}
+				t.Logf("from death to the first act of the next leader: %v", took)
+				m.requireOneLeader()
+			})
+		})
+	}
+}
+
+// otherOf returns the one of two replicas whose term this is not.
+func (t term) otherOf(a, b string) string {
+	if t.replica == a {
+		return b
+	}
+	return a
+}
+
+// A supervisor that cannot act makes nothing slower or less safe.
+func TestLeaderWhoseSupervisorCannotActIsSucceededAfterExpiry(t *testing.T) {
+	t.Parallel()
+	for name, strike := range map[string]func(*team, *e2e.Process){
+		"both are killed": (*team).killBoth,
+		"the supervisor is killed, and the kernel kills the leader": func(m *team, p *e2e.Process) {
+			require.NoError(m.t, unix.Kill(p.Pid(), unix.SIGKILL))
+			m.requireEnd(p)
+		},
+		"the supervisor is stopped": func(m *team, p *e2e.Process) {
+			require.NoError(m.t, unix.Kill(p.Pid(), unix.SIGSTOP))
+			m.t.Cleanup(func() { _ = unix.Kill(p.Pid(), unix.SIGKILL) })
+			require.NoError(m.t, p.Signal(syscall.SIGKILL))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newTeam(t, shared)
+			leader := m.supervise("a")
+			m.requireRunnerUp("b")
+			struck := time.Now()
+			strike(m, leader)
+			next := m.term(2)
+			assert.GreaterOrEqual(t, next.first.Sub(m.lastWrite("a", next.first)), duration-100*time.Millisecond)
+			assert.LessOrEqual(t, next.first.Sub(struck), duration+m.gauge.Slack(struck))
+			m.requireOneLeader()
+		})
+	}
+}
+
+// The supervisor must be small, because it is in every container.
+func TestSupervisorIsSmall(t *testing.T) {
+	t.Parallel()
+	program, err := shared.Program(t.Context(), "github.com/bellwether-k8s/bellwether/examples/leaderelection")
+	require.NoError(t, err)
+	m := newTeam(t, shared)
+	m.program = program
+	c := m.command("", m.user("a", verbs...), "a")
+	c.Supervised = true
+	c.OnLine = nil
+	p, err := m.cp.Run(c)
+	require.NoError(t, err)
+	m.requireLog(p, `"working"`)
+	content, err := os.ReadFile("/proc/" + strconv.Itoa(p.Pid()) + "/status")
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(string(content), "VmRSS:")
+	kilobytes, err := strconv.Atoi(strings.Fields(rest)[0])
+	require.NoError(t, err)
+	t.Logf("the supervisor has %.1f MB of resident memory", float64(kilobytes)/1024)
+	assert.LessOrEqual(t, kilobytes, 12<<10)
+	require.NoError(t, p.Terminate())
+	m.requireExit(p, 0)
+}
