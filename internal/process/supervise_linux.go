@@ -53,6 +53,7 @@ func Supervise(v Supervision) (code int) {
 		moveToForeground(child)
 	}
 	go s.forward(child)
+	shrink()
 	code = reap(child.Pid)
 	if v.Ended != nil {
 		v.Ended(code)
