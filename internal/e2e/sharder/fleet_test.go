@@ -214,6 +214,8 @@ func (f *fleet) command(config *rest.Config, name string, args ...string) e2e.Co
 		// The race detector otherwise waits a second before it lets a process exit.
 		Env:    []string{"GORACE=halt_on_error=1 atexit_sleep_ms=0"},
 		OnLine: func(text string) { f.note(name, text) },
+		// Signals are then for the replica, not for its supervisor.
+		Supervised: slices.Contains(args, "-supervised"),
 	}
 }
 

@@ -101,6 +101,49 @@ func TestDeadShardsObjectsGoToOthersUntilItIsBack(t *testing.T) {
 	})
 }
 
+// The supervisor of a dead shard releases its lease.
+func TestDeadShardsObjectsGoToOthersAtOnce(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		f, _, b, _ := grown(t, lasting, "-write", "-supervised", "-min-uptime=-1ns")
+		all := f.list()
+		before := time.Now()
+		require.NoError(t, b.Kill())
+		f.requireSettled("a", "c")
+		took := time.Since(before)
+		t.Logf("the objects of the dead shard are others' after %v; D is %v", took, f.duration)
+		assert.Less(t, took, f.duration)
+		f.requireWorkedOn(all, "a", "c")
+		f.requireCosts(before, ownedBy(all, "b", "a", "b", "c"), cost{sharder: 1})
+		assert.Empty(t, f.leaseWrites(time.Time{}, "b"), "a release needs no proof of death")
+		f.requireExclusion()
+	})
+}
+
+// The lease of a shard that has just begun is left alone, so that a crash loop moves no objects.
+func TestShardInACrashLoopKeepsItsObjects(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		f := newFleetOf(t, lasting)
+		args := []string{"-supervised", "-incarnation=" + f.namespace}
+		f.create(many)
+		f.start("a", args...)
+		b := f.start("b", args...)
+		f.requireSettled("a", "b")
+		all := f.list()
+		before := time.Now()
+		for crash := range 3 {
+			require.NoError(t, b.Kill())
+			f.referee.died("b", f.requireEnd(b).At)
+			require.NoError(t, b.Restart())
+			f.requireSaid("b", crash+1, "held")
+		}
+		f.requireWorkedOn(all, "a", "b")
+		f.requireCosts(before, nil, cost{})
+		f.requireExclusion()
+	})
+}
+
 func TestDeathOfTheShardersReplica(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {

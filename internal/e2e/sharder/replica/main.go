@@ -35,6 +35,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/supervisor"
 )
 
 // ringName is the ring of every replica: those of one namespace.
@@ -50,12 +51,19 @@ type options struct {
 
 	leaseOnly, withoutShard, withoutSharder bool
 	plain, bridge                           bool
+
+	supervised bool
+	parent     *supervisor.Supervisor
 }
 
 func main() {
+	o := parse()
+	if o.supervised {
+		o.parent = supervisor.Start()
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, parse()); err != nil {
+	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -91,6 +99,8 @@ func parse() options {
 	flag.Float64Var(&o.qps, "qps", -1, "rate limit of the sharder's clients; 0: client-go's default")
 	flag.StringVar(&o.lease.Identity, "identity", "", "of this replica")
 	flag.StringVar(&o.lease.PodUID, "incarnation", "", "UID of the Pod")
+	flag.BoolVar(&o.supervised, "supervised", false, "have a supervisor, which releases the leases of a dead process")
+	flag.DurationVar(&o.lease.MinUptime, "min-uptime", 0, "of a process whose lease the supervisor releases")
 	flag.BoolVar(&o.lease.KernelDeadline, "kernel-deadline", false, "die by the kernel's timer")
 	flag.DurationVar(&o.sharder.ScanInterval, "scan-interval", time.Minute, "of the sharder")
 	flag.DurationVar(&o.sharder.GCPeriod, "gc-period", 0, "of the sharder")
@@ -164,6 +174,9 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	config.QPS = -1
+	if o.supervised {
+		o.lease.Supervisor = o.parent.Client(config)
+	}
 	discoverer, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return err
@@ -261,6 +274,7 @@ func (r *replica) newSharder(onLost func(error)) (*leaderelection.Elector, *shar
 		Namespace: r.sharder.Namespace, Name: electionName, Identity: r.lease.Identity,
 		LeaseDuration: r.sharder.LeaseDuration,
 		OnLost:        onLost,
+		Supervisor:    r.lease.Supervisor,
 		Logger:        r.sharder.Logger,
 	})
 	if err != nil {
