@@ -18,7 +18,7 @@ import (
 var documented = map[string][]string{
 	"operating.md": {
 		"leaderelection", "leaderforlife", "shardlease", "sharder", "sharder/shard", "sharder/replica",
-		"endpoints", "internal/lease",
+		"endpoints", "supervisor", "internal/lease",
 	},
 	"fencing.md": {
 		"fencing", "internal/fencing/statemachine", "fencing/fenceagents", "fencing/fencejobs",

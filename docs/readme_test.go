@@ -8,11 +8,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/bellwether-k8s/bellwether/leaderelection"
+	"github.com/bellwether-k8s/bellwether/supervisor"
 )
 
 var _ = run
 
-func run(ctx context.Context, config *rest.Config, log *zap.Logger) error {
+func run(ctx context.Context, config *rest.Config, parent *supervisor.Supervisor, log *zap.Logger) error {
 	// A client of its own: renewals must not queue behind your controller's requests.
 	leases, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config))
 	if err != nil {
@@ -22,7 +23,8 @@ func run(ctx context.Context, config *rest.Config, log *zap.Logger) error {
 		Namespace: "default",
 		Name:      "my-controller",
 		Logger:    log,
-		// KernelDeadline: true also ends a stopped process; in containers see ReexecIfPID1.
+		// From supervisor.Start(), first in main: after a crash, the next leader works within milliseconds.
+		Supervisor: parent.Client(config),
 	})
 	if err != nil {
 		return err

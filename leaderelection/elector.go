@@ -76,8 +76,8 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 	}
 	config.Logger = config.Logger.With(zap.Stringer("lease", config.lease()), zap.String("identity", config.Identity))
 	mark := lease.NewMark()
-	ledger, err := config.Supervisor.Ledger(supervisor.Entry{Lease: config.lease(), Process: mark, Timing: config.timing()},
-		config.Logger)
+	ledger, err := config.Supervisor.Ledger(
+		supervisor.Entry{Lease: config.lease(), Process: mark, Timing: config.timing()}, config.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("leaderelection: Supervisor: %w", err)
 	}

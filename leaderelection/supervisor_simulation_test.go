@@ -181,8 +181,8 @@ func judge(w *sim.World, c apisim.Change) {
 	if latest, ok := w.State.Load("token"); ok && latest.(uint64) > token &&
 		time.Since(time.Unix(0, sent)) < underWay {
 		for _, worker := range w.Working("l") {
-			worker.Fail("works, and a write of the earlier term %d arrives (this one is %v), %v after it was sent", token,
-				latest, time.Since(time.Unix(0, sent)))
+			worker.Fail("works in term %v, and a write of term %d arrives, %v after it was sent", latest, token,
+				time.Since(time.Unix(0, sent)))
 		}
 	}
 }

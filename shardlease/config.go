@@ -87,9 +87,9 @@ type Config struct {
 	Supervisor *supervisor.Client
 
 	// MinUptime is how long this process must have held its lease for the Supervisor to release it.
-	// A process that dies earlier may be in a crash loop, which would move its objects to and fro:
-	// its lease is left to expire, and a process that restarts within 2D keeps them. Zero or more.
-	// Default: 4D. A negative value means zero: the lease is always released.
+	// A process that dies earlier may be in a crash loop, which would move its objects at each crash
+	// and each restart. So its lease is left to expire, and a process that restarts within 2D keeps
+	// them. Default: 4D. A negative value means that the lease is always released.
 	MinUptime time.Duration
 
 	// Labels of the Lease, in addition to those of this package.

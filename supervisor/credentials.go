@@ -32,7 +32,7 @@ func credentialsOf(c *rest.Config) (credentials, error) {
 		{"ExecProvider", c.ExecProvider != nil, "the supervisor runs no commands: use a token file or a certificate"},
 		{"AuthProvider", c.AuthProvider != nil, "the supervisor has no plug-ins: use a token file or a certificate"},
 		{"Transport", c.Transport != nil, "another process cannot use it"},
-		{"WrapTransport", c.WrapTransport != nil, "another process cannot use it: give the config before it is wrapped"},
+		{"WrapTransport", c.WrapTransport != nil, "give the config before it is wrapped"},
 		{"Dial", c.Dial != nil, "another process cannot use it"},
 		{"Proxy", c.Proxy != nil, "another process cannot use it: set the environment variable HTTPS_PROXY"},
 	} {

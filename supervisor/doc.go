@@ -16,7 +16,7 @@
 // # What the parent does
 //
 // It forwards signals and exits as the child did. It does nothing else while the child lives, and
-// uses some 5 MB of memory. When the child has ended, it
+// uses some 7 MB of memory. When the child has ended, it
 //
 //  1. kills what the child has left behind, and waits until all of that has ended;
 //  2. waits for a Margin, unless the guard of the lease was installed and every guarded request had

@@ -1,6 +1,7 @@
 package supervisor_test
 
 import (
+	"errors"
 	"os"
 	"testing"
 
@@ -36,7 +37,8 @@ var mutations = []mutation.Mutation{
 
 func TestMutationsAreCaught(t *testing.T) {
 	t.Cleanup(func() { // daemons that a mutation has spared become children of this process
-		for err := error(nil); err != unix.ECHILD; _, err = unix.Wait4(-1, nil, 0, nil) { //nolint:revive // waits
+		for err := error(nil); !errors.Is(err, unix.ECHILD); {
+			_, err = unix.Wait4(-1, nil, 0, nil)
 		}
 	})
 	mutation.Catch(t, mutations, os.Getenv("BELLWETHER_SOAK") != "")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 	"time"
@@ -35,7 +34,7 @@ func (p *page) settle(code int) {
 	died := process.SinceBoot()
 	var releases sync.WaitGroup
 	for _, h := range held {
-		releases.Go(func() { h.report(os.Stderr, code, died, h.release(died)) })
+		releases.Go(func() { h.report(code, died, h.release(died)) })
 	}
 	releases.Wait()
 }
@@ -69,17 +68,19 @@ func (h inheritance) release(died time.Duration) error {
 	}
 	c := clock.System()
 	store := lease.NewStore(client, lease.Config{Lease: h.Lease, Clock: c, Log: zap.NewNop()}, 0)
-	return h.Orphan.Release(context.Background(), store, c, process.SinceBoot, died)
+	ctx := context.Background() //nolint:forbidigo // of the whole process, which does nothing else
+	return h.Release(ctx, store, c, process.SinceBoot, died)
 }
 
-func (h inheritance) report(w io.Writer, code int, died time.Duration, err error) {
+// report says what has become of the lease, unless it was no longer the child's.
+func (h inheritance) report(code int, died time.Duration, err error) {
+	outcome := fmt.Sprintf("was released %v later", (process.SinceBoot() - died).Round(time.Millisecond))
 	switch {
-	case err == nil:
-		fmt.Fprintf(w, "bellwether: the process has ended (exit code %d), and its Lease %s was released %v later\n",
-			code, h.Lease, (process.SinceBoot() - died).Round(time.Millisecond))
 	case errors.Is(err, lease.ErrTaken):
-	default:
-		fmt.Fprintf(w, "bellwether: the process has ended (exit code %d), and its Lease %s is not released: %v\n",
-			code, h.Lease, err)
+		return
+	case err != nil:
+		outcome = fmt.Sprintf("is not released: %v", err)
 	}
+	fmt.Fprintf(os.Stderr, "bellwether: the process has ended (exit code %d), and its Lease %s %s\n", code, h.Lease,
+		outcome)
 }

@@ -80,7 +80,8 @@ func (c *Client) Ledger(e Entry, log *zap.Logger) (lease.Ledger, error) {
 	}
 	s := c.supervisor
 	if s.page == nil {
-		log.Warn("no supervisor: the lease of a process that has died is free when it has expired", zap.String("why", s.why))
+		log.Warn("no supervisor: the lease of a process that has died is free when it has expired",
+			zap.String("why", s.why))
 		return nil, nil
 	}
 	s.mu.Lock()

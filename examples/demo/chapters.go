@@ -59,7 +59,7 @@ func noNodes(where place) string {
 
 var chapters = []chapter{
 	{
-		"election", "leaderelection", "one of three works; its leader is killed, stopped, ended (17 s)", playElection,
+		"election", "leaderelection", "one of three works; its leader is killed, stopped, ended (22 s)", playElection,
 		nothing,
 	},
 	{"life", "leaderforlife", "a Pod leads until it ends: crash, eviction, deletion (10 s)", playLife, noPods},

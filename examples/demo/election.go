@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
@@ -38,7 +39,7 @@ func (e *election) play(ctx context.Context) error {
 	if err := errors.Join(e.launch("b"), e.launch("c")); err != nil {
 		return err
 	}
-	for _, blow := range []func(context.Context, term) (term, error){e.kill, e.stop, e.end} {
+	for _, blow := range []func(context.Context, term) (term, error){e.kill, e.killBoth, e.stop, e.end} {
 		if err := sleep(ctx, calm); err != nil {
 			return err
 		}
@@ -52,18 +53,38 @@ func (e *election) play(ctx context.Context) error {
 	return e.judge()
 }
 
-// kill ends the leader without a word. Its successor has to wait until the lease has expired.
+// kill ends the leader without a word. Its supervisor has waited for it, and releases the lease.
 func (e *election) kill(ctx context.Context, leader term) (term, error) {
-	e.say(leader.daemon, "kill -9: the others wait until its record is %v old", leaseDuration)
+	e.say(leader.daemon, "kill -9: its parent knows that it is dead, and releases the lease")
+	at := time.Now()
 	if err := e.daemons[leader.daemon].Kill(); err != nil {
 		return term{}, err
 	}
-	at := time.Now()
-	next, err := e.successor(ctx, "leads: the record has not changed for a lease duration")
+	next, err := e.successor(ctx, "leads")
 	if err != nil {
 		return term{}, err
 	}
 	e.result("kill -9: the next leader acted after %v", next.start.Sub(at))
+	return next, e.launch(leader.daemon)
+}
+
+// killBoth ends the leader and its supervisor, as the end of a container does. The successor has to
+// wait until the lease has expired.
+func (e *election) killBoth(ctx context.Context, leader term) (term, error) {
+	e.say(leader.daemon, "kill -9, its parent too: the others wait until its record is %v old", leaseDuration)
+	p := e.daemons[leader.daemon]
+	at := time.Now()
+	if err := syscall.Kill(p.Pid(), syscall.SIGKILL); err != nil {
+		return term{}, err
+	}
+	if _, err := p.Wait(ctx); err != nil {
+		return term{}, err
+	}
+	next, err := e.successor(ctx, "leads: the record has not changed for a lease duration")
+	if err != nil {
+		return term{}, err
+	}
+	e.result("kill -9, the parent too: the next leader acted after %v", next.start.Sub(at))
 	return next, e.launch(leader.daemon)
 }
 
@@ -137,8 +158,10 @@ func (e *election) judge() error {
 func (e *election) launch(name string) error {
 	e.launched++
 	identity := fmt.Sprintf("%s-%d", name, e.launched)
-	p, err := e.run(identity, func(line string) { e.terms.note(name, line) },
+	command := e.command(identity, func(line string) { e.terms.note(name, line) },
 		"-identity", identity, "-lease-name", "bellwether-demo", "-work-interval", "20ms")
+	command.Supervised = true
+	p, err := e.group.Start(command)
 	if err != nil {
 		return err
 	}

@@ -54,11 +54,15 @@ func (s *stage) build(ctx context.Context, example string) error {
 
 // run starts the program. note gets each line of its log.
 func (s *stage) run(name string, note func(line string), args ...string) (*e2e.Process, error) {
+	return s.group.Start(s.command(name, note, args...))
+}
+
+func (s *stage) command(name string, note func(line string), args ...string) e2e.Command {
 	args = append([]string{
 		"-kubeconfig", s.kubeconfig, "-namespace", s.namespace, "-lease-duration",
 		leaseDuration.String(),
 	}, args...)
-	return s.group.Start(e2e.Command{Name: name, Path: s.program, Args: args, OnLine: note})
+	return e2e.Command{Name: name, Path: s.program, Args: args, OnLine: note}
 }
 
 func (s *stage) exited(ctx context.Context, p *e2e.Process, code int) (e2e.Exit, error) {

@@ -74,8 +74,14 @@ func run(ctx context.Context, parent *supervisor.Supervisor) error {
 	if err != nil {
 		return err
 	}
+	guarded := rest.CopyConfig(config)
+	guarded.Wrap(elector.WrapTransport)
+	client, err := kubernetes.NewForConfig(guarded) // writes only while this process leads
+	if err != nil {
+		return err
+	}
 	return elector.Run(ctx, func(ctx context.Context) error {
-		return work(ctx, elector, *interval, log)
+		return work(ctx, elector, client, *interval, log)
 	})
 }
 
@@ -86,8 +92,11 @@ func clientConfig(kubeconfig string) (*rest.Config, error) {
 	return clientcmd.BuildConfigFromFlags("", kubeconfig)
 }
 
-// work is the place for your daemon. It starts with fresh reads, and returns soon after ctx ends.
-func work(ctx context.Context, elector *leaderelection.Elector, interval time.Duration, log *zap.Logger) error {
+// work is the place for your daemon, and for its requests by the client. It starts with fresh reads,
+// and returns soon after ctx ends.
+func work(ctx context.Context, elector *leaderelection.Elector, _ kubernetes.Interface, interval time.Duration,
+	log *zap.Logger,
+) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for step := 1; ; step++ {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -148,7 +149,7 @@ func (p *Process) signal(life *run, signal syscall.Signal) error {
 
 // program is the process of the program, which may be a child of this one.
 func (p *Process) program(life *run) (*os.Process, error) {
-	if !p.command.Supervised {
+	if !p.command.Supervised || runtime.GOOS != "linux" {
 		return life.cmd.Process, nil
 	}
 	children := process.Children(life.cmd.Process.Pid)

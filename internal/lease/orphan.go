@@ -56,7 +56,8 @@ func (o Orphan) Release(ctx context.Context, store *Store, c clock.Clock, now fu
 	case o.Until == 0:
 		return ErrNoTerm
 	case died-o.Since < o.MinUptime:
-		return fmt.Errorf("%w (after %v; MinUptime is %v)", ErrTooYoung, (died - o.Since).Round(time.Millisecond), o.MinUptime)
+		return fmt.Errorf("%w (after %v; MinUptime is %v)", ErrTooYoung, (died - o.Since).Round(time.Millisecond),
+			o.MinUptime)
 	case died+wait >= o.Until:
 		return ErrTooLate
 	default:

@@ -101,7 +101,7 @@ type World struct {
 	current      []*Process // by replica
 	incarnations []int      // by replica
 	graves       []*Process
-	parents      []*Process // of all incarnations
+	parents      []*Process      // of all incarnations
 	conditions   map[*Fault]bool // that hold now
 	started      map[string]bool // names of processes
 	disturbed    map[int]bool    // replicas that something happened to since liveness was last looked at
