@@ -210,6 +210,9 @@ func (p *Process) Terminate() error { return p.signal(p.current(), syscall.SIGTE
 func (p *Process) Kill() error {
 	life := p.current()
 	err := p.Signal(syscall.SIGKILL)
+	if errors.Is(err, os.ErrProcessDone) { // a supervisor may not have started its child yet
+		err = p.signal(life, syscall.SIGKILL)
+	}
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}

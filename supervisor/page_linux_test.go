@@ -1,0 +1,138 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/bellwether-k8s/bellwether/internal/lease"
+)
+
+func TestCredentialsAreThoseOfTheConfig(t *testing.T) {
+	given := &rest.Config{
+		Host: "https://127.0.0.1:6443", APIPath: "/x", UserAgent: "me", Username: "u", Password: "p",
+		BearerToken: "t", Impersonate: rest.ImpersonationConfig{UserName: "i", Groups: []string{"g"}},
+		TLSClientConfig: rest.TLSClientConfig{
+			ServerName: "s", CAData: []byte("ca"), CAFile: "ca.crt", CertFile: "c", KeyFile: "k",
+			NextProtos: []string{"h2"},
+		},
+		DisableCompression: true,
+	}
+	c, err := credentialsOf(given)
+	require.NoError(t, err)
+	text, err := json.Marshal(c)
+	require.NoError(t, err)
+	var read credentials
+	require.NoError(t, json.Unmarshal(text, &read))
+	assert.Equal(t, given, read.config())
+}
+
+// A token from a file is out of date soon: the supervisor reads the file when it needs it.
+func TestTokensAreReadAgain(t *testing.T) {
+	c, err := credentialsOf(&rest.Config{BearerToken: "old", BearerTokenFile: "token"})
+	require.NoError(t, err)
+	assert.Empty(t, c.config().BearerToken)
+	assert.Equal(t, "token", c.config().BearerTokenFile)
+}
+
+func TestWhatAnotherProcessCannotUseIsRefused(t *testing.T) {
+	_, err := credentialsOf(nil)
+	assert.EqualError(t, err, "config: must not be nil")
+	for field, config := range map[string]*rest.Config{
+		"ExecProvider":  {ExecProvider: &clientcmdapi.ExecConfig{}},
+		"AuthProvider":  {AuthProvider: &clientcmdapi.AuthProviderConfig{}},
+		"Transport":     {Transport: http.DefaultTransport},
+		"WrapTransport": {WrapTransport: func(r http.RoundTripper) http.RoundTripper { return r }},
+		"Dial":          {Dial: (&net.Dialer{}).DialContext},
+		"Proxy":         {Proxy: http.ProxyFromEnvironment},
+	} {
+		_, err := credentialsOf(config)
+		assert.ErrorContains(t, err, "config."+field+": must not be set: ")
+	}
+	all := &rest.Config{ExecProvider: &clientcmdapi.ExecConfig{}, Transport: http.DefaultTransport}
+	_, err = (&Supervisor{page: &page{}}).Client(all).Ledger(Entry{}, zap.NewNop())
+	assert.ErrorContains(t, err, "ExecProvider")
+	assert.ErrorContains(t, err, "Transport", "all of them are named")
+}
+
+func TestWithoutASupervisorALogSaysWhy(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	ledger, err := (&Supervisor{why: "of a reason"}).Client(&rest.Config{}).Ledger(Entry{}, zap.New(core))
+	require.NoError(t, err)
+	assert.Nil(t, ledger)
+	require.Equal(t, 1, logs.Len())
+	assert.Equal(t, "of a reason", logs.All()[0].ContextMap()["why"])
+
+	var none *Client
+	ledger, err = none.Ledger(Entry{}, zap.NewNop())
+	require.NoError(t, err)
+	assert.Nil(t, ledger)
+	_, err = (*Supervisor)(nil).Client(&rest.Config{}).Ledger(Entry{}, zap.NewNop())
+	assert.EqualError(t, err, "supervisor: must come from supervisor.Start (got nil)")
+}
+
+func TestLedgerIsWhatTheSupervisorReads(t *testing.T) {
+	p := &page{}
+	s := &Supervisor{page: p, slots: map[types.NamespacedName]*slot{}}
+	entry := Entry{
+		Lease: types.NamespacedName{Namespace: "ns", Name: "l"}, Process: "mark", Timing: lease.Timing{}.WithDefaults(),
+		MinUptime: time.Minute,
+	}
+	ledger, err := s.Client(&rest.Config{Host: "h"}).Ledger(entry, zap.NewNop())
+	require.NoError(t, err)
+	assert.Empty(t, p.held(), "there is no term yet")
+	ledger.Hold(1, 2, true)
+	ledger.Send()
+	ledger.Send()
+	ledger.Answer(7)
+	ledger.Answer(3)
+	ledger.Send()
+	held := p.held()
+	require.Len(t, held, 1)
+	assert.Equal(t, lease.Entries{Since: 1, Until: 2, Guarded: true, Open: 1, OpenUntil: 7}, held[0].Entries)
+	assert.Equal(t, entry, held[0].Entry)
+	assert.Equal(t, "h", held[0].Credentials.config().Host)
+
+	entry.Process = "another elector of the same lease"
+	_, err = s.Client(&rest.Config{Host: "h"}).Ledger(entry, zap.NewNop())
+	require.NoError(t, err)
+	assert.Equal(t, int32(1), p.used.Load(), "a lease has one place")
+	assert.Equal(t, entry.Process, p.held()[0].Process)
+	ledger.Free()
+	assert.Empty(t, p.held())
+}
+
+func TestWhatDoesNotFitIsAnError(t *testing.T) {
+	p := &page{}
+	s := &Supervisor{page: p, slots: map[types.NamespacedName]*slot{}}
+	_, err := s.Client(&rest.Config{BearerToken: strings.Repeat("x", 1<<15)}).Ledger(Entry{}, zap.NewNop())
+	assert.ErrorContains(t, err, "config: credentials must fit in")
+	for n := range len(p.slots) {
+		_, _ = s.Client(&rest.Config{}).Ledger(Entry{Lease: types.NamespacedName{Name: strings.Repeat("x", n+1)}},
+			zap.NewNop())
+	}
+	_, err = s.Client(&rest.Config{}).Ledger(Entry{Lease: types.NamespacedName{Name: "one more"}}, zap.NewNop())
+	assert.EqualError(t, err, "supervisor: this process has more than 256 leases")
+}
+
+// A process that wrote over its own memory before it died is not believed.
+func TestDamagedMemoryReleasesNothing(t *testing.T) {
+	p := &page{}
+	p.used.Store(3)
+	p.slots[0].length.Store(-5)
+	p.slots[1].length.Store(5)
+	copy(p.slots[1].text[:], "{junk")
+	p.slots[2].until.Store(5)
+	assert.Empty(t, p.held())
+}
