@@ -100,6 +100,9 @@ func TestChaosOfSupervisedLeaders(t *testing.T) {
 			count[name]++
 			struck := members[leader].process
 			strike(struck)
+			for _, other := range members { // or a new connection would take longer than a request may
+				other.network.Delay(0)
+			}
 			m.requireEnd(struck)
 			require.NoError(t, struck.Restart())
 			restarted[leader] = time.Now()
