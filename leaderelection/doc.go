@@ -31,9 +31,19 @@
 // leader has been silent for M when the first successor may start. Latency, lost responses and
 // wrong clocks do not matter; M only has to cover how differently fast two clocks run in D.
 //
-// After a crash, the next leader starts between D - R and D later; after a clean end, within
-// milliseconds. A candidate without the right to watch takes up to R longer. A take-over whose
+// After a crash, the next leader starts between D - R and D later, or within milliseconds if the
+// process has a [Config].Supervisor; after a clean end, within milliseconds. A candidate without the right to watch takes up to R longer. A take-over whose
 // outcome a candidate cannot learn costs it another D.
+//
+// # What proves that a leader has ended
+//
+//   - The mark of a release, for the term that it names. The leader writes it after its work has
+//     ended, or its supervisor after the process has ended with all that it had started: it has
+//     waited for them. Package supervisor has the rules.
+//   - The age of the record: unchanged for D.
+//
+// Nothing else: no missing holder, no deletion, no exit of a Pod or a node that another component
+// reports.
 //
 // # Guard
 //

@@ -37,6 +37,13 @@
 // the lease must stand unrenewed for its duration. So a second process waits as long as the first
 // one lives, and logs for whom it waits.
 //
+// # Crashes
+//
+// With a [Config].Supervisor, the lease of a process that has died is released. Its objects go to
+// others at once, or wait for [Config].ReturnWithin. A process that has held its lease for less than
+// [Config].MinUptime may be in a crash loop: then its lease is left alone, and a process that takes
+// it back within 2D keeps all objects.
+//
 // # Names for the Pods of a Deployment
 //
 // A Pod of a Deployment has another name than the Pod that it replaces. [ClaimOrdinal] gives it the

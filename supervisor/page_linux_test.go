@@ -68,7 +68,7 @@ func TestWhatAnotherProcessCannotUseIsRefused(t *testing.T) {
 
 func TestWithoutASupervisorALogSaysWhy(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
-	ledger, err := (&Supervisor{why: "of a reason"}).Client(&rest.Config{}).Ledger(Entry{}, zap.New(core))
+	ledger, err := (&Supervisor{why: "of a reason"}).Client(&rest.Config{ExecProvider: &clientcmdapi.ExecConfig{}}).Ledger(Entry{}, zap.New(core))
 	require.NoError(t, err)
 	assert.Nil(t, ledger)
 	require.Equal(t, 1, logs.Len())

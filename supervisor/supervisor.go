@@ -39,8 +39,8 @@ type Supervisor struct {
 //   - A service manager should signal the parent alone, as the kubelet does. With systemd, set
 //     KillMode=mixed, or the child gets each signal twice.
 //
-// With the environment variable BELLWETHER_SUPERVISOR=off, Start does nothing, as for a debugger. A
-// second call returns a Supervisor of the same parent.
+// With the environment variable BELLWETHER_SUPERVISOR=off, Start does nothing, as for a debugger or
+// for credentials that only this process can use. A second call returns a Supervisor of the same parent.
 func Start() *Supervisor { return start() }
 
 // Client returns the supervisor as a client of an API server, for the field Supervisor of the
@@ -74,15 +74,15 @@ func (c *Client) Ledger(e Entry, log *zap.Logger) (lease.Ledger, error) {
 	if c.supervisor == nil {
 		return nil, errors.New("supervisor: must come from supervisor.Start (got nil)")
 	}
-	credentials, err := credentialsOf(c.config)
-	if err != nil {
-		return nil, fmt.Errorf("supervisor: %w", err)
-	}
 	s := c.supervisor
 	if s.page == nil {
 		log.Warn("no supervisor: the lease of a process that has died is free when it has expired",
 			zap.String("why", s.why))
 		return nil, nil
+	}
+	credentials, err := credentialsOf(c.config)
+	if err != nil {
+		return nil, fmt.Errorf("supervisor: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,7 +39,11 @@ func (e *election) play(ctx context.Context) error {
 	if err := errors.Join(e.launch("b"), e.launch("c")); err != nil {
 		return err
 	}
-	for _, blow := range []func(context.Context, term) (term, error){e.kill, e.killBoth, e.stop, e.end} {
+	blows := []func(context.Context, term) (term, error){e.kill, e.killBoth, e.stop, e.end}
+	if !e.supervised() {
+		blows = blows[1:]
+	}
+	for _, blow := range blows {
 		if err := sleep(ctx, calm); err != nil {
 			return err
 		}
@@ -52,6 +56,10 @@ func (e *election) play(ctx context.Context) error {
 	}
 	return e.judge()
 }
+
+// supervised reports whether the daemons have supervisors. Credentials of somebody's cluster may be
+// such that only the daemon itself can use them.
+func (e *election) supervised() bool { return e.server != nil || e.cp != nil }
 
 // kill ends the leader without a word. Its supervisor has waited for it, and releases the lease.
 func (e *election) kill(ctx context.Context, leader term) (term, error) {
@@ -71,7 +79,11 @@ func (e *election) kill(ctx context.Context, leader term) (term, error) {
 // killBoth ends the leader and its supervisor, as the end of a container does. The successor has to
 // wait until the lease has expired.
 func (e *election) killBoth(ctx context.Context, leader term) (term, error) {
-	e.say(leader.daemon, "kill -9, its parent too: the others wait until its record is %v old", leaseDuration)
+	what := "kill -9"
+	if e.supervised() {
+		what += ", its parent too"
+	}
+	e.say(leader.daemon, "%s: the others wait until its record is %v old", what, leaseDuration)
 	p := e.daemons[leader.daemon]
 	at := time.Now()
 	if err := syscall.Kill(p.Pid(), syscall.SIGKILL); err != nil {
@@ -84,7 +96,7 @@ func (e *election) killBoth(ctx context.Context, leader term) (term, error) {
 	if err != nil {
 		return term{}, err
 	}
-	e.result("kill -9, the parent too: the next leader acted after %v", next.start.Sub(at))
+	e.result(what+": the next leader acted after %v", next.start.Sub(at))
 	return next, e.launch(leader.daemon)
 }
 
@@ -160,7 +172,7 @@ func (e *election) launch(name string) error {
 	identity := fmt.Sprintf("%s-%d", name, e.launched)
 	command := e.command(identity, func(line string) { e.terms.note(name, line) },
 		"-identity", identity, "-lease-name", "bellwether-demo", "-work-interval", "20ms")
-	command.Supervised = true
+	command.Supervised = e.supervised()
 	p, err := e.group.Start(command)
 	if err != nil {
 		return err
