@@ -209,15 +209,23 @@ func (p *Process) Terminate() error { return p.signal(p.current(), syscall.SIGTE
 // gone before.
 func (p *Process) Kill() error {
 	life := p.current()
-	err := p.Signal(syscall.SIGKILL)
-	if errors.Is(err, os.ErrProcessDone) { // a supervisor may not have started its child yet
-		err = p.signal(life, syscall.SIGKILL)
+	for killed := false; ; {
+		err := p.Signal(syscall.SIGKILL)
+		switch gone := errors.Is(err, os.ErrProcessDone); {
+		case gone && !killed: // or a supervisor has not started its child yet
+			err = p.signal(life, syscall.SIGKILL)
+		case err == nil: // or the runtime has just tried to start a process, which ends at once
+			killed = true
+		}
+		if err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+		select {
+		case <-life.done:
+			return nil
+		case <-time.After(stopPoll):
+		}
 	}
-	if err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	<-life.done
-	return nil
 }
 
 // Restart starts the process again with the same command, after killing it if it still runs. Its
