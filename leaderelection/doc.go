@@ -32,8 +32,9 @@
 // wrong clocks do not matter; M only has to cover how differently fast two clocks run in D.
 //
 // After a crash, the next leader starts between D - R and D later, or within milliseconds if the
-// process has a [Config].Supervisor; after a clean end, within milliseconds. A candidate without the right to watch takes up to R longer. A take-over whose
-// outcome a candidate cannot learn costs it another D.
+// process has a [Config].Supervisor; after a clean end, within milliseconds. A candidate without
+// the right to watch takes up to R longer. A take-over whose outcome a candidate cannot learn costs
+// it another D.
 //
 // # What proves that a leader has ended
 //

@@ -29,8 +29,10 @@ func credentialsOf(c *rest.Config) (credentials, error) {
 		set   bool
 		why   string
 	}{
-		{"ExecProvider", c.ExecProvider != nil, "the supervisor runs no commands: use a token file or a certificate, or set " +
-			"BELLWETHER_SUPERVISOR=off"},
+		{
+			"ExecProvider", c.ExecProvider != nil,
+			"the supervisor runs no commands: use a token file or a certificate, or set BELLWETHER_SUPERVISOR=off",
+		},
 		{"AuthProvider", c.AuthProvider != nil, "the supervisor has no plug-ins: use a token file or a certificate"},
 		{"Transport", c.Transport != nil, "another process cannot use it"},
 		{"WrapTransport", c.WrapTransport != nil, "give the config before it is wrapped"},

@@ -68,7 +68,8 @@ func TestWhatAnotherProcessCannotUseIsRefused(t *testing.T) {
 
 func TestWithoutASupervisorALogSaysWhy(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
-	ledger, err := (&Supervisor{why: "of a reason"}).Client(&rest.Config{ExecProvider: &clientcmdapi.ExecConfig{}}).Ledger(Entry{}, zap.New(core))
+	config := &rest.Config{ExecProvider: &clientcmdapi.ExecConfig{}}
+	ledger, err := (&Supervisor{why: "of a reason"}).Client(config).Ledger(Entry{}, zap.New(core))
 	require.NoError(t, err)
 	assert.Nil(t, ledger)
 	require.Equal(t, 1, logs.Len())

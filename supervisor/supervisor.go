@@ -35,12 +35,14 @@ type Supervisor struct {
 //
 //   - There are two processes. The second one's short name in the kernel, as in ps, is "exe".
 //   - Only the standard file descriptors are passed on.
-//   - SIGSTOP cannot be forwarded: sent to the parent, it does not stop the child.
+//   - SIGSTOP cannot be forwarded: sent to the parent, it does not stop the child. Nor are SIGINT and
+//     SIGQUIT while both are in the foreground of a terminal, whose keys reach both.
 //   - A service manager should signal the parent alone, as the kubelet does. With systemd, set
 //     KillMode=mixed, or the child gets each signal twice.
 //
 // With the environment variable BELLWETHER_SUPERVISOR=off, Start does nothing, as for a debugger or
-// for credentials that only this process can use. A second call returns a Supervisor of the same parent.
+// for credentials that only this process can use. A second call returns a Supervisor of the same
+// parent.
 func Start() *Supervisor { return start() }
 
 // Client returns the supervisor as a client of an API server, for the field Supervisor of the
