@@ -3,6 +3,7 @@ package docs_test
 import (
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -22,11 +23,14 @@ var verb = regexp.MustCompile(`\b(get|list|watch|create|update|patch|delete)\b`)
 // these manifests.
 func TestRightsAreThoseOfTheManifests(t *testing.T) {
 	granted := rights(t)
+	withPod := maps.Clone(granted["leaderelection"])
+	maps.Copy(withPod, granted["… with `PodUID"])
+	granted["the example of leaderelection"] = withPod
 	for of, manifests := range map[string][]string{
-		"leaderelection": {"leaderelection/rbac.yaml"},
-		"leaderforlife":  {"leaderforlife/rbac.yaml", "leaderforlife/rbac-optional.yaml"},
-		"sharder":        {"sharding/rbac.yaml"},
-		"endpoints":      {"endpoints/rbac.yaml"},
+		"the example of leaderelection": {"leaderelection/rbac.yaml"},
+		"leaderforlife":                 {"leaderforlife/rbac.yaml", "leaderforlife/rbac-optional.yaml"},
+		"sharder":                       {"sharding/rbac.yaml"},
+		"endpoints":                     {"endpoints/rbac.yaml"},
 	} {
 		assert.Equal(t, grants(t, manifests...), granted[of], of)
 	}
@@ -64,7 +68,7 @@ func TestRightsOfFencingAreThoseOfItsDocumentation(t *testing.T) {
 	for of, granted := range rights(t) {
 		switch of {
 		case "for", "leaderelection", "leaderforlife", "sharder", "endpoints", "… with `LeaseStore",
-			"… with `PublishEndpoints", "… with `WithNodeCheck":
+			"… with `PodUID", "… with `PublishEndpoints", "… with `WithNodeCheck":
 			continue
 		}
 		for resource, verbs := range granted {

@@ -73,6 +73,19 @@ type Config struct {
 	// successor then need not wait until the Lease has expired. Nil: it waits.
 	Supervisor *supervisor.Client
 
+	// PodUID is the UID of this Pod, as from the downward API. With it, the Lease names the Pod. When
+	// the kubelet reports that the container has ended, a candidate that may watch the Pod releases
+	// the Lease a Margin later: it need not wait until the Lease has expired. A line with a random
+	// text, by which the kubelet's report is known to be of this process, is appended to the
+	// container's termination message (/dev/termination-log), so the message is never taken from the
+	// container's log (FallbackToLogsOnError). Default: none.
+	PodUID string
+
+	// PodName is the name of this Pod, in the namespace of the Lease. With a wrong name, PodUID has
+	// no effect. Default: the hostname, which is a Pod's name unless it has hostNetwork or a hostname
+	// of its own.
+	PodName string
+
 	// TrustForeignRelease treats a record that another elector, such as client-go's, has emptied as
 	// released. It shortens the hand-over in a migration by a LeaseDuration, but those electors
 	// empty the record before their work has stopped, unless their program prevents it. A record of
@@ -128,7 +141,8 @@ type Config struct {
 	// Clock is for simulations in which each replica has its own time. Nil: the system's clock.
 	Clock Clock
 
-	ledger func(mark string) lease.Ledger // of a simulated supervisor; nil: none
+	ledger         func(mark string) lease.Ledger // of a simulated supervisor; nil: none
+	terminationLog string                         // empty: the container's
 }
 
 // withDefaults returns c with defaults for its zero fields.
@@ -163,6 +177,8 @@ func (c Config) validate() error {
 	review.Value("Name", c.Name, validation.IsDNS1123Subdomain(c.Name))
 	review.Value("Identity", c.Identity, identityProblems(c.Identity))
 	review.Value("Address", c.Address, addressProblems(c.Address))
+	review.Value("PodUID", c.PodUID, identityProblems(c.PodUID))
+	review.Value("PodName", c.PodName, lease.PodNameProblems(c.PodName))
 	review.Add(c.timing().Validate()...)
 	review.NotNegative("ReleaseTimeout", c.ReleaseTimeout)
 	return review.Err()
@@ -208,6 +224,10 @@ func addressProblems(address string) []string {
 
 func (c Config) timing() lease.Timing {
 	return lease.Timing{Duration: c.LeaseDuration, Margin: c.Margin, MissedRenewals: c.MissedRenewals}
+}
+
+func (c Config) pod() lease.Pod {
+	return lease.Pod{Name: c.PodName, UID: types.UID(c.PodUID), Log: c.terminationLog}
 }
 
 func (c Config) lease() types.NamespacedName {

@@ -32,19 +32,27 @@
 // wrong clocks do not matter; M only has to cover how differently fast two clocks run in D.
 //
 // After a crash, the next leader starts between D - R and D later, or within milliseconds if the
-// process has a [Config].Supervisor; after a clean end, within milliseconds. A candidate without
-// the right to watch takes up to R longer. A take-over whose outcome a candidate cannot learn costs
-// it another D.
+// process has a [Config].Supervisor, or M after the kubelet's report if only that tells; after a
+// clean end, within milliseconds. A candidate without the right to watch takes up to R longer. A
+// take-over whose outcome a candidate cannot learn costs it another D.
 //
 // # What proves that a leader has ended
 //
 //   - The mark of a release, for the term that it names. The leader writes it after its work has
 //     ended, or its supervisor after the process has ended with all that it had started: it has
 //     waited for them. Package supervisor has the rules.
+//   - The kubelet's report that the leader's container has ended, if the leader has set
+//     [Config].PodUID and a candidate may watch the Pod. The report must be of that Pod, and have
+//     the leader's random mark in the termination message of a container (state or lastState); or
+//     the Pod is Succeeded or Failed, and all of its containers have terminated. The candidate
+//     waits for M more, because a request may be under way. Then it releases the Lease for the
+//     process that had the mark, by one conditional write.
 //   - The age of the record: unchanged for D.
 //
-// Nothing else: no missing holder, no deletion, no exit of a Pod or a node that another component
-// reports.
+// Nothing else: no missing holder, no deletion, no Pod that is gone, no phase alone, no
+// DisruptionTarget, no lost node. The control plane says such things of a kubelet that does not
+// answer. A container's ID or restart count does not say whose end it is: a process can read its
+// container's ID only from a status, which may still be that of the container before.
 //
 // # Guard
 //
@@ -167,6 +175,9 @@
 //	get, update  required; may be restricted by resourceNames
 //	watch        optional, may be restricted by resourceNames; without it candidates poll every R and log it once,
 //	             and leaders learn of a loss from their next renewal
+//
+// With [Config].PodUID: watch on pods, in the same namespace; without it, the leader's Pod is not
+// watched, which is logged once.
 //
 // With [Config].Events, the recorder's client needs create and patch on events of API group
 // events.k8s.io in that namespace (of group "" if the recorder is one of

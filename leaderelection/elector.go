@@ -105,6 +105,7 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 		KillTimer:      killer,
 		Process:        mark,
 		Ledger:         ledger,
+		Pod:            config.pod().WithDefaults(),
 		Log:            config.Logger,
 	})
 	return e, nil

@@ -9,6 +9,9 @@ import (
 // Supervise has a simulated supervisor for the processes of c.
 func (c *Config) Supervise(ledger func(mark string) lease.Ledger) { c.ledger = ledger }
 
+// ReportIn is the file for the termination message of a simulated container.
+func (c *Config) ReportIn(file string) { c.terminationLog = file }
+
 // Observe is what the lease code calls with a record that names such a holder.
 func (e *Elector) Observe(holder string) {
 	e.observe(lease.RecordOf(&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}))

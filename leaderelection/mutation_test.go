@@ -93,8 +93,23 @@ var mutations = []struct {
 	},
 	{
 		"a supervisor releases what another process holds", "orphan.go",
-		"if !r.writtenBy(o.Process) {", "if r.Holder() == \"\" {",
+		"if !r.writtenBy(process) {", "if r.Holder() == \"\" {",
 		"Supervisors",
+	},
+	{
+		"a witness does not wait for requests under way", "witness.go",
+		"left := n.margin - w.clock", "left := 0*n.margin - w.clock",
+		"Kubelets",
+	},
+	{
+		"any container that has ended is the holder's", "pod.go",
+		"state.Terminated != nil && strings.Contains(state.Terminated.Message, n.process)", "state.Terminated != nil",
+		"Kubelets",
+	},
+	{
+		"a final phase proves that nothing runs", "pod.go",
+		"return final && terminated > 0 &&\n", "return final ||\n",
+		"Kubelets",
 	},
 }
 

@@ -102,15 +102,22 @@ func inherit(ctx context.Context, child, parent *sim.Process) {
 
 // runSupervised is a program with an elector, a guarded client and a supervisor.
 func runSupervised(ctx context.Context, p *sim.Process) {
+	runGuarded(ctx, p, func(config *leaderelection.Config) {
+		config.Supervise(func(mark string) lease.Ledger {
+			l := &book{child: p, mark: mark}
+			p.World().State.Store(p.Name, l)
+			return l
+		})
+	})
+}
+
+// runGuarded is a program with an elector and a guarded client.
+func runGuarded(ctx context.Context, p *sim.Process, configure func(*leaderelection.Config)) {
 	w := p.World()
 	config := leaderelection.Config{
 		Namespace: "ns", Name: "l", Identity: p.Name, Clock: p.Clock, OnLost: func(error) { p.Exit() },
 	}
-	config.Supervise(func(mark string) lease.Ledger {
-		l := &book{child: p, mark: mark}
-		w.State.Store(p.Name, l)
-		return l
-	})
+	configure(&config)
 	elector, err := leaderelection.New(kubernetes.NewForConfigOrDie(p.Config()), config)
 	if err != nil {
 		panic(err)

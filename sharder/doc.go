@@ -270,6 +270,7 @@
 //	leases (coordination.k8s.io): get, list, watch, create, update,
 //		delete (only of Leases that have been dead for long)
 //	configmaps: create; get, update (may be restricted to the name of the history)
+//	pods: watch (optional, for the kubelet's report that a shard's container has ended)
 //
 // The sharder also needs what leader election needs. A shard needs get, list, watch and patch on
 // each resource, including children, and what its work needs; for its Lease see package shardlease.

@@ -185,6 +185,7 @@ func (e *session) run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel(nil)
+	defer e.leases.watchPods(ctx, e.kube, e.config.LeaseDuration)()
 	if e.unknown != nil {
 		all.Go(func() {
 			for clock.Sleep(ctx, maxRescanDelay) {

@@ -12,12 +12,15 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
+	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
@@ -36,6 +39,7 @@ type shardLeases struct {
 	due chan struct{}
 
 	mu      sync.Mutex
+	witness *lease.Witness // of containers that end; nil until the session runs
 	tracker *shardstate.Tracker
 	last    map[string]protocol.OwnerEpoch // members, with the epoch in which they last held their Lease
 	asked   map[string]struct{}            // shards that a record or the history names and whose state was unknown
@@ -74,6 +78,9 @@ func (g *shardLeases) list(ctx context.Context) (version string, err error) {
 	now := g.clock.Now()
 	g.mu.Lock()
 	changed := g.tracker.List(leases, now)
+	for _, l := range leases {
+		g.attest(l.Name)
+	}
 	g.mu.Unlock()
 	if len(changed) > 0 {
 		g.tell()
@@ -185,9 +192,30 @@ func (g *shardLeases) see(l *coordinationv1.Lease, deleted bool) {
 	} else {
 		changed = g.tracker.Observe(l, now)
 	}
+	g.attest(l.Name)
 	g.mu.Unlock()
 	if changed {
 		g.tell()
+	}
+}
+
+// watchPods releases the Leases of shards that die with their container, until ctx ends. Call stop.
+func (g *shardLeases) watchPods(ctx context.Context, client kubernetes.Interface, d time.Duration) (stop func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.witness = lease.NewWitness(ctx, client, lease.Config{
+		Timing: lease.Timing{Duration: d}.WithDefaults(), Clock: g.clock, Log: g.log,
+	})
+	for _, shard := range g.tracker.Shards(g.clock.Now()) {
+		g.attest(shard)
+	}
+	return g.witness.Close
+}
+
+// attest shows the Lease of a shard to the witness. The caller holds mu.
+func (g *shardLeases) attest(shard string) {
+	if g.witness != nil {
+		g.witness.See(types.NamespacedName{Namespace: g.namespace, Name: shard}, lease.RecordOf(g.tracker.Lease(shard)))
 	}
 }
 

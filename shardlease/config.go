@@ -1,6 +1,7 @@
 package shardlease
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -45,7 +46,15 @@ type Config struct {
 	// its lease back at once, on Linux; without it, the container waits until the lease has
 	// expired. It must be the Pod's UID, or at least a value that no process on another machine or
 	// in another network namespace has. Default: none.
+	//
+	// Once the lease has been held for MinUptime, it also names the Pod. When the kubelet reports that
+	// the container has ended, a sharder that may watch the Pod releases the lease a Margin later, by
+	// the rules of package leaderelection.
 	PodUID string
+
+	// PodName is the name of this Pod, in the namespace of the lease. With a wrong name, the kubelet's
+	// report is not seen. Default: Identity, or the hostname with [ClaimOrdinal].
+	PodName string
 
 	// LeaseDuration (D) is the time after which a lease that was not renewed has expired. After 2D
 	// the sharder may take it over. Whole seconds, at most [MaxLeaseDuration]. Default: 15 s.
@@ -86,7 +95,8 @@ type Config struct {
 	// wait.
 	Supervisor *supervisor.Client
 
-	// MinUptime is how long this process must have held its lease for the Supervisor to release it.
+	// MinUptime is how long this process must have held its lease for the Supervisor to release it, or
+	// a sharder that has seen the end of its container.
 	// A process that dies earlier may be in a crash loop, which would move its objects at each crash
 	// and each restart. So its lease is left to expire, and a process that restarts within 2D keeps
 	// them. Default: 4D. A negative value means that the lease is always released.
@@ -119,6 +129,8 @@ type Config struct {
 
 	// Clock is for simulations in which each shard has its own time. Nil: the system's clock.
 	Clock Clock
+
+	terminationLog string // empty: the container's
 
 	pod    string                                        // the hostname, if Identity was claimed
 	killer lease.KillTimer                               // for all names that are tried; nil: none yet
@@ -170,6 +182,7 @@ func (c Config) validate() error {
 	review.Value("Ring", c.Ring, validation.IsDNS1123Label(c.Ring))
 	review.Value("Identity", c.Identity, leaseformat.IdentityProblems(c.Identity))
 	review.Value("PodUID", c.PodUID, incarnationProblems(c.PodUID))
+	review.Value("PodName", c.PodName, lease.PodNameProblems(c.PodName))
 	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
 		review.Value("Labels", key, labelKeyProblems(key))
 		review.Value(fmt.Sprintf("Labels[%q]", key), c.Labels[key], validation.IsValidLabelValue(c.Labels[key]))
@@ -207,6 +220,13 @@ func labelKeyProblems(key string) []string {
 
 func (c Config) timing() lease.Timing {
 	return lease.Timing{Duration: c.LeaseDuration, Margin: c.Margin, MissedRenewals: c.MissedRenewals}
+}
+
+func (c Config) ownPod() lease.Pod {
+	return lease.Pod{
+		Name: cmp.Or(c.PodName, c.pod, c.Identity), UID: types.UID(c.PodUID), MinUptime: max(0, c.MinUptime),
+		Log: c.terminationLog,
+	}
 }
 
 func (c Config) lease() types.NamespacedName {

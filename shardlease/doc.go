@@ -44,6 +44,10 @@
 // [Config].MinUptime may be in a crash loop: then its lease is left alone, and a process that takes
 // it back within 2D keeps all objects.
 //
+// If the supervisor dies too, as when the container is killed, a sharder does the same, a Margin
+// after the kubelet has reported the end of the container. This needs [Config].PodUID, and a sharder
+// that may watch the Pod. Package leaderelection says what is proof.
+//
 // # Names for the Pods of a Deployment
 //
 // A Pod of a Deployment has another name than the Pod that it replaces. [ClaimOrdinal] gives it the
@@ -102,7 +106,8 @@
 //	watch          optional; without it a second process polls, and a loss is found at a renewal
 //	list           for ClaimOrdinal
 //
-// For a sharder: list, watch, get, update, create, delete. A missing verb is logged at once, with
+// For a sharder: list, watch, get, update, create, delete; and watch on pods for the end of
+// containers, which is optional. A missing verb is logged at once, with
 // its name, and is an error of Run after it has lasted for D.
 //
 // # Tests

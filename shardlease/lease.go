@@ -78,6 +78,7 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 		KillTimer:      config.killer,
 		Process:        mark,
 		Ledger:         ledger,
+		Pod:            config.ownPod().WithDefaults(),
 		Log:            config.Logger,
 		Variant: lease.Variant{
 			Unfit:   config.unfit,

@@ -42,7 +42,8 @@
 //
 // # Not guaranteed
 //
-//   - If parent and child are killed together, as when a container is, nothing is released here.
+//   - If parent and child are killed together, as when a container is, nothing is released here. For
+//     that there is the kubelet's report: Config.PodUID of the leases.
 //   - A request of a client without the guard, if another client of the process is guarded. Such
 //     requests are not counted.
 //   - A process that the child has started under another user, so that it cannot be killed, delays

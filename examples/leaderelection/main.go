@@ -44,6 +44,8 @@ func run(ctx context.Context, parent *supervisor.Supervisor) error {
 	flag.BoolVar(&election.KernelDeadline, "kernel-deadline", false,
 		"have the kernel kill a leader that is stopped past its deadline")
 	flag.StringVar(&election.Identity, "identity", "", "unique per process; empty: hostname and random digits")
+	flag.StringVar(&election.PodUID, "pod-uid", "",
+		"UID of this Pod: others then learn from the kubelet that this container has ended")
 	fenced := flag.Bool("fenced", false, "use an identity that fence.yaml knows; needs the token of a Pod")
 	interval := flag.Duration("work-interval", time.Second, "pause between two steps of the work")
 	flag.Parse()

@@ -31,6 +31,7 @@ type Config struct {
 	KillTimer      KillTimer // kills the process after the deadline; nil: none
 	Process        string    // its mark in the records, see [NewMark]
 	Ledger         Ledger    // for the supervisor; nil: none
+	Pod            Pod       // of this process; zero: none
 	Log            *zap.Logger
 
 	Variant Variant                            // of this kind of lease
@@ -52,6 +53,9 @@ type Candidate struct {
 	writes      WriteLog // of the term that it last tried to begin
 	vacancy     vacancy
 	stamps      Stamps
+	badge       *badge
+	client      kubernetes.Interface
+	witness     *Witness // of Wait; nil outside of it
 
 	watchRefusals  int           // how often in a row watching was forbidden
 	watchRefusedAt clock.Reading // when it was last refused
@@ -68,7 +72,8 @@ func NewCandidate(client kubernetes.Interface, c Config) *Candidate {
 	observation.reclaim = c.Variant.reclaim
 	return &Candidate{
 		config: c, store: NewStore(client, c, 3*c.Timing.Duration), observation: observation,
-		writes: NewWriteLog(c.Process),
+		writes: NewWriteLog(c.Process), client: client,
+		badge: &badge{pod: c.Pod, lease: c.Lease, process: c.Process, margin: c.Timing.Margin, log: c.Log},
 	}
 }
 
@@ -99,6 +104,11 @@ func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 	interval := c.config.Timing.RenewInterval()
 	pause := backoff(c.config.Timing)
 	c.store.Forgive()
+	c.witness = NewWitness(ctx, c.client, c.config)
+	defer func() {
+		c.witness.Close()
+		c.witness = nil
+	}()
 	for ctx.Err() == nil {
 		start := c.config.Clock.Now()
 		h, err := c.follow(ctx)
@@ -224,6 +234,9 @@ func (c *Candidate) look(ctx context.Context) error {
 func (c *Candidate) see(r Record) {
 	c.observation.Observe(r, c.config.Clock.Now())
 	c.config.OnHolder(r)
+	if c.witness != nil {
+		c.witness.See(c.config.Lease, r)
+	}
 }
 
 // take begins a term if the lease is free, or if an earlier attempt has begun one. It returns nil
@@ -252,6 +265,7 @@ func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 // swap writes l in place of the last seen version. It is never repeated on a version after a
 // failure.
 func (c *Candidate) swap(ctx context.Context, l *coordinationv1.Lease) (*Holder, error) {
+	c.badge.annotate(l, 0)
 	c.writes.Record(l, c.config.Clock.Now())
 	r, err := c.store.Write(ctx, c.config.Timing.RenewInterval(), l, c.observation.Record())
 	if err != nil {
@@ -276,7 +290,7 @@ func (c *Candidate) won(r Record, now clock.Reading) *Holder {
 	if !c.writes.Match(r) || c.config.Timing.Left(c.writes.sent, now) <= 0 {
 		return nil
 	}
-	h := newHolder(c.config, c.store, &c.stamps, c.writes)
+	h := newHolder(c.config, c.store, &c.stamps, c.badge, c.writes)
 	h.vacant, h.succeeds = c.vacancy.until(now), c.vacancy.released
 	c.writes = NewWriteLog(c.writes.process)
 	c.observation.Observe(r, now) // after a loss, the next term begins only when this record has expired

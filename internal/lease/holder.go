@@ -26,7 +26,9 @@ type Holder struct {
 	config      Config
 	store       *Store
 	stamps      *Stamps
-	writesMu    sync.Mutex // held to change writes, and to read it outside of Run, Renew and Release
+	badge       *badge
+	since       clock.Reading // when the term began
+	writesMu    sync.Mutex    // held to change writes, and to read it outside of Run, Renew and Release
 	writes      WriteLog
 	recheck     chan struct{} // capacity 1: the record must be read
 	first       Record        // the version that began the term
@@ -37,10 +39,10 @@ type Holder struct {
 	leaving     bool // work has been told to stop
 }
 
-func newHolder(c Config, store *Store, stamps *Stamps, writes WriteLog) *Holder {
+func newHolder(c Config, store *Store, stamps *Stamps, badge *badge, writes WriteLog) *Holder {
 	h := &Holder{
-		Term: newTerm(c, writes.sent), config: c, store: store, stamps: stamps, writes: writes, first: writes.record,
-		recheck: make(chan struct{}, 1),
+		Term: newTerm(c, writes.sent), config: c, store: store, stamps: stamps, badge: badge, since: writes.sent,
+		writes: writes, first: writes.record, recheck: make(chan struct{}, 1),
 	}
 	c.Guard.term.Store(h.Term)
 	return h
@@ -263,6 +265,7 @@ func (h *Holder) replace(ctx context.Context, next func(Record, metav1.MicroTime
 // write sends l in place of the known version. It reads the record if the outcome is unknown.
 func (h *Holder) write(ctx context.Context, l *coordinationv1.Lease) error {
 	sent := h.config.Clock.Now()
+	h.badge.annotate(l, sent.SinceAtLeast(h.since))
 	h.attempt(l, sent)
 	r, err := h.store.Write(ctx, h.timeout(), h.config.Variant.dress(l, h.first, h.leaving), h.writes.record)
 	if err == nil && h.confirm(r) {

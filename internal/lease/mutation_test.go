@@ -65,9 +65,9 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a supervisor writes without a condition", File: "orphan.go",
-		Old: "		_, err = store.Write(ctx, timeout, r.released(stamps.Next(c.Now().Wall)), r)",
-		New: "		l := r.released(stamps.Next(c.Now().Wall))\n		l.ResourceVersion = \"\"\n" +
-			"		_, err = store.Write(ctx, timeout, l, r)",
+		Old: "		_, err = s.Write(ctx, timeout, r.released(stamps.Next(now)), r)",
+		New: "		l := r.released(stamps.Next(now))\n		l.ResourceVersion = \"\"\n" +
+			"		_, err = s.Write(ctx, timeout, l, r)",
 		Caught: "TestOrphanIsReleasedByAConditionalWrite",
 	},
 	{
@@ -77,6 +77,23 @@ var mutations = []mutation.Mutation{
 	{
 		Name: "a process in a crash loop gives its lease away", File: "orphan.go",
 		Old: "case died-o.Since < o.MinUptime:", New: "case o.MinUptime < 0:", Caught: "TestOrphanIsNotReleased",
+	},
+	{
+		Name: "what another elector has taken is still the dead process'", File: "record.go",
+		Old: "return r.Ours() && r.Holder() != \"\" && process", New: "return r.Holder() != \"\" && process",
+		Caught: "TestPodOfAnotherHolderIsNoProof",
+	},
+	{
+		Name: "another Pod of the name is proof", File: "pod.go",
+		Old: " || pod.UID != n.uid", New: "", Caught: "TestEndOfAProcessInItsPod",
+	},
+	{
+		Name: "a record names a Pod whose message has no mark", File: "pod.go",
+		Old: " && b.show() {", New: " {\n		b.show()", Caught: "TestNothingNamesAPodWithoutAMark",
+	},
+	{
+		Name: "a container in a crash loop gives its lease away", File: "pod.go",
+		Old: " && age >= b.pod.MinUptime", New: "", Caught: "TestRecordNamesThePod",
 	},
 }
 

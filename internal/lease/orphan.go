@@ -77,20 +77,25 @@ func (o Orphan) Release(ctx context.Context, store *Store, c clock.Clock, now fu
 	return errors.Join(ErrTooLate, last)
 }
 
-// try reads the record and empties it. If a renewal of the dead process arrives between the two, it
-// repeats this at once.
+// try releases the record for the dead process within the time that is left.
 func (o Orphan) try(ctx context.Context, store *Store, c clock.Clock, left time.Duration) error {
+	return store.release(ctx, o.Process, min(o.Timing.RenewInterval(), left), c.Now().Wall)
+}
+
+// release reads the record and empties it if the process holds the lease. If a late renewal of the
+// process arrives between the two, it repeats this at once. It returns [ErrTaken] if the record is
+// not of the process.
+func (s *Store) release(ctx context.Context, process string, timeout time.Duration, now time.Time) error {
 	for conflicts := 0; ; conflicts++ {
-		timeout := min(o.Timing.RenewInterval(), left)
-		r, err := store.Get(ctx, timeout)
+		r, err := s.Get(ctx, timeout)
 		if err != nil {
 			return err
 		}
-		if !r.writtenBy(o.Process) {
+		if !r.writtenBy(process) {
 			return fmt.Errorf("%w: its holder is %q", ErrTaken, r.Holder())
 		}
 		stamps := Stamps{last: r.lease.Spec.RenewTime.Time}
-		_, err = store.Write(ctx, timeout, r.released(stamps.Next(c.Now().Wall)), r)
+		_, err = s.Write(ctx, timeout, r.released(stamps.Next(now)), r)
 		if !apierrors.IsConflict(err) || conflicts == maxConflicts {
 			return err
 		}

@@ -119,9 +119,10 @@ func (r Record) Coordinated() bool {
 // ForLife reports whether the record is the lock of a leader for life, which is not renewed.
 func (r Record) ForLife() bool { return r.lease != nil && r.lease.Labels[LockLabel] == LockForLife }
 
-// writtenBy reports whether a process with this mark holds the lease.
+// writtenBy reports whether a process with this mark holds the lease. Another elector that has taken
+// the lease leaves the mark of its predecessor.
 func (r Record) writtenBy(process string) bool {
-	return r.Holder() != "" && process != "" && r.lease.Annotations[ProcessAnnotation] == process
+	return r.Ours() && r.Holder() != "" && process != "" && r.lease.Annotations[ProcessAnnotation] == process
 }
 
 // markedBy reports whether an annotation names the term of this record, not only its holder.
@@ -192,6 +193,7 @@ func (r Record) Acquired(name types.NamespacedName, identity string, d time.Dura
 		}
 	}
 	delete(l.Annotations, ReleasedAnnotation)
+	delete(l.Annotations, PodAnnotation)
 	l.Spec.HolderIdentity = ptr.To(identity)
 	l.Spec.LeaseDurationSeconds = ptr.To(int32(d / time.Second))
 	l.Spec.AcquireTime = ptr.To(stamp)
@@ -214,6 +216,7 @@ func (r Record) released(stamp metav1.MicroTime) *coordinationv1.Lease {
 	delete(l.Annotations, TermAnnotation)
 	metav1.SetMetaDataAnnotation(&l.ObjectMeta, ReleasedAnnotation, r.Holder()+r.termSuffix())
 	delete(l.Annotations, AddressAnnotation)
+	delete(l.Annotations, PodAnnotation)
 	l.Spec.HolderIdentity = ptr.To("")
 	l.Spec.LeaseDurationSeconds = ptr.To(int32(1)) // the wait of client-go's elector
 	return l

@@ -37,7 +37,7 @@ func TestOlderEventsAreNoLoss(t *testing.T) {
 				h := newHolder(Config{
 					Lease: name, Identity: "a", Timing: Timing{}.WithDefaults(), Clock: system, Guard: guard,
 					OnLost: func(*LostError) {}, OnHolder: func(Record) {},
-				}, nil, &Stamps{}, writes)
+				}, nil, &Stamps{}, &badge{}, writes)
 				h.handleEvent(version(taken("b", 15*time.Second), c.version, other), c.deleted)
 				assert.Equal(t, c.lost, h.Lost())
 				assert.Empty(t, h.recheck)

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -34,8 +35,11 @@ type Config struct {
 	// restarts. Default: the hostname, which is a Pod's name.
 	Identity string
 	// PodUID is the UID of this Pod, as from the downward API. With it a restarted container takes
-	// its lease back at once. Default: none.
+	// its lease back at once, and when the kubelet reports that the container has ended, others need
+	// not wait until its Leases have expired. Default: none.
 	PodUID string
+	// PodName is the name of this Pod, in Namespace. Default: Identity.
+	PodName string
 
 	// LeaseDuration (D) is the time after which a lease that was not renewed has expired. Objects of
 	// a dead shard go to others after 2D. Whole seconds. Default: 15 s.
@@ -83,7 +87,7 @@ func (c Config) parts(config *rest.Config) (Parts, error) {
 	}
 	fixed := Parts{
 		Lease: shardlease.Config{
-			Namespace: c.Namespace, Ring: c.Ring, Identity: c.Identity, PodUID: c.PodUID,
+			Namespace: c.Namespace, Ring: c.Ring, Identity: c.Identity, PodUID: c.PodUID, PodName: c.PodName,
 			LeaseDuration: c.LeaseDuration, ReleaseTimeout: c.ReleaseTimeout, ReturnWithin: c.ReturnWithin,
 			KernelDeadline: c.KernelDeadline, Logger: c.Logger,
 		},
@@ -94,6 +98,7 @@ func (c Config) parts(config *rest.Config) (Parts, error) {
 		},
 		Election: leaderelection.Config{
 			Namespace: c.Namespace, LeaseDuration: c.LeaseDuration, Logger: c.Logger,
+			PodUID: c.PodUID, PodName: cmp.Or(c.PodName, c.Identity),
 			OnLost: func(err error) { log.Warn("not the sharder any more", zap.Error(err)) },
 		},
 	}

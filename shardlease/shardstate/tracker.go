@@ -147,6 +147,14 @@ func (r *Tracker) named(ok func(shard string) bool) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(r.shards)), func(shard string) bool { return !ok(shard) })
 }
 
+// Lease returns the last seen version of a shard's lease. It must not be changed. Nil: there is none.
+func (r *Tracker) Lease(shard string) *coordinationv1.Lease {
+	if s := r.shards[shard]; s != nil {
+		return s.lease
+	}
+	return nil
+}
+
 // State returns the state of a shard.
 func (r *Tracker) State(shard string, now Reading) State {
 	s := r.shards[shard]

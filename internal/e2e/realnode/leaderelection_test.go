@@ -3,11 +3,16 @@
 package realnode_test
 
 import (
+	"slices"
+	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e/realnode"
 )
 
 // deployDaemon deploys examples/leaderelection with its fence and waits for its leader.
@@ -32,4 +37,31 @@ func TestRollOutOfADaemon(t *testing.T) {
 	})
 	a.judge()
 	a.report("rolling update")
+}
+
+// TestContainerOfALeaderIsKilled ends a container at once, with the supervisor in it. The kubelet's
+// report is the only witness.
+func TestContainerOfALeaderIsKilled(t *testing.T) {
+	cluster.Need(t)
+	t.Parallel()
+	a := deployDaemon(t)
+	processes, err := realnode.Processes(a.history.container(a.leader.UID))
+	require.NoError(t, err)
+	killed := seconds()
+	require.NoError(t, syscall.Kill(slices.Min(processes), syscall.SIGKILL)) // its PID 1, and so all
+	a.awaitReigns(2)
+	reported := killed
+	for _, f := range a.history.about(a.leader.UID) {
+		if f.Claim == terminated || f.Claim == lastState {
+			reported = float64(f.At.UnixMicro()) / 1e6
+			break
+		}
+	}
+	begun := a.history.reigns()[1].begun
+	t.Logf("the kubelet reported the end after %.3f s, and the next leader worked %.3f s after the report",
+		reported-killed, begun-reported)
+	const duration, renewInterval = 15, 3
+	assert.Less(t, begun-killed, float64(duration-renewInterval), "before the Lease can have expired")
+	a.judge()
+	a.report("container killed")
 }

@@ -139,6 +139,7 @@ func (f *fleet) rules() (namespace, cluster []rbacv1.PolicyRule) {
 			Verbs: []string{"create", "get", "list", "watch", "update", "delete"},
 		},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "get", "update"}},
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"watch"}},
 	}
 	for _, k := range slices.Concat(f.kinds, f.children) {
 		rule := rbacv1.PolicyRule{

@@ -1,13 +1,17 @@
 package sharder_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
@@ -116,6 +120,49 @@ func TestDeadShardsObjectsGoToOthersAtOnce(t *testing.T) {
 		f.requireWorkedOn(all, "a", "c")
 		f.requireCosts(before, ownedBy(all, "b", "a", "b", "c"), cost{sharder: 1})
 		assert.Empty(t, f.leaseWrites(time.Time{}, "b"), "a release needs no proof of death")
+		f.requireExclusion()
+	})
+}
+
+// The kubelet reports the end of a shard's container. There is no kubelet: the test writes what the
+// shard would have written, and the report.
+func TestObjectsOfADeadContainerGoToOthers(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		f, _, b, _ := grown(t, lasting, "-write")
+		all := f.list()
+		pods := f.client.CoreV1().Pods(f.namespace)
+		pod, err := pods.Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "pod-of-b"},
+			Spec: corev1.PodSpec{
+				Containers:                   []corev1.Container{{Name: "shard", Image: "none"}},
+				AutomountServiceAccountToken: ptr.To(false),
+			},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		before := time.Now()
+		require.NoError(t, b.Kill())
+		const margin = time.Second
+		leases := f.client.CoordinationV1().Leases(f.namespace)
+		dead, err := leases.Patch(t.Context(), "b", types.MergePatchType, []byte(fmt.Sprintf(
+			`{"metadata": {"annotations": {"bellwether.dev/pod": "pod-of-b/%s/%v"}}}`, pod.UID, margin)),
+			metav1.PatchOptions{})
+		require.NoError(t, err)
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "shard", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				Message: dead.Annotations["bellwether.dev/process"],
+			}},
+		}}
+		_, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		reported := time.Now()
+		f.requireSettled("a", "c")
+		took := time.Since(reported)
+		t.Logf("the objects are others' %v after the report; the margin is %v, D is %v", took, margin, f.duration)
+		assert.GreaterOrEqual(t, took, margin)
+		assert.Less(t, time.Since(before), f.duration)
+		f.requireWorkedOn(all, "a", "c")
+		f.requireCosts(before, ownedBy(all, "b", "a", "b", "c"), cost{sharder: 1})
 		f.requireExclusion()
 	})
 }
