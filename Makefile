@@ -9,7 +9,7 @@ LINT      := $(CACHE)/tools/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
 GOTESTSUM := $(CACHE)/tools/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
 
 # internal/e2e/controlplane is left out: it has no tests, and linting it would mean linting Kubernetes.
-MODULES := . controllerruntime internal/e2e examples/demo examples/metrics examples/controllerruntime
+MODULES := . controllerruntime cmd/bellwether internal/e2e examples/demo examples/metrics examples/controllerruntime
 # Another version of the Kubernetes libraries that everything is tested with by make suites.
 CLIENT_GO ?= v0.37.2
 # Versions of controller-runtime and client-go that the example is built and tested with besides those of its go.mod.
@@ -102,6 +102,7 @@ unit: $(GOTESTSUM) ## unit tests with the race detector
 	@$(call gotest,.,unit-lengthy,-run '$(LENGTHY)' ./sharder ./sharder/replica ./endpoints ./fencing ./leaderforlife)
 	@$(call gotest,examples/demo,unit-demo,-race ./...)
 	@$(call gotest,examples/metrics,unit-metrics,-race ./...)
+	@$(call gotest,cmd/bellwether,unit-command,-race ./...)
 	@$(call gotest,controllerruntime,unit-controllerruntime,-race ./...)
 	@$(call gotest,examples/controllerruntime,unit-controllerruntime-example,-race . ./operator)
 

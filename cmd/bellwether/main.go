@@ -1,0 +1,48 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+)
+
+// Exit codes, besides those of the program.
+const (
+	exitUsage       = 64 // EX_USAGE of sysexits.h
+	exitUnavailable = 69 // EX_UNAVAILABLE
+	exitCannotRun   = 126
+	exitNotFound    = 127
+	exitSignal      = 128 // and the number of the signal
+)
+
+func main() {
+	if len(os.Args) < 2 || os.Args[1] != "run" {
+		fmt.Fprintln(os.Stderr, "usage: bellwether run --lease NAME [flags] -- PROGRAM [arguments]\n"+
+			"bellwether run --help lists the flags.")
+		os.Exit(exitUsage)
+	}
+	o, err := parse(os.Args[2:], os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(0)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bellwether run:", err)
+		os.Exit(exitUsage)
+	}
+	if err := o.find(); err != nil {
+		fmt.Fprintln(os.Stderr, "bellwether run:", err)
+		os.Exit(exitOf(err))
+	}
+	os.Exit(run(o))
+}
+
+// exitOf returns the shells' exit code for a program that does not start.
+func exitOf(err error) int {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return exitNotFound
+	}
+	return exitCannotRun
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestOptions(t *testing.T) {
+	o, err := parse(strings.Fields("--lease l --namespace n --duration 30s --grace 5s -- sh -c --lease"), io.Discard)
+	require.NoError(t, err)
+	assert.Equal(t, "l", o.election.Name)
+	assert.Equal(t, "n", o.election.Namespace)
+	assert.Equal(t, 30*time.Second, o.election.LeaseDuration)
+	assert.Equal(t, 5*time.Second, o.grace)
+	assert.Equal(t, []string{"sh", "-c", "--lease"}, o.arguments)
+	require.NoError(t, o.find())
+	assert.True(t, strings.HasSuffix(o.program, "/sh"), o.program)
+}
+
+func TestWrongOptionsAreNamed(t *testing.T) {
+	_, err := parse([]string{"--grace=-1s"}, io.Discard)
+	for _, flag := range []string{"--lease", "--grace", "PROGRAM"} {
+		assert.ErrorContains(t, err, flag)
+	}
+	_, err = parse([]string{"--duration=soon"}, io.Discard)
+	require.ErrorContains(t, err, "duration")
+	var usage strings.Builder
+	_, err = parse([]string{"--help"}, &usage)
+	require.ErrorIs(t, err, flag.ErrHelp)
+	assert.Contains(t, usage.String(), "usage: bellwether run --lease NAME")
+}
+
+func TestExitCodeOfAProgramThatDoesNotStart(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		code int
+	}{
+		{&exec.Error{Name: "x", Err: exec.ErrNotFound}, 127},
+		{fmt.Errorf("stat x: %w", fs.ErrNotExist), 127},
+		{&exec.Error{Name: "x", Err: fs.ErrPermission}, 126},
+		{errors.New("exec format error"), 126},
+	} {
+		assert.Equal(t, c.code, exitOf(c.err), c.err)
+	}
+}
