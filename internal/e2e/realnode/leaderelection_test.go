@@ -65,3 +65,23 @@ func TestContainerOfALeaderIsKilled(t *testing.T) {
 	a.judge()
 	a.report("container killed")
 }
+
+// TestLeaderThatRunsOutOfMemory takes the memory from a container until the kernel kills the leader.
+// If it leaves the supervisor alone, that releases the Lease at once; if it kills the whole
+// container, the kubelet reports it.
+func TestLeaderThatRunsOutOfMemory(t *testing.T) {
+	cluster.Need(t)
+	t.Parallel()
+	a := deployDaemon(t)
+	container := a.history.container(a.leader.UID)
+	require.NoError(t, realnode.Starve(t.Context(), container))
+	a.awaitReigns(2)
+	reigns := a.history.reigns()
+	took := reigns[1].begun - reigns[0].last
+	t.Logf("the next leader began %.3f s after the last act of the one before", took)
+	const duration, renewInterval = 15, 3
+	assert.Less(t, took, float64(duration-renewInterval), "before the Lease can have expired")
+	a.eventually("the kubelet reports it", func() bool { return a.claimed(terminated) || a.claimed(lastState) })
+	a.judge()
+	a.report("out of memory")
+}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -183,6 +184,39 @@ func Signal(container string, signal syscall.Signal) error {
 	for _, pid := range pids {
 		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("realnode: container %s: %w", container, err)
+		}
+	}
+	return nil
+}
+
+// Starve lowers the memory limit of a container until the kernel has killed a process of it.
+func Starve(ctx context.Context, container string) error {
+	pids, err := Processes(container)
+	if err != nil || len(pids) == 0 {
+		return fmt.Errorf("realnode: container %s: no process: %w", container, err)
+	}
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pids[0]))
+	if err != nil {
+		return err
+	}
+	_, path, _ := strings.Cut(string(content), ":memory:")
+	path, _, _ = strings.Cut(path, "\n")
+	group := filepath.Join("/sys/fs/cgroup/memory", path)
+	for before := len(pids); len(pids) >= before; {
+		usage, err := os.ReadFile(filepath.Join(group, "memory.usage_in_bytes"))
+		if err != nil {
+			return err
+		}
+		// Below the usage the kernel frees caches, or refuses.
+		bytes, _ := strconv.Atoi(strings.TrimSpace(string(usage)))
+		_ = os.WriteFile(filepath.Join(group, "memory.limit_in_bytes"), []byte(strconv.Itoa(bytes-1<<18)), 0o600)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+		if pids, err = Processes(container); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -27,7 +27,9 @@ func (f *fleet) note(replica, text string) {
 	}
 	switch words[0] {
 	case "begin", "end":
-		f.referee.note(replica, words)
+		if f.referee != nil {
+			f.referee.note(replica, words)
+		}
 		return
 	}
 	f.mu.Lock()

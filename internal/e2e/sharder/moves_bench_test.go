@@ -42,6 +42,22 @@ func BenchmarkSharderRelease(b *testing.B) {
 	r.report(len(moved), took, before+r.bare("a", 1), 1)
 }
 
+// BenchmarkSharderDeath is the same for a shard whose process is killed and released by its
+// supervisor.
+func BenchmarkSharderDeath(b *testing.B) {
+	f := newCrowd(b, lasting)
+	f.create(moving)
+	holdLease(b, f, "a")
+	dies := f.start("b", "-supervised", "-min-uptime=-1ns", "-without-sharder")
+	f.requireSaid("b", 0, "held")
+	r := &rebalance{b: b, f: f, settled: make(chan struct{}, 10)}
+	r.run("a", r.start)
+	before := r.bare("b", 1)
+	moved, took := r.run("a", func() { require.NoError(b, dies.Kill()) })
+	r.report(len(moved), took, before+r.bare("a", 1), 1)
+	b.ReportMetric(1e3*took.Seconds(), "ms")
+}
+
 // BenchmarkSharderJoin is how fast objects move to a shard that joins from one that does nothing
 // but let go of them, and how many writes each takes. Beside it the bare loop, three times an
 // object.
