@@ -206,6 +206,24 @@ func TestDeathOfTheShardersReplica(t *testing.T) {
 	})
 }
 
+// The supervisor releases the Lease of the election, too.
+func TestDeathOfTheShardersReplicaWithASupervisor(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		f, a, _, _ := grown(t, lasting, "-write", "-supervised", "-min-uptime=-1ns")
+		all := f.list()
+		before := time.Now()
+		require.NoError(t, a.Kill())
+		f.requireSettled("b", "c")
+		took := time.Since(before)
+		t.Logf("the next sharder has given the objects to others after %v; D is %v", took, f.duration)
+		assert.Less(t, took, f.duration)
+		f.requireWorkedOn(all, "b", "c")
+		f.requireCosts(before, ownedBy(all, "a", "a", "b", "c"), cost{sharder: 1})
+		f.requireExclusion()
+	})
+}
+
 func TestLeasesOfDeadShardsAreCollected(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
