@@ -69,5 +69,5 @@
 // What package leaderelection lists: get, watch and update on the Lease, create on leases, and watch
 // on pods if --pod-uid is set.
 //
-// Linux only.
+// Linux only. There are manifests and a Dockerfile in examples/run.
 package main

@@ -107,7 +107,13 @@ func (c *Cluster) startNodes(ctx context.Context, options Options) error {
 		if err != nil {
 			return err
 		}
-		built[name] = Image{path, image.Arguments}
+		more := map[string]string{}
+		for file, program := range image.More {
+			if more[file], err = c.Program(ctx, program); err != nil {
+				return err
+			}
+		}
+		built[name] = Image{path, image.Arguments, more}
 	}
 	images := filepath.Join(c.Dir, "images.tar")
 	if err := writeImages(images, built); err != nil {

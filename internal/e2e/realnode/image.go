@@ -7,8 +7,10 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -17,12 +19,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Image is one static program, and an empty /tmp.
+// Image is static programs, and an empty /tmp.
 type Image struct {
 	// Program is the package of a main program, as seen from the test's directory.
 	Program string
 	// Arguments come before those of the container.
 	Arguments []string
+	// More are the packages of more programs, by their names in the root directory.
+	More map[string]string
 }
 
 // writeImages writes an archive of images for containerd. Their programs are paths of files.
@@ -45,21 +49,25 @@ func writeImages(path string, images map[string]Image) error {
 
 func (i Image) build() (v1.Image, error) {
 	const entrypoint = "program"
-	content, err := os.ReadFile(i.Program)
-	if err != nil {
-		return nil, err
-	}
 	var files bytes.Buffer
 	archive := tar.NewWriter(&files)
 	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777}); err != nil {
 		return nil, err
 	}
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: entrypoint, Mode: 0o755, Size: int64(len(content))}
-	if err := archive.WriteHeader(header); err != nil {
-		return nil, err
-	}
-	if _, err := archive.Write(content); err != nil {
-		return nil, err
+	programs := map[string]string{entrypoint: i.Program}
+	maps.Copy(programs, i.More)
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
+		content, err := os.ReadFile(programs[name])
+		if err != nil {
+			return nil, err
+		}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(content))}
+		if err := archive.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := archive.Write(content); err != nil {
+			return nil, err
+		}
 	}
 	if err := archive.Close(); err != nil {
 		return nil, err

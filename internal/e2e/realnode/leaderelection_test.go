@@ -66,6 +66,29 @@ func TestContainerOfALeaderIsKilled(t *testing.T) {
 	a.report("container killed")
 }
 
+// A daemon that knows nothing of elections, as the entry point of its container has it run.
+func TestBellwetherRunInAContainer(t *testing.T) {
+	cluster.Need(t)
+	t.Parallel()
+	a := deploy(t, "run/rbac.yaml", "run/deployment.yaml")
+	a.leader = a.awaitLeader("")
+	a.deleteLeader(nil)
+	a.awaitReigns(2)
+	a.leader = a.awaitLeader(a.leader.UID)
+	reigns := a.history.reigns()
+	t.Logf("deleted: the next one began %.3f s after the last act", reigns[1].begun-reigns[0].last)
+	killed := seconds()
+	processes, err := realnode.Processes(a.history.container(a.leader.UID))
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(slices.Min(processes), syscall.SIGKILL))
+	a.awaitReigns(3)
+	took := a.history.reigns()[2].begun - killed
+	t.Logf("killed: the next one began %.3f s later", took)
+	const duration, renewInterval = 15, 3
+	assert.Less(t, took, float64(duration-renewInterval), "before the Lease can have expired")
+	a.judge()
+}
+
 // TestLeaderThatRunsOutOfMemory takes the memory from a container until the kernel kills the leader.
 // If it leaves the supervisor alone, that releases the Lease at once; if it kills the whole
 // container, the kubelet reports it.

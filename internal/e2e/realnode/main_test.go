@@ -22,6 +22,10 @@ func TestMain(m *testing.M) {
 				Program:   "../../../examples/leaderelection",
 				Arguments: []string{"-work-interval=5ms"},
 			},
+			"my-daemon:latest": {
+				Program: "./daemon",
+				More:    map[string]string{"bellwether": "github.com/bellwether-k8s/bellwether/cmd/bellwether"},
+			},
 			"example-server:latest": {Program: "../../../examples/endpoints"},
 			"example-sharding:latest": {
 				Program:   "../../../examples/sharding",
