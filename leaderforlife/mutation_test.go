@@ -84,7 +84,7 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a watch without an answer is waited for", File: "watches.go",
-		Old: "time.AfterFunc(requestTimeout, cancel)", New: "time.AfterFunc(1000*requestTimeout, cancel)",
+		Old: "clock.System(), requestTimeout,", New: "clock.System(), 1000*requestTimeout,",
 		Caught: "TestWatchWithoutAnAnswerIsGivenUp",
 	},
 	{

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
@@ -78,12 +79,8 @@ func (w *watches) want(ctx context.Context, objects map[watchable]bool) (fresh, 
 // start opens a watch. If that fails, the next attempt waits.
 func (w *watches) start(parent context.Context, o watchable) bool {
 	ctx, cancel := context.WithCancel(parent)
-	slow := time.AfterFunc(requestTimeout, cancel)
-	opened, err := w.cluster.watch(ctx, o)
-	if !slow.Stop() && err == nil {
-		opened.Stop()
-		err = context.DeadlineExceeded
-	}
+	opened, err := kube.Watch(ctx, clock.System(), requestTimeout,
+		func(ctx context.Context) (watch.Interface, error) { return w.cluster.watch(ctx, o) })
 	if err != nil {
 		cancel()
 		refused := kube.RoleMissing(err)

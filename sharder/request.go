@@ -2,13 +2,15 @@ package sharder
 
 import (
 	"context"
-	"fmt"
 	"net/http/httptrace"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // throttle finds out whether the client delays requests by a rate limit of its own. With
@@ -76,29 +78,5 @@ func bounded[T any](ctx context.Context, request func(context.Context) (T, error
 
 // opened opens a watch. Stop releases its resources.
 func opened(ctx context.Context, open func(context.Context) (watch.Interface, error)) (watch.Interface, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	late := time.AfterFunc(requestTimeout, cancel)
-	w, err := open(ctx)
-	if !late.Stop() && ctx.Err() != nil {
-		if err == nil {
-			w.Stop()
-		}
-		err = fmt.Errorf("no answer for %v", requestTimeout)
-	}
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	return &stream{w, cancel}, nil
-}
-
-type stream struct {
-	watch.Interface
-	cancel context.CancelFunc
-}
-
-// Stop implements [watch.Interface].
-func (s *stream) Stop() {
-	s.Interface.Stop()
-	s.cancel()
+	return kube.Watch(ctx, clock.System(), requestTimeout, open)
 }

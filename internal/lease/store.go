@@ -156,22 +156,16 @@ func (s *Store) Forgive() { clear(s.refused) }
 // version comes first. openTimeout bounds the time until the stream is open. Cancel ctx or call
 // Stop to end it.
 func (s *Store) Watch(ctx context.Context, after string, openTimeout time.Duration) (watch.Interface, error) {
-	ctx, cancel := context.WithCancel(own(ctx))
-	slow := s.clock.AfterFunc(openTimeout, cancel)
-	w, err := s.client.Watch(ctx, metav1.ListOptions{
-		FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, s.Name.Name).String(),
-		ResourceVersion: after,
+	w, err := kube.Watch(own(ctx), s.clock, openTimeout, func(ctx context.Context) (watch.Interface, error) {
+		return s.client.Watch(ctx, metav1.ListOptions{
+			FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, s.Name.Name).String(),
+			ResourceVersion: after,
+		})
 	})
-	if err == nil && !slow.Stop() {
-		w.Stop()
-		err = context.DeadlineExceeded
-	}
 	if err != nil {
-		slow.Stop()
-		cancel()
 		return nil, &AccessError{"watch", s.Name, err}
 	}
-	return &stream{w, cancel}, nil
+	return w, nil
 }
 
 // recordOf returns the version in an event, also the last version of a deleted Lease. ok is false
@@ -182,15 +176,4 @@ func (s *Store) recordOf(e watch.Event) (r Record, ok bool) {
 		return Record{}, false
 	}
 	return Record{l}, true
-}
-
-// stream releases the context of a watch when it ends.
-type stream struct {
-	watch.Interface
-	cancel context.CancelFunc
-}
-
-func (s *stream) Stop() {
-	s.Interface.Stop()
-	s.cancel()
 }

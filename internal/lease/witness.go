@@ -112,21 +112,15 @@ func (w *Witness) attend(ctx context.Context, n named) {
 // follow watches the Pod until it proves the end of the process. It returns false when the watch is
 // over.
 func (w *Witness) follow(ctx context.Context, n named) (ended bool, err error) {
-	ctx, cancel := context.WithCancel(own(ctx))
-	defer cancel()
-	slow := w.clock.AfterFunc(w.timing.RenewInterval(), cancel)
+	pods := w.client.CoreV1().Pods(n.lease.Namespace)
 	// The present version comes first.
-	events, err := w.client.CoreV1().Pods(n.lease.Namespace).Watch(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, n.pod).String(),
-	})
+	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, n.pod).String()}
+	events, err := kube.Watch(own(ctx), w.clock, w.timing.RenewInterval(),
+		func(ctx context.Context) (watch.Interface, error) { return pods.Watch(ctx, options) })
 	if err != nil {
-		slow.Stop()
 		return false, kube.RequestError("watch", "Pod "+n.lease.Namespace+"/"+n.pod, corev1.Resource("pods"), err)
 	}
 	defer events.Stop()
-	if !slow.Stop() {
-		return false, context.DeadlineExceeded
-	}
 	for {
 		select {
 		case e, ok := <-events.ResultChan():
