@@ -11,7 +11,8 @@
 //
 // Candidates do no work and send no requests while they watch a healthy leader. The first candidate
 // that finds the Lease free takes it. Start each term from a fresh view of the world. A leader that
-// cannot renew in time ends its process with [ExitCodeNotLeader]; restart it.
+// cannot renew in time ends its process with [ExitCodeNotLeader]; restart it. With [Config].StepDown,
+// it ends its work before that, and the process stays.
 //
 // # Timing
 //
@@ -85,6 +86,9 @@
 //   - A leader that learns of a change or deletion of its record ends its work's context at once
 //     and calls OnLost. It learns of it from its watch, even while a renewal hangs, and at the
 //     latest from its next renewal. Changed metadata does not matter.
+//   - With StepDown, a process that stays has ended the work of its term before the deadline. It takes
+//     the Lease back before that has expired only if it has written the record itself, and every
+//     guarded request had an answer (TestSimulatedStepDowns, TestSimulatedStepDownsOfGuardedWork).
 //   - On a clean end, the Lease is renewed until the lead function has returned, then released with
 //     a mark that names the term. An empty holder without the mark is no release, nor is the
 //     deletion of a Lease that a candidate saw held: candidates wait for D.

@@ -94,6 +94,7 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 		Timing:         config.timing(),
 		TrustForeign:   config.TrustForeignRelease,
 		ReleaseTimeout: config.ReleaseTimeout,
+		StepDown:       config.StepDown,
 		OnLost:         e.lose,
 		OnHolder:       e.observe,
 		OnFinish:       e.finish,
@@ -124,8 +125,10 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 // Lease has expired.
 //
 // If leadership is lost and OnLost returns, Run waits for lead to return, contends again, and calls
-// lead again. As a candidate, Run fails only if the API server has refused a required request for a
-// whole LeaseDuration. The error names the verb and the Lease.
+// lead again. It also does so after lead was asked to end before the deadline ([Config].StepDown),
+// and has: then the cause of its context matches [ErrSteppedDown]. As a candidate, Run fails only
+// if the API server has refused a required request for a whole LeaseDuration. The error names the
+// verb and the Lease.
 func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) error {
 	if lead == nil { // before anything is written
 		return errors.New("leaderelection: Run: lead: must not be nil")
@@ -150,6 +153,10 @@ func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 		e.setRunning(h)
 		err := h.Run(context.WithValue(ctx, termKey{}, e.term(h)), lead)
 		e.setRunning(nil)
+		if h.SteppedDown() && ctx.Err() == nil {
+			e.config.Logger.Info("stepped down, contending again")
+			continue
+		}
 		if !h.Lost() {
 			e.config.Logger.Info("stopped leading")
 			return err

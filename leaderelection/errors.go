@@ -35,6 +35,10 @@ var (
 	// The error wraps the last one of Healthy.
 	ErrUnhealthy = lease.ErrUnhealthy
 
+	// ErrSteppedDown is matched, besides ErrLost, by the cause of the lead function's context if the
+	// function has to return before the deadline ([Config].StepDown). The term lasts until then.
+	ErrSteppedDown = lease.ErrSteppedDown
+
 	// ErrOutcomeUnknown is matched, besides ErrNotLeader, by the error of a guarded request that
 	// was under way when the leadership ended: it may be carried out. The next leader learns the
 	// outcome by reading. It is also matched by the error of a renewal that may or may not have

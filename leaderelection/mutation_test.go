@@ -107,6 +107,16 @@ var mutations = []struct {
 		"Kubelets",
 	},
 	{
+		"a term that ended before the deadline has no requests under way", "holder.go",
+		"h.vacated = err == nil", "h.vacated = err == nil || h.stepped",
+		"StepDownsOfGuardedWork",
+	},
+	{
+		"a leader that has stepped down is not alone with its Lease", "candidate.go",
+		"&& r.writtenBy(c.config.Process)", "&& r.Holder() != c.config.Process",
+		"StepDowns",
+	},
+	{
 		"a final phase proves that nothing runs", "pod.go",
 		"return final && terminated > 0 &&\n", "return final ||\n",
 		"Kubelets",

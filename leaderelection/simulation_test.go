@@ -130,23 +130,28 @@ func referee(p *sim.Process) leaderelection.Hooks {
 
 // runReplica is a program with an elector.
 func runReplica(ctx context.Context, p *sim.Process, healthy func(context.Context) error, onLost func(*sim.Process)) {
+	runElector(ctx, p, leaderelection.Config{Healthy: healthy}, onLost, lead)
+}
+
+// runElector is a program with an elector and this work.
+func runElector(ctx context.Context, p *sim.Process, c leaderelection.Config, onLost func(*sim.Process),
+	work func(context.Context, *sim.Process, *leaderelection.Elector) error,
+) {
 	w := p.World()
-	elector, err := leaderelection.New(kubernetes.NewForConfigOrDie(p.Config()), leaderelection.Config{
-		Namespace: "ns", Name: "l", Identity: p.Name, Clock: p.Clock,
-		OnLost: func(err error) {
-			if errors.Is(err, lease.ErrTaken) && holder(w) == p.Name {
-				p.Fail("has given up what it holds: %v", err)
-			}
-			onLost(p)
-		},
-		Healthy: healthy, Hooks: referee(p),
-	})
+	c.Namespace, c.Name, c.Identity, c.Clock, c.Hooks = "ns", "l", p.Name, p.Clock, referee(p)
+	c.OnLost = func(err error) {
+		if errors.Is(err, lease.ErrTaken) && holder(w) == p.Name {
+			p.Fail("has given up what it holds: %v", err)
+		}
+		onLost(p)
+	}
+	elector, err := leaderelection.New(kubernetes.NewForConfigOrDie(p.Config()), c)
 	if err != nil {
 		panic(err)
 	}
 	w.State.Store(p, elector)
 	defer w.State.Delete(p)
-	if err := elector.Run(ctx, func(ctx context.Context) error { return lead(ctx, p, elector) }); err != nil &&
+	if err := elector.Run(ctx, func(ctx context.Context) error { return work(ctx, p, elector) }); err != nil &&
 		ctx.Err() == nil {
 		p.Fail("Run: %v", err)
 	}

@@ -75,6 +75,13 @@ type Config struct {
 	// no limit.
 	ReleaseTimeout time.Duration
 
+	// StepDown is how long before the deadline the work is asked to end if the lease cannot be renewed,
+	// as while the API server is away. If it has returned by the deadline, this process stays, with its
+	// caches, and takes the lease back if no other process has: then no object moves. Otherwise the
+	// lease is lost at the deadline as without StepDown. By the rules of package leaderelection. At most
+	// (n - 1) * R, 6 s by default. Default: 0, the work is not asked.
+	StepDown time.Duration
+
 	// ReturnWithin is how long after a release the shard is expected back. It is for identities
 	// that outlive a rollout, such as the Pod names of a StatefulSet: until then the shard's
 	// objects wait for it, and so do new ones of its part of the ring. Later they go to other
@@ -192,6 +199,7 @@ func (c Config) validate() error {
 		review.Add(fmt.Errorf("LeaseDuration: must be at most %v (got %v)", MaxLeaseDuration, c.LeaseDuration))
 	}
 	review.NotNegative("ReleaseTimeout", c.ReleaseTimeout)
+	review.Add(c.timing().ValidateStepDown(c.StepDown)...)
 	if c.ReturnWithin < 0 || c.ReturnWithin > MaxLeaseDuration || c.ReturnWithin%time.Second != 0 {
 		review.Add(fmt.Errorf("ReturnWithin: must be whole seconds, at most %v (got %v)", MaxLeaseDuration,
 			c.ReturnWithin))

@@ -28,6 +28,10 @@ var (
 	// The error wraps the last one of Healthy.
 	ErrUnhealthy = lease.ErrUnhealthy
 
+	// ErrSteppedDown is matched, besides ErrLost, by the cause of work's context if work has to return
+	// before the deadline ([Config].StepDown). The term lasts until then.
+	ErrSteppedDown = lease.ErrSteppedDown
+
 	// ErrOutcomeUnknown is matched, besides ErrNotHeld, by the error of a guarded request that was
 	// under way when the term ended: it may be carried out.
 	ErrOutcomeUnknown = lease.ErrOutcomeUnknown

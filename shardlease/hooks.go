@@ -10,7 +10,7 @@ type Hooks struct {
 	OnHeld func(Epoch)
 
 	// OnReleased is called for each term that was not lost, after the work has ended and the lease
-	// was released, or the attempt has failed.
+	// was released, or the attempt has failed, or the work was asked to end by StepDown.
 	OnReleased func(Epoch)
 
 	// OnWaiting is called once for each holder whose release or expiry Run must wait for, and once

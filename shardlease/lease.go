@@ -67,6 +67,7 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 		Identity:       config.Identity,
 		Timing:         config.timing(),
 		ReleaseTimeout: config.ReleaseTimeout,
+		StepDown:       config.StepDown,
 		OnLost:         func(err *lease.LostError) { config.OnLost(err) },
 		OnHolder:       func(lease.Record) {},
 		OnFinish:       func() {},
@@ -104,10 +105,12 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 // the process. Run returns nil when ctx has ended normally.
 //
 // If the lease is lost and OnLost returns, Run waits for work to return, acquires the lease again,
-// and calls work again. It does not if ctx has ended, or if work may not have: then it returns the
-// [ErrLost]. While it waits for the lease, Run returns an error if the Lease is not one of its ring
-// ([ErrForeign]), or if the API server has refused a required request for a whole LeaseDuration.
-// The error names the verb and the Lease.
+// and calls work again. It also does so after work was asked to end before the deadline
+// ([Config].StepDown), and has: then the cause of its context matches [ErrSteppedDown]. It does not
+// if ctx has ended, or if work may not have: then it returns the [ErrLost]. While it waits for the
+// lease, Run returns an error if the Lease is not one of its ring ([ErrForeign]), or if the API
+// server has refused a required request for a whole LeaseDuration. The error names the verb and the
+// Lease.
 func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error {
 	if work == nil {
 		return errors.New("shardlease: Run: work: must not be nil")
@@ -129,6 +132,7 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error
 		whole := &whole{lease: l, work: work}
 		err = l.hold(ctx, h, whole)
 		switch {
+		case h.SteppedDown() && ctx.Err() == nil && !whole.unfinished: // take it back
 		case !h.Lost():
 			l.yieldName()
 			return err
@@ -163,7 +167,11 @@ func (l *Lease) hold(ctx context.Context, h *lease.Holder, w *whole) error {
 	err = h.Run(context.WithValue(ctx, termKey{}, t), w.run)
 	l.setTerm(t, nil)
 	if !h.Lost() {
-		l.config.Logger.Info("shard lease released", zap.Stringer("epoch", epoch))
+		did := "shard lease released"
+		if h.SteppedDown() {
+			did = "stepped down from the shard lease"
+		}
+		l.config.Logger.Info(did, zap.Stringer("epoch", epoch))
 		l.config.Hooks.released(epoch)
 	}
 	return err

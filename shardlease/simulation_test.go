@@ -38,6 +38,22 @@ func TestSimulatedShard(t *testing.T) {
 	writes.requireAll(t, kept, bumped, taken)
 }
 
+// TestSimulatedStepDowns has work that is asked to end before the deadline, which may take longer.
+func TestSimulatedStepDowns(t *testing.T) {
+	writes := &counts{n: map[string]int{}}
+	s := shardScenario((*sim.Process).Exit, meddle, writes)
+	main := s.Main
+	s.Main = func(ctx context.Context, p *sim.Process) {
+		if isSharder(p) {
+			main(ctx, p)
+			return
+		}
+		runShard(ctx, p, 4*time.Second, (*sim.Process).Exit)
+	}
+	sim.Prove(t, s, sim.Schedules(t, 60))
+	writes.requireAll(t, kept, bumped, taken)
+}
+
 // What may happen to a lease.
 const (
 	created = "created"
@@ -107,7 +123,7 @@ func shardScenario(onLost func(*sim.Process), interfere func(*sim.World, *rand.R
 			if isSharder(p) {
 				runSharder(ctx, p)
 			} else {
-				runShard(ctx, p, onLost)
+				runShard(ctx, p, 0, onLost)
 			}
 		},
 		Check:     func(w *sim.World) error { return w.ExactlyOne(key) },
@@ -130,10 +146,10 @@ func leasesOf(w *sim.World) coordinationclient.LeaseInterface {
 }
 
 // runShard is a program with a shard lease.
-func runShard(ctx context.Context, p *sim.Process, onLost func(*sim.Process)) {
+func runShard(ctx context.Context, p *sim.Process, stepDown time.Duration, onLost func(*sim.Process)) {
 	w := p.World()
 	config := shardlease.Config{
-		Namespace: "ns", Ring: "r", Identity: key, PodUID: pod(p), Clock: p.Clock,
+		Namespace: "ns", Ring: "r", Identity: key, PodUID: pod(p), Clock: p.Clock, StepDown: stepDown,
 		OnLost: func(error) { onLost(p) },
 		Hooks:  shardlease.Hooks{OnWaiting: func(shardlease.HolderInfo) { w.State.Store(seen(p), true) }},
 	}
@@ -187,7 +203,8 @@ func work(ctx context.Context, p *sim.Process, l *shardlease.Lease) error {
 		case <-ctx.Done():
 			tick.Stop()
 			p.End(epoch)
-			if errors.Is(context.Cause(ctx), shardlease.ErrLost) {
+			cause := context.Cause(ctx)
+			if errors.Is(cause, shardlease.ErrLost) && !errors.Is(cause, shardlease.ErrSteppedDown) {
 				p.End(key)
 				return ctx.Err()
 			}

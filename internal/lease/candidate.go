@@ -24,6 +24,7 @@ type Config struct {
 	Timing         Timing
 	TrustForeign   bool                // treat an empty record of another elector as released
 	ReleaseTimeout time.Duration       // bounds the time until work returns; zero: no limit
+	StepDown       time.Duration       // before the deadline, work is asked to end; zero: it is not
 	OnLost         func(*LostError)    // called once for a lost term, before Run returns
 	OnHolder       func(holder Record) // called with every seen version, with or without a holder
 	Guard          *Guard              // gets every term; one guard for each candidate
@@ -56,6 +57,7 @@ type Candidate struct {
 	badge       *badge
 	client      kubernetes.Interface
 	witness     *Witness // of Wait; nil outside of it
+	last        *Holder  // of the latest term
 
 	watchRefusals  int           // how often in a row watching was forbidden
 	watchRefusedAt clock.Reading // when it was last refused
@@ -69,12 +71,19 @@ const maxWatchBackoff = time.Minute
 // NewCandidate returns a candidate without an observation.
 func NewCandidate(client kubernetes.Interface, c Config) *Candidate {
 	observation := NewObservation(c.Timing.Duration, c.TrustForeign)
-	observation.reclaim = c.Variant.reclaim
-	return &Candidate{
+	candidate := &Candidate{
 		config: c, store: NewStore(client, c, 3*c.Timing.Duration), observation: observation,
 		writes: NewWriteLog(c.Process), client: client,
 		badge: &badge{pod: c.Pod, lease: c.Lease, process: c.Process, margin: c.Timing.Margin, log: c.Log},
 	}
+	candidate.observation.reclaim = candidate.reclaim
+	return candidate
+}
+
+// reclaim reports whether the holder of a record is known to have ended. This process knows it of
+// its own last term.
+func (c *Candidate) reclaim(r Record) bool {
+	return c.config.Variant.reclaim(r) || c.last != nil && c.last.vacated && r.writtenBy(c.config.Process)
 }
 
 // Try reads the record and takes the lease if it is free. Otherwise it returns nil, and Standing
@@ -292,6 +301,7 @@ func (c *Candidate) won(r Record, now clock.Reading) *Holder {
 	}
 	h := newHolder(c.config, c.store, &c.stamps, c.badge, c.writes)
 	h.vacant, h.succeeds = c.vacancy.until(now), c.vacancy.released
+	c.last = h
 	c.writes = NewWriteLog(c.writes.process)
 	c.observation.Observe(r, now) // after a loss, the next term begins only when this record has expired
 	return h

@@ -42,6 +42,16 @@ func (t Timing) WithDefaults() Timing {
 	return t
 }
 
+// ValidateStepDown returns an error if less than two renewals are tried before work is asked to end.
+func (t Timing) ValidateStepDown(d time.Duration) []error {
+	longest := max(0, time.Duration(t.MissedRenewals-1)*t.RenewInterval())
+	if d < 0 || d > longest {
+		return []error{fmt.Errorf("StepDown: must be from 0 to %v, so that two renewals are tried before: "+
+			"(MissedRenewals - 1) * (LeaseDuration - Margin) / (MissedRenewals + 1) (got %v)", longest, d)}
+	}
+	return nil
+}
+
 // Validate returns one error for each broken rule, with the field of the public configs, the rule
 // and the value.
 func (t Timing) Validate() []error {

@@ -35,8 +35,11 @@ type Holder struct {
 	vacant      time.Duration // before the term
 	succeeds    bool          // the last holder has released the lease
 	releaseFrom clock.Reading
-	doubt       bool // the record must be read: the outcome of the last write is unknown
-	leaving     bool // work has been told to stop
+	doubt       bool          // the record must be read: the outcome of the last write is unknown
+	leaving     bool          // work has been told to stop
+	reserved    time.Duration // before the deadline: requests are not waited for until then
+	stepped     bool          // work has been told to stop, because of the deadline
+	vacated     bool          // after that, nothing of the term can be carried out any more
 }
 
 func newHolder(c Config, store *Store, stamps *Stamps, badge *badge, writes WriteLog) *Holder {
@@ -96,6 +99,9 @@ func (h *Holder) Run(ctx context.Context, work func(context.Context) error) erro
 // end releases the lease after work has returned err, and returns the result of Run. The state of
 // the term decides whether it was lost: work may return the loss of another lease.
 func (h *Holder) end(ctx context.Context, err error) error {
+	if h.stepped && ctx.Err() == nil {
+		return h.vacate(ctx, err)
+	}
 	released := h.Release(ctx)
 	ended := err == nil || ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
 	if h.Lost() {
@@ -113,6 +119,51 @@ func (h *Holder) end(ctx context.Context, err error) error {
 	return err
 }
 
+// SteppedDown reports whether Run has returned before the deadline, because the lease could not be
+// renewed. The lease was not released: if nothing of the term is under way, this process may take it
+// again at once, and others when it has expired.
+func (h *Holder) SteppedDown() bool { return h.stepped && !h.Lost() }
+
+// vacate ends the term after work has returned err.
+func (h *Holder) vacate(ctx context.Context, err error) error {
+	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrSteppedDown) {
+		h.config.Log.Warn("work ended with an error after the lease was lost", zap.Error(err))
+	}
+	if err := h.finish(); err != nil {
+		h.DisarmKillTimer()
+		return err
+	}
+	h.config.OnFinish()
+	err = h.drain(ctx)
+	h.cutOff()
+	h.close()
+	h.DisarmKillTimer()
+	h.vacated = err == nil
+	return nil
+}
+
+// stepDown asks work to end if the deadline is near, and reports whether it has. Work that is not
+// healthy ends with its process.
+func (h *Holder) stepDown() bool {
+	if h.Remaining() > h.config.StepDown || h.config.Health.sick != nil {
+		return false
+	}
+	h.stepped, h.reserved = true, 0
+	h.mu.Lock()
+	cause := &LostError{
+		Lease: h.lease, Identity: h.identity, Holder: h.identity, RenewedAt: h.sent.Wall, Err: ErrSteppedDown,
+	}
+	if h.failing != nil {
+		cause.Err = fmt.Errorf("%w: %w", ErrSteppedDown, h.failing)
+	}
+	cancel, sent := h.cancel, h.sent
+	h.mu.Unlock()
+	cause.Age = h.clock.Now().SinceAtMost(sent)
+	h.config.Log.Warn("the work has to end before the deadline", zap.Error(cause))
+	cancel(cause)
+	return true
+}
+
 // keep renews until work has returned, and returns its error. running ends with work or its
 // context.
 func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error {
@@ -124,7 +175,12 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 	renewal := h.newPace()
 	defer renewal.Stop()
 	stopping := ctx.Done()
-	var tooLong <-chan time.Time
+	var tooLong, near <-chan time.Time
+	look := h.config.Clock.NewTimer(checkInterval)
+	defer look.Stop()
+	if h.config.StepDown > 0 {
+		near, h.reserved = look.C(), h.config.StepDown
+	}
 	for {
 		select {
 		case err := <-returned:
@@ -133,6 +189,7 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 			return <-returned
 		case <-stopping: // renewal goes on until work has stopped
 			stopping = nil
+			h.reserved = 0
 			if h.leaving = true; h.config.Variant.SaysLeaving {
 				renewal.Reset(0)
 			}
@@ -143,8 +200,18 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 			}
 		case <-tooLong:
 			h.lose(fmt.Errorf("%w (%v)", ErrReleaseTimeout, h.config.ReleaseTimeout), h.config.Identity)
+		case <-near:
+			switch {
+			case stopping == nil:
+			case h.stepDown():
+				renewal.Stop() // the term is about to end: a request would be waited for
+			default:
+				look.Reset(min(max(h.Remaining()-h.config.StepDown, promptly), checkInterval))
+			}
 		case <-h.recheck:
-			h.doubt = true
+			if h.doubt = true; h.stepped {
+				continue
+			}
 			_ = h.settle(ctx) // OnLost reports a loss; other errors leave the doubt
 		case <-renewal.C():
 			renewal.next(h.Renew(running)) // OnLost reports a loss; other errors are retried
@@ -320,6 +387,7 @@ func (h *Holder) timeout() time.Duration {
 	left := h.releaseTime()
 	if h.releaseFrom == (clock.Reading{}) {
 		left = h.config.Timing.Left(h.writes.sent, h.config.Clock.Now())
+		left -= h.reserved
 	}
 	return min(h.config.Timing.RenewInterval(), left)
 }

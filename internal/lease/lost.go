@@ -21,6 +21,7 @@ var (
 	ErrReleaseTimeout = errors.New("work did not return within ReleaseTimeout")
 	ErrUnhealthy      = errors.New("the work is not healthy") // together with ErrDeadline
 	ErrUnfinished     = errors.New("the work may not have ended")
+	ErrSteppedDown    = errors.New("not renewed for so long that the work has to end before the deadline")
 )
 
 // LostError says which lease was lost, its present holder, and its last renewal.

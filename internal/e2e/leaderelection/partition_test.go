@@ -62,6 +62,46 @@ func TestHealedLeaderLeavesItsSuccessorsRecordAlone(t *testing.T) {
 	}
 }
 
+// All replicas are cut off for longer than the Lease lasts. Their processes stay, and one of them leads
+// as soon as the API server is back.
+func TestOutageEndsNoReplicaThatStepsDown(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		m := newTeam(t, shared)
+		replicas, networks := map[string]*e2e.Process{}, []*e2e.Proxy{}
+		for _, name := range []string{"a", "b"} {
+			proxy, err := shared.Proxy()
+			require.NoError(t, err)
+			defer proxy.Close()
+			networks = append(networks, proxy)
+			replicas[name] = m.startAs(proxy.Config(m.user(name, verbs...)), name, "-kernel-deadline",
+				"-step-down", interval.String(), "-drain", (interval / 10).String())
+			m.term(1)
+		}
+		m.requireWatching("b")
+		m.requireRenewal()
+		for _, proxy := range networks {
+			proxy.Cut()
+		}
+		cut := time.Now()
+		m.requireLog(replicas["a"], "stepped down, contending again")
+		assert.Less(t, time.Since(cut), usable+m.gauge.Slack(cut))
+		<-time.After(2*duration - time.Since(cut))
+		healed := time.Now()
+		for _, proxy := range networks {
+			proxy.Heal()
+		}
+		next := m.term(2)
+		t.Logf("%s leads %v after the end of the outage", next.replica, next.first.Sub(healed))
+		assert.Less(t, next.first.Sub(healed), interval+m.gauge.Slack(healed))
+		for _, p := range replicas {
+			require.NoError(t, p.Terminate())
+			m.requireExit(p, 0)
+		}
+		m.requireOneLeader()
+	})
+}
+
 // writesAfterSuccession returns the writes of the one that the API server accepted after the first
 // of the other, to the Lease.
 func (m *team) writesAfterSuccession(one, other string) []e2e.AuditEvent {

@@ -61,6 +61,7 @@ func parse() (leaderelection.Config, options) {
 	flag.StringVar(&election.Identity, "identity", "", "of this replica")
 	flag.DurationVar(&election.LeaseDuration, "lease-duration", 0, "D")
 	flag.BoolVar(&election.KernelDeadline, "kernel-deadline", false, "die by the kernel's timer")
+	flag.DurationVar(&election.StepDown, "step-down", 0, "how long before the deadline to end the work")
 	flag.StringVar(&o.kubeconfig, "kubeconfig", "", "path")
 	flag.IntVar(&o.writers, "writers", 0, "how many write, each to a ConfigMap work-<n> that is there already")
 	flag.DurationVar(&o.drain, "drain", 0, "how long to go on acting when told to end")

@@ -1,0 +1,216 @@
+package leaderelection_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/sim"
+	"github.com/bellwether-k8s/bellwether/leaderelection"
+)
+
+// TestSimulatedStepDowns has leaders that are asked to end before the deadline. Some work takes
+// longer than that: it ends with its process.
+func TestSimulatedStepDowns(t *testing.T) {
+	s := election((*sim.Process).Exit, meddle(byRenewal))
+	s.Main = func(ctx context.Context, p *sim.Process) {
+		runElector(ctx, p, leaderelection.Config{StepDown: 4 * time.Second}, (*sim.Process).Exit, leadSlowly)
+	}
+	sim.Prove(t, s, sim.Schedules(t, 300))
+}
+
+// TestSimulatedStepDownsOfGuardedWork judges the writes of leaders, as TestSimulatedSupervisors does.
+func TestSimulatedStepDownsOfGuardedWork(t *testing.T) {
+	s := supervised()
+	s.Parent = nil
+	s.Main = func(ctx context.Context, p *sim.Process) {
+		runGuarded(ctx, p, func(c *leaderelection.Config) { c.StepDown = time.Second })
+	}
+	sim.Prove(t, s, sim.Schedules(t, 300))
+}
+
+// leadSlowly is work that goes on for up to 5 s after it was asked to end because of the deadline.
+func leadSlowly(ctx context.Context, p *sim.Process, elector *leaderelection.Elector) error {
+	p.Begin("l")
+	defer p.End("l")
+	asked := ctx.Done()
+	var end <-chan time.Time
+	for {
+		tick := p.Clock.NewTimer(300 * time.Millisecond)
+		select {
+		case <-asked:
+			asked = nil
+			if !errors.Is(context.Cause(ctx), leaderelection.ErrSteppedDown) {
+				tick.Stop()
+				return ctx.Err()
+			}
+			seed := uint64(p.Clock.Now().Wall.UnixNano())
+			end = p.Clock.NewTimer(time.Duration(rand.New(rand.NewPCG(seed, 0)).Int64N(int64(5 * time.Second)))).C()
+		case <-end:
+			tick.Stop()
+			return context.Cause(ctx)
+		case <-tick.C():
+			if elector.IsLeader() {
+				p.Act("l")
+			}
+		}
+		tick.Stop()
+	}
+}
+
+// daemon is an elector whose work returns so long after it was asked to.
+type daemon struct {
+	connection *apisim.Client
+	elector    *leaderelection.Elector
+	began      chan leaderelection.Term
+	lost       chan error
+	stop       func() error
+}
+
+func startDaemon(t *testing.T, server *apisim.Server, name string, c leaderelection.Config,
+	takes time.Duration,
+) *daemon {
+	t.Helper()
+	d := &daemon{
+		connection: server.Client(name), began: make(chan leaderelection.Term, 100), lost: make(chan error, 100),
+	}
+	c.Namespace, c.Name, c.Identity = "ns", "l", name
+	c.OnLost = func(err error) { d.lost <- err }
+	var err error
+	d.elector, err = leaderelection.New(kubernetes.NewForConfigOrDie(d.connection.Config()), c)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- d.elector.Run(ctx, func(ctx context.Context) error {
+			term, _ := leaderelection.TermFrom(ctx)
+			d.began <- term
+			<-ctx.Done()
+			<-time.After(takes)
+			return ctx.Err()
+		})
+	}()
+	d.stop = func() error {
+		cancel()
+		return <-ended
+	}
+	return d
+}
+
+// An outage of the API server with default settings: no process ends, and the leader leads again as
+// soon as the server is back.
+func TestOutageWithStepDownEndsNoProcess(t *testing.T) {
+	for _, outage := range []time.Duration{5 * time.Second, 20 * time.Second, 10 * time.Minute} {
+		t.Run(outage.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := apisim.NewServer()
+				config := leaderelection.Config{StepDown: 3 * time.Second}
+				a := startDaemon(t, server, "a", config, time.Second)
+				defer func() { assert.NoError(t, a.stop()) }()
+				first := <-a.began
+				<-time.After(time.Minute)
+				a.connection.Inject(apisim.Faults{Refuse: apisim.Always})
+				<-time.After(outage)
+				leads := a.elector.IsLeader()
+				assert.Equal(t, outage < 9*time.Second, leads)
+				a.connection.Inject(apisim.Faults{})
+				back := time.Now()
+				if !leads {
+					next := <-a.began
+					assert.Less(t, time.Since(back), 3*time.Second, "a pause between requests")
+					assert.Equal(t, first.Transitions+1, next.Transitions)
+				}
+				<-time.After(time.Minute)
+				assert.True(t, a.elector.IsLeader())
+				assert.Empty(t, a.lost)
+				assert.Empty(t, a.began)
+			})
+		})
+	}
+}
+
+// A leader that has stepped down is succeeded like one that has died.
+func TestOthersSucceedALeaderThatHasSteppedDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apisim.NewServer()
+		config := leaderelection.Config{StepDown: 3 * time.Second}
+		a := startDaemon(t, server, "a", config, time.Second)
+		defer func() { assert.NoError(t, a.stop()) }()
+		<-a.began
+		b := startDaemon(t, server, "b", config, time.Second)
+		defer func() { assert.NoError(t, b.stop()) }()
+		<-time.After(time.Minute)
+		a.connection.Inject(apisim.Faults{Refuse: apisim.Always})
+		cut := time.Now()
+		<-b.began
+		assert.GreaterOrEqual(t, time.Since(cut), 12*time.Second)
+		assert.LessOrEqual(t, time.Since(cut), 15*time.Second+100*time.Millisecond)
+		a.connection.Inject(apisim.Faults{})
+		<-time.After(time.Minute)
+		assert.True(t, b.elector.IsLeader())
+		assert.Empty(t, a.lost)
+		assert.Empty(t, a.began, "the Lease is another's")
+		b.connection.Inject(apisim.Faults{Refuse: apisim.Always})
+		<-a.began
+		assert.Empty(t, b.lost)
+	})
+}
+
+// Work that does not end in time, or that is not healthy, ends with its process.
+func TestStepDownThatFailsIsALoss(t *testing.T) {
+	t.Run("work that ignores its context", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			server := apisim.NewServer()
+			a := startDaemon(t, server, "a", leaderelection.Config{StepDown: 3 * time.Second}, time.Hour)
+			<-a.began
+			<-time.After(time.Minute)
+			a.connection.Inject(apisim.Faults{Refuse: apisim.Always})
+			cut := time.Now()
+			require.ErrorIs(t, <-a.lost, leaderelection.ErrLost)
+			assert.LessOrEqual(t, time.Since(cut), 12*time.Second)
+			a.connection.Inject(apisim.Faults{})
+			require.ErrorIs(t, a.stop(), leaderelection.ErrLost)
+		})
+	})
+	t.Run("work that is not healthy", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			server := apisim.NewServer()
+			sick := false
+			a := startDaemon(t, server, "a", leaderelection.Config{
+				StepDown: 3 * time.Second,
+				Healthy: func(context.Context) error {
+					if sick {
+						return errSick
+					}
+					return nil
+				},
+			}, time.Second)
+			<-a.began
+			sick = true
+			require.ErrorIs(t, <-a.lost, leaderelection.ErrUnhealthy)
+			require.ErrorIs(t, a.stop(), leaderelection.ErrLost)
+		})
+	})
+}
+
+func TestStepDownLeavesTimeForTwoRenewals(t *testing.T) {
+	client := kubernetes.NewForConfigOrDie(apisim.NewServer().Client("a").Config())
+	for stepDown, ok := range map[time.Duration]bool{
+		0: true, 6 * time.Second: true, 6*time.Second + 1: false, -1: false,
+	} {
+		_, err := leaderelection.New(client, leaderelection.Config{Namespace: "ns", Name: "l", StepDown: stepDown})
+		if ok {
+			assert.NoError(t, err, stepDown)
+		} else {
+			assert.ErrorContains(t, err, "StepDown: must be from 0 to 6s")
+		}
+	}
+}
