@@ -66,7 +66,7 @@ type Config struct {
 	// every guarded request had an answer. If the lead function has not returned, the leadership is lost
 	// at the deadline as without StepDown: OnLost is called. Set it longer than the lead function takes
 	// to return. The price: terms end after a shorter outage, by StepDown. Work that is not Healthy is
-	// not asked. At most (n - 1) * R, 6 s by default. Default: 0, the lead function is not asked.
+	// not asked. At most (n - 1) * R, 6 s by default. Only Run asks. Default: 0, the lead function is not asked.
 	StepDown time.Duration
 
 	// KernelDeadline makes the kernel kill this process half a Margin after the deadline if it

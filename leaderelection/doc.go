@@ -44,16 +44,16 @@
 //     waited for them. Package supervisor has the rules.
 //   - The kubelet's report that the leader's container has ended, if the leader has set
 //     [Config].PodUID and a candidate may watch the Pod. The report must be of that Pod, and have
-//     the leader's random mark in the termination message of a container (state or lastState); or
-//     the Pod is Succeeded or Failed, and all of its containers have terminated. The candidate
-//     waits for M more, because a request may be under way. Then it releases the Lease for the
-//     process that had the mark, by one conditional write.
+//     the leader's random mark in the termination message of a container (state or lastState). The
+//     candidate waits for M more, because a request may be under way. Then it releases the Lease
+//     for the process that had the mark, by one conditional write.
 //   - The age of the record: unchanged for D.
 //
-// Nothing else: no missing holder, no deletion, no Pod that is gone, no phase alone, no
-// DisruptionTarget, no lost node. The control plane says such things of a kubelet that does not
-// answer. A container's ID or restart count does not say whose end it is: a process can read its
-// container's ID only from a status, which may still be that of the container before.
+// Nothing else: no missing holder, no deletion, no Pod that is gone, no phase, no DisruptionTarget,
+// no lost node. The control plane says such things of a kubelet that does not answer, and the
+// kubelet may have started the next container since its last report. A container's ID or restart
+// count does not say whose end it is: a process can read its container's ID only from a status,
+// which may still be that of the container before.
 //
 // # Guard
 //

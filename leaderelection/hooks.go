@@ -23,7 +23,8 @@ type Hooks struct {
 	OnStartedLeading func(Term)
 
 	// OnStoppedLeading is called at the end of each term. err is nil if the lead function has
-	// returned; the Lease is released afterwards. Otherwise err is the [ErrLost] that OnLost gets.
+	// returned; the Lease is released afterwards, unless that was a step down. Otherwise err is the
+	// [ErrLost] that OnLost gets.
 	OnStoppedLeading func(term Term, err error)
 
 	// OnRenewal is called after each attempt to renew, with the time that its requests took. err is

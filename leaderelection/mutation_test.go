@@ -118,7 +118,8 @@ var mutations = []struct {
 	},
 	{
 		"a final phase proves that nothing runs", "pod.go",
-		"return final && terminated > 0 &&\n", "return final ||\n",
+		"pod.UID != n.uid {\n", "pod.UID != n.uid || pod.Status.Phase == corev1.PodFailed {\n" +
+			"		return pod.UID == n.uid\n	}\n	if pod.UID == \"\" {\n",
 		"Kubelets",
 	},
 }

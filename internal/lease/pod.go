@@ -127,17 +127,15 @@ func (r Record) named(lease types.NamespacedName) (n named, ok bool) {
 	return n, n.pod != "" && n.uid != "" && n.process != "" && err == nil && margin >= 0
 }
 
-// endedIn reports whether a version of the Pod proves that the process has ended. Either the
-// kubelet has read the process' mark in the message of a container that has terminated, or the Pod
-// is final and all of its containers have terminated.
+// endedIn reports whether a version of the Pod proves that the process has ended: the kubelet has read
+// the process' mark in the message of a container that has terminated.
 //
-// A final phase alone proves nothing: the control plane writes it for a node that is lost. Nor does
-// a Pod that is gone.
+// Nothing else does. The control plane writes a final phase for a node that is lost. Even if all
+// containers have terminated then, the kubelet may have started the next one, with this process.
 func (n named) endedIn(pod *corev1.Pod) bool {
 	if pod.Name != n.pod || pod.Namespace != n.lease.Namespace || pod.UID != n.uid {
 		return false
 	}
-	terminated := 0
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses,
 		pod.Status.EphemeralContainerStatuses) {
 		for _, state := range []corev1.ContainerState{c.State, c.LastTerminationState} {
@@ -145,12 +143,6 @@ func (n named) endedIn(pod *corev1.Pod) bool {
 				return true
 			}
 		}
-		if c.State.Terminated != nil {
-			terminated++
-		}
 	}
-	final := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	spec := pod.Spec
-	return final && terminated > 0 &&
-		terminated == len(spec.InitContainers)+len(spec.Containers)+len(spec.EphemeralContainers)
+	return false
 }

@@ -24,7 +24,6 @@ var holder = named{lease: types.NamespacedName{Namespace: "ns", Name: "l"}, pod:
 func podOf(phase corev1.PodPhase, containers ...corev1.ContainerStatus) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"},
-		Spec:       corev1.PodSpec{Containers: make([]corev1.Container, len(containers))},
 		Status:     corev1.PodStatus{Phase: phase, ContainerStatuses: containers},
 	}
 }
@@ -74,8 +73,8 @@ func TestEndOfAProcessInItsPod(t *testing.T) {
 			"failed, one container runs", podOf(corev1.PodFailed, status(terminated(""), none), status(running, none)),
 			false,
 		},
-		{"failed, all have ended", podOf(corev1.PodFailed, status(terminated(""), none)), true},
-		{"succeeded", podOf(corev1.PodSucceeded, status(terminated(""), none)), true},
+		{"failed, and the next one runs", podOf(corev1.PodFailed, status(terminated(another), none)), false},
+		{"succeeded", podOf(corev1.PodSucceeded, status(terminated(ours), none)), true},
 		{"all have ended, and start again", podOf(corev1.PodRunning, status(terminated(""), none)), false},
 	} {
 		t.Run(c.name, func(t *testing.T) { assert.Equal(t, c.ended, holder.endedIn(c.pod)) })
