@@ -119,7 +119,8 @@ func (c *children) signal(of child, s unix.Signal) {
 // end kills all children and orphans, and waits until none is left. It returns false if that takes
 // longer. killed reports whether there was one to kill.
 func (c *children) end(within time.Duration) (ended, killed bool) {
-	for deadline := time.Now().Add(within); ; <-time.After(time.Millisecond) {
+	deadline, pause := time.Now().Add(within), time.Millisecond
+	for ; ; pause = min(2*pause, 20*time.Millisecond) {
 		c.mu.Lock()
 		none := c.reap()
 		if !none {
@@ -133,5 +134,6 @@ func (c *children) end(within time.Duration) (ended, killed bool) {
 		if none || time.Now().After(deadline) {
 			return none, killed
 		}
+		<-time.After(pause)
 	}
 }
