@@ -18,7 +18,7 @@ func Watch(ctx context.Context, c clock.Clock, timeout time.Duration,
 	own, cancel := context.WithCancel(ctx)
 	late := c.AfterFunc(timeout, cancel)
 	w, err := open(own)
-	if !late.Stop() && ctx.Err() == nil {
+	if !late.Stop() && own.Err() != nil && ctx.Err() == nil {
 		if err == nil {
 			w.Stop()
 		}

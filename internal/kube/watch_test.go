@@ -59,6 +59,27 @@ func TestWatchThatDoesNotOpen(t *testing.T) {
 	assert.True(t, late.IsStopped())
 }
 
+// A timer that does not stop has not cancelled anything: the answer counts.
+func TestWatchKeepsTheAnswer(t *testing.T) {
+	refused := errors.New("refused")
+	_, err := Watch(t.Context(), unstoppable{clock.System()}, time.Hour,
+		func(context.Context) (watch.Interface, error) { return nil, refused })
+	require.ErrorIs(t, err, refused)
+}
+
+type unstoppable struct{ clock.Clock }
+
+func (c unstoppable) AfterFunc(d time.Duration, f func()) clock.Timer {
+	return noStop{c.Clock.AfterFunc(d, f)}
+}
+
+type noStop struct{ clock.Timer }
+
+func (t noStop) Stop() bool {
+	t.Timer.Stop()
+	return false
+}
+
 func TestWatchOfACallerThatGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
