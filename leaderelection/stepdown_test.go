@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -183,18 +184,18 @@ func TestStepDownThatFailsIsALoss(t *testing.T) {
 	t.Run("work that is not healthy", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			server := apisim.NewServer()
-			sick := false
+			var sick atomic.Bool
 			a := startDaemon(t, server, "a", leaderelection.Config{
 				StepDown: 3 * time.Second,
 				Healthy: func(context.Context) error {
-					if sick {
+					if sick.Load() {
 						return errSick
 					}
 					return nil
 				},
 			}, time.Second)
 			<-a.began
-			sick = true
+			sick.Store(true)
 			require.ErrorIs(t, <-a.lost, leaderelection.ErrUnhealthy)
 			require.ErrorIs(t, a.stop(), leaderelection.ErrLost)
 		})

@@ -43,7 +43,11 @@ func (t Timing) WithDefaults() Timing {
 }
 
 // ValidateStepDown returns an error if less than two renewals are tried before work is asked to end.
+// It has nothing to say of a t that is not valid.
 func (t Timing) ValidateStepDown(d time.Duration) []error {
+	if len(t.Validate()) > 0 {
+		return nil
+	}
 	longest := max(0, time.Duration(t.MissedRenewals-1)*t.RenewInterval())
 	if d < 0 || d > longest {
 		return []error{fmt.Errorf("StepDown: must be from 0 to %v, so that two renewals are tried before: "+

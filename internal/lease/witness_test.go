@@ -2,6 +2,7 @@ package lease
 
 import (
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,9 +176,9 @@ func TestWitnessGoesOnAfterFaults(t *testing.T) {
 func TestWitnessWithoutTheRightIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		watches := 0
+		var watches atomic.Int32
 		client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
-			watches++
+			watches.Add(1)
 			return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "p",
 				errString(`User "u" cannot watch resource "pods" in API group "" in the namespace "ns"`))
 		})
@@ -194,7 +195,7 @@ func TestWitnessWithoutTheRightIsSilent(t *testing.T) {
 		}
 		time.Sleep(10*time.Minute + time.Second)
 		assert.Equal(t, 1, logs.Len())
-		assert.LessOrEqual(t, watches, 22, "one in a minute, for each lease")
+		assert.LessOrEqual(t, watches.Load(), int32(22), "one in a minute, for each lease")
 	})
 }
 
