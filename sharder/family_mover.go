@@ -153,31 +153,31 @@ func (e *session) protect(ctx context.Context, m *move) error {
 	return m.unfit
 }
 
-// bring gives a child to the new shard of its root. A contested child that is there already loses
-// its label first: a patch that is still on its way then finds another version.
+// bring gives a child to the new shard of its root. A contested child that is there already gets
+// the drain label first, and loses it again: a patch that is still on its way then finds another
+// version. The child keeps the shard label meanwhile. That shard may be at work on the root, if
+// somebody has removed the record, and must not lose sight of the child.
 func (e *session) bring(ctx context.Context, m *move, c protocol.Child) {
 	resource, contended := e.graph.All[c.Resource].GVR.GroupResource().String(), errContended
 	for range attempts {
 		label := m.decision.Label
-		if c.Label == label && !c.Drain {
-			if !e.contested(m, c.Version) {
-				m.reach(resource, c.Version)
-				return
-			}
-			label = ""
+		there := c.Label == label && !c.Drain
+		if there && !e.contested(m, c.Version) {
+			m.reach(resource, c.Version)
+			return
 		}
 		if err := e.protect(ctx, m); err != nil {
 			m.fail(err)
 			return
 		}
 		version, err := e.send(ctx, c.Ref, protocol.Follow, label,
-			e.keys.MergePatch(c.UID, c.Version, label, false, nil))
+			e.keys.MergePatch(c.UID, c.Version, label, there, nil))
 		switch {
-		case err == nil && label == "":
-			c.Label, c.Version = label, version
+		case err == nil && there:
+			c.Drain, c.Version = true, version
 			continue
 		case err == nil:
-			e.floors.note(holding{m.decision.Label, c.Resource}, version)
+			e.floors.note(holding{label, c.Resource}, version)
 			m.reach(resource, version)
 			return
 		case e.absent(c.Ref, err):

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/transport"
 
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 )
@@ -148,6 +149,36 @@ func TestALatePatchOfAChildIsRefused(t *testing.T) {
 		for name, arrive := range moves {
 			assert.True(t, apierrors.IsConflict(arrive()), name)
 		}
+	})
+}
+
+// Somebody removes the record of roots while their shard works on them, and it may not know yet. The
+// children get other versions, because patches of the former sharder may be late, and yet the shard
+// keeps them in sight.
+func TestAShardDoesNotLoseSightOfTheChildrenOfAStrippedRoot(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, _ := w.settledWith(30, w.familyConfig(), "a", "b")
+		w.bear(1, true)
+		time.Sleep(10 * time.Minute)
+		stop()
+		var lost, written atomic.Int32
+		w.server.Observe(func(c apisim.Change) {
+			if c.Before == nil || c.After == nil || c.After.GetKind() != "Pod" {
+				return
+			}
+			written.Add(1)
+			if w.keys.ShardOf(c.Before) != w.keys.ShardOf(c.After) {
+				lost.Add(1)
+			}
+		})
+		w.with(func(next http.RoundTripper) http.RoundTripper { return next }, func() {
+			time.Sleep(time.Minute)
+			for _, o := range w.objects() {
+				w.strips(&o)
+			}
+		}, "a", "b")
+		assert.Positive(t, written.Load(), "patches of children")
+		assert.Zero(t, lost.Load(), "children that their shard has lost sight of")
 	})
 }
 

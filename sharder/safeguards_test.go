@@ -173,8 +173,13 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "an earlier patch may move a child that is in place", File: "family_mover.go",
-		Old: "if !e.contested(m, c.Version) {", New: "if true {",
+		Old: "if there && !e.contested(m, c.Version) {", New: "if there {",
 		Caught: "TestALatePatchOfAChildIsRefused",
+	},
+	{
+		Name: "a child leaves its shard's sight while it gets another version", File: "family_mover.go",
+		Old: "c.Version, label, there, nil))", New: "c.Version, map[bool]string{false: label}[there], there, nil))",
+		Caught: "TestAShardDoesNotLoseSightOfTheChildrenOfAStrippedRoot",
 	},
 }
 

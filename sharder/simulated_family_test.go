@@ -92,7 +92,7 @@ func (b *births) see(c apisim.Change) {
 func (b *births) leaves(child birth, c apisim.Change) {
 	label := api.ShardLabel(simulatedRing)
 	from, to := c.Before.GetLabels()[label], c.After.GetLabels()[label]
-	if from == to || from == "" || child.edited || b.edited[child.root] {
+	if from == to || from == "" || child.edited {
 		return
 	}
 	for p, term := range b.work[child.root] {
