@@ -72,7 +72,7 @@ generate: ## deep copies and the manifest of NodeFence, from its types
 gotest = echo "== test $(2) ($(1))" && mkdir -p $(RESULTS) && (out=$$PWD/$(RESULTS)/$(2).json && cd $(1) && \
 	$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --jsonfile $$out -- -vet=off -ldflags="-s -w" -shuffle=on -timeout 15m $(3))
 
-# What make simulate runs, besides the variants of tests in virtual time of which make unit tries a third.
+# What make simulate runs, besides the variants of tests in virtual time (make unit tries a third of those).
 SIMULATIONS := ^TestSimulated|^TestMutationsAreCaught$$
 SIMULATED := ./supervisor ./endpoints ./fencing ./internal/fencing/statemachine ./internal/fencing/nodeconfig ./internal/fencing/policy \
 	./internal/fencing/nodestate ./internal/lease ./internal/sim ./leaderelection ./leaderforlife ./shardlease ./sharder \

@@ -36,6 +36,8 @@ type AuditEvent struct {
 	Verb   string
 	User   string
 	Groups []string
+	// Pod is the UID of the Pod that the client's token is bound to; empty: none.
+	Pod types.UID
 	// UserAgent is what the client calls itself.
 	UserAgent string
 
@@ -55,11 +57,12 @@ type AuditEvent struct {
 	// RequestURI is the path with its query.
 	RequestURI string
 
-	// Kind, UID and ResourceVersion are those of the object in the response, if
-	// [Options].AuditPolicy has responses logged.
+	// What follows is of the object in the response, if [Options].AuditPolicy has responses logged.
 	Kind            string
 	UID             types.UID
 	ResourceVersion string
+	Annotations     map[string]string
+	Holder          string // of a Lease
 }
 
 // Write says whether the event is about a request that changes something.
@@ -77,6 +80,9 @@ type auditLine struct {
 	User       struct {
 		Username string   `json:"username"`
 		Groups   []string `json:"groups"`
+		Extra    struct {
+			PodUIDs []types.UID `json:"authentication.kubernetes.io/pod-uid"`
+		} `json:"extra"`
 	} `json:"user"`
 	ObjectRef struct {
 		APIGroup    string `json:"apiGroup"`
@@ -91,9 +97,13 @@ type auditLine struct {
 	Response struct {
 		Kind     string `json:"kind"`
 		Metadata struct {
-			UID             types.UID `json:"uid"`
-			ResourceVersion string    `json:"resourceVersion"`
+			UID             types.UID         `json:"uid"`
+			ResourceVersion string            `json:"resourceVersion"`
+			Annotations     map[string]string `json:"annotations"`
 		} `json:"metadata"`
+		Spec struct {
+			HolderIdentity string `json:"holderIdentity"`
+		} `json:"spec"`
 	} `json:"responseObject"`
 	RequestReceivedTimestamp time.Time `json:"requestReceivedTimestamp"`
 	StageTimestamp           time.Time `json:"stageTimestamp"`
@@ -149,13 +159,18 @@ func parseAudit(line []byte) (AuditEvent, error) {
 	if err := json.Unmarshal(line[max(0, bytes.LastIndex(line, auditStart)):], &l); err != nil {
 		return AuditEvent{}, fmt.Errorf("e2e: parse audit log, %q: %w", line, err)
 	}
+	var pod types.UID
+	if uids := l.User.Extra.PodUIDs; len(uids) > 0 {
+		pod = uids[0]
+	}
 	return AuditEvent{
 		ID: l.AuditID, Stage: l.Stage, Verb: l.Verb,
-		User: l.User.Username, Groups: l.User.Groups, UserAgent: l.UserAgent,
+		User: l.User.Username, Groups: l.User.Groups, Pod: pod, UserAgent: l.UserAgent,
 		APIGroup: l.ObjectRef.APIGroup, Resource: l.ObjectRef.Resource, Subresource: l.ObjectRef.Subresource,
 		Namespace: l.ObjectRef.Namespace, Name: l.ObjectRef.Name,
 		Code: l.ResponseStatus.Code, Received: l.RequestReceivedTimestamp, At: l.StageTimestamp,
 		RequestURI: l.RequestURI,
 		Kind:       l.Response.Kind, UID: l.Response.Metadata.UID, ResourceVersion: l.Response.Metadata.ResourceVersion,
+		Annotations: l.Response.Metadata.Annotations, Holder: l.Response.Spec.HolderIdentity,
 	}, nil
 }

@@ -141,7 +141,7 @@ func Policy(config PolicyConfig) (
 					// A UID has no underscore, so this compares everything after the last one.
 					Expression: "variables.holder.endsWith('_' + variables.pod)",
 					MessageExpression: "'leaderelection: Pod ' + variables.pod + ' is not the leader: " +
-						"lease " + lease + " is held by ' + (variables.holder == '' ? 'nobody' : variables.holder)",
+						"lease " + lease + " is held by ' + (variables.holder == '' ? 'no process' : variables.holder)",
 					// if the holder has a newline
 					Message: "leaderelection: this Pod is not the leader by lease " + lease,
 					Reason:  ptr.To(metav1.StatusReasonForbidden),

@@ -250,7 +250,7 @@ func TestFenceDeniesAllButTheLeader(t *testing.T) {
 		assertCandidateIsDenied(f, b, a, notLeader)
 
 		require.NoError(t, first.Release(t.Context()))
-		f.requireEventually(func() error { return f.work(a.client) }, "is held by nobody")
+		f.requireEventually(func() error { return f.work(a.client) }, "is held by no process")
 		_, err = second.TryAcquire(t.Context())
 		require.NoError(t, err)
 		f.requireEventually(func() error { return f.work(b.client) }, "")
@@ -316,7 +316,7 @@ func TestFenceComparesTheWholeUID(t *testing.T) {
 		uids := strings.NewReplacer("A", string(a.UID), "B", string(b.UID))
 		for _, holder := range []string{"host_A", "host_0123456789abcdef_A", "_A", "B_A"} {
 			f.hold("nobody_0")
-			f.requireEventually(work, "held by nobody_0")
+			f.requireEventually(work, "held by no process_0")
 			f.hold(uids.Replace(holder))
 			f.requireEventually(work, "")
 		}

@@ -29,6 +29,8 @@ type Options struct {
 	Nodes []string
 	// Images are what containers execute, by the name of the image.
 	Images map[string]Image
+	// AuditPolicy is the audit policy of the API server, as a file. Default: that of package e2e.
+	AuditPolicy string
 	// Eviction is, by node, the memory that has to be available: with less the kubelet evicts.
 	// Default: 100Mi.
 	Eviction map[string]string
@@ -73,7 +75,9 @@ func New(ctx context.Context, options Options) (*Cluster, error) {
 			return nil, err
 		}
 	}
-	cp, err := e2e.New(ctx, e2e.Options{ControllerManager: true, Scheduler: true, Address: gateway})
+	cp, err := e2e.New(ctx, e2e.Options{
+		ControllerManager: true, Scheduler: true, Address: gateway, AuditPolicy: options.AuditPolicy,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -265,11 +265,12 @@ func overlaps(all []reign) (pairs [][2]reign) {
 // proofs are the claims that a container's processes have ended.
 var proofs = []claim{terminated, lastState, laterID, laterRestarts, succeeded, failed}
 
-// judge requires that no two processes have led at once, and that none has lived when a version of
-// its Pod proved its end.
+// judge requires that no two processes have led at once, by their clocks and by the audit log, and
+// that none has lived when a version of its Pod proved its end.
 func (a *app) judge() {
 	a.t.Helper()
 	assert.Empty(a.t, overlaps(a.history.reigns()))
+	a.judgeReigns()
 	a.history.mu.Lock()
 	defer a.history.mu.Unlock()
 	for _, f := range a.history.findings {

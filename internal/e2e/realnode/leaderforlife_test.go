@@ -117,6 +117,7 @@ func TestForceDeletionMakesTwoLeaders(t *testing.T) {
 	a.deleteLeader(&now)
 	a.isSucceeded()
 	assert.Eventually(t, func() bool { return len(overlaps(a.history.reigns())) == 1 }, patience, poll)
+	assert.Len(t, a.strays(), 1, "the audit log shows it too")
 	a.report("deleted by force")
 	require.NoError(t, node.StartKubelet(t.Context()))
 	a.eventually("the kubelet ends it", func() bool { return !a.alive(a.leader) })

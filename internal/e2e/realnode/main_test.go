@@ -15,7 +15,7 @@ var cluster *realnode.Cluster
 
 func TestMain(m *testing.M) {
 	realnode.Main(m, &cluster, realnode.Options{
-		Nodes: nodes,
+		Nodes: nodes, AuditPolicy: auditPolicy,
 		Images: map[string]realnode.Image{
 			"example-leader:latest": {Program: "./leader"},
 			"example-daemon:latest": {

@@ -105,6 +105,7 @@ func (r ring) judgeWork(since float64) {
 	}
 	assert.Len(r.t, all, objectsOfARing)
 	r.t.Logf("%d pieces of work", pieces)
+	r.judgeStints(all)
 	r.judge()
 }
 
