@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
@@ -93,17 +92,14 @@ func tenures(writes []e2e.AuditEvent, of func(e2e.AuditEvent) string) (all []ten
 
 func secondsOf(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
-// leaseTenures are those of the Pods that held a Lease. The Pod that writes a new holder is it.
+// leaseTenures are those of the Pods that held a Lease. Only a holder writes a Lease that
+// has one.
 func leaseTenures(writes []e2e.AuditEvent) []tenure {
-	holder, pod := "", types.UID("")
 	return tenures(writes, func(e e2e.AuditEvent) string {
-		if e.Holder != holder {
-			holder, pod = e.Holder, e.Pod
-		}
-		if holder == "" {
+		if e.Holder == "" {
 			return ""
 		}
-		return string(pod)
+		return string(e.Pod)
 	})
 }
 
