@@ -17,6 +17,9 @@ import (
 // bookmarkInterval is how often a watch that asked for bookmarks gets one.
 const bookmarkInterval = time.Minute
 
+// lastBookmark is how long before its end a watch gets one more.
+const lastBookmark = 2 * time.Second
+
 // watch is one open stream.
 type watch struct {
 	target
@@ -97,18 +100,26 @@ func (s *Server) hangUp(which func(*watch) bool) {
 // keep ends the stream when its time is over or its request is, and sends bookmarks until then.
 func (w *watch) keep(r *http.Request, query url.Values) {
 	var timers []*time.Timer
-	if seconds, _ := strconv.Atoi(query.Get("timeoutSeconds")); seconds > 0 {
-		timers = append(timers, time.AfterFunc(time.Duration(seconds)*time.Second, func() { w.body.end(nil) }))
+	seconds, _ := strconv.Atoi(query.Get("timeoutSeconds"))
+	limit := time.Duration(seconds) * time.Second
+	if limit > 0 {
+		timers = append(timers, time.AfterFunc(limit, func() { w.body.end(nil) }))
 	}
 	if query.Get("allowWatchBookmarks") == "true" {
-		var bookmarks *time.Timer
-		bookmarks = time.AfterFunc(bookmarkInterval, func() {
+		bookmark := func() {
 			w.server.mu.Lock()
 			defer w.server.mu.Unlock()
 			w.bookmark(nil)
+		}
+		var bookmarks *time.Timer
+		bookmarks = time.AfterFunc(bookmarkInterval, func() {
+			bookmark()
 			bookmarks.Reset(bookmarkInterval)
 		})
 		timers = append(timers, bookmarks)
+		if limit > lastBookmark {
+			timers = append(timers, time.AfterFunc(limit-lastBookmark, bookmark))
+		}
 	}
 	go func() {
 		select {

@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 func watchCases() []Case {
@@ -313,6 +314,19 @@ func watchCases() []Case {
 				c.remove(t, live.Name)
 				events.expect("DELETED -live")
 			}
+		}},
+		{"watch: a bookmark comes before the end, and is of now", func(t *testing.T, c *Clients) {
+			c.createConfigMap(t, "-other", nil)
+			from := c.now(t)
+			live := c.createConfigMap(t, "", nil)
+			seconds := int64(3)
+			events := follow(t, c.configMaps(), metav1.ListOptions{
+				LabelSelector: ofCase(t), ResourceVersion: from, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
+			})
+			assert.Equal(t, live, events.next("ADDED").Event.Object)
+			last := <-events.events // raw would skip it
+			require.Equal(t, watch.Bookmark, last.Type)
+			notOlder(t, last.Object.(*corev1.ConfigMap).ResourceVersion, live.ResourceVersion)
 		}},
 		{"watch: initial events of nothing are a bookmark", func(t *testing.T, c *Clients) {
 			events := follow(t, c.configMaps(), metav1.ListOptions{

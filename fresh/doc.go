@@ -1,0 +1,47 @@
+// Package fresh has the work of a term begin on caches that show what the terms before it wrote.
+//
+// A candidate whose informers run before it leads is warm: it need not list everything when it
+// becomes the leader. But its caches may be behind. Its first reconciles then undo what the leader
+// before it did, or do it twice. [Wait] returns when the caches have caught up:
+//
+//	configMaps := informers.NewSharedInformerFactory(client, 0).Core().V1().ConfigMaps().Informer()
+//	go configMaps.RunWithContext(ctx) // of the process, not of a term
+//	err = elector.Run(ctx, func(ctx context.Context) error {
+//		if err := fresh.Wait(ctx, fresh.Cache{Name: "configmaps", Informer: configMaps, Source: source}); err != nil {
+//			return err
+//		}
+//		return controller.Run(ctx)
+//	})
+//
+// # How
+//
+// Wait lists one object, with a consistent read. The version of that list is the floor: what was
+// written before has a lower one. An informer that has reached the floor is fresh.
+//
+// The floor is a version of the whole of etcd, and an informer whose resource is quiet does not
+// learn of it for up to a minute. So Wait also opens a watch at the informer's version, which the
+// API server ends after 3 s. It sends a bookmark 2 s before that. If that is at the floor or later,
+// the last event before it is all that the informer has to reach. Most often there is none.
+//
+// So Wait costs each resource one list of one object and one watch, and takes a second, or for as
+// long as the informer is behind. The rights of the informer are enough: list and watch.
+//
+// # Guaranteed
+//
+//   - When Wait has returned nil, every cache shows each write that the API server had acknowledged
+//     before the call, or a later state (TestNoTermBeginsStale, TestWaitSeesThroughEveryLag).
+//   - Wait ends with its context, and the error names the resource that is behind, its version, and
+//     the one that it has to reach.
+//
+// # Not guaranteed
+//
+//   - Writes that arrive after the call. Call Wait within the term. If the leader before used a
+//     guarded client, none of its writes arrives then.
+//   - What caches of your own show, and handlers that have not run: Wait asks the informer's store.
+//     A work queue is filled by handlers.
+//   - Resources whose versions cannot be compared: [ErrNotComparable]. Those of kube-apiserver can
+//     (KEP-5504), with custom resources. An aggregated API server may have others.
+//   - Client-go's feature gates InOrderInformers and AtomicFIFO have to be on, which is the default.
+//     Without them a store's version says less.
+//   - A fake clientset has no versions. There Wait returns when the informers have synced.
+package fresh

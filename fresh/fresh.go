@@ -1,0 +1,182 @@
+package fresh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+)
+
+// ErrNotComparable is matched by the error of [Wait] for a resource whose versions are not numbers.
+var ErrNotComparable = errors.New("fresh: resource versions cannot be compared")
+
+const (
+	// probeSeconds is how long a watch lasts that Wait opens. The API server sends a bookmark 2 s
+	// before the end of a watch, if the watch has begun by then.
+	probeSeconds int64 = 3
+	// pollInterval is how often Wait asks an informer for its version.
+	pollInterval = 5 * time.Millisecond
+	// retryInterval is the pause after a request that has failed.
+	retryInterval = 250 * time.Millisecond
+)
+
+// Cache is a running informer, and the way to ask the API server about what it shows.
+type Cache struct {
+	// Name is that of the resource, for errors.
+	Name string
+	// Informer has been started, and may have synced.
+	Informer cache.SharedInformer
+	// Source lists and watches what the informer shows: with its namespace and its selectors. It is
+	// the ListerWatcher that the informer was made from, or one that is made alike.
+	Source cache.ListerWatcher
+}
+
+// Wait returns nil when every cache shows each write that the API server had acknowledged before
+// the call, or a later state. It retries failed requests until ctx has ended. Bound the wait by the
+// deadline of ctx. It returns an error that names each cache that is behind then, and matches the
+// cause of ctx's end; or one that matches [ErrNotComparable].
+func Wait(ctx context.Context, caches ...Cache) error {
+	errs := make([]error, len(caches))
+	var waiting sync.WaitGroup
+	for i, c := range caches {
+		waiting.Go(func() { errs[i] = c.wait(ctx) })
+	}
+	waiting.Wait()
+	return errors.Join(errs...)
+}
+
+func (c Cache) wait(ctx context.Context) error {
+	floor, err := c.floor(ctx)
+	if err != nil || floor == "" {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var probing sync.WaitGroup
+	defer probing.Wait()
+	defer cancel()
+	lowered := make(chan string, 1)
+	probing.Go(func() { c.lower(ctx, floor, lowered) })
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+	for {
+		at := c.version()
+		switch reached, err := reaches(at, floor); {
+		case err != nil:
+			return fmt.Errorf("%w: %s: %w", ErrNotComparable, c.Name, err)
+		case reached:
+			return nil
+		}
+		select {
+		case floor = <-lowered:
+		case <-poll.C:
+		case <-ctx.Done():
+			return fmt.Errorf("fresh: the cache of %s is at version %q, and has to reach %s: %w", c.Name, at, floor,
+				context.Cause(ctx))
+		}
+	}
+}
+
+// floor returns the version of a consistent list, as soon as one succeeds. Empty: there are no
+// versions, and the informer has synced.
+func (c Cache) floor(ctx context.Context) (string, error) {
+	source := cache.ToListerWatcherWithContext(c.Source)
+	for {
+		var version string
+		list, err := source.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+		if err == nil {
+			version, err = versionOf(list)
+		}
+		if err == nil && (version != "" || c.Informer.HasSynced()) {
+			return version, nil
+		}
+		if !clock.Sleep(ctx, retryInterval) {
+			return "", errors.Join(fmt.Errorf("fresh: list %s: %w", c.Name, context.Cause(ctx)), err)
+		}
+	}
+}
+
+// lower sends the version of the last change up to floor, once it is known, unless the informer has
+// reached that.
+func (c Cache) lower(ctx context.Context, floor string, lowered chan<- string) {
+	for ctx.Err() == nil {
+		if at := c.version(); at != "" {
+			if last, ok := c.lastChange(ctx, at, floor); ok {
+				lowered <- last
+				return
+			}
+		}
+		if !clock.Sleep(ctx, retryInterval) {
+			return
+		}
+	}
+}
+
+// lastChange returns the version of the last change in (at, floor], or at if there is none. ok is
+// false if the watch has ended too early to know.
+func (c Cache) lastChange(ctx context.Context, at, floor string) (last string, ok bool) {
+	seconds := probeSeconds
+	w, err := cache.ToListerWatcherWithContext(c.Source).WatchWithContext(ctx, metav1.ListOptions{
+		ResourceVersion: at, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
+	})
+	if err != nil {
+		return "", false
+	}
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		version, err := versionOf(event.Object)
+		if event.Type == watch.Error || err != nil {
+			return "", false
+		}
+		reached, err := reaches(version, floor)
+		switch {
+		case err != nil:
+			return "", false
+		case event.Type == watch.Bookmark && reached:
+			return at, true
+		case event.Type == watch.Bookmark:
+		case reached && version != floor:
+			return at, true
+		case reached:
+			return version, true
+		default:
+			at = version
+		}
+	}
+	return "", false
+}
+
+// version is that up to which the informer's store is complete; empty: none is known.
+func (c Cache) version() string {
+	if !c.Informer.HasSynced() {
+		return ""
+	}
+	return c.Informer.GetStore().LastStoreSyncResourceVersion()
+}
+
+func versionOf(o any) (string, error) {
+	accessor, err := meta.CommonAccessor(o)
+	if err != nil {
+		return "", err
+	}
+	return accessor.GetResourceVersion(), nil
+}
+
+// reaches reports whether a version is at least floor. The empty one, that of an informer that has
+// not synced, reaches none.
+func reaches(version, floor string) (bool, error) {
+	if version == "" {
+		_, err := resourceversion.CompareResourceVersion(floor, floor)
+		return false, err
+	}
+	order, err := resourceversion.CompareResourceVersion(version, floor)
+	return err == nil && order >= 0, err
+}
