@@ -43,5 +43,5 @@
 //     (KEP-5504), with custom resources. An aggregated API server may have others.
 //   - Client-go's feature gates InOrderInformers and AtomicFIFO have to be on, which is the default.
 //     Without them a store's version says less.
-//   - A fake clientset has no versions. There Wait returns when the informers have synced.
+//   - A fake clientset gives objects no versions. There Wait returns when the informers have synced.
 package fresh

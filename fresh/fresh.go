@@ -7,8 +7,10 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -18,6 +20,8 @@ import (
 
 // ErrNotComparable is matched by the error of [Wait] for a resource whose versions are not numbers.
 var ErrNotComparable = errors.New("fresh: resource versions cannot be compared")
+
+var errNoVersion = errors.New("fresh: an object has no version")
 
 const (
 	// probeSeconds is how long a watch lasts that Wait opens. The API server sends a bookmark 2 s
@@ -41,9 +45,9 @@ type Cache struct {
 }
 
 // Wait returns nil when every cache shows each write that the API server had acknowledged before
-// the call, or a later state. It retries failed requests until ctx has ended. Bound the wait by the
-// deadline of ctx. It returns an error that names each cache that is behind then, and matches the
-// cause of ctx's end; or one that matches [ErrNotComparable].
+// the call, or a later state. It retries failed requests until ctx has ended: bound the wait by the
+// deadline of ctx. Otherwise its error names each cache that is not fresh. It matches the cause of
+// ctx's end, or is of a list that the API server forbids, or matches [ErrNotComparable].
 func Wait(ctx context.Context, caches ...Cache) error {
 	errs := make([]error, len(caches))
 	var waiting sync.WaitGroup
@@ -85,18 +89,27 @@ func (c Cache) wait(ctx context.Context) error {
 	}
 }
 
-// floor returns the version of a consistent list, as soon as one succeeds. Empty: there are no
+// floor returns the version of a consistent list, as soon as one succeeds. Empty: the objects have no
 // versions, and the informer has synced.
 func (c Cache) floor(ctx context.Context) (string, error) {
 	source := cache.ToListerWatcherWithContext(c.Source)
 	for {
-		var version string
 		list, err := source.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
 		if err == nil {
+			var version string
 			version, err = versionOf(list)
+			switch {
+			case err != nil:
+			case !versioned(list):
+				if c.Informer.HasSynced() {
+					return "", nil
+				}
+			case version != "": // something between may answer without one
+				return version, nil
+			}
 		}
-		if err == nil && (version != "" || c.Informer.HasSynced()) {
-			return version, nil
+		if apierrors.IsForbidden(err) {
+			return "", fmt.Errorf("fresh: list %s: %w", c.Name, err)
 		}
 		if !clock.Sleep(ctx, retryInterval) {
 			return "", errors.Join(fmt.Errorf("fresh: list %s: %w", c.Name, context.Cause(ctx)), err)
@@ -131,27 +144,29 @@ func (c Cache) lastChange(ctx context.Context, at, floor string) (last string, o
 		return "", false
 	}
 	defer w.Stop()
-	for event := range w.ResultChan() {
+	for {
+		var event watch.Event // without an object if the watch has ended
+		select {
+		case event = <-w.ResultChan():
+		case <-ctx.Done():
+			return "", false
+		}
 		version, err := versionOf(event.Object)
-		if event.Type == watch.Error || err != nil {
+		if err != nil || event.Type == watch.Error || version == "" {
 			return "", false
 		}
 		reached, err := reaches(version, floor)
 		switch {
 		case err != nil:
 			return "", false
-		case event.Type == watch.Bookmark && reached:
-			return at, true
-		case event.Type == watch.Bookmark:
-		case reached && version != floor:
-			return at, true
-		case reached:
+		case reached && version == floor && event.Type != watch.Bookmark:
 			return version, true
-		default:
+		case reached:
+			return at, true
+		case event.Type != watch.Bookmark:
 			at = version
 		}
 	}
-	return "", false
 }
 
 // version is that up to which the informer's store is complete; empty: none is known.
@@ -160,6 +175,17 @@ func (c Cache) version() string {
 		return ""
 	}
 	return c.Informer.GetStore().LastStoreSyncResourceVersion()
+}
+
+// versioned reports whether the objects of a list have versions: those of a fake clientset have
+// none.
+func versioned(list runtime.Object) bool {
+	return meta.EachListItem(list, func(o runtime.Object) error {
+		if version, err := versionOf(o); err != nil || version == "" {
+			return errNoVersion
+		}
+		return nil
+	}) == nil
 }
 
 func versionOf(o any) (string, error) {

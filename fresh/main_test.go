@@ -1,0 +1,13 @@
+package fresh_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+)
+
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = nil // their back-off would take absurd virtual times
+	goleak.VerifyTestMain(m)
+}
