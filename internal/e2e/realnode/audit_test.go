@@ -32,8 +32,8 @@ rules:
 - level: Metadata
 `
 
-// tenure is the time for which something was a Pod's, or a shard's, by the API server: from before
-// the write that gave it until after the write that took it.
+// tenure is the time for which something belonged to a Pod or a shard, by the API server: from
+// before the write that gave it until after the write that took it.
 type tenure struct {
 	of       string  // UID of the Pod, or name of the shard
 	from, to float64 // seconds
@@ -71,7 +71,7 @@ func (a *app) writes(resource string) map[string][]e2e.AuditEvent {
 }
 
 // tenures returns those that writes of one object amount to. of returns whose it is after a write;
-// empty: nobody's.
+// empty: no one's.
 func tenures(writes []e2e.AuditEvent, of func(e2e.AuditEvent) string) (all []tenure) {
 	before := ""
 	for _, e := range writes {

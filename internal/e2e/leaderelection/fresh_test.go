@@ -1,0 +1,214 @@
+package leaderelection_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/bellwether-k8s/bellwether/fresh"
+)
+
+// TestNoTermBeginsStale has replicas with warm caches lead in turn. Each writes what the next one
+// must see in its first look at the cache. Their watches are late by up to 3 s.
+func TestNoTermBeginsStale(t *testing.T) {
+	t.Parallel()
+	const pairs, turns, maxLag = 20, 5, 3 * time.Second
+	for _, c := range []struct {
+		name   string
+		peer   peer
+		prompt func(context.Context, fresh.Cache) error // before the first look
+		stale  bool
+	}{
+		{"client-go with warm caches", clientGo, func(context.Context, fresh.Cache) error { return nil }, true},
+		{"bellwether with fresh caches", ours, func(ctx context.Context, c fresh.Cache) error { return fresh.Wait(ctx, c) }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var stale, all atomic.Int64
+			var waited, late sync.Map
+			var playing sync.WaitGroup
+			for pair := range pairs {
+				playing.Go(func() {
+					namespace, err := shared.Namespace(t.Context(), "fresh")
+					if !assert.NoError(t, err) {
+						return
+					}
+					replicas := []*warm{newWarm(t, namespace), newWarm(t, namespace)}
+					for turn := range turns {
+						r := replicas[turn%2]
+						lag := rand.N(maxLag)
+						r.lag.Store(int64(lag))
+						seen, took := r.lead(t, c.peer, c.prompt, turn)
+						if all.Add(1); seen < turn {
+							stale.Add(1)
+						}
+						waited.Store([2]int{pair, turn}, took)
+						late.Store([2]int{pair, turn}, lag)
+					}
+				})
+			}
+			playing.Wait()
+			var most, excess time.Duration
+			waited.Range(func(k, v any) bool {
+				lag, _ := late.Load(k)
+				most, excess = max(most, v.(time.Duration)), max(excess, v.(time.Duration)-lag.(time.Duration))
+				return true
+			})
+			t.Logf("%d of %d terms began stale; waited for %v at most, %v more than the lag", stale.Load(), all.Load(),
+				most.Round(time.Millisecond), excess.Round(time.Millisecond))
+			assert.EqualValues(t, pairs*turns, all.Load())
+			assert.Equal(t, c.stale, stale.Load() > 0)
+		})
+	}
+}
+
+// warm is a replica whose cache of ConfigMaps runs for the life of its process.
+type warm struct {
+	namespace string
+	leases    func(peer) kubernetes.Interface
+	client    coreclient.ConfigMapInterface
+	cache     fresh.Cache
+	lag       atomic.Int64 // of its watch
+}
+
+func newWarm(t *testing.T, namespace string) *warm {
+	w := &warm{namespace: namespace, leases: func(p peer) kubernetes.Interface {
+		return kubernetes.NewForConfigOrDie(p.config(shared.Admin()))
+	}}
+	config := rest.CopyConfig(shared.Admin())
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return laggard{next, &w.lag} })
+	w.client = kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(namespace)
+	source := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return w.client.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return w.client.Watch(ctx, o)
+		},
+	}
+	w.cache = fresh.Cache{
+		Name: "configmaps", Source: source,
+		Informer: cache.NewSharedIndexInformer(source, &corev1.ConfigMap{}, 0, cache.Indexers{}),
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { w.cache.Informer.RunWithContext(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	assert.True(t, cache.WaitForCacheSync(ctx.Done(), w.cache.Informer.HasSynced))
+	return w
+}
+
+// lead leads for one turn. It returns the turn before, as the cache shows it when work begins, and
+// how long work had to wait.
+func (w *warm) lead(t *testing.T, p peer, prompt func(context.Context, fresh.Cache) error, turn int) (seen int,
+	waited time.Duration,
+) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	lease := types.NamespacedName{Namespace: w.namespace, Name: "l"}
+	err := p.run(ctx, w.leases(p), lease, func(ctx context.Context) {
+		defer cancel()
+		begin := time.Now()
+		if !assert.NoError(t, prompt(ctx, w.cache)) {
+			return
+		}
+		waited = time.Since(begin)
+		if o, exists, _ := w.cache.Informer.GetStore().GetByKey(w.namespace + "/c"); exists {
+			seen, _ = strconv.Atoi(o.(*corev1.ConfigMap).Data["turn"])
+		}
+		_, err := w.client.Patch(ctx, "c", types.ApplyPatchType,
+			fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"data":{"turn":"%d"}}`, turn+1),
+			metav1.PatchOptions{FieldManager: "leader"})
+		assert.NoError(t, err)
+	})
+	assert.NoError(t, err)
+	return seen, waited
+}
+
+// laggard makes watches late.
+type laggard struct {
+	next http.RoundTripper
+	lag  *atomic.Int64
+}
+
+func (l laggard) RoundTrip(q *http.Request) (*http.Response, error) {
+	resp, err := l.next.RoundTrip(q)
+	if err == nil && q.URL.Query().Get("watch") == "true" {
+		resp.Body = newLateBody(q.Context(), resp.Body, l.lag)
+	}
+	return resp, err
+}
+
+// lateBody delivers what arrives after a lag, in its order.
+type lateBody struct {
+	io.ReadCloser
+	ended  <-chan struct{} // the request
+	chunks chan chunk
+	rest   []byte // of the last chunk
+}
+
+type chunk struct {
+	data []byte
+	err  error
+	due  time.Time
+}
+
+func newLateBody(request context.Context, body io.ReadCloser, lag *atomic.Int64) *lateBody {
+	b := &lateBody{ReadCloser: body, ended: request.Done(), chunks: make(chan chunk, 100)}
+	go func() {
+		for {
+			data := make([]byte, 4096)
+			n, err := body.Read(data)
+			select {
+			case b.chunks <- chunk{data[:n], err, time.Now().Add(time.Duration(lag.Load()))}:
+			case <-b.ended:
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return b
+}
+
+func (b *lateBody) Read(p []byte) (int, error) {
+	var c chunk
+	if len(b.rest) == 0 {
+		select {
+		case c = <-b.chunks:
+		case <-b.ended:
+			return 0, context.Canceled
+		}
+		select {
+		case <-time.After(time.Until(c.due)):
+		case <-b.ended:
+			return 0, context.Canceled
+		}
+		b.rest = c.data
+	}
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
+	return n, c.err
+}
