@@ -24,10 +24,12 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 )
 
-// late holds, by the name of their object, patches that the network holds back: func() error.
+// late maps the name of an object to a patch that the network holds back. The values are of type
+// func() error.
 type late = sync.Map
 
-// patchLate returns the request for a patch that has been sent, and has not arrived.
+// patchLate returns a patch that has been sent and has not arrived. The first call of the function
+// lets it arrive.
 func (w *world) patchLate(client metadata.ResourceInterface, o metav1.Object, shard string,
 	r *protocol.Record,
 ) func() error {
@@ -39,8 +41,8 @@ func (w *world) patchLate(client metadata.ResourceInterface, o metav1.Object, sh
 }
 
 // takenFromOwners returns a wrapper for the connection of a sharder. Just before a patch of a child
-// arrives, it lets the late patch of its root arrive. It counts the children that are taken from
-// the shard that owns their root.
+// arrives, the wrapper lets the late patch of its root arrive. It counts the children that the
+// sharder takes from the owner of their root.
 func (w *world) takenFromOwners(roots map[string]string, late *late) (wrap transport.WrapperFunc, taken *atomic.Int32) {
 	taken = &atomic.Int32{}
 	return func(next http.RoundTripper) http.RoundTripper {
@@ -71,8 +73,8 @@ func (w *world) takenFromOwners(roots map[string]string, late *late) (wrap trans
 	}, taken
 }
 
-// widowed returns the roots of a shard that has ended while there is no sharder, and their only
-// children.
+// widowed returns the roots of shard c, and their only children by the name of the root. The shard
+// has ended while no sharder ran.
 func (w *world) widowed() (roots map[string]*metav1.PartialObjectMetadata,
 	children map[string]*metav1.PartialObjectMetadata,
 ) {
@@ -92,7 +94,8 @@ func (w *world) widowed() (roots map[string]*metav1.PartialObjectMetadata,
 	return roots, children
 }
 
-// with runs the next sharder for ten minutes after it has done something.
+// with starts the next sharder, calls do, and waits for ten minutes. Then it fails unless the 30
+// objects are with the given shards and each child is with its root.
 func (w *world) with(wrap transport.WrapperFunc, do func(), shards ...string) {
 	kube, meta := w.clients(w.server.Client("sharder"), wrap)
 	s, err := New(kube, meta, ringtest.TestMapper(), w.familyConfig())
@@ -104,8 +107,8 @@ func (w *world) with(wrap transport.WrapperFunc, do func(), shards ...string) {
 	w.requireFamilies(1)
 }
 
-// The network may hold a patch of the former sharder back until the next one has read the object. A
-// root that such a patch assigns keeps its children until it is drained.
+// A root keeps its children until it is drained, even if a late patch of the former sharder assigns
+// it. The network may hold the patch back until the next sharder has read the object.
 func TestALateAssignmentKeepsTheChildrenOfItsRoot(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		roots, children := w.widowed()
@@ -131,13 +134,13 @@ func TestALateAssignmentKeepsTheChildrenOfItsRoot(t *testing.T) {
 	})
 }
 
-// The same for a patch of a child: one that was with the right shard when the root was assigned
-// stays there.
+// The API server refuses a late patch of a child. A child that is with the right shard when its
+// root is assigned stays there.
 func TestALatePatchOfAChildIsRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		roots, children := w.widowed()
 		moves := map[string]func() error{}
-		for name := range roots { // the former sharder has moved the children to b, and then wanted them with a
+		for name := range roots { // the former sharder has moved the children to b, and then to a
 			child := children[name]
 			pods := w.meta.Resource(ringtest.Pods).Namespace("default")
 			moved, err := pods.Patch(t.Context(), child.Name, types.MergePatchType,
@@ -152,9 +155,9 @@ func TestALatePatchOfAChildIsRefused(t *testing.T) {
 	})
 }
 
-// Somebody removes the record of roots while their shard works on them, and it may not know yet. The
-// children get other versions, because patches of the former sharder may be late, and yet the shard
-// keeps them in sight.
+// A shard does not lose sight of the children of a root when a user removes the record of the root.
+// The shard may still work on the root. The sharder gives the children other versions, because
+// patches of the former sharder may be late. Meanwhile the children keep the label of the shard.
 func TestAShardDoesNotLoseSightOfTheChildrenOfAStrippedRoot(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, _ := w.settledWith(30, w.familyConfig(), "a", "b")
@@ -182,7 +185,8 @@ func TestAShardDoesNotLoseSightOfTheChildrenOfAStrippedRoot(t *testing.T) {
 	})
 }
 
-// A patch may arrive late that this session has sent: its outcome was unknown.
+// A root keeps its children even if a late patch of this session assigns it. The session does not
+// know the outcome of that patch.
 func TestALateAssignmentOfThisSessionKeepsTheChildrenOfItsRoot(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		roots, children := w.widowed()

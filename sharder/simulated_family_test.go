@@ -24,13 +24,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// births are the children that there are in a world, with what is known of them.
+// births has the children of a world, and the work on their roots.
 type births struct {
 	mu     sync.Mutex
 	alive  map[types.UID]birth
 	edited map[types.UID]bool                              // roots that a user has changed
-	work   map[types.UID]map[*sim.Process]*shardlease.Term // that is going on, by its root
-	lost   string                                          // the first child that has left work; empty: none
+	work   map[types.UID]map[*sim.Process]*shardlease.Term // under way, by root
+	lost   string                                          // a child that was taken from work on its root; empty: none
 }
 
 type birth struct {
@@ -38,12 +38,12 @@ type birth struct {
 	name    string
 	by      string // process that created it; "somebody" is a user
 	stamped bool
-	edited  bool // a user has changed its label: where it is seen is not for work to rely on
+	edited  bool // a user has changed its label, so work may not see it
 }
 
 const user = "somebody"
 
-// birthsOf returns those of a world, which the rule of the world has told of every change.
+// birthsOf returns the births of a world. The rule of the world passes every change to see.
 func birthsOf(w *sim.World) *births {
 	b, _ := w.State.LoadOrStore("births", &births{
 		alive: map[types.UID]birth{}, edited: map[types.UID]bool{},
@@ -52,7 +52,7 @@ func birthsOf(w *sim.World) *births {
 	return b.(*births)
 }
 
-// see takes in a change of a child.
+// see records a change of an object.
 func (b *births) see(c apisim.Change) {
 	o := c.After
 	if o == nil {
@@ -86,9 +86,9 @@ func (b *births) see(c apisim.Change) {
 	b.alive[o.GetUID()] = known
 }
 
-// leaves notes a child that is taken from a shard while that works on its root: the work would lose
-// sight of it. A term that is over does not count: its objects may go to others. Nor does a root that
-// a user has edited: its children follow its label.
+// leaves records a child that is taken from a shard while the shard works on its root, because the
+// work would lose sight of it. A term that is over does not count: its objects may go to other
+// shards. Nor does a child count if a user has changed its label.
 func (b *births) leaves(child birth, c apisim.Change) {
 	label := api.ShardLabel(simulatedRing)
 	from, to := c.Before.GetLabels()[label], c.After.GetLabels()[label]
@@ -111,7 +111,7 @@ func (b *births) leaves(child birth, c apisim.Change) {
 	}
 }
 
-// begin notes work on a root, or on a child of it, until the returned function is called.
+// begin records work on a root, or on a child of it, until end is called.
 func (b *births) begin(root types.UID, p *sim.Process, term *shardlease.Term) (end func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -126,22 +126,23 @@ func (b *births) begin(root types.UID, p *sim.Process, term *shardlease.Term) (e
 	}
 }
 
-// loss returns what leaves has noted.
+// loss returns the child that leaves has recorded, or an empty string.
 func (b *births) loss() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.lost
 }
 
-// unseen returns a child that work of another shard, or of an earlier process of the same one, has
-// created, and that is not shown to the work that begins in a process.
+// unseen returns a child of a root that is not shown to the work that begins in p. The work of
+// another shard, or of an earlier process of the same shard, has created the child. A child does
+// not count if a user has created it or changed its label.
 func (b *births) unseen(root types.UID, p *sim.Process, shown func(name string) bool) (child birth, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, child := range b.alive {
 		switch {
 		case child.root != root, child.by == user, child.by == p.Name, child.edited:
-		case identity(child.by) == identity(p.Name) && !child.stamped: // the sharder may not have come by yet
+		case identity(child.by) == identity(p.Name) && !child.stamped: // the sharder may not have labeled it yet
 		case !shown(child.name):
 			return child, true
 		}
@@ -158,7 +159,7 @@ func hasChildren(root types.UID) bool {
 	return sum%3 == 0
 }
 
-// brood is what a controller does about children.
+// brood is the part of a controller that creates, deletes and works on children.
 type brood struct {
 	p        *sim.Process
 	shard    *shard.Shard
@@ -183,7 +184,7 @@ func newBrood(p *sim.Process, worker *shard.Shard, client kubernetes.Interface) 
 	return &brood{p, worker, pods, worker.NewInformer(lists, &corev1.Pod{}, resync, cache.Indexers{})}
 }
 
-// delayed is a watch with late events: caches of different resources do not keep step.
+// delayed returns a watch with late events, so that caches of different resources are not in step.
 func delayed(w watch.Interface, p *sim.Process) watch.Interface {
 	told := make(chan watch.Event)
 	late := watch.NewProxyWatcher(told)
@@ -216,20 +217,20 @@ func delayed(w watch.Interface, p *sim.Process) watch.Interface {
 	return late
 }
 
-// check fails unless the cache shows what has been created before this work.
+// check fails unless the cache shows the children that were created before this work.
 func (b *brood) check(ctx context.Context, root types.UID) {
 	child, ok := birthsOf(b.p.World()).unseen(root, b.p, func(name string) bool {
 		_, exists, _ := b.informer.GetStore().GetByKey("ns/" + name)
 		return exists
 	})
 	term, _ := shardlease.TermFrom(ctx)
-	if ok && term.Err() == nil { // it has not been stopped since work was let begin
+	if ok && term.Err() == nil { // the process has not stopped since work began
 		b.p.Fail("begins to work on %s, and does not see child %s, which %s has created (stamped: %t)", root,
 			child.name, child.by, child.stamped)
 	}
 }
 
-// tend is what work on a root does: it wants two children.
+// tend creates or deletes one child of a root unless the root has two.
 func (b *brood) tend(ctx context.Context, root *corev1.ConfigMap, now int64) error {
 	var children []*corev1.Pod
 	for _, item := range b.informer.GetStore().List() {
@@ -237,7 +238,7 @@ func (b *brood) tend(ctx context.Context, root *corev1.ConfigMap, now int64) err
 			children = append(children, o)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // what is given up may still be carried out
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // the server may still carry it out later
 	defer cancel()
 	switch n := len(children); {
 	case n > 2:
@@ -263,7 +264,7 @@ func childOf(root *corev1.ConfigMap) *corev1.Pod {
 	}}
 }
 
-// control is a controller of children, until ctx has ended.
+// control runs a controller of children until ctx ends.
 func (b *brood) control(ctx context.Context) error {
 	return shard.RunController(ctx, b.shard, b.informer, 2, func(ctx context.Context, child *corev1.Pod) error {
 		root := metav1.GetControllerOf(child).UID
@@ -293,8 +294,7 @@ func childrenOf(w *sim.World) coreclient.PodInterface {
 	return kubernetes.NewForConfigOrDie(w.Server.Client(user).Config()).CoreV1().Pods("ns")
 }
 
-// meddleWithChildren does what users do: they create and delete children, and edit what they should
-// not.
+// meddleWithChildren does what users do: it creates and deletes children, and edits their labels.
 func meddleWithChildren(w *sim.World, r *rand.Rand, roots []corev1.ConfigMap) {
 	ctx, client := context.Background(), childrenOf(w)
 	root := &roots[r.IntN(len(roots))]
@@ -323,7 +323,8 @@ func meddleWithChildren(w *sim.World, r *rand.Rand, roots []corev1.ConfigMap) {
 	}
 }
 
-// everyChildIsWithItsRoot is what holds when nothing has been wrong for long.
+// everyChildIsWithItsRoot returns an error unless each child is with its root, and its shard works
+// on it. This holds when there has been no fault for a while.
 func everyChildIsWithItsRoot(w *sim.World, roots []corev1.ConfigMap) error {
 	list, err := childrenOf(w).List(context.Background(), metav1.ListOptions{})
 	if err != nil {

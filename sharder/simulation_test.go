@@ -41,17 +41,17 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// TestSimulatedShards is the proof that no object is worked on by two shards, and that each finds
-// one in the end: whole replicas, each with a shard lease, a controller, and a sharder under
-// election, while processes and connections fail and somebody edits the objects.
+// TestSimulatedShards proves that two shards never work on one object, and that each object finds a
+// shard in the end. It runs whole replicas, each with a shard lease, a controller, and a sharder
+// that takes part in an election. Processes and connections fail, and a user edits the objects.
 func TestSimulatedShards(t *testing.T) {
 	sim.Prove(t, sharding(), sim.Schedules(t, 50))
 }
 
-// TestSimulatedWrites is the same for what arrives at the server: no write of a shard's work,
-// however late, finds an object that another shard may work on, or that its own has let go of. The
-// work writes without any precondition, so processes are not paused: what one sends that is stopped
-// between its last check and the sending, nothing on the client's side can keep back.
+// TestSimulatedWrites proves the same for the writes that arrive at the server. No write of a
+// shard's work, however late, reaches an object that another shard may work on, or that the shard
+// has let go of. The work writes without preconditions, so the scenario does not pause processes.
+// If a process stops between its last check and its request, no client can hold the request back.
 func TestSimulatedWrites(t *testing.T) {
 	s := sharding()
 	s.Kinds = []sim.Kind{
@@ -63,7 +63,7 @@ func TestSimulatedWrites(t *testing.T) {
 	sim.Prove(t, s, sim.Schedules(t, 50))
 }
 
-// TestSimulatedFamilies is the same for families that move and move, and that no user confuses.
+// TestSimulatedFamilies proves the same for families that move often. Users only create roots.
 func TestSimulatedFamilies(t *testing.T) {
 	s := sharding()
 	s.Kinds = []sim.Kind{
@@ -87,8 +87,9 @@ func oneFamilyOneShard(w *sim.World) sim.Rule {
 	}
 }
 
-// noForeignWrites is the rule that no two shards work at the same time, and that no write of work
-// comes too late.
+// noForeignWrites is the rule that no two shards work on an object at the same time, that no child
+// leaves the shard at work on its root, and that no write of work comes too late. A write is late
+// if the object has a valid record and the record does not name the writer as its owner.
 func noForeignWrites(w *sim.World) sim.Rule {
 	var late atomic.Pointer[string]
 	w.Server.Observe(func(c apisim.Change) {
@@ -121,7 +122,7 @@ func noForeignWrites(w *sim.World) sim.Rule {
 
 var recordAnnotation = api.RecordAnnotation(simulatedRing, schema.GroupResource{Resource: "configmaps"})
 
-// by is what the work on an object has written.
+// by returns the value that work has written into an object.
 func by(o *unstructured.Unstructured) string {
 	value, _, _ := unstructured.NestedString(o.Object, "data", "by")
 	return value
@@ -164,15 +165,15 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// runReplica is a program whose replicas are all equal.
+// runReplica runs a replica of a ring of configMaps.
 func runReplica(ctx context.Context, p *sim.Process) { runReplicaOf(ctx, p, configMaps) }
 
-// runReplicaOf is one of a ring of such resources, whose requests pass through other hands.
+// runReplicaOf runs a replica of a ring of those resources. Its requests pass through hands.
 func runReplicaOf(ctx context.Context, p *sim.Process, resources []api.Resource, hands ...transport.WrapperFunc) {
 	runReplicaWith(ctx, p, replicaConfig{resources, resources}, hands...)
 }
 
-// replicaConfig is what a replica takes for the resources of the ring, as a shard and as a sharder.
+// replicaConfig has the resources of the ring for the shard and for the sharder of a replica.
 type replicaConfig struct{ shard, sharder []api.Resource }
 
 func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands ...transport.WrapperFunc) {
@@ -188,7 +189,7 @@ func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands 
 	own, sharders := p.Config(), p.Config()
 	own.Wrap(transport.Wrappers(hands...))
 	sharders.Wrap(transport.Wrappers(hands...))
-	own.Timeout = 20 * time.Second // or a controller waits for a lost answer for ever
+	own.Timeout = 20 * time.Second // or a controller waits forever for a lost response
 	own.Wrap(lease.WrapTransport)
 	sharders.Wrap(elector.WrapTransport)
 	worker := must(shard.New(metadata.NewForConfigOrDie(own), mapper(), lease, shard.Config{Resources: c.shard}))
@@ -217,7 +218,7 @@ func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands 
 	}
 }
 
-// control is a controller, from before its informer begins until its last worker has returned.
+// control runs a controller until its last worker has returned.
 func control(ctx context.Context, p *sim.Process, worker *shard.Shard, config *rest.Config, families bool) {
 	clients := kubernetes.NewForConfigOrDie(config)
 	client := clients.CoreV1().ConfigMaps("ns")
@@ -268,8 +269,8 @@ func control(ctx context.Context, p *sim.Process, worker *shard.Shard, config *r
 	queue.ShutDown()
 }
 
-// work takes a while, acts as long as it may, and writes in the end. Work on every third object
-// does not heed the end of its context.
+// work takes a while, acts as long as its term lasts, and sometimes writes at the end. Work on
+// about a third of the objects ignores the end of its context.
 func work(ctx context.Context, p *sim.Process, client coreclient.ConfigMapInterface, children *brood,
 	o *corev1.ConfigMap,
 ) error {
@@ -286,7 +287,7 @@ func work(ctx context.Context, p *sim.Process, client coreclient.ConfigMapInterf
 	if o.UID[len(o.UID)-1]%3 == 0 {
 		done = nil
 	}
-	for range 1 + now%6 { // at least once, or a write could follow upon its own event for ever
+	for range 1 + now%6 { // at least once, or each write could cause the next one forever
 		tick := p.Clock.NewTimer(500 * time.Millisecond)
 		select {
 		case <-done:
@@ -306,7 +307,7 @@ func work(ctx context.Context, p *sim.Process, client coreclient.ConfigMapInterf
 		}
 	}
 	if now%3 == 0 {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // what is given up may still be carried out
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // the server may still carry it out later
 		defer cancel()
 		_, err := client.Patch(ctx, o.Name, types.MergePatchType,
 			[]byte(`{"data":{"by":"`+p.Name+strconv.FormatInt(now, 10)+`"}}`), metav1.PatchOptions{})
@@ -315,7 +316,7 @@ func work(ctx context.Context, p *sim.Process, client coreclient.ConfigMapInterf
 	return nil
 }
 
-// worked is who worked on an object last, and when.
+// worked says which shard worked on an object last, and when.
 type worked struct {
 	identity string
 	at       time.Time
@@ -325,13 +326,13 @@ func objectsOf(w *sim.World) coreclient.ConfigMapInterface {
 	return kubernetes.NewForConfigOrDie(w.Server.Client(user).Config()).CoreV1().ConfigMaps("ns")
 }
 
-// meddle does what users do: they create and delete objects, and edit what they should not. It
-// keeps some eight objects.
+// meddle does what users do: it creates and deletes objects, and edits marks of the ring. It keeps
+// about eight objects.
 func meddle(w *sim.World, r *rand.Rand) {
 	meddleWith(w, r, func(roots []corev1.ConfigMap) { meddleWithChildren(w, r, roots) })
 }
 
-// meddleWith is the same for objects whose children are somebody else's business.
+// meddleWith is meddle with another function that edits the children.
 func meddleWith(w *sim.World, r *rand.Rand, children func(roots []corev1.ConfigMap)) {
 	ctx, client := context.Background(), objectsOf(w)
 	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: "user"})
@@ -382,7 +383,7 @@ func meddleWith(w *sim.World, r *rand.Rand, children func(roots []corev1.ConfigM
 	}
 }
 
-// populate creates objects until there are some eight.
+// populate creates objects until there are about eight.
 func populate(w *sim.World, r *rand.Rand) {
 	client := objectsOf(w)
 	list, err := client.List(context.Background(), metav1.ListOptions{LabelSelector: "user"})
@@ -394,8 +395,8 @@ func populate(w *sim.World, r *rand.Rand) {
 	}
 }
 
-// create creates an object, if it is to be a copy of another with all that somebody has written on
-// that.
+// create creates an object. Unless from is nil, the object is a copy with the same labels and
+// annotations.
 func create(client coreclient.ConfigMapInterface, r *rand.Rand, from *corev1.ConfigMap) {
 	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Name:   fmt.Sprint("o", r.Uint64()),
@@ -407,7 +408,7 @@ func create(client coreclient.ConfigMapInterface, r *rand.Rand, from *corev1.Con
 	_, _ = client.Create(context.Background(), o, metav1.CreateOptions{})
 }
 
-// explain is what the sharder says about an object.
+// explain returns the sharder's explanation of an object.
 func explain(w *sim.World, name string) string {
 	for _, shard := range []string{"a", "b", "c"} {
 		v, ok := w.State.Load(shard)
@@ -425,7 +426,8 @@ func explain(w *sim.World, name string) string {
 	return "there is no sharder"
 }
 
-// everyObjectHasOneOwner is what holds when nothing has been wrong for long.
+// everyObjectHasOneOwner returns an error unless a shard owns and works on each object, and each
+// child is with its root. This holds when there has been no fault for a while.
 func everyObjectHasOneOwner(w *sim.World) error {
 	list, err := objectsOf(w).List(context.Background(), metav1.ListOptions{LabelSelector: "user"})
 	if err != nil {

@@ -33,8 +33,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// world is an API server with shards and sharders, in a bubble. Its shards do nothing but hold
-// their Lease and let go of what they are asked to.
+// world is an API server with shards and sharders, in a synctest bubble. Its shards only hold their
+// Leases and let go of drained objects.
 type world struct {
 	t      *testing.T
 	server *apisim.Server
@@ -44,17 +44,17 @@ type world struct {
 
 	connection *apisim.Client // of the latest sharder
 
-	// astray is called with each request of a sharder, and says whether a proxy answers it with a
-	// page of its own; nil: none.
+	// astray reports whether a proxy answers a request of a sharder in place of the API server. If
+	// it is nil, the proxy answers none.
 	astray atomic.Pointer[func(*http.Request) bool]
 
 	running []func()
 
 	returnWithin time.Duration // of shards
-	former       bool          // shards are of the last version, which knows of no next one
+	former       bool          // shards are of the previous version, and free a drained object
 
 	mu      sync.Mutex
-	history []string // what the hooks told
+	history []string // the calls of the hooks
 	patches map[string]int
 	scans   []Scan
 }
@@ -81,7 +81,7 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	})
 }
 
-// end stops whatever runs.
+// end stops all shards and sharders.
 func (w *world) end() {
 	for _, stop := range w.running {
 		stop()
@@ -102,7 +102,7 @@ func (w *world) clients(connection *apisim.Client, wrap ...transport.WrapperFunc
 	return kube, meta
 }
 
-// config is that of the sharders.
+// config returns the config of the sharders.
 func (w *world) config() Config {
 	note := func(format string, args ...any) {
 		w.mu.Lock()
@@ -139,7 +139,7 @@ func (w *world) log() *zap.Logger {
 	return zaptest.NewLogger(w.t, zaptest.Level(zap.InfoLevel))
 }
 
-// told returns what the hooks have told since it was called last.
+// told returns the calls of the hooks since its last call.
 func (w *world) told() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,7 +148,7 @@ func (w *world) told() []string {
 	return told
 }
 
-// patched returns how many patches of each kind the sharders have made since it was called last.
+// patched returns the number of successful patches of the sharders by verb, since its last call.
 func (w *world) patched() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,7 +157,7 @@ func (w *world) patched() map[string]int {
 	return patched
 }
 
-// sharder runs a sharder until the function that it returns is called.
+// sharder runs a sharder until stop is called.
 func (w *world) sharder(c Config) (stop func()) {
 	w.connection = w.server.Client("sharder")
 	kube, meta := w.clients(w.connection, w.proxy)
@@ -181,7 +181,7 @@ func (w *world) begin(run func(context.Context)) (stop func()) {
 	return stop
 }
 
-// testShard is one in a world.
+// testShard is a shard of a world.
 type testShard struct {
 	connection *apisim.Client
 	release    func()
@@ -189,7 +189,7 @@ type testShard struct {
 	acks       atomic.Int32
 }
 
-// shard begins one.
+// shard starts a shard.
 func (w *world) shard(name string) *testShard {
 	s := &testShard{connection: w.server.Client(name)}
 	kube, meta := w.clients(s.connection)
@@ -212,7 +212,7 @@ func (w *world) shard(name string) *testShard {
 	return s
 }
 
-// acknowledge lets go of what is drained, until ctx has ended.
+// acknowledge lets go of the drained objects of a shard until ctx ends.
 func (w *world) acknowledge(ctx context.Context, s *testShard, name string, meta metadata.Interface,
 	epoch shardlease.Epoch,
 ) {
@@ -238,12 +238,12 @@ func (w *world) acknowledge(ctx context.Context, s *testShard, name string, meta
 	}})
 }
 
-// kill cuts a shard off for good.
+// kill cuts a shard off from the API server forever.
 func (s *testShard) kill() {
 	s.connection.Sever()
 }
 
-// create makes objects.
+// create creates n objects, named prefix-000 and so on.
 func (w *world) create(n int, prefix string) {
 	for i := range n {
 		_, err := w.kube.CoreV1().ConfigMaps("default").Create(w.t.Context(),
@@ -259,15 +259,16 @@ func (w *world) objects() []metav1.PartialObjectMetadata {
 	return list.Items
 }
 
-// strips removes from an object all that the ring has written on it.
+// strips removes all marks of the ring from an object.
 func (w *world) strips(o metav1.Object) {
 	_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace(o.GetNamespace()).Patch(w.t.Context(), o.GetName(),
 		types.MergePatchType, w.keys.StripPatch(o), metav1.PatchOptions{})
 	require.NoError(w.t, err)
 }
 
-// owners returns how many objects each shard has; whatever is not with a member of the ring by
-// label and valid record counts as "-".
+// owners returns the number of objects of each shard. An object counts for a shard if it has the
+// label of the shard, no drain label, and an owner record of the shard's present epoch. All other
+// objects count as "-".
 func (w *world) owners() map[string]int {
 	count := map[string]int{}
 	for _, o := range w.objects() {
@@ -293,8 +294,8 @@ func (w *world) owners() map[string]int {
 	return count
 }
 
-// requirePlaced fails unless n objects are with the given shards, each shard has some, and each
-// object is with its owner on the ring.
+// requirePlaced fails unless there are n objects, each is owned by one of the given shards, and
+// each shard has at least one.
 func (w *world) requirePlaced(n int, shards ...string) {
 	w.t.Helper()
 	owners := w.owners()

@@ -1,4 +1,4 @@
-// Package ringtest has what the tests of the assigner, the shard and their protocol share.
+// Package ringtest has helpers for the tests of the sharder, the shard and their protocol.
 package ringtest
 
 import (
@@ -42,7 +42,7 @@ func SelectorOf(t *testing.T, s string) labels.Selector {
 	return parsed
 }
 
-// RoundTripper is a function as an http.RoundTripper.
+// RoundTripper is a function that implements http.RoundTripper.
 type RoundTripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.
@@ -51,8 +51,7 @@ func (f RoundTripper) RoundTrip(q *http.Request) (*http.Response, error) { retur
 // IsPatch reports whether a request is a patch.
 func IsPatch(r *http.Request) bool { return r.Method == http.MethodPatch }
 
-// Preconditions are those of the patches that a connection sends; of other requests there are
-// none.
+// Preconditions records the UID and the resourceVersion of each patch that a connection sends.
 type Preconditions struct {
 	mu  sync.Mutex
 	all []precondition // guarded by mu
@@ -60,7 +59,8 @@ type Preconditions struct {
 
 type precondition struct{ UID, ResourceVersion string }
 
-// Note takes in a request.
+// Note records the preconditions of a request. It ignores dry runs, and requests that are no
+// patches.
 func (p *Preconditions) Note(q *http.Request) {
 	if !IsPatch(q) || q.URL.Query().Get("dryRun") != "" {
 		return
@@ -79,7 +79,8 @@ func (p *Preconditions) Note(q *http.Request) {
 	p.all = append(p.all, patch.Metadata)
 }
 
-// Require fails the test unless that many patches were sent, each with a UID and a version.
+// Require fails the test unless at least that many patches were sent, each with a UID and a
+// resourceVersion.
 func (p *Preconditions) Require(t *testing.T, atLeast int) {
 	t.Helper()
 	p.mu.Lock()
