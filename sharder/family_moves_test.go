@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestScanEndsTheDoubtsFromBeforeIt has moves end halfway before a scan, and while it goes on.
+// A scan ends the doubts about moves that had ended halfway before it began. It does not end those
+// about moves that end halfway during the scan.
 func TestScanEndsTheDoubtsFromBeforeIt(t *testing.T) {
 	before, during, other := protocol.Ref{Name: "before"}, protocol.Ref{Name: "during"}, protocol.Ref{Name: "other"}
 	m := newMoves()

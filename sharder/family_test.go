@@ -57,7 +57,7 @@ func (w *world) bearOne(root metav1.Object, shard string) *corev1.Pod {
 	return pod
 }
 
-// children are those of every root, by its UID.
+// children returns all children by the UID of their root.
 func (w *world) children() map[types.UID][]metav1.PartialObjectMetadata {
 	list, err := w.meta.Resource(ringtest.Pods).List(w.t.Context(), metav1.ListOptions{})
 	require.NoError(w.t, err)
@@ -82,7 +82,7 @@ func (w *world) requireFamilies(n int) {
 	}
 }
 
-// rootsOf are the names of the roots of a shard.
+// rootsOf returns the names of the roots with the label of a shard.
 func (w *world) rootsOf(shard string) (all []string) {
 	for _, o := range w.objects() {
 		if w.keys.ShardOf(&o) == shard {
@@ -92,8 +92,8 @@ func (w *world) rootsOf(shard string) (all []string) {
 	return all
 }
 
-// requireFloors fails unless work on those roots waits for caches that show their children where
-// they are now.
+// requireFloors fails unless the child floor of each of the roots is the newest version of its
+// children. Work on the root waits for caches that reach the floor.
 func (w *world) requireFloors(roots []string) {
 	w.t.Helper()
 	require.NotEmpty(w.t, roots)
@@ -113,8 +113,8 @@ func (w *world) requireFloors(roots []string) {
 	}
 }
 
-// requireFloorsReach is requireFloors for roots that came without a record: work on them may wait
-// for other children of their shard, too.
+// requireFloorsReach is requireFloors for roots that came without a record. Their floors may be
+// higher, because work on them may also wait for other children of their shard.
 func (w *world) requireFloorsReach(roots []string) {
 	w.t.Helper()
 	require.NotEmpty(w.t, roots)
@@ -132,7 +132,8 @@ func (w *world) requireFloorsReach(roots []string) {
 	}
 }
 
-// lists counts the lists of children that the latest sharder asks for, each page of them.
+// lists counts the pages of children that the latest sharder lists. count returns the number since
+// its last call.
 func (w *world) lists() (count func() int) {
 	var mu sync.Mutex
 	pages := 0
@@ -178,7 +179,8 @@ func TestChildrenGetTheShardOfTheirRoot(t *testing.T) {
 	})
 }
 
-// A shard marks a child that it takes for another's, and may be wrong: the sharder knows.
+// A marked child goes where its root is. A shard marks a child that it takes for another shard's,
+// and may be wrong.
 func TestMarkedChildrenGoWhereTheirRootIs(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
@@ -200,7 +202,7 @@ func TestMarkedChildrenGoWhereTheirRootIs(t *testing.T) {
 		}
 		assert.Equal(t, map[string]int{"follow": 20}, w.patched())
 
-		// b is silent, and a was given some of its children already, but not their roots.
+		// b is silent. a already has some of its children, but not their roots.
 		shards[1].kill()
 		roots := w.rootsOf("b")
 		for _, o := range w.objects() {
@@ -241,8 +243,8 @@ func TestChildrenOfANewRootWaitForIt(t *testing.T) {
 	})
 }
 
-// A controller that creates children begins to be sharded: its shards have to see what there is, or
-// would create it again.
+// The children of a root that is selected later come with the root. When a controller begins to be
+// sharded, its shards must see the children that exist, or they create them again.
 func TestChildrenOfARootThatIsSelectedLaterComeWithIt(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.familyConfig()
@@ -269,8 +271,8 @@ func TestChildrenOfARootThatIsSelectedLaterComeWithIt(t *testing.T) {
 	})
 }
 
-// Nor is a root that is selected later taken for a new one when the sharder knows of the children
-// of others.
+// A root that is selected later is not taken for a new one, even if the sharder already knows the
+// children of other roots.
 func TestARootThatIsSelectedLaterIsNotTakenForANewOne(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.familyConfig()
@@ -324,7 +326,7 @@ func TestFamiliesMoveTogether(t *testing.T) {
 				stop, shards := w.settledWith(60, w.familyConfig(), "a", "b", "c")
 				defer stop()
 				w.bear(2, true)
-				time.Sleep(20 * time.Minute) // it has a settled scan behind it
+				time.Sleep(20 * time.Minute) // a scan has found the ring settled
 				roots := w.rootsOf("b")
 				moved := len(roots)
 				count := w.lists()
@@ -343,7 +345,7 @@ func TestFamiliesMoveTogether(t *testing.T) {
 
 // A new root costs no list of children, however many shards and children there are.
 func TestANewRootCostsNoListOfChildren(t *testing.T) {
-	for _, shards := range []int{2, 80} { // of more than 70 the names do not fit into a selector
+	for _, shards := range []int{2, 80} { // the names of more than 70 do not fit into a selector
 		t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				c := w.familyConfig()
@@ -374,8 +376,8 @@ func TestANewRootCostsNoListOfChildren(t *testing.T) {
 	}
 }
 
-// A root loses its record when some of its children have been given to its next shard, and the
-// others are with one that is gone: it looks like a new one.
+// A root whose move has ended halfway is not taken for a new one. Some of its children are with its
+// next shard, and the others are with a shard that is gone. Then it loses its record.
 func TestARootWhoseMoveHasEndedHalfwayIsNotTakenForANewOne(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
@@ -397,7 +399,7 @@ func TestARootWhoseMoveHasEndedHalfwayIsNotTakenForANewOne(t *testing.T) {
 	})
 }
 
-// members are the shards that have a Lease.
+// members returns the shards that have a Lease.
 func (w *world) members() (names []string) {
 	leases, err := w.kube.CoordinationV1().Leases(testNamespace).List(w.t.Context(), metav1.ListOptions{})
 	require.NoError(w.t, err)
@@ -407,7 +409,7 @@ func (w *world) members() (names []string) {
 	return names
 }
 
-// Roots that come from many shards have their children listed once, and not once for each shard.
+// The sharder lists the children of roots from many shards once, and not once for each shard.
 func TestListsOfChildrenDoNotGrowWithTheShards(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var names []string
@@ -443,8 +445,8 @@ func TestAJoiningShardGetsFamilies(t *testing.T) {
 	})
 }
 
-// The children of many roots are listed a few times only, and those that have not been moved only
-// while the sharder is new.
+// The sharder lists the children of many roots only a few times. It lists children that do not move
+// only while it is new.
 func TestManyFamiliesMoveInFewBatches(t *testing.T) {
 	const families = 500
 	inWorld(t, func(t *testing.T, w *world) {
@@ -466,8 +468,9 @@ func TestManyFamiliesMoveInFewBatches(t *testing.T) {
 	})
 }
 
-// A sharder moves children, and then not their root. Which version of them the next shard has to
-// have seen is known to the next sharder.
+// A move that has ended halfway is finished with the right floors. A sharder has moved the
+// children, and then not their root. The same sharder and the next one know which version of the
+// children the next shard must have seen.
 func TestAMoveThatEndedHalfwayIsKnown(t *testing.T) {
 	for name, another := range map[string]bool{"the same sharder": false, "another": true} {
 		t.Run(name, func(t *testing.T) {
@@ -505,8 +508,8 @@ func TestAMoveThatEndedHalfwayIsKnown(t *testing.T) {
 	}
 }
 
-// A root loses its record before its shard has seen the children that it came with. The next record
-// says the same about them, whichever sharder writes it.
+// A root that loses its record keeps the floor of its children, whichever sharder writes the next
+// record. Its shard may not have seen the children yet.
 func TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren(t *testing.T) {
 	for name, of := range map[string]struct {
 		another  bool
@@ -524,7 +527,7 @@ func TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 				roots := w.rootsOf("a")
 				shards[0].release()
-				time.Sleep(10 * time.Minute) // the ring is settled, and history
+				time.Sleep(10 * time.Minute) // the ring and its history are settled
 				w.requirePlaced(20, "b")
 				w.requireFloors(roots)
 				if of.another {
@@ -545,8 +548,8 @@ func TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren(t *testing.T) {
 	}
 }
 
-// Roots lose their records while two shards after another may have been given them. Who is asked
-// last is not the one that has created their children.
+// The children of a stripped root are found. Two shards in succession may have been given the root.
+// The shard that is asked last has not created the children.
 func TestChildrenOfAStrippedRootAreFound(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, shards := w.settledWith(120, w.familyConfig(), "a", "b")
@@ -595,7 +598,7 @@ func TestAChildThatOthersChangeIsMovedAllTheSame(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		w.connection.Inject(apisim.Faults{Latency: 100 * time.Millisecond})
 		shards[0].release()
-		for range 20 { // of every family, one child is deleted, and another changed all the time
+		for range 20 { // in every family, one child is deleted and another one changes all the time
 			time.Sleep(50 * time.Millisecond)
 			for _, of := range w.children() {
 				if len(of) == 3 {

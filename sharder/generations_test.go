@@ -14,12 +14,13 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// treeKey keeps what has the same label together.
+// treeKey is a key that keeps objects with the same tree label together.
 func treeKey(dst []byte, _ schema.GroupKind, o metav1.Object) []byte {
 	return append(dst, o.GetLabels()["tree"]...)
 }
 
-// Widgets control ConfigMaps, and those Pods. The first two are roots with a key in common.
+// Generations with one key are with one shard. Widgets control ConfigMaps, and ConfigMaps control
+// Pods. Widgets and ConfigMaps are roots with a key in common.
 func TestGenerationsWithOneKeyAreWithOneShard(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()

@@ -51,8 +51,8 @@ func TestBeginningTheSameMembershipAgainWritesNothing(t *testing.T) {
 	})
 }
 
-// A sharder that was deposed has proved that the ring is settled under a membership that is not the
-// present one any more.
+// A deposed sharder cannot shrink the history of the next sharder. It has proved that the ring is
+// settled under a former membership.
 func TestADeposedSharderCannotShrinkTheHistoryOfItsSuccessor(t *testing.T) {
 	for name, successor := range map[string]protocol.Membership{
 		"a new membership":          onlyB,

@@ -27,14 +27,14 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 )
 
-// toll is what the latest sharder asks for, and what is denied of that.
+// toll counts the requests of the latest sharder.
 type toll struct {
 	mu    sync.Mutex
 	count map[string]int // such as "LIST configmaps"
 }
 
-// deny has the patches of one object answered with an error, for the latest sharder, and counts the
-// requests from now on.
+// deny answers the latest sharder's patches of one object with an error, unless that is nil. It
+// counts the sharder's requests from now on.
 func (w *world) deny(name string, refusal error) *toll {
 	t := &toll{count: map[string]int{}}
 	w.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
@@ -59,7 +59,7 @@ func (w *world) deny(name string, refusal error) *toll {
 	return t
 }
 
-// answer is that of an API server that refuses a request.
+// answer returns the response of an API server that refuses a request.
 func answer(q *http.Request, refusal error) *http.Response {
 	s := refusal.(apierrors.APIStatus).Status() //nolint:forcetypeassert // what the test says
 	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
@@ -70,7 +70,7 @@ func answer(q *http.Request, refusal error) *http.Response {
 	}
 }
 
-// take returns what was asked for since it was called last.
+// take returns the requests since its last call.
 func (t *toll) take() map[string]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,7 +79,7 @@ func (t *toll) take() map[string]int {
 	return taken
 }
 
-// refusals are what a policy may answer to a patch.
+// refusals returns the errors that a policy may answer to a patch.
 func refusals() map[string]error {
 	const why = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"
 	forbidden := apierrors.NewForbidden(corev1.Resource("configmaps"), "x", fmt.Errorf("%s", why))
@@ -88,7 +88,7 @@ func refusals() map[string]error {
 	return map[string]error{"403": forbidden, "422": invalid}
 }
 
-// warnings are those of the sharders of a configuration.
+// warnings returns the warnings of the sharders that run with a config.
 func warnings(c *Config) *observer.ObservedLogs {
 	core, logs := observer.New(zap.WarnLevel)
 	c.Logger = c.Logger.WithOptions(zap.WrapCore(func(tee zapcore.Core) zapcore.Core {
@@ -97,13 +97,13 @@ func warnings(c *Config) *observer.ObservedLogs {
 	return logs
 }
 
-// warned is how often an object was warned about.
+// warned returns the number of warnings about an object.
 func warned(logs *observer.ObservedLogs, name string) int {
 	return logs.FilterField(zap.String("name", name)).Len()
 }
 
-// Of many objects one cannot be patched: it is tried again less and less often, and nothing else is
-// done for it.
+// An object that a policy denies costs few requests. The sharder tries it less and less often, and
+// does nothing else for it.
 func TestAnObjectThatAPolicyDeniesCostsLittle(t *testing.T) {
 	for name, refusal := range refusals() {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +123,8 @@ func TestAnObjectThatAPolicyDeniesCostsLittle(t *testing.T) {
 				assert.LessOrEqual(t, asked["GET configmaps"], 10+20, "%v", asked)
 				assert.Equal(t, 1, warned(logs, "p-000"), "it is said once")
 
-				// Nor is anything done for it when others come all the time.
+				// The sharder does no more for it while it has to repair another object all the
+				// time.
 				for range 60 {
 					w.edit("o-000", `{"metadata":{"labels":{"`+w.keys.Shard+`":null}}}`)
 					time.Sleep(10 * time.Second)
@@ -142,8 +143,8 @@ func TestAnObjectThatAPolicyDeniesCostsLittle(t *testing.T) {
 	}
 }
 
-// A record that names an epoch that has never been counts as no record: every shard that may have
-// owned the object is asked.
+// A record that names an epoch that has never begun counts as no record. The sharder asks every
+// shard that may have owned the object, and does so once.
 func TestARecordOfAnEpochThatHasNeverBeenIsDealtWithOnce(t *testing.T) {
 	for _, family := range []bool{false, true} {
 		t.Run(fmt.Sprint("children ", family), func(t *testing.T) {
@@ -184,8 +185,8 @@ func TestARecordOfAnEpochThatHasNeverBeenIsDealtWithOnce(t *testing.T) {
 	}
 }
 
-// The shard may begin the epoch that a forged record names before the sharder has taken that for
-// none.
+// A shard may begin the epoch of a forged record before the sharder has annulled the record. Then
+// the sharder asks the shard to let go of the object.
 func TestAForgedEpochThatBeginsMeanwhileIsAskedToLetGo(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, shards := w.settledWith(10, w.config(), "a", "b")
@@ -235,7 +236,7 @@ func (w *world) objectOf(name string) *metav1.PartialObjectMetadata {
 	return o
 }
 
-// A child that cannot be patched keeps its root from its next shard, and costs little besides.
+// A child that cannot be patched keeps its root from its next shard, and costs few requests.
 func TestAChildThatAPolicyDeniesCostsLittle(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.familyConfig()
@@ -256,7 +257,7 @@ func TestAChildThatAPolicyDeniesCostsLittle(t *testing.T) {
 		assert.LessOrEqual(t, asked["LIST pods"], 3*(10+20), "%v", asked)
 		assert.Equal(t, 1, warned(logs, root.Name))
 
-		// The moves of others do not have all children listed.
+		// Moves of other roots do not make the sharder list all children.
 		w.shard("c")
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, 1, w.owners()["a"])
@@ -267,7 +268,7 @@ func TestAChildThatAPolicyDeniesCostsLittle(t *testing.T) {
 	})
 }
 
-// While one object is out of place, the history does not grow with each shard that comes and goes.
+// While one object is displaced, the history does not grow with each shard that comes and goes.
 func TestAnObjectThatAPolicyDeniesDoesNotKeepTheHistoryGrowing(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
@@ -297,7 +298,7 @@ func TestAnObjectThatAPolicyDeniesDoesNotKeepTheHistoryGrowing(t *testing.T) {
 		assert.LessOrEqual(t, len(leases.Items), 3, "two that live, and one that an object names")
 		assert.NotContains(t, w.told(), "settled [a-10 b-10]")
 
-		// Another sharder knows no less, and both find the object's owner once it may be patched.
+		// The next sharder knows as much, and assigns the object once it may be patched.
 		stop()
 		stop = w.sharder(c)
 		time.Sleep(5 * time.Minute)
@@ -306,8 +307,8 @@ func TestAnObjectThatAPolicyDeniesDoesNotKeepTheHistoryGrowing(t *testing.T) {
 	})
 }
 
-// An object that was set apart has lost its record: those are asked who may have owned it when the
-// ring was settled but for it.
+// A displaced object that has lost its record is taken from every shard that may have owned it when
+// the rest of the ring was settled.
 func TestADisplacedObjectIsTakenFromEveryPossibleOwner(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
@@ -344,7 +345,7 @@ func TestADisplacedObjectIsTakenFromEveryPossibleOwner(t *testing.T) {
 	})
 }
 
-// historyNow is what is stored.
+// historyNow loads and returns the stored history.
 func (e *session) historyNow(t *testing.T) protocol.History {
 	require.NoError(t, e.store.load(context.WithoutCancel(t.Context())))
 	return e.store.known

@@ -49,7 +49,8 @@ func TestObjectsAreAssignedToTheOnlyShard(t *testing.T) {
 	})
 }
 
-// settledWith begins a ring of shards with n objects, and a sharder.
+// settledWith starts shards with those names and a sharder, creates n objects, and waits until each
+// object is with a shard.
 func (w *world) settledWith(n int, c Config, names ...string) (stop func(), shards []*testShard) {
 	w.t.Helper()
 	for _, name := range names {
@@ -113,7 +114,7 @@ func TestADeadShardsLeaseIsTakenOnceAndItsObjectsMove(t *testing.T) {
 		assert.Equal(t, map[string]int{"assign": moved}, w.patched())
 		told := w.told()
 		assert.ElementsMatch(t, []string{"taken b", "members [a c]", "settled [a c]"}, told)
-		// its answer may come after the watch's news
+		// the response may come after the event of the watch
 		told = slices.DeleteFunc(told, func(s string) bool { return s == "taken b" })
 		assert.Equal(t, []string{"members [a c]", "settled [a c]"}, told)
 
@@ -278,7 +279,7 @@ func stubborn(hold bool, shards ...*testShard) {
 	}
 }
 
-// draining is how many objects are drained.
+// draining returns the number of drained objects.
 func (w *world) draining() (n int) {
 	for _, o := range w.objects() {
 		if w.keys.Draining(&o) {
@@ -338,7 +339,7 @@ func TestEditsOfUsersAreRepaired(t *testing.T) {
 	}
 }
 
-// Somebody strips an object while two shards may have worked on it: each of them is asked.
+// The sharder asks each shard that may work on an object when a user strips the object.
 func TestABlankObjectIsProbedWhileTheRingIsUnsettled(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, shards := w.settledWith(60, w.config(), "a", "b")
@@ -461,8 +462,8 @@ func (w *world) createWidget(namespace, name string, labels map[string]any) {
 	require.NoError(w.t, err)
 }
 
-// What others change between a decision and its patch makes the patch fail: only that object is
-// read and decided on again.
+// A patch fails if another client changes the object after the decision. The sharder reads only
+// that object and decides again.
 func TestAConflictIsDecidedAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, _ := w.settledWith(5, w.config(), "a")
@@ -508,12 +509,12 @@ func TestAFailingPatchIsTriedAgain(t *testing.T) {
 	}
 }
 
-// requests counts what the sharder has sent since the trace had so many entries: "LIST configmaps"
-// and so on.
+// requests counts the requests of the sharder after the first entries of the trace, by verb and
+// resource, such as "LIST configmaps". It ignores conflicts.
 func (w *world) requests(from int) map[string]int {
 	count := map[string]int{}
 	for _, r := range w.server.Trace()[from:] {
-		if r.Client != "sharder" || r.Code == http.StatusConflict { // two watches may tell of one change
+		if r.Client != "sharder" || r.Code == http.StatusConflict { // two watches may report one change
 			continue
 		}
 		verb, path := r.Method, strings.Split(r.Path, "/")
@@ -599,8 +600,8 @@ func TestAStoppedSharderWritesNothingMore(t *testing.T) {
 		began := time.Now()
 		stop()
 		assert.Zero(t, time.Since(began), "it does not wait for answers")
-		time.Sleep(100 * time.Millisecond) // what was sent arrives
-		synctest.Wait()                    // also what does so in this instant
+		time.Sleep(100 * time.Millisecond) // requests on their way arrive
+		synctest.Wait()                    // also those that arrive in this instant
 		before := w.owners()["-"]
 		require.Positive(t, before)
 		time.Sleep(time.Minute)

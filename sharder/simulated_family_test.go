@@ -30,7 +30,7 @@ type births struct {
 	alive  map[types.UID]birth
 	edited map[types.UID]bool                              // roots that a user has changed
 	work   map[types.UID]map[*sim.Process]*shardlease.Term // under way, by root
-	lost   string                                          // a child that was taken from work on its root; empty: none
+	lost   string                                          // a child taken from work on its root, or ""
 }
 
 type birth struct {
@@ -142,7 +142,7 @@ func (b *births) unseen(root types.UID, p *sim.Process, shown func(name string) 
 	for _, child := range b.alive {
 		switch {
 		case child.root != root, child.by == user, child.by == p.Name, child.edited:
-		case identity(child.by) == identity(p.Name) && !child.stamped: // the sharder may not have labeled it yet
+		case identity(child.by) == identity(p.Name) && !child.stamped: // the sharder has to label it first
 		case !shown(child.name):
 			return child, true
 		}

@@ -15,11 +15,11 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
-// childless are resources whose objects a shard gives to the next one itself.
+// childless has resources without children. A shard gives their objects to the successor itself.
 var childless = []api.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}}
 
-// TestSimulatedHandovers is that of writes for objects without children, which their shards give to
-// each other. The third replica is of the last version, as shard and as sharder.
+// TestSimulatedHandovers is TestSimulatedWrites for objects without children. Their shards give
+// them to each other. The third replica is of the previous version, as a shard and as a sharder.
 func TestSimulatedHandovers(t *testing.T) {
 	s := sharding()
 	s.Kinds = []sim.Kind{
@@ -50,9 +50,9 @@ func TestSimulatedHandovers(t *testing.T) {
 	sim.Prove(t, s, sim.Schedules(t, 50))
 }
 
-// withoutHeir returns a request as a sharder of the last version sends it: one that drains an
-// object sets the label only. A shard of the last version lets go of what it is to give away, as
-// one does that knows of children.
+// withoutHeir returns a request as a sharder of the previous version sends it: a patch that drains
+// an object only sets the label. A shard of the previous version frees a drained object and names
+// no successor. A shard with children in its config does the same.
 func withoutHeir(q *http.Request) (*http.Request, error) {
 	if q.Method != http.MethodPatch {
 		return q, nil
@@ -62,7 +62,7 @@ func withoutHeir(q *http.Request) (*http.Request, error) {
 		return nil, err
 	}
 	var patch map[string]map[string]any
-	_ = json.Unmarshal(body, &patch) // or it is none of an object
+	_ = json.Unmarshal(body, &patch) // fails if it is no patch of an object
 	labels, _ := patch["metadata"]["labels"].(map[string]any)
 	if heir, _ := labels[api.DrainLabel(simulatedRing)].(string); heir != "" &&
 		heir == labels[api.SealLabel(simulatedRing)] {

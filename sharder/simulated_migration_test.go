@@ -18,17 +18,17 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder"
 )
 
-// TestSimulatedMigration has some replicas be of the release that ends a ring before it works on
-// all objects alone: as when a release is rolled out, and back, and out again, while everything
-// fails.
+// TestSimulatedMigration runs replicas of two releases. One release is sharded. A leader of the
+// other release ends the ring, and then works on all objects alone. So a release is rolled out,
+// back, and out again while faults occur.
 func TestSimulatedMigration(t *testing.T) {
 	s := sharding()
 	s.Main = runEitherRelease
 	sim.Prove(t, s, sim.Schedules(t, 40))
 }
 
-// runEitherRelease is a replica of the sharded release, or of the one before. In the end all are
-// sharded.
+// runEitherRelease runs a replica of the sharded release or of the one before. In the end all
+// replicas are sharded.
 func runEitherRelease(ctx context.Context, p *sim.Process) {
 	began, _ := p.World().State.LoadOrStore("began", time.Now())
 	left := time.Until(began.(time.Time).Add(sharding().Duration))
@@ -41,7 +41,7 @@ func runEitherRelease(ctx context.Context, p *sim.Process) {
 	runAlone(ctx, p)
 }
 
-// runAlone is a program with one replica at work on all objects.
+// runAlone runs a replica of a program whose leader works on all objects.
 func runAlone(ctx context.Context, p *sim.Process) {
 	elector := must(leaderelection.New(kubernetes.NewForConfigOrDie(p.Config()), leaderelection.Config{
 		Namespace: "ns", Name: "sharder", Identity: p.Name, Clock: p.Clock, OnLost: func(error) { p.Exit() },
@@ -65,7 +65,7 @@ func runAlone(ctx context.Context, p *sim.Process) {
 	}
 }
 
-// workOnAll works on all objects again and again until ctx has ended.
+// workOnAll works on all objects again and again until ctx ends.
 func workOnAll(ctx context.Context, p *sim.Process, elector *leaderelection.Elector,
 	client coreclient.ConfigMapInterface,
 ) error {

@@ -25,14 +25,14 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
-// promptly is within what an object that is created has an owner, when nothing else has been wrong
-// for long.
+// promptly is the time within which a new object gets an owner when there has been no other fault
+// for a while.
 const promptly = 10 * time.Second
 
-// TestSimulatedPoison is that one thing with which something is wrong, for ever, concerns no other:
-// an object that a policy denies, or a child, records that somebody forges, a resource that cannot
-// be listed. When all other faults have been over for the time of Quiet, every other object is with
-// its owner, and one that is created then is so promptly.
+// TestSimulatedPoison proves that one permanent fault concerns no other object. The fault is an
+// object or a child that a policy denies, forged records, or a resource that cannot be listed. When
+// all other faults have been over for the time of Quiet, every other object is with its owner, and
+// an object that is created then gets its owner promptly.
 func TestSimulatedPoison(t *testing.T) {
 	s := sharding()
 	s.Kinds = []sim.Kind{
@@ -59,7 +59,7 @@ func TestSimulatedPoison(t *testing.T) {
 	sim.Prove(t, s, sim.Schedules(t, 40))
 }
 
-// poison is with what something is wrong in a world.
+// poison is the permanent fault of a world.
 type poison string
 
 const (
@@ -73,7 +73,7 @@ const (
 	poisonedParent        = "parent"
 )
 
-// poisonOf chooses that of a world.
+// poisonOf returns the poison of a world. The first call chooses it.
 func poisonOf(w *sim.World, r *rand.Rand) poison {
 	all := []poison{deniedObject, deniedChild, forgedRecords, failingLists}
 	chosen, _ := w.State.LoadOrStore(poisonKey, all[r.IntN(len(all))])
@@ -93,7 +93,7 @@ func (p poison) denies(q *http.Request) bool {
 	return false
 }
 
-// act does what somebody has to do for it.
+// act does what a user must do for the poison to have an effect.
 func (p poison) act(w *sim.World, r *rand.Rand) {
 	ctx, client := context.Background(), objectsOf(w)
 	object := func(name string) (*corev1.ConfigMap, error) {
@@ -118,7 +118,7 @@ func (p poison) act(w *sim.World, r *rand.Rand) {
 	}
 }
 
-// forge gives an object a record, as the ring writes it, of an epoch that never is.
+// forge gives an object a sealed record of an epoch that never begins.
 func forge(w *sim.World, r *rand.Rand) {
 	ctx, client := context.Background(), objectsOf(w)
 	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: "user"})
@@ -145,18 +145,18 @@ func forge(w *sim.World, r *rand.Rand) {
 	_, _ = client.Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 }
 
-// hands are what requests pass through.
+// hands is a function that implements http.RoundTripper.
 type hands func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.
 func (h hands) RoundTrip(q *http.Request) (*http.Response, error) { return h(q) }
 
-// CancelRequest is for client-go, which complains of transports without it. The request's context
-// ends, too.
+// CancelRequest does nothing, because client-go also ends the request's context. client-go
+// complains of transports without this method.
 func (h hands) CancelRequest(*http.Request) {}
 
-// denial is the answer of an API server with a policy that refuses a patch, or with a webhook for
-// conversion that is down.
+// denial returns the response of an API server to a poisoned request. A policy refuses a patch. Any
+// other request fails because a conversion webhook is down.
 func denial(q *http.Request) (*http.Response, error) {
 	s := apierrors.NewInternalError(errors.New("conversion webhook failed")).Status()
 	if q.Method == http.MethodPatch {
@@ -172,7 +172,8 @@ func denial(q *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// othersHaveTheirOwners is what holds when nothing has been wrong for long, but for the poison.
+// othersHaveTheirOwners returns an error unless everyObjectHasOneOwner holds and a new object gets
+// an owner promptly. This holds when there has been no fault but the poison for a while.
 func othersHaveTheirOwners(w *sim.World) error {
 	ctx, client := context.Background(), objectsOf(w)
 	err := everyObjectHasOneOwner(w)

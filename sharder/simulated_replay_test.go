@@ -17,8 +17,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
-// TestSimulatedReplays is TestSimulatedFamilies with others who copy annotations from one object to
-// another, put back those that an object had before, and remove a record as soon as it is there.
+// TestSimulatedReplays is TestSimulatedFamilies with a user who edits. The user copies annotations
+// from one object to another, restores earlier annotations of an object, and removes a record soon
+// after the sharder has written it.
 func TestSimulatedReplays(t *testing.T) {
 	s := sharding()
 	s.Kinds = []sim.Kind{
@@ -48,8 +49,8 @@ func TestSimulatedReplays(t *testing.T) {
 	sim.Prove(t, s, sim.Schedules(t, 50))
 }
 
-// stripSoon removes everything of the ring from some of the roots that have just been given to a
-// shard, before that has seen their children.
+// stripSoon removes all marks of the ring from some of the roots that have just been assigned.
+// Their shards have not seen the children yet.
 func stripSoon(w *sim.World, c apisim.Change) {
 	if c.Before == nil || c.After == nil || c.After.GetKind() != "ConfigMap" {
 		return
@@ -73,8 +74,8 @@ func stripSoon(w *sim.World, c apisim.Change) {
 	})
 }
 
-// replay gives an object annotations that another has, or that it had before. It remembers those of
-// all.
+// replay gives an object the annotations of another object, or its own earlier ones. It stores
+// annotations of the objects for later calls.
 func replay(w *sim.World, r *rand.Rand, all []corev1.ConfigMap) {
 	type key struct{ replay types.UID }
 	o := &all[r.IntN(len(all))]
