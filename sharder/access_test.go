@@ -40,7 +40,7 @@ func forbidden(action clienttesting.Action) (bool, runtime.Object, error) {
 	return true, nil, refusal(action.GetVerb(), action.GetResource().GroupResource())
 }
 
-// refusal is what an API server answers where a role is missing.
+// refusal returns the error of an API server when a role is missing.
 func refusal(verb string, resource schema.GroupResource) error {
 	return apierrors.NewForbidden(resource, "",
 		fmt.Errorf("User %q cannot %s resource %q", "u", verb, resource.Resource))
@@ -142,7 +142,7 @@ func TestResourcesThatAreNotInstalledAreErrorsAtStart(t *testing.T) {
 		require.NoError(t, err)
 		assert.ErrorContains(t, s.Run(t.Context()), "is its CustomResourceDefinition installed?")
 
-		c.Resources[0].GVR = ringtest.Widgets // which the mapper has heard of, but the server has not
+		c.Resources[0].GVR = ringtest.Widgets // the mapper knows it, but the server does not
 		meta.PrependReactor("list", "widgets", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewNotFound(ringtest.Widgets.GroupResource(), "")
 		})

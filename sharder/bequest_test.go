@@ -14,7 +14,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
-// A shard of the last version lets go, and the sharder assigns.
+// A shard of the previous version frees an object, and the sharder assigns it.
 func TestAShardOfTheLastVersionLetsGoOfWhatItIsToGiveAway(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.former = true
@@ -28,8 +28,8 @@ func TestAShardOfTheLastVersionLetsGoOfWhatItIsToGiveAway(t *testing.T) {
 	})
 }
 
-// The shard that was to have the objects comes to an end while the others still have them, or comes
-// back in its next life: their drains name the next shard now.
+// The successor may change before an object is given away. It ends, or comes back in its next
+// epoch, while the owners still have the objects. Then the drains name the new successor.
 func TestWhoIsNextMayChangeBeforeAnObjectIsGivenAway(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(w *world, c *testShard)
@@ -66,8 +66,8 @@ func TestWhoIsNextMayChangeBeforeAnObjectIsGivenAway(t *testing.T) {
 	}
 }
 
-// Who is next dies at the moment at which it gets the objects: they are assigned as those of any
-// dead shard.
+// A successor may end at the moment at which it gets the objects. They are then assigned like those
+// of any shard that has ended.
 func TestObjectsAreGivenToAShardThatHasJustEnded(t *testing.T) {
 	inWorld(t, func(_ *testing.T, w *world) {
 		stop, _ := w.settledWith(120, w.config(), "a", "b")
@@ -76,15 +76,15 @@ func TestObjectsAreGivenToAShardThatHasJustEnded(t *testing.T) {
 		c := w.shard("c")
 		time.Sleep(5*time.Second + 100*time.Millisecond)
 		c.release()
-		w.shard("c") // in its next life, so that the label says nothing
+		w.shard("c") // in its next epoch, so that the label says nothing
 		time.Sleep(time.Minute)
 		w.requirePlaced(120, "a", "b", "c")
 	})
 }
 
-// Drains that were sent while a shard was a member can be carried out when it is none any more:
-// while it may live, the history names it, or no sharder would ask it for an object whose record is
-// lost.
+// The history names a former member until its epoch is over. Drains that name it as the successor
+// may still be carried out. If the record of such an object were lost and the history did not name
+// the shard, no sharder would ask it.
 func TestTheHistoryNamesAFormerMemberUntilItIsOver(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
@@ -100,14 +100,14 @@ func TestTheHistoryNamesAFormerMemberUntilItIsOver(t *testing.T) {
 			require.NoError(t, err)
 		}
 		b.kill()
-		// it is no member, and may be at work
+		// b is no member, and may be at work
 		lease(`{"metadata":{"annotations":{"` + shardrecord.EpochAnnotation + `":"?"}}}`)
 		time.Sleep(time.Minute)
 		told := w.told()
 		require.Contains(t, told, "settled [a]")
 		assert.True(t, w.remembers("b"), "%v", told)
 		lease(`{"metadata":{"annotations":{"` + shardrecord.EpochAnnotation + `":"1"}}}`)
-		time.Sleep(2 * time.Minute) // it is taken
+		time.Sleep(2 * time.Minute) // the Lease is taken over
 		assert.False(t, w.remembers("b"), "%v", w.told())
 	})
 }

@@ -20,13 +20,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// referee sees every change on the server, and complains when an object is given to a shard while
-// another may be at work on it.
+// referee sees every change on the server. It records a foul when an object is given to a shard
+// while another shard may be at work on it.
 type referee struct {
 	keys    protocol.Keys
 	owners  map[types.UID]protocol.OwnerEpoch // who may be at work
-	past    map[types.UID]int64               // epochs of a Lease that are over
-	gone    map[types.UID]time.Time           // Leases that were deleted
+	past    map[types.UID]int64               // the last epoch of a Lease that is over
+	gone    map[types.UID]time.Time           // when a Lease was deleted
 	foul    []string
 	handles int // how often an object was given to a shard
 }
@@ -39,7 +39,7 @@ func (r *referee) over(t protocol.OwnerEpoch) bool {
 	return gone && time.Since(since) >= 15*time.Second
 }
 
-// lease notes which epochs are over.
+// lease records which epochs of a Lease are over.
 func (r *referee) lease(l *coordinationv1.Lease) {
 	e, _ := shardlease.EpochOf(l)
 	if record := lease.RecordOf(l); !record.Released() && record.Holder() != shardlease.Sharder {
@@ -97,7 +97,7 @@ func (r *referee) judge(client string, last, o *unstructured.Unstructured) {
 	}
 }
 
-// bequeathed reports whether the owner of an object had been asked to give it to another.
+// bequeathed reports whether the owner of an object had been asked to give it to that successor.
 func (r *referee) bequeathed(o *unstructured.Unstructured, by, to protocol.OwnerEpoch) bool {
 	if o == nil {
 		return false
@@ -107,8 +107,9 @@ func (r *referee) bequeathed(o *unstructured.Unstructured, by, to protocol.Owner
 		*rec.Next == to
 }
 
-// Shards come, go, and hold on; users edit; Leases are deleted; the sharder is slow and restarts.
-// In the end every object is where it belongs.
+// No shard gets an object that another shard may work on. Shards start, release their Leases, die,
+// and hold on to objects. A user edits objects and deletes Leases. The sharder is slow and
+// restarts. In the end every object has an owner.
 func TestNoShardGetsWhatAnotherMayWorkOn(t *testing.T) {
 	const schedules = 8
 	for seed := range uint64(schedules) {

@@ -15,7 +15,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// poll is the elector of a single voter. It tells when it has given the leadership up.
+// poll is an elector that always leads. It calls over when it has given the leadership up.
 type poll struct{ over func() }
 
 func (p poll) Run(ctx context.Context, lead func(context.Context) error) error {
@@ -26,7 +26,8 @@ func (p poll) Run(ctx context.Context, lead func(context.Context) error) error {
 	return err
 }
 
-// alone is a replica that is always the leader. Events say what happens to it.
+// alone returns a replica with that elector. The replica sends the loss and the release of its
+// lease to events.
 func (w *world) alone(e Elector) (r Replica, events chan string) {
 	w.t.Helper()
 	events = make(chan string, 10)
@@ -100,7 +101,7 @@ func TestAReplicaWhoseSharderFailsEndsAndReleasesItsLease(t *testing.T) {
 	}
 }
 
-// hungElection is an elector that cannot elect anybody.
+// hungElection is an elector that never leads and returns err.
 type hungElection struct{ err error }
 
 func (r hungElection) Run(context.Context, func(context.Context) error) error { return r.err }
@@ -227,7 +228,7 @@ func TestAReplicaIsWhole(t *testing.T) {
 	assert.EqualError(t, err, "sharder: Replica: Lease, Elector and Sharder must not be nil")
 }
 
-// holder of a shard's lease.
+// holder returns the holder of a lease.
 func (w *world) holder(shard string) string {
 	lease, err := w.kube.CoordinationV1().Leases(testNamespace).Get(w.t.Context(), shard, metav1.GetOptions{})
 	require.NoError(w.t, err)

@@ -21,8 +21,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 )
 
-// kubectl rollout undo restores the annotations that a Deployment had when a shard was its owner
-// that is dead now. Its owner since then has been asked to let go of it, and has not.
+// A restored old record ends no work. kubectl rollout undo restores the annotations of a Deployment
+// from the time of a former owner that is gone now. The present owner has been asked to let go of
+// the Deployment, and has not done so.
 func TestARestoredOldRecordEndsNoWork(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		r := &referee{
@@ -62,9 +63,9 @@ func TestARestoredOldRecordEndsNoWork(t *testing.T) {
 	})
 }
 
-// A controller that copies the annotations of one object to another whenever it sees a change of
-// either, as that of Deployments does, and somebody who restores them, as kubectl rollout undo
-// does: each change is answered once.
+// The sharder answers each change of copied annotations once. A controller copies the annotations
+// of one object to another whenever either changes, as the Deployment controller does. A user
+// restores annotations, as kubectl rollout undo does.
 func TestCopiedAnnotationsAreNoReasonToWriteForEver(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()

@@ -82,7 +82,7 @@ func TestDrainsThatTakeTooLongAreReportedOnce(t *testing.T) {
 		assert.Empty(t, d.overdue(time.Now().Add(-2*time.Minute)))
 		assert.Len(t, d.overdue(time.Now().Add(-time.Second)), 1)
 		assert.Empty(t, d.overdue(time.Now().Add(-time.Second)))
-		d.see(a, "t", time.Now()) // the next to be asked
+		d.see(a, "t", time.Now()) // the next shard that is asked
 		time.Sleep(time.Minute)
 		assert.Equal(t, "t", d.overdue(time.Now().Add(-time.Second))[a].shard)
 	})

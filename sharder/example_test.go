@@ -16,8 +16,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// A test of a program that has a sharder in it, on fakes. In main, the clients are real ones,
-// mapper comes from the server's discovery, and Run is called by an elector.
+// This example tests a program with a sharder on fakes. In main, the clients are real ones, mapper
+// comes from the server's discovery, and an elector calls Run.
 func ExampleSharder() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Objects with large annotations are listed by pages that are no larger for that.
+// A page of objects with large annotations is no larger than other pages.
 func TestAPageOfLargeObjectsIsNotLarge(t *testing.T) {
 	const objects, size = 150, 50 << 10
 	inWorld(t, func(t *testing.T, w *world) {
@@ -60,8 +60,8 @@ func TestAPageOfLargeObjectsIsNotLarge(t *testing.T) {
 			assert.Less(t, lists.Load(), int64(30), "%s: pages of some 80 objects", what)
 		}
 		run("new objects")
-		// Of objects without a shard there is one now, the ring's history. It is small, and says
-		// nothing about the others.
+		// The only object without a shard is now the ring's history. It is small, and says nothing
+		// about the size of the others.
 		run("assigned objects")
 	})
 }

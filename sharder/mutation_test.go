@@ -17,14 +17,14 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
-// mutations are what may happen to somebody who does not know why a line is there. Each has to be
-// caught by a schedule of the simulation, and the violation says how.
+// mutations are plausible mistakes in lines whose reason is not known. A schedule of the simulation
+// must catch each of them, and its violation must match caught.
 var mutations = []struct {
 	name     string
 	file     string
 	old, new string
-	caught   string // what the violation is, as a regular expression
-	test     string // whose schedules are to catch it; empty: TestSimulatedFamilies
+	caught   string // a regular expression for the violation
+	test     string // whose schedules must catch it; empty: TestSimulatedFamilies
 }{
 	{
 		"a root is assigned before its children are moved", "family_mover.go",
@@ -82,7 +82,7 @@ func TestSimulatedMutationsAreCaught(t *testing.T) {
 			begin := time.Now()
 			run := exec.CommandContext(t.Context(), binary, "-test.run",
 				"^"+cmp.Or(m.test, "TestSimulatedFamilies")+"$", "-test.timeout", "3m")
-			// It ends with the first violation. The directory is for the trace that this leaves.
+			// The run ends with the first violation, and leaves a trace in the directory.
 			run.Env = append(os.Environ(), sim.SoakVariable+"=2m", "TMPDIR="+directory)
 			out, err = run.CombinedOutput()
 			var failed *exec.ExitError

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// proxy answers the requests that go astray with the code 404, which client-go makes a NotFound
-// error of.
+// proxy answers the requests that go astray with a page and the code 404. client-go makes a
+// NotFound error of it.
 func (w *world) proxy(next http.RoundTripper) http.RoundTripper {
 	return ringtest.RoundTripper(func(q *http.Request) (*http.Response, error) {
 		if astray := w.astray.Load(); astray == nil || !(*astray)(q) {
@@ -27,7 +27,7 @@ func (w *world) proxy(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// lose has the requests that match answered by a page for a while. First it does something.
+// lose calls begin while the proxy answers the requests that match. The proxy stops after duration.
 func (w *world) lose(duration time.Duration, match func(*http.Request) bool, begin func()) {
 	w.astray.Store(&match)
 	begin()
@@ -40,8 +40,8 @@ func about(q *http.Request, method, resource string) bool {
 		!strings.HasSuffix(q.URL.Path, absentName)
 }
 
-// A page of a proxy does not prove that an object is gone: nothing is forgotten, given away, or
-// taken for moved because of one.
+// A page of a proxy does not prove that an object is gone. Because of it, the sharder does not
+// forget an object, give it away, or take it for moved.
 func TestAPageOfAProxyDoesNotProveThatAnObjectIsGone(t *testing.T) {
 	t.Run("an object that cannot be patched is tried again", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -162,7 +162,7 @@ func TestAPageOfAProxyDoesNotProveThatAnObjectIsGone(t *testing.T) {
 	})
 }
 
-// session returns one that does not run.
+// session returns a session that does not run.
 func (w *world) session() *session {
 	kube, meta := w.clients(w.server.Client("sharder"), w.proxy)
 	s, err := New(kube, meta, ringtest.TestMapper(), w.familyConfig())

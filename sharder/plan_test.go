@@ -36,7 +36,7 @@ func TestOwnersAreThoseUnderAnyMembershipSinceTheRingWasSettled(t *testing.T) {
 	}
 }
 
-// One ring for all memberships before says the same as one for each.
+// One hash ring for all former memberships gives the same owners as a hash ring for each.
 func TestOwnersUnderManyMembershipsAreThoseOfARingForEach(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := protocol.HistoryOf()
@@ -70,8 +70,8 @@ func TestOwnersUnderManyMembershipsAreThoseOfARingForEach(t *testing.T) {
 	})
 }
 
-// A ring of 300 shards that is rolled over takes no more memory than one of twice as many shards:
-// it was 815 MB.
+// A plan for a ring of 300 shards that is rolled over takes no more memory than one of twice as
+// many shards. It took 815 MB before.
 func TestAPlanOfManyMembershipsIsSmall(t *testing.T) {
 	h := rolledOver(300)
 	var before, after runtime.MemStats
@@ -88,8 +88,8 @@ func TestAPlanOfManyMembershipsIsSmall(t *testing.T) {
 	runtime.KeepAlive(h)
 }
 
-// rolledOver is the history of a ring of n shards; each was replaced by another one, which
-// came before it went.
+// rolledOver returns the history of a ring of n shards after a roll-out. Each new shard joined
+// before the old one left.
 func rolledOver(n int) protocol.History {
 	var members []protocol.OwnerEpoch
 	for i := range n {

@@ -24,9 +24,9 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Of two resources one cannot be listed, as when its conversion webhook is down. The objects of the
-// other one find their shards, also when shards come and go and another sharder takes over; and
-// when the trouble is over so do those of the first.
+// A resource that cannot be listed stops no other resource, as when its conversion webhook is down.
+// The objects of the others find their shards, also when shards come and another sharder takes
+// over. When the trouble is over, the objects of the first resource find their shards, too.
 func TestAResourceThatCannotBeListedStopsNoOther(t *testing.T) {
 	for name, broken := range map[string]string{"the first": "widgets", "the last": "nodes"} {
 		t.Run(name, func(t *testing.T) {
@@ -94,9 +94,9 @@ func TestAResourceThatCannotBeListedStopsNoOther(t *testing.T) {
 	}
 }
 
-// A resource that the API server does not serve, as when its CustomResourceDefinition is not there
-// yet, keeps no others from being distributed, and its objects are as soon as it is. Until then
-// nothing is forgotten: it may be that it is only not known of.
+// A resource that the API server does not serve stops no other resource, as when its
+// CustomResourceDefinition is not there yet. Its objects are distributed when the API server serves
+// it. Until then the sharder forgets nothing, because objects of the resource may exist.
 func TestAResourceThatIsNotServedIsPickedUpLater(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
@@ -169,8 +169,8 @@ func (m *lateMapper) KindFor(r schema.GroupVersionResource) (schema.GroupVersion
 	return m.RESTMapper.KindFor(r)
 }
 
-// The history is lost, no object that can be listed has a record, and one resource cannot be
-// listed: that is no reason to do nothing, nor to take the ring for a new one.
+// A lost history is recalled although one resource cannot be listed and no object of the other has
+// a record. The sharder does not stop, and does not take the ring for a new one.
 func TestALostHistoryIsRecalledWhereAResourceCannotBeListed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
@@ -195,8 +195,9 @@ func TestALostHistoryIsRecalledWhereAResourceCannotBeListed(t *testing.T) {
 	})
 }
 
-// While a ring is not settled, a new object may have been any former member's. That one of those is
-// gone is proved before the object comes.
+// A new object does not wait for the proof that a shard is gone. While a ring is not settled, any
+// former member may own the object. The sharder proves which of them are gone before the object
+// comes.
 func TestANewObjectDoesNotWaitForTheProofThatAShardIsGone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
@@ -225,8 +226,8 @@ func TestANewObjectDoesNotWaitForTheProofThatAShardIsGone(t *testing.T) {
 	})
 }
 
-// The Lease of a shard that somebody has made up is created to prove that no shard holds it, and
-// deleted once.
+// A Lease that was collected is not created again. The sharder creates the Lease of an invented
+// shard to prove that no shard holds it, and deletes it once.
 func TestALeaseThatWasCollectedIsNotCreatedAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()

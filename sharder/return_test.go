@@ -50,7 +50,7 @@ func TestAShardOfAStableNameKeepsItsObjects(t *testing.T) {
 	}
 }
 
-// TestNewObjectsOfAShardThatIsAwayWaitForIt makes some while a shard is being replaced.
+// TestNewObjectsOfAShardThatIsAwayWaitForIt creates objects while a shard is being replaced.
 func TestNewObjectsOfAShardThatIsAwayWaitForIt(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.returnWithin = 30 * time.Second

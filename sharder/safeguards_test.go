@@ -10,8 +10,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
-// safeguards are lines that a simulation misses seldom, or late. Each has a test of its own that
-// fails without it, at once.
+// safeguards are mutations of lines whose loss a simulation finds rarely or late. A separate test
+// of each fails at once without the line.
 var safeguards = []mutation.Mutation{
 	{
 		Name: "a root that has lost its record begins without a floor", File: "assign.go",
@@ -183,8 +183,7 @@ var safeguards = []mutation.Mutation{
 	},
 }
 
-// TestSimulatedMutationsOfSafeguardsAreCaught has a name that keeps it with the simulations,
-// because it takes builds.
+// TestSimulatedMutationsOfSafeguardsAreCaught runs builds; its name keeps it with the simulations.
 func TestSimulatedMutationsOfSafeguardsAreCaught(t *testing.T) {
 	mutation.Catch(t, safeguards, os.Getenv(sim.SoakVariable) != "")
 }

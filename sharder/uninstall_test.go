@@ -129,8 +129,8 @@ func TestStripLabelsDoesNotTakeADeletedLeaseForADeadShard(t *testing.T) {
 	})
 }
 
-// TestStripLabelsWaitsForThoseWhoMayWorkWithoutARecord is about the ring's history, which alone
-// says who they are.
+// StripLabels waits for shards that may work on an object without a record. Only the ring's history
+// names them.
 func TestStripLabelsWaitsForThoseWhoMayWorkWithoutARecord(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop, shards := w.settledWith(20, w.config(), "a")
@@ -149,8 +149,8 @@ func TestStripLabelsWaitsForThoseWhoMayWorkWithoutARecord(t *testing.T) {
 	})
 }
 
-// TestStripLabelsWaitsForThoseThatOnlyARecordNames is about objects that had ceased to be selected:
-// the ring's history has forgotten who they are with.
+// StripLabels waits for shards that only a record names. The ring's history forgets the owners of
+// objects that are not selected any more.
 func TestStripLabelsWaitsForThoseThatOnlyARecordNames(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.create(1, "o")
@@ -269,7 +269,7 @@ func TestStripLabelsBesideRun(t *testing.T) {
 	})
 }
 
-// A record that names an epoch of a Lease that has never existed is forged.
+// StripLabels does not wait for an epoch that has never begun. A record that names it is forged.
 func TestStripLabelsDoesNotWaitForAnEpochThatHasNeverBeen(t *testing.T) {
 	for name, begins := range map[string]bool{"": false, "it begins meanwhile, and is waited for": true} {
 		t.Run(name, func(t *testing.T) {

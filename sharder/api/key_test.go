@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A change of keys moves objects: replicas of two versions would disagree.
+// The keys must not change. A change moves objects, and replicas of two versions would disagree.
 func TestKeysStand(t *testing.T) {
 	deployment := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "d", UID: "u"}}
 	node := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}

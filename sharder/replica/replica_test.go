@@ -42,7 +42,8 @@ func minimal() replica.Config {
 	}
 }
 
-// newReplica makes one of a program that has made a client from Mine, as all that work do.
+// newReplica returns a replica, and a client that is made from its ShardConfig. Every program with
+// work makes such a client.
 func newReplica(t *testing.T, config *rest.Config, c replica.Config) (*replica.Replica, kubernetes.Interface) {
 	r, err := replica.New(config, c)
 	require.NoError(t, err)
@@ -51,7 +52,7 @@ func newReplica(t *testing.T, config *rest.Config, c replica.Config) (*replica.R
 	return r, client
 }
 
-// work is a sharded controller that hands over the names of its objects.
+// work returns a sharded controller that sends the names of its objects to seen.
 func work(r *replica.Replica, client kubernetes.Interface, seen chan<- string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		informer := r.Shard.NewInformer(shard.ListerWatcher(client.CoreV1().ConfigMaps(""), client),

@@ -20,8 +20,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 )
 
-// TestRollOutOfADeployment replaces all Pods, each new one before an old one, and counts how often
-// objects change their owner.
+// TestRollOutOfADeployment replaces all Pods and counts how often objects change their owner. Each
+// new Pod is ready before an old one stops.
 func TestRollOutOfADeployment(t *testing.T) {
 	moves := func(claim bool) (changes float64) {
 		synctest.Test(t, func(t *testing.T) { changes = rollOut(t, claim) })
@@ -82,7 +82,7 @@ func rollOut(t *testing.T, claim bool) (changes float64) {
 		running.Go(func() {
 			seen := make(chan string, 10_000)
 			assert.NoError(t, r.Run(run, func(ctx context.Context) error {
-				defer time.Sleep(time.Second) // to stop
+				defer time.Sleep(time.Second) // work takes a second to stop
 				return work(r, client, seen)(ctx)
 			}, nil))
 		})
@@ -118,7 +118,8 @@ func rollOut(t *testing.T, claim bool) (changes float64) {
 	return float64(moved) / objects
 }
 
-// TestNameIsGivenBackByAReplicaThatCannotBeMade has a mapper that does not know the resource.
+// Claim gives the name back if the replica cannot be made. Here the mapper does not know the
+// resource.
 func TestNameIsGivenBackByAReplicaThatCannotBeMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apisim.NewServer()

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Work begins if the term is not closed, the root is not being acknowledged, its cache began with a
-// consistent list, the newest copy names this shard and no drain, and no copy is from before the
-// last acknowledgement.
+// Work begins only if everything allows it. The term is not closed, and the root is not being
+// acknowledged. The root's cache began with a consistent list. The newest copy names this shard and
+// no drain. No copy is from before the last acknowledgement.
 func TestWorkBeginsOnlyIfEverythingAllowsIt(t *testing.T) {
 	good := admission{
 		floor:  "7",

@@ -191,7 +191,7 @@ func TestWorkWaitsForTheCachesOfChildren(t *testing.T) {
 		assert.NoError(t, r.do(r.cached("x")))
 		assert.NoError(t, r.doFor(moved))
 
-		rec.ChildFloor["pods"] = other.ResourceVersion // only a bookmark has it
+		rec.ChildFloor["pods"] = other.ResourceVersion // only a bookmark shows this version
 		r.set("x", "a", false, rec)
 		synctest.Wait()
 		assert.ErrorIs(t, r.do(r.cached("x")), ErrNotYet)
@@ -224,8 +224,8 @@ func TestWorkWaitsForACacheOfChildrenThatIsAboutToBegin(t *testing.T) {
 	})
 }
 
-// Two caches of children have one namespace each, and one cannot list: the other namespace's roots
-// are worked on.
+// A cache of children that fails concerns its namespace only. Two caches have one namespace each,
+// and one of them cannot list. Work on the roots of the other namespace begins.
 func TestACacheOfChildrenThatFailsConcernsItsNamespaceOnly(t *testing.T) {
 	inFamily(t, func(t *testing.T, r *replica) {
 		r.create("x")

@@ -19,8 +19,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// A sharded controller, here on client-go's fakes as in a unit test. A program makes its clients
-// from a configuration whose Wrap has lease.WrapTransport, and does not set Unguarded.
+// This example is a sharded controller on client-go's fakes, as in a unit test. A program makes its
+// clients from a configuration whose Wrap has lease.WrapTransport, and does not set Unguarded.
 func ExampleRunController() {
 	configMaps := api.Resource{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}
 	client := fake.NewClientset()
@@ -55,7 +55,7 @@ func ExampleRunController() {
 	// ended: <nil>
 }
 
-// play makes two ConfigMaps, and acts as the sharder for one of them.
+// play creates two ConfigMaps, and assigns one of them as the sharder does.
 func play(ctx context.Context, client *fake.Clientset, lease *shardlease.Lease) {
 	for _, name := range []string{"mine", "somebody-elses"} {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}

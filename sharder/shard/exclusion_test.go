@@ -45,8 +45,8 @@ type contest struct {
 	works  map[string]int            // how much work was done on an object
 }
 
-// connections are those of a shard: one for itself and a cache, one for a cache that lags far
-// behind, and one for work.
+// connections has the clients of a shard: one for the shard and a cache, one for a cache that lags
+// far behind, and one for work.
 type connections struct{ own, slow, hands *apisim.Client }
 
 func (c *contest) chance(n int) bool { return c.number(n) == 0 }
@@ -155,14 +155,14 @@ func contend(t *testing.T, seed uint64) {
 	running.Wait()
 }
 
-// labour works on what a cache shows.
+// labour works on the objects that a cache shows.
 func (c *contest) labour(
 	r *replica, shard string, objects corev1client.ConfigMapInterface, informer cache.SharedIndexInformer,
 ) {
 	for r.ctx.Err() == nil {
 		for _, item := range informer.GetStore().List() {
 			o := item.(*corev1.ConfigMap).DeepCopy()
-			if c.chance(3) { // for as long as work lasts, the copy gets old
+			if c.chance(3) { // the copy gets old before work begins
 				pause(r.ctx, time.Duration(c.number(3000))*time.Millisecond)
 			}
 			_ = r.shard.Do(r.ctx, o, func(ctx context.Context) error {
@@ -214,7 +214,7 @@ func (c *contest) end(name, shard string) {
 	c.atWork[name][shard]--
 }
 
-// move does to an object what a sharder of an unstable ring, or a user, might do.
+// move changes an object as a sharder of an unstable ring, or a user, might.
 func (c *contest) move(name string, shards map[string]*replica) {
 	o := c.get(name)
 	r, ok := c.keys.RecordOf(o)
@@ -232,7 +232,7 @@ func (c *contest) move(name string, shards map[string]*replica) {
 	c.place(name, shards)
 }
 
-// place is the sharder's rule for a root, with a coin for a ring.
+// place applies the sharder's rule for a root, with a coin instead of a hash ring.
 func (c *contest) place(name string, shards map[string]*replica) {
 	o := c.get(name)
 	r, ok := c.keys.RecordOf(o)

@@ -23,7 +23,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// client-go's fakes have no versions, UIDs, preconditions or selectors of watches.
+// Objects are handed over on client-go's fakes, too. The fakes have no versions, UIDs,
+// preconditions or selectors of watches.
 func TestObjectsAreHandedOverOnFakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		scheme := metadatafake.NewTestScheme()
@@ -96,7 +97,8 @@ func TestObjectsAreHandedOverOnFakes(t *testing.T) {
 	})
 }
 
-// A controller whose queue hides the refusals does no work; the log tells its operator why.
+// Work without a cache is refused, and the log says so once. A controller whose queue hides the
+// refusals does no work, and its operator finds the reason in the log.
 func TestWorkWithoutACacheIsRefusedAndSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		scheme := metadatafake.NewTestScheme()

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A resource that is installed later is learned when an informer of it is made.
+// A shard learns a resource that is installed later when an informer of it is created.
 func TestAResourceThatIsServedLaterIsWorkedOnThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
@@ -30,7 +30,7 @@ func TestAResourceThatIsServedLaterIsWorkedOnThen(t *testing.T) {
 		o := w.create("x")
 		assert.ErrorContains(t, r.do(o), "objects of kind ConfigMap are not in Config.Resources")
 		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-		require.NoError(t, r.run(func(r *replica) { // which makes the informer
+		require.NoError(t, r.run(func(r *replica) { // run creates the informer
 			o := r.assign("x")
 			assert.NoError(t, r.do(o))
 			r.set("x", "a", true, nil)
@@ -40,7 +40,7 @@ func TestAResourceThatIsServedLaterIsWorkedOnThen(t *testing.T) {
 	})
 }
 
-// Children are known, and stay with their roots, although the kind of their roots comes later.
+// The children of a root that is served later are children. They stay with their roots.
 func TestChildrenOfARootThatIsServedLaterAreChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)

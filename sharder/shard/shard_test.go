@@ -200,8 +200,8 @@ func TestACacheThatLagsBehindAllowsNoWork(t *testing.T) {
 	})
 }
 
-// The acknowledgement is carried out, its answer is lost, and another shard gets the object before
-// this one knows.
+// No work begins while an acknowledgement is in doubt. It is carried out, its response is lost, and
+// another shard gets the object before this shard knows.
 func TestNoWorkBeginsWhileAnAcknowledgementIsInDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
@@ -311,8 +311,8 @@ func TestAnAcknowledgementWaitsForRequestsOfUnknownOutcome(t *testing.T) {
 			r.conn.Inject(apisim.Faults{})
 			assert.NoError(t, r.do(w.get("x")), "it is still this shard's")
 			w.set("x", "a", true, nil)
-			// It is cut off after a margin of 3 s. The server was asked to try for as long as the
-			// term had left, 9 to 12 s; then comes another margin.
+			// The request is cut off after a margin of 3 s. The server was asked to try for the
+			// rest of the term, 9 to 12 s. Then another margin follows.
 			time.Sleep(13 * time.Second)
 			w.drainedStill("x")
 			assert.ErrorIs(t, r.do(w.get("x")), ErrNotYet)
@@ -386,7 +386,7 @@ func (j jump) Now() clock.Reading {
 	return now
 }
 
-// looked is an object that records when it is looked at.
+// looked is an object that calls at when its resourceVersion is read.
 type looked struct {
 	*corev1.ConfigMap
 	at func()

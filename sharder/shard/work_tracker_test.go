@@ -15,7 +15,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// requests say whether a request of a piece of work may still be carried out.
+// requests says whether a request of a piece of work may still be carried out.
 type requests struct{ open bool }
 
 func (r *requests) Open() bool { return r.open }

@@ -17,8 +17,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/shardertest"
 )
 
-// A whole ring on a fake clientset: the sharder sees what is created by it, and it sees what the
-// sharder writes.
+// A whole ring runs on a fake clientset. The sharder sees the objects that the clientset creates,
+// and the clientset sees the writes of the sharder.
 func TestASharderDistributesTheObjectsOfAFakeClientset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewSimpleClientset()

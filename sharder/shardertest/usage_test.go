@@ -48,8 +48,9 @@ func (k *keys) reconcile(ctx context.Context, m *corev1.ConfigMap) error {
 	return err
 }
 
-// How to test it: with the fake clientset that it works on, and as the sharder who gives it objects
-// and wants them back. In a bubble, synctest.Wait returns when nothing is left to do.
+// This test shows how to test the controller. The controller works on a fake clientset, and the
+// test acts as the sharder: it assigns an object and drains it. In a synctest bubble, synctest.Wait
+// returns when nothing is left to do.
 func TestKeysAreMadeForWhatIsThisShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewSimpleClientset()
@@ -81,7 +82,8 @@ func TestKeysAreMadeForWhatIsThisShards(t *testing.T) {
 			assert.Equal(t, "mine", made.Items[0].Name)
 			assert.Equal(t, lease.Identity(), made.Items[0].Labels[api.ShardLabel(lease.Ring())])
 
-			// The sharder wants it back: the shard lets go of it, and does not work on it any more.
+			// The sharder drains the object. The shard lets go of it and does not work on it any
+			// more.
 			shardertest.Drain(lease, mine)
 			_, err = objects.Update(ctx, mine, metav1.UpdateOptions{})
 			require.NoError(t, err)

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// rootWith returns a root in the given state; record is nil if it has no valid one.
+// rootWith returns a root in the given state. r is nil if the root has no valid record.
 func rootWith(label string, drained bool, r *Record) Root {
 	o := Root{UID: "u", Label: label, Drain: drained}
 	if r != nil {
@@ -23,7 +23,7 @@ func recordWith(st state, by OwnerEpoch, left ...OwnerEpoch) *Record {
 
 func liveClaim(c OwnerEpoch) Claim { return Claim{c, EpochActive, true} }
 
-// The first matching rule counts; t is the owner on the ring.
+// The first matching rule counts. In the names of the rows, t is the owner on the ring.
 func TestDecision(t *testing.T) {
 	type row struct {
 		name   string

@@ -123,8 +123,8 @@ func TestResourcesThatTheServerDoesNotHaveAreNamed(t *testing.T) {
 	assert.ErrorContains(t, err, "Resources[2].Namespaces: must be empty for a cluster-scoped resource: nodes is")
 }
 
-// One resource may have the children of several resources of roots: it is watched once, wherever any
-// of them may be.
+// A resource may have the children of several resources of roots. The sharder watches it once, in
+// the namespaces of all those roots.
 func TestNamespacesOfChildrenAreThoseOfAllTheirRoots(t *testing.T) {
 	children := []schema.GroupVersionResource{ringtest.Pods}
 	for name, test := range map[string]struct{ first, second, want []string }{

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// written returns an object that carries what a patch with a record has written.
+// written returns an object with the labels and annotations that a patch with a record writes.
 func written(t *testing.T, n Keys, uid types.UID, r Record) *metav1.ObjectMeta {
 	var patch struct{ Metadata metav1.ObjectMeta }
 	require.NoError(t, json.Unmarshal(n.MergePatch("", "", r.Shard, false, &r), &patch))
