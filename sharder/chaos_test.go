@@ -24,7 +24,7 @@ import (
 // while another shard may be at work on it.
 type referee struct {
 	keys    protocol.Keys
-	owners  map[types.UID]protocol.OwnerEpoch // who may be at work
+	owners  map[types.UID]protocol.OwnerEpoch // the owner that may be at work on an object
 	past    map[types.UID]int64               // the last epoch of a Lease that is over
 	gone    map[types.UID]time.Time           // when a Lease was deleted
 	foul    []string

@@ -210,7 +210,7 @@ func TestMarkedChildrenGoWhereTheirRootIs(t *testing.T) {
 				mark(&o, "a")
 			}
 		}
-		time.Sleep(16 * time.Second) // it may be back
+		time.Sleep(16 * time.Second) // b may still come back
 		assert.Empty(t, slices.DeleteFunc(slices.Collect(maps.Keys(w.patched())), func(verb string) bool {
 			return verb == "follow"
 		}))

@@ -140,7 +140,7 @@ func TestALatePatchOfAChildIsRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		roots, children := w.widowed()
 		moves := map[string]func() error{}
-		for name := range roots { // the former sharder has moved the children to b, and then to a
+		for name := range roots { // the former sharder moved the children to b; its patch to a is late
 			child := children[name]
 			pods := w.meta.Resource(ringtest.Pods).Namespace("default")
 			moved, err := pods.Patch(t.Context(), child.Name, types.MergePatchType,

@@ -33,7 +33,7 @@ type toll struct {
 	count map[string]int // such as "LIST configmaps"
 }
 
-// deny answers the latest sharder's patches of one object with an error, unless that is nil. It
+// deny answers the latest sharder's patches of one object with refusal, unless refusal is nil. It
 // counts the sharder's requests from now on.
 func (w *world) deny(name string, refusal error) *toll {
 	t := &toll{count: map[string]int{}}

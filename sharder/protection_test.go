@@ -94,7 +94,7 @@ func TestALeaseStaysWhileTheHistoryNamesIt(t *testing.T) {
 	}
 }
 
-// A new sharder counts the drains that are under way when it begins toward MaxDrains.
+// A new sharder counts the drains that are already under way toward MaxDrains.
 func TestANewSharderCountsTheDrainsThatAreUnderWay(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c := w.config()
@@ -125,7 +125,7 @@ func TestANewSharderCountsTheDrainsThatAreUnderWay(t *testing.T) {
 			}
 			most = max(most, now)
 		})
-		slow := func(q *http.Request) bool { // the list of drained objects takes longer than all others
+		slow := func(q *http.Request) bool { // the list of drained objects is the slowest
 			if q.URL.Query().Get("labelSelector") == w.keys.Drain && q.URL.Query().Get("watch") == "" {
 				time.Sleep(5 * time.Second)
 			}

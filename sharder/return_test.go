@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestAShardOfAStableNameKeepsItsObjects rolls a StatefulSet: each shard releases its Lease, and
-// comes back.
+// TestAShardOfAStableNameKeepsItsObjects rolls a StatefulSet. Each shard releases its Lease and
+// comes back under the same name.
 func TestAShardOfAStableNameKeepsItsObjects(t *testing.T) {
 	names := []string{"a", "b", "c"}
 	for _, c := range []struct {

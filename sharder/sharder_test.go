@@ -509,8 +509,8 @@ func TestAFailingPatchIsTriedAgain(t *testing.T) {
 	}
 }
 
-// requests counts the requests of the sharder after the first entries of the trace, by verb and
-// resource, such as "LIST configmaps". It ignores conflicts.
+// requests counts the requests of the sharder by verb and resource, such as "LIST configmaps". It
+// skips the first from entries of the trace, and conflicts.
 func (w *world) requests(from int) map[string]int {
 	count := map[string]int{}
 	for _, r := range w.server.Trace()[from:] {

@@ -36,7 +36,7 @@ type births struct {
 type birth struct {
 	root    types.UID
 	name    string
-	by      string // process that created it; "somebody" is a user
+	by      string // client that created it
 	stamped bool
 	edited  bool // a user has changed its label, so work may not see it
 }
@@ -150,7 +150,8 @@ func (b *births) unseen(root types.UID, p *sim.Process, shown func(name string) 
 	return birth{}, false
 }
 
-// hasChildren selects the roots for which work creates children: a third of them.
+// hasChildren reports whether work creates children for a root. It does so for a third of the
+// roots.
 func hasChildren(root types.UID) bool {
 	sum := 0
 	for _, b := range []byte(root) {
@@ -238,7 +239,7 @@ func (b *brood) tend(ctx context.Context, root *corev1.ConfigMap, now int64) err
 			children = append(children, o)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // the server may still carry it out later
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // a timed-out request may still arrive
 	defer cancel()
 	switch n := len(children); {
 	case n > 2:

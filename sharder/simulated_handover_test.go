@@ -51,8 +51,8 @@ func TestSimulatedHandovers(t *testing.T) {
 }
 
 // withoutHeir returns a request as a sharder of the previous version sends it: a patch that drains
-// an object only sets the label. A shard of the previous version frees a drained object and names
-// no successor. A shard with children in its config does the same.
+// an object only sets the label. A shard of the previous version frees a drained object, and gives
+// it to no successor. A shard with children in its config does the same.
 func withoutHeir(q *http.Request) (*http.Request, error) {
 	if q.Method != http.MethodPatch {
 		return q, nil

@@ -41,9 +41,10 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// TestSimulatedShards proves that two shards never work on one object, and that each object finds a
-// shard in the end. It runs whole replicas, each with a shard lease, a controller, and a sharder
-// that takes part in an election. Processes and connections fail, and a user edits the objects.
+// TestSimulatedShards proves that two shards never work on one object at the same time, and that
+// each object finds a shard in the end. It runs whole replicas, each with a shard lease, a
+// controller, and a sharder that takes part in an election. Processes and connections fail, and a
+// user edits the objects.
 func TestSimulatedShards(t *testing.T) {
 	sim.Prove(t, sharding(), sim.Schedules(t, 50))
 }
@@ -88,8 +89,8 @@ func oneFamilyOneShard(w *sim.World) sim.Rule {
 }
 
 // noForeignWrites is the rule that no two shards work on an object at the same time, that no child
-// leaves the shard at work on its root, and that no write of work comes too late. A write is late
-// if the object has a valid record and the record does not name the writer as its owner.
+// leaves the shard at work on its root, and that no write of work comes too late. A write is too
+// late if the object has a valid record and the writer does not own the object by it.
 func noForeignWrites(w *sim.World) sim.Rule {
 	var late atomic.Pointer[string]
 	w.Server.Observe(func(c apisim.Change) {
@@ -142,7 +143,7 @@ func sharding() sim.Scenario {
 	}
 }
 
-// identity is the name that all incarnations of a replica share.
+// identity returns the name that all processes of a replica share.
 func identity(process string) string { return strings.TrimRight(process, "0123456789") }
 
 var configMaps = []api.Resource{{
@@ -307,7 +308,7 @@ func work(ctx context.Context, p *sim.Process, client coreclient.ConfigMapInterf
 		}
 	}
 	if now%3 == 0 {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // the server may still carry it out later
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // a timed-out request may still arrive
 		defer cancel()
 		_, err := client.Patch(ctx, o.Name, types.MergePatchType,
 			[]byte(`{"data":{"by":"`+p.Name+strconv.FormatInt(now, 10)+`"}}`), metav1.PatchOptions{})

@@ -20,7 +20,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 )
 
-// families are ConfigMaps and Nodes with Pods as children.
+// families returns ConfigMaps and Nodes with Pods as children.
 func families() []api.Resource {
 	return []api.Resource{
 		{GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{ringtest.Pods}},

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The format is a contract between replicas of different versions.
+// The format of a history must not change. It is a contract between replicas of different versions.
 func TestHistoryFormatStands(t *testing.T) {
 	h := HistoryOf(NewMembership(inB, inA), NewMembership(inA2, inB), NewMembership(inA2))
 	assert.JSONEq(t, `[{"join":[{"shard":"a","leaseUID":"lease-a","epoch":1},`+

@@ -26,7 +26,7 @@ func TestRecordsSurviveTheirEncoding(t *testing.T) {
 	}
 }
 
-// The format is a contract between replicas of different versions.
+// The format of a record must not change. It is a contract between replicas of different versions.
 func TestRecordFormatStands(t *testing.T) {
 	r := Record{
 		UID: "u", Shard: "a", LeaseUID: "l", Epoch: 7, State: StateFree,
