@@ -14,6 +14,8 @@
 //     Service, published by themselves.
 //   - [github.com/bellwether-k8s/bellwether/fencing]: switches the machines of lost nodes off, so
 //     that their workloads start elsewhere.
+//   - [github.com/bellwether-k8s/bellwether/fresh]: a term begins on warm caches that have caught
+//     up.
 //   - [github.com/bellwether-k8s/bellwether/ring]: consistent hashing, which decides the owner of a
 //     key.
 //

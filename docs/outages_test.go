@@ -10,6 +10,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/bellwether-k8s/bellwether/fresh"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
@@ -27,12 +28,18 @@ func warmLeader(ctx context.Context, config *rest.Config, client kubernetes.Inte
 		return err
 	}
 	caches := informers.NewSharedInformerFactory(client, 0)
-	configMaps := caches.Core().V1().ConfigMaps().Lister()
+	configMaps := caches.Core().V1().ConfigMaps()
+	warm := fresh.Cache{
+		Name: "configmaps", Informer: configMaps.Informer(),
+		Source: fresh.Source(client.CoreV1().ConfigMaps("")),
+	}
 	caches.Start(ctx.Done()) // of the process, not of a term
 	defer caches.Shutdown()
 	return elector.Run(ctx, func(ctx context.Context) error {
-		caches.WaitForCacheSync(ctx.Done())
-		return reconcileAll(ctx, configMaps) // returns within StepDown after ctx has ended
+		if err := fresh.Wait(ctx, warm); err != nil {
+			return err
+		}
+		return reconcileAll(ctx, configMaps.Lister()) // returns within StepDown after ctx has ended
 	})
 }
 

@@ -6,8 +6,11 @@
 //
 //	configMaps := informers.NewSharedInformerFactory(client, 0).Core().V1().ConfigMaps().Informer()
 //	go configMaps.RunWithContext(ctx) // of the process, not of a term
+//	warm := fresh.Cache{
+//		Name: "configmaps", Informer: configMaps, Source: fresh.Source(client.CoreV1().ConfigMaps("")),
+//	}
 //	err = elector.Run(ctx, func(ctx context.Context) error {
-//		if err := fresh.Wait(ctx, fresh.Cache{Name: "configmaps", Informer: configMaps, Source: source}); err != nil {
+//		if err := fresh.Wait(ctx, warm); err != nil {
 //			return err
 //		}
 //		return controller.Run(ctx)

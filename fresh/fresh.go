@@ -40,8 +40,23 @@ type Cache struct {
 	// Informer has been started, and may have synced.
 	Informer cache.SharedInformer
 	// Source lists and watches what the informer shows: with its namespace and its selectors. It is
-	// the ListerWatcher that the informer was made from, or one that is made alike.
+	// the ListerWatcher that the informer was made from, or one that is made alike, as by [Source].
 	Source cache.ListerWatcher
+}
+
+// Source returns the Source of a Cache for a typed client, such as client.CoreV1().ConfigMaps(""),
+// whose informer has no selector.
+func Source[List runtime.Object](resource interface {
+	List(context.Context, metav1.ListOptions) (List, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+},
+) *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return resource.List(ctx, o)
+		},
+		WatchFuncWithContext: resource.Watch,
+	}
 }
 
 // Wait returns nil when every cache shows each write that the API server had acknowledged before

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -61,15 +60,7 @@ func inStandby(t *testing.T, f func(s *standby)) {
 }
 
 func cacheOf(client kubernetes.Interface) fresh.Cache {
-	configMaps := client.CoreV1().ConfigMaps("default")
-	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return configMaps.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return configMaps.Watch(ctx, o)
-		},
-	}, client)
+	source := cache.ToListWatcherWithWatchListSemantics(fresh.Source(client.CoreV1().ConfigMaps("default")), client)
 	return fresh.Cache{
 		Name: "configmaps", Source: source,
 		Informer: cache.NewSharedIndexInformer(source, &corev1.ConfigMap{}, 0, cache.Indexers{}),

@@ -2,7 +2,6 @@ package leaderelection_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -15,9 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -38,7 +36,9 @@ func TestNoTermBeginsStale(t *testing.T) {
 		stale  bool
 	}{
 		{"client-go with warm caches", clientGo, func(context.Context, fresh.Cache) error { return nil }, true},
-		{"bellwether with fresh caches", ours, func(ctx context.Context, c fresh.Cache) error { return fresh.Wait(ctx, c) }, false},
+		{"bellwether with fresh caches", ours, func(ctx context.Context, c fresh.Cache) error {
+			return fresh.Wait(ctx, c)
+		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -96,14 +96,7 @@ func newWarm(t *testing.T, namespace string) *warm {
 	config := rest.CopyConfig(shared.Admin())
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return laggard{next, &w.lag} })
 	w.client = kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(namespace)
-	source := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return w.client.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return w.client.Watch(ctx, o)
-		},
-	}
+	source := fresh.Source(w.client)
 	w.cache = fresh.Cache{
 		Name: "configmaps", Source: source,
 		Informer: cache.NewSharedIndexInformer(source, &corev1.ConfigMap{}, 0, cache.Indexers{}),
@@ -137,9 +130,8 @@ func (w *warm) lead(t *testing.T, p peer, prompt func(context.Context, fresh.Cac
 		if o, exists, _ := w.cache.Informer.GetStore().GetByKey(w.namespace + "/c"); exists {
 			seen, _ = strconv.Atoi(o.(*corev1.ConfigMap).Data["turn"])
 		}
-		_, err := w.client.Patch(ctx, "c", types.ApplyPatchType,
-			fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"data":{"turn":"%d"}}`, turn+1),
-			metav1.PatchOptions{FieldManager: "leader"})
+		next := applycorev1.ConfigMap("c", w.namespace).WithData(map[string]string{"turn": strconv.Itoa(turn + 1)})
+		_, err := w.client.Apply(ctx, next, metav1.ApplyOptions{FieldManager: "leader"})
 		assert.NoError(t, err)
 	})
 	assert.NoError(t, err)
