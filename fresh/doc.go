@@ -26,8 +26,8 @@
 // API server ends after 3 s. It sends a bookmark 2 s before that. If that is at the floor or later,
 // the last event before it is all that the informer has to reach. Most often there is none.
 //
-// So Wait costs each resource one list of one object and one watch, and takes a second, or for as
-// long as the informer is behind. The rights of the informer are enough: list and watch.
+// So Wait costs each resource one list of one object and one watch. It takes one to two seconds, or
+// as long as the informer is behind. The rights of the informer are enough: list and watch.
 //
 // # Guaranteed
 //
