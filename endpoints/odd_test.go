@@ -150,9 +150,9 @@ func TestOddAnswerIsNoWithdrawal(t *testing.T) {
 	})
 }
 
-// TestOddAnswerLeavesNoStaleEntry gives them to an instance that is not ready, and that finds what
-// its predecessor has left: with the ConfigMap under a key of its own and under another one, with
-// Leases under another one.
+// TestOddAnswerLeavesNoStaleEntry gives them to an instance that is not ready. The instance finds
+// what its predecessor has left: with the ConfigMap under a key of its own and under another one,
+// with Leases under another one.
 func TestOddAnswerLeavesNoStaleEntry(t *testing.T) {
 	withOddAnswers(t, func(c *cluster, through func(*instance, func())) {
 		var k kernel

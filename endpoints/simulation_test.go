@@ -26,13 +26,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
-// The simulations are the proof that an instance removes another's entry only if that was not
-// refreshed for ExpireAfter, which it has itself seen without a gap; that nothing but a withdrawal
-// empties the Service; and that all is right when all is well again: two to four instances that are
-// killed, stopped, suspended, cut off and told to end, on clocks that are hours off, while somebody
-// deletes and edits what they have written, and proxies answer in the API server's place. They are
-// also the proof that an instance is published soon whenever all is well for it, whatever came
-// before.
+// The simulations prove four claims. An instance removes another's entry only if it has seen for
+// ExpireAfter, without a gap, that the entry was not refreshed. Only a withdrawal empties the
+// Service. An instance is published soon when nothing disturbs it, whatever came before. And when
+// all faults are over, all entries are right.
+//
+// Two to four instances are killed, stopped, suspended, cut off and terminated. Their clocks are
+// hours off. Users delete and edit their entries, and proxies answer in the API server's place.
 
 func TestSimulatedConfigMapStore(t *testing.T) { prove(t, endpoints.ConfigMapStore{}) }
 
@@ -45,8 +45,8 @@ func prove(t *testing.T, store endpoints.Store) {
 	seen.requireAll(t, "expired", "withdrawn", "emptied")
 }
 
-// TestSimulatedInterference has instances that do not fail, so that all must be published
-// all the time but for what it takes to repair what others do.
+// TestSimulatedInterference has instances that do not fail. All of them must be published all the
+// time, except while a user's change is being repaired.
 func TestSimulatedInterference(t *testing.T) {
 	for name, store := range stores {
 		t.Run(name, func(t *testing.T) {

@@ -205,8 +205,8 @@ func TestUnansweredFirstHeartbeatIsWithdrawn(t *testing.T) {
 	})
 }
 
-// TestWithdrawalOfTheLastInstanceLeavesNoOther is about an instance whose entry was removed, by one
-// that ended before it had published that.
+// TestWithdrawalOfTheLastInstanceLeavesNoOther is about an instance that removes an entry and ends
+// before it has published the removal.
 func TestWithdrawalOfTheLastInstanceLeavesNoOther(t *testing.T) {
 	inBoth(t, func(c *cluster) {
 		newInstance(c, "10.0.0.2", nil).once(c)

@@ -17,9 +17,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
-// A controller dies at each of its effects in turn while it commissions a node, just before or just
-// after it, and another one goes on: the machine loses its power once at most, has it in the end,
-// and the node says that it was proved if it was.
+// A controller dies just before or just after each of its effects in turn while it commissions a
+// node. Another one goes on. The machine loses its power at most once and has it in the end. The
+// node is reported as proved exactly if it was.
 func TestSimulatedDeathsInACommission(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for n := 1; ; n++ {

@@ -33,8 +33,9 @@ func (w *world) twoLevels() {
 	w.configure("fence-config-node-n1", data)
 }
 
-// bound is how long after the loss of a node its pods may take to be released, with default times:
-// until it is shown not Ready, not_ready_for, power_wait, and two minutes for checks and devices.
+// bound is the longest time from the loss of a node to the release of its pods, with default times.
+// It is the time until the node is shown not Ready, not_ready_for, power_wait, and two minutes for
+// checks and devices.
 const bound = silence + heartbeat + 30*time.Second + 5*time.Minute + 2*time.Minute
 
 // The twin of TestDeadBMCThenPDUs with default times: the devices are checked in between, and the

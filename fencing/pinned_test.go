@@ -15,9 +15,9 @@ import (
 )
 
 // Somebody gives a node another plug while it is fenced. The leader that has begun goes on with
-// what it began with. The next one knows nothing of that any more: it switches no other plug in
-// this incident, releases nothing on the word of another plug, says what it waits for, and goes on
-// when the configuration is put back.
+// what it began with. The next controller has lost that knowledge. It switches no other plug in
+// this incident and releases nothing on the word of another plug. It says what it waits for, and
+// goes on when the configuration is put back.
 func TestConfigurationThatChangesWhileAFenceIsUnderWay(t *testing.T) {
 	const object = "fence-config-type-worker"
 	off := func(plug string) string {

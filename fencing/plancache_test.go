@@ -48,8 +48,8 @@ func (w *world) odd(agent, parameter string) {
 	})
 }
 
-// The agent of one node is broken, or its Secret may not be read: the others are fenced, and of
-// that one it is said, when it works and when it is lost.
+// The agent of one node is broken, or its Secret must not be read. The other nodes are fenced. That
+// node's trouble is reported while it works and when it is lost.
 func TestOneBadConfigurationConcernsOneNode(t *testing.T) {
 	for name, c := range variants(map[string]struct {
 		begin  func(w *world)

@@ -33,9 +33,9 @@ func (w *world) byInstance() {
 	}
 }
 
-// A kubelet without a provider ID takes that of another node. Who leads then, or leads next and
-// sees both at the same time, in whatever order, knows whose it is: that node is fenced, and the
-// other one says what is wrong.
+// A kubelet without a provider ID takes that of another node. The leader of that time, and the next
+// one that sees both at once in any order, know which node it belongs to. That node is fenced, and
+// the other one reports what is wrong.
 func TestProviderIDThatIsClaimedTwice(t *testing.T) {
 	for _, c := range []struct{ owner, thief string }{{"n1", "n3"}, {"n3", "n1"}} {
 		for name, next := range variants(map[string]bool{"the same leader": false, "the next leader": true}) {

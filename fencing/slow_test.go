@@ -50,8 +50,7 @@ func TestInstanceThatTakesLongToStop(t *testing.T) {
 	}
 }
 
-// A device that hangs is left alone when the time is over that its template gives it, not that of
-// all others.
+// A device that hangs is given up after the timeout of its own template.
 func TestTimeoutOfADevice(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.twoLevels()

@@ -66,8 +66,8 @@ func TestSimulatedMixedFleet(t *testing.T) {
 	sim.Prove(t, s, sim.Schedules(t, 100))
 }
 
-// isForeign says which processes run client-go's elector: every other replica, and each replica
-// every other time that it is started, as in a roll-out that goes back and forth.
+// isForeign reports whether a process runs client-go's elector. It alternates between replicas and
+// between the starts of a replica, as in a roll-out that is undone and repeated.
 func isForeign(name string) bool { return name != "" && (name[0]+name[len(name)-1])%2 == 1 }
 
 // runForeignReplica is a program with client-go's elector, as most are: it ends when leadership is

@@ -259,9 +259,9 @@ func TestCauseOfTheContextIsNoError(t *testing.T) {
 	})
 }
 
-// TestWriteThatIsAnsweredAndDroppedIsAFailure is about an API server, or something before it, that
-// says yes and keeps what was stored, as a webhook does that resets the spec. The leader must
-// neither write in a loop nor believe that it has renewed or released.
+// TestWriteThatIsAnsweredAndDroppedIsAFailure is about an answer of success to a write that changed
+// nothing, as with a webhook that resets the spec. The leader must neither write in a loop nor
+// believe that it has renewed or released.
 func TestWriteThatIsAnsweredAndDroppedIsAFailure(t *testing.T) {
 	for _, c := range []struct {
 		name   string

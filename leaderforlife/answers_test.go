@@ -94,7 +94,7 @@ func TestOddAnswersProveNothing(t *testing.T) {
 		path    string // has this suffix
 		method  string
 		options []leader.Option
-		// lacks the verbs by which others see that a Pod leads, so that its own Pod has to be read.
+		// lacks the verbs to see whether a Pod leads: the candidate's own Pod has to be read.
 		lacksLabels bool
 	}{
 		{what: "the lock", path: "/configmaps/l"},

@@ -184,8 +184,8 @@ func TestEndOfTheContextIsHeededAtOnce(t *testing.T) {
 	}
 }
 
-// A candidate that gives up removes a lock that it may have created, so that others do not wait for
-// the end of its Pod.
+// A candidate that gives up removes the lock that it may have created. Otherwise others would wait
+// for the end of its Pod.
 func TestCandidateThatGivesUpCleansUp(t *testing.T) {
 	for _, under := range []struct{ resource, verb string }{{"configmaps", "create"}, {"pods", "patch"}} {
 		t.Run(under.verb, func(t *testing.T) {
@@ -327,7 +327,8 @@ func TestWithoutWatchVerb(t *testing.T) {
 	}
 }
 
-// A candidate that has seen the lock of one that gave up does not wait for the end of that Pod.
+// After a candidate has given up and removed its lock, another one that has seen the lock does not
+// wait for the end of that Pod.
 func TestLockThatWasGivenUpIsForgotten(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.process(w.pod("a"))

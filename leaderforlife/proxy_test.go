@@ -62,9 +62,8 @@ func (p *proxy) connect(config *rest.Config) *rest.Config {
 	return config
 }
 
-// roundTrip sends something in any case, so that a process that is stopped, or whose connection is
-// cut, gets no answer; and so that the trace of a schedule shows the request, by which it can be
-// run again.
+// roundTrip sends in any case. A process that is stopped or cut off gets no answer, and the trace
+// of a schedule shows the request, so that the schedule can be run again.
 func (p *proxy) roundTrip(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 	odd, silent, after, ok := p.meet(r)
 	if !ok {

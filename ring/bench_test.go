@@ -236,10 +236,9 @@ func hashAll() {
 	benchSink.Store(int(sum))
 }
 
-// medians calls all functions by turns, so that they see the same machine, and returns the median
-// time of each in nanoseconds: what else runs on the machine disturbs some rounds, not the ratios.
-// It reports time and allocations of the first function per operation. The function does n
-// operations.
+// medians calls all functions in turn and returns the median time of each in nanoseconds. Other
+// load on the machine disturbs some rounds, but not the ratios. It reports time and allocations of
+// the first function per operation. The function does n operations.
 func medians(b *testing.B, n int, functions ...func()) []float64 {
 	b.Helper()
 	all := make([]times, len(functions))

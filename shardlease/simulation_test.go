@@ -28,9 +28,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
-// TestSimulatedShard is the proof that processes of one identity never work at once, nor in an
-// epoch that a sharder takes for over: one to three of them in two Pods, and a sharder. All of
-// them are killed, stopped, suspended and ended, on clocks and connections that cannot be
+// TestSimulatedShard proves that processes of one identity never work at once, and never in an
+// epoch that a sharder takes for ended. It runs one to three of them in two Pods, and a sharder.
+// All of them are killed, stopped, suspended and ended, on clocks and connections that cannot be
 // trusted, while somebody edits the Lease. A process ends when it loses its lease.
 func TestSimulatedShard(t *testing.T) {
 	writes := &counts{n: map[string]int{}}

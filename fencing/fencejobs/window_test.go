@@ -44,7 +44,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// What a node refuses, whose clock and whose kubelet are what they are.
+// A node with the given clock and kubelet refuses these Jobs.
 func TestRefusal(t *testing.T) {
 	w := window{
 		Opens: noon, Closes: noon.Add(10 * time.Second), Ends: noon.Add(25 * time.Second),

@@ -80,8 +80,8 @@ func TestWhatIsNotAMessageIsIgnored(t *testing.T) {
 	assert.Empty(t, from)
 }
 
-// A message that comes outside of Receive is returned by the next call, and by no later one: the
-// reading of a clock from before the call that preceded it is older than it.
+// A message that arrives between two calls of Receive is returned by the next call and by no later
+// one. It is newer than any clock reading taken before the call that preceded it.
 func TestMessagesAreNotOlderThanTheCallBefore(t *testing.T) {
 	t.Parallel()
 	port := listen(t, "127.0.0.1:0")

@@ -261,8 +261,8 @@ type released struct {
 	taint             incident.TaintOwner // that is on the node now
 }
 
-// again repeats something for as long as this machine is too slow for a request to be sent while
-// its proof is good, or for its answer to be read at once, as a controller does.
+// again repeats something while this machine is too slow: a request must be sent while its proof is
+// valid, and its answer must be read at once, as a controller does.
 func again(do func() error) error {
 	for {
 		err := do()

@@ -22,9 +22,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// control runs a controller in this process for as long as the test, so that something can be done
-// at the very moment of one of its requests: they pass through a hook. It has checked the machine
-// when this returns.
+// control runs a controller in this process until the test ends. Its requests pass through a hook,
+// so the test can act at the moment of any of them. It has checked the machine when this returns.
 func (l *lab) control(hook func(*http.Request, http.RoundTripper) (*http.Response, error)) {
 	l.t.Helper()
 	config := l.user()

@@ -51,9 +51,9 @@ func TestFenceConsistsOfEffects(t *testing.T) {
 	l.stop(p)
 }
 
-// A fencer is killed at one of the effects that it has on the world, just before or just after it,
-// and another one goes on: the machine loses its power once, and nothing is left. All effects are
-// tried when soaking, otherwise some.
+// A fencer is killed just before or just after one of its effects, and another one goes on. The
+// machine loses its power once, and nothing is left behind. All effects are tried when soaking,
+// otherwise some.
 func TestFencerDies(t *testing.T) {
 	t.Parallel()
 	every := 9 // odd, so that both are tried

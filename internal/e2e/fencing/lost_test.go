@@ -214,8 +214,8 @@ func isReady(node *corev1.Node) bool {
 	})
 }
 
-// first returns the pod of this name that is not to end, or one whose name begins so if that ends
-// in a dash; nil if there is none.
+// first returns the pod of this name that is not being deleted, nil if there is none. A name that
+// ends in a dash is a prefix.
 func (a *arena) first(name string) *corev1.Pod {
 	a.t.Helper()
 	pods, err := a.client.CoreV1().Pods(a.namespace).List(a.t.Context(), metav1.ListOptions{})

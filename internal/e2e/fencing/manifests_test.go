@@ -16,10 +16,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-// TestFencerManifests deploys the example as its manifests say, then runs its container's command
-// line with the tokens of its Pods: one of them leads, and what is written there has to be enough
-// for it to look at all nodes. It is not parallel: it would look after the nodes of other tests,
-// too.
+// TestFencerManifests deploys the example's manifests, then runs its container's command line with
+// the tokens of its Pods. One of them leads, and the manifests' rights must be enough for it to
+// look at all nodes. It is not parallel: it would look after the nodes of other tests, too.
 func TestFencerManifests(t *testing.T) {
 	a := newArena(t)
 	nodeFences(t)

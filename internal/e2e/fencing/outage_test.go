@@ -15,9 +15,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-// The API server is out of reach from some effect on: the fence ends when it is back, after a short
-// outage by the same fencer, after a long one by one that was restarted, as the kubelet would.
-// The times are logged.
+// The API server is out of reach from some effect on. The fence ends when the server is back: after
+// a short outage by the same fencer, after a long one by a fencer that was restarted, as a kubelet
+// would do. The times are logged.
 func TestFencerOutlastsOutages(t *testing.T) {
 	t.Parallel()
 	outages, tries := []time.Duration{time.Second, 8 * time.Second}, 1

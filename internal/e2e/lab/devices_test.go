@@ -72,8 +72,8 @@ var kinds = map[string]func(t *testing.T) bench{
 	},
 }
 
-// snmpSentOnce has the programs that speak SNMP not repeat what a slow device has not answered yet:
-// what reaches the device is counted.
+// snmpSentOnce keeps SNMP programs from repeating a request that a slow device has not answered:
+// the test counts what reaches the device.
 func snmpSentOnce(t *testing.T) (variable string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -16,9 +16,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab/labtest"
 )
 
-// What follows is what agents say although it is not so. It is why a fence never sends a reboot,
-// believes no exit code, takes an off only for proof where the same plug was read on before, and
-// why some parameters are not sent or not allowed.
+// What follows is what agents say although it is not so. It is the reason for these rules: a fence
+// never sends a reboot and believes no exit code. It takes an off for proof only if it has read the
+// same plug as on before. Some parameters are not sent or not allowed.
 
 func TestCycleSucceedsOnABMCThatIgnoresIt(t *testing.T) {
 	t.Parallel()

@@ -95,8 +95,8 @@ func TestKdump(t *testing.T) {
 	assert.ErrorContains(t, <-sent, "killed", "it sends until it is ended")
 }
 
-// unwantedPort returns a UDP port that is free and stays so until it is bound: it is below those
-// that labs try and those that the kernel gives to agents that ask for any.
+// unwantedPort returns a UDP port that is free and stays free until it is bound. It is below the
+// ports that labs try and below the kernel's ephemeral ports.
 func unwantedPort(t *testing.T) int {
 	t.Helper()
 	for {

@@ -117,8 +117,7 @@ func stopWithGuardAlone(t *testing.T, cp *e2e.ControlPlane) int {
 	return stale
 }
 
-// ledger says whose writes the API server has accepted, in the order in which it did: that of the
-// resourceVersions.
+// ledger lists the authors of the accepted writes, in the order of their resourceVersions.
 type ledger struct {
 	*team
 	client kubernetes.Interface

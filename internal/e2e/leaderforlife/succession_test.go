@@ -35,8 +35,8 @@ func TestDeletedLeaderIsSucceeded(t *testing.T) {
 	})
 }
 
-// requireIdle requires that a candidate that waits for a Pod sends no requests before that Pod's
-// end.
+// requireIdle requires that a waiting candidate sends no requests before the end of the leader's
+// Pod.
 func (c *crew) requireIdle(p *candidate, leading *candidate) {
 	c.t.Helper()
 	var watching time.Time

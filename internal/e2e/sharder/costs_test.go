@@ -16,8 +16,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder"
 )
 
-// audited returns the fleet's requests that were received since then, by the audit log, which shows
-// a request when it was answered, and its effects may have been seen before that.
+// audited returns the fleet's requests since then, by the audit log. The log shows a request when
+// it has been answered. Its effects may be visible earlier.
 func (f *fleet) audited(since time.Time) []e2e.AuditEvent {
 	f.t.Helper()
 	f.markers++
@@ -74,8 +74,9 @@ func (f *fleet) costs(since time.Time) map[string]cost {
 	return costs
 }
 
-// patches returns what each object has cost since then, by name, and what it may have cost besides:
-// the API server does not know what has become of a patch whose client was gone before the answer.
+// patches returns the number of patches of each object since then, by name, and the number that may
+// have been made besides: the log does not show the outcome of a patch if its client was gone
+// before the answer.
 func (f *fleet) patches(since time.Time) (certain, perhaps map[string]cost) {
 	f.t.Helper()
 	certain, perhaps = map[string]cost{}, map[string]cost{}

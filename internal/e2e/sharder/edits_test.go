@@ -21,8 +21,8 @@ var (
 	ownerAnnotation = api.OwnerAnnotation(ringName)
 )
 
-// edits are what users do to an object, and how often shards may have to write it so that the
-// sharder, by one patch, can repair that.
+// edits are changes that users make to an object. With each goes how many writes of shards the
+// sharder needs before it can repair the object by one patch.
 var edits = []struct {
 	name   string
 	do     func(f *fleet, o object, other string)

@@ -12,8 +12,9 @@ import (
 )
 
 // TestMigrationToShardsAndBack rolls a controller of two replicas from one release to the next, one
-// replica at a time: client-go's elector, this project's with StripLabels, shards, and all the way
-// back, where one shard is killed and another at work for longer. All elect on the same Lease.
+// replica at a time: client-go's elector, this project's elector with StripLabels, shards, and all
+// the way back. On the way back one shard is killed, and another works for longer. All elect on the
+// same Lease.
 func TestMigrationToShardsAndBack(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {

@@ -17,8 +17,7 @@ import (
 )
 
 // many is how many objects most tests have: few enough to be quick, and enough that each shard
-// among three has some. A test that needs some which move from one shard to another has to make
-// sure that there are.
+// among three has some. A test that needs objects to move between shards must check that some do.
 const many = 40
 
 // object is one that the fleet distributes.

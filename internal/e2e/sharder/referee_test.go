@@ -20,9 +20,8 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// referee judges by two accounts that know nothing of each other: when the replicas say that they
-// worked on an object, and all versions of the objects, in the order in which the API server has
-// accepted them.
+// referee judges by two independent accounts: the times at which the replicas say they worked on an
+// object, and all versions of the objects in the order of the API server.
 type referee struct {
 	t testing.TB
 
@@ -110,8 +109,8 @@ func (r *referee) read(objects metadata.ResourceInterface, options metav1.ListOp
 }
 
 // see takes in a version of an object. The shard that wrote it at work must have been its owner by
-// the version before. Where a user removed the record, the owner before may go on, also while the
-// assigner asks others that may be at work: a record with the drain label lets no shard begin.
+// the version before. After a user has removed the record, the former owner may go on, even while
+// the assigner asks other possible owners: a record with the drain label lets no shard begin.
 func (r *referee) see(o *metav1.PartialObjectMetadata) {
 	v := versionOf(o)
 	r.mu.Lock()

@@ -14,8 +14,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// TestStoppedShardWithAKernelDeadline proves that a shard which is stopped at work is dead before
-// others begin, so that nothing is left to write.
+// TestStoppedShardWithAKernelDeadline proves that a shard that is stopped at work is dead before
+// others begin. It cannot write later.
 func TestStoppedShardWithAKernelDeadline(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {

@@ -424,8 +424,7 @@ func TestUnknownNode(t *testing.T) {
 		"fence-method-template-cloud"}, nodeconfig.Problems(err))
 }
 
-// An agent that does not answer and a Secret that may not be read are the problem of the nodes that
-// need them, and of no other.
+// A silent agent or a forbidden Secret affects only the nodes that need it.
 func TestUnreadableAgentOrSecretFailsOnlyTheNodesThatNeedIt(t *testing.T) {
 	for _, change := range []changes{
 		{{template, "fence_ipmilan", "fence_silent"}},

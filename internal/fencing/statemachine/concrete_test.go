@@ -39,8 +39,8 @@ var (
 	quietStage = [3]time.Duration{0, polls, settles}
 )
 
-// long is a time of a stage: the shortest, but where everything has settled, so that what was read
-// has been read after that.
+// long is a time within a stage: the shortest at which everything has settled and has been read
+// after that.
 func long(stage uint8, limits [3]time.Duration) time.Duration {
 	if stage == 2 {
 		return time.Hour

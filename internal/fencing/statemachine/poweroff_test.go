@@ -191,8 +191,8 @@ func TestDeviceThatCannotBeReadIsNotCommandedWhereAnotherTakesItsPlace(t *testin
 	assert.Equal(t, []agent.Action{off, on}, r.plugs["b"].commands)
 }
 
-// Each renewal of the Lease is news of the node, upon which everything is looked at again: that
-// must not make the fence forget what it compares with.
+// Each renewal of the Lease makes the fence look at everything again. It must not forget what it
+// compares with.
 func TestNodeThatWorksWithoutPowerIsFoundOutByNewsOfIt(t *testing.T) {
 	for _, every := range []time.Duration{2 * time.Second, 10 * time.Second} {
 		r := newRig(t, bmc())

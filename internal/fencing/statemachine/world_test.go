@@ -153,13 +153,12 @@ func (p *plug) settled(since uint8) bool { return p.Called && p.Quiet == 2 || !p
 // world.
 //
 // It stands for all records, memories and clocks that differ in nothing the decisions compare.
-// Times are only ever compared with limits, each by itself, so that what counts is on which side of
-// the limit a thing is: a wait in the record is running or over; a look, a reading, is of just now
-// or older than every limit (in between it is as one of the two); the last command is younger than
-// the poll, or the settling, or older. Numbers of operations are only ever compared for being the
-// same. Evidence is never read, but for that of an admin; conditions are not, but for Paused.
-// TestAbstractionLosesNothing walks with records and memories as they are, and finds the same
-// decisions.
+// Times are compared only with limits, each by itself. So only the side of the limit counts: a wait
+// in the record is running or over; a look, a reading, is of just now or older than every limit (in
+// between it is as one of the two); the last command is younger than the poll, or the settling, or
+// older. Numbers of operations are only ever compared for being the same. Evidence is never read,
+// but for that of an admin; conditions are not, but for Paused. TestAbstractionLosesNothing walks
+// with records and memories as they are, and finds the same decisions.
 type State struct {
 	// The record.
 	Phase, Abort, Incident, Restarts, Level, Retries uint8

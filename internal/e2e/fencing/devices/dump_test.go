@@ -21,8 +21,8 @@ import (
 // dumpSender is what a dump kernel runs.
 const dumpSender = "/usr/libexec/fence-agents/fence_kdump_send"
 
-// The kernel of a machine has stopped, and says so by the program that dump kernels have for it:
-// its pod is released, and its power stays on for as long as it may. All that the program sends
+// The kernel of a machine has crashed, and its dump kernel reports that. The machine's pod is
+// released, and its power stays on for as long as the policy allows. All that the program sends
 // comes from 127.0.0.1, which is the address of this machine alone.
 func TestDump(t *testing.T) {
 	t.Parallel()

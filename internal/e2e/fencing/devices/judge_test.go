@@ -72,9 +72,9 @@ func off(changes []lab.Change, from, to time.Time) bool {
 	return !on
 }
 
-// requireFencedOnce requires that each of these devices was told to switch off once, that the
-// machine has lost its power once, that its pods were taken from it while it had none, and that all
-// is well again.
+// requireFencedOnce requires that each of these devices got one request to switch off and that the
+// machine lost its power once. Its pods must have been released while it had no power, and the node
+// must be well again.
 func (s *site) requireFencedOnce(devices ...string) {
 	s.t.Helper()
 	for name, plug := range s.plugs {

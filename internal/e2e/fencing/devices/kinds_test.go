@@ -80,8 +80,8 @@ func (s *site) pdus() []methods {
 	return []methods{s.device("pdu-a", "apc", "5", a), s.device("pdu-b", "eaton", "6", b)}
 }
 
-// snmpSentOnce has the programs that speak SNMP not repeat what a slow device has not answered yet:
-// what reaches the device is counted.
+// snmpSentOnce keeps SNMP programs from repeating a request that a slow device has not answered:
+// the test counts what reaches the device.
 func (s *site) snmpSentOnce() {
 	s.t.Helper()
 	directory := s.t.TempDir()

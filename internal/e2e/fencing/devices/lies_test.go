@@ -18,7 +18,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 )
 
-// lie is a way in which devices do not do what they say, or not what they were sent.
+// lie is a way in which a device does something else than it says or was asked to do.
 type lie struct {
 	name  string
 	build func(t *testing.T) *site

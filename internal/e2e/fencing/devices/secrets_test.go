@@ -26,9 +26,8 @@ import (
 // run. That is beyond us, and documented.
 var careless = []string{"ipmitool", "snmpwalk", "snmpget", "snmpset"}
 
-// While fences are carried out, with devices that hang for a while, the secret is in no argument
-// and no environment of the fencer and of what it has started, and later in no log, Event, record
-// or Node.
+// While fences run against devices that hang for a while, the secret is in no argument and no
+// environment of the fencer or its children. Afterwards it is in no log, Event, record or Node.
 func TestSecretsStaySecret(t *testing.T) {
 	t.Parallel()
 	agents := map[string]string{

@@ -33,8 +33,8 @@ import (
 // example is where the manifests are that users copy.
 var example = filepath.Join(root, "examples/fencer")
 
-// site is a machine that is a node, with two pods, the devices that it hangs on, and fencers that
-// may use them.
+// site is a node's machine with two pods, the devices that power it, and fencers that may use
+// those.
 type site struct {
 	t         testing.TB
 	client    kubernetes.Interface
