@@ -27,9 +27,6 @@ var allowed = map[string][]string{
 		"anew", "nobody", "whoever", "is told", "are told", "the own", "in vain", "to and fro",
 		"of which",
 	},
-	// A part of the message of the installed admission policy, which operators may search for.
-	"leaderelection/admission/policy.go":        {"nobody"},
-	"internal/e2e/leaderelection/fence_test.go": {"nobody"},
 }
 
 // The code and the documentation are in plain English.

@@ -186,33 +186,46 @@ func newBrood(p *sim.Process, worker *shard.Shard, client kubernetes.Interface) 
 }
 
 // delayed returns a watch with late events, so that caches of different resources are not in step.
+// Events that come together are late together: a lag for each would make a list of a few dozen
+// longer than the client's timeout, and the informer would never sync.
 func delayed(w watch.Interface, p *sim.Process) watch.Interface {
 	told := make(chan watch.Event)
 	late := watch.NewProxyWatcher(told)
 	go func() {
 		defer close(told)
 		defer w.Stop()
-		for {
+		type arrival struct {
+			event watch.Event
+			due   time.Time
+		}
+		var arrived []arrival
+		for events := w.ResultChan(); events != nil || len(arrived) > 0; {
+			var due <-chan time.Time
+			stop := func() bool { return false }
+			if len(arrived) > 0 {
+				lag := p.Clock.NewTimer(time.Until(arrived[0].due))
+				due, stop = lag.C(), lag.Stop
+			}
 			select {
-			case e, ok := <-w.ResultChan():
+			case e, ok := <-events:
 				if !ok {
-					return
+					events = nil
+					break
 				}
-				lag := p.Clock.NewTimer(time.Duration(p.Clock.Now().Wall.UnixNano()%4) * 300 * time.Millisecond)
+				lag := time.Duration(p.Clock.Now().Wall.UnixNano()%4) * 300 * time.Millisecond
+				arrived = append(arrived, arrival{e, time.Now().Add(lag)})
+			case <-due:
 				select {
-				case <-lag.C():
-				case <-late.StopChan():
-					lag.Stop()
-					return
-				}
-				select {
-				case told <- e:
+				case told <- arrived[0].event:
 				case <-late.StopChan():
 					return
 				}
+				arrived = arrived[1:]
 			case <-late.StopChan():
+				stop()
 				return
 			}
+			stop()
 		}
 	}()
 	return late

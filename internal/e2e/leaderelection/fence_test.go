@@ -47,7 +47,7 @@ type pod struct {
 // asks for one (kubernetes/kubernetes#130887), and fences come and go with their tests.
 var anchor sync.Once
 
-// newFence makes an election that nobody_0 leads, and returns when its policy is in force.
+// newFence makes an election that host_0 leads, and returns when its policy is in force.
 func newFence(t *testing.T, cp *e2e.ControlPlane, change func(*fence, *admission.PolicyConfig)) *fence {
 	t.Helper()
 	namespace, err := cp.Namespace(t.Context(), "fence")
@@ -73,7 +73,7 @@ func newFence(t *testing.T, cp *e2e.ControlPlane, change func(*fence, *admission
 	_, err = f.admin.CoreV1().ConfigMaps(namespace).Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	f.hold("nobody_0")
+	f.hold("host_0")
 
 	if cp == shared {
 		anchor.Do(func() {
@@ -90,7 +90,7 @@ func newFence(t *testing.T, cp *e2e.ControlPlane, change func(*fence, *admission
 		assert.NoError(t, api.ValidatingAdmissionPolicyBindings().Delete(ctx, f.policy, metav1.DeleteOptions{}))
 		assert.NoError(t, api.ValidatingAdmissionPolicies().Delete(ctx, f.policy, metav1.DeleteOptions{}))
 	})
-	f.requireFollowing("nobody_0")
+	f.requireFollowing("host_0")
 	return f
 }
 
@@ -315,8 +315,8 @@ func TestFenceComparesTheWholeUID(t *testing.T) {
 		work := func() error { return f.work(a.client) }
 		uids := strings.NewReplacer("A", string(a.UID), "B", string(b.UID))
 		for _, holder := range []string{"host_A", "host_0123456789abcdef_A", "_A", "B_A"} {
-			f.hold("nobody_0")
-			f.requireEventually(work, "held by no process_0")
+			f.hold("host_0")
+			f.requireEventually(work, "held by host_0")
 			f.hold(uids.Replace(holder))
 			f.requireEventually(work, "")
 		}
