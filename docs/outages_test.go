@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -30,7 +31,7 @@ func warmLeader(ctx context.Context, config *rest.Config, client kubernetes.Inte
 	caches := informers.NewSharedInformerFactory(client, 0)
 	configMaps := caches.Core().V1().ConfigMaps()
 	warm := fresh.Cache{
-		Name: "configmaps", Informer: configMaps.Informer(),
+		Resource: corev1.Resource("configmaps"), Informer: configMaps.Informer(),
 		Source: fresh.Source(client.CoreV1().ConfigMaps("")),
 	}
 	caches.Start(ctx.Done()) // of the process, not of a term

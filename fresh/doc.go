@@ -7,7 +7,8 @@
 //	configMaps := informers.NewSharedInformerFactory(client, 0).Core().V1().ConfigMaps().Informer()
 //	go configMaps.RunWithContext(ctx) // of the process, not of a term
 //	warm := fresh.Cache{
-//		Name: "configmaps", Informer: configMaps, Source: fresh.Source(client.CoreV1().ConfigMaps("")),
+//		Resource: corev1.Resource("configmaps"), Informer: configMaps,
+//		Source: fresh.Source(client.CoreV1().ConfigMaps("")),
 //	}
 //	err = elector.Run(ctx, func(ctx context.Context) error {
 //		if err := fresh.Wait(ctx, warm); err != nil {

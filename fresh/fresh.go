@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -35,8 +36,8 @@ const (
 
 // Cache is a running informer, and the way to ask the API server about what it shows.
 type Cache struct {
-	// Name is that of the resource, for errors.
-	Name string
+	// Resource is that of the objects, such as corev1.Resource("configmaps").
+	Resource schema.GroupResource
 	// Informer has been started, and may have synced.
 	Informer cache.SharedInformer
 	// Source lists and watches what the informer shows: with its namespace and its selectors. It is
@@ -90,7 +91,7 @@ func (c Cache) wait(ctx context.Context) error {
 		at := c.version()
 		switch reached, err := reaches(at, floor); {
 		case err != nil:
-			return fmt.Errorf("%w: %s: %w", ErrNotComparable, c.Name, err)
+			return fmt.Errorf("%w: %s: %w", ErrNotComparable, c.Resource, err)
 		case reached:
 			return nil
 		}
@@ -98,7 +99,7 @@ func (c Cache) wait(ctx context.Context) error {
 		case floor = <-lowered:
 		case <-poll.C:
 		case <-ctx.Done():
-			return fmt.Errorf("fresh: the cache of %s is at version %q, and has to reach %s: %w", c.Name, at, floor,
+			return fmt.Errorf("fresh: the cache of %s is at version %q, and has to reach %s: %w", c.Resource, at, floor,
 				context.Cause(ctx))
 		}
 	}
@@ -124,10 +125,10 @@ func (c Cache) floor(ctx context.Context) (string, error) {
 			}
 		}
 		if apierrors.IsForbidden(err) {
-			return "", fmt.Errorf("fresh: list %s: %w", c.Name, err)
+			return "", fmt.Errorf("fresh: list %s: %w", c.Resource, err)
 		}
 		if !clock.Sleep(ctx, retryInterval) {
-			return "", errors.Join(fmt.Errorf("fresh: list %s: %w", c.Name, context.Cause(ctx)), err)
+			return "", errors.Join(fmt.Errorf("fresh: list %s: %w", c.Resource, context.Cause(ctx)), err)
 		}
 	}
 }

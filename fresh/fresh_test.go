@@ -34,7 +34,7 @@ type standby struct {
 	connection *apisim.Client // of the standby
 	cache      fresh.Cache
 	leader     coreclient.ConfigMapInterface
-	written    atomic.Int64
+	written    atomic.Int64 // the last write that was acknowledged
 }
 
 // inStandby runs f in a bubble with a cache that has synced.
@@ -62,7 +62,7 @@ func inStandby(t *testing.T, f func(s *standby)) {
 func cacheOf(client kubernetes.Interface) fresh.Cache {
 	source := cache.ToListWatcherWithWatchListSemantics(fresh.Source(client.CoreV1().ConfigMaps("default")), client)
 	return fresh.Cache{
-		Name: "configmaps", Source: source,
+		Resource: corev1.Resource("configmaps"), Source: source,
 		Informer: cache.NewSharedIndexInformer(source, &corev1.ConfigMap{}, 0, cache.Indexers{}),
 	}
 }
@@ -70,10 +70,11 @@ func cacheOf(client kubernetes.Interface) fresh.Cache {
 // write is a write of the leader, which has been acknowledged.
 func (s *standby) write() {
 	s.t.Helper()
-	n := s.written.Add(1)
+	n := s.written.Load() + 1
 	_, err := s.leader.Patch(context.WithoutCancel(s.t.Context()), "c", types.MergePatchType,
 		fmt.Appendf(nil, `{"data":{"n":"%d"}}`, n), metav1.PatchOptions{})
 	require.NoError(s.t, err)
+	s.written.Store(n)
 }
 
 // shown is the write that the cache shows.
@@ -165,7 +166,7 @@ func TestWaitForACacheThatHasJustBeenListedTakesNoTime(t *testing.T) {
 	})
 }
 
-// Somebody writes all the time, faster than the cache follows.
+// A user writes all the time, faster than the cache follows.
 func TestWaitEndsWhileOthersWrite(t *testing.T) {
 	inStandby(t, func(s *standby) {
 		s.connection.Inject(apisim.Faults{WatchLag: 2 * time.Second})

@@ -98,7 +98,7 @@ func newWarm(t *testing.T, namespace string) *warm {
 	w.client = kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(namespace)
 	source := fresh.Source(w.client)
 	w.cache = fresh.Cache{
-		Name: "configmaps", Source: source,
+		Resource: corev1.Resource("configmaps"), Source: source,
 		Informer: cache.NewSharedIndexInformer(source, &corev1.ConfigMap{}, 0, cache.Indexers{}),
 	}
 	ctx, cancel := context.WithCancel(t.Context())
