@@ -74,7 +74,7 @@ gotest = echo "== test $(2) ($(1))" && mkdir -p $(RESULTS) && (out=$$PWD/$(RESUL
 
 # What make simulate runs, besides the variants of tests in virtual time (make unit tries a third of those).
 SIMULATIONS := ^TestSimulated|^TestMutationsAreCaught$$
-SIMULATED := ./supervisor ./endpoints ./fencing ./internal/fencing/statemachine ./internal/fencing/nodeconfig ./internal/fencing/policy \
+SIMULATED := ./supervisor ./endpoints ./fencing ./fresh ./internal/handover ./internal/fencing/statemachine ./internal/fencing/nodeconfig ./internal/fencing/policy \
 	./internal/fencing/nodestate ./internal/lease ./internal/sim ./leaderelection ./leaderforlife ./shardlease ./sharder \
 	./sharder/replica ./sharder/shard ./sharder/internal/protocol
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/handover"
 )
 
 // ErrNotComparable is matched by the error of [Wait] for a resource whose versions are not numbers.
@@ -30,6 +31,9 @@ const (
 	probeSeconds int64 = 3
 	// pollInterval is how often Wait asks an informer for its version.
 	pollInterval = 5 * time.Millisecond
+	// probeDelay is how long Wait leaves the informer to reach a version that a term has written.
+	// Most often that takes milliseconds.
+	probeDelay = 500 * time.Millisecond
 	// retryInterval is the pause after a request that has failed.
 	retryInterval = 250 * time.Millisecond
 )
@@ -60,36 +64,75 @@ func Source[List runtime.Object](resource interface {
 	}
 }
 
-// Wait returns nil when every cache shows each write that the API server had acknowledged before
-// the call, or a later state. It retries failed requests until ctx has ended: bound the wait by the
-// deadline of ctx. Otherwise its error names each cache that is not fresh. It matches the cause of
-// ctx's end, or is of a list that the API server forbids, or matches [ErrNotComparable].
-func Wait(ctx context.Context, caches ...Cache) error {
+// Wait returns nil when every cache shows what the terms before that of ctx have written, or a later
+// state. ctx is that of a lead function of package leaderelection. If all terms before have left the
+// versions of their writes, Wait sends no request. Otherwise, and with any other context, it is
+// [WaitLatest].
+//
+// Wait retries failed requests until ctx has ended: bound the wait by the deadline of ctx. Otherwise
+// its error names each cache that is not fresh. It matches the cause of ctx's end, or is of a list
+// that the API server forbids, or matches [ErrNotComparable].
+func Wait(ctx context.Context, caches ...Cache) error { return each(ctx, caches, Cache.waitForTerms) }
+
+// WaitLatest returns nil when every cache shows each write of any client that the API server had
+// acknowledged before the call, or a later state. Its errors are those of [Wait].
+func WaitLatest(ctx context.Context, caches ...Cache) error {
+	return each(ctx, caches, Cache.waitForList)
+}
+
+func each(ctx context.Context, caches []Cache, wait func(Cache, context.Context) error) error {
 	errs := make([]error, len(caches))
 	var waiting sync.WaitGroup
 	for i, c := range caches {
-		waiting.Go(func() { errs[i] = c.wait(ctx) })
+		waiting.Go(func() { errs[i] = wait(c, ctx) })
 	}
 	waiting.Wait()
 	return errors.Join(errs...)
 }
 
-func (c Cache) wait(ctx context.Context) error {
+func (c Cache) waitForTerms(ctx context.Context) error {
+	floor, known := handover.LogOf(ctx).Before(c.Resource)
+	if !known {
+		return c.waitForList(ctx)
+	}
+	return c.wait(ctx, floor, probeDelay)
+}
+
+// waitForList notes the version of the list for the terms that follow: it is above all that was
+// written before.
+func (c Cache) waitForList(ctx context.Context) error {
+	listed := handover.LogOf(ctx).Begin(c.Resource, handover.Whole)
 	floor, err := c.floor(ctx)
 	if err != nil || floor == "" {
+		listed.Refused()
 		return err
 	}
+	listed.Above(floor)
+	return c.wait(ctx, floor, 0)
+}
+
+// wait waits until the informer has reached floor; empty: until it has synced. It asks the API server
+// for the last change up to floor only after delay.
+func (c Cache) wait(ctx context.Context, floor string, delay time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var probing sync.WaitGroup
 	defer probing.Wait()
 	defer cancel()
 	lowered := make(chan string, 1)
-	probing.Go(func() { c.lower(ctx, floor, lowered) })
+	probing.Go(func() {
+		if floor != "" && (delay == 0 || clock.Sleep(ctx, delay)) {
+			c.lower(ctx, floor, lowered)
+		}
+	})
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	for {
 		at := c.version()
-		switch reached, err := reaches(at, floor); {
+		reached, err := reaches(at, floor)
+		if floor == "" {
+			reached, err = c.Informer.HasSynced(), nil
+		}
+		switch {
 		case err != nil:
 			return fmt.Errorf("%w: %s: %w", ErrNotComparable, c.Resource, err)
 		case reached:
@@ -99,7 +142,7 @@ func (c Cache) wait(ctx context.Context) error {
 		case floor = <-lowered:
 		case <-poll.C:
 		case <-ctx.Done():
-			return fmt.Errorf("fresh: the cache of %s is at version %q, and has to reach %s: %w", c.Resource, at, floor,
+			return fmt.Errorf("fresh: the cache of %s is at version %q, and has to reach %q: %w", c.Resource, at, floor,
 				context.Cause(ctx))
 		}
 	}

@@ -230,7 +230,7 @@ func TestWaitNamesWhatIsBehind(t *testing.T) {
 		err := fresh.Wait(ctx, s.cache)
 		require.ErrorIs(t, err, errLate)
 		at := s.cache.Informer.LastSyncResourceVersion()
-		assert.ErrorContains(t, err, "the cache of configmaps is at version \""+at+"\", and has to reach ")
+		assert.ErrorContains(t, err, "the cache of configmaps is at version \""+at+"\", and has to reach \"")
 	})
 }
 

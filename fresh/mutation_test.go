@@ -24,7 +24,7 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a quiet resource waits for the informer's bookmark", File: "fresh.go",
-		Old: "	probing.Go(func() { c.lower(ctx, floor, lowered) })\n", New: "	_ = c.lower\n",
+		Old: "			c.lower(ctx, floor, lowered)\n", New: "			_ = c.lower\n",
 		Caught: "TestWaitForAQuietResourceTakesASecond",
 	},
 	{
