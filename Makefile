@@ -74,9 +74,10 @@ gotest = echo "== test $(2) ($(1))" && mkdir -p $(RESULTS) && (out=$$PWD/$(RESUL
 
 # What make simulate runs, besides the variants of tests in virtual time (make unit tries a third of those).
 SIMULATIONS := ^TestSimulated|^TestMutationsAreCaught$$
-SIMULATED := ./supervisor ./endpoints ./fencing ./fresh ./internal/handover ./internal/fencing/statemachine ./internal/fencing/nodeconfig ./internal/fencing/policy \
-	./internal/fencing/nodestate ./internal/lease ./internal/sim ./leaderelection ./leaderforlife ./shardlease ./sharder \
-	./sharder/replica ./sharder/shard ./sharder/internal/protocol
+SIMULATED := ./supervisor ./endpoints ./fencing ./fresh ./internal/handover ./internal/fencing/statemachine \
+	./internal/fencing/nodeconfig ./internal/fencing/policy ./internal/fencing/nodestate ./internal/lease ./internal/leasehold \
+	./internal/sim ./leaderelection ./leaderforlife ./shardlease ./sharder ./sharder/replica ./sharder/shard \
+	./sharder/internal/protocol
 
 # These take more than 3 s each with the race detector, in virtual time; a tenth of that without. make unit runs them without
 # it, make simulate with it. TestNoTwoShardsWorkOnOneObject stays with it in make unit: there everything happens at once.

@@ -18,7 +18,7 @@ import (
 var documented = map[string][]string{
 	"operating.md": {
 		"leaderelection", "leaderforlife", "shardlease", "sharder", "sharder/shard", "sharder/replica",
-		"endpoints", "supervisor", "internal/lease",
+		"endpoints", "supervisor", "internal/leasehold",
 	},
 	"fencing.md": {
 		"fencing", "internal/fencing/statemachine", "fencing/fenceagents", "fencing/fencejobs",

@@ -3,7 +3,7 @@ package leaderelection
 import (
 	"k8s.io/client-go/rest"
 
-	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 )
 
 // LeaseConfig returns a copy of config for the client of an [Elector]: with its own connection and
@@ -14,4 +14,4 @@ import (
 // Over HTTP/1.1, a request that times out closes its connection, and the next one opens another. An
 // elector needs no limit, because it paces itself. A custom config.Transport or Dial is kept, and
 // must ensure the same.
-func LeaseConfig(config *rest.Config) *rest.Config { return lease.ClientConfig(config) }
+func LeaseConfig(config *rest.Config) *rest.Config { return leasehold.ClientConfig(config) }

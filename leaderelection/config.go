@@ -21,6 +21,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 	"github.com/bellwether-k8s/bellwether/supervisor"
 )
 
@@ -168,7 +169,7 @@ func (c Config) withDefaults() (Config, error) {
 	t := c.timing().WithDefaults()
 	c.LeaseDuration, c.Margin, c.MissedRenewals = t.Duration, t.Margin, t.MissedRenewals
 	if c.OnLost == nil {
-		c.OnLost = lease.Exit(c.Logger, "not the leader any more")
+		c.OnLost = leasehold.Exit(c.Logger, "not the leader any more")
 	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
@@ -187,7 +188,7 @@ func (c Config) validate() error {
 	review.Value("Identity", c.Identity, identityProblems(c.Identity))
 	review.Value("Address", c.Address, addressProblems(c.Address))
 	review.Value("PodUID", c.PodUID, identityProblems(c.PodUID))
-	review.Value("PodName", c.PodName, lease.PodNameProblems(c.PodName))
+	review.Value("PodName", c.PodName, leasehold.PodNameProblems(c.PodName))
 	review.Add(c.timing().Validate()...)
 	review.NotNegative("ReleaseTimeout", c.ReleaseTimeout)
 	review.Add(c.timing().ValidateStepDown(c.StepDown)...)
@@ -236,8 +237,8 @@ func (c Config) timing() lease.Timing {
 	return lease.Timing{Duration: c.LeaseDuration, Margin: c.Margin, MissedRenewals: c.MissedRenewals}
 }
 
-func (c Config) pod() lease.Pod {
-	return lease.Pod{Name: c.PodName, UID: types.UID(c.PodUID), Log: c.terminationLog}
+func (c Config) pod() leasehold.Pod {
+	return leasehold.Pod{Name: c.PodName, UID: types.UID(c.PodUID), Log: c.terminationLog}
 }
 
 func (c Config) lease() types.NamespacedName {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 	"github.com/bellwether-k8s/bellwether/internal/process"
 	"github.com/bellwether-k8s/bellwether/supervisor"
 )
@@ -39,14 +40,14 @@ type Term struct {
 // methods may be called at any time.
 type Elector struct {
 	config    Config
-	candidate *lease.Candidate
-	guard     *lease.Guard
+	candidate *leasehold.Candidate
+	guard     *leasehold.Guard
 	busy      sync.Mutex // held by Run, TryAcquire, Renew and Release
 
-	mu      sync.Mutex    // guards the next four
-	holder  *lease.Holder // of the latest term; nil before the first
-	running *lease.Holder // of the term that Run is in; nil if none
-	seen    lease.Record  // the last seen record
+	mu      sync.Mutex        // guards the next four
+	holder  *leasehold.Holder // of the latest term; nil before the first
+	running *leasehold.Holder // of the term that Run is in; nil if none
+	seen    lease.Record      // the last seen record
 	report  report
 	events  eventLog
 }
@@ -65,17 +66,17 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	if err := lease.CheckRate(client, config.timing(), config.Logger); err != nil {
+	if err := leasehold.CheckRate(client, config.timing(), config.Logger); err != nil {
 		return nil, fmt.Errorf("leaderelection: %w", err)
 	}
-	var killer lease.KillTimer
+	var killer leasehold.KillTimer
 	if config.KernelDeadline {
 		if killer, err = process.NewKillTimer(); err != nil {
 			return nil, fmt.Errorf("leaderelection: KernelDeadline: %w", err)
 		}
 	}
 	config.Logger = config.Logger.With(zap.Stringer("lease", config.lease()), zap.String("identity", config.Identity))
-	mark := lease.NewMark()
+	mark := leasehold.NewMark()
 	ledger, err := config.Supervisor.Ledger(
 		supervisor.Entry{Lease: config.lease(), Process: mark, Timing: config.timing()}, config.Logger)
 	if err != nil {
@@ -85,10 +86,10 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 		ledger = config.ledger(mark)
 	}
 	e := &Elector{
-		config: config, guard: lease.NewGuard(config.lease(), ErrNotLeader, lease.GuardConfig(config.Guard)),
+		config: config, guard: leasehold.NewGuard(config.lease(), ErrNotLeader, leasehold.GuardConfig(config.Guard)),
 		events: eventLog{recorder: config.Events, lease: config.lease()},
 	}
-	e.candidate = lease.NewCandidate(client, lease.Config{
+	e.candidate = leasehold.NewCandidate(client, leasehold.Config{
 		Lease:          config.lease(),
 		Identity:       config.Identity,
 		Timing:         config.timing(),
@@ -100,7 +101,7 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 		OnFinish:       e.finish,
 		OnRenewal:      e.renewed,
 		Address:        config.Address,
-		Health:         lease.NewHealth(config.Healthy),
+		Health:         leasehold.NewHealth(config.Healthy),
 		Guard:          e.guard,
 		Clock:          config.Clock,
 		KillTimer:      killer,
@@ -262,7 +263,7 @@ func (e *Elector) LeaderAddress() (address string, ok bool) {
 }
 
 // current returns the holder of the running term, or nil.
-func (e *Elector) current() *lease.Holder {
+func (e *Elector) current() *leasehold.Holder {
 	h := e.latest()
 	if h == nil || h.Remaining() == 0 {
 		return nil
@@ -271,13 +272,13 @@ func (e *Elector) current() *lease.Holder {
 }
 
 // latest returns the holder of the latest term, even if it is over, or nil.
-func (e *Elector) latest() *lease.Holder {
+func (e *Elector) latest() *leasehold.Holder {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.holder
 }
 
-func (e *Elector) term(h *lease.Holder) Term {
+func (e *Elector) term(h *leasehold.Holder) Term {
 	vacant, released := h.Vacant()
 	return Term{
 		Identity: e.config.Identity, LeaseUID: h.UID(), Transitions: h.Transitions(), Token: h.Token(),
@@ -287,7 +288,7 @@ func (e *Elector) term(h *lease.Holder) Term {
 
 // continued is current for the methods that may begin a term. If the last term's timer is late, it
 // ends that term first.
-func (e *Elector) continued() *lease.Holder {
+func (e *Elector) continued() *leasehold.Holder {
 	h := e.current()
 	if h == nil {
 		e.mu.Lock()
@@ -300,7 +301,7 @@ func (e *Elector) continued() *lease.Holder {
 	return h
 }
 
-func (e *Elector) begin(h *lease.Holder) {
+func (e *Elector) begin(h *leasehold.Holder) {
 	e.config.Logger.Info("started leading", zap.Int32("transitions", h.Transitions()))
 	e.mu.Lock()
 	e.holder = h
@@ -308,7 +309,7 @@ func (e *Elector) begin(h *lease.Holder) {
 	e.reportStart(h)
 }
 
-func (e *Elector) setRunning(h *lease.Holder) {
+func (e *Elector) setRunning(h *leasehold.Holder) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.running = h

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
@@ -38,9 +39,9 @@ type Hooks struct {
 // report orders the calls of hooks. It is guarded by the elector's mutex: state and order of calls
 // change together. The hooks are called after it is unlocked.
 type report struct {
-	last    chan struct{} // closed when the last queued call has returned
-	leader  string        // the last reported leader
-	leading *lease.Holder // of the term that was reported as started, and not yet as ended; or nil
+	last    chan struct{}     // closed when the last queued call has returned
+	leader  string            // the last reported leader
+	leading *leasehold.Holder // of the term that was reported as started, and not yet as ended; or nil
 }
 
 // enqueue orders call after earlier calls. The caller holds the elector's mutex, and must call run
@@ -68,7 +69,7 @@ func (e *Elector) newLeader(holder string) (run func()) {
 }
 
 // reportStart calls hooks and records an Event for a term that has begun.
-func (e *Elector) reportStart(h *lease.Holder) {
+func (e *Elector) reportStart(h *leasehold.Holder) {
 	term := e.term(h)
 	e.mu.Lock()
 	e.report.leading = h

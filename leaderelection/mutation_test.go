@@ -20,106 +20,104 @@ import (
 // caught by a schedule of the named simulation.
 var mutations = []struct {
 	name       string
-	file       string // in internal/lease
+	file       string // in internal
 	old, new   string
 	simulation string
 }{
 	{
-		"the term counts from the re-read", "holder.go",
-		"	h.doubt = false\n	h.extend(h.writes.sent)",
-		"	h.doubt = false\n	h.writes.sent = h.config.Clock.Now()\n	h.extend(h.writes.sent)",
+		"the term counts from the re-read", "leasehold/holder.go",
+		"	h.doubt = false\n	h.extend(h.writes.Sent())", "	h.doubt = false\n	h.extend(h.config.Clock.Now())",
 		"Elections",
 	},
 	{
-		"the term counts from the answer", "holder.go",
-		"		h.extend(h.writes.sent)\n	} else {",
-		"		h.writes.sent = h.config.Clock.Now()\n		h.extend(h.writes.sent)\n	} else {",
+		"the term counts from the answer", "leasehold/holder.go",
+		"		h.extend(h.writes.Sent())\n	} else {", "		h.extend(h.config.Clock.Now())\n	} else {",
 		"SlowAnswers",
 	},
 	{
-		"there is no margin", "deadline.go",
+		"there is no margin", "lease/deadline.go",
 		"return t.Duration - t.Margin - now.SinceAtMost(sent)", "return t.Duration - now.SinceAtMost(sent)",
 		"Elections",
 	},
 	{
-		"suspension does not count", "deadline.go",
+		"suspension does not count", "lease/deadline.go",
 		"now.SinceAtMost(sent)", "now.SinceAtLeast(sent)",
 		"Elections",
 	},
 	{
-		"the lease is released before work has ended", "holder.go",
+		"the lease is released before work has ended", "leasehold/holder.go",
 		"			stopping = nil\n", "			return nil\n",
 		"Elections",
 	},
 	{
-		"an unmarked release is trusted", "takeover.go",
+		"an unmarked release is trusted", "lease/takeover.go",
 		"case r.Released(), ", "case r.Holder() == \"\", ",
 		"Elections",
 	},
 	{
-		"deletion is taken for release", "takeover.go",
+		"deletion is taken for release", "lease/takeover.go",
 		"		s.wait = max(s.wait, s.term, s.unseen)\n", "		s.wait = 0\n",
 		"Deletions",
 	},
 	{
-		"loss is ignored until the deadline", "watch.go",
+		"loss is ignored until the deadline", "leasehold/watch.go",
 		"	h.lose(cause, r.Holder()) //", "	if cause != nil {\n		return nil\n	}\n	//",
 		"Elections",
 	},
 	{
-		"an event older than our write is believed", "watch.go",
+		"an event older than our write is believed", "leasehold/watch.go",
 		"	case order > 0:\n", "	default:\n",
 		"Elections",
 	},
 	{
-		"renewals do not restart the wait", "takeover.go",
+		"renewals do not restart the wait", "lease/takeover.go",
 		"	if !r.keepsSpecOf(s.record) {\n", "	if !s.seen {\n",
 		"Elections",
 	},
 	{
-		"an identity is enough to hold the lease", "writelog.go",
+		"an identity is enough to hold the lease", "lease/writelog.go",
 		"if apiequality.Semantic.DeepEqual(a.spec, r.lease.Spec) {", "if *a.spec.HolderIdentity == r.Holder() {",
 		"Elections",
 	},
 	{
-		"a supervisor waits for no request without an answer", "orphan.go",
+		"a supervisor waits for no request without an answer", "lease/deadprocess.go",
 		"o.Guarded && o.Open == 0 && o.OpenUntil <= died", "o.Guarded && o.OpenUntil <= died",
 		"Supervisors",
 	},
 	{
-		"a supervisor waits for no request that has failed", "orphan.go",
+		"a supervisor waits for no request that has failed", "lease/deadprocess.go",
 		"o.Guarded && o.Open == 0 && o.OpenUntil <= died", "o.Guarded && o.Open == 0",
 		"Supervisors",
 	},
 	{
-		"a supervisor releases what another process holds", "orphan.go",
-		"if !r.writtenBy(process) {", "if r.Holder() == \"\" {",
+		"a supervisor releases what another process holds", "leasehold/deadprocess.go",
+		"if !r.WrittenBy(process) {", "if r.Holder() == \"\" {",
 		"Supervisors",
 	},
 	{
-		"a witness does not wait for requests under way", "witness.go",
-		"left := n.margin - w.clock", "left := 0*n.margin - w.clock",
+		"a witness does not wait for requests under way", "leasehold/podwatch.go",
+		"left := n.Margin - w.clock", "left := 0*n.Margin - w.clock",
 		"Kubelets",
 	},
 	{
-		"any container that has ended is the holder's", "pod.go",
-		"state.Terminated != nil && strings.Contains(state.Terminated.Message, n.process)", "state.Terminated != nil",
+		"any container that has ended is the holder's", "lease/podreport.go",
+		"state.Terminated != nil && strings.Contains(state.Terminated.Message, p.Process)", "state.Terminated != nil",
 		"Kubelets",
 	},
 	{
-		"a term that ended before the deadline has no requests under way", "holder.go",
+		"a term that ended before the deadline has no requests under way", "leasehold/holder.go",
 		"h.vacated = err == nil", "h.vacated = err == nil || h.stepped",
 		"StepDownsOfGuardedWork",
 	},
 	{
-		"a leader that has stepped down is not alone with its Lease", "candidate.go",
-		"&& r.writtenBy(c.config.Process)", "&& r.Holder() != c.config.Process",
+		"a leader that has stepped down is not alone with its Lease", "leasehold/candidate.go",
+		"&& r.WrittenBy(c.config.Process)", "&& r.Holder() != c.config.Process",
 		"StepDowns",
 	},
 	{
-		"a final phase proves that nothing runs", "pod.go",
-		"pod.UID != n.uid {\n", "pod.UID != n.uid || pod.Status.Phase == corev1.PodFailed {\n" +
-			"		return pod.UID == n.uid\n	}\n	if pod.UID == \"\" {\n",
+		"a final phase proves that nothing runs", "lease/podreport.go",
+		"pod.UID != p.UID {\n", "pod.UID != p.UID || pod.Status.Phase == corev1.PodFailed {\n" +
+			"		return pod.UID == p.UID\n	}\n	if pod.UID == \"\" {\n",
 		"Kubelets",
 	},
 }
@@ -129,7 +127,7 @@ func TestSimulatedMutationsAreCaught(t *testing.T) {
 	for _, m := range mutations {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			path, err := filepath.Abs(filepath.Join(module, "internal", "lease", m.file))
+			path, err := filepath.Abs(filepath.Join(module, "internal", m.file))
 			require.NoError(t, err)
 			directory := t.TempDir()
 			overlay, binary := mutation.Overlay(t, path, m.old, m.new), filepath.Join(directory, "test")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
@@ -91,11 +92,11 @@ func inherit(ctx context.Context, child, parent *sim.Process) {
 	l.mu.Lock()
 	orphan := lease.Orphan{Process: l.mark, Timing: lease.Timing{}.WithDefaults(), Entries: l.entries}
 	l.mu.Unlock()
-	store := lease.NewStore(kubernetes.NewForConfigOrDie(parent.Config()), lease.Config{
+	store := leasehold.NewStore(kubernetes.NewForConfigOrDie(parent.Config()), leasehold.Config{
 		Lease: types.NamespacedName{Namespace: "ns", Name: "l"}, Clock: parent.Clock, Log: zap.NewNop(),
 	}, 0)
 	now := func() time.Duration { return elapsed(parent) }
-	if orphan.Release(ctx, store, parent.Clock, now, now()) == nil {
+	if leasehold.ReleaseOrphan(ctx, orphan, store, parent.Clock, now, now()) == nil {
 		child.World().State.Store("released", true)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
@@ -39,7 +40,7 @@ type shardLeases struct {
 	due chan struct{}
 
 	mu      sync.Mutex
-	witness *lease.Witness // of containers that end; nil until the session runs
+	witness *leasehold.Witness // of containers that end; nil until the session runs
 	tracker *shardstate.Tracker
 	last    map[string]protocol.OwnerEpoch // members, with the epoch in which they last held their Lease
 	asked   map[string]struct{}            // shards that a record or the history names and whose state was unknown
@@ -203,7 +204,7 @@ func (g *shardLeases) see(l *coordinationv1.Lease, deleted bool) {
 func (g *shardLeases) watchPods(ctx context.Context, client kubernetes.Interface, d time.Duration) (stop func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.witness = lease.NewWitness(ctx, client, lease.Config{
+	g.witness = leasehold.NewWitness(ctx, client, leasehold.Config{
 		Timing: lease.Timing{Duration: d}.WithDefaults(), Clock: g.clock, Log: g.log,
 	})
 	for _, shard := range g.tracker.Shards(g.clock.Now()) {

@@ -6,14 +6,14 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
 // LeaseConfig returns a copy of config for the client of a [Lease]: with its own connection and
 // without a rate limit, as in package leaderelection. A process can use one client for its lease
 // and its elector.
-func LeaseConfig(config *rest.Config) *rest.Config { return lease.ClientConfig(config) }
+func LeaseConfig(config *rest.Config) *rest.Config { return leasehold.ClientConfig(config) }
 
 // Check is a liveness check with the signature of controller-runtime's healthz.Checker. It returns
 // at once without sending a request, and ignores its argument. It returns an error while the work

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 	"github.com/bellwether-k8s/bellwether/internal/process"
 	"github.com/bellwether-k8s/bellwether/shardlease/internal/leaseformat"
 	"github.com/bellwether-k8s/bellwether/supervisor"
@@ -140,7 +141,7 @@ type Config struct {
 	terminationLog string // empty: the container's
 
 	pod    string                                        // the hostname, if Identity was claimed
-	killer lease.KillTimer                               // for all names that are tried; nil: none yet
+	killer leasehold.KillTimer                           // for all names that are tried; nil: none yet
 	occupy func(name string) (release func(), err error) // nil: [process.Lock]
 }
 
@@ -168,7 +169,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.MinUptime = 4 * c.LeaseDuration
 	}
 	if c.OnLost == nil {
-		c.OnLost = lease.Exit(c.Logger, "the shard lease is lost")
+		c.OnLost = leasehold.Exit(c.Logger, "the shard lease is lost")
 	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
@@ -189,7 +190,7 @@ func (c Config) validate() error {
 	review.Value("Ring", c.Ring, validation.IsDNS1123Label(c.Ring))
 	review.Value("Identity", c.Identity, leaseformat.IdentityProblems(c.Identity))
 	review.Value("PodUID", c.PodUID, incarnationProblems(c.PodUID))
-	review.Value("PodName", c.PodName, lease.PodNameProblems(c.PodName))
+	review.Value("PodName", c.PodName, leasehold.PodNameProblems(c.PodName))
 	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
 		review.Value("Labels", key, labelKeyProblems(key))
 		review.Value(fmt.Sprintf("Labels[%q]", key), c.Labels[key], validation.IsValidLabelValue(c.Labels[key]))
@@ -230,8 +231,8 @@ func (c Config) timing() lease.Timing {
 	return lease.Timing{Duration: c.LeaseDuration, Margin: c.Margin, MissedRenewals: c.MissedRenewals}
 }
 
-func (c Config) ownPod() lease.Pod {
-	return lease.Pod{
+func (c Config) ownPod() leasehold.Pod {
+	return leasehold.Pod{
 		Name: cmp.Or(c.PodName, c.pod, c.Identity), UID: types.UID(c.PodUID), MinUptime: max(0, c.MinUptime),
 		Log: c.terminationLog,
 	}

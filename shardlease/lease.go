@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 	"github.com/bellwether-k8s/bellwether/internal/process"
 	"github.com/bellwether-k8s/bellwether/supervisor"
 )
@@ -19,12 +20,12 @@ import (
 // time.
 type Lease struct {
 	config    Config
-	candidate *lease.Candidate
-	guard     *lease.Guard
-	waiting   waiting       // of Run
-	busy      sync.Mutex    // held by Run
-	release   func()        // guarded by busy: gives the name of the process up; nil if it has none
-	claimed   *lease.Holder // guarded by busy: from ClaimOrdinal, for Run
+	candidate *leasehold.Candidate
+	guard     *leasehold.Guard
+	waiting   waiting           // of Run
+	busy      sync.Mutex        // held by Run
+	release   func()            // guarded by busy: gives the name of the process up; nil if it has none
+	claimed   *leasehold.Holder // guarded by busy: from ClaimOrdinal, for Run
 
 	mu      sync.Mutex
 	term    *Term                         // guarded by mu: the latest; nil before the first
@@ -45,7 +46,7 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	if err := lease.CheckRate(client, config.timing(), config.Logger); err != nil {
+	if err := leasehold.CheckRate(client, config.timing(), config.Logger); err != nil {
 		return nil, fmt.Errorf("shardlease: %w", err)
 	}
 	if config.KernelDeadline && config.killer == nil {
@@ -54,15 +55,16 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 		}
 	}
 	config.Logger = config.Logger.With(zap.Stringer("lease", config.lease()), zap.String("ring", config.Ring))
-	mark := lease.NewMark()
+	mark := leasehold.NewMark()
 	ledger, err := config.Supervisor.Ledger(supervisor.Entry{
 		Lease: config.lease(), Process: mark, Timing: config.timing(), MinUptime: max(0, config.MinUptime),
 	}, config.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("shardlease: Supervisor: %w", err)
 	}
-	l := &Lease{config: config, guard: lease.NewGuard(config.lease(), ErrNotHeld, lease.GuardConfig(config.Guard))}
-	l.candidate = lease.NewCandidate(client, lease.Config{
+	guard := leasehold.NewGuard(config.lease(), ErrNotHeld, leasehold.GuardConfig(config.Guard))
+	l := &Lease{config: config, guard: guard}
+	l.candidate = leasehold.NewCandidate(client, leasehold.Config{
 		Lease:          config.lease(),
 		Identity:       config.Identity,
 		Timing:         config.timing(),
@@ -73,7 +75,7 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 		OnFinish:       func() {},
 		OnWait:         l.wait,
 		OnRenewal:      config.Hooks.renewed,
-		Health:         lease.NewHealth(config.Healthy),
+		Health:         leasehold.NewHealth(config.Healthy),
 		Guard:          l.guard,
 		Clock:          config.Clock,
 		KillTimer:      config.killer,
@@ -143,7 +145,7 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error
 }
 
 // acquire waits for the lease, unless it was claimed.
-func (l *Lease) acquire(ctx context.Context) (*lease.Holder, error) {
+func (l *Lease) acquire(ctx context.Context) (*leasehold.Holder, error) {
 	h := l.claimed
 	l.claimed = nil
 	if h == nil || h.Lost() {
@@ -153,7 +155,7 @@ func (l *Lease) acquire(ctx context.Context) (*lease.Holder, error) {
 }
 
 // hold is one term.
-func (l *Lease) hold(ctx context.Context, h *lease.Holder, w *whole) error {
+func (l *Lease) hold(ctx context.Context, h *leasehold.Holder, w *whole) error {
 	epoch, err := EpochOf(h.First().Lease())
 	if err != nil { // from an admission webhook
 		return errors.Join(fmt.Errorf("shardlease: Lease %s was not stored as it was written: %w", l.config.lease(),

@@ -25,7 +25,7 @@ var mutations = []mutation.Mutation{
 		Old: `			SaysLeaving: config.pod != "",` + "\n", New: "", Caught: "TestWhoIsLeavingSaysSoAtOnce",
 	},
 	{
-		Name: "a shard that has left says that it is leaving", File: "../internal/lease/holder.go",
+		Name: "a shard that has left says that it is leaving", File: "../internal/leasehold/holder.go",
 		Old: "	h.leaving = false // it has left\n", New: "", Caught: "TestWhoIsLeavingSaysSoAtOnce",
 	},
 	{

@@ -23,6 +23,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 	"github.com/bellwether-k8s/bellwether/shardlease/internal/leaseformat"
 )
@@ -126,7 +127,7 @@ func (c *claimant) claim(ctx context.Context) (*Lease, error) {
 			return l, nil
 		case err == nil:
 			c.refused, pause = clock.Reading{}, c.backoff()
-		case !errors.As(err, new(*lease.AccessError)):
+		case !errors.As(err, new(*leasehold.AccessError)):
 			return nil, err
 		case !kube.RoleMissing(err):
 		case c.refused == (clock.Reading{}):
@@ -164,7 +165,7 @@ func (c *claimant) list(ctx context.Context) ([]coordinationv1.Lease, error) {
 		LabelSelector: labels.SelectorFromSet(labels.Set{RingLabel: c.config.Ring}).String(),
 	})
 	if err != nil {
-		err = &lease.AccessError{
+		err = &leasehold.AccessError{
 			Verb:  "list",
 			Lease: types.NamespacedName{Namespace: c.config.Namespace, Name: c.config.Ring + "-*"}, Err: err,
 		}

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 )
 
 // Term is one period in which this process holds the shard's lease. It is safe for concurrent use.
 type Term struct {
 	epoch  Epoch
-	holder *lease.Holder
+	holder *leasehold.Holder
 }
 
 // Epoch returns the epoch of the term. A later term may have the same one.
@@ -42,18 +42,18 @@ func (t *Term) Scope(ctx context.Context) (context.Context, *Scope) {
 }
 
 // Scope is a piece of work in a [Term].
-type Scope lease.Scope
+type Scope leasehold.Scope
 
 // End ends the context of the scope and refuses further requests. A second call does nothing.
-func (s *Scope) End() { (*lease.Scope)(s).End() }
+func (s *Scope) End() { (*leasehold.Scope)(s).End() }
 
 // Open reports whether a guarded request of the scope may still be carried out. A request that was
 // given up, or answered with a server error, counts until its timeout and a Margin are over.
-func (s *Scope) Open() bool { return (*lease.Scope)(s).Open() }
+func (s *Scope) Open() bool { return (*leasehold.Scope)(s).Open() }
 
 // Settle ends the scope and waits until it is no longer open. It returns the error of ctx if ctx
 // ends first.
-func (s *Scope) Settle(ctx context.Context) error { return (*lease.Scope)(s).Settle(ctx) }
+func (s *Scope) Settle(ctx context.Context) error { return (*leasehold.Scope)(s).Settle(ctx) }
 
 // termKey is the key of the *Term in work's context.
 type termKey struct{}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
@@ -62,14 +63,14 @@ type inheritance struct {
 }
 
 func (h inheritance) release(died time.Duration) error {
-	client, err := kubernetes.NewForConfig(lease.ClientConfig(h.Credentials.config()))
+	client, err := kubernetes.NewForConfig(leasehold.ClientConfig(h.Credentials.config()))
 	if err != nil {
 		return err
 	}
 	c := clock.System()
-	store := lease.NewStore(client, lease.Config{Lease: h.Lease, Clock: c, Log: zap.NewNop()}, 0)
+	store := leasehold.NewStore(client, leasehold.Config{Lease: h.Lease, Clock: c, Log: zap.NewNop()}, 0)
 	ctx := context.Background() //nolint:forbidigo // of the whole process, which does nothing else
-	return h.Release(ctx, store, c, process.SinceBoot, died)
+	return leasehold.ReleaseOrphan(ctx, h.Orphan, store, c, process.SinceBoot, died)
 }
 
 // report says what has become of the lease, unless it was no longer the child's.

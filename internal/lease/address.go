@@ -17,8 +17,8 @@ func (r Record) Address() string {
 	return r.lease.Annotations[AddressAnnotation]
 }
 
-// withAddress sets the address of l's holder, or removes that of a predecessor.
-func withAddress(l *coordinationv1.Lease, address string) *coordinationv1.Lease {
+// WithAddress sets the address of l's holder, or removes that of a predecessor.
+func WithAddress(l *coordinationv1.Lease, address string) *coordinationv1.Lease {
 	delete(l.Annotations, AddressAnnotation)
 	if address != "" {
 		metav1.SetMetaDataAnnotation(&l.ObjectMeta, AddressAnnotation, address)

@@ -1,5 +1,5 @@
-// Package lease is shared by all holders of a coordination.k8s.io/v1 Lease in this module: the
-// record and its marks, the timing of a term, the take-over by a candidate, and the HTTP guard.
+// Package lease decides for all holders of a coordination.k8s.io/v1 Lease in this module: what a
+// record says, how long a term lasts, and when a candidate may take over.
 //
 // # Safety argument
 //
@@ -22,8 +22,8 @@
 //
 // # Layout
 //
-// Pure values that decide: [Timing] (deadline.go), [Record], [WriteLog] (what this process wrote)
-// and [Observation] (takeover.go: when a candidate may take over). Code that acts: [Candidate] and
-// [Holder] over a [Store], and the [Guard] of requests sent in a [Term]; a release waits for them
-// in drain.go.
+// Values that decide: [Record] and its marks, [Timing] (deadline.go), [WriteLog] (what this process
+// wrote), [Observation] (takeover.go: when a candidate may take over), [PodProcess] (podreport.go:
+// has its container ended) and [Orphan] (deadprocess.go: when a supervisor may release a lease).
+// Nothing here sends a request, reads a clock or starts a goroutine: package leasehold does.
 package lease

@@ -19,21 +19,10 @@ type Ledger interface {
 	Answer(until time.Duration)
 }
 
-// noLedger is that of a process without a supervisor.
-type noLedger struct{}
-
-func (noLedger) Now() time.Duration                      { return 0 }
-func (noLedger) Hold(time.Duration, time.Duration, bool) {}
-func (noLedger) Free()                                   {}
-func (noLedger) Send()                                   {}
-func (noLedger) Answer(time.Duration)                    {}
-
-// recordTerm records in the ledger until when the term lasts. Only the renewing goroutine calls it.
-func (t *Term) recordTerm() {
-	booked := t.ledger.Now() // first: a stop before the next line shortens the time
-	now := t.clock.Now()
-	t.mu.Lock()
-	left := t.left(now)
-	t.mu.Unlock()
-	t.ledger.Hold(t.began, booked+left, t.guard != nil && t.guard.Installed())
+// Entries are what a [Ledger] says. Times are readings of its clock.
+type Entries struct {
+	Since, Until time.Duration // of the term; both zero if none was held
+	Guarded      bool          // a client was guarded
+	Open         int           // guarded requests without an answer
+	OpenUntil    time.Duration // requests that have failed may be carried out until then
 }

@@ -24,6 +24,9 @@ var (
 	ErrSteppedDown    = errors.New("not renewed for so long that the work has to end before the deadline")
 )
 
+// ErrOutcomeUnknown is matched by the error of a request that was under way when the term ended.
+var ErrOutcomeUnknown = errors.New("the request was sent, and its outcome is unknown")
+
 // LostError says which lease was lost, its present holder, and its last renewal.
 type LostError struct {
 	Lease     types.NamespacedName
@@ -42,18 +45,3 @@ func (e *LostError) Error() string {
 
 // Unwrap returns ErrLost and the reason.
 func (e *LostError) Unwrap() []error { return []error{ErrLost, e.Err} }
-
-// Expired returns an error if the term was lost or has reached its deadline: its work must have
-// ended. It returns nil while the term is held, and during and after a release.
-func (h *Holder) Expired() error {
-	if h.Remaining() > 0 {
-		return nil
-	}
-	switch loss, ended := h.Ended(); {
-	case loss != nil:
-		return fmt.Errorf("work goes on after the end of its term: %w", loss)
-	case ended: // it is being released
-		return nil
-	}
-	return fmt.Errorf("work goes on after the end of its term: lease %s: %w", h.lease, ErrDeadline)
-}

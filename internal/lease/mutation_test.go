@@ -7,33 +7,12 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/mutation"
 )
 
-// mutations remove safeguards that only count when a process has been stopped, when events are
-// late, or when somebody writes too often: the simulations meet those too seldom.
+// mutations remove safeguards that the simulations need too seldom.
 var mutations = []mutation.Mutation{
-	{
-		Name: "the guard does not look at the clock", File: "inflight.go",
-		Old: "if t.state != held || left <= 0 || ", New: "if t.state != held || ", Caught: "TestGuardLooksAtTheClock",
-	},
-	{
-		Name: "work begins past the deadline", File: "term.go",
-		Old:    "	return t.state == held && t.left(now) > 0\n}\n\n// extend",
-		New:    "	return t.state == held && !now.Wall.IsZero()\n}\n\n// extend",
-		Caught: "TestNoWorkBeginsPastTheDeadline",
-	},
-	{
-		Name: "an expired term is extended again", File: "term.go",
-		Old:    "(t.state == held || t.state == ending) && t.left(now) > 0",
-		New:    "(t.state == held || t.state == ending) && !now.Wall.IsZero()",
-		Caught: "TestExpiredTermIsNotExtended",
-	},
 	{
 		Name: "what another process of the same identity wrote is ours", File: "writelog.go",
 		Old: `return mark == "" || mark == c.process`, New: `return mark != "-"`,
 		Caught: "TestWriteLogMatchesOnlyItsWrites",
-	},
-	{
-		Name: "an older deletion ends the term", File: "watch.go",
-		Old: "case deleted && order >= 0:", New: "case deleted:", Caught: "TestOlderEventsAreNoLoss",
 	},
 	{
 		Name: "every new version restarts the wait", File: "takeover.go",
@@ -49,51 +28,13 @@ var mutations = []mutation.Mutation{
 		New: "func (s *Observation) Invalidate(taken bool) {\n", Caught: "TestObservation",
 	},
 	{
-		Name: "what is abandoned is not waited for until the server's bound", File: "drain.go",
-		Old: "return a.bound + margin - ", New: "return margin - ",
-		Caught: "TestScopeIsOpenAsLongAsARequestMayBeCarriedOut",
-	},
-	{
-		Name: "a timeout that is written in another way is overlooked", File: "guard.go",
-		Old: ` && !strings.Contains(raw, "%")`, New: "", Caught: "TestServerGivesUpWhenTheTermEnds",
-	},
-	{
-		Name: "closed upgrades are kept", File: "guard.go",
-		Old:    "	err := c.ReadWriteCloser.Close()\n	c.request.end()\n",
-		New:    "	err := c.ReadWriteCloser.Close()\n",
-		Caught: "TestClosedUpgradedConnectionsAreForgotten",
-	},
-	{
-		Name: "a supervisor writes without a condition", File: "orphan.go",
-		Old: "		_, err = s.Write(ctx, timeout, r.released(stamps.Next(now)), r)",
-		New: "		l := r.released(stamps.Next(now))\n		l.ResourceVersion = \"\"\n" +
-			"		_, err = s.Write(ctx, timeout, l, r)",
-		Caught: "TestOrphanIsReleasedByAConditionalWrite",
-	},
-	{
-		Name: "requests that are not counted are not waited for", File: "orphan.go",
-		Old: "o.Guarded && o.Open == 0", New: "o.Open == 0", Caught: "TestReleaseOfAnOrphanWaitsForItsRequests",
-	},
-	{
-		Name: "a process in a crash loop gives its lease away", File: "orphan.go",
-		Old: "case died-o.Since < o.MinUptime:", New: "case o.MinUptime < 0:", Caught: "TestOrphanIsNotReleased",
-	},
-	{
 		Name: "what another elector has taken is still the dead process'", File: "record.go",
 		Old: "return r.Ours() && r.Holder() != \"\" && process", New: "return r.Holder() != \"\" && process",
 		Caught: "TestPodOfAnotherHolderIsNoProof",
 	},
 	{
-		Name: "another Pod of the name is proof", File: "pod.go",
-		Old: " || pod.UID != n.uid", New: "", Caught: "TestEndOfAProcessInItsPod",
-	},
-	{
-		Name: "a record names a Pod whose message has no mark", File: "pod.go",
-		Old: " && b.show() {", New: " {\n		b.show()", Caught: "TestNothingNamesAPodWithoutAMark",
-	},
-	{
-		Name: "a container in a crash loop gives its lease away", File: "pod.go",
-		Old: " && age >= b.pod.MinUptime", New: "", Caught: "TestRecordNamesThePod",
+		Name: "another Pod of the name is proof", File: "podreport.go",
+		Old: " || pod.UID != p.UID", New: "", Caught: "TestEndOfAProcessInItsPod",
 	},
 }
 

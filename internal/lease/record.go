@@ -1,8 +1,10 @@
 package lease
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -119,9 +121,9 @@ func (r Record) Coordinated() bool {
 // ForLife reports whether the record is the lock of a leader for life, which is not renewed.
 func (r Record) ForLife() bool { return r.lease != nil && r.lease.Labels[LockLabel] == LockForLife }
 
-// writtenBy reports whether a process with this mark holds the lease. Another elector that has taken
+// WrittenBy reports whether a process with this mark holds the lease. Another elector that has taken
 // the lease leaves the mark of its predecessor.
-func (r Record) writtenBy(process string) bool {
+func (r Record) WrittenBy(process string) bool {
 	return r.Ours() && r.Holder() != "" && process != "" && r.lease.Annotations[ProcessAnnotation] == process
 }
 
@@ -154,6 +156,14 @@ func (r Record) sameVersion(o Record) bool {
 		apiequality.Semantic.DeepEqual(r.lease.Spec, o.lease.Spec)
 }
 
+// CompareVersion compares resourceVersions, which grow. known is false if they are not numbers, as
+// in fake clientsets.
+func (r Record) CompareVersion(o Record) (order int, known bool) {
+	a, errA := strconv.ParseUint(r.ResourceVersion(), 10, 64)
+	b, errB := strconv.ParseUint(o.ResourceVersion(), 10, 64)
+	return cmp.Compare(a, b), errA == nil && errB == nil
+}
+
 // keepsSpecOf reports whether r is a later version of the same object with the spec of o. Then only
 // metadata has changed: every renewal has its own renew time, so none can have come between, unless
 // a user has restored an older spec.
@@ -161,7 +171,7 @@ func (r Record) keepsSpecOf(o Record) bool {
 	if r.lease == nil || o.lease == nil || r.lease.UID != o.lease.UID {
 		return false
 	}
-	order, known := r.compareVersion(o)
+	order, known := r.CompareVersion(o)
 	return known && order > 0 && apiequality.Semantic.DeepEqual(r.lease.Spec, o.lease.Spec)
 }
 
@@ -203,16 +213,16 @@ func (r Record) Acquired(name types.NamespacedName, identity string, d time.Dura
 	return l
 }
 
-// renewed returns the object that renews r.
-func (r Record) renewed(stamp metav1.MicroTime) *coordinationv1.Lease {
+// Renewal returns the object that renews r.
+func (r Record) Renewal(stamp metav1.MicroTime) *coordinationv1.Lease {
 	l := r.lease.DeepCopy()
 	l.Spec.RenewTime = ptr.To(stamp)
 	return l
 }
 
-// released returns the object that ends the term of r.
-func (r Record) released(stamp metav1.MicroTime) *coordinationv1.Lease {
-	l := r.renewed(stamp)
+// Release returns the object that ends the term of r.
+func (r Record) Release(stamp metav1.MicroTime) *coordinationv1.Lease {
+	l := r.Renewal(stamp)
 	delete(l.Annotations, TermAnnotation)
 	metav1.SetMetaDataAnnotation(&l.ObjectMeta, ReleasedAnnotation, r.Holder()+r.termSuffix())
 	delete(l.Annotations, AddressAnnotation)

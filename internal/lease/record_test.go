@@ -65,7 +65,7 @@ func TestAcquiredRecord(t *testing.T) {
 
 func TestReleaseNeedsItsMarker(t *testing.T) {
 	held := RecordOf(taken("a/with/slashes", 15*time.Second))
-	released := held.released(at(time.Second))
+	released := held.Release(at(time.Second))
 	assert.Equal(t, "a/with/slashes/2026-01-02T03:04:05.678901Z/0", released.Annotations[ReleasedAnnotation])
 	assert.Equal(t, int32(1), *released.Spec.LeaseDurationSeconds)
 
@@ -103,7 +103,7 @@ func TestReleaseNeedsItsMarker(t *testing.T) {
 }
 
 func TestNextTermDropsTheMarker(t *testing.T) {
-	released := RecordOf(RecordOf(taken("a", 15*time.Second)).released(at(time.Second)))
+	released := RecordOf(RecordOf(taken("a", 15*time.Second)).Release(at(time.Second)))
 	assert.NotContains(t, released.Acquired(name, "b", 15*time.Second, at(time.Minute)).Annotations, ReleasedAnnotation)
 }
 
@@ -131,5 +131,5 @@ func TestRecordsOfOurs(t *testing.T) {
 		})
 	}
 	assert.False(t, Record{}.Ours())
-	assert.NotContains(t, RecordOf(held).released(at(0)).Annotations, TermAnnotation)
+	assert.NotContains(t, RecordOf(held).Release(at(0)).Annotations, TermAnnotation)
 }

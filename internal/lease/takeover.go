@@ -13,9 +13,9 @@ import (
 // later version of the same object with an equal spec does not, see [Record.keepsSpecOf]: it
 // replaces the version to swap. Otherwise every write of metadata would delay a succession.
 type Observation struct {
-	own          time.Duration // the candidate's D, for records without one
-	trustForeign bool          // an empty record of another elector is released
-	reclaim      func(Record) bool
+	own          time.Duration     // the candidate's D, for records without one
+	trustForeign bool              // an empty record of another elector is released
+	reclaim      func(Record) bool // its holder is known to have ended
 
 	record Record
 	since  clock.Reading
@@ -25,9 +25,10 @@ type Observation struct {
 	unseen time.Duration // D of an unseen term that a deletion may have ended
 }
 
-// NewObservation returns an empty observation. own is the candidate's lease duration.
-func NewObservation(own time.Duration, trustForeignRelease bool) Observation {
-	return Observation{own: own, trustForeign: trustForeignRelease, reclaim: Variant{}.reclaim}
+// NewObservation returns an empty observation. own is the candidate's lease duration. reclaim
+// reports whether the holder of a record is known to have ended.
+func NewObservation(own time.Duration, trustForeignRelease bool, reclaim func(Record) bool) Observation {
+	return Observation{own: own, trustForeign: trustForeignRelease, reclaim: reclaim}
 }
 
 // minForeignWait is the least extra wait for a record of another elector.
@@ -95,3 +96,6 @@ func (s *Observation) Invalidate(taken bool) {
 
 // Record returns the last seen version.
 func (s *Observation) Record() Record { return s.record }
+
+// Since returns since when its spec is unchanged.
+func (s *Observation) Since() clock.Reading { return s.since }

@@ -10,6 +10,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// nothing is reclaimed.
+func nothing(Record) bool { return false }
+
 // TestObservation is the candidate's rules as a table: what arrives when, and when the lease is
 // free after it. The candidate's own duration is 15 s.
 func TestObservation(t *testing.T) {
@@ -18,7 +21,7 @@ func TestObservation(t *testing.T) {
 	renewed := func(rv string, n int) Record {
 		return version(held, rv, func(l *coordinationv1.Lease) { l.Spec.RenewTime = ptr.To(at(time.Duration(n) * s)) })
 	}
-	released := RecordOf(RecordOf(held).released(at(0)))
+	released := RecordOf(RecordOf(held).Release(at(0)))
 	emptied := version(held, "5", func(l *coordinationv1.Lease) {
 		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = ptr.To(""), ptr.To(int32(1))
 	})
@@ -171,7 +174,7 @@ func TestObservation(t *testing.T) {
 		{"swap failed, then absent", []seen{{RecordOf(held), 0}, {spent, 10 * s}, {Record{}, 11 * s}}, 21 * s},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			observation := NewObservation(15*s, false)
+			observation := NewObservation(15*s, false, nothing)
 			for _, v := range c.seen {
 				if v.r == spent || v.r == beaten {
 					observation.Invalidate(v.r == beaten)
@@ -218,7 +221,7 @@ func TestTrustInForeignReleases(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			observation := NewObservation(15*s, c.trust)
+			observation := NewObservation(15*s, c.trust, nothing)
 			observation.Observe(c.r, reading(0))
 			wait, _ := observation.TimeToExpiry(reading(0))
 			assert.Equal(t, c.wait, wait)
@@ -229,8 +232,7 @@ func TestTrustInForeignReleases(t *testing.T) {
 func TestReclaimedRecordsNeedNotBeWaitedOut(t *testing.T) {
 	const s = time.Second
 	mine, others := taken("a", 10*s), version(taken("b", 10*s), "9", nil)
-	observation := NewObservation(15*s, false)
-	observation.reclaim = Variant{Reclaim: func(r Record) bool { return r.Holder() == "a" }}.reclaim
+	observation := NewObservation(15*s, false, func(r Record) bool { return r.Holder() == "a" })
 	wait := func(r Record, now time.Duration) time.Duration {
 		observation.Observe(r, reading(now))
 		wait, _ := observation.TimeToExpiry(reading(now))

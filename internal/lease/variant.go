@@ -21,41 +21,34 @@ type Variant struct {
 	Altered func(first, r Record) error
 }
 
-func (v Variant) unfit(r Record) error {
-	if v.Unfit == nil || !r.Exists() {
+// WhyUnfit returns why a record must never be taken, even without a holder.
+func (v Variant) WhyUnfit(r Record) error {
+	switch {
+	case r.Coordinated():
+		return ErrCoordinated
+	case r.ForLife():
+		return ErrForLife
+	case v.Unfit == nil || !r.Exists():
 		return nil
 	}
 	return v.Unfit(r)
 }
 
-func (v Variant) reclaim(r Record) bool { return v.Reclaim != nil && r.Exists() && v.Reclaim(r) }
+// Reclaims reports whether the holder of a record is known to have ended.
+func (v Variant) Reclaims(r Record) bool { return v.Reclaim != nil && r.Exists() && v.Reclaim(r) }
 
-func (v Variant) altered(first, r Record) error {
+// WhyAltered returns why r is no longer of the term that began with first.
+func (v Variant) WhyAltered(first, r Record) error {
 	if v.Altered == nil || !r.Exists() {
 		return nil
 	}
 	return v.Altered(first, r)
 }
 
-func (v Variant) dress(l *coordinationv1.Lease, prior Record, leaving bool) *coordinationv1.Lease {
+// Dressed returns l with its metadata complete.
+func (v Variant) Dressed(l *coordinationv1.Lease, prior Record, leaving bool) *coordinationv1.Lease {
 	if v.Dress != nil {
 		v.Dress(l, prior, leaving)
 	}
 	return l
 }
-
-// unfit returns why a record must never be taken, even without a holder.
-func (c Config) unfit(r Record) error {
-	if r.Coordinated() {
-		return ErrCoordinated
-	}
-	if r.ForLife() {
-		return ErrForLife
-	}
-	return c.Variant.unfit(r)
-}
-
-// unfitError is the reason why a candidate gives up.
-type unfitError struct{ error }
-
-func (e unfitError) Unwrap() error { return e.error }

@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"crypto/rand"
 	"slices"
 	"time"
 
@@ -34,11 +33,17 @@ type attempt struct {
 	sent clock.Reading
 }
 
-// NewMark returns a mark for the records of one process: a random text.
-func NewMark() string { return rand.Text() }
-
-// NewWriteLog returns an empty log.
+// NewWriteLog returns an empty log of the process with this mark.
 func NewWriteLog(process string) WriteLog { return WriteLog{process: process} }
+
+// Standing returns the last known version of our record.
+func (c *WriteLog) Standing() Record { return c.record }
+
+// Sent returns when the write of the known version was sent.
+func (c *WriteLog) Sent() clock.Reading { return c.sent }
+
+// Forget forgets the known version, not the writes: they may still arrive.
+func (c *WriteLog) Forget() { c.record = Record{} }
 
 // Record adds a write of l before it is sent, and marks l.
 func (c *WriteLog) Record(l *coordinationv1.Lease, now clock.Reading) {
@@ -90,6 +95,9 @@ func (c *WriteLog) marked(r Record) bool {
 // some API servers and webhooks, keep no fractions. Without uniqueness, a wall clock that steps
 // back could hide a renewal.
 type Stamps struct{ last time.Time }
+
+// StampsAfter returns stamps that are later than the renew time of another process.
+func StampsAfter(last time.Time) Stamps { return Stamps{last} }
 
 // Next returns the wall time, or a second after the last stamp if that is later.
 func (s *Stamps) Next(wall time.Time) metav1.MicroTime {

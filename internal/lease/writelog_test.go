@@ -18,9 +18,9 @@ func renewing(t *testing.T) (c WriteLog, first, second, third *coordinationv1.Le
 	first = taken("a", 15*time.Second)
 	c.Record(first, reading(0))
 	require.True(t, c.Match(RecordOf(first)))
-	second = RecordOf(first).renewed(at(3 * time.Second))
+	second = RecordOf(first).Renewal(at(3 * time.Second))
 	c.Record(second, reading(3*time.Second))
-	third = RecordOf(first).renewed(at(6 * time.Second))
+	third = RecordOf(first).Renewal(at(6 * time.Second))
 	c.Record(third, reading(6*time.Second))
 	return c, first, second, third
 }
@@ -28,16 +28,16 @@ func renewing(t *testing.T) (c WriteLog, first, second, third *coordinationv1.Le
 func TestTermCountsFromTheStoredWrite(t *testing.T) {
 	c, first, _, _ := renewing(t)
 	require.True(t, c.Match(RecordOf(first)))
-	assert.Equal(t, reading(0), c.sent, "no renewal has arrived")
+	assert.Equal(t, reading(0), c.Sent(), "no renewal has arrived")
 
 	c, first, second, _ := renewing(t)
 	require.True(t, c.Match(version(second, "2", nil)))
-	assert.Equal(t, reading(3*time.Second), c.sent, "not when the latest was sent, which did not come to stand")
+	assert.Equal(t, reading(3*time.Second), c.Sent(), "not when the latest was sent, which did not come to stand")
 	assert.False(t, c.Match(version(first, "3", nil)), "a version before the standing one came back: not our write")
 
 	c, _, _, third := renewing(t)
 	require.True(t, c.Match(version(third, "2", nil)))
-	assert.Equal(t, reading(6*time.Second), c.sent)
+	assert.Equal(t, reading(6*time.Second), c.Sent())
 }
 
 func TestWriteLogMatchesOnlyItsWrites(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
@@ -59,7 +60,7 @@ func TakeOver(ctx context.Context, client kubernetes.Interface, a Takeover) (*co
 		l, err = leases.Update(ctx, a.lease, metav1.UpdateOptions{})
 	}
 	if err != nil {
-		return nil, &lease.AccessError{
+		return nil, &leasehold.AccessError{
 			Verb:  verb,
 			Lease: types.NamespacedName{Namespace: a.lease.Namespace, Name: a.lease.Name}, Err: err,
 		}
@@ -91,7 +92,7 @@ func Delete(ctx context.Context, client kubernetes.Interface, c Deletion) error 
 	err := client.CoordinationV1().Leases(c.lease.Namespace).Delete(ctx, c.lease.Name,
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &c.uid, ResourceVersion: &c.rv}})
 	if err != nil {
-		return &lease.AccessError{Verb: "delete", Lease: c.lease, Err: err}
+		return &leasehold.AccessError{Verb: "delete", Lease: c.lease, Err: err}
 	}
 	return nil
 }

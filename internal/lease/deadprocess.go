@@ -1,0 +1,51 @@
+package lease
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Orphan is the lease of a process that has died, together with all processes that it has started.
+// Its supervisor releases it: a successor need not wait until it expires.
+type Orphan struct {
+	Process string // its mark in the records that it has written
+	Timing  Timing
+	// MinUptime is how long the term must have lasted. A process that dies earlier may be in a crash
+	// loop.
+	MinUptime time.Duration
+	Entries
+}
+
+// Reasons why an orphan is not released.
+var (
+	ErrNoTerm   = errors.New("it held no term")
+	ErrTooLate  = errors.New("its term has ended by itself")
+	ErrTooYoung = errors.New("it died soon after it had taken the lease, perhaps in a crash loop")
+)
+
+// Wait returns how long after the death a request of the process may still be under way: a margin,
+// as after a term that expires, unless all guarded requests had an answer.
+func (o Orphan) Wait(died time.Duration) time.Duration {
+	if o.Guarded && o.Open == 0 && o.OpenUntil <= died {
+		return 0
+	}
+	return o.Timing.Margin
+}
+
+// FreeAt returns when the lease may be released. If it must not be, it returns [ErrNoTerm],
+// [ErrTooYoung] or [ErrTooLate]. died is when all processes had ended. Both times are readings of
+// the ledger's clock.
+func (o Orphan) FreeAt(died time.Duration) (time.Duration, error) {
+	free := died + o.Wait(died)
+	switch {
+	case o.Until == 0:
+		return 0, ErrNoTerm
+	case died-o.Since < o.MinUptime:
+		return 0, fmt.Errorf("%w (after %v; MinUptime is %v)", ErrTooYoung, (died - o.Since).Round(time.Millisecond),
+			o.MinUptime)
+	case free >= o.Until:
+		return 0, ErrTooLate
+	}
+	return free, nil
+}

@@ -1,0 +1,332 @@
+package leasehold
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
+	"github.com/bellwether-k8s/bellwether/internal/lease"
+)
+
+// Config configures the candidate and the holder of one lease.
+type Config struct {
+	Lease          types.NamespacedName
+	Identity       string // unique for each process
+	Timing         lease.Timing
+	TrustForeign   bool                      // treat an empty record of another elector as released
+	ReleaseTimeout time.Duration             // bounds the time until work returns; zero: no limit
+	StepDown       time.Duration             // before the deadline, work is asked to end; zero: it is not
+	OnLost         func(*lease.LostError)    // called once for a lost term, before Run returns
+	OnHolder       func(holder lease.Record) // called with every seen version, with or without a holder
+	Guard          *Guard                    // gets every term; one guard for each candidate
+	Clock          clock.Clock
+	KillTimer      KillTimer    // kills the process after the deadline; nil: none
+	Process        string       // its mark in the records, see [NewMark]
+	Ledger         lease.Ledger // for the supervisor; nil: none
+	Pod            Pod          // of this process; zero: none
+	Log            *zap.Logger
+
+	Variant lease.Variant                            // of this kind of lease
+	OnWait  func(r lease.Record, wait time.Duration) // called by Wait; may be nil
+	Address string                                   // of the holder, for the record; empty: none
+	Health  *Health                                  // of the work; one for each candidate
+	// called once for a term that was not lost, before the release
+	OnFinish  func()
+	OnRenewal func(latency time.Duration, err error)
+}
+
+// Candidate waits until a lease is free and takes it. It sends no requests while it watches a
+// record that does not expire. Its methods exclude each other. It remembers its observation between
+// calls.
+type Candidate struct {
+	config      Config
+	store       *Store
+	observation lease.Observation
+	writes      lease.WriteLog // of the term that it last tried to begin
+	vacancy     vacancy
+	stamps      lease.Stamps
+	badge       *badge
+	client      kubernetes.Interface
+	witness     *Witness // of Wait; nil outside of it
+	last        *Holder  // of the latest term
+
+	watchRefusals  int           // how often in a row watching was forbidden
+	watchRefusedAt clock.Reading // when it was last refused
+	watchBackoff   time.Duration // how long to wait from then, before asking again
+}
+
+// maxWatchBackoff bounds how long a candidate polls after a refused watch before it tries to watch
+// again.
+const maxWatchBackoff = time.Minute
+
+// NewMark returns a mark for the records of one process: a random text.
+func NewMark() string { return rand.Text() }
+
+// NewCandidate returns a candidate without an observation.
+func NewCandidate(client kubernetes.Interface, c Config) *Candidate {
+	candidate := &Candidate{
+		config: c, store: NewStore(client, c, 3*c.Timing.Duration),
+		writes: lease.NewWriteLog(c.Process), client: client,
+		badge: &badge{pod: c.Pod, lease: c.Lease, process: c.Process, margin: c.Timing.Margin, log: c.Log},
+	}
+	candidate.observation = lease.NewObservation(c.Timing.Duration, c.TrustForeign, candidate.reclaim)
+	return candidate
+}
+
+// reclaim reports whether the holder of a record is known to have ended. This process knows it of
+// its own last term.
+func (c *Candidate) reclaim(r lease.Record) bool {
+	return c.config.Variant.Reclaims(r) || c.last != nil && c.last.vacated && r.WrittenBy(c.config.Process)
+}
+
+// Try reads the record and takes the lease if it is free. Otherwise it returns nil, and Standing
+// says why. A record must have been observed until it expires: call Try again.
+func (c *Candidate) Try(ctx context.Context) (*Holder, error) {
+	if err := c.look(ctx); err != nil {
+		return nil, err
+	}
+	h, err := c.take(ctx)
+	if _, seen := c.observation.TimeToExpiry(c.config.Clock.Now()); seen && isLostRace(err) {
+		return nil, nil
+	}
+	return h, err
+}
+
+// Standing returns the holder, and how long the record must stay unchanged from now until the lease
+// is free. The holder is empty while the end of the last holder's work is not known.
+func (c *Candidate) Standing() (holder string, wait time.Duration) {
+	wait, _ = c.observation.TimeToExpiry(c.config.Clock.Now())
+	return c.observation.Record().Holder(), max(0, wait)
+}
+
+// Wait waits until it has taken the lease. It returns the error of ctx when ctx ends, the reason
+// why a record is unfit (such as ErrCoordinated), or an *AccessError when RBAC has refused one
+// request for a lease duration.
+func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
+	interval := c.config.Timing.RenewInterval()
+	pause := backoff(c.config.Timing)
+	c.store.Forgive()
+	c.witness = NewWitness(ctx, c.client, c.config)
+	defer func() {
+		c.witness.Close()
+		c.witness = nil
+	}()
+	for ctx.Err() == nil {
+		start := c.config.Clock.Now()
+		h, err := c.follow(ctx)
+		if h != nil {
+			return h, nil
+		}
+		if errors.As(err, new(unfitError)) {
+			return nil, err
+		}
+		// Shorter refusals happen while a deployment's roles are being created, and while an API
+		// server starts.
+		if c.store.RefusedFor(err) >= c.config.Timing.Duration {
+			return nil, err
+		}
+		if c.config.Clock.Now().SinceAtLeast(start) >= interval {
+			pause = backoff(c.config.Timing)
+		}
+		again := c.config.Clock.NewTimer(pause.Step())
+		select {
+		case <-ctx.Done():
+		case <-again.C():
+		}
+		again.Stop()
+	}
+	return nil, ctx.Err()
+}
+
+// follow acts on every version of the record until it has taken the lease. It returns nil when the
+// record must be read again: the watch ended, the poll interval is over, or a request failed.
+func (c *Candidate) follow(ctx context.Context) (*Holder, error) {
+	// The watch begins with the present version. Only a read shows that there is none.
+	events, stop := c.watch(ctx)
+	defer stop()
+	if err := c.look(ctx); err != nil {
+		return nil, err
+	}
+	var poll <-chan time.Time
+	if events == nil {
+		timer := c.config.Clock.NewTimer(c.config.Timing.RenewInterval())
+		defer timer.Stop()
+		poll = timer.C()
+	}
+	for {
+		// A swap that fails shows that the watch is behind: the caller opens a new one.
+		if h, err := c.take(ctx); h != nil || err != nil {
+			return h, err
+		}
+		if c.config.OnWait != nil {
+			_, wait := c.Standing()
+			c.config.OnWait(c.observation.Record(), wait)
+		}
+		if !c.await(ctx, events, poll) {
+			return nil, nil
+		}
+	}
+}
+
+// await returns true when the lease may be free, false when the watch or the poll interval is over.
+func (c *Candidate) await(ctx context.Context, events <-chan watch.Event, poll <-chan time.Time) bool {
+	wait, _ := c.observation.TimeToExpiry(c.config.Clock.Now())
+	free := c.config.Clock.NewTimer(wait)
+	defer free.Stop()
+	select {
+	case <-free.C():
+		return true
+	case e, ok := <-events:
+		return ok && c.receive(e)
+	case <-poll:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// watch opens a watch, or returns a nil channel if that fails or was refused recently.
+func (c *Candidate) watch(ctx context.Context) (<-chan watch.Event, func()) {
+	nothing := func() {}
+	if c.watchRefusals > 0 && c.config.Clock.Now().SinceAtLeast(c.watchRefusedAt) < c.watchBackoff {
+		return nil, nothing
+	}
+	interval := c.config.Timing.RenewInterval()
+	w, err := c.store.Watch(ctx, "", interval)
+	if err == nil {
+		c.watchRefusals, c.watchBackoff = 0, 0
+		return w.ResultChan(), w.Stop
+	}
+	if kube.RoleMissing(err) {
+		c.watchRefusals++
+		c.watchRefusedAt = c.config.Clock.Now()
+		c.watchBackoff = min(max(2*c.watchBackoff, interval), maxWatchBackoff)
+		if c.watchRefusals == 2 { // an API server that is starting refuses everything for a moment
+			c.config.Log.Warn("polling instead of watching: succession takes up to a renew interval longer, and idle "+
+				"candidates send requests",
+				zap.Duration("interval", interval), zap.Error(err))
+		}
+	}
+	return nil, nothing
+}
+
+// receive handles an event. It returns false if the watch is broken.
+func (c *Candidate) receive(e watch.Event) bool {
+	if e.Type == watch.Error {
+		return false
+	}
+	if r, ok := c.store.recordOf(e); ok {
+		if e.Type == watch.Deleted {
+			r = lease.Record{}
+		}
+		c.see(r)
+	}
+	return true
+}
+
+// look reads the record.
+func (c *Candidate) look(ctx context.Context) error {
+	r, err := c.store.Get(ctx, c.config.Timing.RenewInterval())
+	if err == nil {
+		c.see(r)
+	}
+	return err
+}
+
+func (c *Candidate) see(r lease.Record) {
+	c.observation.Observe(r, c.config.Clock.Now())
+	c.config.OnHolder(r)
+	if c.witness != nil {
+		c.witness.See(c.config.Lease, r)
+	}
+}
+
+// take begins a term if the lease is free, or if an earlier attempt has begun one. It returns nil
+// if the lease is not free, and an error if a write has failed.
+func (c *Candidate) take(ctx context.Context) (*Holder, error) {
+	r, now := c.observation.Record(), c.config.Clock.Now()
+	if err := c.config.Variant.WhyUnfit(r); err != nil {
+		return nil, unfitError{fmt.Errorf("lease %s: %w", c.config.Lease, err)}
+	}
+	if h := c.won(r, now); h != nil {
+		return h, nil
+	}
+	switch wait, seen := c.observation.TimeToExpiry(now); {
+	case c.writes.Match(r): // too long ago: renew before work begins
+		return c.swap(ctx, r.Renewal(c.stamps.Next(now.Wall)))
+	case seen && wait <= 0:
+		c.writes.Forget() // an earlier attempt may still arrive
+		c.vacancy = vacancy{since: c.observation.Since(), known: r.Exists(), released: r.Released()}
+		l := r.Acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, c.stamps.Next(now.Wall))
+		return c.swap(ctx, c.config.Variant.Dressed(lease.WithAddress(l, c.config.Address), r, false))
+	default:
+		return nil, nil
+	}
+}
+
+// swap writes l in place of the last seen version. It is never repeated on a version after a
+// failure.
+func (c *Candidate) swap(ctx context.Context, l *coordinationv1.Lease) (*Holder, error) {
+	c.badge.annotate(l, 0)
+	c.writes.Record(l, c.config.Clock.Now())
+	r, err := c.store.Write(ctx, c.config.Timing.RenewInterval(), l, c.observation.Record())
+	if err != nil {
+		c.observation.Invalidate(isLostRace(err))
+		if lookErr := c.look(context.WithoutCancel(ctx)); lookErr != nil {
+			return nil, err
+		}
+		r = c.observation.Record()
+	}
+	if h := c.won(r, c.config.Clock.Now()); h != nil {
+		c.config.OnHolder(r)
+		return h, nil
+	}
+	if err == nil {
+		err = fmt.Errorf("write Lease %s: the answer came too late to begin work", c.config.Lease)
+	}
+	return nil, err
+}
+
+// won returns the holder of the term that r began, if r is our write and time is left.
+func (c *Candidate) won(r lease.Record, now clock.Reading) *Holder {
+	if !c.writes.Match(r) || c.config.Timing.Left(c.writes.Sent(), now) <= 0 {
+		return nil
+	}
+	h := newHolder(c.config, c.store, &c.stamps, c.badge, c.writes)
+	h.vacant, h.succeeds = c.vacancy.until(now), c.vacancy.released
+	c.last = h
+	c.writes = lease.NewWriteLog(c.config.Process)
+	c.observation.Observe(r, now) // after a loss, the next term begins only when this record has expired
+	return h
+}
+
+// vacancy is the time before a term in which the lease was seen unchanged.
+type vacancy struct {
+	since           clock.Reading
+	known, released bool
+}
+
+func (v vacancy) until(now clock.Reading) time.Duration {
+	if !v.known {
+		return 0
+	}
+	return now.SinceAtLeast(v.since)
+}
+
+// unfitError is the reason why a candidate gives up.
+type unfitError struct{ error }
+
+func (e unfitError) Unwrap() error { return e.error }
+
+func isLostRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }

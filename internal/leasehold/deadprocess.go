@@ -1,0 +1,78 @@
+package leasehold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/lease"
+)
+
+// ReleaseOrphan empties the record with the mark of a release, if it is still one of the process.
+// died is when all of its processes had ended, by the ledger's clock, which now reads. It returns
+// the error of ctx, one of [lease.Orphan.FreeAt], or [lease.ErrTaken] if the record is not of the
+// process.
+func ReleaseOrphan(ctx context.Context, o lease.Orphan, store *Store, c clock.Clock, now func() time.Duration,
+	died time.Duration,
+) error {
+	free, err := o.FreeAt(died)
+	if err != nil {
+		return err
+	}
+	if err := sleepUntil(ctx, c, now, free); err != nil {
+		return err
+	}
+	pause, last := backoff(o.Timing), error(nil)
+	for now() < o.Until {
+		last = store.release(ctx, o.Process, min(o.Timing.RenewInterval(), o.Until-now()), c.Now().Wall)
+		if last == nil || errors.Is(last, lease.ErrTaken) {
+			return last
+		}
+		if err := sleepUntil(ctx, c, now, now()+pause.Step()); err != nil {
+			return err
+		}
+	}
+	return errors.Join(lease.ErrTooLate, last)
+}
+
+// release reads the record and empties it if the process holds the lease. If a late renewal of the
+// process arrives between the two, it repeats this at once. It returns [lease.ErrTaken] if the
+// record is not of the process.
+func (s *Store) release(ctx context.Context, process string, timeout time.Duration, now time.Time) error {
+	for conflicts := 0; ; conflicts++ {
+		r, err := s.Get(ctx, timeout)
+		if err != nil {
+			return err
+		}
+		if !r.WrittenBy(process) {
+			return fmt.Errorf("%w: its holder is %q", lease.ErrTaken, r.Holder())
+		}
+		stamps := lease.StampsAfter(r.Lease().Spec.RenewTime.Time)
+		_, err = s.Write(ctx, timeout, r.Release(stamps.Next(now)), r)
+		if !apierrors.IsConflict(err) || conflicts == maxConflicts {
+			return err
+		}
+	}
+}
+
+// sleepUntil waits for a reading of the ledger's clock, which may run while that of timers stands
+// still.
+func sleepUntil(ctx context.Context, c clock.Clock, now func() time.Duration, until time.Duration) error {
+	for {
+		left := until - now()
+		if left <= 0 {
+			return nil
+		}
+		timer := c.NewTimer(min(left, checkInterval))
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package leasehold
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/lease"
+)
+
+// orphanage is a server with the lease of a process that has died.
+type orphanage struct {
+	server *apisim.Server
+	store  *Store
+	orphan lease.Orphan
+	died   time.Duration
+	now    func() time.Duration
+}
+
+func newOrphanage(t *testing.T) orphanage {
+	t.Helper()
+	begin := time.Now()
+	o := orphanage{
+		server: apisim.NewServer(),
+		orphan: lease.Orphan{
+			Process: "dead", Timing: lease.Timing{}.WithDefaults(),
+			Entries: lease.Entries{Since: 10 * time.Second, Until: 82 * time.Second, Guarded: true},
+		},
+		died: 75 * time.Second,
+		now:  func() time.Duration { return 75*time.Second + time.Since(begin) },
+	}
+	client := kubernetes.NewForConfigOrDie(o.server.Client("supervisor").Config())
+	o.store = NewStore(client, Config{Lease: name, Clock: clock.System(), Log: zap.NewNop()}, 0)
+	l := lease.Record{}.Acquired(name, "leader", 15*time.Second, metav1.NewMicroTime(time.Now().Truncate(time.Second)))
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, lease.ProcessAnnotation, "dead")
+	_, err := client.CoordinationV1().Leases("ns").Create(t.Context(), l, metav1.CreateOptions{})
+	require.NoError(t, err)
+	return o
+}
+
+func (o orphanage) release(t *testing.T) error {
+	t.Helper()
+	return ReleaseOrphan(t.Context(), o.orphan, o.store, clock.System(), o.now, o.died)
+}
+
+func (o orphanage) record(t *testing.T) lease.Record {
+	t.Helper()
+	r, err := o.store.Get(t.Context(), time.Second)
+	require.NoError(t, err)
+	return r
+}
+
+// update writes the Lease as another process does.
+func (o orphanage) update(t *testing.T, change func(*coordinationv1.Lease)) {
+	t.Helper()
+	l := o.record(t).Lease().DeepCopy()
+	change(l)
+	client := kubernetes.NewForConfigOrDie(o.server.Client("another").Config())
+	_, err := client.CoordinationV1().Leases("ns").Update(context.WithoutCancel(t.Context()), l, metav1.UpdateOptions{})
+	require.NoError(t, err)
+}
+
+func TestOrphanIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOrphanage(t)
+		before := o.record(t)
+		require.NoError(t, o.release(t))
+		r := o.record(t)
+		assert.True(t, r.Released())
+		assert.True(t, r.Lease().Spec.RenewTime.After(before.Lease().Spec.RenewTime.Time), "a stamp of its own")
+		assert.Equal(t, before.Transitions(), r.Transitions())
+	})
+}
+
+func TestOrphanIsNotReleased(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*orphanage)
+		want   error
+	}{
+		{"no term was held", func(o *orphanage) { o.orphan.Until = 0 }, lease.ErrNoTerm},
+		{"its term is over", func(o *orphanage) { o.orphan.Until = 75 * time.Second }, lease.ErrTooLate},
+		{
+			"its term is over before its requests are", func(o *orphanage) {
+				o.orphan.Open, o.orphan.Until = 1, 77*time.Second
+			}, lease.ErrTooLate,
+		},
+		{"it died soon", func(o *orphanage) { o.orphan.MinUptime = 66 * time.Second }, lease.ErrTooYoung},
+		{"another process has written it", func(o *orphanage) { o.orphan.Process = "other" }, lease.ErrTaken},
+		{"a record without a mark", func(o *orphanage) { o.orphan.Process = "" }, lease.ErrTaken},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := newOrphanage(t)
+				c.change(&o)
+				before := o.record(t)
+				assert.ErrorIs(t, o.release(t), c.want)
+				assert.Equal(t, before, o.record(t))
+			})
+		})
+	}
+}
+
+func TestReleaseOfAnOrphanWaitsForItsRequests(t *testing.T) {
+	const margin = 3 * time.Second
+	for _, c := range []struct {
+		name    string
+		entries func(*lease.Entries)
+		want    time.Duration
+	}{
+		{"all were answered", func(*lease.Entries) {}, 0},
+		{"one has no answer", func(e *lease.Entries) { e.Open = 1 }, margin},
+		{"one has failed", func(e *lease.Entries) { e.OpenUntil = 76 * time.Second }, margin},
+		{"one has failed long ago", func(e *lease.Entries) { e.OpenUntil = 74 * time.Second }, 0},
+		{"they were not counted", func(e *lease.Entries) { e.Guarded = false }, margin},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := newOrphanage(t)
+				c.entries(&o.orphan.Entries)
+				begin := time.Now()
+				require.NoError(t, o.release(t))
+				assert.Equal(t, c.want, time.Since(begin))
+				assert.True(t, o.record(t).Released())
+			})
+		})
+	}
+}
+
+// What a supervisor has read may be out of date when it writes: it may have been stopped in between.
+func TestOrphanIsReleasedByAConditionalWrite(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*coordinationv1.Lease)
+		want   string // the holder afterwards
+	}{
+		{"a successor has it", func(l *coordinationv1.Lease) {
+			l.Spec.HolderIdentity = ptr.To("successor")
+			l.Annotations[lease.ProcessAnnotation] = "successor"
+		}, "successor"},
+		{"a renewal of the dead process has arrived", func(l *coordinationv1.Lease) {
+			l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(l.Spec.RenewTime.Add(3 * time.Second)))
+		}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := newOrphanage(t)
+				changed := false
+				err := ReleaseOrphan(t.Context(), o.orphan, o.store, hookedClock{clock.System(), func() {
+					if !changed { // after the read, before the write
+						changed = true
+						o.update(t, c.change)
+					}
+				}}, o.now, o.died)
+				assert.Equal(t, c.want == "", err == nil, err)
+				assert.Equal(t, c.want, o.record(t).Holder())
+			})
+		})
+	}
+}
+
+// hookedClock calls a function when the time of a write is read.
+type hookedClock struct {
+	clock.Clock
+	hook func()
+}
+
+func (c hookedClock) Now() clock.Reading {
+	c.hook()
+	return c.Clock.Now()
+}
+
+func TestReleaseOfAnOrphanIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOrphanage(t)
+		client := o.server.Client("supervisor with a bad network")
+		client.Inject(apisim.Faults{Refuse: apisim.Always})
+		time.AfterFunc(2*time.Second, func() { client.Inject(apisim.Faults{}) })
+		o.store = NewStore(kubernetes.NewForConfigOrDie(client.Config()),
+			Config{Lease: o.store.Name, Clock: clock.System(), Log: zap.NewNop()}, 0)
+		require.NoError(t, o.release(t))
+		assert.True(t, o.record(t).Released())
+
+		o = newOrphanage(t)
+		client = o.server.Client("supervisor without a network")
+		client.Inject(apisim.Faults{Refuse: apisim.Always})
+		o.store = NewStore(kubernetes.NewForConfigOrDie(client.Config()),
+			Config{Lease: o.store.Name, Clock: clock.System(), Log: zap.NewNop()}, 0)
+		begin := time.Now()
+		assert.ErrorIs(t, o.release(t), lease.ErrTooLate)
+		assert.InDelta(t, 7*time.Second, time.Since(begin), float64(2*time.Second), "until the term is over")
+	})
+}

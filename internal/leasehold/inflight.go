@@ -1,0 +1,171 @@
+package leasehold
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// inflightRequest is a guarded request, from before it is sent until its body has been read or
+// closed.
+type inflightRequest struct {
+	term     *Term
+	cancel   context.CancelFunc // of the request's context
+	scope    *Scope             // nil: none
+	bound    time.Duration      // how long the API server tries at most
+	conn     io.Closer          // guarded by term.mu: of an upgrade; nil: none
+	unlink   func() bool        // detaches it from the caller's context; nil before the answer
+	answered sync.Once
+}
+
+// begin admits the request if the term is held. It calls bound with the time that the term lasts
+// without another renewal. bound returns the time after which the API server gives up.
+func (f *inflightRequest) begin(bound func(left time.Duration) time.Duration) bool {
+	t := f.term
+	now := t.clock.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	left := t.left(now)
+	if t.state != held || left <= 0 || !f.scope.begin() {
+		return false
+	}
+	f.bound = bound(left)
+	if t.requests == nil {
+		t.requests = map[*inflightRequest]struct{}{}
+	}
+	t.requests[f] = struct{}{}
+	t.open.begin()
+	return true
+}
+
+// answer records the answer, or the failure err. After a failure the request may still be carried
+// out, and also after a server error of an API server or a proxy: etcd may commit the write later.
+func (f *inflightRequest) answer(resp *http.Response, err error) {
+	if err != nil && !neverSent(err) || err == nil && resp.StatusCode >= http.StatusInternalServerError {
+		f.abandon()
+	} else {
+		f.land()
+	}
+}
+
+// abandon gives up the request and reports whether it had no answer.
+func (f *inflightRequest) abandon() bool {
+	t := f.term
+	return f.land(abandoned{t.clock.Now(), f.bound, t.ledger.Now() + f.bound + t.timing.Margin})
+}
+
+// land stops counting the request and reports whether this is the first call.
+func (f *inflightRequest) land(without ...abandoned) (first bool) {
+	f.answered.Do(func() {
+		first = true
+		f.term.open.answer(without...)
+		if f.scope != nil {
+			f.scope.open.answer(without...)
+		}
+	})
+	return first
+}
+
+// neverSent reports whether there was no connection to send a request on.
+func neverSent(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// hold makes the end of the term close conn, unless the request has ended before. It returns false
+// if the term is over.
+func (f *inflightRequest) hold(conn io.Closer) bool {
+	f.term.mu.Lock()
+	defer f.term.mu.Unlock()
+	if _, flying := f.term.requests[f]; !flying {
+		return false
+	}
+	f.conn = conn
+	return true
+}
+
+// end frees the request. A second call does nothing.
+func (f *inflightRequest) end() {
+	f.term.mu.Lock()
+	delete(f.term.requests, f)
+	f.term.mu.Unlock()
+	if f.unlink != nil {
+		f.unlink()
+	}
+	f.cancel()
+}
+
+// over reports whether the term has ended, on either side.
+func (t *Term) over() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.state != held
+}
+
+// cancelRequests ends the guarded requests of a term that is over, and returns how many had no
+// answer.
+func (t *Term) cancelRequests() (unanswered int) {
+	t.mu.Lock()
+	requests, scopes := t.requests, t.scopes
+	t.requests, t.scopes = nil, nil
+	t.mu.Unlock()
+	for s := range scopes {
+		s.cancel(t.cause())
+	}
+	for f := range requests {
+		if f.abandon() {
+			unanswered++
+		}
+		f.cancel()
+		if f.conn != nil {
+			go func() { _ = f.conn.Close() }() // closing TLS may take five seconds
+		}
+	}
+	return unanswered
+}
+
+// send returns the answer, or an error as soon as the caller's context ends. A write goes on for up
+// to a margin after that, to learn its outcome. If it were cut off, a release would have to wait
+// until the API server gives up.
+func (f *inflightRequest) send(caller context.Context, base http.RoundTripper, r *http.Request) (*http.Response,
+	error,
+) {
+	type answer struct {
+		resp *http.Response
+		err  error
+	}
+	answers, left := make(chan answer), make(chan struct{})
+	go func() {
+		resp, err := base.RoundTrip(r)
+		f.answer(resp, err)
+		select {
+		case answers <- answer{resp, err}:
+		case <-left:
+			if err == nil && resp.Body != nil {
+				_ = resp.Body.Close()
+			}
+			f.end()
+		}
+	}()
+	var a answer
+	select {
+	case a = <-answers:
+	case <-caller.Done():
+		if r.Context().Err() == nil {
+			close(left)
+			f.term.clock.AfterFunc(f.term.timing.Margin, f.cancel)
+			return nil, context.Cause(caller)
+		}
+		a = <-answers // cut off
+	}
+	if a.err != nil {
+		f.end()
+		return nil, a.err
+	}
+	f.unlink = context.AfterFunc(caller, f.cancel) // the outcome is known now
+	return a.resp, nil
+}

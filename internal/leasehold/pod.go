@@ -1,0 +1,92 @@
+package leasehold
+
+import (
+	"os"
+	"time"
+
+	"go.uber.org/zap"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+
+	"github.com/bellwether-k8s/bellwether/internal/lease"
+)
+
+// TerminationLog is where the kubelet reads the termination message of a container.
+const TerminationLog = "/dev/termination-log"
+
+// Pod is the Pod of this process. The zero Pod is none.
+type Pod struct {
+	Name string
+	UID  types.UID
+	// MinUptime is how long a term must have lasted for the record to name the Pod. A process that
+	// dies earlier may be in a crash loop.
+	MinUptime time.Duration
+	Log       string // a file: [TerminationLog]
+}
+
+// PodNameProblems returns why a name is not that of a Pod. The empty name has none.
+func PodNameProblems(name string) []string {
+	if name == "" {
+		return nil
+	}
+	return validation.IsDNS1123Subdomain(name)
+}
+
+// WithDefaults returns p with its zero fields set. A Pod without a UID or a name is none.
+func (p Pod) WithDefaults() Pod {
+	if p.Name == "" {
+		p.Name, _ = os.Hostname()
+	}
+	if p.Log == "" {
+		p.Log = TerminationLog
+	}
+	if p.UID == "" || p.Name == "" {
+		return Pod{}
+	}
+	return p
+}
+
+// badge makes a process known to the kubelet: its mark is in the termination message of its
+// container, which no other container has.
+type badge struct {
+	pod     Pod
+	lease   types.NamespacedName
+	process string
+	margin  time.Duration
+	log     *zap.Logger
+
+	shown bool // an attempt was made
+	err   error
+}
+
+// annotate names the Pod in a record that this process is about to write in a term of this age, or
+// removes the name of another one.
+func (b *badge) annotate(l *coordinationv1.Lease, age time.Duration) {
+	delete(l.Annotations, lease.PodAnnotation)
+	holds := ptr.Deref(l.Spec.HolderIdentity, "") != ""
+	if b.pod.UID != "" && holds && age >= b.pod.MinUptime && b.show() {
+		lease.NamePod(l, b.pod.Name, b.pod.UID, b.margin)
+	}
+}
+
+// show appends the mark to the termination message, once, before a record names the Pod.
+func (b *badge) show() bool {
+	if b.shown {
+		return b.err == nil
+	}
+	b.shown = true
+	file, err := os.OpenFile(b.pod.Log, os.O_WRONLY|os.O_APPEND, 0)
+	if err == nil {
+		_, err = file.WriteString("bellwether: lease " + b.lease.String() + ", process " + b.process + "\n")
+		if closed := file.Close(); err == nil {
+			err = closed
+		}
+	}
+	if b.err = err; err != nil {
+		b.log.Info("no termination message: if this container is killed, the lease is free when it has expired",
+			zap.Error(err))
+	}
+	return err == nil
+}

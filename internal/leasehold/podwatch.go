@@ -1,0 +1,177 @@
+package leasehold
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
+	"github.com/bellwether-k8s/bellwether/internal/lease"
+)
+
+// Witness releases leases for holders that have died with their container. It watches the Pods that
+// records name, each with a watch of its own, and takes the kubelet's report for proof. When the
+// holder's margin has passed since the report came, it empties the record if that is still of the
+// process, by one conditional write. It is for a dead container what a supervisor is for a dead
+// process.
+//
+// Without the right to watch a Pod it does nothing. It is safe for concurrent use.
+type Witness struct {
+	client kubernetes.Interface
+	timing lease.Timing
+	clock  clock.Clock
+	log    *zap.Logger
+	own    string // the mark of this process, which is alive
+
+	ctx     context.Context //nolint:containedctx // of all watches
+	stop    context.CancelFunc
+	joined  sync.WaitGroup
+	refused sync.Once // was logged
+
+	mu     sync.Mutex
+	vigils map[types.NamespacedName]vigil
+}
+
+// vigil is the watch for the end of one process.
+type vigil struct {
+	lease.PodProcess
+	end context.CancelFunc
+}
+
+// NewWitness returns a witness that works until ctx ends. Call Close.
+func NewWitness(ctx context.Context, client kubernetes.Interface, c Config) *Witness {
+	ctx, stop := context.WithCancel(ctx)
+	return &Witness{
+		client: client, timing: c.Timing, clock: c.Clock, log: c.Log, own: c.Process, ctx: ctx, stop: stop,
+		vigils: map[types.NamespacedName]vigil{},
+	}
+}
+
+// Close ends all watches and waits for the goroutines.
+func (w *Witness) Close() {
+	w.mu.Lock()
+	w.stop() // no goroutine begins after this
+	w.mu.Unlock()
+	w.joined.Wait()
+}
+
+// See takes in a version of a lease.
+func (w *Witness) See(name types.NamespacedName, r lease.Record) {
+	n, ok := r.PodProcess(name)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v, watching := w.vigils[name]
+	if watching && v.PodProcess == n {
+		return
+	}
+	if watching {
+		v.end()
+		delete(w.vigils, name)
+	}
+	if !ok || n.Process == w.own || w.ctx.Err() != nil {
+		return
+	}
+	ctx, end := context.WithCancel(w.ctx)
+	w.vigils[n.Lease] = vigil{n, end}
+	w.joined.Go(func() { w.attend(ctx, n) })
+}
+
+// attend waits until the process has ended, and then releases its lease.
+func (w *Witness) attend(ctx context.Context, n lease.PodProcess) {
+	pause := backoff(w.timing)
+	for {
+		delay := pause.Step()
+		switch ended, err := w.follow(ctx, n); {
+		case ended:
+			w.release(ctx, n)
+			return
+		case kube.RoleMissing(err):
+			delay = maxWatchBackoff
+			w.refused.Do(func() {
+				w.log.Info("not watching the Pods of holders: the lease of a container that is killed is free when "+
+					"it has expired", zap.Error(err))
+			})
+		case err == nil: // a watch that has lasted
+			pause = backoff(w.timing)
+		}
+		if !w.sleep(ctx, delay) {
+			return
+		}
+	}
+}
+
+// follow watches the Pod until it proves the end of the process. It returns false when the watch is
+// over.
+func (w *Witness) follow(ctx context.Context, n lease.PodProcess) (ended bool, err error) {
+	pods := w.client.CoreV1().Pods(n.Lease.Namespace)
+	// The present version comes first.
+	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, n.Pod).String()}
+	events, err := kube.Watch(own(ctx), w.clock, w.timing.RenewInterval(),
+		func(ctx context.Context) (watch.Interface, error) { return pods.Watch(ctx, options) })
+	if err != nil {
+		return false, kube.RequestError("watch", "Pod "+n.Lease.Namespace+"/"+n.Pod, corev1.Resource("pods"), err)
+	}
+	defer events.Stop()
+	for {
+		select {
+		case e, ok := <-events.ResultChan():
+			if !ok || e.Type == watch.Error {
+				return false, nil
+			}
+			if pod, ok := e.Object.(*corev1.Pod); ok && n.EndedIn(pod) {
+				return true, nil
+			}
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+}
+
+// release empties the record after a margin. A request of the process may be under way until then.
+func (w *Witness) release(ctx context.Context, n lease.PodProcess) {
+	seen := w.clock.Now()
+	for {
+		left := n.Margin - w.clock.Now().SinceAtLeast(seen)
+		if left <= 0 {
+			break
+		}
+		if !w.sleep(ctx, min(left, checkInterval)) {
+			return
+		}
+	}
+	store := NewStore(w.client, Config{Lease: n.Lease, Clock: w.clock, Log: w.log}, 0)
+	for pause := backoff(w.timing); ; {
+		switch err := store.release(ctx, n.Process, w.timing.RenewInterval(), w.clock.Now().Wall); {
+		case err == nil:
+			w.log.Info("released the lease of a container that has ended", zap.Stringer("of", n.Lease),
+				zap.String("pod", n.Pod), zap.Duration("after", w.clock.Now().SinceAtLeast(seen)))
+			return
+		case errors.Is(err, lease.ErrTaken):
+			return
+		}
+		if !w.sleep(ctx, pause.Step()) {
+			return
+		}
+	}
+}
+
+func (w *Witness) sleep(ctx context.Context, d time.Duration) bool {
+	timer := w.clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
