@@ -17,28 +17,48 @@
 //		return controller.Run(ctx)
 //	})
 //
-// # How
+// # After a release
 //
-// Wait lists one object, with a consistent read. The version of that list is the floor: what was
-// written before has a lower one. An informer that has reached the floor is fresh.
+// A leader of package leaderelection whose clients are guarded (WrapTransport)
+// leaves, with the release of its Lease, up to which version each resource was written. Wait then
+// sends no request: it returns when the informer has reached that version. A resource that was not
+// written is fresh at once.
+//
+// The version of a resource is not known, and Wait lists, if the last leader has not released its
+// Lease, is of an older version of this module, or has no guarded client; if it has deleted objects
+// of that resource and created none since; and if a write had no answer.
+//
+// # With a list
+//
+// Otherwise, and with [WaitLatest], Wait lists one object, with a consistent read. The version of that
+// list is the floor: what was written before has a lower one. An informer that has reached the floor
+// is fresh.
 //
 // The floor is a version of the whole of etcd, and an informer whose resource is quiet does not
 // learn of it for up to a minute. So Wait also opens a watch at the informer's version, which the
 // API server ends after 3 s. It sends a bookmark 2 s before that. If that is at the floor or later,
 // the last event before it is all that the informer has to reach. Most often there is none.
 //
-// So Wait costs each resource one list of one object and one watch. It takes one to two seconds, or
-// as long as the informer is behind. The rights of the informer are enough: list and watch.
+// So each resource costs one list of one object and one watch. That takes one to two seconds, or as
+// long as the informer is behind. The rights of the informer are enough: list and watch.
 //
 // # Guaranteed
 //
-//   - When Wait has returned nil, every cache shows each write that the API server had acknowledged
-//     before the call, or a later state (TestNoTermBeginsStale, TestWaitSeesThroughEveryLag).
-//   - Wait ends with its context, and the error names the resource that is behind, its version, and
+//   - When Wait has returned nil, every cache shows what the guarded clients of the terms before have
+//     written, or a later state (TestSimulatedFreshTerms of package leaderelection,
+//     TestNoChangeIsAboveWhatALogKnows of internal/handover).
+//   - When WaitLatest has returned nil, or Wait without a release before, every cache shows each write
+//     that the API server had acknowledged before the call, or a later state (TestNoTermBeginsStale,
+//     TestWaitSeesThroughEveryLag).
+//   - Both end with their context, and the error names the resource that is behind, its version, and
 //     the one that it has to reach.
 //
 // # Not guaranteed
 //
+//   - What others have written, after a release: use WaitLatest for caches of what the leader reads
+//     and others write, if it must not be older than what the leader before has read.
+//   - What clients of the last leader have written that are not guarded, and what the API server
+//     changes by itself for a write, in another resource: use WaitLatest.
 //   - Writes that arrive after the call. Call Wait within the term. If the leader before used a
 //     guarded client, none of its writes arrives then.
 //   - What caches of your own show, and handlers that have not run: Wait asks the informer's store.

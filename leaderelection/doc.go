@@ -64,6 +64,14 @@
 //	guarded.Wrap(elector.WrapTransport)
 //	manager, err := ctrl.NewManager(guarded, ...)
 //
+// # Handover
+//
+// A release says in the Lease's annotation bellwether.dev/written up to which version the term, and
+// those before it, have written each resource with guarded clients: the mark of the release, a space,
+// and JSON, such as {"configmaps":"4711","pods":""}. An empty version is not known. A resource that is
+// missing was not written, unless there is "*". Wait of package fresh reads it, so that a successor with warm
+// caches begins to work as soon as they show that much.
+//
 // # Health
 //
 // [Config].Healthy is called before each renewal, so that a process whose work is dead loses the

@@ -108,6 +108,7 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 		Process:        mark,
 		Ledger:         ledger,
 		Pod:            config.pod().WithDefaults(),
+		NoteWrites:     true,
 		Log:            config.Logger,
 	})
 	return e, nil

@@ -120,6 +120,41 @@ var mutations = []struct {
 			"		return pod.UID == p.UID\n	}\n	if pod.UID == \"\" {\n",
 		"Kubelets",
 	},
+	{
+		"a term does not wait for its caches", "../fresh/fresh.go",
+		"	return c.wait(ctx, floor, probeDelay)\n", "	_ = floor\n	return nil\n",
+		"FreshTerms",
+	},
+	{
+		"a term after a crash does not wait for its caches", "../fresh/fresh.go",
+		"	return c.wait(ctx, floor, 0)\n", "	return nil\n",
+		"FreshTerms",
+	},
+	{
+		"the version is taken before the last write's answer", "handover/log.go",
+		"case r.open > 0 || r.lost || r.unknown > 0:", "case r.unknown > 0:",
+		"FreshTerms",
+	},
+	{
+		"the cache of another resource is asked", "../fresh/fresh.go",
+		"Before(c.Resource)", "Before(schema.GroupResource{Resource: \"pods\"})",
+		"FreshTerms",
+	},
+	{
+		"a deletion has no version", "leasehold/inflight.go",
+		"	case f.deletes:\n		return l.Begin(resource, handover.Deletion)\n", "	case f.deletes:\n		return nil\n",
+		"FreshTerms",
+	},
+	{
+		"a leader that has died has written nothing", "lease/written.go",
+		"	if !r.Released() {\n		return handover.Unknown()\n", "	if !r.Released() {\n		return handover.Versions{}\n",
+		"FreshTerms",
+	},
+	{
+		"what the terms before have written is forgotten", "leasehold/holder.go",
+		"h.log = handover.NewLog(before)", "h.log = handover.NewLog(handover.Versions{})",
+		"FreshTerms",
+	},
 }
 
 func TestSimulatedMutationsAreCaught(t *testing.T) {

@@ -96,7 +96,9 @@ type head struct {
 
 // removed reports whether the object may be gone: an update that removes the last finalizer of a
 // deleted object deletes it, with another version than the answer's.
-func (h head) removed() bool { return h.Metadata.DeletionTimestamp != nil && len(h.Metadata.Finalizers) == 0 }
+func (h head) removed() bool {
+	return h.Metadata.DeletionTimestamp != nil && len(h.Metadata.Finalizers) == 0
+}
 
 var parsers = map[string]func([]byte) (head, error){
 	runtime.ContentTypeJSON:     parseJSON,

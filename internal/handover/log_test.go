@@ -77,11 +77,11 @@ func TestWhatALogKnows(t *testing.T) {
 		}, want: handover.Versions{"pods": ""}},
 		{
 			name: "an update, and the terms before are not known", before: handover.Unknown(),
-			act:  func(l *handover.Log) { begin(l).Stored("9") }, want: handover.Versions{"*": "", "pods": ""},
+			act: func(l *handover.Log) { begin(l).Stored("9") }, want: handover.Versions{"*": "", "pods": ""},
 		},
 		{
 			name: "a list, and the terms before are not known", before: handover.Unknown(),
-			act:  func(l *handover.Log) { begin(l).Above("9") }, want: handover.Versions{"*": "", "pods": "9"},
+			act: func(l *handover.Log) { begin(l).Above("9") }, want: handover.Versions{"*": "", "pods": "9"},
 		},
 		{name: "a resource that is not known", act: func(l *handover.Log) {
 			begin(l).Above("9")

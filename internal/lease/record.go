@@ -203,6 +203,7 @@ func (r Record) Acquired(name types.NamespacedName, identity string, d time.Dura
 		}
 	}
 	delete(l.Annotations, ReleasedAnnotation)
+	delete(l.Annotations, WrittenAnnotation)
 	delete(l.Annotations, PodAnnotation)
 	l.Spec.HolderIdentity = ptr.To(identity)
 	l.Spec.LeaseDurationSeconds = ptr.To(int32(d / time.Second))

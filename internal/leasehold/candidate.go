@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/handover"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
@@ -35,6 +36,7 @@ type Config struct {
 	Process        string       // its mark in the records, see [NewMark]
 	Ledger         lease.Ledger // for the supervisor; nil: none
 	Pod            Pod          // of this process; zero: none
+	NoteWrites     bool         // for the next term, see package handover
 	Log            *zap.Logger
 
 	Variant lease.Variant                            // of this kind of lease
@@ -58,8 +60,9 @@ type Candidate struct {
 	stamps      lease.Stamps
 	badge       *badge
 	client      kubernetes.Interface
-	witness     *Witness // of Wait; nil outside of it
-	last        *Holder  // of the latest term
+	witness     *Witness          // of Wait; nil outside of it
+	last        *Holder           // of the latest term
+	before      handover.Versions // what was written before the term that it last tried to begin
 
 	watchRefusals  int           // how often in a row watching was forbidden
 	watchRefusedAt clock.Reading // when it was last refused
@@ -268,11 +271,21 @@ func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 	case seen && wait <= 0:
 		c.writes.Forget() // an earlier attempt may still arrive
 		c.vacancy = vacancy{since: c.observation.Since(), known: r.Exists(), released: r.Released()}
+		c.before = c.writtenUntil(r)
 		l := r.Acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, c.stamps.Next(now.Wall))
 		return c.swap(ctx, c.config.Variant.Dressed(lease.WithAddress(l, c.config.Address), r, false))
 	default:
 		return nil, nil
 	}
+}
+
+// writtenUntil returns what the terms until r have written. This process knows it of its own last
+// term, too, if nothing of that can be carried out any more.
+func (c *Candidate) writtenUntil(r lease.Record) handover.Versions {
+	if c.last != nil && c.last.vacated && r.SameTerm(c.last.First()) && r.WrittenBy(c.config.Process) {
+		return c.last.written()
+	}
+	return r.Written()
 }
 
 // swap writes l in place of the last seen version. It is never repeated on a version after a
@@ -303,7 +316,7 @@ func (c *Candidate) won(r lease.Record, now clock.Reading) *Holder {
 	if !c.writes.Match(r) || c.config.Timing.Left(c.writes.Sent(), now) <= 0 {
 		return nil
 	}
-	h := newHolder(c.config, c.store, &c.stamps, c.badge, c.writes)
+	h := newHolder(c.config, c.store, &c.stamps, c.badge, c.writes, c.before)
 	h.vacant, h.succeeds = c.vacancy.until(now), c.vacancy.released
 	c.last = h
 	c.writes = lease.NewWriteLog(c.config.Process)

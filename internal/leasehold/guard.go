@@ -85,7 +85,7 @@ func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.base }
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	g := t.guard
-	class := classify(r)
+	class, at := classify(r)
 	if class == harmless || r.Context().Value(ownKey{}) != nil || g.config.Allow != nil && g.config.Allow(r) {
 		return t.base.RoundTrip(r)
 	}
@@ -101,7 +101,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if class == bounded {
 		ctx = context.WithoutCancel(ctx) // see send
 	}
-	f := &inflightRequest{term: term}
+	f := &inflightRequest{term: term, target: at, deletes: r.Method == http.MethodDelete}
 	f.scope, _ = ctx.Value(scopeKey{g}).(*Scope)
 	ctx, f.cancel = context.WithCancel(ctx)
 	r = r.WithContext(ctx) // a copy

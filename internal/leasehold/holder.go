@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/handover"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
@@ -43,13 +44,36 @@ type Holder struct {
 	vacated     bool          // after that, nothing of the term can be carried out any more
 }
 
-func newHolder(c Config, store *Store, stamps *lease.Stamps, badge *badge, writes lease.WriteLog) *Holder {
+func newHolder(c Config, store *Store, stamps *lease.Stamps, badge *badge, writes lease.WriteLog,
+	before handover.Versions,
+) *Holder {
 	h := &Holder{
 		Term: newTerm(c, writes.Sent()), config: c, store: store, stamps: stamps, badge: badge, since: writes.Sent(),
 		writes: writes, first: writes.Standing(), recheck: make(chan struct{}, 1),
 	}
+	if c.NoteWrites {
+		h.log = handover.NewLog(before)
+	}
 	c.Guard.term.Store(h.Term)
 	return h
+}
+
+// written returns up to which version this term and those before it have written each resource. Only
+// a guarded client's writes are known.
+func (h *Holder) written() handover.Versions {
+	if h.log == nil || !h.config.Guard.Installed() {
+		return handover.Unknown()
+	}
+	return h.log.Versions()
+}
+
+// release returns the object that ends the term of r.
+func (h *Holder) release(r lease.Record, stamp metav1.MicroTime) *coordinationv1.Lease {
+	l := r.Release(stamp)
+	if h.log == nil {
+		return l
+	}
+	return lease.WithWritten(l, h.written())
 }
 
 // First returns the version of the record that began the term.
@@ -94,7 +118,7 @@ func (h *Holder) Run(ctx context.Context, work func(context.Context) error) erro
 	if ctx.Err() != nil { // ended during the election
 		return h.end(ctx, nil)
 	}
-	workCtx, cancel := context.WithCancelCause(context.WithValue(ctx, termKey{h.config.Guard}, h.Term))
+	workCtx, cancel := context.WithCancelCause(h.named(ctx))
 	defer cancel(nil)
 	if !h.begin(cancel) {
 		defer h.DisarmKillTimer()
@@ -110,6 +134,11 @@ func (h *Holder) Run(ctx context.Context, work func(context.Context) error) erro
 	}()
 
 	return h.end(ctx, h.keep(ctx, running, returned))
+}
+
+// named returns the context of the term's work.
+func (h *Holder) named(ctx context.Context) context.Context {
+	return handover.WithLog(context.WithValue(ctx, termKey{h.config.Guard}, h.Term), h.log)
 }
 
 // end releases the lease after work has returned err, and returns the result of Run. The state of
@@ -311,7 +340,7 @@ func (h *Holder) Release(ctx context.Context) error {
 	for {
 		err := h.settle(ctx)
 		if err == nil && h.writes.Standing().Holder() != "" {
-			err = h.replace(ctx, lease.Record.Release)
+			err = h.replace(ctx, h.release)
 		}
 		switch {
 		case err == nil:

@@ -8,15 +8,22 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/bellwether-k8s/bellwether/internal/handover"
 )
 
 // inflightRequest is a guarded request, from before it is sent until its body has been read or
 // closed.
 type inflightRequest struct {
 	term     *Term
+	target   target // empty: not known
+	deletes  bool
 	cancel   context.CancelFunc // of the request's context
 	scope    *Scope             // nil: none
 	bound    time.Duration      // how long the API server tries at most
+	write    *handover.Write    // nil: not noted
 	conn     io.Closer          // guarded by term.mu: of an upgrade; nil: none
 	unlink   func() bool        // detaches it from the caller's context; nil before the answer
 	answered sync.Once
@@ -39,16 +46,36 @@ func (f *inflightRequest) begin(bound func(left time.Duration) time.Duration) bo
 	}
 	t.requests[f] = struct{}{}
 	t.open.begin()
+	f.write = f.note(t.log)
 	return true
+}
+
+// note notes the write before it is sent. A nil log notes nothing.
+func (f *inflightRequest) note(l *handover.Log) *handover.Write {
+	resource := schema.GroupResource{Group: f.target.group, Resource: f.target.resource}
+	switch {
+	case resource.Resource == "":
+		l.Blind()
+		return nil
+	case f.deletes:
+		return l.Begin(resource, handover.Deletion)
+	case f.target.subresource != "":
+		return l.Begin(resource, handover.Subresource)
+	}
+	return l.Begin(resource, handover.Whole)
 }
 
 // answer records the answer, or the failure err. After a failure the request may still be carried
 // out, and also after a server error of an API server or a proxy: etcd may commit the write later.
 func (f *inflightRequest) answer(resp *http.Response, err error) {
-	if err != nil && !neverSent(err) || err == nil && resp.StatusCode >= http.StatusInternalServerError {
-		f.abandon()
-	} else {
+	switch {
+	case err == nil && resp.StatusCode < http.StatusInternalServerError:
 		f.land()
+	case err != nil && neverSent(err):
+		f.write.Refused()
+		f.land()
+	default:
+		f.abandon()
 	}
 }
 
@@ -62,6 +89,9 @@ func (f *inflightRequest) abandon() bool {
 func (f *inflightRequest) land(without ...abandoned) (first bool) {
 	f.answered.Do(func() {
 		first = true
+		if len(without) > 0 {
+			f.write.Lost()
+		}
 		f.term.open.answer(without...)
 		if f.scope != nil {
 			f.scope.open.answer(without...)
@@ -130,7 +160,7 @@ func (t *Term) cancelRequests() (unanswered int) {
 
 // send returns the answer, or an error as soon as the caller's context ends. A write goes on for up
 // to a margin after that, to learn its outcome. If it were cut off, a release would have to wait
-// until the API server gives up.
+// until the API server gives up, and its successor would not know what was written.
 func (f *inflightRequest) send(caller context.Context, base http.RoundTripper, r *http.Request) (*http.Response,
 	error,
 ) {
@@ -141,13 +171,19 @@ func (f *inflightRequest) send(caller context.Context, base http.RoundTripper, r
 	answers, left := make(chan answer), make(chan struct{})
 	go func() {
 		resp, err := base.RoundTrip(r)
+		if err == nil {
+			f.write.Answered(resp)
+		}
+		select {
+		case <-left:
+			f.discard(resp)
+		default:
+		}
 		f.answer(resp, err)
 		select {
 		case answers <- answer{resp, err}:
 		case <-left:
-			if err == nil && resp.Body != nil {
-				_ = resp.Body.Close()
-			}
+			f.discard(resp)
 			f.end()
 		}
 	}()
@@ -168,4 +204,16 @@ func (f *inflightRequest) send(caller context.Context, base http.RoundTripper, r
 	}
 	f.unlink = context.AfterFunc(caller, f.cancel) // the outcome is known now
 	return a.resp, nil
+}
+
+// discard closes an answer without a caller. If it may say what version was written, discard reads it
+// before. It does nothing the second time.
+func (f *inflightRequest) discard(resp *http.Response) {
+	if resp == nil || resp.Body == nil {
+		return
+	}
+	if f.write != nil {
+		_, _ = io.Copy(io.Discard, resp.Body)
+	}
+	_ = resp.Body.Close()
 }

@@ -18,13 +18,14 @@ const (
 	bounded               // needs the term, and the API server heeds the query parameter timeout
 )
 
-// classify returns the class of a request from its method and path. When in doubt, it is guarded.
+// classify returns the class of a request, and its target if it is bounded, from its method and path.
+// When in doubt, it is guarded.
 //
 // API servers look only at the decoded URL.Path, so classify does too. Encoded slashes separate.
 // The API may be below any path that config.Host names.
-func classify(r *http.Request) class {
+func classify(r *http.Request) (class, target) {
 	if r.URL == nil || r.URL.Opaque != "" || ambiguous(r.URL.Path) || r.Header.Get("Upgrade") != "" {
-		return guarded
+		return guarded, target{}
 	}
 	var first target
 	known := false
@@ -34,22 +35,22 @@ func classify(r *http.Request) class {
 		switch {
 		case !ok:
 		case t.connects: // whatever else the path may mean
-			return guarded
+			return guarded, target{}
 		case !known:
 			first, known = t, true
 		}
 	}
 	switch r.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions:
-		return harmless
+		return harmless, target{}
 	}
 	switch {
 	case !known:
-		return guarded
+		return guarded, target{}
 	case first.changesNothing(r.Method), isDryRun(r) && !first.ignoresDryRun():
-		return harmless
+		return harmless, target{}
 	}
-	return bounded
+	return bounded, first
 }
 
 // ambiguous reports whether a proxy that cleans paths or decodes twice could read a path

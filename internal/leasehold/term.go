@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/handover"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
@@ -27,6 +28,7 @@ type Term struct {
 	ledger   lease.Ledger
 	began    time.Duration // by the ledger's clock
 	guard    *Guard        // nil: none
+	log      *handover.Log // of its guarded writes; nil: they are not noted
 
 	mu      sync.Mutex
 	state   state

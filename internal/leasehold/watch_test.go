@@ -61,7 +61,7 @@ func TestOlderEventsAreNoLoss(t *testing.T) {
 				h := newHolder(Config{
 					Lease: name, Identity: "a", Timing: lease.Timing{}.WithDefaults(), Clock: system, Guard: guard,
 					OnLost: func(*lease.LostError) {}, OnHolder: func(lease.Record) {},
-				}, nil, &lease.Stamps{}, &badge{}, writes)
+				}, nil, &lease.Stamps{}, &badge{}, writes, nil)
 				h.handleEvent(version(taken("b", 15*time.Second), c.version, other), c.deleted)
 				assert.Equal(t, c.lost, h.Lost())
 				assert.Empty(t, h.recheck)

@@ -1,0 +1,39 @@
+package lease
+
+import (
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/internal/handover"
+)
+
+// WrittenAnnotation says up to which version the term that was released, and those before it, have
+// written each resource: the mark of the release, a space, and [handover.Versions]. Electors that
+// leave annotations alone leave this one, too: the mark is then of another term.
+const WrittenAnnotation = "bellwether.dev/written"
+
+// maxWritten bounds the annotation, in bytes. A term that has written more resources says nothing.
+const maxWritten = 16 << 10
+
+// Written returns up to which version the terms until this release have written each resource.
+func (r Record) Written() handover.Versions {
+	if !r.Released() {
+		return handover.Unknown()
+	}
+	text, ofTerm := strings.CutPrefix(r.lease.Annotations[WrittenAnnotation], r.lease.Annotations[ReleasedAnnotation]+" ")
+	versions, err := handover.Parse(text)
+	if err != nil || !ofTerm {
+		return handover.Unknown()
+	}
+	return versions
+}
+
+// WithWritten says in a release what was written.
+func WithWritten(l *coordinationv1.Lease, v handover.Versions) *coordinationv1.Lease {
+	if text := v.String(); len(text) <= maxWritten {
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, WrittenAnnotation, l.Annotations[ReleasedAnnotation]+" "+text)
+	}
+	return l
+}
