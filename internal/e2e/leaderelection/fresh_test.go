@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/bellwether-k8s/bellwether/fresh"
+	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
 // TestNoTermBeginsStale has replicas with warm caches lead in turn. Each writes what the next one
@@ -31,14 +32,16 @@ func TestNoTermBeginsStale(t *testing.T) {
 	const pairs, turns, maxLag = 20, 5, 3 * time.Second
 	for _, c := range []struct {
 		name   string
-		peer   peer
-		prompt func(context.Context, fresh.Cache) error // before the first look
+		peer   func(w *warm) peer
+		prompt func(context.Context, ...fresh.Cache) error // before the first look
 		stale  bool
 	}{
-		{"client-go with warm caches", clientGo, func(context.Context, fresh.Cache) error { return nil }, true},
-		{"bellwether with fresh caches", ours, func(ctx context.Context, c fresh.Cache) error {
-			return fresh.Wait(ctx, c)
-		}, false},
+		{
+			"client-go with warm caches", func(*warm) peer { return clientGo },
+			func(context.Context, ...fresh.Cache) error { return nil }, true,
+		},
+		{"bellwether with fresh caches", func(*warm) peer { return ours }, fresh.Wait, false},
+		{"bellwether with fresh caches and guarded clients", (*warm).guarded, fresh.Wait, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -52,16 +55,19 @@ func TestNoTermBeginsStale(t *testing.T) {
 						return
 					}
 					replicas := []*warm{newWarm(t, namespace), newWarm(t, namespace)}
+					var lag, next time.Duration
 					for turn := range turns {
 						r := replicas[turn%2]
-						lag := rand.N(maxLag)
-						r.lag.Store(int64(lag))
-						seen, took := r.lead(t, c.peer, c.prompt, turn)
+						lag, next = next, rand.N(maxLag) // of what this turn writes
+						replicas[(turn+1)%2].lag.Store(int64(next))
+						seen, took := r.lead(t, c.peer(r), c.prompt, turn)
 						if all.Add(1); seen < turn {
 							stale.Add(1)
 						}
-						waited.Store([2]int{pair, turn}, took)
-						late.Store([2]int{pair, turn}, lag)
+						if turn > 0 { // nothing is known of the time before the first term
+							waited.Store([2]int{pair, turn}, took)
+							late.Store([2]int{pair, turn}, lag)
+						}
 					}
 				})
 			}
@@ -85,6 +91,7 @@ type warm struct {
 	namespace string
 	leases    func(peer) kubernetes.Interface
 	client    coreclient.ConfigMapInterface
+	writer    coreclient.ConfigMapInterface
 	cache     fresh.Cache
 	lag       atomic.Int64 // of its watch
 }
@@ -96,6 +103,7 @@ func newWarm(t *testing.T, namespace string) *warm {
 	config := rest.CopyConfig(shared.Admin())
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return laggard{next, &w.lag} })
 	w.client = kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(namespace)
+	w.writer = w.client
 	source := fresh.Source(w.client)
 	w.cache = fresh.Cache{
 		Resource: corev1.Resource("configmaps"), Source: source,
@@ -114,7 +122,7 @@ func newWarm(t *testing.T, namespace string) *warm {
 
 // lead leads for one turn. It returns the turn before, as the cache shows it when work begins, and
 // how long work had to wait.
-func (w *warm) lead(t *testing.T, p peer, prompt func(context.Context, fresh.Cache) error, turn int) (seen int,
+func (w *warm) lead(t *testing.T, p peer, prompt func(context.Context, ...fresh.Cache) error, turn int) (seen int,
 	waited time.Duration,
 ) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -131,11 +139,34 @@ func (w *warm) lead(t *testing.T, p peer, prompt func(context.Context, fresh.Cac
 			seen, _ = strconv.Atoi(o.(*corev1.ConfigMap).Data["turn"])
 		}
 		next := applycorev1.ConfigMap("c", w.namespace).WithData(map[string]string{"turn": strconv.Itoa(turn + 1)})
-		_, err := w.client.Apply(ctx, next, metav1.ApplyOptions{FieldManager: "leader"})
+		_, err := w.writer.Apply(ctx, next, metav1.ApplyOptions{FieldManager: "leader"})
 		assert.NoError(t, err)
 	})
 	assert.NoError(t, err)
 	return seen, waited
+}
+
+// guarded is ours, with an elector that guards the client that writes.
+func (w *warm) guarded() peer {
+	p := ours
+	p.run = func(
+		ctx context.Context, client kubernetes.Interface, lease types.NamespacedName, work func(context.Context),
+	) error {
+		elector, err := leaderelection.New(client, leaderelection.Config{
+			Namespace: lease.Namespace, Name: lease.Name, LeaseDuration: fullDuration, OnLost: func(error) {},
+		})
+		if err != nil {
+			return err
+		}
+		config := rest.CopyConfig(shared.Admin())
+		config.Wrap(elector.WrapTransport)
+		w.writer = kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(w.namespace)
+		return elector.Run(ctx, func(ctx context.Context) error {
+			work(ctx)
+			return nil
+		})
+	}
+	return p
 }
 
 // laggard makes watches late.
