@@ -25,12 +25,13 @@ import (
 func TestSimulatedFreshTerms(t *testing.T) {
 	s := election((*sim.Process).Exit, meddle(byRenewal))
 	s.Main = runWarm
+	s.Duration, s.Quiet = 3*time.Minute, time.Minute
 	s.Bound += 3 * time.Second // fresh.Wait
 	sim.Prove(t, s, sim.Schedules(t, 200))
 }
 
-// runWarm is a program with a cache of ConfigMaps that its leaders write. Every other replica steps
-// down before its deadline.
+// runWarm is a program with a cache of ConfigMaps that its leaders write. It leads again and again.
+// Every other replica steps down before its deadline.
 func runWarm(ctx context.Context, p *sim.Process) {
 	client := kubernetes.NewForConfigOrDie(p.Config())
 	warm := fresh.Cache{
@@ -51,14 +52,16 @@ func runWarm(ctx context.Context, p *sim.Process) {
 	if strings.ContainsAny(p.Name[:1], "ace") {
 		config.StepDown = 4 * time.Second
 	}
-	runElector(ctx, p, config, (*sim.Process).Exit,
-		func(ctx context.Context, p *sim.Process, elector *leaderelection.Elector) error {
-			return leadWarm(ctx, p, elector, warm)
-		})
+	for ctx.Err() == nil {
+		runElector(ctx, p, config, (*sim.Process).Exit,
+			func(ctx context.Context, p *sim.Process, elector *leaderelection.Elector) error {
+				return leadWarm(ctx, p, elector, warm)
+			})
+	}
 }
 
 // leadWarm waits for its cache, compares it with what the server had when the term began, and then
-// writes at random.
+// writes at random for some seconds.
 func leadWarm(ctx context.Context, p *sim.Process, elector *leaderelection.Elector, warm fresh.Cache) error {
 	p.Begin("l")
 	defer p.End("l")
@@ -73,7 +76,7 @@ func leadWarm(ctx context.Context, p *sim.Process, elector *leaderelection.Elect
 	config.Wrap(elector.WrapTransport)
 	guarded := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("ns")
 	r := rand.New(rand.NewPCG(uint64(p.Clock.Now().Wall.UnixNano()), 0))
-	for {
+	for range 1 + r.IntN(40) {
 		tick := p.Clock.NewTimer(400 * time.Millisecond)
 		select {
 		case <-ctx.Done():
@@ -86,10 +89,17 @@ func leadWarm(ctx context.Context, p *sim.Process, elector *leaderelection.Elect
 			writeSomething(ctx, guarded, r)
 		}
 	}
+	return nil
 }
 
-// writeSomething changes one of a few ConfigMaps. Some writes change nothing.
+// writeSomething changes one of a few ConfigMaps. Some writes change nothing, and of some the caller
+// does not wait for the answer.
 func writeSomething(ctx context.Context, client coreclient.ConfigMapInterface, r *rand.Rand) {
+	if r.IntN(4) == 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Millisecond)
+		defer cancel()
+	}
 	name, value := "c"+strconv.Itoa(r.IntN(4)), strconv.Itoa(r.IntN(3))
 	switch r.IntN(6) {
 	case 0:

@@ -126,18 +126,13 @@ var mutations = []struct {
 		"FreshTerms",
 	},
 	{
-		"a term after a crash does not wait for its caches", "../fresh/fresh.go",
-		"	return c.wait(ctx, floor, 0)\n", "	return nil\n",
-		"FreshTerms",
-	},
-	{
 		"the version is taken before the last write's answer", "handover/log.go",
 		"case r.open > 0 || r.lost || r.unknown > 0:", "case r.unknown > 0:",
 		"FreshTerms",
 	},
 	{
-		"the cache of another resource is asked", "../fresh/fresh.go",
-		"Before(c.Resource)", "Before(schema.GroupResource{Resource: \"pods\"})",
+		"a write is noted for another resource", "leasehold/inflight.go",
+		"Resource: f.target.resource}", "Resource: \"pods\"}",
 		"FreshTerms",
 	},
 	{
@@ -148,11 +143,6 @@ var mutations = []struct {
 	{
 		"a leader that has died has written nothing", "lease/written.go",
 		"	if !r.Released() {\n		return handover.Unknown()\n", "	if !r.Released() {\n		return handover.Versions{}\n",
-		"FreshTerms",
-	},
-	{
-		"what the terms before have written is forgotten", "leasehold/holder.go",
-		"h.log = handover.NewLog(before)", "h.log = handover.NewLog(handover.Versions{})",
 		"FreshTerms",
 	},
 }
