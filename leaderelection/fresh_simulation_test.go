@@ -76,7 +76,7 @@ func leadWarm(ctx context.Context, p *sim.Process, elector *leaderelection.Elect
 	config.Wrap(elector.WrapTransport)
 	guarded := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("ns")
 	r := rand.New(rand.NewPCG(uint64(p.Clock.Now().Wall.UnixNano()), 0))
-	for range 1 + r.IntN(40) {
+	for range 1 + r.IntN(15) {
 		tick := p.Clock.NewTimer(400 * time.Millisecond)
 		select {
 		case <-ctx.Done():
@@ -95,9 +95,9 @@ func leadWarm(ctx context.Context, p *sim.Process, elector *leaderelection.Elect
 // writeSomething changes one of a few ConfigMaps. Some writes change nothing, and of some the caller
 // does not wait for the answer.
 func writeSomething(ctx context.Context, client coreclient.ConfigMapInterface, r *rand.Rand) {
-	if r.IntN(4) == 0 {
+	if r.IntN(2) == 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Millisecond)
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(r.IntN(20))*time.Millisecond)
 		defer cancel()
 	}
 	name, value := "c"+strconv.Itoa(r.IntN(4)), strconv.Itoa(r.IntN(3))

@@ -126,8 +126,9 @@ var mutations = []struct {
 		"FreshTerms",
 	},
 	{
-		"the version is taken before the last write's answer", "handover/log.go",
-		"case r.open > 0 || r.lost || r.unknown > 0:", "case r.unknown > 0:",
+		"the version is taken before the last write's answer", "leasehold/inflight.go",
+		"			f.write.Answered(resp)\n",
+		"			select {\n			case <-left:\n				f.write.Refused()\n			default:\n				f.write.Answered(resp)\n			}\n",
 		"FreshTerms",
 	},
 	{

@@ -89,8 +89,12 @@ func NewCandidate(client kubernetes.Interface, c Config) *Candidate {
 
 // reclaim reports whether the holder of a record is known to have ended. This process knows it of
 // its own last term.
-func (c *Candidate) reclaim(r lease.Record) bool {
-	return c.config.Variant.Reclaims(r) || c.last != nil && c.last.vacated && r.WrittenBy(c.config.Process)
+func (c *Candidate) reclaim(r lease.Record) bool { return c.config.Variant.Reclaims(r) || c.vacated(r) }
+
+// vacated reports whether this process has written r, and nothing of its last term can be carried out
+// any more.
+func (c *Candidate) vacated(r lease.Record) bool {
+	return c.last != nil && c.last.vacated && r.WrittenBy(c.config.Process)
 }
 
 // Try reads the record and takes the lease if it is free. Otherwise it returns nil, and Standing
@@ -280,9 +284,9 @@ func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 }
 
 // writtenUntil returns what the terms until r have written. This process knows it of its own last
-// term, too, if nothing of that can be carried out any more.
+// term, too, if r is of that.
 func (c *Candidate) writtenUntil(r lease.Record) handover.Versions {
-	if c.last != nil && c.last.vacated && r.SameTerm(c.last.First()) && r.WrittenBy(c.config.Process) {
+	if c.vacated(r) && r.SameTerm(c.last.First()) {
 		return c.last.written()
 	}
 	return r.Written()
