@@ -105,18 +105,24 @@ unit: $(GOTESTSUM) ## unit tests with the race detector
 	@$(call gotest,examples/metrics,unit-metrics,-race ./...)
 	@$(call gotest,cmd/bellwether,unit-command,-race ./...)
 	@$(call gotest,controllerruntime,unit-controllerruntime,-race ./...)
-	@$(call gotest,examples/controllerruntime,unit-controllerruntime-example,-race . ./operator)
+	@$(call gotest,examples/controllerruntime,unit-controllerruntime-example,-race . ./elected ./operator)
 
-compat: $(COMPATIBLE:%=compat-%) ## the controller-runtime example with other versions of controller-runtime and client-go
+compat: $(COMPATIBLE:%=compat-%) ## module controllerruntime and its example with other versions of controller-runtime and client-go
 
 # Everything is built and vetted, and what needs no control plane is tested.
 compat-%: $(GOTESTSUM)
 	@echo "== versions $(subst _, and ,$*) of controller-runtime and client-go; with a cold cache some 2 minutes on 2 cores"
-	@mkdir -p $(RESULTS) && cd examples/controllerruntime && m=../../$(RESULTS)/$@ && cp go.mod $$m.mod && cp go.sum $$m.sum && \
-		go get -modfile=$$m.mod sigs.k8s.io/controller-runtime@$(firstword $(subst _, ,$*)) \
-			$(foreach m,api apimachinery client-go,k8s.io/$(m)@$(lastword $(subst _, ,$*))) 2>$$m.log || { cat $$m.log; exit 1; }
-	@cd examples/controllerruntime && go vet -modfile=../../$(RESULTS)/$@.mod ./...
-	@$(call gotest,examples/controllerruntime,$@,-modfile=../../$(RESULTS)/$@.mod . ./operator)
+	@mkdir -p $(RESULTS)
+	@$(call compatible,controllerruntime,module-$@,$*)
+	@$(call gotest,controllerruntime,module-$@,-modfile=$(CURDIR)/$(RESULTS)/module-$@.mod ./...)
+	@$(call compatible,examples/controllerruntime,$@,$*)
+	@$(call gotest,examples/controllerruntime,$@,-modfile=$(CURDIR)/$(RESULTS)/$@.mod . ./elected ./operator)
+
+# Usage: $(call compatible,<module>,<name>,<versions>) makes a copy of a go.mod with these versions, and vets the module with it.
+compatible = cd $(1) && m=$(CURDIR)/$(RESULTS)/$(2) && cp go.mod $$m.mod && cp go.sum $$m.sum && \
+	{ go get -modfile=$$m.mod sigs.k8s.io/controller-runtime@$(firstword $(subst _, ,$(3))) \
+		$(foreach m,api apimachinery client-go,k8s.io/$(m)@$(lastword $(subst _, ,$(3)))) 2>$$m.log || { cat $$m.log; exit 1; }; } && \
+	go vet -modfile=$$m.mod ./...
 
 suites: suites-unit suites-e2e ## unit and end-to-end tests with another version of the Kubernetes libraries (CLIENT_GO): some 20 minutes
 

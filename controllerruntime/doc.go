@@ -1,4 +1,73 @@
 // Package controllerruntime connects the packages of this project to controllers that are made with
 // sigs.k8s.io/controller-runtime. It is a module of its own, so that other programs do not get
 // controller-runtime as a dependency.
+//
+// [WrapReconciler] is for the controllers of a shard, [Standby] for those of an elected program.
+//
+// # Warm standby
+//
+// A manager can be started once. So a program whose leader starts a manager has cold caches until it
+// leads, and cannot lead twice. A Standby has two kinds of managers. One lives as long as the
+// process, in every replica. It has the caches, and serves metrics, probes and webhooks. In each
+// term, another one runs the controllers on these caches:
+//
+//	return controllerruntime.Standby{
+//		Config: guarded, // by guarded.Wrap(elector.WrapTransport)
+//		Warm:   []client.Object{&corev1.ConfigMap{}},
+//	}.Run(ctx, elector.Run, func(mgr ctrl.Manager) error {
+//		return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(&reconciler{mgr.GetClient()})
+//	})
+//
+// With StepDown of package leaderelection, the process survives that its Lease cannot be renewed,
+// and leads again.
+//
+// The set-up function is called once in each term. It makes new reconcilers from the manager that it
+// gets. What can be done only once in a process, such as the registration of metrics and webhooks,
+// belongs into [Standby].SetUp, or before Run.
+//
+// # Guaranteed
+//
+// In brackets: the test that fails without it.
+//
+//   - An informer lists once in the life of the process, unless its watch breaks
+//     (TestCachesSurviveTerms). In each term, it costs one list of one object and at most a few
+//     short watches: those of package fresh.
+//   - A term reads nothing that is older than the term, not by its controllers' watches, nor by Get
+//     and List of its client (TestReadsOfATermAreFresh,
+//     TestTheNextProcessIsWarmAndItsFirstReconcileIsFresh). What is written after a term has begun is
+//     shown when the watch brings it, as always.
+//   - The lead function returns when all reconcilers, runnables and event handlers of the term have
+//     returned, however long that takes (TestAReconcilerThatIgnoresItsContextKeepsTheTerm,
+//     TestARunningEventHandlerKeepsTheTerm). Until then the Lease is held, or the process ends at
+//     its deadline.
+//   - An event handler that was added in a term gets no events after it, and is removed
+//     (TestEventHandlersEndWithTheirTerm).
+//   - The context of runnables and reconcilers is derived from that of the term: it ends at once
+//     with the term, and a guarded request with it is sent in that term only
+//     (TestARequestIsOfItsTermOnly).
+//   - A term that ends while its caches are behind ends at once, as does the process
+//     (TestATermEndsWhileItsCachesAreBehind, TestAProcessEndsWhileItsCachesAreBehind). A manager of
+//     controller-runtime alone would wait until they have caught up.
+//   - A process whose warm caches are not filled is no candidate (TestACandidateIsWarm).
+//   - An error of the set-up function or of a runnable ends its term, and is the lead function's
+//     error. What the process does then is the elector's matter, or that of the function around it
+//     (TestAnErrorInATermEndsTheTermAndNotTheProcess).
+//   - A field index serves all terms. The function of the first term makes it
+//     (TestAnIndexServesAllTerms).
+//
+// # Not guaranteed
+//
+//   - Informers that a term got from elsewhere than its manager, goroutines of the user's, and
+//     sources other than source.Kind: what they begin, they have to end.
+//   - What the process' manager runs is not bound to a term. Its reads may be behind. Its client is
+//     guarded all the same: it writes only while this process leads.
+//   - An answer to the question whether two controllers of one term have the same name. Names are
+//     not checked, because each term has the names of the one before.
+//   - The gauge workqueue_depth: it keeps what an ended term has left in its queues.
+//   - A kind whose resource versions cannot be compared (package fresh says which) cannot be
+//     watched, nor read from the cache.
+//   - A kind of Warm that is not served, or that the process may not list: this process is no
+//     candidate then. It says so in its log.
+//   - Shards. A shard's cache counts only if it was listed in the shard's term: give each term a new
+//     manager with a cache of its own.
 package controllerruntime

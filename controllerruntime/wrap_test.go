@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,7 +27,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")

@@ -17,6 +17,11 @@
 //		return controller.Run(ctx)
 //	})
 //
+// What runs on standby needs no function of its own beside the lead function: start it before Run,
+// with the context of the process, and end it after Run has returned. A helper would save no line,
+// and it would hide in which order they end. For controller-runtime, Standby of module
+// controllerruntime does the same.
+//
 // # After a release
 //
 // A leader of package leaderelection whose clients are guarded (WrapTransport)

@@ -1,0 +1,191 @@
+package controllerruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+)
+
+// fillInterval is the pause before a kind is tried again that the API server does not serve.
+const fillInterval = 10 * time.Second
+
+// Standby is an elected program whose caches live as long as the process, while its controllers
+// begin and end with each term. See the package's documentation for what it guarantees.
+type Standby struct {
+	// Config is that of all clients, guarded by the elector, as by
+	// guarded.Wrap(elector.WrapTransport). A guard lets the reads of the caches pass.
+	Config *rest.Config
+	// Options are those of the process' manager, which serves metrics, probes and webhooks in every
+	// replica. The manager of a term has the same scheme, client and controller options.
+	//
+	// LeaderElection must be off, and bookmarks on, which are the defaults.
+	// GracefulShutdownTimeout is always -1.
+	Options manager.Options
+	// Warm has an object of each kind whose cache is filled before the first term, such as
+	// &corev1.ConfigMap{}. This process is no candidate before. The cache of any other kind is
+	// filled when a term first asks for it. It stays, too.
+	Warm []client.Object
+	// SetUp adds to the process' manager what runs in every replica, such as webhooks and checks for
+	// probes. Nil: nothing.
+	SetUp func(manager.Manager) error
+}
+
+// Run starts the process' manager, fills the warm caches, and then calls elect: Run of an elector,
+// or a function that calls it.
+//
+// In each term, setUp adds the controllers to a new manager. They start when the caches that they
+// watch show what was written before the term. They end with the term, and the lead function that
+// elect gets returns only when they have. An error of setUp or of a runnable ends the term with that
+// error.
+//
+// Run returns when ctx has ended or elect has returned, and everything has ended: first the term,
+// then the process' manager. Its error joins those of both. Call it once in a process.
+func (s Standby) Run(
+	ctx context.Context, elect func(ctx context.Context, lead func(context.Context) error) error,
+	setUp func(manager.Manager) error,
+) error {
+	if err := s.validate(elect != nil, setUp != nil); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	warm := &warmCache{over: ctx.Done()}
+	process, err := manager.New(s.Config, s.processOptions(warm))
+	if err != nil {
+		return fmt.Errorf("controllerruntime: make the manager of the process: %w", err)
+	}
+	if s.SetUp != nil {
+		if err := s.SetUp(process); err != nil {
+			return err
+		}
+	}
+	var electErr error
+	err = process.Add(manager.RunnableFunc(func(running context.Context) error {
+		defer cancel()
+		defer context.AfterFunc(running, cancel)()
+		if s.fill(ctx, process) {
+			electErr = elect(ctx, func(ctx context.Context) error { return s.lead(ctx, process, warm, setUp) })
+		}
+		return nil
+	}))
+	if err != nil {
+		return err
+	}
+	err = process.Start(ctx)
+	return errors.Join(electErr, err)
+}
+
+func (s Standby) validate(elect, setUp bool) error {
+	var errs []error
+	refuse := func(wrong bool, rule string) {
+		if wrong {
+			errs = append(errs, fmt.Errorf("controllerruntime: Standby: %s", rule))
+		}
+	}
+	refuse(s.Config == nil, "Config: must not be nil")
+	refuse(s.Options.LeaderElection, "Options.LeaderElection: must be off: it would be a second election")
+	refuse(!bookmarked(s.Options.Cache), "Options.Cache: EnableWatchBookmarks: must not be false: "+
+		"a cache of a quiet kind would never be known to be fresh")
+	refuse(!elect, "Run: elect: must not be nil")
+	refuse(!setUp, "Run: setUp: must not be nil")
+	return errors.Join(errs...)
+}
+
+// bookmarked reports whether all watches of a cache ask for bookmarks.
+func bookmarked(o cache.Options) bool {
+	on := func(enabled *bool) bool { return enabled == nil || *enabled }
+	all := on(o.DefaultEnableWatchBookmarks)
+	each := func(namespaces map[string]cache.Config) {
+		for _, c := range namespaces {
+			all = all && on(c.EnableWatchBookmarks)
+		}
+	}
+	each(o.DefaultNamespaces)
+	for _, b := range o.ByObject {
+		all = all && on(b.EnableWatchBookmarks)
+		each(b.Namespaces)
+	}
+	return all
+}
+
+func (s Standby) processOptions(warm *warmCache) manager.Options {
+	o := s.options()
+	o.NewCache = warm.wrap(o.NewCache)
+	return o
+}
+
+// options are those of all managers. A manager changes the options of its client: each gets a copy.
+func (s Standby) options() manager.Options {
+	o := s.Options
+	if o.Client.Cache != nil {
+		own := *o.Client.Cache
+		o.Client.Cache = &own
+	}
+	o.GracefulShutdownTimeout = new(time.Duration(-1)) // Start returns when everything has ended
+	return o
+}
+
+// fill has the caches of the warm kinds filled. It reports false if ctx has ended before.
+func (s Standby) fill(ctx context.Context, process manager.Manager) bool {
+	var filling sync.WaitGroup
+	for _, o := range s.Warm {
+		filling.Go(func() {
+			for {
+				_, err := process.GetCache().GetInformer(ctx, o)
+				if err == nil || ctx.Err() != nil {
+					return
+				}
+				process.GetLogger().Error(err, "a cache cannot be filled, and this process is no candidate before",
+					"type", fmt.Sprintf("%T", o))
+				if !clock.Sleep(ctx, fillInterval) {
+					return
+				}
+			}
+		})
+	}
+	filling.Wait()
+	return ctx.Err() == nil
+}
+
+// lead is one term. It returns when nothing of the term goes on.
+func (s Standby) lead(
+	ctx context.Context, process manager.Manager, warm *warmCache, setUp func(manager.Manager) error,
+) error {
+	t := newTermCache(ctx, warm)
+	defer t.end() // even if the manager has not been started
+	mgr, err := manager.New(s.Config, s.termOptions(ctx, process, t))
+	if err != nil {
+		return fmt.Errorf("controllerruntime: make the manager of a term: %w", err)
+	}
+	t.anticipate(s.Warm)
+	if err := setUp(mgr); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// termOptions have the context of the term be that of all its runnables, so that their guarded
+// requests are of this term, and of no later one.
+func (s Standby) termOptions(ctx context.Context, process manager.Manager, t *termCache) manager.Options {
+	o := s.options()
+	o.Scheme = process.GetScheme()
+	o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return process.GetRESTMapper(), nil }
+	o.NewCache = func(*rest.Config, cache.Options) (cache.Cache, error) { return t, nil }
+	o.BaseContext = func() context.Context { return ctx }
+	o.Controller.SkipNameValidation = new(true) // the term before had controllers of the same names
+	o.Metrics = metricsserver.Options{BindAddress: "0"}
+	o.HealthProbeBindAddress, o.PprofBindAddress, o.WebhookServer = "", "", nil
+	return o
+}
