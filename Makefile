@@ -104,7 +104,7 @@ unit: $(GOTESTSUM) ## unit tests with the race detector
 	@$(call gotest,examples/demo,unit-demo,-race ./...)
 	@$(call gotest,examples/metrics,unit-metrics,-race ./...)
 	@$(call gotest,cmd/bellwether,unit-command,-race ./...)
-	@$(call gotest,controllerruntime,unit-controllerruntime,-race ./...)
+	@$(call gotest,controllerruntime,unit-controllerruntime,-race -skip '$(SIMULATIONS)' ./...)
 	@$(call gotest,examples/controllerruntime,unit-controllerruntime-example,-race . ./elected ./operator)
 
 compat: $(COMPATIBLE:%=compat-%) ## module controllerruntime and its example with other versions of controller-runtime and client-go
@@ -114,7 +114,7 @@ compat-%: $(GOTESTSUM)
 	@echo "== versions $(subst _, and ,$*) of controller-runtime and client-go; with a cold cache some 2 minutes on 2 cores"
 	@mkdir -p $(RESULTS)
 	@$(call compatible,controllerruntime,module-$@,$*)
-	@$(call gotest,controllerruntime,module-$@,-modfile=$(CURDIR)/$(RESULTS)/module-$@.mod ./...)
+	@$(call gotest,controllerruntime,module-$@,-modfile=$(CURDIR)/$(RESULTS)/module-$@.mod -skip '$(SIMULATIONS)' ./...)
 	@$(call compatible,examples/controllerruntime,$@,$*)
 	@$(call gotest,examples/controllerruntime,$@,-modfile=$(CURDIR)/$(RESULTS)/$@.mod . ./elected ./operator)
 
@@ -143,6 +143,7 @@ suites-e2e: $(GOTESTSUM) controlplane $(if $(filter 0,$(LAB)),,lab)
 
 simulate: $(GOTESTSUM) ## all replicas under faults in virtual time: a tenth of the schedules with the race detector; mutations; all variants
 	@$(call gotest,.,simulate,-p 1 -run '$(SIMULATIONS)' $(SIMULATED))
+	@$(call gotest,controllerruntime,simulate-controllerruntime,-run '$(SIMULATIONS)' .)
 	@$(call gotest,.,variants,-skip '$(SIMULATIONS)' ./fencing)
 	@$(call gotest,.,simulate-race,-race -run '$(SIMULATIONS)|$(LENGTHY)' $(SIMULATED))
 

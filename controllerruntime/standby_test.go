@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -291,6 +292,38 @@ func TestTheNextProcessIsWarmAndItsFirstReconcileIsFresh(t *testing.T) {
 	})
 }
 
+// counting is an informer that counts its event handlers.
+type counting struct {
+	toolscache.SharedIndexInformer
+	handlers *atomic.Int64
+}
+
+func (c *counting) AddEventHandler(
+	h toolscache.ResourceEventHandler,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	c.handlers.Add(1)
+	return c.SharedIndexInformer.AddEventHandler(h)
+}
+
+func (c *counting) AddEventHandlerWithResyncPeriod(
+	h toolscache.ResourceEventHandler, resync time.Duration,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	c.handlers.Add(1)
+	return c.SharedIndexInformer.AddEventHandlerWithResyncPeriod(h, resync)
+}
+
+func (c *counting) AddEventHandlerWithOptions(
+	h toolscache.ResourceEventHandler, o toolscache.HandlerOptions,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	c.handlers.Add(1)
+	return c.SharedIndexInformer.AddEventHandlerWithOptions(h, o)
+}
+
+func (c *counting) RemoveEventHandler(r toolscache.ResourceEventHandlerRegistration) error {
+	c.handlers.Add(-1)
+	return c.SharedIndexInformer.RemoveEventHandler(r)
+}
+
 // What an informer of the process shows, no event handler of an ended term hears of.
 func TestEventHandlersEndWithTheirTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -298,6 +331,12 @@ func TestEventHandlersEndWithTheirTerm(t *testing.T) {
 		admin := newAdmin(t, server)
 		admin.create("x")
 		p, terms := newProgram(t, server, "a"), newTerms()
+		var handlers atomic.Int64
+		p.standby.Options.Cache.NewInformer = func(
+			source toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers,
+		) toolscache.SharedIndexInformer {
+			return &counting{toolscache.NewSharedIndexInformer(source, example, resync, indexers), &handlers}
+		}
 		var heard calls
 		term := 0
 		stop := p.start(terms.run, func(mgr manager.Manager) error {
@@ -333,8 +372,10 @@ func TestEventHandlersEndWithTheirTerm(t *testing.T) {
 			admin.set("x", "a"+strconv.Itoa(term))
 			time.Sleep(time.Second)
 			assert.Equal(t, slices.Repeat([]string{strconv.Itoa(term)}, 4), heard.take())
+			assert.EqualValues(t, 4, handlers.Load())
 			end()
 			require.NoError(t, <-terms.ended)
+			assert.Zero(t, handlers.Load(), "they are removed")
 			heard.take()
 			admin.set("x", "b"+strconv.Itoa(term))
 			time.Sleep(time.Second)
@@ -558,6 +599,55 @@ func TestReadsOfATermAreFresh(t *testing.T) {
 	}
 }
 
+// An informer's first list may come from a cache of the API server, which may be behind.
+func TestAnInformerThatATermMakesIsFresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apisim.NewServer()
+		admin := newAdmin(t, server)
+		admin.create("x")
+		old, err := admin.client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		p, terms := newProgram(t, server, "a"), newTerms()
+		p.connection.Inject(apisim.Faults{WatchLag: 5 * time.Second})
+		p.standby.Warm = nil
+		p.standby.Options.Cache.NewInformer = func(
+			lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers,
+		) toolscache.SharedIndexInformer {
+			source := toolscache.ToListerWatcherWithContext(lw)
+			return toolscache.NewSharedIndexInformer(toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
+				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+					if o.ResourceVersion == "0" {
+						return old.DeepCopy(), nil
+					}
+					return source.ListWithContext(ctx, o)
+				},
+				WatchFuncWithContext: source.WatchWithContext,
+			}, listing{}), example, resync, indexers)
+		}
+		admin.set("x", "1")
+		admin.create("y")
+		stop := p.start(terms.run, func(mgr manager.Manager) error {
+			var all corev1.ConfigMapList
+			assert.NoError(t, mgr.GetClient().List(t.Context(), &all))
+			if assert.Len(t, all.Items, 2) {
+				assert.Contains(t, []string{all.Items[0].Data["n"], all.Items[1].Data["n"]}, "1")
+			}
+			return nil
+		})
+		ctx, end := context.WithCancel(t.Context())
+		terms.begin <- ctx
+		time.Sleep(time.Minute)
+		end()
+		require.NoError(t, <-terms.ended)
+		require.NoError(t, stop())
+	})
+}
+
+// listing is a client that cannot list by a watch.
+type listing struct{}
+
+func (listing) IsWatchListSemanticsUnSupported() bool { return true }
+
 // A manager of controller-runtime that is asked to end while its caches have not synced goes on
 // until they have.
 func TestATermEndsWhileItsCachesAreBehind(t *testing.T) {
@@ -698,7 +788,8 @@ func TestAKindThatIsGoneStopsOnlyItself(t *testing.T) {
 func TestAnInformerThatATermRemovesIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apisim.NewServer()
-		newAdmin(t, server).create("x")
+		admin := newAdmin(t, server)
+		admin.create("x")
 		p, terms := newProgram(t, server, "a"), newTerms()
 		var c calls
 		stop := p.start(terms.run, func(mgr manager.Manager) error {
@@ -707,7 +798,8 @@ func TestAnInformerThatATermRemovesIsForgotten(t *testing.T) {
 			assert.NoError(t, mgr.GetFieldIndexer().IndexField(t.Context(), &corev1.ConfigMap{}, "n", byN))
 			return c.setUp(mgr)
 		})
-		for range 2 {
+		for term := range 2 {
+			admin.set("x", strconv.Itoa(term)) // which a stopped informer never shows
 			ctx, end := context.WithCancel(t.Context())
 			terms.begin <- ctx
 			time.Sleep(time.Minute)
