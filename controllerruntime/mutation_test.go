@@ -26,7 +26,8 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "an informer that a term makes counts as fresh", File: "term_cache.go",
-		Old: "case !slices.Equal(before, now): // f has made one", New: "case !slices.Equal(before, now):\n			return err",
+		Old:    "case !slices.Equal(before, now): // f has made one",
+		New:    "case !slices.Equal(before, now):\n			return err",
 		Caught: "TestAnInformerThatATermMakesIsFresh",
 	},
 	{
@@ -40,7 +41,8 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "event handlers are not waited for", File: "term_informer.go",
-		Old: "	if h.activity.begin() {\n		defer h.activity.done()\n		handle()\n	}\n", New: "	handle()\n",
+		Old:    "	if h.activity.begin() {\n		defer h.activity.done()\n		handle()\n	}\n",
+		New:    "	handle()\n",
 		Caught: "TestARunningEventHandlerKeepsTheTerm",
 	},
 	{
@@ -65,7 +67,8 @@ var mutations = []mutation.Mutation{
 	{
 		Name: "a term waits for all kinds", File: "term_cache.go",
 		Old: "	asked := make([]kind, 0, len(t.asked))\n",
-		New: "	asked := make([]kind, 0, len(t.asked))\n	for k := range t.warm.known {\n		asked = append(asked, k)\n	}\n",
+		New: "	asked := make([]kind, 0, len(t.asked))\n" +
+			"	for k := range t.warm.known {\n		asked = append(asked, k)\n	}\n",
 		Caught: "TestAKindThatIsGoneStopsOnlyItself",
 	},
 	{

@@ -223,7 +223,7 @@ func TestCachesSurviveTerms(t *testing.T) {
 			time.Sleep(time.Minute)
 			assert.Equal(t, []string{"x"}, c.take())
 			full, small, watches := p.requests(from, "configmaps")
-			t.Logf("requests for ConfigMaps in a minute: %d lists of all, %d lists of one, %d watches", full, small, watches)
+			t.Logf("requests in a minute: %d lists of all ConfigMaps, %d of one, %d watches", full, small, watches)
 			p.stepDown()
 			assert.Empty(t, c.take())
 		}
@@ -357,7 +357,9 @@ func TestEventHandlersEndWithTheirTerm(t *testing.T) {
 				assert.NoError(t, err)
 			}
 			return builder.ControllerManagedBy(mgr).Named("c").Watches(&corev1.ConfigMap{}, handler.Funcs{
-				UpdateFunc: func(context.Context, event.UpdateEvent, workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+				UpdateFunc: func(
+					context.Context, event.UpdateEvent, workqueue.TypedRateLimitingInterface[reconcile.Request],
+				) {
 					heard.add(mine)
 				},
 			}).Complete(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
@@ -513,8 +515,8 @@ func TestRunEndsWithTheElection(t *testing.T) {
 	for _, broken := range []error{nil, errors.New("broken")} {
 		synctest.Test(t, func(t *testing.T) {
 			p := newProgram(t, apisim.NewServer(), "a")
-			err := p.standby.Run(t.Context(), func(context.Context, func(context.Context) error) error { return broken },
-				func(manager.Manager) error { return nil })
+			elect := func(context.Context, func(context.Context) error) error { return broken }
+			err := p.standby.Run(t.Context(), elect, func(manager.Manager) error { return nil })
 			if broken == nil {
 				assert.NoError(t, err)
 			} else {
@@ -530,7 +532,7 @@ func TestRunEndsWithARunnableOfTheProcess(t *testing.T) {
 		p := newProgram(t, server, "a")
 		broken := errors.New("broken")
 		p.standby.SetUp = func(mgr manager.Manager) error {
-			return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			return mgr.Add(manager.RunnableFunc(func(context.Context) error {
 				<-time.After(time.Minute)
 				return broken
 			}))
@@ -571,7 +573,7 @@ func TestReadsOfATermAreFresh(t *testing.T) {
 						setUps++
 						return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 							var m corev1.ConfigMap
-							assert.NoError(t, mgr.GetClient().Get(ctx, client.ObjectKey{Namespace: "default", Name: "x"}, &m))
+							assert.NoError(t, mgr.GetClient().Get(ctx, x.NamespacedName, &m))
 							assert.Equal(t, strconv.Itoa(setUps), m.Data["n"])
 							var all corev1.ConfigMapList
 							assert.NoError(t, mgr.GetClient().List(ctx, &all))
@@ -614,7 +616,7 @@ func TestAnInformerThatATermMakesIsFresh(t *testing.T) {
 			lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 		) toolscache.SharedIndexInformer {
 			source := toolscache.ToListerWatcherWithContext(lw)
-			return toolscache.NewSharedIndexInformer(toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
+			behind := &toolscache.ListWatch{
 				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 					if o.ResourceVersion == "0" {
 						return old.DeepCopy(), nil
@@ -622,7 +624,9 @@ func TestAnInformerThatATermMakesIsFresh(t *testing.T) {
 					return source.ListWithContext(ctx, o)
 				},
 				WatchFuncWithContext: source.WatchWithContext,
-			}, listing{}), example, resync, indexers)
+			}
+			return toolscache.NewSharedIndexInformer(
+				toolscache.ToListWatcherWithWatchListSemantics(behind, listing{}), example, resync, indexers)
 		}
 		admin.set("x", "1")
 		admin.create("y")

@@ -20,11 +20,11 @@ var errTermOver = errors.New("controllerruntime: the term is over")
 // Its Start starts nothing. When the term ends, its event handlers are removed.
 type termCache struct {
 	cache.Cache // warm
-	warm     *warmCache
-	over     <-chan struct{}
-	wait     func(fresh.Cache) error // in the context of the term
-	stop     func()                  // ends wait
-	activity activity
+	warm        *warmCache
+	over        <-chan struct{}
+	wait        func(fresh.Cache) error // in the context of the term
+	stop        func()                  // ends wait
+	activity    activity
 
 	mu       sync.Mutex
 	catchUps map[*fresh.Cache]*catchUp // guarded by mu

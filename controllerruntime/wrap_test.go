@@ -27,7 +27,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
 )
 
-
 var (
 	configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 	x          = reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "x"}}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -33,11 +34,11 @@ type candidate struct {
 	probes  string // address
 	end     func() error
 
-	mu        sync.Mutex
-	requests  map[string]int    // guarded by mu: for ConfigMaps, by kind of request
-	began     map[string]time.Time // guarded by mu: the first reconcile of each term
-	stale     []string          // guarded by mu: objects that were older than their term
-	reconciled map[string]int   // guarded by mu: by term
+	mu         sync.Mutex
+	requests   map[string]int       // guarded by mu: for ConfigMaps, by kind of request
+	began      map[string]time.Time // guarded by mu: the first reconcile of each term
+	stale      []string             // guarded by mu: objects that were older than their term
+	reconciled map[string]int       // guarded by mu: by term
 }
 
 // RoundTripper counts and cuts off.
@@ -153,6 +154,20 @@ func (c *candidate) requireTerm(nth, objects int) {
 	}, "the controller does not work in term %d", nth)
 }
 
+// requireRenewal waits until the Lease has been renewed. Before that, its process does not take it
+// back before it has expired.
+func (c *candidate) requireRenewal() {
+	c.crew.t.Helper()
+	renewed := func() time.Time {
+		l, err := c.crew.client.CoordinationV1().Leases(c.crew.namespace).Get(c.crew.t.Context(), "widgets",
+			metav1.GetOptions{})
+		require.NoError(c.crew.t, err)
+		return l.Spec.RenewTime.Time
+	}
+	before := renewed()
+	c.crew.eventually(func() bool { return renewed().After(before) }, "the Lease is not renewed")
+}
+
 func (c *candidate) requireAlive() {
 	c.crew.t.Helper()
 	response, err := http.Get("http://" + c.probes + "/healthz")
@@ -189,15 +204,19 @@ func TestManagersOfEachTermOnWarmCaches(t *testing.T) {
 	a := c.candidate("a", func() string { return want.Load().(string) })
 	a.requireTerm(1, objects)
 	for nth, n := range []string{"1", "2"} {
+		a.requireRenewal()
 		a.cut.Store(true)
 		c.eventually(func() bool { return !a.elector.IsLeader() }, "it has not stepped down")
 		a.requireAlive()
 		set(n)
 		a.cut.Store(false)
 		back := time.Now()
+		c.eventually(a.elector.IsLeader, "it does not lead again")
+		led := time.Now()
 		a.requireTerm(nth+2, objects)
 		a.requireAlive()
-		t.Logf("the first reconcile %v after the API server was back", a.latest().Sub(back).Round(time.Millisecond))
+		t.Logf("leads %v after its Lease can be written again; the first reconcile %v later",
+			led.Sub(back).Round(time.Millisecond), a.latest().Sub(led).Round(time.Millisecond))
 	}
 	assert.Equal(t, 1, a.counted("all"), "lists")
 	t.Logf("in three terms: %d lists of all ConfigMaps, %d of one, %d watches", a.counted("all"), a.counted("one"),
