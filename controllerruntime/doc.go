@@ -30,12 +30,12 @@
 // In brackets: the test that fails without it.
 //
 //   - An informer lists once in the life of the process, unless its watch breaks
-//     (TestCachesSurviveTerms). In each term, it costs one list of one object and at most a few
-//     short watches: those of package fresh.
-//   - A term reads nothing that is older than the term, not by its controllers' watches, nor by Get
-//     and List of its client (TestReadsOfATermAreFresh,
-//     TestTheNextProcessIsWarmAndItsFirstReconcileIsFresh). What is written after a term has begun is
-//     shown when the watch brings it, as always.
+//     (TestCachesSurviveTerms). In each term, it costs at most what fresh.Wait does: a list of one
+//     object and short watches.
+//   - The controllers of a term begin when fresh.Wait says that their caches show what the terms
+//     before have written. Nor do Get and List of the term's client return before that. This holds
+//     for caches that the term makes, too (TestReadsOfATermAreFresh,
+//     TestTheNextProcessIsWarmAndItsFirstReconcileIsFresh, TestAnInformerThatATermMakesIsFresh).
 //   - The lead function returns when all reconcilers, runnables and event handlers of the term have
 //     returned, however long that takes (TestAReconcilerThatIgnoresItsContextKeepsTheTerm,
 //     TestARunningEventHandlerKeepsTheTerm). Until then the Lease is held, or the process ends at
@@ -64,6 +64,8 @@
 //   - An answer to the question whether two controllers of one term have the same name. Names are
 //     not checked, because each term has the names of the one before.
 //   - The gauge workqueue_depth: it keeps what an ended term has left in its queues.
+//   - A controller whose caches have not caught up within CacheSyncTimeout, 2 min by default, ends
+//     its term with an error, as it ends a manager of controller-runtime.
 //   - A kind whose resource versions cannot be compared (package fresh says which) cannot be
 //     watched, nor read from the cache.
 //   - A kind of Warm that is not served, or that the process may not list: this process is no

@@ -46,12 +46,13 @@ type Standby struct {
 // or a function that calls it.
 //
 // In each term, setUp adds the controllers to a new manager. They start when the caches that they
-// watch show what was written before the term. They end with the term, and the lead function that
+// watch show what the terms before have written. They end with the term, and the lead function that
 // elect gets returns only when they have. An error of setUp or of a runnable ends the term with that
 // error.
 //
-// Run returns when ctx has ended or elect has returned, and everything has ended: first the term,
-// then the process' manager. Its error joins those of both. Call it once in a process.
+// Run returns when ctx has ended or elect has returned, and everything has ended: first the term and
+// the runnables of SetUp, then caches and servers. Its error joins those of elect and of the
+// process' manager.
 func (s Standby) Run(
 	ctx context.Context, elect func(ctx context.Context, lead func(context.Context) error) error,
 	setUp func(manager.Manager) error,

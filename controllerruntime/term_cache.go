@@ -16,7 +16,7 @@ import (
 
 var errTermOver = errors.New("controllerruntime: the term is over")
 
-// termCache is the process' cache, as one term sees it. What it shows is not older than the term.
+// termCache is the process' cache, as one term sees it. It shows what the terms before have written.
 // Its Start starts nothing. When the term ends, its event handlers are removed.
 type termCache struct {
 	cache.Cache // warm
@@ -55,7 +55,7 @@ func (t *termCache) end() {
 	}
 }
 
-// catchUp is the wait for one informer to show what was written before the term.
+// catchUp is the wait for one informer to show what the terms before have written.
 type catchUp struct {
 	done chan struct{}
 	err  error // set before done is closed
@@ -103,7 +103,7 @@ func (t *termCache) anticipate(objects []client.Object) {
 	}
 }
 
-// await returns when informers show what was written before the term.
+// await returns when informers show what the terms before have written.
 func (t *termCache) await(ctx context.Context, informers []*fresh.Cache) error {
 	catchUps := make([]*catchUp, 0, len(informers))
 	for _, c := range informers {
@@ -129,8 +129,8 @@ func (t *termCache) ask(k kind) {
 	t.asked[k] = struct{}{}
 }
 
-// read calls f, which reads from the informers of a kind and may make some, when they show what was
-// written before the term.
+// read calls f, which reads from the informers of a kind and may make some, when they show what the
+// terms before have written.
 func (t *termCache) read(ctx context.Context, k kind, f func() error) error {
 	for {
 		before := t.warm.informersOf(k)

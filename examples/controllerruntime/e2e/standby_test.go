@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -25,23 +26,35 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
+// chronicle is what the leaders have written: into each ConfigMap, the term.
+type chronicle struct {
+	mu      sync.Mutex
+	written map[string]string // guarded by mu: by ConfigMap
+	stale   []string          // guarded by mu: what leaders saw that was older
+}
+
 // candidate is an elected program in this process, with ConfigMaps to work on. It counts its
 // requests, and can be cut off from its Lease.
 type candidate struct {
 	crew    *crew
+	told    *chronicle
 	elector *leaderelection.Elector
 	cut     atomic.Bool
 	probes  string // address
 	end     func() error
 
-	mu         sync.Mutex
-	requests   map[string]int       // guarded by mu: for ConfigMaps, by kind of request
-	began      map[string]time.Time // guarded by mu: the first reconcile of each term
-	stale      []string             // guarded by mu: objects that were older than their term
-	reconciled map[string]int       // guarded by mu: by term
+	mu       sync.Mutex
+	requests map[string]int // guarded by mu: for ConfigMaps, by kind of request
+	terms    []*period      // guarded by mu
 }
 
-// RoundTripper counts and cuts off.
+// period is one term of a candidate.
+type period struct {
+	token string
+	began time.Time // its first reconcile
+	seen  map[string]bool
+}
+
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -76,10 +89,9 @@ func (c *candidate) counted(kind string) int {
 	return c.requests[kind]
 }
 
-// candidate starts one. Every reconcile of a term must see the data that want returns.
-func (c *crew) candidate(name string, want func() string) *candidate {
+func (c *crew) candidate(name string, told *chronicle) *candidate {
 	c.t.Helper()
-	n := &candidate{crew: c, requests: map[string]int{}, began: map[string]time.Time{}, reconciled: map[string]int{}}
+	n := &candidate{crew: c, told: told, requests: map[string]int{}}
 	config := shared.Admin()
 	config.Wrap(n.observe)
 	leases, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config))
@@ -107,13 +119,7 @@ func (c *crew) candidate(name string, want func() string) *candidate {
 		ended <- standby.Run(ctx, n.elector.Run, func(mgr ctrl.Manager) error {
 			return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(
 				func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
-					term, _ := leaderelection.TermFrom(ctx)
-					var m corev1.ConfigMap
-					if err := mgr.GetClient().Get(ctx, r.NamespacedName, &m); err != nil {
-						return ctrl.Result{}, client.IgnoreNotFound(err)
-					}
-					n.note(term.Token, &m, want())
-					return ctrl.Result{}, nil
+					return ctrl.Result{}, n.reconcile(ctx, mgr.GetClient(), r.NamespacedName)
 				}))
 		})
 	}()
@@ -125,33 +131,58 @@ func (c *crew) candidate(name string, want func() string) *candidate {
 	return n
 }
 
-func (c *candidate) note(term string, m *corev1.ConfigMap, want string) {
-	if m.Labels["example.bellwether.dev/digest"] == "" { // the namespace's own
-		return
+// reconcile writes the term into a ConfigMap. When it sees one for the first time in a term, it has to
+// see what was written last.
+func (c *candidate) reconcile(ctx context.Context, objects client.Client, key client.ObjectKey) error {
+	var m corev1.ConfigMap
+	if err := objects.Get(ctx, key, &m); err != nil {
+		return client.IgnoreNotFound(err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.began[term].IsZero() {
-		c.began[term] = time.Now()
+	term, _ := leaderelection.TermFrom(ctx)
+	if m.Labels["example.bellwether.dev/digest"] == "" || m.Data["term"] == term.Token { // the namespace's own; done
+		return nil
 	}
-	if m.Data["n"] != want {
-		c.stale = append(c.stale, m.Name+" has "+m.Data["n"]+" in the term of "+want)
+	c.told.mu.Lock()
+	if last := c.told.written[m.Name]; c.first(term.Token, m.Name) && m.Data["term"] != last {
+		c.told.stale = append(c.told.stale, fmt.Sprintf("%s is of %q, not %q", m.Name, m.Data["term"], last))
 	}
-	c.reconciled[term]++
+	c.told.mu.Unlock()
+	m.Data = map[string]string{"term": term.Token}
+	if err := objects.Update(ctx, &m); err != nil {
+		return err
+	}
+	c.told.mu.Lock()
+	defer c.told.mu.Unlock()
+	c.told.written[m.Name] = term.Token
+	return nil
 }
 
-// requireTerm waits until n objects have been reconciled in the nth term of the candidate.
-func (c *candidate) requireTerm(nth, objects int) {
+// first reports whether an object has not been seen in this term.
+func (c *candidate) first(token, name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.terms) == 0 || c.terms[len(c.terms)-1].token != token {
+		c.terms = append(c.terms, &period{token, time.Now(), map[string]bool{}})
+	}
+	p := c.terms[len(c.terms)-1]
+	defer func() { p.seen[name] = true }()
+	return !p.seen[name]
+}
+
+// requireTerm waits until all objects have been reconciled in the nth term of the candidate. It
+// returns when the first reconcile was.
+func (c *candidate) requireTerm(nth, objects int) (began time.Time) {
 	c.crew.t.Helper()
 	c.crew.eventually(func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		all := 0
-		for _, n := range c.reconciled {
-			all += n
+		if len(c.terms) != nth || len(c.terms[nth-1].seen) != objects {
+			return false
 		}
-		return len(c.began) == nth && all >= nth*objects
+		began = c.terms[nth-1].began
+		return true
 	}, "the controller does not work in term %d", nth)
+	return began
 }
 
 // requireRenewal waits until the Lease has been renewed. Before that, its process does not take it
@@ -176,18 +207,6 @@ func (c *candidate) requireAlive() {
 	require.Equal(c.crew.t, http.StatusOK, response.StatusCode)
 }
 
-// latest is when the first reconcile of the latest term began.
-func (c *candidate) latest() (at time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, began := range c.began {
-		if began.After(at) {
-			at = began
-		}
-	}
-	return at
-}
-
 // One process leads three times with the caches that it filled once, and is succeeded by one whose
 // caches are warm. No term begins on old data.
 func TestManagersOfEachTermOnWarmCaches(t *testing.T) {
@@ -195,43 +214,35 @@ func TestManagersOfEachTermOnWarmCaches(t *testing.T) {
 	const objects = 20
 	c := newCrew(t)
 	c.create(objects)
-	var want atomic.Value
-	set := func(n string) {
-		want.Store(n)
-		c.change(map[string]string{"n": n})
-	}
-	set("0")
-	a := c.candidate("a", func() string { return want.Load().(string) })
+	told := &chronicle{written: map[string]string{}}
+	a := c.candidate("a", told)
 	a.requireTerm(1, objects)
-	for nth, n := range []string{"1", "2"} {
+	for nth := 2; nth <= 3; nth++ {
 		a.requireRenewal()
 		a.cut.Store(true)
 		c.eventually(func() bool { return !a.elector.IsLeader() }, "it has not stepped down")
 		a.requireAlive()
-		set(n)
 		a.cut.Store(false)
 		back := time.Now()
 		c.eventually(a.elector.IsLeader, "it does not lead again")
 		led := time.Now()
-		a.requireTerm(nth+2, objects)
+		began := a.requireTerm(nth, objects)
 		a.requireAlive()
 		t.Logf("leads %v after its Lease can be written again; the first reconcile %v later",
-			led.Sub(back).Round(time.Millisecond), a.latest().Sub(led).Round(time.Millisecond))
+			led.Sub(back).Round(time.Millisecond), began.Sub(led).Round(time.Millisecond))
 	}
 	assert.Equal(t, 1, a.counted("all"), "lists")
 	t.Logf("in three terms: %d lists of all ConfigMaps, %d of one, %d watches", a.counted("all"), a.counted("one"),
 		a.counted("watch"))
 
-	b := c.candidate("b", func() string { return want.Load().(string) })
-	c.eventually(func() bool { return b.counted("watch")+b.counted("all") >= 1 }, "b has no cache")
+	b := c.candidate("b", told)
+	c.eventually(func() bool { return b.counted("watch")+b.counted("all") > 0 }, "b has no cache")
 	b.requireAlive()
 	end := time.Now()
 	require.NoError(t, a.end())
-	b.requireTerm(1, objects)
 	t.Logf("the first reconcile of the successor %v after the end of the leader's context",
-		b.latest().Sub(end).Round(time.Millisecond))
-	assert.Equal(t, 1, b.counted("all"))
+		b.requireTerm(1, objects).Sub(end).Round(time.Millisecond))
+	assert.Equal(t, 1, b.counted("all"), "lists")
 	require.NoError(t, b.end())
-	assert.Empty(t, a.stale)
-	assert.Empty(t, b.stale)
+	assert.Empty(t, told.stale)
 }
