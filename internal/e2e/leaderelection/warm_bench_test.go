@@ -18,27 +18,38 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
+// oursLate has caches that get every event cacheLag late.
+var oursLate = peer{name: "bellwether-late"}
+
+const cacheLag = 100 * time.Millisecond
+
 // BenchmarkWarmHandover is the time from when the work of a leader that must end has returned, until
 // its successor's has had its first look at a cache of 50,000 ConfigMaps that shows all that the one
 // before has written. That one writes as fast as it can. Beside it stands how long one of these writes
 // takes until it has come through a watch.
 func BenchmarkWarmHandover(b *testing.B) {
 	c := newCrowd(b, 50_000)
-	compare(b, []peer{clientGo, ours}, func(b *testing.B, p peer) []figure {
+	compare(b, []peer{clientGo, ours, oursLate}, func(b *testing.B, p peer) []figure {
 		c := c.in(b)
-		rounds := 100
+		rounds, pause := 100, func() time.Duration { return 200*time.Millisecond + rand.N(600*time.Millisecond) }
 		if p.name == clientGo.name {
-			rounds = 10
+			rounds, pause = 10, aWhile
 		}
 		require.True(b, c.create(p.name, nil))
 		stopwatch := c.watchWrites(p.name)
+		proxy, err := c.cp.Proxy()
+		require.NoError(b, err)
+		defer proxy.Close()
 		config := c.user(p)
-		leader := c.alternate(p, config, "a")
+		leader := c.alternate(p, config, proxy, "a")
 		leader.when(leader.works)
-		next := c.alternate(p, config, "b")
+		next := c.alternate(p, config, proxy, "b")
+		if p.name == oursLate.name {
+			proxy.Delay(cacheLag)
+		}
 		var took []time.Duration
 		for range rounds {
-			<-time.After(p.pause())
+			<-time.After(pause())
 			leader.turn()
 			ended := leader.when(leader.ended)
 			works := next.when(next.works)
@@ -62,15 +73,6 @@ func BenchmarkWarmHandover(b *testing.B) {
 	})
 }
 
-// pause is a time in which the candidate has found the leader, and that ends at any moment of its
-// interval: client-go's polls.
-func (p peer) pause() time.Duration {
-	if p.name == clientGo.name {
-		return aWhile()
-	}
-	return time.Second/2 + rand.N(time.Second)
-}
-
 // alternate is one of two replicas that lead in turn.
 type alternate struct {
 	b            *testing.B
@@ -79,15 +81,21 @@ type alternate struct {
 	works, ended chan moment // of its terms
 }
 
-// alternate returns when the replica contends.
-func (c *crowd) alternate(p peer, config *rest.Config, identity string) *alternate {
+// alternate returns when the replica contends. The events of its cache come through the proxy.
+func (c *crowd) alternate(p peer, config *rest.Config, events *e2e.Proxy, identity string) *alternate {
 	c.b.Helper()
 	const terms = 1000
 	r := &alternate{
 		b: c.b, ready: make(chan moment, 1), works: make(chan moment, terms), ended: make(chan moment, terms),
 	}
 	channels := map[string]chan moment{"ready": r.ready, "works": r.works, "ended": r.ended}
-	r.process = c.run(p, config, p.name, identity, func(what string, m moment) { channels[what] <- m }, "-writes")
+	kubeconfig, err := c.cp.Kubeconfig(events.Config(config))
+	require.NoError(c.b, err)
+	args := []string{"-writes", "-cache-kubeconfig", kubeconfig}
+	if p.name == oursLate.name {
+		args = append(args, "-elector", ours.name)
+	}
+	r.process = c.run(p, config, p.name, identity, func(what string, m moment) { channels[what] <- m }, args...)
 	r.when(r.ready)
 	return r
 }

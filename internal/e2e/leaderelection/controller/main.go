@@ -10,6 +10,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -28,7 +29,7 @@ import (
 
 // controller is what both electors need.
 type controller struct {
-	config                     *rest.Config
+	config, cached             *rest.Config // cached: of caches
 	namespace, lease, identity string
 	writes                     bool
 }
@@ -48,6 +49,7 @@ func main() {
 func run(ctx context.Context) error {
 	var c controller
 	kubeconfig := flag.String("kubeconfig", "", "path")
+	cached := flag.String("cache-kubeconfig", "", "path, of caches; empty: as of everything else")
 	elector := flag.String("elector", "", "bellwether, client-go, or client-go-warm: with caches of the process")
 	flag.StringVar(&c.namespace, "namespace", "", "of the Lease and the ConfigMaps")
 	flag.StringVar(&c.lease, "lease", "", "name of the Lease, and of the ConfigMap to write to")
@@ -55,11 +57,13 @@ func run(ctx context.Context) error {
 	flag.BoolVar(&c.writes, "writes", false, "write all the time, not once a term")
 	flag.Parse()
 
-	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
-	if err != nil {
+	var err error
+	if c.config, err = clientcmd.BuildConfigFromFlags("", *kubeconfig); err != nil {
 		return err
 	}
-	c.config = config
+	if c.cached, err = clientcmd.BuildConfigFromFlags("", cmp.Or(*cached, *kubeconfig)); err != nil {
+		return err
+	}
 	var contend contend
 	switch *elector {
 	case "bellwether":
@@ -107,7 +111,7 @@ func takeTurns(ctx context.Context, contend contend) error {
 
 // cache returns one of all ConfigMaps. It has not been started.
 func (c *controller) cache() (fresh.Cache, error) {
-	client, err := kubernetes.NewForConfig(c.config)
+	client, err := kubernetes.NewForConfig(c.cached)
 	if err != nil {
 		return fresh.Cache{}, err
 	}
