@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -15,6 +16,7 @@ type Proxy struct {
 	target   string
 	listener net.Listener
 	joined   sync.WaitGroup // every goroutine
+	received atomic.Int64   // by clients
 
 	mu          sync.Mutex
 	cut         bool
@@ -54,6 +56,9 @@ func NewProxy(target string) (*Proxy, error) {
 
 // Address is where the proxy listens: "127.0.0.1:<port>".
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
+
+// Received returns how many bytes the clients have received through the proxy so far, TLS included.
+func (p *Proxy) Received() int64 { return p.received.Load() }
 
 // Config returns a copy of a client's configuration that goes through the proxy.
 func (p *Proxy) Config(config *rest.Config) *rest.Config {
@@ -164,8 +169,8 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	}
 	p.mu.Unlock()
 	var both sync.WaitGroup
-	both.Go(func() { p.forward(c, c.client, c.server) })
-	both.Go(func() { p.forward(c, c.server, c.client) })
+	both.Go(func() { p.forward(c, c.client, c.server, &atomic.Int64{}) })
+	both.Go(func() { p.forward(c, c.server, c.client, &p.received) })
 	both.Wait()
 }
 
@@ -190,9 +195,9 @@ const dialTimeout = 3 * time.Second
 // network.
 const maxChunks = 1024
 
-// forward carries one direction of a connection until it ends. Then the other direction ends too:
-// no client here uses a half-closed connection.
-func (p *Proxy) forward(c *connection, from, to *net.TCPConn) {
+// forward carries one direction of a connection until it ends, and counts the bytes. Then the other
+// direction ends too: no client here uses a half-closed connection.
+func (p *Proxy) forward(c *connection, from, to *net.TCPConn, count *atomic.Int64) {
 	underway := make(chan chunk, maxChunks)
 	var reader sync.WaitGroup
 	defer reader.Wait()
@@ -217,7 +222,9 @@ func (p *Proxy) forward(c *connection, from, to *net.TCPConn) {
 		if !p.pass(c, next.due) {
 			return
 		}
-		if _, err := to.Write(next.data); err != nil {
+		n, err := to.Write(next.data)
+		count.Add(int64(n))
+		if err != nil {
 			return
 		}
 	}

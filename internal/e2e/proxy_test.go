@@ -61,6 +61,20 @@ func TestProxyForwards(t *testing.T) {
 	assert.Equal(t, sent, received)
 }
 
+func TestProxyCountsWhatClientsReceive(t *testing.T) {
+	t.Parallel()
+	proxy, conn := proxied(t)
+	assert.Zero(t, proxy.Received())
+	for range 3 {
+		require.NoError(t, echo(conn, patience))
+	}
+	require.NoError(t, echo(dial(t, proxy), patience))
+	require.Eventually(t, func() bool { return proxy.Received() == 4 }, patience, poll, "counted after it was sent")
+	proxy.Cut()
+	require.Error(t, dialAndEcho(proxy))
+	assert.EqualValues(t, 4, proxy.Received())
+}
+
 func TestCutProxyResetsAndRefuses(t *testing.T) {
 	t.Parallel()
 	proxy, conn := proxied(t)

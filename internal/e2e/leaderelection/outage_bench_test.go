@@ -1,0 +1,275 @@
+package leaderelection_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+)
+
+const (
+	outageElections = 3
+	outageReplicas  = 11 // of each election: a leader and ten candidates
+	outageObjects   = 50_000
+	outageLength    = 20 * time.Second
+	outageAftermath = time.Minute
+	// outageRestart is how soon a kubelet starts a container that has ended for the first time.
+	outageRestart = time.Second
+)
+
+// BenchmarkOutage is what the API server gets to do in the minute after an outage of 20 s, when three
+// controllers of eleven replicas each have 50,000 ConfigMaps to cache. First the replicas are cut off
+// from the API server, which goes on. Then the API server itself is killed.
+func BenchmarkOutage(b *testing.B) {
+	c := newCrowd(b, outageObjects)
+	peers := []peer{clientGo, clientGoWarm, ours}
+	var table strings.Builder
+	fmt.Fprint(&table, "\n| away | | restarts | lists of all | of one object | requests | MB | ready, s | resumed, s |")
+	compare(b, peers, func(b *testing.B, p peer) (figures []figure) {
+		f := startFleet(b, c, p)
+		defer f.end()
+		for _, o := range []outage{
+			{"network", f.proxy.Cut, f.proxy.Heal},
+			{"server", func() { require.NoError(b, c.cp.APIServer.Kill()) }, func() {
+				require.NoError(b, c.cp.APIServer.Restart())
+				require.NoError(b, c.cp.Ready(b.Context()))
+			}},
+		} {
+			suffered := f.suffer(o)
+			figures = append(figures, suffered...)
+			fmt.Fprintf(&table, "\n| %s | %s |", o.name, p.name)
+			for _, s := range suffered {
+				fmt.Fprintf(&table, " %.4g |", s.value)
+			}
+		}
+		return figures
+	})
+	b.Log(table.String())
+}
+
+// outage begins and ends.
+type outage struct {
+	name       string
+	begin, end func()
+}
+
+// fleet is the replicas of all elections, with one network for all, and a kubelet.
+type fleet struct {
+	*crowd
+	user     string
+	config   *rest.Config // of each replica
+	proxy    *e2e.Proxy
+	stop     context.CancelFunc
+	running  sync.WaitGroup
+	ready    atomic.Int64
+	restarts atomic.Int64
+
+	mu    sync.Mutex
+	begun [outageElections][]time.Time // when work of each election began
+}
+
+// startFleet returns when all replicas contend and all leaders work.
+func startFleet(b *testing.B, c *crowd, p peer) *fleet {
+	b.Helper()
+	proxy, err := c.cp.Proxy()
+	require.NoError(b, err)
+	c = c.in(b)
+	f := &fleet{crowd: c, user: p.name, config: proxy.Config(c.user(p)), proxy: proxy}
+	var ctx context.Context
+	ctx, f.stop = context.WithCancel(b.Context())
+	begin := time.Now()
+	for replica := range outageReplicas { // each leader first, then its candidates
+		for election := range outageElections {
+			f.start(ctx, p, election, replica)
+		}
+		f.eventually("replicas are ready", func() bool { return f.ready.Load() == int64((replica+1)*outageElections) })
+		if replica == 0 {
+			f.eventually("leaders work", func() bool { return f.resumed(begin) != nil })
+		}
+	}
+	f.running.Go(func() { f.edit(ctx) })
+	b.Logf("%d replicas after %v", outageElections*outageReplicas, time.Since(begin).Round(time.Second))
+	return f
+}
+
+func (f *fleet) start(ctx context.Context, p peer, election, replica int) {
+	f.b.Helper()
+	lease := fmt.Sprint(p.name, "-", election)
+	if replica == 0 {
+		require.True(f.b, f.create(lease, nil))
+	}
+	process := f.run(p, f.config, lease, fmt.Sprint(replica), func(what string, m moment) {
+		switch what {
+		case "ready":
+			f.ready.Add(1)
+		case "works":
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.begun[election] = append(f.begun[election], m.at)
+		}
+	})
+	f.running.Go(func() { f.keep(ctx, process) })
+}
+
+// keep starts a process again that has ended, until ctx has ended.
+func (f *fleet) keep(ctx context.Context, process *e2e.Process) {
+	for {
+		select {
+		case <-process.Done():
+		case <-ctx.Done():
+			if err := process.Kill(); err != nil {
+				f.b.Error(err)
+			}
+			return
+		}
+		select {
+		case <-time.After(outageRestart):
+		case <-ctx.Done():
+			return
+		}
+		f.restarts.Add(1)
+		if err := process.Restart(); err != nil {
+			f.b.Error(err)
+			return
+		}
+	}
+}
+
+// edit is a user who changes one of the objects once a second.
+func (f *fleet) edit(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Second):
+		}
+		// There may be no API server.
+		_, _ = f.configMaps.Patch(ctx, "c-0", types.MergePatchType,
+			fmt.Appendf(nil, `{"data":{"at":%q}}`, time.Now()), metav1.PatchOptions{})
+	}
+}
+
+func (f *fleet) end() {
+	f.stop()
+	f.running.Wait()
+	_ = f.proxy.Close()
+}
+
+// resumed returns when the work of each election began first since a time, nil if not all have begun.
+func (f *fleet) resumed(since time.Time) []time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []time.Time
+	for _, begun := range f.begun {
+		for _, at := range begun {
+			if at.After(since) {
+				all = append(all, at)
+				break
+			}
+		}
+	}
+	if len(all) < outageElections {
+		return nil
+	}
+	return all
+}
+
+// suffer has an outage, and returns what happens until a minute after it.
+func (f *fleet) suffer(o outage) []figure {
+	f.b.Helper()
+	<-time.After(settling)
+	restarts := f.restarts.Load()
+	f.digest(time.Time{}, time.Time{})
+	down := time.Now()
+	o.begin()
+	<-time.After(outageLength)
+	received := f.proxy.Received()
+	up := time.Now()
+	o.end()
+	ready := time.Now() // an API server takes a while
+	<-time.After(outageAftermath)
+	received = f.proxy.Received() - received
+	restarts = f.restarts.Load() - restarts
+	asked := f.digest(down, ready.Add(outageAftermath))
+	f.eventually("all leaders work again", func() bool { return f.resumed(up) != nil })
+	var resumed []time.Duration
+	for _, at := range f.resumed(up) {
+		resumed = append(resumed, at.Sub(up))
+	}
+	slices.Sort(resumed)
+	f.b.Logf("%s: ready after %v, work goes on after %v in %d terms, %+v", o.name, ready.Sub(up), resumed,
+		f.terms(up), asked)
+	return []figure{
+		{o.name + "-restarts", "processes", float64(restarts)},
+		{o.name + "-lists", "of-everything", float64(asked.everything)},
+		{o.name + "-probes", "lists-of-one", float64(asked.ones)},
+		{o.name + "-requests", "in-all", float64(asked.all)},
+		{o.name + "-received", "MB", float64(received) / 1e6},
+		{o.name + "-ready", "s", ready.Sub(up).Seconds()},
+		{o.name + "-resumed", "s", quantile(resumed, 1).Seconds()},
+	}
+}
+
+// terms returns how many terms have begun since a time.
+func (f *fleet) terms(since time.Time) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, begun := range f.begun {
+		for _, at := range begun {
+			if at.After(since) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// asked is how many requests the replicas have sent.
+type asked struct {
+	all        int
+	everything int // lists of all ConfigMaps, and watches that begin with them
+	ones       int // lists of one object
+	watches    int // of ConfigMaps, that begin where the one before has ended
+	refused    int // lists and watches of ConfigMaps
+}
+
+// digest counts the requests of a time. It reads on in the audit log.
+func (f *fleet) digest(since, until time.Time) asked {
+	f.b.Helper()
+	var count asked
+	seen := map[string]bool{} // by audit ID: a watch has two stages
+	require.NoError(f.b, f.cp.DigestAudit(func(e e2e.AuditEvent) {
+		if e.User != f.user || seen[e.ID] || e.Received.Before(since) || e.Received.After(until) {
+			return
+		}
+		seen[e.ID] = true
+		count.all++
+		uri, err := url.Parse(e.RequestURI)
+		require.NoError(f.b, err)
+		switch query := uri.Query(); {
+		case e.Resource != "configmaps" || e.Verb != "list" && e.Verb != "watch":
+		case e.Code != 200:
+			count.refused++
+		case query.Get("limit") == "1":
+			count.ones++
+		case query.Get("continue") != "": // of a list that is counted
+		case e.Verb == "watch" && query.Get("sendInitialEvents") != "true":
+			count.watches++
+		default:
+			count.everything++
+		}
+	}))
+	return count
+}
