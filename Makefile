@@ -9,7 +9,7 @@ LINT      := $(CACHE)/tools/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
 GOTESTSUM := $(CACHE)/tools/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
 
 # internal/e2e/controlplane is left out: it has no tests, and linting it would mean linting Kubernetes.
-MODULES := . controllerruntime cmd/bellwether internal/e2e examples/demo examples/metrics examples/controllerruntime
+MODULES := . controllerruntime metrics internal/e2e examples/demo examples/controllerruntime
 # Another version of the Kubernetes libraries that everything is tested with by make suites.
 CLIENT_GO ?= v0.37.2
 # Versions of controller-runtime and client-go that the example is built and tested with besides those of its go.mod.
@@ -54,7 +54,7 @@ lint: $(LINT) ## linters and go mod tidy, in every module
 
 # What the public packages export, one file each. A change of it shows in a review.
 define write-api
-mkdir -p $(1) && rm -f $(1)/*.txt && for m in . controllerruntime; do (cd $$m && \
+mkdir -p $(1) && rm -f $(1)/*.txt && for m in . controllerruntime metrics; do (cd $$m && \
 	for p in $$(go list -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(internal|examples|docs)(/|$$)'); do \
 		go doc -all $$p > $(abspath $(1))/$$(echo $${p#github.com/bellwether-k8s/} | tr / -).txt; done); done
 endef
@@ -102,8 +102,7 @@ unit: $(GOTESTSUM) ## unit tests with the race detector
 	@$(call gotest,.,unit,-race -skip '$(SIMULATIONS)|$(LENGTHY)' $(LONG) ./...)
 	@$(call gotest,.,unit-lengthy,-run '$(LENGTHY)' ./sharder ./sharder/replica ./endpoints ./fencing ./leaderforlife)
 	@$(call gotest,examples/demo,unit-demo,-race ./...)
-	@$(call gotest,examples/metrics,unit-metrics,-race ./...)
-	@$(call gotest,cmd/bellwether,unit-command,-race ./...)
+	@$(call gotest,metrics,unit-metrics,-race ./...)
 	@$(call gotest,controllerruntime,unit-controllerruntime,-race ./...)
 	@$(call gotest,examples/controllerruntime,unit-controllerruntime-example,-race . ./operator)
 
