@@ -1,7 +1,7 @@
 // Package handover notes up to which version a term has written each resource, so that the next
 // term can wait until its caches show that.
 //
-// A [Log] belongs to a term. It is told of every write before that is sent, and of what became of
+// A [Log] belongs to a term. It learns of every write before that is sent, and what became of
 // it. At the release, [Log.Versions] goes into the record of the lease. The next term's log begins
 // with it.
 //
