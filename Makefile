@@ -3,13 +3,15 @@
 
 GOLANGCI_LINT_VERSION := v2.15.0
 GOTESTSUM_VERSION     := v1.13.0
+APIDIFF_VERSION       := v0.0.0-20251219203646-944ab1f22d93
 
 CACHE     := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bellwether
 LINT      := $(CACHE)/tools/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
 GOTESTSUM := $(CACHE)/tools/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
+APIDIFF   := $(CACHE)/tools/apidiff-$(APIDIFF_VERSION)/apidiff
 
 # internal/e2e/controlplane is left out: it has no tests, and linting it would mean linting Kubernetes.
-MODULES := . controllerruntime cmd/bellwether internal/e2e examples/demo examples/metrics examples/controllerruntime
+MODULES := . controllerruntime metrics internal/e2e examples/demo examples/controllerruntime
 # Another version of the Kubernetes libraries that everything is tested with by make suites.
 CLIENT_GO ?= v0.37.2
 # Versions of controller-runtime and client-go that the example is built and tested with besides those of its go.mod.
@@ -23,9 +25,9 @@ PICTURE ?= $(CURDIR)/$(RESULTS)/sharding.svg
 LAB ?= 1
 export BELLWETHER_LAB = $(LAB)
 
-.PHONY: help test lint api fix generate unit compat suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground picture controlplane nodes lab verify count e2e-deep e2e-race
+.PHONY: help test lint api fix generate unit compat suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground picture controlplane nodes lab verify count e2e-deep e2e-race release-check release-require
 help: ## list the targets
-	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 17
 
 test: ## lint, unit tests, end-to-end tests: what has to pass
 	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
@@ -54,7 +56,7 @@ lint: $(LINT) ## linters and go mod tidy, in every module
 
 # What the public packages export, one file each. A change of it shows in a review.
 define write-api
-mkdir -p $(1) && rm -f $(1)/*.txt && for m in . controllerruntime; do (cd $$m && \
+mkdir -p $(1) && rm -f $(1)/*.txt && for m in . controllerruntime metrics; do (cd $$m && \
 	for p in $$(go list -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(internal|examples|docs)(/|$$)'); do \
 		go doc -all $$p > $(abspath $(1))/$$(echo $${p#github.com/bellwether-k8s/} | tr / -).txt; done); done
 endef
@@ -102,8 +104,7 @@ unit: $(GOTESTSUM) ## unit tests with the race detector
 	@$(call gotest,.,unit,-race -skip '$(SIMULATIONS)|$(LENGTHY)' $(LONG) ./...)
 	@$(call gotest,.,unit-lengthy,-run '$(LENGTHY)' ./sharder ./sharder/replica ./endpoints ./fencing ./leaderforlife)
 	@$(call gotest,examples/demo,unit-demo,-race ./...)
-	@$(call gotest,examples/metrics,unit-metrics,-race ./...)
-	@$(call gotest,cmd/bellwether,unit-command,-race ./...)
+	@$(call gotest,metrics,unit-metrics,-race ./...)
 	@$(call gotest,controllerruntime,unit-controllerruntime,-race -skip '$(SIMULATIONS)' ./...)
 	@$(call gotest,examples/controllerruntime,unit-controllerruntime-example,-race . ./elected ./operator)
 
@@ -218,6 +219,14 @@ playground: ## an API server to try the examples on, until Ctrl-C; CONTROLPLANE=
 picture: ## the picture in the README, from a run of the demo's chapter about sharding
 	@$(MAKE) --no-print-directory demo CHAPTER=sharding PICTURE=$(CURDIR)/docs/sharding.svg
 
+release-check: $(APIDIFF) ## what a release of VERSION (v0.2.0) needs: changelog, modules by version, API; RELEASING.md has the steps
+	@go run ./internal/release -version '$(VERSION)' -apidiff '$(APIDIFF)'
+
+# Consumers get the versions that these go.mod require. Here, replace directives have the tree beside them.
+release-require: ## have each go.mod require the modules of this repository at VERSION
+	@sed -i -E 's#^(\s+github.com/bellwether-k8s/bellwether(/[a-z]+)?) v[0-9.]+#\1 $(VERSION)#' \
+		$(foreach m,$(filter-out .,$(MODULES)),$(m)/go.mod)
+
 $(LINT):
 	@echo "building golangci-lint $(GOLANGCI_LINT_VERSION), once: about 2 minutes on 2 cores"
 	@GOBIN=$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
@@ -225,3 +234,7 @@ $(LINT):
 $(GOTESTSUM):
 	@echo "building gotestsum $(GOTESTSUM_VERSION), once: some seconds"
 	@GOBIN=$(@D) go install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+
+$(APIDIFF):
+	@echo "building apidiff $(APIDIFF_VERSION), once: some seconds"
+	@GOBIN=$(@D) go install golang.org/x/exp/cmd/apidiff@$(APIDIFF_VERSION)

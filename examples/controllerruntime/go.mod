@@ -3,10 +3,10 @@ module github.com/bellwether-k8s/bellwether/examples/controllerruntime
 go 1.26.0
 
 require (
-	github.com/bellwether-k8s/bellwether v0.1.0
-	github.com/bellwether-k8s/bellwether/controllerruntime v0.1.0
-	github.com/bellwether-k8s/bellwether/examples/metrics v0.1.0
+	github.com/bellwether-k8s/bellwether v0.2.0
+	github.com/bellwether-k8s/bellwether/controllerruntime v0.2.0
 	github.com/bellwether-k8s/bellwether/internal/e2e v0.0.0
+	github.com/bellwether-k8s/bellwether/metrics v0.2.0
 	github.com/go-logr/zapr v1.3.0
 	github.com/prometheus/client_golang v1.23.2
 	github.com/stretchr/testify v1.12.1
@@ -72,6 +72,6 @@ require (
 replace (
 	github.com/bellwether-k8s/bellwether => ../..
 	github.com/bellwether-k8s/bellwether/controllerruntime => ../../controllerruntime
-	github.com/bellwether-k8s/bellwether/examples/metrics => ../metrics
 	github.com/bellwether-k8s/bellwether/internal/e2e => ../../internal/e2e
+	github.com/bellwether-k8s/bellwether/metrics => ../../metrics
 )

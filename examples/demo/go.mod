@@ -3,7 +3,7 @@ module github.com/bellwether-k8s/bellwether/examples/demo
 go 1.26.0
 
 require (
-	github.com/bellwether-k8s/bellwether v0.1.0
+	github.com/bellwether-k8s/bellwether v0.2.0
 	github.com/bellwether-k8s/bellwether/internal/e2e v0.0.0
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/image v0.30.0

@@ -25,8 +25,7 @@ require (
 )
 
 require (
-	github.com/bellwether-k8s/bellwether v0.1.0
-	github.com/bellwether-k8s/bellwether/cmd/bellwether v0.0.0 // indirect
+	github.com/bellwether-k8s/bellwether v0.2.0
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.0 // indirect
@@ -63,7 +62,5 @@ require (
 )
 
 replace github.com/bellwether-k8s/bellwether => ../..
-
-replace github.com/bellwether-k8s/bellwether/cmd/bellwether => ../../cmd/bellwether
 
 tool github.com/bellwether-k8s/bellwether/cmd/bellwether

@@ -1,9 +1,9 @@
-module github.com/bellwether-k8s/bellwether/examples/metrics
+module github.com/bellwether-k8s/bellwether/metrics
 
 go 1.26.0
 
 require (
-	github.com/bellwether-k8s/bellwether v0.1.0
+	github.com/bellwether-k8s/bellwether v0.2.0
 	github.com/prometheus/client_golang v1.23.2
 	github.com/stretchr/testify v1.12.1
 	k8s.io/apimachinery v0.36.6
@@ -58,4 +58,4 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-replace github.com/bellwether-k8s/bellwether => ../..
+replace github.com/bellwether-k8s/bellwether => ../

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Between releases, too, the modules of this repository require each other at one version: that of
+// the next release, or of the last.
+func TestModulesHereRequireOneVersion(t *testing.T) {
+	all := modulesHere(t)
+	require.Greater(t, len(all), 1)
+	root, of := all[0].mod.Module.Path, ""
+	for _, m := range all[1:] {
+		of = m.requirements(root)[root]
+		v, err := parseVersion(of)
+		require.NoError(t, err, m.file())
+		assert.Empty(t, checkModules(all, v))
+	}
+}
+
+// RELEASING.md has the tag of each module, in its table and among the commands.
+func TestReleasingHasTheTagOfEachModule(t *testing.T) {
+	page, err := os.ReadFile("../../RELEASING.md")
+	require.NoError(t, err)
+	v := version{0, 2, 0}
+	for _, m := range modulesHere(t) {
+		assert.Contains(t, string(page), "\n| `"+m.mod.Module.Path+"` | `"+m.tag(v)+"` |")
+		assert.Contains(t, string(page), "\ngit tag "+m.tag(v)+"\n")
+		assert.Contains(t, string(page), "\ngo get "+m.mod.Module.Path+"@"+v.String()+"\n")
+	}
+}
+
+func modulesHere(t *testing.T) []module {
+	t.Helper()
+	var all []module
+	require.NoError(t, filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "go.mod" {
+			return err
+		}
+		dir, err := filepath.Rel("../..", filepath.Dir(path))
+		if err != nil || !isReleased(filepath.ToSlash(dir)) {
+			return err
+		}
+		m := module{dir: filepath.ToSlash(dir)}
+		parsed, err := command{dir: filepath.Dir(path)}.run(t.Context(), "go", "mod", "edit", "-json")
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal([]byte(parsed), &m.mod))
+		all = append(all, m)
+		return nil
+	}))
+	sortModules(all)
+	return all
+}
