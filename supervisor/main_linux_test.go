@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
 	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
@@ -59,6 +61,8 @@ func must[T any](value T, err error) T {
 // lead prints its process number when it leads, and then does what its input says.
 func lead(guarded bool) {
 	parent := supervisor.Start()
+	klog.LogToStderr(false) // what client-go logs of a busy machine is no answer
+	klog.SetOutput(io.Discard)
 	config := must(clientcmd.BuildConfigFromFlags("", os.Getenv(serverEnv)))
 	leases := kubernetes.NewForConfigOrDie(leaderelection.LeaseConfig(config))
 	elector := must(leaderelection.New(leases, leaderelection.Config{
@@ -83,6 +87,8 @@ func lead(guarded bool) {
 // hold is lead of a shard.
 func hold(minUptime time.Duration) {
 	parent := supervisor.Start()
+	klog.LogToStderr(false) // what client-go logs of a busy machine is no answer
+	klog.SetOutput(io.Discard)
 	config := must(clientcmd.BuildConfigFromFlags("", os.Getenv(serverEnv)))
 	shard := must(shardlease.New(kubernetes.NewForConfigOrDie(shardlease.LeaseConfig(config)), shardlease.Config{
 		Namespace: "default", Ring: "r", Identity: "l", LeaseDuration: duration, Margin: margin,
