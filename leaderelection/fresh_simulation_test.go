@@ -109,14 +109,15 @@ func writeSomething(ctx context.Context, client coreclient.ConfigMapInterface, r
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"n": value},
 		}, metav1.CreateOptions{})
 	default:
-		_, _ = client.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"n":"`+value+`"}}`), metav1.PatchOptions{})
+		patch := `{"data":{"n":"` + value + `"}}`
+		_, _ = client.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	}
 }
 
 // configMapsOf is what the server has now.
 func configMapsOf(w *sim.World) *corev1.ConfigMapList {
-	client := kubernetes.NewForConfigOrDie(w.Server.Client("somebody").Config())
-	list, err := client.CoreV1().ConfigMaps("ns").List(context.Background(), metav1.ListOptions{}) //nolint:forbidigo // at once
+	client := kubernetes.NewForConfigOrDie(w.Server.Client("somebody").Config()).CoreV1().ConfigMaps("ns")
+	list, err := client.List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		return &corev1.ConfigMapList{}
 	}

@@ -33,7 +33,7 @@ type standby struct {
 	requests   atomic.Int64 // of the cache's client
 }
 
-func startStandby(t *testing.T, ctx context.Context, server *apisim.Server, name string, guard bool) *standby { //nolint:revive // t is first in tests
+func startStandby(ctx context.Context, t *testing.T, server *apisim.Server, name string, guard bool) *standby {
 	t.Helper()
 	s := &standby{connection: server.Client(name + "-cache"), work: server.Client(name + "-work")}
 	config := s.connection.Config()
@@ -52,7 +52,9 @@ func startStandby(t *testing.T, ctx context.Context, server *apisim.Server, name
 	require.True(t, cache.WaitForCacheSync(ctx.Done(), s.warm.Informer.HasSynced))
 	var err error
 	s.elector, err = leaderelection.New(kubernetes.NewForConfigOrDie(server.Client(name).Config()),
-		leaderelection.Config{Namespace: "ns", Name: "l", Identity: name, StepDown: 3 * time.Second, OnLost: func(error) {}})
+		leaderelection.Config{
+			Namespace: "ns", Name: "l", Identity: name, StepDown: 3 * time.Second, OnLost: func(error) {},
+		})
 	require.NoError(t, err)
 	own := s.work.Config()
 	if guard {
@@ -83,7 +85,8 @@ func (s *standby) lead(t *testing.T, work func(ctx context.Context)) (took time.
 
 func (s *standby) create(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
-	_, err := s.guarded.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := s.guarded.Create(ctx, c, metav1.CreateOptions{})
 	require.NoError(t, err)
 }
 
@@ -100,7 +103,7 @@ func inTurns(t *testing.T, guard bool, lag time.Duration, f func(t *testing.T, s
 		ctx, cancel := context.WithCancel(t.Context())
 		defer synctest.Wait()
 		defer cancel()
-		a, b := startStandby(t, ctx, server, "a", guard), startStandby(t, ctx, server, "b", guard)
+		a, b := startStandby(ctx, t, server, "a", guard), startStandby(ctx, t, server, "b", guard)
 		b.connection.Inject(apisim.Faults{WatchLag: lag})
 		f(t, server, a, b)
 	})

@@ -128,7 +128,8 @@ var mutations = []struct {
 	{
 		"the version is taken before the last write's answer", "leasehold/inflight.go",
 		"			f.write.Answered(resp)\n",
-		"			select {\n			case <-left:\n				f.write.Refused()\n			default:\n				f.write.Answered(resp)\n			}\n",
+		"			select {\n			case <-left:\n				f.write.Refused()\n" +
+			"			default:\n				f.write.Answered(resp)\n			}\n",
 		"FreshTerms",
 	},
 	{
@@ -138,12 +139,14 @@ var mutations = []struct {
 	},
 	{
 		"a deletion has no version", "leasehold/inflight.go",
-		"	case f.deletes:\n		return l.Begin(resource, handover.Deletion)\n", "	case f.deletes:\n		return nil\n",
+		"	case f.deletes:\n		return l.Begin(resource, handover.Deletion)\n",
+		"	case f.deletes:\n		return nil\n",
 		"FreshTerms",
 	},
 	{
 		"a leader that has died has written nothing", "lease/written.go",
-		"	if !r.Released() {\n		return handover.Unknown()\n", "	if !r.Released() {\n		return handover.Versions{}\n",
+		"	if !r.Released() {\n		return handover.Unknown()\n",
+		"	if !r.Released() {\n		return handover.Versions{}\n",
 		"FreshTerms",
 	},
 }

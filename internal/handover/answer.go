@@ -55,9 +55,9 @@ func (b *body) Read(p []byte) (int, error) {
 	} else {
 		_, _ = b.read.Write(p[:n])
 	}
-	switch {
-	case err == nil:
-	case err == io.EOF: //nolint:errorlint // a wrapped EOF is a failure
+	switch err {
+	case nil:
+	case io.EOF:
 		b.end()
 	default:
 		b.write.Unseen()

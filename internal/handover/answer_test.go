@@ -38,7 +38,9 @@ func answer(code int, media, body string) *http.Response {
 const js = "application/json"
 
 func TestVersionOfAnAnswer(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", ResourceVersion: "9", Labels: map[string]string{"a": "b"}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: "p", ResourceVersion: "9", Labels: map[string]string{"a": "b"},
+	}}
 	leaving := pod.DeepCopy()
 	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	held := leaving.DeepCopy()

@@ -106,6 +106,7 @@ func (l *Log) Begin(name schema.GroupResource, kind Kind) *Write {
 // Kind is what the answer to a write can say.
 type Kind int
 
+// Kinds of writes.
 const (
 	Whole       Kind = iota // of an object: the answer to a creation has a new version
 	Subresource             // a creation may be answered with an older version

@@ -30,7 +30,10 @@ func TestWhatALogKnows(t *testing.T) {
 		want   handover.Versions
 	}{
 		{name: "nothing was written", want: handover.Versions{}},
-		{name: "the terms before have written", before: handover.Versions{"pods": "7"}, want: handover.Versions{"pods": "7"}},
+		{
+			name: "the terms before have written", before: handover.Versions{"pods": "7"},
+			want: handover.Versions{"pods": "7"},
+		},
 		{name: "an update", act: func(l *handover.Log) { begin(l).Stored("9") }, want: handover.Versions{"pods": "9"}},
 		{
 			name: "an update that changes nothing", before: handover.Versions{"pods": "7"},

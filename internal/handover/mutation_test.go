@@ -14,7 +14,8 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a write without an answer was not carried out", File: "log.go",
-		Old: "func(r *resource) { r.lost = true }", New: "func(*resource) {}", Caught: "TestNoChangeIsAboveWhatALogKnows",
+		Old: "func(r *resource) { r.lost = true }", New: "func(*resource) {}",
+		Caught: "TestNoChangeIsAboveWhatALogKnows",
 	},
 	{
 		Name: "a creation that was sent before a deletion is above it", File: "log.go",

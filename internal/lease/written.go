@@ -22,7 +22,8 @@ func (r Record) Written() handover.Versions {
 	if !r.Released() {
 		return handover.Unknown()
 	}
-	text, ofTerm := strings.CutPrefix(r.lease.Annotations[WrittenAnnotation], r.lease.Annotations[ReleasedAnnotation]+" ")
+	annotations := r.lease.Annotations
+	text, ofTerm := strings.CutPrefix(annotations[WrittenAnnotation], annotations[ReleasedAnnotation]+" ")
 	versions, err := handover.Parse(text)
 	if err != nil || !ofTerm {
 		return handover.Unknown()
