@@ -36,7 +36,7 @@ func BenchmarkOutage(b *testing.B) {
 	c := newCrowd(b, outageObjects)
 	peers := []peer{clientGo, clientGoWarm, ours}
 	var table strings.Builder
-	fmt.Fprint(&table, "\n| away | | restarts | lists of all | of one object | requests | MB | ready, s | resumed, s |")
+	fmt.Fprint(&table, "| away | | restarts | lists of all | of one object | requests | MB | ready, s | resumed, s |")
 	compare(b, peers, func(b *testing.B, p peer) (figures []figure) {
 		f := startFleet(b, c, p)
 		defer f.end()
@@ -54,9 +54,9 @@ func BenchmarkOutage(b *testing.B) {
 				fmt.Fprintf(&table, " %.4g |", s.value)
 			}
 		}
+		b.Log(table.String()) // so far
 		return figures
 	})
-	b.Log(table.String())
 }
 
 // outage begins and ends.
@@ -96,11 +96,13 @@ func startFleet(b *testing.B, c *crowd, p peer) *fleet {
 		}
 		f.eventually("replicas are ready", func() bool { return f.ready.Load() == int64((replica+1)*outageElections) })
 		if replica == 0 {
-			f.eventually("leaders work", func() bool { return f.resumed(begin) != nil })
+			f.eventually("leaders work", func() bool {
+				last, _ := f.resumed(begin)
+				return last != nil
+			})
 		}
 	}
 	f.running.Go(func() { f.edit(ctx) })
-	b.Logf("%d replicas after %v", outageElections*outageReplicas, time.Since(begin).Round(time.Second))
 	return f
 }
 
@@ -167,23 +169,24 @@ func (f *fleet) end() {
 	_ = f.proxy.Close()
 }
 
-// resumed returns when the work of each election began first since a time, nil if not all have begun.
-func (f *fleet) resumed(since time.Time) []time.Time {
+// resumed returns when the last term of each election began, and how many did since a time: nil if
+// there is an election without one.
+func (f *fleet) resumed(since time.Time) (last []time.Time, terms int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var all []time.Time
 	for _, begun := range f.begun {
+		n := 0
 		for _, at := range begun {
 			if at.After(since) {
-				all = append(all, at)
-				break
+				n++
 			}
 		}
+		if n == 0 {
+			return nil, 0
+		}
+		last, terms = append(last, begun[len(begun)-1]), terms+n
 	}
-	if len(all) < outageElections {
-		return nil
-	}
-	return all
+	return last, terms
 }
 
 // suffer has an outage, and returns what happens until a minute after it.
@@ -198,42 +201,34 @@ func (f *fleet) suffer(o outage) []figure {
 	received := f.proxy.Received()
 	up := time.Now()
 	o.end()
-	ready := time.Now() // an API server takes a while
+	ready := time.Since(up).Round(time.Millisecond) // an API server takes a while
+	counted := time.Now().Add(outageAftermath)
 	<-time.After(outageAftermath)
 	received = f.proxy.Received() - received
 	restarts = f.restarts.Load() - restarts
-	asked := f.digest(down, ready.Add(outageAftermath))
-	f.eventually("all leaders work again", func() bool { return f.resumed(up) != nil })
+	asked := f.digest(down, counted)
+	var last []time.Time
+	var terms int
+	f.eventually("all leaders work again", func() bool {
+		last, terms = f.resumed(up)
+		return last != nil
+	})
 	var resumed []time.Duration
-	for _, at := range f.resumed(up) {
-		resumed = append(resumed, at.Sub(up))
+	for _, at := range last {
+		resumed = append(resumed, at.Sub(up).Round(time.Millisecond))
 	}
 	slices.Sort(resumed)
-	f.b.Logf("%s: ready after %v, work goes on after %v in %d terms, %+v", o.name, ready.Sub(up), resumed,
-		f.terms(up), asked)
+	f.b.Logf("%s: ready after %v, work goes on after %v, in the last of %d terms, %+v", o.name, ready,
+		resumed, terms, asked)
 	return []figure{
 		{o.name + "-restarts", "processes", float64(restarts)},
 		{o.name + "-lists", "of-everything", float64(asked.everything)},
 		{o.name + "-probes", "lists-of-one", float64(asked.ones)},
 		{o.name + "-requests", "in-all", float64(asked.all)},
 		{o.name + "-received", "MB", float64(received) / 1e6},
-		{o.name + "-ready", "s", ready.Sub(up).Seconds()},
+		{o.name + "-ready", "s", ready.Seconds()},
 		{o.name + "-resumed", "s", quantile(resumed, 1).Seconds()},
 	}
-}
-
-// terms returns how many terms have begun since a time.
-func (f *fleet) terms(since time.Time) (n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, begun := range f.begun {
-		for _, at := range begun {
-			if at.After(since) {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 // asked is how many requests the replicas have sent.

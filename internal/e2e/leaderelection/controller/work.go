@@ -38,8 +38,7 @@ func (w *work) run(ctx context.Context, store cache.Store) {
 	n := w.shown(store)
 	fmt.Println("works", time.Now().UnixNano(), n)
 	for ctx.Err() == nil {
-		// A write that was cut off might count or not.
-		if err := w.write(context.WithoutCancel(ctx), n+1); err != nil {
+		if err := w.write(ctx, n+1); err != nil { // it may be carried out all the same
 			fmt.Fprintln(os.Stderr, err)
 			pause(ctx)
 			continue
