@@ -63,6 +63,9 @@
 //     guarded all the same: it writes only while this process leads.
 //   - An answer to the question whether two controllers of one term have the same name. Names are
 //     not checked, because each term has the names of the one before.
+//   - The priority queue of controller-runtime: the controllers of a term have the other one, unless
+//     Options.Controller.UsePriorityQueue is true. In v0.24 and v0.25 a priority queue that ends may
+//     leave a goroutine behind, one for each term.
 //   - The gauge workqueue_depth: it keeps what an ended term has left in its queues.
 //   - A controller whose caches have not caught up within CacheSyncTimeout, 2 min by default, ends
 //     its term with an error, as it ends a manager of controller-runtime.

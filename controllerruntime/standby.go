@@ -186,6 +186,10 @@ func (s Standby) termOptions(ctx context.Context, process manager.Manager, t *te
 	o.NewCache = func(*rest.Config, cache.Options) (cache.Cache, error) { return t, nil }
 	o.BaseContext = func() context.Context { return ctx }
 	o.Controller.SkipNameValidation = new(true) // the term before had controllers of the same names
+	if o.Controller.UsePriorityQueue == nil {
+		// That of v0.24 and v0.25 may wait for ever for a worker that has gone, when it is shut down.
+		o.Controller.UsePriorityQueue = new(false)
+	}
 	o.Metrics = metricsserver.Options{BindAddress: "0"}
 	o.HealthProbeBindAddress, o.PprofBindAddress, o.WebhookServer = "", "", nil
 	return o
